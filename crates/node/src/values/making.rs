@@ -1,4 +1,4 @@
-//! Large values that are made here of others, for ops that say only what is added: a protocol's primary has all of it, and members fetch what was made (L8).
+//! A large value that is made here of others (`makings`), for ops that say only what is added: a protocol's primary has all of it, and members fetch what was made (L8).
 //!
 //! ```text
 //!   protocol ──make_value──▶ part: read ─▶ hashed, written ─▶ next ─▶ … whole, and named ──▶ protocol: on_value_made
@@ -6,18 +6,12 @@
 //!
 //! One piece of a part is in memory at a time, whatever is made.
 
-use super::Reader;
-use crate::host::Host;
-use crate::node_core::NodeCore;
-use crate::protocol::Protocol;
-use crate::storage::ValueEnd;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use nicekv_transport::Checksum;
 use nicekv_wire::large::Reference;
-use nicekv_wire::recovery::VALUE_PART_BYTES;
-use nicekv_wire::{Now, OpId, PartitionId};
+use nicekv_wire::{OpId, PartitionId};
 
 /// Values that may be made at once.
 pub const MAKINGS_MAX: usize = 64;
@@ -57,31 +51,31 @@ pub struct Recipe {
 /// See the module.
 #[derive(Clone)]
 pub(super) struct Making {
-    recipe: Recipe,
+    pub(super) recipe: Recipe,
     /// Of the first part so much has been read.
-    read: u32,
+    pub(super) read: u32,
     /// The name, and how long it will be.
-    made: Reference,
+    pub(super) made: Reference,
     written: u32,
-    checksum: Box<Checksum>,
+    pub(super) checksum: Box<Checksum>,
 }
 
 /// What is to be done next.
-enum Step {
+pub(super) enum Step {
     Read(Reference, u32),
     Write(Vec<u8>),
     End,
 }
 
 impl Making {
-    fn new(recipe: Recipe) -> Self {
+    pub(super) fn new(recipe: Recipe) -> Self {
         let length: u64 = recipe.parts.iter().map(ValuePart::length).sum();
         let length = u32::try_from(length).expect("it is within the limit of values");
         let made = Reference { name: recipe.name, length, checksum: 0 };
         Self { recipe, read: 0, made, written: 0, checksum: Box::new(Checksum::new()) }
     }
 
-    fn next_step(&mut self) -> Step {
+    pub(super) fn next_step(&mut self) -> Step {
         loop {
             match self.recipe.parts.front_mut() {
                 None => return Step::End,
@@ -100,75 +94,11 @@ impl Making {
     }
 
     /// Where the next bytes go.
-    fn take(&mut self, bytes: &[u8]) -> u32 {
+    pub(super) fn take(&mut self, bytes: &[u8]) -> u32 {
         self.checksum.update(bytes);
         let offset = self.written;
         self.written += bytes.len() as u32;
         offset
-    }
-}
-
-impl Host {
-    /// Begins to make a value; false: so many are being made that it has to wait. When it is here, or cannot be made, the partition is told ([`Protocol::on_value_made`]).
-    pub fn make_value(&mut self, recipe: Recipe) -> bool {
-        if self.values.makings.len() >= MAKINGS_MAX {
-            return false;
-        }
-        let name = recipe.name;
-        self.values.makings.insert(name, Making::new(recipe));
-        self.make_on(name);
-        true
-    }
-
-    fn make_on(&mut self, name: OpId) {
-        while let Some(making) = self.values.makings.get_mut(&name) {
-            match making.next_step() {
-                Step::Read(part, offset) => {
-                    let bytes = VALUE_PART_BYTES.min(part.length - offset);
-                    return self.queue_read(part.name, offset, bytes, Reader::Making { name });
-                }
-                Step::Write(bytes) => {
-                    let offset = making.take(&bytes);
-                    self.storage.write_value(&making.made, offset, &bytes);
-                }
-                Step::End => {
-                    making.made.checksum = making.checksum.finish();
-                    return self.storage.end_value(making.made);
-                }
-            }
-        }
-    }
-
-    /// A piece of a part has been read. Whether there is any.
-    fn take_piece(&mut self, name: OpId, bytes: Option<&[u8]>) -> bool {
-        let Some(making) = self.values.makings.get_mut(&name) else { return true };
-        let Some(bytes) = bytes else { return false };
-        let offset = making.take(bytes);
-        making.read += bytes.len() as u32;
-        self.storage.write_value(&making.made, offset, bytes);
-        self.make_on(name);
-        true
-    }
-}
-
-impl<P: Protocol> NodeCore<P> {
-    /// A piece of a part has been read, or is damaged, or not here any more.
-    pub(super) fn on_piece_read(&mut self, now: Now, name: OpId, bytes: Option<&[u8]>) {
-        if !self.host.take_piece(name, bytes) {
-            self.host.storage.remove_value(name);
-            self.on_making_ended(now, name, ValueEnd::Wrong);
-        }
-    }
-
-    /// If this value was made here, that has ended.
-    pub(super) fn on_making_ended(&mut self, now: Now, name: OpId, end: ValueEnd) {
-        let Some(Making { recipe, made, .. }) = self.host.values.makings.remove(&name) else { return };
-        let made = if end == ValueEnd::Whole { Ok(made) } else { Err(end) };
-        self.host.values.counters.made += u64::from(made.is_ok());
-        match self.partitions.slot(recipe.partition) {
-            Some(slot) => self.partitions[slot].on_value_made(&mut self.host, now, &recipe.key, name, made),
-            None => self.host.finish_internal(name),
-        }
     }
 }
 

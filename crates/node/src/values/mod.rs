@@ -19,6 +19,7 @@ mod fetch;
 mod incoming;
 mod index;
 mod making;
+mod makings;
 mod pass;
 mod reading;
 mod transfer;

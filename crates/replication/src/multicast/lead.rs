@@ -1,6 +1,6 @@
 //! What only the primary of an epoch keeps: how far its recovery is, how far its peers are, and what it still wants.
 
-use super::made::Makings;
+use super::makings::Makings;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;

@@ -15,12 +15,12 @@
 //! completed by a new primary (R3). That evaluates the op anew: it makes a value of its own, under a name of its own, so that a name has one content whatever order the
 //! new primary decides in. The old one goes when its hold is decided.
 
+use super::makings::{Making, Stage};
 use super::partition::Partition;
 use super::prepare::Source;
 use crate::clients::Lookup;
 use crate::evaluate::{KeyValue, Verdict, is_hold};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use nicekv_node::{DiskSpace, Host, Plant, Recipe, ValueEnd, ValuePart};
 use nicekv_wire::large::Reference;
@@ -28,51 +28,6 @@ use nicekv_wire::{Condition, Datagram, Expiry, Now, OpId, Operation, Status, Sto
 
 /// Until a value is tried to be made again for which there was no room.
 const RETRY_NS: u64 = 1_000_000_000;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Not begun: its parts are not here, or too much else is being made.
-    Waiting,
-    /// The node makes it.
-    UnderWay,
-    /// It is here, and its hold is open.
-    Held(Reference),
-    /// There was no room, then.
-    NoRoom { at_ns: u64 },
-}
-
-/// A value that is made for an op.
-#[derive(Clone, Debug)]
-struct Making {
-    key: Box<[u8]>,
-    /// The key's state of which it is made.
-    base: Option<KeyValue>,
-    /// Of the hold: an op of the node's own client, and that client's watermark then.
-    name: OpId,
-    watermark: u64,
-    stage: Stage,
-}
-
-/// Values that this primary makes in its epoch, by the ops that they are for.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Makings(BTreeMap<OpId, Making>);
-
-impl Makings {
-    fn named(&mut self, name: OpId) -> Option<&mut Making> {
-        self.0.values_mut().find(|making| making.name == name && making.stage == Stage::UnderWay)
-    }
-
-    /// Whether this is the hold of an op that these are.
-    pub(super) fn is_held_for(&self, hold: OpId, is_it: impl Fn(OpId) -> bool) -> bool {
-        self.0.iter().any(|(op, making)| making.name == hold && is_it(*op))
-    }
-
-    /// An op has been decided. The hold of what was made for it.
-    pub(super) fn end(&mut self, op: OpId) -> Option<OpId> {
-        let Making { name, stage, .. } = self.0.remove(&op)?;
-        matches!(stage, Stage::Held(_)).then_some(name)
-    }
-}
 
 impl Partition {
     /// Primary: what an op does that stores a value made of these parts. `None`: not all members hold that yet, and when they do it is the op's turn again.
@@ -84,7 +39,7 @@ impl Partition {
         (op, base): (OpId, Option<KeyValue>),
         parts: [ValuePart; 2],
     ) -> Option<Verdict> {
-        let known = self.lead.as_ref()?.makings.0.get(&op);
+        let known = self.lead.as_ref()?.makings.by_op.get(&op);
         match known.filter(|making| making.base == base).map(|making| (making.name, making.stage.clone())) {
             Some((_, Stage::UnderWay)) => None,
             Some((_, Stage::NoRoom { .. })) if !self.is_recovered(op) => {
@@ -148,7 +103,7 @@ impl Partition {
             }
         }
         if let Some(lead) = &mut self.lead {
-            lead.makings.0.insert(op, making);
+            lead.makings.by_op.insert(op, making);
         }
     }
 
@@ -239,10 +194,10 @@ impl Partition {
     /// Primary: tries again what could not be made.
     pub(super) fn retry_makings(&mut self, host: &mut Host, now: Now) {
         let Some(lead) = &mut self.lead else { return };
-        lead.makings.0.retain(|op, _| self.locks.holds(*op));
+        lead.makings.by_op.retain(|op, _| self.locks.holds(*op));
         let waiting = lead
             .makings
-            .0
+            .by_op
             .values()
             .filter(|making| matches!(making.stage, Stage::Waiting | Stage::NoRoom { .. }));
         let keys: Vec<Box<[u8]>> = waiting.map(|making| making.key.clone()).collect();

@@ -1,7 +1,7 @@
 //! NICE's multicast two-phase commit (NICE §4.2 to §4.4 with rules R1 to R5, R7, R8, R10, R11, R15 and R17). Read in this order:
 //!
 //! 1. this module: which event goes where; `partition`: the parts of its state;
-//! 2. `locks` (open ops, locked keys), `sequence` (decisions), `contents` (what is in the engine) with `recent`, `lead` (what a primary keeps), `joiner`,
+//! 2. `locks` (open ops, locked keys), `sequence` (decisions), `contents` (what is in the engine) with `recent`, `lead` (what a primary keeps) with `makings`, `joiner`,
 //!    `reporting`, `repairs`, `agenda`, `waits`: the parts, which know nothing of each other's insides; [`crate::clients`];
 //! 3. `prepare`: every replica logs and acknowledges an op;
 //! 4. `decide`: the primary orders it, on the fast or the slow path; [`crate::evaluate`] says what it does;
@@ -32,6 +32,7 @@ mod joiner;
 mod lead;
 mod locks;
 mod made;
+mod makings;
 mod partition;
 mod plant;
 mod prepare;
