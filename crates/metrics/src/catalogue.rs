@@ -110,6 +110,8 @@ catalogue! {
         NODE_FORGOTTEN: Counter "nicekv_node_forgotten_deletions" ["node"] "Deletions of quorum keyspaces that were forgotten, as every replica had them"
         NODE_SCRUBBED: Counter "nicekv_node_scrubbed_entries" ["node"] "Entries verified by the scrub"
         NODE_SCRUBS: Counter "nicekv_node_scrubs" ["node"] "Finished passes of the scrub"
+        NODE_SCRUBBED_LARGE: Counter "nicekv_node_scrubbed_large_value_bytes" ["node"] "Bytes of large values read through by their scrub"
+        NODE_LARGE_SCRUBS: Counter "nicekv_node_large_value_scrubs" ["node"] "Finished passes of the scrub of large values"
         NODE_DISCARDED: Counter "nicekv_node_discarded_partitions" ["node"] "Partitions of which what was held here was discarded, as nobody needed it any more"
         NODE_PUTS: Histogram "nicekv_node_put_stage_duration_seconds" ["node", "stage"] "From taking a put in: forced, until it is on this node's disk (every member); decided, until it is on every member's and decided (the primary)"
         NODE_FORCES: Histogram "nicekv_node_log_force_duration_seconds" ["node"] "How long each force of the log took; none with the memory engine"

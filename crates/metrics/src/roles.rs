@@ -137,6 +137,8 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
 }
 
 fn observe_values_of_node(samples: &mut Samples, name: &str, values: &ValueCounters) {
+    samples.set(&NODE_SCRUBBED_LARGE, &[name], values.scrubbed_bytes);
+    samples.set(&NODE_LARGE_SCRUBS, &[name], values.scrubs);
     let events = [
         ("begun", values.transfers),
         ("refused", values.transfers_refused),

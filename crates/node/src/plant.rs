@@ -58,6 +58,8 @@ pub enum Plant {
     DecideBeforeMadeHeld,
     /// After a restart an op stays open whose large value did not survive.
     TornOpKept,
+    /// *Scrub*: large values that nobody asks for are not read.
+    ValuesUnread,
     /// R12: gets are answered without a lease.
     LeaseIgnored,
     /// R12: gets that come past the switches are answered as long as others.

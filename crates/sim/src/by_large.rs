@@ -67,3 +67,9 @@ pub fn appended(scenario: &mut Scenario) {
     scenario.workload.keys = Key::of(0, nicekv_wire::KeyOrder::Hash, 8);
     (scenario.workload.calls, scenario.workload.timeout_ns) = (100, 4_000 * MILLISECOND_NS);
 }
+
+/// Nobody ends, but disks damage what they hold.
+pub(crate) fn damaged(scenario: &mut Scenario) {
+    killed(scenario);
+    scenario.faults = Faults { corruption: 2_000, ..Faults::NONE };
+}

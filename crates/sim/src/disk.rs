@@ -10,8 +10,9 @@ use crate::large_values::LargeValues;
 use crate::random::Random;
 use nicekv_node::{StorageCompletion, StorageRequest, gathered_keys};
 use nicekv_replication::Replica;
+use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::{Entry, put_keyed_entry};
-use nicekv_wire::{Now, PartitionId};
+use nicekv_wire::{Now, OpId, PartitionId};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -162,7 +163,7 @@ impl Disk {
                     core.handle_storage(now, StorageCompletion::ValueEnded { name: reference.name, end });
                 }
                 StorageRequest::ReadValue { token, name, offset, bytes } => {
-                    let (bytes, is_damaged) = (self.values.read(name, offset, bytes), false);
+                    let (bytes, is_damaged) = self.values.read(name, offset, bytes);
                     core.handle_storage(now, StorageCompletion::ValueRead { token, bytes, is_damaged });
                 }
                 StorageRequest::RemoveValue { name } => self.values.remove(name),
@@ -195,6 +196,27 @@ impl Disk {
         for entries in [&mut self.entries, &mut self.durable] {
             entries.values_mut().for_each(|entry| entry[0] = 0);
         }
+        self.values.mend();
+    }
+
+    /// The large value that the entry of a key speaks of.
+    pub fn large_value(&self, key: &(PartitionId, Vec<u8>)) -> Option<Reference> {
+        self.entries.get(key).filter(|entry| !is_damaged(entry)).and_then(|entry| Entry::reference_of(entry))
+    }
+
+    /// Whether a large value is there and right.
+    pub fn has_large(&self, reference: &Reference) -> bool {
+        self.values.is_intact(reference)
+    }
+
+    /// Whether an entry speaks of a large value that is not there, or not right.
+    pub fn lacks_large(&self) -> bool {
+        self.entries.keys().filter_map(|key| self.large_value(key)).any(|of| !self.has_large(&of))
+    }
+
+    /// Bits of a large value flip, and the disk finds that when it reads it, or never does.
+    pub fn damage_large(&mut self, name: OpId, is_known: bool) {
+        self.values.damage(name, is_known);
     }
 
     /// Whether a value is there and not damaged.

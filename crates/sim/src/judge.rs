@@ -9,6 +9,7 @@ use crate::leftovers;
 use crate::listing::list;
 use crate::network::Pace;
 use crate::random::Random;
+use crate::repairs;
 use crate::scanning;
 use crate::trunks::Trunks;
 use crate::{by_fill, by_hot, by_kernel, by_large, by_migration, by_tree};
@@ -209,7 +210,7 @@ pub fn finish(cluster: &mut Cluster) -> Report {
         report.violations.push(format!("ops stay open (V): {}", describe(cluster)));
     }
     if cluster.scenario().faults.corruption > 0 {
-        judge_scrub(cluster, &mut report);
+        repairs::judge(cluster, &mut report);
     }
     judge_histories(cluster, &mut report);
     judge_replicas(cluster, &mut report);
@@ -256,26 +257,6 @@ fn judge_retries(cluster: &Cluster) -> Option<String> {
     (retries * 1000 > most * submitted).then(|| {
         format!("{retries} datagrams of {submitted} requests were sent again: more than {most} of a thousand")
     })
-}
-
-/// Damage that nobody reads is found and repaired in time (docs/FAULTS.md row 10).
-fn judge_scrub(cluster: &mut Cluster, report: &mut Report) {
-    let is_repaired = |cluster: &Cluster| {
-        cluster.repaired_partitions().into_iter().all(|partition| {
-            members(cluster, partition).into_iter().all(|node| {
-                let disk = &cluster.nodes()[node].disk;
-                let mut keys = disk.entries().keys().filter(|(of, _)| *of == partition);
-                keys.all(|key| disk.is_intact(key))
-            })
-        })
-    };
-    cluster.damage_values();
-    let end_ns = cluster.now_ns() + PROGRESS_NS;
-    // An overdue value may be on its way out just then.
-    cluster.run_until(end_ns, |cluster| is_repaired(cluster) && is_quiet(cluster));
-    if !is_repaired(cluster) {
-        report.violations.push(format!("damage is not repaired: {}", describe(cluster)));
-    }
 }
 
 /// A replica that differs is found and put right, as most have it.
@@ -382,7 +363,7 @@ fn has_every_key(cluster: &Cluster, status: &Status) -> bool {
     })
 }
 
-fn is_quiet(cluster: &Cluster) -> bool {
+pub(crate) fn is_quiet(cluster: &Cluster) -> bool {
     partitions(cluster).into_iter().all(|(partition, _)| {
         let members = consistent(cluster, partition);
         let same = members.windows(2).all(|pair| pair[0].1.logged == pair[1].1.logged);
@@ -390,7 +371,7 @@ fn is_quiet(cluster: &Cluster) -> bool {
     })
 }
 
-fn describe(cluster: &Cluster) -> String {
+pub(crate) fn describe(cluster: &Cluster) -> String {
     let lines = cluster.nodes().iter().map(|node| match &node.core {
         None => format!("\n  {} is down", node.id),
         Some(core) => format!("\n  {} {:?}", node.id, core.status()),

@@ -46,6 +46,7 @@ mod places;
 pub mod planted;
 pub mod plants;
 pub mod queue;
+mod repairs;
 mod reshapings;
 mod rooms;
 mod scanning;

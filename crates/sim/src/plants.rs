@@ -228,6 +228,7 @@ pub const PLANTS: &[Plant] = &[
     replica("torn-op-kept", "L2", InReplica::TornOpKept, Hunt::Seeds(by_large::killed)),
     replica("joined-without-values", "L3", InReplica::JoinedWithoutValues, Hunt::Seeds(by_large::lost)),
     replica("decide-before-made-held", "L8", InReplica::DecideBeforeMadeHeld, Hunt::Seeds(by_large::appended)),
+    replica("values-unread", "L3", InReplica::ValuesUnread, Hunt::Seeds(by_large::damaged)),
     metadata("lease-to-removed", "R12", InMetadata::LeaseToRemoved, Hunt::Script("removed-but-reachable")),
     metadata("lease-not-awaited", "R12", InMetadata::LeaseNotAwaited, Hunt::Script("removed-but-reachable")),
     metadata("former-leases-forgotten", "R12", InMetadata::FormerLeasesForgotten, Hunt::Script("removed-but-reachable")),

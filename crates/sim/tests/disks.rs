@@ -4,6 +4,8 @@
 use nicekv_sim::cluster::{Scenario, Tally};
 use nicekv_sim::faults::Faults;
 use nicekv_sim::judge;
+use nicekv_sim::keyspace::{Key, Shape};
+use nicekv_wire::KeyOrder;
 
 const SEEDS: std::ops::Range<u64> = 0..40;
 
@@ -29,4 +31,22 @@ fn row_10_damaged_values_are_repaired_from_replicas() {
     let tally = run(Faults { corruption: 10_000, loss: 10_000, ..Faults::NONE });
     assert!(tally.of("values damaged") > 100, "{tally:?}");
     assert!(tally.of("values repaired") > tally.of("values damaged") / 3, "{tally:?}");
+}
+
+/// Large values that nobody reads any more, in keyspaces of both kinds: the scrub finds what is damaged, whether or not the disk knows it.
+#[test]
+fn row_10_damaged_large_values_are_fetched_from_replicas() {
+    for shape in [Shape::multicast(3, 0), Shape::quorum(3, 2)] {
+        let mut tally = Tally::default();
+        for seed in SEEDS {
+            let faults = Faults { corruption: 5_000, loss: 10_000, ..Faults::NONE };
+            let mut scenario = Scenario { faults, ..judge::draw(seed) };
+            (scenario.keyspaces, scenario.workload.large) = (vec![shape], 500_000);
+            scenario.workload.keys = Key::of(0, KeyOrder::Hash, 8);
+            let report = judge::run(scenario, seed, None);
+            assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations.join("\n"));
+            tally.add(&report.tally);
+        }
+        assert!(tally.of("large values damaged") > 100, "{tally:?}");
+    }
 }

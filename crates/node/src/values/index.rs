@@ -47,7 +47,7 @@ pub(crate) struct ValueIndex {
     /// Whole ones.
     held: Map<OpId, ()>,
     /// How often each is spoken of, and what to look for where if it is not here.
-    uses: Map<OpId, (u32, Lack)>,
+    uses: BTreeMap<OpId, (u32, Lack)>,
     by_key: Map<PartitionId, Map<Box<[u8]>, OpId>>,
     lacking: BTreeMap<OpId, Lack>,
     /// Held, and without use since about then; the newest time of each counts.
@@ -100,8 +100,13 @@ impl ValueIndex {
     /// An open op stores this; or the engine has it in an entry.
     pub(crate) fn take_up(&mut self, reference: Reference, partition: PartitionId) {
         let lack = Lack { reference, partition };
-        self.uses.entry(reference.name).or_insert((0, lack)).0 += 1;
-        self.want(reference, partition);
+        let (uses, newest) = self.uses.entry(reference.name).or_insert_with(|| (0, lack.clone()));
+        *uses += 1;
+        // Who spoke of it first may be a partition that ends, when another has been formed of it.
+        *newest = lack.clone();
+        if !self.holds(reference.name) {
+            self.lacking.insert(reference.name, lack);
+        }
     }
 
     /// The same no more.
@@ -198,6 +203,13 @@ impl ValueIndex {
 
     pub(crate) fn lack(&self, name: OpId) -> Option<&Lack> {
         self.lacking.get(&name)
+    }
+
+    /// The next value after this one that is here and spoken of.
+    pub(crate) fn used_after(&self, after: Option<OpId>) -> Option<Reference> {
+        let after = after.map_or(core::ops::Bound::Unbounded, core::ops::Bound::Excluded);
+        let mut used = self.uses.range((after, core::ops::Bound::Unbounded));
+        used.find(|(name, _)| self.holds(**name)).map(|(_, (_, lack))| lack.reference)
     }
 
     /// Values that are to be removed now.
@@ -380,6 +392,33 @@ mod tests {
         index.give_up(name(9));
         index.give_up(name(1));
         assert_eq!(index.lacking_after(None).map(|lack| lack.reference), Some(reference(1)), "it is used");
+    }
+
+    #[test]
+    fn what_a_partition_has_taken_over_is_looked_for_at_its_own_members() {
+        let (mut index, heir) = (ValueIndex::default(), PartitionId(4));
+        index.add(name(1));
+        for partition in [HOME, heir] {
+            index.note(partition, b"k", Some(reference(1)));
+            index.note(partition, b"l", Some(reference(2)));
+        }
+        index.note_cleared(HOME);
+        index.lose(name(1));
+        let lacks = [1, 2].map(|sequence| index.lack(name(sequence)).map(|lack| lack.partition));
+        assert_eq!(lacks, [Some(heir), Some(heir)]);
+    }
+
+    #[test]
+    fn values_that_are_here_and_spoken_of_are_gone_through_by_name() {
+        let mut index = ValueIndex::default();
+        for (number, key) in [(3, b"a"), (1, b"b"), (2, b"c"), (4, b"d")] {
+            index.note(HOME, key, Some(reference(number)));
+        }
+        [1, 3, 4, 5].into_iter().for_each(|number| index.add(name(number)));
+        assert_eq!(index.used_after(None), Some(reference(1)));
+        assert_eq!(index.used_after(Some(name(1))), Some(reference(3)), "the second is not here");
+        index.lose(name(4));
+        assert_eq!(index.used_after(Some(name(3))), None, "of the fifth nobody speaks");
     }
 
     #[test]

@@ -13,7 +13,8 @@
 //! entry may speak of what is still being fetched. A value has one content for ever, so who has it may give it, whatever its partition's epoch.
 //!
 //! * `index`: what is on the disk, and who speaks of it; `transfer`: one that comes from a client;
-//! * `incoming`: from clients; `fetch`: from members; `making`: made here of others; `reading`: to clients and members; `pass`: after a restart.
+//! * `incoming`: from clients; `fetch`: from members; `making`: made here of others; `reading`: to clients and members; `pass`: after a restart; `scrub`, `progress`: what nobody
+//!   reads.
 
 mod fetch;
 mod incoming;
@@ -21,7 +22,9 @@ mod index;
 mod making;
 mod makings;
 mod pass;
+mod progress;
 mod reading;
+mod scrub;
 mod transfer;
 
 pub(crate) use index::ValueIndex;
@@ -67,6 +70,8 @@ enum Reader {
     Making {
         name: OpId,
     },
+    /// What nobody reads is looked at.
+    Scrub,
 }
 
 /// A value that is being fetched from a member.
@@ -108,6 +113,7 @@ pub struct Values {
     /// In the order in which the disk answers.
     reads: VecDeque<(u64, OpId, Reader)>,
     pass: Pass,
+    scrub: progress::ValueScrub,
     /// From it come tokens.
     secret: [u8; 32],
     /// For operators.
@@ -133,6 +139,9 @@ pub struct ValueCounters {
     pub removed: u64,
     /// Values on the disk were damaged.
     pub damaged: u64,
+    /// Read through by the scrub, and its finished passes.
+    pub scrubbed_bytes: u64,
+    pub scrubs: u64,
 }
 
 impl Values {

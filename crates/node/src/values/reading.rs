@@ -70,7 +70,7 @@ impl<P: Protocol> NodeCore<P> {
         self.begin_read(reference.name, offset, bytes, Reader::Member { peer, offset });
     }
 
-    fn begin_read(&mut self, name: OpId, offset: u32, bytes: u32, reader: Reader) {
+    pub(super) fn begin_read(&mut self, name: OpId, offset: u32, bytes: u32, reader: Reader) {
         if self.host.values.reads.len() >= READS_MAX {
             // Silence: it is asked for again.
             self.host.counters.dropped += 1;
@@ -79,17 +79,27 @@ impl<P: Protocol> NodeCore<P> {
         self.host.queue_read(name, offset, bytes, reader);
     }
 
-    /// A part has been read from the disk.
-    pub(crate) fn on_value_read(&mut self, now: Now, token: u64, bytes: Option<&[u8]>, is_damaged: bool) {
-        let (expected, name, reader) = self.host.values.reads.pop_front().expect("a read is pending");
-        assert_eq!(token, expected, "requests complete in order");
-        if is_damaged && self.host.storage.values.holds(name) {
+    /// The disk has a value that is damaged, as was found here or elsewhere: it is fetched.
+    pub fn lose_value(&mut self, now: Now, name: OpId) {
+        if self.host.storage.values.holds(name) {
             self.host.values.counters.damaged += 1;
             self.host.storage.remove_value(name);
             self.host.storage.values.lose(name);
             self.fetch_values(now);
         }
+    }
+
+    /// A part has been read from the disk.
+    pub(crate) fn on_value_read(&mut self, now: Now, token: u64, bytes: Option<&[u8]>, is_damaged: bool) {
+        let (expected, name, reader) = self.host.values.reads.pop_front().expect("a read is pending");
+        assert_eq!(token, expected, "requests complete in order");
+        let is_wrong = matches!(reader, Reader::Scrub) && !self.on_scrubbed_part(bytes);
+        let is_damaged = is_damaged || is_wrong;
+        if is_damaged {
+            self.lose_value(now, name);
+        }
         match (reader, bytes) {
+            (Reader::Scrub, _) => {}
             (Reader::Member { peer, offset }, bytes) => {
                 let bytes = bytes.unwrap_or_default();
                 self.host.send_frame(peer, &CopyFrame::ValuePart { name, offset, bytes });

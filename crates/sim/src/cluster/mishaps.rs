@@ -10,7 +10,6 @@ use nicekv_metadata::MemberStanding;
 use nicekv_node::{DiskSpace, Standing};
 use nicekv_wire::PartitionId;
 use nicekv_wire::recovery::Entry;
-use std::collections::BTreeSet;
 
 /// Which way a cut goes, seen from one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -246,53 +245,6 @@ impl Cluster {
         }
     }
 
-    /// Damages a value of every node; of each key one copy.
-    pub fn damage_values(&mut self) {
-        let mut damaged = BTreeSet::new();
-        let repaired = self.repaired_partitions();
-        for node in &mut self.nodes {
-            let is_chosen =
-                |key: &&(PartitionId, Vec<u8>)| repaired.contains(&key.0) && !damaged.contains(*key);
-            let intact = node.disk.entries().keys().filter(is_chosen);
-            let choices = intact.clone().count() as u64;
-            if choices > 0 {
-                let chosen = self.random.below(choices) as usize;
-                let key = intact.clone().nth(chosen).expect("below their number").clone();
-                self.tally.count("values damaged");
-                node.disk.damage(&key);
-                damaged.insert(key);
-            }
-        }
-    }
-
-    /// Where damaged values are got back from other members: not where a single one holds a put (R14).
-    pub(crate) fn repaired_partitions(&self) -> BTreeSet<PartitionId> {
-        let Some(metadata) = self.metadata() else { return BTreeSet::new() };
-        let partitions = metadata.status().partitions;
-        let is_repaired =
-            |known: &&nicekv_metadata::PartitionStatus| self.shape(known.keyspace).write_set != Some(1);
-        partitions.iter().filter(is_repaired).map(|known| PartitionId(known.id)).collect()
-    }
-
-    /// Whether a damaged copy could be got back: from a node that has it intact, or, without a primary, from R - k + 1 other counted
-    /// members that can read it.
-    fn is_repairable(&self, key: &(PartitionId, Vec<u8>), index: usize) -> bool {
-        let known = self.metadata().map(|metadata| metadata.status().partitions).unwrap_or_default();
-        let known = known.iter().find(|known| PartitionId(known.id) == key.0);
-        let Some(shape) = known.map(|known| self.shape(known.keyspace)) else { return false };
-        if !shape.is_quorum() {
-            let mut others = self.nodes.iter().enumerate().filter(|(other, _)| *other != index);
-            return others.any(|(_, node)| node.disk.is_intact(key));
-        }
-        let is_readable = |other: &&usize| **other != index && !self.nodes[**other].disk.is_damaged(key);
-        crate::judge::members(self, key.0).iter().filter(is_readable).count() >= shape.read_set()
-    }
-
-    /// Whether the loss of a storage might be one too many for a key that is damaged elsewhere.
-    fn has_damage(&self) -> bool {
-        self.nodes.iter().any(|node| node.disk.entries().keys().any(|key| node.disk.is_damaged(key)))
-    }
-
     /// Of some of these keys, whose entries are all alike (those of a partition with a primary; replicas of a quorum differ), one of `holders` has another one from now on.
     pub fn replace_entries(&mut self, holders: &[usize], keys: &[(PartitionId, Vec<u8>)]) {
         let probability = self.scenario.faults.replacement;
@@ -323,22 +275,6 @@ impl Cluster {
         }
     }
 
-    /// Damages a value that can be got back.
-    fn damage_value(&mut self, index: usize) {
-        let repaired = self.repaired_partitions();
-        let stored = self.nodes[index].disk.entries().keys().filter(|key| repaired.contains(&key.0));
-        let choices = stored.clone().count() as u64;
-        if choices == 0 {
-            return;
-        }
-        let chosen = self.random.below(choices) as usize;
-        let key = stored.clone().nth(chosen).expect("below the length").clone();
-        if self.is_repairable(&key, index) {
-            self.tally.count("values damaged");
-            self.nodes[index].disk.damage(&key);
-        }
-    }
-
     /// What is stored in memory alone is lost with it: that is no fault to be survived where nobody else holds it. The metadata
     /// service has to agree that somebody does, now and until it knows of the crash.
     fn may_crash(&self, index: usize) -> bool {
@@ -358,6 +294,7 @@ impl Cluster {
         !self.network.has_cuts()
             && self.scenario.keyspaces.iter().all(may_lose_storage)
             && !(self.scenario.keyspaces.iter().any(Shape::is_quorum) && self.has_damage())
+            && !self.lacks_large()
             && metadata.status().partitions.iter().all(|partition| {
                 let holds = |node: &u16| {
                     let status = self.nodes[usize::from(*node) - 1].core.as_ref().map(|core| core.status());

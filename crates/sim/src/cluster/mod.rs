@@ -19,6 +19,7 @@
 mod changes;
 mod clients;
 mod controllers;
+mod damage;
 mod event;
 mod hot;
 mod instances;
