@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   backup ─ status ─▶ metadata service         each partition from the node that leads it, one after the other
-//!          ─ Backup ─▶ node: Begin (epoch, decision) ─ Entries … ─ End ─▶ FILE.new ─▶ FILE
+//!          ─ Backup ─▶ node: Begin (epoch, decision) ─ Entries, Part … ─ End ─▶ FILE.new ─▶ FILE
 //!   restore: the whole FILE is checked first, then put key by key, as any client puts
 //! ```
 //!
@@ -11,25 +11,26 @@
 //! is read again.
 
 mod format;
+mod large;
+mod putters;
 
-use crate::commands::{answer, client_for, failed, keyspace, print};
+use crate::commands::{answer, client_for, keyspace, print};
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
-use format::{Begin, Header, Reader, Record, Totals, Writer};
-use futures_executor::block_on;
+use format::{Begin, Header, Part, Reader, Record, Totals, Writer};
+use large::LargeEntries;
 use nicekv_client::facade::Client;
 use nicekv_metadata::{ClusterInfo, KeyspaceInfo, Status};
 use nicekv_runtime::control_plane::{AdminRequest, BackupFrame};
 use nicekv_runtime::{admin, new_client_id, now};
-use nicekv_wire::Expiry;
 use nicekv_wire::bytes::Reader as Bytes;
-use nicekv_wire::limits::VALUE_BYTES_MAX;
 use nicekv_wire::recovery::{Entry, read_keyed_entry};
+use nicekv_wire::{ClientId, Expiry, OpId};
+use putters::{Put, Putters};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// For a partition that can be read: nodes may come and go meanwhile.
@@ -176,6 +177,7 @@ fn write_partition(
         return Ok(Err("who leads it is no node any more".into()));
     };
     let (mut totals, mut refused, mut failure) = (Totals::default(), None, None);
+    let mut large = LargeEntries::default();
     let mut take = |frame: BackupFrame| {
         let record = match frame {
             BackupFrame::Begin { epoch, index } => {
@@ -184,10 +186,20 @@ fn write_partition(
             }
             BackupFrame::Entries(entries) => {
                 totals.bytes += entries.len() as u64;
-                totals.entries += keyed_entries(&entries)?.len() as u64;
+                let keyed = keyed_entries(&entries)?;
+                totals.entries += keyed.len() as u64;
+                keyed.iter().for_each(|(key, entry)| large.expect(key, entry));
                 Record::Entries(entries)
             }
-            BackupFrame::End => Record::Close(totals),
+            BackupFrame::Part { client, sequence, offset, bytes } => {
+                totals.bytes += bytes.len() as u64;
+                let name = OpId { client: ClientId(client), sequence };
+                let part = Part { name, offset, bytes };
+                large.check(&part)?;
+                Record::Part(part)
+            }
+            BackupFrame::End if large.is_empty() => Record::Close(totals),
+            BackupFrame::End => return Err("a large value is missing".into()),
             BackupFrame::Refused(why) => {
                 refused = Some(why);
                 return Ok(());
@@ -213,13 +225,6 @@ fn keyed_entries(bytes: &[u8]) -> Result<Vec<KeyedEntry<'_>>, String> {
     while !reader.is_empty() {
         let (key, entry) = read_keyed_entry(&mut reader).map_err(|error| error.to_string())?;
         let entry = Entry::decode(entry).map_err(|error| error.to_string())?;
-        // It says where the value is, which is of no use elsewhere.
-        if let Some(reference) = entry.large() {
-            let (key, bytes) = (key.escape_ascii(), reference.length);
-            return Err(format!(
-                "the value of {key} has {bytes} bytes, and backups hold none above {VALUE_BYTES_MAX} yet: delete it, or copy its keyspace by `nicekv get` and `put`"
-            ));
-        }
         entries.push((key, entry));
     }
     Ok(entries)
@@ -243,7 +248,7 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
     let status: Status = answer(&endpoint, &AdminRequest::Status)?;
     let clients = clients(&header, &info, &status, arguments.merge)?;
     let (sender, receiver) = sync_channel(PUTS_MAX);
-    let putters = Putters { receiver: Mutex::new(receiver), failure: Mutex::new(None) };
+    let putters = Putters::new(receiver);
     let read = std::thread::scope(|scope| {
         for _ in 0..PUTS_MAX {
             scope.spawn(|| putters.run(&clients));
@@ -254,7 +259,7 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
         counts
     });
     let (restored, expired) = read.map_err(named)?;
-    if let Some(failure) = putters.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(failure) = putters.into_failure() {
         return Err(failure);
     }
     print(format!("restored {restored} keys; {expired} values had expired\n").as_bytes())
@@ -264,6 +269,7 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
 fn verify(path: &Path) -> Result<(Header, usize, Totals), String> {
     let mut reader = Reader::open(path)?;
     let (mut all, mut one, mut partitions, mut open) = (Totals::default(), Totals::default(), 0, false);
+    let mut large = LargeEntries::default();
     loop {
         match reader.next()? {
             Record::Begin(begin) if !open => {
@@ -275,9 +281,15 @@ fn verify(path: &Path) -> Result<(Header, usize, Totals), String> {
             }
             Record::Entries(entries) if open => {
                 one.bytes += entries.len() as u64;
-                one.entries += keyed_entries(&entries).map_err(|error| reader.damaged(error))?.len() as u64;
+                let entries = keyed_entries(&entries).map_err(|error| reader.damaged(error))?;
+                one.entries += entries.len() as u64;
+                entries.iter().for_each(|(key, entry)| large.expect(key, entry));
             }
-            Record::Close(totals) if open && totals == one => {
+            Record::Part(part) if open => {
+                one.bytes += part.bytes.len() as u64;
+                large.check(&part).map_err(|error| reader.damaged(error))?;
+            }
+            Record::Close(totals) if open && totals == one && large.is_empty() => {
                 open = false;
                 all = Totals { entries: all.entries + one.entries, bytes: all.bytes + one.bytes };
             }
@@ -316,63 +328,40 @@ fn clients(
     Ok(clients)
 }
 
-/// One key.
-struct Put {
-    keyspace: u16,
-    key: Vec<u8>,
-    value: Vec<u8>,
-    expiry: Expiry,
-}
-
-/// Those who put, and what the first of them met that could not.
-struct Putters {
-    receiver: Mutex<Receiver<Put>>,
-    failure: Mutex<Option<Failure>>,
-}
-
-impl Putters {
-    fn run(&self, clients: &BTreeMap<u16, Client>) {
-        loop {
-            let next = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(Put { keyspace, key, value, expiry }) = next else { return };
-            // Verified: it is one of the header's.
-            let Some(client) = clients.get(&keyspace) else { return };
-            if let Err(error) = block_on(client.put(&key, &value, expiry)) {
-                self.failed().get_or_insert(failed(error));
-            }
-        }
-    }
-
-    fn failed(&self) -> std::sync::MutexGuard<'_, Option<Failure>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Hands every entry over; how many, and how many had expired.
 fn put_all(path: &Path, puts: &SyncSender<Put>, putters: &Putters) -> Result<(u64, u64), String> {
     let (mut reader, mut keyspace, mut restored, mut expired) = (Reader::open(path)?, 0, 0, 0);
-    let now_ms = now().unix_ms;
+    let (mut large, now_ms) = (LargeEntries::default(), now().unix_ms);
+    let mut put = |keyspace: u16, key: Vec<u8>, value: Vec<u8>, expiry_ms: u64| {
+        if expiry_ms != 0 && expiry_ms <= now_ms {
+            expired += 1;
+            return true;
+        }
+        restored += 1;
+        let expiry = if expiry_ms == 0 { Expiry::Never } else { Expiry::At(expiry_ms) };
+        putters.give(puts, Put { keyspace, key, value, expiry })
+    };
     loop {
-        match reader.next()? {
-            Record::Begin(begin) => keyspace = begin.keyspace,
-            Record::Close(_) => {}
-            Record::End(_) => return Ok((restored, expired)),
-            Record::Entries(bytes) => {
-                for (key, entry) in keyed_entries(&bytes)? {
-                    let Some(value) = entry.value else { continue };
-                    if entry.expiry_ms != 0 && entry.expiry_ms <= now_ms {
-                        expired += 1;
-                        continue;
-                    }
-                    let expiry =
-                        if entry.expiry_ms == 0 { Expiry::Never } else { Expiry::At(entry.expiry_ms) };
-                    let put = Put { keyspace, key: key.to_vec(), value: value.to_vec(), expiry };
-                    if putters.failed().is_some() || puts.send(put).is_err() {
-                        return Ok((restored, expired));
-                    }
-                    restored += 1;
-                }
+        let goes_on = match reader.next()? {
+            Record::Begin(begin) => {
+                keyspace = begin.keyspace;
+                true
             }
+            Record::Close(_) => true,
+            Record::End(_) => break,
+            Record::Entries(bytes) => keyed_entries(&bytes)?.into_iter().all(|(key, entry)| {
+                large.expect(key, &entry);
+                let value = entry.value.filter(|_| !entry.is_large);
+                value.is_none_or(|value| put(keyspace, key.to_vec(), value.to_vec(), entry.expiry_ms))
+            }),
+            Record::Part(part) => {
+                let whole = large.take(&part).map_err(|error| reader.damaged(error))?;
+                whole.is_none_or(|whole| put(keyspace, whole.key, whole.value, whole.expiry_ms))
+            }
+        };
+        if !goes_on {
+            break;
         }
     }
+    Ok((restored, expired))
 }

@@ -93,6 +93,17 @@ pub enum BackupFrame {
     End,
     /// It cannot be, or not go on, for this reason; another try may succeed.
     Refused(String),
+    /// A part of the large value of the first entry so far whose value has not come to its end.
+    Part {
+        /// The name: of the op that wrote it …
+        client: u64,
+        /// … and its place among that client's.
+        sequence: u64,
+        /// Where it belongs: the end of the part before.
+        offset: u32,
+        /// Not empty.
+        bytes: Vec<u8>,
+    },
 }
 
 /// What a switch's installed tables do with a key.
@@ -224,7 +235,7 @@ pub enum ControlPlaneError {
 }
 
 const MAGIC: [u8; 6] = *b"nicekv";
-pub(crate) const VERSION: u8 = 10;
+pub(crate) const VERSION: u8 = 11;
 
 impl Greeting {
     /// The first frame of a connection.

@@ -18,6 +18,7 @@ mod disk_tests;
 mod durable_log;
 mod helm;
 mod kernel;
+mod needed;
 mod open;
 mod snapshot;
 mod space;
@@ -204,7 +205,7 @@ impl Node {
         if is_due {
             self.storage.idle(now, &mut self.core)?;
         }
-        self.streams.back_up(now, &self.core, &mut self.storage)?;
+        self.streams.back_up(now, &mut self.core, &mut self.storage)?;
         let kernel = || self.kernel.as_ref().map(Kernel::observe);
         self.inquiries.answer(|()| observe(&self.core, &self.uplink, &self.storage, kernel()));
         let force = self.storage.start_force(received != Received::More && !has_streams);

@@ -1,13 +1,16 @@
 //! The file of a backup.
 //!
 //! ```text
-//!   nicekv-backup 1\n
+//!   nicekv-backup 2\n
 //!   kind (1 byte) │ length (4, big-endian) │ that many bytes │ CRC-32C (4) of everything since the first line up to here
-//!   H: JSON, of what it is │ P: JSON, a partition begins │ E: keyed entries │ Q: JSON, it ends │ … │ Z: JSON, the end
+//!   H: JSON, of what it is │ P: JSON, a partition begins │ E: keyed entries │ V: a part of a large value │ Q: JSON, it ends │ … │ Z: JSON, the end
 //! ```
+//!
+//! Parts of large values come in the order of the entries that speak of them, each value from its beginning to its end; format 1 has none.
 //!
 //! Each checksum covers what is before it, too: nothing can be missing, doubled or in another order, and without the end it is not whole.
 
+use nicekv_wire::{ClientId, OpId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::fmt::Display;
 use std::fs::File;
@@ -15,8 +18,12 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 const MARK: &str = "nicekv-backup ";
-/// Of what is written; nothing else is read.
-const VERSION: &str = "1";
+/// Of what is written, …
+const VERSION: &str = "2";
+/// … and what is read, too.
+const OLDER_VERSION: &str = "1";
+/// Of the head of a part of a large value: client, sequence, offset.
+const PART_HEAD_BYTES: usize = 20;
 /// Longest record: pages of nodes are much shorter.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 const LINE_BYTES_MAX: usize = 64;
@@ -58,8 +65,38 @@ pub(super) enum Record {
     Begin(Begin),
     /// Keyed entries.
     Entries(Vec<u8>),
+    Part(Part),
     Close(Totals),
     End(Totals),
+}
+
+/// Of a large value, from this offset on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) name: OpId,
+    pub(super) offset: u32,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Part {
+    fn encode(&self) -> Vec<u8> {
+        let Self { name, offset, bytes } = self;
+        let mut payload = Vec::with_capacity(PART_HEAD_BYTES + bytes.len());
+        payload.extend_from_slice(&name.client.0.to_be_bytes());
+        payload.extend_from_slice(&name.sequence.to_be_bytes());
+        payload.extend_from_slice(&offset.to_be_bytes());
+        payload.extend_from_slice(bytes);
+        payload
+    }
+
+    fn decode(payload: &[u8]) -> Option<Self> {
+        let (client, rest) = payload.split_first_chunk()?;
+        let (sequence, rest) = rest.split_first_chunk()?;
+        let (offset, bytes) = rest.split_first_chunk()?;
+        let name =
+            OpId { client: ClientId(u64::from_be_bytes(*client)), sequence: u64::from_be_bytes(*sequence) };
+        Some(Self { name, offset: u32::from_be_bytes(*offset), bytes: bytes.to_vec() })
+    }
 }
 
 /// A file that is being written, and where it can be gone back to.
@@ -105,6 +142,7 @@ impl Writer {
         match record {
             Record::Begin(begin) => self.json(b'P', begin),
             Record::Entries(entries) => self.record(b'E', entries),
+            Record::Part(part) => self.record(b'V', &part.encode()),
             Record::Close(totals) => self.json(b'Q', totals),
             Record::End(totals) => self.json(b'Z', totals),
         }
@@ -149,10 +187,10 @@ impl Reader {
             .map_err(|error| error.to_string())?;
         let text = std::str::from_utf8(&line).ok().and_then(|line| line.strip_suffix('\n'));
         match text.and_then(|line| line.strip_prefix(MARK)) {
-            Some(VERSION) => {}
+            Some(VERSION | OLDER_VERSION) => {}
             Some(other) => {
                 return Err(format!(
-                    "a backup of format {other}, this program reads format {VERSION}: take its release"
+                    "a backup of format {other}, this program reads formats {OLDER_VERSION} and {VERSION}: take its release"
                 ));
             }
             None => return Err("no backup of nicekv".into()),
@@ -172,6 +210,7 @@ impl Reader {
         Ok(match kind {
             b'P' => Record::Begin(self.parsed(&payload)?),
             b'E' => Record::Entries(payload),
+            b'V' => Record::Part(Part::decode(&payload).ok_or_else(|| self.damaged("a part of no value"))?),
             b'Q' => Record::Close(self.parsed(&payload)?),
             b'Z' => Record::End(self.parsed(&payload)?),
             _ => return Err(self.damaged("a record of an unknown kind")),
@@ -233,6 +272,11 @@ mod tests {
             Record::Begin(begin),
             Record::Entries(vec![1; 1000]),
             Record::Entries(vec![2; 10]),
+            Record::Part(Part {
+                name: OpId { client: ClientId(u64::MAX - 1), sequence: 3 },
+                offset: 1 << 17,
+                bytes: vec![3; 100],
+            }),
             Record::Close(totals),
             Record::End(totals),
         ];
@@ -287,7 +331,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("b");
         std::fs::write(&path, "nicekv-backup 99\nwhatever").unwrap();
-        assert!(Reader::open(&path).err().unwrap().contains("format 99, this program reads format 1"));
+        assert!(Reader::open(&path).err().unwrap().contains("format 99, this program reads formats 1 and 2"));
         std::fs::write(&path, "PK\u{3}\u{4}").unwrap();
         assert_eq!(Reader::open(&path).err().unwrap(), "no backup of nicekv");
     }

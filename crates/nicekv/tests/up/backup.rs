@@ -1,6 +1,7 @@
 //! `nicekv backup` while clients write, the loss of everything, `nicekv restore`; and files that are no good.
 
 use crate::cluster::{Redis, Up, nicekv, outcome};
+use crate::large::text;
 use crate::refusals::one_line;
 use nicekv_placement::{key_digest, partitions_for};
 use std::path::Path;
@@ -102,6 +103,64 @@ fn what_was_backed_up_under_load_is_there_after_everything_was_lost() {
     }
 }
 
+/// Large ones are written over, and removed, while they are read.
+#[test]
+fn large_values_are_backed_up_under_load_and_restored_into_keyspaces_of_both_kinds() {
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &[&["--data-dir", "data"], NODES].concat());
+    let mut redis = up.redis();
+    let lengths = [1_024, 1_025, 100_000, 1_000_000, 5_000_000];
+    for length in lengths {
+        assert_eq!(redis.call(&["SET", &format!("of-{length}"), &text(length, 1)]), "+OK");
+    }
+    assert_eq!(redis.call(&["SET", "short-lived", &text(5_000, 2), "PX", "1"]), "+OK");
+    let stopped = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (mut redis, stopped) = (up.redis(), &stopped);
+        scope.spawn(move || {
+            for round in 1.. {
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                let (key, value) = (format!("moving-{}", round % 20), text(20_000, round));
+                assert_eq!(redis.call(&["SET", &key, &value]), "+OK");
+            }
+        });
+        let told = command(scratch.path(), &["backup", "file", "--endpoint", &up.endpoint]);
+        stopped.store(true, Ordering::Relaxed);
+        assert!(told.contains(" entries, "), "{told}");
+    });
+    up.kill();
+    std::fs::remove_dir_all(scratch.path().join("data")).unwrap();
+    assert!(std::fs::metadata(scratch.path().join("file")).unwrap().len() > 6_100_000);
+    damage_and_check(scratch.path());
+    for arguments in
+        [&["--nodes", "1", "--replicas", "1"][..], &["--replication", "quorum", "--write-set", "2"]]
+    {
+        let up = Up::start(scratch.path(), &[&["--engine", "memory"], arguments].concat());
+        command(scratch.path(), &["restore", "file", "--endpoint", &up.endpoint]);
+        let mut redis = up.redis();
+        for length in lengths {
+            let found = redis.call(&["GET", &format!("of-{length}")]);
+            assert!(found == format!("${}", text(length, 1)), "{length} bytes, {arguments:?}");
+        }
+        assert_eq!(redis.call(&["GET", "short-lived"]), "$-1");
+        let found = redis.call(&["GET", "moving-1"]);
+        assert!(found == "$-1" || found.len() == 20_001, "{} bytes", found.len());
+    }
+}
+
+/// A bit of a large value that flips is found before anything is put.
+fn damage_and_check(scratch: &Path) {
+    let path = scratch.join("file");
+    let whole = std::fs::read(&path).unwrap();
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    std::fs::write(&path, damaged).unwrap();
+    one_line(nicekv(scratch, &["restore", "file", "--dry-run"]), "damaged");
+    std::fs::write(&path, whole).unwrap();
+}
+
 #[test]
 fn a_file_that_is_no_good_and_a_cluster_that_is_not_empty_are_refused() {
     let scratch = tempfile::tempdir().unwrap();
@@ -118,7 +177,10 @@ fn a_file_that_is_no_good_and_a_cluster_that_is_not_empty_are_refused() {
     damaged[whole.len() / 2] ^= 4;
     refused(&damaged, "damaged");
     refused(&whole[..whole.len() - 1], "not the whole backup");
-    refused(&[b"nicekv-backup 2\n", &whole[16..]].concat(), "format 2, this program reads format 1");
+    let of_format = |format: &str| [format.as_bytes(), &whole[16..]].concat();
+    refused(&of_format("nicekv-backup 3\n"), "format 3, this program reads formats 1 and 2");
+    std::fs::write(&path, of_format("nicekv-backup 1\n")).unwrap();
+    assert!(command(scratch.path(), &["restore", "file", "--dry-run"]).starts_with("good: "), "an older one");
     refused(b"color=blue", "no backup of nicekv");
     one_line(nicekv(scratch.path(), &["restore", "nowhere", "--endpoint", &up.endpoint]), "nowhere");
     std::fs::write(&path, &whole).unwrap();

@@ -62,13 +62,12 @@ impl Backups {
     pub(super) fn go_on(
         &mut self,
         now: Now,
-        core: &Replica,
+        core: &mut Replica,
         storage: &mut NodeStorage,
         stream: Option<&mut FramedStream>,
     ) -> Result<(), StoreError> {
         let (Some(backup), Some(stream)) = (&mut self.0, stream) else {
-            self.end(storage);
-            return Ok(());
+            return self.end(storage);
         };
         if now.boot_ns < backup.next_ns {
             return Ok(());
@@ -79,30 +78,35 @@ impl Backups {
             return Ok(());
         }
         let frame = match backup.stage {
-            Stage::Reading => read(storage)?,
-            _ => backup.begin(now, core, storage),
+            Stage::Reading => read(now, core, storage)?,
+            _ => backup.begin(now, core, storage)?,
         };
         let is_last = matches!(frame, Some(BackupFrame::End | BackupFrame::Refused(_)));
         let is_queued = frame.is_none_or(|frame| stream.queue(&encode(&frame)).is_ok());
         if is_last || !is_queued {
-            self.end(storage);
+            return self.end(storage);
         }
         Ok(())
     }
 
-    fn end(&mut self, storage: &mut NodeStorage) {
+    fn end(&mut self, storage: &mut NodeStorage) -> Result<(), StoreError> {
         self.0 = None;
-        storage.end_snapshot();
+        storage.end_snapshot()
     }
 }
 
 impl Backup {
     /// Waits for a moment that is one decision's.
-    fn begin(&mut self, now: Now, core: &Replica, storage: &mut NodeStorage) -> Option<BackupFrame> {
+    fn begin(
+        &mut self,
+        now: Now,
+        core: &Replica,
+        storage: &mut NodeStorage,
+    ) -> Result<Option<BackupFrame>, StoreError> {
         if let Some((epoch, index)) = core.settled(now, self.partition) {
-            storage.begin_snapshot(self.partition);
+            storage.begin_snapshot(self.partition)?;
             self.stage = Stage::Reading;
-            return Some(BackupFrame::Begin { epoch: epoch.0, index });
+            return Ok(Some(BackupFrame::Begin { epoch: epoch.0, index }));
         }
         let until_ns = match self.stage {
             Stage::Waiting { until_ns } => until_ns,
@@ -110,14 +114,23 @@ impl Backup {
         };
         self.stage = Stage::Waiting { until_ns };
         let why = "this node does not lead the partition, or it has no moment without puts that wait for each other";
-        (now.boot_ns >= until_ns).then(|| BackupFrame::Refused(why.into()))
+        Ok((now.boot_ns >= until_ns).then(|| BackupFrame::Refused(why.into())))
     }
 }
 
-fn read(storage: &mut NodeStorage) -> Result<Option<BackupFrame>, StoreError> {
+fn read(now: Now, core: &mut Replica, storage: &mut NodeStorage) -> Result<Option<BackupFrame>, StoreError> {
     Ok(match storage.next_of_snapshot()? {
         Next::Page(page) if page.is_empty() => None,
         Next::Page(page) => Some(BackupFrame::Entries(page)),
+        Next::Part { name, offset, bytes } => {
+            let (client, sequence) = (name.client.0, name.sequence);
+            Some(BackupFrame::Part { client, sequence, offset, bytes })
+        }
+        Next::Damaged(name, why) => {
+            // The next try may find what has been fetched.
+            core.lose_value(now, name);
+            Some(BackupFrame::Refused(why.into()))
+        }
         Next::End => Some(BackupFrame::End),
         Next::Broken(why) => Some(BackupFrame::Refused(why.into())),
     })

@@ -6,12 +6,17 @@
 //!                     ▲ written: sent ahead
 //! ```
 //!
+//! A large value that an entry speaks of is read after the entry (`needed`).
+//!
 //! Bounded: of a partition that is written to faster than it is read the snapshot breaks, and is begun again.
 
+use super::needed::NeededValues;
 use super::spaces::Spaces;
+use super::values::{Found, LargeValues};
+use nicekv_node::StorageRequest;
 use nicekv_store::StoreError;
-use nicekv_wire::PartitionId;
 use nicekv_wire::recovery::put_keyed_entry;
+use nicekv_wire::{OpId, PartitionId};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Keys and entries of one page, about.
@@ -31,6 +36,7 @@ pub(super) struct Snapshot {
     ahead: BTreeSet<Box<[u8]>>,
     /// Keyed entries that wait to be sent.
     pages: VecDeque<Vec<u8>>,
+    large: NeededValues,
     broken: Option<&'static str>,
 }
 
@@ -39,6 +45,10 @@ pub(super) struct Snapshot {
 pub(super) enum Next {
     /// Keyed entries.
     Page(Vec<u8>),
+    /// A part of the large value of the first entry that was given and whose value was not given to its end.
+    Part { name: OpId, offset: u32, bytes: Vec<u8> },
+    /// It is of no use, as the disk cannot give this large value.
+    Damaged(OpId, &'static str),
     /// That was all.
     End,
     /// It is of no use.
@@ -49,7 +59,8 @@ impl Snapshot {
     /// As it is now.
     pub(super) fn new(partition: PartitionId) -> Self {
         let (ahead, pages) = (BTreeSet::new(), VecDeque::new());
-        Self { partition, read: None, is_complete: false, ahead, pages, broken: None }
+        let large = NeededValues::default();
+        Self { partition, read: None, is_complete: false, ahead, pages, large, broken: None }
     }
 
     /// A key is about to be written or removed.
@@ -72,9 +83,35 @@ impl Snapshot {
         }
         self.ahead.insert(key.into());
         if self.ahead.len() > AHEAD_KEYS_MAX || self.pages.len() > PAGES_MAX {
-            self.broken = Some("it is written to faster than it is read");
+            self.broken = Some(TOO_FAST);
         }
         Ok(())
+    }
+
+    /// Something is about to be done about a large value. Whether it is to wait until the snapshot ends, or has read the value.
+    pub(super) fn before_value(
+        &mut self,
+        values: &mut LargeValues,
+        request: &StorageRequest<'_>,
+    ) -> Result<bool, StoreError> {
+        match *request {
+            StorageRequest::RemoveValue { name } => {
+                let is_kept = self.large.keep(name);
+                if self.large.is_too_much() {
+                    self.broken = Some(TOO_FAST);
+                }
+                return Ok(is_kept);
+            }
+            // It comes anew: what there is of it may be damaged.
+            StorageRequest::WriteValue { name, .. } if self.large.forget(name) => values.remove(name)?,
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Nobody reads it any more: what was only kept for it goes.
+    pub(super) fn end(self, values: &mut LargeValues) -> Result<(), StoreError> {
+        self.large.into_kept().try_for_each(|name| values.remove(name))
     }
 
     /// The partition is about to be emptied.
@@ -84,17 +121,49 @@ impl Snapshot {
         }
     }
 
-    /// What is next: what waits, or a page of the engine.
-    pub(super) fn next(&mut self, engine: &Spaces) -> Result<Next, StoreError> {
+    /// What is next: of large values, or what waits, or a page of the engine.
+    pub(super) fn next(&mut self, engine: &Spaces, values: &mut LargeValues) -> Result<Next, StoreError> {
+        if let (None, Some((name, offset, bytes))) = (self.broken, self.large.next()) {
+            return self.read_part(values, name, offset, bytes);
+        }
         if self.pages.is_empty() && !self.is_complete && self.broken.is_none() {
             self.read_page(engine)?;
         }
         Ok(match (self.broken, self.pages.pop_front()) {
             (Some(why), _) => Next::Broken(why),
-            (None, Some(page)) => Next::Page(page),
+            (None, Some(page)) => {
+                self.large.send(&page);
+                Next::Page(page)
+            }
             (None, None) if self.is_complete => Next::End,
             (None, None) => Next::Page(Vec::new()),
         })
+    }
+
+    fn read_part(
+        &mut self,
+        values: &mut LargeValues,
+        name: OpId,
+        offset: u32,
+        bytes: usize,
+    ) -> Result<Next, StoreError> {
+        let mut part = vec![0; bytes];
+        match values.read(name, offset, &mut part)? {
+            Found::Here => {
+                if let Some(name) = self.large.advance(bytes) {
+                    values.remove(name)?;
+                }
+                Ok(Next::Part { name, offset, bytes: part })
+            }
+            Found::Nothing => {
+                self.broken = Some(LACKING);
+                Ok(Next::Broken(LACKING))
+            }
+            Found::Damaged => {
+                self.broken = Some(DAMAGED);
+                Ok(Next::Damaged(name, DAMAGED))
+            }
+        }
     }
 
     fn read_page(&mut self, engine: &Spaces) -> Result<(), StoreError> {
@@ -120,17 +189,24 @@ impl Snapshot {
         if self.pages.back().is_none_or(|page| page.len() >= PAGE_BYTES) {
             self.pages.push_back(Vec::new());
         }
+        self.large.need(entry);
         put_keyed_entry(self.pages.back_mut().expect("one was pushed"), key, entry);
     }
 }
 
 const DAMAGED: &str = "a value is damaged, and not repaired yet";
+const LACKING: &str = "a large value is not here, and is being fetched";
+const TOO_FAST: &str = "it is written to faster than it is read";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use nicekv_node::stored_entries;
     use nicekv_store::MemoryEngine;
+    use nicekv_transport::checksum;
+    use nicekv_wire::ClientId;
+    use nicekv_wire::large::Reference;
+    use nicekv_wire::recovery::Entry;
     use std::collections::BTreeMap;
 
     const PARTITION: PartitionId = PartitionId(3);
@@ -171,7 +247,7 @@ mod tests {
                 write(&mut snapshot, &mut engine, &key(number + 1), None);
                 write(&mut snapshot, &mut engine, &key(number + 7000), Some(b"new"));
             }
-            match snapshot.next(&engine).unwrap() {
+            match snapshot.next(&engine, &mut LargeValues::in_memory()).unwrap() {
                 Next::Page(page) => {
                     for (key, entry) in stored_entries(&page) {
                         let again = found.insert(key.to_vec(), entry.to_vec());
@@ -179,7 +255,7 @@ mod tests {
                     }
                 }
                 Next::End => break,
-                Next::Broken(why) => panic!("{why}"),
+                other => panic!("{other:?}"),
             }
         }
         assert!(turn > 5, "it takes several pages: {turn}");
@@ -194,7 +270,7 @@ mod tests {
         snapshot.before_clear(PartitionId(4));
         assert!(snapshot.ahead.is_empty());
         snapshot.before_clear(PARTITION);
-        assert!(matches!(snapshot.next(&engine).unwrap(), Next::Broken(_)));
+        assert!(matches!(snapshot.next(&engine, &mut LargeValues::in_memory()).unwrap(), Next::Broken(_)));
     }
 
     #[test]
@@ -204,6 +280,77 @@ mod tests {
         for number in 0..=AHEAD_KEYS_MAX {
             snapshot.before_write(&engine, PARTITION, &key(number)).unwrap();
         }
-        assert!(matches!(snapshot.next(&engine).unwrap(), Next::Broken(_)));
+        assert!(matches!(snapshot.next(&engine, &mut LargeValues::in_memory()).unwrap(), Next::Broken(_)));
+    }
+
+    /// A value and the entry of its key.
+    fn put_large(engine: &mut Spaces, values: &mut LargeValues, number: usize, value: &[u8]) {
+        let name = OpId { client: ClientId(1), sequence: number as u64 };
+        let reference = Reference { name, length: value.len() as u32, checksum: checksum(value) };
+        let mut out = Vec::new();
+        for request in [
+            StorageRequest::WriteValue { name, length: reference.length, offset: 0, bytes: value },
+            StorageRequest::EndValue { reference },
+        ] {
+            values.carry_out(&request, &mut out).unwrap();
+        }
+        let (mut entry, bytes) = (Vec::new(), reference.bytes());
+        Entry { index: 1, version: name, expiry_ms: 0, is_large: true, value: Some(&bytes) }
+            .append(&mut entry);
+        engine.put(PARTITION, &key(number), &entry).unwrap();
+    }
+
+    #[test]
+    fn large_values_are_those_of_its_moment_though_they_are_removed_meanwhile() {
+        let (mut engine, mut values) = (filled(0), LargeValues::in_memory());
+        let value = |number: usize| vec![number as u8; 60_000 + 1_000 * number];
+        (0..40).for_each(|number| put_large(&mut engine, &mut values, number, &value(number)));
+        let (mut snapshot, mut expected, mut found) = (Snapshot::new(PARTITION), Vec::new(), Vec::new());
+        let remove = |snapshot: &mut Snapshot, values: &mut LargeValues, number: u64| {
+            let name = OpId { client: ClientId(1), sequence: number };
+            let request = StorageRequest::RemoveValue { name };
+            if !snapshot.before_value(values, &request).unwrap() {
+                values.carry_out(&request, &mut Vec::new()).unwrap();
+            }
+        };
+        let mut turn = 0;
+        loop {
+            if turn < 40 {
+                write(&mut snapshot, &mut engine, &key(39 - turn), Some(b"later"));
+                remove(&mut snapshot, &mut values, 39 - turn as u64);
+                turn += 1;
+            }
+            match snapshot.next(&engine, &mut values).unwrap() {
+                Next::Page(page) => {
+                    let sent = stored_entries(&page).filter_map(|(_, entry)| Entry::reference_of(entry));
+                    expected.extend(sent.map(|reference| reference.name.sequence));
+                }
+                Next::Part { name, offset: 0, bytes } => found.push((name.sequence, bytes)),
+                Next::Part { bytes, .. } => found.last_mut().unwrap().1.extend(bytes),
+                Next::End => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(expected.len(), 40);
+        assert_eq!(found.iter().map(|(number, _)| *number).collect::<Vec<_>>(), expected);
+        assert!(found.iter().all(|(number, bytes)| *bytes == value(*number as usize)));
+        let is_there = |number: u64| {
+            let name = OpId { client: ClientId(1), sequence: number };
+            values.read(name, 0, &mut [0; 10]).unwrap() == Found::Here
+        };
+        assert!(!(0..40).any(is_there), "what was removed is gone when it has been read");
+    }
+
+    #[test]
+    fn a_value_that_is_not_there_breaks_it_and_one_that_is_written_again_is_not_what_it_was() {
+        let (mut engine, mut values) = (filled(0), LargeValues::in_memory());
+        put_large(&mut engine, &mut values, 1, &[7; 5_000]);
+        let mut snapshot = Snapshot::new(PARTITION);
+        assert!(matches!(snapshot.next(&engine, &mut values).unwrap(), Next::Page(_)));
+        let name = OpId { client: ClientId(1), sequence: 1 };
+        assert!(snapshot.before_value(&mut values, &StorageRequest::RemoveValue { name }).unwrap());
+        let again = StorageRequest::WriteValue { name, length: 5_000, offset: 0, bytes: &[7; 100] };
+        assert!(!snapshot.before_value(&mut values, &again).unwrap());
+        assert_eq!(snapshot.next(&engine, &mut values).unwrap(), Next::Broken(LACKING));
     }
 }

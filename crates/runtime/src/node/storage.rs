@@ -126,21 +126,24 @@ impl NodeStorage {
     }
 
     /// Begins to read a partition as it is now: when no request is left. Ends the snapshot before.
-    pub(super) fn begin_snapshot(&mut self, partition: PartitionId) {
+    pub(super) fn begin_snapshot(&mut self, partition: PartitionId) -> Result<(), StoreError> {
+        self.end_snapshot()?;
         self.snapshot = Some(Snapshot::new(partition));
+        Ok(())
     }
 
     /// What is next of the snapshot.
     pub(super) fn next_of_snapshot(&mut self) -> Result<Next, StoreError> {
         match &mut self.snapshot {
-            Some(snapshot) => snapshot.next(&self.engine),
+            Some(snapshot) => snapshot.next(&self.engine, &mut self.values),
             None => Ok(Next::End),
         }
     }
 
     /// Nobody reads it any more.
-    pub(super) fn end_snapshot(&mut self) {
-        self.snapshot = None;
+    pub(super) fn end_snapshot(&mut self) -> Result<(), StoreError> {
+        self.is_compacting |= self.snapshot.is_some();
+        self.snapshot.take().map_or(Ok(()), |snapshot| snapshot.end(&mut self.values))
     }
 
     /// What the log says of itself.
@@ -290,6 +293,11 @@ impl NodeStorage {
                 }
                 StorageRequest::Trim { before } => self.syncs_wanted.push(AfterSync::Trim { before }),
                 of_value => {
+                    if let Some(snapshot) = &mut self.snapshot
+                        && snapshot.before_value(&mut self.values, &of_value)?
+                    {
+                        continue;
+                    }
                     let done = self.values.carry_out(&of_value, &mut self.value)?;
                     self.finish_value(now, core, done);
                 }

@@ -94,7 +94,7 @@ impl Streams {
     pub(super) fn back_up(
         &mut self,
         now: Now,
-        core: &Replica,
+        core: &mut Replica,
         storage: &mut NodeStorage,
     ) -> Result<(), StoreError> {
         let Self { open, backups, .. } = self;

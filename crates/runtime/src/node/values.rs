@@ -173,7 +173,7 @@ impl LargeValues {
     }
 
     /// Fills `out`.
-    fn read(&self, name: OpId, offset: u32, out: &mut [u8]) -> Result<Found, StoreError> {
+    pub(super) fn read(&self, name: OpId, offset: u32, out: &mut [u8]) -> Result<Found, StoreError> {
         match self {
             Self::Memory(memory) if memory.read(name, offset, out) => Ok(Found::Here),
             Self::Memory(_) => Ok(Found::Nothing),
@@ -181,7 +181,7 @@ impl LargeValues {
         }
     }
 
-    fn remove(&mut self, name: OpId) -> Result<(), StoreError> {
+    pub(super) fn remove(&mut self, name: OpId) -> Result<(), StoreError> {
         match self {
             Self::Memory(memory) => {
                 memory.parts.remove(&name);
