@@ -3,6 +3,8 @@
 use crate::cluster::{Redis, Up, nicekv, outcome};
 use std::fmt::Write;
 use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Text of so many bytes that is nowhere the same.
 pub(crate) fn text(bytes: usize, seed: u64) -> String {
@@ -162,4 +164,51 @@ fn a_quorum_keyspace_has_large_values_that_survive_kill_minus_9() {
         let value = text(length, length as u64);
         assert!(get(&mut redis, &format!("of-{length}")) == value, "{length} bytes after kill -9");
     }
+}
+
+/// Values begin at multiples of this in their segments.
+const ALIGN_BYTES: usize = 4_096;
+
+/// The segments of large values of the node that has the first of them.
+fn segments_of_a_node(data: &Path) -> Vec<PathBuf> {
+    let nodes = std::fs::read_dir(data).unwrap().map(|node| node.unwrap().path().join("values"));
+    let mut values: Vec<PathBuf> = nodes.filter(|values| values.is_dir()).collect();
+    values.sort();
+    std::fs::read_dir(&values[0]).unwrap().map(|segment| segment.unwrap().path()).collect()
+}
+
+/// Where a value lies in a segment, whole.
+fn place(segment: &[u8], value: &str) -> Option<usize> {
+    (0..segment.len()).step_by(ALIGN_BYTES).find(|at| segment[*at..].starts_with(value.as_bytes()))
+}
+
+#[test]
+fn a_value_that_a_disk_has_damaged_is_fetched_though_nobody_reads_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let arguments = ["--data-dir", "data", "--nodes", "3", "--replicas", "3"];
+    let up = Up::start(scratch.path(), &arguments);
+    let mut redis = up.redis();
+    // What comes later says that the first is durable: so it is not taken for torn.
+    for number in 0..3 {
+        assert_eq!(redis.call(&["SET", &format!("of-{number}"), &text(300_000, 2 * number + 1)]), "+OK");
+    }
+    up.kill();
+    let (data, value) = (scratch.path().join("data"), text(300_000, 1));
+    let damaged = segments_of_a_node(&data).into_iter().find_map(|path| {
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = place(&bytes, &value)?;
+        bytes[at + 200_000] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        place(&bytes, &value).is_none().then_some(path)
+    });
+    assert!(damaged.is_some(), "the value is on the disk");
+    let up = Up::start(scratch.path(), &arguments);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // It may be moved or removed since it was listed.
+    let is_there = |path: PathBuf| place(&std::fs::read(path).unwrap_or_default(), &value).is_some();
+    while !segments_of_a_node(&data).into_iter().any(is_there) {
+        assert!(Instant::now() < deadline, "the damage is not found");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(get(&mut up.redis(), "of-0") == value);
 }
