@@ -12,7 +12,7 @@
 
 use super::needed::NeededValues;
 use super::spaces::Spaces;
-use super::values::{Found, LargeValues};
+use super::values::{Done, Found, LargeValues};
 use nicekv_node::StorageRequest;
 use nicekv_store::StoreError;
 use nicekv_wire::recovery::put_keyed_entry;
@@ -192,6 +192,21 @@ impl Snapshot {
         self.large.need(entry);
         put_keyed_entry(self.pages.back_mut().expect("one was pushed"), key, entry);
     }
+}
+
+/// Does what is asked of large values, but a removal for which a snapshot has no time yet.
+pub(super) fn carry_out(
+    snapshot: &mut Option<Snapshot>,
+    values: &mut LargeValues,
+    request: &StorageRequest<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Done, StoreError> {
+    if let Some(snapshot) = snapshot
+        && snapshot.before_value(values, request)?
+    {
+        return Ok(Done::Written);
+    }
+    values.carry_out(request, out)
 }
 
 const DAMAGED: &str = "a value is damaged, and not repaired yet";

@@ -13,7 +13,7 @@
 //!   begins in the middle of a history. So the log is written (which may begin a segment) only when no request is left.
 
 use super::durable_log::{DurableLog, Forcing, LogObservation};
-use super::snapshot::{Next, Snapshot};
+use super::snapshot::{Next, Snapshot, carry_out};
 use super::spaces::Spaces;
 use super::values::{Done, Found, LargeValues};
 use nicekv_node::{StorageCompletion, StorageRequest, gathered_keys};
@@ -293,12 +293,7 @@ impl NodeStorage {
                 }
                 StorageRequest::Trim { before } => self.syncs_wanted.push(AfterSync::Trim { before }),
                 of_value => {
-                    if let Some(snapshot) = &mut self.snapshot
-                        && snapshot.before_value(&mut self.values, &of_value)?
-                    {
-                        continue;
-                    }
-                    let done = self.values.carry_out(&of_value, &mut self.value)?;
+                    let done = carry_out(&mut self.snapshot, &mut self.values, &of_value, &mut self.value)?;
                     self.finish_value(now, core, done);
                 }
             }
