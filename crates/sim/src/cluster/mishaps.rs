@@ -282,7 +282,7 @@ impl Cluster {
             return true;
         }
         let now_ns = self.queue.now_ns();
-        if self.has_shared_step() {
+        if self.has_shared_step() || self.lacks_large() {
             return false;
         }
         let Some(metadata) = self.controllers.at_rest(now_ns) else { return false };
@@ -294,7 +294,6 @@ impl Cluster {
         !self.network.has_cuts()
             && self.scenario.keyspaces.iter().all(may_lose_storage)
             && !(self.scenario.keyspaces.iter().any(Shape::is_quorum) && self.has_damage())
-            && !self.lacks_large()
             && metadata.status().partitions.iter().all(|partition| {
                 let holds = |node: &u16| {
                     let status = self.nodes[usize::from(*node) - 1].core.as_ref().map(|core| core.status());
