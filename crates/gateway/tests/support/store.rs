@@ -202,7 +202,7 @@ fn apply(update: &Update<'_>, before: Option<&Stored>) -> Result<(Option<Stored>
             };
             Ok((store(value.to_vec(), expiry_ms), 0))
         }
-        Operation::SetLarge { .. } => unreachable!("values are short here"),
+        Operation::SetLarge { .. } | Operation::AppendLarge(_) => unreachable!("values are short here"),
         Operation::Delete => before.map(|_| (None, 0)).ok_or(Status::NotFound),
         Operation::Increment(delta) => {
             let value = before.map_or(Some(0), |stored| parse_integer(&stored.value));
