@@ -119,7 +119,8 @@ fn row_33_too_long_and_empty_are_refused_by_name_and_nothing_is_sent() {
     assert_eq!(connection.call(&format!("SET {key} {value}")), "+OK\r\n");
     assert_eq!(
         connection.call(&format!("APPEND {key} x")),
-        "-ERR value would exceed the limit of 1024 bytes\r\n"
+        "-ERR value would exceed the limit of 67108864 bytes\r\n",
+        "what a store that keeps no more says of it"
     );
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn removed(scenario: &mut Scenario) {
     shared(scenario);
     scenario.edges = true;
     scenario.timing.lease = Duration::from_millis(500);
-    scenario.workload.pause_ns_max = 20 * MILLISECOND_NS;
+    scenario.workload.pause_ns_max = 30 * MILLISECOND_NS;
     scenario.faults = Faults {
         agent_cut: 200_000,
         pause: 2_000,

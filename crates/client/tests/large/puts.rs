@@ -215,7 +215,8 @@ fn what_is_too_long_is_refused_at_once() {
     let set = |value| Operation::Set { value, expiry: Expiry::Never };
     assert_eq!(submit(Replication::Multicast, set(&value)), too_long(limit + 1, limit));
     assert_eq!(submit(Replication::Multicast, set(&value[1..])), None);
-    assert_eq!(submit(Replication::Multicast, Operation::Append(&value[..1025])), too_long(1025, 1024));
+    assert_eq!(submit(Replication::Multicast, Operation::Append(&value)), too_long(limit + 1, limit));
+    assert_eq!(submit(Replication::Multicast, Operation::Append(&value[1..])), None);
     let quorum = Replication::Quorum(Quorum::new(3, 2).unwrap());
     assert_eq!(submit(quorum, set(&value)), too_long(limit + 1, limit));
     assert_eq!(submit(quorum, set(&value[1..])), None);
