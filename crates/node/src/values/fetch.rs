@@ -1,7 +1,8 @@
 //! Large values that entries or ops speak of and that are not here: they are fetched from other members, in parts, a few at once.
 //!
-//! Who lacks one asks a member that holds everything, and after some silence, or if that has it not, the next one. What nobody has any more nobody speaks of any more:
-//! an op or a copy that comes later says so.
+//! Who lacks one asks a member that holds everything, and after some silence, or if that has it not, or not right, the next one. Then it asks members that do not hold everything:
+//! if the disk of the only one that does has damaged a value, the copy that is left is with one that was away and joins again; and that waits for what it asks it for. What nobody has any
+//! more nobody speaks of any more: an op or a copy that comes later says so.
 
 use super::{FETCHES_MAX, Fetching, WAITING_MAX};
 use crate::host::Host;
@@ -11,7 +12,7 @@ use crate::protocol::Protocol;
 use crate::storage::ValueEnd;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_wire::control::DiskSpace;
+use nicekv_wire::control::{DiskSpace, Member};
 use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::{CopyFrame, VALUE_PART_BYTES};
 use nicekv_wire::{Now, OpId, PartitionId};
@@ -102,50 +103,79 @@ impl<P: Protocol> NodeCore<P> {
         if is_sent || self.host.disk_space != DiskSpace::Enough || self.host.copies.pause(now).is_some() {
             return;
         }
-        let Some(from) = self.first_holder(partition, name) else {
+        let known = self.known_holder(partition, name);
+        let asked = usize::from(known.is_none());
+        let Some(from) = known.or_else(|| self.holder(partition, 0)) else {
             return self.host.storage.values.give_up(name);
         };
-        let fetching =
-            Fetching { reference, partition, from, offset: 0, asked_ns: 0, refusals: 0, is_ending: false };
+        let fetching = Fetching {
+            reference,
+            partition,
+            from,
+            offset: 0,
+            asked_ns: 0,
+            asked,
+            refusals: 0,
+            is_ending: false,
+        };
         self.host.values.fetches.insert(name, fetching);
         self.ask_for_value(now, name);
     }
 
-    /// Who has passed on a request that waits has what it carries, though it may lack other things. If nobody has, as of the next time.
-    fn first_holder(&mut self, partition: PartitionId, name: OpId) -> Option<SocketAddrV4> {
+    /// Who has passed on a request that waits has what it carries, though it may lack other things.
+    fn known_holder(&self, partition: PartitionId, name: OpId) -> Option<SocketAddrV4> {
         let membership = self.partitions.slot(partition).map(|slot| self.partitions[slot].membership())?;
         let is_member = |from: &SocketAddrV4| membership.members.iter().any(|member| member.address == *from);
         let requests = self.host.values.waiting.get(&name).into_iter().flatten();
-        let known = requests.map(|(from, _)| *from).find(is_member);
-        known.or_else(|| self.holder(partition))
+        requests.map(|(from, _)| *from).find(is_member)
     }
 
-    /// Another member than the last time.
-    fn holder(&mut self, partition: PartitionId) -> Option<SocketAddrV4> {
-        self.host.values.tries += 1;
-        let place = self.host.values.tries.checked_rem(self.holders(partition).count())?;
-        self.holders(partition).nth(place)
+    /// Who is asked for a value after so many others: those that hold everything come first, and another one of them is the first each time.
+    fn holder(&mut self, partition: PartitionId, asked: usize) -> Option<SocketAddrV4> {
+        self.host.values.tries += usize::from(asked == 0);
+        let (whole, all) = (self.others(partition, true).count(), self.others(partition, false).count());
+        let place = asked.checked_rem(all)?;
+        if place < whole {
+            let place = (self.host.values.tries + place) % whole;
+            return self.others(partition, true).nth(place).map(|member| member.address);
+        }
+        let mut rest = self.others(partition, false).filter(|member| !member.holds_all());
+        rest.nth(place - whole).map(|member| member.address)
     }
 
-    /// Other members that may have a value.
-    fn holders(&self, partition: PartitionId) -> impl Iterator<Item = SocketAddrV4> {
+    /// The other members of a partition; or those of them that hold everything.
+    fn others(&self, partition: PartitionId, holds_all: bool) -> impl Iterator<Item = &Member> {
         let membership = self.partitions.slot(partition).map(|slot| self.partitions[slot].membership());
         let members = membership.into_iter().flat_map(|membership| &membership.members);
         let me = self.host.config.node;
-        members.filter(move |member| member.node != me && member.holds_all()).map(|member| member.address)
+        members.filter(move |member| member.node != me && (!holds_all || member.holds_all()))
     }
 
     fn ask_another(&mut self, now: Now, name: OpId) {
-        let Some(partition) = self.host.values.fetches.get(&name).map(|of| of.partition) else { return };
-        let from = self.holder(partition);
+        let Some(Fetching { partition, asked, .. }) = self.host.values.fetches.get(&name).copied() else {
+            return;
+        };
+        let from = self.holder(partition, asked);
         match self.host.values.fetches.get_mut(&name).zip(from) {
-            Some((fetching, from)) => fetching.from = from,
+            Some((fetching, from)) => (fetching.from, fetching.asked) = (from, asked + 1),
             None => {
                 self.host.values.fetches.remove(&name);
                 return;
             }
         }
         self.ask_for_value(now, name);
+    }
+
+    /// A member has it not, or not right: another one is asked, and if none is left all of them once more at the next heartbeat, unless nobody speaks of it.
+    fn on_refused(&mut self, now: Now, name: OpId) {
+        let Some(fetching) = self.host.values.fetches.get_mut(&name) else { return };
+        fetching.refusals += 1;
+        let Fetching { partition, refusals, .. } = *fetching;
+        if refusals < self.others(partition, false).count() {
+            return self.ask_another(now, name);
+        }
+        self.host.values.fetches.remove(&name);
+        self.host.storage.values.give_up(name);
     }
 
     fn ask_for_value(&mut self, now: Now, name: OpId) {
@@ -173,14 +203,7 @@ impl<P: Protocol> NodeCore<P> {
         }
         let left = fetching.reference.length - offset;
         if bytes.is_empty() {
-            fetching.refusals += 1;
-            let (partition, refusals) = (fetching.partition, fetching.refusals);
-            if refusals < self.holders(partition).count() {
-                return self.ask_another(now, name);
-            }
-            self.host.values.fetches.remove(&name);
-            self.host.storage.values.give_up(name);
-            return;
+            return self.on_refused(now, name);
         }
         if bytes.len() != left.min(VALUE_PART_BYTES) as usize {
             self.host.counters.malformed += 1;
@@ -207,9 +230,14 @@ impl<P: Protocol> NodeCore<P> {
 
     /// What was fetched is here, or not right.
     pub(super) fn on_fetch_ended(&mut self, now: Now, name: OpId, end: ValueEnd) {
-        if self.host.values.fetches.remove(&name).is_some() {
-            self.host.values.counters.fetched += u64::from(end == ValueEnd::Whole);
-            self.fetch_values(now);
+        let Some(fetching) = self.host.values.fetches.get_mut(&name) else { return };
+        if end == ValueEnd::Wrong {
+            // The disk of who gave it has damaged it and does not know: it will find that out (`scrub`).
+            (fetching.offset, fetching.is_ending) = (0, false);
+            return self.on_refused(now, name);
         }
+        self.host.values.fetches.remove(&name);
+        self.host.values.counters.fetched += u64::from(end == ValueEnd::Whole);
+        self.fetch_values(now);
     }
 }

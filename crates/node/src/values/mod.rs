@@ -83,7 +83,9 @@ struct Fetching {
     /// All before is here.
     offset: u32,
     asked_ns: u64,
-    /// How many members have said that they have it not.
+    /// How many members were asked, beside one that was known to have it.
+    asked: usize,
+    /// How many have said that they have it not, or given what is not right.
     refusals: usize,
     /// All is here, and the disk has to say whether it is right.
     is_ending: bool,

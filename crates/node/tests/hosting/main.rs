@@ -9,3 +9,4 @@ mod session;
 mod storage;
 mod streams;
 mod usage;
+mod values;

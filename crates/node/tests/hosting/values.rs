@@ -1,0 +1,107 @@
+//! Large values that are spoken of and not here: who is asked for them.
+
+use crate::recorder::{EPOCH, METADATA, Node, PARTITION, address, assign, member, quiet};
+use nicekv_node::{StorageCompletion, StreamPeer, ValueEnd};
+use nicekv_wire::control::{Assign, Member, MemberState};
+use nicekv_wire::large::Reference;
+use nicekv_wire::recovery::{CopyFrame, Entry};
+use nicekv_wire::{ClientId, MatchRange, NodeId, OpId};
+
+const VALUE: Reference =
+    Reference { name: OpId { client: ClientId(1), sequence: 2 }, length: 5_000, checksum: 7 };
+const BYTES: [u8; VALUE.length as usize] = [3; VALUE.length as usize];
+
+/// A member, with others of which the numbered ones join, that has an entry which speaks of the value.
+fn lacking(joiners: &[u16]) -> Node {
+    let mut node = Node::started(quiet());
+    let state = |node| if joiners.contains(&node) { MemberState::Joining } else { MemberState::Consistent };
+    let members = (1..=4).map(|number| Member { state: state(number), ..member(number) }).collect();
+    node.receive(METADATA, |out| {
+        Assign { members, primary: NodeId(1), ..assign(PARTITION, MatchRange::ALL) }.encode(out);
+    });
+    node.act(|host, _| {
+        host.storage.write(PARTITION, b"k", |out| {
+            let value = VALUE.bytes();
+            Entry { index: 1, version: VALUE.name, expiry_ms: 0, is_large: true, value: Some(&value) }
+                .append(out);
+        });
+    });
+    node
+}
+
+/// Whom it asks for the value now, from its first byte on.
+fn asked(node: &mut Node) -> Vec<u8> {
+    let sent: Vec<_> = std::iter::from_fn(|| node.core.poll_stream()).collect();
+    let whom = sent.iter().map(|(peer, frame)| {
+        let wanted = CopyFrame::ValueRequest {
+            asker: NodeId(1),
+            partition: PARTITION,
+            epoch: EPOCH,
+            reference: VALUE,
+            offset: 0,
+        };
+        assert_eq!(CopyFrame::decode(frame), Ok(wanted));
+        let StreamPeer::Dialed(address) = peer else { panic!("it asks on its own streams") };
+        address.ip().octets()[3]
+    });
+    whom.collect()
+}
+
+fn wait(node: &mut Node, milliseconds: u64) {
+    node.now.boot_ns += milliseconds * 1_000_000;
+    node.core.handle_deadline(node.now);
+}
+
+fn answer(node: &mut Node, whom: u8, bytes: &[u8]) {
+    let mut frame = Vec::new();
+    CopyFrame::ValuePart { name: VALUE.name, offset: 0, bytes }.append(&mut frame);
+    node.core.handle_stream(node.now, StreamPeer::Dialed(address(whom)), &frame);
+}
+
+fn end(node: &mut Node, end: ValueEnd) {
+    assert!(node.asked().last().is_some_and(|request| request.starts_with("EndValue")));
+    node.core.handle_storage(node.now, StorageCompletion::ValueEnded { name: VALUE.name, end });
+}
+
+#[test]
+fn members_that_hold_everything_are_asked_first_and_then_those_that_join() {
+    let mut node = lacking(&[2, 4]);
+    wait(&mut node, 40);
+    assert_eq!(asked(&mut node), [3]);
+    answer(&mut node, 3, b"");
+    assert_eq!(asked(&mut node), [2]);
+    // Silence, as of one that is gone.
+    wait(&mut node, 200);
+    assert_eq!(asked(&mut node), [4]);
+    answer(&mut node, 4, &BYTES);
+    end(&mut node, ValueEnd::Whole);
+    wait(&mut node, 400);
+    assert_eq!(asked(&mut node), [0; 0]);
+    assert_eq!(node.core.status().values.fetched, 1);
+}
+
+#[test]
+fn the_only_one_that_holds_everything_asks_those_that_join_again_and_again() {
+    let mut node = lacking(&[2, 3, 4]);
+    for _ in 0..2 {
+        wait(&mut node, 40);
+        for joiner in 2..=4 {
+            assert_eq!(asked(&mut node), [joiner]);
+            answer(&mut node, joiner, b"");
+        }
+        assert_eq!(asked(&mut node), [0; 0], "the next heartbeat is to come");
+    }
+}
+
+#[test]
+fn what_is_not_right_is_asked_of_another_member_from_its_beginning() {
+    let mut node = lacking(&[2, 4]);
+    wait(&mut node, 40);
+    assert_eq!(asked(&mut node), [3]);
+    answer(&mut node, 3, &BYTES);
+    end(&mut node, ValueEnd::Wrong);
+    assert_eq!(asked(&mut node), [2]);
+    answer(&mut node, 2, &BYTES);
+    end(&mut node, ValueEnd::Whole);
+    assert_eq!((asked(&mut node), node.core.status().values.fetched), (vec![], 1));
+}
