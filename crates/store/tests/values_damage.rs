@@ -214,3 +214,46 @@ fn garbage_of_any_kind_is_no_value() {
         check(&values, 1, LENGTH);
     }
 }
+
+#[test]
+fn what_is_condemned_is_found_again_until_another_one_is_durable_in_its_place() {
+    // Among others, and in a segment of its own.
+    for length in [LENGTH, 20 * BLOCK] {
+        let disk = disk();
+        let mut values = open(&disk);
+        (1..4).for_each(|number| put_forced(&mut values, number, length).unwrap());
+        assert!(values.condemn(name(2)) && !values.condemn(name(9)));
+        assert!(
+            !values.contains(name(2)) && matches!(read(&values, 2), Err(StoreError::ValueNotFound { .. }))
+        );
+        let died = disk.copy();
+        died.power_loss(PowerLoss::DropAll);
+        check(&open(&died), 2, length);
+        put(&mut values, 2, length).unwrap();
+        check(&values, 2, length);
+        // Nobody has forced what is new: what it takes the place of is still there.
+        let died = disk.copy();
+        died.power_loss(PowerLoss::DropAll);
+        assert_eq!(names(&open(&died)), [1, 2, 3]);
+        compact(&mut values).unwrap();
+        values.sync_handle().sync().unwrap();
+        disk.power_loss(PowerLoss::DropAll);
+        let values = open(&disk);
+        (1..4).for_each(|number| check(&values, number, length));
+        assert_eq!(values.statistics().values, 3);
+    }
+}
+
+#[test]
+fn what_is_condemned_stays_so_where_it_moves_and_goes_when_it_is_removed() {
+    let disk = disk();
+    let mut values = open(&disk);
+    (1..30).for_each(|number| put_forced(&mut values, number, LENGTH).unwrap());
+    assert!(values.condemn(name(2)));
+    (3..30).for_each(|number| assert!(values.remove(name(number)).unwrap()));
+    compact(&mut values).unwrap();
+    assert!(!values.contains(name(2)) && values.statistics().values == 2);
+    check(&values, 1, LENGTH);
+    assert!(values.remove(name(2)).unwrap() && !values.condemn(name(2)));
+    check(&values, 1, LENGTH);
+}

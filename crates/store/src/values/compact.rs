@@ -115,7 +115,7 @@ impl Values {
             }
             let step = if copy.copied == copy.from.length() {
                 bytes += copy.to.extent.header_bytes() as u64;
-                self.take_copy(copy, compaction.source)
+                self.settle(copy.to, true)
             } else {
                 self.copy_block(copy, &mut block).map(|after| {
                     bytes += block.len() as u64;
@@ -133,8 +133,9 @@ impl Values {
     /// Begins with the next value that lives in the segment; `None` if there is none.
     fn next_copy(&mut self, compaction: &mut Compaction) -> Result<Option<Copy>> {
         while let Some(name) = compaction.names.last().copied() {
-            if self.index.get(&name).is_some_and(|entry| entry.extent.segment == compaction.source) {
-                let from = self.pin(name)?;
+            let entry = self.index.get(&name);
+            if let Some(entry) = entry.filter(|entry| entry.extent.segment == compaction.source) {
+                let from = self.pin_entry(name, entry)?;
                 let to = self.reserve(name, (*from.owner).clone(), from.length())?;
                 compaction.names.pop();
                 return Ok(Some(Copy { from, to, copied: 0 }));
@@ -164,13 +165,5 @@ impl Values {
                 Err(error)
             }
         }
-    }
-
-    /// From now on the copy is the value.
-    fn take_copy(&mut self, copy: Copy, source: u64) -> Result<()> {
-        self.settle(copy.to)?;
-        let segment = self.segments.known.get_mut(&source).expect("it held the value until now");
-        segment.copied_through = self.sequence;
-        Ok(())
     }
 }

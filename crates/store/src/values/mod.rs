@@ -18,8 +18,8 @@
 //!   for a torn write, as in the log: they are missing. The log names them, so either way the caller knows what to copy from a replica.
 //! - A removal is not written: after a restart the caller asks for each value whether its owner still refers to it ([`Values::iter`]).
 //! - No place of a finished value is written to again, and a segment that was removed stays for those who hold it ([`Values::pin`]).
-//! - A segment that was compacted stays until the copies are durable. Of two values of one name the younger is taken; they are equal, unless
-//!   one was damaged, removed and written again.
+//! - A segment that was compacted stays until the copies are durable, and one in which values were condemned until those that were written in their places are. Of two values
+//!   of one name the younger is taken; they are equal, unless one was damaged.
 //! - One failed force or write (but a full disk) is permanent: docs/FAULTS.md row 8. Reading goes on.
 
 mod compact;
@@ -63,7 +63,7 @@ impl Default for ValueOptions {
 /// How much there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueStatistics {
-    /// Values that can be read.
+    /// Values that can be read, and those that are condemned.
     pub values: usize,
     /// Files.
     pub segments: usize,
@@ -80,6 +80,8 @@ pub struct ValueStatistics {
 struct Entry {
     extent: Extent,
     owner: Arc<ValueOwner>,
+    /// See [`Values::condemn`].
+    is_condemned: bool,
 }
 
 /// The large values of a replica; owned by the thread that writes them.
@@ -162,7 +164,7 @@ impl Values {
     /// written; those that came out of order are read back for their checksums. After an error it is abandoned.
     pub fn finish(&mut self, writing: Writing) -> Result<()> {
         self.ended(&writing);
-        self.settle(writing)
+        self.settle(writing, false)
     }
 
     /// Gives the space of a value back that will not be finished.
@@ -177,8 +179,14 @@ impl Values {
         self.writing_bytes -= writing.length();
     }
 
+    /// What is there is damaged, and is to be written again. Until that is finished it is not there for this process; but a process to come finds it if what takes its place is not durable
+    /// then, and so does not take what speaks of it for what was never forced. False if there is none.
+    pub fn condemn(&mut self, name: OpId) -> bool {
+        self.index.get_mut(&name).map(|entry| entry.is_condemned = true).is_some()
+    }
+
     /// The value takes the place of an older one of its name.
-    fn settle(&mut self, mut writing: Writing) -> Result<()> {
+    fn settle(&mut self, mut writing: Writing, is_copy: bool) -> Result<()> {
         if let Err(error) = self.write_header(&mut writing) {
             let given_up = self.segments.give_up(&writing.extent, true);
             return Err(given_up.err().unwrap_or(error));
@@ -186,10 +194,16 @@ impl Values {
         let (name, extent) = (writing.name, writing.extent);
         self.segments.settle(&extent, name);
         let owner = Arc::new(writing.owner);
-        if let Some(older) = self.index.insert(name, Entry { extent, owner }) {
+        let younger = Entry { extent, owner, is_condemned: is_copy && self.is_condemned(name) };
+        if let Some(older) = self.index.insert(name, younger) {
             self.segments.kill(&older.extent);
+            self.segments.keep_until(older.extent.segment, self.sequence);
         }
         Ok(())
+    }
+
+    fn is_condemned(&self, name: OpId) -> bool {
+        self.index.get(&name).is_some_and(|entry| entry.is_condemned)
     }
 
     fn write_header(&mut self, writing: &mut Writing) -> Result<()> {
@@ -212,9 +226,9 @@ impl Values {
         ValueSync { shared: self.segments.shared.clone() }
     }
 
-    /// Whether there is a value of this name.
+    /// Whether there is a value of this name, and not condemned.
     pub fn contains(&self, name: OpId) -> bool {
-        self.index.contains_key(&name)
+        self.entry(name).is_ok()
     }
 
     /// Length of a value.
@@ -223,7 +237,8 @@ impl Values {
     }
 
     fn entry(&self, name: OpId) -> Result<&Entry> {
-        self.index.get(&name).ok_or(StoreError::ValueNotFound { name })
+        let entry = self.index.get(&name).filter(|entry| !entry.is_condemned);
+        entry.ok_or(StoreError::ValueNotFound { name })
     }
 
     /// Fills `buffer` from `offset` of a value: see [`Pinned::read`].
@@ -238,7 +253,11 @@ impl Values {
 
     /// Holds a value for reading, from any thread, whatever becomes of it here.
     pub fn pin(&self, name: OpId) -> Result<Pinned> {
-        let Entry { extent, owner } = self.entry(name)?;
+        self.entry(name).and_then(|entry| self.pin_entry(name, entry))
+    }
+
+    fn pin_entry(&self, name: OpId, entry: &Entry) -> Result<Pinned> {
+        let Entry { extent, owner, .. } = entry;
         let file = self.segments.file(extent.segment)?;
         let seed = value_seed(&self.segments.identity, name);
         Ok(Pinned { file, extent: *extent, name, owner: owner.clone(), seed })

@@ -120,7 +120,7 @@ impl Values {
         for (extent, value) in all {
             if !self.index.contains_key(&value.name) {
                 let owner = Arc::new(value.owner);
-                self.index.insert(value.name, Entry { extent, owner });
+                self.index.insert(value.name, Entry { extent, owner, is_condemned: false });
                 self.segments.find(&extent, value.name);
             }
         }

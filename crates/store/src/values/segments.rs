@@ -192,6 +192,12 @@ impl Segments {
         segment.is_blocked = false;
     }
 
+    /// What was in a segment has been written elsewhere: it stays until all values through this one are durable.
+    pub(super) fn keep_until(&mut self, number: u64, sequence: u64) {
+        let segment = self.known.get_mut(&number).expect("it held the value until now");
+        segment.copied_through = sequence;
+    }
+
     /// Removes a segment in which nothing lives. The current one stays, and one whose copies are not durable.
     pub(super) fn remove_if_empty(&mut self, number: u64) -> Result<()> {
         let synced = self.shared.synced();
