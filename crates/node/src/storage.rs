@@ -38,6 +38,7 @@ enum Queued {
     WriteValue { name: OpId, length: u32, offset: u32, bytes: Range<usize> },
     EndValue { reference: Reference },
     ReadValue { token: u64, name: OpId, offset: u32, bytes: usize },
+    CondemnValue { name: OpId },
     RemoveValue { name: OpId },
 }
 
@@ -283,6 +284,7 @@ impl StorageQueue {
             Queued::ReadValue { token, name, offset, bytes } => {
                 StorageRequest::ReadValue { token, name, offset, bytes }
             }
+            Queued::CondemnValue { name } => StorageRequest::CondemnValue { name },
             Queued::RemoveValue { name } => StorageRequest::RemoveValue { name },
         })
     }

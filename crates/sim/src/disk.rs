@@ -166,6 +166,7 @@ impl Disk {
                     let (bytes, is_damaged) = self.values.read(name, offset, bytes);
                     core.handle_storage(now, StorageCompletion::ValueRead { token, bytes, is_damaged });
                 }
+                StorageRequest::CondemnValue { name } => self.values.condemn(name),
                 StorageRequest::RemoveValue { name } => self.values.remove(name),
             }
         }

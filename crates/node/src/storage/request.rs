@@ -102,6 +102,12 @@ pub enum StorageRequest<'a> {
         /// How long it is.
         bytes: usize,
     },
+    /// A large value is damaged, and is written anew from here on. It stays on the disk until another one that is whole is durable in its place: a process to come is to know that it
+    /// was there.
+    CondemnValue {
+        /// Its name.
+        name: OpId,
+    },
     /// Remove a large value, whether all of it was written or not.
     RemoveValue {
         /// Its name.

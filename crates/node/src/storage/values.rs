@@ -59,6 +59,12 @@ impl StorageQueue {
         token
     }
 
+    /// A large value is damaged: it is not here any more, but stays on the disk until it has been fetched.
+    pub(crate) fn condemn_value(&mut self, name: OpId) {
+        self.values.lose(name);
+        self.queue.push_back(Queued::CondemnValue { name });
+    }
+
     /// Removes a large value.
     pub(crate) fn remove_value(&mut self, name: OpId) {
         self.queue.push_back(Queued::RemoveValue { name });

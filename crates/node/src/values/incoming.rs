@@ -164,7 +164,8 @@ impl<P: Protocol> NodeCore<P> {
             let membership = slot.map(|slot| partitions[slot].membership());
             let membership = membership.filter(|membership| membership.position(config.node).is_some());
             let Some(membership) = membership.filter(|_| !transfer.receiver.is_abandoned(now.boot_ns)) else {
-                if transfer.is_written {
+                // With what is condemned its parts are kept: what fetches it goes on from them.
+                if transfer.is_written && !storage.values.is_condemned(op) {
                     storage.remove_value(op);
                 }
                 abandoned.extend(values.transfers.remove(&op));

@@ -6,6 +6,7 @@
 //!   no use is left          ──▶ removed [`LINGER_NS`] later: somebody may be reading it
 //!   pinned: a remembered result names it ──▶ so long after that is forgotten, and after [`PINNED_NS`] anyway
 //!   a use of what is not here ──▶ lacking: it is fetched from another member
+//!   damaged ──▶ condemned: on the disk as before, and lacking
 //! ```
 //!
 //! All of that is in memory. After a restart it is learned anew from a pass over all entries; nothing is removed before its end, and until it has been through a partition
@@ -46,6 +47,8 @@ struct Pass {
 pub(crate) struct ValueIndex {
     /// Whole ones.
     held: Map<OpId, ()>,
+    /// On the disk, and damaged. They stay there until they are fetched: after a crash what speaks of a value that is not on the disk counts as never forced (L2).
+    condemned: BTreeSet<OpId>,
     /// How often each is spoken of, and what to look for where if it is not here.
     uses: BTreeMap<OpId, (u32, Lack)>,
     by_key: Map<PartitionId, Map<Box<[u8]>, OpId>>,
@@ -80,9 +83,18 @@ impl ValueIndex {
         self.held.contains_key(&name)
     }
 
+    pub(crate) fn is_condemned(&self, name: OpId) -> bool {
+        self.condemned.contains(&name)
+    }
+
+    fn is_on_disk(&self, name: OpId) -> bool {
+        self.holds(name) || self.is_condemned(name)
+    }
+
     /// A whole value is here from now on.
     pub(crate) fn add(&mut self, name: OpId) {
         self.lacking.remove(&name);
+        self.condemned.remove(&name);
         if self.held.insert(name, ()).is_none() && !self.uses.contains_key(&name) {
             self.unused.push(name);
         }
@@ -90,9 +102,11 @@ impl ValueIndex {
 
     /// What was held is damaged: it is what those say who speak of it that is fetched, whoever has read it.
     pub(crate) fn lose(&mut self, name: OpId) {
-        if self.held.remove(&name).is_some()
-            && let Some((_, lack)) = self.uses.get(&name)
-        {
+        if self.held.remove(&name).is_none() {
+            return;
+        }
+        self.condemned.insert(name);
+        if let Some((_, lack)) = self.uses.get(&name) {
             self.lacking.insert(name, lack.clone());
         }
     }
@@ -116,7 +130,7 @@ impl ValueIndex {
         if *uses == 0 {
             self.uses.remove(&name);
             self.lacking.remove(&name);
-            if self.holds(name) {
+            if self.is_on_disk(name) {
                 self.unused.push(name);
             }
         }
@@ -133,7 +147,7 @@ impl ValueIndex {
         *pins -= 1;
         if *pins == 0 {
             self.pins.remove(&name);
-            if self.holds(name) && !self.uses.contains_key(&name) {
+            if self.is_on_disk(name) && !self.uses.contains_key(&name) {
                 self.unused.push(name);
             }
         }
@@ -241,7 +255,11 @@ impl ValueIndex {
             return None;
         }
         self.dying_since.remove(&name);
-        let goes = !self.uses.contains_key(&name) && self.held.remove(&name).is_some();
+        let goes = !self.uses.contains_key(&name) && self.is_on_disk(name);
+        if goes {
+            self.held.remove(&name);
+            self.condemned.remove(&name);
+        }
         goes.then_some(name)
     }
 
@@ -279,8 +297,9 @@ impl ValueIndex {
     /// The pass has been through all: what nobody speaks of may go.
     pub(crate) fn end_pass(&mut self) {
         if self.pass.take().is_some() {
+            let on_disk = self.held.keys().chain(&self.condemned);
             let unused: BTreeSet<OpId> =
-                self.held.keys().filter(|name| !self.uses.contains_key(*name)).copied().collect();
+                on_disk.filter(|name| !self.uses.contains_key(*name)).copied().collect();
             (self.dying, self.pinned, self.dying_since) = Default::default();
             self.unused = unused.into_iter().collect();
         }
@@ -292,150 +311,4 @@ fn is_over((since_ns, _): &(u64, OpId), after_ns: u64, now_ns: u64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use nicekv_wire::ClientId;
-
-    const HOME: PartitionId = PartitionId(3);
-
-    fn reference(sequence: u64) -> Reference {
-        Reference { name: OpId { client: ClientId(1), sequence }, length: 5_000, checksum: 7 }
-    }
-
-    fn name(sequence: u64) -> OpId {
-        reference(sequence).name
-    }
-
-    fn lingered(index: &mut ValueIndex) -> Vec<OpId> {
-        assert!(index.take_dead(1).is_empty(), "somebody may be reading it");
-        index.take_dead(1 + LINGER_NS)
-    }
-
-    #[test]
-    fn a_value_lives_as_long_as_an_op_or_an_entry_speaks_of_it() {
-        let mut index = ValueIndex::default();
-        assert!(index.mark() && !index.mark());
-        index.add(name(1));
-        index.take_up(reference(1), HOME);
-        index.note(HOME, b"k", Some(reference(1)));
-        index.let_go(name(1));
-        assert!(lingered(&mut index).is_empty() && index.holds(name(1)));
-        index.add(name(2));
-        index.note(HOME, b"k", Some(reference(2)));
-        assert_eq!(lingered(&mut index), [name(1)]);
-        index.note(HOME, b"l", Some(reference(2)));
-        index.note(HOME, b"k", None);
-        assert!(lingered(&mut index).is_empty());
-        index.note_cleared(HOME);
-        assert_eq!(lingered(&mut index), [name(2)]);
-    }
-
-    #[test]
-    fn what_is_used_again_while_it_dies_stays() {
-        let mut index = ValueIndex::default();
-        index.add(name(1));
-        assert!(index.take_dead(1).is_empty());
-        index.note(HOME, b"k", Some(reference(1)));
-        index.note(HOME, b"k", None);
-        assert!(index.take_dead(LINGER_NS).is_empty());
-        assert!(index.take_dead(LINGER_NS + 1).is_empty(), "its time has begun anew");
-        assert_eq!(index.take_dead(2 * LINGER_NS), [name(1)]);
-    }
-
-    #[test]
-    fn what_a_result_names_stays_until_that_is_forgotten_or_for_its_bound() {
-        let mut index = ValueIndex::default();
-        (1..=3).for_each(|sequence| index.add(name(sequence)));
-        (1..=2).for_each(|sequence| index.pin(name(sequence)));
-        index.pin(name(1));
-        assert_eq!(lingered(&mut index), [name(3)]);
-        index.unpin(name(1));
-        assert!(index.take_dead(PINNED_NS / 2).is_empty(), "another result names it");
-        index.unpin(name(1));
-        assert!(index.take_dead(PINNED_NS / 2).is_empty(), "its time begins then");
-        assert_eq!(index.take_dead(PINNED_NS / 2 + LINGER_NS), [name(1)]);
-        assert!(index.take_dead(PINNED_NS).is_empty());
-        assert_eq!(index.take_dead(PINNED_NS + 1), [name(2)], "whoever still names it");
-        index.unpin(name(2));
-        assert!(lingered(&mut index).is_empty() && !index.holds(name(2)));
-    }
-
-    #[test]
-    fn a_pinned_value_that_is_used_again_stays() {
-        let mut index = ValueIndex::default();
-        index.add(name(1));
-        index.pin(name(1));
-        assert!(index.take_dead(1).is_empty() && index.take_dead(1 + LINGER_NS).is_empty());
-        index.note(HOME, b"k", Some(reference(1)));
-        index.unpin(name(1));
-        assert!(index.take_dead(PINNED_NS + 1).is_empty() && index.holds(name(1)));
-        index.pin(name(7));
-        index.unpin(name(7));
-        index.unpin(name(7));
-        assert!(lingered(&mut index).is_empty(), "what is not here cannot go");
-    }
-
-    #[test]
-    fn what_is_spoken_of_and_not_here_is_lacking_until_it_comes_or_nobody_speaks_of_it() {
-        let mut index = ValueIndex::default();
-        index.note(HOME, b"k", Some(reference(1)));
-        index.note(HOME, b"l", Some(reference(2)));
-        assert!(index.lacks(HOME) && !index.lacks(PartitionId(4)));
-        assert_eq!(index.lacking_after(None).map(|lack| lack.reference), Some(reference(1)));
-        assert_eq!(index.lacking_after(Some(name(1))).map(|lack| lack.reference), Some(reference(2)));
-        index.add(name(1));
-        index.note(HOME, b"l", None);
-        assert!(!index.lacks(HOME));
-        index.lose(name(1));
-        assert!(index.lacks(HOME) && !index.holds(name(1)));
-        index.want(reference(9), HOME);
-        index.give_up(name(9));
-        index.give_up(name(1));
-        assert_eq!(index.lacking_after(None).map(|lack| lack.reference), Some(reference(1)), "it is used");
-    }
-
-    #[test]
-    fn what_a_partition_has_taken_over_is_looked_for_at_its_own_members() {
-        let (mut index, heir) = (ValueIndex::default(), PartitionId(4));
-        index.add(name(1));
-        for partition in [HOME, heir] {
-            index.note(partition, b"k", Some(reference(1)));
-            index.note(partition, b"l", Some(reference(2)));
-        }
-        index.note_cleared(HOME);
-        index.lose(name(1));
-        let lacks = [1, 2].map(|sequence| index.lack(name(sequence)).map(|lack| lack.partition));
-        assert_eq!(lacks, [Some(heir), Some(heir)]);
-    }
-
-    #[test]
-    fn values_that_are_here_and_spoken_of_are_gone_through_by_name() {
-        let mut index = ValueIndex::default();
-        for (number, key) in [(3, b"a"), (1, b"b"), (2, b"c"), (4, b"d")] {
-            index.note(HOME, key, Some(reference(number)));
-        }
-        [1, 3, 4, 5].into_iter().for_each(|number| index.add(name(number)));
-        assert_eq!(index.used_after(None), Some(reference(1)));
-        assert_eq!(index.used_after(Some(name(1))), Some(reference(3)), "the second is not here");
-        index.lose(name(4));
-        assert_eq!(index.used_after(Some(name(3))), None, "of the fifth nobody speaks");
-    }
-
-    #[test]
-    fn after_a_restart_nothing_goes_before_all_entries_were_seen() {
-        let mut index = ValueIndex::default();
-        index.begin([name(1), name(2), name(3)].into_iter());
-        index.take_up(reference(3), HOME);
-        assert!(index.lacks(HOME) && index.is_unread(HOME));
-        index.begin_page();
-        index.note(HOME, b"newer", None);
-        index.note_read(HOME, b"k", reference(1));
-        index.note_read(HOME, b"newer", reference(2));
-        assert!(index.take_dead(LINGER_NS).is_empty());
-        index.end_partition(HOME);
-        assert!(!index.lacks(HOME));
-        index.end_pass();
-        assert_eq!(lingered(&mut index), [name(2)]);
-        assert!(index.holds(name(1)) && index.holds(name(3)));
-    }
-}
+mod tests;

@@ -83,8 +83,7 @@ impl<P: Protocol> NodeCore<P> {
     pub fn lose_value(&mut self, now: Now, name: OpId) {
         if self.host.storage.values.holds(name) {
             self.host.values.counters.damaged += 1;
-            self.host.storage.remove_value(name);
-            self.host.storage.values.lose(name);
+            self.host.storage.condemn_value(name);
             self.fetch_values(now);
         }
     }

@@ -105,3 +105,28 @@ fn what_is_not_right_is_asked_of_another_member_from_its_beginning() {
     end(&mut node, ValueEnd::Whole);
     assert_eq!((asked(&mut node), node.core.status().values.fetched), (vec![], 1));
 }
+
+/// Until it has been fetched it stays on the disk: a process to come would take what speaks of it for what was never forced (L2).
+#[test]
+fn what_is_found_to_be_damaged_is_condemned_and_asked_for() {
+    let mut node = lacking(&[2, 4]);
+    wait(&mut node, 40);
+    assert_eq!(asked(&mut node), [3]);
+    answer(&mut node, 3, &BYTES);
+    end(&mut node, ValueEnd::Whole);
+    let mut frame = Vec::new();
+    let (asker, partition, epoch) = (NodeId(4), PARTITION, EPOCH);
+    CopyFrame::ValueRequest { asker, partition, epoch, reference: VALUE, offset: 0 }.append(&mut frame);
+    node.core.handle_stream(node.now, StreamPeer::Accepted(7), &frame);
+    let requests = node.asked();
+    assert!(requests.len() == 1 && requests[0].starts_with("ReadValue { token: 1,"), "{requests:?}");
+    let read = StorageCompletion::ValueRead { token: 1, bytes: None, is_damaged: true };
+    node.core.handle_storage(node.now, read);
+    assert_eq!(node.asked(), [format!("CondemnValue {{ name: {:?} }}", VALUE.name)]);
+    let peers: Vec<_> = std::iter::from_fn(|| node.core.poll_stream()).map(|(peer, _)| peer).collect();
+    assert_eq!(peers, [StreamPeer::Accepted(7)], "who asked is told that it is not here");
+    // By the rate of copies, not before.
+    wait(&mut node, 40);
+    assert_eq!(asked(&mut node), [3]);
+    assert_eq!(node.core.status().values.damaged, 1);
+}

@@ -139,6 +139,10 @@ impl LargeValues {
                 out.resize(bytes, 0);
                 Done::Read(token, self.read(name, offset, out)?)
             }
+            StorageRequest::CondemnValue { name } => {
+                self.condemn(name);
+                Done::Removed
+            }
             StorageRequest::RemoveValue { name } => {
                 self.remove(name)?;
                 Done::Removed
@@ -178,6 +182,16 @@ impl LargeValues {
             Self::Memory(memory) if memory.read(name, offset, out) => Ok(Found::Here),
             Self::Memory(_) => Ok(Found::Nothing),
             Self::Disk(disk) => disk.read(name, offset, out),
+        }
+    }
+
+    /// What is there is damaged, and is written anew from here on.
+    fn condemn(&mut self, name: OpId) {
+        match self {
+            Self::Memory(memory) => drop(memory.whole.remove(&name)),
+            Self::Disk(disk) => {
+                disk.values.as_mut().map(|values| values.condemn(name));
+            }
         }
     }
 
