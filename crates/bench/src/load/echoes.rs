@@ -1,4 +1,5 @@
-//! The same limit with many in flight: both ends take and send batches, as our client and nodes do.
+//! The same limit with many in flight: both ends take and send batches, as our client and nodes do. Each datagram of a batch has another length, so that each
+//! crosses the network by itself, as gets of different keys do, which have different addresses; of one length the kernel would carry a whole batch as one packet.
 
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
@@ -9,6 +10,9 @@ use std::time::Duration;
 
 /// Between two looks of the echo server at whether it shall end.
 const STOP_POLL: Duration = Duration::from_millis(100);
+
+/// How many lengths there are.
+const LENGTHS: usize = 64;
 
 /// Sends back what arrives, until `stop`.
 pub(crate) fn serve(endpoint: &mut UdpEndpoint, stop: &Stop) -> io::Result<()> {
@@ -36,20 +40,21 @@ pub(crate) fn serve(endpoint: &mut UdpEndpoint, stop: &Stop) -> io::Result<()> {
 pub(crate) struct EchoesLoad {
     endpoint: UdpEndpoint,
     server: SocketAddrV4,
-    bytes: usize,
+    /// Of the shortest datagram.
+    bytes_min: usize,
     in_flight: usize,
 }
 
 impl EchoesLoad {
-    /// A client whose socket belongs to the calling thread's network namespace.
+    /// A client whose socket belongs to the calling thread's network namespace. `bytes`: of a datagram, on average.
     pub(crate) fn bind(
         local: Ipv4Addr,
         server: SocketAddrV4,
         bytes: usize,
         in_flight: usize,
     ) -> io::Result<Self> {
-        assert!(bytes >= size_of::<u64>());
-        Ok(Self { endpoint: UdpEndpoint::bind(SocketAddrV4::new(local, 0))?, server, bytes, in_flight })
+        let bytes_min = bytes.checked_sub(LENGTHS / 2).expect("the shortest one has bytes");
+        Ok(Self { endpoint: UdpEndpoint::bind(SocketAddrV4::new(local, 0))?, server, bytes_min, in_flight })
     }
 
     /// What is lost fails the run.
@@ -72,10 +77,11 @@ impl EchoesLoad {
 
     /// Sends so many, and takes what comes; how many that are.
     fn turn(&mut self, mut sent: usize, linger: &mut Linger) -> io::Result<usize> {
-        let Self { endpoint, server, bytes, .. } = self;
+        let Self { endpoint, server, bytes_min, .. } = self;
+        let lengths = *bytes_min..*bytes_min + LENGTHS;
         endpoint.send_with(|out| {
             sent = sent.checked_sub(1)?;
-            out.resize(*bytes, 0);
+            out.resize(lengths.start + sent % LENGTHS, 0);
             Some(*server)
         })?;
         let begun = now();
@@ -84,7 +90,7 @@ impl EchoesLoad {
         loop {
             let mut echoed = 0;
             let take = || {
-                endpoint.receive(|message| echoed += usize::from(message.bytes.len() == *bytes))?;
+                endpoint.receive(|message| echoed += usize::from(lengths.contains(&message.bytes.len())))?;
                 Ok(echoed > 0)
             };
             if linger.look(Some(deadline_ns), take)? || now().boot_ns >= deadline_ns {
