@@ -8,5 +8,6 @@ mod scrub;
 mod session;
 mod storage;
 mod streams;
+mod transfers;
 mod usage;
 mod values;
