@@ -52,6 +52,10 @@ pub enum Plant {
     DedupeForgottenAtFailover,
     /// R11: a value has expired when the replica's own clock says so.
     ExpiryByLocalClock,
+    /// R1: a secondary acknowledges an op whose large value it has not.
+    PreparedWithoutValue,
+    /// R14: a replica of a quorum counts though it has not the large value that it is to hold.
+    StragglerCounted,
     /// R7: a joiner is complete though it lacks large values of which its entries speak.
     JoinedWithoutValues,
     /// L8: an op is decided when its value is made, before all members hold that.

@@ -53,7 +53,13 @@ pub fn killed(scenario: &mut Scenario) {
     scenario.faults = Faults { crash: 4_000, downtime_max_ns: 300 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// The same, and datagrams get lost.
+/// Any two of three replicas are enough; processes end, and datagrams get lost.
+pub fn by_quorum(scenario: &mut Scenario) {
+    lost(scenario);
+    scenario.keyspaces = vec![Shape::quorum(3, 2)];
+}
+
+/// Few keys, and processes that end; and datagrams get lost.
 pub fn lost(scenario: &mut Scenario) {
     killed(scenario);
     scenario.faults.loss = 50_000;

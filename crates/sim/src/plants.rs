@@ -226,6 +226,8 @@ pub const PLANTS: &[Plant] = &[
     metadata("empty-storage-trusted", "R9", InMetadata::EmptyStorageTrusted, Hunt::Seeds(in_memory)),
     replica("direct-lease-ignored", "R12", InReplica::DirectLeaseIgnored, Hunt::Seeds(by_clients_of_paused_nodes)),
     replica("torn-op-kept", "L2", InReplica::TornOpKept, Hunt::Seeds(by_large::killed)),
+    replica("prepared-without-value", "R1", InReplica::PreparedWithoutValue, Hunt::Seeds(by_large::killed)),
+    replica("straggler-counted", "R14", InReplica::StragglerCounted, Hunt::Seeds(by_large::by_quorum)),
     replica("joined-without-values", "L3", InReplica::JoinedWithoutValues, Hunt::Seeds(by_large::lost)),
     replica("decide-before-made-held", "L8", InReplica::DecideBeforeMadeHeld, Hunt::Seeds(by_large::appended)),
     replica("values-unread", "L3", InReplica::ValuesUnread, Hunt::Seeds(by_large::damaged)),

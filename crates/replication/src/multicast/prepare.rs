@@ -130,7 +130,8 @@ impl Partition {
             }
             return false;
         }
-        if host.storage.holds_value(reference.name) {
+        let is_planted = host.has(Plant::PreparedWithoutValue) && !self.is_primary();
+        if host.storage.holds_value(reference.name) || is_planted {
             return true;
         }
         match source.address() {
