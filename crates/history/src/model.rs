@@ -172,10 +172,36 @@ impl Register {
         }
     }
 
-    /// Whether ops that make values longer could make it a value of so many bytes.
-    pub(crate) fn may_grow_to(&self, bytes: usize) -> bool {
+    /// Whether ops that add to what there is could make it what was before another op: what is no number gets only longer, at its end, and so do numbers, if they do not `shrink`.
+    pub(crate) fn may_become(&self, before: &Before, shrink: bool) -> bool {
+        let bytes_max = match before {
+            Before::Untold => return false,
+            Before::UpTo(bytes) => *bytes,
+            Before::Exactly(whole) => whole.len(),
+        };
         let Some(Present { value, .. }) = &self.present else { return true };
-        value.len() <= bytes || value.starts_with(b"-")
+        if number(value).is_some() {
+            return value.len() <= bytes_max || shrink || value.starts_with(b"-");
+        }
+        match before {
+            Before::Exactly(whole) => whole.starts_with(value),
+            _ => value.len() <= bytes_max,
+        }
+    }
+
+    /// Puts as many of these bytes in the place of a value that is no number and that nobody is told, nor a longer one that begins with it: what it is makes no difference then.
+    /// `told`: ascending.
+    pub(crate) fn forget_untold(&mut self, told: &[&[u8]], filler: u8) {
+        if let Some(Present { value, .. }) = &mut self.present
+            && !may_be_told(value, told)
+        {
+            value.fill(filler);
+        }
+    }
+
+    /// Whether it holds another value under this version than this one.
+    pub(crate) fn contradicts(&self, version: OpId, told: &[u8]) -> bool {
+        self.present.as_ref().is_some_and(|present| present.version == version && present.value != told)
     }
 
     pub(crate) fn version(&self) -> OpId {
@@ -239,8 +265,44 @@ impl Register {
     }
 }
 
+/// What is known of the value before an op, from what it or somebody after it was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// There was none, or it does not matter which, or it had a version that is told.
+    Untold,
+    /// It was no longer.
+    UpTo(usize),
+    /// It was this one, or none if ops on none are told the same.
+    Exactly(Vec<u8>),
+}
+
+impl Change {
+    /// Does the same to what a put leaves that no answer tells of: see [`Register::forget_untold`].
+    pub(crate) fn forget_untold(&mut self, told: &[&[u8]], filler: u8) {
+        match self {
+            Self::Set(value) | Self::SetExpiring { value, .. } if !may_be_told(value, told) => {
+                value.fill(filler);
+            }
+            Self::Append(suffix) if !may_be_in_told(suffix, told) => suffix.fill(filler),
+            _ => {}
+        }
+    }
+}
+
+/// Whether answers tell this value or one that begins with it, or it may become one by being added to as a number.
+fn may_be_told(value: &[u8], told: &[&[u8]]) -> bool {
+    let place = told.partition_point(|whole| *whole < value);
+    told.get(place).is_some_and(|whole| whole.starts_with(value)) || number(value).is_some()
+}
+
+/// Whether a value that ends with this may be told, or begin one that is, or be a number.
+fn may_be_in_told(suffix: &[u8], told: &[&[u8]]) -> bool {
+    let may_be_number = suffix.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
+    may_be_number || told.iter().any(|whole| whole.windows(suffix.len()).any(|part| part == suffix))
+}
+
 /// A 64-bit integer in its one spelling.
-fn number(bytes: &[u8]) -> Option<i64> {
+pub(crate) fn number(bytes: &[u8]) -> Option<i64> {
     let number: i64 = core::str::from_utf8(bytes).ok()?.parse().ok()?;
     (number.to_string().as_bytes() == bytes).then_some(number)
 }

@@ -89,7 +89,7 @@ pub(crate) struct Point {
 }
 
 struct Search<'a> {
-    timeline: &'a Timeline,
+    timeline: &'a Timeline<'a>,
     levels: &'a [Effort],
     here: Point,
     trail: Trail,
@@ -102,7 +102,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(timeline: &'a Timeline, levels: &'a [Effort]) -> Self {
+    fn new(timeline: &'a Timeline<'a>, levels: &'a [Effort]) -> Self {
         let start = Configuration::default();
         let here = Point { next_event: 0, pending: Pending::default(), frontier: vec![start] };
         let trail = Trail::default();

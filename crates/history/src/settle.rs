@@ -1,7 +1,7 @@
 //! One step of the search: all ways in which an op that is due may have happened.
 
 use crate::frontier::{Configuration, Frontier, add, remove};
-use crate::model::Register;
+use crate::model::{Action, Register, When};
 use crate::search::{CONFIGURATIONS_MAX, Pending, Point};
 use crate::timeline::{Kind, OpIndex, Timeline};
 use alloc::rc::Rc;
@@ -26,7 +26,7 @@ pub(crate) struct Settled {
 
 /// See the module.
 pub(crate) struct Settlement<'a> {
-    timeline: &'a Timeline,
+    timeline: &'a Timeline<'a>,
     here: &'a Point,
     due: OpIndex,
     /// Without the op, in the order in which they are looked at: those that did less first.
@@ -36,7 +36,7 @@ pub(crate) struct Settlement<'a> {
 }
 
 impl<'a> Settlement<'a> {
-    pub(crate) fn new(timeline: &'a Timeline, here: &'a Point, due: OpIndex) -> Self {
+    pub(crate) fn new(timeline: &'a Timeline<'a>, here: &'a Point, due: OpIndex) -> Self {
         let (ways, settled) = (Frontier::default(), Frontier::default());
         let mut this = Self { timeline, here, due, ways, settled, steps: 0 };
         here.frontier.iter().cloned().for_each(|configuration| this.keep(configuration));
@@ -89,7 +89,11 @@ impl<'a> Settlement<'a> {
             return;
         }
         self.steps += 1;
-        let Some(register) = way.register.after(&op.action, op.answer.as_ref()) else { return };
+        let Some(mut register) = way.register.after(&op.action, op.answer.as_ref()) else { return };
+        if op.left.as_ref().is_some_and(|(version, value)| register.contradicts(*version, value)) {
+            return;
+        }
+        self.timeline.forget_untold(&mut register);
         let is_unseen = matches!(op.kind, Kind::Open(_));
         if is_unseen && !self.is_of_use(way, &register) {
             return;
@@ -99,27 +103,42 @@ impl<'a> Settlement<'a> {
         self.reach(next);
     }
 
-    /// Whether what an open-ended op leaves could be seen: by an op that may happen now as it is, or after more ops of its kind, which
-    /// make values longer, or begin anew where there is none any more.
+    /// Whether what an open-ended op leaves could be seen: by an op that may happen now as it is, or after more ops of its kind, which add to values, need one that is there, or begin
+    /// anew where there is none any more. An op that leaves the same without it has not seen it.
     fn is_of_use(&self, way: &Configuration, register: &Register) -> bool {
         let expired = register.expired();
-        if way.register.is_present() && (!register.is_present() || expired.is_some()) {
-            let mut open = self.here.pending.open.iter().filter_map(|family| family.next(false, &way.spent));
-            if open.any(|op| !self.timeline.ops[op as usize].is_blind) {
-                return true;
-            }
+        if register.is_named() || self.may_begin_anew(way, register, expired.is_some()) {
+            return true;
         }
         let Pending { observers, updates, .. } = &self.here.pending;
         let mut left = observers.iter().chain(updates).filter(|op| way.done.binary_search(op).is_err());
-        register.is_named()
-            || left.any(|op| {
-                let op = &self.timeline.ops[*op as usize];
-                let fits = |register: &Register| register.after(&op.action, op.answer.as_ref()).is_some();
-                !op.is_blind
-                    && (fits(register)
-                        || expired.as_ref().is_some_and(fits)
-                        || op.value_bytes.is_some_and(|bytes_max| register.may_grow_to(bytes_max)))
-            })
+        left.any(|op| {
+            let op = &self.timeline.ops[*op as usize];
+            let after = |register: &Register| register.after(&op.action, op.answer.as_ref());
+            let sees = |register: &Register| {
+                let next = after(register);
+                next.is_some() && next != after(&way.register)
+            };
+            !op.is_blind
+                && (sees(register)
+                    || expired.as_ref().is_some_and(sees)
+                    || register.may_become(&op.before, self.timeline.numbers_shrink))
+        })
+    }
+
+    /// Whether open-ended ops could happen after one of theirs that could not before it, as there is a value now, or may be none any more.
+    fn may_begin_anew(&self, way: &Configuration, register: &Register, may_expire: bool) -> bool {
+        let (was, is) = (way.register.is_present(), register.is_present());
+        if was && is && !may_expire {
+            return false;
+        }
+        let is_new = is && !was;
+        let mut open = self.here.pending.open.iter().filter_map(|family| family.next(is_new, &way.spent));
+        open.any(|op| {
+            let op = &self.timeline.ops[op as usize];
+            let needs_value = matches!(op.action, Action::Update { condition: When::IfPresent, .. });
+            !op.is_blind && (needs_value || !is_new)
+        })
     }
 
     fn reach(&mut self, mut configuration: Configuration) {
@@ -129,7 +148,7 @@ impl<'a> Settlement<'a> {
 }
 
 /// Those of the observers that are told what the register holds have happened: earlier is better, since they change nothing.
-pub(crate) fn observe(timeline: &Timeline, observers: &[OpIndex], configuration: &mut Configuration) {
+pub(crate) fn observe(timeline: &Timeline<'_>, observers: &[OpIndex], configuration: &mut Configuration) {
     for &index in observers {
         let op = &timeline.ops[index as usize];
         let Some(given) = op.answer.as_ref().filter(|_| configuration.done.binary_search(&index).is_err())

@@ -1,11 +1,14 @@
 //! A history as the search wants it: its events in order of time, and as few differences as can matter.
 //!
 //! * A version that some answer tells was written before that answer: its op is *due* then, even if nobody was told its outcome.
+//! * A value that an answer tells with a version is what the op of that version has left ([`Op::left`]), and so what that has found is known.
+//! * What an op of unknown outcome sets or adds that is in no value that an answer tells is as good as anything else of its length, so that such ops are of one class.
+//! * A value with which none begins that an answer tells is as good as any other one of its length ([`Timeline::forget_untold`]).
 //! * A version that no answer tells and no condition asks for is nobody's business: all such are one ([`UNSEEN`]).
 //! * Open-ended ops that are then equal are a [`Class`]: which of them takes effect cannot be told.
 
 use crate::Call;
-use crate::model::{Action, Answer, Change, Register, When};
+use crate::model::{Action, Answer, Before, Change, Register, When, number};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use foldhash::fast::FixedState;
@@ -63,8 +66,10 @@ pub(crate) struct Op {
     pub(crate) kind: Kind,
     /// Whether what it leaves, and what it is told, is the same whatever was there before.
     pub(crate) is_blind: bool,
-    /// How long the value before it was at most; `None` if there was none, or one with a version that its answer tells.
-    pub(crate) value_bytes: Option<usize>,
+    /// What the value before it was.
+    pub(crate) before: Before,
+    /// Its version, and the value that it has left under that, if somebody was told.
+    pub(crate) left: Option<(OpId, Vec<u8>)>,
 }
 
 /// Of a 64-bit integer with its sign.
@@ -80,9 +85,14 @@ pub(crate) enum Event {
 }
 
 /// See the module.
-pub(crate) struct Timeline {
+pub(crate) struct Timeline<'a> {
     pub(crate) ops: Vec<Op>,
     pub(crate) events: Vec<Event>,
+    /// All values that answers tell, ascending, and a byte with which none of them begins, nor a number.
+    told: Vec<&'a [u8]>,
+    filler: Option<u8>,
+    /// Something is subtracted.
+    pub(crate) numbers_shrink: bool,
 }
 
 /// By op id and change, and by the version that the condition asks for.
@@ -112,17 +122,30 @@ struct Named {
     /// The first answer that tells a version.
     told_at: HashMap<OpId, u64, FixedState>,
     asked: HashSet<OpId, FixedState>,
+    /// The value that an answer tells with a version.
+    values: HashMap<OpId, Vec<u8>, FixedState>,
     /// Op ids that two calls have.
     twice: HashSet<OpId, FixedState>,
     /// Some puts leave no version.
     has_nameless: bool,
 }
 
-impl Timeline {
+impl<'a> Timeline<'a> {
+    /// Makes values equal of which nothing but their length makes a difference.
+    pub(crate) fn forget_untold(&self, register: &mut Register) {
+        if let Some(filler) = self.filler {
+            register.forget_untold(&self.told, filler);
+        }
+    }
+
     /// `None`: an answer tells of an op that was not yet called.
-    pub(crate) fn new(calls: &[Call]) -> Option<Self> {
+    pub(crate) fn new(calls: &'a [Call]) -> Option<Self> {
         let named = Named::new(calls);
-        let (may_shrink, longest) = (calls.iter().any(may_shrink), longest(calls));
+        let longest = longest(calls);
+        let told = told(calls);
+        let numbers_shrink = calls.iter().any(subtracts);
+        let is_free = |byte: &u8| told.iter().all(|value| value.first() != Some(byte));
+        let filler = (0..=u8::MAX).rev().filter(|byte| !byte.is_ascii_digit() && *byte != b'-').find(is_free);
         let mut calls: Vec<&Call> = calls.iter().filter(|call| matters(call)).collect();
         calls.sort_by_key(|call| call.called);
         let (mut ops, mut timed, mut families) = (Vec::new(), Vec::new(), Families::default());
@@ -133,19 +156,26 @@ impl Timeline {
             }
             timed.push((call.called, Event::Called(index)));
             timed.extend(due.map(|due| (due, Event::Due(index))));
-            let (action, answer) = named.rename(call);
+            let (mut action, answer) = named.rename(call);
+            if let (Action::Update { op: UNSEEN, change, .. }, None, Some(filler)) =
+                (&mut action, &answer, filler)
+            {
+                change.forget_untold(&told, filler);
+            }
             let kind = match (&answer, due) {
                 (Some(answer), _) if action == Action::Get || answer.status != Status::Ok => Kind::Observer,
                 (_, Some(_)) => Kind::Update,
                 (_, None) => Kind::Open(families.class_of(&action)),
             };
             let is_blind = is_blind(&action, answer.is_some());
-            let value_bytes = value_bytes(&action, answer.as_ref(), longest);
-            let value_bytes = value_bytes.map(|bytes| if may_shrink { longest } else { bytes });
-            ops.push(Op { action, answer, kind, is_blind, value_bytes });
+            let left = named.left(&action);
+            let before =
+                before(&action, answer.as_ref(), left.as_ref().map(|(_, value)| &value[..]), longest);
+            ops.push(Op { action, answer, kind, is_blind, before, left });
         }
         timed.sort_unstable();
-        Some(Self { ops, events: timed.into_iter().map(|(_, event)| event).collect() })
+        let events = timed.into_iter().map(|(_, event)| event).collect();
+        Some(Self { ops, events, told, filler, numbers_shrink })
     }
 }
 
@@ -160,33 +190,64 @@ fn is_blind(action: &Action, is_answered: bool) -> bool {
     !shows && !matches!(change, Change::Increment(_) | Change::Append(_))
 }
 
-/// See [`Op::value_bytes`].
-fn value_bytes(action: &Action, answer: Option<&Answer>, longest: usize) -> Option<usize> {
-    let Some(answer) = answer else { return Some(longest) };
-    let is_done = answer.status == Status::Ok && *action != Action::Get;
+fn subtracts(call: &Call) -> bool {
+    matches!(call.action, Action::Update { change: Change::Increment(by), .. } if by < 0)
+}
+
+/// All values that answers tell, ascending.
+fn told(calls: &[Call]) -> Vec<&[u8]> {
+    let answers = calls.iter().filter_map(|call| call.answered.as_ref());
+    let mut told: Vec<&[u8]> = answers.filter_map(|(_, answer)| answer.value.as_deref()).collect();
+    told.sort_unstable();
+    told.dedup();
+    told
+}
+
+/// See [`Op::before`]; `left`: the value that the op is known to have left.
+fn before(action: &Action, answer: Option<&Answer>, left: Option<&[u8]>, longest: usize) -> Before {
     let (condition, change) = match action {
         Action::Get => (When::Always, None),
         Action::Update { condition, change, .. } => (*condition, Some(change)),
     };
+    let adds = matches!(change, Some(Change::Append(_) | Change::Increment(_)));
+    let added_to = change.zip(left).filter(|_| adds).map(|(change, left)| added_to(change, left));
+    if let Some(before) = added_to {
+        return before.map_or(Before::Untold, Before::Exactly);
+    }
+    let Some(answer) = answer else {
+        return if adds { Before::UpTo(longest) } else { Before::Untold };
+    };
+    let is_done = answer.status == Status::Ok && *action != Action::Get;
     let is_absent = match answer.status {
         Status::NotFound => true,
         Status::ConditionFailed => condition == When::IfPresent,
         _ => is_done && condition == When::IfAbsent,
     };
     if is_absent || !is_done && answer.tells_version() {
-        return None;
+        return Before::Untold;
     }
-    let before = match (&answer.value, change) {
-        (Some(value), _) => Some(value.len()),
-        (None, Some(Change::Increment(by))) if is_done => {
-            answer.integer.checked_sub(*by).map(|before| before.to_string().len())
-        }
+    match (&answer.value, change) {
+        (Some(value), _) => Before::Exactly(value.clone()),
+        (None, Some(Change::Increment(by))) if is_done => answer
+            .integer
+            .checked_sub(*by)
+            .map_or(Before::Untold, |before| Before::Exactly(before.to_string().into_bytes())),
         (None, Some(Change::Append(suffix))) if is_done => {
-            (answer.integer as usize).checked_sub(suffix.len())
+            (answer.integer as usize).checked_sub(suffix.len()).map_or(Before::Untold, Before::UpTo)
         }
+        // What is overwritten is there or is not.
+        (None, Some(_)) if is_done => Before::Untold,
+        _ => Before::UpTo(longest),
+    }
+}
+
+/// What a change has found that adds to what there is, and has left this.
+fn added_to(change: &Change, left: &[u8]) -> Option<Vec<u8>> {
+    match change {
+        Change::Append(suffix) => left.strip_suffix(&suffix[..]).map(<[u8]>::to_vec),
+        Change::Increment(by) => Some(number(left)?.checked_sub(*by)?.to_string().into_bytes()),
         _ => None,
-    };
-    Some(before.unwrap_or(longest))
+    }
 }
 
 /// No value is longer, in whatever order the calls are: the longest that is set, and all that is added.
@@ -202,16 +263,6 @@ fn longest(calls: &[Call]) -> usize {
         }
     }
     set.saturating_add(added).min(LARGE_VALUE_BYTES_MAX as usize)
-}
-
-/// Whether values may become shorter by being changed, without being overwritten whatever they were.
-fn may_shrink(call: &Call) -> bool {
-    let Action::Update { condition, change, .. } = &call.action else { return false };
-    match change {
-        Change::Increment(by) => *by < 0,
-        Change::Set(_) | Change::SetExpiring { .. } => call.answered.is_none() && *condition != When::Always,
-        Change::Delete | Change::Erase | Change::Append(_) => false,
-    }
 }
 
 impl Named {
@@ -236,6 +287,9 @@ impl Named {
             if answer.tells_version() && answer.version != own {
                 let first = named.told_at.entry(answer.version).or_insert(*at);
                 *first = (*first).min(*at);
+                if let Some(value) = &answer.value {
+                    named.values.entry(answer.version).or_insert_with(|| value.clone());
+                }
             }
         }
         named
@@ -267,6 +321,13 @@ impl Named {
             _ => None,
         };
         answered.into_iter().chain(told).min()
+    }
+
+    /// See [`Op::left`].
+    fn left(&self, action: &Action) -> Option<(OpId, Vec<u8>)> {
+        let Action::Update { op, .. } = action else { return None };
+        let value = self.values.get(op).filter(|_| *op != OpId::NONE && !self.twice.contains(op))?;
+        Some((*op, value.clone()))
     }
 
     /// The call with a version that nobody speaks of made [`UNSEEN`].

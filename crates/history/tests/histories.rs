@@ -163,3 +163,19 @@ fn a_hundred_calls_with_a_few_unknown_are_judged() {
     calls.push(get(3, 5002, 5003));
     assert_eq!(check(&calls), Verdict::Violation);
 }
+
+/// In which order they were, if at all, is nobody's business where only the length of what they left is told.
+#[test]
+fn appends_of_unknown_outcome_that_nobody_sees_differ_in_their_lengths_only() {
+    let append = |number: u64, called, length: Option<i64>, bytes: usize| {
+        let suffix: Vec<u8> = format!("+{number}").bytes().cycle().take(bytes).collect();
+        let answered = length.map(|length| (called + 50, told(Status::Ok, number, length, None)));
+        call(update(number, When::Always, Change::Append(suffix)), called, answered)
+    };
+    let mut calls: Vec<Call> = (1..=16).map(|number| append(number, number, None, 1_000)).collect();
+    calls.extend([set(20, 100, Some(110)), append(21, 120, Some(7_000 + 1 + 500), 500)]);
+    calls.extend([set(22, 200, Some(210)), get(22, 220, 230)]);
+    assert_eq!(check(&calls), Verdict::Linearizable, "seven of them came between");
+    calls[17] = append(21, 120, Some(7_000 + 2 + 500), 500);
+    assert_eq!(check(&calls), Verdict::Violation, "none is so long");
+}

@@ -27,8 +27,9 @@ pub(crate) fn draw(number: u64, random: &mut Random) -> Action {
         4 => Change::SetExpiring { value, at_ms: 1 },
         5 => Change::Delete,
         6 => Change::Erase,
-        7 => Change::Append(value),
-        _ => Change::Increment(random.between(1, 2) as i64),
+        // What is no number any more, or still one.
+        7 => Change::Append(if random.below(2) == 0 { b"x".to_vec() } else { value }),
+        _ => Change::Increment([-1, 1, 2][random.below(3) as usize]),
     };
     let condition = match random.below(8) {
         0 => When::IfAbsent,
