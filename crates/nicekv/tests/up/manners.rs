@@ -126,7 +126,8 @@ fn wrong_usage_is_told_in_one_line() {
     for (arguments, parts) in [
         (&["up", "--nodes", "0"][..], &["--nodes", "1..=64", "nicekv up --help"][..]),
         (&["up", "--gateway-threads", "0"], &["--gateway-threads", "1 to 64", "nicekv up --help"]),
-        (&["put", "color"], &["<VALUE>", "nicekv put --help"]),
+        (&["up", "--gateway-value-mib", "513"], &["--gateway-value-mib", "1 to 512 MiB", "nicekv up --help"]),
+        (&["put"], &["<KEY>", "nicekv put --help"]),
         (&["get", "color", "--endpont", "x"], &["--endpont", "--endpoint", "nicekv get --help"]),
         (&["node", "--name", "node-0"], &["--config", "nicekv node --help"]),
         (&["statsu"], &["statsu", "status", "nicekv --help"]),
