@@ -91,6 +91,7 @@ impl<P: Protocol> NodeCore<P> {
         let id = self.scrub.partition.expect("one is being read");
         let partition = self.partitions.by_id(id);
         if partition.membership().epoch == pending.epoch {
+            self.host.storage.find_values(id, page);
             partition.on_scrubbed(&mut self.host, now, &self.scrub.after, page);
         } else {
             partition.on_scrub_lost();

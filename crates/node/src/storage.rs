@@ -60,8 +60,8 @@ pub struct StorageQueue {
     appended: u64,
     force_wanted: bool,
     tokens: u64,
-    /// Keys that were written since the watched scan was asked for.
-    watched: Option<(PartitionId, BTreeSet<Box<[u8]>>)>,
+    /// Keys that were written since the watched scan was asked for; `None`: all.
+    watched: Option<(PartitionId, Option<BTreeSet<Box<[u8]>>>)>,
     /// Partitions that were written to since their keys were counted.
     changed: HashSet<PartitionId, FixedState>,
     /// Where else it is written.
@@ -162,6 +162,11 @@ impl StorageQueue {
     pub fn clear(&mut self, partition: PartitionId) {
         self.changed.insert(partition);
         self.values.note_cleared(partition);
+        if let Some((watched, keys)) = &mut self.watched
+            && *watched == partition
+        {
+            *keys = None;
+        }
         self.queue.push_back(Queued::Clear { partition });
     }
 
@@ -191,7 +196,7 @@ impl StorageQueue {
 
     /// A scan during which it is noted what is written to the partition, until [`Self::end_watch`].
     pub(crate) fn scan_watched(&mut self, partition: PartitionId, after: &[u8], bytes_max: usize) -> u64 {
-        self.watched = Some((partition, BTreeSet::new()));
+        self.watched = Some((partition, Some(BTreeSet::new())));
         self.scan(partition, after, bytes_max)
     }
 
@@ -202,7 +207,8 @@ impl StorageQueue {
 
     /// Whether a key has been written since the watched scan was asked for.
     pub fn is_written_since_scan(&self, key: &[u8]) -> bool {
-        self.watched.as_ref().is_some_and(|(_, keys)| keys.contains(key))
+        let Some((_, keys)) = &self.watched else { return false };
+        keys.as_ref().is_none_or(|keys| keys.contains(key))
     }
 
     /// What is written to `parent` from now on goes to `child`'s space, too, as far as it is its (R17).
@@ -245,7 +251,7 @@ impl StorageQueue {
 
     fn note_written(&mut self, partition: PartitionId, key: &[u8]) {
         self.changed.insert(partition);
-        if let Some((watched, keys)) = &mut self.watched
+        if let Some((watched, Some(keys))) = &mut self.watched
             && *watched == partition
         {
             keys.insert(key.into());

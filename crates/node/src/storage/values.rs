@@ -1,7 +1,9 @@
 //! Large values on the disk, and that entries and ops speak of them.
 
 use super::{Queued, StorageQueue};
+use crate::protocol::{Page, stored_entries};
 use nicekv_wire::large::Reference;
+use nicekv_wire::recovery::Entry;
 use nicekv_wire::{OpId, PartitionId};
 
 /// Of a large value, what is written by one request at most.
@@ -14,6 +16,17 @@ impl StorageQueue {
             self.mark_values();
         }
         self.values.note(partition, key, reference);
+    }
+
+    /// The scrub has read a page. An entry of it that could not be read when the pass after a restart came by speaks of what nobody else knows of.
+    pub(crate) fn find_values(&mut self, partition: PartitionId, page: Page<'_>) {
+        for (key, entry) in stored_entries(page.entries) {
+            if let Some(reference) = Entry::reference_of(entry)
+                && !self.is_written_since_scan(key)
+            {
+                self.values.find(partition, key, reference);
+            }
+        }
     }
 
     fn mark_values(&mut self) {

@@ -287,6 +287,15 @@ impl ValueIndex {
         }
     }
 
+    /// The engine has an entry, which the pass has gone by, if it was there then.
+    pub(crate) fn find(&mut self, partition: PartitionId, key: &[u8], reference: Reference) {
+        let is_known = self.by_key.get(&partition).is_some_and(|keys| keys.contains_key(key));
+        if !is_known && !self.is_unread(partition) {
+            self.by_key.entry(partition).or_default().insert(key.into(), reference.name);
+            self.take_up(reference, partition);
+        }
+    }
+
     /// The pass has been through a partition.
     pub(crate) fn end_partition(&mut self, partition: PartitionId) {
         self.pass.iter_mut().for_each(|pass| {

@@ -30,7 +30,10 @@ impl Cluster {
                 let name = disk.large_value(key).map(|reference| reference.name);
                 !damaged.contains(key) && name.is_some_and(|name| !damaged_large.contains(&name))
             };
-            let large: Vec<Place> = large.into_iter().filter(is_whole).collect();
+            // A put that was never acknowledged may have left its value with one replica of a quorum alone.
+            let is_elsewhere = |key: &Place| self.is_large_repairable(key, node);
+            let large: Vec<Place> =
+                large.into_iter().filter(|key| is_whole(key) && is_elsewhere(key)).collect();
             if !large.is_empty() {
                 let key = large[self.random.below(large.len() as u64) as usize].clone();
                 damaged_large.extend(disk.large_value(&key).map(|reference| reference.name));

@@ -99,6 +99,26 @@ fn what_is_spoken_of_and_not_here_is_lacking_until_it_comes_or_nobody_speaks_of_
     assert_eq!(index.lacking_after(None).map(|lack| lack.reference), Some(reference(1)), "it is used");
 }
 
+/// An entry that could not be read when the pass came by, and is read later.
+#[test]
+fn what_is_found_after_the_pass_is_spoken_of_once() {
+    let mut index = ValueIndex::default();
+    index.begin([name(1)].into_iter());
+    index.find(HOME, b"k", reference(2));
+    assert_eq!(index.lack(name(2)), None, "the pass is still to come");
+    index.end_partition(HOME);
+    index.end_pass();
+    index.note(HOME, b"l", Some(reference(3)));
+    index.find(HOME, b"l", reference(1));
+    assert_eq!(lingered(&mut index), [name(1)], "what was written since is known better");
+    for _ in 0..2 {
+        index.find(HOME, b"k", reference(2));
+        assert!(index.lack(name(2)).is_some());
+    }
+    index.note(HOME, b"k", None);
+    assert_eq!(index.lack(name(2)), None);
+}
+
 #[test]
 fn what_is_condemned_goes_when_nobody_speaks_of_it_as_if_it_were_whole() {
     let mut index = ValueIndex::default();
