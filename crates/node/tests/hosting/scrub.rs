@@ -122,6 +122,14 @@ fn it_is_known_what_was_written_while_a_page_was_read() {
     beat(&mut node);
     complete(&mut node, 2, &page(&["c"]), &[], true);
     assert_eq!(node.told(), ["scrubbed after \"b\", 10 bytes, written since []"]);
+    beat(&mut node);
+    node.act(|host, _| host.storage.clear(PartitionId(6)));
+    complete(&mut node, 3, &page(&["d"]), &[], true);
+    assert_eq!(node.told(), ["scrubbed after \"c\", 10 bytes, written since []"]);
+    beat(&mut node);
+    node.act(|host, _| host.storage.clear(PARTITION));
+    complete(&mut node, 4, &page(&["e"]), &[], true);
+    assert_eq!(node.told(), ["scrubbed after \"d\", 10 bytes, written since [\"a\", \"b\"]"], "all keys");
 }
 
 #[test]
