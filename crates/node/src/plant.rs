@@ -56,8 +56,6 @@ pub enum Plant {
     PreparedWithoutValue,
     /// R14: a replica of a quorum counts though it has not the large value that it is to hold.
     StragglerCounted,
-    /// R7: a joiner is complete though it lacks large values of which its entries speak.
-    JoinedWithoutValues,
     /// L8: an op is decided when its value is made, before all members hold that.
     DecideBeforeMadeHeld,
     /// After a restart an op stays open whose large value did not survive.

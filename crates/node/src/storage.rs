@@ -52,6 +52,15 @@ pub fn gathered_keys(mut keys: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// What has been written since a scan was asked for.
+#[derive(Clone)]
+struct Watched {
+    partition: PartitionId,
+    keys: BTreeSet<Box<[u8]>>,
+    /// All keys.
+    is_emptied: bool,
+}
+
 /// Requests that wait for the driver, their bytes in one arena that is reused when the queue has run empty.
 #[derive(Clone, Default)]
 pub struct StorageQueue {
@@ -60,8 +69,7 @@ pub struct StorageQueue {
     appended: u64,
     force_wanted: bool,
     tokens: u64,
-    /// Keys that were written since the watched scan was asked for; `None`: all.
-    watched: Option<(PartitionId, Option<BTreeSet<Box<[u8]>>>)>,
+    watched: Option<Watched>,
     /// Partitions that were written to since their keys were counted.
     changed: HashSet<PartitionId, FixedState>,
     /// Where else it is written.
@@ -162,10 +170,8 @@ impl StorageQueue {
     pub fn clear(&mut self, partition: PartitionId) {
         self.changed.insert(partition);
         self.values.note_cleared(partition);
-        if let Some((watched, keys)) = &mut self.watched
-            && *watched == partition
-        {
-            *keys = None;
+        if let Some(watched) = self.watched.as_mut().filter(|watched| watched.partition == partition) {
+            watched.is_emptied = true;
         }
         self.queue.push_back(Queued::Clear { partition });
     }
@@ -196,7 +202,7 @@ impl StorageQueue {
 
     /// A scan during which it is noted what is written to the partition, until [`Self::end_watch`].
     pub(crate) fn scan_watched(&mut self, partition: PartitionId, after: &[u8], bytes_max: usize) -> u64 {
-        self.watched = Some((partition, Some(BTreeSet::new())));
+        self.watched = Some(Watched { partition, keys: BTreeSet::new(), is_emptied: false });
         self.scan(partition, after, bytes_max)
     }
 
@@ -207,8 +213,7 @@ impl StorageQueue {
 
     /// Whether a key has been written since the watched scan was asked for.
     pub fn is_written_since_scan(&self, key: &[u8]) -> bool {
-        let Some((_, keys)) = &self.watched else { return false };
-        keys.as_ref().is_none_or(|keys| keys.contains(key))
+        self.watched.as_ref().is_some_and(|watched| watched.is_emptied || watched.keys.contains(key))
     }
 
     /// What is written to `parent` from now on goes to `child`'s space, too, as far as it is its (R17).
@@ -251,10 +256,8 @@ impl StorageQueue {
 
     fn note_written(&mut self, partition: PartitionId, key: &[u8]) {
         self.changed.insert(partition);
-        if let Some((watched, Some(keys))) = &mut self.watched
-            && *watched == partition
-        {
-            keys.insert(key.into());
+        if let Some(watched) = self.watched.as_mut().filter(|watched| watched.partition == partition) {
+            watched.keys.insert(key.into());
         }
     }
 

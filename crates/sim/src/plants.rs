@@ -228,7 +228,6 @@ pub const PLANTS: &[Plant] = &[
     replica("torn-op-kept", "L2", InReplica::TornOpKept, Hunt::Seeds(by_large::killed)),
     replica("prepared-without-value", "R1", InReplica::PreparedWithoutValue, Hunt::Seeds(by_large::killed)),
     replica("straggler-counted", "R14", InReplica::StragglerCounted, Hunt::Seeds(by_large::by_quorum)),
-    replica("joined-without-values", "L3", InReplica::JoinedWithoutValues, Hunt::Seeds(by_large::lost)),
     replica("decide-before-made-held", "L8", InReplica::DecideBeforeMadeHeld, Hunt::Seeds(by_large::appended)),
     replica("values-unread", "L3", InReplica::ValuesUnread, Hunt::Seeds(by_large::damaged)),
     metadata("lease-to-removed", "R12", InMetadata::LeaseToRemoved, Hunt::Script("removed-but-reachable")),

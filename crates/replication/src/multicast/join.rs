@@ -126,8 +126,7 @@ impl Partition {
     /// Reports that the copy is complete, if it is.
     fn report_copied(&mut self, host: &mut Host, now: Now) {
         let Some(join) = &mut self.join else { return };
-        let lacks =
-            host.storage.lacks_values(self.membership.partition) && !host.has(Plant::JoinedWithoutValues);
+        let lacks = host.storage.lacks_values(self.membership.partition);
         if !lacks && join.is_complete(self.sequence.forced(), self.locks.oldest_undecided()) {
             join.note_asked(now);
             host.report(self.id(), self.membership.epoch, ReportKind::CopyDone);
