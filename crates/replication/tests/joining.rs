@@ -8,9 +8,10 @@ use harness::pair::{
 };
 use harness::{NODE, Node};
 use nicekv_node::{StreamPeer, Timing};
-use nicekv_wire::control::{Member, MemberRole, MemberState};
+use nicekv_wire::control::{Member, MemberRole, MemberState, ReportKind};
+use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry};
-use nicekv_wire::{Epoch, NodeId, Term};
+use nicekv_wire::{Datagram, Epoch, NodeId, Term};
 
 /// An epoch in which the node joins.
 fn join(node: &mut Node, epoch: u32) -> Sent {
@@ -122,4 +123,45 @@ fn a_copy_takes_the_time_that_it_is_given() {
     node.pass(Duration::from_millis(110));
     let asked = node.frames();
     assert!(asked.len() == 1 && asked[0].ends_with(b"k9"), "{asked:?}");
+}
+
+/// What its entries speak of is with it before it says that it holds everything (L3).
+#[test]
+fn it_is_not_complete_while_it_lacks_a_large_value() {
+    let mut node = Node::started();
+    join(&mut node, 6);
+    watermark(&mut node, 6, 0);
+    begin(&mut node, 6, 0, 5);
+    let (partition, epoch) = (PARTITION, Epoch(6));
+    let from = StreamPeer::Dialed(OTHER_ADDRESS);
+    let payload = [0, 0, 0, 0, 0, 0, 0, 0, 1];
+    let clients =
+        CopyFrame::Chunk { partition, epoch, section: CopySection::Clients, more: false, payload: &payload };
+    node.receive_frame(from, &clients);
+    let value = Reference { name: op(1), length: 5_000, checksum: 7 };
+    let (reference, mut stored) = (value.bytes(), Vec::new());
+    Entry { is_large: true, index: 1, version: op(1), expiry_ms: 0, value: Some(&reference) }
+        .append(&mut stored);
+    let mut payload = [[0; 8], [0; 8]].concat();
+    payload.extend([0, 0]);
+    put_keyed_entry(&mut payload, b"k", &stored);
+    let entries =
+        CopyFrame::Chunk { partition, epoch, section: CopySection::Entries, more: false, payload: &payload };
+    node.receive_frame(from, &entries);
+    assert_eq!(node.engine.len(), 1);
+    for _ in 0..5 {
+        assert!(!is_complete(&mut node), "the value is to come");
+    }
+    let bytes = [1; 5_000];
+    node.receive_frame(from, &CopyFrame::ValuePart { name: value.name, offset: 0, bytes: &bytes });
+    assert!(is_complete(&mut node));
+}
+
+/// Whether it says that its copy is complete, in time.
+fn is_complete(node: &mut Node) -> bool {
+    node.pass(Duration::from_millis(500));
+    let sent = node.sent();
+    sent.iter().any(|(_, bytes)| {
+        matches!(Datagram::decode(bytes), Ok((_, Datagram::Report(report))) if report.kind == ReportKind::CopyDone)
+    })
 }

@@ -6,7 +6,7 @@ pub(crate) mod pair;
 pub(crate) mod reshaped;
 
 use nicekv_node::{
-    NodeConfig, ShiftKind, StorageCompletion, StorageRequest, StreamPeer, Timing, gathered_keys,
+    NodeConfig, ShiftKind, StorageCompletion, StorageRequest, StreamPeer, Timing, ValueEnd, gathered_keys,
 };
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_replication::Replica;
@@ -286,7 +286,12 @@ impl Node {
                     self.core.handle_storage(self.now, completion);
                 }
                 StorageRequest::Clear { .. } => self.engine.clear(),
-                other => unreachable!("values are small: {other:?}"),
+                StorageRequest::MarkValues | StorageRequest::WriteValue { .. } => {}
+                StorageRequest::EndValue { reference } => {
+                    let ended = StorageCompletion::ValueEnded { name: reference.name, end: ValueEnd::Whole };
+                    self.core.handle_storage(self.now, ended);
+                }
+                other => unreachable!("of large values nothing else is wanted: {other:?}"),
             }
         }
     }
