@@ -25,6 +25,8 @@ pub struct NoLeader {
     pub last_known: Option<Box<Status>>,
     /// Some stand by, and their store answers them; or the network is finding another way to some.
     may_lead_soon: bool,
+    /// Somebody, or the network, has said something.
+    is_heard: bool,
 }
 
 impl fmt::Display for NoLeader {
@@ -44,13 +46,19 @@ pub fn ask(
     request: &AdminRequest,
     timeout: Duration,
 ) -> Result<Vec<u8>, NoLeader> {
-    let deadline = Instant::now() + timeout;
+    let (deadline, mut before) = (Instant::now() + timeout, None);
     loop {
         match ask_all(instances, request, deadline.saturating_duration_since(Instant::now())) {
-            Err(none) if none.may_lead_soon && Instant::now() + AGAIN_PAUSE < deadline => {
+            Ok(answer) => return Ok(answer),
+            Err(none) => {
+                // Who had no time to answer any more has told why before.
+                let none = if none.is_heard { none } else { before.take().unwrap_or(none) };
+                if !none.may_lead_soon || Instant::now() + AGAIN_PAUSE >= deadline {
+                    return Err(none);
+                }
+                before = Some(none);
                 std::thread::sleep(AGAIN_PAUSE);
             }
-            outcome => return outcome,
         }
     }
 }
@@ -62,7 +70,8 @@ fn ask_all(
 ) -> Result<Vec<u8>, NoLeader> {
     let deadline = Instant::now() + timeout;
     let (answers, heard) = mpsc::channel();
-    let mut none = NoLeader { instances: Vec::new(), last_known: None, may_lead_soon: false };
+    let mut none =
+        NoLeader { instances: Vec::new(), last_known: None, may_lead_soon: false, is_heard: false };
     let mut open = 0;
     let begin = |none: &mut NoLeader, address: SocketAddrV4, open: &mut usize| {
         let is_known = none.instances.iter().any(|(known, _)| *known == address);
@@ -82,6 +91,7 @@ fn ask_all(
         let left = deadline.saturating_duration_since(Instant::now());
         let Ok((address, answer)) = heard.recv_timeout(left) else { break };
         open -= 1;
+        none.is_heard |= !answer.as_ref().is_err_and(is_silence);
         let told = match answer.map(|json| (NotLeading::decode(&json), json)) {
             Ok((None, json)) => return Ok(json),
             Ok((Some(NotLeading { not_leading, last_known }), _)) => {
@@ -108,6 +118,11 @@ fn ask_all(
         }
     }
     Err(none)
+}
+
+/// Whether nothing came in time.
+fn is_silence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
 
 /// Whether it is the network that says no, not the host.
