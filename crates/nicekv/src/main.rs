@@ -7,6 +7,7 @@
 
 mod address;
 mod backup;
+mod bounded;
 mod commands;
 mod config;
 mod discovery;

@@ -1,9 +1,9 @@
 //! How many threads a gateway has.
 
+use crate::bounded::bounded;
 use nicekv_gateway::THREADS_MAX;
 use serde::{Deserialize, Serialize};
 use std::num::NonZero;
-use std::str::FromStr;
 use std::thread::available_parallelism;
 
 /// How many threads a gateway has: 1 to [`THREADS_MAX`].
@@ -28,30 +28,7 @@ impl ThreadCount {
     pub(crate) const ONE: Self = Self(1);
 }
 
-impl TryFrom<usize> for ThreadCount {
-    type Error = String;
-
-    fn try_from(count: usize) -> Result<Self, String> {
-        let is_possible = (1..=THREADS_MAX).contains(&count);
-        is_possible
-            .then_some(Self(count))
-            .ok_or(format!("a gateway has 1 to {THREADS_MAX} threads, not {count}"))
-    }
-}
-
-impl From<ThreadCount> for usize {
-    fn from(count: ThreadCount) -> Self {
-        count.0
-    }
-}
-
-impl FromStr for ThreadCount {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        text.parse::<usize>().map_err(|error| error.to_string())?.try_into()
-    }
-}
+bounded!(ThreadCount, 1..=THREADS_MAX, "a gateway has {min} to {max} threads, not {number}");
 
 #[cfg(test)]
 mod tests {

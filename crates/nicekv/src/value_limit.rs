@@ -1,8 +1,8 @@
 //! How long values may be that a gateway takes.
 
+use crate::bounded::bounded;
 use nicekv_wire::limits::LARGE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
-use std::str::FromStr;
 
 /// The longest value that a gateway takes, in MiB: 1 to 512.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,31 +17,11 @@ impl ValueLimit {
     }
 }
 
-impl TryFrom<usize> for ValueLimit {
-    type Error = String;
-
-    fn try_from(mib: usize) -> Result<Self, String> {
-        let is_possible = (1..=Self::MIB_MAX).contains(&mib);
-        is_possible.then_some(Self(mib)).ok_or(format!(
-            "the longest value that a gateway takes has 1 to {} MiB, not {mib}",
-            Self::MIB_MAX
-        ))
-    }
-}
-
-impl From<ValueLimit> for usize {
-    fn from(limit: ValueLimit) -> Self {
-        limit.0
-    }
-}
-
-impl FromStr for ValueLimit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        text.parse::<usize>().map_err(|error| error.to_string())?.try_into()
-    }
-}
+bounded!(
+    ValueLimit,
+    1..=ValueLimit::MIB_MAX,
+    "the longest value that a gateway takes has {min} to {max} MiB, not {number}"
+);
 
 #[cfg(test)]
 mod tests {
