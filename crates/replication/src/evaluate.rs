@@ -26,7 +26,7 @@ impl KeyValue {
     /// Of its value.
     fn length(&self) -> u64 {
         match self.is_large {
-            true => reference(&self.value).length.into(),
+            true => Reference::checked(&self.value).length.into(),
             false => self.value.len() as u64,
         }
     }
@@ -34,7 +34,7 @@ impl KeyValue {
     /// Its value, as a part of another one.
     fn part(&self) -> ValuePart {
         match self.is_large {
-            true => ValuePart::Large(reference(&self.value)),
+            true => ValuePart::Large(Reference::checked(&self.value)),
             false => ValuePart::Bytes(self.value.clone()),
         }
     }
@@ -107,10 +107,6 @@ impl Verdict {
     }
 }
 
-fn reference(bytes: &[u8]) -> Reference {
-    Reference::decode(bytes).expect("checked when it was decoded")
-}
-
 /// Whether an op does nothing but hold a large value at all members while it is open: it stores it if the key's value is that one already.
 pub(crate) fn is_hold(update: &Update<'_>) -> bool {
     matches!(update.operation, Operation::SetLarge { .. })
@@ -122,7 +118,7 @@ pub(crate) fn parts(update: &Update<'_>, state: Option<&KeyValue>) -> Option<[Va
     let (added, is_large) = match update.operation {
         Operation::Append(suffix) => (suffix.len() as u64, false),
         // Where nothing was before, the value is there already.
-        Operation::AppendLarge(suffix) if state.is_some() => (reference(suffix).length.into(), true),
+        Operation::AppendLarge(suffix) if state.is_some() => (Reference::checked(suffix).length.into(), true),
         _ => return None,
     };
     let length = state.map_or(0, KeyValue::length) + added;
@@ -131,8 +127,11 @@ pub(crate) fn parts(update: &Update<'_>, state: Option<&KeyValue>) -> Option<[Va
     }
     let before = state.map_or(ValuePart::Bytes(Vec::new()), KeyValue::part);
     let carried = update.operation.value();
-    let added =
-        if is_large { ValuePart::Large(reference(carried)) } else { ValuePart::Bytes(carried.to_vec()) };
+    let added = if is_large {
+        ValuePart::Large(Reference::checked(carried))
+    } else {
+        ValuePart::Bytes(carried.to_vec())
+    };
     Some([before, added])
 }
 
@@ -183,7 +182,7 @@ fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
         Operation::Append(suffix) => append(update.op, state, suffix),
         Operation::AppendLarge(_) if state.is_some() => Verdict::unchanged(Status::ValueTooLong, state),
         Operation::AppendLarge(suffix) => {
-            let integer = reference(suffix).length.into();
+            let integer = Reference::checked(suffix).length.into();
             Verdict { effect: Effect::StorePrepared, integer, ..Verdict::store(update.op, Vec::new(), 0) }
         }
         Operation::Expire { at_ms, condition } => match state {

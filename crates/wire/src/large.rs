@@ -57,6 +57,15 @@ impl Reference {
         Ok(reference)
     }
 
+    /// What a message that was decoded carries, whose decoding has checked it, or what was encoded from one.
+    ///
+    /// # Panics
+    ///
+    /// With anything else.
+    pub fn checked(encoded: &[u8]) -> Self {
+        Self::decode(encoded).expect("checked when it was decoded, or made of one")
+    }
+
     /// How many chunks it goes in.
     pub fn chunks(&self) -> u32 {
         self.length.div_ceil(CHUNK_BYTES as u32)

@@ -136,7 +136,7 @@ impl<'a> Entry<'a> {
     /// The large value that it speaks of.
     pub fn large(&self) -> Option<Reference> {
         let reference = self.value.filter(|_| self.is_large)?;
-        Some(Reference::decode(reference).expect("checked when it was decoded, or made of one"))
+        Some(Reference::checked(reference))
     }
 
     fn is_possible(&self) -> Result<(), DecodeError> {

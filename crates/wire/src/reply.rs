@@ -82,7 +82,7 @@ impl Reply<'_> {
     /// The large value that it names.
     pub fn large(&self) -> Option<Reference> {
         let reference = self.value.filter(|_| self.is_large)?;
-        Some(Reference::decode(reference).expect("checked when it was decoded, or made of one"))
+        Some(Reference::checked(reference))
     }
 
     fn is_possible(&self) -> Result<(), DecodeError> {

@@ -272,8 +272,7 @@ impl MulticastExchange {
 /// A large value has the name of the op that puts it.
 fn rename(update: Update<'_>, out: &mut Vec<u8>) {
     let Some(reference) = update.operation.reference() else { return update.encode(out) };
-    let reference = Reference::decode(reference).expect("encoded here");
-    let renamed = Reference { name: update.op, ..reference }.bytes();
+    let renamed = Reference { name: update.op, ..Reference::checked(reference) }.bytes();
     let operation = match update.operation {
         Operation::SetLarge { expiry, .. } => Operation::SetLarge { reference: &renamed, expiry },
         _ => Operation::AppendLarge(&renamed),

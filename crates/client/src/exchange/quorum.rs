@@ -296,7 +296,7 @@ impl QuorumExchange {
 
     /// The value that answers is a large one, which is read of those who hold it.
     fn read(&mut self, summary: Summary, buffers: &mut Buffers) -> Step {
-        let reference = Reference::decode(&buffers.value).expect("checked when it was decoded");
+        let reference = Reference::checked(&buffers.value);
         let about = buffers.about(self.op);
         let holds = |held: &&Held| held.timestamp == self.newest;
         let holders = buffers.held.iter().filter(holds).map(|held| held.node).collect();

@@ -80,8 +80,7 @@ pub(super) fn is_large(prepared: &StoredUpdate) -> bool {
 
 /// The large value that an op carries.
 pub(super) fn reference(prepared: &StoredUpdate) -> Option<Reference> {
-    let reference = || Reference::decode(prepared.value()).expect("checked when it was decoded");
-    is_large(prepared).then(reference)
+    is_large(prepared).then(|| Reference::checked(prepared.value()))
 }
 
 /// See the module.

@@ -33,10 +33,6 @@ impl Source {
     }
 }
 
-fn reference_of(encoded: &[u8]) -> Reference {
-    Reference::decode(encoded).expect("checked when it was decoded")
-}
-
 impl Partition {
     /// An update arrived.
     pub(super) fn on_update(
@@ -92,7 +88,7 @@ impl Partition {
             host.counters.dropped += 1;
             return;
         }
-        let carries = update.operation.reference().map(reference_of);
+        let carries = update.operation.reference().map(Reference::checked);
         if carries.is_some_and(|carried| !self.has_value(host, now, (update, datagram), source, carried)) {
             return;
         }
@@ -107,7 +103,7 @@ impl Partition {
     /// A client asks how much of a large value is here: all, as its op is open.
     fn tell_held(&self, host: &mut Host, update: &Update<'_>, source: Source) {
         if let (Some(reference), Some(from)) = (update.operation.reference(), source.address()) {
-            let reference = reference_of(reference);
+            let reference = Reference::checked(reference);
             let to = (update.reply_to.unwrap_or(from), true);
             host.report_value(&self.membership, &reference, to, Status::Ok);
         }
