@@ -21,6 +21,7 @@ pub(super) struct NeededValues {
     needed: HashMap<OpId, (usize, u32)>,
     /// Of these, what is to be removed then.
     kept: HashMap<OpId, u32>,
+    kept_bytes: u64,
 }
 
 impl NeededValues {
@@ -63,18 +64,22 @@ impl NeededValues {
     /// A value is to be removed: whether it stays for now.
     pub(super) fn keep(&mut self, name: OpId) -> bool {
         let Some((_, length)) = self.needed.get(&name) else { return false };
-        self.kept.insert(name, *length);
+        if self.kept.insert(name, *length).is_none() {
+            self.kept_bytes += u64::from(*length);
+        }
         true
     }
 
     /// What was kept under this name is to be removed now. Whether there was anything.
     pub(super) fn forget(&mut self, name: OpId) -> bool {
-        self.kept.remove(&name).is_some()
+        let length = self.kept.remove(&name);
+        self.kept_bytes -= length.map_or(0, u64::from);
+        length.is_some()
     }
 
     /// More is kept than the disk is to be burdened with.
     pub(super) fn is_too_much(&self) -> bool {
-        self.kept.values().map(|length| u64::from(*length)).sum::<u64>() > KEPT_BYTES_MAX
+        self.kept_bytes > KEPT_BYTES_MAX
     }
 
     /// What was kept, when nothing is read any more.
