@@ -127,7 +127,7 @@ impl<P: Protocol> NodeCore<P> {
 
     /// Others have taken the place of a partition.
     fn end_partition(&mut self, id: PartitionId, ended: Option<Epoch>) {
-        let epoch = self.partitions.slot(id).map(|slot| self.partitions[slot].membership().epoch);
+        let epoch = self.partitions.get(id).map(|partition| partition.membership().epoch);
         self.forget_partition(id);
         self.host.storage.empty(id);
         self.formations.sealed.remove(&id);

@@ -67,6 +67,13 @@ pub struct Timing {
     pub expiry_deletes_per_second: u32,
 }
 
+impl Timing {
+    /// What is done between two heartbeats, at such a rate.
+    pub(crate) fn per_heartbeat(&self, per_second: u64) -> u64 {
+        per_second * self.heartbeat.as_millis() as u64 / 1000
+    }
+}
+
 impl Default for Timing {
     fn default() -> Self {
         Self {

@@ -61,8 +61,7 @@ impl<P: Protocol> NodeCore<P> {
     /// To be called at every heartbeat.
     pub(crate) fn discard(&mut self) {
         let timing = &self.host.config.timing;
-        let heartbeat_ms = timing.heartbeat.as_millis() as u64;
-        self.discards.bytes_left = (timing.discard_bytes_per_second * heartbeat_ms / 1000) as usize;
+        self.discards.bytes_left = timing.per_heartbeat(timing.discard_bytes_per_second) as usize;
         self.discards.pages_left = PAGES_MAX;
         if !self.discards.wanted.keys().all(|id| self.is_idle(*id)) {
             // What is logged without haste may be waited for, and nothing else happens here.

@@ -13,7 +13,7 @@ use nicekv_wire::{KeyDigest, KeyspaceId, PartitionId};
 impl<P: Protocol> NodeCore<P> {
     /// Keyspace and digest of a key of a partition that this node is a member of.
     pub fn named(&self, partition: PartitionId, key: &[u8]) -> Option<(KeyspaceId, KeyDigest)> {
-        let membership = self.partitions[self.partitions.slot(partition)?].membership();
+        let membership = self.partitions.get(partition)?.membership();
         let is_member = membership.standing != Standing::Outside;
         is_member.then(|| (membership.keyspace, membership.digest(key)))
     }

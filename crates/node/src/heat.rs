@@ -64,7 +64,7 @@ impl<P: Protocol> NodeCore<P> {
 
     /// What follows from a sample; nothing, if the partition is no longer here. Values are sorted here: few of them at each heartbeat.
     fn heat_of(&self, id: PartitionId, Reservoir { seen, mut values }: Reservoir) -> Option<PartitionHeat> {
-        let membership = self.partitions[self.partitions.slot(id)?].membership();
+        let membership = self.partitions.get(id)?.membership();
         let (keys, bytes, middle) = self.usage.size_of(&self.host, membership);
         values.sort_unstable();
         let (cut, below_cut) = cut(&values, membership.range, membership.order).unwrap_or_default();

@@ -45,6 +45,11 @@ impl<P: Protocol> Partitions<P> {
         self.by_id.get(&id).copied()
     }
 
+    /// A partition, if anything was heard of it.
+    pub(crate) fn get(&self, id: PartitionId) -> Option<&P> {
+        self.slot(id).map(|slot| &self.slots[slot])
+    }
+
     /// The slot of a partition, which is made if this is the first that is heard of it.
     pub(crate) fn get_or_insert(
         &mut self,

@@ -78,8 +78,7 @@ impl<P: Protocol> NodeCore<P> {
         if !self.partitions[slot].before_scrub(now, scrub.after.is_empty()) {
             return;
         }
-        let bytes_max = timing.scrub_bytes_per_second * timing.heartbeat.as_millis() as u64 / 1000;
-        let bytes_max = bytes_max.max(PAGE_BYTES_MIN) as usize;
+        let bytes_max = timing.per_heartbeat(timing.scrub_bytes_per_second).max(PAGE_BYTES_MIN) as usize;
         let membership = self.partitions[slot].membership();
         let token = self.host.storage.scan_watched(membership.partition, &scrub.after, bytes_max);
         scrub.pending = Some(Pending { token, epoch: membership.epoch });

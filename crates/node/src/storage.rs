@@ -170,7 +170,7 @@ impl StorageQueue {
     pub fn clear(&mut self, partition: PartitionId) {
         self.changed.insert(partition);
         self.values.note_cleared(partition);
-        if let Some(watched) = self.watched.as_mut().filter(|watched| watched.partition == partition) {
+        if let Some(watched) = self.watched(partition) {
             watched.is_emptied = true;
         }
         self.queue.push_back(Queued::Clear { partition });
@@ -204,6 +204,10 @@ impl StorageQueue {
     pub(crate) fn scan_watched(&mut self, partition: PartitionId, after: &[u8], bytes_max: usize) -> u64 {
         self.watched = Some(Watched { partition, keys: BTreeSet::new(), is_emptied: false });
         self.scan(partition, after, bytes_max)
+    }
+
+    fn watched(&mut self, partition: PartitionId) -> Option<&mut Watched> {
+        self.watched.as_mut().filter(|watched| watched.partition == partition)
     }
 
     /// Ends the watch of [`Self::scan_watched`].
@@ -256,7 +260,7 @@ impl StorageQueue {
 
     fn note_written(&mut self, partition: PartitionId, key: &[u8]) {
         self.changed.insert(partition);
-        if let Some(watched) = self.watched.as_mut().filter(|watched| watched.partition == partition) {
+        if let Some(watched) = self.watched(partition) {
             watched.keys.insert(key.into());
         }
     }

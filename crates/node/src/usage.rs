@@ -148,9 +148,8 @@ impl<P: Protocol> NodeCore<P> {
             self.usage.report_at_ns = now.after(timing.usage_interval);
             self.report_usage(now);
         }
-        let per_second = self.host.config.timing.usage_bytes_per_second;
-        let heartbeat_ms = self.host.config.timing.heartbeat.as_millis() as u64;
-        self.usage.bytes_left = (per_second * heartbeat_ms / 1000) as usize;
+        let timing = &self.host.config.timing;
+        self.usage.bytes_left = timing.per_heartbeat(timing.usage_bytes_per_second) as usize;
         self.usage.pages_left = PAGES_MAX;
         self.count_next(now);
     }
@@ -190,8 +189,7 @@ impl<P: Protocol> NodeCore<P> {
         let mut counting = usage.counting.take().expect("a page of it was asked for");
         usage.bytes_left = usage.bytes_left.saturating_sub(page.entries.len());
         let (more, id) = (page.more, usage.partition.expect("one is counted"));
-        let slot = self.partitions.slot(id);
-        let membership = slot.map(|slot| self.partitions[slot].membership());
+        let membership = self.partitions.get(id).map(P::membership);
         counting.add(page, |key| membership.map_or(0, |it| it.digest(key).match_value()));
         if more {
             usage.counting = Some(counting);

@@ -124,7 +124,7 @@ impl<P: Protocol> NodeCore<P> {
 
     /// Who has passed on a request that waits has what it carries, though it may lack other things.
     fn known_holder(&self, partition: PartitionId, name: OpId) -> Option<SocketAddrV4> {
-        let membership = self.partitions.slot(partition).map(|slot| self.partitions[slot].membership())?;
+        let membership = self.partitions.get(partition)?.membership();
         let is_member = |from: &SocketAddrV4| membership.members.iter().any(|member| member.address == *from);
         let requests = self.host.values.waiting.get(&name).into_iter().flatten();
         requests.map(|(from, _)| *from).find(is_member)
@@ -145,8 +145,7 @@ impl<P: Protocol> NodeCore<P> {
 
     /// The other members of a partition; or those of them that hold everything.
     fn others(&self, partition: PartitionId, holds_all: bool) -> impl Iterator<Item = &Member> {
-        let membership = self.partitions.slot(partition).map(|slot| self.partitions[slot].membership());
-        let members = membership.into_iter().flat_map(|membership| &membership.members);
+        let members = self.partitions.get(partition).into_iter().flat_map(|of| &of.membership().members);
         let me = self.host.config.node;
         members.filter(move |member| member.node != me && (!holds_all || member.holds_all()))
     }
@@ -180,10 +179,10 @@ impl<P: Protocol> NodeCore<P> {
 
     fn ask_for_value(&mut self, now: Now, name: OpId) {
         let Some(fetching) = self.host.values.fetches.get_mut(&name) else { return };
-        let Some(slot) = self.partitions.slot(fetching.partition) else { return };
+        let Some(asking) = self.partitions.get(fetching.partition) else { return };
         fetching.asked_ns = now.boot_ns;
         let Fetching { reference, partition, from, offset, .. } = *fetching;
-        let (asker, epoch) = (self.host.config.node, self.partitions[slot].membership().epoch);
+        let (asker, epoch) = (self.host.config.node, asking.membership().epoch);
         let request = CopyFrame::ValueRequest { asker, partition, epoch, reference, offset };
         self.host.send_frame(StreamPeer::Dialed(from), &request);
     }

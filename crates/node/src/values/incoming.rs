@@ -160,8 +160,7 @@ impl<P: Protocol> NodeCore<P> {
         due.sort_unstable();
         for op in due {
             let Some(transfer) = values.transfers.get_mut(&op) else { continue };
-            let slot = partitions.slot(transfer.partition);
-            let membership = slot.map(|slot| partitions[slot].membership());
+            let membership = partitions.get(transfer.partition).map(P::membership);
             let membership = membership.filter(|membership| membership.position(config.node).is_some());
             let Some(membership) = membership.filter(|_| !transfer.receiver.is_abandoned(now.boot_ns)) else {
                 // With what is condemned its parts are kept: what fetches it goes on from them.

@@ -280,17 +280,22 @@ impl ValueIndex {
     /// An entry of that page. What was written since is known better.
     pub(crate) fn note_read(&mut self, partition: PartitionId, key: &[u8], reference: Reference) {
         let Some(pass) = &self.pass else { return };
-        let is_known = self.by_key.get(&partition).is_some_and(|keys| keys.contains_key(key));
-        if !is_known && !pass.touched.contains(&(partition, key.into())) {
-            self.by_key.entry(partition).or_default().insert(key.into(), reference.name);
-            self.take_up(reference, partition);
+        if !pass.touched.contains(&(partition, key.into())) {
+            self.learn(partition, key, reference);
         }
     }
 
     /// The engine has an entry, which the pass has gone by, if it was there then.
     pub(crate) fn find(&mut self, partition: PartitionId, key: &[u8], reference: Reference) {
+        if !self.is_unread(partition) {
+            self.learn(partition, key, reference);
+        }
+    }
+
+    /// An entry speaks of this, unless one of its key is known already.
+    fn learn(&mut self, partition: PartitionId, key: &[u8], reference: Reference) {
         let is_known = self.by_key.get(&partition).is_some_and(|keys| keys.contains_key(key));
-        if !is_known && !self.is_unread(partition) {
+        if !is_known {
             self.by_key.entry(partition).or_default().insert(key.into(), reference.name);
             self.take_up(reference, partition);
         }

@@ -105,6 +105,7 @@ impl Making {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use nicekv_transport::checksum;
     use nicekv_wire::ClientId;
 
@@ -122,7 +123,7 @@ mod tests {
                 Step::Read(part, offset) => {
                     let bytes = piece.min(part.length - offset);
                     making.read += bytes;
-                    alloc::vec![7; bytes as usize]
+                    vec![7; bytes as usize]
                 }
                 Step::Write(bytes) => bytes,
                 Step::End => return (value, making),
@@ -149,6 +150,4 @@ mod tests {
             (5_000, Reference { name: op(9), length: 5_000, checksum: 0 })
         );
     }
-
-    use alloc::vec;
 }

@@ -14,8 +14,8 @@ pub(super) const READ_BYTES_MAX: u64 = 4 * BLOCK_BYTES;
 pub(super) struct ValueScrub {
     /// None begins before.
     pub(super) next_ns: u64,
-    pub(super) begun_ns: u64,
-    pub(super) is_in_pass: bool,
+    /// Of the pass that is under way.
+    pub(super) begun_ns: Option<u64>,
     /// The value that was read last, and the one that is being read.
     pub(super) after: Option<OpId>,
     pub(super) current: Option<Current>,

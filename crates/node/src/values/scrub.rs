@@ -20,7 +20,7 @@ impl<P: Protocol> NodeCore<P> {
         }
         let (timing, index) = (&self.host.config.timing, &self.host.storage.values);
         let scrub = &mut self.host.values.scrub;
-        let is_early = !scrub.is_in_pass && now.boot_ns < scrub.next_ns;
+        let is_early = scrub.begun_ns.is_none() && now.boot_ns < scrub.next_ns;
         if timing.scrub_interval.is_zero()
             || is_early
             || scrub.is_pending
@@ -29,9 +29,7 @@ impl<P: Protocol> NodeCore<P> {
         {
             return;
         }
-        if !scrub.is_in_pass {
-            (scrub.is_in_pass, scrub.begun_ns) = (true, now.boot_ns);
-        }
+        let begun_ns = *scrub.begun_ns.get_or_insert(now.boot_ns);
         scrub.current.take_if(|current| !index.holds(current.reference.name));
         if scrub.current.is_none() {
             let next = index.used_after(scrub.after);
@@ -39,12 +37,12 @@ impl<P: Protocol> NodeCore<P> {
             scrub.current = next.map(|reference| Current { reference, checksum: Checksum::new(), offset: 0 });
         }
         if scrub.current.is_none() {
-            let next_ns = scrub.begun_ns + timing.scrub_interval.as_nanos() as u64;
+            let next_ns = begun_ns + timing.scrub_interval.as_nanos() as u64;
             *scrub = ValueScrub { next_ns, ..ValueScrub::default() };
             self.host.values.counters.scrubs += 1;
             return;
         }
-        let per_heartbeat = timing.scrub_bytes_per_second * timing.heartbeat.as_millis() as u64 / 1000;
+        let per_heartbeat = timing.per_heartbeat(timing.scrub_bytes_per_second);
         scrub.credit_bytes = (scrub.credit_bytes + per_heartbeat.max(1)).min(READ_BYTES_MAX);
         if self.host.values.reads.len() < READS_MAX
             && let Some((name, offset, bytes)) = scrub.next_read()
