@@ -45,7 +45,7 @@ pub(crate) fn value(op: OpId, short: &[u8]) -> Vec<u8> {
 }
 
 /// Few keys, all of whose values are large, and processes that end.
-pub fn killed(scenario: &mut Scenario) {
+pub(crate) fn killed(scenario: &mut Scenario) {
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
     scenario.workload.keys = Key::of(0, nicekv_wire::KeyOrder::Hash, 3);
     (scenario.workload.large, scenario.workload.pause_ns_max) = (900_000, 10 * MILLISECOND_NS);
@@ -54,13 +54,13 @@ pub fn killed(scenario: &mut Scenario) {
 }
 
 /// Any two of three replicas are enough; processes end, and datagrams get lost.
-pub fn by_quorum(scenario: &mut Scenario) {
+pub(crate) fn by_quorum(scenario: &mut Scenario) {
     lost(scenario);
     scenario.keyspaces = vec![Shape::quorum(3, 2)];
 }
 
 /// Few keys, and processes that end; and datagrams get lost.
-pub fn lost(scenario: &mut Scenario) {
+pub(crate) fn lost(scenario: &mut Scenario) {
     killed(scenario);
     scenario.faults.loss = 50_000;
 }

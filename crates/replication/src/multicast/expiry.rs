@@ -94,7 +94,7 @@ impl Partition {
         if undecided.first().is_some_and(is_internal) {
             return false;
         }
-        let ordered = undecided.iter().copied().find(is_internal);
+        let ordered = undecided.into_iter().find(is_internal);
         let Some(op) = ordered.or_else(|| self.order_delete(host, now, key, version)) else { return false };
         self.locks.move_to_front(key, op);
         true
