@@ -17,6 +17,8 @@ const COMPACTED_BYTES: u64 = 1 << 20;
 const GROWTH: usize = 4;
 /// … and so much at least.
 const ROOM_BYTES_MIN: usize = 64 << 10;
+/// Memory of values that were removed, which the next ones are written to: the system takes as long to give a page as a value takes to be copied there.
+const SPARE_BYTES_MAX: usize = 8 << 20;
 /// So many bytes are hashed at a time, at least, but at the end: so many at a time are cheaper.
 const HASHED_BYTES: usize = 64 << 10;
 /// What has come behind a hole is read back in such pieces.
@@ -53,6 +55,33 @@ pub(super) enum LargeValues {
 pub(super) struct MemoryValues {
     parts: HashMap<OpId, Growing>,
     whole: HashMap<OpId, Vec<u8>>,
+    spare: Spare,
+}
+
+/// See [`SPARE_BYTES_MAX`].
+#[derive(Default)]
+struct Spare {
+    buffers: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Spare {
+    fn keep(&mut self, mut buffer: Vec<u8>) {
+        if self.bytes + buffer.capacity() <= SPARE_BYTES_MAX {
+            self.bytes += buffer.capacity();
+            buffer.clear();
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// Room for a value that is so long, of which no more than half stays empty; if there is none, it is to be made.
+    fn take(&mut self, length: usize) -> Vec<u8> {
+        let fits = |buffer: &Vec<u8>| (length..=2 * length).contains(&buffer.capacity());
+        let Some(place) = self.buffers.iter().rposition(fits) else { return Vec::new() };
+        let buffer = self.buffers.remove(place);
+        self.bytes -= buffer.capacity();
+        buffer
+    }
 }
 
 /// A value in memory that is being written. What is without a hole is hashed as it comes: at the end others would wait for all of it.
@@ -198,8 +227,9 @@ impl LargeValues {
     pub(super) fn remove(&mut self, name: OpId) -> Result<(), StoreError> {
         match self {
             Self::Memory(memory) => {
-                memory.parts.remove(&name);
-                memory.whole.remove(&name);
+                let part = memory.parts.remove(&name).map(|part| part.bytes);
+                let both = [part, memory.whole.remove(&name)];
+                both.into_iter().flatten().for_each(|bytes| memory.spare.keep(bytes));
                 Ok(())
             }
             Self::Disk(disk) => disk.remove(name),
@@ -223,11 +253,13 @@ impl MemoryValues {
         if self.whole.contains_key(&name) {
             return;
         }
-        let Growing { bytes: value, through, checksum, hashed } = self.parts.entry(name).or_default();
         let (end, length) = (offset as usize + bytes.len(), length as usize);
         if end > length {
             return;
         }
+        let begin = || Growing { bytes: self.spare.take(length), ..Growing::default() };
+        let Growing { bytes: value, through, checksum, hashed } =
+            self.parts.entry(name).or_insert_with(begin);
         let (offset, bytes) = beyond(*through, offset, bytes);
         // It grows with what comes, whatever somebody says of its length, and to no more than that.
         if end > value.capacity() {
@@ -437,5 +469,18 @@ mod tests {
             assert_eq!(values.read(name, 0, &mut found).unwrap(), Found::Here);
             assert!(found == value);
         }
+    }
+
+    #[test]
+    fn memory_of_removed_values_is_for_the_next_ones_of_about_their_length() {
+        let mut spare = Spare::default();
+        spare.keep(vec![7; 1_000_000]);
+        assert_eq!(spare.take(499_999).capacity(), 0, "more than half would stay empty");
+        assert_eq!(spare.take(1_000_001).capacity(), 0, "it is too short");
+        let room = spare.take(500_000);
+        assert_eq!((room.capacity(), room.len(), spare.bytes), (1_000_000, 0, 0));
+        assert_eq!(spare.take(500_000).capacity(), 0, "there was one");
+        (0..20).for_each(|_| spare.keep(vec![7; 1_000_000]));
+        assert_eq!((spare.buffers.len(), spare.bytes), (8, 8_000_000), "no more than the bound");
     }
 }
