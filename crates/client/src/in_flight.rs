@@ -29,7 +29,7 @@ use crate::line::Links;
 use crate::plant::{Plant, Planted};
 use crate::random::Jitter;
 use crate::sequences::Sequences;
-use crate::slot::{Slot, State};
+use crate::slot::{Slot, State, Turn};
 use crate::summary::Summary;
 use crate::turns::Lane;
 use crate::wheel::Wheel;
@@ -196,15 +196,16 @@ impl InFlight {
 
     /// What an answer tells of the replicas' haste.
     fn answered(&mut self, index: u32, now_ns: u64) {
-        let &Slot { sent_ns, copies, first_sent_ns, .. } = &self.slots[index as usize];
+        let &Slot { sent_ns, copies, first_sent_ns, turn: Turn { destination, .. }, .. } =
+            &self.slots[index as usize];
         let copies = if self.stands_apart(index) { 0 } else { copies };
         let lane = self.lane(index);
         let took_ns = now_ns.saturating_sub(sent_ns);
         match copies {
-            1 => lane.answered(now_ns, sent_ns),
+            1 => lane.answered(now_ns, sent_ns, destination),
             // Sooner than any answer ever was: it is to the first datagram.
             2 if took_ns < lane.window.base_ns() => {
-                lane.round_trip.measured(now_ns.saturating_sub(first_sent_ns));
+                lane.measured(now_ns.saturating_sub(first_sent_ns), destination);
             }
             _ => {}
         }
@@ -296,8 +297,8 @@ impl InFlight {
         if self.slots[index as usize].state != State::InFlight {
             return self.set_timer(index, now_ns);
         }
-        let (sent_ns, attempts) = (self.slots[index as usize].sent_ns, self.slots[index as usize].attempts);
-        let patient_until_ns = self.lane(index).round_trip.patient_until_ns(sent_ns);
+        let &Slot { sent_ns, attempts, turn: Turn { destination, .. }, .. } = &self.slots[index as usize];
+        let patient_until_ns = self.lane(index).patient_until_ns(sent_ns, destination);
         // It may only be later than was thought when it was sent. One of all that wait for the same silence to end has asked again.
         if attempts == 1 && now_ns < patient_until_ns {
             self.slots[index as usize].retry_ns = now_ns + self.jitter.spread(patient_until_ns - now_ns);
@@ -384,13 +385,13 @@ impl InFlight {
     /// Nothing happens to the slot until it is answered, or a try's time has passed; while chunks of it are under way, what becomes of them decides.
     pub(crate) fn wait(&mut self, index: u32, now_ns: u64) {
         let slot = &mut self.slots[index as usize];
-        let attempts = slot.attempts;
+        let (attempts, destination) = (slot.attempts, slot.turn.destination);
         if slot.state == State::Reading || slot.buffers.is_awaited() {
             // The deadline may move.
             slot.retry_ns = u64::MAX;
             return self.set_timer(index, now_ns);
         }
-        let timeout_ns = self.lane(index).round_trip.timeout_ns(attempts);
+        let timeout_ns = self.lane(index).timeout_ns(attempts, destination);
         self.slots[index as usize].retry_ns = now_ns + self.jitter.spread(timeout_ns);
         self.set_timer(index, now_ns);
     }

@@ -23,6 +23,8 @@ pub(crate) struct RoundTrip {
 const BACKED_OFF: u32 = 20;
 /// The doubling by [`RoundTrip::timed_out`] stops here.
 const BACKOFF_NS_MAX: u64 = 1_000_000_000;
+/// The doubling from try to try stops here if others are answered meanwhile: then it is no outage whose end is to be noticed, but a loss, or a queue.
+const HEARD_NS_MAX: u64 = 500_000_000;
 
 impl RoundTrip {
     pub(crate) fn new(policy: RetryPolicy) -> Self {
@@ -42,6 +44,11 @@ impl RoundTrip {
         }
     }
 
+    /// Whether answers take longer than those do of which `all` is, by more than a timeout allows for.
+    pub(crate) fn is_slower_than(&self, all: &Self) -> bool {
+        self.smoothed_ns > all.smoothed_ns + self.policy.min.as_nanos() as u64
+    }
+
     /// How long answers take of late; 0 before the first.
     pub(crate) fn smoothed_ns(&self) -> u64 {
         self.smoothed_ns
@@ -49,9 +56,9 @@ impl RoundTrip {
 
     /// An op was not answered in time.
     pub(crate) fn timed_out(&mut self, now_ns: u64) {
-        if now_ns >= self.backed_off_until_ns && self.timeout_ns(0) < BACKOFF_NS_MAX {
+        if now_ns >= self.backed_off_until_ns && self.timeout_ns(0, false) < BACKOFF_NS_MAX {
             self.backoff += 1;
-            self.backed_off_until_ns = now_ns + self.timeout_ns(0);
+            self.backed_off_until_ns = now_ns + self.timeout_ns(0, false);
         }
     }
 
@@ -59,20 +66,21 @@ impl RoundTrip {
     /// but no longer than retries are apart at most.
     pub(crate) fn patient_until_ns(&self, sent_ns: u64) -> u64 {
         let silence_ns = if self.backoff == 0 { 0 } else { self.backed_off_until_ns };
-        let latest_ns = sent_ns + self.timeout_ns(BACKED_OFF);
-        (sent_ns + self.timeout_ns(0)).max(silence_ns).min(latest_ns)
+        let latest_ns = sent_ns + self.timeout_ns(BACKED_OFF, false);
+        (sent_ns + self.timeout_ns(0, false)).max(silence_ns).min(latest_ns)
     }
 
     /// Time to wait after try number `attempt` (from 0), in nanoseconds: doubles with each one, up to the policy's maximum, or the
     /// measured time if that is longer. After the first try it may be longer still, so that slow replicas are found out to be slow;
-    /// retries go on no slower, so that the end of an outage is.
-    pub(crate) fn timeout_ns(&self, attempt: u32) -> u64 {
+    /// retries go on no slower, so that the end of an outage is, or half a second apart while others are answered (`is_heard`).
+    pub(crate) fn timeout_ns(&self, attempt: u32, is_heard: bool) -> u64 {
         let RetryPolicy { initial, min, max } = self.policy;
+        let max_ns = (max.as_nanos() as u64).max(if is_heard { HEARD_NS_MAX } else { 0 });
         let measured = self.smoothed_ns + (4 * self.variation_ns).max(min.as_nanos() as u64);
         let measured = if self.smoothed_ns == 0 { initial.as_nanos() as u64 } else { measured };
         let doubled = measured.saturating_mul(1 << attempt.max(self.backoff).min(BACKED_OFF));
         // Queues that take longer than the maximum must not be made longer by retries.
-        if attempt == 0 { doubled } else { doubled.min(measured.max(max.as_nanos() as u64)) }
+        if attempt == 0 { doubled } else { doubled.min(measured.max(max_ns)) }
     }
 }
 
@@ -85,16 +93,16 @@ mod tests {
     #[test]
     fn timeouts_follow_the_round_trip_within_bounds_and_double() {
         let mut round_trip = RoundTrip::new(RetryPolicy::default());
-        assert_eq!(round_trip.timeout_ns(0), 20 * MS, "nothing measured yet");
+        assert_eq!(round_trip.timeout_ns(0, false), 20 * MS, "nothing measured yet");
         (0..100).for_each(|_| round_trip.measured(20_000));
-        assert_eq!(round_trip.timeout_ns(0), 5 * MS + 20_000, "never below the minimum");
+        assert_eq!(round_trip.timeout_ns(0, false), 5 * MS + 20_000, "never below the minimum");
         (0..100).for_each(|_| round_trip.measured(10 * MS));
-        let settled = round_trip.timeout_ns(0);
+        let settled = round_trip.timeout_ns(0, false);
         assert!((14 * MS..16 * MS).contains(&settled), "{settled}");
-        assert_eq!(round_trip.timeout_ns(1), 2 * settled);
-        assert_eq!(round_trip.timeout_ns(60), 100 * MS, "doubled up to the maximum");
+        assert_eq!(round_trip.timeout_ns(1, false), 2 * settled);
+        assert_eq!(round_trip.timeout_ns(60, false), 100 * MS, "doubled up to the maximum");
         (0..100).for_each(|_| round_trip.measured(800 * MS));
-        let slow = round_trip.timeout_ns(60);
+        let slow = round_trip.timeout_ns(60, false);
         assert!((800 * MS..850 * MS).contains(&slow), "{slow}: as slow as the replicas");
     }
 
@@ -103,24 +111,24 @@ mod tests {
         let mut round_trip = RoundTrip::new(RetryPolicy::default());
         for (sample, timeout) in [(8, 8 + 4 * 4), (16, 9 + 4 * 5), (1, 8 + 4 * 5 + 4 * 3 / 4)] {
             round_trip.measured(sample * MS);
-            assert_eq!(round_trip.timeout_ns(0), timeout * MS, "after {sample} ms");
+            assert_eq!(round_trip.timeout_ns(0, false), timeout * MS, "after {sample} ms");
         }
         let mut instant = RoundTrip::new(RetryPolicy::default());
         instant.measured(0);
-        assert_eq!(instant.timeout_ns(0), 5 * MS + 1, "measured, though it took no time");
+        assert_eq!(instant.timeout_ns(0, false), 5 * MS + 1, "measured, though it took no time");
     }
 
     #[test]
     fn another_silence_begins_when_the_longer_timeout_is_over() {
         let mut round_trip = RoundTrip::new(RetryPolicy::default());
         round_trip.timed_out(0);
-        assert_eq!(round_trip.timeout_ns(0), 40 * MS);
+        assert_eq!(round_trip.timeout_ns(0, false), 40 * MS);
         round_trip.timed_out(40 * MS - 1);
-        assert_eq!(round_trip.timeout_ns(0), 40 * MS);
+        assert_eq!(round_trip.timeout_ns(0, false), 40 * MS);
         round_trip.timed_out(40 * MS);
-        assert_eq!((round_trip.timeout_ns(0), round_trip.timeout_ns(1)), (80 * MS, 80 * MS));
+        assert_eq!((round_trip.timeout_ns(0, false), round_trip.timeout_ns(1, false)), (80 * MS, 80 * MS));
         assert_eq!(
-            [2, 3].map(|attempt| round_trip.timeout_ns(attempt)),
+            [2, 3].map(|attempt| round_trip.timeout_ns(attempt, false)),
             [80 * MS, 100 * MS],
             "the greater of both"
         );
@@ -130,26 +138,30 @@ mod tests {
     fn one_silence_doubles_the_timeout_once_and_one_answer_ends_it() {
         let mut round_trip = RoundTrip::new(RetryPolicy::default());
         (0..100).for_each(|_| round_trip.measured(20_000));
-        let usual = round_trip.timeout_ns(0);
+        let usual = round_trip.timeout_ns(0, false);
         // A window full of ops times out together.
         (0..1_000).for_each(|index| round_trip.timed_out(index));
-        assert_eq!(round_trip.timeout_ns(0), 2 * usual);
+        assert_eq!(round_trip.timeout_ns(0, false), 2 * usual);
         assert_eq!(round_trip.patient_until_ns(0), 2 * usual, "others are waited for as long");
         round_trip.measured(20_000);
-        let now = (round_trip.timeout_ns(0), round_trip.patient_until_ns(7));
+        let now = (round_trip.timeout_ns(0, false), round_trip.patient_until_ns(7));
         assert_eq!(now, (usual, 7 + usual), "nothing stays of a loss");
         let mut now_ns = 1_000 * MS;
         for _ in 0..100 {
             round_trip.timed_out(now_ns);
-            now_ns += round_trip.timeout_ns(0);
+            now_ns += round_trip.timeout_ns(0, false);
         }
-        let longest = round_trip.timeout_ns(0);
+        let longest = round_trip.timeout_ns(0, false);
         assert!((BACKOFF_NS_MAX..2 * BACKOFF_NS_MAX).contains(&longest), "{longest}");
         assert_eq!(
             round_trip.patient_until_ns(now_ns),
             now_ns + 100 * MS,
             "nor is waited for longer than for a retry"
         );
-        assert_eq!(round_trip.timeout_ns(1), 100 * MS, "a retry looks sooner whether the silence is over");
+        assert_eq!(
+            round_trip.timeout_ns(1, false),
+            100 * MS,
+            "a retry looks sooner whether the silence is over"
+        );
     }
 }

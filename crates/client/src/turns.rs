@@ -40,10 +40,32 @@ impl Lane {
         }
     }
 
-    /// What was sent once, at `sent_ns`, is answered.
-    pub(crate) fn answered(&mut self, now_ns: u64, sent_ns: u64) {
-        self.round_trip.measured(now_ns.saturating_sub(sent_ns));
+    /// What was sent there once, at `sent_ns`, is answered.
+    pub(crate) fn answered(&mut self, now_ns: u64, sent_ns: u64, destination: u8) {
+        self.measured(now_ns.saturating_sub(sent_ns), destination);
         self.window.answered(now_ns, sent_ns, self.round_trip.smoothed_ns());
+    }
+
+    /// What was sent there was answered after `sample_ns`.
+    pub(crate) fn measured(&mut self, sample_ns: u64, destination: u8) {
+        self.round_trip.measured(sample_ns);
+        self.destinations.measured(destination, sample_ns, &self.round_trip);
+    }
+
+    /// How long to wait for an answer from there after try number `attempt` (from 0).
+    pub(crate) fn timeout_ns(&self, attempt: u32, destination: u8) -> u64 {
+        let is_heard = !self.destinations.is_silent(destination);
+        self.of_slowest(destination, |times| times.timeout_ns(attempt, is_heard))
+    }
+
+    /// Until when to wait for what was sent there once, as far as is known by now.
+    pub(crate) fn patient_until_ns(&self, sent_ns: u64, destination: u8) -> u64 {
+        self.of_slowest(destination, |times| times.patient_until_ns(sent_ns))
+    }
+
+    /// By the times of all, and by those of a destination if it has its own.
+    fn of_slowest(&self, destination: u8, what: impl Fn(&RoundTrip) -> u64) -> u64 {
+        what(&self.round_trip).max(self.destinations.slow(destination).map_or(0, &what))
     }
 
     /// What becomes of a request to this destination whose turn it is.
@@ -196,8 +218,9 @@ impl InFlight {
             return;
         }
         let lane = self.lane(index);
+        let is_lost = lane.destinations.timed_out(now_ns, destination, sent_ns, &lane.round_trip);
         lane.round_trip.timed_out(now_ns);
-        if lane.destinations.timed_out(destination, sent_ns) {
+        if is_lost {
             lane.window.lost(now_ns, sent_ns);
         } else if standing == Standing::Counted {
             lane.window.left();

@@ -239,11 +239,11 @@ impl InFlight {
 
     fn poll_read(&mut self, index: u32, now_ns: u64, out: &mut Vec<u8>) -> Option<Polled> {
         let slot = &mut self.slots[index as usize];
-        let round_trip = &self.lanes[slot.keyspace][slot.round as usize].round_trip;
+        let lane = &self.lanes[slot.keyspace][slot.round as usize];
         let Some(Large::Read(read)) = slot.buffers.large.as_deref_mut() else {
             unreachable!("nothing else is read")
         };
-        let timeout_ns = round_trip.timeout_ns(read.silences());
+        let timeout_ns = lane.timeout_ns(read.silences(), slot.turn.destination);
         if read.poll_transmit(now_ns, timeout_ns, out) {
             return Some(Polled::Sent(slot.buffers.unicast));
         }

@@ -183,7 +183,7 @@ fn what_takes_long_takes_no_room_and_says_nothing_of_haste() {
     ops[..64].iter().for_each(|op| world.report(*op, 10));
     assert_eq!(world.in_flight().in_line, 0, "those who waited have their turn");
     world.sent();
-    let timeout_ns = |world: &World| world.in_flight().lanes[0][1].round_trip.timeout_ns(0);
+    let timeout_ns = |world: &World| world.in_flight().lanes[0][1].round_trip.timeout_ns(0, false);
     let before_ns = timeout_ns(&world);
     for _ in 0..300 {
         world.advance(10 * MS);

@@ -2,7 +2,8 @@
 
 use crate::world::World;
 use nicekv_client::OperationError;
-use nicekv_wire::{OpId, Reply, Status};
+use nicekv_wire::{Datagram, OpId, Reply, Status};
+use std::collections::VecDeque;
 
 /// Two keys in different parts of the ring.
 const NEAR_AND_FAR: [&str; 2] = ["color", "shape"];
@@ -127,4 +128,76 @@ fn while_nobody_is_answered_only_some_ask_again_but_all_do_in_the_end() {
         again.extend(world.sent_ops());
     }
     assert!(first.iter().all(|op| again.contains(op)), "{} of {}", again.len(), first.len());
+}
+
+/// 32 nodes that answer at once, but for the first, which has a link that lets a reply out each millisecond; 256 callers with one request after another, each of another key.
+struct SlowLink {
+    world: World,
+    /// Replies of the first node that wait for its link.
+    queue: VecDeque<OpId>,
+    keys: u32,
+    answered: u32,
+}
+
+impl SlowLink {
+    fn ask(&mut self) {
+        self.world.get(&format!("key {}", self.keys));
+        self.keys += 1;
+    }
+
+    /// What was asked is answered, or waits for the link.
+    fn ask_nodes(&mut self) {
+        loop {
+            let sent = self.world.sent();
+            if sent.is_empty() {
+                return;
+            }
+            for bytes in sent {
+                let header = Datagram::decode(&bytes).unwrap().0;
+                match header.digest.vnode() >> 11 {
+                    0 => self.queue.push_back(header.op),
+                    _ => self.answer(header.op),
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, op: OpId) {
+        self.world.reply(Reply::bare(op, Status::NotFound));
+        while let Some((_, result)) = self.world.outcome() {
+            result.expect("nobody is given up");
+            self.answered += 1;
+            self.ask();
+        }
+    }
+
+    /// For so many milliseconds; whether the link lets anything out.
+    fn pass(&mut self, milliseconds: u64, is_open: bool) {
+        for _ in 0..milliseconds {
+            self.world.now.boot_ns += 1_000_000;
+            let op = if is_open { self.queue.pop_front() } else { None };
+            op.into_iter().for_each(|op| self.answer(op));
+            if self.world.client.next_deadline().is_some_and(|at_ns| at_ns <= self.world.now.boot_ns) {
+                self.world.client.handle_deadline(self.world.now);
+            }
+            self.ask_nodes();
+        }
+    }
+}
+
+#[test]
+fn a_link_that_was_full_once_is_not_kept_full_by_those_who_ask_again() {
+    let mut load = SlowLink { world: World::new(), queue: VecDeque::new(), keys: 0, answered: 0 };
+    (0..256).for_each(|_| load.ask());
+    load.ask_nodes();
+    load.pass(1_000, true);
+    load.pass(400, false);
+    load.pass(20_000, true);
+    assert!(load.queue.len() <= 300, "{} replies wait", load.queue.len());
+    let (before, retries) = (load.answered, load.world.client.counters().retries);
+    load.pass(5_000, true);
+    let (again, answered) = (load.world.client.counters().retries - retries, load.answered - before);
+    assert!(again < 500, "{again} requests were sent again in five seconds");
+    // All nodes are asked for as much, and the slow one is never idle.
+    assert!(answered > 5 * 32 * 900, "{answered} are answered in five seconds");
 }
