@@ -67,6 +67,7 @@ pub use error::BenchError;
 pub use hot_key::HotKeyArguments;
 pub use kernel_gets::KernelGetsArguments;
 pub use kvswitch::KvswitchArguments;
+pub use kvswitch::nodes::NodesArguments as KvswitchNodesArguments;
 pub use kvswitch::table1::Table1Arguments as KvswitchTable1Arguments;
 pub use large::LargeArguments;
 pub use links::LinksArguments;
@@ -133,6 +134,9 @@ pub enum BenchCommand {
     /// The same, the threshold, and what copies cost (Fig. 9)
     #[command(name = "kvswitch-fig9")]
     KvswitchFig9(KvswitchArguments),
+    /// The same panels of throughput, Fig. 7b and 7d, by 32 nodes of a lab, each of which may send so many datagrams a second; needs root
+    #[command(name = "kvswitch-nodes")]
+    KvswitchNodes(KvswitchNodesArguments),
     /// Count what the modules for hot keys take of the real programs: instructions, memory, time of a packet (KVSwitch Table 1); needs root
     #[command(name = "kvswitch-table1")]
     KvswitchTable1(KvswitchTable1Arguments),
@@ -161,6 +165,7 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::KvswitchFig7(arguments) => kvswitch::run(kvswitch::Figure::Fig7, arguments),
         BenchCommand::KvswitchFig8(arguments) => kvswitch::run(kvswitch::Figure::Fig8, arguments),
         BenchCommand::KvswitchFig9(arguments) => kvswitch::run(kvswitch::Figure::Fig9, arguments),
+        BenchCommand::KvswitchNodes(arguments) => kvswitch::nodes::run(arguments),
         BenchCommand::KvswitchTable1(arguments) => kvswitch::table1::run(arguments),
     }
 }

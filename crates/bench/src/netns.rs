@@ -5,8 +5,14 @@ use nicekv_lab::topology::Host;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd as _;
 use std::process::{Command, Output, Stdio};
+
+/// Every datagram takes as much of a limited link as one of this many bytes.
+const DATAGRAM_BYTES: u32 = 1_500;
+/// Of a frame, before its datagram's packet.
+const HEADER_BYTES: u32 = 14;
 
 /// Hosts that are namespaces.
 #[derive(Clone, Debug)]
@@ -58,6 +64,26 @@ impl Hosts {
     /// What comes to a host that was limited has another rate from now on.
     pub(crate) fn change_ingress(&self, host: Host, mbit: u32, burst: &str) -> Result<()> {
         self.shape(host, "ifb0", mbit, burst, "50ms")
+    }
+
+    /// What a host sends to this address waits: so many datagrams a second may leave, however long each of them is. All else that it sends is let through.
+    pub(crate) fn limit_datagrams(&self, host: Host, to: Ipv4Addr, per_second: u32) -> Result<()> {
+        // A train is longer than one datagram may be, and so cut before it is counted.
+        let rate = format!("{}bit", u64::from(per_second) * u64::from(DATAGRAM_BYTES) * 8);
+        let [least, burst] = [DATAGRAM_BYTES, DATAGRAM_BYTES + HEADER_BYTES].map(|bytes| bytes.to_string());
+        let limit =
+            format!("qdisc add dev eth0 parent 1:1 tbf rate {rate} mpu {least} burst {burst} limit 1m");
+        let filter =
+            format!("filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst {to}/32 flowid 1:1");
+        let steps = [
+            "qdisc add dev eth0 root handle 1: htb default 2",
+            "class add dev eth0 parent 1: classid 1:1 htb rate 100gbit quantum 60000",
+            "class add dev eth0 parent 1: classid 1:2 htb rate 100gbit quantum 60000",
+            &limit,
+            &filter,
+        ];
+        let add = |step: &&str| run("tc", &step.split(' ').collect::<Vec<_>>(), "");
+        self.inside(host, || steps.iter().try_for_each(add))?
     }
 
     fn shape(&self, host: Host, device: &str, mbit: u32, burst: &str, latency: &str) -> Result<()> {

@@ -1,4 +1,5 @@
-//! `nicekv bench kvswitch-fig7`, `kvswitch-fig8`, `kvswitch-fig9`: load on servers at the paper's scale, by simulation (KVSwitch §5); `kvswitch-table1`: what programs take.
+//! `nicekv bench kvswitch-fig7`, `kvswitch-fig8`, `kvswitch-fig9`: load on servers at the paper's scale, by simulation (KVSwitch §5); `kvswitch-table1`: what programs take;
+//! `kvswitch-nodes`: panels of Fig. 7 by nodes that are there.
 //!
 //! ```text
 //!   popularity ─▶ trace ─▶ rack: production cores ─▶ loads of each period ─▶ lines ─▶ table, JSON, charts
@@ -19,6 +20,7 @@ mod fig8;
 mod fig9;
 mod kernel;
 mod lines;
+pub(crate) mod nodes;
 mod popularity;
 mod rack;
 pub(crate) mod table1;

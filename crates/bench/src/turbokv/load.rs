@@ -2,7 +2,7 @@
 //!
 //! A scan is asked piece by piece, and is answered when what it asks for is covered: of keys that are always there it must list each one.
 
-use super::workload::{KEYS, Op, Ops, is_value_of, key, value};
+use super::workload::{BIG_BYTES, KEYS, Op, Ops, VALUE_BYTES, is_value_of, key, value};
 use crate::error::{BenchError, Result};
 use crate::latencies::Latencies;
 use crate::load::driver::Driver;
@@ -30,13 +30,21 @@ pub(crate) struct MixedLoad {
     /// By the index of the ticket.
     asked: Vec<Option<Asked>>,
     versions: u64,
+    /// By the numbers of keys; none are if it is empty.
+    big: Vec<bool>,
 }
 
 impl MixedLoad {
     /// A client whose socket belongs to the calling thread's network namespace.
     pub(crate) fn bind(address: SocketAddrV4, config: Config) -> std::io::Result<Self> {
         let keyspace = config.keyspaces[0].id;
-        Ok(Self { driver: Driver::bind(address, config)?, keyspace, asked: Vec::new(), versions: 0 })
+        let driver = Driver::bind(address, config)?;
+        Ok(Self { driver, keyspace, asked: Vec::new(), versions: 0, big: Vec::new() })
+    }
+
+    /// Values of these keys are big, from the next preload on.
+    pub(crate) fn set_big(&mut self, big: Vec<bool>) {
+        self.big = big;
     }
 
     /// Stores every key once.
@@ -91,7 +99,7 @@ impl MixedLoad {
             Op::Get(number) => self.submit(now, Request::Get { key: &key(number) })?,
             Op::Put(number) => {
                 self.versions += 1;
-                let (key, value) = (key(number), value(number, self.versions));
+                let (key, value) = (key(number), value(number, self.versions, bytes_of(&self.big, number)));
                 let operation = Operation::Set { value: &value, expiry: Expiry::Never };
                 self.submit(now, Request::update(&key, operation))?
             }
@@ -136,7 +144,9 @@ impl MixedLoad {
             };
             let value = answer.value.unwrap_or_default();
             match asked.op {
-                Op::Get(number) if !is_value_of(value, &key(number)) => return wrong(&"another value"),
+                Op::Get(number) if !is_value_of(value, &key(number), bytes_of(&self.big, number)) => {
+                    return wrong(&"another value");
+                }
                 Op::Scan(_, last) => match listed_through(value, asked.next, last) {
                     None => return wrong(&"keys are missing, or others listed"),
                     Some(next) if next <= last => {
@@ -158,6 +168,11 @@ impl MixedLoad {
     }
 }
 
+/// Of a key's value.
+fn bytes_of(big: &[bool], number: u32) -> usize {
+    if big.get(number as usize) == Some(&true) { BIG_BYTES } else { VALUE_BYTES }
+}
+
 /// The number of the first key that a piece does not cover, if it lists exactly those before, from `next` on. Each key has a match value of its own.
 fn listed_through(piece: &[u8], next: u32, last: u32) -> Option<u32> {
     let Ok((_, Datagram::ScanPiece(piece))) = Datagram::decode(piece) else { return None };
@@ -166,7 +181,7 @@ fn listed_through(piece: &[u8], next: u32, last: u32) -> Option<u32> {
     let mut is_next = |entry: nicekv_wire::scan::Scanned<'_>| {
         let number = numbers.next();
         number.is_some_and(|number| entry.key == key(number))
-            && entry.value.is_some_and(|value| is_value_of(value, entry.key))
+            && entry.value.is_some_and(|value| is_value_of(value, entry.key, VALUE_BYTES))
     };
     (piece.entries().all(&mut is_next) && numbers.is_empty()).then_some(end)
 }
@@ -195,7 +210,7 @@ mod tests {
         let (mut bytes, mut out) = (Vec::new(), Vec::new());
         let mut count = 0;
         for number in listed {
-            Scanned { key: &key(number), value: Some(&value(number, 9)) }.append(&mut bytes);
+            Scanned { key: &key(number), value: Some(&value(number, 9, VALUE_BYTES)) }.append(&mut bytes);
             count += 1;
         }
         let [first, last] = [asked.0, asked.1].map(|number| u128::from_be_bytes(key(number)));

@@ -11,9 +11,9 @@
 
 mod cells;
 mod field;
-mod load;
+pub(crate) mod load;
 mod migration;
-mod workload;
+pub(crate) mod workload;
 
 use crate::arguments::{FileArguments, NetworkArguments};
 use crate::curves::{self, Axes, Chart};

@@ -8,6 +8,8 @@ use crate::zipf::Zipf;
 pub(crate) const KEYS: u32 = 100_000;
 pub(crate) const KEY_BYTES: usize = 16;
 pub(crate) const VALUE_BYTES: usize = 128;
+/// Of big values, where there are some: about as long as one that has copies may be.
+pub(crate) const BIG_BYTES: usize = 1_000;
 /// Keys of the longest scan.
 pub(crate) const SCAN_KEYS_MAX: u32 = 100;
 /// Between two keys.
@@ -60,8 +62,8 @@ pub(crate) fn key(number: u32) -> [u8; KEY_BYTES] {
 }
 
 /// A value of a key: whoever reads one can tell whose it is.
-pub(crate) fn value(number: u32, version: u64) -> [u8; VALUE_BYTES] {
-    let mut value = [0; VALUE_BYTES];
+pub(crate) fn value(number: u32, version: u64, bytes: usize) -> Vec<u8> {
+    let mut value = vec![0; bytes];
     let (name, rest) = value.split_at_mut(KEY_BYTES);
     name.copy_from_slice(&key(number));
     let mut random = Random(version);
@@ -72,8 +74,8 @@ pub(crate) fn value(number: u32, version: u64) -> [u8; VALUE_BYTES] {
 }
 
 /// Whether it is a value of that key.
-pub(crate) fn is_value_of(value: &[u8], key: &[u8]) -> bool {
-    value.len() == VALUE_BYTES && value.starts_with(key)
+pub(crate) fn is_value_of(value: &[u8], key: &[u8], bytes: usize) -> bool {
+    value.len() == bytes && value.starts_with(key)
 }
 
 /// The popularity of keys, computed once for all runs.
@@ -97,6 +99,16 @@ impl Popularity {
             keys.swap(last as usize, random.below(last + 1) as usize);
         }
         Self { zipf, keys }
+    }
+
+    /// Which keys' values are big, if so many of each hundred are: evenly among popular ones and others.
+    pub(crate) fn big(&self, percent: u32) -> Vec<bool> {
+        let mut big = vec![false; KEYS as usize];
+        let until = |rank: u32| rank * percent / 100;
+        for (rank, number) in (0..).zip(&self.keys) {
+            big[*number as usize] = until(rank + 1) > until(rank);
+        }
+        big
     }
 }
 
@@ -157,7 +169,19 @@ mod tests {
 
     #[test]
     fn a_value_is_of_one_key() {
-        assert!(is_value_of(&value(7, 1), &key(7)) && !is_value_of(&value(7, 1), &key(8)));
-        assert!(!is_value_of(&value(7, 1)[1..], &key(7)));
+        let value = value(7, 1, VALUE_BYTES);
+        assert!(is_value_of(&value, &key(7), VALUE_BYTES) && !is_value_of(&value, &key(8), VALUE_BYTES));
+        assert!(!is_value_of(&value, &key(7), BIG_BYTES));
+    }
+
+    #[test]
+    fn big_values_are_among_popular_keys_as_among_others() {
+        let popularity = Popularity::new(Skew::Zipf(0.99));
+        for (percent, of_ten) in [(0, 0), (10, 1), (50, 5), (100, 10)] {
+            let big = popularity.big(percent);
+            let count = |ranks: &[u32]| ranks.iter().filter(|number| big[**number as usize]).count();
+            assert_eq!(popularity.keys.chunks(10).map(count).max(), Some(of_ten));
+            assert_eq!(popularity.keys.chunks(10).map(count).min(), Some(of_ten));
+        }
     }
 }
