@@ -37,7 +37,7 @@ pub(crate) struct GatewayFlags {
     /// MiB of large arguments and values, of more than 4 KiB, that all Redis connections together may hold: who needs more waits; one command or reply may have half of it [default: as the file says, if there is one, or 256, or twice the longest value]
     #[arg(long, value_name = "MIB")]
     pub(crate) gateway_large_mib: Option<NonZero<usize>>,
-    /// Longest value that Redis clients may set or get, 1 to 512 MiB [default: as the file says, if there is one, or 64]
+    /// Longest value that Redis clients may set, get, or make by adding to another, 1 to 512 MiB [default: as the file says, if there is one, or 64; the last one nodes say, too]
     #[arg(long, value_name = "MIB")]
     pub(crate) gateway_value_mib: Option<ValueLimit>,
 }

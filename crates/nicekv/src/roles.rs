@@ -144,7 +144,7 @@ pub(crate) fn prepare_node(
         incarnation: random().map_err(Failure::environment)?,
         storage: random_id()?,
         internal_client: new_client_id().map_err(Failure::environment)?,
-        value_bytes_max: nicekv_wire::limits::LARGE_VALUE_BYTES_MAX,
+        value_bytes_max: section.value_mib_max.bytes() as u32,
         hash_seed: random().map_err(Failure::environment)?,
         tells_visibility: kernel.is_some(),
         timing: Timing {

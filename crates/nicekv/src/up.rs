@@ -167,6 +167,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         spare: false,
         kernel_get_mib: NodeSection::kernel_get_mib(),
         copy_mib_per_second: NodeSection::copy_mib_per_second(),
+        value_mib_max: arguments.gateway.gateway_value_mib.unwrap_or(NodeSection::value_mib_max()),
         linger_us: NodeSection::linger_us(),
         coordinates: false,
     };

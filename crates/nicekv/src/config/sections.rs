@@ -251,6 +251,9 @@ pub(crate) struct NodeSection {
     /// How fast it copies what it lacks, in MiB a second over all partitions; 0: as fast as it goes.
     #[serde(default = "NodeSection::copy_mib_per_second")]
     pub(crate) copy_mib_per_second: u64,
+    /// Longest value that an update makes by adding to another. The same at all nodes: any may be the one that decides.
+    #[serde(default = "NodeSection::value_mib_max")]
+    pub(crate) value_mib_max: ValueLimit,
     /// Where its metrics are read.
     #[serde(
         default,
@@ -264,6 +267,11 @@ impl NodeSection {
     /// The default of the field.
     pub(crate) fn copy_mib_per_second() -> u64 {
         nicekv_node::Timing::default().copy_bytes_per_second >> 20
+    }
+
+    /// The default of the field.
+    pub(crate) fn value_mib_max() -> ValueLimit {
+        ValueLimit::DEFAULT
     }
 
     /// The default of the field.

@@ -121,6 +121,7 @@ fn every_field_that_a_role_reads_is_there() {
         "kernel_get_mib",
         "linger_us",
         "metrics",
+        "value_mib_max",
     ][..];
     // And what it does not read.
     fn all<'a>(template: Template, unread: &[&[&'a str]]) -> (Template, Vec<&'a str>) {
