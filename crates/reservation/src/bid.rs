@@ -94,8 +94,7 @@ pub enum BidError {
 
 impl Config {
     /// By how much the disk delays a bid: not at all while its queue is short, or is written by the time that the chunk is there; until its queue has room then; and until it is
-    /// empty if there is more than
-    /// should be.
+    /// empty if there is more than should be.
     pub fn disk_delay_ns(&self, bytes: u32, backlog: Backlog) -> u64 {
         let Backlog { queued_ns, write_ns } = backlog;
         let Widths { chunk_ns, .. } = self.widths(bytes);

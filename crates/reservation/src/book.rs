@@ -9,8 +9,7 @@
 //! ```
 //!
 //! *Multicast.* Bids are one behind the other, so that those of several targets are alike and have much in common. A window that is cancelled is kept, grows together with its
-//! like and into what
-//! an accepted neighbour leaves, and is promised again as a whole; what is last in the book, or would be too short by now, is dropped.
+//! like and into what an accepted neighbour leaves, and is promised again as a whole; what is last in the book, or would be too short by now, is dropped.
 //!
 //! *Unicast.* A bid is in the first gap at or after the time that the initiator can, and leaves nothing behind when it is cancelled.
 

@@ -13,8 +13,8 @@ pub struct Common {
     pub window: Window,
 }
 
-/// The earliest window for a chunk of so many bytes that so many offers which follow each other have in common. None if none do: then all of them are to be cancelled, and
-/// others asked for.
+/// The earliest window for a chunk of so many bytes that so many offers which follow each other have in common. None if none do: then all of them are to be cancelled, and others
+/// asked for.
 ///
 /// Puts the offers in order.
 pub fn common_window(

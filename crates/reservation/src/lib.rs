@@ -12,12 +12,10 @@
 //! ```
 //!
 //! *Multicast* (Replicast-M) needs one window that several targets have in common, so bids are wider than what is used. *Unicast* (Replicast-H) needs windows one after the
-//! other, so
-//! targets are asked for a time at or after which the initiator is free.
+//! other, so targets are asked for a time at or after which the initiator is free.
 //!
-//! *Time is the receipt's.* A window travels as offsets from the receipt of the request ([`Offsets`]), which the initiator knows within a round trip ([`Receipt`]); no two
-//! clocks are compared.
-//! A window is a promise of resources and nothing more: who sends at another time, or never, delays others, and that is all.
+//! *Time is the receipt's.* A window travels as offsets from the receipt of the request ([`Offsets`]), which the initiator knows within a round trip ([`Receipt`]); no two clocks
+//! are compared. A window is a promise of resources and nothing more: who sends at another time, or never, delays others, and that is all.
 //!
 //! Both sides are plain state: the caller has the clock, in nanoseconds, and draws what is chance. Parameters are those of the paper and of its simulator ([`Config`]).
 

@@ -49,12 +49,11 @@ impl Picks {
     }
 }
 
-/// The earliest offer, and those that follow it without a gap, up to so many. If nothing follows, a target that has nothing to do is preferred to one that is hardly earlier,
-/// and gets all that it offers,
-/// so that it bids late to others. Empty if no offer is long enough.
+/// The earliest offer, and those that follow it without a gap, up to so many. If nothing follows, a target that has nothing to do is preferred to one that is hardly earlier, and
+/// gets all that it offers, so that it bids late to others. Empty if no offer is long enough. Nothing begins before an accept that leaves now.
 ///
 /// Puts the offers in order.
-pub fn sequence(config: &Config, bytes: u32, copies: usize, offers: &mut [Offer]) -> Picks {
+pub fn sequence(config: &Config, now_ns: u64, bytes: u32, copies: usize, offers: &mut [Offer]) -> Picks {
     sort(offers);
     let (used_ns, copies) = (config.widths(bytes).used_ns, copies.min(COPIES_MAX));
     let gap_ns = config.frame_ns().max(GAP_CONTROLS * config.control_ns());
@@ -65,7 +64,8 @@ pub fn sequence(config: &Config, bytes: u32, copies: usize, offers: &mut [Offer]
         let right_ns = left_ns.checked_add(used_ns).filter(|right_ns| *right_ns <= offer.window.right_ns)?;
         Some(Window { left_ns, right_ns })
     };
-    let mut from_ns = 0;
+    let accepted_ns = now_ns + config.control_ns();
+    let mut from_ns = accepted_ns;
     let mut until_ns = u64::MAX;
     while picks.len() < copies {
         let soon = offers.iter().enumerate().take_while(|(_, offer)| offer.window.left_ns <= until_ns);
@@ -80,17 +80,18 @@ pub fn sequence(config: &Config, bytes: u32, copies: usize, offers: &mut [Offer]
     if let [alone] = *picks
         && offers.len() > IDLE_LOOKED_AT
     {
-        picks.picks[0] = prefer_idle(config.frame_ns(), alone, offers);
+        picks.picks[0] = prefer_idle(config.frame_ns(), accepted_ns, alone, offers);
     }
     picks
 }
 
-fn prefer_idle(frame_ns: u64, alone: Pick, offers: &[Offer]) -> Pick {
+fn prefer_idle(frame_ns: u64, accepted_ns: u64, alone: Pick, offers: &[Offer]) -> Pick {
     let others = offers.iter().enumerate().skip(alone.at + 1).take(IDLE_LOOKED_AT);
     others.fold(alone, |best, (at, Offer { window, .. })| {
+        let window = Window { left_ns: window.left_ns.max(accepted_ns), ..*window };
         let is_soon = window.left_ns < best.window.left_ns + frame_ns;
         let is_idle = window.width_ns() > alone.window.width_ns() + frame_ns;
-        if is_soon && is_idle { Pick { at, window: *window } } else { best }
+        if is_soon && is_idle { Pick { at, window } } else { best }
     })
 }
 
@@ -114,7 +115,7 @@ mod tests {
 
     fn chosen(windows: &[(u64, u64)], copies: usize) -> Vec<(u16, u64, u64)> {
         let mut offers = offers(windows);
-        let picks = sequence(&CONFIG, BYTES, copies, &mut offers);
+        let picks = sequence(&CONFIG, 0, BYTES, copies, &mut offers);
         let of = |pick: &Pick| (offers[pick.at].target, pick.window.left_ns, pick.window.width_ns());
         picks.iter().map(of).collect()
     }
@@ -149,12 +150,16 @@ mod tests {
         fn picks_are_within_their_offers_and_behind_each_other(
             windows in prop::collection::vec((0_u64..400_000, 100_000_u64..500_000), 0..10),
             copies in 0_usize..10,
+            now in 0_u64..500_000,
         ) {
             let mut bids = offers(&windows);
-            let picks = sequence(&CONFIG, BYTES, copies, &mut bids);
+            let picks = sequence(&CONFIG, now, BYTES, copies, &mut bids);
             prop_assert!(picks.len() <= copies.min(COPIES_MAX));
             let used = CONFIG.widths(BYTES).used_ns;
-            prop_assert_eq!(picks.is_empty(), copies == 0 || bids.iter().all(|offer| offer.window.width_ns() < used));
+            let accepted = now + CONFIG.control_ns();
+            let is_short = |offer: &Offer| offer.window.right_ns < offer.window.left_ns.max(accepted) + used;
+            prop_assert_eq!(picks.is_empty(), copies == 0 || bids.iter().all(is_short));
+            prop_assert!(picks.iter().all(|pick| pick.window.left_ns >= accepted));
             prop_assert!(picks.iter().all(|pick| bids[pick.at].window.contains(&pick.window) && pick.window.width_ns() >= used));
             for pair in picks.windows(2) {
                 prop_assert!(pair[0].at != pair[1].at && pair[0].window.right_ns <= pair[1].window.left_ns);
