@@ -3,11 +3,12 @@
 use super::setup::{Protocol, Setup};
 use super::tally::{Outcome, mean};
 use super::{negotiated, unicast};
+use rustix::time::{ClockId, clock_gettime};
 use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A cell, and its runs by their seeds.
 #[derive(Clone, Debug)]
@@ -21,7 +22,7 @@ pub(crate) struct Measured {
 pub(crate) struct Runs {
     pub(crate) all: Vec<Measured>,
     pub(crate) events: u64,
-    /// Of all processors together.
+    /// Time of all processors together, whatever else they did meanwhile.
     pub(crate) busy: Duration,
 }
 
@@ -54,6 +55,11 @@ pub(crate) fn run(setup: &Setup, seed: u64) -> Outcome {
     }
 }
 
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
 /// Runs each of the cells with each of the seeds.
 pub(crate) fn measure(setups: &[Setup], seeds: &RangeInclusive<u64>) -> Runs {
     let jobs: Vec<(usize, u64)> =
@@ -64,9 +70,10 @@ pub(crate) fn measure(setups: &[Setup], seeds: &RangeInclusive<u64>) -> Runs {
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some((cell, seed)) = jobs.get(place) else { return };
-            let began = Instant::now();
+            let began = thread_time();
             let outcome = run(&setups[*cell], *seed);
-            results.lock().expect("nobody panics with it")[place] = Some((outcome, began.elapsed()));
+            results.lock().expect("nobody panics with it")[place] =
+                Some((outcome, thread_time().saturating_sub(began)));
         }
     };
     thread::scope(|scope| {

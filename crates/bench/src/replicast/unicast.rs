@@ -170,7 +170,7 @@ impl<'a> World<'a> {
             Event::RateInit(replica, rate_bps) => self.rate_init(replica, rate_bps),
             Event::RateSet(replica, rate_bps) => self.rate_set(replica, rate_bps),
             Event::Send { who, ticket } if self.initiators[usize::from(who)].ticket == ticket => {
-                self.send(who)
+                self.send(who);
             }
             Event::Send { .. } => {}
             Event::Frame(replica, bytes) => self.frame(replica, bytes),
