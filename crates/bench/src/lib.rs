@@ -16,6 +16,7 @@
 //!   turbokv-… ─▶ lab ─▶ turbokv::load ─▶ statistics ─▶ report
 //!   kvswitch-fig… ─▶ kvswitch::rack, a simulation, or kvswitch::kernel, the real programs ─▶ statistics ─▶ report
 //!   kvswitch-table1 ─▶ kvswitch::bed, the real programs ─▶ statistics ─▶ report
+//!   table2, table3, table5, fig8 … fig13, `nicekv sim replicast` ─▶ replicast, a simulation ─▶ report, curves
 //!   tables ─▶ namespaces and a bare switch ─▶ statistics ─▶ report
 //!   each ─▶ a table, lines of JSON (`report`), a chart (`plot`)
 //! ```
@@ -54,6 +55,7 @@ mod plot;
 mod profile;
 mod redis_benchmark;
 mod redis_server;
+mod replicast;
 mod report;
 mod scans;
 mod statistics;
@@ -76,6 +78,7 @@ pub use overload::OverloadArguments;
 pub use peers::PeersArguments;
 pub use profile::ProfileArguments;
 pub use redis_benchmark::RedisBenchmarkArguments;
+pub use replicast::{ReplicastArguments, ReplicastSimArguments, simulate as simulate_replicast};
 pub use scans::ScansArguments;
 pub use statistics::ROUNDS_MIN;
 pub use tables::TablesArguments;
@@ -140,6 +143,33 @@ pub enum BenchCommand {
     /// Count what the modules for hot keys take of the real programs: instructions, memory, time of a packet (KVSwitch Table 1); needs root
     #[command(name = "kvswitch-table1")]
     KvswitchTable1(KvswitchTable1Arguments),
+    /// Simulate Replicast at the paper's scale, each frame: throughput, disks' time and latency of M, H and uch-ccp with disks of 400 MB/s (Replicast Table 2)
+    #[command(name = "table2", visible_alias = "replicast-table2")]
+    ReplicastTable2(ReplicastArguments),
+    /// The same with disks of 1,000 MB/s (Table 3)
+    #[command(name = "table3", visible_alias = "replicast-table3")]
+    ReplicastTable3(ReplicastArguments),
+    /// The same, requests that meet a tentative reservation (Table 5)
+    #[command(name = "table5", visible_alias = "replicast-table5")]
+    ReplicastTable5(ReplicastArguments),
+    /// The same, latencies of 16K chunks of 30 initiators, one after the other (Fig. 8)
+    #[command(name = "fig8", visible_alias = "replicast-fig8")]
+    ReplicastFig8(ReplicastArguments),
+    /// The same, throughput with 128K chunks (Fig. 9)
+    #[command(name = "fig9", visible_alias = "replicast-fig9")]
+    ReplicastFig9(ReplicastArguments),
+    /// The same, throughput with 16K chunks (Fig. 10)
+    #[command(name = "fig10", visible_alias = "replicast-fig10")]
+    ReplicastFig10(ReplicastArguments),
+    /// The same, sorted latencies of 16K chunks (Fig. 11)
+    #[command(name = "fig11", visible_alias = "replicast-fig11")]
+    ReplicastFig11(ReplicastArguments),
+    /// The same, throughput with 128K chunks of 30 initiators (Fig. 12)
+    #[command(name = "fig12", visible_alias = "replicast-fig12")]
+    ReplicastFig12(ReplicastArguments),
+    /// The same, throughput with 1M chunks of 30 initiators (Fig. 13)
+    #[command(name = "fig13", visible_alias = "replicast-fig13")]
+    ReplicastFig13(ReplicastArguments),
 }
 
 /// Runs a bench and prints its figures. The executable must be `nicekv` itself, which starts the lab.
@@ -167,5 +197,14 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::KvswitchFig9(arguments) => kvswitch::run(kvswitch::Figure::Fig9, arguments),
         BenchCommand::KvswitchNodes(arguments) => kvswitch::nodes::run(arguments),
         BenchCommand::KvswitchTable1(arguments) => kvswitch::table1::run(arguments),
+        BenchCommand::ReplicastTable2(arguments) => replicast::run(replicast::Figure::Table2, arguments),
+        BenchCommand::ReplicastTable3(arguments) => replicast::run(replicast::Figure::Table3, arguments),
+        BenchCommand::ReplicastTable5(arguments) => replicast::run(replicast::Figure::Table5, arguments),
+        BenchCommand::ReplicastFig8(arguments) => replicast::run(replicast::Figure::Fig8, arguments),
+        BenchCommand::ReplicastFig9(arguments) => replicast::run(replicast::Figure::Fig9, arguments),
+        BenchCommand::ReplicastFig10(arguments) => replicast::run(replicast::Figure::Fig10, arguments),
+        BenchCommand::ReplicastFig11(arguments) => replicast::run(replicast::Figure::Fig11, arguments),
+        BenchCommand::ReplicastFig12(arguments) => replicast::run(replicast::Figure::Fig12, arguments),
+        BenchCommand::ReplicastFig13(arguments) => replicast::run(replicast::Figure::Fig13, arguments),
     }
 }

@@ -1,5 +1,6 @@
 //! How a command fails: one line, and an exit code.
 
+use nicekv_bench::BenchError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -21,6 +22,14 @@ impl Failure {
     /// The operation failed, told by `error`.
     pub(crate) fn operation(error: impl fmt::Display) -> Self {
         Self::Operation(error.to_string())
+    }
+
+    /// A bench, or a simulation of one, failed.
+    pub(crate) fn of_bench(error: BenchError) -> Self {
+        match error.exit_code() {
+            2 => Self::environment(error),
+            _ => Self::operation(error),
+        }
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {

@@ -290,7 +290,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
     }
     match command {
         Command::Lab(command) => return lab::run(command),
-        Command::Bench(command) => bench(&command),
+        Command::Bench(command) => nicekv_bench::run(&command).map_err(Failure::of_bench),
         Command::Up(arguments) => up::run(&arguments),
         Command::Node(NodeArguments { command: Some(command), .. }) => nodes::run(&command),
         Command::Node(NodeArguments { config, name, metrics, log, .. }) => {
@@ -337,11 +337,4 @@ fn logged(
 ) -> Result<config::ClusterConfig, Failure> {
     logs::begin(arguments.or(config.log))?;
     Ok(config)
-}
-
-fn bench(command: &nicekv_bench::BenchCommand) -> Result<(), Failure> {
-    nicekv_bench::run(command).map_err(|error| match error.exit_code() {
-        2 => Failure::environment(error),
-        _ => Failure::operation(error),
-    })
 }

@@ -46,7 +46,11 @@ mod enumeration;
 
 /// Run the whole system in a deterministic simulation that fails on purpose, and judge what clients saw
 #[derive(Parser)]
-#[command(name = "nicekv-sim", version)]
+#[command(
+    name = "nicekv-sim",
+    version,
+    after_help = "`nicekv sim replicast` simulates performance instead: see `nicekv sim replicast --help`"
+)]
 struct SimArguments {
     /// Seeds from A to B, both included; 1..50 unless told otherwise
     #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
