@@ -29,10 +29,10 @@
 
 use crate::DecodeError;
 use crate::bytes::{Reader, reserved};
-use crate::codec::{Codec, Key, List, Rest};
+use crate::codec::{Bytes, Codec, Key, List, Rest};
 use crate::declare::{codec_of, layout, message};
 use crate::header::{c_type, layout_for_c};
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{DATAGRAM_BYTES_MAX, KERNEL_KEY_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::repair::{ENTRY_BYTES_MAX, StoredEntry};
 #[cfg(test)]
 use crate::samples::Random;
@@ -316,8 +316,8 @@ message! {
             stamp: Stamp,
             /// Which leases of the primary's it is shown under.
             serial: u64,
-            /// The key.
-            key: &'a [u8] as Key => 6 zeros,
+            /// The key: switches keep no longer ones.
+            key: &'a [u8] as Bytes<1, KERNEL_KEY_BYTES_MAX> => 6 zeros,
             /// The reply to a get, less its header.
             reply: &'a [u8] as Rest<REPLY_BODY_BYTES_MAX>,
         }
@@ -326,7 +326,8 @@ message! {
 
 /// The body of a reply to a get, at most.
 pub const REPLY_BODY_BYTES_MAX: usize = Reply::FIXED_BYTES - Header::BYTES + VALUE_BYTES_MAX;
-const _: () = assert!(HotValue::FIXED_BYTES + KEY_BYTES_MAX + REPLY_BODY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+const _: () =
+    assert!(HotValue::FIXED_BYTES + KERNEL_KEY_BYTES_MAX + REPLY_BODY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
 
 message! {
     /// The primary lets the switch show its copies until then, and asks for the time there, as by [`HotPulse`]. Of any key that it leads.

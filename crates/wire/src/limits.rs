@@ -2,6 +2,8 @@
 
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 256;
+/// Longest key of which kernels and switches keep the value, in bytes: gets of longer ones go on to a node's process.
+pub const KERNEL_KEY_BYTES_MAX: usize = 256;
 /// Longest value that goes in one datagram, in bytes; longer ones go in chunks ([`crate::large`]).
 pub const VALUE_BYTES_MAX: usize = 1024;
 /// Longest value, in bytes, unless clients and nodes are told otherwise.
