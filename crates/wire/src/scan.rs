@@ -219,6 +219,20 @@ part! {
     }
 }
 
+/// The greatest key that comes before this one; nothing comes before the empty one.
+pub fn key_before(key: &[u8]) -> Vec<u8> {
+    let mut before = key.to_vec();
+    match before.last_mut() {
+        Some(0) => drop(before.pop()),
+        Some(last) => {
+            *last -= 1;
+            before.resize(KEY_BYTES_MAX.max(key.len()), 0xff);
+        }
+        None => {}
+    }
+    before
+}
+
 impl<'a> ScanPiece<'a> {
     /// With [`Self::more`], the last key that is covered.
     pub fn covered_through(&self) -> &'a [u8] {
@@ -281,6 +295,14 @@ mod tests {
             bare.encode(&mut bytes);
             assert_eq!(bare.answer_bytes_max(), (AMPLIFICATION_MAX * bytes.len()).min(DATAGRAM_BYTES_MAX));
         }
+    }
+
+    #[test]
+    fn nothing_is_between_a_key_and_the_one_before() {
+        assert_eq!((key_before(b""), key_before(b"a\0")), (b"".to_vec(), b"a".to_vec()));
+        let before = key_before(b"ab");
+        assert!(before.as_slice() < &b"ab"[..] && before.as_slice() > &b"aaz"[..]);
+        assert_eq!(before.len(), KEY_BYTES_MAX);
     }
 
     #[test]
