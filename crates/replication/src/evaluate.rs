@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use nicekv_node::ValuePart;
 use nicekv_wire::large::Reference;
-use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::limits::{VALUE_BYTES_MAX, small_value_bytes_max};
 use nicekv_wire::number::{LongDouble, parse_integer};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
@@ -122,7 +122,7 @@ pub(crate) fn parts(update: &Update<'_>, state: Option<&KeyValue>) -> Option<[Va
         _ => return None,
     };
     let length = state.map_or(0, KeyValue::length) + added;
-    if length <= VALUE_BYTES_MAX as u64 || !condition_holds(update.condition, state) {
+    if length <= small_value_bytes_max(update.key.len()) as u64 || !condition_holds(update.condition, state) {
         return None;
     }
     let before = state.map_or(ValuePart::Bytes(Vec::new()), KeyValue::part);
@@ -178,8 +178,8 @@ fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
             None => Verdict::unchanged(Status::NotFound, None),
         },
         Operation::Increment(delta) => increment(update.op, state, delta),
-        Operation::IncrementFloat(delta) => increment_float(update.op, state, delta),
-        Operation::Append(suffix) => append(update.op, state, suffix),
+        Operation::IncrementFloat(delta) => increment_float(update, state, delta),
+        Operation::Append(suffix) => append(update, state, suffix),
         Operation::AppendLarge(_) if state.is_some() => Verdict::unchanged(Status::ValueTooLong, state),
         Operation::AppendLarge(suffix) => {
             let integer = Reference::checked(suffix).length.into();
@@ -213,9 +213,14 @@ fn increment(op: OpId, state: Option<&KeyValue>, delta: i64) -> Verdict {
     Verdict { integer: after, ..Verdict::store(op, value, state.map_or(0, |state| state.expiry_ms)) }
 }
 
-fn increment_float(op: OpId, state: Option<&KeyValue>, delta: LongDouble) -> Verdict {
-    // No number is so long.
-    let of = |state: &KeyValue| if state.is_large { None } else { LongDouble::parse(&state.value) };
+fn increment_float(update: &Update<'_>, state: Option<&KeyValue>, delta: LongDouble) -> Verdict {
+    if let Some(large) = state.filter(|state| state.is_large) {
+        // No number is so long, but beside a long key.
+        let may_be_one = large.length() <= VALUE_BYTES_MAX as u64;
+        let status = if may_be_one { Status::ValueTooLong } else { Status::NotAFloat };
+        return Verdict::unchanged(status, state);
+    }
+    let of = |state: &KeyValue| LongDouble::parse(&state.value);
     let Some(before) = state.map_or_else(|| LongDouble::parse(b"0"), of) else {
         return Verdict::unchanged(Status::NotAFloat, state);
     };
@@ -223,22 +228,22 @@ fn increment_float(op: OpId, state: Option<&KeyValue>, delta: LongDouble) -> Ver
         return Verdict::unchanged(Status::Overflow, state);
     };
     let value = after.to_text().into_bytes();
-    if value.len() > VALUE_BYTES_MAX {
+    if value.len() > small_value_bytes_max(update.key.len()) {
         return Verdict::unchanged(Status::ValueTooLong, state);
     }
     let expiry_ms = state.map_or(0, |state| state.expiry_ms);
-    Verdict { value_is_result: true, ..Verdict::store(op, value, expiry_ms) }
+    Verdict { value_is_result: true, ..Verdict::store(update.op, value, expiry_ms) }
 }
 
-fn append(op: OpId, state: Option<&KeyValue>, suffix: &[u8]) -> Verdict {
+fn append(update: &Update<'_>, state: Option<&KeyValue>, suffix: &[u8]) -> Verdict {
     let before = state.map_or(&[][..], |state| &state.value);
     let is_large = state.is_some_and(|state| state.is_large);
-    if is_large || before.len() + suffix.len() > VALUE_BYTES_MAX {
+    if is_large || before.len() + suffix.len() > small_value_bytes_max(update.key.len()) {
         return Verdict::unchanged(Status::ValueTooLong, state);
     }
     let value = [before, suffix].concat();
     let integer = value.len() as i64;
-    Verdict { integer, ..Verdict::store(op, value, state.map_or(0, |state| state.expiry_ms)) }
+    Verdict { integer, ..Verdict::store(update.op, value, state.map_or(0, |state| state.expiry_ms)) }
 }
 
 fn expire_applies(condition: ExpireCondition, present_ms: u64, new_ms: u64) -> bool {

@@ -32,8 +32,9 @@ use crate::bytes::{Reader, reserved};
 use crate::codec::{Bytes, Codec, Key, List, Rest};
 use crate::declare::{codec_of, layout, message};
 use crate::header::{c_type, layout_for_c};
-use crate::limits::{DATAGRAM_BYTES_MAX, KERNEL_KEY_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::repair::{ENTRY_BYTES_MAX, StoredEntry};
+use crate::limits::{DATAGRAM_BYTES_MAX, KERNEL_KEY_BYTES_MAX, PAIR_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::recovery::Entry;
+use crate::repair::{StoredEntry, check_stored};
 #[cfg(test)]
 use crate::samples::Random;
 use crate::{Header, KeyDigest, KeyspaceId, Reply, Term};
@@ -226,7 +227,7 @@ message! {
 message! {
     /// What the primary shows of a hot key (H3): right for gets that a switch has stamped with this instance and up to this number, within the lease.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct HotCopy<'a>: HotCopy where is_of_an_instance {
+    pub struct HotCopy<'a>: HotCopy where is_possible {
         header {
             /// The keyspace of the key.
             keyspace: KeyspaceId,
@@ -247,7 +248,7 @@ message! {
         }
     }
 }
-const _: () = assert!(HotCopy::FIXED_BYTES + KEY_BYTES_MAX + ENTRY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+const _: () = assert!(HotCopy::FIXED_BYTES + Entry::FIXED_BYTES + PAIR_BYTES_MAX <= DATAGRAM_BYTES_MAX);
 
 message! {
     /// Copies of keys with this digest are of no use any more, up to this instance. What is lost costs the holder memory.
@@ -385,8 +386,9 @@ impl HotAssign {
 }
 
 impl HotCopy<'_> {
-    fn is_of_an_instance(&self) -> Result<(), DecodeError> {
-        is_of_an_instance(self.stamp)
+    fn is_possible(&self) -> Result<(), DecodeError> {
+        is_of_an_instance(self.stamp)?;
+        check_stored(self.key, self.entry)
     }
 }
 

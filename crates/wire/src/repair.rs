@@ -4,7 +4,7 @@
 use crate::bytes::Reader;
 use crate::codec::{Codec, Key, Rest};
 use crate::declare::{codec_of, for_each, layout, message, part, tagged};
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{DATAGRAM_BYTES_MAX, PAIR_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::recovery::Entry;
 #[cfg(test)]
 use crate::samples::Random;
@@ -46,10 +46,20 @@ tagged! {
     }
 }
 
+impl<'a> KeyState<'a> {
+    /// As another member is told of it. What no client can have put is damage: no message has room for it.
+    pub fn told_of(self, key: &[u8]) -> Self {
+        match self {
+            Self::Stored(stored) if check_stored(key, stored).is_err() => Self::Corrupt,
+            state => state,
+        }
+    }
+}
+
 message! {
     /// The answer to a [`RepairRequest`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct RepairReply<'a>: RepairReply {
+    pub struct RepairReply<'a>: RepairReply where is_possible {
         header {}
         body {
             /// The key's partition.
@@ -70,8 +80,23 @@ message! {
     }
 }
 
-pub(crate) const ENTRY_BYTES_MAX: usize = Entry::FIXED_BYTES + VALUE_BYTES_MAX;
-const _: () = assert!(RepairReply::FIXED_BYTES + KEY_BYTES_MAX + ENTRY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+impl RepairReply<'_> {
+    fn is_possible(&self) -> Result<(), DecodeError> {
+        match self.state {
+            KeyState::Stored(stored) => check_stored(self.key, stored),
+            KeyState::Absent | KeyState::Corrupt => Ok(()),
+        }
+    }
+}
+
+const _: () = assert!(RepairReply::FIXED_BYTES + Entry::FIXED_BYTES + PAIR_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+
+const ENTRY_BYTES_MAX: usize = Entry::FIXED_BYTES + VALUE_BYTES_MAX;
+
+/// A message has room for a key and its entry.
+pub(crate) fn check_stored(key: &[u8], stored: &[u8]) -> Result<(), DecodeError> {
+    Entry::decode(stored)?.check_of(key)
+}
 
 /// An entry in its stored form, to the end of the message.
 pub(crate) struct StoredEntry;

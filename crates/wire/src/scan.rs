@@ -19,7 +19,9 @@ use crate::bytes::{Reader, reserved_bytes};
 use crate::codec::{self, Bytes, Codec, Key, OptionalValue, RestOf};
 use crate::declare::{code, codec_of, layout, message, part};
 use crate::header::{HeaderLayout, ROOM_CHAIN, c_type, layout_for_c};
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+#[cfg(test)]
+use crate::limits::VALUE_BYTES_MAX;
+use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX};
 use crate::request::Forwarded;
 use crate::route::ChainHeader;
 #[cfg(test)]
@@ -109,7 +111,7 @@ impl Codec for Zeros {
     }
 }
 
-const _: () = assert!(Scan::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+const _: () = assert!(Scan::FIXED_BYTES + KEY_BYTES_MAX <= QUESTION_BYTES_MAX);
 
 impl Scan<'_> {
     /// The padding with which each answer of so many may have so many bytes, as far as a datagram allows that.
@@ -218,6 +220,12 @@ part! {
         value: Option<&'a [u8]> as OptionalValue,
     }
 }
+
+/// The longest answer has room for any key and its value.
+const _: () = assert!(
+    ScanPiece::FIXED_BYTES + size_of::<<Scanned<'static> as Codec>::Layout>() + PAIR_BYTES_MAX
+        <= DATAGRAM_BYTES_MAX
+);
 
 /// The greatest key that comes before this one; nothing comes before the empty one.
 pub fn key_before(key: &[u8]) -> Vec<u8> {
