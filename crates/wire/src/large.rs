@@ -262,6 +262,7 @@ const _: () = assert!(TransferReport::FIXED_BYTES + HOLES_MAX * 8 + MEMBERS_MAX 
 mod tests {
     use super::*;
     use crate::ClientId;
+    use crate::limits::VALUE_BYTES_MAX;
     use crate::samples::check_part;
 
     #[test]
@@ -284,5 +285,20 @@ mod tests {
         assert!(Reference::decode(&of(2_000).bytes()[1..]).is_err());
         assert!(check_reference(true, None).is_err() && check_reference(true, Some(b"small")).is_err());
         assert!(check_reference(false, Some(b"small")).is_ok());
+    }
+
+    #[test]
+    fn a_value_is_large_where_its_key_leaves_no_room() {
+        let bytes = [7; VALUE_BYTES_MAX + 1];
+        for (key_bytes, small_max) in [(1, 1_024), (256, 1_024), (257, 1_023), (KEY_BYTES_MAX, 256)] {
+            let name = OpId { client: ClientId(7), sequence: 3 };
+            let of = |length| Reference { name, length, checksum: 9 }.bytes();
+            let large = |length| check_value_of(key_bytes, true, Some(&of(length)));
+            let small = |length| check_value_of(key_bytes, false, Some(&bytes[..length]));
+            assert_eq!((small(small_max), large(small_max as u32 + 1)), (Ok(()), Ok(())), "{key_bytes}");
+            assert!(matches!(small(small_max + 1), Err(DecodeError::OutOfRange { field: "value", .. })));
+            assert!(large(small_max as u32).is_err(), "{key_bytes}: it is small");
+            assert_eq!(check_value_of(key_bytes, false, None), Ok(()));
+        }
     }
 }

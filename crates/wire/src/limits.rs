@@ -1,7 +1,7 @@
 //! Named bounds of the packet formats.
 
 /// Longest key, in bytes.
-pub const KEY_BYTES_MAX: usize = 256;
+pub const KEY_BYTES_MAX: usize = 1024;
 /// Longest key of which kernels and switches keep the value, in bytes: gets of longer ones go on to a node's process.
 pub const KERNEL_KEY_BYTES_MAX: usize = 256;
 /// Longest value that goes in one datagram, in bytes; longer ones go in chunks ([`crate::large`]), and so do shorter ones beside long keys ([`small_value_bytes_max`]).
@@ -29,3 +29,14 @@ pub const fn small_value_bytes_max(key_bytes: usize) -> usize {
 
 /// What kernels and switches keep has any small value.
 const _: () = assert!(small_value_bytes_max(KERNEL_KEY_BYTES_MAX) == VALUE_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_key_leaves_less_room_for_its_value() {
+        let rooms = [1, 255, 256, 257, 1_000, KEY_BYTES_MAX, 5_000].map(small_value_bytes_max);
+        assert_eq!(rooms, [1_024, 1_024, 1_024, 1_023, 280, 256, 0]);
+    }
+}

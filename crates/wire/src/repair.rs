@@ -130,3 +130,37 @@ impl Codec for StoredEntry {
         entry.leak()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{KEY_BYTES_MAX, small_value_bytes_max};
+    use crate::{Datagram, OpId};
+
+    #[test]
+    fn the_longest_key_and_its_longest_entry_fit_a_reply_and_what_is_longer_is_damaged() {
+        let key = [7; KEY_BYTES_MAX];
+        let stored = |bytes: usize| {
+            let (value, mut stored) = (alloc::vec![9; bytes], Vec::new());
+            Entry { index: 1, version: OpId::NONE, expiry_ms: 0, is_large: false, value: Some(&value) }
+                .append(&mut stored);
+            stored
+        };
+        let longest = stored(small_value_bytes_max(KEY_BYTES_MAX));
+        let state = KeyState::Stored(&longest).told_of(&key);
+        let (partition, epoch, sender) = (PartitionId(1), Epoch(2), NodeId(3));
+        let reply =
+            |state| RepairReply { partition, epoch, sender, key: &key, state, asked: (1, 1), through: 1 };
+        let mut bytes = Vec::new();
+        reply(state).encode(&mut bytes);
+        assert_eq!(
+            Datagram::decode(&bytes).unwrap().1,
+            Datagram::RepairReply(reply(KeyState::Stored(&longest)))
+        );
+        let longer = stored(small_value_bytes_max(KEY_BYTES_MAX) + 1);
+        assert_eq!(KeyState::Stored(&longer).told_of(&key), KeyState::Corrupt);
+        reply(KeyState::Stored(&longer)).encode(&mut bytes);
+        assert!(matches!(Datagram::decode(&bytes), Err(DecodeError::OutOfRange { field: "value", .. })));
+        assert_eq!(KeyState::Absent.told_of(&key), KeyState::Absent);
+    }
+}

@@ -1,6 +1,7 @@
 //! What updates do to keys.
 
 use super::*;
+use nicekv_wire::limits::KEY_BYTES_MAX;
 use nicekv_wire::{ClientId, KeyDigest, KeyspaceId};
 
 const OP: OpId = OpId { client: ClientId(9), sequence: 4 };
@@ -99,6 +100,24 @@ fn appending_stops_at_the_limit() {
     assert_eq!((verdict.integer, verdict.expiry_ms, &verdict.value[..]), (6, 5, &b"abcdef"[..]));
     let long = "x".repeat(VALUE_BYTES_MAX);
     check(update(Operation::Append(b"d")), state(&long, 0), Effect::None, Status::ValueTooLong);
+}
+
+#[test]
+fn a_long_key_leaves_less_room_for_what_is_made() {
+    let key = [b'k'; KEY_BYTES_MAX];
+    let of = |operation| Update { key: &key, ..update(operation) };
+    let fits = "x".repeat(250);
+    check(of(Operation::Append(b"abcdef")), state(&fits, 0), Effect::Store, Status::Ok);
+    check(of(Operation::Append(b"abcdefg")), state(&fits, 0), Effect::None, Status::ValueTooLong);
+    assert_eq!(parts(&of(Operation::Append(b"abcdef")), state(&fits, 0).as_ref()), None);
+    let bytes = |bytes: &[u8]| ValuePart::Bytes(bytes.to_vec());
+    let made = parts(&of(Operation::Append(b"abcdefg")), state(&fits, 0).as_ref());
+    assert_eq!(made, Some([bytes(fits.as_bytes()), bytes(b"abcdefg")]));
+    check(of(by_float("1e255")), None, Effect::Store, Status::Ok);
+    check(of(by_float("1e256")), None, Effect::None, Status::ValueTooLong);
+    check(of(by_float("1")), large(300), Effect::None, Status::ValueTooLong);
+    check(of(by_float("1")), large(1_025), Effect::None, Status::NotAFloat);
+    check(of(Operation::Increment(1)), large(300), Effect::None, Status::NotAnInteger);
 }
 
 fn large(length: u32) -> Option<KeyValue> {
