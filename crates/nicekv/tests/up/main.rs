@@ -7,6 +7,7 @@ mod hot;
 mod keyspaces;
 mod large;
 mod large_memory;
+mod long_keys;
 mod manners;
 mod metrics;
 mod quorum;
