@@ -1,5 +1,6 @@
 //! Why a request was refused or failed.
 
+use nicekv_wire::limits::VALUE_BYTES_MAX;
 use nicekv_wire::{KeyspaceId, Status};
 use thiserror::Error;
 
@@ -17,7 +18,7 @@ pub enum SubmitError {
         /// The limit.
         limit: usize,
     },
-    /// Above [`Config::value_bytes_max`](crate::Config::value_bytes_max); of anything but a set, and in keyspaces that are not replicated by multicast, above
+    /// Above [`Config::value_bytes_max`](crate::Config::value_bytes_max); in keyspaces without large values above
     /// [`VALUE_BYTES_MAX`](nicekv_wire::limits::VALUE_BYTES_MAX).
     #[error("value of {bytes} bytes exceeds the limit of {limit} bytes")]
     ValueTooLong {
@@ -25,6 +26,18 @@ pub enum SubmitError {
         bytes: usize,
         /// The limit.
         limit: usize,
+    },
+    /// In a keyspace without large values, where key and value go in one datagram: above [`small_value_bytes_max`](nicekv_wire::limits::small_value_bytes_max).
+    #[error(
+        "value of {bytes} bytes exceeds the limit of {limit} bytes that a key of {key_bytes} bytes leaves it"
+    )]
+    PairTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit, with this key.
+        limit: usize,
+        /// The key's length.
+        key_bytes: usize,
     },
     /// [`Operation::SetLarge`](nicekv_wire::Operation::SetLarge) or [`Operation::AppendLarge`](nicekv_wire::Operation::AppendLarge): it is for clients to name large values, whose callers set bytes.
     #[error("a large value is named by the client that puts it: set its bytes")]
@@ -52,6 +65,16 @@ pub enum SubmitError {
     },
 }
 
+impl SubmitError {
+    /// A value is too long. A limit below [`VALUE_BYTES_MAX`] is that of its key.
+    pub fn too_long(bytes: usize, limit: usize, key_bytes: usize) -> Self {
+        match limit {
+            ..VALUE_BYTES_MAX => Self::PairTooLong { bytes, limit, key_bytes },
+            _ => Self::ValueTooLong { bytes, limit },
+        }
+    }
+}
+
 /// A request that was taken and failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum OperationError {
@@ -74,7 +97,7 @@ pub enum OperationError {
     /// Not applied: the result would be longer than the limit. Not read: it is longer than this client's.
     #[error("value would exceed the limit of {limit} bytes")]
     ResultTooLong {
-        /// [`VALUE_BYTES_MAX`](nicekv_wire::limits::VALUE_BYTES_MAX), or [`Config::value_bytes_max`](crate::Config::value_bytes_max).
+        /// [`small_value_bytes_max`](nicekv_wire::limits::small_value_bytes_max) with the key, or [`Config::value_bytes_max`](crate::Config::value_bytes_max).
         limit: usize,
     },
     /// Applied: the update has taken effect, but its caller wanted the value from before, a large one, and that was gone before it was read as a whole, or could not
@@ -103,7 +126,7 @@ impl OperationError {
             Status::NotAnInteger => Self::NotAnInteger,
             Status::NotAFloat => Self::NotAFloat,
             Status::Overflow => Self::Overflow,
-            Status::ValueTooLong => Self::ResultTooLong { limit: nicekv_wire::limits::VALUE_BYTES_MAX },
+            Status::ValueTooLong => Self::ResultTooLong { limit: VALUE_BYTES_MAX },
             Status::Expired => Self::OutcomeUnknown,
             Status::Busy => Self::Busy,
             Status::DiskFull => Self::DiskFull,

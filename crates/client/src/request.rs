@@ -1,7 +1,7 @@
 //! What goes into a [`ClientCore`](crate::ClientCore) and comes out of it.
 
 use crate::{Keyspace, OperationError, SubmitError};
-use nicekv_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use nicekv_wire::limits::{KEY_BYTES_MAX, small_value_bytes_max};
 use nicekv_wire::scan::{ScanPiece, ScanWants};
 use nicekv_wire::{Condition, Datagram, HeaderLayout, MatchRange, OpId, Operation};
 
@@ -39,7 +39,7 @@ pub enum Request<'a> {
         condition: Condition,
         /// Whether the answer carries the value from before.
         return_old: bool,
-        /// What it does; values of at most [`VALUE_BYTES_MAX`] bytes, but of a set in a keyspace that is replicated by multicast of at most
+        /// What it does; values of at most [`small_value_bytes_max`] bytes, but of a set or an append in a keyspace that has large values of at most
         /// [`Config::value_bytes_max`](crate::Config::value_bytes_max).
         operation: Operation<'a>,
     },
@@ -80,7 +80,7 @@ impl<'a> Request<'a> {
     /// Whether the request is within the limits of a datagram.
     pub fn check(&self) -> Result<(), SubmitError> {
         self.check_key()?;
-        self.check_value(VALUE_BYTES_MAX)
+        self.check_value(small_value_bytes_max(self.key().len()))
     }
 
     /// How long its value may be where large ones may be `large` bytes long.
@@ -91,7 +91,7 @@ impl<'a> Request<'a> {
             {
                 large
             }
-            _ => VALUE_BYTES_MAX,
+            _ => small_value_bytes_max(self.key().len()),
         }
     }
 
@@ -113,10 +113,7 @@ impl<'a> Request<'a> {
             return Err(SubmitError::NameOfLarge);
         }
         let bytes = self.value().len();
-        if bytes > limit {
-            return Err(SubmitError::ValueTooLong { bytes, limit });
-        }
-        Ok(())
+        if bytes <= limit { Ok(()) } else { Err(SubmitError::too_long(bytes, limit, self.key().len())) }
     }
 }
 

@@ -4,6 +4,7 @@ use nicekv_client::{
     ClientCore, Config, Keyspace, OPERATION_TIMEOUT, OperationError, Outcome, Request, SubmitError,
 };
 use nicekv_placement::Vrings;
+use nicekv_wire::limits::{KEY_BYTES_MAX, small_value_bytes_max};
 use nicekv_wire::number::LongDouble;
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, Timestamp};
 use nicekv_wire::{
@@ -330,4 +331,22 @@ fn what_needs_a_primary_is_refused_by_name() {
         assert_eq!(world.submit(request), Err(SubmitError::NeedsPrimary { what: named }));
     }
     assert_eq!(world.sent(), [], "nothing was sent");
+}
+
+/// What it would have to write back would have no room in a message, or would be told as small values are not.
+#[test]
+fn an_answer_that_the_key_cannot_have_counts_for_nothing() {
+    let small_max = small_value_bytes_max(KEY_BYTES_MAX);
+    let mut world = World::new(3, 2);
+    world.submit(Request::Get { key: &[b'k'; KEY_BYTES_MAX] }).unwrap();
+    let op = world.op(1);
+    assert_eq!(world.sent(), [Sent::Query(op)]);
+    let (longer, fits) = (vec![1; small_max + 1], vec![1; small_max]);
+    for node in [1, 2, 3] {
+        world.held(op, node, 4, version(9), Content::Value(&longer));
+    }
+    assert_eq!((world.sent(), world.result()), (vec![], None));
+    world.held(op, 1, 4, version(8), Content::Absent);
+    world.held(op, 2, 4, version(9), Content::Value(&fits));
+    assert_eq!(world.sent(), [Sent::Store(op, version(9), Some(fits))], "one alone holds it");
 }

@@ -179,7 +179,7 @@ __noinline int begin_value(__u32 bytes, __u32 owner)
 	for (__u32 index = 0; index < sizeof(offered->reserved); index++)
 		any |= offered->reserved[index];
 	bytes -= sizeof(struct nicekv_header) + sizeof(*offered);
-	if (any || !key_bytes || key_bytes > NICEKV_KEY_BYTES_MAX || key_bytes > bytes ||
+	if (any || !key_bytes || key_bytes > NICEKV_KERNEL_KEY_BYTES_MAX || key_bytes > bytes ||
 	    bytes - key_bytes > NICEKV_REPLY_BODY_BYTES_MAX)
 		return 0;
 	set_hot_key(&key, (void *)s->request);

@@ -10,8 +10,8 @@
 /* Of a get, behind header and room: whether it is passed on, and then how long the key is. */
 #define FORWARDED_BYTES 10
 #define GET_FIXED_BYTES (FORWARDED_BYTES + sizeof(__be16))
-#define KEY_WORDS (NICEKV_KEY_BYTES_MAX / 8)
-_Static_assert(NICEKV_KEY_BYTES_MAX % 8 == 0, "whole words");
+#define KEY_WORDS (NICEKV_KERNEL_KEY_BYTES_MAX / 8)
+_Static_assert(NICEKV_KERNEL_KEY_BYTES_MAX % 8 == 0, "whole words");
 /* A payload, and zeros behind it. */
 #define PAYLOAD_BYTES_MAX 1536
 _Static_assert(NICEKV_DATAGRAM_BYTES_MAX + 8 <= PAYLOAD_BYTES_MAX, "a payload and a word");
@@ -46,7 +46,7 @@ static __always_inline __u32 read_key(const __u8 *request, __u32 at, __u32 bytes
 		any |= request[at + index];
 	key_bytes = request[at + FORWARDED_BYTES] << 8 | request[at + FORWARDED_BYTES + 1];
 	at += GET_FIXED_BYTES;
-	if (any || !key_bytes || key_bytes > NICEKV_KEY_BYTES_MAX || at + key_bytes > bytes)
+	if (any || !key_bytes || key_bytes > NICEKV_KERNEL_KEY_BYTES_MAX || at + key_bytes > bytes)
 		return 0;
 	/* A sum of words is zero if all of them are. */
 	at += key_bytes;

@@ -17,7 +17,7 @@ use crate::scanning::Cursors;
 use nicekv_client::{Completion, Counters, OperationError};
 use nicekv_runtime::Waker;
 use nicekv_wire::durations::{Durations, SharedDurations};
-use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::limits::small_value_bytes_max;
 use nicekv_wire::{Duration, KeyspaceId, OpId};
 use std::collections::VecDeque;
 use std::net::{SocketAddrV4, TcpStream};
@@ -65,9 +65,12 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    /// How long a value may be.
-    pub(crate) fn value_limit(&self, keyspace: KeyspaceId) -> usize {
-        if self.keyspaces.has_large_values(keyspace) { self.value_bytes_max } else { VALUE_BYTES_MAX }
+    /// How long the value of a key of so many bytes may be.
+    pub(crate) fn value_limit(&self, keyspace: KeyspaceId, key_bytes: usize) -> usize {
+        match self.keyspaces.has_large_values(keyspace) {
+            true => self.value_bytes_max,
+            false => small_value_bytes_max(key_bytes),
+        }
     }
 
     pub(crate) fn connections(&self) -> usize {

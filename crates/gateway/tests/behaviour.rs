@@ -2,7 +2,7 @@
 
 mod support;
 
-use nicekv_wire::Duration;
+use nicekv_wire::{Duration, Replication};
 use std::io::Write;
 use support::{Resp, World, request};
 
@@ -89,8 +89,8 @@ fn row_33_too_long_and_empty_are_refused_by_name_and_nothing_is_sent() {
     let mut world = World::new();
     let address = world.gateway(|config| config.client.value_bytes_max = 1_024);
     let mut connection = Resp::connect(address);
-    let (key, value) = ("k".repeat(257), "v".repeat(2_000));
-    let key_error = "-ERR key of 257 bytes exceeds the limit of 256 bytes\r\n";
+    let (key, value) = ("k".repeat(1_025), "v".repeat(2_000));
+    let key_error = "-ERR key of 1025 bytes exceeds the limit of 1024 bytes\r\n";
     let value_error = "-ERR value of 2000 bytes exceeds the limit of 1024 bytes\r\n";
     for (command, expected) in [
         (format!("SET a {value}"), value_error),
@@ -115,6 +115,15 @@ fn row_33_too_long_and_empty_are_refused_by_name_and_nothing_is_sent() {
     connection.send(&[b"ECHO", &long]);
     assert_eq!(connection.reply(), b"-ERR argument of 70000000 bytes exceeds the limit of 1024 bytes\r\n");
     assert_eq!(connection.call("EXISTS a b"), ":0\r\n");
+    for (key_bytes, value_bytes) in [(1_024, 256), (257, 1_023)] {
+        let (key, value) = ("k".repeat(key_bytes), "v".repeat(value_bytes));
+        assert_eq!(connection.call(&format!("SET {key} {value}")), "+OK\r\n");
+        assert_eq!(connection.call(&format!("GETSET {key} x")), format!("${value_bytes}\r\n{value}\r\n"));
+        assert_eq!(connection.call(&format!("APPEND {key} y")), ":2\r\n");
+        assert_eq!(connection.call(&format!("EXPIRE {key} 100")), ":1\r\n");
+        assert_eq!(connection.call(&format!("GET {key}")), "$2\r\nxy\r\n");
+        assert_eq!(connection.call(&format!("DEL {key}")), ":1\r\n");
+    }
     let (key, value) = ("k".repeat(256), "v".repeat(1_024));
     assert_eq!(connection.call(&format!("SET {key} {value}")), "+OK\r\n");
     assert_eq!(
@@ -122,6 +131,29 @@ fn row_33_too_long_and_empty_are_refused_by_name_and_nothing_is_sent() {
         "-ERR value would exceed the limit of 67108864 bytes\r\n",
         "what a store that keeps no more says of it"
     );
+}
+
+/// Where no value is large a long key leaves less room for one.
+#[test]
+fn row_33_what_is_too_long_with_its_key_is_refused_by_name_and_nothing_is_sent() {
+    let mut world = World::new();
+    let address = world.gateway(|config| {
+        for keyspace in &mut config.client.keyspaces {
+            keyspace.replication = Replication::Chain;
+        }
+    });
+    let mut connection = Resp::connect(address);
+    for (key_bytes, limit) in [(1_024, 256), (700, 580), (257, 1_023)] {
+        let (key, value) = ("k".repeat(key_bytes), "v".repeat(limit + 1));
+        let error = format!(
+            "-ERR value of {} bytes exceeds the limit of {limit} bytes that a key of {key_bytes} bytes leaves it\r\n",
+            limit + 1
+        );
+        for command in ["SET", "GETSET", "APPEND", "MSET a fine"] {
+            assert_eq!(connection.call(&format!("{command} {key} {value}")), error, "{command}");
+        }
+    }
+    assert_eq!(world.requests(), [""; 0]);
 }
 
 #[test]

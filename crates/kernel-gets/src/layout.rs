@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use nicekv_wire::limits::KEY_BYTES_MAX;
+use nicekv_wire::limits::KERNEL_KEY_BYTES_MAX;
 use nicekv_wire::route::ChainHeader;
 use nicekv_wire::{KeyDigest, KeyspaceId, OpId};
 
@@ -33,7 +33,7 @@ pub(crate) const SEEN: usize = 5;
 pub(crate) const DIGEST: usize = 6;
 pub(crate) const KEY: usize = 8;
 /// The reply, less its header.
-pub(crate) const BODY: usize = KEY + KEY_BYTES_MAX.div_ceil(8);
+pub(crate) const BODY: usize = KEY + KERNEL_KEY_BYTES_MAX.div_ceil(8);
 /// Of an entry.
 pub const ENTRY_WORDS: usize = BODY + BODY_BYTES_MAX.div_ceil(8);
 

@@ -7,6 +7,7 @@ use crate::layout::{
 use crate::plant::Plant;
 use alloc::vec::Vec;
 use nicekv_wire::hot::Stamp;
+use nicekv_wire::limits::KERNEL_KEY_BYTES_MAX;
 use nicekv_wire::route::{ChainHeader, Room, take_room};
 use nicekv_wire::{Datagram, Get, Header, KeyspaceId, OpId, Opcode, Reply};
 
@@ -27,7 +28,7 @@ pub struct Asked {
 
 impl Asked {
     /// Of the payload of a datagram. `None`: it is for the process, whatever is found. The program looks at what a lookup goes by and at nothing else, since
-    /// what is malformed in another way is answered as if it was not; bundles, and what says where its answer goes, it leaves alone.
+    /// what is malformed in another way is answered as if it was not; bundles, long keys, and what says where its answer goes, it leaves alone.
     pub fn of(datagram: &[u8]) -> Option<Self> {
         let mut plain = Vec::new();
         let room = take_room(datagram, &mut plain).transpose().ok()?;
@@ -43,7 +44,8 @@ impl Asked {
         let Ok((header, Datagram::Get(get))) = Datagram::decode(&plain) else { return None };
         let Get { keyspace, op, digest, reply_to: None, forwarded: None, key, .. } = get else { return None };
         let is_for_owner = matches!(room, Some(Room::Stamp(_))) && !stamp.is_some() && is_shown(op);
-        let may = header.opcode == Opcode::Get && !is_for_owner;
+        let is_short = key.len() <= KERNEL_KEY_BYTES_MAX;
+        let may = header.opcode == Opcode::Get && is_short && !is_for_owner;
         may.then(|| Self {
             op,
             keyspace: keyspace.0,
@@ -267,6 +269,7 @@ const _: () = assert!(BODY + Reply::FIXED_BYTES / 8 < ENTRY_WORDS);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nicekv_wire::limits::KEY_BYTES_MAX;
     use nicekv_wire::route::{ROOM_AT, leave_room, leave_room_for_stamp, room_for_stamp, room_of};
     use nicekv_wire::{
         ClientId, Epoch, HeaderLayout, KeyDigest, PartitionId, ROOM_CHAIN, ROOM_STAMP, lengthen,
@@ -280,11 +283,24 @@ mod tests {
     }
 
     fn get_of(op: OpId) -> Vec<u8> {
+        get_of_key(op, b"key")
+    }
+
+    fn get_of_key(op: OpId, key: &[u8]) -> Vec<u8> {
         let (keyspace, digest) = (KeyspaceId(3), KeyDigest([5; 16]));
         let mut bytes = Vec::new();
-        let get = Get { keyspace, op, digest, reply_to: None, forwarded: None, key: b"key", padding: 0 };
+        let get = Get { keyspace, op, digest, reply_to: None, forwarded: None, key, padding: 0 };
         get.encode(&mut bytes);
         bytes
+    }
+
+    #[test]
+    fn a_get_of_a_long_key_is_for_the_process() {
+        for (bytes, is_asked) in [(KERNEL_KEY_BYTES_MAX, true), (KERNEL_KEY_BYTES_MAX + 1, false)] {
+            let asked = Asked::of(&get_of_key(OP, &vec![b'k'; bytes]));
+            assert_eq!(asked.is_some(), is_asked, "{bytes}");
+        }
+        assert_eq!(Asked::of(&get_of_key(OP, &[b'k'; KEY_BYTES_MAX])), None);
     }
 
     fn with_stamp(stamp: [u8; Stamp::BYTES]) -> Vec<u8> {

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 use foldhash::fast::FixedState;
 use nicekv_node::{Shift, ShiftKind, reply_body};
 use nicekv_wire::hot::Stamp;
+use nicekv_wire::limits::KERNEL_KEY_BYTES_MAX;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::route::ChainHeader;
 use nicekv_wire::{KeyDigest, KeyspaceId, PartitionId};
@@ -248,9 +249,9 @@ impl Table {
         }
     }
 
-    /// The entry of a key says this; it is open unless an op locks the key.
+    /// The entry of a key says this; it is open unless an op locks the key. Long keys have none.
     pub(crate) fn write(&mut self, memory: &mut impl Memory, key: Key, text: &Text<'_>) {
-        if !self.gates.has_room_for(text.keeper) {
+        if key.1.len() > KERNEL_KEY_BYTES_MAX || !self.gates.has_room_for(text.keeper) {
             return self.forget(memory, &key);
         }
         let at = match self.of_key.get(&key) {

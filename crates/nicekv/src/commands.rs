@@ -45,9 +45,9 @@ pub(crate) struct TargetArguments {
 /// `nicekv put`
 #[derive(clap::Args)]
 pub(crate) struct PutArguments {
-    /// 1 to 256 bytes
+    /// 1 to 1024 bytes
     key: String,
-    /// At most 512 MiB, in chains 1024 bytes; a gateway hands out no more than its own limit [default: what comes on standard input]
+    /// At most 512 MiB, in chains 1024 bytes, and 1280 with the key; a gateway hands out no more than its own limit [default: what comes on standard input]
     value: Option<String>,
     #[command(flatten)]
     target: TargetArguments,
@@ -69,7 +69,7 @@ impl PutArguments {
 /// `nicekv get`, `nicekv delete`
 #[derive(clap::Args)]
 pub(crate) struct KeyArguments {
-    /// 1 to 256 bytes
+    /// 1 to 1024 bytes
     key: String,
     #[command(flatten)]
     target: TargetArguments,

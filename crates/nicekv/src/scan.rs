@@ -10,8 +10,7 @@ use nicekv_client::Scan;
 use nicekv_client::facade::{Client, Listed};
 use nicekv_placement::match_digest;
 use nicekv_runtime::new_client_id;
-use nicekv_wire::limits::KEY_BYTES_MAX;
-use nicekv_wire::scan::ScanWants;
+use nicekv_wire::scan::{ScanWants, key_before};
 use nicekv_wire::{KeyOrder, MatchRange};
 use std::collections::BTreeMap;
 
@@ -32,7 +31,7 @@ pub(crate) struct ScanArguments {
     /// Stop after so many keys
     #[arg(long, value_name = "KEYS")]
     limit: Option<u64>,
-    /// Print values, too, behind a tab; of one above 1,024 bytes the key alone
+    /// Print values, too, behind a tab; of a large one (above 1,024 bytes, or too long for a datagram with its key) the key alone
     #[arg(long, conflicts_with = "count")]
     values: bool,
     /// Print only how many keys there are
@@ -67,7 +66,7 @@ impl ScanArguments {
     fn scan(&self, order: KeyOrder) -> Scan {
         let first = self.first.as_deref().unwrap_or_default().as_bytes();
         let last = self.last.as_deref().map(str::as_bytes);
-        let mut scan = Scan::new(self.wants(), &before(first));
+        let mut scan = Scan::new(self.wants(), &key_before(first));
         if let Some(last) = last {
             scan = scan.up_to(last);
         }
@@ -180,20 +179,6 @@ fn append(Listed { key, value }: &Listed, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// The greatest key that comes before this one; nothing comes before the empty one.
-fn before(key: &[u8]) -> Vec<u8> {
-    let mut before = key.to_vec();
-    match before.last_mut() {
-        Some(0) => drop(before.pop()),
-        Some(last) => {
-            *last -= 1;
-            before.resize(KEY_BYTES_MAX.max(key.len()), 0xff);
-        }
-        None => {}
-    }
-    before
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,15 +203,6 @@ mod tests {
         assert_eq!(asked(&[], KeyOrder::Range), (0, u128::MAX, 8));
         // Hashes of what is in the interval are anywhere.
         assert_eq!(asked(&["b", "d", "--limit", "3"], KeyOrder::Hash), (0, u128::MAX, 8));
-    }
-
-    #[test]
-    fn a_scan_begins_with_the_key_that_was_named() {
-        assert_eq!(before(b""), b"");
-        assert_eq!(before(b"a\0"), b"a");
-        let before = before(b"ab");
-        assert!(before.as_slice() < &b"ab"[..] && before.as_slice() > &b"aaz"[..]);
-        assert_eq!(before.len(), KEY_BYTES_MAX);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::visibility::{Shift, ShiftKind};
 use core::net::SocketAddrV4;
 use nicekv_wire::control::Assign;
 use nicekv_wire::hot::Stamp;
+use nicekv_wire::limits::KERNEL_KEY_BYTES_MAX;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::{Datagram, Get, KeyDigest, KeyspaceId, Now, Operation, PartitionId, Reply, Update};
 
@@ -26,13 +27,14 @@ impl Host {
     pub fn useful_length(
         &self,
         keyspace: KeyspaceId,
+        key: &[u8],
         digest: impl FnOnce() -> KeyDigest,
         reply: &Reply<'_>,
     ) -> i64 {
+        let is_kept = key.len() <= KERNEL_KEY_BYTES_MAX && reply.expiry_ms == 0 && !reply.is_large;
         let owner = &self.hot.owner;
         let is_in_switch = || !owner.is_idle() && owner.is_in_switch(&(keyspace, digest()));
-        let is_useful =
-            reply.expiry_ms == 0 && !reply.is_large && (self.visibility.is_heard() || is_in_switch());
+        let is_useful = is_kept && (self.visibility.is_heard() || is_in_switch());
         if is_useful { reply.length() as i64 } else { 0 }
     }
 }

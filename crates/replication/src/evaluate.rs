@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use nicekv_node::ValuePart;
 use nicekv_wire::large::Reference;
-use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::limits::{VALUE_BYTES_MAX, small_value_bytes_max};
 use nicekv_wire::number::{LongDouble, parse_integer};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
@@ -122,7 +122,7 @@ pub(crate) fn parts(update: &Update<'_>, state: Option<&KeyValue>) -> Option<[Va
         _ => return None,
     };
     let length = state.map_or(0, KeyValue::length) + added;
-    if length <= VALUE_BYTES_MAX as u64 || !condition_holds(update.condition, state) {
+    if length <= small_value_bytes_max(update.key.len()) as u64 || !condition_holds(update.condition, state) {
         return None;
     }
     let before = state.map_or(ValuePart::Bytes(Vec::new()), KeyValue::part);
@@ -178,8 +178,8 @@ fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
             None => Verdict::unchanged(Status::NotFound, None),
         },
         Operation::Increment(delta) => increment(update.op, state, delta),
-        Operation::IncrementFloat(delta) => increment_float(update.op, state, delta),
-        Operation::Append(suffix) => append(update.op, state, suffix),
+        Operation::IncrementFloat(delta) => increment_float(update, state, delta),
+        Operation::Append(suffix) => append(update, state, suffix),
         Operation::AppendLarge(_) if state.is_some() => Verdict::unchanged(Status::ValueTooLong, state),
         Operation::AppendLarge(suffix) => {
             let integer = Reference::checked(suffix).length.into();
@@ -213,9 +213,14 @@ fn increment(op: OpId, state: Option<&KeyValue>, delta: i64) -> Verdict {
     Verdict { integer: after, ..Verdict::store(op, value, state.map_or(0, |state| state.expiry_ms)) }
 }
 
-fn increment_float(op: OpId, state: Option<&KeyValue>, delta: LongDouble) -> Verdict {
-    // No number is so long.
-    let of = |state: &KeyValue| if state.is_large { None } else { LongDouble::parse(&state.value) };
+fn increment_float(update: &Update<'_>, state: Option<&KeyValue>, delta: LongDouble) -> Verdict {
+    if let Some(large) = state.filter(|state| state.is_large) {
+        // No number is so long, but beside a long key.
+        let may_be_one = large.length() <= VALUE_BYTES_MAX as u64;
+        let status = if may_be_one { Status::ValueTooLong } else { Status::NotAFloat };
+        return Verdict::unchanged(status, state);
+    }
+    let of = |state: &KeyValue| LongDouble::parse(&state.value);
     let Some(before) = state.map_or_else(|| LongDouble::parse(b"0"), of) else {
         return Verdict::unchanged(Status::NotAFloat, state);
     };
@@ -223,22 +228,22 @@ fn increment_float(op: OpId, state: Option<&KeyValue>, delta: LongDouble) -> Ver
         return Verdict::unchanged(Status::Overflow, state);
     };
     let value = after.to_text().into_bytes();
-    if value.len() > VALUE_BYTES_MAX {
+    if value.len() > small_value_bytes_max(update.key.len()) {
         return Verdict::unchanged(Status::ValueTooLong, state);
     }
     let expiry_ms = state.map_or(0, |state| state.expiry_ms);
-    Verdict { value_is_result: true, ..Verdict::store(op, value, expiry_ms) }
+    Verdict { value_is_result: true, ..Verdict::store(update.op, value, expiry_ms) }
 }
 
-fn append(op: OpId, state: Option<&KeyValue>, suffix: &[u8]) -> Verdict {
+fn append(update: &Update<'_>, state: Option<&KeyValue>, suffix: &[u8]) -> Verdict {
     let before = state.map_or(&[][..], |state| &state.value);
     let is_large = state.is_some_and(|state| state.is_large);
-    if is_large || before.len() + suffix.len() > VALUE_BYTES_MAX {
+    if is_large || before.len() + suffix.len() > small_value_bytes_max(update.key.len()) {
         return Verdict::unchanged(Status::ValueTooLong, state);
     }
     let value = [before, suffix].concat();
     let integer = value.len() as i64;
-    Verdict { integer, ..Verdict::store(op, value, state.map_or(0, |state| state.expiry_ms)) }
+    Verdict { integer, ..Verdict::store(update.op, value, state.map_or(0, |state| state.expiry_ms)) }
 }
 
 fn expire_applies(condition: ExpireCondition, present_ms: u64, new_ms: u64) -> bool {
@@ -256,179 +261,4 @@ fn expire_applies(condition: ExpireCondition, present_ms: u64, new_ms: u64) -> b
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use nicekv_wire::{ClientId, KeyDigest, KeyspaceId};
-
-    const OP: OpId = OpId { client: ClientId(9), sequence: 4 };
-    const OLD: OpId = OpId { client: ClientId(8), sequence: 1 };
-
-    fn update(operation: Operation<'_>) -> Update<'_> {
-        Update {
-            keyspace: KeyspaceId::DEFAULT,
-            op: OP,
-            digest: KeyDigest::default(),
-            reply_to: None,
-            watermark: 0,
-            condition: Condition::Always,
-            return_old: false,
-            operation,
-            key: b"k",
-        }
-    }
-
-    fn by_float(delta: &str) -> Operation<'static> {
-        Operation::IncrementFloat(LongDouble::parse(delta.as_bytes()).unwrap())
-    }
-
-    fn state(value: &str, expiry_ms: u64) -> Option<KeyValue> {
-        Some(KeyValue { version: OLD, expiry_ms, value: value.into(), is_large: false })
-    }
-
-    fn check(update: Update<'_>, state: Option<KeyValue>, effect: Effect, status: Status) -> Verdict {
-        let verdict = evaluate(&update, state.as_ref());
-        assert_eq!((verdict.effect, verdict.status), (effect, status), "{update:?} on {state:?}");
-        verdict
-    }
-
-    #[test]
-    fn the_value_to_be_stored_is_never_replaced_by_the_one_from_before() {
-        for operation in [Operation::Increment(1), Operation::Append(b"1"), by_float("0.5")] {
-            let plain = evaluate(&update(operation), state("4", 9).as_ref());
-            let with_old =
-                evaluate(&Update { return_old: true, ..update(operation) }, state("4", 9).as_ref());
-            assert_eq!(with_old, plain, "{operation:?}");
-        }
-        let persist =
-            evaluate(&Update { return_old: true, ..update(Operation::Persist) }, state("4", 9).as_ref());
-        assert_eq!((persist.value.as_slice(), persist.value_is_result), (b"4".as_slice(), true));
-    }
-
-    #[test]
-    fn conditions_decide_by_presence_and_version() {
-        let set = update(Operation::Set { value: b"new", expiry: Expiry::Never });
-        let with = |condition| Update { condition, ..set };
-        check(with(Condition::IfAbsent), None, Effect::StorePrepared, Status::Ok);
-        check(with(Condition::IfAbsent), state("v", 0), Effect::None, Status::ConditionFailed);
-        check(with(Condition::IfPresent), None, Effect::None, Status::ConditionFailed);
-        check(with(Condition::IfPresent), state("v", 0), Effect::StorePrepared, Status::Ok);
-        check(with(Condition::IfVersion(OLD)), state("v", 0), Effect::StorePrepared, Status::Ok);
-        let failed =
-            check(with(Condition::IfVersion(OP)), state("v", 0), Effect::None, Status::ConditionFailed);
-        assert_eq!(failed.version, OLD);
-        check(with(Condition::IfVersion(OpId::NONE)), None, Effect::StorePrepared, Status::Ok);
-    }
-
-    #[test]
-    fn the_old_value_is_returned_also_when_the_condition_fails() {
-        let set = Update {
-            return_old: true,
-            condition: Condition::IfAbsent,
-            ..update(Operation::Set { value: b"new", expiry: Expiry::Never })
-        };
-        let verdict = check(set, state("old", 0), Effect::None, Status::ConditionFailed);
-        assert!(verdict.value_is_result && verdict.value == b"old");
-        let verdict = check(
-            Update { return_old: true, ..update(Operation::Delete) },
-            None,
-            Effect::None,
-            Status::NotFound,
-        );
-        assert!(!verdict.value_is_result);
-    }
-
-    #[test]
-    fn numbers_are_strict_and_bounded() {
-        let by = |delta| update(Operation::Increment(delta));
-        assert_eq!(check(by(5), None, Effect::Store, Status::Ok).integer, 5);
-        assert_eq!(check(by(-3), state("10", 77), Effect::Store, Status::Ok).expiry_ms, 77);
-        check(by(1), state("ten", 0), Effect::None, Status::NotAnInteger);
-        check(by(1), state("9223372036854775807", 0), Effect::None, Status::Overflow);
-        let float = check(update(by_float("0.5")), state("10.25", 9), Effect::Store, Status::Ok);
-        assert!(float.value_is_result && float.value == b"10.75" && float.expiry_ms == 9);
-        assert_eq!(check(update(by_float("-0")), None, Effect::Store, Status::Ok).value, b"0");
-        check(update(by_float("1e4932")), state("1e4932", 0), Effect::None, Status::Overflow);
-        // What is not a number is said before what does not add up.
-        check(update(by_float("inf")), state("inf", 0), Effect::None, Status::Overflow);
-        check(update(by_float("inf")), state(" 1", 0), Effect::None, Status::NotAFloat);
-        let longest = check(update(by_float("1e1023")), None, Effect::Store, Status::Ok);
-        assert_eq!(longest.value.len(), 1_023);
-        check(update(by_float("1e1025")), None, Effect::None, Status::ValueTooLong);
-    }
-
-    #[test]
-    fn appending_stops_at_the_limit() {
-        let verdict = check(update(Operation::Append(b"def")), state("abc", 5), Effect::Store, Status::Ok);
-        assert_eq!((verdict.integer, verdict.expiry_ms, &verdict.value[..]), (6, 5, &b"abcdef"[..]));
-        let long = "x".repeat(VALUE_BYTES_MAX);
-        check(update(Operation::Append(b"d")), state(&long, 0), Effect::None, Status::ValueTooLong);
-    }
-
-    fn large(length: u32) -> Option<KeyValue> {
-        let value = Reference { name: OLD, length, checksum: 7 }.bytes();
-        Some(KeyValue { version: OLD, expiry_ms: 5, value, is_large: true })
-    }
-
-    #[test]
-    fn what_is_too_long_for_a_decision_is_made_of_what_was_before_and_what_is_added() {
-        let append = update(Operation::Append(b"de"));
-        let bytes = |bytes: &[u8]| ValuePart::Bytes(bytes.to_vec());
-        let (short, long) = ("x".repeat(VALUE_BYTES_MAX - 2), "x".repeat(VALUE_BYTES_MAX - 1));
-        assert_eq!(parts(&append, None), None);
-        assert_eq!(parts(&append, state(&short, 0).as_ref()), None, "there is room");
-        assert_eq!(parts(&append, state(&long, 0).as_ref()), Some([bytes(long.as_bytes()), bytes(b"de")]));
-        let reference = Reference { name: OLD, length: 5_000, checksum: 7 };
-        let of_large = Some([ValuePart::Large(reference), bytes(b"de")]);
-        assert_eq!(parts(&append, large(5_000).as_ref()), of_large);
-        let absent = Update { condition: Condition::IfAbsent, ..append };
-        assert_eq!(parts(&absent, large(5_000).as_ref()), None, "nothing is read for a condition");
-        let suffix = Reference { name: OP, length: 2_000, checksum: 9 };
-        let encoded = suffix.bytes();
-        let large_append = update(Operation::AppendLarge(&encoded));
-        let of_both = [ValuePart::Large(reference), ValuePart::Large(suffix)];
-        assert_eq!(parts(&large_append, large(5_000).as_ref()), Some(of_both));
-        assert_eq!(parts(&large_append, state("", 0).as_ref()), Some([bytes(b""), ValuePart::Large(suffix)]));
-        assert_eq!(parts(&large_append, None), None, "it is there as it is");
-        assert_eq!(check(large_append, None, Effect::StorePrepared, Status::Ok).integer, 2_000);
-        check(large_append, large(5_000), Effect::None, Status::ValueTooLong);
-        let made = Reference { name: OP, length: 5_002, checksum: 8 };
-        let verdict = Verdict::made(OP, made, large(5_000).as_ref());
-        assert_eq!((verdict.integer, verdict.expiry_ms, verdict.version), (5_002, 5, OP));
-        assert_eq!((verdict.value, verdict.is_large), (made.bytes(), true));
-    }
-
-    #[test]
-    fn a_hold_never_does_anything() {
-        let reference = Reference { name: OP, length: 5_000, checksum: 7 }.bytes();
-        let set = update(Operation::SetLarge { reference: &reference, expiry: Expiry::Never });
-        assert!(!is_hold(&set) && !is_hold(&Update { condition: Condition::IfVersion(OLD), ..set }));
-        let hold = Update { condition: Condition::IfVersion(OP), ..set };
-        assert!(is_hold(&hold) && !is_hold(&Update { operation: Operation::Delete, ..hold }));
-        for state in [None, state("v", 0), large(2_000)] {
-            check(hold, state, Effect::None, Status::ConditionFailed);
-        }
-    }
-
-    #[test]
-    fn expiry_conditions_count_no_expiry_as_infinitely_late() {
-        use ExpireCondition::*;
-        for (condition, present_ms, new_ms, applies) in [
-            (Always, 0, 5, true),
-            (IfNone, 0, 5, true),
-            (IfNone, 9, 5, false),
-            (IfSome, 0, 5, false),
-            (IfLater, 0, 5, false),
-            (IfLater, 4, 5, true),
-            (IfEarlier, 0, 5, true),
-            (IfEarlier, 4, 5, false),
-            (IfSomeAndEarlier, 0, 5, false),
-            (IfSomeAndEarlier, 9, 5, true),
-        ] {
-            assert_eq!(expire_applies(condition, present_ms, new_ms), applies, "{condition:?} {present_ms}");
-        }
-        check(update(Operation::Persist), state("v", 0), Effect::None, Status::ConditionFailed);
-        assert_eq!(check(update(Operation::Persist), state("v", 9), Effect::Store, Status::Ok).expiry_ms, 0);
-        let keep = update(Operation::Set { value: b"n", expiry: Expiry::Keep });
-        assert_eq!(check(keep, state("v", 9), Effect::StorePrepared, Status::Ok).expiry_ms, 9);
-    }
-}
+mod tests;

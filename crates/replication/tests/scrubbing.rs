@@ -8,6 +8,7 @@ use harness::pair::{
 use harness::{CLIENT, Node};
 use nicekv_node::{StreamPeer, Timing};
 use nicekv_wire::control::{Member, MemberRole, MemberState};
+use nicekv_wire::limits::KEY_BYTES_MAX;
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry};
 use nicekv_wire::scrub::ScrubPage;
 use nicekv_wire::{ClientId, Datagram, Duration, Epoch, NodeId, OpId, Term};
@@ -57,6 +58,46 @@ fn a_pass_tells_everything_and_where_it_ends() {
     assert_eq!(pages(&pass(&mut scrubbing(&[]))), [(0, true, 0)], "that there is nothing is told, too");
 }
 
+/// What a member with some entries asks about when it is told, as a pass tells it, what another one has.
+fn suspects(theirs: &[(&[u8], Vec<u8>)], mine: &[(&[u8], Vec<u8>)]) -> Vec<Vec<u8>> {
+    let mut node = scrubbing(mine);
+    let mut asked = Vec::new();
+    for (to, bytes) in pass(&mut scrubbing(theirs)) {
+        let Datagram::ScrubPage(page) = Datagram::decode(&bytes).unwrap().1 else { continue };
+        assert_eq!(to, OTHER_ADDRESS);
+        let page = ScrubPage { sender: OTHER, ..page };
+        for (_, bytes) in node.receive(OTHER_ADDRESS, |out| page.encode(out)) {
+            if let Datagram::RepairRequest(request) = Datagram::decode(&bytes).unwrap().1 {
+                asked.push(request.key.to_vec());
+            }
+        }
+    }
+    asked
+}
+
+/// Of which a page has no room for two.
+#[test]
+fn long_keys_are_told_of_and_what_is_between_them_is_compared() {
+    let long = |start: &str, end: u8| [start.as_bytes(), &[b'-'; KEY_BYTES_MAX - 2], &[end]].concat();
+    let keys = [long("a", 1), long("c", 1), long("c", 3), long("d", 1)];
+    assert!(keys.iter().all(|key| key.len() == KEY_BYTES_MAX));
+    let both: Vec<_> = keys.iter().map(|key| (&key[..], entry(0, b"value"))).collect();
+    assert_eq!(suspects(&both, &both), [b""; 0]);
+    let check = |extra: &[u8], is_mine: bool| {
+        let more = [&both[..], &[(extra, entry(0, b"more"))]].concat();
+        let (theirs, mine) = if is_mine { (&both, &more) } else { (&more, &both) };
+        assert_eq!(suspects(theirs, mine), [extra], "{:?}, mine: {is_mine}", &extra[..1]);
+    };
+    for extra in [&long("b", 1), &long("c", 2), &long("c", 0), &long("d", 0)] {
+        check(extra, true);
+        check(extra, false);
+    }
+    for extra in [&b"a"[..], b"b", b"c", b"d", b"c-", b"e", &long("c", 1)[..KEY_BYTES_MAX - 1]] {
+        check(extra, true);
+        check(extra, false);
+    }
+}
+
 /// The other member tells of an empty range up to the end, or of nothing but its own position.
 fn tell(node: &mut Node, epoch: u32, logged: u64, released: u64, bytes: u32) -> Sent {
     let page = ScrubPage {
@@ -68,6 +109,8 @@ fn tell(node: &mut Node, epoch: u32, logged: u64, released: u64, bytes: u32) -> 
         logged,
         released,
         is_last: true,
+        begins_with: 0,
+        ends_before: None,
         listed: &[],
     };
     node.receive(OTHER_ADDRESS, |out| page.encode(out))

@@ -1,6 +1,5 @@
 //! A client: the real core, a random workload, and the history of what it was told.
 
-use crate::by_large;
 use crate::checker::Call;
 use crate::checker::model::{Action, Answer, Change, When};
 use crate::cluster::Scenario;
@@ -9,6 +8,7 @@ use crate::node::START_UNIX_MS;
 use crate::random::Random;
 use crate::rooms;
 use crate::scanning::Scanning;
+use crate::{by_large, long_keys};
 use nicekv_client::{
     Addressing, Answer as Told, ClientCore, Config, Counters, Keyspace, OperationError, Outcome, Plant,
     Request,
@@ -295,6 +295,7 @@ impl Client {
         let is_due = calls > 0 && self.calls_left.is_multiple_of(calls) && self.scanning.is_none();
         let scanned = self.first.iter().find(|keyspace| keyspace.replication.quorum().is_none());
         if let Some(keyspace) = scanned.filter(|_| is_due) {
+            let piece_bytes = long_keys::piece_bytes(piece_bytes, &workload.keys);
             self.scanning = Some(Scanning::new(keyspace, (piece_bytes, pieces), self.plant));
         }
     }
@@ -331,7 +332,7 @@ impl Client {
                 Change::SetExpiring { value, at_ms }
             }
             0..3 if self.is_large(key, workload, random) => Change::Set(by_large::value(op, &value)),
-            0..3 => Change::Set(value),
+            0..3 => Change::Set(long_keys::value(value, op, self.key_of(key, workload))),
             3 => Change::Delete,
             4 => Change::Append(b"7".to_vec()),
             _ => Change::Increment(1),
@@ -356,6 +357,10 @@ impl Client {
         workload.appends > 0 && self.has_large_values(key, workload) && random.chance(workload.appends)
     }
 
+    fn key_of<'a>(&self, key: usize, workload: &'a Workload) -> (&'a Key, bool) {
+        (&workload.keys[key], self.has_large_values(key, workload))
+    }
+
     fn has_large_values(&self, key: usize, workload: &Workload) -> bool {
         let id = KeyspaceId(workload.keys[key].keyspace);
         let is_home = |known: &Keyspace| known.id == id && known.has_large_values();
@@ -369,7 +374,7 @@ impl Client {
         let change = match random.below(5) {
             0 => Change::Erase,
             1 | 2 if self.is_large(key, workload, random) => Change::Set(by_large::value(op, &value)),
-            1 | 2 => Change::Set(value),
+            1 | 2 => Change::Set(long_keys::value(value, op, self.key_of(key, workload))),
             _ => return Action::Get,
         };
         Action::Update { op, condition: When::Always, return_old: false, change }

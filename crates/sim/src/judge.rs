@@ -12,7 +12,7 @@ use crate::random::Random;
 use crate::repairs;
 use crate::scanning;
 use crate::trunks::Trunks;
-use crate::{by_fill, by_hot, by_kernel, by_large, by_migration, by_tree};
+use crate::{by_fill, by_hot, by_kernel, by_large, by_long_keys, by_migration, by_tree};
 use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
 use nicekv_wire::recovery::Entry;
@@ -116,7 +116,8 @@ pub fn draw(seed: u64) -> Scenario {
         plant: None,
     };
     draw_rest(&mut scenario, seed);
-    by_hot::draw(by_fill::draw(by_tree::draw(by_migration::draw(scenario, seed), seed), seed), seed)
+    let scenario = by_fill::draw(by_tree::draw(by_migration::draw(scenario, seed), seed), seed);
+    by_long_keys::draw(by_hot::draw(scenario, seed), seed)
 }
 
 /// What depends on what was drawn.

@@ -12,7 +12,7 @@ use crate::bytes::{Reader, flag};
 use crate::codec::{self, Bytes, Codec, RestOf};
 use crate::declare::{codec_of, layout, message, part};
 use crate::header::HeaderLayout;
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{DATAGRAM_BYTES_MAX, PAIR_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::quorum::QuorumStore;
 #[cfg(test)]
 use crate::samples::Random;
@@ -96,8 +96,8 @@ pub const BUNDLED_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - Header::BYTES;
 /// No datagram grows by being bundled, so every request and every reply can be.
 const _: () = {
     assert!(BUNDLED_FIXED_BYTES + size_of::<KeyDigest>() <= Header::BYTES);
-    assert!(Update::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= BUNDLED_BYTES_MAX);
-    assert!(QuorumStore::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= BUNDLED_BYTES_MAX);
+    assert!(Update::FIXED_BYTES + PAIR_BYTES_MAX <= BUNDLED_BYTES_MAX);
+    assert!(QuorumStore::FIXED_BYTES + PAIR_BYTES_MAX <= BUNDLED_BYTES_MAX);
     assert!(Reply::FIXED_BYTES + VALUE_BYTES_MAX <= BUNDLED_BYTES_MAX);
 };
 

@@ -13,8 +13,8 @@
 
 use crate::codec::{self, Codec, Rest, RestOf};
 use crate::declare::{codec_of, layout, message, part};
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::scan::{AMPLIFICATION_MAX, Zeros};
+use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX};
+use crate::scan::{AMPLIFICATION_MAX, Scan, Zeros};
 use crate::{Epoch, Header, KeyspaceId, MatchRange, OpId, PartitionId, Update};
 use alloc::vec::Vec;
 use core::mem::size_of;
@@ -127,8 +127,10 @@ const REQUEST_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - Header::BYTES - 8;
 /// Every request can be.
 const _: () = {
     assert!(Directed::FIXED_BYTES + REQUEST_BYTES_MAX == DATAGRAM_BYTES_MAX);
-    assert!(Update::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= REQUEST_BYTES_MAX);
-    assert!(DATAGRAM_BYTES_MAX.div_ceil(AMPLIFICATION_MAX) + KEY_BYTES_MAX <= REQUEST_BYTES_MAX);
+    assert!(Update::FIXED_BYTES + PAIR_BYTES_MAX <= REQUEST_BYTES_MAX);
+    assert!(Scan::FIXED_BYTES + KEY_BYTES_MAX <= REQUEST_BYTES_MAX);
+    // Padding fills up to that and no further.
+    assert!(DATAGRAM_BYTES_MAX.div_ceil(AMPLIFICATION_MAX) <= REQUEST_BYTES_MAX);
 };
 
 /// Bytes of a record in a page.

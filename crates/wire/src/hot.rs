@@ -29,11 +29,12 @@
 
 use crate::DecodeError;
 use crate::bytes::{Reader, reserved};
-use crate::codec::{Codec, Key, List, Rest};
+use crate::codec::{Bytes, Codec, Key, List, Rest};
 use crate::declare::{codec_of, layout, message};
 use crate::header::{c_type, layout_for_c};
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::repair::{ENTRY_BYTES_MAX, StoredEntry};
+use crate::limits::{DATAGRAM_BYTES_MAX, KERNEL_KEY_BYTES_MAX, PAIR_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::recovery::Entry;
+use crate::repair::{StoredEntry, check_stored};
 #[cfg(test)]
 use crate::samples::Random;
 use crate::{Header, KeyDigest, KeyspaceId, Reply, Term};
@@ -226,7 +227,7 @@ message! {
 message! {
     /// What the primary shows of a hot key (H3): right for gets that a switch has stamped with this instance and up to this number, within the lease.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct HotCopy<'a>: HotCopy where is_of_an_instance {
+    pub struct HotCopy<'a>: HotCopy where is_possible {
         header {
             /// The keyspace of the key.
             keyspace: KeyspaceId,
@@ -247,7 +248,7 @@ message! {
         }
     }
 }
-const _: () = assert!(HotCopy::FIXED_BYTES + KEY_BYTES_MAX + ENTRY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+const _: () = assert!(HotCopy::FIXED_BYTES + Entry::FIXED_BYTES + PAIR_BYTES_MAX <= DATAGRAM_BYTES_MAX);
 
 message! {
     /// Copies of keys with this digest are of no use any more, up to this instance. What is lost costs the holder memory.
@@ -316,8 +317,8 @@ message! {
             stamp: Stamp,
             /// Which leases of the primary's it is shown under.
             serial: u64,
-            /// The key.
-            key: &'a [u8] as Key => 6 zeros,
+            /// The key: switches keep no longer ones.
+            key: &'a [u8] as Bytes<1, KERNEL_KEY_BYTES_MAX> => 6 zeros,
             /// The reply to a get, less its header.
             reply: &'a [u8] as Rest<REPLY_BODY_BYTES_MAX>,
         }
@@ -326,7 +327,8 @@ message! {
 
 /// The body of a reply to a get, at most.
 pub const REPLY_BODY_BYTES_MAX: usize = Reply::FIXED_BYTES - Header::BYTES + VALUE_BYTES_MAX;
-const _: () = assert!(HotValue::FIXED_BYTES + KEY_BYTES_MAX + REPLY_BODY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+const _: () =
+    assert!(HotValue::FIXED_BYTES + KERNEL_KEY_BYTES_MAX + REPLY_BODY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
 
 message! {
     /// The primary lets the switch show its copies until then, and asks for the time there, as by [`HotPulse`]. Of any key that it leads.
@@ -384,8 +386,9 @@ impl HotAssign {
 }
 
 impl HotCopy<'_> {
-    fn is_of_an_instance(&self) -> Result<(), DecodeError> {
-        is_of_an_instance(self.stamp)
+    fn is_possible(&self) -> Result<(), DecodeError> {
+        is_of_an_instance(self.stamp)?;
+        check_stored(self.key, self.entry)
     }
 }
 

@@ -13,10 +13,13 @@
 //! Wherever a small value stands, the [`Reference`] of a large one may stand in its place; a flag beside it says which of the two it is. A value is named by the op that
 //! wrote it, has one content for ever, and lies at every replica apart from the keys.
 
-use crate::bytes::Reader;
+use crate::bytes::{Reader, in_range};
 use crate::codec::{self, Codec, List, Rest};
 use crate::declare::{codec_of, layout, message, part};
-use crate::limits::{CHUNK_BYTES, DATAGRAM_BYTES_MAX, LARGE_BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
+use crate::limits::{
+    CHUNK_BYTES, DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, LARGE_BYTES_MAX, MEMBERS_MAX, PAIR_BYTES_MAX,
+    small_value_bytes_max,
+};
 use crate::{
     DecodeError, Epoch, Header, HeaderLayout, KeyDigest, KeyspaceId, NodeId, OpId, Opcode, PartitionId,
     Status,
@@ -31,7 +34,7 @@ part! {
     pub struct Reference where is_possible {
         /// The op that wrote it.
         name: OpId,
-        /// In bytes: more than a datagram has room for, and at most [`LARGE_BYTES_MAX`].
+        /// In bytes: more than a datagram has room for beside the key, and at most [`LARGE_BYTES_MAX`].
         length: u32 => 4 zeros,
         /// The first half of its BLAKE3 digest.
         checksum: u128,
@@ -79,13 +82,22 @@ impl Reference {
     }
 
     fn is_possible(&self) -> Result<(), DecodeError> {
-        let is_large = VALUE_BYTES_MAX as u32 + 1..=LARGE_BYTES_MAX;
+        let is_large = LENGTH_MIN..=LARGE_BYTES_MAX;
         if self.name != OpId::NONE && is_large.contains(&self.length) {
             return Ok(());
         }
-        Err(DecodeError::UnknownValue { field: "length of a large value", value: self.length.into() })
+        Err(self.length_error())
+    }
+
+    fn length_error(&self) -> DecodeError {
+        DecodeError::UnknownValue { field: "length of a large value", value: self.length.into() }
     }
 }
+
+/// Of a large value: whatever is shorter has room beside every key.
+const LENGTH_MIN: u32 = small_value_bytes_max(KEY_BYTES_MAX) as u32 + 1;
+/// Every key has room for a reference.
+const _: () = assert!(KEY_BYTES_MAX + Reference::BYTES <= PAIR_BYTES_MAX);
 
 /// A value may be a reference: then it must be one.
 pub(crate) fn check_reference(is_large: bool, value: Option<&[u8]>) -> Result<(), DecodeError> {
@@ -94,6 +106,17 @@ pub(crate) fn check_reference(is_large: bool, value: Option<&[u8]>) -> Result<()
         (true, None) => Err(DecodeError::UnknownValue { field: "is_large", value: 1 }),
         (false, _) => Ok(()),
     }
+}
+
+/// A value is small if a datagram has room for it beside its key, of so many bytes, and large if not: it is never told in both ways.
+pub fn check_value_of(key_bytes: usize, is_large: bool, value: Option<&[u8]>) -> Result<(), DecodeError> {
+    check_reference(is_large, value)?;
+    let (value, small_max) = (value.unwrap_or_default(), small_value_bytes_max(key_bytes));
+    if !is_large {
+        return in_range("value", value.len(), 0, small_max).map(|_| ());
+    }
+    let reference = Reference::checked(value);
+    if reference.length as usize > small_max { Ok(()) } else { Err(reference.length_error()) }
 }
 
 message! {
@@ -239,6 +262,7 @@ const _: () = assert!(TransferReport::FIXED_BYTES + HOLES_MAX * 8 + MEMBERS_MAX 
 mod tests {
     use super::*;
     use crate::ClientId;
+    use crate::limits::VALUE_BYTES_MAX;
     use crate::samples::check_part;
 
     #[test]
@@ -255,11 +279,26 @@ mod tests {
         assert_eq!(of(chunk + 1).chunk(1), Some((chunk, 1)));
         assert_eq!((of(chunk).chunk(0), of(chunk).chunk(1)), (Some((0, CHUNK_BYTES)), None));
         assert_eq!(Reference::decode(&of(2_000).bytes()), Ok(of(2_000)));
-        for impossible in [of(0), of(VALUE_BYTES_MAX as u32), of(LARGE_BYTES_MAX + 1)] {
+        for impossible in [of(0), of(LENGTH_MIN - 1), of(LARGE_BYTES_MAX + 1)] {
             assert!(Reference::decode(&impossible.bytes()).is_err(), "{impossible:?}");
         }
         assert!(Reference::decode(&of(2_000).bytes()[1..]).is_err());
         assert!(check_reference(true, None).is_err() && check_reference(true, Some(b"small")).is_err());
         assert!(check_reference(false, Some(b"small")).is_ok());
+    }
+
+    #[test]
+    fn a_value_is_large_where_its_key_leaves_no_room() {
+        let bytes = [7; VALUE_BYTES_MAX + 1];
+        for (key_bytes, small_max) in [(1, 1_024), (256, 1_024), (257, 1_023), (KEY_BYTES_MAX, 256)] {
+            let name = OpId { client: ClientId(7), sequence: 3 };
+            let of = |length| Reference { name, length, checksum: 9 }.bytes();
+            let large = |length| check_value_of(key_bytes, true, Some(&of(length)));
+            let small = |length| check_value_of(key_bytes, false, Some(&bytes[..length]));
+            assert_eq!((small(small_max), large(small_max as u32 + 1)), (Ok(()), Ok(())), "{key_bytes}");
+            assert!(matches!(small(small_max + 1), Err(DecodeError::OutOfRange { field: "value", .. })));
+            assert!(large(small_max as u32).is_err(), "{key_bytes}: it is small");
+            assert_eq!(check_value_of(key_bytes, false, None), Ok(()));
+        }
     }
 }

@@ -1,9 +1,13 @@
 //! Named bounds of the packet formats.
 
 /// Longest key, in bytes.
-pub const KEY_BYTES_MAX: usize = 256;
-/// Longest value that goes in one datagram, in bytes; longer ones go in chunks ([`crate::large`]).
+pub const KEY_BYTES_MAX: usize = 1024;
+/// Longest key of which kernels and switches keep the value, in bytes: gets of longer ones go on to a node's process.
+pub const KERNEL_KEY_BYTES_MAX: usize = 256;
+/// Longest value that goes in one datagram, in bytes; longer ones go in chunks ([`crate::large`]), and so do shorter ones beside long keys ([`small_value_bytes_max`]).
 pub const VALUE_BYTES_MAX: usize = 1024;
+/// Longest key and value together that go in one datagram, in bytes: whatever a message says beside them has room.
+pub const PAIR_BYTES_MAX: usize = 1280;
 /// Longest value, in bytes, unless clients and nodes are told otherwise.
 pub const LARGE_VALUE_BYTES_MAX: u32 = 64 << 20;
 /// Longest value of all, in bytes.
@@ -16,3 +20,23 @@ pub const DATAGRAM_BYTES_MAX: usize = 1472;
 pub const MEMBERS_MAX: usize = 9;
 /// The UDP port that requests to vnodes and node-to-node messages use unless told otherwise.
 pub const PORT_DEFAULT: u16 = 7400;
+
+/// Longest value that goes in one datagram with a key of so many bytes, in bytes. A longer one is a *large* value ([`crate::large`]).
+pub const fn small_value_bytes_max(key_bytes: usize) -> usize {
+    let room = PAIR_BYTES_MAX.saturating_sub(key_bytes);
+    if room < VALUE_BYTES_MAX { room } else { VALUE_BYTES_MAX }
+}
+
+/// What kernels and switches keep has any small value.
+const _: () = assert!(small_value_bytes_max(KERNEL_KEY_BYTES_MAX) == VALUE_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_key_leaves_less_room_for_its_value() {
+        let rooms = [1, 255, 256, 257, 1_000, KEY_BYTES_MAX, 5_000].map(small_value_bytes_max);
+        assert_eq!(rooms, [1_024, 1_024, 1_024, 1_023, 280, 256, 0]);
+    }
+}

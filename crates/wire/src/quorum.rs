@@ -18,8 +18,8 @@
 use crate::bytes::Reader;
 use crate::codec::{self, Codec, Key, OptionalValue, RestOf, Value};
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
-use crate::large::check_reference;
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
+use crate::large::{check_reference, check_value_of};
+use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MEMBERS_MAX, PAIR_BYTES_MAX};
 #[cfg(test)]
 use crate::samples::Random;
 use crate::{DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId};
@@ -192,13 +192,14 @@ message! {
         }
     }
 }
-const _: () = assert!(QuorumStore::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+const _: () = assert!(QuorumStore::FIXED_BYTES + PAIR_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+const _: () = assert!(QuorumQuery::FIXED_BYTES + KEY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
 
 impl QuorumStore<'_> {
     fn is_possible(&self) -> Result<(), DecodeError> {
         match self.timestamp {
             Timestamp::NEVER => Err(DecodeError::UnknownValue { field: "timestamp", value: 0 }),
-            _ => check_reference(self.is_large, self.value),
+            _ => check_value_of(self.key.len(), self.is_large, self.value),
         }
     }
 }
@@ -307,6 +308,11 @@ impl<'a> Tombstones<'a> {
     }
 }
 
+/// One at least fits a message.
+const _: () = assert!(
+    size_of::<<Tombstone<'static> as Codec>::Layout>() + KEY_BYTES_MAX <= Tombstones::LISTED_BYTES_MAX
+);
+
 impl Tombstone<'_> {
     /// Bytes of the encoded form.
     pub fn bytes(&self) -> usize {
@@ -362,13 +368,13 @@ message! {
         }
     }
 }
-const _: () = assert!(Entrust::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+const _: () = assert!(Entrust::FIXED_BYTES + PAIR_BYTES_MAX <= DATAGRAM_BYTES_MAX);
 
 impl Entrust<'_> {
     fn is_possible(&self) -> Result<(), DecodeError> {
         match self.timestamp {
             Timestamp::NEVER => Err(DecodeError::UnknownValue { field: "timestamp", value: 0 }),
-            _ => check_reference(self.is_large, self.value),
+            _ => check_value_of(self.key.len(), self.is_large, self.value),
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::bytes::{Reader, in_range, put};
 use crate::codec::{self, Codec, List, OptionalRest, Rest};
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
-use crate::large::{Reference, check_reference};
+use crate::large::{Reference, check_reference, check_value_of};
 use crate::limits::{CHUNK_BYTES, DATAGRAM_BYTES_MAX, KEY_BYTES_MAX};
 use crate::{DecodeError, Epoch, NodeId, OpId, PartitionId};
 use alloc::vec::Vec;
@@ -141,6 +141,15 @@ impl<'a> Entry<'a> {
 
     fn is_possible(&self) -> Result<(), DecodeError> {
         check_reference(self.is_large, self.value)
+    }
+
+    pub(crate) fn check_of(&self, key: &[u8]) -> Result<(), DecodeError> {
+        check_value_of(key.len(), self.is_large, self.value)
+    }
+
+    /// Whether this key can have it. No client can put another one, and no message has room for both.
+    pub fn may_be_of(&self, key: &[u8]) -> bool {
+        self.check_of(key).is_ok()
     }
 
     /// Reads the stored form, which is all of `bytes`.

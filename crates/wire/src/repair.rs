@@ -4,7 +4,7 @@
 use crate::bytes::Reader;
 use crate::codec::{Codec, Key, Rest};
 use crate::declare::{codec_of, for_each, layout, message, part, tagged};
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{DATAGRAM_BYTES_MAX, PAIR_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::recovery::Entry;
 #[cfg(test)]
 use crate::samples::Random;
@@ -46,10 +46,20 @@ tagged! {
     }
 }
 
+impl<'a> KeyState<'a> {
+    /// As another member is told of it. What no client can have put is damage: no message has room for it.
+    pub fn told_of(self, key: &[u8]) -> Self {
+        match self {
+            Self::Stored(stored) if check_stored(key, stored).is_err() => Self::Corrupt,
+            state => state,
+        }
+    }
+}
+
 message! {
     /// The answer to a [`RepairRequest`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct RepairReply<'a>: RepairReply {
+    pub struct RepairReply<'a>: RepairReply where is_possible {
         header {}
         body {
             /// The key's partition.
@@ -70,8 +80,23 @@ message! {
     }
 }
 
-pub(crate) const ENTRY_BYTES_MAX: usize = Entry::FIXED_BYTES + VALUE_BYTES_MAX;
-const _: () = assert!(RepairReply::FIXED_BYTES + KEY_BYTES_MAX + ENTRY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+impl RepairReply<'_> {
+    fn is_possible(&self) -> Result<(), DecodeError> {
+        match self.state {
+            KeyState::Stored(stored) => check_stored(self.key, stored),
+            KeyState::Absent | KeyState::Corrupt => Ok(()),
+        }
+    }
+}
+
+const _: () = assert!(RepairReply::FIXED_BYTES + Entry::FIXED_BYTES + PAIR_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+
+const ENTRY_BYTES_MAX: usize = Entry::FIXED_BYTES + VALUE_BYTES_MAX;
+
+/// A message has room for a key and its entry.
+pub(crate) fn check_stored(key: &[u8], stored: &[u8]) -> Result<(), DecodeError> {
+    Entry::decode(stored)?.check_of(key)
+}
 
 /// An entry in its stored form, to the end of the message.
 pub(crate) struct StoredEntry;
@@ -103,5 +128,39 @@ impl Codec for StoredEntry {
         let mut entry = Vec::new();
         Entry::sample(random).append(&mut entry);
         entry.leak()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{KEY_BYTES_MAX, small_value_bytes_max};
+    use crate::{Datagram, OpId};
+
+    #[test]
+    fn the_longest_key_and_its_longest_entry_fit_a_reply_and_what_is_longer_is_damaged() {
+        let key = [7; KEY_BYTES_MAX];
+        let stored = |bytes: usize| {
+            let (value, mut stored) = (alloc::vec![9; bytes], Vec::new());
+            Entry { index: 1, version: OpId::NONE, expiry_ms: 0, is_large: false, value: Some(&value) }
+                .append(&mut stored);
+            stored
+        };
+        let longest = stored(small_value_bytes_max(KEY_BYTES_MAX));
+        let state = KeyState::Stored(&longest).told_of(&key);
+        let (partition, epoch, sender) = (PartitionId(1), Epoch(2), NodeId(3));
+        let reply =
+            |state| RepairReply { partition, epoch, sender, key: &key, state, asked: (1, 1), through: 1 };
+        let mut bytes = Vec::new();
+        reply(state).encode(&mut bytes);
+        assert_eq!(
+            Datagram::decode(&bytes).unwrap().1,
+            Datagram::RepairReply(reply(KeyState::Stored(&longest)))
+        );
+        let longer = stored(small_value_bytes_max(KEY_BYTES_MAX) + 1);
+        assert_eq!(KeyState::Stored(&longer).told_of(&key), KeyState::Corrupt);
+        reply(KeyState::Stored(&longer)).encode(&mut bytes);
+        assert!(matches!(Datagram::decode(&bytes), Err(DecodeError::OutOfRange { field: "value", .. })));
+        assert_eq!(KeyState::Absent.told_of(&key), KeyState::Absent);
     }
 }

@@ -8,7 +8,7 @@ use crate::codec::{self, Codec, Entries, ListOf, Value};
 use crate::control::DiskSpace;
 use crate::declare::{code, codec_of, layout, message, part};
 use crate::large::check_reference;
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{DATAGRAM_BYTES_MAX, PAIR_BYTES_MAX};
 #[cfg(test)]
 use crate::samples::{Random, Sample};
 use crate::{
@@ -211,9 +211,7 @@ message! {
         }
     }
 }
-const _: () = assert!(
-    Resend::FIXED_BYTES + Update::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= DATAGRAM_BYTES_MAX
-);
+const _: () = assert!(Resend::FIXED_BYTES + Update::FIXED_BYTES + PAIR_BYTES_MAX <= DATAGRAM_BYTES_MAX);
 
 /// An update as the client sent it, to the end of the message.
 struct UpdateDatagram;

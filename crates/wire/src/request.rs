@@ -3,9 +3,10 @@
 use crate::bytes::{Reader, reserved_bytes};
 use crate::codec::{Codec, Key, Value};
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
-use crate::large::Reference;
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::large::{Reference, check_value_of};
+use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX};
 use crate::number::LongDouble;
+use crate::route::ChainHeader;
 #[cfg(test)]
 use crate::samples::Random;
 use crate::scan::Zeros;
@@ -136,7 +137,7 @@ tagged! {
     pub enum Operation<'a> {
         /// Stores `value`.
         1 => Set {
-            /// The new value, at most [`VALUE_BYTES_MAX`] bytes.
+            /// The new value, at most [`small_value_bytes_max`](crate::limits::small_value_bytes_max) bytes.
             value: &'a [u8] as Value,
             /// Its expiry.
             expiry: Expiry,
@@ -218,7 +219,8 @@ message! {
     }
 }
 
-const _: () = assert!(Update::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX + 64 <= DATAGRAM_BYTES_MAX);
+const _: () = assert!(Update::FIXED_BYTES + PAIR_BYTES_MAX + 64 <= DATAGRAM_BYTES_MAX);
+const _: () = assert!(Get::FIXED_BYTES + KEY_BYTES_MAX + ChainHeader::BYTES <= DATAGRAM_BYTES_MAX);
 
 impl Update<'_> {
     fn is_possible(&self) -> Result<(), DecodeError> {
@@ -228,8 +230,10 @@ impl Update<'_> {
         if self.watermark > self.op.sequence {
             return Err(DecodeError::UnknownValue { field: "watermark", value: self.watermark });
         }
-        match self.operation.reference() {
-            Some(reference) if Reference::decode(reference)?.name != self.op => {
+        let reference = self.operation.reference();
+        check_value_of(self.key.len(), reference.is_some(), Some(self.operation.value()))?;
+        match reference {
+            Some(reference) if Reference::checked(reference).name != self.op => {
                 Err(DecodeError::UnknownValue { field: "name of a large value", value: self.op.sequence })
             }
             _ => Ok(()),

@@ -19,7 +19,9 @@ use crate::bytes::{Reader, reserved_bytes};
 use crate::codec::{self, Bytes, Codec, Key, OptionalValue, RestOf};
 use crate::declare::{code, codec_of, layout, message, part};
 use crate::header::{HeaderLayout, ROOM_CHAIN, c_type, layout_for_c};
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+#[cfg(test)]
+use crate::limits::VALUE_BYTES_MAX;
+use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX};
 use crate::request::Forwarded;
 use crate::route::ChainHeader;
 #[cfg(test)]
@@ -109,7 +111,7 @@ impl Codec for Zeros {
     }
 }
 
-const _: () = assert!(Scan::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+const _: () = assert!(Scan::FIXED_BYTES + KEY_BYTES_MAX <= QUESTION_BYTES_MAX);
 
 impl Scan<'_> {
     /// The padding with which each answer of so many may have so many bytes, as far as a datagram allows that.
@@ -219,6 +221,26 @@ part! {
     }
 }
 
+/// The longest answer has room for any key and its value.
+const _: () = assert!(
+    ScanPiece::FIXED_BYTES + size_of::<<Scanned<'static> as Codec>::Layout>() + PAIR_BYTES_MAX
+        <= DATAGRAM_BYTES_MAX
+);
+
+/// The greatest key that comes before this one; nothing comes before the empty one.
+pub fn key_before(key: &[u8]) -> Vec<u8> {
+    let mut before = key.to_vec();
+    match before.last_mut() {
+        Some(0) => drop(before.pop()),
+        Some(last) => {
+            *last -= 1;
+            before.resize(KEY_BYTES_MAX.max(key.len()), 0xff);
+        }
+        None => {}
+    }
+    before
+}
+
 impl<'a> ScanPiece<'a> {
     /// With [`Self::more`], the last key that is covered.
     pub fn covered_through(&self) -> &'a [u8] {
@@ -281,6 +303,14 @@ mod tests {
             bare.encode(&mut bytes);
             assert_eq!(bare.answer_bytes_max(), (AMPLIFICATION_MAX * bytes.len()).min(DATAGRAM_BYTES_MAX));
         }
+    }
+
+    #[test]
+    fn nothing_is_between_a_key_and_the_one_before() {
+        assert_eq!((key_before(b""), key_before(b"a\0")), (b"".to_vec(), b"a".to_vec()));
+        let before = key_before(b"ab");
+        assert!(before.as_slice() < &b"ab"[..] && before.as_slice() > &b"aaz"[..]);
+        assert_eq!(before.len(), KEY_BYTES_MAX);
     }
 
     #[test]

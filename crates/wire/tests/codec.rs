@@ -1,7 +1,7 @@
 //! What is not a message is refused, by the name of what is wrong with it (docs/FAULTS.md row 29). That every bit of every message counts is
 //! tested where messages are declared.
 
-use nicekv_wire::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use nicekv_wire::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_wire::{
     ClientId, Datagram, DecodeError, Expiry, Get, KeyDigest, KeyspaceId, OpId, Operation, Update,
     stamp_reply_to,
@@ -49,10 +49,10 @@ proptest! {
 #[test]
 fn row_29_every_length_up_to_the_mtu_is_refused_without_panic() {
     let mut largest = Vec::new();
-    largest_update(KEY_BYTES_MAX, VALUE_BYTES_MAX).encode(&mut largest);
+    largest_update(KEY_BYTES_MAX, PAIR_BYTES_MAX - KEY_BYTES_MAX).encode(&mut largest);
     largest.resize(DATAGRAM_BYTES_MAX + 1, 0);
     for length in 0..=largest.len() {
-        let exact = length == 48 + 40 + KEY_BYTES_MAX + VALUE_BYTES_MAX;
+        let exact = length == 48 + 40 + PAIR_BYTES_MAX;
         assert_eq!(decode(&largest[..length]).is_ok(), exact, "{length} bytes of an update");
         assert!(decode(&vec![0; length]).is_err(), "{length} zeros");
         assert!(decode(&vec![0xff; length]).is_err(), "{length} ones");
@@ -95,6 +95,9 @@ fn row_29_keys_and_values_outside_their_limits_are_refused_by_name() {
     refused(0, 5, "key", 0);
     refused(KEY_BYTES_MAX + 1, 5, "key", KEY_BYTES_MAX + 1);
     refused(5, VALUE_BYTES_MAX + 1, "value", VALUE_BYTES_MAX + 1);
+    for key in [PAIR_BYTES_MAX - VALUE_BYTES_MAX, 700, KEY_BYTES_MAX] {
+        refused(key, PAIR_BYTES_MAX - key + 1, "value", PAIR_BYTES_MAX - key + 1);
+    }
     for key in [0, KEY_BYTES_MAX + 1] {
         let mut bytes = Vec::new();
         let op = OpId { client: ClientId(1), sequence: 1 };

@@ -5,6 +5,7 @@ use nicekv_wire::large::{Chunk, Hole, ReadChunks, Reference, TransferReport};
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumStore, Timestamp};
 use nicekv_wire::recovery::{Entry, RecoverReply, UndecidedOp};
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, PrepareAck, Progress, Watermark};
+use nicekv_wire::scrub::{Cut, Listed, ListedEntry, ScrubPage};
 use nicekv_wire::{
     ClientId, Condition, Entries, Epoch, Expiry, Get, KeyDigest, KeyspaceId, NodeId, OpId, Operation,
     PartitionId, Reply, Status, Update,
@@ -269,5 +270,50 @@ fn of_large_values() {
             }
             .encode(out);
         },
+    );
+}
+
+/// What was zero before pages were cut between long keys is zero in all others.
+#[test]
+fn of_scrubs() {
+    let page = |after, is_last, begins_with, ends_before, listed: Option<Listed<'_>>, out: &mut Vec<u8>| {
+        let mut told = Vec::new();
+        listed.iter().for_each(|listed| listed.append(&mut told));
+        let (partition, epoch, sender, bytes) = (PARTITION, Epoch(5), NodeId(4), 9);
+        let (logged, released, listed) = (6, 5, &told[..]);
+        let page = ScrubPage {
+            partition,
+            epoch,
+            sender,
+            after,
+            bytes,
+            logged,
+            released,
+            is_last,
+            begins_with,
+            ends_before,
+            listed,
+        };
+        page.encode(out);
+    };
+    check(
+        "4e4b0319003f000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
+         000700010000000500040002000000090000000000000006000000000000000501000000000000006162\
+         01000000000000000700000000000000080000016b",
+        |out| {
+            let entry = Some(ListedEntry { index: 7, digest: 8, is_tombstone: false });
+            page(b"ab", true, 0, None, Some(Listed { key: b"k", entry }), out);
+        },
+    );
+    check(
+        "4e4b0319002b000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
+         00070001000000050004000300000009000000000000000600000000000000050000000100026600616264",
+        |out| page(b"abd", false, 0, Some(Cut::between(b"abd", b"abf")), None, out),
+    );
+    check(
+        "4e4b0319003f000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
+         00070001000000050004000000000009000000000000000600000000000000050000030000000000\
+         0000000000000000000000000000000000000003616266",
+        |out| page(b"", false, 3, None, Some(Listed { key: b"abf", entry: None }), out),
     );
 }

@@ -136,14 +136,15 @@ impl Buffers {
         About { keyspace: KeyspaceId(header.keyspace.get()), op, digest: KeyDigest(header.digest) }
     }
 
-    /// Keeps what an operation puts, if that is too long for a datagram; what it is named by in its place. `write_set`: as many replicas are enough, if not all are needed (R14).
+    /// Keeps what an operation puts, if that is too long for a datagram with the key; what it is named by in its place. `write_set`: as many replicas are enough, if not all are needed (R14).
     fn keep_large(
         &mut self,
         about: About,
+        key: &[u8],
         operation: &Operation<'_>,
         write_set: Option<usize>,
     ) -> Option<Vec<u8>> {
-        let put = Put::of(about, operation, self.kept.as_ref(), write_set)?;
+        let put = Put::of(about, key, operation, self.kept.as_ref(), write_set)?;
         let reference = put.reference().bytes();
         self.large = Some(Box::new(Large::Put(put)));
         Some(reference)

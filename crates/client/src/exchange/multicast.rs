@@ -21,7 +21,7 @@ use crate::{Keyspace, LARGE_VALUE_BYTES_MAX, OperationError, Outcome, Request};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_wire::large::Reference;
-use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::limits::small_value_bytes_max;
 use nicekv_wire::scan::{Scan, ScanPiece};
 use nicekv_wire::{Datagram, Get, KeyDigest, MatchRange, OpId, Operation, Reply, Status, Update};
 
@@ -74,7 +74,7 @@ impl MulticastExchange {
             Request::Scan { .. } => Kind::Scan,
             Request::Update { .. } => Kind::Update,
         };
-        let (result_bytes_max, wanted) = (VALUE_BYTES_MAX, Wanted::NOTHING);
+        let (result_bytes_max, wanted) = (small_value_bytes_max(request.key().len()), Wanted::NOTHING);
         Self { kind, is_refused: false, unread: None, planted, result_bytes_max, wanted }
     }
 
@@ -134,7 +134,7 @@ impl MulticastExchange {
                     self.result_bytes_max = LARGE_VALUE_BYTES_MAX;
                 }
                 let about = About { keyspace, op, digest };
-                let reference = buffers.keep_large(about, &operation, None);
+                let reference = buffers.keep_large(about, key, &operation, None);
                 let operation = match (operation, &reference) {
                     (Operation::Set { expiry, .. }, Some(reference)) => {
                         Operation::SetLarge { reference, expiry }

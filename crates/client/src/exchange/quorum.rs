@@ -36,7 +36,7 @@ use crate::plant::{Plant, Planted};
 use crate::summary::Summary;
 use crate::{Keyspace, OperationError, Outcome, Request, SubmitError};
 use alloc::boxed::Box;
-use nicekv_wire::large::Reference;
+use nicekv_wire::large::{Reference, check_value_of};
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
 use nicekv_wire::{Condition, Datagram, Epoch, Expiry, OpId, Operation, Reply, Status};
 
@@ -53,6 +53,7 @@ enum Kind {
 pub(crate) struct QuorumExchange {
     quorum: Quorum,
     kind: Kind,
+    key_bytes: usize,
     op: OpId,
     is_storing: bool,
     /// Of the version that is stored, or that a put has stored in an earlier epoch.
@@ -71,13 +72,14 @@ pub(crate) struct QuorumExchange {
 
 impl QuorumExchange {
     pub(super) fn new(quorum: Quorum, request: &Request<'_>, planted: Planted) -> Result<Self, SubmitError> {
-        Ok(Self::new_of(quorum, understood(request)?, planted))
+        Ok(Self::new_of(quorum, understood(request)?, request.key().len(), planted))
     }
 
-    fn new_of(quorum: Quorum, kind: Kind, planted: Planted) -> Self {
+    fn new_of(quorum: Quorum, kind: Kind, key_bytes: usize, planted: Planted) -> Self {
         Self {
             quorum,
             kind,
+            key_bytes,
             op: OpId::NONE,
             is_storing: false,
             chosen: None,
@@ -108,7 +110,7 @@ impl QuorumExchange {
         let about = About { keyspace: to.id, op, digest };
         let reference = match request {
             Request::Update { operation, .. } => {
-                buffers.keep_large(about, operation, Some(quorum.write_set()))
+                buffers.keep_large(about, key, operation, Some(quorum.write_set()))
             }
             Request::Get { .. } | Request::Length { .. } | Request::Scan { .. } => None,
         };
@@ -119,7 +121,7 @@ impl QuorumExchange {
 
     /// What was to be read is not there any more.
     pub(super) fn begin_afresh(&mut self, Name { op, .. }: Name, buffers: &mut Buffers) {
-        *self = Self { op, ..Self::new_of(self.quorum, self.kind, self.planted) };
+        *self = Self { op, ..Self::new_of(self.quorum, self.kind, self.key_bytes, self.planted) };
         buffers.held.clear();
         buffers.rewrite(|datagram, _, out| query_again(&datagram, op, true).encode(out));
     }
@@ -183,6 +185,9 @@ impl QuorumExchange {
 
     /// Notes what a replica holds; false if that is of no use.
     fn count(&mut self, held: &QuorumHeld<'_>, buffers: &mut Buffers) -> bool {
+        if !self.is_possible(held) {
+            return false;
+        }
         let mixes_epochs = self.planted.has(Plant::MixEpochs);
         if held.epoch > self.epoch {
             self.epoch = held.epoch;
@@ -209,6 +214,16 @@ impl QuorumExchange {
             }
         }
         true
+    }
+
+    /// Whether the key can have what is said to be held: it may have to be written back.
+    fn is_possible(&self, held: &QuorumHeld<'_>) -> bool {
+        let (value, is_large) = match held.content {
+            Content::Absent | Content::Present => return true,
+            Content::Value(value) => (value, false),
+            Content::Large(reference) => (reference, true),
+        };
+        check_value_of(self.key_bytes, is_large, Some(value)).is_ok()
     }
 
     /// What the answers so far are enough for.

@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_transport::{Event, Mask, Report, Sender, SenderConfig, Transmit, checksum};
 use nicekv_wire::large::{Chunk, RECEIVERS_ALL, Reference, TransferReport, receiver_bit};
-use nicekv_wire::limits::{MEMBERS_MAX, VALUE_BYTES_MAX};
+use nicekv_wire::limits::{MEMBERS_MAX, small_value_bytes_max};
 use nicekv_wire::{Epoch, NodeId, OpId, Operation, Status};
 
 /// Chunks that leave before anybody has reported.
@@ -79,15 +79,18 @@ pub(crate) struct Put {
 }
 
 impl Put {
-    /// Of what an operation puts, if that is too long for a datagram; not copied if it is `kept`.
+    /// Of what an operation puts, if that is too long for a datagram with the key; not copied if it is `kept`.
     pub(crate) fn of(
         about: About,
+        key: &[u8],
         operation: &Operation<'_>,
         kept: Option<&SharedBytes>,
         write_set: Option<usize>,
     ) -> Option<Self> {
         match operation {
-            Operation::Set { value, .. } | Operation::Append(value) if value.len() > VALUE_BYTES_MAX => {
+            Operation::Set { value, .. } | Operation::Append(value)
+                if value.len() > small_value_bytes_max(key.len()) =>
+            {
                 Some(Self::new(about, SharedBytes::of(value, kept), write_set))
             }
             _ => None,

@@ -207,8 +207,8 @@ fn limits_are_refused_by_name_and_nothing_is_sent() {
     let set = |value| Operation::Set { value, expiry: Expiry::Never };
     assert_eq!(refused(Request::Get { key: b"" }), SubmitError::KeyEmpty);
     assert_eq!(
-        refused(Request::Get { key: &[b'k'; 257] }).to_string(),
-        "key of 257 bytes exceeds the limit of 256 bytes"
+        refused(Request::Get { key: &[b'k'; 1_025] }).to_string(),
+        "key of 1025 bytes exceeds the limit of 1024 bytes"
     );
     assert_eq!(
         refused(Request::update(b"k", set(&[0; 1025]))).to_string(),

@@ -5,7 +5,7 @@ use nicekv_client::{Keyspace, OperationError, Outcome, Request, SubmitError};
 use nicekv_placement::Vrings;
 use nicekv_transport::Report;
 use nicekv_wire::large::TransferReport;
-use nicekv_wire::limits::{CHUNK_BYTES, VALUE_BYTES_MAX};
+use nicekv_wire::limits::{CHUNK_BYTES, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{
     Datagram, Epoch, Expiry, KeyspaceId, NodeId, OpId, Opcode, Operation, Replication, Reply, Status,
@@ -198,6 +198,33 @@ fn lengths_from_one_more_than_a_datagram_has_room_for_to_the_limit() {
     }
 }
 
+/// Whether a key's value is named in the update that is sent.
+fn is_named(key: &[u8], operation: Operation<'_>) -> bool {
+    let (mut world, mut out) = (World::new(CALM, 10), Vec::new());
+    world.submit(Request::update(key, operation), 5_000);
+    world.client.poll_transmit(&mut out);
+    match Datagram::decode(&out) {
+        Ok((_, Datagram::Update(update))) => update.operation.reference().is_some(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_a_long_key_leaves_no_room_for_is_large() {
+    for (key_bytes, small_max) in [(256, 1_024), (257, 1_023), (700, 580), (KEY_BYTES_MAX, 256)] {
+        let (key, value) = (vec![b'k'; key_bytes], value_of(small_max + 1, 10));
+        for (value, is_large) in [(&value[1..], false), (&value[..], true)] {
+            assert_eq!(is_named(&key, Operation::Set { value, expiry: Expiry::Never }), is_large);
+            assert_eq!(is_named(&key, Operation::Append(value)), is_large, "{key_bytes}");
+        }
+        let mut world = World::new(CALM, 10);
+        let operation = Operation::Set { value: &value, expiry: Expiry::Never };
+        world.submit(Request::update(&key, operation), 5_000);
+        check(&mut world, &value, &[0, 1, 2]);
+        assert_eq!(world.sent_count(Opcode::Chunk), 1, "{key_bytes}");
+    }
+}
+
 #[test]
 fn what_is_too_long_is_refused_at_once() {
     let limit = 100_000;
@@ -221,6 +248,14 @@ fn what_is_too_long_is_refused_at_once() {
     assert_eq!(submit(quorum, set(&value)), too_long(limit + 1, limit));
     assert_eq!(submit(quorum, set(&value[1..])), None);
     assert_eq!(submit(Replication::Chain, set(&value[..1025])), too_long(1025, 1024));
+    let long = |operation| {
+        let mut world = World::with(CALM, 11, |config| config.keyspaces[0].replication = Replication::Chain);
+        let request = Request::update(&[b'k'; KEY_BYTES_MAX], operation);
+        world.client.submit(world.now, KeyspaceId::DEFAULT, request, u64::MAX).err()
+    };
+    let beside_key = SubmitError::PairTooLong { bytes: 257, limit: 256, key_bytes: KEY_BYTES_MAX };
+    assert_eq!((long(set(&value[..257])), long(set(&value[..256]))), (Some(beside_key), None));
+    assert_eq!(long(Operation::Append(&value[..257])), Some(beside_key));
     let named = Operation::SetLarge { reference: b"", expiry: Expiry::Never };
     assert_eq!(submit(Replication::Multicast, named), Some(SubmitError::NameOfLarge));
 }

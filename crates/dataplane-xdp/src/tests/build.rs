@@ -155,8 +155,8 @@ const VALUE_MUTATIONS: [(Hook, &str, &str, &str); 15] = [
     (
         Hook::Tc,
         "hot_values.h",
-        "if (any || !key_bytes || key_bytes > NICEKV_KEY_BYTES_MAX || key_bytes > bytes",
-        "if (any == 0xff || !key_bytes || key_bytes > NICEKV_KEY_BYTES_MAX || key_bytes > bytes",
+        "if (any || !key_bytes || key_bytes > NICEKV_KERNEL_KEY_BYTES_MAX || key_bytes > bytes",
+        "if (any == 0xff || !key_bytes || key_bytes > NICEKV_KERNEL_KEY_BYTES_MAX || key_bytes > bytes",
     ),
     (Hook::Xdp, "hot_values.h", "__sync_fetch_and_add(&entry->answered, 1);", ""),
     (Hook::Tc, "replies.h", "padding_bytes & 2044, 0))", "padding_bytes & 2044, 0) == -1)"),

@@ -7,6 +7,7 @@ use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use nicekv_kernel_gets::{Asked, Grant, Lookup, Miss, OUTCOMES, Outcome, Size, Table};
 use nicekv_node::{CopyOf, CopyShift, Lessor, Shift, ShiftKind};
 use nicekv_wire::hot::Stamp;
+use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::route::{ChainHeader, ROOM_AT, leave_room, leave_room_for_stamp, room_for_stamp, room_of};
 use nicekv_wire::{ClientId, Epoch, Get, Header, HeaderLayout, KeyDigest, KeyspaceId, OpId, PartitionId};
@@ -84,9 +85,13 @@ fn complete(frame: &mut [u8]) {
     frame[40..42].copy_from_slice(&(if check == 0 { 0xffff } else { check }).to_be_bytes());
 }
 
-/// A key, its keyspace, digest and partition. Some share a digest.
+/// A key, its keyspace, digest and partition. Some share a digest, and some are too long for the kernel.
 fn key(number: u64) -> (Vec<u8>, KeyspaceId, KeyDigest, PartitionId) {
-    let length = [1, 7, 8, 9, 40, 63, 100, 200, 255, 256][number as usize % 10];
+    let length = match number % 20 {
+        13 => 257,
+        17 => 1_024,
+        number => [1, 7, 8, 9, 40, 63, 100, 200, 255, 256][number as usize % 10],
+    };
     let mut key = vec![b'k'; length];
     key[length - 1] = number as u8;
     let digest = (number / 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -107,7 +112,8 @@ fn payload(number: u64, random: &mut Random) -> Vec<u8> {
     let (key, keyspace, digest, partition) = key(number);
     let op = OpId { client: ClientId(77), sequence: 1 + random.below(1 << 40) };
     let mut payload = Vec::new();
-    let padding = if random.below(4) == 0 { 0 } else { random.below(1_100) as usize };
+    let room = DATAGRAM_BYTES_MAX - Get::FIXED_BYTES - key.len() - ChainHeader::BYTES;
+    let padding = if random.below(4) == 0 { 0 } else { random.below(1_100) as usize }.min(room);
     Get { keyspace, op, digest, reply_to: None, forwarded: None, key: &key, padding }.encode(&mut payload);
     match random.below(8) {
         0 | 1 => {}

@@ -17,7 +17,7 @@ use core::mem::{offset_of, size_of};
 use core::net::SocketAddrV4;
 
 use nicekv_wire::hot::{HotLease, HotLeaseLayout, HotValue, HotValueLayout, REPLY_BODY_BYTES_MAX, Stamp};
-use nicekv_wire::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX};
+use nicekv_wire::limits::{DATAGRAM_BYTES_MAX, KERNEL_KEY_BYTES_MAX};
 use nicekv_wire::{Get, Header, HeaderLayout, Opcode, ROOM_STAMP};
 
 use super::{HotTable, Key, Slot};
@@ -88,7 +88,7 @@ impl<'a> Offered<'a> {
         let at = offset_of!(HotValueLayout, key_length);
         let (key_length, reserved) = (u16::from_be_bytes([fixed[at], fixed[at + 1]]), &fixed[at + 2..]);
         let (key, reply) = rest.split_at_checked(key_length.into())?;
-        let is_sound = (1..=KEY_BYTES_MAX).contains(&key.len())
+        let is_sound = (1..=KERNEL_KEY_BYTES_MAX).contains(&key.len())
             && reply.len() <= REPLY_BODY_BYTES_MAX
             && reserved.iter().all(|byte| *byte == 0);
         is_sound.then_some(Self { stamp: Stamp { instance, seen }, serial, key, reply })
@@ -129,7 +129,8 @@ impl<'a> Asked<'a> {
         let (length, asked) = asked.split_first_chunk()?;
         let (key, padding) = asked.split_at_checked(u16::from_be_bytes(*length).into())?;
         let is_zeros = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-        let is_sound = (1..=KEY_BYTES_MAX).contains(&key.len()) && is_zeros(forwarded) && is_zeros(padding);
+        let is_sound =
+            (1..=KERNEL_KEY_BYTES_MAX).contains(&key.len()) && is_zeros(forwarded) && is_zeros(padding);
         is_sound.then_some(Self { key, bytes: payload.len() })
     }
 }

@@ -5,7 +5,7 @@ use super::expiry::{Anchor, SetOptions, expiry_ms};
 use crate::error::CommandError;
 use crate::plan::{Call, Context, Finish, FinishMany, Many, Plan, RequestFor, TimeUnit};
 use nicekv_client::{Request, SubmitError};
-use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::limits::small_value_bytes_max;
 use nicekv_wire::{Condition, ExpireCondition, Expiry, Operation};
 use std::collections::HashMap;
 
@@ -129,15 +129,15 @@ pub(crate) fn mset<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planne
     // Puts of one command are concurrent: of two for one key, only the last may be sent.
     let mut last = HashMap::with_capacity(call.count() / 2);
     for index in (1..call.count()).step_by(2) {
-        let bytes = call.value(index + 1)?.len();
-        if bytes > VALUE_BYTES_MAX {
+        let (key, bytes) = (call.key(index)?, call.value(index + 1)?.len());
+        if bytes > small_value_bytes_max(key.len()) {
             // Nothing is put of a command that is refused.
-            let limit = context.server.value_limit(context.session.keyspace);
+            let limit = context.server.value_limit(context.session.keyspace, key.len());
             if bytes > limit {
-                return Err(SubmitError::ValueTooLong { bytes, limit }.into());
+                return Err(SubmitError::too_long(bytes, limit, key.len()).into());
             }
         }
-        last.insert(call.key(index)?, index as u32);
+        last.insert(key, index as u32);
     }
     let request: RequestFor = |call, key| {
         let value = call.arguments.prefix(key + 1);

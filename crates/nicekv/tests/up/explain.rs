@@ -51,8 +51,8 @@ fn a_key_is_explained_by_what_is_installed_and_what_nodes_say() {
     }
     let (code, text, _) = run(&["explain", "color", "--keyspace", "sessions"]);
     assert!(code == Some(0) && text.contains("keyspace sessions") && text.contains("agree"), "{text}");
-    let (code, _, error) = run(&["explain", &"k".repeat(257)]);
-    assert!(code == Some(2) && error.contains("256") && error.lines().count() == 1, "{error}");
+    let (code, _, error) = run(&["explain", &"k".repeat(1_025)]);
+    assert!(code == Some(2) && error.contains("1024") && error.lines().count() == 1, "{error}");
     let (code, _, error) = run(&["explain", "color", "--keyspace", "none"]);
     assert!(code == Some(2) && error.contains("none"), "{error}");
 
@@ -111,7 +111,7 @@ fn a_put_and_a_get_are_followed_hop_by_hop() {
     );
     let (code, text, _) = run(&["trace", "get", "none"]);
     assert!(code == Some(0) && text.contains("no value") && text.contains("unicast_vring"), "{text}");
-    let (code, _, error) = run(&["trace", "get", &"k".repeat(257)]);
-    assert!(code == Some(2) && error.contains("256") && error.lines().count() == 1, "{error}");
+    let (code, _, error) = run(&["trace", "get", &"k".repeat(1_025)]);
+    assert!(code == Some(2) && error.contains("1024") && error.lines().count() == 1, "{error}");
     assert_eq!(up.interrupt(), Some(0));
 }

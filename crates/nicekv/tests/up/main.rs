@@ -7,6 +7,7 @@ mod hot;
 mod keyspaces;
 mod large;
 mod large_memory;
+mod long_keys;
 mod manners;
 mod metrics;
 mod quorum;
@@ -146,8 +147,8 @@ fn commands_find_the_running_cluster_and_say_how_it_went() {
     // SCENARIO 33: an error that names the limit, and nothing is stored.
     let (code, _, error) = run(&["put", "color", &"x".repeat(1025), "--keyspace", "chained"]);
     assert!(code == Some(2) && error.contains("1024"), "{code:?} {error}");
-    let (code, _, error) = run(&["put", &"k".repeat(257), "blue"]);
-    assert!(code == Some(2) && error.contains("256"), "{code:?} {error}");
+    let (code, _, error) = run(&["put", &"k".repeat(1_025), "blue"]);
+    assert!(code == Some(2) && error.contains("1024"), "{code:?} {error}");
     assert_eq!(run(&["get", "color"]).0, Some(1));
 
     let (code, json, _) = run(&["status", "--json"]);

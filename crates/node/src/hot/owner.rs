@@ -213,7 +213,8 @@ impl Owner {
             ShiftKind::Locked(key) => self.change(&(partition, key), HotKey::lock),
             ShiftKind::Unlocked(key) => self.change(&(partition, key), HotKey::unlock),
             ShiftKind::Changed(key, entry) => {
-                self.change(&(partition, key), |hot| hot.set_entry(copied(entry.as_deref())));
+                let key = (partition, key);
+                self.change(&key, |hot| hot.set_entry(copied(&key.1, entry.as_deref())));
             }
             ShiftKind::Read(key, entry) => self.read((partition, key), &entry, name),
         }
@@ -232,7 +233,7 @@ impl Owner {
                 self.looks.insert((0, key.clone()));
             }
         }
-        self.change(&key, |hot| hot.set_entry(copied(Some(entry))));
+        self.change(&key, |hot| hot.set_entry(copied(&key.1, Some(entry))));
     }
 
     fn keys_of(&self, partition: PartitionId) -> Vec<Key> {
@@ -388,11 +389,10 @@ impl Owner {
     }
 }
 
-/// What may have copies: what expires, or is not there, the primary answers (R11).
-fn copied(entry: Option<&[u8]>) -> Option<Box<[u8]>> {
-    let may_have = |bytes: &&[u8]| {
-        Entry::decode(bytes)
-            .is_ok_and(|entry| entry.value.is_some() && !entry.is_large && entry.expiry_ms == 0)
-    };
+/// What may have copies: what expires, or is not there, the primary answers (R11). A copy's message has room for whatever a client can have put.
+fn copied(key: &[u8], entry: Option<&[u8]>) -> Option<Box<[u8]>> {
+    let is_lasting = |entry: &Entry<'_>| entry.value.is_some() && !entry.is_large && entry.expiry_ms == 0;
+    let may_have =
+        |bytes: &&[u8]| Entry::decode(bytes).is_ok_and(|entry| is_lasting(&entry) && entry.may_be_of(key));
     entry.filter(may_have).map(Box::from)
 }

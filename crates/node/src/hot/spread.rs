@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::Now;
 use nicekv_wire::hot::{HotAssign, HotCopy, HotValue, REPLY_BODY_BYTES_MAX};
+use nicekv_wire::limits::KERNEL_KEY_BYTES_MAX;
 use nicekv_wire::recovery::Entry;
 
 /// What the metadata service wants.
@@ -51,7 +52,9 @@ impl Spread {
             leases.note_copy(now, Peer::Node(*holder));
             outbox.send(*holder, |out| copy.encode(out));
         }
+        // Switches keep no longer keys.
         if self.in_switch
+            && key.len() <= KERNEL_KEY_BYTES_MAX
             && let Ok(entry) = Entry::decode(entry)
         {
             let reply = reply_body(&entry);

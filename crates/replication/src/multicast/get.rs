@@ -160,7 +160,7 @@ impl Partition {
         };
         let keyspace = self.membership.keyspace;
         let digest = || self.membership.digest(key);
-        let reply = Reply { integer: host.useful_length(keyspace, digest, &reply), ..reply };
+        let reply = Reply { integer: host.useful_length(keyspace, key, digest, &reply), ..reply };
         host.trace.note(now, get.op, Step::Answered(reply.status));
         host.reply(Some(get.reply_to), &reply);
     }

@@ -158,7 +158,8 @@ impl Partition {
             return self.on_repair_reply(host, now, &reply);
         }
         let Some(address) = self.membership.address(to) else { return };
-        host.outbox.send(address, |out| reply.encode(out));
+        let told = RepairReply { state: state.told_of(key), ..reply };
+        host.outbox.send(address, |out| told.encode(out));
     }
 
     /// Another member tells what it has of a damaged key.

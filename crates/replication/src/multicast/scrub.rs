@@ -24,7 +24,7 @@ use crate::config::{COMPARES_MAX, COPY_PAGES_MAX};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::{Host, Page, Plant, Standing, stored_entries};
-use nicekv_wire::scrub::{Listed, ScrubPage};
+use nicekv_wire::scrub::{Cut, Listed, ScrubPage};
 use nicekv_wire::{NodeId, Now};
 
 /// The receiver reads so much more than the sender had in the range.
@@ -33,6 +33,8 @@ const SLACK_BYTES: usize = 4 << 10;
 /// Puts what a scrub sees into datagrams for the other members.
 struct Listing {
     after: Vec<u8>,
+    /// Of the first key, where `after` has no room beside it.
+    begins_with: u16,
     last: Vec<u8>,
     listed: Vec<u8>,
     bytes: usize,
@@ -41,15 +43,18 @@ struct Listing {
 impl Listing {
     /// Of the keys after this one.
     fn new(after: &[u8]) -> Self {
-        Self { after: after.to_vec(), last: Vec::new(), listed: Vec::new(), bytes: 0 }
+        Self { after: after.to_vec(), begins_with: 0, last: Vec::new(), listed: Vec::new(), bytes: 0 }
     }
 
     /// `None`: it is being changed, or cannot be read.
     fn push(&mut self, partition: &Partition, host: &mut Host, key: &[u8], stored: Option<&[u8]>) {
         let entry = stored.map(listed_entry);
         let listed = Listed { key, entry };
-        if self.listed.len() + listed.bytes() > ScrubPage::LISTED_BYTES_MAX {
+        if !self.has_room_for(&listed) {
             self.send(partition, host, false);
+        }
+        if !self.has_room_for(&listed) {
+            self.cut_before(partition, host, key);
         }
         listed.append(&mut self.listed);
         self.bytes += key.len() + stored.map_or(0, <[u8]>::len);
@@ -57,11 +62,31 @@ impl Listing {
         self.last.extend_from_slice(key);
     }
 
+    fn has_room_for(&self, listed: &Listed<'_>) -> bool {
+        let after_bytes = self.after.len().max(ScrubPage::AFTER_BYTES_MIN);
+        after_bytes + self.listed.len() + listed.bytes() <= ScrubPage::VARYING_BYTES_MAX
+    }
+
+    /// What is between two long keys has a page of its own, and the next one begins where that ends.
+    fn cut_before(&mut self, partition: &Partition, host: &mut Host, key: &[u8]) {
+        let cut = Cut::between(&self.after, key);
+        self.tell(partition, host, false, Some(cut));
+        self.after.clear();
+        self.begins_with = cut.bytes();
+    }
+
     /// Sends what was put in; `is_last`: and there is no more in the partition.
     fn send(&mut self, partition: &Partition, host: &mut Host, is_last: bool) {
         if self.listed.is_empty() && !is_last {
             return;
         }
+        self.tell(partition, host, is_last, None);
+        core::mem::swap(&mut self.after, &mut self.last);
+        self.listed.clear();
+        (self.bytes, self.begins_with) = (0, 0);
+    }
+
+    fn tell(&self, partition: &Partition, host: &mut Host, is_last: bool, ends_before: Option<Cut>) {
         let page = ScrubPage {
             sender: host.config.node,
             partition: partition.id(),
@@ -71,14 +96,13 @@ impl Listing {
             after: &self.after,
             is_last,
             bytes: self.bytes as u32,
+            begins_with: self.begins_with,
+            ends_before,
             listed: &self.listed,
         };
         for (_, address) in partition.judges(host.config.node) {
             host.outbox.send(address, |out| page.encode(out));
         }
-        core::mem::swap(&mut self.after, &mut self.last);
-        self.listed.clear();
-        self.bytes = 0;
     }
 }
 
@@ -117,14 +141,17 @@ impl Partition {
             host.counters.dropped += 1;
             return;
         }
+        let listed = page.entries().map(|listed| (listed.key.into(), listed.entry));
+        // What is where it ends is the next page's.
+        let end = page.ends_before().map(|end| (end.into(), None));
         let compare = Compare {
             logged: page.logged,
             is_last: page.is_last,
             bytes: page.bytes as usize + SLACK_BYTES,
-            listed: page.entries().map(|listed| (listed.key.into(), listed.entry)).collect(),
+            listed: listed.chain(end).collect(),
             pages_left: COPY_PAGES_MAX,
         };
-        self.scan_for_compare(host, compare, page.after);
+        self.scan_for_compare(host, compare, &page.begins_after());
     }
 
     fn scan_for_compare(&mut self, host: &mut Host, compare: Compare, after: &[u8]) {

@@ -163,7 +163,7 @@ impl QuorumPartition {
             return;
         };
         let (sender, partition) = (host.config.node, self.id());
-        let state = entry.map_or(KeyState::Absent, KeyState::Stored);
+        let state = entry.map_or(KeyState::Absent, KeyState::Stored).told_of(key);
         let reply = RepairReply { sender, partition, epoch, key, state, asked: (0, 0), through: self.floor };
         host.outbox.send(address, |out| reply.encode(out));
     }

@@ -9,6 +9,7 @@ use crate::node::Kept;
 use nicekv_metadata::MemberStanding;
 use nicekv_node::{DiskSpace, Standing};
 use nicekv_wire::PartitionId;
+use nicekv_wire::limits::KEY_BYTES_MAX;
 use nicekv_wire::recovery::Entry;
 
 /// Which way a cut goes, seen from one host.
@@ -268,7 +269,10 @@ impl Cluster {
             self.nodes[node].disk.replace(key, other.map(|_| &bytes[..]));
             self.nodes[node].shown.forget(key.0, &key.1);
             if self.random.below(4) == 0 {
-                let surplus = (key.0, [&key.1[..], b"?"].concat());
+                let longer = [&key.1[..], b"?"].concat();
+                let is_possible = longer.len() <= KEY_BYTES_MAX && entry.may_be_of(&longer);
+                let beginning = &key.1[..key.1.len() - usize::from(!is_possible)];
+                let surplus = (key.0, [beginning, b"?"].concat());
                 self.nodes[node].disk.replace(&surplus, Some(&stored));
                 self.nodes[node].shown.forget(surplus.0, &surplus.1);
             }

@@ -27,6 +27,7 @@ pub const BLOCK_BYTES: usize = 64 << 10;
 pub const VALUE_BYTES_MAX: u64 = 512 << 20;
 /// Longest key of an owner.
 pub const OWNER_KEY_BYTES_MAX: usize = 1_024;
+const _: () = assert!(OWNER_KEY_BYTES_MAX >= nicekv_wire::limits::KEY_BYTES_MAX);
 
 pub(super) const FORMAT_VERSION: u32 = 1;
 /// Extents, and the values in them, begin at multiples of this.

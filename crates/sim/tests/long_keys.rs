@@ -1,0 +1,55 @@
+//! Keys of up to 1,024 bytes, whatever fails meanwhile: in a message with such a key there is no room for another one, and a value of some hundred bytes is a large one.
+
+use nicekv_sim::cluster::{Scenario, Tally};
+use nicekv_sim::keyspace::Shape;
+use nicekv_sim::{by_long_keys, judge};
+use std::io::Write;
+use std::ops::RangeInclusive;
+
+const MILLISECOND_NS: u64 = 1_000_000;
+const SEEDS: RangeInclusive<u64> = 1..=25;
+
+/// Random runs with long keys alone, and what else `change` says.
+fn survive(what: &str, shape: Shape, change: impl Fn(&mut Scenario)) -> Tally {
+    let (mut tally, mut calls) = (Tally::default(), 0);
+    for seed in SEEDS {
+        let mut scenario = judge::draw(seed);
+        by_long_keys::of(&mut scenario, shape, 12);
+        change(&mut scenario);
+        let report = judge::run(scenario, seed, None);
+        assert_eq!(report.violations, [""; 0], "{what}, seed {seed}");
+        assert_eq!(report.too_large, 0, "{what}, seed {seed}: its histories are not judged");
+        calls += report.calls;
+        tally.add(&report.tally);
+    }
+    writeln!(std::io::stderr(), "{what}, seeds {SEEDS:?}: {calls} calls; {tally:?}").expect("it is open");
+    assert!(calls > 10_000, "{what}: {calls}");
+    tally
+}
+
+#[test]
+fn long_keys_survive_where_a_primary_orders_puts() {
+    survive("multicast", Shape::multicast(3, 1), |_| {});
+    survive("multicast, in their order", Shape::multicast(3, 2).by_range(), |_| {});
+}
+
+#[test]
+fn long_keys_survive_by_quorum() {
+    survive("quorum", Shape::quorum(3, 2), |_| {});
+}
+
+#[test]
+fn long_keys_survive_along_chains() {
+    survive("chains", Shape::chain(3, 1), |_| {});
+    survive("chains, in their order", Shape::chain(3, 1).by_range(), |_| {});
+}
+
+#[test]
+fn long_keys_survive_appends_crashes_and_damage() {
+    let tally = survive("damage", Shape::multicast(3, 0), |scenario| {
+        scenario.workload.appends = 300_000;
+        scenario.workload.timeout_ns = 4_000 * MILLISECOND_NS;
+        (scenario.faults.crash, scenario.faults.corruption) = (500, 3_000);
+    });
+    assert!(tally.of("values made by primaries") > 100);
+}
