@@ -95,8 +95,8 @@ impl StorageQueue {
     }
 
     /// An op that stores a large value is open no more.
-    pub fn let_go_value(&mut self, name: OpId) {
-        self.values.let_go(name);
+    pub fn let_go_value(&mut self, name: OpId, partition: PartitionId) {
+        self.values.let_go(name, partition);
     }
 
     /// The remembered result of an op names a large value, until [`Self::unpin_value`]: somebody may be reading it, though its key has another one.

@@ -33,6 +33,32 @@ pub(crate) struct Lack {
     pub(crate) partition: PartitionId,
 }
 
+/// A value that is spoken of.
+#[derive(Clone, Debug)]
+struct Use {
+    reference: Reference,
+    /// Partitions whose entries and ops do, the newest one last, and how many of them. When one ends, the value is looked for with those that are left.
+    by: Vec<(PartitionId, u32)>,
+}
+
+impl Use {
+    fn has(&self, partition: PartitionId) -> bool {
+        self.by.iter().any(|(of, _)| *of == partition)
+    }
+
+    /// Takes out what is known of a partition.
+    fn take(&mut self, partition: PartitionId) -> u32 {
+        let place = self.by.iter().position(|(of, _)| *of == partition);
+        place.map_or(0, |place| self.by.remove(place).1)
+    }
+
+    /// What to look for, and where, if it is not here.
+    fn lack(&self) -> Option<Lack> {
+        let (partition, _) = *self.by.last()?;
+        Some(Lack { reference: self.reference, partition })
+    }
+}
+
 /// The pass over all entries.
 #[derive(Clone, Debug, Default)]
 struct Pass {
@@ -49,8 +75,7 @@ pub(crate) struct ValueIndex {
     held: Map<OpId, ()>,
     /// On the disk, and damaged. They stay there until they are fetched: after a crash what speaks of a value that is not on the disk counts as never forced (L2).
     condemned: BTreeSet<OpId>,
-    /// How often each is spoken of, and what to look for where if it is not here.
-    uses: BTreeMap<OpId, (u32, Lack)>,
+    uses: BTreeMap<OpId, Use>,
     by_key: Map<PartitionId, Map<Box<[u8]>, OpId>>,
     lacking: BTreeMap<OpId, Lack>,
     /// Held, and without use since about then; the newest time of each counts.
@@ -106,33 +131,36 @@ impl ValueIndex {
             return;
         }
         self.condemned.insert(name);
-        if let Some((_, lack)) = self.uses.get(&name) {
-            self.lacking.insert(name, lack.clone());
-        }
+        self.lacking.extend(self.uses.get(&name).and_then(Use::lack).map(|lack| (name, lack)));
     }
 
     /// An open op stores this; or the engine has it in an entry.
     pub(crate) fn take_up(&mut self, reference: Reference, partition: PartitionId) {
-        let lack = Lack { reference, partition };
-        let (uses, newest) = self.uses.entry(reference.name).or_insert_with(|| (0, lack.clone()));
-        *uses += 1;
-        // Who spoke of it first may be a partition that ends, when another has been formed of it.
-        *newest = lack.clone();
+        let of = self.uses.entry(reference.name).or_insert_with(|| Use { reference, by: Vec::new() });
+        let uses = of.take(partition);
+        of.by.push((partition, uses + 1));
         if !self.holds(reference.name) {
-            self.lacking.insert(reference.name, lack);
+            self.lacking.insert(reference.name, Lack { reference, partition });
         }
     }
 
     /// The same no more.
-    pub(crate) fn let_go(&mut self, name: OpId) {
-        let Some((uses, _)) = self.uses.get_mut(&name) else { return };
+    pub(crate) fn let_go(&mut self, name: OpId, partition: PartitionId) {
+        let Some(of) = self.uses.get_mut(&name) else { return };
+        let Some((_, uses)) = of.by.iter_mut().find(|(by, _)| *by == partition) else { return };
         *uses -= 1;
-        if *uses == 0 {
-            self.uses.remove(&name);
-            self.lacking.remove(&name);
-            if self.is_on_disk(name) {
-                self.unused.push(name);
-            }
+        if *uses > 0 {
+            return;
+        }
+        of.take(partition);
+        if let Some(lack) = of.lack() {
+            self.lacking.get_mut(&name).into_iter().for_each(|known| *known = lack.clone());
+            return;
+        }
+        self.uses.remove(&name);
+        self.lacking.remove(&name);
+        if self.is_on_disk(name) {
+            self.unused.push(name);
         }
     }
 
@@ -192,21 +220,24 @@ impl ValueIndex {
             self.take_up(reference, partition);
         }
         if let Some(before) = before {
-            self.let_go(before);
+            self.let_go(before, partition);
         }
     }
 
     /// The engine has no entry of this partition any more.
     pub(crate) fn note_cleared(&mut self, partition: PartitionId) {
         for (_, name) in self.by_key.remove(&partition).into_iter().flatten() {
-            self.let_go(name);
+            self.let_go(name, partition);
         }
     }
 
     /// Whether a partition lacks a value, or may.
     pub(crate) fn lacks(&self, partition: PartitionId) -> bool {
         let is_unknown = self.pass.as_ref().is_some_and(|pass| !pass.done.contains(&partition));
-        is_unknown || self.lacking.values().any(|lack| lack.partition == partition)
+        let is_of = |(name, lack): (&OpId, &Lack)| {
+            lack.partition == partition || self.uses.get(name).is_some_and(|of| of.has(partition))
+        };
+        is_unknown || self.lacking.iter().any(is_of)
     }
 
     /// What is lacking, after this one.
@@ -223,7 +254,7 @@ impl ValueIndex {
     pub(crate) fn used_after(&self, after: Option<OpId>) -> Option<Reference> {
         let after = after.map_or(core::ops::Bound::Unbounded, core::ops::Bound::Excluded);
         let mut used = self.uses.range((after, core::ops::Bound::Unbounded));
-        used.find(|(name, _)| self.holds(**name)).map(|(_, (_, lack))| lack.reference)
+        used.find(|(name, _)| self.holds(**name)).map(|(_, of)| of.reference)
     }
 
     /// Values that are to be removed now.

@@ -113,7 +113,7 @@ impl Partition {
             self.locks.decide(op);
             let Some(state) = self.locks.remove(op) else { continue };
             self.locks.unlock(&mut host.visibility, state.stored.key());
-            host.storage.let_go_value(op);
+            host.storage.let_go_value(op, self.id());
         }
     }
 

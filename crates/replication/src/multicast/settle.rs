@@ -47,7 +47,8 @@ impl Partition {
     pub(super) fn give_up_ops(&mut self, host: &mut Host) -> Map<OpId, Op> {
         let none = host.map();
         let ops = self.locks.give_up(&mut host.visibility, none);
-        ops.iter().filter(|(_, op)| is_large(&op.stored)).for_each(|(op, _)| host.storage.let_go_value(*op));
+        let large = ops.iter().filter(|(_, op)| is_large(&op.stored));
+        large.for_each(|(op, _)| host.storage.let_go_value(*op, self.id()));
         ops
     }
 
@@ -108,7 +109,7 @@ impl Partition {
             Some(op) => {
                 self.show(host, now, decided, &op.stored, result);
                 if is_large(&op.stored) {
-                    host.storage.let_go_value(decided.op);
+                    host.storage.let_go_value(decided.op, self.id());
                 }
                 self.locks.let_go(op);
             }

@@ -421,7 +421,7 @@ impl QuorumPartition {
     /// A version is not under way any more.
     pub(super) fn let_go_value(&self, node: &mut Host, version: &Version) {
         if let Some(reference) = version.large() {
-            node.storage.let_go_value(reference.name);
+            node.storage.let_go_value(reference.name, self.id());
         }
     }
 

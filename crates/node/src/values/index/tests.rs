@@ -23,7 +23,7 @@ fn a_value_lives_as_long_as_an_op_or_an_entry_speaks_of_it() {
     index.add(name(1));
     index.take_up(reference(1), HOME);
     index.note(HOME, b"k", Some(reference(1)));
-    index.let_go(name(1));
+    index.let_go(name(1), HOME);
     assert!(lingered(&mut index).is_empty() && index.holds(name(1)));
     index.add(name(2));
     index.note(HOME, b"k", Some(reference(2)));
@@ -182,4 +182,29 @@ fn after_a_restart_nothing_goes_before_all_entries_were_seen() {
     index.end_pass();
     assert_eq!(lingered(&mut index), [name(2)]);
     assert!(index.holds(name(1)) && index.holds(name(3)));
+}
+
+#[test]
+fn what_two_partitions_lack_is_looked_for_with_the_one_that_is_left() {
+    let heir = PartitionId(4);
+    let speakers = |order: [PartitionId; 2]| {
+        let mut index = ValueIndex::default();
+        index.mark();
+        order.iter().for_each(|partition| index.note(*partition, b"k", Some(reference(1))));
+        index
+    };
+    for order in [[HOME, heir], [heir, HOME]] {
+        for (ends, stays) in [(HOME, heir), (heir, HOME)] {
+            let mut index = speakers(order);
+            assert!(index.lacks(HOME) && index.lacks(heir), "neither is complete");
+            index.note_cleared(ends);
+            assert!(index.lacks(stays) && !index.lacks(ends));
+            assert_eq!(index.lack(name(1)).map(|lack| lack.partition), Some(stays), "of {order:?}");
+            index.add(name(1));
+            index.lose(name(1));
+            assert_eq!(index.lack(name(1)).map(|lack| lack.partition), Some(stays));
+            index.note_cleared(stays);
+            assert_eq!(index.lack(name(1)), None);
+        }
+    }
 }
