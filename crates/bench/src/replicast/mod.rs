@@ -21,6 +21,7 @@ mod negotiated;
 mod paper;
 mod places;
 mod reading;
+mod run;
 mod setup;
 mod tally;
 mod unicast;

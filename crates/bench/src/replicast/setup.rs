@@ -1,5 +1,6 @@
 //! What is simulated: the paper's hosts, links and disks, and what its tool leaves out.
 
+use crate::workload::Random;
 use clap::ValueEnum;
 use nicekv_reservation::{BIDS_MAX, Config};
 use serde_json::{Value, json};
@@ -61,8 +62,14 @@ pub(crate) struct Beyond {
 }
 
 impl Beyond {
-    pub(crate) fn loss(&self) -> f64 {
-        f64::from(self.loss_ppm) / f64::from(MILLION)
+    /// Whether the next operation is a get.
+    pub(crate) fn is_get(&self, random: &mut Random) -> bool {
+        self.gets_percent > 0 && random.below(100) < self.gets_percent
+    }
+
+    /// Whether this copy of a datagram is lost.
+    pub(crate) fn is_lost(&self, random: &mut Random) -> bool {
+        self.loss_ppm > 0 && random.fraction() < f64::from(self.loss_ppm) / f64::from(MILLION)
     }
 }
 

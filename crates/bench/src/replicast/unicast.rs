@@ -15,6 +15,7 @@ use super::calendar::Calendar;
 use super::disk::Disk;
 use super::places::Places;
 use super::reading::Egress;
+use super::run::{Simulated, run_to};
 use super::setup::{LINK_BPS, REPLICAS, SECOND_NS, Setup, TARGETS};
 use super::tally::{Outcome, Tally};
 use crate::workload::Random;
@@ -122,16 +123,47 @@ struct World<'a> {
 
 pub(crate) fn run(setup: &Setup, seed: u64) -> Outcome {
     let mut world = World::new(setup, seed);
-    for who in 0..setup.initiators {
-        world.begin(who);
+    (0..setup.initiators).for_each(|who| world.begin(who));
+    run_to(setup.run_ns(), world)
+}
+
+impl Simulated for World<'_> {
+    type Event = Event;
+
+    fn calendar(&mut self) -> &mut Calendar<Event> {
+        &mut self.calendar
     }
-    let end_ns = setup.run_ns();
-    while let Some(event) = world.calendar.next(end_ns) {
-        world.tally.look(world.calendar.now_ns(), world.targets.iter().map(|target| &target.disk));
-        world.handle(event);
+
+    fn counted(&mut self) -> (&mut Tally, impl ExactSizeIterator<Item = &Disk>) {
+        (&mut self.tally, self.targets.iter().map(|target| &target.disk))
     }
-    world.tally.look(end_ns, world.targets.iter().map(|target| &target.disk));
-    world.tally.outcome(world.calendar.passed())
+
+    fn into_tally(self) -> Tally {
+        self.tally
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::PutRequest(replica) => self.put_request(replica),
+            Event::RateInit(replica, rate_bps) => self.rate_init(replica, rate_bps),
+            Event::RateSet(replica, rate_bps) => self.rate_set(replica, rate_bps),
+            Event::Send { who, ticket } if self.initiators[usize::from(who)].ticket == ticket => {
+                self.send(who);
+            }
+            Event::Send { .. } => {}
+            Event::Frame(replica, bytes) => self.frame(replica, bytes),
+            Event::Ack(replica) => self.ack(replica),
+            Event::Missed(replica) => self.missed(replica),
+            Event::Get { who, chunk } => self.get(who, chunk),
+            Event::Part { who, chunk, left_bytes, is_whole } => self.part(who, chunk, left_bytes, is_whole),
+            Event::GetMissed { who, chunk } if self.initiators[usize::from(who)].chunk == chunk => {
+                self.tally.missed += 1;
+                self.initiators[usize::from(who)].chunk += 1;
+                self.ask_for(who);
+            }
+            Event::GetMissed { .. } => {}
+        }
+    }
 }
 
 impl<'a> World<'a> {
@@ -164,35 +196,16 @@ impl<'a> World<'a> {
         }
     }
 
-    fn handle(&mut self, event: Event) {
-        match event {
-            Event::PutRequest(replica) => self.put_request(replica),
-            Event::RateInit(replica, rate_bps) => self.rate_init(replica, rate_bps),
-            Event::RateSet(replica, rate_bps) => self.rate_set(replica, rate_bps),
-            Event::Send { who, ticket } if self.initiators[usize::from(who)].ticket == ticket => {
-                self.send(who);
-            }
-            Event::Send { .. } => {}
-            Event::Frame(replica, bytes) => self.frame(replica, bytes),
-            Event::Ack(replica) => self.ack(replica),
-            Event::Missed(replica) => self.missed(replica),
-            Event::Get { who, chunk } => self.get(who, chunk),
-            Event::Part { who, chunk, left_bytes, is_whole } => self.part(who, chunk, left_bytes, is_whole),
-            Event::GetMissed { who, chunk } if self.initiators[usize::from(who)].chunk == chunk => {
-                self.tally.missed += 1;
-                self.initiators[usize::from(who)].chunk += 1;
-                self.ask_for(who);
-            }
-            Event::GetMissed { .. } => {}
-        }
+    /// Whether this datagram is lost.
+    fn loses(&mut self) -> bool {
+        let is_lost = self.setup.beyond.is_lost(&mut self.random);
+        self.tally.lost += u64::from(is_lost);
+        is_lost
     }
 
     /// What is sent now arrives then, unless it is lost.
     fn post(&mut self, at_ns: u64, event: Event) {
-        let loss = self.setup.beyond.loss();
-        if loss > 0.0 && self.random.fraction() < loss {
-            self.tally.lost += 1;
-        } else {
+        if !self.loses() {
             self.calendar.enter(at_ns, event);
         }
     }
@@ -200,8 +213,7 @@ impl<'a> World<'a> {
     /// The next chunk of an initiator.
     fn begin(&mut self, who: u16) {
         let now_ns = self.calendar.now_ns();
-        let percent = self.setup.beyond.gets_percent;
-        let is_get = percent > 0 && self.random.below(100) < percent;
+        let is_get = self.setup.beyond.is_get(&mut self.random);
         let initiator = &mut self.initiators[usize::from(who)];
         initiator.chunk += 1;
         (initiator.begun_ns, initiator.begun) = (now_ns, 0);
@@ -411,9 +423,7 @@ impl<'a> World<'a> {
     }
 
     fn part(&mut self, who: u16, chunk: u32, left_bytes: u32, is_whole: bool) {
-        let (now_ns, loss) = (self.calendar.now_ns(), self.setup.beyond.loss());
-        let is_lost = loss > 0.0 && self.random.fraction() < loss;
-        self.tally.lost += u64::from(is_lost);
+        let (now_ns, is_lost) = (self.calendar.now_ns(), self.loses());
         let (is_whole, left_bytes) = (is_whole && !is_lost, left_bytes.saturating_sub(FRAME_BYTES));
         let initiator = &self.initiators[usize::from(who)];
         if left_bytes > 0 {

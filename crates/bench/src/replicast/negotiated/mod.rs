@@ -15,37 +15,48 @@ mod data;
 mod reads;
 mod world;
 
+use super::calendar::Calendar;
+use super::disk::Disk;
+use super::run::{Simulated, run_to};
 use super::setup::Setup;
-use super::tally::Outcome;
+use super::tally::{Outcome, Tally};
 use world::{Event, World};
 
 pub(crate) fn run(setup: &Setup, seed: u64) -> Outcome {
     let mut world = World::new(setup, seed);
-    for who in 0..setup.initiators {
-        world.begin(who);
-    }
-    let end_ns = setup.run_ns();
-    while let Some(event) = world.calendar.next(end_ns) {
-        world.tally.look(world.calendar.now_ns(), world.targets.iter().map(|target| &target.disk));
-        handle(&mut world, event);
-    }
-    world.tally.look(end_ns, world.targets.iter().map(|target| &target.disk));
-    world.tally.outcome(world.calendar.passed())
+    (0..setup.initiators).for_each(|who| world.begin(who));
+    run_to(setup.run_ns(), world)
 }
 
-fn handle(world: &mut World<'_>, event: Event) {
-    match event {
-        Event::Ask(asking) => world.ask_again(asking),
-        Event::Request { asking, target } => world.request(asking, target),
-        Event::Choose(asking) => world.choose(asking),
-        Event::Answer { chunk, target, id, chosen } => world.answer(chunk, target, (id, chosen)),
-        Event::Send { chunk, transfer } => world.send(chunk, transfer),
-        Event::Frame { chunk, transfer, bytes } => world.frame(chunk, transfer, bytes),
-        Event::Ack { chunk, delivery } => world.ack(chunk, delivery),
-        Event::Missed(asking) => world.missed(asking),
-        Event::GetRequest(chunk) => world.get_request(chunk),
-        Event::GetAccept { chunk, target } => world.get_accept(chunk, target),
-        Event::Part { chunk, left_bytes, is_whole } => world.part(chunk, left_bytes, is_whole),
-        Event::GetMissed(chunk) => world.get_missed(chunk),
+impl Simulated for World<'_> {
+    type Event = Event;
+
+    fn calendar(&mut self) -> &mut Calendar<Event> {
+        &mut self.calendar
+    }
+
+    fn counted(&mut self) -> (&mut Tally, impl ExactSizeIterator<Item = &Disk>) {
+        (&mut self.tally, self.targets.iter().map(|target| &target.disk))
+    }
+
+    fn into_tally(self) -> Tally {
+        self.tally
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Ask(asking) => self.ask_again(asking),
+            Event::Request { asking, target } => self.request(asking, target),
+            Event::Choose(asking) => self.choose(asking),
+            Event::Answer { chunk, target, id, chosen } => self.answer(chunk, target, (id, chosen)),
+            Event::Send { chunk, transfer } => self.send(chunk, transfer),
+            Event::Frame { chunk, transfer, bytes } => self.frame(chunk, transfer, bytes),
+            Event::Ack { chunk, delivery } => self.ack(chunk, delivery),
+            Event::Missed(asking) => self.missed(asking),
+            Event::GetRequest(chunk) => self.get_request(chunk),
+            Event::GetAccept { chunk, target } => self.get_accept(chunk, target),
+            Event::Part { chunk, left_bytes, is_whole } => self.part(chunk, left_bytes, is_whole),
+            Event::GetMissed(chunk) => self.get_missed(chunk),
+        }
     }
 }

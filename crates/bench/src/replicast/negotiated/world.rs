@@ -183,7 +183,7 @@ impl<'a> World<'a> {
 
     /// Whether this copy of a datagram is lost.
     pub(super) fn loses(&mut self) -> bool {
-        let is_lost = self.is_lossy() && self.random.fraction() < self.setup.beyond.loss();
+        let is_lost = self.setup.beyond.is_lost(&mut self.random);
         self.tally.lost += u64::from(is_lost);
         is_lost
     }
@@ -215,8 +215,7 @@ impl<'a> World<'a> {
     /// A put or a get of an initiator that has nothing to do.
     pub(super) fn begin(&mut self, who: u16) {
         let now_ns = self.calendar.now_ns();
-        let percent = self.setup.beyond.gets_percent;
-        let is_get = percent > 0 && self.random.below(100) < percent;
+        let is_get = self.setup.beyond.is_get(&mut self.random);
         let initiator = &mut self.initiators[usize::from(who)];
         initiator.chunk += 1;
         initiator.begun_ns = now_ns;
