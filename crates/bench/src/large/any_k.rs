@@ -26,8 +26,10 @@ const SLOW_MBIT: u32 = 5;
 const BURST: &str = "32k";
 const PARTITIONS: u32 = 16;
 const WRITE_SETS: [u8; 2] = [1, 3];
-const OPERATIONS: usize = 4;
-const OPERATIONS_QUICK: usize = 2;
+const OPERATIONS: usize = 16;
+const OPERATIONS_QUICK: usize = 8;
+/// After links have changed: replicas that lack what was put before fetch it once nobody has sent them any of it for five seconds.
+const SETTLING: Duration = Duration::from_secs(8);
 /// Until one is answered.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Slow replicas may cost a put so much.
@@ -61,6 +63,7 @@ pub(super) fn run(arguments: &LargeArguments, directory: &Path, stop: &Stop) -> 
             let mbit = if is_slow { SLOW_MBIT } else { MBIT };
             SLOW.clone().try_for_each(|node| lab.hosts().change_ingress(Host::Node(node), mbit, BURST))?;
             for (load, of) in loads.iter_mut().zip(&mut means) {
+                std::thread::sleep(SETTLING);
                 let steps =
                     Sequence::of_first(LARGE_KEYS, Work::Put, (2 * round + turn).into()).take(operations);
                 let measured = load.run(steps, Limits { duration: PATIENCE, stop })?;
