@@ -52,6 +52,8 @@ pub enum Plant {
     DedupeForgottenAtFailover,
     /// R11: a value has expired when the replica's own clock says so.
     ExpiryByLocalClock,
+    /// R1: a large value is whole when all its chunks have come, whatever they are. (The disk's bug: the simulator's disk has it.)
+    ChecksumIgnored,
     /// R1: a secondary acknowledges an op whose large value it has not.
     PreparedWithoutValue,
     /// R14: a replica of a quorum counts though it has not the large value that it is to hold.

@@ -79,3 +79,9 @@ pub(crate) fn damaged(scenario: &mut Scenario) {
     killed(scenario);
     scenario.faults = Faults { corruption: 2_000, ..Faults::NONE };
 }
+
+/// Nobody ends, but chunks are damaged on their way.
+pub(crate) fn garbled(scenario: &mut Scenario) {
+    killed(scenario);
+    scenario.faults = Faults { garbled: 20_000, ..Faults::NONE };
+}

@@ -59,7 +59,7 @@ pub struct Disk {
     /// As the process sees it.
     entries: Entries,
     durable: Entries,
-    values: LargeValues,
+    pub(crate) values: LargeValues,
 }
 
 impl Disk {

@@ -129,6 +129,8 @@ faults! {
     reshape_interval_ns "reshape-interval" Time 0, 0, 200_000_000;
     /// A busy machine: a node gets to what its disk has done up to so late, and to the rest of what the disk is to do after a page of it.
     late_disk_ns "late-disk" Time 0, 500_000, 10_000_000;
+    /// A chunk of a large value is damaged on its way.
+    garbled "garbled" Probability 0, 2_000, 50_000;
 }
 
 /// What goes wrong between instances and store; probabilities in millionths.

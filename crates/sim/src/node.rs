@@ -234,6 +234,7 @@ impl Node {
             core.bound_recent(FORGETFUL_DECISIONS);
         }
         if let Some(plant) = surroundings.plant {
+            self.disk.values.is_trusting = plant == Plant::ChecksumIgnored;
             core.plant(plant);
         }
         self.shown.begin();

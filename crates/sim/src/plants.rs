@@ -226,6 +226,7 @@ pub const PLANTS: &[Plant] = &[
     metadata("empty-storage-trusted", "R9", InMetadata::EmptyStorageTrusted, Hunt::Seeds(in_memory)),
     replica("direct-lease-ignored", "R12", InReplica::DirectLeaseIgnored, Hunt::Seeds(by_clients_of_paused_nodes)),
     replica("torn-op-kept", "L2", InReplica::TornOpKept, Hunt::Seeds(by_large::killed)),
+    replica("checksum-ignored", "R1", InReplica::ChecksumIgnored, Hunt::Seeds(by_large::garbled)),
     replica("prepared-without-value", "R1", InReplica::PreparedWithoutValue, Hunt::Seeds(by_large::killed)),
     replica("straggler-counted", "R14", InReplica::StragglerCounted, Hunt::Seeds(by_large::by_quorum)),
     replica("decide-before-made-held", "L8", InReplica::DecideBeforeMadeHeld, Hunt::Seeds(by_large::appended)),

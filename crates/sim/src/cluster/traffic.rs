@@ -6,6 +6,7 @@ use super::{Cluster, SWITCH};
 use crate::network::Host;
 use crate::switch::{CLIENT_PORT, Forward, METADATA_PORT, TRUNK_PORT};
 use nicekv_dataplane::{Hop, HostId, Ring};
+use nicekv_wire::Datagram;
 use std::net::SocketAddrV4;
 
 impl Cluster {
@@ -168,7 +169,12 @@ impl Cluster {
             _ => {}
         }
         for delay_ns in copies.into_iter().flatten() {
-            let event = Event::Arrive { to, sender, from, bytes: bytes.to_vec() };
+            let mut bytes = bytes.to_vec();
+            if self.faults.garbled > 0 && is_chunk(&bytes) && self.random.chance(self.faults.garbled) {
+                self.tally.count("chunks damaged on their way");
+                bytes.last_mut().into_iter().for_each(|last| *last ^= 1);
+            }
+            let event = Event::Arrive { to, sender, from, bytes };
             self.queue.after(delay_ns * slowness, event);
         }
     }
@@ -206,4 +212,9 @@ impl Cluster {
             Host::Switch(_) => {}
         }
     }
+}
+
+/// Whether it is a part of a large value, which ends with its bytes.
+fn is_chunk(bytes: &[u8]) -> bool {
+    matches!(Datagram::decode(bytes), Ok((_, Datagram::Chunk(_))))
 }
