@@ -266,10 +266,7 @@ impl InFlight {
             Step::Wait => {}
             Step::Stray => self.counters.stray_replies += 1,
             Step::Again => self.retry(index, now_ns),
-            Step::Send(round) => {
-                self.stop_sending(index);
-                self.send(index, round, now_ns);
-            }
+            Step::Send(round) => self.send(index, round, now_ns),
             Step::Afresh => {
                 self.counters.busy += 1;
                 self.pause(index, now_ns);
@@ -316,9 +313,7 @@ impl InFlight {
         let slot = &mut self.slots[index as usize];
         if slot.copies == 0 {
             slot.first_sent_ns = now_ns;
-            if slot.exchange.is_putting() {
-                self.begin_sending(index, now_ns);
-            }
+            self.begin_sending(index, now_ns);
         }
         self.queue(index, now_ns);
         self.wait(index, now_ns);

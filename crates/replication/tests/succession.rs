@@ -90,7 +90,8 @@ fn store(node: &mut Node, epoch: u32, counter: u64) -> Sent {
 fn query(node: &mut Node) -> Option<(u32, u64)> {
     let (op, key) = (node.op(), b"k".as_slice());
     let (keyspace, digest, quorum) = (KeyspaceId::DEFAULT, key_digest(key), quorum());
-    let query = QuorumQuery { keyspace, op, digest, reply_to: None, quorum, wants_value: true, key };
+    let query =
+        QuorumQuery { keyspace, op, digest, reply_to: None, quorum, wants_value: true, key, announced: None };
     held(&node.receive(CLIENT, |out| query.encode(out)))
 }
 

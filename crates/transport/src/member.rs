@@ -31,6 +31,8 @@ pub(crate) enum Lane {
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) lane: Lane,
+    /// It has gone with the others.
+    pub(crate) is_tried: bool,
     pub(crate) prefix: u32,
     pub(crate) end: u32,
     pub(crate) limit: u32,
@@ -61,6 +63,7 @@ impl Member {
         let (repairs, repaired) = (VecDeque::new(), BTreeMap::new());
         Self {
             lane,
+            is_tried: true,
             prefix: 0,
             end: 0,
             limit,

@@ -32,6 +32,9 @@ const PROBE_NS: core::ops::RangeInclusive<u64> = 2_000_000..=200_000_000;
 /// So many questions in vain, each after twice the time of the one before, and nobody is there.
 const PROBES_MAX: u32 = 8;
 
+/// Fewer chunks say nothing of who is slow.
+const FAR_MIN: u32 = 128;
+
 /// How a transfer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderConfig {
@@ -147,6 +150,31 @@ impl Sender {
         }
         (self.is_addressed, self.required) = (true, required);
         self.settle(now_ns);
+    }
+
+    /// A member takes so many chunks a second, much less than others: it goes alone from the beginning, if enough others are left.
+    pub fn set_apart(&mut self, now_ns: u64, place: u8, chunks_per_second: u32) {
+        let together = self.mask();
+        let is_enough = together.count_ones() as usize > self.required;
+        let member = self.members.get_mut(usize::from(place)).and_then(Option::as_mut);
+        if let Some(member) = member.filter(|_| is_enough && together >> place & 1 == 1) {
+            member.lane = Lane::Own { next: 0, since_ns: now_ns };
+            member.pace.follow(chunks_per_second);
+            member.is_tried = false;
+            self.best = self.k_best();
+        }
+    }
+
+    /// Members that went with the others and have got less than half, and how many chunks a second they have taken: as long as others are still served.
+    pub fn far_behind(&self) -> impl Iterator<Item = (u8, u32)> {
+        let half = self.config.chunks / 2;
+        let is_far = move |member: &Member| {
+            member.is_tried
+                && member.prefix.max(member.traffic.arrived()) < half
+                && self.config.chunks >= FAR_MIN
+        };
+        let far = self.there().filter(move |(_, member)| is_far(member));
+        far.map(|(place, member)| (place, member.traffic.arrived_per_second()))
     }
 
     /// A member is not served any more.
@@ -274,7 +302,7 @@ impl Sender {
 
     /// When something may leave for those who are not needed.
     fn others_ns(&self) -> u64 {
-        self.spare.next_ns(self.round_trip.ns())
+        self.spare.next_ns(self.round_trip.ns(), self.next < self.config.chunks)
     }
 
     fn repair(&mut self, now_ns: u64, among: Mask) -> Option<Transmit> {

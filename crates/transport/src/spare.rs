@@ -9,6 +9,8 @@ const SAVED_MAX: u32 = 8;
 /// Nothing has left for those who are needed for so many round trips: they do not need the link. Not as soon as they have everything: what follows then are the next values of
 /// the same sender, and others could get this one from them.
 const QUIET_ROUND_TRIPS: u64 = 2;
+/// As long as there is more for them, a silence is one between two reports of a full link, if it is not longer than this.
+const QUIET_NS: u64 = 20_000_000;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -30,12 +32,13 @@ impl Spare {
         self.saved = self.saved.saturating_sub(SHARE);
     }
 
-    /// When the next may leave for another, if nothing leaves before.
-    pub(crate) fn next_ns(&self, round_trip_ns: u64) -> u64 {
-        match self.saved >= SHARE {
-            true => 0,
-            false => self.busy_ns.saturating_add(QUIET_ROUND_TRIPS * round_trip_ns),
+    /// When the next may leave for another, if nothing leaves before. `has_more`: there are new chunks for those who are needed.
+    pub(crate) fn next_ns(&self, round_trip_ns: u64, has_more: bool) -> u64 {
+        if self.saved >= SHARE {
+            return 0;
         }
+        let least_ns = if has_more { QUIET_NS } else { 0 };
+        self.busy_ns.saturating_add(least_ns.max(QUIET_ROUND_TRIPS * round_trip_ns))
     }
 }
 
@@ -49,14 +52,16 @@ mod tests {
         let mut others = 0;
         for now_ns in 1..=800 {
             spare.earned(now_ns);
-            while spare.next_ns(1_000) == 0 {
+            while spare.next_ns(1_000, true) == 0 {
                 spare.spent();
                 others += 1;
             }
         }
-        assert_eq!((others, spare.next_ns(1_000)), (50, 2_800));
+        assert_eq!((others, spare.next_ns(1_000, false)), (50, 2_800));
+        assert_eq!(spare.next_ns(1_000, true), 800 + QUIET_NS);
+        assert_eq!(spare.next_ns(QUIET_NS, true), 800 + 2 * QUIET_NS);
         (0..1_000).for_each(|_| spare.earned(800));
         (0..SAVED_MAX).for_each(|_| spare.spent());
-        assert_ne!(spare.next_ns(0), 0, "what was saved is no burst");
+        assert_ne!(spare.next_ns(0, false), 0, "what was saved is no burst");
     }
 }

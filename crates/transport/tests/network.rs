@@ -46,6 +46,8 @@ struct World {
     count: u64,
     flight: BinaryHeap<Reverse<(u64, u64, usize, Carried)>>,
     events: Vec<(u64, Event)>,
+    /// Who was far behind when enough had everything.
+    behind: Vec<(u8, u32)>,
     queue_ns: u64,
     /// Chunks a second that the sender's link carries, and when it is free again.
     uplink: Option<u64>,
@@ -77,6 +79,7 @@ impl World {
             count: 0,
             flight,
             events,
+            behind: Vec::new(),
             queue_ns,
             uplink: None,
             up_ns: 0,
@@ -129,6 +132,9 @@ impl World {
                 .for_each(|place| self.carry(place, &what));
         }
         while let Some(event) = self.sender.poll_event() {
+            if matches!(event, Event::Held(_)) {
+                self.behind = self.sender.far_behind().collect();
+            }
             self.events.push((self.now_ns, event));
         }
     }
@@ -291,6 +297,26 @@ fn slow_ones_cost_a_full_link_of_the_sender_no_more_than_a_fifth() {
         let in_vain = counters.repairs + counters.alone;
         assert!(in_vain < 3 * 745 * 3 / 2, "they are served at their own rate: {counters:?}");
     }
+}
+
+#[test]
+fn who_is_known_to_be_slow_goes_alone_from_the_first_chunk_on() {
+    let (fast, slow) = (Some(100_000), Some(4_000));
+    let begin = |required| World::new(2_000, &[fast, slow, fast, slow], required, CALM, 8);
+    let mut world = begin(2);
+    assert!(world.run());
+    let found: Vec<(u8, u32)> = world.behind.clone();
+    assert!(found.iter().all(|(_, rate)| (1_000..6_000).contains(rate)), "{found:?}");
+    assert_eq!(found.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [1, 3]);
+    let mut world = begin(2);
+    found.iter().for_each(|(place, rate)| world.sender.set_apart(0, *place, *rate));
+    assert!(matches!(world.sender.poll_transmit(0), Some(Transmit::Multicast(0, 0b0101))));
+    assert!(world.run() && (0..4).all(|place| world.is_whole(place)));
+    assert_eq!(world.behind, [], "they were not tried");
+    // As many as are needed stay together.
+    let mut world = begin(3);
+    [1, 3].into_iter().for_each(|place| world.sender.set_apart(0, place, 4_000));
+    assert!(matches!(world.sender.poll_transmit(0), Some(Transmit::Multicast(0, 0b1101))));
 }
 
 #[test]

@@ -18,7 +18,7 @@
 use crate::bytes::Reader;
 use crate::codec::{self, Codec, Key, OptionalValue, RestOf, Value};
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
-use crate::large::{check_reference, check_value_of};
+use crate::large::{Reference, check_reference, check_value_of};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MEMBERS_MAX, PAIR_BYTES_MAX};
 #[cfg(test)]
 use crate::samples::Random;
@@ -140,7 +140,7 @@ impl Timestamp {
 message! {
     /// Asks every replica for the newest version of a key that it holds.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct QuorumQuery<'a>: QuorumQuery {
+    pub struct QuorumQuery<'a>: QuorumQuery where is_possible {
         header {
             /// The keyspace of the key.
             keyspace: KeyspaceId,
@@ -158,6 +158,8 @@ message! {
             wants_value: bool => 1 zeros,
             /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
             key: &'a [u8] as Key => 2 zeros,
+            /// The [`Reference`] of the large value that is going to be stored: its chunks come with the question, not after it.
+            announced: Option<&'a [u8]> as OptionalValue,
         }
     }
 }
@@ -193,7 +195,13 @@ message! {
     }
 }
 const _: () = assert!(QuorumStore::FIXED_BYTES + PAIR_BYTES_MAX <= DATAGRAM_BYTES_MAX);
-const _: () = assert!(QuorumQuery::FIXED_BYTES + KEY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+const _: () = assert!(QuorumQuery::FIXED_BYTES + KEY_BYTES_MAX + Reference::BYTES <= DATAGRAM_BYTES_MAX);
+
+impl QuorumQuery<'_> {
+    fn is_possible(&self) -> Result<(), DecodeError> {
+        check_value_of(self.key.len(), self.announced.is_some(), self.announced)
+    }
+}
 
 impl QuorumStore<'_> {
     fn is_possible(&self) -> Result<(), DecodeError> {

@@ -49,7 +49,8 @@ fn asked(key: &[u8], value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let (keyspace, op, digest, reply_to) = (KEYSPACE, OP, DIGEST, None);
     let (quorum, epoch, timestamp) = (Quorum::new(3, 2).unwrap(), EPOCH, TIMESTAMP);
     let get = Get { keyspace, op, digest, reply_to, forwarded: None, key, padding: 0 };
-    let query = QuorumQuery { keyspace, op, digest, reply_to, quorum, wants_value: true, key };
+    let query =
+        QuorumQuery { keyspace, op, digest, reply_to, quorum, wants_value: true, key, announced: None };
     let store = |is_large, value| QuorumStore {
         keyspace,
         op,

@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use multicast::MulticastExchange;
 use nicekv_wire::limits::MEMBERS_MAX;
+use nicekv_wire::quorum::Quorum;
 use nicekv_wire::quorum::{QuorumHeld, Timestamp};
 use nicekv_wire::{
     Datagram, HeaderLayout, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId, Operation, Replication,
@@ -136,15 +137,15 @@ impl Buffers {
         About { keyspace: KeyspaceId(header.keyspace.get()), op, digest: KeyDigest(header.digest) }
     }
 
-    /// Keeps what an operation puts, if that is too long for a datagram with the key; what it is named by in its place. `write_set`: as many replicas are enough, if not all are needed (R14).
+    /// Keeps what an operation puts, if that is too long for a datagram with the key; what it is named by in its place. `quorum`: if not all replicas are needed (R14).
     fn keep_large(
         &mut self,
         about: About,
         key: &[u8],
         operation: &Operation<'_>,
-        write_set: Option<usize>,
+        quorum: Option<Quorum>,
     ) -> Option<Vec<u8>> {
-        let put = Put::of(about, key, operation, self.kept.as_ref(), write_set)?;
+        let put = Put::of(about, key, operation, self.kept.as_ref(), quorum)?;
         let reference = put.reference().bytes();
         self.large = Some(Box::new(Large::Put(put)));
         Some(reference)
@@ -217,14 +218,6 @@ impl Exchange {
     /// Whether the switch passes what is sent now to one node, and that answers.
     pub(crate) fn is_asked_of_one(&self) -> bool {
         matches!(self, Self::Multicast(exchange) if exchange.is_get())
-    }
-
-    /// Whether replicas that get its datagram await the large value that it puts, if it puts one.
-    pub(crate) fn is_putting(&self) -> bool {
-        match self {
-            Self::Multicast(_) => true,
-            Self::Quorum(exchange) => exchange.is_putting(),
-        }
     }
 
     /// Whether it shares its datagrams with others.

@@ -25,8 +25,8 @@
 //!   floors that its question was answered with.
 //! * What depends on the value from before (conditions, increments, expiry) is refused: it needs an order, thus a primary.
 //!
-//! A large value is named in stores and answers. A put's chunks go to all replicas from the store on, as fast as the k-th best takes them (NICE §5): k answers say that k
-//! have all of it. A get reads it of those who have said that they hold it; when none of them has it any more, the key is got anew.
+//! A large value is named in a put's question, in stores and in answers. Its chunks go to all replicas together with the question, which the slow ones of R−k+1 may answer late, and
+//! as fast as the k-th best takes them (NICE §5): k answers to the store say that k have all of it. A get reads it of those who have said that they hold it; when none of them has it any more, the key is got anew.
 //!
 //! A delete tells whether *its own question* found a value: a put at the same moment may make that untrue, not the deletion.
 
@@ -102,19 +102,18 @@ impl QuorumExchange {
         self.op = op;
         let (quorum, key, digest) = (self.quorum, request.key(), to.digest(request.key()));
         let wants_value = self.kind == Kind::Get;
-        QuorumQuery { keyspace: to.id, op, digest, reply_to: None, quorum, wants_value, key }
-            .encode(&mut buffers.datagram);
         (buffers.to, buffers.vnode) = (to.multicast_address(&digest), digest.vnode());
         buffers.unicast = buffers.to;
         buffers.held.clear();
         let about = About { keyspace: to.id, op, digest };
         let reference = match request {
-            Request::Update { operation, .. } => {
-                buffers.keep_large(about, key, operation, Some(quorum.write_set()))
-            }
+            Request::Update { operation, .. } => buffers.keep_large(about, key, operation, Some(quorum)),
             Request::Get { .. } | Request::Length { .. } | Request::Scan { .. } => None,
         };
-        buffers.set_value(reference.as_deref().unwrap_or(request.value()));
+        let announced = reference.as_deref();
+        QuorumQuery { keyspace: to.id, op, digest, reply_to: None, quorum, wants_value, key, announced }
+            .encode(&mut buffers.datagram);
+        buffers.set_value(announced.unwrap_or(request.value()));
         self.is_large = reference.is_some();
         Round::Read
     }
@@ -123,12 +122,7 @@ impl QuorumExchange {
     pub(super) fn begin_afresh(&mut self, Name { op, .. }: Name, buffers: &mut Buffers) {
         *self = Self { op, ..Self::new_of(self.quorum, self.kind, self.key_bytes, self.planted) };
         buffers.held.clear();
-        buffers.rewrite(|datagram, _, out| query_again(&datagram, op, true).encode(out));
-    }
-
-    /// Whether its datagram makes replicas await a large value.
-    pub(super) fn is_putting(&self) -> bool {
-        self.is_storing
+        buffers.rewrite(|datagram, _, out| query_again(&datagram, op).encode(out));
     }
 
     pub(super) fn on_datagram(&mut self, datagram: &Datagram<'_>, buffers: &mut Buffers) -> Step {
@@ -174,8 +168,12 @@ impl QuorumExchange {
         if self.kind == Kind::Get {
             self.chosen = None;
         }
-        let wants_value = self.kind == Kind::Get;
-        buffers.rewrite(|datagram, _, out| query_again(&datagram, self.op, wants_value).encode(out));
+        let is_put = self.kind != Kind::Get;
+        let is_large = is_put && self.is_large;
+        buffers.rewrite(|datagram, value, out| {
+            let announced = is_large.then_some(value);
+            QuorumQuery { wants_value: !is_put, announced, ..query_again(&datagram, self.op) }.encode(out);
+        });
         let counted = self.count(held, buffers);
         match self.judge(buffers) {
             step if counted && step != Step::Wait => step,
@@ -338,8 +336,8 @@ fn on_word_of_large(reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
     }
 }
 
-/// The question of an exchange whose datagram that is.
-fn query_again<'a>(datagram: &Datagram<'a>, op: OpId, wants_value: bool) -> QuorumQuery<'a> {
+/// A get's question, in an exchange whose datagram that is.
+fn query_again<'a>(datagram: &Datagram<'a>, op: OpId) -> QuorumQuery<'a> {
     let (keyspace, digest, reply_to, quorum, key) = match *datagram {
         Datagram::QuorumStore(QuorumStore { keyspace, digest, reply_to, quorum, key, .. })
         | Datagram::QuorumQuery(QuorumQuery { keyspace, digest, reply_to, quorum, key, .. }) => {
@@ -347,7 +345,7 @@ fn query_again<'a>(datagram: &Datagram<'a>, op: OpId, wants_value: bool) -> Quor
         }
         _ => unreachable!("not of a quorum keyspace: {datagram:?}"),
     };
-    QuorumQuery { keyspace, op, digest, reply_to, quorum, wants_value, key }
+    QuorumQuery { keyspace, op, digest, reply_to, quorum, wants_value: true, key, announced: None }
 }
 
 /// What a request asks for, if no primary is needed for it.

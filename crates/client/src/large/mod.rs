@@ -29,6 +29,7 @@ mod put;
 mod read;
 mod shared;
 mod slots;
+mod slow;
 #[cfg(test)]
 mod tests;
 mod wanted;
@@ -43,6 +44,7 @@ use nicekv_wire::{KeyDigest, KeyspaceId, OpId};
 pub(crate) use put::Put;
 pub(crate) use read::Read;
 pub use shared::SharedBytes;
+use slow::SlowReplicas;
 
 /// What chunks are about.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +84,7 @@ pub(crate) struct Due {
     byte_ns: u64,
     /// Slots that wait for the driver to allow what they read, and have not been told to it.
     wanted: VecDeque<u32>,
+    slow: SlowReplicas,
     /// The value of the last completion.
     delivered: Vec<u8>,
 }
@@ -97,6 +100,7 @@ impl Due {
             unasked_bytes_max: config.unasked_bytes_max,
             byte_ns: config.byte_ns,
             wanted: VecDeque::new(),
+            slow: SlowReplicas::default(),
             delivered: Vec::new(),
         }
     }

@@ -9,12 +9,14 @@
 //!
 //! Who a report comes from is what it says; a stranger may say anything. What makes no sense changes nothing.
 
+use super::slow::{Slow, SlowReplicas};
 use super::{About, SharedBytes};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_transport::{Event, Mask, Report, Sender, SenderConfig, Transmit, checksum};
 use nicekv_wire::large::{Chunk, RECEIVERS_ALL, Reference, TransferReport, receiver_bit};
 use nicekv_wire::limits::{MEMBERS_MAX, small_value_bytes_max};
+use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{Epoch, NodeId, OpId, Operation, Status};
 
 /// Chunks that leave before anybody has reported.
@@ -56,9 +58,9 @@ impl Members {
         self.nodes.iter().position(|known| *known == node).map(|place| place as u8)
     }
 
-    fn add_to(&self, now_ns: u64, sender: &mut Sender, write_set: Option<usize>) {
+    fn add_to(&self, now_ns: u64, sender: &mut Sender, quorum: Option<Quorum>) {
         let all = self.mask.count_ones() as usize;
-        sender.set_members(now_ns, self.mask, write_set.map_or(all, |enough| enough.min(all)));
+        sender.set_members(now_ns, self.mask, quorum.map_or(all, |quorum| quorum.write_set().min(all)));
     }
 }
 
@@ -69,12 +71,16 @@ pub(crate) struct Put {
     reference: Reference,
     value: SharedBytes,
     members: Option<Members>,
-    /// How many replicas are enough, in a quorum keyspace (R14).
-    write_set: Option<usize>,
+    /// In a quorum keyspace not all are needed (R14).
+    quorum: Option<Quorum>,
+    /// Of them, those that it does without from the beginning.
+    slow: Vec<Slow>,
     /// So many have everything.
     is_held: bool,
     /// The last reports from before it was known who receives.
     early: Vec<(NodeId, Epoch, Report)>,
+    /// Chunks have left.
+    has_begun: bool,
     sender: Option<Box<Sender>>,
 }
 
@@ -85,22 +91,32 @@ impl Put {
         key: &[u8],
         operation: &Operation<'_>,
         kept: Option<&SharedBytes>,
-        write_set: Option<usize>,
+        quorum: Option<Quorum>,
     ) -> Option<Self> {
         match operation {
             Operation::Set { value, .. } | Operation::Append(value)
                 if value.len() > small_value_bytes_max(key.len()) =>
             {
-                Some(Self::new(about, SharedBytes::of(value, kept), write_set))
+                Some(Self::new(about, SharedBytes::of(value, kept), quorum))
             }
             _ => None,
         }
     }
 
-    fn new(about: About, value: SharedBytes, write_set: Option<usize>) -> Self {
+    fn new(about: About, value: SharedBytes, quorum: Option<Quorum>) -> Self {
         let reference = Reference { name: about.op, length: value.len() as u32, checksum: checksum(&value) };
-        let early = Vec::new();
-        Self { about, reference, value, members: None, write_set, is_held: false, early, sender: None }
+        Self {
+            about,
+            reference,
+            value,
+            members: None,
+            quorum,
+            slow: Vec::new(),
+            is_held: false,
+            early: Vec::new(),
+            has_begun: false,
+            sender: None,
+        }
     }
 
     pub(crate) fn reference(&self) -> Reference {
@@ -112,13 +128,20 @@ impl Put {
         (self.about.op, self.reference.name) = (op, op);
         (self.members, self.is_held) = (None, false);
         self.early.clear();
-        self.sender = None;
+        self.stop();
     }
 
-    pub(super) fn begin(&mut self, now_ns: u64) {
+    /// False if it has begun.
+    pub(super) fn begin(&mut self, now_ns: u64, slow: &SlowReplicas) -> bool {
+        if core::mem::replace(&mut self.has_begun, true) {
+            return false;
+        }
+        let spare = self.quorum.map_or(0, |quorum| quorum.replicas() - quorum.write_set());
+        self.slow = slow.of_late(now_ns, spare);
         // Who receives is said anew.
         (self.members, self.is_held) = (None, false);
         self.sender = Some(self.sender_of(now_ns, FIRST_FLIGHT));
+        true
     }
 
     fn sender_of(&self, now_ns: u64, first_flight: u32) -> Box<Sender> {
@@ -130,7 +153,7 @@ impl Put {
     }
 
     pub(super) fn stop(&mut self) {
-        self.sender = None;
+        (self.has_begun, self.sender) = (false, None);
     }
 
     /// Whether chunks are under way.
@@ -154,7 +177,7 @@ impl Put {
         if names_members && !self.take_members(now_ns, said) {
             return Heard::Nothing;
         }
-        if names_members && said.status != Status::Ok && self.write_set.is_none() {
+        if names_members && said.status != Status::Ok && self.quorum.is_none() {
             return Heard::End(said.status);
         }
         let Some(members) = &self.members else {
@@ -187,7 +210,11 @@ impl Put {
             self.sender = Some(self.sender_of(now_ns, 0));
         }
         if let Some(sender) = &mut self.sender {
-            members.add_to(now_ns, sender, self.write_set);
+            members.add_to(now_ns, sender, self.quorum);
+            for (node, chunks_per_second) in &self.slow {
+                let place = members.place(*node);
+                place.into_iter().for_each(|place| sender.set_apart(now_ns, place, *chunks_per_second));
+            }
         }
         for (node, of, report) in core::mem::take(&mut self.early) {
             if let Some(place) = members.place(node).filter(|_| of == *epoch) {
@@ -217,13 +244,13 @@ impl Put {
         let sender = match &mut self.sender {
             Some(sender) if !is_back => sender,
             Some(sender) => {
-                members.add_to(now_ns, sender, self.write_set);
+                members.add_to(now_ns, sender, self.quorum);
                 sender
             }
             None => {
                 let members = members.clone();
                 let mut sender = self.sender_of(now_ns, 0);
-                members.add_to(now_ns, &mut sender, self.write_set);
+                members.add_to(now_ns, &mut sender, self.quorum);
                 self.sender.insert(sender)
             }
         };
@@ -236,7 +263,7 @@ impl Put {
         let Some(members) = &mut self.members else { return };
         members.mask &= !(1 << place);
         if let Some(sender) = &mut self.sender {
-            members.add_to(now_ns, sender, self.write_set);
+            members.add_to(now_ns, sender, self.quorum);
         }
         self.note_end();
     }
@@ -270,6 +297,14 @@ impl Put {
         Sent::Chunk
     }
 
+    /// Those who have got much less than who has everything, and how much in a second.
+    pub(super) fn slow(&self) -> impl Iterator<Item = Slow> {
+        let known = self.members.as_ref().zip(self.sender.as_deref());
+        known.into_iter().flat_map(|(members, sender)| {
+            sender.far_behind().map(|(place, rate)| (members.nodes[usize::from(place)], rate))
+        })
+    }
+
     /// The bits of members in the masks of chunks.
     fn receivers(&self, mask: Mask) -> u16 {
         let nodes = self.members.iter().flat_map(|members| members.nodes.iter().enumerate());
@@ -278,8 +313,11 @@ impl Put {
             .fold(0, |bits, (_, node)| bits | receiver_bit(*node))
     }
 
-    /// Everybody who receives by the vnode, also who joins and is no member yet, but members that are not of the mask.
+    /// Everybody who receives by the vnode, also who joins and is no member yet, but members that are not of the mask, or are known to be slow.
     fn all_but_left_out(&self, mask: Mask) -> u16 {
+        if self.members.is_none() {
+            return self.slow.iter().fold(RECEIVERS_ALL, |bits, (node, _)| bits & !receiver_bit(*node));
+        }
         RECEIVERS_ALL & !self.receivers(!mask) | self.receivers(mask)
     }
 

@@ -56,10 +56,11 @@ impl InFlight {
         }
     }
 
-    /// The slot's update leaves under its op id for the first time, and if it names a value, so do chunks.
+    /// The slot's datagram leaves for the first time in a round, and if it names a value that is put, so do chunks; in a second round they are under way.
     pub(crate) fn begin_sending(&mut self, index: u32, now_ns: u64) {
-        if let Some(Large::Put(put)) = self.slots[index as usize].buffers.large.as_deref_mut() {
-            put.begin(now_ns);
+        if let Some(Large::Put(put)) = self.slots[index as usize].buffers.large.as_deref_mut()
+            && put.begin(now_ns, &self.due.slow)
+        {
             self.set_due(index, now_ns);
         }
     }
@@ -86,11 +87,16 @@ impl InFlight {
     /// A replica has told what it has of a value.
     pub(crate) fn on_report(&mut self, now_ns: u64, report: &TransferReport) {
         let found = self.find(report.op);
-        let Some(index) = found.filter(|index| self.slots[*index as usize].state == State::InFlight) else {
+        let is_under_way = |index: &u32| {
+            let slot = &self.slots[*index as usize];
+            slot.state == State::InFlight || slot.state == State::Waiting && slot.buffers.is_sending()
+        };
+        let Some(index) = found.filter(is_under_way) else {
             self.counters.stray_reports += 1;
             return;
         };
         let slot = &mut self.slots[index as usize];
+        let is_waiting = slot.state == State::Waiting;
         let Some(Large::Put(put)) = slot.buffers.large.as_deref_mut() else {
             self.counters.stray_reports += 1;
             return;
@@ -98,6 +104,7 @@ impl InFlight {
         let was_awaited = put.is_awaited();
         match put.on_report(now_ns, report) {
             Heard::Nothing => self.counters.stray_reports += 1,
+            Heard::Report if is_waiting => self.settle_sending(index, was_awaited, now_ns),
             Heard::Report => {
                 self.heard(index, now_ns);
                 self.stand_apart(index);
@@ -116,8 +123,13 @@ impl InFlight {
     /// Whether chunks are under way may have changed, and with it what the slot waits for.
     fn settle_sending(&mut self, index: u32, was_awaited: bool, now_ns: u64) {
         let slot = &mut self.slots[index as usize];
-        let is_sending = slot.buffers.is_sending();
-        if slot.buffers.is_awaited() != was_awaited {
+        let (is_sending, is_awaited) = (slot.buffers.is_sending(), slot.buffers.is_awaited());
+        if let (Some(Large::Put(put)), true, false) = (slot.buffers.large.as_deref(), was_awaited, is_awaited)
+        {
+            self.due.slow.note(now_ns, put.slow());
+        }
+        // Who waits in line for the next round will wait for its answer then.
+        if is_awaited != was_awaited && slot.state == State::InFlight {
             slot.attempts = 1;
             self.wait(index, now_ns);
         }
@@ -225,11 +237,12 @@ impl InFlight {
                 self.counters.chunks_sent += 1;
                 Some(Polled::Sent(to))
             }
-            Sent::Question => {
+            Sent::Question if self.slots[index as usize].state == State::InFlight => {
                 self.queue(index, now_ns);
                 Some(Polled::Queued)
             }
-            Sent::Nothing => {
+            // Who waits in line asks when its turn comes.
+            Sent::Question | Sent::Nothing => {
                 self.settle_sending(index, was_awaited, now_ns);
                 self.set_due(index, next_ns.max(now_ns + TRAIN_NS));
                 None

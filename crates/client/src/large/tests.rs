@@ -10,7 +10,11 @@ const NEVER_NS: u64 = u64::MAX;
 use crate::{ClientCore, Outcome, Request};
 use nicekv_placement::Vrings;
 use nicekv_wire::large::Reference;
-use nicekv_wire::{ClientId, Duration, Epoch, Expiry, NodeId, Now, Opcode, Operation, PartitionId, Status};
+use nicekv_wire::large::{RECEIVERS_ALL, receiver_bit};
+use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, Timestamp};
+use nicekv_wire::{
+    ClientId, Duration, Epoch, Expiry, NodeId, Now, Opcode, Operation, PartitionId, Replication, Status,
+};
 
 const MS: u64 = 1_000_000;
 const LENGTH: usize = 300_000;
@@ -305,4 +309,74 @@ fn an_update_that_names_a_value_goes_alone() {
     let opcodes =
         world.sent().iter().map(|sent| Datagram::decode(sent).unwrap().0.opcode).collect::<Vec<_>>();
     assert_eq!(opcodes[..3], [Opcode::Update, Opcode::Bundle, Opcode::Chunk]);
+}
+
+/// Of a keyspace in which one of three replicas is enough.
+fn any_of_three() -> World {
+    let mut config = Config { byte_ns: 0, ..Config::new(ClientId(5), Vrings::on_loopback(7400)) };
+    config.keyspaces[0].replication = Replication::Quorum(Quorum::new(3, 1).unwrap());
+    World { client: ClientCore::new(config), ..World::new() }
+}
+
+impl World {
+    /// All replicas hold nothing of the key.
+    fn answer(&mut self, op: OpId, timestamp: Timestamp, content: Content<'_>) {
+        for node in [3, 4, 5].map(NodeId) {
+            let held = QuorumHeld { op, node, epoch: Epoch(4), timestamp, floor: 0, content };
+            self.tell(&Datagram::QuorumHeld(held));
+        }
+    }
+
+    /// A put whose value one replica takes, while the two others have taken a few chunks; the masks of its first chunks.
+    fn put_to_one(&mut self) -> Vec<u16> {
+        let op = self.put();
+        let sent = self.sent();
+        let chunks = sent.iter().filter_map(|bytes| match Datagram::decode(bytes) {
+            Ok((_, Datagram::Chunk(chunk))) => Some(chunk.mask),
+            _ => None,
+        });
+        let masks = chunks.collect();
+        self.answer(op, Timestamp::NEVER, Content::Absent);
+        for (node, prefix) in [(4, 9), (5, 9), (3, CHUNKS)] {
+            self.report_of(op, node, &[3, 4, 5], prefix);
+        }
+        self.sent();
+        self.answer(op, Timestamp::NEVER.next(op).unwrap(), Content::Present);
+        assert_eq!(self.end(), Ok(Outcome::Done));
+        masks
+    }
+}
+
+#[test]
+fn what_is_put_to_any_k_leaves_with_the_question_and_once() {
+    let mut world = any_of_three();
+    let op = world.put();
+    let sent = world.sent();
+    let Ok((_, Datagram::QuorumQuery(query))) = Datagram::decode(&sent[0]) else {
+        panic!("the question is first")
+    };
+    let announced = Reference::checked(query.announced.expect("it names the value"));
+    assert_eq!((announced.name, announced.length as usize, sent.len()), (op, LENGTH, 1 + 64));
+    // Reports let more of it go before the question is answered, and the store changes nothing of that.
+    world.now.boot_ns += MS;
+    world.report_of(op, 3, &[3, 4, 5], 64);
+    world.answer(op, Timestamp::NEVER, Content::Absent);
+    let sent = world.sent();
+    let datagrams: Vec<_> = sent.iter().map(|bytes| Datagram::decode(bytes).unwrap().1).collect();
+    assert!(matches!(datagrams[0], Datagram::QuorumStore(store) if store.is_large));
+    let is_new = |datagram: &Datagram<'_>| matches!(datagram, Datagram::Chunk(chunk) if chunk.number >= 64);
+    assert!(datagrams.len() > 10 && datagrams[1..].iter().all(is_new));
+}
+
+#[test]
+fn replicas_that_were_slow_are_left_out_of_a_put_to_any_k_for_a_while() {
+    let mut world = any_of_three();
+    let (all, fast) = (RECEIVERS_ALL, RECEIVERS_ALL & !receiver_bit(NodeId(4)) & !receiver_bit(NodeId(5)));
+    assert_eq!(world.put_to_one(), [all; 64]);
+    assert_eq!(world.put_to_one(), [fast; 64]);
+    world.advance(1_999 * MS);
+    assert_eq!(world.put_to_one(), [fast; 64], "who was left out has shown nothing");
+    world.advance(MS);
+    assert_eq!(world.put_to_one(), [all; 64], "they are tried again");
+    assert!(world.is_clean());
 }

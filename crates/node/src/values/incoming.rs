@@ -136,7 +136,9 @@ impl<P: Protocol> NodeCore<P> {
             ValueEnd::Whole => {
                 self.host.report_value(membership, &transfer.reference, transfer.teller(), Status::Ok);
                 let (from, request) = (transfer.from, core::mem::take(&mut transfer.request));
-                self.handle_plain(now, from, &request, None);
+                if !request.is_empty() {
+                    self.handle_plain(now, from, &request, None);
+                }
             }
             // Its sender asks again, and then begins anew.
             ValueEnd::Wrong => {}
@@ -178,7 +180,8 @@ impl<P: Protocol> NodeCore<P> {
             }
         }
         let is_home = |transfer: &&Transfer| self.partitions.slot(transfer.partition).is_some();
-        abandoned.iter().filter(|transfer| !transfer.has_primary).filter(is_home).for_each(|transfer| {
+        let is_asked_for = |transfer: &&Transfer| !transfer.has_primary && !transfer.request.is_empty();
+        abandoned.iter().filter(is_asked_for).filter(is_home).for_each(|transfer| {
             // Others may have been enough for its client (R14).
             let request = (transfer.from, &transfer.request[..]);
             self.host.await_value(transfer.partition, transfer.reference, request);

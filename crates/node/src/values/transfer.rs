@@ -12,8 +12,8 @@ use nicekv_wire::{Epoch, NodeId, Now, PartitionId, Status};
 pub struct LargePut<'a> {
     /// The value.
     pub reference: Reference,
-    /// The request, as it came.
-    pub datagram: &'a [u8],
+    /// The request, as it came; none if that is still to come.
+    pub request: Option<&'a [u8]>,
     /// From where.
     pub from: SocketAddrV4,
     /// Where answers go.
@@ -28,7 +28,7 @@ pub(super) struct Transfer {
     pub(super) reference: Reference,
     pub(super) partition: PartitionId,
     pub(super) receiver: Receiver,
-    /// The request that it is of, as it came last, and from where: it goes to its protocol when all is here.
+    /// The request that it is of, as it came last, and from where: it goes to its protocol when all is here. Empty if it has not come.
     pub(super) request: Vec<u8>,
     pub(super) from: SocketAddrV4,
     pub(super) reply_to: SocketAddrV4,
@@ -42,12 +42,12 @@ pub(super) struct Transfer {
 
 impl Transfer {
     pub(super) fn new(now: Now, put: &LargePut<'_>, partition: PartitionId, seed: u64) -> Self {
-        let LargePut { reference, datagram, from, reply_to, has_primary } = *put;
+        let LargePut { reference, request, from, reply_to, has_primary } = *put;
         Self {
             reference,
             partition,
             receiver: Receiver::new(now.boot_ns, reference.chunks(), ROOM, seed),
-            request: datagram.to_vec(),
+            request: request.unwrap_or_default().to_vec(),
             from,
             reply_to,
             has_primary,
@@ -56,11 +56,15 @@ impl Transfer {
         }
     }
 
-    /// The request has come once more, for another epoch maybe: what has come is told.
+    /// The request has come once more, for another epoch maybe: what has come is told. But if it was announced and comes now, nobody asks.
     pub(super) fn ask_again(&mut self, now: Now, put: &LargePut<'_>) {
-        self.receiver.handle_probe(now.boot_ns);
-        self.request.clear();
-        self.request.extend_from_slice(put.datagram);
+        if put.request.is_none() || !self.request.is_empty() {
+            self.receiver.handle_probe(now.boot_ns);
+        }
+        if let Some(request) = put.request {
+            self.request.clear();
+            self.request.extend_from_slice(request);
+        }
         (self.from, self.reply_to) = (put.from, put.reply_to);
     }
 

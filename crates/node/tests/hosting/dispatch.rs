@@ -63,6 +63,7 @@ fn each_request_reaches_the_partition_that_holds_its_key() {
         reply_to: None,
         quorum: Quorum::new(3, 2).unwrap(),
         wants_value: false,
+        announced: None,
         key: b"k",
     };
     node.receive(CLIENT, |out| query.encode(out));

@@ -21,7 +21,7 @@ const fn value(sequence: u64, checksum: u64) -> Reference {
 fn begin(node: &mut Node, reference: Reference, from: SocketAddrV4) {
     node.act(move |host, now| {
         let membership = Membership::of(&assign(PARTITION, MatchRange::ALL), NodeId(1));
-        let put = LargePut { reference, datagram: b"", from, reply_to: from, has_primary: true };
+        let put = LargePut { reference, request: None, from, reply_to: from, has_primary: true };
         host.expect_value(now, &membership, &put);
     });
 }

@@ -1,11 +1,11 @@
 //! Large values that are spoken of and not here: who is asked for them.
 
 use crate::recorder::{EPOCH, METADATA, Node, PARTITION, address, assign, member, quiet};
-use nicekv_node::{StorageCompletion, StreamPeer, ValueEnd};
+use nicekv_node::{LargePut, Membership, StorageCompletion, StreamPeer, ValueEnd};
 use nicekv_wire::control::{Assign, Member, MemberState};
 use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::{CopyFrame, Entry};
-use nicekv_wire::{ClientId, MatchRange, NodeId, OpId};
+use nicekv_wire::{ClientId, Datagram, MatchRange, NodeId, OpId};
 
 const VALUE: Reference =
     Reference { name: OpId { client: ClientId(1), sequence: 2 }, length: 5_000, checksum: 7 };
@@ -129,4 +129,51 @@ fn what_is_found_to_be_damaged_is_condemned_and_asked_for() {
     wait(&mut node, 40);
     assert_eq!(asked(&mut node), [3]);
     assert_eq!(node.core.status().values.damaged, 1);
+}
+
+/// A client announces a value to a member of a quorum keyspace, or stores it by this request; what is reported of it then: whether all is here, and how often it was asked.
+fn put(node: &mut Node, request: Option<&'static [u8]>) -> Option<u32> {
+    node.act(move |host, now| {
+        let membership = Membership::of(&assign(PARTITION, MatchRange::ALL), NodeId(1));
+        let (from, reply_to) = (address(200), address(200));
+        let put = LargePut { reference: VALUE, request, from, reply_to, has_primary: false };
+        host.expect_value(now, &membership, &put);
+    });
+    wait(node, 10);
+    let sent = node.sent();
+    sent.iter().rev().find_map(|(_, bytes)| match Datagram::decode(bytes) {
+        Ok((_, Datagram::TransferReport(report))) => Some(report.asked),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_value_may_come_before_the_request_that_stores_it() {
+    let mut node = Node::started(quiet());
+    node.receive(METADATA, |out| assign(PARTITION, MatchRange::ALL).encode(out));
+    assert_eq!(put(&mut node, None), Some(0));
+    assert_eq!(put(&mut node, None), Some(1), "who announces it again asks");
+    assert_eq!(put(&mut node, Some(b"a store")), None, "who stores it does not");
+    assert_eq!(put(&mut node, Some(b"a store")), Some(2), "but again");
+    assert_eq!(put(&mut node, None), Some(3));
+    // The store is handled when all is here: this one makes no sense.
+    let before = node.turned_away();
+    let ended = StorageCompletion::ValueEnded { name: VALUE.name, end: ValueEnd::Whole };
+    node.core.handle_storage(node.now, ended);
+    assert_ne!(node.turned_away(), before);
+}
+
+#[test]
+fn a_value_that_was_announced_and_not_stored_is_not_looked_for() {
+    for (request, is_wanted) in [(None, false), (Some(&b"a store"[..]), true)] {
+        let mut node = Node::started(quiet());
+        node.receive(METADATA, |out| {
+            let members = (1..=4).map(member).collect();
+            Assign { members, primary: NodeId(1), ..assign(PARTITION, MatchRange::ALL) }.encode(out);
+        });
+        put(&mut node, request);
+        wait(&mut node, 5_000);
+        wait(&mut node, 100);
+        assert_eq!(!asked(&mut node).is_empty(), is_wanted);
+    }
 }

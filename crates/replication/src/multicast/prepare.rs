@@ -133,7 +133,7 @@ impl Partition {
         match source.address() {
             Some(from) => {
                 let (reply_to, has_primary) = (update.reply_to.unwrap_or(from), true);
-                let put = LargePut { reference, datagram, from, reply_to, has_primary };
+                let put = LargePut { reference, request: Some(datagram), from, reply_to, has_primary };
                 host.expect_value(now, &self.membership, &put);
             }
             // Chunks of it are coming: the client sends it here as it did to the member that had it sooner.

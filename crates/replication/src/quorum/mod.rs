@@ -107,7 +107,7 @@ impl Protocol for QuorumPartition {
     fn on_request(&mut self, host: &mut Host, now: Now, from: SocketAddrV4, request: Request<'_>) {
         match request {
             Request::Query(query) if self.quorum == Some(query.quorum) => {
-                self.on_query(host, now, *query, query.reply_to.unwrap_or(from));
+                self.on_query(host, now, *query, from);
             }
             Request::Store(store, datagram) if self.quorum == Some(store.quorum) => {
                 self.on_store(host, now, (store, datagram), from);

@@ -148,12 +148,16 @@ impl QuorumPartition {
         &mut self,
         node: &mut Host,
         now: Now,
-        QuorumQuery { op, wants_value, key, .. }: QuorumQuery<'_>,
-        reply_to: SocketAddrV4,
+        QuorumQuery { op, reply_to, wants_value, key, announced, .. }: QuorumQuery<'_>,
+        from: SocketAddrV4,
     ) {
+        let reply_to = reply_to.unwrap_or(from);
         if !self.answers() || !node.has_lease(now) || self.is_full() {
             node.counters.dropped += 1;
             return;
+        }
+        if let Some(reference) = announced.map(Reference::checked).filter(|of| of.name == op) {
+            self.expect_value(node, now, reference, (None, from), reply_to);
         }
         let token = node.read(self.id(), key);
         let what = ReadFor::Query { op, reply_to, wants_value };
@@ -218,10 +222,7 @@ impl QuorumPartition {
         let reply_to = store.reply_to.unwrap_or(from);
         let epoch = self.membership.epoch;
         if store.epoch < epoch && !node.has(Plant::QuorumOlderEpochTaken) {
-            let QuorumStore { keyspace, op, digest, quorum, key, .. } = *store;
-            let wants_value = false;
-            let query = QuorumQuery { keyspace, op, digest, reply_to: None, quorum, wants_value, key };
-            return self.on_query(node, now, query, reply_to);
+            return self.answer_as_question(node, now, store, from);
         }
         let has_room = has_room(node.disk_space, store.value.is_none());
         let is_early = store.epoch > epoch;
@@ -248,10 +249,36 @@ impl QuorumPartition {
     ) {
         if store.op == reference.name {
             let reply_to = store.reply_to.unwrap_or(from);
-            let put = LargePut { reference, datagram, from, reply_to, has_primary: false };
-            node.expect_value(now, &self.membership, &put);
+            self.expect_value(node, now, reference, (Some(datagram), from), reply_to);
         } else {
             node.await_value(self.id(), reference, (from, datagram));
+            // What is held may be newer: then nobody may have this value any more.
+            self.answer_as_question(node, now, store, from);
+        }
+    }
+
+    /// Tells what is held of the key that a version is to be stored of.
+    fn answer_as_question(&mut self, node: &mut Host, now: Now, store: &QuorumStore<'_>, from: SocketAddrV4) {
+        let QuorumStore { keyspace, op, digest, reply_to, quorum, key, .. } = *store;
+        let (wants_value, announced) = (false, None);
+        let query = QuorumQuery { keyspace, op, digest, reply_to, quorum, wants_value, key, announced };
+        self.on_query(node, now, query, from);
+    }
+
+    /// Its client may send this large value: with the store that names it, or before.
+    fn expect_value(
+        &self,
+        node: &mut Host,
+        now: Now,
+        reference: Reference,
+        (request, from): (Option<&[u8]>, SocketAddrV4),
+        reply_to: SocketAddrV4,
+    ) {
+        if node.storage.holds_value(reference.name) {
+            node.report_value(&self.membership, &reference, (reply_to, false), Status::Ok);
+        } else if has_room(node.disk_space, false) {
+            let put = LargePut { reference, request, from, reply_to, has_primary: false };
+            node.expect_value(now, &self.membership, &put);
         }
     }
 

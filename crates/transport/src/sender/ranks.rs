@@ -43,17 +43,17 @@ impl Sender {
         all.get(self.required.wrapping_sub(1)).copied().unwrap_or(0)
     }
 
-    /// As many as must have everything, of those who have the most.
+    /// As many as must have everything, of those who have the most; of as much, those who go together.
     pub(super) fn k_best(&self) -> Mask {
-        let mut all = [(0, 0); MEMBERS_MAX];
+        let mut all = [(0, false, 0); MEMBERS_MAX];
         let mut count = 0;
         for (place, member) in self.there() {
-            all[count] = (u32::MAX - member.prefix, place);
+            all[count] = (u32::MAX - member.prefix, !matches!(member.lane, Lane::Mask), place);
             count += 1;
         }
         let all = &mut all[..count];
         all.sort_unstable();
-        all.iter().take(self.required).fold(0, |mask, (_, place)| mask | 1 << place)
+        all.iter().take(self.required).fold(0, |mask, (.., place)| mask | 1 << place)
     }
 
     /// Who is far behind the k-th best, who has this prefix, or loses most of what the others get, goes alone, until it is with them again.
