@@ -333,7 +333,7 @@ impl<P: Protocol> NodeCore<P> {
                 }
             }
             Ok(CopyFrame::ValueRequest { asker, partition, epoch, reference, offset }) => {
-                self.on_value_request(peer, (asker, partition, epoch), reference, offset);
+                self.on_value_request(now, peer, (asker, partition, epoch), reference, offset);
             }
             Ok(CopyFrame::ValuePart { name, offset, bytes }) => {
                 self.on_value_part(now, peer, name, offset, bytes);

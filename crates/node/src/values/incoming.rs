@@ -73,7 +73,7 @@ impl<P: Protocol> NodeCore<P> {
     pub(crate) fn on_large(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
         match datagram {
             Datagram::Chunk(chunk) => self.on_chunk(now, chunk),
-            Datagram::ReadChunks(read) => self.on_read_chunks(from, read),
+            Datagram::ReadChunks(read) => self.on_read_chunks(now, from, read),
             _ => unreachable!("not about one"),
         }
     }
@@ -125,6 +125,8 @@ impl<P: Protocol> NodeCore<P> {
         self.host.values.counters.wrong += u64::from(end == ValueEnd::Wrong);
         self.on_fetch_ended(now, name, end);
         self.on_making_ended(now, name, end);
+        // The room of those that go is for those that come.
+        self.remove_dead(now);
         let transfer = self.host.values.transfers.remove(&name);
         if end == ValueEnd::Whole {
             self.resume_waiting(now, name);

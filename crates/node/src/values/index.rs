@@ -3,7 +3,7 @@
 //! ```text
 //!   entry of a key written ──▶ one use more of what it speaks of, one less of what the entry before spoke of
 //!   op prepared … decided   ──▶ one use of what it stores, as long as it is open
-//!   no use is left          ──▶ removed [`LINGER_NS`] later: somebody may be reading it
+//!   no use is left          ──▶ removed a moment later, or some seconds after it was read last: somebody may be reading it (`dying`)
 //!   pinned: a remembered result names it ──▶ so long after that is forgotten, and after [`PINNED_NS`] anyway
 //!   a use of what is not here ──▶ lacking: it is fetched from another member
 //!   damaged ──▶ condemned: on the disk as before, and lacking
@@ -12,15 +12,15 @@
 //! All of that is in memory. After a restart it is learned anew from a pass over all entries; nothing is removed before its end, and until it has been through a partition
 //! nobody knows whether that lacks something. A disk on which there never was a large value needs no pass.
 
+mod dying;
+
 use crate::kinds::Map;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use dying::Dying;
 use nicekv_wire::large::Reference;
 use nicekv_wire::{OpId, PartitionId};
-
-/// So long a value is kept that nobody speaks of any more.
-pub(crate) const LINGER_NS: u64 = 10_000_000_000;
 
 /// So long at most while a remembered result names it: a client that asked for it has asked for nothing since.
 pub(crate) const PINNED_NS: u64 = 60_000_000_000;
@@ -78,15 +78,10 @@ pub(crate) struct ValueIndex {
     uses: BTreeMap<OpId, Use>,
     by_key: Map<PartitionId, Map<Box<[u8]>, OpId>>,
     lacking: BTreeMap<OpId, Lack>,
-    /// Held, and without use since about then; the newest time of each counts.
-    dying: VecDeque<(u64, OpId)>,
-    dying_since: Map<OpId, u64>,
-    /// Those of them that are pinned, as long as they are.
-    pinned: VecDeque<(u64, OpId)>,
+    /// On the disk, and without use.
+    dying: Dying,
     /// How many results name each.
     pins: Map<OpId, u32>,
-    /// Held, and without use since a moment ago.
-    unused: Vec<OpId>,
     /// There has been a large value on this disk.
     is_marked: bool,
     pass: Option<Pass>,
@@ -121,7 +116,7 @@ impl ValueIndex {
         self.lacking.remove(&name);
         self.condemned.remove(&name);
         if self.held.insert(name, ()).is_none() && !self.uses.contains_key(&name) {
-            self.unused.push(name);
+            self.dying.add(name);
         }
     }
 
@@ -157,10 +152,11 @@ impl ValueIndex {
             self.lacking.get_mut(&name).into_iter().for_each(|known| *known = lack.clone());
             return;
         }
+        let length = of.reference.length;
         self.uses.remove(&name);
         self.lacking.remove(&name);
         if self.is_on_disk(name) {
-            self.unused.push(name);
+            self.dying.add_unread(name, length);
         }
     }
 
@@ -176,7 +172,7 @@ impl ValueIndex {
         if *pins == 0 {
             self.pins.remove(&name);
             if self.is_on_disk(name) && !self.uses.contains_key(&name) {
-                self.unused.push(name);
+                self.dying.add(name);
             }
         }
     }
@@ -257,41 +253,29 @@ impl ValueIndex {
         used.find(|(name, _)| self.holds(**name)).map(|(_, of)| of.reference)
     }
 
+    /// Somebody reads it, and may read on though nobody speaks of it.
+    pub(crate) fn touch(&mut self, now_ns: u64, name: OpId) {
+        self.dying.touch(now_ns, name);
+    }
+
     /// Values that are to be removed now.
     pub(crate) fn take_dead(&mut self, now_ns: u64) -> Vec<OpId> {
-        for name in self.unused.drain(..) {
-            self.dying.push_back((now_ns, name));
-            self.dying_since.insert(name, now_ns);
-        }
+        self.dying.begin(now_ns);
         let mut dead = Vec::new();
         if self.pass.is_some() {
             return dead;
         }
-        while let Some((since_ns, name)) = self.dying.pop_front_if(|of| is_over(of, LINGER_NS, now_ns)) {
-            if self.pins.contains_key(&name) {
-                self.pinned.push_back((since_ns, name));
-            } else {
-                dead.extend(self.die(since_ns, name));
+        while let Some((name, since_ns)) = self.dying.pop(now_ns) {
+            let pinned_until_ns = since_ns + PINNED_NS;
+            if self.pins.contains_key(&name) && now_ns < pinned_until_ns {
+                self.dying.keep(name, pinned_until_ns, since_ns);
+            } else if !self.uses.contains_key(&name) && self.is_on_disk(name) {
+                self.held.remove(&name);
+                self.condemned.remove(&name);
+                dead.push(name);
             }
         }
-        while let Some((since_ns, name)) = self.pinned.pop_front_if(|of| is_over(of, PINNED_NS, now_ns)) {
-            dead.extend(self.die(since_ns, name));
-        }
         dead
-    }
-
-    /// The time of one has come that had no use then; if it has had none since, it goes.
-    fn die(&mut self, since_ns: u64, name: OpId) -> Option<OpId> {
-        if self.dying_since.get(&name) != Some(&since_ns) {
-            return None;
-        }
-        self.dying_since.remove(&name);
-        let goes = !self.uses.contains_key(&name) && self.is_on_disk(name);
-        if goes {
-            self.held.remove(&name);
-            self.condemned.remove(&name);
-        }
-        goes.then_some(name)
     }
 
     /// Whether the pass has still to go through a partition.
@@ -345,14 +329,10 @@ impl ValueIndex {
             let on_disk = self.held.keys().chain(&self.condemned);
             let unused: BTreeSet<OpId> =
                 on_disk.filter(|name| !self.uses.contains_key(*name)).copied().collect();
-            (self.dying, self.pinned, self.dying_since) = Default::default();
-            self.unused = unused.into_iter().collect();
+            self.dying = Dying::default();
+            unused.into_iter().for_each(|name| self.dying.add(name));
         }
     }
-}
-
-fn is_over((since_ns, _): &(u64, OpId), after_ns: u64, now_ns: u64) -> bool {
-    since_ns.saturating_add(after_ns) <= now_ns
 }
 
 #[cfg(test)]

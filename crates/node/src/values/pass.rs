@@ -29,14 +29,18 @@ impl<P: Protocol> NodeCore<P> {
 
     /// At every heartbeat: what nobody needs any more goes, what is lacking is asked for, and pass and scrub go on.
     pub(crate) fn tend_values(&mut self, now: Now) {
-        for name in self.host.storage.values.take_dead(now.boot_ns) {
-            self.host.values.counters.removed += 1;
-            self.host.storage.remove_value(name);
-        }
+        self.remove_dead(now);
         self.fetch_values(now);
         self.scrub_values(now);
         if self.host.storage.values.is_in_pass() && self.host.values.pass.pending.is_none() {
             self.read_on();
+        }
+    }
+
+    pub(super) fn remove_dead(&mut self, now: Now) {
+        for name in self.host.storage.values.take_dead(now.boot_ns) {
+            self.host.values.counters.removed += 1;
+            self.host.storage.remove_value(name);
         }
     }
 

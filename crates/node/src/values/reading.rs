@@ -20,7 +20,7 @@ impl Host {
 
 impl<P: Protocol> NodeCore<P> {
     /// A client asks for parts of a large value. It is sent no more than it has sent, before it has shown that it is where it says.
-    pub(crate) fn on_read_chunks(&mut self, from: SocketAddrV4, read: &ReadChunks) {
+    pub(crate) fn on_read_chunks(&mut self, now: Now, from: SocketAddrV4, read: &ReadChunks) {
         let to = read.reply_to.unwrap_or(from);
         if read.replica != ANY_REPLICA && read.replica != self.host.config.node {
             return;
@@ -43,12 +43,13 @@ impl<P: Protocol> NodeCore<P> {
         };
         let bytes = (u32::from(read.count) * CHUNK_BYTES as u32).min(read.reference.length - offset);
         let reader = Reader::Client { to, keyspace: read.keyspace, op: read.op, first: read.first };
-        self.begin_read(read.reference.name, offset, bytes, reader);
+        self.begin_read(now, read.reference.name, offset, bytes, reader);
     }
 
     /// A member lacks a large value.
     pub(crate) fn on_value_request(
         &mut self,
+        now: Now,
         peer: StreamPeer,
         (asker, partition, epoch): (NodeId, PartitionId, Epoch),
         reference: Reference,
@@ -67,10 +68,11 @@ impl<P: Protocol> NodeCore<P> {
                 .send_frame(peer, &CopyFrame::ValuePart { name: reference.name, offset, bytes: &[] });
         }
         let bytes = VALUE_PART_BYTES.min(reference.length - offset);
-        self.begin_read(reference.name, offset, bytes, Reader::Member { peer, offset });
+        self.begin_read(now, reference.name, offset, bytes, Reader::Member { peer, offset });
     }
 
-    pub(super) fn begin_read(&mut self, name: OpId, offset: u32, bytes: u32, reader: Reader) {
+    pub(super) fn begin_read(&mut self, now: Now, name: OpId, offset: u32, bytes: u32, reader: Reader) {
+        self.host.storage.values.touch(now.boot_ns, name);
         if self.host.values.reads.len() >= READS_MAX {
             // Silence: it is asked for again.
             self.host.counters.dropped += 1;

@@ -48,7 +48,7 @@ impl<P: Protocol> NodeCore<P> {
             && let Some((name, offset, bytes)) = scrub.next_read()
         {
             scrub.is_pending = true;
-            self.begin_read(name, offset, bytes, Reader::Scrub);
+            self.begin_read(now, name, offset, bytes, Reader::Scrub);
         }
     }
 

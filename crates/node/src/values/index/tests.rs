@@ -1,3 +1,4 @@
+use super::dying::{LINGER_NS, UNREAD_NS};
 use super::*;
 use nicekv_wire::ClientId;
 
@@ -45,6 +46,25 @@ fn what_is_used_again_while_it_dies_stays() {
     assert!(index.take_dead(LINGER_NS).is_empty());
     assert!(index.take_dead(LINGER_NS + 1).is_empty(), "its time has begun anew");
     assert_eq!(index.take_dead(2 * LINGER_NS), [name(1)]);
+}
+
+#[test]
+fn what_was_spoken_of_goes_soon_unless_it_is_read() {
+    let mut index = ValueIndex::default();
+    for number in 1..=2 {
+        index.add(name(number));
+        index.note(HOME, b"k", Some(reference(number)));
+    }
+    index.touch(0, name(2));
+    index.note(HOME, b"k", None);
+    assert!(index.take_dead(0).is_empty());
+    index.touch(UNREAD_NS - 1, name(2));
+    assert_eq!(index.take_dead(UNREAD_NS), [name(1)], "what is in use is not dying, however it is read");
+    index.touch(UNREAD_NS + 5, name(2));
+    assert!(index.take_dead(UNREAD_NS + 4 + LINGER_NS).is_empty());
+    assert_eq!(index.take_dead(UNREAD_NS + 5 + LINGER_NS), [name(2)]);
+    index.touch(0, name(2));
+    assert!(index.take_dead(u64::MAX).is_empty());
 }
 
 #[test]

@@ -13,7 +13,7 @@ const GROWTH: usize = 4;
 /// … and so much at least.
 const ROOM_BYTES_MIN: usize = 64 << 10;
 /// Memory of values that were removed, which the next ones are written to: the system takes as long to give a page as a value takes to be copied there.
-const SPARE_BYTES_MAX: usize = 8 << 20;
+const SPARE_BYTES_MAX: usize = 16 << 20;
 /// So many bytes are hashed at a time, at least, but at the end: so many at a time are cheaper.
 const HASHED_BYTES: usize = 64 << 10;
 
@@ -141,6 +141,6 @@ mod tests {
         assert_eq!((room.capacity(), room.len(), spare.bytes), (1_000_000, 0, 0));
         assert_eq!(spare.take(500_000).capacity(), 0, "there was one");
         (0..20).for_each(|_| spare.keep(vec![7; 1_000_000]));
-        assert_eq!((spare.buffers.len(), spare.bytes), (8, 8_000_000), "no more than the bound");
+        assert_eq!((spare.buffers.len(), spare.bytes), (16, 16_000_000), "no more than the bound");
     }
 }
