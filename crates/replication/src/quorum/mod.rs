@@ -44,6 +44,7 @@ mod forget;
 mod merge;
 mod partition;
 mod repair;
+mod store;
 mod succession;
 mod version;
 

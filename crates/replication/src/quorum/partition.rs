@@ -10,7 +10,7 @@
 //! holds only what its successor holds, or is to read from it (`succession`); what is done to a key's entry is done in the order of the log,
 //! which is that of the timestamps but where a repair goes back to what others hold.
 
-use super::entrusting::{Entrusting, Forced, has_room};
+use super::entrusting::{Entrusting, Forced};
 use super::forget::Forgetting;
 use super::merge::{Merge, PendingScan};
 use super::repair::Repairs;
@@ -20,9 +20,9 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host, LargePut, Map, Membership, PartitionStatus, Plant, Standing, Step};
+use nicekv_node::{Host, Map, Membership, PartitionStatus, Plant, Standing, Step};
 use nicekv_wire::large::Reference;
-use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
+use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, Timestamp};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::{NodeId, Now, OpId, PartitionId, Replication, Status};
 
@@ -208,78 +208,6 @@ impl QuorumPartition {
         let floor = if node.has(Plant::QuorumFloorNotTold) { 0 } else { self.floor };
         let held = QuorumHeld { op, node: node.config.node, epoch, timestamp, floor, content };
         node.outbox.send(to, |out| held.encode(out));
-    }
-
-    /// Hold this version, if that was asked in this epoch. A newcomer takes it in, too, and keeps silent. A store of an epoch before might
-    /// bring back what was deleted and is forgotten: it is answered as a question, so that the client asks again.
-    pub(super) fn on_store(
-        &mut self,
-        node: &mut Host,
-        now: Now,
-        (store, datagram): (&QuorumStore<'_>, &[u8]),
-        from: SocketAddrV4,
-    ) {
-        let reply_to = store.reply_to.unwrap_or(from);
-        let epoch = self.membership.epoch;
-        if store.epoch < epoch && !node.has(Plant::QuorumOlderEpochTaken) {
-            return self.answer_as_question(node, now, store, from);
-        }
-        let has_room = has_room(node.disk_space, store.value.is_none());
-        let is_early = store.epoch > epoch;
-        if self.membership.standing == Standing::Outside || self.is_full() || !has_room || is_early {
-            node.counters.dropped += 1;
-            return;
-        }
-        let QuorumStore { timestamp, is_large, .. } = *store;
-        let version = Version { timestamp, value: store.value.map(Box::from), is_large };
-        if let Some(reference) = version.lacking(node) {
-            return self.await_value(node, now, reference, (store, datagram), from);
-        }
-        self.take(node, now, store.key, version, Waiter::Client { op: store.op, reply_to });
-    }
-
-    /// The large value of a version that is to be held is not here: who puts it sends it. What a get writes back another member has, or is being sent.
-    fn await_value(
-        &mut self,
-        node: &mut Host,
-        now: Now,
-        reference: Reference,
-        (store, datagram): (&QuorumStore<'_>, &[u8]),
-        from: SocketAddrV4,
-    ) {
-        if store.op == reference.name {
-            let reply_to = store.reply_to.unwrap_or(from);
-            self.expect_value(node, now, reference, (Some(datagram), from), reply_to);
-        } else {
-            node.await_value(self.id(), reference, (from, datagram));
-            // What is held may be newer: then nobody may have this value any more.
-            self.answer_as_question(node, now, store, from);
-        }
-    }
-
-    /// Tells what is held of the key that a version is to be stored of.
-    fn answer_as_question(&mut self, node: &mut Host, now: Now, store: &QuorumStore<'_>, from: SocketAddrV4) {
-        let QuorumStore { keyspace, op, digest, reply_to, quorum, key, .. } = *store;
-        let (wants_value, announced) = (false, None);
-        let query = QuorumQuery { keyspace, op, digest, reply_to, quorum, wants_value, key, announced };
-        self.on_query(node, now, query, from);
-    }
-
-    /// Its client may send this large value: with the store that names it, or before.
-    fn expect_value(
-        &self,
-        node: &mut Host,
-        now: Now,
-        reference: Reference,
-        (request, from): (Option<&[u8]>, SocketAddrV4),
-        reply_to: SocketAddrV4,
-    ) {
-        if node.storage.holds_value(reference.name) {
-            node.report_value(&self.membership, &reference, (reply_to, false), Status::Ok);
-        } else if has_room(node.disk_space, false) {
-            let put = LargePut { reference, request, from, reply_to, has_primary: false };
-            node.expect_value(now, &self.membership, &put);
-        }
     }
 
     /// Takes a version in, unless a newer one is held. One of a large value only when that is here: it is fetched, and who waits asks again.
