@@ -21,8 +21,9 @@ use crate::planted::Planted;
 use nicekv_dataplane::Prefix;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_metadata::{Balancing, Config, Metadata, Persisted, StorageRequest, SwitchId};
-use nicekv_wire::Now;
+use nicekv_wire::control::{Report, ReportKind};
 use nicekv_wire::limits::PORT_DEFAULT;
+use nicekv_wire::{Datagram, Now};
 use std::net::SocketAddrV4;
 
 /// Between two tries of an agent to reach the metadata service.
@@ -50,6 +51,8 @@ pub(super) struct Controllers {
     pub(super) stored: Option<Vec<u8>>,
     /// Writes under way.
     persists: usize,
+    /// When a member has accused another one last.
+    pub(super) accused_ns: Option<u64>,
 }
 
 /// An agent's connection to a process of the metadata service.
@@ -172,6 +175,12 @@ impl Cluster {
     /// A datagram reaches the address of the metadata service, or of one of its instances.
     pub(super) fn metadata_hears(&mut self, instance: usize, from: SocketAddrV4, bytes: Vec<u8>) {
         let now_ns = self.queue.now_ns();
+        if matches!(
+            Datagram::decode(&bytes),
+            Ok((_, Datagram::Report(Report { kind: ReportKind::Accuse(_), .. })))
+        ) {
+            self.controllers.accused_ns = Some(now_ns);
+        }
         let process = match self.instances.members.get(instance) {
             Some(member) => member.process,
             None => self.controllers.newest().map(|newest| newest.process),

@@ -76,12 +76,13 @@ impl Cluster {
         crate::judge::members(self, key.0).iter().filter(is_readable).count() >= shape.read_set()
     }
 
-    /// Whether members that hold everything have the large value of a key, too.
+    /// Whether members that hold everything have the large value of a key, too: as theirs, and not only because it has come and nothing of there speaks of it any more, or yet.
     fn is_large_repairable(&self, key: &Place, index: usize) -> bool {
         let reference = self.nodes[index].disk.large_value(key);
         let has_it = |other: &usize| {
             let disk = &self.nodes[*other].disk;
-            *other != index && reference.is_some_and(|reference| disk.has_large(&reference))
+            let is_theirs = disk.large_value(key) == reference;
+            *other != index && is_theirs && reference.is_some_and(|reference| disk.has_large(&reference))
         };
         self.is_repairable(key, index) && crate::judge::members(self, key.0).iter().any(has_it)
     }

@@ -113,6 +113,9 @@ pub enum Mishap {
     },
 }
 
+/// So long after an accusation the metadata service may act upon it.
+const ACCUSED_NS: u64 = 500_000_000;
+
 impl Cluster {
     /// Does it now.
     pub fn inflict(&mut self, mishap: Mishap) {
@@ -286,7 +289,9 @@ impl Cluster {
             return true;
         }
         let now_ns = self.queue.now_ns();
-        if self.has_shared_step() || self.lacks_large() {
+        // Who is accused may be the next to go, before the crash is known.
+        let is_accused = self.controllers.accused_ns.is_some_and(|at_ns| now_ns < at_ns + ACCUSED_NS);
+        if self.has_shared_step() || self.lacks_large() || is_accused {
             return false;
         }
         let Some(metadata) = self.controllers.at_rest(now_ns) else { return false };
