@@ -26,6 +26,8 @@ pub struct Counters {
     pub stray_chunks: u64,
     /// Reports of transfers that are impossible, of another epoch, of nobody who is known to receive, or too late.
     pub stray_reports: u64,
+    /// Slow replicas that a put did not serve alone, as four others do already.
+    pub stragglers_refused: u64,
     /// Large values that came with another checksum than they should have.
     pub wrong_checksums: u64,
     /// Datagrams that are not well-formed replies.

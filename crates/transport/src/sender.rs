@@ -165,6 +165,17 @@ impl Sender {
         }
     }
 
+    /// Who goes alone.
+    pub fn alone(&self) -> Mask {
+        let alone = self.there().filter(|(_, member)| matches!(member.lane, Lane::Own { .. }));
+        alone.fold(0, |mask, (place, _)| mask | 1 << place)
+    }
+
+    /// Whether as many as are required are left without one.
+    pub fn can_do_without_one(&self) -> bool {
+        self.there().count() > self.required
+    }
+
     /// Members that went with the others and have got less than half, and how many chunks a second they have taken: as long as others are still served.
     pub fn far_behind(&self) -> impl Iterator<Item = (u8, u32)> {
         let half = self.config.chunks / 2;

@@ -1,4 +1,4 @@
-//! Who is served after a transfer has ended for all that mattered.
+//! Who is served alone, as it cannot keep up, in how many of the transfers of a process: a slow link has room for few.
 
 use alloc::collections::BTreeMap;
 
@@ -30,6 +30,11 @@ impl<P: Ord> Stragglers<P> {
         is_served
     }
 
+    /// Whether nobody is behind.
+    pub fn is_empty(&self) -> bool {
+        self.behind.is_empty()
+    }
+
     /// In one less.
     pub fn end(&mut self, peer: &P) {
         let Some(behind) = self.behind.get_mut(peer) else { return };
@@ -59,6 +64,6 @@ mod tests {
         stragglers.end(&"a");
         assert_eq!((stragglers.begin("a"), stragglers.begin("a"), stragglers.refused), (true, false, 3));
         (0..9).for_each(|_| stragglers.end(&"a"));
-        assert_eq!(stragglers.behind.len(), 1);
+        assert_eq!((stragglers.behind.len(), stragglers.is_empty()), (1, false));
     }
 }

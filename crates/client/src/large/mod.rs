@@ -39,8 +39,9 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 pub(crate) use asked::From;
 use core::net::SocketAddrV4;
+use nicekv_transport::Stragglers;
 use nicekv_wire::limits::{LARGE_BYTES_MAX, VALUE_BYTES_MAX};
-use nicekv_wire::{KeyDigest, KeyspaceId, OpId};
+use nicekv_wire::{KeyDigest, KeyspaceId, NodeId, OpId};
 pub(crate) use put::Put;
 pub(crate) use read::Read;
 pub use shared::SharedBytes;
@@ -85,6 +86,7 @@ pub(crate) struct Due {
     /// Slots that wait for the driver to allow what they read, and have not been told to it.
     wanted: VecDeque<u32>,
     slow: SlowReplicas,
+    stragglers: Stragglers<NodeId>,
     /// The value of the last completion.
     delivered: Vec<u8>,
 }
@@ -101,6 +103,7 @@ impl Due {
             byte_ns: config.byte_ns,
             wanted: VecDeque::new(),
             slow: SlowReplicas::default(),
+            stragglers: Stragglers::new(),
             delivered: Vec::new(),
         }
     }

@@ -13,7 +13,7 @@ use super::slow::{Slow, SlowReplicas};
 use super::{About, SharedBytes};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use nicekv_transport::{Event, Mask, Report, Sender, SenderConfig, Transmit, checksum};
+use nicekv_transport::{Event, Mask, Report, Sender, SenderConfig, Stragglers, Transmit, checksum};
 use nicekv_wire::large::{Chunk, RECEIVERS_ALL, Reference, TransferReport, receiver_bit};
 use nicekv_wire::limits::{MEMBERS_MAX, small_value_bytes_max};
 use nicekv_wire::quorum::Quorum;
@@ -75,6 +75,8 @@ pub(crate) struct Put {
     quorum: Option<Quorum>,
     /// Of them, those that it does without from the beginning.
     slow: Vec<Slow>,
+    /// Those that are served alone, and are counted as such.
+    alone: Vec<NodeId>,
     /// So many have everything.
     is_held: bool,
     /// The last reports from before it was known who receives.
@@ -112,6 +114,7 @@ impl Put {
             members: None,
             quorum,
             slow: Vec::new(),
+            alone: Vec::new(),
             is_held: false,
             early: Vec::new(),
             has_begun: false,
@@ -295,6 +298,35 @@ impl Put {
         let About { keyspace, op, digest } = self.about;
         Chunk { keyspace, op, digest, number, mask, bytes }.encode(out);
         Sent::Chunk
+    }
+
+    /// A replica that is served alone in too many puts at a time is left to the others of this one, who give it the value when it asks them.
+    pub(super) fn count_alone(&mut self, stragglers: &mut Stragglers<NodeId>) {
+        let (Some(sender), Some(members)) = (&mut self.sender, &self.members) else {
+            return self.uncount_alone(stragglers);
+        };
+        let places = sender.alone();
+        let is_alone = |node: NodeId| members.place(node).is_some_and(|place| places >> place & 1 == 1);
+        self.alone.retain(|node| {
+            is_alone(*node) || {
+                stragglers.end(node);
+                false
+            }
+        });
+        for (place, node) in members.nodes.iter().enumerate() {
+            if places >> place & 1 == 0 || self.alone.contains(node) {
+                continue;
+            }
+            if stragglers.begin(*node) {
+                self.alone.push(*node);
+            } else if sender.can_do_without_one() {
+                sender.drop_member(place as u8);
+            }
+        }
+    }
+
+    pub(super) fn uncount_alone(&mut self, stragglers: &mut Stragglers<NodeId>) {
+        self.alone.drain(..).for_each(|node| stragglers.end(&node));
     }
 
     /// Those who have got much less than who has everything, and how much in a second.

@@ -69,6 +69,7 @@ impl InFlight {
     pub(crate) fn stop_sending(&mut self, index: u32) {
         if let Some(Large::Put(put)) = self.slots[index as usize].buffers.large.as_deref_mut() {
             put.stop();
+            put.uncount_alone(&mut self.due.stragglers);
             self.set_due(index, NEVER_NS);
         }
     }
@@ -77,10 +78,13 @@ impl InFlight {
     pub(crate) fn end_large(&mut self, index: u32, is_answered: bool) {
         let Some(large) = self.slots[index as usize].buffers.large.take() else { return };
         self.set_due(index, NEVER_NS);
-        if let Large::Read(read) = *large
-            && let Some(value) = read.into_whole().filter(|_| is_answered)
-        {
-            self.slots[index as usize].buffers.large = Some(Large::Whole(value).into());
+        match *large {
+            Large::Put(mut put) => put.uncount_alone(&mut self.due.stragglers),
+            Large::Read(read) => {
+                let value = read.into_whole().filter(|_| is_answered);
+                self.slots[index as usize].buffers.large = value.map(|value| Large::Whole(value).into());
+            }
+            Large::Whole(_) => {}
         }
     }
 
@@ -102,7 +106,10 @@ impl InFlight {
             return;
         };
         let was_awaited = put.is_awaited();
-        match put.on_report(now_ns, report) {
+        let heard = put.on_report(now_ns, report);
+        put.count_alone(&mut self.due.stragglers);
+        self.counters.stragglers_refused = self.due.stragglers.refused;
+        match heard {
             Heard::Nothing => self.counters.stray_reports += 1,
             Heard::Report if is_waiting => self.settle_sending(index, was_awaited, now_ns),
             Heard::Report => {

@@ -380,3 +380,23 @@ fn replicas_that_were_slow_are_left_out_of_a_put_to_any_k_for_a_while() {
     assert_eq!(world.put_to_one(), [all; 64], "they are tried again");
     assert!(world.is_clean());
 }
+
+#[test]
+fn a_replica_is_served_alone_in_four_puts_at_a_time() {
+    let mut world = any_of_three();
+    let ops: Vec<OpId> = (0..6).map(|_| world.put()).collect();
+    world.sent();
+    for op in &ops {
+        for (node, prefix) in [(5, 9), (4, 9), (3, 150)] {
+            world.report_of(*op, node, &[3, 4, 5], prefix);
+        }
+    }
+    assert_eq!(world.client.counters().stragglers_refused, 4, "two nodes in two puts");
+    for op in ops {
+        world.answer(op, Timestamp::NEVER, Content::Absent);
+        world.report_of(op, 3, &[3, 4, 5], CHUNKS);
+        world.answer(op, Timestamp::NEVER.next(op).unwrap(), Content::Present);
+        assert_eq!(world.end(), Ok(Outcome::Done));
+    }
+    assert!(world.in_flight().due.stragglers.is_empty() && world.is_clean());
+}
