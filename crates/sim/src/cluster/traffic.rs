@@ -6,7 +6,7 @@ use super::{Cluster, SWITCH};
 use crate::network::Host;
 use crate::switch::{CLIENT_PORT, Forward, METADATA_PORT, TRUNK_PORT};
 use nicekv_dataplane::{Hop, HostId, Ring};
-use nicekv_wire::Datagram;
+use nicekv_wire::{HeaderLayout, Opcode};
 use std::net::SocketAddrV4;
 
 impl Cluster {
@@ -216,5 +216,5 @@ impl Cluster {
 
 /// Whether it is a part of a large value, which ends with its bytes.
 fn is_chunk(bytes: &[u8]) -> bool {
-    matches!(Datagram::decode(bytes), Ok((_, Datagram::Chunk(_))))
+    HeaderLayout::peek(bytes).and_then(HeaderLayout::opcode) == Some(Opcode::Chunk)
 }
