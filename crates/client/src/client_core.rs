@@ -103,7 +103,7 @@ impl ClientCore {
 
     /// What it has done so far.
     pub fn counters(&self) -> Counters {
-        self.in_flight.counters
+        Counters { stragglers_refused: self.in_flight.due.stragglers.refused, ..self.in_flight.counters }
     }
 
     /// Requests that were submitted and whose completion has not been taken.

@@ -167,8 +167,7 @@ impl Sender {
 
     /// Who goes alone.
     pub fn alone(&self) -> Mask {
-        let alone = self.there().filter(|(_, member)| matches!(member.lane, Lane::Own { .. }));
-        alone.fold(0, |mask, (place, _)| mask | 1 << place)
+        self.mask_of(|member| matches!(member.lane, Lane::Own { .. }))
     }
 
     /// Whether as many as are required are left without one.
@@ -232,11 +231,15 @@ impl Sender {
             .filter(|(_, it)| it.is_there())
     }
 
+    /// Those of them of whom this is so.
+    fn mask_of(&self, is_one: impl Fn(&Member) -> bool) -> Mask {
+        let those = self.there().filter(|(_, member)| is_one(member));
+        those.fold(0, |mask, (place, _)| mask | 1 << place)
+    }
+
     /// Reports may have changed who goes with whom, how fast, and whether all is done.
     fn settle(&mut self, now_ns: u64) {
-        let is_complete = |member: &Member| member.prefix == self.config.chunks;
-        let complete = self.there().filter(|(_, member)| is_complete(member));
-        let held: Mask = complete.fold(0, |mask, (place, _)| mask | 1 << place);
+        let held = self.mask_of(|member| member.prefix == self.config.chunks);
         if self.is_addressed && !self.is_held && held.count_ones() as usize >= self.required {
             self.is_held = true;
             self.events.push_back(Event::Held(held));
@@ -269,8 +272,7 @@ impl Sender {
         if !self.is_addressed {
             return Mask::MAX;
         }
-        let together = self.there().filter(|(_, member)| matches!(member.lane, Lane::Mask));
-        together.fold(0, |mask, (place, _)| mask | 1 << place)
+        self.mask_of(|member| matches!(member.lane, Lane::Mask))
     }
 
     /// New chunks may leave below this number.

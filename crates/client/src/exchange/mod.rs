@@ -22,8 +22,7 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use multicast::MulticastExchange;
 use nicekv_wire::limits::MEMBERS_MAX;
-use nicekv_wire::quorum::Quorum;
-use nicekv_wire::quorum::{QuorumHeld, Timestamp};
+use nicekv_wire::quorum::{Quorum, QuorumHeld, Timestamp};
 use nicekv_wire::{
     Datagram, HeaderLayout, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId, Operation, Replication,
 };

@@ -86,7 +86,7 @@ pub(crate) struct Due {
     /// Slots that wait for the driver to allow what they read, and have not been told to it.
     wanted: VecDeque<u32>,
     slow: SlowReplicas,
-    stragglers: Stragglers<NodeId>,
+    pub(crate) stragglers: Stragglers<NodeId>,
     /// The value of the last completion.
     delivered: Vec<u8>,
 }

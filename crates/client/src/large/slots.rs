@@ -108,7 +108,6 @@ impl InFlight {
         let was_awaited = put.is_awaited();
         let heard = put.on_report(now_ns, report);
         put.count_alone(&mut self.due.stragglers);
-        self.counters.stragglers_refused = self.due.stragglers.refused;
         match heard {
             Heard::Nothing => self.counters.stray_reports += 1,
             Heard::Report if is_waiting => self.settle_sending(index, was_awaited, now_ns),

@@ -9,8 +9,7 @@ use nicekv_wire::{Datagram, Reply};
 const NEVER_NS: u64 = u64::MAX;
 use crate::{ClientCore, Outcome, Request};
 use nicekv_placement::Vrings;
-use nicekv_wire::large::Reference;
-use nicekv_wire::large::{RECEIVERS_ALL, receiver_bit};
+use nicekv_wire::large::{RECEIVERS_ALL, Reference, receiver_bit};
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, Timestamp};
 use nicekv_wire::{
     ClientId, Duration, Epoch, Expiry, NodeId, Now, Opcode, Operation, PartitionId, Replication, Status,

@@ -59,7 +59,7 @@ impl Sender {
     /// Who is far behind the k-th best, who has this prefix, or loses most of what the others get, goes alone, until it is with them again.
     pub(super) fn choose_lanes(&mut self, now_ns: u64, best: u32) {
         let (count, round_trip_ns) = (self.config.chunks, self.round_trip.ns());
-        let is_last = self.there().count() <= self.required;
+        let is_last = !self.can_do_without_one();
         let arrived = self.of_kth(|member| member.traffic.arrived());
         for place in 0..MEMBERS_MAX {
             let Some(member) = &mut self.members[place] else { continue };
