@@ -26,7 +26,7 @@ use nicekv_wire::limits::CHUNK_BYTES;
 /// Chunks under way at first, …
 const WINDOW_FIRST: u32 = 128;
 /// … at least, …
-const WINDOW_MIN: u32 = 16;
+const WINDOW_MIN: u32 = 32;
 /// … and at most.
 const WINDOW_MAX: u32 = 1024;
 /// What is overtaken for so long is lost.

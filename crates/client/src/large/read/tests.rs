@@ -121,19 +121,19 @@ fn the_window_grows_with_answers_and_is_halved_by_a_loss_once() {
 
 #[test]
 fn what_is_overtaken_is_asked_for_again_without_what_has_come() {
-    let mut read = Read { window: 32, ..read(1 << 20, 0) };
-    assert_eq!(asked(&mut read, 0), [(0, 8, 1), (8, 8, 1), (16, 8, 1), (24, 8, 1)]);
-    [0, 1, 2, 4, 5, 7, 8].iter().for_each(|number| {
+    let mut read = Read { window: 64, ..read(1 << 20, 0) };
+    assert_eq!(asked(&mut read, 0), [(0, 16, 1), (16, 16, 1), (32, 16, 1), (48, 16, 1)]);
+    [0, 1, 2, 4, 5, 7, 16].iter().for_each(|number| {
         read.on_chunk(MS, *number, &[0; CHUNK_BYTES]);
     });
     assert_eq!(read.next_deadline(TIMEOUT_NS), 2 * MS);
     assert_eq!(asked(&mut read, 2 * MS), [], "more is under way than the window has room for by now");
-    assert_eq!(read.window, 16);
-    for number in 9..24 {
+    assert_eq!(read.window, 32);
+    for number in 17..48 {
         read.on_chunk(2 * MS, number, &[0; CHUNK_BYTES]);
     }
     assert_eq!(asked(&mut read, 2 * MS)[..2], [(3, 1, 1), (6, 1, 1)]);
-    assert_eq!((read.window, read.silences), (16 + 2, 0), "two were answered as a whole");
+    assert_eq!((read.window, read.silences), (32 + 4, 0), "two were answered as a whole");
 }
 
 #[test]
