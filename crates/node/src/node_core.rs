@@ -133,22 +133,8 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::HotPulse(_)
             | Datagram::HotPulsed(_)
             | Datagram::HotLeased(_) => self.on_hot(now, from, &datagram),
-            // Not for nodes.
-            Datagram::Reply(_)
-            | Datagram::ScanPiece(_)
-            | Datagram::QuorumHeld(_)
-            | Datagram::TransferReport(_)
-            | Datagram::Heartbeat(_)
-            | Datagram::AssignAck(_)
-            | Datagram::Report(_)
-            | Datagram::Usage(_)
-            | Datagram::Sources(_)
-            | Datagram::Heat(_)
-            | Datagram::HotConfirm(_)
-            | Datagram::HotClose(_)
-            | Datagram::HotValue(_)
-            | Datagram::HotLease(_)
-            | Datagram::ProbeReply(_) => self.host.counters.refused += 1,
+            // For clients, for the metadata service, for switches, or for targets of chunks.
+            _ => self.host.counters.refused += 1,
         }
     }
 

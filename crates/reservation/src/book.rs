@@ -142,6 +142,11 @@ impl Book {
         lapsed
     }
 
+    /// Whether a bid is neither cancelled nor over.
+    pub fn has(&self, id: BidId) -> bool {
+        self.slots.iter().any(|slot| slot.held.is_some_and(|held| held.id == id))
+    }
+
     /// When the next bid lapses, if nothing else comes.
     pub fn next_lapse_ns(&self) -> Option<u64> {
         self.slots.iter().filter_map(|slot| slot.lapse_ns(&self.config)).min()

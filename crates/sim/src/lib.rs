@@ -44,6 +44,7 @@ mod long_keys;
 mod migrations;
 pub mod network;
 pub mod node;
+pub mod objects;
 mod places;
 pub mod planted;
 pub mod plants;

@@ -183,6 +183,11 @@ impl Names {
             // Every heartbeat, or every few.
             Datagram::DirectoryQuery(_) | Datagram::DirectoryPage(_) | Datagram::ScrubPage(_) => return None,
             Datagram::Usage(_) | Datagram::Sources(_) | Datagram::Heat(_) => return None,
+            // Not between the parties of these worlds.
+            Datagram::ChunkRequest(_)
+            | Datagram::ChunkAccept(_)
+            | Datagram::ChunkRead(_)
+            | Datagram::ChunkAnswer(_) => return None,
             Datagram::Assign(assign) => describe_assign(&assign),
             Datagram::AssignAck(ack) => describe_ack(&ack),
             Datagram::Report(report) => describe_report(&report),

@@ -19,6 +19,7 @@ pub use lists::{Entries, InList, List, ListOf, RestOf};
 pub use tails::{Bytes, Key, OptionalRest, OptionalValue, Rest, Value};
 
 use crate::bytes::{Reader, flag, put, reserved_bytes};
+use crate::chunk::{ChunkId, MapVersion, Round};
 use crate::number::LongDouble;
 #[cfg(test)]
 use crate::samples::Random;
@@ -205,6 +206,9 @@ plain! {
     Epoch, U32, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
     Term, U64, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
     KeyDigest, [u8; 16], |value| value.0, |layout, _field| Ok(Self(*layout));
+    ChunkId, [u8; 32], |value| value.0, |layout, _field| Ok(Self(*layout));
+    MapVersion, U32, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
+    Round, U64, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
     OpId, [U64; 2], |value| [value.client.0.into(), value.sequence.into()], |layout, _field| {
         Ok(Self { client: ClientId(layout[0].get()), sequence: layout[1].get() })
     };

@@ -2,6 +2,7 @@
 
 use crate::bundle::Bundle;
 use crate::chain::Forwards;
+use crate::chunk::{ChunkAccept, ChunkAnswer, ChunkRead, ChunkRequest};
 use crate::control::{
     Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply, Report, Sources, Usage,
 };
@@ -205,6 +206,14 @@ datagrams! {
     54 => TransferReport,
     /// Client to unicast vnode: send parts of one.
     55 => ReadChunks,
+    /// Initiator to negotiating group.
+    56 => ChunkRequest,
+    /// Initiator to negotiating group: whose bids it takes.
+    57 => ChunkAccept,
+    /// Initiator to a target that holds a chunk.
+    58 => ChunkRead,
+    /// Target to initiator.
+    59 => ChunkAnswer,
     also
     /// Secondary that cannot answer a get itself, to the primary.
     16 => ForwardedGet is Get,

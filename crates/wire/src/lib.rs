@@ -25,6 +25,7 @@ pub mod bundle;
 pub mod bytes;
 pub mod c_header;
 pub mod chain;
+pub mod chunk;
 mod codec;
 pub mod control;
 mod datagram;

@@ -43,6 +43,7 @@ macro_rules! say {
 }
 
 mod enumeration;
+mod objects;
 
 /// Run the whole system in a deterministic simulation that fails on purpose, and judge what clients saw
 #[derive(Parser)]
@@ -86,6 +87,9 @@ struct SimArguments {
     /// Every keyspace that has a primary is one of chains; else those of a quarter of the seeds are
     #[arg(long, conflicts_with_all = ["scenario", "plant", "enumerate"])]
     chains: bool,
+    /// Worlds of negotiated storage instead: chunks, names of objects and garbage collection
+    #[arg(long, conflicts_with_all = ["scenario", "fault", "enumerate", "chains", "trace"])]
+    objects: bool,
 }
 
 impl SimArguments {
@@ -135,6 +139,9 @@ fn run(arguments: &SimArguments) -> Outcome {
     }
     if arguments.enumerate {
         return enumeration::run(arguments.only.as_deref(), arguments.quick, arguments.trace);
+    }
+    if arguments.objects {
+        return objects::run(arguments.seeds(SEEDS_DEFAULT), arguments.seed, arguments.plant.as_deref());
     }
     match (&arguments.scenario, &arguments.plant) {
         (Some(name), _) => run_scenario(name, arguments),

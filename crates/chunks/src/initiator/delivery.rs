@@ -1,0 +1,100 @@
+//! How the frames of a chunk go: once to all that were chosen, or to one after the other (Replicast-M, Replicast-H).
+
+use super::shared::Shared;
+use alloc::vec::Vec;
+use nicekv_reservation::{Config, Delivery as How, Window};
+use nicekv_transport::{CHUNKS_PER_SECOND_MAX, Report, Sender, SenderConfig, Transmit};
+use nicekv_wire::chunk::{ChunkAccept, ChunkId, frame_of};
+use nicekv_wire::large::{Chunk, RECEIVERS_ALL, TransferReport};
+use nicekv_wire::limits::CHUNK_BYTES;
+use nicekv_wire::{KeyDigest, KeyspaceId};
+
+/// A rendezvous transfer: to whom, and when.
+#[derive(Clone, Debug)]
+pub(super) struct Delivery {
+    window: Window,
+    sender: Sender,
+}
+
+impl Delivery {
+    /// Those of a chunk that goes to these places, in these windows: one for all where they share it.
+    pub(super) fn of(config: &Config, frames: u32, picks: &[(u8, Window)]) -> Vec<Self> {
+        let new = |window: Window, mask: u16| {
+            let per_second = config.data_bits_per_second / 8 / CHUNK_BYTES as u64;
+            let chunks_per_second = per_second.min(CHUNKS_PER_SECOND_MAX.into()) as u32;
+            // Receivers have memory for all of it.
+            let transfer = SenderConfig { chunks: frames, first_flight: frames, chunks_per_second };
+            let mut sender = Sender::new(window.left_ns, transfer);
+            sender.set_members(window.left_ns, mask, mask.count_ones() as usize);
+            Self { window, sender }
+        };
+        match config.delivery {
+            How::Multicast => {
+                let mask = picks.iter().fold(0, |mask, (place, _)| mask | 1 << place);
+                picks.first().map(|(_, window)| new(*window, mask)).into_iter().collect()
+            }
+            How::Unicast => picks.iter().map(|(place, window)| new(*window, 1 << place)).collect(),
+        }
+    }
+
+    /// A target has said how it ended, or cannot take it.
+    pub(super) fn leave_out(&mut self, place: u8) {
+        self.sender.drop_member(place);
+    }
+
+    /// A target lacks some.
+    pub(super) fn on_report(&mut self, now_ns: u64, place: u8, said: &TransferReport) {
+        let report = Report {
+            prefix: said.prefix,
+            end: said.end,
+            limit: said.limit,
+            arrived: said.arrived,
+            asked: said.asked,
+            held_ns: said.held_ns,
+            chunks_per_second: said.chunks_per_second,
+            missing: said.missing.iter().map(|hole| hole.start..hole.end).collect(),
+        };
+        self.sender.handle_report(now_ns, place, &report);
+    }
+
+    pub(super) fn next_deadline(&self) -> u64 {
+        self.sender.next_deadline().max(self.window.left_ns)
+    }
+
+    /// Sends what may leave now, if anything: a frame, or the accept once more, which asks what is there.
+    pub(super) fn poll(
+        &mut self,
+        now_ns: u64,
+        (id, chunk): (&ChunkId, &[u8]),
+        accept: &ChunkAccept,
+        shared: &mut Shared,
+    ) {
+        if now_ns < self.window.left_ns {
+            return;
+        }
+        while self.sender.poll_event().is_some() {}
+        let Some(transmit) = self.sender.poll_transmit(now_ns) else { return };
+        let (number, mask) = match transmit {
+            Transmit::Multicast(number, mask) => (number, mask),
+            Transmit::Unicast(number, place) => {
+                shared.counters.repairs += 1;
+                (number, 1 << place)
+            }
+            Transmit::Probe(mask) => {
+                shared.counters.probes += 1;
+                return shared.send(id, mask, |out| accept.encode(out));
+            }
+        };
+        let Some((start, length)) = frame_of(chunk.len() as u32, number) else { return };
+        shared.counters.frames += 1;
+        let frame = Chunk {
+            keyspace: KeyspaceId::DEFAULT,
+            op: accept.op,
+            digest: KeyDigest::default(),
+            number,
+            mask: RECEIVERS_ALL,
+            bytes: &chunk[start as usize..][..length as usize],
+        };
+        shared.send(id, mask, |out| frame.encode(out));
+    }
+}

@@ -1,0 +1,350 @@
+//! A chunk that is put.
+
+use super::delivery::Delivery;
+use super::shared::Shared;
+use super::told::{Handle, Placed, PutError};
+use crate::plant::Plant;
+use crate::send::Send;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use nicekv_reservation::{
+    COPIES_MAX, Delivery as How, Offer, Offsets, Receipt, Window, common_window, sequence,
+};
+use nicekv_wire::chunk::{
+    Answer, CHUNK_LENGTH_MAX, Chosen, ChunkAccept, ChunkAnswer, ChunkId, Round, Wanted,
+};
+use nicekv_wire::large::TransferReport;
+use nicekv_wire::{NodeId, OpId};
+
+/// After so many attempts in vain fewer targets at once than are wanted are better than none.
+const ATTEMPTS_FOR_ALL: u32 = 3;
+
+/// A bid, with what is known of when its target received the request.
+#[derive(Clone, Copy, Debug)]
+struct Offered {
+    place: u8,
+    bid: u64,
+    receipt: Receipt,
+    window: Window,
+    disk_ns: u64,
+}
+
+/// Answers to a request are awaited.
+#[derive(Clone, Debug)]
+struct Asking {
+    sent_ns: u64,
+    until_ns: u64,
+    /// Who was asked, who has answered, and who of them has no room.
+    asked: u16,
+    answered: u16,
+    full: u16,
+    offers: Vec<Offered>,
+    /// After that somebody may be asked again who can promise nothing now.
+    again_ns: u64,
+}
+
+/// Frames go, or acknowledgements are awaited.
+#[derive(Clone, Debug)]
+struct Sending {
+    accept: ChunkAccept,
+    deliveries: Vec<Delivery>,
+    /// Who has not said how it ended.
+    awaited: u16,
+    /// Until then they may.
+    due_ns: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Waiting { until_ns: u64 },
+    Asking(Asking),
+    Sending(Sending),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Put {
+    handle: Handle,
+    id: ChunkId,
+    bytes: Arc<[u8]>,
+    /// Who has said that it holds the chunk, by its place, and with which stamp.
+    holders: BTreeMap<u8, (NodeId, Round)>,
+    phase: Phase,
+    /// The present attempt.
+    op: OpId,
+    attempts: u32,
+    has_sent: bool,
+    deadline_ns: u64,
+}
+
+impl Put {
+    pub(super) fn new(
+        now_ns: u64,
+        handle: Handle,
+        id: ChunkId,
+        bytes: Arc<[u8]>,
+        shared: &mut Shared,
+    ) -> Self {
+        let mut put = Self {
+            handle,
+            id,
+            bytes,
+            holders: BTreeMap::new(),
+            phase: Phase::Waiting { until_ns: u64::MAX },
+            op: OpId::NONE,
+            attempts: 0,
+            has_sent: false,
+            deadline_ns: now_ns.saturating_add(shared.config.timing.deadline_ns),
+        };
+        if put.bytes.is_empty() || put.bytes.len() > CHUNK_LENGTH_MAX as usize {
+            let error = PutError::Length { bytes: put.bytes.len(), bytes_max: CHUNK_LENGTH_MAX };
+            shared.end_put(handle, Err(error));
+        } else {
+            put.ask(now_ns, shared);
+        }
+        put
+    }
+
+    /// By another map.
+    pub(super) fn begin_anew(&mut self, now_ns: u64, shared: &mut Shared) {
+        if !shared.has(Plant::AcksOfTwoMaps) {
+            self.holders.clear();
+        }
+        self.ask(now_ns, shared);
+    }
+
+    fn length(&self) -> u32 {
+        self.bytes.len() as u32
+    }
+
+    fn held(&self) -> u16 {
+        self.holders.keys().fold(0, |mask, place| mask | 1 << place)
+    }
+
+    /// Asks all that do not hold it.
+    fn ask(&mut self, now_ns: u64, shared: &mut Shared) {
+        let Some((_, group)) = shared.group_of(&self.id) else { return };
+        let except = self.held();
+        let asked = group.mask() & !except;
+        let wanted = Wanted::Put { bytes: self.length(), earliest_ns: 0, except };
+        // All of the group hear of it: a request has one address, whoever holds the chunk already.
+        self.op = shared.request(self.handle, self.id, group.mask(), wanted);
+        self.phase = Phase::Asking(Asking {
+            sent_ns: now_ns,
+            until_ns: now_ns.saturating_add(shared.config.timing.answers_ns),
+            asked,
+            answered: 0,
+            full: 0,
+            offers: Vec::new(),
+            again_ns: u64::MAX,
+        });
+    }
+
+    fn wait(&mut self, now_ns: u64, again_ns: u64, shared: &mut Shared) {
+        let pause_ns = shared.pause_ns(self.attempts);
+        self.attempts += 1;
+        // What a target says is a hint: it may be wrong, or lost.
+        let most_ns = shared.config.timing.again_ns_max;
+        let hint_ns = if again_ns == u64::MAX { 0 } else { again_ns.saturating_sub(now_ns).min(most_ns) };
+        self.phase = Phase::Waiting { until_ns: now_ns.saturating_add(pause_ns.max(hint_ns)) };
+    }
+
+    pub(super) fn on_answer(&mut self, now_ns: u64, answer: &ChunkAnswer, shared: &mut Shared) {
+        if answer.id != self.id {
+            shared.counters.strangers += 1;
+            return;
+        }
+        let bit = 1 << answer.place;
+        // Also of an attempt before.
+        if let Answer::Stored { stamp, .. } = answer.answer {
+            self.holders.insert(answer.place, (answer.node, stamp));
+        }
+        if matches!(answer.answer, Answer::Arriving(_)) && shared.has(Plant::ArrivingCounted) {
+            self.holders.insert(answer.place, (answer.node, Round(u64::MAX)));
+        }
+        if self.holders.len() >= shared.config.copies {
+            return self.end(shared);
+        }
+        if answer.op != self.op {
+            return;
+        }
+        match &mut self.phase {
+            Phase::Asking(asking) if asking.asked & bit != 0 && asking.answered & bit == 0 => {
+                asking.take(now_ns, answer);
+                if asking.answered == asking.asked {
+                    self.decide(now_ns, shared);
+                }
+            }
+            Phase::Sending(sending) if sending.awaited & bit != 0 => {
+                // Whatever it says: it is not sent more.
+                sending.awaited &= !bit;
+                sending.deliveries.iter_mut().for_each(|delivery| delivery.leave_out(answer.place));
+                if sending.awaited == 0 {
+                    self.wait(now_ns, u64::MAX, shared);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Enough hold it. Who has bid in vain is told.
+    fn end(&mut self, shared: &mut Shared) {
+        if let Phase::Asking(asking) = &self.phase {
+            let asked = asking.asked;
+            self.accept(asked, Vec::new(), shared);
+        }
+        shared.counters.known += u64::from(!self.has_sent);
+        let stamps = self.holders.values().map(|(_, stamp)| *stamp);
+        let stamp = if shared.has(Plant::HighestStamp) { stamps.max() } else { stamps.min() };
+        let placed = Placed {
+            version: shared.version(),
+            stamp: stamp.unwrap_or_default(),
+            holders: self.holders.values().map(|(node, _)| *node).collect(),
+        };
+        shared.end_put(self.handle, Ok(placed));
+    }
+
+    fn accept(&mut self, mask: u16, chosen: Vec<Chosen>, shared: &mut Shared) -> ChunkAccept {
+        shared.counters.accepts += 1;
+        let accept =
+            ChunkAccept { op: self.op, reply_to: None, version: shared.version(), id: self.id, chosen };
+        shared.send(&self.id, mask, |out| accept.encode(out));
+        accept
+    }
+
+    /// By the bids that there are.
+    fn decide(&mut self, now_ns: u64, shared: &mut Shared) {
+        let Phase::Asking(asking) = &mut self.phase else { return };
+        let (asked, again_ns) = (asking.asked, asking.again_ns);
+        let offers = core::mem::take(&mut asking.offers);
+        if asking.full == asking.asked {
+            return shared.end_put(self.handle, Err(PutError::NoSpace));
+        }
+        let missing = shared.config.copies.saturating_sub(self.holders.len());
+        let picks = self.choose(now_ns, missing, &offers, shared);
+        let chosen: Vec<Chosen> =
+            picks.iter().filter_map(|(offered, window)| chosen_of(offered, *window)).collect();
+        let accept = self.accept(asked, chosen, shared);
+        if accept.chosen.is_empty() {
+            shared.counters.no_common_window += u64::from(!offers.is_empty());
+            return self.wait(now_ns, again_ns, shared);
+        }
+        self.has_sent = true;
+        let frames = nicekv_wire::chunk::frames_of(self.length());
+        let deliveries = Delivery::of(&shared.config.reservation, frames, &picks_of(&picks));
+        let awaited = accept.chosen.iter().fold(0, |mask, chosen| mask | 1 << chosen.place);
+        let due = picks.iter().map(|(offered, window)| window.right_ns.saturating_add(offered.disk_ns));
+        let due_ns = due.max().unwrap_or(now_ns).saturating_add(shared.config.timing.acks_ns);
+        self.phase = Phase::Sending(Sending { accept, deliveries, awaited, due_ns });
+    }
+
+    /// Which bids are taken, and what of them.
+    fn choose(
+        &self,
+        now_ns: u64,
+        missing: usize,
+        offered: &[Offered],
+        shared: &mut Shared,
+    ) -> Vec<(Offered, Window)> {
+        let config = shared.config.reservation;
+        let mut offers: Vec<Offer> = offered
+            .iter()
+            .enumerate()
+            .map(|(at, of)| Offer { target: at as u16, window: of.window, random: shared.random() })
+            .collect();
+        let most = missing.min(offers.len()).min(COPIES_MAX);
+        let of = |offer: &Offer| offered[usize::from(offer.target)];
+        match config.delivery {
+            How::Multicast => {
+                let least = if self.attempts < ATTEMPTS_FOR_ALL { most } else { 1 };
+                let found = (least..=most).rev().filter(|copies| *copies > 0).find_map(|copies| {
+                    let common = common_window(&config, now_ns, self.length(), copies, &mut offers)?;
+                    Some((copies, common))
+                });
+                let Some((copies, common)) = found else { return Vec::new() };
+                offers[common.first..][..copies].iter().map(|offer| (of(offer), common.window)).collect()
+            }
+            How::Unicast => {
+                let picks = sequence(&config, now_ns, self.length(), most, &mut offers);
+                picks.iter().map(|pick| (of(&offers[pick.at]), pick.window)).collect()
+            }
+        }
+    }
+
+    pub(super) fn on_report(&mut self, now_ns: u64, report: &TransferReport, shared: &mut Shared) {
+        let place = shared.group_of(&self.id).and_then(|(_, group)| group.place_of(report.sender));
+        match (&mut self.phase, place) {
+            (Phase::Sending(sending), Some(place)) if report.op == self.op => {
+                sending.deliveries.iter_mut().for_each(|delivery| delivery.on_report(now_ns, place, report));
+            }
+            _ => shared.counters.strangers += 1,
+        }
+    }
+
+    pub(super) fn on_deadline(&mut self, now_ns: u64, shared: &mut Shared) {
+        if now_ns >= self.deadline_ns {
+            return shared.end_put(self.handle, Err(PutError::Unknown));
+        }
+        match &self.phase {
+            Phase::Waiting { until_ns } if now_ns >= *until_ns => self.ask(now_ns, shared),
+            Phase::Asking(asking) if now_ns >= asking.until_ns => self.decide(now_ns, shared),
+            Phase::Sending(sending) if now_ns >= sending.due_ns => self.wait(now_ns, u64::MAX, shared),
+            _ => {}
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> u64 {
+        let next_ns = match &self.phase {
+            Phase::Waiting { until_ns } => *until_ns,
+            Phase::Asking(asking) => asking.until_ns,
+            Phase::Sending(sending) => {
+                let deliveries = sending.deliveries.iter().map(Delivery::next_deadline);
+                deliveries.min().unwrap_or(u64::MAX).min(sending.due_ns)
+            }
+        };
+        next_ns.min(self.deadline_ns)
+    }
+
+    pub(super) fn poll_transmit(&mut self, now_ns: u64, shared: &mut Shared) -> Option<Send> {
+        let Phase::Sending(sending) = &mut self.phase else { return None };
+        for delivery in &mut sending.deliveries {
+            delivery.poll(now_ns, (&self.id, &self.bytes), &sending.accept, shared);
+            if let Some(send) = shared.sends.pop_front() {
+                return Some(send);
+            }
+        }
+        None
+    }
+}
+
+impl Asking {
+    /// One has answered.
+    fn take(&mut self, now_ns: u64, answer: &ChunkAnswer) {
+        self.answered |= 1 << answer.place;
+        match answer.answer {
+            Answer::Bid { bid, left_ns, right_ns, disk_ns } => {
+                let receipt = Receipt::between(self.sent_ns, now_ns);
+                let place = answer.place;
+                // Narrower than a round trip: of no use.
+                if let Some(window) = receipt.window(Offsets { left_ns, right_ns }) {
+                    self.offers.push(Offered { place, bid, receipt, window, disk_ns });
+                }
+            }
+            Answer::Arriving(after_ns) | Answer::NotNow(after_ns) => {
+                self.again_ns = self.again_ns.min(now_ns.saturating_add(after_ns));
+            }
+            Answer::NoSpace => self.full |= 1 << answer.place,
+            _ => {}
+        }
+    }
+}
+
+fn chosen_of(offered: &Offered, window: Window) -> Option<Chosen> {
+    let Offsets { left_ns, right_ns } = offered.receipt.offsets(window)?;
+    Some(Chosen { place: offered.place, bid: offered.bid, left_ns, right_ns })
+}
+
+fn picks_of(picks: &[(Offered, Window)]) -> Vec<(u8, Window)> {
+    picks.iter().map(|(offered, window)| (offered.place, *window)).collect()
+}

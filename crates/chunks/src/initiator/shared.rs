@@ -1,0 +1,125 @@
+//! What all puts and gets of an initiator share.
+
+use super::told::{Event, GetError, Handle, InitiatorConfig, InitiatorCounters, Placed, PutError};
+use crate::map::{Group, Map};
+use crate::plant::Plant;
+use crate::send::{Send, To};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use nicekv_wire::OpId;
+use nicekv_wire::chunk::{ChunkAnswer, ChunkId, ChunkRequest, MapVersion, Wanted};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) config: InitiatorConfig,
+    pub(super) map: Option<Arc<Map>>,
+    /// Negotiations, those of earlier attempts among them.
+    pub(super) ops: BTreeMap<OpId, Handle>,
+    pub(super) sends: VecDeque<Send>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) ended: Vec<Handle>,
+    pub(super) counters: InitiatorCounters,
+    pub(super) plant: Option<Plant>,
+    sequence: u64,
+    random: u64,
+}
+
+impl Shared {
+    pub(super) fn new(config: InitiatorConfig, seed: u64) -> Self {
+        Self {
+            config,
+            map: None,
+            ops: BTreeMap::new(),
+            sends: VecDeque::new(),
+            events: VecDeque::new(),
+            ended: Vec::new(),
+            counters: InitiatorCounters::default(),
+            plant: None,
+            sequence: 0,
+            random: seed | 1,
+        }
+    }
+
+    pub(super) fn has(&self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+
+    pub(super) fn version(&self) -> MapVersion {
+        self.map.as_ref().map(|map| map.version()).unwrap_or_default()
+    }
+
+    pub(super) fn group_of(&self, id: &ChunkId) -> Option<(u8, Group)> {
+        let map = self.map.as_ref()?;
+        let (number, group) = map.group_of(id);
+        Some((number, *group))
+    }
+
+    /// Begins a negotiation, with those of a chunk's group whose bits are set.
+    pub(super) fn request(&mut self, handle: Handle, id: ChunkId, mask: u16, wanted: Wanted) -> OpId {
+        self.sequence += 1;
+        let op = OpId { client: self.config.client, sequence: self.sequence };
+        self.ops.insert(op, handle);
+        self.counters.requests += 1;
+        let request = ChunkRequest { op, reply_to: None, version: self.version(), id, wanted };
+        self.send(&id, mask, |out| request.encode(out));
+        op
+    }
+
+    /// Sends to those of a chunk's group whose bits are set.
+    pub(super) fn send(&mut self, id: &ChunkId, mask: u16, encode: impl FnOnce(&mut Vec<u8>)) {
+        let Some((group, _)) = self.group_of(id) else { return };
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        self.sends.push_back(Send { to: To::Group { group, mask }, bytes });
+    }
+
+    /// An answer, if it is of a target that is at its place of the map. Who goes by a newer one is told of, and who goes by any other does not count (P2).
+    pub(super) fn check(&mut self, answer: &ChunkAnswer) -> Option<ChunkAnswer> {
+        let known = self.version();
+        if answer.version > known && self.events.iter().all(|event| !matches!(event, Event::NewerMap(_))) {
+            self.events.push_back(Event::NewerMap(answer.version));
+        }
+        let is_there =
+            self.group_of(&answer.id).is_some_and(|(_, group)| group.at(answer.place) == Some(answer.node));
+        if !is_there {
+            self.counters.strangers += 1;
+            return None;
+        }
+        (answer.version == known || self.has(Plant::OtherMapAnswered)).then_some(*answer)
+    }
+
+    pub(super) fn end_put(&mut self, handle: Handle, result: Result<Placed, PutError>) {
+        match &result {
+            Ok(_) => self.counters.puts += 1,
+            Err(_) => self.counters.puts_failed += 1,
+        }
+        self.ended.push(handle);
+        self.events.push_back(Event::Put(handle, result));
+    }
+
+    pub(super) fn end_get(&mut self, handle: Handle, result: Result<Arc<[u8]>, GetError>) {
+        match &result {
+            Ok(_) => self.counters.gets += 1,
+            Err(_) => self.counters.gets_failed += 1,
+        }
+        self.ended.push(handle);
+        self.events.push_back(Event::Got(handle, result));
+    }
+
+    /// How long to wait before an attempt, after so many in vain: longer each time, and never as long as others.
+    pub(super) fn pause_ns(&mut self, attempts: u32) -> u64 {
+        let timing = self.config.timing;
+        let pause_ns = (timing.again_ns_min << attempts.min(16)).min(timing.again_ns_max);
+        pause_ns / 2 + self.random() % pause_ns.max(1)
+    }
+
+    /// Xorshift.
+    pub(super) fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random >> 16
+    }
+}

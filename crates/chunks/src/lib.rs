@@ -1,0 +1,47 @@
+//! Negotiated storage (Replicast §II): chunks, named by what they are, at those targets of a group that can take them soonest.
+//!
+//! ```text
+//!   put                                                      get
+//!   ───                                                      ───
+//!   initiator ──request──▶ all targets of the group          initiator ──request──▶ all targets of the group
+//!             ◀──bid, or "stored"── each                               ◀──held, or not found── each
+//!             ──accept: who, when──▶ all                               ──read, token──▶ the soonest
+//!             ──frames──▶ the chosen ones, in the window               ◀──frames──
+//!             ◀──stored── each, when it is durable           and it is what its id says, or the next one is asked
+//! ```
+//!
+//! [`Target`] holds chunks, [`Initiator`] puts and gets them; both are state machines without socket, clock or disk. Windows are made and chosen by `nicekv-reservation`, frames are sent
+//! and repaired by `nicekv-transport`, and [`Map`] says which chunk belongs to which group.
+//!
+//! # Invariants
+//! - A window is a promise of resources, never of correctness (P4): a put is done when R targets have said, by one map, that they hold the chunk durably (P3).
+//! - What is held is what its id says: that is checked before it is stored, and by who reads it (P1).
+//! - Who answers has a map and a round (P14). What is stored or confirmed has the round's stamp (P7); only what has an older one, and no mark, is ever deleted (P8).
+//! - Every promise ends: bids lapse, transfers lapse, and with them go time, memory and disk (P5, P15).
+
+#![cfg_attr(not(test), no_std)]
+extern crate alloc;
+
+mod initiator;
+mod map;
+mod plant;
+mod send;
+mod target;
+
+#[cfg(any(test, feature = "exploration"))]
+pub mod exploration;
+
+pub use initiator::{
+    Event, GetError, Handle, Initiator, InitiatorConfig, InitiatorCounters, Placed, PutError, Timing,
+};
+pub use map::{GROUP_MEMBERS_MAX, Group, Map, MapError, SLOTS};
+pub use plant::Plant;
+pub use send::{Send, To};
+pub use target::{End, Held, Storage, StorageDone, Target, TargetConfig, TargetCounters};
+
+use nicekv_wire::chunk::ChunkId;
+
+/// What a chunk is called.
+pub fn chunk_id(bytes: &[u8]) -> ChunkId {
+    ChunkId(*blake3::hash(bytes).as_bytes())
+}

@@ -1,0 +1,121 @@
+//! What a target's disk has to do, and how long that takes.
+
+use nicekv_reservation::Backlog;
+
+/// Of a new measurement the estimate takes one of so many parts.
+const SMOOTHING: u64 = 4;
+const SECOND_NS: u64 = 1_000_000_000;
+/// What a chunk takes on the disk beside its bytes, at most: its header and what lies between it and the next one.
+const OVERHEAD_BYTES: u64 = 16 << 10;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Disk {
+    /// May be written, beside what is promised.
+    pub(super) free_bytes: u64,
+    /// To chunks that have a bid, or come.
+    pub(super) promised_bytes: u64,
+    /// Of chunks that have come and are not forced.
+    queued_bytes: u64,
+    /// When the disk began with what is at the front of the queue.
+    busy_since_ns: u64,
+    bytes_per_second: u64,
+}
+
+/// What a chunk of so many bytes takes.
+fn on_disk(bytes: u32) -> u64 {
+    u64::from(bytes) + OVERHEAD_BYTES
+}
+
+impl Disk {
+    pub(super) fn new(bytes_per_second: u64) -> Self {
+        Self {
+            free_bytes: 0,
+            promised_bytes: 0,
+            queued_bytes: 0,
+            busy_since_ns: 0,
+            bytes_per_second: bytes_per_second.max(1),
+        }
+    }
+
+    pub(super) fn has_room(&self, bytes: u32) -> bool {
+        self.promised_bytes + on_disk(bytes) <= self.free_bytes
+    }
+
+    /// A chunk of so many bytes may come.
+    pub(super) fn promise(&mut self, bytes: u32) {
+        self.promised_bytes += on_disk(bytes);
+    }
+
+    /// It does not, or has come.
+    pub(super) fn release(&mut self, bytes: u32) {
+        self.promised_bytes = self.promised_bytes.saturating_sub(on_disk(bytes));
+    }
+
+    /// It has come: what is free is told anew from time to time; until then it is less by this.
+    pub(super) fn used(&mut self, bytes: u32) {
+        self.free_bytes = self.free_bytes.saturating_sub(on_disk(bytes));
+    }
+
+    /// What a chunk of so many bytes would find.
+    pub(super) fn backlog(&self, bytes: u32) -> Backlog {
+        Backlog { queued_ns: self.time_ns(self.queued_bytes), write_ns: self.time_ns(bytes.into()) }
+    }
+
+    fn time_ns(&self, bytes: u64) -> u64 {
+        (u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.bytes_per_second)) as u64
+    }
+
+    /// A chunk has come.
+    pub(super) fn queued(&mut self, now_ns: u64, bytes: u32) {
+        if self.queued_bytes == 0 {
+            self.busy_since_ns = now_ns;
+        }
+        self.queued_bytes += u64::from(bytes);
+    }
+
+    /// One is forced, or is not going to be.
+    pub(super) fn finished(&mut self, now_ns: u64, bytes: u32) {
+        self.queued_bytes -= u64::from(bytes);
+        let took_ns = now_ns.saturating_sub(self.busy_since_ns).max(1);
+        self.busy_since_ns = now_ns;
+        let measured = (u128::from(bytes) * u128::from(SECOND_NS) / u128::from(took_ns)) as u64;
+        // Several that are forced together are told at once: that is no disk of any speed.
+        let measured = measured.min(self.bytes_per_second.saturating_mul(SMOOTHING));
+        self.bytes_per_second =
+            (self.bytes_per_second - self.bytes_per_second / SMOOTHING + measured / SMOOTHING).max(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn the_backlog_is_what_is_queued_at_the_speed_that_was_measured() {
+        let mut disk = Disk::new(100 << 20);
+        disk.free_bytes = 10 << 20;
+        assert_eq!(disk.backlog(1 << 20), Backlog { queued_ns: 0, write_ns: 10 * MS });
+        for at in 0..40 {
+            disk.queued(at * 100 * MS, 1 << 20);
+            disk.finished(at * 100 * MS + 50 * MS, 1 << 20);
+        }
+        let Backlog { write_ns, .. } = disk.backlog(1 << 20);
+        assert!((49 * MS..51 * MS).contains(&write_ns), "{write_ns}");
+        disk.queued(0, 2 << 20);
+        let Backlog { queued_ns, .. } = disk.backlog(1 << 20);
+        assert!((98 * MS..102 * MS).contains(&queued_ns), "{queued_ns}");
+    }
+
+    #[test]
+    fn a_burst_does_not_make_it_infinitely_fast() {
+        let mut disk = Disk::new(1_000);
+        disk.queued(0, 100);
+        disk.queued(0, 100);
+        disk.finished(5, 100);
+        disk.finished(5, 100);
+        assert!(disk.backlog(1_000).write_ns > SECOND_NS / 8);
+    }
+}

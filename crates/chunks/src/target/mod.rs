@@ -1,0 +1,211 @@
+//! A storage target: what it holds, what it promises, and what comes.
+//!
+//! ```text
+//!   request ──▶ bid ──accept──▶ transfer ──all frames──▶ disk: verified, forced ──▶ held, "stored"
+//!                │ other accept, or none: cancelled, lapsed   │ nothing comes: lapsed      │ not what its id says, no room: told, and gone
+//! ```
+//!
+//! * `put`: bids and accepts; `take`, `transfer`: what comes of them; `get`: reads; `disk`: what the disk has to do, and how long that takes; `rounds`: garbage collection;
+//! * `state`, `told`: what it remembers of these, and what it is told and tells.
+
+mod disk;
+mod get;
+mod put;
+mod rounds;
+mod state;
+mod take;
+mod told;
+mod transfer;
+
+use crate::map::Map;
+use crate::plant::Plant;
+use crate::send::{Send, To};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use disk::Disk;
+use nicekv_reservation::{BidId, Book, ConfigError};
+use nicekv_wire::chunk::{Answer, ChunkAnswer, ChunkId, MapVersion, Round};
+use nicekv_wire::{Datagram, NodeId, OpId};
+use state::{Marking, Negotiation, Reading};
+pub use told::{End, Held, Storage, StorageDone, TargetConfig, TargetCounters};
+use transfer::Transfer;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Target {
+    config: TargetConfig,
+    map: Option<Map>,
+    round: Option<Round>,
+    book: Book,
+    held: BTreeMap<ChunkId, Held>,
+    negotiations: BTreeMap<OpId, Negotiation>,
+    transfers: BTreeMap<OpId, Transfer>,
+    /// By which transfer a chunk comes.
+    arriving: BTreeMap<ChunkId, OpId>,
+    disk: Disk,
+    readings: VecDeque<Reading>,
+    marking: Option<Marking>,
+    random: u64,
+    sends: VecDeque<Send>,
+    storage: VecDeque<Storage>,
+    /// For operators.
+    pub counters: TargetCounters,
+    /// Always `None` outside tests.
+    pub(crate) plant: Option<Plant>,
+}
+
+impl Target {
+    /// One that begins with what its disk has. It answers nothing before it has a map and a round (P14).
+    ///
+    /// # Errors
+    /// If the parameters of windows cannot be.
+    pub fn new(
+        config: TargetConfig,
+        on_disk: impl IntoIterator<Item = (ChunkId, u32, Vec<NodeId>)>,
+    ) -> Result<Self, ConfigError> {
+        // Ids of bids are not those of the process before, as far as chance goes.
+        let book = Book::new(config.reservation, BidId(config.process << 32))?;
+        let held = on_disk
+            .into_iter()
+            .map(|(id, bytes, holders)| (id, Held { bytes, stamp: Round(0), marked: Round(0), holders }));
+        let random = u64::from_be_bytes(*config.secret.first_chunk().expect("it is longer")) | 1;
+        Ok(Self {
+            disk: Disk::new(config.disk_bytes_per_second),
+            held: held.collect(),
+            config,
+            map: None,
+            round: None,
+            book,
+            negotiations: BTreeMap::new(),
+            transfers: BTreeMap::new(),
+            arriving: BTreeMap::new(),
+            readings: VecDeque::new(),
+            marking: None,
+            random,
+            sends: VecDeque::new(),
+            storage: VecDeque::new(),
+            counters: TargetCounters::default(),
+            plant: None,
+        })
+    }
+
+    /// Groups are as this map says from now on; an older one changes nothing.
+    pub fn set_map(&mut self, map: Map) {
+        if self.map.as_ref().is_none_or(|known| known.version() < map.version()) {
+            self.map = Some(map);
+        }
+    }
+
+    /// So much may be written to the disk beside what is promised already.
+    pub fn set_free(&mut self, bytes: u64) {
+        self.disk.free_bytes = bytes;
+    }
+
+    /// A datagram has come.
+    pub fn handle_datagram(&mut self, now_ns: u64, from: SocketAddrV4, bytes: &[u8]) {
+        let Ok((_, datagram)) = Datagram::decode(bytes) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if self.map.is_none() || self.round.is_none() {
+            return;
+        }
+        self.lapse(now_ns);
+        match datagram {
+            Datagram::ChunkRequest(request) => self.on_request(now_ns, from, &request),
+            Datagram::ChunkAccept(accept) => self.on_accept(now_ns, from, &accept),
+            Datagram::Chunk(frame) => self.on_frame(now_ns, &frame),
+            Datagram::ChunkRead(read) => self.on_read(from, &read),
+            _ => self.counters.malformed += 1,
+        }
+    }
+
+    /// The disk has done something.
+    pub fn handle_storage(&mut self, now_ns: u64, done: StorageDone) {
+        match done {
+            StorageDone::Finished { op, end } => self.on_finished(now_ns, op, end),
+            StorageDone::Read { bytes } => self.on_read_done(bytes),
+        }
+    }
+
+    /// The time that was named has come.
+    pub fn handle_deadline(&mut self, now_ns: u64) {
+        self.lapse(now_ns);
+        self.report(now_ns);
+    }
+
+    /// When to call [`Self::handle_deadline`] at the latest.
+    pub fn next_deadline(&self) -> u64 {
+        let reports = self.transfers.values().map(Transfer::next_report_ns).min();
+        self.book.next_lapse_ns().unwrap_or(u64::MAX).min(reports.unwrap_or(u64::MAX))
+    }
+
+    /// The next datagram.
+    pub fn poll_transmit(&mut self) -> Option<Send> {
+        self.sends.pop_front()
+    }
+
+    /// What the disk is to do next.
+    pub fn poll_storage(&mut self) -> Option<Storage> {
+        self.storage.pop_front()
+    }
+
+    /// What is held, in the order of ids.
+    pub fn held(&self) -> impl Iterator<Item = (&ChunkId, &Held)> {
+        self.held.iter()
+    }
+
+    /// Its place for a chunk, if it goes by this version of the map, which has it in that chunk's group. Who goes by another one is told.
+    fn place_for(&mut self, to: SocketAddrV4, op: OpId, version: MapVersion, id: ChunkId) -> Option<u8> {
+        let map = self.map.as_ref()?;
+        let place = map.group_of(&id).1.place_of(self.config.node);
+        if version != map.version() && self.plant != Some(Plant::OtherMapAnswered) {
+            self.counters.refused += 1;
+            self.answer(to, op, place.unwrap_or_default(), id, Answer::OtherMap);
+            return None;
+        }
+        if place.is_none() {
+            self.counters.refused += 1;
+        }
+        place
+    }
+
+    fn answer(&mut self, to: SocketAddrV4, op: OpId, place: u8, id: ChunkId, answer: Answer) {
+        let version = self.map.as_ref().map(Map::version).unwrap_or_default();
+        let answer = ChunkAnswer { op, version, node: self.config.node, place, answer, id };
+        let mut bytes = Vec::new();
+        answer.encode(&mut bytes);
+        self.sends.push_back(Send { to: To::Host(to), bytes });
+    }
+
+    fn stored(&self) -> Answer {
+        Answer::Stored { stamp: self.round.unwrap_or_default(), process: self.config.process }
+    }
+
+    /// Xorshift.
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random >> 16
+    }
+
+    /// Bytes of memory that are promised.
+    pub fn promised_memory(&self) -> u64 {
+        self.book.bytes()
+    }
+
+    /// Bytes of the disk that are promised.
+    pub fn promised_disk(&self) -> u64 {
+        self.disk.promised_bytes
+    }
+
+    /// Negotiations and transfers.
+    pub fn under_way(&self) -> usize {
+        self.negotiations.len() + self.transfers.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

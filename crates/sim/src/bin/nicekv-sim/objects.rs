@@ -1,0 +1,71 @@
+//! `nicekv sim --objects`: worlds of negotiated storage.
+
+use crate::{Outcome, Violation, remember};
+use nicekv_sim::objects::{self, OBJECT_PLANTS, ObjectReport};
+use std::ops::RangeInclusive;
+use std::time::Instant;
+
+pub(crate) fn run(seeds: RangeInclusive<u64>, only: Option<u64>, plant: Option<&str>) -> Outcome {
+    match plant {
+        None => run_seeds(seeds),
+        Some("list") => {
+            OBJECT_PLANTS.iter().for_each(|plant| crate::say(plant.name));
+            Ok(())
+        }
+        Some(name) => hunt(name, only),
+    }
+}
+
+fn run_seeds(seeds: RangeInclusive<u64>) -> Outcome {
+    let began = Instant::now();
+    let mut sum = ObjectReport::default();
+    let mut runs = 0;
+    for seed in seeds {
+        let replay = format!("nicekv sim --objects --seed {seed}");
+        remember(&replay);
+        let report = objects::run(objects::draw(seed), seed);
+        crate::check(&report.violations, &replay)?;
+        runs += 1;
+        sum.put += report.put;
+        sum.got += report.got;
+        sum.deleted += report.deleted;
+        sum.unknown += report.unknown;
+        sum.events += report.events;
+        sum.rounds += report.rounds;
+        sum.collected += report.collected;
+        sum.crashes += report.crashes;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    say!("{runs} runs in {seconds:.1} s");
+    say!("{} events, {:.0} events/s on one core", sum.events, sum.events as f64 / seconds);
+    say!(
+        "{} objects put, {} got, {} deleted, {} ops of unknown outcome",
+        sum.put,
+        sum.got,
+        sum.deleted,
+        sum.unknown
+    );
+    say!(
+        "{} rounds of garbage collection, {} copies of chunks deleted, {} crashes",
+        sum.rounds,
+        sum.collected,
+        sum.crashes
+    );
+    Ok(())
+}
+
+fn hunt(name: &str, only: Option<u64>) -> Outcome {
+    let plant = objects::find(name)
+        .ok_or_else(|| format!("no plant {name:?}; `--objects --plant list` names all"))?;
+    say!("{name} breaks {}", plant.rule);
+    remember(&format!("nicekv sim --objects --plant {name}"));
+    let (seeds, found) = plant.hunt(only);
+    match found {
+        None => say!("not found within {seeds} seeds"),
+        Some(violation) => {
+            say!("found by the last of {seeds} seeds: {violation}");
+            return Err(Violation(format!("{name} was found")).into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! Every order of what two users, the names of their objects, two rounds of garbage collection and a target that begins anew can do with one chunk (P6 to P9).
+//!
+//! The target is the real core; a put is one step, as nothing of it but its end matters here.
+
+use super::planted::Planted;
+use nicekv_chunks::exploration::Answered;
+use nicekv_chunks::{Group, Map, Storage, StorageDone, Target, TargetConfig, chunk_id};
+use nicekv_reservation::Config;
+use nicekv_wire::chunk::{ChunkId, MapVersion, Round};
+use nicekv_wire::{NodeId, PartitionId};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+const BYTES: &[u8] = b"the chunk that both objects are";
+const USERS: usize = 2;
+/// A user puts its object so often.
+const PUTS_MAX: u8 = 2;
+const ROUND_FIRST: u64 = 1;
+const ROUND_LAST: u64 = 3;
+const RESTARTS_MAX: u8 = 1;
+
+/// What a user is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum User {
+    /// It may put so often.
+    Idle { puts: u8 },
+    /// The chunk is there, with this stamp; the manifest is to be put.
+    Has { stamp: Round, puts: u8 },
+    /// Its object can be read.
+    Live { puts: u8 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Put(usize),
+    Manifest(usize),
+    Delete(usize),
+    NextRound,
+    Tell,
+    ReadMarks(usize),
+    Adopt(usize),
+    Mark(usize),
+    Restart,
+}
+
+#[derive(Clone)]
+struct State {
+    target: Target,
+    is_durable: bool,
+    round: Round,
+    users: [User; USERS],
+    /// Each object is in a partition of its own.
+    adopted: [Round; USERS],
+    /// On their way, and as often as may be: the round, and whether the chunk is marked.
+    marks: [Option<(Round, bool)>; USERS],
+    /// Of a bug: what was read before the round was adopted.
+    early: [Option<(Round, bool)>; USERS],
+    restarts: u8,
+}
+
+/// What was seen.
+#[derive(Clone, Debug)]
+pub struct Explored {
+    /// Different states.
+    pub states: usize,
+    /// What was wrong, and the steps that led there.
+    pub violation: Option<String>,
+}
+
+/// Visits every state, with a bug or without.
+pub fn explore(plant: Option<&str>) -> Explored {
+    let planted = plant.map(|name| super::find(name).expect("there is such a plant").planted());
+    let mut seen: HashSet<u64> = HashSet::new();
+    let mut stack = vec![(State::new(planted), Vec::new())];
+    while let Some((state, steps)) = stack.pop() {
+        if !seen.insert(state.fingerprint()) {
+            continue;
+        }
+        if !state.is_durable && state.users.iter().any(|user| matches!(user, User::Live { .. })) {
+            let violation = Some(format!("an object's chunk is gone after {steps:?}"));
+            return Explored { states: seen.len(), violation };
+        }
+        for step in state.steps(planted) {
+            let mut next = state.clone();
+            next.take(step, planted);
+            let mut steps = steps.clone();
+            steps.push(step);
+            stack.push((next, steps));
+        }
+    }
+    Explored { states: seen.len(), violation: None }
+}
+
+fn partition(user: usize) -> PartitionId {
+    PartitionId(user as u32)
+}
+
+impl State {
+    fn new(planted: Option<Planted>) -> Self {
+        let mut state = Self {
+            target: start(1, None, planted),
+            is_durable: false,
+            round: Round(ROUND_FIRST),
+            users: [User::Idle { puts: PUTS_MAX }; USERS],
+            adopted: [Round(0); USERS],
+            marks: [None; USERS],
+            early: [None; USERS],
+            restarts: RESTARTS_MAX,
+        };
+        state.target.set_round(Round(ROUND_FIRST));
+        state
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.target.collection().hash(&mut hasher);
+        (self.is_durable, self.round, self.users, self.adopted, self.marks, self.early, self.restarts)
+            .hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn steps(&self, planted: Option<Planted>) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for user in 0..USERS {
+            match self.users[user] {
+                User::Idle { puts } if puts > 0 && self.target.round().is_some() => {
+                    steps.push(Step::Put(user));
+                }
+                User::Idle { .. } => {}
+                User::Has { .. } => steps.push(Step::Manifest(user)),
+                User::Live { .. } => steps.push(Step::Delete(user)),
+            }
+            if self.adopted[user] < self.round {
+                steps.push(Step::Adopt(user));
+                if planted == Some(Planted::MarksBeforeAdoption) && self.early[user].is_none() {
+                    steps.push(Step::ReadMarks(user));
+                }
+            }
+            if self.marks[user].is_some() {
+                steps.push(Step::Mark(user));
+            }
+        }
+        if self.round.0 < ROUND_LAST {
+            steps.push(Step::NextRound);
+        }
+        steps.push(Step::Tell);
+        if self.restarts > 0 {
+            steps.push(Step::Restart);
+        }
+        steps
+    }
+
+    fn take(&mut self, step: Step, planted: Option<Planted>) {
+        let is_live = |users: &[User; USERS], user: usize| matches!(users[user], User::Live { .. });
+        match step {
+            Step::Put(user) => {
+                let User::Idle { puts } = self.users[user] else { unreachable!("it is idle") };
+                let stamp = self.put();
+                self.users[user] = User::Has { stamp, puts: puts - 1 };
+            }
+            Step::Manifest(user) => {
+                let User::Has { stamp, puts } = self.users[user] else { unreachable!("it has one") };
+                let is_taken = stamp >= self.adopted[user] || planted == Some(Planted::StaleStampTaken);
+                self.users[user] = if is_taken { User::Live { puts } } else { User::Idle { puts } };
+            }
+            Step::Delete(user) => {
+                let User::Live { puts } = self.users[user] else { unreachable!("it is live") };
+                self.users[user] = User::Idle { puts };
+            }
+            Step::NextRound => self.round = Round(self.round.0 + 1),
+            Step::Tell => {
+                self.target.set_round(self.round);
+                self.target.expect_marks(self.round, (0..USERS).map(partition));
+            }
+            Step::ReadMarks(user) => self.early[user] = Some((self.round, is_live(&self.users, user))),
+            Step::Adopt(user) => {
+                let now = (self.round, is_live(&self.users, user));
+                self.adopted[user] = self.round;
+                let early = self.early[user].take().filter(|(round, _)| *round == self.round);
+                self.marks[user] = Some(early.unwrap_or(now));
+            }
+            Step::Mark(user) => {
+                let Some((round, is_marked)) = self.marks[user] else {
+                    unreachable!("they are on their way")
+                };
+                let ids: &[ChunkId] = if is_marked { &[chunk_id(BYTES)] } else { &[] };
+                self.target.handle_marks(round, partition(user), 0, ids, true);
+            }
+            Step::Restart => {
+                self.restarts -= 1;
+                self.target = start(2, self.is_durable.then(|| chunk_id(BYTES)), planted);
+            }
+        }
+        while let Some(request) = self.target.poll_storage() {
+            self.is_durable &= !matches!(request, Storage::Remove { .. });
+        }
+    }
+
+    /// The chunk is there by now, if it was not; with which stamp.
+    fn put(&mut self) -> Round {
+        match self.target.put_at_once(chunk_id(BYTES), BYTES) {
+            Answered::Stored(stamp) => stamp,
+            Answered::Coming(op) => {
+                while self.target.poll_storage().is_some() {}
+                self.is_durable = true;
+                let end = nicekv_chunks::End::Whole;
+                self.target.handle_storage(0, StorageDone::Finished { op, end });
+                self.target.last_stamp()
+            }
+        }
+    }
+}
+
+fn start(process: u64, held: Option<ChunkId>, planted: Option<Planted>) -> Target {
+    let config = TargetConfig {
+        node: NodeId(0),
+        process,
+        reservation: Config::UNICAST,
+        disk_bytes_per_second: 1 << 30,
+        secret: [7; 32],
+    };
+    let on_disk = held.map(|id| (id, BYTES.len() as u32, vec![NodeId(0)]));
+    let mut target = Target::new(config, on_disk).expect("the parameters can be");
+    if let Some(Planted::Core(plant)) = planted {
+        target.plant(plant);
+    }
+    let group = Group::new(&[NodeId(0)]).expect("there is one");
+    target.set_map(Map::new(MapVersion(1), vec![group]).expect("it is one"));
+    target.set_free(1 << 30);
+    target
+}
+
+/// Bugs that must be found here, too.
+pub const EXPLORED_PLANTS: [&str; 5] = [
+    "chunk-confirmed-without-stamp",
+    "chunk-restart-forgets-stamps",
+    "chunk-swept-before-all-marks",
+    "chunk-stale-stamp-taken",
+    "chunk-marks-before-adoption",
+];

@@ -1,0 +1,24 @@
+//! What a run came to.
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectReport {
+    /// What was wrong; empty if nothing was.
+    pub violations: Vec<String>,
+    /// Objects that were put, got, copied and deleted; those whose end is unknown.
+    pub put: u64,
+    /// See `put`.
+    pub got: u64,
+    /// See `put`.
+    pub deleted: u64,
+    /// See `put`.
+    pub unknown: u64,
+    /// Events of the run.
+    pub events: u64,
+    /// Rounds of garbage collection that began, and chunks that were deleted in them.
+    pub rounds: u64,
+    /// See `rounds`.
+    pub collected: u64,
+    /// Processes that were killed.
+    pub crashes: u64,
+}

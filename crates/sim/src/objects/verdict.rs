@@ -1,0 +1,27 @@
+//! What was found wrong.
+
+use nicekv_wire::chunk::ChunkId;
+use std::collections::BTreeMap;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Judge {
+    pub(super) violations: Vec<String>,
+    pub(super) collected: u64,
+    /// Copies that were damaged on purpose.
+    excused: BTreeMap<ChunkId, usize>,
+}
+
+impl Judge {
+    pub(super) fn accuse(&mut self, violation: String) {
+        self.violations.push(violation);
+    }
+
+    pub(super) fn excuse(&mut self, id: ChunkId) {
+        *self.excused.entry(id).or_default() += 1;
+    }
+
+    pub(super) fn excused(&self, id: &ChunkId) -> usize {
+        self.excused.get(id).copied().unwrap_or_default()
+    }
+}
