@@ -176,7 +176,9 @@ static __always_inline int admit_to_vring(const struct ingress *ingress, const s
 	if (origin == ORIGIN_REFUSED)
 		return NICEKV_COUNTER_SOURCE_REFUSED;
 	is_node = origin == ORIGIN_NODE;
-	if (is_multicast(datagram->ring))
+	if (datagram->ring == RING_GROUP)
+		allowed = NICEKV_OPCODES_GROUP;
+	else if (is_multicast(datagram->ring))
 		allowed = is_node ? NICEKV_OPCODES_MULTICAST_NODE : NICEKV_OPCODES_MULTICAST;
 	else
 		allowed = is_node ? NICEKV_OPCODES_UNICAST_NODE : NICEKV_OPCODES_UNICAST;

@@ -45,8 +45,9 @@ struct decision {
 	bool doubled;
 	__u32 udp_at;
 	__be32 destination;
-	/* Of FATE_COPY: which servers get copies. */
+	/* Of FATE_COPY: which servers get copies; or, `by_port`, by which of the group's ports they leave, and the receivers are targets. */
 	__u16 receivers;
+	bool by_port;
 	/* Of FATE_ROUTE along a chain: the request has room, into which `chain_header` is written. */
 	bool has_room;
 	/* Of FATE_ROUTE and FATE_COPY: the request has room, into which the stamp is written for servers. */

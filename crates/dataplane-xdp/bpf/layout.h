@@ -40,6 +40,7 @@
 #define NICEKV_OPCODES_UNICAST_NODE 0x8c0c0000000182ULL
 #define NICEKV_OPCODES_MULTICAST 0xa00000000000b4ULL
 #define NICEKV_OPCODES_MULTICAST_NODE 0xac0c00000400b4ULL
+#define NICEKV_OPCODES_GROUP 0x720000000000000ULL
 #define NICEKV_OPCODES_REQUEST 0xa00000000015b6ULL
 #define NICEKV_OPCODES_NODE 0xffe3e3d9ffffffffULL
 #define NICEKV_OPCODES_SAID 0xc0c0000000000ULL
@@ -97,22 +98,26 @@ struct nicekv_config {
 	__u32 vring_count;
 	__u32 ring_octets[8];
 	__u8 router_mac[6];
-	__u8 reserved[2];
+	__be16 target_port;
 	__u32 place_multiplier;
 	__u32 port_count;
 	__u32 cutter_near;
 	__u32 cutter_far;
+	__be32 group_network;
+	__be32 group_mask;
 };
-_Static_assert(sizeof(struct nicekv_config) == 316, "size");
+_Static_assert(sizeof(struct nicekv_config) == 324, "size");
 _Static_assert(offsetof(struct nicekv_config, vrings) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_config, vring_count) == 256, "offset");
 _Static_assert(offsetof(struct nicekv_config, ring_octets) == 260, "offset");
 _Static_assert(offsetof(struct nicekv_config, router_mac) == 292, "offset");
-_Static_assert(offsetof(struct nicekv_config, reserved) == 298, "offset");
+_Static_assert(offsetof(struct nicekv_config, target_port) == 298, "offset");
 _Static_assert(offsetof(struct nicekv_config, place_multiplier) == 300, "offset");
 _Static_assert(offsetof(struct nicekv_config, port_count) == 304, "offset");
 _Static_assert(offsetof(struct nicekv_config, cutter_near) == 308, "offset");
 _Static_assert(offsetof(struct nicekv_config, cutter_far) == 312, "offset");
+_Static_assert(offsetof(struct nicekv_config, group_network) == 316, "offset");
+_Static_assert(offsetof(struct nicekv_config, group_mask) == 320, "offset");
 
 struct nicekv_division {
 	__u32 network;
@@ -153,6 +158,24 @@ _Static_assert(sizeof(struct nicekv_multicast_route) == 32, "size");
 _Static_assert(offsetof(struct nicekv_multicast_route, group) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_multicast_route, chain) == 4, "offset");
 _Static_assert(offsetof(struct nicekv_multicast_route, reserved) == 28, "offset");
+#define NICEKV_GROUP_LENGTH 20
+#define NICEKV_GROUP_MASK_ALL 0xfffU
+
+struct nicekv_group_entry_key {
+	__u32 slot;
+	__be32 address;
+	__u32 length;
+};
+_Static_assert(sizeof(struct nicekv_group_entry_key) == 12, "size");
+_Static_assert(offsetof(struct nicekv_group_entry_key, slot) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_group_entry_key, address) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_group_entry_key, length) == 8, "offset");
+
+struct nicekv_group_places {
+	__u16 masks[16];
+};
+_Static_assert(sizeof(struct nicekv_group_places) == 32, "size");
+_Static_assert(offsetof(struct nicekv_group_places, masks) == 0, "offset");
 
 struct nicekv_unicast_route {
 	__u32 target;
@@ -285,13 +308,15 @@ _Static_assert(offsetof(struct nicekv_mac, bytes) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_mac, reserved) == 6, "offset");
 
 struct nicekv_metadata {
-	__u32 slot;
+	__u16 slot;
+	__u16 by_port;
 	__u16 receivers;
 	__u16 has_stamp;
 	__be64 stamp[2];
 };
 _Static_assert(sizeof(struct nicekv_metadata) == 24, "size");
 _Static_assert(offsetof(struct nicekv_metadata, slot) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_metadata, by_port) == 2, "offset");
 _Static_assert(offsetof(struct nicekv_metadata, receivers) == 4, "offset");
 _Static_assert(offsetof(struct nicekv_metadata, has_stamp) == 6, "offset");
 _Static_assert(offsetof(struct nicekv_metadata, stamp) == 8, "offset");

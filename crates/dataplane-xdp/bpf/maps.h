@@ -75,6 +75,22 @@ struct {
 	__type(value, struct nicekv_multicast_route);
 } multicast_routes SEC(".maps");
 
+/* (slot, prefix in the ring of groups) -> the number of its entry in `multicast_routes`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, NICEKV_MULTICAST_ROUTES);
+	__type(key, struct nicekv_group_entry_key);
+	__type(value, __u32);
+} group_entries SEC(".maps");
+
+/* [slot * NICEKV_MULTICAST_ROUTES + number], of entries of the ring of groups: who is reached by each port of the entry's group. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * NICEKV_MULTICAST_ROUTES);
+	__type(key, __u32);
+	__type(value, struct nicekv_group_places);
+} group_places SEC(".maps");
+
 /* [slot]. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

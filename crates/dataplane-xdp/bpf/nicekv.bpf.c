@@ -7,7 +7,8 @@
  *              |--------- unicast vring ---> rewrite ------------> port
  *              |            a get of a value that the switch has -> reply, by the port that it came by
  *              |            a scan: tc cuts it at borders of records, and sends a copy of each piece but the last
- *              `--------- multicast vring -> XDP: device map of the group -> nicekv_egress per copy: rewrite -> ports
+ *              `--------- multicast vring, ring of groups
+ *                                         -> XDP: device map of the group -> nicekv_egress per copy: rewrite -> ports
  *                                            tc: rewrite, clone, per copy ------------------------------------> ports
  *
  * Constants and shared structs are generated from src/layout.rs into layout.h.
@@ -34,6 +35,22 @@ int nicekv_xdp(struct xdp_md *ctx)
 	return xdp_carry_out(ctx, &frame, &decision, &datagram);
 }
 
+/* Whether a copy leaves by a port for what is there. In the ring of groups that was decided by places in the list of the group's ports. */
+static __always_inline bool is_meant_at(const struct nicekv_metadata *metadata, const struct nicekv_host *host, __u32 port)
+{
+	__u32 slot = metadata->by_port - 1;
+	struct nicekv_group *group;
+
+	if (!metadata->by_port)
+		return is_meant(host, metadata->receivers);
+	group = bpf_map_lookup_elem(&members, &slot);
+#pragma clang loop unroll(disable)
+	for (__u32 at = 0; group && at < NICEKV_GROUP_MEMBERS_MAX && at < group->count; at++)
+		if (group->ports[at] == port)
+			return metadata->receivers >> at & 1;
+	return false;
+}
+
 /* Runs for each frame at the port that it leaves by. The copies of a multicast datagram, known by their metadata, are rewritten and stamped for servers. */
 SEC("xdp/devmap")
 int nicekv_egress(struct xdp_md *ctx)
@@ -53,7 +70,7 @@ int nicekv_egress(struct xdp_md *ctx)
 	if ((void *)(metadata + 1) > (void *)ethernet)
 		return XDP_PASS;
 	host = receiver_at(metadata->slot, place->port);
-	if (host && !is_meant(host, metadata->receivers))
+	if (host && !is_meant_at(metadata, host, place->port))
 		return XDP_DROP;
 	/* The next switch takes it as it was sent, and knows nothing of this one's metadata. */
 	if (host && host->kind == NICEKV_PORT_TRUNK) {
@@ -66,6 +83,8 @@ int nicekv_egress(struct xdp_md *ctx)
 	if (!host || host->kind != NICEKV_PORT_HOST || classify(&frame, ethernet, &datagram) != CLASS_VRING)
 		goto drop;
 	rewrite(&datagram, host->mac, host->address);
+	if (metadata->by_port)
+		rewrite_port(datagram.udp);
 	if (metadata->has_stamp) {
 		stamp[0] = metadata->stamp[0];
 		stamp[1] = metadata->stamp[1];

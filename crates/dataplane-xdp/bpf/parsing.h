@@ -28,11 +28,12 @@ enum class {
 	CLASS_OTHERS = -2,
 };
 
-/* What an address is to the switch: of no ring, or of one of the pair n: 2 * n + RING_UNICAST, 2 * n + RING_MULTICAST. */
+/* What an address is to the switch: of no ring, or of one of the pair n: 2 * n + RING_UNICAST, 2 * n + RING_MULTICAST; or of the ring of groups, which counts as a multicast one. */
 enum ring {
 	RING_NONE,
 	RING_UNICAST,
 	RING_MULTICAST,
+	RING_GROUP = 2 * NICEKV_VRINGS_MAX + RING_MULTICAST,
 };
 
 /*
@@ -124,7 +125,7 @@ __noinline __u32 ring_of(__be32 address)
 		if ((address & pair->multicast_mask) == pair->multicast_network)
 			return 2 * index + RING_MULTICAST;
 	}
-	return RING_NONE;
+	return (address & config.group_mask) == config.group_network ? RING_GROUP : RING_NONE;
 }
 
 static __always_inline bool is_multicast(__u32 ring)

@@ -93,6 +93,6 @@ static __always_inline void decide(const struct frame *frame, struct datagram *d
 		decision->udp_at = (void *)datagram->udp - (void *)datagram->ethernet;
 		decision->destination = datagram->ip->daddr;
 	}
-	if (decision->fate == FATE_COPY)
+	if (decision->fate == FATE_COPY && !decision->by_port)
 		decision->receivers = receivers_of(frame, datagram);
 }

@@ -107,3 +107,12 @@ static __always_inline void rewrite(struct datagram *datagram, const __u8 *mac, 
 	}
 	ip->daddr = address;
 }
+
+/* To the process that is the target at that host. */
+static __always_inline void rewrite_port(struct udphdr *udp)
+{
+	__be16 port = config.target_port;
+
+	add_sum(udp, (__u16)~udp->dest + port);
+	udp->dest = port;
+}

@@ -303,11 +303,74 @@ static __always_inline enum fate route_multicast(__u32 slot, __u32 number, struc
 	return FATE_COPY;
 }
 
+/* The number of the entry of the ring of groups for an address, and which places are meant: of a subset that has an entry, all. 0: there is none. */
+static __always_inline __u32 group_entry_of(__u32 slot, __be32 address, __u32 *meant)
+{
+	struct nicekv_group_entry_key key = { .slot = slot, .address = address, .length = 32 };
+	__u32 *number = bpf_map_lookup_elem(&group_entries, &key);
+
+	*meant = NICEKV_RECEIVERS_ALL;
+	if (!number) {
+		*meant = bpf_ntohl(address) & NICEKV_GROUP_MASK_ALL;
+		key.address &= bpf_htonl(~NICEKV_GROUP_MASK_ALL);
+		key.length = NICEKV_GROUP_LENGTH;
+		number = bpf_map_lookup_elem(&group_entries, &key);
+	}
+	return number ? *number : 0;
+}
+
+/*
+ * By which ports what is for an address of the ring of groups leaves: those of the entry's group that lead to who is meant, but the one that it came by, as bits in their order; and
+ * above these 16 bits the number of the entry. 0: nobody is meant. A call, so that it is verified by itself.
+ */
+__noinline __u32 group_ports_of(__u32 slot, __be32 address, __u32 port)
+{
+	__u32 meant, ports = 0, number = group_entry_of(slot, address, &meant);
+	__u32 index = slot * NICEKV_MULTICAST_ROUTES + number;
+	struct nicekv_multicast_route *route = bpf_map_lookup_elem(&multicast_routes, &index);
+	struct nicekv_group_places *places = bpf_map_lookup_elem(&group_places, &index);
+	struct nicekv_group *group = route ? bpf_map_lookup_elem(&members, &route->group) : NULL;
+	bool is_any = false;
+
+	if (!number || !places || !group)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (__u32 at = 0; at < NICEKV_GROUP_MEMBERS_MAX && at < group->count; at++) {
+		if (!(places->masks[at] & meant))
+			continue;
+		is_any = true;
+		if (group->ports[at] != port)
+			ports |= 1 << at;
+	}
+	return is_any ? number << 16 | ports : 0;
+}
+
+static __always_inline enum fate route_group(__u32 slot, const struct datagram *datagram, struct decision *decision)
+{
+	__u32 found = group_ports_of(slot, datagram->ip->daddr, decision->port), number = found >> 16;
+	__u32 index = slot * NICEKV_MULTICAST_ROUTES + number;
+	struct nicekv_multicast_route *route = bpf_map_lookup_elem(&multicast_routes, &index);
+
+	if (!found || !route)
+		return miss();
+	hit(NICEKV_TABLE_MULTICAST_VRING, NICEKV_HITS_MULTICAST_VRING, number);
+	decision->to.target = route->group;
+	decision->receivers = found;
+	decision->by_port = true;
+	if (decision->receivers)
+		return FATE_COPY;
+	count(NICEKV_COUNTER_SAME_PORT_DROPPED);
+	return FATE_DROP;
+}
+
 static __always_inline enum fate route(__u32 slot, struct datagram *datagram, struct decision *decision)
 {
-	const struct nicekv_vnodes *found = vnodes_of(slot, datagram);
+	const struct nicekv_vnodes *found;
 	__u32 number;
 
+	if (datagram->ring == RING_GROUP)
+		return route_group(slot, datagram, decision);
+	found = vnodes_of(slot, datagram);
 	if (!found)
 		return miss();
 	if (found->by_records)

@@ -123,6 +123,27 @@ __noinline int tc_write_stamp(struct __sk_buff *skb, struct decision *decision)
 	return 0;
 }
 
+/* To the process that is the target at each host: copies that are made later have the port already. */
+__noinline int tc_write_port(struct __sk_buff *skb, __u32 udp_at)
+{
+	__u32 at = udp_at + offsetof(struct udphdr, dest);
+	__be16 before, port = config.target_port;
+
+	if (bpf_skb_load_bytes(skb, at, &before, sizeof(before)) || before == port)
+		return 0;
+	bpf_l4_csum_replace(skb, udp_at + offsetof(struct udphdr, check), before, port, BPF_F_MARK_MANGLED_0 | sizeof(port));
+	bpf_skb_store_bytes(skb, at, &port, sizeof(port), 0);
+	return 0;
+}
+
+/* What is written before the first copy for a server. */
+static __always_inline void tc_write_for_servers(struct __sk_buff *skb, struct decision *decision)
+{
+	if (decision->by_port)
+		tc_write_port(skb, decision->udp_at);
+	tc_write_stamp(skb, decision);
+}
+
 /* Turns what was said to the switch into its answer, and addresses it to its sender: of the headers' sums the terms change places. */
 __noinline int tc_write_answer(struct __sk_buff *skb, struct decision *decision)
 {
@@ -251,6 +272,14 @@ static __always_inline int tc_send(struct __sk_buff *skb, __u32 port, const stru
 	return cable->has_peer && !is_piece ? bpf_redirect_peer(cable->ifindex, 0) : bpf_redirect(cable->ifindex, 0);
 }
 
+/* Whether a copy leaves by the port at this place of the group's list. */
+__noinline int tc_is_meant(const struct decision *decision, const struct nicekv_host *host, __u32 at)
+{
+	if (!decision || !host)
+		return 0;
+	return decision->by_port ? decision->receivers >> at % 16 & 1 : is_meant(host, decision->receivers);
+}
+
 /*
  * A receiver's turn comes when the next one is known, so that the last one gets the frame itself. Trunks come first, while it is as it was sent; before the
  * first server it is stamped.
@@ -267,11 +296,11 @@ static __always_inline int tc_copy(struct __sk_buff *skb, struct decision *decis
 		__u32 next = group->ports[index];
 		const struct nicekv_host *host = receiver_at(decision->slot, next);
 
-		if (!host || next == decision->port || !is_meant(host, decision->receivers))
+		if (!host || next == decision->port || !tc_is_meant(decision, host, index))
 			continue;
 		if (receiver) {
 			if (receiver->kind == NICEKV_PORT_HOST)
-				tc_write_stamp(skb, decision);
+				tc_write_for_servers(skb, decision);
 			tc_address_copy(skb, port, receiver, decision->udp_at, from);
 			if (decision->doubled)
 				tc_send_copy(skb, port);
@@ -284,7 +313,7 @@ static __always_inline int tc_copy(struct __sk_buff *skb, struct decision *decis
 	if (!receiver)
 		return TC_ACT_SHOT;
 	if (receiver->kind == NICEKV_PORT_HOST)
-		tc_write_stamp(skb, decision);
+		tc_write_for_servers(skb, decision);
 	tc_address(skb, receiver, decision->udp_at, from);
 	return tc_send(skb, port, decision, is_piece);
 }

@@ -41,6 +41,7 @@ static __always_inline int xdp_copy(struct xdp_md *ctx, const struct decision *d
 	if ((void *)(metadata + 1) > (void *)(long)ctx->data)
 		goto drop;
 	metadata->slot = decision->slot;
+	metadata->by_port = decision->by_port ? decision->to.target + 1 : 0;
 	metadata->receivers = decision->receivers;
 	metadata->has_stamp = decision->has_stamp;
 	metadata->stamp[0] = decision->to.stamp[0];

@@ -9,7 +9,11 @@
 //!   ring, value of the header ─▶ [begins and numbers, ascending] ─▶ [by number: where it ends; port, divisions; group]         record
 //! ```
 //!
-//! Both are arrays, so a packet costs a look at two places, however many entries there are. The longest prefix is found here, once: each
+//! ```text
+//!   ring of groups, prefix ─▶ [by number: group; of each of its ports who is reached by it]
+//! ```
+//!
+//! Both of the first are arrays, so a packet costs a look at two places, however many entries there are. The longest prefix is found here, once: each
 //! entry is written over the vnodes of its prefix, after all shorter ones. An entry that stays keeps its number
 //! ([`Slots`](crate::slots::Slots)), whatever it leads to, so who leads or has failed changes entries, and no vnode.
 
@@ -22,9 +26,10 @@ use nicekv_dataplane::{
 };
 
 use crate::layout::{
-    ChainNodes, Division, IGNORED_BITS_MAX, MulticastRoute, RECORD_GUESSES, RECORD_PLACES, RecordRoute,
-    Records, Segment, UnicastRoute, Vnodes, numbers,
+    ChainNodes, Division, GroupPlaces, IGNORED_BITS_MAX, MulticastRoute, RECORD_GUESSES, RECORD_PLACES,
+    RecordRoute, Records, Segment, UnicastRoute, Vnodes, numbers,
 };
+use crate::receivers::{Receiver, places_by_port};
 
 /// The entries of a ring: prefixes with their numbers, the shortest first.
 pub(crate) type RingEntries = Vec<(Prefix, u16)>;
@@ -38,8 +43,12 @@ pub(crate) struct Contents {
     pub(crate) multicast: Vec<MulticastRoute>,
     /// By number.
     pub(crate) record: Vec<RecordRoute>,
+    /// Of entries of the ring of groups, by number.
+    pub(crate) places: Vec<GroupPlaces>,
     /// Of each pair, in their order: the unicast ring, then the other.
     pub(crate) rings: Vec<RingEntries>,
+    /// Of the ring of groups: numbers by prefixes.
+    pub(crate) groups: BTreeMap<Prefix, u32>,
     /// Place of the pair, first value, number: ascending.
     pub(crate) begins: Vec<(usize, u128, u16)>,
     pub(crate) hosts: Vec<Host>,
@@ -56,6 +65,7 @@ pub(crate) struct Given<'a> {
     /// Of the entries of `multicast_vring`, then of those of `record`.
     pub(crate) groups: &'a [u32],
     pub(crate) ports: &'a BTreeMap<HostId, u32>,
+    pub(crate) receivers: &'a BTreeMap<HostId, Receiver>,
 }
 
 impl Contents {
@@ -65,7 +75,9 @@ impl Contents {
             unicast: vec![UnicastRoute::default(); numbers(Table::Unicast) as usize],
             multicast: vec![MulticastRoute::default(); numbers(Table::Multicast) as usize],
             record: vec![RecordRoute::default(); numbers(Table::Record) as usize],
+            places: vec![GroupPlaces::default(); numbers(Table::Multicast) as usize],
             rings: vec![Vec::new(); 2 * vrings.iter().count()],
+            groups: BTreeMap::new(),
             begins: Vec::new(),
             hosts: Vec::new(),
             trunks: Vec::new(),
@@ -93,7 +105,12 @@ impl Contents {
             let chain = chains.nodes(entry.chain.as_ref());
             contents.multicast[number as usize] =
                 MulticastRoute { group, chain, ..MulticastRoute::default() };
-            contents.cover(vrings, Ring::Multicast, entry.destination, number);
+            if vrings.group_prefix().is_some_and(|ring| ring.covers(&entry.destination)) {
+                contents.places[number as usize] = places_by_port(entry, given.receivers);
+                contents.groups.insert(entry.destination, number);
+            } else {
+                contents.cover(vrings, Ring::Multicast, entry.destination, number);
+            }
         }
         contents.add_records(tables, vrings, given, (&divisions, &chains));
         contents.rings.iter_mut().for_each(|ring| ring.sort_by_key(|(prefix, _)| (prefix.length, *prefix)));
@@ -136,7 +153,7 @@ impl Contents {
     fn cover(&mut self, vrings: &VringSet, ring: Ring, destination: Prefix, number: u32) {
         let is_its = |pair: &nicekv_dataplane::VringConfig| match ring {
             Ring::Unicast => pair.unicast.covers(&destination),
-            Ring::Multicast => pair.multicast.covers(&destination),
+            Ring::Multicast | Ring::Group => pair.multicast.covers(&destination),
         };
         let pair = vrings.iter().position(is_its).expect("validated entries lie in a ring");
         let index = 2 * pair + usize::from(ring == Ring::Multicast);

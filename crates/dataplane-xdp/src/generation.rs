@@ -44,16 +44,18 @@ use aya::maps::xdp::XdpMapError;
 use aya::maps::{DevMap, HashMap, Map, MapData, MapError};
 use aya::programs::ProgramFd;
 use nicekv_dataplane::{
-    BackendError, HOST_CAPACITY, Host, HostId, Match, MemberSet, PORTS_MAX, Table, TableSet,
+    BackendError, HOST_CAPACITY, Host, HostId, Match, PORTS_MAX, Prefix, Table, TableSet,
 };
 
 use crate::contents::{Contents, Given, records, vnodes};
 use crate::error::platform;
 use crate::layout::{
-    EgressHost, GROUP_TWINS, Group, PORT_HOST, PORT_TRUNK, Server, ServerKey, StationKey, numbers,
+    EgressHost, GROUP_TWINS, Group, GroupEntryKey, PORT_HOST, PORT_TRUNK, Server, ServerKey, StationKey,
+    numbers,
 };
+use crate::receivers::{GroupKey, Receiver, group_key};
 use crate::slots::Plan;
-use crate::{GroupKey, KernelSwitch, Maps, Receiver, sys};
+use crate::{KernelSwitch, Maps, sys};
 
 /// `BPF_MAP_TYPE_ARRAY`.
 const MAP_TYPE_ARRAY: u32 = 2;
@@ -93,6 +95,7 @@ impl KernelSwitch {
             numbers: numbers.each_ref().map(|numbers| &numbers.slots[..]),
             groups: &groups.slots,
             ports: &receivers.iter().map(|(id, receiver)| (*id, receiver.place)).collect(),
+            receivers: &receivers,
         };
         let contents = Contents::new(tables, &self.vrings, &given);
         self.write_slot(next & 1, contents).map_err(|error| platform("write the tables", &error))?;
@@ -164,6 +167,9 @@ impl KernelSwitch {
         let (unicast, multicast) = (before.map(|it| &it.unicast[..]), before.map(|it| &it.multicast[..]));
         write_changed(&self.maps.unicast_routes, base(Table::Unicast), unicast, &contents.unicast)?;
         write_changed(&self.maps.multicast_routes, base(Table::Multicast), multicast, &contents.multicast)?;
+        let places = before.map(|it| &it.places[..]);
+        write_changed(&self.maps.group_places, base(Table::Multicast), places, &contents.places)?;
+        self.write_group_entries(slot, before.map(|it| &it.groups), &contents.groups)?;
         let record = before.map(|it| &it.record[..]);
         write_changed(&self.maps.record_routes, base(Table::Record), record, &contents.record)?;
         let nodes = before.map(|it| &it.nodes[..]);
@@ -187,6 +193,29 @@ impl KernelSwitch {
         }
         self.slots[slot as usize] = Some(contents);
         Ok(())
+    }
+
+    /// Prefixes in the ring of groups.
+    fn write_group_entries(
+        &mut self,
+        slot: u32,
+        before: Option<&BTreeMap<Prefix, u32>>,
+        entries: &BTreeMap<Prefix, u32>,
+    ) -> Result<(), MapError> {
+        let map = &mut self.maps.group_entries;
+        let key =
+            |prefix: &Prefix| GroupEntryKey { slot, address: prefix.address, length: prefix.length.into() };
+        match before {
+            None => forget(map, |key| key.slot == slot)?,
+            Some(before) => {
+                let gone = before.keys().filter(|prefix| !entries.contains_key(prefix));
+                gone.into_iter().try_for_each(|prefix| map.remove(&key(prefix)))?;
+            }
+        }
+        let is_there =
+            |prefix: &Prefix, number: &u32| before.is_some_and(|before| before.get(prefix) == Some(number));
+        let fresh = entries.iter().filter(|(prefix, number)| !is_there(prefix, number));
+        fresh.into_iter().try_for_each(|(prefix, number)| map.insert(key(prefix), number, 0))
     }
 
     /// The new groups for tc: nobody reads them yet.
@@ -272,10 +301,6 @@ fn write_changed<V: Pod + PartialEq>(
     let keys: Vec<u32> = changed.iter().map(|index| base + *index as u32).collect();
     let values: Vec<V> = changed.iter().map(|index| values[*index]).collect();
     sys::update_elements(map, &keys, &values).map_err(MapError::IoError)
-}
-
-fn group_key(receivers: &BTreeMap<HostId, Receiver>, members: &MemberSet) -> GroupKey {
-    members.as_slice().iter().map(|member| receivers[member]).collect()
 }
 
 /// What stands behind the fence.

@@ -10,9 +10,9 @@ use std::mem::{offset_of, size_of};
 
 use nicekv_dataplane::{
     CHAIN_NODES_MAX, COUNTER_COUNT, Counter, DIVISIONS_MAX, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY,
-    HostRole, MAC_CAPACITY, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_READ,
-    OPCODES_REQUEST, OPCODES_SAID, OPCODES_UNICAST, OPCODES_UNICAST_NODE, OPCODES_UPDATE, PORTS_MAX,
-    REGISTER_CELLS, Register, TABLE_COUNT, Table, VLAN_TAGS_MAX, VNODES, VRINGS_MAX,
+    HostRole, MAC_CAPACITY, OPCODES_GROUP, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE,
+    OPCODES_READ, OPCODES_REQUEST, OPCODES_SAID, OPCODES_UNICAST, OPCODES_UNICAST_NODE, OPCODES_UPDATE,
+    PORTS_MAX, REGISTER_CELLS, Register, TABLE_COUNT, Table, VLAN_TAGS_MAX, VNODES, VRINGS_MAX,
 };
 use nicekv_wire::large::RECEIVERS_ALL;
 
@@ -92,8 +92,10 @@ macro_rules! shared_struct {
     };
 }
 
+mod groups;
 mod hot;
 
+pub(crate) use groups::{GroupEntryKey, GroupPlaces};
 pub(crate) use hot::{
     BANKS, HOST_IDS, HotEntry, HotHolder, HotKey, HotPipe, HotSlot, KEYSPACE_WORDS, KEYSPACES_OF_WORD,
 };
@@ -112,17 +114,20 @@ shared_struct! {
     /// What the programs must know before the first tables come. The first `vring_count` pairs count; `ring_octets` has a bit for every second byte of
     /// an address in them.
     ///
-    /// `cutter_near`, `cutter_far`: the ends of the cable that cuts trains apart, or 0.
-    Config, "nicekv_config", 316 {
+    /// `cutter_near`, `cutter_far`: the ends of the cable that cuts trains apart, or 0. `group_network`, `group_mask`: the ring of groups, by which no address is matched if there is
+    /// none; `target_port`: where those who are meant by its addresses get what is sent there.
+    Config, "nicekv_config", 324 {
         vrings: [VringPair; VRINGS_MAX] = "struct nicekv_vring_pair" [16],
         vring_count: u32 = "__u32",
         ring_octets: [u32; 8] = "__u32" [8],
         router_mac: [u8; 6] = "__u8" [6],
-        reserved: [u8; 2] = "__u8" [2],
+        target_port: [u8; 2] = "__be16",
         place_multiplier: u32 = "__u32",
         port_count: u32 = "__u32",
         cutter_near: u32 = "__u32",
         cutter_far: u32 = "__u32",
+        group_network: [u8; 4] = "__be32",
+        group_mask: [u8; 4] = "__be32",
     }
 }
 
@@ -173,6 +178,7 @@ shared_struct! {
 }
 
 const _: () = assert!(HOST_CAPACITY <= 1 << 8);
+const _: () = assert!(GROUP_SLOTS < 1 << 16, "so is the slot of a group in the metadata");
 
 shared_struct! {
     /// An entry of `multicast_vring`: the slot of its group.
@@ -294,9 +300,11 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Travels with a multicast frame from the ingress to the egress stage. `receivers`: which servers get copies; `has_stamp`: not zero if `stamp` is to be written into these.
+    /// Travels with a multicast frame from the ingress to the egress stage. `receivers`: which servers get copies; or, if `by_port` is not zero, by which ports of the group behind
+    /// that number less one they leave. `has_stamp`: not zero if `stamp` is to be written into what goes to servers.
     Metadata, "nicekv_metadata", 24 {
-        slot: u32 = "__u32",
+        slot: u16 = "__u16",
+        by_port: u16 = "__u16",
         receivers: u16 = "__u16",
         has_stamp: u16 = "__u16",
         stamp: [[u8; 8]; 2] = "__be64" [2],
@@ -328,6 +336,7 @@ pub fn c_header() -> String {
         .and_then(|()| Division::write_c(&mut text))
         .and_then(|()| ChainNodes::write_c(&mut text))
         .and_then(|()| MulticastRoute::write_c(&mut text))
+        .and_then(|()| groups::write_c(&mut text))
         .and_then(|()| UnicastRoute::write_c(&mut text))
         .and_then(|()| RecordRoute::write_c(&mut text))
         .and_then(|()| Place::write_c(&mut text))
@@ -405,6 +414,7 @@ fn write_opcodes(text: &mut String) -> std::fmt::Result {
         ("UNICAST_NODE", OPCODES_UNICAST_NODE),
         ("MULTICAST", OPCODES_MULTICAST),
         ("MULTICAST_NODE", OPCODES_MULTICAST_NODE),
+        ("GROUP", OPCODES_GROUP),
         ("REQUEST", OPCODES_REQUEST),
         ("NODE", OPCODES_NODE),
         ("SAID", OPCODES_SAID),

@@ -47,14 +47,15 @@ mod layout;
 mod maps;
 pub mod measure;
 mod places;
+mod receivers;
 mod slots;
 mod sys;
 #[cfg(test)]
 mod tests;
 mod trunks;
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -74,27 +75,16 @@ pub use hook::Hook;
 use hot::Hot;
 pub use layout::c_header;
 use layout::{
-    Cable, Config, EgressHost, GROUP_SLOTS, Group, HITS_BLOCK, HITS_BLOCKS, Hits, Mac, Place, Records,
-    Server, ServerKey, StationKey, Vnodes, VringPair,
+    Cable, Config, EgressHost, GROUP_SLOTS, Group, GroupEntryKey, HITS_BLOCK, HITS_BLOCKS, Hits, Mac, Place,
+    Records, Server, ServerKey, StationKey, Vnodes, VringPair,
 };
 use maps::{sum, take_data, take_map, write};
 use places::Places;
+use receivers::GroupKey;
 use slots::Slots;
 
 /// The compiled programs. `bpf/build.sh --check` proves that they are what their source compiles to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/nicekv.bpf.o");
-
-/// The ports of a member set: each once, trunks first, as the programs at tc want them. Not the host names: a host that moves to another
-/// port keeps its name, and needs another group.
-type GroupKey = BTreeSet<Receiver>;
-
-/// A port that copies leave by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Receiver {
-    /// A server hangs there, for which copies are rewritten; else it is a trunk.
-    is_host: bool,
-    place: u32,
-}
 
 /// A port of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +146,8 @@ struct Maps {
     /// Set through `sys`.
     unicast_routes: MapData,
     multicast_routes: MapData,
+    group_places: MapData,
+    group_entries: HashMap<MapData, GroupEntryKey, u32>,
     record_routes: MapData,
     nodes: MapData,
     records: Array<MapData, Records>,
@@ -377,6 +369,8 @@ impl Maps {
             vnodes: take_map(programs, "vnodes")?.try_into()?,
             unicast_routes: take_data(programs, "unicast_routes")?,
             multicast_routes: take_data(programs, "multicast_routes")?,
+            group_places: take_data(programs, "group_places")?,
+            group_entries: take_map(programs, "group_entries")?.try_into()?,
             record_routes: take_data(programs, "record_routes")?,
             nodes: take_data(programs, "nodes")?,
             records: take_map(programs, "records")?.try_into()?,
@@ -407,10 +401,14 @@ fn config(vrings: &VringSet, router_mac: [u8; 6]) -> Config {
             multicast_mask: pair.multicast.mask().to_be_bytes(),
         };
         config.vring_count += 1;
-        for ring in [pair.unicast, pair.multicast] {
-            let octet = usize::from(ring.address[1]);
-            config.ring_octets[octet / 32] |= 1 << (octet % 32);
-        }
     }
+    for octet in (0..=u8::MAX).filter(|octet| vrings.has_octet(*octet)) {
+        config.ring_octets[usize::from(octet / 32)] |= 1 << (octet % 32);
+    }
+    // Of no address are all bits left of a mask without any.
+    let group = vrings.group().zip(vrings.group_prefix());
+    config.group_network = group.map_or([0xff; 4], |(_, prefix)| prefix.address);
+    config.group_mask = group.map_or([0; 4], |(_, prefix)| prefix.mask().to_be_bytes());
+    config.target_port = group.map_or(0, |(ring, _)| ring.target_port).to_be_bytes();
     config
 }

@@ -35,8 +35,11 @@ type Piece<E> = (E, Option<Passage>);
 pub(crate) fn merged(mut tables: TableSet) -> TableSet {
     let trunks = Trunks::of(&tables);
     tables.record = trunks.merge_records(core::mem::take(&mut tables.record));
+    // Groups of storage targets, which have no gets, come behind all vnodes. They stay: whose bit an address has only their places say.
+    let of_groups = tables.multicast.split_off(tables.unicast.len().min(tables.multicast.len()));
     let vnodes = core::mem::take(&mut tables.unicast).into_iter().zip(core::mem::take(&mut tables.multicast));
     (tables.unicast, tables.multicast) = trunks.merge_vnodes(vnodes.collect());
+    tables.multicast.extend(of_groups);
     // Of a partition that is passed on nobody looks for divisions any more.
     tables.division.retain(|entry| !trunks.passed.contains(&entry.partition));
     tables

@@ -13,7 +13,7 @@ use nicekv_wire::large::receiver_bit;
 use crate::lpm::LongestPrefixMatch;
 use crate::records::Records;
 use crate::stages::admit::{self, OPCODES_READ, OPCODES_UPDATE};
-use crate::tables::{Action, HostIndex, Match};
+use crate::tables::{HostIndex, Match, MemberSet, Places};
 use crate::{EntryRequests, Hop, HostId, Prefix, Ring, TABLE_COUNT, Table, TableSet};
 
 /// By which port a member of a group is reached, and how.
@@ -21,12 +21,28 @@ use crate::{EntryRequests, Hop, HostId, Prefix, Ring, TABLE_COUNT, Table, TableS
 pub(crate) struct Way {
     pub(crate) port: u16,
     pub(crate) hop: Hop,
+    /// Those of who is reached so, in a group whose addresses have masks; else all.
+    places: u16,
+}
+
+/// Who of an entry's members is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Receivers {
+    /// Hosts with these bits ([`receiver_bit`]). Who is behind a trunk is known to the switch there.
+    Named(u16),
+    /// Members in these places, also behind trunks.
+    Placed(u16),
 }
 
 impl Way {
-    /// Whether a copy goes there that is for these receivers. Who is behind a trunk is known to the switch there.
-    pub(crate) fn is_for(&self, receivers: u16) -> bool {
-        self.hop.host().is_none_or(|host| receivers & receiver_bit(NodeId(host.0)) != 0)
+    /// Whether a copy goes there that is for these receivers.
+    pub(crate) fn is_for(&self, receivers: Receivers) -> bool {
+        match receivers {
+            Receivers::Named(bits) => {
+                self.hop.host().is_none_or(|host| bits & receiver_bit(NodeId(host.0)) != 0)
+            }
+            Receivers::Placed(places) => self.places & places != 0,
+        }
     }
 }
 
@@ -113,10 +129,19 @@ impl Generation {
 
     /// The position of the entry with the longest prefix that covers `address` in `scope`; counts the hit.
     pub(crate) fn lookup(&mut self, table: Table, scope: Option<u32>, address: [u8; 4]) -> Option<usize> {
-        let key = u64::from(scope.unwrap_or(0)) << 32 | u64::from(u32::from_be_bytes(address));
-        let index = self.compiled.prefixes[table as usize].lookup(key)? as usize;
-        self.hits[table as usize][index] += 1;
+        let index = self.find(table, scope, address)?;
+        self.count_hit(table, index);
         Some(index)
+    }
+
+    /// The same; counts nothing.
+    pub(crate) fn find(&self, table: Table, scope: Option<u32>, address: [u8; 4]) -> Option<usize> {
+        let key = u64::from(scope.unwrap_or(0)) << 32 | u64::from(u32::from_be_bytes(address));
+        Some(self.compiled.prefixes[table as usize].lookup(key)? as usize)
+    }
+
+    pub(crate) fn count_hit(&mut self, table: Table, entry: usize) {
+        self.hits[table as usize][entry] += 1;
     }
 
     /// Whether the keyspace of this unicast ring is matched by records.
@@ -167,24 +192,35 @@ impl Generation {
     }
 }
 
+/// Of `multicast_vring`, or of `record`.
 fn all_ways(tables: &TableSet, table: Table, hosts: &HostIndex) -> Vec<Vec<Way>> {
-    let of_members = |members: &[HostId]| {
-        let mut ways: Vec<Way> = members.iter().map(|member| way(hosts, *member)).collect();
-        ways.sort_unstable_by_key(|way| way.hop);
-        ways.dedup();
-        ways
+    if table == Table::Record {
+        return tables.record.iter().map(|entry| ways_to(hosts, &entry.members, None)).collect();
+    }
+    tables.multicast.iter().map(|entry| ways_to(hosts, &entry.members, entry.places.as_ref())).collect()
+}
+
+/// Each port once, with the places of all who are reached by it.
+fn ways_to(hosts: &HostIndex, members: &MemberSet, places: Option<&Places>) -> Vec<Way> {
+    let mut ways: Vec<Way> = match places {
+        Some(places) => {
+            places.masks(members).map(|(member, places)| Way { places, ..way(hosts, member) }).collect()
+        }
+        None => members.as_slice().iter().map(|member| way(hosts, *member)).collect(),
     };
-    let of_group = |(_, action)| match action {
-        Action::Group(members) | Action::Record { members, .. } => of_members(members.as_slice()),
-        Action::Host { .. } => Vec::new(),
-    };
-    tables.rules(table).into_iter().map(of_group).collect()
+    ways.sort_unstable_by_key(|way| way.hop);
+    ways.dedup_by(|next, kept| {
+        let is_same = next.hop == kept.hop;
+        kept.places |= if is_same { next.places } else { 0 };
+        is_same
+    });
+    ways
 }
 
 fn way(hosts: &HostIndex, id: HostId) -> Way {
     let host = hosts.get(id).expect("validated tables know every host they name");
     let hop = if host.is_remote { Hop::Trunk(host.port) } else { Hop::Host(id) };
-    Way { port: host.port, hop }
+    Way { port: host.port, hop, places: u16::MAX }
 }
 
 fn compile(tables: &TableSet, table: Table) -> LongestPrefixMatch {

@@ -17,6 +17,8 @@
 //! - Switches form a tree. What is for a vring crosses a trunk between them as it was sent, at most once, and never back ([`Router`]).
 //! - The network holds soft state only: everything here can be lost and reinstalled.
 //!
+//! Beside the vrings there may be a ring of groups of storage targets, whose addresses say who is meant (Replicast §III).
+//!
 //! Source: NICE §3.2, §4.2, §4.5.
 
 #![cfg_attr(not(test), no_std)]
@@ -64,17 +66,17 @@ pub use router::{Copies, Hop, Route, Router, Sought};
 pub use routes::{Failed, Passage, Routes};
 pub use socket::Passed;
 pub use stages::admit::{
-    Ingress, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_READ, OPCODES_REQUEST,
-    OPCODES_SAID, OPCODES_UNICAST, OPCODES_UNICAST_NODE, OPCODES_UPDATE,
+    Ingress, OPCODES_GROUP, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_READ,
+    OPCODES_REQUEST, OPCODES_SAID, OPCODES_UNICAST, OPCODES_UNICAST_NODE, OPCODES_UPDATE,
 };
 pub use stages::learn::MAC_CAPACITY;
 pub use stages::parse::VLAN_TAGS_MAX;
 pub use stages::split::Rest;
 pub use tables::{
     Action, CHAIN_NODES_MAX, Chain, Changes, DIVISIONS_MAX, DivisionEntry, Entry, EntryChanges,
-    GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, Host, HostId, HostIndex, HostRole, Match, MemberSet,
-    MulticastEntry, RecordEntry, TABLE_COUNT, Table, TableChange, TableDiff, TableError, TableSet,
-    TableUpdate, UnicastEntry,
+    GROUP_CAPACITY, GROUP_LENGTH, GROUP_MEMBERS_MAX, HOST_CAPACITY, Host, HostId, HostIndex, HostRole, Match,
+    MemberSet, MulticastEntry, Places, RecordEntry, TABLE_COUNT, Table, TableChange, TableDiff, TableError,
+    TableSet, TableUpdate, UnicastEntry, masked_entry, subset_entries,
 };
 pub use topology::{Link, Topology, TopologyError};
 

@@ -4,6 +4,7 @@
 //! forwarding.
 
 mod backend;
+mod mutation;
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -21,6 +22,8 @@ use crate::stages::split;
 use crate::{
     Counter, Hop, Host, HotTable, Rest, Ring, Route, Router, Sought, TableError, TableSet, VringSet,
 };
+
+pub use mutation::Mutation;
 
 /// Ports of one switch.
 pub const PORTS_MAX: usize = 256;
@@ -47,39 +50,6 @@ pub struct Output {
     pub verdict: Verdict,
     /// What leaves, and where.
     pub frames: Vec<(u16, Vec<u8>)>,
-}
-
-/// One step to leave out, to prove that the fixtures notice. Only tests can.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each names the step that is left out")]
-pub enum Mutation {
-    Ethernet,
-    Destination,
-    Ipv4Checksum,
-    UdpChecksum,
-    ExcludeIngress,
-    AsItIsByTrunks,
-    EthernetSource,
-    Source,
-    Address,
-    Admission,
-    VnodeOfHeader,
-    RecordOfHeader,
-    LastOfRecord,
-    ChainHeader,
-    CutByClient,
-    RestOfScan,
-    CutOfPiece,
-    Stamp,
-    StampOfClient,
-    Seen,
-    Close,
-    Gone,
-    Closed,
-    Turned,
-    NumberOfValue,
-    KeyOfValue,
-    LeaseOfValue,
 }
 
 /// What is written into the room of a request, for hosts of this switch.
@@ -193,7 +163,7 @@ impl Pipeline {
             Class::Vring(ring, datagram) => {
                 match self.admit_to_vring(ingress_port, ingress, ring, &datagram, frame) {
                     Ok(()) if is_said(datagram.payload(frame)) => self.hear(ingress_port, &datagram, frame),
-                    Ok(()) => self.route(ingress_port, &datagram, frame),
+                    Ok(()) => self.route(ingress_port, ring, &datagram, frame),
                     Err(counter) => self.refuse(ingress, counter),
                 }
             }
@@ -272,14 +242,14 @@ impl Pipeline {
         Output { verdict: Verdict::Routed, frames: Vec::from([(ingress_port, frame)]) }
     }
 
-    fn route(&mut self, ingress_port: u16, datagram: &Datagram, frame: &[u8]) -> Output {
+    fn route(&mut self, ingress_port: u16, ring: Ring, datagram: &Datagram, frame: &[u8]) -> Output {
         let came_by_switch = self.router.is_trunk(Ingress::Port { port: ingress_port, mac: None })
             || self.leaves_out(Mutation::CutByClient);
         let mut frame = frame.to_vec();
         let mut pieces = datagram.edit(&mut frame, |payload| split::pieces_of(payload, came_by_switch));
         let (mut verdict, mut sent) = (Verdict::Dropped, Vec::new());
         loop {
-            let matched = self.matched(datagram, &frame);
+            let matched = self.matched(ring, datagram, &frame);
             let rest = self.split(matched, datagram, &mut frame, pieces);
             let passed = self.route_piece(ingress_port, matched, datagram, &frame, &mut sent);
             // A scan is what its first piece is.
@@ -360,10 +330,16 @@ impl Pipeline {
     }
 
     /// What the tables are asked for.
-    fn matched(&self, datagram: &Datagram, frame: &[u8]) -> Sought {
-        let mut sought = parse::sought(datagram.destination, datagram.payload(frame));
+    fn matched(&self, ring: Ring, datagram: &Datagram, frame: &[u8]) -> Sought {
+        let is_taken_for_vring = ring == Ring::Group && self.leaves_out(Mutation::AddressOfGroup);
+        let ring = if is_taken_for_vring { Ring::Multicast } else { ring };
+        let mut sought = parse::sought(ring, datagram.destination, datagram.payload(frame));
         if self.leaves_out(Mutation::VnodeOfHeader) {
             sought.address = datagram.destination;
+        }
+        if ring == Ring::Group && self.leaves_out(Mutation::MaskOfAddress) {
+            sought.address[2] |= 0x0f;
+            sought.address[3] = 0xff;
         }
         sought
     }
@@ -381,6 +357,10 @@ impl Pipeline {
         }
         if !self.leaves_out(Mutation::UdpChecksum) {
             datagram.update_udp_checksum(&mut frame, host.ip);
+        }
+        let target_port = self.router.vrings().target_port(datagram.destination);
+        if let Some(port) = target_port.filter(|_| !self.leaves_out(Mutation::TargetPort)) {
+            datagram.rewrite_port(&mut frame, port);
         }
         frame
     }

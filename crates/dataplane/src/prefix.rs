@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use nicekv_placement::GroupRing;
 use serde::{Deserialize, Serialize};
 
 use crate::TableError;
@@ -100,13 +101,16 @@ pub enum Ring {
     Unicast,
     /// A vnode of a multicast ring.
     Multicast,
+    /// Members of a group of storage targets.
+    Group,
 }
 
-/// The virtual rings of all keyspaces. Known to a switch before its first tables arrive, so that a switch with empty tables
-/// drops vring traffic instead of forwarding it as somebody else's (R12).
+/// The virtual rings of all keyspaces, and beside them the ring of groups of storage targets, if there is one. Known to a switch before its first tables arrive, so that
+/// a switch with empty tables drops what is for a ring instead of forwarding it as somebody else's (R12).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VringSet {
     pairs: Vec<VringConfig>,
+    group: Option<GroupRing>,
     /// A bit for every second byte of an address in a ring: most addresses have another one.
     octets: [u64; 4],
 }
@@ -129,28 +133,72 @@ impl VringSet {
                 return Err(TableError::VringsOverlap { one, other });
             }
         }
-        let mut octets = [0; 4];
-        for octet in rings.iter().map(|ring| ring.address[1]) {
-            octets[usize::from(octet / 64)] |= 1 << (octet % 64);
-        }
-        Ok(Self { pairs, octets })
+        let mut set = Self { pairs, group: None, octets: [0; 4] };
+        rings.iter().for_each(|ring| set.note_octets(ring));
+        Ok(set)
     }
 
-    /// The pairs, in the order given.
+    /// The same with a ring of groups (Replicast §III). Refuses a prefix of another length than such rings have, or with host bits set, and one that overlaps a vring.
+    pub fn with_group(mut self, ring: GroupRing) -> Result<Self, TableError> {
+        let prefix = prefix_of(&ring);
+        if !prefix.is_canonical() {
+            return Err(TableError::BadPrefix { prefix });
+        }
+        if !(GroupRing::LENGTH_MIN..=GroupRing::LENGTH_MAX).contains(&prefix.length) {
+            return Err(TableError::GroupRingLength { prefix });
+        }
+        let mut rings = self.pairs.iter().flat_map(|pair| [pair.unicast, pair.multicast]);
+        if let Some(one) = rings.find(|vring| prefix.covers(vring) || vring.covers(&prefix)) {
+            return Err(TableError::VringsOverlap { one, other: prefix });
+        }
+        self.group = Some(ring);
+        self.note_octets(&prefix);
+        Ok(self)
+    }
+
+    fn note_octets(&mut self, ring: &Prefix) {
+        let second = |address: u32| address.to_be_bytes()[1];
+        for octet in second(ring.first())..=second(ring.last()) {
+            self.octets[usize::from(octet / 64)] |= 1 << (octet % 64);
+        }
+    }
+
+    /// The ring of groups.
+    pub fn group(&self) -> Option<&GroupRing> {
+        self.group.as_ref()
+    }
+
+    /// Its addresses.
+    pub fn group_prefix(&self) -> Option<Prefix> {
+        self.group.as_ref().map(prefix_of)
+    }
+
+    /// Whether a second byte of an address is that of an address of a ring: of most it is not.
+    pub fn has_octet(&self, octet: u8) -> bool {
+        self.octets[usize::from(octet / 64)] & 1 << (octet % 64) != 0
+    }
+
+    /// The pairs of vrings, in the order given.
     pub fn iter(&self) -> impl Iterator<Item = &VringConfig> {
         self.pairs.iter()
     }
 
     /// The ring to which `address` belongs.
     pub fn ring_of(&self, address: [u8; 4]) -> Option<Ring> {
-        let octet = address[1];
-        if self.octets[usize::from(octet / 64)] & 1 << (octet % 64) == 0 {
+        if !self.has_octet(address[1]) {
             return None;
         }
-        self.pairs.iter().find_map(|pair| {
+        let of_pair = self.pairs.iter().find_map(|pair| {
             let unicast = pair.unicast.contains(address).then_some(Ring::Unicast);
             unicast.or_else(|| pair.multicast.contains(address).then_some(Ring::Multicast))
-        })
+        });
+        of_pair.or_else(|| self.group_prefix()?.contains(address).then_some(Ring::Group))
+    }
+
+    /// The UDP port at which hosts get what was sent to this address, if that is another one than their own.
+    pub fn target_port(&self, address: [u8; 4]) -> Option<u16> {
+        let ring = self.group.as_ref().filter(|ring| prefix_of(ring).contains(address))?;
+        Some(ring.target_port)
     }
 
     /// The unicast ring of the pair to which `address` belongs.
@@ -162,6 +210,10 @@ impl VringSet {
     pub fn contains(&self, address: [u8; 4]) -> bool {
         self.ring_of(address).is_some()
     }
+}
+
+fn prefix_of(ring: &GroupRing) -> Prefix {
+    Prefix::new(ring.base.octets(), ring.length)
 }
 
 impl TryFrom<VringConfig> for VringSet {
@@ -203,5 +255,35 @@ mod tests {
         let twice = [VringConfig::DEFAULT, VringConfig::DEFAULT];
         assert!(matches!(VringSet::new(twice), Err(TableError::VringsOverlap { .. })));
         assert_eq!(VringSet::new([]), Err(TableError::VringCount { pairs: 0 }));
+    }
+
+    #[test]
+    fn a_ring_of_groups_stands_beside_the_vrings_and_overlaps_none() {
+        let with = |base: [u8; 4], length| {
+            let ring = GroupRing { base: base.into(), length, ..GroupRing::on_network(7000) };
+            VringSet::new([VringConfig::DEFAULT]).unwrap().with_group(ring)
+        };
+        let usual = with([10, 64, 0, 0], 12).unwrap();
+        for (address, ring, port) in [
+            ([10, 64, 0, 0], Some(Ring::Group), Some(7001)),
+            ([10, 79, 255, 255], Some(Ring::Group), Some(7001)),
+            ([10, 63, 255, 255], None, None),
+            ([10, 80, 0, 0], None, None),
+            ([11, 64, 0, 0], None, None),
+            ([10, 10, 3, 4], Some(Ring::Unicast), None),
+        ] {
+            assert_eq!((usual.ring_of(address), usual.target_port(address)), (ring, port));
+        }
+        let wide = with([11, 0, 0, 0], 8).unwrap();
+        assert_eq!(wide.ring_of([11, 255, 0, 1]), Some(Ring::Group), "all second bytes are its");
+        for (base, length) in [([10, 64, 0, 0], 17), ([8, 0, 0, 0], 7)] {
+            let prefix = Prefix::new(base, length);
+            assert_eq!(with(base, length), Err(TableError::GroupRingLength { prefix }));
+        }
+        let prefix = Prefix::new([10, 65, 0, 0], 12);
+        assert_eq!(with(prefix.address, prefix.length), Err(TableError::BadPrefix { prefix }));
+        for (base, length) in [([10, 0, 0, 0], 12), ([10, 11, 0, 0], 16)] {
+            assert!(matches!(with(base, length), Err(TableError::VringsOverlap { .. })));
+        }
     }
 }

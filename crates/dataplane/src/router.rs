@@ -5,6 +5,7 @@
 //!  destination ∈ unicast ring:    unicast_vring ─ partition, default host ─▶ division ─▶ host
 //!                                      │ no match: miss
 //!  destination ∈ multicast ring:  multicast_vring ─ members ─▶ the port of each, once, but the ingress
+//!  destination ∈ ring of groups:  the same, of those members alone that the address means; of none of them: miss
 //!
 //!  entries of chains:             puts to the head, gets to the tail, and into the room that requests have: partition, epoch, nodes
 //!
@@ -25,12 +26,13 @@ mod matching;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::net::SocketAddrV4;
 
 use nicekv_wire::hot::Stamp;
 use nicekv_wire::large::RECEIVERS_ALL;
 use nicekv_wire::route::ChainHeader;
 
-use crate::generation::{Generation, Way};
+use crate::generation::{Generation, Receivers, Way};
 use crate::hot::stage::{Heard, HotStage, Request};
 use crate::plant::Plant;
 use crate::registers::Registers;
@@ -50,7 +52,7 @@ pub struct Sought {
     pub key: Option<(u16, u128)>,
     /// Of its header.
     pub opcode: Option<u8>,
-    /// Which hosts get copies, if any do: bits, by [`receiver_bit`](nicekv_wire::large::receiver_bit).
+    /// Which hosts get copies, if any do: bits, by [`receiver_bit`](nicekv_wire::large::receiver_bit). In the ring of groups the address says who does.
     pub receivers: u16,
 }
 
@@ -107,7 +109,7 @@ pub enum Route<'a> {
 pub struct Copies<'a> {
     ways: core::slice::Iter<'a, Way>,
     ingress: Option<u16>,
-    receivers: u16,
+    receivers: Receivers,
 }
 
 impl Iterator for Copies<'_> {
@@ -182,6 +184,16 @@ impl Router {
     /// A host of the installed tables.
     pub fn host(&self, id: HostId) -> Option<&Host> {
         self.current.as_deref()?.hosts.get(id)
+    }
+
+    /// Where a host gets what was sent to this address of a ring.
+    ///
+    /// # Panics
+    /// If the installed tables do not name the host.
+    pub fn place_of(&self, host: HostId, sent_to: SocketAddrV4) -> SocketAddrV4 {
+        let host = self.host(host).expect("validated tables know every host they name");
+        let target_port = self.vrings.target_port(sent_to.ip().octets());
+        SocketAddrV4::new(host.ip.into(), target_port.unwrap_or(host.udp_port))
     }
 
     /// Matches one datagram and counts the hit. `ingress` is the port by which it came, or that of the server that sent it: no copy

@@ -57,9 +57,7 @@ impl Router {
                 return Passed::Dropped;
             }
         };
-        if ring.is_none() {
-            return Passed::Plain;
-        }
+        let Some(ring) = ring else { return Passed::Plain };
         if ingress == Ingress::Socket && sender.is_none() {
             stamp_reply_to(payload, from);
         }
@@ -69,9 +67,16 @@ impl Router {
         let pieces = split::pieces_of(payload, self.is_trunk(ingress) && !self.cuts_again());
         let came_by = match ingress {
             Ingress::Port { port, .. } => Some(port),
+            // Who sends to groups has another UDP port than the node beside it, and is a client for that; at a port of a switch it would be on the node's host all the same.
+            Ingress::Socket if ring == Ring::Group => self.port_of(from),
             Ingress::Socket => sender,
         };
-        self.pass((from, to), came_by, payload, pieces, now_ns)
+        self.pass((from, to, ring), came_by, payload, pieces, now_ns)
+    }
+
+    /// The port of the host with that address.
+    fn port_of(&self, from: SocketAddrV4) -> Option<u16> {
+        Some(self.hosts()?.with_ip(from.ip().octets())?.port)
     }
 
     /// What was said to the switch ends here, but the answer, for which `payload` has room.
@@ -102,20 +107,20 @@ impl Router {
             Ingress::Socket => None,
         };
         let pieces = rest.write(payload);
-        // No time matters to a scan.
-        self.pass((from, to), came_by, payload, pieces, 0)
+        // No time matters to a scan, and all of them are for unicast rings.
+        self.pass((from, to, Ring::Unicast), came_by, payload, pieces, 0)
     }
 
     /// Matches a datagram for a vring, of which so many pieces may be made.
     fn pass(
         &mut self,
-        (from, to): (SocketAddrV4, SocketAddrV4),
+        (from, to, ring): (SocketAddrV4, SocketAddrV4, Ring),
         came_by: Option<u16>,
         payload: &mut [u8],
         pieces: u8,
         now_ns: u64,
     ) -> Passed<'_> {
-        let sought = sought(to.ip().octets(), payload);
+        let sought = sought(ring, to.ip().octets(), payload);
         let rest = self.split(sought, payload, pieces);
         let (believes_clients, believes_stamps) = (self.believes_clients(), self.believes_stamps());
         let has_room = has_room_for_stamp(payload);

@@ -364,7 +364,7 @@ fn tables(replication: Replication) -> TableSet {
                 _ => (head, MemberSet::new((1..=NODES).map(HostId)), None),
             };
             tables.unicast.push(UnicastEntry { destination: prefix(10), partition, host, chain });
-            tables.multicast.push(MulticastEntry { destination: prefix(11), members, chain });
+            tables.multicast.push(MulticastEntry { destination: prefix(11), members, chain, places: None });
         }
     }
     tables

@@ -47,8 +47,8 @@ pub(crate) const VRING_INTERFACE: &str = "vring0";
 pub(crate) const EDGE_INTERFACE: &str = "vring1";
 /// The neighbour that leads to the vrings.
 pub(crate) const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 1);
-/// The vrings of all keyspaces that there are or may be, 10.10 to 10.19 and 10.40 to 10.61.
-pub(crate) const VRINGS: [&str; 7] = [
+/// The vrings of all keyspaces that there are or may be, 10.10 to 10.19 and 10.40 to 10.61, and the ring of groups.
+pub(crate) const VRINGS: [&str; 8] = [
     "10.10.0.0/15",
     "10.12.0.0/14",
     "10.16.0.0/14",
@@ -56,6 +56,7 @@ pub(crate) const VRINGS: [&str; 7] = [
     "10.48.0.0/13",
     "10.56.0.0/14",
     "10.60.0.0/15",
+    "10.64.0.0/12",
 ];
 
 /// What is in the middle of a lab.

@@ -7,8 +7,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use nicekv_dataplane::{HostId, Prefix, Topology, TopologyError, VringConfig, VringSet};
-use nicekv_placement::{KeyspaceError, KeyspaceSpec, check_keyspaces, ring_pairs};
+use nicekv_dataplane::{HostId, Prefix, TableError, Topology, TopologyError, VringConfig, VringSet};
+use nicekv_placement::{GroupRing, KeyspaceError, KeyspaceSpec, check_keyspaces, ring_pairs};
 use nicekv_wire::control::direct_lease_ns;
 use nicekv_wire::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
@@ -192,6 +192,8 @@ pub struct Config {
     pub keyspaces: Vec<KeyspaceSpec>,
     /// UDP port of all vrings.
     pub port: u16,
+    /// The ring of groups of storage targets beside the vrings, if there is one (Replicast §III).
+    pub group_ring: Option<GroupRing>,
     /// How gets are spread, where the protocol leaves a choice.
     pub balancing: Balancing,
     /// Where the metadata services are: the switches let what they say come from there alone.
@@ -236,6 +238,8 @@ pub enum ConfigError {
     Service { address: SocketAddrV4 },
     #[error(transparent)]
     Keyspaces(#[from] KeyspaceError),
+    #[error("the ring of groups: {0}")]
+    GroupRing(#[from] TableError),
     #[error("the client addresses {clients} are no prefix that can be divided among {replicas} replicas")]
     Clients { clients: Prefix, replicas: usize },
     #[error(
@@ -246,16 +250,19 @@ pub enum ConfigError {
     Hot(#[from] HotSettingsError),
 }
 
-/// The rings of a cluster that is configured with these keyspaces, also those of keyspaces that are not there yet.
+/// The rings of a cluster that is configured with these keyspaces, also those of keyspaces that are not there yet, and its ring of groups, which is refused if it is none, or overlaps
+/// one of these.
 ///
 /// # Panics
-/// If they were not checked.
-pub fn vrings_of(keyspaces: &[KeyspaceSpec]) -> VringSet {
+/// If the keyspaces were not checked.
+pub fn vrings_of(keyspaces: &[KeyspaceSpec], group_ring: Option<GroupRing>) -> Result<VringSet, TableError> {
     let pair = |(unicast, multicast): (Ipv4Addr, Ipv4Addr)| VringConfig {
         unicast: Prefix::new(unicast.octets(), 16),
         multicast: Prefix::new(multicast.octets(), 16),
     };
-    VringSet::new(ring_pairs(keyspaces).into_iter().map(pair)).expect("checked keyspaces share no ring")
+    let vrings = VringSet::new(ring_pairs(keyspaces).into_iter().map(pair));
+    let vrings = vrings.expect("checked keyspaces share no ring");
+    group_ring.map_or(Ok(vrings.clone()), |ring| vrings.with_group(ring))
 }
 
 impl Config {
@@ -264,7 +271,7 @@ impl Config {
     /// # Panics
     /// If the configuration was not validated.
     pub fn vrings(&self) -> VringSet {
-        vrings_of(&self.keyspaces)
+        vrings_of(&self.keyspaces, self.group_ring).expect("a validated ring of groups overlaps none")
     }
 
     /// The same as pairs of unicast and multicast rings, in the order of the numbers of configured keyspaces.
@@ -287,6 +294,7 @@ impl Config {
         }
         self.keyspaces.iter().try_for_each(KeyspaceSpec::check_configured)?;
         check_keyspaces(&self.keyspaces, self.nodes.len())?;
+        vrings_of(&self.keyspaces, self.group_ring)?;
         self.validate_nodes()?;
         self.validate_topology()?;
         self.validate_clients()?;

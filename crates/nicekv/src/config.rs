@@ -31,7 +31,9 @@ use keyspaces::protocol;
 use nicekv_client::Keyspace;
 use nicekv_dataplane::{Prefix, VringSet};
 use nicekv_metadata::{Balancing, NODES_MAX, NodeConfig as MetadataNode, ServiceConfig, SwitchId, Timing};
-use nicekv_placement::{KeyOrder, KeyspaceSpec, LoadBalancing, RingsBase, check_keyspaces};
+use nicekv_placement::{
+    GroupRing, KeyOrder, KeyspaceSpec, LoadBalancing, RingsBase, check_keyspaces, usual_group_ring,
+};
 use nicekv_wire::{Duration, KeyspaceId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -62,6 +64,8 @@ pub(crate) struct ClusterConfig {
     pub(crate) unicast_vring: Ipv4Addr,
     #[serde(default = "ClusterConfig::multicast_vring")]
     pub(crate) multicast_vring: Ipv4Addr,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) group_ring: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) clients: Option<String>,
     #[serde(default)]
@@ -231,13 +235,24 @@ impl ClusterConfig {
 
     /// The rings of all keyspaces.
     pub(crate) fn vrings(&self) -> Result<VringSet, Failure> {
-        Ok(nicekv_metadata::vrings_of(&self.checked_keyspaces()?))
+        nicekv_metadata::vrings_of(&self.checked_keyspaces()?, self.group_ring()?)
+            .map_err(|error| Failure::Environment(format!("group_ring: {error}")))
+    }
+
+    /// That of groups of storage targets.
+    fn group_ring(&self) -> Result<Option<GroupRing>, Failure> {
+        let Some(said) = &self.group_ring else {
+            return Ok(usual_group_ring(&self.keyspaces()?, self.port));
+        };
+        let Prefix { address, length } = parse_prefix("group_ring", said)?;
+        let target_port = GroupRing::usual_target_port(self.port);
+        Ok(Some(GroupRing { base: address.into(), length, port: self.port, target_port }))
     }
 
     /// What only the whole shows.
     fn validate(&self) -> Result<(), Failure> {
         self.cluster()?;
-        self.checked_keyspaces().map(|_| ())
+        self.vrings().map(|_| ())
     }
 
     /// What clients have to know, the default keyspace first.
@@ -314,7 +329,7 @@ impl ClusterConfig {
             })
         };
         let balancing = match &self.clients {
-            Some(clients) => Balancing::Source { clients: parse_prefix(clients)? },
+            Some(clients) => Balancing::Source { clients: parse_prefix("clients", clients)? },
             None => Balancing::None,
         };
         let config = nicekv_metadata::Config {
@@ -322,6 +337,7 @@ impl ClusterConfig {
             nodes: self.nodes.iter().map(node).collect::<Result<_, Failure>>()?,
             keyspaces: self.keyspaces()?,
             port: self.port,
+            group_ring: self.group_ring()?,
             balancing,
             switches: self.switch_ids().into_iter().map(|(_, id)| id).collect(),
             services: self.services()?,
@@ -358,9 +374,9 @@ impl ClusterConfig {
     }
 }
 
-fn parse_prefix(text: &str) -> Result<Prefix, Failure> {
+fn parse_prefix(field: &str, text: &str) -> Result<Prefix, Failure> {
     let parsed = text.split_once('/').and_then(|(address, length)| {
         Some(Prefix::new(address.parse::<Ipv4Addr>().ok()?.octets(), length.parse().ok()?))
     });
-    parsed.ok_or_else(|| Failure::Environment(format!("clients: {text:?} is no prefix like 10.20.2.0/24")))
+    parsed.ok_or_else(|| Failure::Environment(format!("{field}: {text:?} is no prefix like 10.20.2.0/24")))
 }

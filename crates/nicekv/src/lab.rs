@@ -61,6 +61,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         partition_bits: partitions_for(plan.nodes.iter().filter(|node| !node.is_spare).count()).ilog2() as u8,
         unicast_vring: unicast,
         multicast_vring: multicast,
+        group_ring: None,
         // A get by quorum asks several replicas: there is nothing to spread.
         clients: plan.write_set.is_none().then(|| format!("{clients}/{clients_length}")),
         metadata: metadata(plan),

@@ -190,6 +190,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         partition_bits: partitions_for(arguments.nodes.into()).ilog2() as u8,
         unicast_vring: unicast,
         multicast_vring: multicast,
+        group_ring: None,
         clients: None,
         metadata: MetadataSection {
             address: METADATA_ADDRESS,
@@ -197,23 +198,27 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
             ..MetadataSection::default()
         },
         nodes: (1..=arguments.nodes).map(node).collect(),
-        switches: vec![SwitchSection {
-            name: SWITCH.into(),
-            control: vec![control],
-            router_mac: None,
-            ports: vec![],
-            device: Some("lo".into()),
-            hosts: vec![],
-            address: None,
-            data_directory: None,
-            metrics: None,
-        }],
+        switches: vec![user_space_switch(control)],
         gateways: vec![],
         keyspaces: keyspaces.iter().map(KeyspaceSection::of).collect(),
         timing: TIMING,
         hot: arguments.hot.section(),
         log: LogSection::default(),
     })
+}
+
+fn user_space_switch(control: SocketAddrV4) -> SwitchSection {
+    SwitchSection {
+        name: SWITCH.into(),
+        control: vec![control],
+        router_mac: None,
+        ports: vec![],
+        device: Some("lo".into()),
+        hosts: vec![],
+        address: None,
+        data_directory: None,
+        metrics: None,
+    }
 }
 
 /// The directory around those of the roles: one process has it. None for a cluster in memory.

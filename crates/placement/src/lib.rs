@@ -15,6 +15,7 @@
 extern crate alloc;
 
 mod directory;
+mod group;
 mod keyspace;
 mod partition;
 mod ring;
@@ -22,6 +23,7 @@ mod rings;
 mod vring;
 
 pub use directory::{Directory, DirectoryFetch};
+pub use group::{GROUP_MASK_ALL, GROUP_MASK_BITS, GROUP_MEMBERS_MAX, GROUPS_MAX, GroupRing, mask_of};
 pub use keyspace::{
     CREATED_FIRST, KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACES_MAX, KeyspaceDefaults,
     KeyspaceError, KeyspaceSpec, LoadBalancing, PARTITIONS_MAX, Protocol, Refusal, check_keyspaces,
@@ -29,7 +31,7 @@ pub use keyspace::{
 };
 pub use partition::{PARTITION_BITS_MAX, Partitioning, VnodeBlock, vnode_blocks, vnodes};
 pub use ring::{replica_sets, replica_sets_of};
-pub use rings::{RingsBase, ring_pairs};
+pub use rings::{RingsBase, ring_pairs, usual_group_ring};
 pub use vring::Vrings;
 
 pub use nicekv_wire::KeyOrder;

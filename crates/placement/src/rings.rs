@@ -7,7 +7,7 @@ use core::net::Ipv4Addr;
 
 use nicekv_wire::KeyspaceId;
 
-use crate::{CREATED_FIRST, KEYSPACES_MAX, KeyspaceSpec};
+use crate::{CREATED_FIRST, GroupRing, KEYSPACES_MAX, KeyspaceSpec};
 
 /// Where the rings of a keyspace are unless it says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,16 @@ impl RingsBase {
         };
         (Ipv4Addr::new(first, second, 0, 0), Ipv4Addr::new(first, second + 1, 0, 0))
     }
+}
+
+/// The ring of groups of a cluster with these keyspaces, whose vrings are at `port`, unless it says another one. `None`: a keyspace is configured with a ring in it.
+pub fn usual_group_ring(configured: &[KeyspaceSpec], port: u16) -> Option<GroupRing> {
+    let ring = match configured.first().map_or(RingsBase::Network, |spec| RingsBase::of(spec.unicast)) {
+        RingsBase::Network => GroupRing::on_network(port),
+        RingsBase::Loopback => GroupRing::on_loopback(port),
+    };
+    let mut vrings = configured.iter().flat_map(|spec| [spec.unicast, spec.multicast]);
+    (!vrings.any(|vring| ring.contains(vring))).then_some(ring)
 }
 
 /// The pairs of rings of a cluster that is configured with these keyspaces, by their numbers: theirs, and for every other number up to
@@ -87,5 +97,14 @@ mod tests {
         assert_eq!(pairs.len(), KEYSPACES_MAX - 1);
         assert_eq!(pairs[4], (configured[1].unicast, seventh));
         assert!(pairs.iter().all(|pair| *pair != RingsBase::Network.rings(KeyspaceId(7))));
+    }
+
+    #[test]
+    fn groups_are_beside_the_vrings_unless_one_is_there() {
+        let of = |rings| usual_group_ring(&[keyspace(0, rings)], 7400);
+        assert_eq!(of(RingsBase::Network), Some(GroupRing::on_network(7400)));
+        assert_eq!(of(RingsBase::Loopback), Some(GroupRing::on_loopback(7400)));
+        let within = KeyspaceSpec { multicast: [10, 70, 0, 0].into(), ..keyspace(1, RingsBase::Network) };
+        assert_eq!(usual_group_ring(&[keyspace(0, RingsBase::Network), within], 7400), None);
     }
 }

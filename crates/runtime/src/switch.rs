@@ -361,7 +361,7 @@ fn route(router: &mut Router, from: SocketAddrV4, to: SocketAddrV4, bytes: &mut 
     let mut passed = router.process(now_ns, Ingress::Socket, from, to, bytes);
     while let Passed::Piece(hop, rest) = passed {
         if let Some(host) = hop.and_then(Hop::host) {
-            forward(address_of(router, host), Some(bytes));
+            forward(router.place_of(host, to), Some(bytes));
         }
         passed = router.process_rest(Ingress::Socket, from, to, bytes, &rest);
     }
@@ -380,13 +380,8 @@ fn route(router: &mut Router, from: SocketAddrV4, to: SocketAddrV4, bytes: &mut 
         Passed::Plain | Passed::Piece(..) | Passed::Dropped => {}
     }
     for receiver in &receivers[..count] {
-        forward(address_of(router, *receiver), None);
+        forward(router.place_of(*receiver, to), None);
     }
-}
-
-fn address_of(router: &Router, host: HostId) -> SocketAddrV4 {
-    let host = router.host(host).expect("validated tables know every host they name");
-    SocketAddrV4::new(host.ip.into(), host.udp_port)
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ fn a_leader_whose_compare_and_swap_fails_stops_at_once() {
             rings: RingsBase::Loopback,
         })],
         port: address.port(),
+        group_ring: None,
         balancing: Balancing::None,
         switches: vec![SwitchId(0)],
         services: Vec::new(),

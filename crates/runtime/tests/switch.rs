@@ -4,8 +4,9 @@ use nicekv_dataplane::control::{ControlReply, ControlRequest, decode, encode};
 use nicekv_dataplane::fixtures::frames;
 use nicekv_dataplane::{
     Counter, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, TableSet, UnicastEntry, VringConfig,
+    VringSet, masked_entry,
 };
-use nicekv_placement::{Vrings, key_digest};
+use nicekv_placement::{GroupRing, Vrings, key_digest};
 use nicekv_runtime::control_plane::{CONTROL_LIMITS, Greeting, Role};
 use nicekv_runtime::{
     AgentLink, FramedStream, Stop, TermFile, UdpEndpoint, UserSpaceSwitch, accept, listen, readable, wait,
@@ -45,6 +46,7 @@ fn tables(generation: u64, port: u16) -> TableSet {
             destination: RINGS.multicast,
             members: MemberSet::new([1, 2, 3].map(HostId)),
             chain: None,
+            places: None,
         }],
         record: vec![],
     }
@@ -161,6 +163,61 @@ fn datagrams_follow_the_installed_tables() {
     let hits: Vec<_> = tables.iter().map(|table| (table.name.as_str(), table.hits)).collect();
     assert_eq!(hits, [("unicast_vring", 1), ("division", 0), ("multicast_vring", 2), ("record", 0)]);
     assert_eq!(counters.get(Counter::OpcodeRefused), 1);
+    stop.stop();
+    thread.join().unwrap().unwrap();
+}
+
+#[test]
+fn what_is_for_some_of_a_group_comes_to_their_targets() {
+    let listener = listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let SocketAddr::V4(metadata) = listener.local_addr().unwrap() else { panic!("IPv4") };
+    let endpoint = UdpEndpoint::bind_switch("lo", 0).unwrap();
+    let port = endpoint.local_address().port();
+    let bind =
+        |last, port| UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::new(127, 20, 0, last), port)).unwrap();
+    // Targets have one port, which is not that of the nodes beside them.
+    let first = bind(1, 0);
+    let target_port = first.local_address().port();
+    let mut targets = [first, bind(2, target_port), bind(3, target_port)];
+    let ring = GroupRing { target_port, ..GroupRing::on_loopback(port) };
+    let vrings = VringSet::new([RINGS]).unwrap().with_group(ring).unwrap();
+    let stop = Stop::new();
+    let switch = UserSpaceSwitch::new(endpoint, vrings, AgentLink::new("switch", &[metadata]), None).unwrap();
+    let thread = {
+        let stop = stop.clone();
+        std::thread::spawn(move || switch.run(&stop))
+    };
+    let mut controller = greeted(&listener);
+    let mut tables = tables(1, port);
+    tables.multicast.extend(masked_entry(&ring, 200, &[3, 1, 2].map(|id| Some(HostId(id)))));
+    let install = ControlRequest::Install { term: 1, tables };
+    assert_eq!(ask(&mut controller, &install), ControlReply::Installed { term: 1, generation: 1 });
+
+    let client = UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    // A client, and one on the host of a target.
+    let mut senders = [client, bind(1, 0)];
+    let chunk = |body: &[u8]| frames::message(Opcode::Chunk, body);
+    // Of host 3 and 1; of all but the one whose host sends; of host 1 and 2; of none that there is.
+    for (sender, mask, receivers) in [
+        (0, 0b011, &[2, 0][..]),
+        (1, 0xfff, &[1, 2]),
+        (0, 0b110, &[0, 1]),
+        (0, 0b1000, &[]),
+        (0, 0b100, &[1]),
+    ] {
+        let sender: &mut UdpEndpoint = &mut senders[sender];
+        let (sent, from) = (chunk(&u32::from(mask).to_be_bytes().repeat(3)), sender.local_address());
+        send(sender, &sent, ring.address(200, mask));
+        for receiver in receivers {
+            let (received, reply_to) = receive(&mut targets[*receiver]);
+            assert_eq!((received.len(), reply_to), (sent.len(), Some(from)));
+            assert_eq!(received[sent.len() - 12..], sent[sent.len() - 12..], "mask {mask:#b}");
+        }
+    }
+    let status = ask(&mut controller, &ControlRequest::Status { term: 1 });
+    let ControlReply::Status { counters, .. } = status else { panic!("{status:?}") };
+    let counted = [Counter::MulticastCopies, Counter::VringMiss].map(|counter| counters.get(counter));
+    assert_eq!(counted, [7, 1]);
     stop.stop();
     thread.join().unwrap().unwrap();
 }

@@ -130,6 +130,7 @@ fn tables(servers: u16) -> TableSet {
         destination: part(multicast, server),
         members: MemberSet::new([HostId(server + 1)]),
         chain: None,
+        places: None,
     };
     TableSet {
         generation: 1,

@@ -149,7 +149,7 @@ fn to_host(destination: Prefix, partition: u32, host: HostId) -> UnicastEntry {
 }
 
 fn to_group(destination: Prefix, members: MemberSet) -> MulticastEntry {
-    MulticastEntry { destination, members, chain: None }
+    MulticastEntry { destination, members, chain: None, places: None }
 }
 
 fn record(number: usize, first: u128, last: u128, nodes: u16) -> RecordEntry {

@@ -10,7 +10,7 @@ use crate::Hook;
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
 
 /// (where it is noticed, file, what it says, what a mutant says instead).
-const MUTATIONS: [(Hook, &str, &str, &str); 57] = [
+const MUTATIONS: [(Hook, &str, &str, &str); 69] = [
     (Hook::Xdp, "admission.h", "return !owner || *owner == ingress->port;", "return !owner || true;"),
     (Hook::Xdp, "admission.h", "owner && owner->port != ingress->port", "owner && false"),
     (Hook::Xdp, "admission.h", "ingress->sender->address == datagram->sender", "true"),
@@ -48,8 +48,25 @@ const MUTATIONS: [(Hook, &str, &str, &str); 57] = [
     (Hook::Tc, "admission.h", "|| !is_same_mac(server->mac, datagram->ethernet->h_source)", ""),
     (Hook::Tc, "admission.h", "&stations, &key) ? ORIGIN_REFUSED", "&stations, &key) ? ORIGIN_CLIENT"),
     (Hook::Tc, "tc.h", "next == decision->port || ", ""),
-    (Hook::Tc, "tc.h", " || !is_meant(host, decision->receivers)", ""),
-    (Hook::Xdp, "nicekv.bpf.c", "host && !is_meant(host, metadata->receivers)", "false"),
+    (Hook::Tc, "tc.h", ": is_meant(host, decision->receivers)", ": true"),
+    (Hook::Xdp, "nicekv.bpf.c", "return is_meant(host, metadata->receivers);", "return true;"),
+    (Hook::Xdp, "nicekv.bpf.c", "return metadata->receivers >> at & 1;", "return true;"),
+    (Hook::Xdp, "nicekv.bpf.c", "rewrite_port(datagram.udp);", ";"),
+    (Hook::Xdp, "rewrite.h", "add_sum(udp, (__u16)~udp->dest + port);", ""),
+    (Hook::Tc, "tc.h", "if (decision->by_port)\n\t\ttc_write_port", "if (false)\n\t\ttc_write_port"),
+    (Hook::Tc, "tc.h", "before, port, BPF_F_MARK_MANGLED_0 |", "before, port,"),
+    (Hook::Tc, "tc.h", "? decision->receivers >> at % 16 & 1 :", "? true :"),
+    (
+        Hook::Tc,
+        "routing.h",
+        "*meant = NICEKV_RECEIVERS_ALL;",
+        "*meant = bpf_ntohl(address) & NICEKV_GROUP_MASK_ALL;",
+    ),
+    (Hook::Tc, "routing.h", "if (!(places->masks[at] & meant))", "if (false)"),
+    (Hook::Xdp, "routing.h", "return is_any ? number << 16 | ports : 0;", "return number << 16 | ports;"),
+    (Hook::Tc, "routing.h", "if (datagram->ring == RING_GROUP)", "if (false)"),
+    (Hook::Xdp, "pipeline.h", "FATE_COPY && !decision->by_port", "FATE_COPY"),
+    (Hook::Xdp, "admission.h", "allowed = NICEKV_OPCODES_GROUP;", "allowed = NICEKV_OPCODES_MULTICAST_NODE;"),
     (Hook::Tc, "maps.h", "receiver->kind == NICEKV_PORT_TRUNK || receivers", "receivers"),
     (Hook::Xdp, "parsing.h", "return bpf_ntohs(chunk->mask);", "return chunk->mask;"),
     (Hook::Tc, "tc.h", "if (port != ingress)", "if (true)"),
@@ -136,8 +153,8 @@ const HOT_MUTATIONS: [(Hook, &str, &str, &str); 29] = [
     (
         Hook::Tc,
         "tc.h",
-        "\t\t\tif (receiver->kind == NICEKV_PORT_HOST)\n\t\t\t\ttc_write_stamp",
-        "\t\t\t\ttc_write_stamp",
+        "\t\t\tif (receiver->kind == NICEKV_PORT_HOST)\n\t\t\t\ttc_write_for_servers",
+        "\t\t\t\ttc_write_for_servers",
     ),
     (Hook::Xdp, "nicekv.bpf.c", "if (metadata->has_stamp)", "if (false)"),
     (Hook::Xdp, "rewrite.h", "datagram->udp->dest = port;", "datagram->udp->dest = port + 1;"),

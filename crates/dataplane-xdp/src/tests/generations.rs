@@ -8,8 +8,8 @@ use nicekv_dataplane::fixtures::{
     self, PORTS, RECORD_KEYSPACE, RECORD_VRINGS, ROUTER_MAC, VRINGS, frames, host, tables, vrings,
 };
 use nicekv_dataplane::{
-    Backend as _, BackendError, DivisionEntry, HostId, MemberSet, MulticastEntry, Pipeline, Prefix,
-    RecordEntry, Table, TableError, TableSet, TableUpdate, UnicastEntry,
+    Backend as _, BackendError, DivisionEntry, HostId, MemberSet, Pipeline, Prefix, RecordEntry, Table,
+    TableError, TableSet, TableUpdate, UnicastEntry,
 };
 use nicekv_wire::Opcode;
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::namespaces::as_root;
-use super::{FRAME_BYTES_MIN, Lab, at_both};
+use super::{FRAME_BYTES_MIN, Lab, at_both, groups};
 use crate::{Hook, KernelSwitch, OBJECT, Port, XdpError};
 
 /// Valid tables: hosts on shuffled ports, some of them behind trunks, entries of /20 to /28.
@@ -29,8 +29,8 @@ fn any_tables() -> impl Strategy<Value = TableSet> {
     let members = prop::collection::btree_set(1u16..=3, 1..=3);
     let records = prop::collection::btree_map(0u8..CELLS, (1u16..=3, members), 0..6);
     let entries = || prop::collection::vec(entry(), 0..6);
-    (ports, entries(), entries(), groups, records).prop_map(
-        |((ports, remote), unicast, division, multicast, records)| {
+    (ports, entries(), entries(), (groups, groups::any_entries()), records).prop_map(
+        |((ports, remote), unicast, division, (multicast, of_groups), records)| {
             // The last ones hang at two trunks, by turns.
             let host = |id: u16| match id > 3 - remote {
                 true => fixtures_host(id, ports[usize::from(4 + id % 2)], true),
@@ -57,11 +57,10 @@ fn any_tables() -> impl Strategy<Value = TableSet> {
                     .collect(),
                 multicast: multicast
                     .into_iter()
-                    .map(|(net, length, members)| MulticastEntry {
-                        destination: Prefix::new([10, 11, net << 4, 0], length),
-                        members: MemberSet::new(members.into_iter().map(HostId)),
-                        chain: None,
+                    .map(|(net, length, members)| {
+                        groups::to_vnodes(Prefix::new([10, 11, net << 4, 0], length), members)
                     })
+                    .chain(of_groups)
                     .collect(),
                 record: records.into_iter().map(|(cell, (id, members))| in_cell(cell, id, members)).collect(),
                 ..TableSet::default()
@@ -105,7 +104,7 @@ fn probes() -> Vec<Vec<u8>> {
     let of_records = values
         .flat_map(|value| [fixtures::records::probe(value).build(), fixtures::records::put(value).build()]);
     let to_vnodes = nets.iter().flat_map(|&net| [to(10, net, 0), to(10, net, 16), to(11, net, 0)]);
-    to_vnodes.chain(of_records).collect()
+    to_vnodes.chain(of_records).chain(groups::probes()).collect()
 }
 
 #[test]
@@ -161,11 +160,7 @@ fn a_flip_under_traffic_loses_and_mixes_nothing() {
     at_both("a_flip_under_traffic_loses_and_mixes_nothing", |hook| {
         let mut lab = Lab::new(OBJECT, hook);
         let group = |members: [u16; 2]| TableSet {
-            multicast: vec![MulticastEntry {
-                destination: VRINGS.multicast,
-                members: MemberSet::new(members.map(HostId)),
-                chain: None,
-            }],
+            multicast: vec![groups::to_vnodes(VRINGS.multicast, members)],
             ..tables()
         };
         lab.xdp.install(&group([1, 2])).unwrap();
@@ -295,7 +290,7 @@ fn a_refused_or_failed_install_leaves_the_old_tables_in_force() {
         network.remove_port(3);
         let mut gone = TableSet { generation: 3, ..tables() };
         gone.unicast[0].host = HostId(2);
-        gone.multicast[1].members = MemberSet::new([HostId(1), HostId(3)]);
+        gone.multicast[1].members = MemberSet::new([HostId(2), HostId(3)]);
         let reply = agent.handle(install(gone.clone()));
         let ControlReply::Failed { generation: 3, reason } = reply else { panic!("{reply:?}") };
         assert!(reason.contains("multicast group"), "{reason}");
@@ -408,11 +403,7 @@ fn tables_at_capacity_fit() {
                 })
                 .collect(),
             multicast: (0..4096)
-                .map(|index| MulticastEntry {
-                    destination: vnode(0x0a0b_0000, index + shift),
-                    members: MemberSet::new([HostId(1 + (index % 3) as u16)]),
-                    chain: None,
-                })
+                .map(|index| groups::to_vnodes(vnode(0x0a0b_0000, index + shift), [1 + (index % 3) as u16]))
                 .collect(),
             record: (0..10240).map(|index| record(index, shift)).collect(),
             ..fixtures::tables()

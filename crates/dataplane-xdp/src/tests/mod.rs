@@ -6,6 +6,7 @@ mod edges;
 mod faults;
 mod generations;
 mod gets;
+mod groups;
 mod hosts;
 mod hot;
 mod hot_costs;
@@ -259,6 +260,10 @@ fn compare_test_run(
         (Verdict::Flooded, Hook::Tc) => (drop, sent),
         (Verdict::Multicast | Verdict::Forwarded | Verdict::Flooded, _) => (redirect, sent),
     };
+    // At XDP what stays at the port that it came by is left to the device map, or dropped.
+    if verdict == Verdict::Multicast && expected.frames.is_empty() && (code, out) == (drop, sent) {
+        return Ok(());
+    }
     if code != expected_code {
         return Err(format!("the program returned {code}, expected {expected_code}"));
     }

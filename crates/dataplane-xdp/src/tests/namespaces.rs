@@ -98,9 +98,10 @@ impl Network {
             format!("link set {device} up"),
             format!("addr add {a}.{b}.{c}.{d}/16 dev {device}"),
             format!("addr add fd00::{d:x}/64 dev {device} nodad"),
-            // Both vrings lie behind the switch's own address.
+            // All rings lie behind the switch's own address.
             format!("neigh add 10.0.255.254 lladdr {} dev {device} nud permanent", hex(ROUTER_MAC)),
             format!("route add 10.10.0.0/15 via 10.0.255.254 dev {device}"),
+            format!("route add 10.64.0.0/12 via 10.0.255.254 dev {device}"),
         ] {
             run(&[&["ip", "-n", &host.0][..], &command.split(' ').collect::<Vec<_>>()].concat());
         }

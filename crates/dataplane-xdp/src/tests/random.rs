@@ -14,8 +14,11 @@ use crate::{Hook, OBJECT};
 
 /// Anything at all; datagrams to around the vrings; and fixtures with bytes overwritten or cut.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
-    let datagram = (any::<[u8; 4]>(), 9u8..13, any::<[u8; 2]>(), prop::collection::vec(any::<u8>(), 0..64))
-        .prop_map(|(source, ring, [c, d], payload)| {
+    let vnode = (9u8..13, any::<[u8; 2]>());
+    // Around groups that there are, of a switch alone or among others.
+    let group = (63u8..66, 0u8..50, any::<u8>()).prop_map(|(ring, c, d)| (ring, [c, d]));
+    let datagram = (any::<[u8; 4]>(), prop_oneof![vnode, group], prop::collection::vec(any::<u8>(), 0..64))
+        .prop_map(|(source, (ring, [c, d]), payload)| {
             let message = frames::Udp::request([10, ring, c, d]);
             frames::Udp { source, payload: [&message.payload[..], &payload].concat(), ..message }.build()
         });

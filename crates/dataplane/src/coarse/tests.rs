@@ -2,7 +2,7 @@ use nicekv_wire::large::RECEIVERS_ALL;
 
 use super::*;
 use crate::fixtures::{self, host};
-use crate::{Backend as _, Chain, DivisionEntry, Hop, Host, Route, Router, Sought};
+use crate::{Backend as _, Chain, DivisionEntry, Hop, Host, Route, Router, Sought, masked_entry};
 use alloc::vec;
 
 /// Hosts 1 and 2 here; 3 and 4 behind trunk 8, 5 and 6 behind trunk 9.
@@ -108,6 +108,7 @@ fn blocks_of_vnodes_are_merged_in_both_rings_alike_and_divisions_hold_them_apart
         destination: block(11, third, 18),
         members: MemberSet::new(members.iter().map(|id| HostId(*id))),
         chain: None,
+        places: None,
     };
     let mut tables = TableSet {
         generation: 1,
@@ -131,6 +132,13 @@ fn blocks_of_vnodes_are_merged_in_both_rings_alike_and_divisions_hold_them_apart
     assert_eq!(coarse.multicast[0].members, MemberSet::new([HostId(3), HostId(5)]));
     assert_eq!(coarse.division, [], "all of it leaves by one trunk");
     coarse.validate(&fixtures::vrings()).unwrap();
+    // Groups of storage targets are as exact as before.
+    let ring = fixtures::group_ring();
+    let groups = [1, 2].map(|group| masked_entry(&ring, group, &[Some(HostId(6)), Some(HostId(3))]).unwrap());
+    let with_groups = TableSet { multicast: [&tables.multicast[..], &groups].concat(), ..tables.clone() };
+    let merged_beside = merged(with_groups);
+    assert_eq!(merged_beside.multicast, [&coarse.multicast[..], &groups].concat());
+    merged_beside.validate(&fixtures::vrings()).unwrap();
     tables.division[0].host = HostId(5);
     let divided = merged(tables.clone());
     assert_eq!((divided.unicast.len(), divided.multicast.len(), divided.division.len()), (3, 3, 1));

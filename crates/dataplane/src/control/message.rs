@@ -308,6 +308,7 @@ mod tests {
                     destination: vnode(0x0a0b_0000, index),
                     members: members(index),
                     chain: None,
+                    places: None,
                 })
                 .collect(),
             record: (0..10240)

@@ -41,7 +41,7 @@ fn tables(generation: u64, hosts: impl Iterator<Item = u16>) -> TableSet {
     let (ring, multicast) = (Prefix::new([10, 10, 0, 0], 16), Prefix::new([10, 11, 0, 0], 16));
     let unicast = vec![UnicastEntry { destination: ring, partition: 0, host: HostId(1), chain: None }];
     let members = MemberSet::new([HostId(1)]);
-    let multicast = vec![MulticastEntry { destination: multicast, members, chain: None }];
+    let multicast = vec![MulticastEntry { destination: multicast, members, chain: None, places: None }];
     TableSet {
         generation,
         hosts: hosts.map(host).collect(),

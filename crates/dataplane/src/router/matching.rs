@@ -1,7 +1,9 @@
 //! The actions of the tables on one datagram.
 
+use nicekv_placement::mask_of;
+
 use super::{Copies, Hop, Route, Sought};
-use crate::generation::{Generation, Way};
+use crate::generation::{Generation, Receivers, Way};
 use crate::plant::Plant;
 use crate::{Chain, Counter, Counters, HostId, Ring, Table, VringSet};
 
@@ -52,6 +54,7 @@ impl Matching<'_> {
         let route = match ring {
             Ring::Unicast => route_unicast(current, source, destination, ingress, counters),
             Ring::Multicast => route_multicast(current, destination, opcode, (ingress, receivers), counters),
+            Ring::Group => route_group(current, destination, ingress, counters),
         };
         route.unwrap_or_else(|| {
             counters.add(Counter::VringMiss, 1);
@@ -119,6 +122,7 @@ fn route_by_record<'a>(
         return route_by_chain(current, &chain, ring, ingress, counters);
     }
     if ring == Ring::Multicast {
+        let receivers = Receivers::Named(receivers);
         return Route::Multicast(copies(current.ways_of_record(record), (ingress, receivers), counters));
     }
     let (partition, host) = (current.tables.record[record].partition, current.tables.record[record].host);
@@ -128,7 +132,7 @@ fn route_by_record<'a>(
 
 fn copies<'a>(
     ways: &'a [Way],
-    (ingress, receivers): (Option<u16>, u16),
+    (ingress, receivers): (Option<u16>, Receivers),
     counters: &mut Counters,
 ) -> Copies<'a> {
     let copies = Copies { ways: ways.iter(), ingress, receivers };
@@ -164,5 +168,27 @@ fn route_multicast<'a>(
     if let Some(chain) = current.tables.multicast[index].chain {
         return Some(route_by_chain(current, &chain, Ring::Multicast, ingress, counters));
     }
+    let receivers = Receivers::Named(receivers);
     Some(Route::Multicast(copies(current.ways(index), (ingress, receivers), counters)))
+}
+
+/// The same in the ring of groups: to those whose places the address names, or to all of a subset that is an entry of its own. What is for nobody is a miss, and what all get
+/// at the port that it came by is dropped.
+fn route_group<'a>(
+    current: &'a mut Generation,
+    destination: [u8; 4],
+    ingress: Option<u16>,
+    counters: &mut Counters,
+) -> Option<Route<'a>> {
+    let index = current.find(Table::Multicast, None, destination)?;
+    let has_places = current.tables.multicast[index].places.is_some();
+    let receivers = Receivers::Placed(if has_places { mask_of(destination.into()) } else { u16::MAX });
+    current.ways(index).iter().find(|way| way.is_for(receivers))?;
+    current.count_hit(Table::Multicast, index);
+    counters.add(Counter::Hits(Table::Multicast), 1);
+    let copies = copies(current.ways(index), (ingress, receivers), counters);
+    if copies.clone().next().is_none() {
+        counters.add(Counter::SamePortDropped, 1);
+    }
+    Some(Route::Multicast(copies))
 }

@@ -26,6 +26,7 @@ fn tables(generation: u64) -> TableSet {
             destination: Prefix::new([10, 11, 0, 0], 17),
             members: MemberSet::new([1, 2, 3].map(HostId)),
             chain: None,
+            places: None,
         }],
         record: vec![],
     }

@@ -8,7 +8,8 @@
 //!                      from others, a place for replies that is not the sender             ─▶ source_refused
 //!                      unicast: anything but gets, scans and reads of chunks; multicast: anything but updates,
 //!                      chunks, reads of these, and quorum requests, and decisions of a node; bundles of these;
-//!                      in both what nodes say to the switch of hot keys                    ─▶ opcode_refused
+//!                      in both what nodes say to the switch of hot keys;
+//!                      ring of groups: anything but chunks and what is said of these       ─▶ opcode_refused
 //!   to a server's      what has room for a stamp                                           ─▶ opcode_refused
 //!   own UDP port       from a server's port, but not with its MAC and IP                   ─▶ source_refused
 //!                      from a client, anything but requests; from a node, what only
@@ -58,6 +59,11 @@ pub const OPCODES_MULTICAST: u64 = bit(Opcode::Update)
     | bit(Opcode::ReadChunks);
 /// What may go to multicast vrings from nodes.
 pub const OPCODES_MULTICAST_NODE: u64 = OPCODES_MULTICAST | bit(Opcode::Decisions) | OPCODES_SAID;
+/// What is said to groups of storage targets beside chunks (Replicast §III): what asks for a reservation, what accepts one, and what reads. Declared here until the wire has
+/// messages of these numbers.
+const OPCODES_NEGOTIATION: u64 = 1 << 56 | 1 << 57 | 1 << 58;
+/// What may go to the ring of groups, from anybody.
+pub const OPCODES_GROUP: u64 = bit(Opcode::Chunk) | OPCODES_NEGOTIATION;
 /// What anybody may send to a server's own address: requests, directed or not, and questions for whom to direct them to.
 pub const OPCODES_REQUEST: u64 =
     OPCODES_UNICAST | OPCODES_MULTICAST | bit(Opcode::Directed) | bit(Opcode::DirectoryQuery);
@@ -141,6 +147,7 @@ pub(crate) fn admit_to_vring<'a>(
         Ring::Unicast => OPCODES_UNICAST,
         Ring::Multicast if is_node => OPCODES_MULTICAST_NODE,
         Ring::Multicast => OPCODES_MULTICAST,
+        Ring::Group => OPCODES_GROUP,
     };
     if !holds(allowed, header.opcode) {
         return Err(Counter::OpcodeRefused);

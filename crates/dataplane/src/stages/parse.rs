@@ -101,14 +101,20 @@ impl Datagram {
 /// sends them to the ring's own address, which is also that of vnode 0; the vnode is then in the header: the first 16 bits of the key's digest. A datagram
 /// about no key has a digest of zeros, so that to it the ring's address is vnode 0's and nothing else. By records: the whole value of the header, and its
 /// keyspace (TurboKV §4.1).
-pub(crate) fn sought(destination: [u8; 4], payload: &[u8]) -> Sought {
+///
+/// In the ring of groups the address alone says who is meant: no vnode is read from the header, and no mask of a chunk.
+pub(crate) fn sought(ring: Ring, destination: [u8; 4], payload: &[u8]) -> Sought {
     let header = HeaderLayout::peek(payload);
+    let opcode = header.map(|header| header.opcode);
+    if ring == Ring::Group {
+        return Sought { opcode, ..Sought::from(destination) };
+    }
     let key = header.map(|header| (header.keyspace.get(), u128::from_be_bytes(header.digest)));
     let address = match (destination, header) {
         ([a, b, 0, 0], Some(header)) => [a, b, header.digest[0], header.digest[1]],
         _ => destination,
     };
-    Sought { address, key, opcode: header.map(|header| header.opcode), receivers: receivers_of(payload) }
+    Sought { address, key, opcode, receivers: receivers_of(payload) }
 }
 
 /// The Ethernet addresses of a frame: (destination, source).
@@ -228,6 +234,14 @@ impl Datagram {
         let field = &mut frame[ETHERNET_BYTES + 10..ETHERNET_BYTES + 12];
         let updated = updated_checksum([field[0], field[1]], &self.destination, &destination);
         field.copy_from_slice(&updated.to_be_bytes());
+    }
+
+    /// Writes the port at which targets are, with its checksum.
+    pub(crate) fn rewrite_port(&self, frame: &mut [u8], port: u16) {
+        let udp = &mut frame[self.udp_at..self.udp_at + UDP_BYTES];
+        let (before, after) = (self.destination_port.to_be_bytes(), port.to_be_bytes());
+        udp[2..4].copy_from_slice(&after);
+        update_udp_checksum(&mut udp[6..8], &before, &after);
     }
 
     pub(crate) fn update_udp_checksum(&self, frame: &mut [u8], destination: [u8; 4]) {

@@ -1,5 +1,6 @@
 //! Why tables are refused.
 
+use nicekv_placement::GroupRing;
 use thiserror::Error;
 
 use super::{DIVISIONS_MAX, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, HostId, Match, Table};
@@ -47,6 +48,14 @@ pub enum TableError {
         "the chain of entry {matches} of {table} is none, or does not begin and end where the entry leads"
     )]
     BadChain { table: Table, matches: Match },
+    #[error("the ring of groups {prefix} is no /{} to /{}", GroupRing::LENGTH_MIN, GroupRing::LENGTH_MAX)]
+    GroupRingLength { prefix: Prefix },
+    #[error("entry {destination} of the ring of groups is no /20 with places, and no /32 without")]
+    GroupPrefix { destination: Prefix },
+    #[error(
+        "the places of entry {matches} of multicast_vring are not one for each member of a group, from 0 to 11, all different"
+    )]
+    BadPlaces { matches: Match },
     #[error("record {matches} ends before it begins")]
     EmptyRecord { matches: Match },
     #[error("the records {one} and {other} share match values")]

@@ -7,7 +7,7 @@
 //!   hosts            where each server is: the targets of all other tables, and who may send from which port
 //!   unicast_vring    destination prefix           ─▶ host, partition
 //!   division         (partition, source prefix)   ─▶ host
-//!   multicast_vring  destination prefix           ─▶ group of hosts
+//!   multicast_vring  destination prefix           ─▶ group of hosts; of storage targets, those of the address' mask
 //!   record           range of match values        ─▶ host, partition, group of hosts
 //! ```
 //!
@@ -20,6 +20,7 @@ mod chain;
 mod diff;
 mod division;
 mod error;
+mod group;
 mod hosts;
 mod multicast_vring;
 mod record;
@@ -39,6 +40,7 @@ pub use chain::{CHAIN_NODES_MAX, Chain};
 pub use diff::Changes;
 pub use division::{DIVISIONS_MAX, DivisionEntry};
 pub use error::TableError;
+pub use group::{GROUP_LENGTH, Places, masked_entry, subset_entries};
 pub use hosts::{HOST_CAPACITY, Host, HostId, HostIndex, HostRole};
 pub use multicast_vring::{GROUP_CAPACITY, GROUP_MEMBERS_MAX, MemberSet, MulticastEntry};
 pub use record::RecordEntry;

@@ -1,12 +1,14 @@
 //! `multicast_vring`: destination prefix → group (NICE §4.2). A group *is* its member set, so that groups survive a change
 //! of tables and no entry can name a group that does not exist.
+//!
+//! Groups of storage targets, which have a ring of their own, are here, too ([`group`]).
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Chain, Entry, HostId, Match, Table, TableError, validate_destination};
+use super::{Action, Chain, Entry, HostId, Match, Places, Table, TableError, group, validate_destination};
 use crate::{Prefix, VringSet};
 
 /// Distinct member sets.
@@ -17,12 +19,14 @@ pub const GROUP_MEMBERS_MAX: usize = 16;
 /// An entry of `multicast_vring`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MulticastEntry {
-    /// Vnodes of the partition, inside a multicast ring.
+    /// Vnodes of the partition, inside a multicast ring; or a group of storage targets, or some of one, inside the ring of groups.
     pub destination: Prefix,
     /// Who receives a copy.
     pub members: MemberSet,
     /// Of a partition that is replicated along a chain; its head is the only member.
     pub chain: Option<Chain>,
+    /// Of a group of storage targets whose addresses have masks: which bit each of the members has.
+    pub places: Option<Places>,
 }
 
 /// The members of a multicast group: ascending, distinct.
@@ -64,8 +68,15 @@ impl Entry for MulticastEntry {
     }
 
     fn validate(&self, vrings: &VringSet) -> Result<(), TableError> {
-        let rings = vrings.iter().map(|pair| pair.multicast);
-        validate_destination(Table::Multicast, self.destination, rings)?;
+        if vrings.group_prefix().is_some_and(|ring| ring.covers(&self.destination)) {
+            group::validate(self)?;
+        } else {
+            let rings = vrings.iter().map(|pair| pair.multicast);
+            validate_destination(Table::Multicast, self.destination, rings)?;
+            if self.places.is_some() {
+                return Err(TableError::BadPlaces { matches: self.matches() });
+            }
+        }
         validate_members(Table::Multicast, self.matches(), &self.members)
     }
 }

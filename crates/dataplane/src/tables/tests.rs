@@ -29,6 +29,7 @@ fn valid() -> TableSet {
             destination: Prefix::new([10, 11, 0, 0], 17),
             members: MemberSet::new([HostId(2), HostId(1)]),
             chain: None,
+            places: None,
         }],
         record: vec![],
     }
@@ -149,6 +150,7 @@ fn groups_are_keyed_by_member_set() {
         destination: Prefix::new([10, 11, 128, 0], 17),
         members: MemberSet::new([HostId(1), HostId(2), HostId(1)]),
         chain: None,
+        places: None,
     });
     assert_eq!(tables.groups().len(), 1);
 }
@@ -180,6 +182,7 @@ fn group(net: u8, hosts: [u16; 2]) -> MulticastEntry {
         destination: Prefix::new([10, 11, net, 0], 24),
         members: MemberSet::new(hosts.map(HostId)),
         chain: None,
+        places: None,
     }
 }
 

@@ -64,6 +64,7 @@ pub(crate) fn compile_within(
                 destination: prefix(keyspace.multicast, block),
                 members: members(partition, is_chain),
                 chain,
+                places: None,
             });
         }
     }

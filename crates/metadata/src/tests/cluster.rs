@@ -99,6 +99,7 @@ pub(super) fn config(nodes: u16, replicas: usize) -> Config {
         nodes: (1..=nodes).map(node).collect(),
         keyspaces: vec![keyspace(replicas)],
         port: 7400,
+        group_ring: None,
         balancing: Balancing::Source { clients: Prefix::new([10, 20, 2, 0], 24) },
         switches: vec![SwitchId(0), SwitchId(1)],
         services: Vec::new(),

@@ -18,7 +18,12 @@ fn tables() -> TableSet {
     let members = || MemberSet::new([HostId(1), HostId(2)]);
     let unicast =
         |third| UnicastEntry { destination: block(10, third), partition: 4, host: HostId(1), chain: None };
-    let multicast = |third| MulticastEntry { destination: block(11, third), members: members(), chain: None };
+    let multicast = |third| MulticastEntry {
+        destination: block(11, third),
+        members: members(),
+        chain: None,
+        places: None,
+    };
     let source = Prefix::new([10, 20, 0, 0], 24);
     TableSet {
         generation: 1,

@@ -50,6 +50,11 @@ fn settings(config: &ClusterConfig) -> Vec<(&'static str, String)> {
         settings.push(("unicast_vring", config.unicast_vring.to_string()));
         settings.push(("multicast_vring", config.multicast_vring.to_string()));
     }
+    if is_of(&[RoleKind::Metadata, RoleKind::Switch]) {
+        let ring = config.group_ring().ok().flatten();
+        let ring = ring.map_or("none".into(), |ring| format!("{}/{}", ring.base, ring.length));
+        settings.push(("group_ring", ring));
+    }
     if is_of(&[RoleKind::Metadata, RoleKind::Gateway]) {
         let write_set = config.write_set.map_or("none".into(), |write_set| write_set.to_string());
         settings.push(("replicas", config.replicas.to_string()));

@@ -177,10 +177,17 @@ impl Findings {
     fn servers(&mut self, config: &ClusterConfig) {
         let (servers, mut seen) = (servers(config), BTreeMap::new());
         let keyspaces = config.keyspaces().unwrap_or_default();
+        let group_ring = config.group_ring().ok().flatten();
         let rings: Vec<Ipv4Addr> = keyspaces.iter().flat_map(|spec| [spec.unicast, spec.multicast]).collect();
         for Server { place, name, address, .. } in &servers {
             if let Some(ring) = rings.iter().find(|ring| ring.octets()[..2] == address.octets()[..2]) {
                 let line = format!("{address} lies inside the vring {ring}/16; give {name} another address");
+                self.add(format!("{place}.address"), line);
+            }
+            if group_ring.is_some_and(|ring| ring.contains(*address)) {
+                let line = format!(
+                    "{address} lies inside the ring of groups; give {name} another address, or groups another group_ring"
+                );
                 self.add(format!("{place}.address"), line);
             }
         }

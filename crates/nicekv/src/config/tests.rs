@@ -239,3 +239,27 @@ fn what_hot_keys_cannot_be_found_by_is_refused_with_the_field() {
         assert!(error.starts_with(&format!(":{number}: hot.{field}: {why}")), "{error}");
     }
 }
+
+#[test]
+fn a_ring_of_groups_is_beside_the_vrings_and_hosts_are_in_neither() {
+    let with = |line: &str| parse(&EXAMPLE.replacen("group_ring = \"10.64.0.0/12\"", line, 1));
+    let ring = |line: &str| with(line).unwrap().vrings().unwrap().group().copied();
+    let usual = GroupRing { port: 7400, target_port: 7401, ..GroupRing::on_network(7400) };
+    assert_eq!(ring("group_ring = \"10.64.0.0/12\""), Some(usual));
+    assert_eq!(ring(""), Some(usual), "it is there without being asked for");
+    let other = GroupRing { base: Ipv4Addr::new(11, 0, 0, 0), length: 8, ..usual };
+    assert_eq!(ring("group_ring = \"11.0.0.0/8\""), Some(other));
+    for (line, error) in [
+        ("group_ring = \"10.40.0.0/13\"", "overlap"),
+        ("group_ring = \"10.64.0.0/20\"", "is no /8 to /16"),
+        ("group_ring = \"10.16.0.0/12\"", "lies inside the ring of groups; give"),
+        ("group_ring = \"64\"", "group_ring: \"64\" is no prefix"),
+    ] {
+        let refused = with(line).unwrap_err();
+        assert!(refused.contains(error), "{line}: {refused}");
+    }
+    // A keyspace that is configured there is served, and groups are not.
+    let within = EXAMPLE.replacen("group_ring = \"10.64.0.0/12\"", "", 1);
+    let within = within.replacen("unicast_vring = \"10.10.0.0\"", "unicast_vring = \"10.70.0.0\"", 1);
+    assert_eq!(parse(&within).unwrap().vrings().unwrap().group(), None);
+}

@@ -34,7 +34,7 @@ fn healthy() -> Explanation {
     let source = Prefix::new([10, 20, 2, 0], 24);
     let division = DivisionEntry { partition: 9, source, host: HostId(2) };
     let members = MemberSet::new([HostId(1), HostId(2), HostId(3)]);
-    let multicast = MulticastEntry { destination: ring([127, 11, 0, 0]), members, chain: None };
+    let multicast = MulticastEntry { destination: ring([127, 11, 0, 0]), members, chain: None, places: None };
     let found = Found {
         unicast: Some(Met { entry: unicast, hits: Some(5) }),
         divisions: vec![Met { entry: division, hits: None }],

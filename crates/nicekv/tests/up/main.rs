@@ -3,6 +3,7 @@
 mod backup;
 mod cluster;
 mod explain;
+mod groups;
 mod hot;
 mod keyspaces;
 mod large;

@@ -165,6 +165,7 @@ pub(super) mod tests {
                 rings: RingsBase::Loopback,
             })],
             port: 7400,
+            group_ring: None,
             balancing: Balancing::None,
             switches: vec![SwitchId(0)],
             services: Vec::new(),

@@ -47,6 +47,7 @@ fn tables(generation: u64, nodes: &[UdpEndpoint; 2], reader: u16) -> TableSet {
             destination: ring(VRINGS.multicast),
             members: MemberSet::new([0, 1].map(HostId)),
             chain: None,
+            places: None,
         }],
         record: vec![],
     }

@@ -71,6 +71,7 @@ fn configuration(nodes: u8, port: u16) -> Config {
         nodes: (1..=nodes).map(node).collect(),
         keyspaces: vec![KeyspaceSpec::of(&KeyspaceDefaults { id, replicas, partitions, rings })],
         port,
+        group_ring: None,
         balancing: Balancing::None,
         switches: vec![SwitchId(0)],
         services: Vec::new(),

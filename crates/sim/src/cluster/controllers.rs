@@ -137,6 +137,7 @@ impl Cluster {
             nodes: nodes.collect(),
             keyspaces: specs(&self.scenario.keyspaces),
             port: PORT_DEFAULT,
+            group_ring: None,
             balancing: if self.scenario.balancing { Balancing::Source { clients } } else { Balancing::None },
             switches: (0..self.switches.len()).map(|switch| SwitchId(switch as u16)).collect(),
             services: (0..self.scenario.instances).map(service).collect(),

@@ -187,6 +187,7 @@ fn a_lookup_finds_the_entries_that_a_key_meets_and_counts_nothing() {
         destination: narrow(address),
         members: MemberSet::new([HostId(host)]),
         chain: None,
+        places: None,
     };
     installed.multicast = vec![group([10, 11, 0, 0], 4), group([10, 11, 0x40, 0], 2)];
     agent.handle(ControlRequest::Install { term: 5, tables: installed.clone() });

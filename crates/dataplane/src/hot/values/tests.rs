@@ -50,6 +50,7 @@ impl Switch {
                 destination: multicast,
                 members: MemberSet::new([HostId(1)]),
                 chain: None,
+                places: None,
             }],
             ..TableSet::default()
         };

@@ -129,11 +129,17 @@ fn every_field_that_a_role_reads_is_there() {
     }
     held::<ClusterConfig>(&[
         all(Metadata, &[&["gateways"]]),
-        all(Node, &[of_cluster, &["unicast_vring", "multicast_vring", "gateways", "keyspaces", "hot"]]),
+        all(
+            Node,
+            &[
+                of_cluster,
+                &["unicast_vring", "multicast_vring", "group_ring", "gateways", "keyspaces", "hot"],
+            ],
+        ),
         all(Switch, &[of_cluster, others]),
         all(Edge, &[of_cluster, others]),
         all(UserSwitch, &[of_cluster, others]),
-        all(Gateway, &[&["clients", "metadata", "nodes", "switches", "timing", "hot"]]),
+        all(Gateway, &[&["group_ring", "clients", "metadata", "nodes", "switches", "timing", "hot"]]),
         all(Cluster, &[&["role"]]),
     ]);
     held::<MetadataSection>(&[all(Metadata, &[])]);
