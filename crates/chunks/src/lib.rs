@@ -34,7 +34,7 @@ pub mod exploration;
 pub use initiator::{
     Event, GetError, Handle, Initiator, InitiatorConfig, InitiatorCounters, Placed, PutError, Timing,
 };
-pub use map::{GROUP_MEMBERS_MAX, Group, Map, MapError, SLOTS};
+pub use map::{Group, Map, MapError, SLOTS};
 pub use plant::Plant;
 pub use send::{Send, To};
 pub use target::{End, Held, Storage, StorageDone, Target, TargetConfig, TargetCounters};

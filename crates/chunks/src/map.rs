@@ -7,15 +7,12 @@
 //! A target keeps its place as long as it is in its group, so that a bit of a mask means the same target for as long as the version does.
 
 use alloc::vec::Vec;
+use nicekv_placement::{GROUP_MEMBERS_MAX, GROUPS_MAX};
 use nicekv_wire::NodeId;
 use nicekv_wire::chunk::{ChunkId, MapVersion};
 
-/// Targets of a group, at most: as many bits has the mask in an address.
-pub const GROUP_MEMBERS_MAX: usize = 12;
 /// Parts of all ids that move between groups as wholes.
 pub const SLOTS: usize = 256;
-/// Groups of a map, at most.
-const GROUPS_MAX: usize = 256;
 
 /// The targets of a negotiating group, by their places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,6 +19,7 @@
 //! - [`now`], [`Waker`], [`Stop`]: the clocks, waking a role from another thread, ending all of them.
 
 pub mod admin;
+pub mod chunks;
 mod client;
 pub mod clock;
 pub mod control_plane;

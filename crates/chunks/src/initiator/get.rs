@@ -76,7 +76,7 @@ impl Get {
         (self.answered, self.lacking, self.is_waiting) = (0, 0, false);
         self.holders.clear();
         self.reading = None;
-        self.op = shared.request(self.handle, self.id, self.asked, Wanted::Get);
+        self.op = shared.request(self.handle, self.id, Wanted::Get);
         self.until_ns = now_ns.saturating_add(shared.config.timing.answers_ns);
     }
 

@@ -8,6 +8,7 @@ use crate::send::Send;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use nicekv_placement::GROUP_MASK_ALL;
 use nicekv_reservation::{
     COPIES_MAX, Delivery as How, Offer, Offsets, Receipt, Window, common_window, sequence,
 };
@@ -128,8 +129,8 @@ impl Put {
         let except = self.held();
         let asked = group.mask() & !except;
         let wanted = Wanted::Put { bytes: self.length(), earliest_ns: 0, except };
-        // All of the group hear of it: a request has one address, whoever holds the chunk already.
-        self.op = shared.request(self.handle, self.id, group.mask(), wanted);
+        // All of the group hear of it, whoever holds the chunk already: a negotiation has one address, also where switches know no masks.
+        self.op = shared.request(self.handle, self.id, wanted);
         self.phase = Phase::Asking(Asking {
             sent_ns: now_ns,
             until_ns: now_ns.saturating_add(shared.config.timing.answers_ns),
@@ -190,9 +191,8 @@ impl Put {
 
     /// Enough hold it. Who has bid in vain is told.
     fn end(&mut self, shared: &mut Shared) {
-        if let Phase::Asking(asking) = &self.phase {
-            let asked = asking.asked;
-            self.accept(asked, Vec::new(), shared);
+        if let Phase::Asking(_) = self.phase {
+            self.accept(Vec::new(), shared);
         }
         shared.counters.known += u64::from(!self.has_sent);
         let stamps = self.holders.values().map(|(_, stamp)| *stamp);
@@ -205,18 +205,18 @@ impl Put {
         shared.end_put(self.handle, Ok(placed));
     }
 
-    fn accept(&mut self, mask: u16, chosen: Vec<Chosen>, shared: &mut Shared) -> ChunkAccept {
+    fn accept(&mut self, chosen: Vec<Chosen>, shared: &mut Shared) -> ChunkAccept {
         shared.counters.accepts += 1;
         let accept =
             ChunkAccept { op: self.op, reply_to: None, version: shared.version(), id: self.id, chosen };
-        shared.send(&self.id, mask, |out| accept.encode(out));
+        shared.send(&self.id, GROUP_MASK_ALL, |out| accept.encode(out));
         accept
     }
 
     /// By the bids that there are.
     fn decide(&mut self, now_ns: u64, shared: &mut Shared) {
         let Phase::Asking(asking) = &mut self.phase else { return };
-        let (asked, again_ns) = (asking.asked, asking.again_ns);
+        let again_ns = asking.again_ns;
         let offers = core::mem::take(&mut asking.offers);
         if asking.full == asking.asked {
             return shared.end_put(self.handle, Err(PutError::NoSpace));
@@ -225,7 +225,7 @@ impl Put {
         let picks = self.choose(now_ns, missing, &offers, shared);
         let chosen: Vec<Chosen> =
             picks.iter().filter_map(|(offered, window)| chosen_of(offered, *window)).collect();
-        let accept = self.accept(asked, chosen, shared);
+        let accept = self.accept(chosen, shared);
         if accept.chosen.is_empty() {
             shared.counters.no_common_window += u64::from(!offers.is_empty());
             return self.wait(now_ns, again_ns, shared);

@@ -7,6 +7,7 @@ use crate::send::{Send, To};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use nicekv_placement::GROUP_MASK_ALL;
 use nicekv_wire::OpId;
 use nicekv_wire::chunk::{ChunkAnswer, ChunkId, ChunkRequest, MapVersion, Wanted};
 
@@ -56,14 +57,14 @@ impl Shared {
         Some((number, *group))
     }
 
-    /// Begins a negotiation, with those of a chunk's group whose bits are set.
-    pub(super) fn request(&mut self, handle: Handle, id: ChunkId, mask: u16, wanted: Wanted) -> OpId {
+    /// Begins a negotiation with a chunk's group.
+    pub(super) fn request(&mut self, handle: Handle, id: ChunkId, wanted: Wanted) -> OpId {
         self.sequence += 1;
         let op = OpId { client: self.config.client, sequence: self.sequence };
         self.ops.insert(op, handle);
         self.counters.requests += 1;
         let request = ChunkRequest { op, reply_to: None, version: self.version(), id, wanted };
-        self.send(&id, mask, |out| request.encode(out));
+        self.send(&id, GROUP_MASK_ALL, |out| request.encode(out));
         op
     }
 

@@ -156,6 +156,11 @@ impl Target {
         self.held.iter()
     }
 
+    /// How many chunks are held, and how many bytes they have.
+    pub fn held_bytes(&self) -> (u64, u64) {
+        (self.held.len() as u64, self.held.values().map(|held| u64::from(held.bytes)).sum())
+    }
+
     /// Its place for a chunk, if it goes by this version of the map, which has it in that chunk's group. Who goes by another one is told.
     fn place_for(&mut self, to: SocketAddrV4, op: OpId, version: MapVersion, id: ChunkId) -> Option<u8> {
         let map = self.map.as_ref()?;

@@ -1,0 +1,44 @@
+//! Negotiated storage on real sockets and disks: the threads of a target, and of an initiator (`nicekv_chunks`).
+//!
+//! ```text
+//!   target      socket ─▶ core ─▶ socket                        initiator   callers ─▶ core ─▶ socket
+//!                          │▲                                                ▲           │
+//!                disk thread: write, verify, force, read                     └── what has become of it
+//! ```
+//!
+//! What both must know of the cluster, its map of groups and its round, a [`View`] finds out now and then, and when they say that there is a newer one.
+
+mod initiator;
+mod memory;
+mod segments;
+mod store;
+mod target;
+mod view;
+
+pub use initiator::{ChunkClient, ChunkClientError, Pending, start_chunk_client};
+pub use store::{ChunkStore, ChunkStoreError};
+pub use target::{ChunkTarget, TargetInquirer, TargetObservation};
+pub use view::{Known, View};
+
+use nicekv_reservation::{Config, Delivery};
+
+/// Parameters of windows on a network of hosts, whose clocks nobody compares and whose schedulers are late now and then: all targets and initiators of a cluster have the same.
+pub fn windows(delivery: Delivery, link_bits_per_second: u64) -> Config {
+    let base = match delivery {
+        Delivery::Multicast => Config::MULTICAST,
+        Delivery::Unicast => Config::UNICAST,
+    };
+    Config {
+        // A tenth is for control messages, as in the paper.
+        data_bits_per_second: link_bits_per_second / 10 * 9,
+        control_bits_per_second: link_bits_per_second / 10,
+        frame_bytes: nicekv_wire::limits::DATAGRAM_BYTES_MAX as u32,
+        trip_ns: 20_000,
+        margin_ns: 2_000_000,
+        horizon_ns: 2_000_000_000,
+        tentative_ns: 5_000_000,
+        grace_ns: 100_000_000,
+        is_last_tried: true,
+        ..base
+    }
+}

@@ -1,0 +1,199 @@
+//! Chunks on real sockets and disks: five targets behind the user-space switch, and an initiator.
+
+use nicekv_chunks::{Group, InitiatorConfig, Map, TargetConfig, Timing, chunk_id};
+use nicekv_dataplane::control::{ControlReply, ControlRequest, decode, encode};
+use nicekv_dataplane::{
+    Host, HostId, HostRole, Prefix, TableSet, VringConfig, VringSet, masked_entry, subset_entries,
+};
+use nicekv_placement::GroupRing;
+use nicekv_reservation::Delivery;
+use nicekv_runtime::chunks::{
+    ChunkClient, ChunkClientError, ChunkStore, ChunkTarget, Known, View, start_chunk_client, windows,
+};
+use nicekv_runtime::control_plane::{CONTROL_LIMITS, Greeting};
+use nicekv_runtime::{
+    AgentLink, FramedStream, Stop, UdpEndpoint, UserSpaceSwitch, Waker, accept, listen, new_client_id,
+    random, readable, wait,
+};
+use nicekv_store::{LogIdentity, RealFiles};
+use nicekv_wire::NodeId;
+use nicekv_wire::chunk::{ChunkId, MapVersion, Round};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+const TARGETS: u16 = 5;
+const COPIES: usize = 3;
+const LINK_BITS_PER_SECOND: u64 = 4_000_000_000;
+const RINGS: VringConfig =
+    VringConfig { unicast: Prefix::new([127, 10, 0, 0], 16), multicast: Prefix::new([127, 11, 0, 0], 16) };
+
+fn ip(target: u16) -> Ipv4Addr {
+    Ipv4Addr::new(127, 21, 0, target as u8 + 1)
+}
+
+fn known() -> Known {
+    let nodes: Vec<NodeId> = (0..TARGETS).map(NodeId).collect();
+    let group = Group::new(&nodes).expect("few enough");
+    let map = Map::new(MapVersion(1), vec![group]).expect("it is one");
+    Known { map: Arc::new(map), round: Round(1) }
+}
+
+/// A switch whose tables have the group, by masks or by subsets.
+fn start_switch(stop: &Stop, by_masks: bool) -> (GroupRing, FramedStream, JoinHandle<()>) {
+    let listener = listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let SocketAddr::V4(metadata) = listener.local_addr().unwrap() else { panic!("IPv4") };
+    let endpoint = UdpEndpoint::bind_switch("lo", 0).unwrap();
+    let port = endpoint.local_address().port();
+    let ring = GroupRing::on_loopback(port);
+    let vrings = VringSet::try_from(RINGS).unwrap().with_group(ring).unwrap();
+    let switch = UserSpaceSwitch::new(endpoint, vrings, AgentLink::new("switch", &[metadata]), None).unwrap();
+    let running = stop.clone();
+    let thread = std::thread::spawn(move || switch.run(&running).unwrap());
+    wait(&mut [readable(&listener)], None).unwrap();
+    let mut stream = FramedStream::new(accept(&listener).unwrap().unwrap(), CONTROL_LIMITS);
+    next_frame(&mut stream, |frame| drop(Greeting::decode(frame).unwrap()));
+    let order: Vec<Option<HostId>> = (0..TARGETS).map(|target| Some(HostId(target))).collect();
+    let multicast = match by_masks {
+        true => masked_entry(&ring, 0, &order).into_iter().collect(),
+        false => subset_entries(&ring, 0, &order),
+    };
+    let host = |target: u16| Host {
+        id: HostId(target),
+        role: HostRole::Node,
+        ip: ip(target).octets(),
+        udp_port: port,
+        mac: [2, 0, 0, 0, 0, target as u8],
+        port: target,
+        is_remote: false,
+    };
+    let tables =
+        TableSet { generation: 1, hosts: (0..TARGETS).map(host).collect(), multicast, ..TableSet::default() };
+    stream.queue(&encode(&ControlRequest::Install { term: 1, tables }).unwrap()).unwrap();
+    stream.flush().unwrap();
+    next_frame(&mut stream, |frame| {
+        let reply: ControlReply = decode(frame).unwrap();
+        assert_eq!(reply, ControlReply::Installed { term: 1, generation: 1 });
+    });
+    (ring, stream, thread)
+}
+
+fn next_frame(stream: &mut FramedStream, mut take: impl FnMut(&[u8])) {
+    let mut is_here = false;
+    while !is_here {
+        wait(&mut [stream.interest()], None).unwrap();
+        stream
+            .receive(|frame| {
+                take(frame);
+                is_here = true;
+            })
+            .unwrap();
+    }
+}
+
+fn start_target(stop: &Stop, target: u16, port: u16, delivery: Delivery, directory: &Path) -> JoinHandle<()> {
+    let endpoint = UdpEndpoint::bind(SocketAddrV4::new(ip(target), port)).unwrap();
+    let identity = LogIdentity { cluster_id: 7, storage_id: u128::from(target) + 1, node_id: target.into() };
+    let place = directory.join(format!("target-{target}"));
+    let store = ChunkStore::on_disk(Arc::new(RealFiles), &place, identity).unwrap();
+    let mut secret = [0; 32];
+    secret[..8].copy_from_slice(&random().unwrap().to_be_bytes());
+    let config = TargetConfig {
+        node: NodeId(target),
+        process: random().unwrap() >> 40,
+        reservation: windows(delivery, LINK_BITS_PER_SECOND),
+        disk_bytes_per_second: 300 << 20,
+        secret,
+    };
+    let waker = Waker::new().unwrap();
+    let name = format!("target-{target}");
+    let view = View::begin(&name, waker.clone(), || Some(known())).unwrap();
+    let target = ChunkTarget::new(&name, config, store, endpoint, view, waker).unwrap();
+    let running = stop.clone();
+    std::thread::spawn(move || target.run(&running).unwrap())
+}
+
+fn start_client(
+    stop: &Stop,
+    ring: GroupRing,
+    delivery: Delivery,
+) -> (ChunkClient, JoinHandle<std::io::Result<()>>) {
+    let config = InitiatorConfig {
+        client: new_client_id().unwrap(),
+        copies: COPIES,
+        reservation: windows(delivery, LINK_BITS_PER_SECOND),
+        timing: Timing::DEFAULT,
+    };
+    start_chunk_client(stop, Ipv4Addr::LOCALHOST, ring, config, || Some(known())).unwrap()
+}
+
+fn content(seed: u64, length: usize) -> (ChunkId, Arc<[u8]>) {
+    let bytes: Arc<[u8]> = (0..length as u64).map(|at| (at * (seed | 1) >> 3) as u8 ^ seed as u8).collect();
+    (chunk_id(&bytes), bytes)
+}
+
+/// Puts some chunks, four at a time, and gets all of them.
+fn put_and_get(client: &ChunkClient, lengths: &[usize]) -> Vec<ChunkId> {
+    let contents: Vec<_> = (0..).zip(lengths).map(|(seed, length)| content(seed, *length)).collect();
+    for batch in contents.chunks(4) {
+        let pending: Vec<_> = batch.iter().map(|(id, bytes)| client.put(*id, bytes.clone())).collect();
+        for placed in pending {
+            let placed = placed.wait().unwrap();
+            assert!(placed.holders.len() >= COPIES && placed.stamp == Round(1), "{placed:?}");
+        }
+    }
+    for (id, bytes) in &contents {
+        assert!(client.get(*id).wait().unwrap() == *bytes, "{id} is something else");
+    }
+    contents.into_iter().map(|(id, _)| id).collect()
+}
+
+fn run(delivery: Delivery, by_masks: bool) {
+    let scratch = tempfile::tempdir().unwrap();
+    let (stop, of_targets) = (Stop::new(), Stop::new());
+    let (ring, _controller, switch) = start_switch(&stop, by_masks);
+    let start = |of: &Stop| -> Vec<JoinHandle<()>> {
+        let start = |target| start_target(of, target, ring.target_port, delivery, scratch.path());
+        (0..TARGETS).map(start).collect()
+    };
+    let targets = start(&of_targets);
+    let (client, initiator) = start_client(&stop, ring, delivery);
+    let lengths = [1, 1_408, 1_409, 100_000, 1 << 20, 1 << 20, 4 << 20, 65_536, 1 << 20];
+    let ids = put_and_get(&client, &lengths);
+    let frames = client.counters().unwrap().frames;
+    // The same once more: nothing is sent.
+    put_and_get(&client, &lengths);
+    assert_eq!(client.counters().unwrap().frames, frames);
+    assert_eq!(
+        client.get(ChunkId([9; 32])).wait(),
+        Err(ChunkClientError::Get(nicekv_chunks::GetError::NotFound))
+    );
+    // Other processes find what is on the disks.
+    of_targets.stop();
+    targets.into_iter().for_each(|target| target.join().unwrap());
+    let targets = start(&stop);
+    for id in ids {
+        assert_eq!(chunk_id(&client.get(id).wait().unwrap()), id);
+    }
+    drop(client);
+    initiator.join().unwrap().unwrap();
+    stop.stop();
+    targets.into_iter().for_each(|target| target.join().unwrap());
+    switch.join().unwrap();
+}
+
+#[test]
+fn chunks_go_by_multicast_to_the_members_of_a_mask() {
+    run(Delivery::Multicast, true);
+}
+
+#[test]
+fn chunks_go_by_multicast_where_switches_know_no_masks() {
+    run(Delivery::Multicast, false);
+}
+
+#[test]
+fn chunks_go_by_unicast() {
+    run(Delivery::Unicast, true);
+}
