@@ -23,6 +23,7 @@
 extern crate alloc;
 
 mod initiator;
+mod manifest;
 mod map;
 mod plant;
 mod send;
@@ -34,6 +35,7 @@ pub mod exploration;
 pub use initiator::{
     Event, GetError, Handle, Initiator, InitiatorConfig, InitiatorCounters, Placed, PutError, Timing,
 };
+pub use manifest::{Manifest, ManifestError};
 pub use map::{Group, Map, MapError, SLOTS};
 pub use plant::Plant;
 pub use send::{Send, To};

@@ -26,13 +26,25 @@ impl Group {
     /// # Errors
     /// If there are none or too many, or one comes twice.
     pub fn new(nodes: &[NodeId]) -> Result<Self, MapError> {
-        let mut group = Self::default();
-        if nodes.is_empty() || nodes.len() > GROUP_MEMBERS_MAX {
+        if nodes.len() > GROUP_MEMBERS_MAX {
             return Err(MapError::GroupSize { members: nodes.len() });
         }
-        for (place, node) in group.members.iter_mut().zip(nodes) {
-            *place = Some(*node);
+        let mut places = [None; GROUP_MEMBERS_MAX];
+        places.iter_mut().zip(nodes).for_each(|(place, node)| *place = Some(*node));
+        Self::at_places(&places)
+    }
+
+    /// The same, of which some places may be nobody's.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn at_places(places: &[Option<NodeId>]) -> Result<Self, MapError> {
+        let nodes: Vec<NodeId> = places.iter().copied().flatten().collect();
+        if nodes.is_empty() || places.len() > GROUP_MEMBERS_MAX {
+            return Err(MapError::GroupSize { members: nodes.len() });
         }
+        let mut group = Self::default();
+        group.members[..places.len()].copy_from_slice(places);
         let is_twice = |node: &&NodeId| nodes.iter().filter(|other| other == node).count() > 1;
         nodes.iter().find(is_twice).map_or(Ok(group), |node| Err(MapError::Twice { node: *node }))
     }

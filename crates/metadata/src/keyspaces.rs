@@ -71,6 +71,9 @@ impl Metadata {
         match change {
             KeyspaceChange::Create { text } => {
                 let spec = self.new_keyspace(text)?;
+                if spec.chunks.is_some() && self.config.group_ring.is_none() {
+                    return Err(Refused::NoGroupRing);
+                }
                 self.check_fits(&spec)?;
                 next.next_keyspace = next.next_keyspace.max(spec.id.0.saturating_add(1));
                 decide::found(&self.situation(), &mut next, &spec)

@@ -56,11 +56,11 @@ pub use partitions::{MatchValue, PartitionChange, PartitionPlan};
 pub use plant::Plant;
 pub use state::{StateError, persisted_version};
 pub use status::{
-    BalancingStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus, Health, HealthCounts,
-    HotEntryStatus, HotKeyStatus, HotStatus, HotSwitchStatus, KeyspaceInfo, KeyspaceStatus, MemberStanding,
-    MemberStatus, MemberStatusState, MigrationStatus, NodeState, NodeStatus, NodeWish, PartitionState,
-    PartitionStatus, ReshapingPhase, ReshapingStatus, Status, StrangerStatus, SwitchStatus, TrunkState,
-    TrunkStatus, UsageStatus,
+    BalancingStatus, ChunkInfo, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus, Health,
+    HealthCounts, HotEntryStatus, HotKeyStatus, HotStatus, HotSwitchStatus, KeyspaceInfo, KeyspaceStatus,
+    MemberStanding, MemberStatus, MemberStatusState, MigrationStatus, NodeState, NodeStatus, NodeWish,
+    PartitionState, PartitionStatus, ReshapingPhase, ReshapingStatus, Status, StrangerStatus, SwitchStatus,
+    TrunkState, TrunkStatus, UsageStatus,
 };
 pub use store::StateStore;
 

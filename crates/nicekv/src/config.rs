@@ -19,7 +19,7 @@ mod topology;
 
 pub(crate) use command::{ConfigCommand, run};
 pub(crate) use hot::{HotArguments, HotSection};
-pub(crate) use keyspaces::{KeyspaceBalancing, KeyspaceSection, Partitioning, Replication};
+pub(crate) use keyspaces::{KeyspaceBalancing, KeyspaceSection, ObjectChunks, Partitioning, Replication};
 pub(crate) use sections::{
     GatewaySection, InstanceSection, MacAddress, MetadataSection, NodeSection, PortSection, Store,
     SwitchSection, TimingSection,
@@ -208,6 +208,7 @@ impl ClusterConfig {
             balancing: LoadBalancing::None,
             partition_keys: None,
             partition_bytes: None,
+            chunks: None,
             replicas: self.replicas,
             partitions: 1u32.checked_shl(self.partition_bits.into()).unwrap_or(0),
             unicast: self.unicast_vring,

@@ -3,11 +3,11 @@
 //! A change is written down by the metadata service and carried out step by step; the command waits and may be ended: the change goes on.
 
 use crate::commands::{self, ChangeArguments, ListArguments, answer, ask_for, print};
-use crate::config::{KeyspaceBalancing, Partitioning, Replication};
+use crate::config::{KeyspaceBalancing, ObjectChunks, Partitioning, Replication};
 use crate::discovery;
 use crate::failure::Failure;
 use nicekv_metadata::{DroppedStatus, KeyspaceChange, KeyspacePlan, KeyspaceStatus, Status};
-use nicekv_placement::LoadBalancing;
+use nicekv_placement::{ChunkDelivery, LoadBalancing};
 use nicekv_runtime::control_plane::AdminRequest;
 use serde::Serialize;
 use std::io::{BufRead, IsTerminal, Write};
@@ -55,6 +55,9 @@ pub(crate) struct CreateArguments {
     /// How load spreads: partitions go where load is little, or keys that are asked most are copied
     #[arg(long, value_enum, default_value = "none")]
     balancing: KeyspaceBalancing,
+    /// It has names of objects (`nicekv object`), whose chunks go to their storage targets so; needs `--replication multicast`
+    #[arg(long, value_enum)]
+    chunks: Option<ObjectChunks>,
     /// With `--balancing migrate`: a partition with more keys is split
     #[arg(long, value_name = "N")]
     partition_keys: Option<u64>,
@@ -137,6 +140,7 @@ fn create(arguments: &CreateArguments) -> Result<(), Failure> {
     set("write-set", write_set.map(|value| value.to_string()));
     let by_range = *partitioning == Partitioning::Range;
     set("partitioning", by_range.then(|| "range".into()));
+    set("chunks", arguments.chunks.map(|chunks| ChunkDelivery::from(chunks).name().into()));
     let balancing = LoadBalancing::from(arguments.balancing);
     set("balancing", (balancing != LoadBalancing::None).then(|| balancing.name().into()));
     set("partition-keys", arguments.partition_keys.map(|value| value.to_string()));

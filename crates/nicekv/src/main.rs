@@ -23,12 +23,14 @@ mod metrics;
 mod migration;
 mod nodes;
 mod notify;
+mod objects;
 mod partitions;
 mod plan;
 mod problems;
 mod roles;
 mod scan;
 mod sim;
+mod targets;
 mod thread_count;
 mod top;
 mod trace;
@@ -107,6 +109,9 @@ enum Command {
     /// One a line, in the order of bytes where keys are partitioned by range; else partition by partition, each in that order. What is there all the while is
     /// listed; what comes or goes meanwhile may be.
     Scan(scan::ScanArguments),
+    /// Objects of any length: store, read, list, delete
+    #[command(subcommand)]
+    Object(objects::ObjectCommand),
     /// Write what the cluster holds to a file, each partition as it was at one moment, while clients go on
     ///
     /// Everything that was acknowledged before is in it. Values and expiry times are; versions, and what is remembered of clients, are not.
@@ -319,6 +324,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Get(arguments) => commands::get(&arguments),
         Command::Delete(arguments) => commands::delete(&arguments),
         Command::Scan(arguments) => scan::run(&arguments),
+        Command::Object(command) => objects::run(&command),
         Command::Backup(arguments) => backup::backup(&arguments),
         Command::Restore(arguments) => backup::restore(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),

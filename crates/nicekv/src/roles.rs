@@ -12,6 +12,7 @@ use crate::logs::differences::Event;
 use crate::logs::watch::{emit, watcher};
 use crate::metrics::MetricsArguments;
 use crate::notify;
+use crate::targets::TargetSetup;
 use log::Level;
 use nicekv_dataplane_xdp::{Hook, KernelSwitch, Port};
 use nicekv_metadata::{Metadata, SeatTiming, StateStore};
@@ -154,6 +155,7 @@ pub(crate) fn prepare_node(
         },
     };
     let linger = Duration::from_micros(section.linger_us);
+    let target = TargetSetup::new(config, section, directory.as_ref());
     let inquiries = Inquiries::default();
     let source = Source::Node(section.name.clone(), inquiries.inquirer());
     let role: Role = Box::new(move |stop| {
@@ -171,9 +173,21 @@ pub(crate) fn prepare_node(
             Some((program, size)) => node.with_kernel(program, size),
             None => node,
         };
-        node.answering(inquiries).run(stop).map_err(|error| error.to_string())
+        let target = spawn_beside(stop, target);
+        let ended = node.answering(inquiries).run(stop).map_err(|error| error.to_string());
+        // At the stop the directory is another one's when this role has ended. A failure is told first: the target ends with the process.
+        if ended.is_ok() {
+            let _ = target.join();
+        }
+        ended
     });
     Ok(Prepared { role, source })
+}
+
+/// The storage target of a node, on a thread of its own.
+fn spawn_beside(stop: &Stop, target: TargetSetup) -> JoinHandle<()> {
+    let running = stop.clone();
+    spawn(stop, "target", move || target.run(&running))
 }
 
 /// What the files say of whom to believe as etcd.

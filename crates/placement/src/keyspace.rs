@@ -41,7 +41,7 @@ pub const PARTITIONS_MAX: u32 = 4096;
 /// Longest name of a keyspace.
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 64;
 
-const SETTINGS: &str = "id, replication, write-set, replicas, partitioning, partitions, balancing, partition-keys, partition-bytes, unicast and multicast";
+const SETTINGS: &str = "id, replication, write-set, replicas, partitioning, partitions, balancing, partition-keys, partition-bytes, chunks, unicast and multicast";
 
 /// How the replicas are kept in step, as far as an operator chooses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +77,25 @@ impl LoadBalancing {
             Self::None => "none",
             Self::Migrate => "migrate",
             Self::Hot => "hot",
+        }
+    }
+}
+
+/// How the chunks of a keyspace's objects go to their targets (Replicast §III-E, §III-F).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkDelivery {
+    /// Once, to all of them (Replicast-M).
+    Multicast,
+    /// To one after the other (Replicast-H).
+    Unicast,
+}
+
+impl ChunkDelivery {
+    /// As a keyspace's text says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Multicast => "multicast",
+            Self::Unicast => "unicast",
         }
     }
 }
@@ -139,6 +158,8 @@ pub struct KeyspaceSpec {
     pub partition_keys: Option<u64>,
     /// The same of what keys and values are together.
     pub partition_bytes: Option<u64>,
+    /// It has names of objects, whose chunks go to their targets so; none: it has none.
+    pub chunks: Option<ChunkDelivery>,
     /// Base of the unicast ring, a /16.
     pub unicast: Ipv4Addr,
     /// Base of the multicast ring, a /16.
@@ -195,6 +216,10 @@ pub enum Refusal {
     HotWithoutMulticast { because: &'static str },
     #[error("partition-keys and partition-bytes belong to balancing=migrate, which splits what is larger")]
     LimitWithoutMigrate,
+    #[error(
+        "names of objects need multicast replication: their values are too long for chains, and by quorum nobody orders them"
+    )]
+    ChunksWithoutMulticast,
     #[error("{ring} is not the base of a /16")]
     Ring { ring: Ipv4Addr },
     #[error("the ring {ring}/16 is used twice")]
@@ -222,6 +247,7 @@ impl KeyspaceSpec {
             balancing: LoadBalancing::None,
             partition_keys: None,
             partition_bytes: None,
+            chunks: None,
             unicast,
             multicast,
         }
@@ -293,6 +319,9 @@ impl KeyspaceSpec {
         }
         if !migrates && (self.partition_keys.is_some() || self.partition_bytes.is_some()) {
             return Err(Refusal::LimitWithoutMigrate);
+        }
+        if self.chunks.is_some() && self.protocol != Protocol::Multicast {
+            return Err(Refusal::ChunksWithoutMulticast);
         }
         let is_inside = |ring: &Ipv4Addr| ring.octets()[2..] != [0, 0];
         if let Some(ring) = [self.unicast, self.multicast].into_iter().find(is_inside) {
@@ -373,6 +402,9 @@ impl fmt::Display for KeyspaceSpec {
             if let Some(limit) = limit {
                 write!(formatter, "partition-{name}={limit},")?;
             }
+        }
+        if let Some(chunks) = self.chunks {
+            write!(formatter, "chunks={},", chunks.name())?;
         }
         write!(formatter, "unicast={unicast}/16,multicast={multicast}/16")
     }

@@ -25,9 +25,9 @@ mod vring;
 pub use directory::{Directory, DirectoryFetch};
 pub use group::{GROUP_MASK_ALL, GROUP_MASK_BITS, GROUP_MEMBERS_MAX, GROUPS_MAX, GroupRing, mask_of};
 pub use keyspace::{
-    CREATED_FIRST, KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACES_MAX, KeyspaceDefaults,
-    KeyspaceError, KeyspaceSpec, LoadBalancing, PARTITIONS_MAX, Protocol, Refusal, check_keyspaces,
-    parse_keyspaces, partitions_for,
+    CREATED_FIRST, ChunkDelivery, KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACES_MAX,
+    KeyspaceDefaults, KeyspaceError, KeyspaceSpec, LoadBalancing, PARTITIONS_MAX, Protocol, Refusal,
+    check_keyspaces, parse_keyspaces, partitions_for,
 };
 pub use partition::{PARTITION_BITS_MAX, Partitioning, VnodeBlock, vnode_blocks, vnodes};
 pub use ring::{replica_sets, replica_sets_of};

@@ -63,7 +63,12 @@ const MUTATIONS: [(Hook, &str, &str, &str); 69] = [
         "*meant = bpf_ntohl(address) & NICEKV_GROUP_MASK_ALL;",
     ),
     (Hook::Tc, "routing.h", "if (!(places->masks[at] & meant))", "if (false)"),
-    (Hook::Xdp, "routing.h", "return is_any ? number << 16 | ports : 0;", "return number << 16 | ports;"),
+    (
+        Hook::Xdp,
+        "routing.h",
+        "return is_any ? number << 16 | ports : 0;",
+        "return is_any || true ? number << 16 | ports : 0;",
+    ),
     (Hook::Tc, "routing.h", "if (datagram->ring == RING_GROUP)", "if (false)"),
     (Hook::Xdp, "pipeline.h", "FATE_COPY && !decision->by_port", "FATE_COPY"),
     (Hook::Xdp, "admission.h", "allowed = NICEKV_OPCODES_GROUP;", "allowed = NICEKV_OPCODES_MULTICAST_NODE;"),

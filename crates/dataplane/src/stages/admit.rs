@@ -59,11 +59,9 @@ pub const OPCODES_MULTICAST: u64 = bit(Opcode::Update)
     | bit(Opcode::ReadChunks);
 /// What may go to multicast vrings from nodes.
 pub const OPCODES_MULTICAST_NODE: u64 = OPCODES_MULTICAST | bit(Opcode::Decisions) | OPCODES_SAID;
-/// What is said to groups of storage targets beside chunks (Replicast §III): what asks for a reservation, what accepts one, and what reads. Declared here until the wire has
-/// messages of these numbers.
-const OPCODES_NEGOTIATION: u64 = 1 << 56 | 1 << 57 | 1 << 58;
-/// What may go to the ring of groups, from anybody.
-pub const OPCODES_GROUP: u64 = bit(Opcode::Chunk) | OPCODES_NEGOTIATION;
+/// What may go to the ring of groups, from anybody: what negotiates with storage targets and reads from them, and frames (Replicast §III).
+pub const OPCODES_GROUP: u64 =
+    bit(Opcode::Chunk) | bit(Opcode::ChunkRequest) | bit(Opcode::ChunkAccept) | bit(Opcode::ChunkRead);
 /// What anybody may send to a server's own address: requests, directed or not, and questions for whom to direct them to.
 pub const OPCODES_REQUEST: u64 =
     OPCODES_UNICAST | OPCODES_MULTICAST | bit(Opcode::Directed) | bit(Opcode::DirectoryQuery);

@@ -5,6 +5,7 @@
 //!   division         (partition, clients)    ─▶ another serving member
 //!   multicast_vring  vnodes of the partition ─▶ consistent and copying members
 //!   record           match values of a partition by range ─▶ both of these
+//!   multicast_vring  a group of storage targets ─▶ those of them whose bits an address has (Replicast §III)
 //! ```
 //!
 //! Of a chain the unicast ring names the tail, and the multicast ring the head alone; both its epoch and its nodes, for the header that switches write (C5).
@@ -16,6 +17,7 @@ use core::net::Ipv4Addr;
 
 use nicekv_dataplane::{
     Chain, Host, HostRole, MemberSet, MulticastEntry, Prefix, RecordEntry, Table, TableSet, UnicastEntry,
+    masked_entry,
 };
 use nicekv_placement::{KeyOrder, KeyspaceSpec, VnodeBlock, vnode_blocks};
 use nicekv_wire::{NodeId, PartitionId};
@@ -66,6 +68,13 @@ pub(crate) fn compile_within(
                 chain,
                 places: None,
             });
+        }
+    }
+    if let (Some(ring), Some(chunks)) = (&config.group_ring, &state.chunks) {
+        for (group, targets) in (0..).zip(&chunks.groups) {
+            let order: Vec<_> =
+                targets.iter().map(|target| target.map(|node| host_id(NodeId(node)))).collect();
+            tables.multicast.extend(masked_entry(ring, group, &order));
         }
     }
     tables

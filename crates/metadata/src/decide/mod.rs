@@ -18,7 +18,7 @@ use nicekv_placement::{KeyspaceSpec, replica_sets};
 use nicekv_wire::{NodeId, PartitionId};
 
 use crate::plant::Plant;
-use crate::state::{Node, Partition, Removed, State, Wish};
+use crate::state::{ChunkGroups, Node, Partition, Removed, State, Wish};
 use crate::view::{Load, Observed, Situation};
 #[cfg(test)]
 pub(crate) use divisions::revise as revise_divisions;
@@ -125,6 +125,9 @@ pub(crate) fn found(
     let sets = replica_sets(&ring, spec);
     for (range, originals) in spec.ranges().zip(sets) {
         next.add(epochs::first(spec.id, range, originals, |node| processes[&node]));
+    }
+    if spec.chunks.is_some() && next.chunks.is_none() {
+        next.chunks = Some(ChunkGroups::form(&ring));
     }
     next.keyspaces.push(spec.clone());
     Ok(())

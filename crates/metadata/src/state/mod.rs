@@ -3,6 +3,7 @@
 //! Members name the *process* that was admitted, so that a restart (R9) and a lost disk show by comparison with
 //! what the node's heartbeats say.
 
+mod chunks;
 mod divisions;
 mod dropped;
 mod encoding;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::{Config, ConfigError, NodeConfig};
+pub(crate) use chunks::ChunkGroups;
 pub(crate) use divisions::{Division, Divisions};
 pub(crate) use dropped::{Dropped, Gone};
 pub(crate) use encoding::node_id;
@@ -33,7 +35,7 @@ pub(crate) use reshaping::{
 };
 
 /// Version of the encoding, its first byte.
-const FORMAT_VERSION: u8 = 10;
+const FORMAT_VERSION: u8 = 11;
 
 /// What the operator wants of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +90,8 @@ pub(crate) struct State {
     /// Where partitions are to be, if not where the ring says (TurboKV §5.1).
     #[serde(with = "by_partition")]
     placed: BTreeMap<PartitionId, Placed>,
+    /// Who holds chunks of objects; none before there was a keyspace with names of such.
+    pub(crate) chunks: Option<ChunkGroups>,
 }
 
 /// Why the core does not start.
@@ -148,6 +152,7 @@ impl State {
             reshapings: Vec::new(),
             reshaped: BTreeMap::new(),
             placed: BTreeMap::new(),
+            chunks: None,
         }
     }
 

@@ -18,6 +18,22 @@ pub struct ClusterInfo {
     pub port: u16,
     /// By id.
     pub keyspaces: Vec<KeyspaceInfo>,
+    /// Who holds chunks of objects, if anybody does.
+    #[serde(default)]
+    pub chunks: Option<ChunkInfo>,
+}
+
+/// What initiators and targets need to know of the groups of targets (P2, P7).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkInfo {
+    /// Of the map.
+    pub version: u32,
+    /// Of garbage collection.
+    pub round: u64,
+    /// Nodes by their places, of each group.
+    pub groups: Vec<Vec<Option<u16>>>,
+    /// Base of the ring of groups, bits of its prefix, its port, and that of the targets.
+    pub ring: (Ipv4Addr, u8, u16, u16),
 }
 
 /// What a client needs to know of a keyspace.
@@ -42,6 +58,12 @@ pub struct KeyspaceInfo {
     /// Its keys are partitioned by range, and not by their digests.
     #[serde(default)]
     pub by_range: bool,
+    /// R.
+    #[serde(default)]
+    pub replicas: usize,
+    /// How chunks of its objects go, if it has names of such.
+    #[serde(default)]
+    pub chunks: Option<String>,
     /// It began with two to the power of this many partitions: requests for keys of one may share a datagram.
     pub partition_bits: u32,
 }

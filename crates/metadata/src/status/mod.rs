@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use control_plane::{ControlPlane, StrangerStatus};
 pub use hot::{HotEntryStatus, HotStatus, HotSwitchStatus};
-pub use info::{ClusterInfo, KeyspaceInfo};
+pub use info::{ChunkInfo, ClusterInfo, KeyspaceInfo};
 pub use migration::{HotKeyStatus, MigrationStatus};
 pub use phases::{ReshapingPhase, ReshapingStatus};
 

@@ -76,12 +76,25 @@ impl Metadata {
                 .map(|quorum| (quorum.replicas() as u8, quorum.write_set() as u8)),
             chain: spec.protocol == Protocol::Chain,
             hot: spec.is_hot(),
+            replicas: spec.replicas,
+            chunks: spec.chunks.map(|chunks| chunks.name().into()),
             partition_bits: spec.partitions.ilog2(),
         };
         let there = self.committed.keyspaces.iter().chain(self.committed.unfounded(&self.config));
         let mut keyspaces: Vec<_> = there.map(info).collect();
         keyspaces.sort_by_key(|keyspace| keyspace.id);
-        ClusterInfo { cluster: self.committed.cluster, port: self.config.port, keyspaces }
+        let (cluster, port) = (self.committed.cluster, self.config.port);
+        ClusterInfo { cluster, port, keyspaces, chunks: self.chunk_info() }
+    }
+
+    fn chunk_info(&self) -> Option<ChunkInfo> {
+        let (chunks, ring) = (self.committed.chunks.as_ref()?, self.config.group_ring?);
+        Some(ChunkInfo {
+            version: chunks.version,
+            round: chunks.round,
+            groups: chunks.groups.clone(),
+            ring: (ring.base, ring.length, ring.port, ring.target_port),
+        })
     }
 
     fn ready_partitions(&self, keyspace: KeyspaceId) -> usize {

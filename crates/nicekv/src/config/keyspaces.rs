@@ -2,7 +2,9 @@
 
 use crate::failure::Failure;
 use clap::ValueEnum;
-use nicekv_placement::{KeyOrder, KeyspaceError, KeyspaceSpec, LoadBalancing, Protocol, Refusal, RingsBase};
+use nicekv_placement::{
+    ChunkDelivery, KeyOrder, KeyspaceError, KeyspaceSpec, LoadBalancing, Protocol, Refusal, RingsBase,
+};
 use nicekv_wire::KeyspaceId;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
@@ -82,6 +84,34 @@ impl From<LoadBalancing> for KeyspaceBalancing {
     }
 }
 
+/// How the chunks of objects, whose names a keyspace has, go to their targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ObjectChunks {
+    /// Once, to all of them, in a window that they have in common
+    Multicast,
+    /// To one after the other, each in a window of its own
+    Unicast,
+}
+
+impl From<ObjectChunks> for ChunkDelivery {
+    fn from(chunks: ObjectChunks) -> Self {
+        match chunks {
+            ObjectChunks::Multicast => Self::Multicast,
+            ObjectChunks::Unicast => Self::Unicast,
+        }
+    }
+}
+
+impl From<ChunkDelivery> for ObjectChunks {
+    fn from(delivery: ChunkDelivery) -> Self {
+        match delivery {
+            ChunkDelivery::Multicast => Self::Multicast,
+            ChunkDelivery::Unicast => Self::Unicast,
+        }
+    }
+}
+
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_none(balancing: &KeyspaceBalancing) -> bool {
     *balancing == KeyspaceBalancing::None
@@ -115,6 +145,8 @@ pub(crate) struct KeyspaceSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) partition_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) chunks: Option<ObjectChunks>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unicast_vring: Option<Ipv4Addr>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) multicast_vring: Option<Ipv4Addr>,
@@ -139,6 +171,7 @@ impl KeyspaceSection {
             balancing: spec.balancing.into(),
             partition_keys: spec.partition_keys,
             partition_bytes: spec.partition_bytes,
+            chunks: spec.chunks.map(ObjectChunks::from),
             unicast_vring: Some(spec.unicast),
             multicast_vring: Some(spec.multicast),
         }
@@ -157,6 +190,7 @@ impl KeyspaceSection {
             balancing: self.balancing.into(),
             partition_keys: self.partition_keys,
             partition_bytes: self.partition_bytes,
+            chunks: self.chunks.map(ChunkDelivery::from),
             unicast: self.unicast_vring.unwrap_or(unicast),
             multicast: self.multicast_vring.unwrap_or(multicast),
         })

@@ -6,7 +6,7 @@ use core::str::FromStr;
 
 use nicekv_wire::{KeyOrder, KeyspaceId};
 
-use super::{KeyspaceDefaults, KeyspaceSpec, LoadBalancing, Protocol, Refusal};
+use super::{ChunkDelivery, KeyspaceDefaults, KeyspaceSpec, LoadBalancing, Protocol, Refusal};
 
 /// What a text says.
 #[derive(Default)]
@@ -20,6 +20,7 @@ pub(super) struct Settings {
     balancing: Option<LoadBalancing>,
     partition_keys: Option<u64>,
     partition_bytes: Option<u64>,
+    chunks: Option<ChunkDelivery>,
     unicast: Option<Ipv4Addr>,
     multicast: Option<Ipv4Addr>,
 }
@@ -50,6 +51,7 @@ impl Settings {
             "partition-bytes" => {
                 once(&mut self.partition_bytes, "partition-bytes", positive("partition-bytes", value)?)
             }
+            "chunks" => once(&mut self.chunks, "chunks", chunks(value)?),
             "unicast" => once(&mut self.unicast, "unicast", ring("unicast", value)?),
             "multicast" => once(&mut self.multicast, "multicast", ring("multicast", value)?),
             _ => Err(Refusal::UnknownSetting { setting: name.into() }),
@@ -74,6 +76,7 @@ impl Settings {
             balancing: self.balancing.unwrap_or_default(),
             partition_keys: self.partition_keys,
             partition_bytes: self.partition_bytes,
+            chunks: self.chunks,
             unicast: self.unicast.unwrap_or(default.unicast),
             multicast: self.multicast.unwrap_or(default.multicast),
             ..default
@@ -126,6 +129,14 @@ fn key_order(value: &str) -> Result<KeyOrder, Refusal> {
 fn ring(setting: &'static str, value: &str) -> Result<Ipv4Addr, Refusal> {
     let address = value.strip_suffix("/16").and_then(|address| address.parse().ok());
     address.ok_or_else(|| bad_value(setting, value, "a /16 like 10.12.0.0/16"))
+}
+
+fn chunks(value: &str) -> Result<ChunkDelivery, Refusal> {
+    match value {
+        "multicast" => Ok(ChunkDelivery::Multicast),
+        "unicast" => Ok(ChunkDelivery::Unicast),
+        _ => Err(bad_value("chunks", value, "multicast or unicast")),
+    }
 }
 
 fn balancing(value: &str) -> Result<LoadBalancing, Refusal> {

@@ -34,6 +34,17 @@ fn what_is_not_said_comes_from_the_defaults() {
 }
 
 #[test]
+fn names_of_objects_say_how_chunks_go() {
+    let spec = parse("objects=chunks=multicast").unwrap();
+    assert_eq!(spec.chunks, Some(ChunkDelivery::Multicast));
+    assert_eq!(parse(&spec.to_string()), Ok(spec));
+    assert_eq!(parse("objects=range,chunks=unicast").unwrap().chunks, Some(ChunkDelivery::Unicast));
+    refused("a=chunks=both", "keyspace \"a\": chunks is \"both\", but must be multicast or unicast");
+    let why = "names of objects need multicast replication: their values are too long for chains, and by quorum nobody orders them";
+    refused("a=chain,chunks=unicast", &format!("keyspace \"a\": {why}"));
+}
+
+#[test]
 fn a_list_takes_the_ids_that_are_free() {
     let list = parse_keyspaces(["a", "b=id=3", "c", "d"], &DEFAULTS).unwrap();
     assert_eq!(list.iter().map(|spec| spec.id.0).collect::<Vec<_>>(), [1, 3, 2, 4]);

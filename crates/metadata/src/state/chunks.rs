@@ -1,0 +1,65 @@
+//! Groups of storage targets (Replicast §II-A; P2): formed when the first keyspace comes into being that has names of objects.
+
+use alloc::vec::Vec;
+
+use nicekv_placement::GROUP_MEMBERS_MAX;
+use nicekv_wire::NodeId;
+use serde::{Deserialize, Serialize};
+
+/// Three times as many targets as a chunk has copies by default: the best three of them are a good choice, and not too many hear of each request.
+const GROUP_MEMBERS: usize = 9;
+
+/// Which nodes are targets of which group, each at its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ChunkGroups {
+    /// Rises with every change of what follows.
+    pub(crate) version: u32,
+    /// Of garbage collection.
+    pub(crate) round: u64,
+    pub(crate) groups: Vec<Vec<Option<u16>>>,
+}
+
+impl ChunkGroups {
+    /// All nodes, dealt out to groups of about nine.
+    pub(crate) fn form(nodes: &[NodeId]) -> Self {
+        let least = nodes.len().div_ceil(GROUP_MEMBERS_MAX);
+        let usual = (nodes.len() + GROUP_MEMBERS / 2) / GROUP_MEMBERS;
+        let count = least.max(usual).max(1);
+        let mut groups = Vec::new();
+        groups.resize_with(count, Vec::new);
+        for (at, node) in nodes.iter().enumerate() {
+            groups[at % count].push(Some(node.0));
+        }
+        Self { version: 1, round: 1, groups }
+    }
+
+    /// Whether a node is a target.
+    pub(crate) fn has(&self, node: NodeId) -> bool {
+        self.groups.iter().flatten().any(|target| *target == Some(node.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_have_about_nine_members_and_never_more_than_twelve() {
+        for (nodes, sizes) in [
+            (1, &[1][..]),
+            (3, &[3]),
+            (9, &[9]),
+            (12, &[12]),
+            (13, &[7, 6]),
+            (18, &[9, 9]),
+            (20, &[10, 10]),
+            (27, &[9, 9, 9]),
+            (40, &[10, 10, 10, 10]),
+        ] {
+            let all: Vec<NodeId> = (0..nodes).map(NodeId).collect();
+            let formed = ChunkGroups::form(&all);
+            assert_eq!(formed.groups.iter().map(Vec::len).collect::<Vec<_>>(), sizes, "{nodes}");
+            assert!(all.iter().all(|node| formed.has(*node)) && !formed.has(NodeId(nodes)));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Chunks of an object on their way: a few at a time, so that memory is bounded, and the next one is negotiated while others are sent.
+
+use crate::commands::{TargetArguments, answer, client_for, keyspace};
+use crate::discovery;
+use crate::failure::Failure;
+use nicekv_chunks::{Group, InitiatorConfig, Manifest, Map, PutError, Timing, chunk_id};
+use nicekv_client::facade::Client;
+use nicekv_metadata::{ChunkInfo, ClusterInfo};
+use nicekv_placement::GroupRing;
+use nicekv_reservation::Delivery;
+use nicekv_runtime::chunks::{ChunkClient, Known, Pending, start_chunk_client, windows};
+use nicekv_runtime::control_plane::AdminRequest;
+use nicekv_runtime::{Stop, admin, new_client_id};
+use nicekv_wire::NodeId;
+use nicekv_wire::chunk::{ChunkId, MapVersion, Round};
+use std::collections::VecDeque;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Chunks of an object that are under way at once.
+const UNDER_WAY_MAX: usize = 4;
+/// What links carry, as far as windows are reserved on them.
+pub(crate) const LINK_BITS_PER_SECOND: u64 = 4_000_000_000;
+const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Names of objects, and their chunks.
+pub(super) struct Objects {
+    names: Client,
+    chunks: ChunkClient,
+}
+
+impl Objects {
+    pub(super) fn open(arguments: &TargetArguments) -> Result<Self, Failure> {
+        let endpoint = discovery::find(&arguments.endpoint)?;
+        let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
+        let known = match arguments.keyspace.as_str() {
+            // Unless another one is said, the first that has names of objects.
+            "0" => info.keyspaces.iter().find(|keyspace| keyspace.chunks.is_some()),
+            name => Some(keyspace(&info, name)?),
+        };
+        let create = "`nicekv keyspace create objects --chunks multicast` makes one";
+        let Some(known) = known else {
+            return Err(Failure::Environment(format!("no keyspace has names of objects; {create}")));
+        };
+        let (Some(delivery), Some(chunks)) = (&known.chunks, &info.chunks) else {
+            return Err(Failure::Environment(format!(
+                "keyspace {} has no names of objects; {create}",
+                known.name
+            )));
+        };
+        let delivery = if delivery == "unicast" { Delivery::Unicast } else { Delivery::Multicast };
+        let id = new_client_id().map_err(Failure::environment)?;
+        let config = InitiatorConfig {
+            client: id,
+            copies: known.replicas,
+            reservation: windows(delivery, LINK_BITS_PER_SECOND),
+            timing: Timing::DEFAULT,
+        };
+        let ring = ring_of(chunks);
+        let (client, _) =
+            start_chunk_client(&Stop::new(), Ipv4Addr::UNSPECIFIED, ring, config, move || ask(&endpoint))
+                .map_err(Failure::environment)?;
+        let names = client_for(known, info.port, new_client_id().map_err(Failure::environment)?)?;
+        Ok(Self { names, chunks: client })
+    }
+
+    pub(super) fn names(&self) -> &Client {
+        &self.names
+    }
+
+    /// Puts what comes, in chunks of so many bytes; what it is made of then.
+    pub(super) fn put(&self, source: &mut dyn Read, chunk_bytes: u32) -> Result<Manifest, Failure> {
+        let mut manifest = Manifest { length: 0, stamp: Round(u64::MAX), chunk_bytes, chunks: Vec::new() };
+        let mut under_way: VecDeque<Pending<_, PutError>> = VecDeque::new();
+        loop {
+            let bytes = read_chunk(source, chunk_bytes as usize)?;
+            let is_last = bytes.len() < chunk_bytes as usize;
+            if !bytes.is_empty() {
+                let id = chunk_id(&bytes);
+                manifest.length += bytes.len() as u64;
+                manifest.chunks.push(id);
+                under_way.push_back(self.chunks.put(id, bytes));
+            }
+            while under_way.len() >= if is_last { 1 } else { UNDER_WAY_MAX } {
+                let placed =
+                    under_way.pop_front().expect("there is one").wait().map_err(Failure::operation)?;
+                manifest.stamp = manifest.stamp.min(placed.stamp);
+            }
+            if is_last {
+                return Ok(manifest);
+            }
+        }
+    }
+
+    /// Gets bytes from the first on, up to the end, in order.
+    pub(super) fn get(
+        &self,
+        manifest: &Manifest,
+        (first, end): (u64, u64),
+        mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let chunk_bytes = u64::from(manifest.chunk_bytes);
+        let mut wanted = (first / chunk_bytes..end.div_ceil(chunk_bytes)).filter(|_| first < end);
+        let mut under_way: VecDeque<(u64, ChunkId, Pending<_, _>)> = VecDeque::new();
+        loop {
+            while under_way.len() < UNDER_WAY_MAX
+                && let Some(number) = wanted.next()
+            {
+                let id = manifest.chunks[number as usize];
+                under_way.push_back((number, id, self.chunks.get(id)));
+            }
+            let Some((number, id, got)) = under_way.pop_front() else { return Ok(()) };
+            let bytes = got.wait().map_err(|error| Failure::Operation(format!("chunk {id}: {error}")))?;
+            let start = number * chunk_bytes;
+            if bytes.len() as u64 != chunk_bytes.min(manifest.length - start) {
+                return Err(Failure::Operation(format!("chunk {id} is not as long as the manifest says")));
+            }
+            let from = first.saturating_sub(start) as usize;
+            let to = (end - start).min(bytes.len() as u64) as usize;
+            take(&bytes[from..to])?;
+        }
+    }
+}
+
+fn read_chunk(source: &mut dyn Read, length: usize) -> Result<Arc<[u8]>, Failure> {
+    let mut bytes = Vec::with_capacity(length);
+    source.take(length as u64).read_to_end(&mut bytes).map_err(Failure::environment)?;
+    Ok(bytes.into())
+}
+
+fn ring_of(chunks: &ChunkInfo) -> GroupRing {
+    let (base, length, port, target_port) = chunks.ring;
+    GroupRing { base, length, port, target_port }
+}
+
+/// What there is to know, if the metadata service answers and there are groups.
+pub(crate) fn ask(endpoint: &[SocketAddrV4]) -> Option<Known> {
+    known_of(&ask_for_groups(endpoint)?)
+}
+
+pub(crate) fn ask_for_groups(endpoint: &[SocketAddrV4]) -> Option<ChunkInfo> {
+    let json = admin::ask(endpoint, &AdminRequest::ClusterInfo, ASK_TIMEOUT).ok()?;
+    serde_json::from_slice::<ClusterInfo>(&json).ok()?.chunks
+}
+
+fn known_of(chunks: &ChunkInfo) -> Option<Known> {
+    let groups = chunks.groups.iter().map(|group| {
+        let places: Vec<Option<NodeId>> = group.iter().map(|node| node.map(NodeId)).collect();
+        Group::at_places(&places)
+    });
+    let map = Map::new(MapVersion(chunks.version), groups.collect::<Result<_, _>>().ok()?).ok()?;
+    Some(Known { map: Arc::new(map), round: Round(chunks.round) })
+}

@@ -1,0 +1,93 @@
+//! The storage target of a node: a thread beside it, which begins when there are groups of targets (Replicast §II), and has a socket and a directory of its own.
+
+use crate::config::{ClusterConfig, NodeSection};
+use crate::objects::{LINK_BITS_PER_SECOND, ask, ask_for_groups};
+use nicekv_chunks::TargetConfig;
+use nicekv_reservation::Delivery;
+use nicekv_runtime::chunks::{ChunkStore, ChunkTarget, View, windows};
+use nicekv_runtime::{Stop, UdpEndpoint, Waker, now, random, readable, wait};
+use nicekv_store::{DataDirectory, LogIdentity, RealFiles};
+use nicekv_wire::{Duration, NodeId};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Between two questions whether there are groups.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Of a disk, before it has been measured.
+const DISK_BYTES_PER_SECOND: u64 = 300 << 20;
+/// In a node's data directory.
+const DIRECTORY: &str = "chunks";
+
+/// What a target needs to begin.
+pub(crate) struct TargetSetup {
+    name: String,
+    node: u16,
+    address: Ipv4Addr,
+    /// Where the metadata service answers.
+    metadata: Vec<SocketAddrV4>,
+    /// Where it keeps chunks; none: in memory.
+    storage: Option<(PathBuf, LogIdentity)>,
+}
+
+impl TargetSetup {
+    pub(crate) fn new(
+        config: &ClusterConfig,
+        section: &NodeSection,
+        directory: Option<&DataDirectory>,
+    ) -> Self {
+        let storage = directory.map(|directory| {
+            let identity = LogIdentity {
+                cluster_id: directory.cluster_id(),
+                storage_id: directory.storage_id(),
+                node_id: section.id.into(),
+            };
+            (directory.path().join(DIRECTORY), identity)
+        });
+        let metadata = config.metadata_controls();
+        Self { name: section.name.clone(), node: section.id, address: section.address, metadata, storage }
+    }
+
+    /// Waits until the node is a target, and is one until the stop.
+    pub(crate) fn run(self, stop: &Stop) -> Result<(), String> {
+        self.begin(stop).map_err(|error| format!("{}'s chunks: {error}", self.name))
+    }
+
+    fn begin(&self, stop: &Stop) -> Result<(), Box<dyn std::error::Error>> {
+        let waker = Waker::new()?;
+        stop.register(&waker);
+        let target_port = loop {
+            if stop.is_stopped() {
+                return Ok(());
+            }
+            let groups = ask_for_groups(&self.metadata);
+            let is_there =
+                |groups: &Vec<Vec<Option<u16>>>| groups.iter().flatten().any(|node| *node == Some(self.node));
+            if let Some(groups) = groups.filter(|groups| is_there(&groups.groups)) {
+                break groups.ring.3;
+            }
+            waker.clear();
+            wait(&mut [readable(&waker)], Some(now().after(PAUSE)))?;
+        };
+        let store = match &self.storage {
+            Some((path, identity)) => ChunkStore::on_disk(Arc::new(RealFiles), path, *identity)?,
+            None => ChunkStore::in_memory(),
+        };
+        let endpoint = UdpEndpoint::bind(SocketAddrV4::new(self.address, target_port))?;
+        let mut secret = [0; 32];
+        for part in secret.chunks_exact_mut(8) {
+            part.copy_from_slice(&random()?.to_be_bytes());
+        }
+        let config = TargetConfig {
+            node: NodeId(self.node),
+            process: random()?,
+            // Windows for multicast do for unicast, too: they are longer.
+            reservation: windows(Delivery::Multicast, LINK_BITS_PER_SECOND),
+            disk_bytes_per_second: DISK_BYTES_PER_SECOND,
+            secret,
+        };
+        let metadata = self.metadata.clone();
+        let view = View::begin(&self.name, waker.clone(), move || ask(&metadata))?;
+        Ok(ChunkTarget::new(&self.name, config, store, endpoint, view, waker)?.run(stop)?)
+    }
+}
