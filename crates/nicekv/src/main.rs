@@ -14,6 +14,7 @@ mod discovery;
 mod explain;
 mod failure;
 mod gateway;
+mod groups;
 mod hot;
 mod kernel_gets;
 mod keyspaces;

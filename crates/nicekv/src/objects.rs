@@ -11,7 +11,6 @@ mod copying;
 use crate::commands::{TargetArguments, failed, print};
 use crate::failure::Failure;
 use chunks::Objects;
-pub(crate) use chunks::{LINK_BITS_PER_SECOND, ask, ask_for_groups};
 use copying::{Range, Sink, open_source};
 use futures_executor::block_on;
 use nicekv_chunks::Manifest;

@@ -1,7 +1,7 @@
 //! The storage target of a node: a thread beside it, which begins when there are groups of targets (Replicast §II), and has a socket and a directory of its own.
 
 use crate::config::{ClusterConfig, NodeSection};
-use crate::objects::{LINK_BITS_PER_SECOND, ask, ask_for_groups};
+use crate::groups::{LINK_BITS_PER_SECOND, ask, ask_for_groups};
 use nicekv_chunks::TargetConfig;
 use nicekv_reservation::Delivery;
 use nicekv_runtime::chunks::{ChunkStore, ChunkTarget, View, windows};

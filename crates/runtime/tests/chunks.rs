@@ -129,7 +129,7 @@ fn start_client(
 }
 
 fn content(seed: u64, length: usize) -> (ChunkId, Arc<[u8]>) {
-    let bytes: Arc<[u8]> = (0..length as u64).map(|at| (at * (seed | 1) >> 3) as u8 ^ seed as u8).collect();
+    let bytes: Arc<[u8]> = (0..length as u64).map(|at| ((at * (seed | 1)) >> 3) as u8 ^ seed as u8).collect();
     (chunk_id(&bytes), bytes)
 }
 

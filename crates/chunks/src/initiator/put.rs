@@ -13,7 +13,7 @@ use nicekv_reservation::{
     COPIES_MAX, Delivery as How, Offer, Offsets, Receipt, Window, common_window, sequence,
 };
 use nicekv_wire::chunk::{
-    Answer, CHUNK_LENGTH_MAX, Chosen, ChunkAccept, ChunkAnswer, ChunkId, Round, Wanted,
+    Answer, CHUNK_LENGTH_MAX, Chosen, ChunkAccept, ChunkAnswer, ChunkId, Round, Wanted, frames_of,
 };
 use nicekv_wire::large::TransferReport;
 use nicekv_wire::{NodeId, OpId};
@@ -71,6 +71,8 @@ pub(super) struct Put {
     bytes: Arc<[u8]>,
     /// Who has said that it holds the chunk, by its place, and with which stamp.
     holders: BTreeMap<u8, (NodeId, Round)>,
+    /// Who has said that all of it is there, and until when it is waited for: others are not sent it meanwhile.
+    forcing: BTreeMap<u8, u64>,
     phase: Phase,
     /// The present attempt.
     op: OpId,
@@ -92,6 +94,7 @@ impl Put {
             id,
             bytes,
             holders: BTreeMap::new(),
+            forcing: BTreeMap::new(),
             phase: Phase::Waiting { until_ns: u64::MAX },
             op: OpId::NONE,
             attempts: 0,
@@ -112,6 +115,7 @@ impl Put {
         if !shared.has(Plant::AcksOfTwoMaps) {
             self.holders.clear();
         }
+        self.forcing.clear();
         self.ask(now_ns, shared);
     }
 
@@ -119,13 +123,24 @@ impl Put {
         self.bytes.len() as u32
     }
 
+    /// Who holds it, or is about to.
     fn held(&self) -> u16 {
-        self.holders.keys().fold(0, |mask, place| mask | 1 << place)
+        self.holders.keys().chain(self.forcing.keys()).fold(0, |mask, place| mask | 1 << place)
     }
 
-    /// Asks all that do not hold it.
+    /// How many targets it is to be sent to beside those.
+    fn missing(&self, shared: &Shared) -> usize {
+        shared.config.copies.saturating_sub(self.held().count_ones() as usize)
+    }
+
+    /// Asks all that do not hold it; if enough do, or are about to, they are waited for.
     fn ask(&mut self, now_ns: u64, shared: &mut Shared) {
         let Some((_, group)) = shared.group_of(&self.id) else { return };
+        self.forcing.retain(|_, until_ns| *until_ns > now_ns);
+        if let Some(until_ns) = self.forcing.values().min().filter(|_| self.missing(shared) == 0) {
+            self.phase = Phase::Waiting { until_ns: *until_ns };
+            return;
+        }
         let except = self.held();
         let asked = group.mask() & !except;
         let wanted = Wanted::Put { bytes: self.length(), earliest_ns: 0, except };
@@ -157,7 +172,8 @@ impl Put {
             return;
         }
         let bit = 1 << answer.place;
-        // Also of an attempt before.
+        // Also of an attempt before: it has ended there, one way or another.
+        self.forcing.remove(&answer.place);
         if let Answer::Stored { stamp, .. } = answer.answer {
             self.holders.insert(answer.place, (answer.node, stamp));
         }
@@ -221,7 +237,7 @@ impl Put {
         if asking.full == asking.asked {
             return shared.end_put(self.handle, Err(PutError::NoSpace));
         }
-        let missing = shared.config.copies.saturating_sub(self.holders.len());
+        let missing = self.missing(shared);
         let picks = self.choose(now_ns, missing, &offers, shared);
         let chosen: Vec<Chosen> =
             picks.iter().filter_map(|(offered, window)| chosen_of(offered, *window)).collect();
@@ -231,7 +247,7 @@ impl Put {
             return self.wait(now_ns, again_ns, shared);
         }
         self.has_sent = true;
-        let frames = nicekv_wire::chunk::frames_of(self.length());
+        let frames = frames_of(self.length());
         let deliveries = Delivery::of(&shared.config.reservation, frames, &picks_of(&picks));
         let awaited = accept.chosen.iter().fold(0, |mask, chosen| mask | 1 << chosen.place);
         let due = picks.iter().map(|(offered, window)| window.right_ns.saturating_add(offered.disk_ns));
@@ -277,6 +293,10 @@ impl Put {
         match (&mut self.phase, place) {
             (Phase::Sending(sending), Some(place)) if report.op == self.op => {
                 sending.deliveries.iter_mut().for_each(|delivery| delivery.on_report(now_ns, place, report));
+                let is_there = report.prefix == frames_of(self.bytes.len() as u32);
+                if is_there && sending.awaited >> place & 1 == 1 {
+                    self.forcing.insert(place, now_ns.saturating_add(shared.config.timing.disk_ns));
+                }
             }
             _ => shared.counters.strangers += 1,
         }

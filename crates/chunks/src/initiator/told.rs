@@ -30,6 +30,8 @@ pub struct Timing {
     pub answers_ns: u64,
     /// For acknowledgements, beyond what bids say of the disk.
     pub acks_ns: u64,
+    /// For a target that has all of a chunk, and is to force it.
+    pub disk_ns: u64,
     /// For frames that a target was asked for.
     pub frames_ns: u64,
     /// Before it asks again, at first: doubled each time …
@@ -45,6 +47,7 @@ impl Timing {
     pub const DEFAULT: Self = Self {
         answers_ns: 3_000_000,
         acks_ns: 20_000_000,
+        disk_ns: 1_000_000_000,
         frames_ns: 20_000_000,
         again_ns_min: 1_000_000,
         again_ns_max: 50_000_000,

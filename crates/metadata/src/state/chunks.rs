@@ -6,6 +6,8 @@ use nicekv_placement::GROUP_MEMBERS_MAX;
 use nicekv_wire::NodeId;
 use serde::{Deserialize, Serialize};
 
+use super::State;
+
 /// Three times as many targets as a chunk has copies by default: the best three of them are a good choice, and not too many hear of each request.
 const GROUP_MEMBERS: usize = 9;
 
@@ -36,6 +38,26 @@ impl ChunkGroups {
     /// Whether a node is a target.
     pub(crate) fn has(&self, node: NodeId) -> bool {
         self.groups.iter().flatten().any(|target| *target == Some(node.0))
+    }
+}
+
+impl State {
+    /// Groups have as many places as an address has bits, and each node of the cluster at most one of them.
+    pub(super) fn validate_chunks(&self) -> Result<(), &'static str> {
+        let Some(chunks) = &self.chunks else { return Ok(()) };
+        let mut targets: Vec<u16> = chunks.groups.iter().flatten().copied().flatten().collect();
+        let count = targets.len();
+        targets.sort_unstable();
+        targets.dedup();
+        let is_known = |target: &u16| self.node(NodeId(*target)).is_some();
+        let fits = |group: &Vec<Option<u16>>| (1..=GROUP_MEMBERS_MAX).contains(&group.len());
+        let are_well =
+            targets.len() == count && targets.iter().all(is_known) && chunks.groups.iter().all(fits);
+        if are_well && chunks.version > 0 && chunks.round > 0 {
+            Ok(())
+        } else {
+            Err("its groups of targets make no sense")
+        }
     }
 }
 

@@ -355,6 +355,7 @@ impl State {
         }
         self.validate_reshapings()?;
         self.validate_placed()?;
+        self.validate_chunks()?;
         self.keyspaces.iter().try_for_each(|spec| self.validate_keyspace(spec))
     }
 

@@ -35,6 +35,7 @@ fn state() -> State {
         reshapings: Vec::new(),
         reshaped: BTreeMap::new(),
         placed: BTreeMap::new(),
+        chunks: None,
     };
     for keyspace in 0..2 {
         for range in spec(keyspace, 1 << keyspace).ranges() {
@@ -180,4 +181,19 @@ fn splits_and_merges_that_contradict_themselves_are_damaged() {
     let from = "a partition takes the place of one that it does not come from";
     refused(reshaped(), |state| drop(state.reshaped.remove(&PartitionId(1))), from);
     refused(reshaped(), |state| state.partitions.get_mut(&PartitionId(3)).unwrap().activated = true, from);
+}
+
+#[test]
+fn a_target_is_of_one_group_and_of_the_cluster() {
+    let groups = |groups: Vec<Vec<Option<u16>>>| {
+        move |state: &mut State| state.chunks = Some(ChunkGroups { version: 1, round: 1, groups })
+    };
+    let mut state = state();
+    groups(vec![vec![Some(1), None, Some(2)]])(&mut state);
+    assert_eq!(State::decode(&state.encode()), Ok(state));
+    let why = "its groups of targets make no sense";
+    refused(groups(vec![vec![Some(1)], vec![Some(2), Some(1)]]), why);
+    refused(groups(vec![vec![Some(9)]]), why);
+    refused(groups(vec![vec![]]), why);
+    refused(groups(vec![vec![None; 13]]), why);
 }

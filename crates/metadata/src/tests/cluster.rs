@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nicekv_dataplane::Prefix;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
-use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase};
+use nicekv_placement::{GroupRing, KeyspaceDefaults, KeyspaceSpec, RingsBase};
 use nicekv_wire::{Datagram, Duration, KeyspaceId, NodeId, Now, PartitionId};
 
 use super::node::{Node, address};
@@ -99,7 +99,7 @@ pub(super) fn config(nodes: u16, replicas: usize) -> Config {
         nodes: (1..=nodes).map(node).collect(),
         keyspaces: vec![keyspace(replicas)],
         port: 7400,
-        group_ring: None,
+        group_ring: Some(GroupRing::on_network(7400)),
         balancing: Balancing::Source { clients: Prefix::new([10, 20, 2, 0], 24) },
         switches: vec![SwitchId(0), SwitchId(1)],
         services: Vec::new(),

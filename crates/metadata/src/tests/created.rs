@@ -75,6 +75,36 @@ fn a_keyspace_is_created_survives_a_restart_and_is_dropped() {
 }
 
 #[test]
+fn names_of_objects_bring_groups_of_targets_which_stay() {
+    let mut cluster = ready(4, 3);
+    assert_eq!(cluster.core().cluster_info().chunks, None);
+    let masked = |cluster: &Cluster| {
+        let tables = cluster.switches.values().filter_map(|switch| switch.tables.as_ref());
+        let entries = tables.flat_map(|tables| &tables.multicast).filter(|entry| entry.places.is_some());
+        entries.map(|entry| (entry.destination, entry.members.as_slice().len())).collect::<Vec<_>>()
+    };
+    assert_eq!(masked(&cluster), []);
+    change(&mut cluster, &create("objects=partitions=4,chunks=multicast")).unwrap();
+    cluster.run_until_ready(3000);
+    let told = cluster.core().cluster_info();
+    let chunks = told.chunks.clone().unwrap();
+    assert_eq!((chunks.version, chunks.round, chunks.groups), (1, 1, vec![(1..=4).map(Some).collect()]));
+    assert_eq!(told.keyspace(16).unwrap().chunks.as_deref(), Some("multicast"));
+    let group = (nicekv_dataplane::Prefix::new([10, 64, 0, 0], 20), 4);
+    assert_eq!(masked(&cluster), vec![group; cluster.switches.len()]);
+    // A second one shares them, and none ends with its keyspace.
+    change(&mut cluster, &create("others=partitions=4,chunks=unicast")).unwrap();
+    change(&mut cluster, &dropped("objects")).unwrap();
+    cluster.kill_metadata();
+    cluster.start_metadata();
+    cluster.run_until_ready(3000);
+    assert_eq!(cluster.core().cluster_info().chunks, told.chunks);
+    let leaves = crate::Change::Drain { name: "node-2".into() };
+    let why = cluster.core().plan(&leaves).unwrap_err().to_string();
+    assert_eq!(why, "node-2 is a target of objects' chunks: these cannot be moved to other nodes yet");
+}
+
+#[test]
 fn what_is_dropped_waits_for_whoever_may_hold_it() {
     let mut cluster = ready(4, 3);
     change(&mut cluster, &create("carts=replicas=3,partitions=4")).unwrap();

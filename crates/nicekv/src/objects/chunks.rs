@@ -3,27 +3,22 @@
 use crate::commands::{TargetArguments, answer, client_for, keyspace};
 use crate::discovery;
 use crate::failure::Failure;
-use nicekv_chunks::{Group, InitiatorConfig, Manifest, Map, PutError, Timing, chunk_id};
+use crate::groups::{LINK_BITS_PER_SECOND, ask, ring_of};
+use nicekv_chunks::{InitiatorConfig, Manifest, PutError, Timing, chunk_id};
 use nicekv_client::facade::Client;
-use nicekv_metadata::{ChunkInfo, ClusterInfo};
-use nicekv_placement::GroupRing;
+use nicekv_metadata::ClusterInfo;
 use nicekv_reservation::Delivery;
-use nicekv_runtime::chunks::{ChunkClient, Known, Pending, start_chunk_client, windows};
+use nicekv_runtime::chunks::{ChunkClient, Pending, start_chunk_client, windows};
 use nicekv_runtime::control_plane::AdminRequest;
-use nicekv_runtime::{Stop, admin, new_client_id};
-use nicekv_wire::NodeId;
-use nicekv_wire::chunk::{ChunkId, MapVersion, Round};
+use nicekv_runtime::{Stop, new_client_id};
+use nicekv_wire::chunk::{ChunkId, Round};
 use std::collections::VecDeque;
 use std::io::Read;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Chunks of an object that are under way at once.
 const UNDER_WAY_MAX: usize = 4;
-/// What links carry, as far as windows are reserved on them.
-pub(crate) const LINK_BITS_PER_SECOND: u64 = 4_000_000_000;
-const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Names of objects, and their chunks.
 pub(super) struct Objects {
@@ -128,28 +123,4 @@ fn read_chunk(source: &mut dyn Read, length: usize) -> Result<Arc<[u8]>, Failure
     let mut bytes = Vec::with_capacity(length);
     source.take(length as u64).read_to_end(&mut bytes).map_err(Failure::environment)?;
     Ok(bytes.into())
-}
-
-fn ring_of(chunks: &ChunkInfo) -> GroupRing {
-    let (base, length, port, target_port) = chunks.ring;
-    GroupRing { base, length, port, target_port }
-}
-
-/// What there is to know, if the metadata service answers and there are groups.
-pub(crate) fn ask(endpoint: &[SocketAddrV4]) -> Option<Known> {
-    known_of(&ask_for_groups(endpoint)?)
-}
-
-pub(crate) fn ask_for_groups(endpoint: &[SocketAddrV4]) -> Option<ChunkInfo> {
-    let json = admin::ask(endpoint, &AdminRequest::ClusterInfo, ASK_TIMEOUT).ok()?;
-    serde_json::from_slice::<ClusterInfo>(&json).ok()?.chunks
-}
-
-fn known_of(chunks: &ChunkInfo) -> Option<Known> {
-    let groups = chunks.groups.iter().map(|group| {
-        let places: Vec<Option<NodeId>> = group.iter().map(|node| node.map(NodeId)).collect();
-        Group::at_places(&places)
-    });
-    let map = Map::new(MapVersion(chunks.version), groups.collect::<Result<_, _>>().ok()?).ok()?;
-    Some(Known { map: Arc::new(map), round: Round(chunks.round) })
 }

@@ -13,6 +13,7 @@ mod large;
 mod load;
 mod migration;
 mod nodes;
+mod objects;
 mod partitions;
 mod ranges;
 mod switches;

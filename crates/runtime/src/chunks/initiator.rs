@@ -31,9 +31,12 @@ pub enum ChunkClientError {
     Ended,
 }
 
+type TellPlaced = Sender<Result<Placed, PutError>>;
+type TellGot = Sender<Result<Arc<[u8]>, GetError>>;
+
 enum Ask {
-    Put(ChunkId, Arc<[u8]>, Sender<Result<Placed, PutError>>),
-    Get(ChunkId, Sender<Result<Arc<[u8]>, GetError>>),
+    Put(ChunkId, Arc<[u8]>, TellPlaced),
+    Get(ChunkId, TellGot),
     Counters(Sender<InitiatorCounters>),
 }
 
@@ -133,8 +136,8 @@ struct Thread {
     ring: GroupRing,
     view: View,
     waker: Waker,
-    puts: HashMap<Handle, Sender<Result<Placed, PutError>>>,
-    gets: HashMap<Handle, Sender<Result<Arc<[u8]>, GetError>>>,
+    puts: HashMap<Handle, TellPlaced>,
+    gets: HashMap<Handle, TellGot>,
 }
 
 impl Thread {

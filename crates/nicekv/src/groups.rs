@@ -1,0 +1,42 @@
+//! Groups of storage targets, as the metadata service tells of them.
+
+use nicekv_chunks::{Group, Map};
+use nicekv_metadata::{ChunkInfo, ClusterInfo};
+use nicekv_placement::GroupRing;
+use nicekv_runtime::admin;
+use nicekv_runtime::chunks::Known;
+use nicekv_runtime::control_plane::AdminRequest;
+use nicekv_wire::NodeId;
+use nicekv_wire::chunk::{MapVersion, Round};
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What links carry, as far as windows are reserved on them: targets and initiators must mean the same.
+pub(crate) const LINK_BITS_PER_SECOND: u64 = 1_000_000_000;
+const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Where the groups are.
+pub(crate) fn ring_of(chunks: &ChunkInfo) -> GroupRing {
+    let (base, length, port, target_port) = chunks.ring;
+    GroupRing { base, length, port, target_port }
+}
+
+/// What there is to know, if the metadata service answers and there are groups.
+pub(crate) fn ask(endpoint: &[SocketAddrV4]) -> Option<Known> {
+    known_of(&ask_for_groups(endpoint)?)
+}
+
+pub(crate) fn ask_for_groups(endpoint: &[SocketAddrV4]) -> Option<ChunkInfo> {
+    let json = admin::ask(endpoint, &AdminRequest::ClusterInfo, ASK_TIMEOUT).ok()?;
+    serde_json::from_slice::<ClusterInfo>(&json).ok()?.chunks
+}
+
+fn known_of(chunks: &ChunkInfo) -> Option<Known> {
+    let groups = chunks.groups.iter().map(|group| {
+        let places: Vec<Option<NodeId>> = group.iter().map(|node| node.map(NodeId)).collect();
+        Group::at_places(&places)
+    });
+    let map = Map::new(MapVersion(chunks.version), groups.collect::<Result<_, _>>().ok()?).ok()?;
+    Some(Known { map: Arc::new(map), round: Round(chunks.round) })
+}

@@ -1,0 +1,66 @@
+//! Objects on cables: negotiated with groups of targets through the switch in the kernel, while nodes die and datagrams are lost.
+
+use std::fs;
+
+use crate::fixture::LabUnderTest;
+use crate::{as_root, succeeds};
+
+const BYTES: usize = 8 << 20;
+
+fn content(seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut word = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    (0..BYTES / 8).flat_map(|_| word().to_be_bytes()).collect()
+}
+
+fn put_and_get(lab: &LabUnderTest, scratch: &std::path::Path, name: &str, seed: u64) {
+    let (from, to) = (scratch.join("in"), scratch.join("out"));
+    fs::write(&from, content(seed)).unwrap();
+    succeeds(lab, &["object", "put", name, from.to_str().unwrap()]);
+    succeeds(lab, &["object", "get", name, to.to_str().unwrap()]);
+    assert!(fs::read(&to).unwrap() == content(seed), "{name} comes back otherwise");
+}
+
+/// Bytes that have left its host.
+fn sent_by_client(lab: &LabUnderTest) -> usize {
+    let output = lab.command(&["exec", "client-0", "--", "cat", "/proc/net/dev"]).output().unwrap();
+    let counted = String::from_utf8(output.stdout).unwrap();
+    let sent = |line: &str| -> Option<usize> {
+        let (name, numbers) = line.split_once(':')?;
+        let is_cable = name.trim() != "lo";
+        numbers.split_whitespace().nth(8).filter(|_| is_cable)?.parse().ok()
+    };
+    counted.lines().filter_map(sent).sum()
+}
+
+#[test]
+fn objects_cross_the_switch_once_and_outlive_a_target_and_lost_datagrams() {
+    as_root("objects_cross_the_switch_once_and_outlive_a_target_and_lost_datagrams", || {
+        let (lab, scratch) = (LabUnderTest::up("objects", &[]), tempfile::tempdir().unwrap());
+        let here = scratch.path();
+        succeeds(&lab, &["keyspace", "create", "objects", "--chunks", "multicast"]);
+        let before = sent_by_client(&lab);
+        put_and_get(&lab, here, "first", 1);
+        // Once, for three targets, with what is negotiated and repaired beside that.
+        let sent = sent_by_client(&lab) - before;
+        assert!((BYTES..BYTES + BYTES / 3).contains(&sent), "{sent} bytes for {BYTES}");
+        // The same bytes once more: none is sent.
+        put_and_get(&lab, here, "second", 1);
+        let again = sent_by_client(&lab) - before - sent;
+        assert!(again < BYTES / 8, "{again} bytes for what is there");
+        lab.succeeds(&["kill", "node-1"]);
+        put_and_get(&lab, here, "third", 3);
+        lab.succeeds(&["start", "node-1"]);
+        lab.succeeds(&["loss", "5"]);
+        put_and_get(&lab, here, "fourth", 4);
+        lab.succeeds(&["loss", "0"]);
+        let to = here.join("out");
+        succeeds(&lab, &["object", "get", "first", to.to_str().unwrap()]);
+        assert!(fs::read(&to).unwrap() == content(1));
+    });
+}
