@@ -46,7 +46,7 @@ impl Timing {
     /// On a network of a data centre.
     pub const DEFAULT: Self = Self {
         answers_ns: 3_000_000,
-        acks_ns: 20_000_000,
+        acks_ns: 100_000_000,
         disk_ns: 1_000_000_000,
         frames_ns: 20_000_000,
         again_ns_min: 1_000_000,

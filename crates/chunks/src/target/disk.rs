@@ -66,6 +66,16 @@ impl Disk {
         (u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.bytes_per_second)) as u64
     }
 
+    /// Bytes of chunks that have come and are not forced: they are in memory still.
+    pub(super) fn queued_bytes(&self) -> u64 {
+        self.queued_bytes
+    }
+
+    /// How long until half of them are forced, as far as is known.
+    pub(super) fn half_queue_ns(&self) -> u64 {
+        self.time_ns(self.queued_bytes / 2)
+    }
+
     /// A chunk has come.
     pub(super) fn queued(&mut self, now_ns: u64, bytes: u32) {
         if self.queued_bytes == 0 {

@@ -196,9 +196,9 @@ impl Target {
         self.random >> 16
     }
 
-    /// Bytes of memory that are promised.
+    /// Bytes of memory that are promised to chunks, or have those that the disk does not have yet.
     pub fn promised_memory(&self) -> u64 {
-        self.book.bytes()
+        self.book.bytes() + self.disk.queued_bytes()
     }
 
     /// Bytes of the disk that are promised.

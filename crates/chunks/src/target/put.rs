@@ -58,6 +58,11 @@ impl Target {
             self.counters.no_space += 1;
             return Some(Answer::NoSpace);
         }
+        // What has come is the disk's, and in memory until that has it.
+        if self.promised_memory() + u64::from(bytes) > self.config.reservation.bytes_max {
+            self.counters.bids_refused += 1;
+            return Some(Answer::NotNow(self.disk.half_queue_ns().max(AGAIN_NS)));
+        }
         let random = self.random();
         let backlog = self.disk.backlog(bytes);
         match self.book.bid(now_ns, &Request { bytes, earliest_ns, backlog, random }) {

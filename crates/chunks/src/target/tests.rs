@@ -380,3 +380,21 @@ fn garbage_goes_when_all_marks_are_here_and_no_sooner() {
     assert!(!target.held.contains_key(&old) && target.counters.collected == 1);
     assert_eq!(target.handle_marks(Round(3), two, 0, &[], true), Some(u32::MAX), "the answer was lost");
 }
+
+#[test]
+fn what_the_disk_does_not_have_yet_is_memory() {
+    let (mut target, bytes) = (target(), content(7, 4_000));
+    let bid = chosen(target.put(0, 1, &bytes));
+    target.accept(0, 1, chunk_id(&bytes), bid);
+    for (number, part) in (0..).zip(bytes.chunks(CHUNK_BYTES)) {
+        target.frame(MS, 1, number, part);
+    }
+    assert_eq!((target.book.bytes(), target.promised_memory()), (0, 4_000));
+    target.config.reservation.bytes_max = 1 << 20;
+    let wanted = |bytes| Wanted::Put { bytes, earliest_ns: 0, except: 0 };
+    let answer = target.request(MS, 2, ChunkId([1; 32]), wanted((1 << 20) - 3_999));
+    assert!(matches!(answer, Some(Answer::NotNow(_))), "{answer:?}");
+    target.finish(2 * MS, 1, End::Whole);
+    let answer = target.request(3 * MS, 3, ChunkId([1; 32]), wanted((1 << 20) - 3_999));
+    assert!(matches!(answer, Some(Answer::Bid { .. })), "{answer:?}");
+}

@@ -111,7 +111,7 @@ fn fields<T: DeserializeOwned>() -> Vec<String> {
 fn every_field_that_a_role_reads_is_there() {
     use Template::{Cluster, Edge, Gateway, Metadata, Node, Switch, UserSwitch};
     let rings = &["partitioning", "replication", "write_set", "replicas", "partitions"][..];
-    let by_load = &["balancing", "partition_keys", "partition_bytes"][..];
+    let by_load = &["balancing", "partition_keys", "partition_bytes", "chunks"][..];
     let of_cluster = &["replicas", "replication", "write_set", "partition_bits", "clients"][..];
     let others = &["metadata", "nodes", "gateways", "timing", "hot"][..];
     let own = &[
