@@ -8,7 +8,7 @@ use crate::{as_root, succeeds};
 const BYTES: usize = 8 << 20;
 
 fn content(seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
+    let mut state = 2 * seed + 1;
     let mut word = || {
         state ^= state << 13;
         state ^= state >> 7;
