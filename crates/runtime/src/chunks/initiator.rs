@@ -1,7 +1,7 @@
 //! The thread of an initiator, and how it is asked from others.
 
 use super::view::{Known, View};
-use crate::{Left, Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};
+use crate::{Stop, UdpEndpoint, Waker, now};
 use nicekv_chunks::{
     Event, GetError, Handle, Initiator, InitiatorConfig, InitiatorCounters, Placed, PutError, To,
 };
@@ -14,8 +14,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use thiserror::Error;
-
-const RECEIVE_ROUNDS_MAX: usize = 8;
 
 /// Why a chunk was not put or got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -143,7 +141,10 @@ struct Thread {
 impl Thread {
     fn run(mut self, stop: &Stop, asked: &Receiver<Ask>) -> io::Result<()> {
         while !self.view.end_with(stop) {
-            self.receive()?;
+            let (deadline_ns, core) = (self.core.next_deadline(), &mut self.core);
+            super::receive(&mut self.endpoint, &self.waker, deadline_ns, |now_ns, message| {
+                core.handle_datagram(now_ns, message.bytes);
+            })?;
             self.waker.clear();
             let now_ns = now().boot_ns;
             if self.take(now_ns, asked) && self.core.under_way() == 0 {
@@ -157,24 +158,6 @@ impl Thread {
             }
             self.send(now_ns)?;
             self.tell();
-        }
-        Ok(())
-    }
-
-    fn receive(&mut self) -> io::Result<()> {
-        let deadline_ns = self.core.next_deadline();
-        let mut descriptors = [readable(&self.endpoint), readable(&self.waker)];
-        wait(&mut descriptors, (deadline_ns != u64::MAX).then_some(deadline_ns))?;
-        if !is_ready(&descriptors[0]) {
-            return Ok(());
-        }
-        let core = &mut self.core;
-        for _ in 0..RECEIVE_ROUNDS_MAX {
-            let now_ns = now().boot_ns;
-            let left = self.endpoint.receive(|message| core.handle_datagram(now_ns, message.bytes))?;
-            if left != Left::More {
-                break;
-            }
         }
         Ok(())
     }

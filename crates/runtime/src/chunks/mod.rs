@@ -20,7 +20,12 @@ pub use store::{ChunkStore, ChunkStoreError};
 pub use target::{ChunkTarget, TargetInquirer, TargetObservation};
 pub use view::{Known, View};
 
+use crate::{Left, Message, UdpEndpoint, Waker, is_ready, now, readable, wait};
 use nicekv_reservation::{Config, Delivery};
+use std::io;
+
+/// Batches received before what they have led to is done.
+const RECEIVE_ROUNDS_MAX: usize = 8;
 
 /// Parameters of windows on a network of hosts, whose clocks nobody compares and whose schedulers are late now and then: all targets and initiators of a cluster have the same.
 pub fn windows(delivery: Delivery, link_bits_per_second: u64) -> Config {
@@ -41,4 +46,25 @@ pub fn windows(delivery: Delivery, link_bits_per_second: u64) -> Config {
         is_last_tried: true,
         ..base
     }
+}
+
+/// Waits until something has come, somebody wakes the thread, or it is time; hands over what has come, and when.
+fn receive(
+    endpoint: &mut UdpEndpoint,
+    waker: &Waker,
+    deadline_ns: u64,
+    mut handle: impl FnMut(u64, &Message<'_>),
+) -> io::Result<()> {
+    let mut descriptors = [readable(endpoint), readable(waker)];
+    wait(&mut descriptors, (deadline_ns != u64::MAX).then_some(deadline_ns))?;
+    if !is_ready(&descriptors[0]) {
+        return Ok(());
+    }
+    for _ in 0..RECEIVE_ROUNDS_MAX {
+        let now_ns = now().boot_ns;
+        if endpoint.receive(|message| handle(now_ns, &message))? != Left::More {
+            break;
+        }
+    }
+    Ok(())
 }

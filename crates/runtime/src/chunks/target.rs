@@ -3,15 +3,12 @@
 use super::store::{ChunkStore, ChunkStoreError, Told, Worker};
 use super::view::View;
 use crate::inquiry::{Inquirer, Inquiries};
-use crate::{DatagramCounters, Left, Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};
+use crate::{DatagramCounters, Stop, UdpEndpoint, Waker, now};
 use nicekv_chunks::{Target, TargetConfig, TargetCounters, To};
 use nicekv_reservation::ConfigError;
 use std::io;
 use std::net::SocketAddrV4;
 use thiserror::Error;
-
-/// Batches received before what they have led to is done.
-const RECEIVE_ROUNDS_MAX: usize = 8;
 
 /// Why a target ended, or does not begin.
 #[derive(Debug, Error)]
@@ -97,7 +94,10 @@ impl ChunkTarget {
     }
 
     fn turn(&mut self) -> Result<(), TargetError> {
-        self.receive()?;
+        let (deadline_ns, core) = (self.core.next_deadline(), &mut self.core);
+        super::receive(&mut self.endpoint, &self.waker, deadline_ns, |now_ns, message| {
+            core.handle_datagram(now_ns, message.from, message.bytes);
+        })?;
         self.waker.clear();
         let now_ns = now().boot_ns;
         while let Ok(told) = self.worker.told.try_recv() {
@@ -120,26 +120,6 @@ impl ChunkTarget {
         let (core, endpoint) = (&mut self.core, &mut self.endpoint);
         self.inquiries.answer(|()| observe(core, endpoint));
         endpoint.send_with(|out| next_send(core, out))?;
-        Ok(())
-    }
-
-    fn receive(&mut self) -> io::Result<()> {
-        let deadline_ns = self.core.next_deadline();
-        let mut descriptors = [readable(&self.endpoint), readable(&self.waker)];
-        wait(&mut descriptors, (deadline_ns != u64::MAX).then_some(deadline_ns))?;
-        if !is_ready(&descriptors[0]) {
-            return Ok(());
-        }
-        let core = &mut self.core;
-        for _ in 0..RECEIVE_ROUNDS_MAX {
-            let now_ns = now().boot_ns;
-            let left = self.endpoint.receive(|message| {
-                core.handle_datagram(now_ns, message.from, message.bytes);
-            })?;
-            if left != Left::More {
-                break;
-            }
-        }
         Ok(())
     }
 }
