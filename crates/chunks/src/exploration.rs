@@ -1,8 +1,8 @@
 //! For tests: bugs are planted, and what must be empty at the end is counted.
 
+use crate::Target;
 use crate::plant::Plant;
 use crate::send::Send;
-use crate::{Initiator, Target};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use nicekv_wire::chunk::{
@@ -36,9 +36,7 @@ impl Target {
     pub fn promised(&self) -> (u64, u64, usize) {
         (self.promised_memory(), self.promised_disk(), self.under_way())
     }
-}
 
-impl Target {
     /// Puts a chunk of one frame, by the map of version 1 in which this is the only target: request, bid, accept, frame.
     pub fn put_at_once(&mut self, id: ChunkId, bytes: &[u8]) -> Answered {
         let op = OpId { client: ClientId(1), sequence: 1 };
@@ -77,12 +75,5 @@ impl Target {
             Ok((_, Datagram::ChunkAnswer(ChunkAnswer { answer, .. }))) => answer,
             other => panic!("{other:?} is no answer"),
         }
-    }
-}
-
-impl Initiator {
-    /// Breaks a rule from now on.
-    pub fn plant(&mut self, plant: Plant) {
-        self.plant = Some(plant);
     }
 }

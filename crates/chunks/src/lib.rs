@@ -26,6 +26,7 @@ mod initiator;
 mod manifest;
 mod map;
 mod plant;
+mod random;
 mod send;
 mod target;
 

@@ -15,8 +15,6 @@ pub enum Plant {
     UnverifiedRead,
     /// P2: what was acknowledged by an older map counts with what is acknowledged by the newer one.
     AcksOfTwoMaps,
-    /// P2: a target answers initiators that go by another map.
-    OtherMapAnswered,
     /// P6, P7: what is held already is confirmed with the round's stamp, but keeps its old one.
     ConfirmedWithoutStamp,
     /// P6: what another initiator is still sending counts as held.

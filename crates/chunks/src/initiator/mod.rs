@@ -18,7 +18,6 @@ mod told;
 mod windows;
 
 use crate::map::Map;
-use crate::plant::Plant;
 use crate::send::Send;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -42,8 +41,6 @@ pub struct Initiator {
     shared: Shared,
     jobs: BTreeMap<Handle, Job>,
     last: u64,
-    /// Always `None` outside tests.
-    pub(crate) plant: Option<Plant>,
 }
 
 impl Initiator {
@@ -53,7 +50,13 @@ impl Initiator {
     /// If the parameters of windows cannot be.
     pub fn new(config: InitiatorConfig, seed: u64) -> Result<Self, ConfigError> {
         config.reservation.check()?;
-        Ok(Self { shared: Shared::new(config, seed), jobs: BTreeMap::new(), last: 0, plant: None })
+        Ok(Self { shared: Shared::new(config, seed), jobs: BTreeMap::new(), last: 0 })
+    }
+
+    /// Breaks a rule from now on.
+    #[cfg(any(test, feature = "exploration"))]
+    pub fn plant(&mut self, plant: crate::plant::Plant) {
+        self.shared.plant = Some(plant);
     }
 
     /// Groups are as this map says from now on; an older one changes nothing. Whatever is under way begins anew: what was acknowledged by another map does not count.
@@ -62,7 +65,6 @@ impl Initiator {
             return;
         }
         self.shared.map = Some(map);
-        self.shared.plant = self.plant;
         for job in self.jobs.values_mut() {
             match job {
                 Job::Put(put) => put.begin_anew(now_ns, &mut self.shared),
@@ -95,7 +97,6 @@ impl Initiator {
     }
 
     fn next_handle(&mut self) -> Handle {
-        self.shared.plant = self.plant;
         self.last += 1;
         Handle(self.last)
     }
@@ -111,7 +112,6 @@ impl Initiator {
             self.shared.counters.strangers += 1;
             return;
         };
-        self.shared.plant = self.plant;
         let shared = &mut self.shared;
         let job = shared.ops.get(&header.op).and_then(|handle| self.jobs.get_mut(handle));
         match (job, &datagram) {
@@ -132,7 +132,6 @@ impl Initiator {
 
     /// The time that was named has come.
     pub fn handle_deadline(&mut self, now_ns: u64) {
-        self.shared.plant = self.plant;
         for job in self.jobs.values_mut() {
             match job {
                 Job::Put(put) => put.on_deadline(now_ns, &mut self.shared),

@@ -267,7 +267,7 @@ impl Put {
         let mut offers: Vec<Offer> = offered
             .iter()
             .enumerate()
-            .map(|(at, of)| Offer { target: at as u16, window: of.window, random: shared.random() })
+            .map(|(at, of)| Offer { target: at as u16, window: of.window, random: shared.random.bits() })
             .collect();
         let most = missing.min(offers.len()).min(COPIES_MAX);
         let of = |offer: &Offer| offered[usize::from(offer.target)];

@@ -3,6 +3,7 @@
 use super::told::{Event, GetError, Handle, InitiatorConfig, InitiatorCounters, Placed, PutError};
 use crate::map::{Group, Map};
 use crate::plant::Plant;
+use crate::random::Random;
 use crate::send::{Send, To};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -22,9 +23,10 @@ pub(super) struct Shared {
     pub(super) events: VecDeque<Event>,
     pub(super) ended: Vec<Handle>,
     pub(super) counters: InitiatorCounters,
+    /// Always `None` outside tests.
     pub(super) plant: Option<Plant>,
     sequence: u64,
-    random: u64,
+    pub(super) random: Random,
 }
 
 impl Shared {
@@ -39,7 +41,7 @@ impl Shared {
             counters: InitiatorCounters::default(),
             plant: None,
             sequence: 0,
-            random: seed | 1,
+            random: Random::new(seed),
         }
     }
 
@@ -88,7 +90,7 @@ impl Shared {
             self.counters.strangers += 1;
             return None;
         }
-        (answer.version == known || self.has(Plant::OtherMapAnswered)).then_some(*answer)
+        (answer.version == known).then_some(*answer)
     }
 
     pub(super) fn end_put(&mut self, handle: Handle, result: Result<Placed, PutError>) {
@@ -113,14 +115,6 @@ impl Shared {
     pub(super) fn pause_ns(&mut self, attempts: u32) -> u64 {
         let timing = self.config.timing;
         let pause_ns = (timing.again_ns_min << attempts.min(16)).min(timing.again_ns_max);
-        pause_ns / 2 + self.random() % pause_ns.max(1)
-    }
-
-    /// Xorshift.
-    pub(super) fn random(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random >> 16
+        pause_ns / 2 + self.random.bits() % pause_ns.max(1)
     }
 }

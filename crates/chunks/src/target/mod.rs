@@ -19,6 +19,7 @@ mod transfer;
 
 use crate::map::Map;
 use crate::plant::Plant;
+use crate::random::Random;
 use crate::send::{Send, To};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -46,7 +47,7 @@ pub struct Target {
     disk: Disk,
     readings: VecDeque<Reading>,
     marking: Option<Marking>,
-    random: u64,
+    random: Random,
     sends: VecDeque<Send>,
     storage: VecDeque<Storage>,
     /// For operators.
@@ -69,7 +70,7 @@ impl Target {
         let held = on_disk
             .into_iter()
             .map(|(id, bytes, holders)| (id, Held { bytes, stamp: Round(0), marked: Round(0), holders }));
-        let random = u64::from_be_bytes(*config.secret.first_chunk().expect("it is longer")) | 1;
+        let random = u64::from_be_bytes(*config.secret.first_chunk().expect("it is longer"));
         Ok(Self {
             disk: Disk::new(config.disk_bytes_per_second),
             held: held.collect(),
@@ -82,7 +83,7 @@ impl Target {
             arriving: BTreeMap::new(),
             readings: VecDeque::new(),
             marking: None,
-            random,
+            random: Random::new(random),
             sends: VecDeque::new(),
             storage: VecDeque::new(),
             counters: TargetCounters::default(),
@@ -156,16 +157,11 @@ impl Target {
         self.held.iter()
     }
 
-    /// How many chunks are held, and how many bytes they have.
-    pub fn held_bytes(&self) -> (u64, u64) {
-        (self.held.len() as u64, self.held.values().map(|held| u64::from(held.bytes)).sum())
-    }
-
     /// Its place for a chunk, if it goes by this version of the map, which has it in that chunk's group. Who goes by another one is told.
     fn place_for(&mut self, to: SocketAddrV4, op: OpId, version: MapVersion, id: ChunkId) -> Option<u8> {
         let map = self.map.as_ref()?;
         let place = map.group_of(&id).1.place_of(self.config.node);
-        if version != map.version() && self.plant != Some(Plant::OtherMapAnswered) {
+        if version != map.version() {
             self.counters.refused += 1;
             self.answer(to, op, place.unwrap_or_default(), id, Answer::OtherMap);
             return None;
@@ -186,14 +182,6 @@ impl Target {
 
     fn stored(&self) -> Answer {
         Answer::Stored { stamp: self.round.unwrap_or_default(), process: self.config.process }
-    }
-
-    /// Xorshift.
-    fn random(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random >> 16
     }
 
     /// Bytes of memory that are promised to chunks, or have those that the disk does not have yet.

@@ -63,7 +63,7 @@ impl Target {
             self.counters.bids_refused += 1;
             return Some(Answer::NotNow(self.disk.half_queue_ns().max(AGAIN_NS)));
         }
-        let random = self.random();
+        let random = self.random.bits();
         let backlog = self.disk.backlog(bytes);
         match self.book.bid(now_ns, &Request { bytes, earliest_ns, backlog, random }) {
             Ok(bid) => {
@@ -166,7 +166,7 @@ impl Target {
     fn begin(&mut self, now_ns: u64, accept: &ChunkAccept, known: &Negotiation, until_ns: u64) {
         let holders = self.holders(accept, known.except);
         let Negotiation { bid, id, bytes, initiator, .. } = *known;
-        let seed = self.random() ^ u64::from(self.config.node.0);
+        let seed = self.random.bits() ^ u64::from(self.config.node.0);
         let transfer =
             Transfer::new(now_ns, (id, bytes), (bid.id, initiator), holders.clone(), (until_ns, seed));
         self.counters.transfers += 1;

@@ -17,7 +17,7 @@ mod view;
 
 pub use initiator::{ChunkClient, ChunkClientError, Pending, start_chunk_client};
 pub use store::{ChunkStore, ChunkStoreError};
-pub use target::{ChunkTarget, TargetInquirer, TargetObservation};
+pub use target::ChunkTarget;
 pub use view::{Known, View};
 
 use crate::{Left, Message, UdpEndpoint, Waker, is_ready, now, readable, wait};

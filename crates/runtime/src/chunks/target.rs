@@ -2,9 +2,8 @@
 
 use super::store::{ChunkStore, ChunkStoreError, Told, Worker};
 use super::view::View;
-use crate::inquiry::{Inquirer, Inquiries};
-use crate::{DatagramCounters, Stop, UdpEndpoint, Waker, now};
-use nicekv_chunks::{Target, TargetConfig, TargetCounters, To};
+use crate::{Stop, UdpEndpoint, Waker, now};
+use nicekv_chunks::{Target, TargetConfig, To};
 use nicekv_reservation::ConfigError;
 use std::io;
 use std::net::SocketAddrV4;
@@ -24,26 +23,6 @@ pub enum TargetError {
     Windows(#[from] ConfigError),
 }
 
-/// What a target says of itself.
-#[derive(Clone, Copy, Debug)]
-pub struct TargetObservation {
-    /// What it has counted.
-    pub counters: TargetCounters,
-    /// What its socket has moved.
-    pub datagrams: DatagramCounters,
-    /// Chunks that it holds, and their bytes.
-    pub chunks: u64,
-    /// See `chunks`.
-    pub bytes: u64,
-    /// Bytes of memory and of the disk that are promised.
-    pub promised_memory: u64,
-    /// See `promised_memory`.
-    pub promised_disk: u64,
-}
-
-/// Where a target may be asked how it is.
-pub type TargetInquirer = Inquirer<(), TargetObservation>;
-
 /// A target that is ready to run.
 pub struct ChunkTarget {
     core: Target,
@@ -51,7 +30,6 @@ pub struct ChunkTarget {
     worker: Worker,
     view: View,
     waker: Waker,
-    inquiries: Inquiries<(), TargetObservation>,
 }
 
 impl ChunkTarget {
@@ -71,13 +49,7 @@ impl ChunkTarget {
         let mut core = Target::new(config, store.held())?;
         core.set_free(free_bytes);
         let worker = Worker::begin(name, store, waker.clone())?;
-        Ok(Self { core, endpoint, worker, view, waker, inquiries: Inquiries::default() })
-    }
-
-    /// Has it asked by those who have been given the other end already.
-    pub fn answering(mut self, inquiries: Inquiries<(), TargetObservation>) -> Self {
-        self.inquiries = inquiries;
-        self
+        Ok(Self { core, endpoint, worker, view, waker })
     }
 
     /// Runs until `stop`, or a failure.
@@ -86,7 +58,6 @@ impl ChunkTarget {
     /// If its socket or its disk has failed.
     pub fn run(mut self, stop: &Stop) -> Result<(), TargetError> {
         stop.register(&self.waker);
-        self.inquiries.begin(&self.waker);
         while !self.view.end_with(stop) {
             self.turn()?;
         }
@@ -118,7 +89,6 @@ impl ChunkTarget {
             self.worker.ask(request);
         }
         let (core, endpoint) = (&mut self.core, &mut self.endpoint);
-        self.inquiries.answer(|()| observe(core, endpoint));
         endpoint.send_with(|out| next_send(core, out))?;
         Ok(())
     }
@@ -132,17 +102,5 @@ fn next_send(core: &mut Target, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
             out.extend_from_slice(&send.bytes);
             return Some(address);
         }
-    }
-}
-
-fn observe(core: &Target, endpoint: &UdpEndpoint) -> TargetObservation {
-    let (chunks, bytes) = core.held_bytes();
-    TargetObservation {
-        counters: core.counters,
-        datagrams: endpoint.counters(),
-        chunks,
-        bytes,
-        promised_memory: core.promised_memory(),
-        promised_disk: core.promised_disk(),
     }
 }

@@ -27,7 +27,7 @@ impl World {
         self.queue.at(at_ns, Event::NextRound);
     }
 
-    fn begin_round(&mut self) {
+    pub(super) fn begin_round(&mut self) {
         self.round = Number(self.round.0 + 1);
         self.report.rounds += 1;
         self.tell_all();
@@ -38,11 +38,6 @@ impl World {
             let at_ns = self.queue.now_ns() + self.random.below(8 * MS);
             self.queue.at(at_ns, Event::Adopt { partition, round: self.round });
         }
-    }
-
-    /// At the end, when nobody puts.
-    pub(super) fn collect_at_end(&mut self) {
-        self.begin_round();
     }
 
     pub(super) fn tell(&mut self, target: usize, life: u64) {

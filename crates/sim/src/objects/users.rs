@@ -86,15 +86,14 @@ impl World {
         let Some(Task::Put { number, name, parts, .. }) = &self.initiators[initiator].task else { return };
         let stamp = parts.iter().map(|part| part.stamp.unwrap_or(Round(u64::MAX))).min();
         let chunks = parts.iter().map(|part| (self.contents.get(part.content).0, part.content)).collect();
-        let manifest = Some(Manifest { chunks, stamp: stamp.unwrap_or_default() });
+        let manifest = Manifest { chunks, stamp: stamp.unwrap_or_default() };
         let (task, name) = (*number, *name);
         let at_ns = self.queue.now_ns() + self.random.below(2 * MS);
         self.queue.at(at_ns, Event::Name { initiator, task, name, manifest });
     }
 
     /// It takes effect, or is refused.
-    pub(super) fn on_name(&mut self, initiator: usize, task: u64, name: u64, manifest: Option<Manifest>) {
-        let Some(manifest) = manifest else { return };
+    pub(super) fn on_name(&mut self, initiator: usize, task: u64, name: u64, manifest: Manifest) {
         let checks = !self.has(Planted::StaleStampTaken);
         let is_taken = self.names.put(name, manifest.clone(), checks);
         if is_taken {

@@ -79,7 +79,7 @@ pub(super) enum Event {
         initiator: usize,
         task: u64,
         name: u64,
-        manifest: Option<Manifest>,
+        manifest: Manifest,
     },
     NextRound,
     Adopt {
@@ -222,7 +222,7 @@ impl World {
             }
             Event::Fault(fault) => self.fail(fault),
             Event::Heal => self.heal(),
-            Event::Collect => self.collect_at_end(),
+            Event::Collect => self.begin_round(),
             Event::ReadBack => self.read_back(),
         }
     }
