@@ -29,7 +29,7 @@ impl Target {
     /// All that garbage collection depends on: two targets that say the same here go on alike.
     pub fn collection(&self) -> impl core::hash::Hash + use<> {
         let held: Vec<_> = self.held().map(|(id, held)| (*id, held.stamp, held.marked)).collect();
-        (self.round(), held, self.open_marks())
+        (self.round(), held, self.swept())
     }
 
     /// Bytes of memory and disk that are promised, and negotiations and transfers under way: nothing when nobody puts.

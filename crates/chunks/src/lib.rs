@@ -40,7 +40,7 @@ pub use manifest::{Manifest, ManifestError};
 pub use map::{Group, Map, MapError, SLOTS};
 pub use plant::Plant;
 pub use send::{Send, To};
-pub use target::{End, Held, Storage, StorageDone, Target, TargetConfig, TargetCounters};
+pub use target::{End, Held, Progress, Storage, StorageDone, Target, TargetConfig, TargetCounters};
 
 use nicekv_wire::chunk::ChunkId;
 

@@ -1,15 +1,15 @@
 //! What an object is made of: the value of its name (P9).
 //!
 //! ```text
-//!   "NKOB" │ version u8, 3 zeros │ length u64 │ stamp u64 │ chunk bytes u32 │ number of chunks u32 │ id, id, …
+//!   "NKOB" │ version u8, 3 zeros │ length u64 │ chunk bytes u32 │ number of chunks u32 │ id, id, …
 //! ```
 
 use alloc::vec::Vec;
-use nicekv_wire::chunk::{CHUNK_LENGTH_MAX, ChunkId, Round};
+use nicekv_wire::chunk::{CHUNK_LENGTH_MAX, ChunkId};
 
 const MAGIC: [u8; 4] = *b"NKOB";
 const VERSION: u8 = 1;
-const FIXED_BYTES: usize = 32;
+const FIXED_BYTES: usize = 24;
 const ID_BYTES: usize = 32;
 
 /// See the module. All chunks but the last one have the same length.
@@ -17,8 +17,6 @@ const ID_BYTES: usize = 32;
 pub struct Manifest {
     /// Bytes of the object.
     pub length: u64,
-    /// The lowest stamp of its chunks (P7).
-    pub stamp: Round,
     /// Length of a chunk.
     pub chunk_bytes: u32,
     /// In order.
@@ -46,7 +44,6 @@ impl Manifest {
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&[VERSION, 0, 0, 0]);
         out.extend_from_slice(&self.length.to_be_bytes());
-        out.extend_from_slice(&self.stamp.0.to_be_bytes());
         out.extend_from_slice(&self.chunk_bytes.to_be_bytes());
         out.extend_from_slice(&(self.chunks.len() as u32).to_be_bytes());
         self.chunks.iter().for_each(|id| out.extend_from_slice(&id.0));
@@ -67,7 +64,7 @@ impl Manifest {
         }
         let u64_at = |at: usize| u64::from_be_bytes(*fixed[at..].first_chunk().expect("it is longer"));
         let u32_at = |at: usize| u32::from_be_bytes(*fixed[at..].first_chunk().expect("it is longer"));
-        let (length, stamp, chunk_bytes, count) = (u64_at(8), Round(u64_at(16)), u32_at(24), u32_at(28));
+        let (length, chunk_bytes, count) = (u64_at(8), u32_at(16), u32_at(20));
         let contradicts = |what| Err(ManifestError::Contradiction(what));
         if fixed[5..8] != [0; 3] {
             return contradicts("reserved bytes");
@@ -79,7 +76,7 @@ impl Manifest {
             return contradicts("the number of chunks");
         }
         let (ids, _) = ids.as_chunks::<ID_BYTES>();
-        Ok(Self { length, stamp, chunk_bytes, chunks: ids.iter().map(|id| ChunkId(*id)).collect() })
+        Ok(Self { length, chunk_bytes, chunks: ids.iter().map(|id| ChunkId(*id)).collect() })
     }
 }
 
@@ -89,7 +86,7 @@ mod tests {
 
     fn manifest(length: u64, chunks: usize) -> Manifest {
         let chunks = (0..chunks).map(|at| ChunkId([at as u8; 32])).collect();
-        Manifest { length, stamp: Round(9), chunk_bytes: 1 << 20, chunks }
+        Manifest { length, chunk_bytes: 1 << 20, chunks }
     }
 
     #[test]
@@ -106,7 +103,7 @@ mod tests {
         for bit in 0..FIXED_BYTES * 8 {
             let mut changed = whole.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            // Another stamp, or another length of as many chunks, is another manifest.
+            // Another length of as many chunks, is another manifest.
             if let Ok(other) = Manifest::decode(&changed) {
                 assert_ne!(other, manifest(3 << 20, 3));
                 assert_eq!(other.encode(), changed);

@@ -21,8 +21,6 @@ pub enum Plant {
     ArrivingCounted,
     /// P8: after a restart everything has the stamp of no round.
     RestartForgetsStamps,
-    /// P8: what has no mark is deleted before all marks have come.
-    SweptBeforeAllMarks,
     /// P10: a chunk is "not found" as soon as one target says so.
     NotFoundByOne,
     /// P5: an accept is obeyed though its bid has lapsed.

@@ -113,6 +113,11 @@ pub enum OperationError {
         "a replica's disk is full, nothing was stored: make room on it or delete keys; gets and deletes go on"
     )]
     DiskFull,
+    /// Not applied: the key is to be the name of an object, and the update says no stamp of its chunks, or an older one than garbage collection is at (P9).
+    #[error(
+        "nothing was stored: the keyspace has names of objects, and the chunks of this one may have been collected; put them again (`nicekv object put` does)"
+    )]
+    StaleStamp,
     /// Not applied: the keyspace does not exist.
     #[error("no such keyspace")]
     NoSuchKeyspace,
@@ -130,6 +135,7 @@ impl OperationError {
             Status::Expired => Self::OutcomeUnknown,
             Status::Busy => Self::Busy,
             Status::DiskFull => Self::DiskFull,
+            Status::StaleStamp => Self::StaleStamp,
             Status::NoSuchKeyspace => Self::NoSuchKeyspace,
         })
     }

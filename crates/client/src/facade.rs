@@ -17,6 +17,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use futures_channel::oneshot;
+use nicekv_wire::chunk::Round;
 use nicekv_wire::number::LongDouble;
 use nicekv_wire::scan::ScanWants;
 use nicekv_wire::{
@@ -293,6 +294,21 @@ impl Client {
         version: OpId,
     ) -> Result<Option<OpId>, ClientError> {
         self.put_if(key, value, expiry, Condition::IfVersion(version)).await
+    }
+
+    /// Stores the manifest of an object, whose chunks have this stamp or later ones (P9), if `version` is none or the key's; `None` if that is another one.
+    pub async fn put_stamped(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        stamp: Round,
+        version: Option<OpId>,
+    ) -> Result<Option<OpId>, ClientError> {
+        let condition = match version {
+            None => Condition::Stamped(stamp),
+            Some(version) => Condition::StampedIfVersion { stamp, version },
+        };
+        self.put_if(key, value, Expiry::Never, condition).await
     }
 
     /// Stores a value and returns the one from before.

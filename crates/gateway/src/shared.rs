@@ -168,7 +168,8 @@ fn failure(error: OperationError) -> usize {
         | OperationError::Overflow
         | OperationError::ResultTooLong { .. }
         | OperationError::NoSuchKeyspace
-        | OperationError::OldValueGone => 4,
+        | OperationError::OldValueGone
+        | OperationError::StaleStamp => 4,
     }
 }
 

@@ -10,6 +10,7 @@ use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest, Timing};
 use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase, Vrings, partitions_for, vnode_blocks};
 use nicekv_replication::Replica;
 use nicekv_store::{Engine, MemoryEngine};
+use nicekv_wire::chunk::Round;
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberRole, MemberState};
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{
@@ -336,6 +337,7 @@ fn assignment(partition: u32, range: MatchRange, replication: Replication, activ
         children: Vec::new(),
         sealed: false,
         parents: Vec::new(),
+        stamp_min: Round::default(),
     }
 }
 

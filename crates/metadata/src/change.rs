@@ -108,6 +108,10 @@ pub enum Refused {
         "names of objects need the ring of groups, and this cluster has none: see `group_ring` in its configuration"
     )]
     NoGroupRing,
+    #[error(
+        "no keyspace has names of objects: there are no chunks; `nicekv keyspace create objects --chunks multicast` makes one"
+    )]
+    NoNamesOfObjects,
     #[error("no number is left for a keyspace: none is given twice")]
     NoKeyspaceNumber,
     #[error("there is no partition {partition}; `nicekv partition list` names them")]

@@ -108,6 +108,8 @@ pub struct Timing {
     pub balance_period: Duration,
     /// That is done because of load only if a keyspace was asked so often in such a period.
     pub balance_requests_min: u32,
+    /// Between two rounds of garbage collection among chunks of objects (P8); `None`: they begin by command alone.
+    pub collect_interval: Option<Duration>,
     /// Between two installations of the same tables in a switch that does not answer, and between two
     /// questions for its status.
     pub switch_interval: Duration,
@@ -134,6 +136,7 @@ impl Default for Timing {
             count_interval: Duration::from_secs(1),
             balance_period: Duration::from_secs(10),
             balance_requests_min: 1000,
+            collect_interval: Some(Duration::from_secs(3600)),
             switch_interval: Duration::from_millis(200),
         }
     }

@@ -24,6 +24,7 @@ mod announce;
 mod balance;
 mod capacity;
 mod change;
+mod collecting;
 mod config;
 mod decide;
 mod election;
@@ -52,15 +53,16 @@ pub use config::{
 pub use election::{Election, ElectionEvent, Seat, SeatAnswer, SeatRequest, SeatTiming};
 pub use keyspaces::{KeyspaceChange, KeyspacePlan};
 pub use leader::{Metadata, Persisted, StorageRequest};
+pub use observations::TargetReport;
 pub use partitions::{MatchValue, PartitionChange, PartitionPlan};
 pub use plant::Plant;
 pub use state::{StateError, persisted_version};
 pub use status::{
-    BalancingStatus, ChunkInfo, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus, Health,
-    HealthCounts, HotEntryStatus, HotKeyStatus, HotStatus, HotSwitchStatus, KeyspaceInfo, KeyspaceStatus,
-    MemberStanding, MemberStatus, MemberStatusState, MigrationStatus, NodeState, NodeStatus, NodeWish,
-    PartitionState, PartitionStatus, ReshapingPhase, ReshapingStatus, Status, StrangerStatus, SwitchStatus,
-    TrunkState, TrunkStatus, UsageStatus,
+    BalancingStatus, ChunkInfo, ChunksStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus,
+    Health, HealthCounts, HotEntryStatus, HotKeyStatus, HotStatus, HotSwitchStatus, KeyspaceInfo,
+    KeyspaceStatus, MemberStanding, MemberStatus, MemberStatusState, MigrationStatus, NodeState, NodeStatus,
+    NodeWish, PartitionState, PartitionStatus, ReshapingPhase, ReshapingStatus, Status, StrangerStatus,
+    SwitchStatus, TargetStatus, TrunkState, TrunkStatus, UsageStatus,
 };
 pub use store::StateStore;
 

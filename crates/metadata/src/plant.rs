@@ -68,12 +68,14 @@ pub enum Plant {
     HotMerged,
     /// Balancing: what is full stays as it is.
     FullKept,
+    /// P8: names are said to have adopted a round before anybody has heard of it.
+    AdoptedUnheard,
 }
 
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -102,6 +104,7 @@ impl Plant {
         Self::UnfittingGiven,
         Self::HotMerged,
         Self::FullKept,
+        Self::AdoptedUnheard,
     ];
 }
 

@@ -59,6 +59,10 @@ pub(crate) trait Observed {
     }
     /// Whether a member needs an epoch after this one, and that is not too soon.
     fn wants_fence(&self) -> bool;
+    /// The round that names of objects are to adopt (P8); 0 if the partition has none.
+    fn round(&self) -> u64 {
+        0
+    }
     /// Whether a test has planted this bug.
     fn has(&self, _plant: Plant) -> bool {
         false
@@ -309,6 +313,10 @@ impl Observed for View<'_> {
     fn wants_fence(&self) -> bool {
         let Situation { config, now_ns, .. } = self.situation;
         self.watch.wants_fence(now_ns, &config.timing)
+    }
+
+    fn round(&self) -> u64 {
+        self.situation.state.round_of(self.partition.keyspace)
     }
 
     fn may_lead_again(&self, node: NodeId) -> bool {

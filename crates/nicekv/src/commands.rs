@@ -378,9 +378,18 @@ pub(crate) fn client_with_order(
 
 /// A client of this keyspace.
 pub(crate) fn client_for(known: &KeyspaceInfo, port: u16, id: ClientId) -> Result<Client, Failure> {
+    client_at(Ipv4Addr::UNSPECIFIED, known, port, id)
+}
+
+/// The same, at an address of this host.
+pub(crate) fn client_at(
+    address: Ipv4Addr,
+    known: &KeyspaceInfo,
+    port: u16,
+    id: ClientId,
+) -> Result<Client, Failure> {
     let keyspace = Keyspace { partition_bits: None, ..gateway::known_to_clients(known, port) };
-    let (client, _) =
-        start_client_as(id, &Stop::new(), Ipv4Addr::UNSPECIFIED, keyspace).map_err(Failure::environment)?;
+    let (client, _) = start_client_as(id, &Stop::new(), address, keyspace).map_err(Failure::environment)?;
     Ok(client.with_keyspace(keyspace.id))
 }
 

@@ -357,6 +357,8 @@ impl ClusterConfig {
                     .then(|| Duration::from_millis(self.timing.rebalance_delay_ms)),
                 balance_period: Duration::from_millis(self.timing.balance_period_ms),
                 balance_requests_min: self.timing.balance_requests_min,
+                collect_interval: (self.timing.collect_interval_ms > 0)
+                    .then(|| Duration::from_millis(self.timing.collect_interval_ms)),
                 ..Timing::default()
             },
             hot: self.hot.settings(),

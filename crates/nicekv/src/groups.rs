@@ -1,7 +1,7 @@
 //! Groups of storage targets, as the metadata service tells of them.
 
-use nicekv_chunks::{Group, Map};
-use nicekv_metadata::{ChunkInfo, ClusterInfo};
+use nicekv_chunks::{Group, Map, Progress};
+use nicekv_metadata::{ChunkInfo, ClusterInfo, TargetReport};
 use nicekv_placement::GroupRing;
 use nicekv_runtime::admin;
 use nicekv_runtime::chunks::Known;
@@ -27,9 +27,21 @@ pub(crate) fn ask(endpoint: &[SocketAddrV4]) -> Option<Known> {
     known_of(&ask_for_groups(endpoint)?)
 }
 
+/// The same, by a target, which says how far it is.
+pub(crate) fn report(endpoint: &[SocketAddrV4], node: u16, progress: &Progress) -> Option<Known> {
+    let Progress { version, swept, chunks, bytes } = *progress;
+    let report = TargetReport { node, version: version.0, swept: swept.0, chunks, bytes };
+    known_of(&cluster(endpoint, &AdminRequest::Target(report))?.chunks?)
+}
+
 pub(crate) fn ask_for_groups(endpoint: &[SocketAddrV4]) -> Option<ChunkInfo> {
-    let json = admin::ask(endpoint, &AdminRequest::ClusterInfo, ASK_TIMEOUT).ok()?;
-    serde_json::from_slice::<ClusterInfo>(&json).ok()?.chunks
+    cluster(endpoint, &AdminRequest::ClusterInfo)?.chunks
+}
+
+/// Where everything is, if the metadata service answers.
+pub(crate) fn cluster(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Option<ClusterInfo> {
+    let json = admin::ask(endpoint, request, ASK_TIMEOUT).ok()?;
+    serde_json::from_slice(&json).ok()
 }
 
 fn known_of(chunks: &ChunkInfo) -> Option<Known> {
@@ -38,5 +50,5 @@ fn known_of(chunks: &ChunkInfo) -> Option<Known> {
         Group::at_places(&places)
     });
     let map = Map::new(MapVersion(chunks.version), groups.collect::<Result<_, _>>().ok()?).ok()?;
-    Some(Known { map: Arc::new(map), round: Round(chunks.round) })
+    Some(Known { map: Arc::new(map), round: Round(chunks.round), is_adopted: chunks.is_adopted })
 }

@@ -19,6 +19,7 @@ mod hot;
 mod kernel_gets;
 mod keyspaces;
 mod lab;
+mod listing;
 mod logs;
 mod metrics;
 mod migration;

@@ -1,4 +1,4 @@
-//! `nicekv object put | get | stat | list | delete`: objects of any length, in chunks that lie at the storage targets that could take them soonest (Replicast).
+//! `nicekv object put | get | stat | list | delete | gc`: objects of any length, in chunks that lie at the storage targets that could take them soonest (Replicast).
 //!
 //! ```text
 //!   put   file ─▶ chunk, chunk, … ─▶ targets, a few at a time ─▶ manifest ─▶ the name's value, if nobody was faster
@@ -6,23 +6,27 @@
 //! ```
 
 mod chunks;
+mod collecting;
 mod copying;
 
 use crate::commands::{TargetArguments, failed, print};
 use crate::failure::Failure;
 use chunks::Objects;
+use collecting::GcArguments;
 use copying::{Range, Sink, open_source};
 use futures_executor::block_on;
 use nicekv_chunks::Manifest;
-use nicekv_client::Scan;
-use nicekv_client::facade::{Client, Value};
+use nicekv_client::facade::{Client, ClientError, Value};
+use nicekv_client::{OperationError, Scan};
 use nicekv_wire::scan::{ScanWants, key_before};
-use nicekv_wire::{ClientId, Expiry, OpId};
+use nicekv_wire::{ClientId, OpId};
 use serde::Serialize;
 use std::path::PathBuf;
 
 /// Pieces of a listing that are asked for at a time.
 const PIECES_MAX: usize = 32;
+/// An object is confirmed so often, each time that it took longer than a round of garbage collection.
+const CONFIRMATIONS_MAX: u32 = 3;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum ObjectCommand {
@@ -40,6 +44,10 @@ pub(crate) enum ObjectCommand {
     ///
     /// Its chunks stay where they are until garbage is collected.
     Delete(NameArguments),
+    /// Collect garbage: delete chunks that no object needs
+    ///
+    /// That happens by itself, too, every hour unless the configuration says otherwise (`collect_interval_ms`).
+    Gc(GcArguments),
 }
 
 #[derive(clap::Args)]
@@ -110,21 +118,28 @@ pub(crate) fn run(command: &ObjectCommand) -> Result<(), Failure> {
         ObjectCommand::Stat(arguments) => stat(arguments),
         ObjectCommand::List(arguments) => list(arguments),
         ObjectCommand::Delete(arguments) => delete(arguments),
+        ObjectCommand::Gc(arguments) => collecting::run(arguments),
     }
 }
 
 fn put(arguments: &PutArguments) -> Result<(), Failure> {
     let mut source = open_source(&arguments.file)?;
     let objects = Objects::open(&arguments.target)?;
-    let manifest = objects.put(&mut source, arguments.chunk_kib << 10)?;
+    let (manifest, mut stamp) = objects.put(&mut source, arguments.chunk_kib << 10)?;
     let (names, key, value) = (objects.names(), arguments.name.as_bytes(), manifest.encode());
-    let version = block_on(async {
-        match arguments.if_version {
-            None => names.put(key, &value, Expiry::Never).await.map(Some),
-            Some(version) => names.put_if_version(key, &value, Expiry::Never, version).await,
+    let mut tries = CONFIRMATIONS_MAX;
+    let version = loop {
+        let version = block_on(names.put_stamped(key, &value, stamp, arguments.if_version));
+        match version {
+            // Garbage is collected meanwhile: what of it is here is to stay.
+            Err(ClientError::Failed(OperationError::StaleStamp)) if tries > 0 => {
+                stamp = objects.confirm(&manifest)?;
+                tries -= 1;
+            }
+            version => break version.map_err(failed)?,
         }
-    });
-    let Some(version) = version.map_err(failed)? else {
+    };
+    let Some(version) = version else {
         return Err(Failure::Operation(format!(
             "{:?} has another version: nothing was changed",
             arguments.name

@@ -1,16 +1,17 @@
 //! The storage target of a node: a thread beside it, which begins when there are groups of targets (Replicast §II), and has a socket and a directory of its own.
 
 use crate::config::{ClusterConfig, NodeSection};
-use crate::groups::{LINK_BITS_PER_SECOND, ask, ask_for_groups};
+use crate::groups::{LINK_BITS_PER_SECOND, ask_for_groups, report};
+use crate::listing;
 use nicekv_chunks::TargetConfig;
 use nicekv_reservation::Delivery;
-use nicekv_runtime::chunks::{ChunkStore, ChunkTarget, View, windows};
+use nicekv_runtime::chunks::{ChunkStore, ChunkTarget, SharedProgress, TargetParts, View, windows};
 use nicekv_runtime::{Stop, UdpEndpoint, Waker, now, random, readable, wait};
 use nicekv_store::{DataDirectory, LogIdentity, RealFiles};
 use nicekv_wire::{Duration, NodeId};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// Between two questions whether there are groups.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -86,8 +87,15 @@ impl TargetSetup {
             disk_bytes_per_second: DISK_BYTES_PER_SECOND,
             secret,
         };
-        let metadata = self.metadata.clone();
-        let view = View::begin(&self.name, waker.clone(), move || ask(&metadata))?;
-        Ok(ChunkTarget::new(&self.name, config, store, endpoint, view, waker)?.run(stop)?)
+        let (metadata, node, progress) = (self.metadata.clone(), self.node, SharedProgress::default());
+        let told = progress.clone();
+        let report = move || {
+            let progress = *told.lock().unwrap_or_else(PoisonError::into_inner);
+            report(&metadata, node, &progress)
+        };
+        let view = View::begin(&self.name, waker.clone(), report)?;
+        let list = listing::of_names(self.metadata.clone(), self.address);
+        let parts = TargetParts { store, endpoint, view, waker, list, progress };
+        Ok(ChunkTarget::new(&self.name, config, stop, parts)?.run(stop)?)
     }
 }

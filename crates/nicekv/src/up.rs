@@ -61,6 +61,7 @@ const TIMING: TimingSection = TimingSection {
     rebalance_delay_ms: 5000,
     balance_period_ms: 10_000,
     balance_requests_min: 1000,
+    collect_interval_ms: 3_600_000,
 };
 
 /// `nicekv up`

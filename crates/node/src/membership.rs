@@ -3,6 +3,7 @@
 use crate::status::Standing;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use nicekv_wire::chunk::Round;
 use nicekv_wire::control::{Assign, Member, MemberRole, MemberState};
 use nicekv_wire::route::ChainHeader;
 use nicekv_wire::{Epoch, KeyDigest, KeyOrder, KeyspaceId, MatchRange, NodeId, PartitionId, Replication};
@@ -36,6 +37,8 @@ pub struct Membership {
     pub multicast: SocketAddrV4,
     /// Whether the members are a chain, in their order.
     pub is_chain: bool,
+    /// The oldest stamp that an update of an object's name may have; 0: there are no names of objects (P8).
+    pub stamp_min: Round,
 }
 
 impl Membership {
@@ -55,6 +58,7 @@ impl Membership {
             replicas: 0,
             multicast: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
             is_chain: false,
+            stamp_min: Round::default(),
         }
     }
 
@@ -81,6 +85,7 @@ impl Membership {
             replicas: assign.replicas.into(),
             multicast: assign.multicast,
             is_chain: assign.replication == Replication::Chain,
+            stamp_min: assign.stamp_min,
         }
     }
 

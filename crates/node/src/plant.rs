@@ -80,6 +80,8 @@ pub enum Plant {
     ScanBeyondReach,
     /// C11: a piece that was cut short says that nothing comes after it.
     ScanShort,
+    /// P8: a name takes chunks that the round which it has adopted may collect.
+    StaleStampTaken,
     /// R15: nobody acknowledges old ops again, nor sends them.
     OrphansIgnored,
     /// R16: what is held is discarded although the node has become a member again.

@@ -158,7 +158,11 @@ fn condition_holds(condition: Condition, state: Option<&KeyValue>) -> bool {
         Condition::Always => true,
         Condition::IfAbsent => state.is_none(),
         Condition::IfPresent => state.is_some(),
-        Condition::IfVersion(version) => state.map_or(OpId::NONE, |state| state.version) == version,
+        // Whether its stamp is good enough is seen before (P8).
+        Condition::Stamped(_) => true,
+        Condition::IfVersion(version) | Condition::StampedIfVersion { version, .. } => {
+            state.map_or(OpId::NONE, |state| state.version) == version
+        }
     }
 }
 

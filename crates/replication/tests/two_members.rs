@@ -9,9 +9,12 @@ use harness::pair::{
 use harness::{CLIENT, Node, answer, update};
 use nicekv_node::ShiftKind;
 use nicekv_placement::key_digest;
+use nicekv_wire::chunk::Round;
 use nicekv_wire::recovery::{RecoverRequest, UndecidedOp};
 use nicekv_wire::replication::Resend;
-use nicekv_wire::{Datagram, Duration, Epoch, Get, KeyspaceId, OpId, Operation, Status, Term, Update};
+use nicekv_wire::{
+    Condition, Datagram, Duration, Epoch, Expiry, Get, KeyspaceId, OpId, Operation, Status, Term, Update,
+};
 
 #[test]
 fn the_second_op_of_a_key_is_contended_and_stays_so_in_later_epochs() {
@@ -57,6 +60,65 @@ fn an_op_that_one_member_found_contended_is_answered_when_all_have_the_decision(
     ack(&mut node, 5, 2, false);
     progress(&mut node, 5, 2);
     assert_eq!(decisions(&ack(&mut node, 5, 3, false)), [(op(3), true, Status::Ok, 3)]);
+}
+
+/// What names an object says how old its chunks may be (P8, P9). A refusal is told when both members have it, as whoever leads next would not refuse what is open (R3).
+#[test]
+fn names_of_objects_refuse_stamps_that_are_too_old() {
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    node.stamp_min = Round(4);
+    node.assign_with(Term(3), Epoch(5), &[other()]);
+    recover(&mut node, 5, 0, Vec::new());
+    let set = Operation::Set { value: b"chunks", expiry: Expiry::Never };
+    let mut client = 0;
+    let mut decided = |node: &mut Node, operation, condition| {
+        client += 1;
+        let asked = Update { condition, ..update(op(client), b"name", operation) };
+        node.receive(CLIENT, |out| asked.encode(out));
+        let sent = ack(node, 5, client, false);
+        let [(_, contended, status, _)] = decisions(&sent)[..] else { panic!("{sent:?}") };
+        (status, contended, answer(&sent), answer(&progress(node, 5, client)))
+    };
+    let refused = (Status::StaleStamp, true, None, Some((Status::StaleStamp, None)));
+    for condition in [Condition::Always, Condition::Stamped(Round(3)), Condition::IfAbsent] {
+        assert_eq!(decided(&mut node, set, condition), refused, "{condition:?}");
+    }
+    for operation in [Operation::Append(b"x"), Operation::Increment(1)] {
+        assert_eq!(decided(&mut node, operation, Condition::Always), refused, "{operation:?}");
+    }
+    let told = |status| (status, false, Some((status, None)), None);
+    let of_none = |stamp| Condition::StampedIfVersion { stamp, version: OpId::NONE };
+    assert_eq!(decided(&mut node, set, of_none(Round(4))), told(Status::Ok));
+    assert_eq!(decided(&mut node, set, of_none(Round(9))), told(Status::ConditionFailed));
+    assert_eq!(decided(&mut node, set, of_none(Round(1))), refused);
+    for operation in [
+        Operation::Expire { at_ms: 9_000_000, condition: Default::default() },
+        Operation::Persist,
+        Operation::Delete,
+    ] {
+        assert_eq!(decided(&mut node, operation, Condition::Always), told(Status::Ok), "{operation:?}");
+    }
+}
+
+/// What was open when a round was adopted may have been answered.
+#[test]
+fn a_stamp_is_not_too_old_for_the_epoch_before() {
+    let mut node = Node::started();
+    node.stamp_min = Round(4);
+    node.assign_with(Term(3), Epoch(5), &[other()]);
+    recover(&mut node, 5, 0, Vec::new());
+    let put = |client, key| {
+        let set = Operation::Set { value: b"chunks", expiry: Expiry::Never };
+        Update { condition: Condition::Stamped(Round(4)), ..update(op(client), key, set) }
+    };
+    node.receive(CLIENT, |out| put(1, b"one").encode(out));
+    node.stamp_min = Round(5);
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    recover(&mut node, 6, 0, Vec::new());
+    assert_eq!(decisions(&ack(&mut node, 6, 1, false)), [(op(1), true, Status::Ok, 0)]);
+    node.receive(CLIENT, |out| put(2, b"other").encode(out));
+    assert_eq!(decisions(&ack(&mut node, 6, 2, false)), [(op(2), true, Status::StaleStamp, 0)]);
 }
 
 /// An op after a contended one of its key that is not released is contended, too: the release of the one before comes first.

@@ -9,7 +9,7 @@
 //! ```
 
 use nicekv_dataplane::control::{CONTROL_MESSAGE_BYTES_MAX, Found, Lookup};
-use nicekv_metadata::{Change, ControlPlane, KeyspaceChange, PartitionChange, Status};
+use nicekv_metadata::{Change, ControlPlane, KeyspaceChange, PartitionChange, Status, TargetReport};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
@@ -49,6 +49,10 @@ pub enum AdminRequest {
     Status,
     /// What a client needs: a `nicekv_metadata::ClusterInfo`.
     ClusterInfo,
+    /// The same, asked by a target of chunks, which says how far it is.
+    Target(TargetReport),
+    /// Begins a round of garbage collection: its number, or why it is refused, as a `Result`; it is written down when the answer comes.
+    CollectChunks,
     /// Answered, by `true`, when every partition has all its replicas consistent and all tables are acknowledged.
     Ready,
     /// What would follow from a change: a [`nicekv_metadata::Plan`], or the line that says why it is refused, as a `Result`.
@@ -235,7 +239,7 @@ pub enum ControlPlaneError {
 }
 
 const MAGIC: [u8; 6] = *b"nicekv";
-pub(crate) const VERSION: u8 = 12;
+pub(crate) const VERSION: u8 = 13;
 
 impl Greeting {
     /// The first frame of a connection.

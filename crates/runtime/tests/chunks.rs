@@ -8,7 +8,8 @@ use nicekv_dataplane::{
 use nicekv_placement::GroupRing;
 use nicekv_reservation::Delivery;
 use nicekv_runtime::chunks::{
-    ChunkClient, ChunkClientError, ChunkStore, ChunkTarget, Known, View, start_chunk_client, windows,
+    ChunkClient, ChunkClientError, ChunkStore, ChunkTarget, Known, TargetParts, View, start_chunk_client,
+    windows,
 };
 use nicekv_runtime::control_plane::{CONTROL_LIMITS, Greeting};
 use nicekv_runtime::{
@@ -37,7 +38,7 @@ fn known() -> Known {
     let nodes: Vec<NodeId> = (0..TARGETS).map(NodeId).collect();
     let group = Group::new(&nodes).expect("few enough");
     let map = Map::new(MapVersion(1), vec![group]).expect("it is one");
-    Known { map: Arc::new(map), round: Round(1) }
+    Known { map: Arc::new(map), round: Round(1), is_adopted: false }
 }
 
 /// A switch whose tables have the group, by masks or by subsets.
@@ -109,7 +110,10 @@ fn start_target(stop: &Stop, target: u16, port: u16, delivery: Delivery, directo
     let waker = Waker::new().unwrap();
     let name = format!("target-{target}");
     let view = View::begin(&name, waker.clone(), || Some(known())).unwrap();
-    let target = ChunkTarget::new(&name, config, store, endpoint, view, waker).unwrap();
+    let (list, progress) =
+        (Box::new(|_: Round, _: &mut dyn FnMut(Vec<ChunkId>) -> bool| false), Default::default());
+    let parts = TargetParts { store, endpoint, view, waker, list, progress };
+    let target = ChunkTarget::new(&name, config, stop, parts).unwrap();
     let running = stop.clone();
     std::thread::spawn(move || target.run(&running).unwrap())
 }

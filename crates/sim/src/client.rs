@@ -401,7 +401,9 @@ impl Client {
             };
             self.history[index].ended_ns = Some(at_ns);
             let is_get = self.history[index].call.action == Action::Get;
-            let is_refusal = |answer: &Answer| matches!(answer.status, Status::Busy | Status::DiskFull);
+            let is_refusal = |answer: &Answer| {
+                matches!(answer.status, Status::Busy | Status::DiskFull | Status::StaleStamp)
+            };
             if answer.as_ref().map_or(is_get, is_refusal) {
                 self.void.push(index);
                 continue;
@@ -441,6 +443,7 @@ fn not_applied(error: OperationError) -> Option<Status> {
         OperationError::ResultTooLong { .. } => Some(Status::ValueTooLong),
         OperationError::Busy => Some(Status::Busy),
         OperationError::DiskFull => Some(Status::DiskFull),
+        OperationError::StaleStamp => Some(Status::StaleStamp),
         error @ (OperationError::NotAFloat | OperationError::NoSuchKeyspace) => {
             panic!("no node has reason to say: {error}")
         }

@@ -251,6 +251,10 @@ impl Names {
             Condition::IfAbsent => " if absent".into(),
             Condition::IfPresent => " if present".into(),
             Condition::IfVersion(version) => format!(" if its version is {}", self.op(version)),
+            Condition::Stamped(stamp) => format!(" with stamp {}", stamp.0),
+            Condition::StampedIfVersion { stamp, version } => {
+                format!(" with stamp {} if its version is {}", stamp.0, self.op(version))
+            }
         };
         let old = if update.return_old { ", telling the old value" } else { "" };
         format!("{} {change}{condition}{old}", self.op(update.op))

@@ -1,5 +1,6 @@
 //! Datagrams between nodes and the metadata service (NICE §4.1; rules R4, R7, R9, R12, R13).
 
+use crate::chunk::Round;
 use crate::codec::List;
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
 use crate::limits::{DATAGRAM_BYTES_MAX, MEMBERS_MAX};
@@ -204,6 +205,8 @@ message! {
             sealed: bool,
             /// Whose place it takes: a consistent member makes it of what it has formed of them (R17).
             parents: Vec<Parent> as List<u8, Parent, RESHAPED_MAX>,
+            /// Where keys are names of objects, the oldest stamp that an update of one may have (P8); else 0.
+            stamp_min: Round,
         }
     }
 }

@@ -32,6 +32,9 @@ code! {
         DiskFull = 9,
         /// The request is well-formed but asks for what this node does not have (a keyspace that does not exist).
         NoSuchKeyspace = 10,
+        /// The keyspace has names of objects, and the update no stamp, or one that the partition's round is beyond (P8): it was not applied. Whoever has put the chunks is to
+        /// confirm them again.
+        StaleStamp = 11,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What clients ask: [`Get`] and [`Update`].
 
 use crate::bytes::{Reader, reserved_bytes};
+use crate::chunk::Round;
 use crate::codec::{Codec, Key, Value};
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
 use crate::large::{Reference, check_value_of};
@@ -92,6 +93,25 @@ tagged! {
         2 => IfPresent,
         /// Only if the key's last put has this op id (put-if-version, R5). [`OpId::NONE`] means absent.
         3 => IfVersion(OpId),
+        /// Only if chunks with this stamp are not collected by the round that the partition has adopted: it is the lowest one of those that a manifest names (P9).
+        4 => Stamped(Round),
+        /// Both.
+        5 => StampedIfVersion {
+            /// As of [`Self::Stamped`].
+            stamp: Round,
+            /// As of [`Self::IfVersion`].
+            version: OpId,
+        },
+    }
+}
+
+impl Condition {
+    /// The stamp that it names.
+    pub fn stamp(self) -> Option<Round> {
+        match self {
+            Self::Stamped(stamp) | Self::StampedIfVersion { stamp, .. } => Some(stamp),
+            _ => None,
+        }
     }
 }
 
@@ -179,6 +199,11 @@ impl<'a> Operation<'a> {
             Self::Append(value) | Self::AppendLarge(value) => value,
             _ => &[],
         }
+    }
+
+    /// Whether the key may have another value afterwards that is not what it had before, nor none.
+    pub fn makes_value(&self) -> bool {
+        !matches!(self, Self::Delete | Self::Expire { .. } | Self::Persist)
     }
 
     /// The encoded [`Reference`] of the large value that it carries, if it carries one.

@@ -52,7 +52,7 @@ fn row_29_every_length_up_to_the_mtu_is_refused_without_panic() {
     largest_update(KEY_BYTES_MAX, PAIR_BYTES_MAX - KEY_BYTES_MAX).encode(&mut largest);
     largest.resize(DATAGRAM_BYTES_MAX + 1, 0);
     for length in 0..=largest.len() {
-        let exact = length == 48 + 40 + PAIR_BYTES_MAX;
+        let exact = length == 48 + 48 + PAIR_BYTES_MAX;
         assert_eq!(decode(&largest[..length]).is_ok(), exact, "{length} bytes of an update");
         assert!(decode(&vec![0; length]).is_err(), "{length} zeros");
         assert!(decode(&vec![0xff; length]).is_err(), "{length} ones");
@@ -60,7 +60,7 @@ fn row_29_every_length_up_to_the_mtu_is_refused_without_panic() {
 }
 
 /// Where an update says how long its key is: behind header, watermark, condition and a flag.
-const KEY_LENGTH_AT: usize = 48 + 8 + 17 + 1;
+const KEY_LENGTH_AT: usize = 48 + 8 + 25 + 1;
 /// Where a set says how long its value is: behind that, and the number of the operation.
 const VALUE_LENGTH_AT: usize = KEY_LENGTH_AT + 2 + 1;
 
@@ -132,9 +132,9 @@ fn row_29_lies_in_the_header_are_refused_by_name() {
         let known = matches!(opcode, 4..=13 | 15..=30 | 32..=59);
         assert_eq!(with(3, &[opcode]) == DecodeError::UnknownOpcode(opcode), !known, "opcode {opcode}");
     }
-    for stated in [0u16, 1, 45, 47, u16::MAX] {
+    for stated in [0u16, 1, 53, 55, u16::MAX] {
         let expected =
-            DecodeError::LengthMismatch { field: "body_length", stated: stated.into(), actual: 46 };
+            DecodeError::LengthMismatch { field: "body_length", stated: stated.into(), actual: 54 };
         assert_eq!(with(4, &stated.to_be_bytes()), expected);
     }
     assert_eq!(with(8, &[1]), DecodeError::UnknownValue { field: "reply_to_ip", value: 1 << 24 });

@@ -28,8 +28,9 @@ use disk::Disk;
 use nicekv_reservation::{BidId, Book, ConfigError};
 use nicekv_wire::chunk::{Answer, ChunkAnswer, ChunkId, MapVersion, Round};
 use nicekv_wire::{Datagram, NodeId, OpId};
-use state::{Marking, Negotiation, Reading};
-pub use told::{End, Held, Storage, StorageDone, TargetConfig, TargetCounters};
+use rounds::Sweep;
+use state::{Negotiation, Reading};
+pub use told::{End, Held, Progress, Storage, StorageDone, TargetConfig, TargetCounters};
 use transfer::Transfer;
 
 /// See the module.
@@ -46,7 +47,7 @@ pub struct Target {
     arriving: BTreeMap<ChunkId, OpId>,
     disk: Disk,
     readings: VecDeque<Reading>,
-    marking: Option<Marking>,
+    sweep: Sweep,
     random: Random,
     sends: VecDeque<Send>,
     storage: VecDeque<Storage>,
@@ -82,7 +83,7 @@ impl Target {
             transfers: BTreeMap::new(),
             arriving: BTreeMap::new(),
             readings: VecDeque::new(),
-            marking: None,
+            sweep: Sweep::default(),
             random: Random::new(random),
             sends: VecDeque::new(),
             storage: VecDeque::new(),
@@ -155,6 +156,16 @@ impl Target {
     /// What is held, in the order of ids.
     pub fn held(&self) -> impl Iterator<Item = (&ChunkId, &Held)> {
         self.held.iter()
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            version: self.map.as_ref().map(Map::version).unwrap_or_default(),
+            swept: self.swept(),
+            chunks: self.held.len() as u64,
+            bytes: self.held.values().map(|held| u64::from(held.bytes)).sum(),
+        }
     }
 
     /// Its place for a chunk, if it goes by this version of the map, which has it in that chunk's group. Who goes by another one is told.

@@ -2,17 +2,31 @@
 //!
 //! ```text
 //!   round g is told ──▶ all that is stored or confirmed from now on has stamp g
-//!   marks of g, by each partition of names, page by page ──▶ noted at what is held
-//!   all partitions have sent their last page ──▶ what has a stamp below g, and no mark of g, is deleted
+//!   all names have adopted g, and take no stamps below g − 1: they are listed, and what they need is marked ──▶ all are listed ──▶ what has a stamp below g − 1, and no mark of g, is deleted
 //! ```
+//!
+//! So what is put has at least a whole round to get its name, and an initiator needs not know the newest one.
+//!
+//! Whoever lists names begins anew when something goes wrong: a mark too many does no harm, and nothing is deleted before a listing has come to its end.
 
 use super::Target;
-use super::state::Marking;
-use super::told::{Held, Storage};
+use super::told::Storage;
 use crate::plant::Plant;
 use alloc::vec::Vec;
-use nicekv_wire::PartitionId;
+use core::ops::Bound;
 use nicekv_wire::chunk::{ChunkId, Round};
+
+/// Chunks that are looked at in one step.
+const SWEEP_MAX: usize = 4_096;
+
+/// How far a round has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sweep {
+    /// The last round that has come to its end.
+    done: Round,
+    /// The chunk that was looked at last, in the round that is the newest.
+    after: Option<ChunkId>,
+}
 
 impl Target {
     /// The round is this one; an older one changes nothing. A target that has begun anew has all that it holds stamped with the round that it is told, as it does not know of later stamps (P8).
@@ -20,7 +34,9 @@ impl Target {
         if self.round.is_none() && self.plant != Some(Plant::RestartForgetsStamps) {
             self.held.values_mut().for_each(|held| held.stamp = round);
         }
-        self.round = self.round.max(Some(round));
+        if self.round < Some(round) {
+            (self.round, self.sweep.after) = (Some(round), None);
+        }
     }
 
     /// The round that it goes by.
@@ -28,64 +44,50 @@ impl Target {
         self.round
     }
 
-    /// Marks of a round are going to come, from these partitions.
-    pub fn expect_marks(&mut self, round: Round, partitions: impl IntoIterator<Item = PartitionId>) {
-        if self.round != Some(round) || self.marking.as_ref().is_some_and(|known| known.round >= round) {
-            return;
+    /// Names need these, say they who have all adopted this round. False: it is not the target's, so the listing is of no use.
+    pub fn mark(&mut self, round: Round, ids: &[ChunkId]) -> bool {
+        if self.round != Some(round) {
+            return false;
         }
-        let open = partitions.into_iter().map(|partition| (partition, 0)).collect();
-        self.marking = Some(Marking { round, open });
-    }
-
-    /// A page of marks: of all live manifests of a partition, whose chunks lie in this target's group. Returns the page that is to come next, none if these marks are not expected: who sends
-    /// them goes on from there. The last one ends the partition's part of the round.
-    pub fn handle_marks(
-        &mut self,
-        round: Round,
-        partition: PartitionId,
-        page: u32,
-        ids: &[ChunkId],
-        is_last: bool,
-    ) -> Option<u32> {
-        let marking = self.marking.as_mut().filter(|marking| marking.round == round)?;
-        let Some(next) = marking.open.get_mut(&partition) else {
-            // All were here before; the answer was lost.
-            return Some(u32::MAX);
-        };
-        if page != *next {
-            return Some(*next);
-        }
-        *next += 1;
-        let next = *next;
         for id in ids {
             if let Some(held) = self.held.get_mut(id) {
                 held.marked = round;
             }
         }
-        if is_last {
-            marking.open.remove(&partition);
-        }
-        let is_early = self.plant == Some(Plant::SweptBeforeAllMarks) && is_last;
-        if marking.open.is_empty() || is_early {
-            self.sweep(round);
-        }
-        Some(if is_last { u32::MAX } else { next })
+        true
     }
 
-    /// The round whose marks come, and which pages are the next ones.
-    #[cfg(any(test, feature = "exploration"))]
-    pub(crate) fn open_marks(&self) -> Option<(Round, Vec<(PartitionId, u32)>)> {
-        let marking = self.marking.as_ref()?;
-        Some((marking.round, marking.open.iter().map(|(partition, page)| (*partition, *page)).collect()))
-    }
-
-    fn sweep(&mut self, round: Round) {
-        let dead = |held: &Held| held.stamp < round && held.marked < round;
-        let ids: Vec<ChunkId> = self.held.iter().filter(|(_, held)| dead(held)).map(|(id, _)| *id).collect();
-        for id in ids {
+    /// All that names need in this round has been marked: what is not needed is deleted, a part of it at each call. Whether there is nothing left to do.
+    pub fn sweep(&mut self, round: Round) -> bool {
+        if self.round != Some(round) || self.sweep.done == round {
+            return true;
+        }
+        let from = self.sweep.after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut looked_at = self.held.range((from, Bound::Unbounded)).take(SWEEP_MAX).peekable();
+        let mut dead = Vec::new();
+        self.sweep.after = None;
+        while let Some((id, held)) = looked_at.next() {
+            if held.stamp.0 + 1 < round.0 && held.marked < round {
+                dead.push(*id);
+            }
+            if looked_at.peek().is_none() {
+                self.sweep.after = Some(*id);
+            }
+        }
+        for id in dead {
             self.held.remove(&id);
             self.counters.collected += 1;
             self.storage.push_back(Storage::Remove { id });
         }
+        let is_done = self.sweep.after.is_none();
+        if is_done {
+            self.sweep.done = round;
+        }
+        is_done
+    }
+
+    /// The last round in which all that no name needs was deleted.
+    pub fn swept(&self) -> Round {
+        self.sweep.done
     }
 }

@@ -1,10 +1,9 @@
 //! What a target remembers of those who want something of it.
 
-use alloc::collections::BTreeMap;
 use core::net::SocketAddrV4;
 use nicekv_reservation::Bid;
-use nicekv_wire::chunk::{ChunkId, Round};
-use nicekv_wire::{OpId, PartitionId};
+use nicekv_wire::OpId;
+use nicekv_wire::chunk::ChunkId;
 
 /// A bid that is neither accepted nor cancelled.
 #[derive(Clone, Copy, Debug)]
@@ -26,12 +25,4 @@ pub(super) struct Reading {
     pub(super) place: u8,
     pub(super) id: ChunkId,
     pub(super) first: u32,
-}
-
-/// Marks of a round that come.
-#[derive(Clone, Debug)]
-pub(super) struct Marking {
-    pub(super) round: Round,
-    /// Partitions of names whose marks are not all here, and the page that is the next one of each.
-    pub(super) open: BTreeMap<PartitionId, u32>,
 }

@@ -6,7 +6,7 @@ use nicekv_reservation::Config;
 use nicekv_wire::chunk::{Chosen, ChunkAccept, ChunkRead, ChunkRequest, Wanted};
 use nicekv_wire::large::{Chunk, RECEIVERS_ALL, TransferReport};
 use nicekv_wire::limits::CHUNK_BYTES;
-use nicekv_wire::{ClientId, KeyDigest, KeyspaceId, PartitionId};
+use nicekv_wire::{ClientId, KeyDigest, KeyspaceId};
 use std::vec;
 
 const MS: u64 = 1_000_000;
@@ -359,26 +359,30 @@ fn what_is_damaged_is_not_held_any_more() {
 }
 
 #[test]
-fn garbage_goes_when_all_marks_are_here_and_no_sooner() {
+fn garbage_goes_when_all_names_are_listed_and_no_sooner() {
     let mut target = target();
     let contents: Vec<Vec<u8>> = (1..=4).map(|seed| content(seed, 500)).collect();
     (0..).zip(&contents).for_each(|(at, bytes)| stored(&mut target, at * 10 * MS, at, bytes));
     let [old, marked, confirmed, kept] = [0, 1, 2, 3].map(|at: usize| chunk_id(&contents[at]));
-    let (one, two) = (PartitionId(1), PartitionId(2));
-    assert_eq!(target.handle_marks(Round(3), one, 0, &[], true), None, "nobody has told of that round");
+    assert!(!target.mark(Round(3), &[marked]), "nobody has told of that round");
     target.set_round(Round(3));
-    target.expect_marks(Round(3), [one, two]);
-    target.expect_marks(Round(3), [one]);
+    while !target.sweep(Round(3)) {}
+    assert_eq!(target.held.len(), 4, "their objects may get names yet");
+    target.set_round(Round(4));
     target.put(50 * MS, 20, &contents[2]);
-    assert_eq!(target.handle_marks(Round(3), one, 1, &[kept], true), Some(0), "the first page is missing");
-    assert_eq!(target.handle_marks(Round(3), one, 0, &[marked], false), Some(1));
-    assert_eq!(target.handle_marks(Round(3), one, 0, &[marked], false), Some(1), "it came twice");
-    assert_eq!(target.handle_marks(Round(3), one, 1, &[kept], true), Some(u32::MAX));
-    assert_eq!(target.held.len(), 4, "the other partition has not said what it needs");
-    assert_eq!(target.handle_marks(Round(3), two, 0, &[], true), Some(u32::MAX));
+    assert!(target.mark(Round(4), &[marked]) && target.mark(Round(4), &[marked, kept]));
+    assert!(!target.mark(Round(3), &[old]), "of a round that is over");
+    assert_eq!((target.held.len(), target.swept()), (4, Round(3)), "names are still listed");
+    assert!(target.sweep(Round(3)) && target.held.len() == 4, "that round is over");
+    while !target.sweep(Round(4)) {}
     assert_eq!(target.held.keys().filter(|id| [marked, confirmed, kept].contains(id)).count(), 3);
-    assert!(!target.held.contains_key(&old) && target.counters.collected == 1);
-    assert_eq!(target.handle_marks(Round(3), two, 0, &[], true), Some(u32::MAX), "the answer was lost");
+    assert!(!target.held.contains_key(&old));
+    assert_eq!((target.counters.collected, target.swept()), (1, Round(4)));
+    for round in [5, 6] {
+        target.set_round(Round(round));
+        while !target.sweep(Round(round)) {}
+    }
+    assert!(target.held.is_empty(), "nobody needs anything");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use nicekv_reservation::Config;
-use nicekv_wire::chunk::{ChunkId, Round};
+use nicekv_wire::chunk::{ChunkId, MapVersion, Round};
 use nicekv_wire::{NodeId, OpId};
 
 /// How a target is.
@@ -108,6 +108,19 @@ pub enum StorageDone {
         /// None: what is there is damaged.
         bytes: Option<Vec<u8>>,
     },
+}
+
+/// How far a target is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The map that it goes by.
+    pub version: MapVersion,
+    /// The last round in which all was deleted that no name needs.
+    pub swept: Round,
+    /// Chunks that it holds.
+    pub chunks: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// For operators.

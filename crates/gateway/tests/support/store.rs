@@ -157,6 +157,9 @@ impl Store {
             Condition::Always => true,
             Condition::IfAbsent => before.is_none(),
             Condition::IfPresent => before.is_some(),
+            Condition::Stamped(_) | Condition::StampedIfVersion { .. } => {
+                unreachable!("gateways know no objects")
+            }
             Condition::IfVersion(version) => {
                 before.as_ref().map_or(OpId::NONE, |stored| stored.version) == version
             }

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
 use nicekv_placement::{KeyspaceSpec, vnodes};
+use nicekv_wire::chunk::Round;
 use nicekv_wire::control::{
     Assign, Child as AnnouncedChild, HeartbeatReply, Member as AnnouncedMember, Parent as AnnouncedParent,
     Probe,
@@ -198,6 +199,7 @@ fn last_assign(
         children: Vec::new(),
         sealed: false,
         parents: Vec::new(),
+        stamp_min: Round::default(),
     }
 }
 
@@ -234,5 +236,7 @@ fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, inc
         children: forming.map(|forming| forming.children.iter().map(child).collect()).unwrap_or_default(),
         sealed: forming.is_some_and(|forming| forming.sealed),
         parents: partition.parents.iter().map(parent).collect(),
+        // What was put in the round before may get its name yet.
+        stamp_min: Round(partition.round.saturating_sub(1)),
     }
 }

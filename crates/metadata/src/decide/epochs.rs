@@ -56,6 +56,7 @@ pub(crate) fn first(
         left: Vec::new(),
         forming: None,
         parents: Vec::new(),
+        round: 0,
     }
 }
 
@@ -101,9 +102,12 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     Some(next)
 }
 
-/// The epoch in which nothing is different, but that it is another one: a member has asked for it (R14).
+/// The epoch in which nothing is different, but that it is another one: a member has asked for it (R14), or names are to adopt a round (P8), which waits until what is
+/// formed has become partitions.
 fn fence(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
-    observed.wants_fence().then(|| Partition { epoch: partition.epoch + 1, ..partition.clone() })
+    let is_to_adopt = partition.round < observed.round() && partition.forming.is_none();
+    let calls_for_it = is_to_adopt || observed.wants_fence();
+    calls_for_it.then(|| Partition { epoch: partition.epoch + 1, ..partition.clone() })
 }
 
 /// The epoch in which the first original leads a whole partition again. It is activated at once: the former primary stays a

@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 use nicekv_placement::{KeyspaceSpec, replica_sets};
 use nicekv_wire::{NodeId, PartitionId};
 
+use crate::collecting;
 use crate::plant::Plant;
 use crate::state::{ChunkGroups, Node, Partition, Removed, State, Wish};
 use crate::view::{Load, Observed, Situation};
@@ -54,11 +55,15 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
     let divided_by_load = divisions::revise(situation, &mut changes);
     let forgotten = |node: &Node| node.wish == Wish::Removed && may_be_forgotten(situation, node.config.id);
     let (dropped, reshaped) = (dropped::next(situation), dropped::next_reshaped(situation));
-    let is_quiet = changes.is_empty() && dropped.is_none() && reshaped.is_none();
+    let collects = collecting::is_due(situation);
+    let is_quiet = changes.is_empty() && dropped.is_none() && reshaped.is_none() && !collects;
     if is_quiet && !reshaping::is_due(situation) && !situation.state.nodes.iter().any(forgotten) {
         return None;
     }
     let mut state = situation.state.clone();
+    if let Some(chunks) = state.chunks.as_mut().filter(|_| collects) {
+        chunks.round += 1;
+    }
     for (id, next) in changes {
         state.replace(id, next);
     }
@@ -123,12 +128,12 @@ pub(crate) fn found(
         return Err(ring.into_iter().filter(|node| !processes.contains_key(node)).collect());
     }
     let sets = replica_sets(&ring, spec);
-    for (range, originals) in spec.ranges().zip(sets) {
-        next.add(epochs::first(spec.id, range, originals, |node| processes[&node]));
-    }
     if spec.chunks.is_some() && next.chunks.is_none() {
         next.chunks = Some(ChunkGroups::form(&ring));
     }
     next.keyspaces.push(spec.clone());
+    for (range, originals) in spec.ranges().zip(sets) {
+        next.add(epochs::first(spec.id, range, originals, |node| processes[&node]));
+    }
     Ok(())
 }

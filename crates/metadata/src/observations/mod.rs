@@ -4,6 +4,7 @@
 //! Invariant: whatever comes from a process that is not live, or concerns an epoch that is past, changes nothing.
 
 mod balance;
+mod chunks;
 mod fabric;
 mod heats;
 mod loads;
@@ -25,6 +26,8 @@ use crate::plant::Plant;
 use crate::policy::Policy;
 use crate::state::State;
 pub(crate) use balance::{Balance, Begun, REST_PERIODS};
+pub(crate) use chunks::ChunkReports;
+pub use chunks::TargetReport;
 pub(crate) use heats::Heats;
 pub(crate) use loads::{Load, SourceLoads};
 pub(crate) use membership::Membership;
@@ -47,6 +50,7 @@ pub(crate) struct Observations {
     pub(crate) loads: SourceLoads,
     pub(crate) heats: Heats,
     pub(crate) balance: Balance,
+    pub(crate) chunks: ChunkReports,
     /// A leader before may have granted leases that run until then.
     quiet_until_ns: u64,
     /// Processes that do not know yet that they were removed somewhere: they get no lease (R12).
@@ -70,6 +74,7 @@ impl Observations {
             loads: SourceLoads::default(),
             heats: Heats::default(),
             balance: Balance::new(now_ns),
+            chunks: ChunkReports::new(now_ns),
             quiet_until_ns: now_ns + quiet_ns,
             unaware: BTreeSet::new(),
             plant: None,
@@ -126,6 +131,7 @@ impl Observations {
         self.heats
             .retain(|id, node| after.partition(id).is_some_and(|it| it.member(node).is_some()), is_node);
         self.balance.handle_change(before, after, now_ns);
+        self.chunks.handle_change(before, after, now_ns);
         for (id, _, _) in after.gone() {
             let watch = self.watches.entry(id).or_default();
             if before.partition(id).is_some() {

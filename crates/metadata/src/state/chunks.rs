@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use nicekv_placement::GROUP_MEMBERS_MAX;
-use nicekv_wire::NodeId;
+use nicekv_placement::{GROUP_MEMBERS_MAX, KeyspaceSpec};
+use nicekv_wire::{KeyspaceId, NodeId};
 use serde::{Deserialize, Serialize};
 
 use super::State;
@@ -32,7 +32,8 @@ impl ChunkGroups {
         for (at, node) in nodes.iter().enumerate() {
             groups[at % count].push(Some(node.0));
         }
-        Self { version: 1, round: 1, groups }
+        // Stamps are taken from the round before on, and there is one.
+        Self { version: 1, round: 2, groups }
     }
 
     /// Whether a node is a target.
@@ -42,6 +43,13 @@ impl ChunkGroups {
 }
 
 impl State {
+    /// The round that names of a keyspace's objects are to adopt (P8); 0 if it has none.
+    pub(crate) fn round_of(&self, keyspace: KeyspaceId) -> u64 {
+        let has_names = |spec: &&KeyspaceSpec| spec.id == keyspace && spec.chunks.is_some();
+        let chunks = self.chunks.as_ref().filter(|_| self.keyspaces.iter().any(|spec| has_names(&spec)));
+        chunks.map_or(0, |chunks| chunks.round)
+    }
+
     /// Groups have as many places as an address has bits, and each node of the cluster at most one of them.
     pub(super) fn validate_chunks(&self) -> Result<(), &'static str> {
         let Some(chunks) = &self.chunks else { return Ok(()) };
@@ -53,7 +61,7 @@ impl State {
         let fits = |group: &Vec<Option<u16>>| (1..=GROUP_MEMBERS_MAX).contains(&group.len());
         let are_well =
             targets.len() == count && targets.iter().all(is_known) && chunks.groups.iter().all(fits);
-        if are_well && chunks.version > 0 && chunks.round > 0 {
+        if are_well && chunks.version > 0 && chunks.round > 1 {
             Ok(())
         } else {
             Err("its groups of targets make no sense")

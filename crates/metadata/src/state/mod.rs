@@ -35,7 +35,7 @@ pub(crate) use reshaping::{
 };
 
 /// Version of the encoding, its first byte.
-const FORMAT_VERSION: u8 = 11;
+const FORMAT_VERSION: u8 = 12;
 
 /// What the operator wants of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -305,13 +305,17 @@ impl State {
     pub(crate) fn add(&mut self, partition: Partition) -> PartitionId {
         let id = PartitionId(self.next_partition);
         self.next_partition += 1;
-        self.partitions.insert(id, partition);
+        let round = self.round_of(partition.keyspace);
+        self.partitions.insert(id, Partition { round, ..partition });
         id
     }
 
-    /// A partition goes on to `next`.
+    /// A partition goes on to `next`. Whatever an epoch begins for, names of objects adopt the newest round with it (P8).
     pub(crate) fn replace(&mut self, id: PartitionId, next: Partition) {
-        self.partitions.insert(id, next).expect("the partition is there");
+        let newest = self.round_of(next.keyspace);
+        let before = self.partition(id).expect("the partition is there");
+        let round = if next.epoch > before.epoch { newest } else { before.round };
+        self.partitions.insert(id, Partition { round, ..next });
     }
 
     /// The keyspace of a partition.

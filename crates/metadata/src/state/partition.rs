@@ -100,6 +100,8 @@ pub(crate) struct Partition {
     pub(crate) forming: Option<Forming>,
     /// Whose place it takes, until an epoch of it is activated (R17).
     pub(crate) parents: Vec<Parent>,
+    /// The round of garbage collection that names of objects have adopted with this epoch (P8); 0: it has no such.
+    pub(crate) round: u64,
 }
 
 impl Partition {

@@ -58,7 +58,10 @@ impl State {
             self.inherit_placement(&parent, &ids);
             self.reshaped.insert(*id, Gone::succeeded_by(&parent, epoch, ids.clone()));
         }
-        self.partitions.extend(children);
+        for (id, child) in children {
+            let round = self.round_of(child.keyspace);
+            self.partitions.insert(id, Partition { round, ..child });
+        }
         self.reshapings.retain(|other| other != reshaping);
     }
 

@@ -30,6 +30,8 @@ pub struct ChunkInfo {
     pub version: u32,
     /// Of garbage collection.
     pub round: u64,
+    /// Whether names have adopted that round (P8): what they say from now on is what is needed of it.
+    pub is_adopted: bool,
     /// Nodes by their places, of each group.
     pub groups: Vec<Vec<Option<u16>>>,
     /// Base of the ring of groups, bits of its prefix, its port, and that of the targets.

@@ -1,6 +1,7 @@
 //! What operators and clients may know.
 
 mod chains;
+mod chunks;
 mod control_plane;
 mod hot;
 mod hot_keys;
@@ -19,6 +20,7 @@ use nicekv_dataplane::TableStatus;
 use nicekv_wire::MatchRange;
 use serde::{Deserialize, Serialize};
 
+pub use chunks::{ChunksStatus, TargetStatus};
 pub use control_plane::{ControlPlane, StrangerStatus};
 pub use hot::{HotEntryStatus, HotStatus, HotSwitchStatus};
 pub use info::{ChunkInfo, ClusterInfo, KeyspaceInfo};
@@ -71,6 +73,9 @@ pub struct Status {
     /// How hot keys are spread; none if no keyspace wants it.
     #[serde(default)]
     pub hot: Option<HotStatus>,
+    /// Chunks of objects, if there are names of such.
+    #[serde(default)]
+    pub chunks: Option<ChunksStatus>,
     /// What was not understood or not taken.
     pub counters: Counters,
     /// Who answers; the driver knows.

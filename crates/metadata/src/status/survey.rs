@@ -12,6 +12,7 @@ use nicekv_wire::{KeyspaceId, NodeId, PartitionId};
 
 use super::*;
 use crate::announce::divisions;
+use crate::collecting;
 use crate::config::{Balancing, nanoseconds};
 use crate::leader::Metadata;
 use crate::observations::Observations;
@@ -57,6 +58,7 @@ impl Metadata {
             balancing: self.balancing_status(),
             migrations: self.migrations(),
             hot: self.hot_status(),
+            chunks: self.chunks_status(),
             counters: self.counters,
             control_plane: ControlPlane::default(),
         }
@@ -92,6 +94,7 @@ impl Metadata {
         Some(ChunkInfo {
             version: chunks.version,
             round: chunks.round,
+            is_adopted: collecting::names_have_adopted(&self.situation()),
             groups: chunks.groups.clone(),
             ring: (ring.base, ring.length, ring.port, ring.target_port),
         })

@@ -88,7 +88,7 @@ fn names_of_objects_bring_groups_of_targets_which_stay() {
     cluster.run_until_ready(3000);
     let told = cluster.core().cluster_info();
     let chunks = told.chunks.clone().unwrap();
-    assert_eq!((chunks.version, chunks.round, chunks.groups), (1, 1, vec![(1..=4).map(Some).collect()]));
+    assert_eq!((chunks.version, chunks.round, chunks.groups), (1, 2, vec![(1..=4).map(Some).collect()]));
     assert_eq!(told.keyspace(16).unwrap().chunks.as_deref(), Some("multicast"));
     let group = (nicekv_dataplane::Prefix::new([10, 64, 0, 0], 20), 4);
     assert_eq!(masked(&cluster), vec![group; cluster.switches.len()]);

@@ -7,6 +7,7 @@ mod chains;
 mod changes;
 mod checks;
 mod cluster;
+mod collecting;
 mod created;
 mod divisions;
 mod faults;

@@ -25,6 +25,7 @@ pub(crate) struct TimingSection {
     pub(crate) rebalance_delay_ms: u64,
     pub(crate) balance_period_ms: u64,
     pub(crate) balance_requests_min: u32,
+    pub(crate) collect_interval_ms: u64,
 }
 
 impl Default for TimingSection {
@@ -40,6 +41,7 @@ impl Default for TimingSection {
             rebalance_delay_ms: 5000,
             balance_period_ms: 10_000,
             balance_requests_min: 1000,
+            collect_interval_ms: 3_600_000,
         }
     }
 }

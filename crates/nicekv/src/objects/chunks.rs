@@ -65,9 +65,10 @@ impl Objects {
         &self.names
     }
 
-    /// Puts what comes, in chunks of so many bytes; what it is made of then.
-    pub(super) fn put(&self, source: &mut dyn Read, chunk_bytes: u32) -> Result<Manifest, Failure> {
-        let mut manifest = Manifest { length: 0, stamp: Round(u64::MAX), chunk_bytes, chunks: Vec::new() };
+    /// Puts what comes, in chunks of so many bytes; what it is made of then, and the lowest stamp of its chunks.
+    pub(super) fn put(&self, source: &mut dyn Read, chunk_bytes: u32) -> Result<(Manifest, Round), Failure> {
+        let mut manifest = Manifest { length: 0, chunk_bytes, chunks: Vec::new() };
+        let mut stamp = Round(u64::MAX);
         let mut under_way: VecDeque<Pending<_, PutError>> = VecDeque::new();
         loop {
             let bytes = read_chunk(source, chunk_bytes as usize)?;
@@ -81,12 +82,25 @@ impl Objects {
             while under_way.len() >= if is_last { 1 } else { UNDER_WAY_MAX } {
                 let placed =
                     under_way.pop_front().expect("there is one").wait().map_err(Failure::operation)?;
-                manifest.stamp = manifest.stamp.min(placed.stamp);
+                stamp = stamp.min(placed.stamp);
             }
             if is_last {
-                return Ok(manifest);
+                return Ok((manifest, stamp));
             }
         }
+    }
+
+    /// Confirms what was put before the round that names have adopted by now (P8): its lowest stamp then.
+    pub(super) fn confirm(&self, manifest: &Manifest) -> Result<Round, Failure> {
+        let mut stamp = Round(u64::MAX);
+        let mut number = 0;
+        self.get(manifest, (0, manifest.length), |bytes| {
+            let placed = self.chunks.put(manifest.chunks[number], bytes.into()).wait();
+            stamp = stamp.min(placed.map_err(Failure::operation)?.stamp);
+            number += 1;
+            Ok(())
+        })?;
+        Ok(stamp)
     }
 
     /// Gets bytes from the first on, up to the end, in order.

@@ -76,9 +76,45 @@ fn a_version_that_is_not_the_names_changes_nothing() {
     assert!(succeeds(here, &["object", "stat", "name"]).contains(&second));
     succeeds(here, &["object", "delete", "name"]);
     refused(here, &["object", "delete", "name"], "there is no object");
-    // What is no object is not taken for one.
-    succeeds(here, &["put", "--keyspace", "things", "name", "a value"]);
-    refused(here, &["object", "get", "name"], "no manifest");
+    // What is no object gets no name.
+    refused(here, &["put", "--keyspace", "things", "name", "a value"], "names of objects");
+}
+
+/// Chunks of all targets together, copies counted.
+fn chunks(scratch: &Path, words: &[&str]) -> u64 {
+    let told = succeeds(scratch, words);
+    let (_, rest) = told.split_once(": ").unwrap();
+    rest.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{told}"))
+}
+
+#[test]
+fn garbage_goes_and_what_is_put_meanwhile_stays() {
+    let scratch = tempfile::tempdir().unwrap();
+    let here = scratch.path();
+    let _up = Up::start(here, &["--data-dir", "data"]);
+    refused(here, &["object", "gc", "--now"], "nicekv keyspace create objects --chunks multicast");
+    succeeds(here, &["keyspace", "create", "objects", "--chunks", "multicast"]);
+    let content = |seed| text(3_500_000, seed);
+    for (name, seed) in [("kept", 1), ("deleted", 2), ("overwritten", 3), ("overwritten", 4), ("shared", 2)] {
+        put(here, name, &content(seed), &[]);
+    }
+    succeeds(here, &["object", "delete", "deleted"]);
+    // Three copies of four chunks each.
+    assert_eq!(chunks(here, &["object", "gc", "--now"]), 3 * 3 * 4);
+    succeeds(here, &["object", "delete", "shared"]);
+    std::thread::scope(|scope| {
+        let rounds = scope.spawn(|| (0..3).map(|_| chunks(here, &["object", "gc", "--now"])).last());
+        for seed in 5..15 {
+            put(here, "busy", &content(seed), &[]);
+            comes_back(here, "busy", &content(seed));
+        }
+        rounds.join().unwrap();
+    });
+    assert_eq!(chunks(here, &["object", "gc", "--now"]), 3 * 3 * 4);
+    for (name, seed) in [("kept", 1), ("overwritten", 4), ("busy", 14)] {
+        comes_back(here, name, &content(seed));
+    }
+    assert_eq!(chunks(here, &["object", "gc"]), 3 * 3 * 4);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use nicekv_node::{
     CopyChunk, CopyRequest, Host, Membership, Message, NodeConfig, NodeCore, Page, PartitionStatus, Protocol,
     Request, Timing,
 };
+use nicekv_wire::chunk::Round;
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberRole, MemberState};
 use nicekv_wire::{
     ClientId, Datagram, DecodeError, Epoch, KeyspaceId, MatchRange, NodeId, Now, PartitionId, Replication,
@@ -348,5 +349,6 @@ pub(crate) fn assign(partition: PartitionId, range: MatchRange) -> Assign {
         children: Vec::new(),
         sealed: false,
         parents: Vec::new(),
+        stamp_min: Round::default(),
     }
 }

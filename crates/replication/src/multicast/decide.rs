@@ -22,8 +22,14 @@ use crate::entry::is_overdue;
 use crate::evaluate::{KeyValue, Verdict, evaluate, is_hold, needs_state, parts};
 use alloc::vec::Vec;
 use nicekv_node::{Host, Plant, Step};
+use nicekv_wire::chunk::Round;
 use nicekv_wire::replication::{Decision, Effect, Progress};
-use nicekv_wire::{NodeId, Now, OpId, Status, StoredKey};
+use nicekv_wire::{NodeId, Now, OpId, Status, StoredKey, Update};
+
+/// Whether a decision says that an op was not executed, which its own evaluation later on need not: no client is told before all members have forced it.
+pub(super) fn is_refusal(status: Status) -> bool {
+    matches!(status, Status::DiskFull | Status::StaleStamp)
+}
 
 impl Partition {
     /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it, and then the next.
@@ -52,6 +58,9 @@ impl Partition {
         }
         if state.votes.any_refused {
             return Some(Verdict::unchanged(Status::DiskFull, None));
+        }
+        if self.is_stale(host, op, state.stored.head()) {
+            return Some(Verdict::unchanged(Status::StaleStamp, None));
         }
         // Then what it carries does not matter either.
         if !needs_state(state.stored.head()) {
@@ -115,6 +124,18 @@ impl Partition {
         self.lead.as_ref().is_some_and(|lead| lead.recovered_through() >= order)
     }
 
+    /// Whether an op would give a name chunks that the round which the partition has adopted may collect: then it is refused (P8). Not one that was open when the epoch began, as it
+    /// may have been answered; all of these are decided before names are listed.
+    fn is_stale(&self, host: &Host, op: OpId, head: &Update<'_>) -> bool {
+        let stamp_min = self.membership.stamp_min;
+        let is_good = head.condition.stamp().is_some_and(|stamp| stamp >= stamp_min);
+        stamp_min != Round::default()
+            && head.operation.makes_value()
+            && !is_good
+            && !self.is_recovered(op)
+            && !host.has(Plant::StaleStampTaken)
+    }
+
     fn decide(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId, verdict: Verdict) {
         let recovered = self.is_recovered(op);
         if let Some(lead) = self.lead.as_mut().filter(|_| recovered) {
@@ -125,7 +146,7 @@ impl Partition {
         let (locked, state) = (self.locks.key(key), self.locks.op(op));
         let (Some(locked), Some(state)) = (locked, state) else { return };
         host.puts.decided.count_ns(now.boot_ns.saturating_sub(state.since_ns));
-        let refused = verdict.status == Status::DiskFull;
+        let refused = is_refusal(verdict.status);
         // A hold does nothing in any order.
         let any_contended = state.votes.any_contended && !is_hold(state.stored.head());
         let contended = (any_contended || locked.unreleased() > 0 || recovered || refused)

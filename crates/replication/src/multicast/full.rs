@@ -20,6 +20,7 @@
 //!   primary sends it again until the member can store it. An op that the primary itself lacks was never decided: all members, of which
 //!   it was one, would have had to force it (R1).
 
+use super::decide::is_refusal;
 use super::lead::Lead;
 use super::partition::Partition;
 use super::prepare::Source;
@@ -77,7 +78,7 @@ impl Partition {
 
     /// Whether an op is refused by a decision that some member may lack: such a member would execute it if it became the primary.
     pub(super) fn is_refusal_unreleased(&self, op: OpId, status: Status) -> bool {
-        status == Status::DiskFull && self.sequence.unreleased().any(|decided| decided.op == op)
+        is_refusal(status) && self.sequence.unreleased().any(|decided| decided.op == op)
     }
 
     /// Primary: whether a refusal of this op must not count. Its holder is not silent, so it is not accused.

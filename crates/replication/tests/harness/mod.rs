@@ -11,6 +11,7 @@ use nicekv_node::{
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_replication::Replica;
 use nicekv_wire::Duration;
+use nicekv_wire::chunk::Round;
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberRole, MemberState};
 use nicekv_wire::recovery::{CopyFrame, Entry, put_keyed_entry};
 use nicekv_wire::{
@@ -41,6 +42,8 @@ pub(crate) struct Node {
     pub(crate) replication: Replication,
     /// The disk does not force the log.
     pub(crate) forces_nothing: bool,
+    /// Of epochs that it is told.
+    pub(crate) stamp_min: Round,
     /// How many pages it has read.
     pub(crate) scans: usize,
 }
@@ -80,6 +83,7 @@ impl Node {
             replicas: 1,
             replication: Replication::Multicast,
             forces_nothing: false,
+            stamp_min: Round::default(),
             scans: 0,
         }
     }
@@ -167,6 +171,7 @@ impl Node {
             children: Vec::new(),
             sealed: false,
             parents: Vec::new(),
+            stamp_min: self.stamp_min,
         };
         self.receive(METADATA, |out| assign.encode(out))
     }

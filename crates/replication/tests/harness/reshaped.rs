@@ -4,6 +4,7 @@ use super::{CLIENT, DAMAGED, INCARNATION, LEASE_NS, METADATA, Node, answer, conf
 use nicekv_node::{StorageCompletion, StorageRequest, Timing};
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_replication::Replica;
+use nicekv_wire::chunk::Round;
 use nicekv_wire::control::{Assign, AssignAck, Child, HeartbeatReply, Parent, ReportKind};
 use nicekv_wire::recovery::{Entry, put_keyed_entry};
 use nicekv_wire::{
@@ -78,6 +79,7 @@ pub(crate) fn epoch(partition: PartitionId, range: MatchRange, epoch: u32) -> As
         children: Vec::new(),
         sealed: false,
         parents: Vec::new(),
+        stamp_min: Round::default(),
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! What both must know of the cluster, its map of groups and its round, a [`View`] finds out now and then, and when they say that there is a newer one.
 
+mod collector;
 mod initiator;
 mod memory;
 mod segments;
@@ -15,9 +16,10 @@ mod store;
 mod target;
 mod view;
 
+pub use collector::ListNames;
 pub use initiator::{ChunkClient, ChunkClientError, Pending, start_chunk_client};
 pub use store::{ChunkStore, ChunkStoreError};
-pub use target::ChunkTarget;
+pub use target::{ChunkTarget, SharedProgress, TargetError, TargetParts};
 pub use view::{Known, View};
 
 use crate::{Left, Message, UdpEndpoint, Waker, is_ready, now, readable, wait};

@@ -16,6 +16,8 @@ pub struct Known {
     pub map: Arc<Map>,
     /// The newest round.
     pub round: Round,
+    /// Whether all names have adopted it.
+    pub is_adopted: bool,
 }
 
 #[derive(Default)]
@@ -107,7 +109,8 @@ impl Shared {
 
     fn tell(&self, known: Known, waker: &Waker) {
         let mut state = self.locked();
-        let is_same = |old: &Known| old.map.version() == known.map.version() && old.round == known.round;
+        let of = |known: &Known| (known.map.version(), known.round, known.is_adopted);
+        let is_same = |old: &Known| of(old) == of(&known);
         if !state.known.as_ref().is_some_and(is_same) {
             state.known = Some(known);
             state.version += 1;

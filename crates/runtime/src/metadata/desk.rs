@@ -53,24 +53,19 @@ impl Desk<'_> {
         let json = match request {
             AdminRequest::Status => serde_json::to_vec(&status(core)),
             AdminRequest::ClusterInfo => serde_json::to_vec(&core.cluster_info()),
-            AdminRequest::Plan(change) => planned(core.plan(change)),
-            AdminRequest::Change(change) => {
-                let outcome = core.change(change);
-                let version = core.version() + u64::from(outcome.is_ok());
-                return planned(outcome).map(|json| Answer::Persisted(version, json));
+            AdminRequest::Target(report) => {
+                core.handle_target_report(report);
+                serde_json::to_vec(&core.cluster_info())
             }
+            AdminRequest::CollectChunks => return begun(core, Metadata::collect_chunks),
+            AdminRequest::Plan(change) => planned(core.plan(change)),
+            AdminRequest::Change(change) => return begun(core, |core| core.change(change)),
             AdminRequest::PlanPartitions(change) => planned(core.plan_partitions(change)),
             AdminRequest::ChangePartitions(change) => {
-                let outcome = core.change_partitions(change);
-                let version = core.version() + u64::from(outcome.is_ok());
-                return planned(outcome).map(|json| Answer::Persisted(version, json));
+                return begun(core, |core| core.change_partitions(change));
             }
             AdminRequest::PlanKeyspace(change) => planned(core.plan_keyspace(change)),
-            AdminRequest::ChangeKeyspace(change) => {
-                let outcome = core.change_keyspace(change);
-                let version = core.version() + u64::from(outcome.is_ok());
-                return planned(outcome).map(|json| Answer::Persisted(version, json));
-            }
+            AdminRequest::ChangeKeyspace(change) => return begun(core, |core| core.change_keyspace(change)),
             AdminRequest::Ready => return Ok(Answer::Ready),
             AdminRequest::Lookup(lookup) => return Ok(Answer::Found(*lookup)),
             // Nodes are asked themselves.
@@ -82,6 +77,16 @@ impl Desk<'_> {
         };
         json.map(Answer::Now)
     }
+}
+
+/// A change that is begun is answered when it is written down.
+fn begun<P: Serialize>(
+    core: &mut Metadata,
+    begin: impl FnOnce(&mut Metadata) -> Result<P, Refused>,
+) -> serde_json::Result<Answer> {
+    let outcome = begin(core);
+    let version = core.version() + u64::from(outcome.is_ok());
+    planned(outcome).map(|json| Answer::Persisted(version, json))
 }
 
 fn planned<P: Serialize>(outcome: Result<P, Refused>) -> serde_json::Result<Vec<u8>> {

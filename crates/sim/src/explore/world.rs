@@ -9,6 +9,7 @@ use crate::disk::Disk;
 use nicekv_node::{Plant, Standing};
 use nicekv_placement::Vrings;
 use nicekv_replication::Replica;
+use nicekv_wire::chunk::Round;
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberRole, MemberState};
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{Epoch, KeyspaceId, MatchRange, NodeId, Now, PartitionId, Replication, Term};
@@ -185,6 +186,7 @@ impl World {
                 children: Vec::new(),
                 sealed: false,
                 parents: Vec::new(),
+                stamp_min: Round::default(),
             };
             let lease = HeartbeatReply { term: Term(1), incarnation, sent_ns: 0, lease_ns: u64::MAX };
             let mut bytes = Vec::new();

@@ -6,8 +6,8 @@ use super::planted::Planted;
 use nicekv_chunks::exploration::Answered;
 use nicekv_chunks::{Group, Map, Storage, StorageDone, Target, TargetConfig, chunk_id};
 use nicekv_reservation::Config;
+use nicekv_wire::NodeId;
 use nicekv_wire::chunk::{ChunkId, MapVersion, Round};
-use nicekv_wire::{NodeId, PartitionId};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -16,7 +16,7 @@ const USERS: usize = 2;
 /// A user puts its object so often.
 const PUTS_MAX: u8 = 2;
 const ROUND_FIRST: u64 = 1;
-const ROUND_LAST: u64 = 3;
+const ROUND_LAST: u64 = 4;
 const RESTARTS_MAX: u8 = 1;
 
 /// What a user is at.
@@ -37,9 +37,10 @@ enum Step {
     Delete(usize),
     NextRound,
     Tell,
-    ReadMarks(usize),
     Adopt(usize),
-    Mark(usize),
+    /// The target lists the names of a partition.
+    List(usize),
+    Sweep,
     Restart,
 }
 
@@ -51,10 +52,8 @@ struct State {
     users: [User; USERS],
     /// Each object is in a partition of its own.
     adopted: [Round; USERS],
-    /// On their way, and as often as may be: the round, and whether the chunk is marked.
-    marks: [Option<(Round, bool)>; USERS],
-    /// Of a bug: what was read before the round was adopted.
-    early: [Option<(Round, bool)>; USERS],
+    /// In this round the target has listed the names of these partitions.
+    listed: (Round, [bool; USERS]),
     restarts: u8,
 }
 
@@ -91,10 +90,6 @@ pub fn explore(plant: Option<&str>) -> Explored {
     Explored { states: seen.len(), violation: None }
 }
 
-fn partition(user: usize) -> PartitionId {
-    PartitionId(user as u32)
-}
-
 impl State {
     fn new(planted: Option<Planted>) -> Self {
         let mut state = Self {
@@ -103,19 +98,30 @@ impl State {
             round: Round(ROUND_FIRST),
             users: [User::Idle { puts: PUTS_MAX }; USERS],
             adopted: [Round(0); USERS],
-            marks: [None; USERS],
-            early: [None; USERS],
+            listed: (Round(0), [false; USERS]),
             restarts: RESTARTS_MAX,
         };
         state.target.set_round(Round(ROUND_FIRST));
         state
     }
 
+    /// Whether names are listed: when all have adopted the round, and the target goes by it.
+    fn may_list(&self, planted: Option<Planted>) -> bool {
+        let is_adopted = self.adopted.iter().all(|adopted| *adopted == self.round);
+        (is_adopted || planted == Some(Planted::MarksBeforeAdoption))
+            && self.target.round() == Some(self.round)
+    }
+
+    /// Which partitions are listed in this round.
+    fn listed_now(&self) -> [bool; USERS] {
+        let (round, listed) = self.listed;
+        if round == self.round { listed } else { [false; USERS] }
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.target.collection().hash(&mut hasher);
-        (self.is_durable, self.round, self.users, self.adopted, self.marks, self.early, self.restarts)
-            .hash(&mut hasher);
+        (self.is_durable, self.round, self.users, self.adopted, self.listed, self.restarts).hash(&mut hasher);
         hasher.finish()
     }
 
@@ -132,13 +138,14 @@ impl State {
             }
             if self.adopted[user] < self.round {
                 steps.push(Step::Adopt(user));
-                if planted == Some(Planted::MarksBeforeAdoption) && self.early[user].is_none() {
-                    steps.push(Step::ReadMarks(user));
-                }
             }
-            if self.marks[user].is_some() {
-                steps.push(Step::Mark(user));
+            if self.may_list(planted) && !self.listed_now()[user] {
+                steps.push(Step::List(user));
             }
+        }
+        let is_early = planted == Some(Planted::SweptBeforeAllMarks) && self.may_list(planted);
+        if is_early || self.listed_now().iter().all(|is_listed| *is_listed) {
+            steps.push(Step::Sweep);
         }
         if self.round.0 < ROUND_LAST {
             steps.push(Step::NextRound);
@@ -151,7 +158,6 @@ impl State {
     }
 
     fn take(&mut self, step: Step, planted: Option<Planted>) {
-        let is_live = |users: &[User; USERS], user: usize| matches!(users[user], User::Live { .. });
         match step {
             Step::Put(user) => {
                 let User::Idle { puts } = self.users[user] else { unreachable!("it is idle") };
@@ -160,7 +166,8 @@ impl State {
             }
             Step::Manifest(user) => {
                 let User::Has { stamp, puts } = self.users[user] else { unreachable!("it has one") };
-                let is_taken = stamp >= self.adopted[user] || planted == Some(Planted::StaleStampTaken);
+                let is_taken =
+                    stamp.0 + 1 >= self.adopted[user].0 || planted == Some(Planted::StaleStampTaken);
                 self.users[user] = if is_taken { User::Live { puts } } else { User::Idle { puts } };
             }
             Step::Delete(user) => {
@@ -168,26 +175,21 @@ impl State {
                 self.users[user] = User::Idle { puts };
             }
             Step::NextRound => self.round = Round(self.round.0 + 1),
-            Step::Tell => {
-                self.target.set_round(self.round);
-                self.target.expect_marks(self.round, (0..USERS).map(partition));
+            Step::Tell => self.target.set_round(self.round),
+            Step::Adopt(user) => self.adopted[user] = self.round,
+            Step::List(user) => {
+                let mut listed = self.listed_now();
+                let is_live = matches!(self.users[user], User::Live { .. });
+                let ids: &[ChunkId] = if is_live { &[chunk_id(BYTES)] } else { &[] };
+                if self.target.mark(self.round, ids) {
+                    listed[user] = true;
+                    self.listed = (self.round, listed);
+                }
             }
-            Step::ReadMarks(user) => self.early[user] = Some((self.round, is_live(&self.users, user))),
-            Step::Adopt(user) => {
-                let now = (self.round, is_live(&self.users, user));
-                self.adopted[user] = self.round;
-                let early = self.early[user].take().filter(|(round, _)| *round == self.round);
-                self.marks[user] = Some(early.unwrap_or(now));
-            }
-            Step::Mark(user) => {
-                let Some((round, is_marked)) = self.marks[user] else {
-                    unreachable!("they are on their way")
-                };
-                let ids: &[ChunkId] = if is_marked { &[chunk_id(BYTES)] } else { &[] };
-                self.target.handle_marks(round, partition(user), 0, ids, true);
-            }
+            Step::Sweep => while !self.target.sweep(self.round) {},
             Step::Restart => {
                 self.restarts -= 1;
+                self.listed = (Round(0), [false; USERS]);
                 self.target = start(2, self.is_durable.then(|| chunk_id(BYTES)), planted);
             }
         }

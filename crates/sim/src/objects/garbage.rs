@@ -2,19 +2,16 @@
 //!
 //! ```text
 //!   round g is persisted ──▶ targets are told ──▶ …
-//!                        ──▶ each partition of names adopts it ──▶ its marks, page by page, to every target, until it has them
+//!                        ──▶ partitions of names adopt it, one after the other ──▶ all have: each target lists all names, page by page, and deletes what they do not need
 //! ```
 
-use super::names::{PARTITIONS, partition_id};
+use super::names::PARTITIONS;
 use super::planted::Planted;
 use super::world::{Event, MS, World};
-use nicekv_wire::chunk::{ChunkId, Round as Number};
-use std::sync::Arc;
+use nicekv_wire::chunk::Round as Number;
 
-/// Marks of a page.
-const PAGE: usize = 4;
-/// A page that was not taken is sent again after this.
-const AGAIN_NS: u64 = 3 * MS;
+/// Names of a page.
+const PAGE: usize = 2;
 
 impl World {
     pub(super) fn next_round(&mut self) {
@@ -32,9 +29,6 @@ impl World {
         self.report.rounds += 1;
         self.tell_all();
         for partition in 0..PARTITIONS {
-            if self.has(Planted::MarksBeforeAdoption) {
-                self.early.insert(partition, self.names.marks(partition));
-            }
             let at_ns = self.queue.now_ns() + self.random.below(8 * MS);
             self.queue.at(at_ns, Event::Adopt { partition, round: self.round });
         }
@@ -46,47 +40,39 @@ impl World {
         let Some(core) = host.core.as_mut().filter(|_| host.life == life) else { return };
         core.set_map((*map).clone());
         core.set_round(round);
-        core.expect_marks(round, (0..PARTITIONS).map(partition_id));
+        let is_swept = core.swept() == round;
+        let may_list = self.names.have_adopted(round) || self.has(Planted::MarksBeforeAdoption);
+        if may_list && !is_swept {
+            let at_ns = self.queue.now_ns() + self.random.below(2 * MS);
+            self.queue.at(at_ns, Event::List { target, life, round, after: None });
+        }
         self.drain_target(target);
     }
 
     pub(super) fn adopt(&mut self, partition: u64, round: Number) {
         self.names.adopt(partition, round);
-        let early = self.early.remove(&partition);
-        let ids: Arc<[ChunkId]> = early.unwrap_or_else(|| self.names.marks(partition)).into();
-        for target in 0..self.targets.len() {
-            let at_ns = self.queue.now_ns() + self.random.below(2 * MS);
-            self.queue.at(at_ns, Event::Page { partition, round, target, ids: ids.clone(), page: 0 });
+        if self.names.have_adopted(round) {
+            self.tell_all();
         }
     }
 
-    pub(super) fn on_page(
-        &mut self,
-        partition: u64,
-        round: Number,
-        (target, page): (usize, u32),
-        ids: &Arc<[ChunkId]>,
-    ) {
-        if round < self.round {
-            // It is over: the next one marks anew.
+    /// A target reads a page of the names as they are now.
+    pub(super) fn list(&mut self, (target, life): (usize, u64), round: Number, after: Option<u64>) {
+        let page = self.names.page(after, PAGE);
+        let ids: Vec<_> = page.iter().flat_map(|(_, ids)| ids.iter().copied()).collect();
+        let is_early = self.has(Planted::SweptBeforeAllMarks);
+        let host = &mut self.targets[target];
+        let Some(core) = host.core.as_mut().filter(|_| host.life == life) else { return };
+        if !core.mark(round, &ids) {
             return;
         }
-        let first = page as usize * PAGE;
-        let end = ids.len().min(first + PAGE);
-        let is_last = end == ids.len();
-        let core = self.targets[target].core.as_mut();
-        let next = core.and_then(|core| {
-            core.handle_marks(round, partition_id(partition), page, &ids[first..end], is_last)
-        });
-        let (page, after_ns) = match next {
-            Some(u32::MAX) => (u32::MAX, 0),
-            Some(next) => (next, self.random.below(MS)),
-            None => (page, AGAIN_NS),
-        };
-        self.drain_target(target);
-        if page != u32::MAX {
-            let at_ns = self.queue.now_ns() + after_ns;
-            self.queue.at(at_ns, Event::Page { partition, round, target, ids: ids.clone(), page });
+        match page.last() {
+            Some((name, _)) if !is_early => {
+                let at_ns = self.queue.now_ns() + self.random.below(MS);
+                self.queue.at(at_ns, Event::List { target, life, round, after: Some(*name) });
+            }
+            _ => while !core.sweep(round) {},
         }
+        self.drain_target(target);
     }
 }

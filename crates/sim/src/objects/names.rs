@@ -1,6 +1,5 @@
 //! Names of objects: as a keyspace has them, with what garbage collection asks of it (P8, P9).
 
-use nicekv_wire::PartitionId;
 use nicekv_wire::chunk::{ChunkId, Round};
 use std::collections::BTreeMap;
 
@@ -27,15 +26,11 @@ pub(super) fn partition_of(name: u64) -> u64 {
     name % PARTITIONS
 }
 
-pub(super) fn partition_id(partition: u64) -> PartitionId {
-    PartitionId(partition as u32)
-}
-
 impl Names {
     /// Whether the manifest is taken: not if something of it may have been marked for deletion before it was known (P8).
     pub(super) fn put(&mut self, name: u64, manifest: Manifest, checks: bool) -> bool {
         let adopted = self.adopted.get(&partition_of(name)).copied().unwrap_or_default();
-        if checks && manifest.stamp < adopted {
+        if checks && manifest.stamp.0 + 1 < adopted.0 {
             return false;
         }
         self.manifests.insert(name, manifest);
@@ -56,14 +51,16 @@ impl Names {
         *adopted = (*adopted).max(round);
     }
 
-    /// What a partition's live manifests name.
-    pub(super) fn marks(&self, partition: u64) -> Vec<ChunkId> {
-        let own = self.manifests.iter().filter(|(name, _)| partition_of(**name) == partition);
-        let mut ids: Vec<ChunkId> =
-            own.flat_map(|(_, manifest)| manifest.chunks.iter().map(|(id, _)| *id)).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids
+    /// Whether all partitions have adopted a round.
+    pub(super) fn have_adopted(&self, round: Round) -> bool {
+        (0..PARTITIONS).all(|partition| self.adopted.get(&partition).is_some_and(|adopted| *adopted >= round))
+    }
+
+    /// Some of the names behind this one, with the chunks that they need.
+    pub(super) fn page(&self, after: Option<u64>, most: usize) -> Vec<(u64, Vec<ChunkId>)> {
+        let first = after.map_or(0, |name| name + 1);
+        let ids = |manifest: &Manifest| manifest.chunks.iter().map(|(id, _)| *id).collect();
+        self.manifests.range(first..).take(most).map(|(name, manifest)| (*name, ids(manifest))).collect()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Manifest)> {

@@ -9,8 +9,10 @@ pub(super) enum Planted {
     Core(Plant),
     /// P8: names take manifests whose stamps are older than the round that they have adopted.
     StaleStampTaken,
-    /// P8: what is marked is read of the names before they adopt the round.
+    /// P8: names are listed before all of them have adopted the round.
     MarksBeforeAdoption,
+    /// P8: what has no mark is deleted before all names are listed.
+    SweptBeforeAllMarks,
     /// P9: a manifest is put before its chunks are.
     ManifestFirst,
 }

@@ -74,12 +74,12 @@ pub const OBJECT_PLANTS: &[ObjectPlant] = &[
     core("chunk-confirmed-without-stamp", "P7", Plant::ConfirmedWithoutStamp, collects),
     core("chunk-arriving-counted", "P6", Plant::ArrivingCounted, same_chunks),
     core("chunk-restart-forgets-stamps", "P8", Plant::RestartForgetsStamps, restarts),
-    core("chunk-swept-before-all-marks", "P8", Plant::SweptBeforeAllMarks, collects),
     core("chunk-not-found-by-one", "P10", Plant::NotFoundByOne, as_drawn),
     core("chunk-lapsed-accepted", "P5", Plant::LapsedAccepted, loses),
     core("chunk-lapsed-kept", "P5", Plant::LapsedKept, loses),
     core("chunk-highest-stamp", "P9", Plant::HighestStamp, collects),
     names("chunk-stale-stamp-taken", "P8", Planted::StaleStampTaken),
+    names("chunk-swept-before-all-marks", "P8", Planted::SweptBeforeAllMarks),
     names("chunk-marks-before-adoption", "P8", Planted::MarksBeforeAdoption),
     names("chunk-manifest-first", "P9", Planted::ManifestFirst),
 ];

@@ -11,15 +11,16 @@ use crate::queue::Queue;
 use crate::random::Random;
 use nicekv_chunks::{Group, Initiator, Map, Target};
 use nicekv_wire::NodeId;
-use nicekv_wire::chunk::{ChunkId, MapVersion, Round};
-use std::collections::BTreeMap;
+use nicekv_wire::chunk::{MapVersion, Round};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 pub(super) const MS: u64 = 1_000_000;
 /// After the faults, for what is under way.
 const SETTLE_MS: u64 = 2_600;
-/// For each of two rounds at the end, and for reading everything.
+/// After which nothing is left that no object needs.
+const ROUNDS: u64 = 3;
+/// For each of these rounds, and for reading everything.
 const ROUND_MS: u64 = 300;
 /// More events than a run has.
 const EVENTS_MAX: u64 = 20_000_000;
@@ -86,16 +87,16 @@ pub(super) enum Event {
         partition: u64,
         round: Round,
     },
-    Page {
-        partition: u64,
-        round: Round,
+    /// A target reads the names behind this one.
+    List {
         target: usize,
-        ids: Arc<[ChunkId]>,
-        page: u32,
+        life: u64,
+        round: Round,
+        after: Option<u64>,
     },
     Fault(Fault),
     Heal,
-    /// What none needs is collected, twice.
+    /// What none needs is collected.
     Collect,
     ReadBack,
 }
@@ -129,8 +130,6 @@ pub(super) struct World {
     pub(super) contents: Contents,
     pub(super) map: Arc<Map>,
     pub(super) round: Round,
-    /// Of a bug: marks that were read before the round was adopted, by partition.
-    pub(super) early: BTreeMap<u64, Vec<ChunkId>>,
     pub(super) judge: Judge,
     pub(super) is_healed: bool,
     pub(super) report: ObjectReport,
@@ -157,7 +156,6 @@ impl World {
             contents: Contents::default(),
             map: Arc::new(map),
             round: Round(1),
-            early: BTreeMap::new(),
             judge: Judge::default(),
             is_healed: false,
             report: ObjectReport::default(),
@@ -185,10 +183,10 @@ impl World {
     pub(super) fn run(mut self) -> ObjectReport {
         let settled_ms = self.shape.busy_ms + SETTLE_MS;
         let first_ns = settled_ms * MS;
-        self.queue.at(first_ns, Event::Collect);
-        self.queue.at(first_ns + ROUND_MS * MS, Event::Collect);
-        self.queue.at(first_ns + 2 * ROUND_MS * MS, Event::ReadBack);
-        let end_ns = first_ns + 3 * ROUND_MS * MS + 2_000 * MS;
+        let round_ns = |number: u64| first_ns + number * ROUND_MS * MS;
+        (0..ROUNDS).for_each(|number| self.queue.at(round_ns(number), Event::Collect));
+        self.queue.at(round_ns(ROUNDS), Event::ReadBack);
+        let end_ns = round_ns(ROUNDS + 1) + 2_000 * MS;
         while let Some(event) = self.queue.next_before(end_ns) {
             self.report.events += 1;
             assert!(self.report.events < EVENTS_MAX, "it does not end");
@@ -217,9 +215,7 @@ impl World {
             Event::Name { initiator, task, name, manifest } => self.on_name(initiator, task, name, manifest),
             Event::NextRound => self.next_round(),
             Event::Adopt { partition, round } => self.adopt(partition, round),
-            Event::Page { partition, round, target, ids, page } => {
-                self.on_page(partition, round, (target, page), &ids);
-            }
+            Event::List { target, life, round, after } => self.list((target, life), round, after),
             Event::Fault(fault) => self.fail(fault),
             Event::Heal => self.heal(),
             Event::Collect => self.begin_round(),

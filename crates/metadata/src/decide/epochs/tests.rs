@@ -157,6 +157,7 @@ fn partition(members: &str) -> Partition {
         left: Vec::new(),
         forming: None,
         parents: Vec::new(),
+        round: 0,
     }
 }
 

@@ -13,6 +13,7 @@ use nicekv_node::{NodeConfig, Timing};
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_replication::Replica;
 use nicekv_store::{DataDirectory, Expected, Files, StoreError};
+use nicekv_wire::chunk::Round;
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberRole, MemberState};
 use nicekv_wire::{
     ClientId, Condition, Datagram, Duration, Epoch, Expiry, Get, KeyspaceId, MatchRange, NodeId, OpId,
@@ -148,6 +149,7 @@ fn assign(addresses: &[SocketAddrV4], epoch: u32) -> Assign {
         children: Vec::new(),
         sealed: false,
         parents: Vec::new(),
+        stamp_min: Round::default(),
     }
 }
 

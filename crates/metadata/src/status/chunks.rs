@@ -1,0 +1,70 @@
+//! What operators may know of the targets of chunks (P8).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use nicekv_wire::NodeId;
+use serde::{Deserialize, Serialize};
+
+use crate::collecting;
+use crate::leader::Metadata;
+use crate::observations::TargetReport;
+
+/// Chunks of objects, and who holds them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunksStatus {
+    /// Of the map of groups.
+    pub version: u32,
+    /// Of garbage collection.
+    pub round: u64,
+    /// Whether names have adopted that round.
+    pub is_adopted: bool,
+    /// By group, and by place.
+    pub targets: Vec<TargetStatus>,
+}
+
+/// A target of chunks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetStatus {
+    /// Its node.
+    pub name: String,
+    /// Its group.
+    pub group: usize,
+    /// Whether its node is there.
+    pub live: bool,
+    /// What it has told this leader; none: nothing yet.
+    pub report: Option<TargetReport>,
+}
+
+impl ChunksStatus {
+    /// Targets that are there and have not deleted yet what no name needs in this round.
+    pub fn unswept(&self) -> impl Iterator<Item = &TargetStatus> {
+        let is_behind = |target: &&TargetStatus| target.report.is_none_or(|report| report.swept < self.round);
+        self.targets.iter().filter(|target| target.live).filter(is_behind)
+    }
+
+    /// Chunks that all targets hold together, copies counted, and their bytes.
+    pub fn held(&self) -> (u64, u64) {
+        let reports = || self.targets.iter().filter_map(|target| target.report);
+        (reports().map(|report| report.chunks).sum(), reports().map(|report| report.bytes).sum())
+    }
+}
+
+impl Metadata {
+    pub(super) fn chunks_status(&self) -> Option<ChunksStatus> {
+        let chunks = self.committed.chunks.as_ref()?;
+        let target = |group: usize, node: NodeId| TargetStatus {
+            name: self.name(node),
+            group,
+            live: self.observations.membership.live(node).is_some(),
+            report: self.observations.chunks.of(node).copied(),
+        };
+        let placed = |(group, nodes): (usize, &Vec<Option<u16>>)| {
+            let nodes = nodes.clone();
+            nodes.into_iter().flatten().map(move |node| target(group, NodeId(node)))
+        };
+        let targets = chunks.groups.iter().enumerate().flat_map(placed).collect();
+        let is_adopted = collecting::names_have_adopted(&self.situation());
+        Some(ChunksStatus { version: chunks.version, round: chunks.round, is_adopted, targets })
+    }
+}

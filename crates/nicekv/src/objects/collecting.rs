@@ -1,0 +1,89 @@
+//! `nicekv object gc`: how garbage collection stands, and a round of it now.
+
+use crate::commands::{answer, ask_for, print};
+use crate::discovery::{self, EndpointArguments};
+use crate::failure::Failure;
+use nicekv_metadata::{ChunksStatus, Status};
+use nicekv_runtime::control_plane::AdminRequest;
+use std::fmt::Write;
+use std::net::SocketAddrV4;
+use std::time::{Duration, Instant};
+
+const POLL: Duration = Duration::from_millis(100);
+
+/// `nicekv object gc`
+#[derive(clap::Args)]
+pub(crate) struct GcArguments {
+    /// Begin a round, and then another one, and wait until all targets that are there have done their part; without this, show how the last one stands
+    ///
+    /// An object that is being put meanwhile, and takes longer than that, may have to be put again.
+    #[arg(long)]
+    now: bool,
+    /// Seconds to wait at most
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", requires = "now")]
+    timeout: u64,
+    #[command(flatten)]
+    endpoint: EndpointArguments,
+}
+
+pub(super) fn run(arguments: &GcArguments) -> Result<(), Failure> {
+    let endpoint = discovery::find(&arguments.endpoint)?;
+    let before = chunks(&endpoint)?;
+    if !arguments.now {
+        return print(standing(&before).as_bytes());
+    }
+    // What was put in the round before the present one is not collected in it: its object may get its name yet.
+    let until = Instant::now() + Duration::from_secs(arguments.timeout);
+    collect(&endpoint, until, arguments.timeout)?;
+    let after = collect(&endpoint, until, arguments.timeout)?;
+    print(standing(&after).as_bytes())
+}
+
+/// A round; how it stands when it is done.
+fn collect(endpoint: &[SocketAddrV4], until: Instant, seconds: u64) -> Result<ChunksStatus, Failure> {
+    let round: u64 = ask_for(endpoint, &AdminRequest::CollectChunks)?;
+    loop {
+        std::thread::sleep(POLL);
+        let after = chunks(endpoint)?;
+        if after.round >= round && after.is_adopted && after.unswept().next().is_none() {
+            return Ok(after);
+        }
+        if Instant::now() > until {
+            let names: Vec<&str> = after.unswept().map(|target| target.name.as_str()).collect();
+            let why = match after.is_adopted {
+                true => format!("not done: {}", names.join(", ")),
+                false => "not all partitions of names go by it".into(),
+            };
+            return Err(Failure::Operation(format!(
+                "round {round} goes on after {seconds} s, and nothing is lost by that: {why}"
+            )));
+        }
+    }
+}
+
+fn chunks(endpoint: &[SocketAddrV4]) -> Result<ChunksStatus, Failure> {
+    let status: Status = answer(endpoint, &AdminRequest::Status)?;
+    status.chunks.ok_or_else(|| {
+        let create = "`nicekv keyspace create objects --chunks multicast` makes one";
+        Failure::Environment(format!("no keyspace has names of objects; {create}"))
+    })
+}
+
+/// A line for the cluster, and one for each target.
+fn standing(status: &ChunksStatus) -> String {
+    let ((chunks, bytes), round) = (status.held(), status.round);
+    let adopted = if status.is_adopted { "" } else { ", not adopted by all names yet" };
+    let mut text = format!("round {round}{adopted}: {chunks} chunks, {bytes} bytes, copies counted\n");
+    for target in &status.targets {
+        let told = match (target.live, target.report) {
+            (false, _) => "is not there".into(),
+            (true, None) => "has said nothing yet".into(),
+            (true, Some(report)) => {
+                let swept = if report.swept < round { "not done" } else { "done" };
+                format!("{} chunks, {} bytes, {swept}", report.chunks, report.bytes)
+            }
+        };
+        writeln!(text, "  {} (group {}): {told}", target.name, target.group).expect("a string has room");
+    }
+    text
+}
