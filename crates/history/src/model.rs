@@ -90,6 +90,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Whether it says that nothing was done, for a reason that is not the key's.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self.status, Status::Busy | Status::DiskFull | Status::StaleStamp)
+    }
+
     /// The version of an answer that tells none, as Redis clients get it: any will do.
     pub const VERSION_NOT_TOLD: OpId = OpId { client: ClientId(u64::MAX), sequence: u64::MAX };
 

@@ -401,10 +401,7 @@ impl Client {
             };
             self.history[index].ended_ns = Some(at_ns);
             let is_get = self.history[index].call.action == Action::Get;
-            let is_refusal = |answer: &Answer| {
-                matches!(answer.status, Status::Busy | Status::DiskFull | Status::StaleStamp)
-            };
-            if answer.as_ref().map_or(is_get, is_refusal) {
+            if answer.as_ref().map_or(is_get, Answer::is_refusal) {
                 self.void.push(index);
                 continue;
             }
