@@ -206,6 +206,9 @@ pub struct UpArguments {
     /// MiB of each node's memory from which its kernel answers gets; 0: none
     #[arg(long, value_name = "MIB", default_value_t = plan::KERNEL_GET_MIB)]
     kernel_get_mib: u32,
+    /// Mbit/s of the slowest link between clients and nodes, as it is shaped: windows of chunks of objects are reserved on it
+    #[arg(long, value_name = "MBIT", default_value_t = plan::LINK_MBIT_PER_SECOND)]
+    link_mbit: u64,
     /// Keys with balancing=hot of which the switch has a copy itself [default: as `[hot] values_max` of the configuration]
     #[arg(long, value_name = "N")]
     hot_values: Option<u32>,

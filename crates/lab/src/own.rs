@@ -64,6 +64,7 @@ impl OwnLab {
             engine: Engine::Durable,
             nodes_coordinate: false,
             kernel_get_mib: crate::plan::KERNEL_GET_MIB,
+            link_mbit: crate::plan::LINK_MBIT_PER_SECOND,
             hot_values: None,
             hot_holders: None,
             network,

@@ -14,6 +14,9 @@ use crate::topology::{
 /// What a node's kernel has for gets unless it is told otherwise.
 pub(crate) const KERNEL_GET_MIB: u32 = 32;
 
+/// What links carry unless they are shaped, as far as storage targets reserve windows on them.
+pub(crate) const LINK_MBIT_PER_SECOND: u64 = 1_000;
+
 /// A cluster whose hosts are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -43,6 +46,8 @@ pub struct Plan {
     pub nodes_coordinate: bool,
     /// Of each node's memory, for gets that its kernel answers.
     pub kernel_get_mib: u32,
+    /// Of the slowest link between clients and nodes.
+    pub link_mbit_per_second: u64,
     /// Who has copies of hot keys.
     pub hot: PlannedHot,
     /// Where the switch works on frames, at each of its ports.
@@ -188,8 +193,6 @@ impl Plan {
                 controls: controls(layout, host.instance()?),
             })
         };
-        let members = hosts.iter().filter(|host| matches!(host, Host::Etcd(_)));
-        let etcd = members.map(|host| SocketAddrV4::new(host.address(), ETCD_CLIENTS)).collect();
         let clients = hosts.iter().filter(|host| matches!(host, Host::Client(_)));
         let gateways: Vec<String> = clients.map(Host::to_string).collect();
         Self {
@@ -200,12 +203,13 @@ impl Plan {
             metadata_directory: kept.join(Host::Metadata.to_string()),
             wire_port: WIRE_PORT,
             metadata: ports(hosts).filter_map(instance).collect(),
-            etcd,
+            etcd: members_of_etcd(hosts),
             router_mac: mac(ROUTER),
             clients: clients_prefix(gateways.len(), replicas),
             nodes: ports(hosts).filter_map(node).collect(),
             nodes_coordinate: false,
             kernel_get_mib: KERNEL_GET_MIB,
+            link_mbit_per_second: LINK_MBIT_PER_SECOND,
             hot: PlannedHot::default(),
             hook: Hook::default().on_veth(),
             switches: planned_switches(layout, hosts, kept),
@@ -214,6 +218,11 @@ impl Plan {
             resp: RESP,
         }
     }
+}
+
+fn members_of_etcd(hosts: &[Host]) -> Vec<SocketAddrV4> {
+    let members = hosts.iter().filter(|host| matches!(host, Host::Etcd(_)));
+    members.map(|host| SocketAddrV4::new(host.address(), ETCD_CLIENTS)).collect()
 }
 
 /// How the agents of all switches reach an instance of the metadata service.

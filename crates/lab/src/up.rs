@@ -272,6 +272,7 @@ fn create_files(
         hook: state.switch,
         nodes_coordinate: arguments.nodes_coordinate,
         kernel_get_mib: arguments.kernel_get_mib,
+        link_mbit_per_second: arguments.link_mbit,
         hot: PlannedHot { values_max: arguments.hot_values, holders_max: arguments.hot_holders },
         ..Plan::new(
             &hosts,

@@ -6,6 +6,7 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use core::ops::RangeInclusive;
 
 use nicekv_dataplane::{HostId, Prefix, TableError, Topology, TopologyError, VringConfig, VringSet};
 use nicekv_placement::{GroupRing, KeyspaceError, KeyspaceSpec, check_keyspaces, ring_pairs};
@@ -18,6 +19,10 @@ pub use hot::{HotSettings, HotSettingsError};
 
 /// Most storage nodes.
 pub const NODES_MAX: usize = 256;
+/// What links are taken to carry where nothing else is said.
+pub const LINK_BITS_PER_SECOND: u64 = 1_000_000_000;
+/// What they may be said to carry: on slower ones control messages alone, to which a tenth is left, would take too long.
+pub const LINK_BITS_PER_SECOND_BOUNDS: RangeInclusive<u64> = 10_000_000..=1_000_000_000_000;
 /// Most switches, edges of hosts included.
 pub const SWITCHES_MAX: usize = 512;
 
@@ -197,6 +202,8 @@ pub struct Config {
     pub port: u16,
     /// The ring of groups of storage targets beside the vrings, if there is one (Replicast §III).
     pub group_ring: Option<GroupRing>,
+    /// What the slowest link between initiators and storage targets carries: all of them reserve windows on links of this rate. Within [`LINK_BITS_PER_SECOND_BOUNDS`].
+    pub link_bits_per_second: u64,
     /// How gets are spread, where the protocol leaves a choice.
     pub balancing: Balancing,
     /// Where the metadata services are: the switches let what they say come from there alone.
@@ -243,6 +250,12 @@ pub enum ConfigError {
     Keyspaces(#[from] KeyspaceError),
     #[error("the ring of groups: {0}")]
     GroupRing(#[from] TableError),
+    #[error(
+        "links of {bits_per_second} bit/s, allowed are {} to {}",
+        LINK_BITS_PER_SECOND_BOUNDS.start(),
+        LINK_BITS_PER_SECOND_BOUNDS.end()
+    )]
+    Link { bits_per_second: u64 },
     #[error("the client addresses {clients} are no prefix that can be divided among {replicas} replicas")]
     Clients { clients: Prefix, replicas: usize },
     #[error(
@@ -298,6 +311,10 @@ impl Config {
         self.keyspaces.iter().try_for_each(KeyspaceSpec::check_configured)?;
         check_keyspaces(&self.keyspaces, self.nodes.len())?;
         vrings_of(&self.keyspaces, self.group_ring)?;
+        let bits_per_second = self.link_bits_per_second;
+        if !LINK_BITS_PER_SECOND_BOUNDS.contains(&bits_per_second) {
+            return Err(ConfigError::Link { bits_per_second });
+        }
         self.validate_nodes()?;
         self.validate_topology()?;
         self.validate_clients()?;

@@ -47,8 +47,9 @@ mod tests;
 pub use capacity::{Carried, Demand, MANAGED_PARTITIONS_MAX, SwitchCapacity};
 pub use change::{Change, Plan, Refused};
 pub use config::{
-    Balancing, Config, ConfigError, HotSettings, HotSettingsError, NODES_MAX, NodeConfig, SWITCHES_MAX,
-    ServiceConfig, SwitchId, Timing, host_id, service_host_id, vrings_of,
+    Balancing, Config, ConfigError, HotSettings, HotSettingsError, LINK_BITS_PER_SECOND,
+    LINK_BITS_PER_SECOND_BOUNDS, NODES_MAX, NodeConfig, SWITCHES_MAX, ServiceConfig, SwitchId, Timing,
+    host_id, service_host_id, vrings_of,
 };
 pub use election::{Election, ElectionEvent, Seat, SeatAnswer, SeatRequest, SeatTiming};
 pub use keyspaces::{KeyspaceChange, KeyspacePlan};

@@ -30,7 +30,9 @@ use crate::logs::LogSection;
 use keyspaces::protocol;
 use nicekv_client::Keyspace;
 use nicekv_dataplane::{Prefix, VringSet};
-use nicekv_metadata::{Balancing, NODES_MAX, NodeConfig as MetadataNode, ServiceConfig, SwitchId, Timing};
+use nicekv_metadata::{
+    Balancing, LINK_BITS_PER_SECOND, NODES_MAX, NodeConfig as MetadataNode, ServiceConfig, SwitchId, Timing,
+};
 use nicekv_placement::{
     GroupRing, KeyOrder, KeyspaceSpec, LoadBalancing, RingsBase, check_keyspaces, usual_group_ring,
 };
@@ -41,6 +43,9 @@ use std::path::Path;
 
 /// What `--help` of the roles shows: every field with its unit and default. The tests read it.
 pub(crate) const EXAMPLE: &str = include_str!("cluster.toml");
+
+/// Bits a second.
+const MBIT: u64 = 1_000_000;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +71,8 @@ pub(crate) struct ClusterConfig {
     pub(crate) multicast_vring: Ipv4Addr,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) group_ring: Option<String>,
+    #[serde(default = "ClusterConfig::link_mbit_per_second")]
+    pub(crate) link_mbit_per_second: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) clients: Option<String>,
     #[serde(default)]
@@ -175,6 +182,10 @@ impl ClusterConfig {
         RingsBase::Network.rings(KeyspaceId::DEFAULT).1
     }
 
+    pub(crate) fn link_mbit_per_second() -> u64 {
+        LINK_BITS_PER_SECOND / MBIT
+    }
+
     /// Refuses the file of another role.
     fn of(self, role: RoleKind) -> Result<Self, String> {
         match self.role {
@@ -238,6 +249,11 @@ impl ClusterConfig {
     pub(crate) fn vrings(&self) -> Result<VringSet, Failure> {
         nicekv_metadata::vrings_of(&self.checked_keyspaces()?, self.group_ring()?)
             .map_err(|error| Failure::Environment(format!("group_ring: {error}")))
+    }
+
+    /// Of each link, as far as storage targets reserve windows on it.
+    fn link_bits_per_second(&self) -> u64 {
+        self.link_mbit_per_second.saturating_mul(MBIT)
     }
 
     /// That of groups of storage targets.
@@ -339,6 +355,7 @@ impl ClusterConfig {
             keyspaces: self.keyspaces()?,
             port: self.port,
             group_ring: self.group_ring()?,
+            link_bits_per_second: self.link_bits_per_second(),
             balancing,
             switches: self.switch_ids().into_iter().map(|(_, id)| id).collect(),
             services: self.services()?,

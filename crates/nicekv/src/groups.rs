@@ -12,8 +12,6 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What links carry, as far as windows are reserved on them: targets and initiators must mean the same.
-pub(crate) const LINK_BITS_PER_SECOND: u64 = 1_000_000_000;
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where the groups are.

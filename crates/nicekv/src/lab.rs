@@ -62,6 +62,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         unicast_vring: unicast,
         multicast_vring: multicast,
         group_ring: None,
+        link_mbit_per_second: plan.link_mbit_per_second,
         // A get by quorum asks several replicas: there is nothing to spread.
         clients: plan.write_set.is_none().then(|| format!("{clients}/{clients_length}")),
         metadata: metadata(plan),

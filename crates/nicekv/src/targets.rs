@@ -1,7 +1,7 @@
 //! The storage target of a node: a thread beside it, which begins when there are groups of targets (Replicast §II), and has a socket and a directory of its own.
 
 use crate::config::{ClusterConfig, NodeSection};
-use crate::groups::{LINK_BITS_PER_SECOND, ask_for_groups, report};
+use crate::groups::{ask_for_groups, report};
 use crate::listing;
 use nicekv_chunks::TargetConfig;
 use nicekv_reservation::Delivery;
@@ -57,7 +57,7 @@ impl TargetSetup {
     fn begin(&self, stop: &Stop) -> Result<(), Box<dyn std::error::Error>> {
         let waker = Waker::new()?;
         stop.register(&waker);
-        let target_port = loop {
+        let (target_port, link_bits_per_second) = loop {
             if stop.is_stopped() {
                 return Ok(());
             }
@@ -65,7 +65,7 @@ impl TargetSetup {
             let is_there =
                 |groups: &Vec<Vec<Option<u16>>>| groups.iter().flatten().any(|node| *node == Some(self.node));
             if let Some(groups) = groups.filter(|groups| is_there(&groups.groups)) {
-                break groups.ring.3;
+                break (groups.ring.3, groups.link_bits_per_second);
             }
             waker.clear();
             wait(&mut [readable(&waker)], Some(now().after(PAUSE)))?;
@@ -83,7 +83,7 @@ impl TargetSetup {
             node: NodeId(self.node),
             process: random()?,
             // Windows for multicast do for unicast, too: they are longer.
-            reservation: windows(Delivery::Multicast, LINK_BITS_PER_SECOND),
+            reservation: windows(Delivery::Multicast, link_bits_per_second),
             disk_bytes_per_second: DISK_BYTES_PER_SECOND,
             secret,
         };

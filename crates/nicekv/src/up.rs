@@ -192,6 +192,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         unicast_vring: unicast,
         multicast_vring: multicast,
         group_ring: None,
+        link_mbit_per_second: ClusterConfig::link_mbit_per_second(),
         clients: None,
         metadata: MetadataSection {
             address: METADATA_ADDRESS,

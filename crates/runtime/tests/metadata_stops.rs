@@ -1,6 +1,8 @@
 //! A metadata service whose step cannot be persisted ends, and nothing of the step has left (R13).
 
-use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, StateStore, SwitchId, Timing};
+use nicekv_metadata::{
+    Balancing, Config, LINK_BITS_PER_SECOND, Metadata, NodeConfig, StateStore, SwitchId, Timing,
+};
 use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase};
 use nicekv_runtime::metadata::{MetadataError, MetadataService};
 use nicekv_runtime::{Stop, UdpEndpoint, now};
@@ -53,6 +55,7 @@ fn a_leader_whose_compare_and_swap_fails_stops_at_once() {
         })],
         port: address.port(),
         group_ring: None,
+        link_bits_per_second: LINK_BITS_PER_SECOND,
         balancing: Balancing::None,
         switches: vec![SwitchId(0)],
         services: Vec::new(),

@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
+use crate::config::LINK_BITS_PER_SECOND;
 use nicekv_placement::{KeyOrder, Vrings};
 use nicekv_wire::Replication;
 use nicekv_wire::quorum::Quorum;
@@ -36,6 +37,13 @@ pub struct ChunkInfo {
     pub groups: Vec<Vec<Option<u16>>>,
     /// Base of the ring of groups, bits of its prefix, its port, and that of the targets.
     pub ring: (Ipv4Addr, u8, u16, u16),
+    /// Of each link, as far as windows are reserved on it; a service of before does not say it.
+    #[serde(default = "usual_link")]
+    pub link_bits_per_second: u64,
+}
+
+fn usual_link() -> u64 {
+    LINK_BITS_PER_SECOND
 }
 
 /// What a client needs to know of a keyspace.

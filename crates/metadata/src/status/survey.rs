@@ -97,6 +97,7 @@ impl Metadata {
             is_adopted: collecting::names_have_adopted(&self.situation()),
             groups: chunks.groups.clone(),
             ring: (ring.base, ring.length, ring.port, ring.target_port),
+            link_bits_per_second: self.config.link_bits_per_second,
         })
     }
 

@@ -14,8 +14,8 @@ use super::node::{Node, address};
 use super::switch::Switch;
 use crate::state::State;
 use crate::{
-    Balancing, Config, HotSettings, Metadata, NodeConfig, Persisted, Plant, Status, StorageRequest, SwitchId,
-    Timing,
+    Balancing, Config, HotSettings, LINK_BITS_PER_SECOND, Metadata, NodeConfig, Persisted, Plant, Status,
+    StorageRequest, SwitchId, Timing,
 };
 
 pub(super) const STEP_NS: u64 = 1_000_000;
@@ -100,6 +100,7 @@ pub(super) fn config(nodes: u16, replicas: usize) -> Config {
         keyspaces: vec![keyspace(replicas)],
         port: 7400,
         group_ring: Some(GroupRing::on_network(7400)),
+        link_bits_per_second: LINK_BITS_PER_SECOND,
         balancing: Balancing::Source { clients: Prefix::new([10, 20, 2, 0], 24) },
         switches: vec![SwitchId(0), SwitchId(1)],
         services: Vec::new(),

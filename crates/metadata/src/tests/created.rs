@@ -4,7 +4,7 @@ use nicekv_wire::{KeyspaceId, NodeId};
 
 use super::cluster::{Cluster, config};
 use super::scenarios::{puts_go_on, ready};
-use crate::{KeyspaceChange, KeyspacePlan, Refused};
+use crate::{ChunkInfo, Config, ConfigError, KeyspaceChange, KeyspacePlan, LINK_BITS_PER_SECOND, Refused};
 
 fn create(text: &str) -> KeyspaceChange {
     KeyspaceChange::Create { text: text.into() }
@@ -102,6 +102,22 @@ fn names_of_objects_bring_groups_of_targets_which_stay() {
     let leaves = crate::Change::Drain { name: "node-2".into() };
     let why = cluster.core().plan(&leaves).unwrap_err().to_string();
     assert_eq!(why, "node-2 is a target of objects' chunks: these cannot be moved to other nodes yet");
+}
+
+#[test]
+fn targets_and_initiators_are_told_what_links_carry() {
+    let of = |link_bits_per_second| Config { link_bits_per_second, ..config(4, 3) };
+    let mut cluster = Cluster::new(of(200_000_000), 7);
+    cluster.run_until_ready(3000);
+    change(&mut cluster, &create("objects=partitions=4,chunks=multicast")).unwrap();
+    cluster.run_until_ready(3000);
+    assert_eq!(cluster.core().cluster_info().chunks.unwrap().link_bits_per_second, 200_000_000);
+    for bits_per_second in [0, 9_999_999, 1_000_000_000_001] {
+        assert_eq!(of(bits_per_second).validate(), Err(ConfigError::Link { bits_per_second }));
+    }
+    let before = r#"{"version":1,"round":1,"groups":[],"ring":["10.64.0.0",12,7400,7401]}"#;
+    let told: ChunkInfo = serde_json::from_str(before).unwrap();
+    assert_eq!(told.link_bits_per_second, LINK_BITS_PER_SECOND, "of a service that does not say it");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! What is wrong with one file, each problem with the field that is to blame and what to do about it. What the metadata service itself refuses is asked of
 //! it last, and has no line.
 
-use super::{ClusterConfig, NodeSection, Replication, RoleKind, SwitchSection};
+use super::{ClusterConfig, MBIT, NodeSection, Replication, RoleKind, SwitchSection};
 use crate::config::sections::MacAddress;
+use nicekv_metadata::LINK_BITS_PER_SECOND_BOUNDS;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -83,6 +84,7 @@ pub(super) fn problems(config: &ClusterConfig) -> Vec<Problem> {
     found.endpoints(config);
     found.timing(config);
     found.hot(config);
+    found.link(config);
     if found.0.is_empty()
         && let Err(failure) = config.validate()
     {
@@ -340,6 +342,16 @@ impl Findings {
             self.add("hot.period_ms", format!("{period_ms}; from {least} to {most}"));
         } else if let Err(error) = config.hot.settings().check() {
             self.add(format!("hot.{}", error.field()), error);
+        }
+    }
+}
+
+impl Findings {
+    fn link(&mut self, config: &ClusterConfig) {
+        if !LINK_BITS_PER_SECOND_BOUNDS.contains(&config.link_bits_per_second()) {
+            let (least, most) = (LINK_BITS_PER_SECOND_BOUNDS.start(), LINK_BITS_PER_SECOND_BOUNDS.end());
+            let line = format!("{}; from {} to {}", config.link_mbit_per_second, least / MBIT, most / MBIT);
+            self.add("link_mbit_per_second", line);
         }
     }
 }

@@ -263,3 +263,18 @@ fn a_ring_of_groups_is_beside_the_vrings_and_hosts_are_in_neither() {
     let within = within.replacen("unicast_vring = \"10.10.0.0\"", "unicast_vring = \"10.70.0.0\"", 1);
     assert_eq!(parse(&within).unwrap().vrings().unwrap().group(), None);
 }
+
+#[test]
+fn links_carry_what_is_said_within_bounds() {
+    let usual = "link_mbit_per_second = 1000";
+    let with = |line: &str| parse(&EXAMPLE.replacen(usual, line, 1));
+    let rate = |line: &str| with(line).unwrap().metadata_config().unwrap().link_bits_per_second;
+    assert_eq!([rate(usual), rate("")], [1_000_000_000; 2]);
+    assert_eq!(rate("link_mbit_per_second = 100"), 100_000_000);
+    let number = EXAMPLE.lines().position(|line| line.starts_with(usual)).unwrap() + 1;
+    for mbit in ["0", "9", "1000001", "9223372036854775807"] {
+        let refused = with(&format!("link_mbit_per_second = {mbit}")).unwrap_err();
+        let expected = format!(":{number}: link_mbit_per_second: {mbit}; from 10 to 1000000");
+        assert!(refused.starts_with(&expected), "{refused}");
+    }
+}

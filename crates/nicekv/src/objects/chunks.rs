@@ -3,7 +3,7 @@
 use crate::commands::{TargetArguments, answer, client_for, keyspace};
 use crate::discovery;
 use crate::failure::Failure;
-use crate::groups::{LINK_BITS_PER_SECOND, ask, ring_of};
+use crate::groups::{ask, ring_of};
 use nicekv_chunks::{InitiatorConfig, Manifest, PutError, Timing, chunk_id};
 use nicekv_client::facade::Client;
 use nicekv_metadata::ClusterInfo;
@@ -50,7 +50,7 @@ impl Objects {
         let config = InitiatorConfig {
             client: id,
             copies: known.replicas,
-            reservation: windows(delivery, LINK_BITS_PER_SECOND),
+            reservation: windows(delivery, chunks.link_bits_per_second),
             timing: Timing::DEFAULT,
         };
         let ring = ring_of(chunks);

@@ -139,7 +139,9 @@ impl StateStore for MemoryState {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, StorageRequest, SwitchId, Timing};
+    use nicekv_metadata::{
+        Balancing, Config, LINK_BITS_PER_SECOND, Metadata, NodeConfig, StorageRequest, SwitchId, Timing,
+    };
     use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase};
     use nicekv_store::files::{FileCall, Moment, PowerLoss, Watched};
     use nicekv_store::{Expected, Forgetful, RealFiles};
@@ -166,6 +168,7 @@ pub(super) mod tests {
             })],
             port: 7400,
             group_ring: None,
+            link_bits_per_second: LINK_BITS_PER_SECOND,
             balancing: Balancing::None,
             switches: vec![SwitchId(0)],
             services: Vec::new(),

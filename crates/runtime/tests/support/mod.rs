@@ -4,7 +4,9 @@
 
 use nicekv_client::facade::Client;
 use nicekv_dataplane::{Prefix, VringConfig};
-use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, Status, SwitchId, Timing};
+use nicekv_metadata::{
+    Balancing, Config, LINK_BITS_PER_SECOND, Metadata, NodeConfig, Status, SwitchId, Timing,
+};
 use nicekv_node::Timing as ReplicaTiming;
 use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase, Vrings};
 use nicekv_runtime::control_plane::AdminRequest;
@@ -72,6 +74,7 @@ fn configuration(nodes: u8, port: u16) -> Config {
         keyspaces: vec![KeyspaceSpec::of(&KeyspaceDefaults { id, replicas, partitions, rings })],
         port,
         group_ring: None,
+        link_bits_per_second: LINK_BITS_PER_SECOND,
         balancing: Balancing::None,
         switches: vec![SwitchId(0)],
         services: Vec::new(),

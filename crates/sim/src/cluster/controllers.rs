@@ -20,7 +20,9 @@ use crate::node::Clock;
 use crate::planted::Planted;
 use nicekv_dataplane::Prefix;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
-use nicekv_metadata::{Balancing, Config, Metadata, Persisted, StorageRequest, SwitchId};
+use nicekv_metadata::{
+    Balancing, Config, LINK_BITS_PER_SECOND, Metadata, Persisted, StorageRequest, SwitchId,
+};
 use nicekv_wire::control::{Report, ReportKind};
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{Datagram, Now};
@@ -138,6 +140,7 @@ impl Cluster {
             keyspaces: specs(&self.scenario.keyspaces),
             port: PORT_DEFAULT,
             group_ring: None,
+            link_bits_per_second: LINK_BITS_PER_SECOND,
             balancing: if self.scenario.balancing { Balancing::Source { clients } } else { Balancing::None },
             switches: (0..self.switches.len()).map(|switch| SwitchId(switch as u16)).collect(),
             services: (0..self.scenario.instances).map(service).collect(),

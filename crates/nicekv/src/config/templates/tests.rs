@@ -107,12 +107,18 @@ fn fields<T: DeserializeOwned>() -> Vec<String> {
     told.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
+/// A template, and what its role does not read.
+fn all<'a>(template: Template, unread: &[&[&'a str]]) -> (Template, Vec<&'a str>) {
+    (template, unread.concat())
+}
+
 #[test]
 fn every_field_that_a_role_reads_is_there() {
     use Template::{Cluster, Edge, Gateway, Metadata, Node, Switch, UserSwitch};
     let rings = &["partitioning", "replication", "write_set", "replicas", "partitions"][..];
     let by_load = &["balancing", "partition_keys", "partition_bytes", "chunks"][..];
     let of_cluster = &["replicas", "replication", "write_set", "partition_bits", "clients"][..];
+    let links = &["link_mbit_per_second"][..];
     let others = &["metadata", "nodes", "gateways", "timing", "hot"][..];
     let own = &[
         "data_directory",
@@ -123,23 +129,20 @@ fn every_field_that_a_role_reads_is_there() {
         "metrics",
         "value_mib_max",
     ][..];
-    // And what it does not read.
-    fn all<'a>(template: Template, unread: &[&[&'a str]]) -> (Template, Vec<&'a str>) {
-        (template, unread.concat())
-    }
     held::<ClusterConfig>(&[
         all(Metadata, &[&["gateways"]]),
         all(
             Node,
             &[
                 of_cluster,
+                links,
                 &["unicast_vring", "multicast_vring", "group_ring", "gateways", "keyspaces", "hot"],
             ],
         ),
-        all(Switch, &[of_cluster, others]),
-        all(Edge, &[of_cluster, others]),
-        all(UserSwitch, &[of_cluster, others]),
-        all(Gateway, &[&["group_ring", "clients", "metadata", "nodes", "switches", "timing", "hot"]]),
+        all(Switch, &[of_cluster, links, others]),
+        all(Edge, &[of_cluster, links, others]),
+        all(UserSwitch, &[of_cluster, links, others]),
+        all(Gateway, &[links, &["group_ring", "clients", "metadata", "nodes", "switches", "timing", "hot"]]),
         all(Cluster, &[&["role"]]),
     ]);
     held::<MetadataSection>(&[all(Metadata, &[])]);
