@@ -37,7 +37,7 @@ pub use initiator::{
     Event, GetError, Handle, Initiator, InitiatorConfig, InitiatorCounters, Placed, PutError, Timing,
 };
 pub use manifest::{Manifest, ManifestError};
-pub use map::{Group, Map, MapError, SLOTS};
+pub use map::{Group, Layout, Map, MapError, SLOTS};
 pub use plant::Plant;
 pub use send::{Send, To};
 pub use target::{End, Held, Progress, Storage, StorageDone, Target, TargetConfig, TargetCounters};
