@@ -86,8 +86,6 @@ pub enum Refused {
         "{name} is not there, and may alone hold what was put into keyspace {keyspace:?}, whose write set is 1: bring it back first"
     )]
     SoleHolder { name: String, keyspace: String },
-    #[error("{name} is a target of objects' chunks: these cannot be moved to other nodes yet")]
-    HoldsChunks { name: String },
     #[error("no number is left for a node: none is given twice")]
     NoNumber,
     #[error(transparent)]
@@ -325,9 +323,6 @@ fn take_away(next: &mut State, name: &str, wish: Wish) -> Result<NodeId, Refused
     let unknown = || Refused::Unknown { name: name.into() };
     let place = next.nodes.iter().position(|node| node.config.name == name).ok_or_else(unknown)?;
     let id = next.nodes[place].config.id;
-    if next.chunks.as_ref().is_some_and(|chunks| chunks.has(id)) {
-        return Err(Refused::HoldsChunks { name: name.into() });
-    }
     let node = &mut next.nodes[place];
     match (node.wish, wish) {
         (Wish::Removed, _) => return Err(Refused::Already { name: name.into(), wish: "being removed" }),

@@ -115,6 +115,8 @@ pub struct Timing {
     pub balance_requests_min: u32,
     /// Between two rounds of garbage collection among chunks of objects (P8); `None`: they begin by command alone.
     pub collect_interval: Option<Duration>,
+    /// A target of chunks that has been away for so long is lost for good: others make the copies that it had (P11). `None`: never.
+    pub target_patience: Option<Duration>,
     /// Between two installations of the same tables in a switch that does not answer, and between two
     /// questions for its status.
     pub switch_interval: Duration,
@@ -142,6 +144,7 @@ impl Default for Timing {
             balance_period: Duration::from_secs(10),
             balance_requests_min: 1000,
             collect_interval: Some(Duration::from_secs(3600)),
+            target_patience: Some(Duration::from_secs(600)),
             switch_interval: Duration::from_millis(200),
         }
     }

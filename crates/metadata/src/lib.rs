@@ -61,9 +61,9 @@ pub use state::{StateError, persisted_version};
 pub use status::{
     BalancingStatus, ChunkInfo, ChunksStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus,
     Health, HealthCounts, HotEntryStatus, HotKeyStatus, HotStatus, HotSwitchStatus, KeyspaceInfo,
-    KeyspaceStatus, MemberStanding, MemberStatus, MemberStatusState, MigrationStatus, NodeState, NodeStatus,
-    NodeWish, PartitionState, PartitionStatus, ReshapingPhase, ReshapingStatus, Status, StrangerStatus,
-    SwitchStatus, TargetStatus, TrunkState, TrunkStatus, UsageStatus,
+    KeyspaceStatus, LayoutInfo, MemberStanding, MemberStatus, MemberStatusState, MigrationStatus, NodeState,
+    NodeStatus, NodeWish, PartitionState, PartitionStatus, ReshapingPhase, ReshapingStatus, Status,
+    StrangerStatus, SwitchStatus, TargetStatus, TrunkState, TrunkStatus, UsageStatus,
 };
 pub use store::StateStore;
 

@@ -70,12 +70,14 @@ pub enum Plant {
     FullKept,
     /// P8: names are said to have adopted a round before anybody has heard of it.
     AdoptedUnheard,
+    /// P13: a move of chunks is over before anybody has said so.
+    MoveNotAwaited,
 }
 
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -105,6 +107,7 @@ impl Plant {
         Self::HotMerged,
         Self::FullKept,
         Self::AdoptedUnheard,
+        Self::MoveNotAwaited,
     ];
 }
 

@@ -6,6 +6,7 @@ use crate::gateway;
 use crate::hot::describe_hot;
 use crate::keyspaces::describe_dropped;
 use crate::migration::describe_migration;
+use crate::objects::describe_chunks;
 use crate::partitions::describe_reshaping;
 use crate::problems::problems;
 use futures_executor::block_on;
@@ -198,6 +199,7 @@ fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
     lines.extend(keyspaces.iter().map(describe_keyspace));
     lines.extend(status.dropped.iter().map(describe_dropped));
     lines.extend(status.reshapings.iter().map(describe_reshaping));
+    lines.extend(status.chunks.as_ref().map(describe_chunks));
     let partitions = partitions.iter().filter(|_| with_partitions);
     lines.extend(partitions.map(describe_partition));
     lines.extend(switches.iter().map(|switch| {

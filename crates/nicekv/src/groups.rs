@@ -1,7 +1,7 @@
 //! Groups of storage targets, as the metadata service tells of them.
 
-use nicekv_chunks::{Group, Map, Progress};
-use nicekv_metadata::{ChunkInfo, ClusterInfo, TargetReport};
+use nicekv_chunks::{Group, Layout, Map, Progress};
+use nicekv_metadata::{ChunkInfo, ClusterInfo, LayoutInfo, TargetReport};
 use nicekv_placement::GroupRing;
 use nicekv_runtime::admin;
 use nicekv_runtime::chunks::Known;
@@ -28,7 +28,9 @@ pub(crate) fn ask(endpoint: &[SocketAddrV4]) -> Option<Known> {
 /// The same, by a target, which says how far it is.
 pub(crate) fn report(endpoint: &[SocketAddrV4], node: u16, progress: &Progress) -> Option<Known> {
     let Progress { version, swept, chunks, bytes } = *progress;
-    let report = TargetReport { node, version: version.0, swept: swept.0, chunks, bytes };
+    let (has_moved, under_replicated) = (false, 0);
+    let report =
+        TargetReport { node, version: version.0, has_moved, under_replicated, swept: swept.0, chunks, bytes };
     known_of(&cluster(endpoint, &AdminRequest::Target(report))?.chunks?)
 }
 
@@ -43,10 +45,20 @@ pub(crate) fn cluster(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Opti
 }
 
 fn known_of(chunks: &ChunkInfo) -> Option<Known> {
-    let groups = chunks.groups.iter().map(|group| {
-        let places: Vec<Option<NodeId>> = group.iter().map(|node| node.map(NodeId)).collect();
-        Group::at_places(&places)
-    });
-    let map = Map::new(MapVersion(chunks.version), groups.collect::<Result<_, _>>().ok()?).ok()?;
+    let before = match &chunks.before {
+        Some(before) => Some(layout_of(before)?),
+        None => None,
+    };
+    let map = Map::of(MapVersion(chunks.version), layout_of(&chunks.layout)?, before).ok()?;
     Some(Known { map: Arc::new(map), round: Round(chunks.round), is_adopted: chunks.is_adopted })
+}
+
+fn layout_of(info: &LayoutInfo) -> Option<Layout> {
+    let group = |nodes: &Vec<Option<u16>>| {
+        let places: Vec<Option<NodeId>> = nodes.iter().map(|node| node.map(NodeId)).collect();
+        // One without members keeps its number.
+        if places.iter().all(Option::is_none) { Ok(Group::default()) } else { Group::at_places(&places) }
+    };
+    let groups = info.groups.iter().map(group).collect::<Result<_, _>>().ok()?;
+    Layout::new(groups, info.slots.as_slice().try_into().ok()?).ok()
 }

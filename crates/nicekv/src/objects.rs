@@ -13,6 +13,7 @@ use crate::commands::{TargetArguments, failed, print};
 use crate::failure::Failure;
 use chunks::Objects;
 use collecting::GcArguments;
+pub(crate) use collecting::describe_chunks;
 use copying::{Range, Sink, open_source};
 use futures_executor::block_on;
 use nicekv_chunks::Manifest;

@@ -25,6 +25,10 @@ pub(crate) fn problems(status: &Status) -> Vec<String> {
             "gets of {left_out} partitions are not balanced: table division has no room, their primaries answer alone"
         ));
     }
+    let scarce = status.chunks.as_ref().map_or(0, |chunks| chunks.under_replicated);
+    if scarce > 0 {
+        lines.push(format!("{scarce} chunks of objects have too few copies: others are being made"));
+    }
     if lines.is_empty() {
         lines.extend(status.why_not_ready.iter().map(|reason| format!("not ready: {reason}")));
     }

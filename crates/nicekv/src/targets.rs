@@ -64,7 +64,7 @@ impl TargetSetup {
             let groups = ask_for_groups(&self.metadata);
             let is_there =
                 |groups: &Vec<Vec<Option<u16>>>| groups.iter().flatten().any(|node| *node == Some(self.node));
-            if let Some(groups) = groups.filter(|groups| is_there(&groups.groups)) {
+            if let Some(groups) = groups.filter(|groups| is_there(&groups.layout.groups)) {
                 break (groups.ring.3, groups.link_bits_per_second);
             }
             waker.clear();

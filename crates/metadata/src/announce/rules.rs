@@ -71,7 +71,7 @@ pub(crate) fn compile_within(
         }
     }
     if let (Some(ring), Some(chunks)) = (&config.group_ring, &state.chunks) {
-        for (group, targets) in (0..).zip(&chunks.groups) {
+        for (group, targets) in (0..).zip(&chunks.layout.groups) {
             let order: Vec<_> =
                 targets.iter().map(|target| target.map(|node| host_id(NodeId(node)))).collect();
             tables.multicast.extend(masked_entry(ring, group, &order));

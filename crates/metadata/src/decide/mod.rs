@@ -9,6 +9,7 @@ pub(crate) mod epochs;
 mod handoffs;
 pub(crate) mod migration;
 pub(crate) mod moves;
+mod regroup;
 pub(crate) mod reshaping;
 
 use alloc::collections::BTreeMap;
@@ -55,12 +56,14 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
     let divided_by_load = divisions::revise(situation, &mut changes);
     let forgotten = |node: &Node| node.wish == Wish::Removed && may_be_forgotten(situation, node.config.id);
     let (dropped, reshaped) = (dropped::next(situation), dropped::next_reshaped(situation));
-    let collects = collecting::is_due(situation);
-    let is_quiet = changes.is_empty() && dropped.is_none() && reshaped.is_none() && !collects;
+    let (collects, regrouped) = (collecting::is_due(situation), regroup::next(situation));
+    let chunks_stay = !collects && regrouped.is_none();
+    let is_quiet = changes.is_empty() && dropped.is_none() && reshaped.is_none() && chunks_stay;
     if is_quiet && !reshaping::is_due(situation) && !situation.state.nodes.iter().any(forgotten) {
         return None;
     }
     let mut state = situation.state.clone();
+    state.chunks = regrouped.or(state.chunks);
     if let Some(chunks) = state.chunks.as_mut().filter(|_| collects) {
         chunks.round += 1;
     }
@@ -83,6 +86,9 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
 /// Whether a node holds nothing, and can answer no get that it should not: it is gone, or knows that it holds nothing. From then on it
 /// gets no lease.
 fn may_be_forgotten(situation: &Situation<'_>, node: NodeId) -> bool {
+    if situation.state.chunks.as_ref().is_some_and(|chunks| chunks.has(node)) {
+        return false;
+    }
     let is_gone = situation.observations.membership.live(node).is_none();
     let of = |removed: &[Removed]| removed.iter().any(|removed| removed.node == node);
     let is_none = situation.state.partitions().all(|(_, partition)| {

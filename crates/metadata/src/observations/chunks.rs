@@ -16,6 +16,10 @@ pub struct TargetReport {
     pub node: u16,
     /// The map of groups that it goes by; older ones it refuses.
     pub version: u32,
+    /// Whether all that it holds for groups that it is not in is held there, by that map (P13).
+    pub has_moved: bool,
+    /// Chunks of which there are too few copies, of those that it is to see to.
+    pub under_replicated: u64,
     /// The last round in which it has deleted what no name needs.
     pub swept: u64,
     /// Chunks that it holds.

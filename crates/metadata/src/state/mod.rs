@@ -7,6 +7,7 @@ mod chunks;
 mod divisions;
 mod dropped;
 mod encoding;
+mod layout;
 mod partition;
 mod placed;
 mod reshaped;
@@ -28,6 +29,7 @@ pub(crate) use divisions::{Division, Divisions};
 pub(crate) use dropped::{Dropped, Gone};
 pub(crate) use encoding::node_id;
 use encoding::{by_partition, keyspace_ids, keyspaces};
+pub(crate) use layout::Layout;
 pub(crate) use partition::{Left, Member, Partition, Process, Removed, Standing};
 use placed::Placed;
 pub(crate) use reshaping::{
@@ -35,7 +37,7 @@ pub(crate) use reshaping::{
 };
 
 /// Version of the encoding, its first byte.
-const FORMAT_VERSION: u8 = 12;
+const FORMAT_VERSION: u8 = 13;
 
 /// What the operator wants of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -186,7 +186,10 @@ fn splits_and_merges_that_contradict_themselves_are_damaged() {
 #[test]
 fn a_target_is_of_one_group_and_of_the_cluster() {
     let groups = |groups: Vec<Vec<Option<u16>>>| {
-        move |state: &mut State| state.chunks = Some(ChunkGroups { version: 1, round: 2, groups })
+        let layout = Layout { groups, slots: vec![0; 256] };
+        move |state: &mut State| {
+            state.chunks = Some(ChunkGroups { version: 1, round: 2, layout, before: None });
+        }
     };
     let mut state = state();
     groups(vec![vec![Some(1), None, Some(2)]])(&mut state);

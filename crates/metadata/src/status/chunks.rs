@@ -19,6 +19,10 @@ pub struct ChunksStatus {
     pub round: u64,
     /// Whether names have adopted that round.
     pub is_adopted: bool,
+    /// Whether chunks move to other groups (P13).
+    pub is_moving: bool,
+    /// Chunks of which there are too few copies, as far as is known (P11).
+    pub under_replicated: u64,
     /// By group, and by place.
     pub targets: Vec<TargetStatus>,
 }
@@ -59,12 +63,15 @@ impl Metadata {
             live: self.observations.membership.live(node).is_some(),
             report: self.observations.chunks.of(node).copied(),
         };
-        let placed = |(group, nodes): (usize, &Vec<Option<u16>>)| {
-            let nodes = nodes.clone();
-            nodes.into_iter().flatten().map(move |node| target(group, NodeId(node)))
-        };
-        let targets = chunks.groups.iter().enumerate().flat_map(placed).collect();
+        let groups = 0..chunks.layout.groups.len();
+        let targets: Vec<_> = groups
+            .flat_map(|group| chunks.layout.members(group).map(move |node| (group, node)))
+            .map(|(group, node)| target(group, node))
+            .collect();
+        let reports = targets.iter().filter(|target| target.live).filter_map(|target| target.report);
+        let under_replicated = reports.map(|report| report.under_replicated).sum();
         let is_adopted = collecting::names_have_adopted(&self.situation());
-        Some(ChunksStatus { version: chunks.version, round: chunks.round, is_adopted, targets })
+        let (version, round, is_moving) = (chunks.version, chunks.round, chunks.before.is_some());
+        Some(ChunksStatus { version, round, is_adopted, is_moving, under_replicated, targets })
     }
 }

@@ -4,7 +4,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use crate::config::LINK_BITS_PER_SECOND;
 use nicekv_placement::{KeyOrder, Vrings};
 use nicekv_wire::Replication;
 use nicekv_wire::quorum::Quorum;
@@ -33,17 +32,23 @@ pub struct ChunkInfo {
     pub round: u64,
     /// Whether names have adopted that round (P8): what they say from now on is what is needed of it.
     pub is_adopted: bool,
-    /// Nodes by their places, of each group.
-    pub groups: Vec<Vec<Option<u16>>>,
+    /// Groups, and their slots.
+    pub layout: LayoutInfo,
+    /// How they were, until all that has to move has moved (P13).
+    pub before: Option<LayoutInfo>,
     /// Base of the ring of groups, bits of its prefix, its port, and that of the targets.
     pub ring: (Ipv4Addr, u8, u16, u16),
-    /// Of each link, as far as windows are reserved on it; a service of before does not say it.
-    #[serde(default = "usual_link")]
+    /// Of each link, as far as windows are reserved on it.
     pub link_bits_per_second: u64,
 }
 
-fn usual_link() -> u64 {
-    LINK_BITS_PER_SECOND
+/// Which targets are in which groups, and which group has which chunks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayoutInfo {
+    /// Nodes by their places, of each group.
+    pub groups: Vec<Vec<Option<u16>>>,
+    /// The group of each chunk, by the first byte of its id.
+    pub slots: Vec<u8>,
 }
 
 /// What a client needs to know of a keyspace.

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use chunks::{ChunksStatus, TargetStatus};
 pub use control_plane::{ControlPlane, StrangerStatus};
 pub use hot::{HotEntryStatus, HotStatus, HotSwitchStatus};
-pub use info::{ChunkInfo, ClusterInfo, KeyspaceInfo};
+pub use info::{ChunkInfo, ClusterInfo, KeyspaceInfo, LayoutInfo};
 pub use migration::{HotKeyStatus, MigrationStatus};
 pub use phases::{ReshapingPhase, ReshapingStatus};
 

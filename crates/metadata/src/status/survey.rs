@@ -17,7 +17,7 @@ use crate::config::{Balancing, nanoseconds};
 use crate::leader::Metadata;
 use crate::observations::Observations;
 use crate::policy::Policy;
-use crate::state::{Dropped, Member, Node, Partition, Standing, Wish};
+use crate::state::{Dropped, Layout, Member, Node, Partition, Standing, Wish};
 use crate::view::{self, Observed};
 
 impl Metadata {
@@ -95,7 +95,8 @@ impl Metadata {
             version: chunks.version,
             round: chunks.round,
             is_adopted: collecting::names_have_adopted(&self.situation()),
-            groups: chunks.groups.clone(),
+            layout: layout_info(&chunks.layout),
+            before: chunks.before.as_ref().map(layout_info),
             ring: (ring.base, ring.length, ring.port, ring.target_port),
             link_bits_per_second: self.config.link_bits_per_second,
         })
@@ -390,4 +391,8 @@ fn keyspace_status(
         health: HealthCounts::of(of_it()),
         usage,
     }
+}
+
+fn layout_info(layout: &Layout) -> LayoutInfo {
+    LayoutInfo { groups: layout.groups.clone(), slots: layout.slots.clone() }
 }

@@ -23,7 +23,7 @@ fn begin<P>(
     }
 }
 
-fn create_names(cluster: &mut Cluster) {
+pub(super) fn create_names(cluster: &mut Cluster) {
     let create = KeyspaceChange::Create { text: "objects=partitions=4,chunks=multicast".into() };
     begin(cluster, |cluster| cluster.core().change_keyspace(&create)).unwrap();
     cluster.run(20);
@@ -109,7 +109,14 @@ fn names_adopt_a_round_by_an_epoch() {
 #[test]
 fn targets_say_how_far_they_are() {
     let mut cluster = ready(4, 3);
-    let report = |node, swept| TargetReport { node, version: 1, swept, chunks: 3, bytes: 3_000 };
+    let report = |node, swept| TargetReport {
+        node,
+        version: 1,
+        swept,
+        chunks: 3,
+        bytes: 3_000,
+        ..TargetReport::default()
+    };
     cluster.core().handle_target_report(&report(1, 2));
     assert_eq!(cluster.status().chunks, None);
     create_names(&mut cluster);

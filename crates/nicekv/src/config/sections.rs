@@ -26,6 +26,7 @@ pub(crate) struct TimingSection {
     pub(crate) balance_period_ms: u64,
     pub(crate) balance_requests_min: u32,
     pub(crate) collect_interval_ms: u64,
+    pub(crate) target_patience_ms: u64,
 }
 
 impl Default for TimingSection {
@@ -42,6 +43,7 @@ impl Default for TimingSection {
             balance_period_ms: 10_000,
             balance_requests_min: 1000,
             collect_interval_ms: 3_600_000,
+            target_patience_ms: 600_000,
         }
     }
 }

@@ -69,6 +69,16 @@ fn chunks(endpoint: &[SocketAddrV4]) -> Result<ChunksStatus, Failure> {
     })
 }
 
+/// What targets hold, in one line.
+pub(crate) fn describe_chunks(status: &ChunksStatus) -> String {
+    let ((chunks, bytes), targets) = (status.held(), status.targets.len());
+    let moving = if status.is_moving { ", some move to other groups" } else { "" };
+    let scarce = status.under_replicated;
+    format!(
+        "chunks {chunks} at {targets} targets, {bytes} bytes, copies counted; {scarce} with too few copies{moving}"
+    )
+}
+
 /// A line for the cluster, and one for each target.
 fn standing(status: &ChunksStatus) -> String {
     let ((chunks, bytes), round) = (status.held(), status.round);
