@@ -12,6 +12,7 @@ use nicekv_placement::KeyspaceSpec;
 use nicekv_wire::Status;
 
 use super::changes::Heard;
+use super::objects::Objects;
 use super::schedule::{Deed, Done};
 use super::workload::{Key, KeyCall, Keys};
 use crate::error::{LabError, Result};
@@ -93,6 +94,8 @@ pub(crate) struct Report {
     done: Vec<Done>,
     /// Changes of the set of nodes.
     pub(crate) heard: Heard,
+    /// What was seen of objects, if there were any.
+    pub(crate) objects: Option<Objects>,
     /// From the last fault to the last replica in its place.
     whole_after: Duration,
     phases: usize,
@@ -101,6 +104,7 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn is_failure(&self) -> bool {
         self.tallies.iter().any(|(_, tally)| tally.is_failure())
+            || self.objects.as_ref().is_some_and(Objects::is_failure)
     }
 
     /// Adds a phase to a sum.
@@ -111,6 +115,9 @@ impl Report {
                 let pairs = self.tallies.iter_mut().zip(&phase.tallies);
                 pairs.for_each(|((_, sum), (_, tally))| sum.add(tally));
             }
+        }
+        if let Some(objects) = &phase.objects {
+            self.objects.get_or_insert_default().add(objects);
         }
         self.done.extend(&phase.done);
         self.heard.changes += phase.heard.changes;
@@ -172,7 +179,8 @@ impl fmt::Display for Report {
         write!(formatter, ", {reshapings} splits and merges")?;
         let (gap_ms, whole_ms) = (total.longest_gap().as_millis(), self.whole_after.as_millis());
         write!(formatter, ", longest gap {gap_ms} ms, whole after {whole_ms} ms, ")?;
-        write!(formatter, "{} keys: {}", total.keys, total.verdict())
+        write!(formatter, "{} keys: {}", total.keys, total.verdict())?;
+        self.objects.as_ref().map_or(Ok(()), |objects| write!(formatter, "; {objects}"))
     }
 }
 

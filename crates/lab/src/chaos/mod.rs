@@ -18,6 +18,7 @@
 mod changes;
 mod judge;
 mod large;
+mod objects;
 mod reshapings;
 mod schedule;
 mod workload;
@@ -28,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use nicekv_history::Action;
 use nicekv_history::random::Random;
+use nicekv_placement::KeyspaceSpec;
 
 use crate::commands;
 use crate::error::Result;
@@ -41,6 +43,7 @@ use crate::{ChaosArguments, Configure, MetadataStore, NetworkArguments};
 
 use changes::{Heard, SPARES, Trip};
 use judge::Report;
+use objects::{Objects, User};
 use reshapings::Reshapings;
 use schedule::{Deed, Done, Step, Victims};
 use workload::{KeyCall, Keys};
@@ -70,7 +73,9 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure
         has_etcd: control.store == MetadataStore::Etcd,
         layout: Layout::new(network.topology, network.switches, usize::from(NODES + SPARES)),
     };
-    let chaos = Chaos { lab: &lab, victims, seed, interrupted: &interrupted };
+    let (named, driven) = lab.keyspaces.iter().cloned().partition::<Vec<_>, _>(|spec| spec.chunks.is_some());
+    let chaos =
+        Chaos { lab: &lab, driven, has_objects: !named.is_empty(), victims, seed, interrupted: &interrupted };
     let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
     let mut total = Report::default();
     for phase in 1.. {
@@ -111,8 +116,16 @@ fn sleep_until(at: Instant, interrupted: &AtomicBool) -> Result<()> {
     }
 }
 
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 struct Chaos<'a> {
     lab: &'a OwnLab,
+    /// Keyspaces that clients use as such.
+    driven: Vec<KeyspaceSpec>,
+    /// Whether another one has names of objects.
+    has_objects: bool,
     victims: Victims,
     seed: u64,
     interrupted: &'a AtomicBool,
@@ -135,6 +148,8 @@ impl Chaos<'_> {
         let trip = Trip::draw(&mut random, span_ms);
         let reshapings = Reshapings::draw(&mut random, span_ms);
         let stopped = AtomicBool::new(false);
+        let users = if self.has_objects { objects::USERS } else { 0 };
+        let mut users: Vec<User<'_>> = (0..users).map(|number| User::new(self.lab, phase, number)).collect();
         let (calls, (done, whole_after), heard) = std::thread::scope(|scope| {
             let stop = StopOnDrop(&stopped);
             let clients: Vec<_> = (0..NATIVE_CLIENTS + RESP_CLIENTS)
@@ -143,31 +158,50 @@ impl Chaos<'_> {
                     scope.spawn(move || self.work(phase, number, &mut random, stopped))
                 })
                 .collect();
+            let users: Vec<_> = users
+                .iter_mut()
+                .map(|user| {
+                    let (mut random, stopped) = (Random::new(random.bits()), &stopped);
+                    scope.spawn(move || user.work(&mut random, stopped))
+                })
+                .collect();
             let begun = Instant::now();
             let operator = scope.spawn(move || trip.make(self.lab, begun, self.interrupted));
             let reshaper = scope.spawn(move || reshapings.make(self.lab, begun, self.interrupted));
             let done = self.inject(&steps);
             let whole_after = done.and_then(|done| Ok((done, self.wait_until_whole()?)));
-            let heard = operator.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let reshaped = reshaper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let (heard, reshaped) = (joined(operator), joined(reshaper));
             let is_settled = reshapings::wait_until_done(self.lab, self.interrupted)
                 .and_then(|()| changes::wait_until_moved(self.lab, self.interrupted));
             drop(stop);
-            let calls = clients
-                .into_iter()
-                .map(|client| client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            let calls: Result<Vec<Vec<KeyCall>>> = calls.collect();
-            let (whole_after, reshapings, ()) = (whole_after?, reshaped?, is_settled?);
+            let calls: Result<Vec<Vec<KeyCall>>> = clients.into_iter().map(joined).collect();
+            let used = users.into_iter().try_for_each(joined);
+            let (whole_after, reshapings, ()) = (whole_after?, reshaped?, is_settled.and(used)?);
             Ok::<_, crate::LabError>((calls?.concat(), whole_after, Heard { reshapings, ..heard? }))
         })?;
         let read_back = self.read_back(phase)?;
         let mut report = judge::judge(done, calls, read_back, whole_after, self.keys(phase))?;
+        report.objects = self.objects(&mut users)?;
         report.heard = heard;
         Ok(report)
     }
 
+    /// What users of objects have seen, and see now.
+    fn objects(&self, users: &mut [User<'_>]) -> Result<Option<Objects>> {
+        if !self.has_objects {
+            return Ok(None);
+        }
+        objects::wait_until_rebuilt(self.lab, self.interrupted)?;
+        let mut seen = Objects::default();
+        for user in users {
+            user.read_back()?;
+            seen.add(&user.seen);
+        }
+        Ok(Some(seen))
+    }
+
     fn keys(&self, phase: u32) -> Keys<'_> {
-        Keys { seed: self.seed, phase, keyspaces: &self.lab.keyspaces }
+        Keys { seed: self.seed, phase, keyspaces: &self.driven }
     }
 
     fn work(

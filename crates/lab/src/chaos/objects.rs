@@ -1,0 +1,206 @@
+//! Users of objects, by the command, while faults are injected: what they have put comes back whole, or was overwritten by what may have been put.
+//!
+//! Each has names of its own, one call at a time. A put or a delete whose outcome is unknown may take effect at any time later, so from then on what it would leave is possible, too, as long as the name lives.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nicekv_history::random::Random;
+use serde_json::Value;
+
+use super::changes::nicekv;
+use super::large;
+use crate::error::{LabError, Result};
+use crate::own::OwnLab;
+use crate::patience::Patience;
+
+/// Who puts and gets at once.
+pub(super) const USERS: u64 = 2;
+/// Names of a user in a phase.
+const NAMES: u64 = 4;
+/// So many contents there are for all users and phases, so that chunks are the same now and then.
+const CONTENTS: u64 = 64;
+/// Of a hundred calls.
+const GCS: u64 = 2;
+const DELETES: u64 = 8;
+const PUTS: u64 = 45;
+/// Until chunks have all their copies, and are where they are to be.
+const TIMEOUT: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// What is put: nothing, or the content of this number.
+type Content = Option<u64>;
+
+/// What a phase has shown of objects.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Objects {
+    put: usize,
+    got: usize,
+    deleted: usize,
+    unknown: usize,
+    rounds: usize,
+    read_back: usize,
+    wrong: Vec<String>,
+}
+
+impl Objects {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.put += other.put;
+        self.got += other.got;
+        self.deleted += other.deleted;
+        self.unknown += other.unknown;
+        self.rounds += other.rounds;
+        self.read_back += other.read_back;
+        self.wrong.extend(other.wrong.iter().cloned());
+    }
+
+    pub(crate) fn is_failure(&self) -> bool {
+        !self.wrong.is_empty()
+    }
+}
+
+impl fmt::Display for Objects {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { put, got, deleted, unknown, rounds, read_back, wrong } = self;
+        write!(
+            formatter,
+            "objects: {put} put, {got} got, {deleted} deleted, {unknown} unknown outcomes, {rounds} collections, {read_back} read back"
+        )?;
+        wrong.iter().try_for_each(|line| write!(formatter, "; WRONG: {line}"))
+    }
+}
+
+/// The content of a number.
+fn content(number: u64) -> Vec<u8> {
+    large::of_word(format!("object-{number}").as_bytes())
+}
+
+/// A user, with what its names may have.
+pub(super) struct User<'a> {
+    lab: &'a OwnLab,
+    prefix: String,
+    /// The last one is what was acknowledged last; the others were of unknown outcome.
+    possible: BTreeMap<u64, Vec<Content>>,
+    scratch: PathBuf,
+    pub(super) seen: Objects,
+}
+
+impl<'a> User<'a> {
+    pub(super) fn new(lab: &'a OwnLab, phase: u32, number: u64) -> Self {
+        let prefix = format!("chaos-{phase}-{number}");
+        let scratch = lab.scope.logs().join(format!("object-{number}"));
+        let possible = (0..NAMES).map(|name| (name, vec![None])).collect();
+        Self { lab, prefix, possible, scratch, seen: Objects::default() }
+    }
+
+    /// Calls until it is stopped.
+    pub(super) fn work(&mut self, random: &mut Random, stopped: &AtomicBool) -> Result<()> {
+        while !stopped.load(Ordering::Relaxed) && !self.seen.is_failure() {
+            let name = random.below(NAMES);
+            match random.below(100) {
+                0..GCS => {
+                    let (done, _) = self.object(&["gc", "--now", "--timeout", "5"])?;
+                    self.seen.rounds += usize::from(done);
+                }
+                call if call < GCS + DELETES => self.delete(name)?,
+                call if call < GCS + DELETES + PUTS => self.put(name, random.below(CONTENTS))?,
+                _ => drop(self.get(name)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything, when all faults are over.
+    pub(super) fn read_back(&mut self) -> Result<()> {
+        for name in 0..NAMES {
+            if self.seen.is_failure() {
+                break;
+            }
+            if let Some(why) = self.get(name)? {
+                self.seen.wrong.push(format!("{} cannot be read: {why}", self.name(name)));
+            }
+            self.seen.read_back += 1;
+        }
+        let _ = fs::remove_file(&self.scratch);
+        Ok(())
+    }
+
+    fn name(&self, name: u64) -> String {
+        format!("{}-{name}", self.prefix)
+    }
+
+    fn object(&self, words: &[&str]) -> Result<(bool, String)> {
+        nicekv(self.lab, &[&["object"], words].concat())
+    }
+
+    fn file(&self) -> String {
+        self.scratch.to_string_lossy().into_owned()
+    }
+
+    fn put(&mut self, name: u64, number: u64) -> Result<()> {
+        fs::write(&self.scratch, content(number)).map_err(LabError::system("write an object"))?;
+        let (done, _) = self.object(&["put", &self.name(name), &self.file()])?;
+        self.seen.put += usize::from(done);
+        self.note(name, Some(number), done);
+        Ok(())
+    }
+
+    fn delete(&mut self, name: u64) -> Result<()> {
+        let (done, said) = self.object(&["delete", &self.name(name)])?;
+        let is_done = done || said.contains("there is no object");
+        self.seen.deleted += usize::from(is_done);
+        self.note(name, None, is_done);
+        Ok(())
+    }
+
+    fn note(&mut self, name: u64, content: Content, is_done: bool) {
+        let possible = self.possible.entry(name).or_default();
+        if is_done {
+            // What was unknown may come yet.
+            possible.pop();
+            possible.push(content);
+        } else {
+            self.seen.unknown += 1;
+            possible.insert(0, content);
+        }
+    }
+
+    /// Why it cannot be read, if so. What is read must be possible.
+    fn get(&mut self, name: u64) -> Result<Option<String>> {
+        let (done, said) = self.object(&["get", &self.name(name), &self.file()])?;
+        let found = match done {
+            true => Some(fs::read(&self.scratch).map_err(LabError::system("read an object"))?),
+            false if said.contains("there is no object") => None,
+            false => {
+                // A put of unknown outcome may have taken its place meanwhile, and its chunks may be collected.
+                let is_certain = self.possible[&name].len() == 1;
+                if is_certain && said.contains("no target of the chunk's group holds it") {
+                    self.seen.wrong.push(format!("{}: {}", self.name(name), said.trim()));
+                }
+                return Ok(Some(said));
+            }
+        };
+        self.seen.got += 1;
+        let possible = &self.possible[&name];
+        let is_it = |one: &Content| one.map(content) == found;
+        if !possible.iter().any(is_it) {
+            let found = found.map_or("nothing".into(), |bytes| format!("{} bytes", bytes.len()));
+            self.seen.wrong.push(format!("{} is {found}, and may be {possible:?}", self.name(name)));
+        }
+        Ok(None)
+    }
+}
+
+/// Waits until all chunks have their copies, and none is on its way to another group.
+pub(super) fn wait_until_rebuilt(lab: &OwnLab, interrupted: &AtomicBool) -> Result<()> {
+    Patience::from(Instant::now(), TIMEOUT, PAUSE).retry(interrupted, || {
+        let (succeeded, said) = nicekv(lab, &["status", "--json"])?;
+        let chunks = serde_json::from_str::<Value>(&said).unwrap_or_default()["chunks"].take();
+        let is_settled = succeeded && chunks["under_replicated"] == 0 && chunks["is_moving"] == false;
+        Ok(is_settled.then_some(()).ok_or_else(|| format!("chunks are still on their way: {chunks}")))
+    })
+}
