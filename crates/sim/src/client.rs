@@ -1,5 +1,6 @@
 //! A client: the real core, a random workload, and the history of what it was told.
 
+use crate::by_names::Stamps;
 use crate::checker::Call;
 use crate::checker::model::{Action, Answer, Change, When};
 use crate::cluster::Scenario;
@@ -8,63 +9,15 @@ use crate::node::START_UNIX_MS;
 use crate::random::Random;
 use crate::rooms;
 use crate::scanning::Scanning;
+pub use crate::workload::{HURRY, Workload};
 use crate::{by_large, long_keys};
 use nicekv_client::{
     Addressing, Answer as Told, ClientCore, Config, Counters, Keyspace, OperationError, Outcome, Plant,
     Request,
 };
-use nicekv_wire::{ClientId, Duration, KeyspaceId, Now, OpId, Status};
+use nicekv_wire::{ClientId, KeyspaceId, Now, OpId, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
-
-/// Clients in a hurry, so that more happens while others wait.
-pub const HURRY: Duration = Duration::from_millis(2);
-
-/// See [`Workload::shift_ns`].
-const IDLENESS: u64 = 4;
-
-/// What the clients do.
-#[derive(Clone, Debug)]
-pub struct Workload {
-    /// The keys.
-    pub keys: Vec<Key>,
-    /// A call is for the first of so many keys that are drawn: 1 means that all are asked alike.
-    pub skew: u64,
-    /// Calls per client.
-    pub calls: usize,
-    /// Calls of one client at a time.
-    pub window: usize,
-    /// When they begin.
-    pub begins_ns: u64,
-    /// Least time before a retry, beyond the round trip.
-    pub retry_min: Duration,
-    /// Longest pause before the next call.
-    pub pause_ns_max: u64,
-    /// A call is given up after so long.
-    pub timeout_ns: u64,
-    /// Of a million updates so many are sets of values that expire.
-    pub expiring: u64,
-    /// Of a million sets that store for ever so many are of values that are too long for a datagram, where those may be.
-    pub large: u64,
-    /// Of a million updates where values may be large so many are appends.
-    pub appends: u64,
-    /// Of a million calls so many are gets, and a third of the others.
-    pub gets: u64,
-    /// Each client scans a keyspace after so many calls, in pieces of about so many bytes, so many of which switches may make of a scan. (0, …): it does not.
-    pub scans: (usize, usize, u8),
-    /// Load shifts: of two periods of this length a client is [`IDLENESS`] times as slow in one, every second client in the other. 0: it does
-    /// not.
-    pub shift_ns: u64,
-}
-
-impl Workload {
-    /// By how much a client's pauses are longer than usual.
-    fn idleness(&self, client: ClientId, at_ns: u64) -> u64 {
-        let period = at_ns.checked_div(self.shift_ns);
-        let is_idle = period.is_some_and(|period| (period + client.0).is_multiple_of(2));
-        if is_idle { IDLENESS } else { 1 }
-    }
-}
 
 /// A call of the history, and its key.
 #[derive(Clone, Debug)]
@@ -107,6 +60,8 @@ pub struct Client {
     /// How often it has got another id.
     renamed: u64,
     scanning: Option<Scanning>,
+    /// Of names of objects.
+    pub(crate) stamps: Stamps,
     plant: Option<Plant>,
 }
 
@@ -150,6 +105,7 @@ impl Client {
             seen: BTreeMap::new(),
             renamed: 0,
             scanning: None,
+            stamps: Stamps::default(),
             plant: None,
         }
     }
@@ -275,7 +231,7 @@ impl Client {
             Action::Get => Request::Get { key: name },
             Action::Update { condition, return_old, change, .. } => Request::Update {
                 key: name,
-                condition: condition.condition(),
+                condition: self.stamps.condition(*keyspace, condition.condition(), change),
                 return_old: *return_old,
                 operation: change.operation(),
             },
@@ -296,6 +252,7 @@ impl Client {
         let scanned = self.first.iter().find(|keyspace| keyspace.replication.quorum().is_none());
         if let Some(keyspace) = scanned.filter(|_| is_due) {
             let piece_bytes = long_keys::piece_bytes(piece_bytes, &workload.keys);
+            self.stamps.begin_listing();
             self.scanning = Some(Scanning::new(keyspace, (piece_bytes, pieces), self.plant));
         }
     }
@@ -385,6 +342,7 @@ impl Client {
             let ticket = completion.ticket.index();
             if let Some(scanning) = self.scanning.as_mut().filter(|scanning| scanning.awaits(ticket)) {
                 let seen = scanning.take(ticket, completion.result, workload, (at_ns, tick));
+                self.stamps.note_listed(&seen);
                 self.history.extend(seen);
                 self.scanning = self.scanning.take().filter(Scanning::goes_on);
                 continue;

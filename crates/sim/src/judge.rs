@@ -12,7 +12,7 @@ use crate::random::Random;
 use crate::repairs;
 use crate::scanning;
 use crate::trunks::Trunks;
-use crate::{by_fill, by_hot, by_kernel, by_large, by_long_keys, by_migration, by_tree};
+use crate::{by_fill, by_hot, by_kernel, by_large, by_long_keys, by_migration, by_names, by_tree};
 use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
 use nicekv_wire::recovery::Entry;
@@ -117,7 +117,7 @@ pub fn draw(seed: u64) -> Scenario {
     };
     draw_rest(&mut scenario, seed);
     let scenario = by_fill::draw(by_tree::draw(by_migration::draw(scenario, seed), seed), seed);
-    by_long_keys::draw(by_hot::draw(scenario, seed), seed)
+    by_names::draw(by_long_keys::draw(by_hot::draw(scenario, seed), seed), seed)
 }
 
 /// What depends on what was drawn.
@@ -189,6 +189,7 @@ pub fn finish(cluster: &mut Cluster) -> Report {
     come_to_rest(cluster);
     report.violations.extend(by_fill::judge(cluster, PROGRESS_NS, is_whole));
     report.violations.extend(judge_retries(cluster));
+    report.violations.extend(by_names::judge(cluster.clients()));
     if !all_done(cluster) {
         report.violations.push("clients wait for answers for ever (V)".into());
     }

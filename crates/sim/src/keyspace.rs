@@ -2,7 +2,9 @@
 
 use crate::random::Random;
 use nicekv_client::Keyspace;
-use nicekv_placement::{KeyOrder, KeyspaceDefaults, KeyspaceSpec, LoadBalancing, Protocol, RingsBase};
+use nicekv_placement::{
+    ChunkDelivery, KeyOrder, KeyspaceDefaults, KeyspaceSpec, LoadBalancing, Protocol, RingsBase,
+};
 use nicekv_wire::KeyspaceId;
 use nicekv_wire::limits::PORT_DEFAULT;
 
@@ -25,6 +27,8 @@ pub struct Shape {
     pub keys_max: Option<u64>,
     /// Whether hot keys are spread.
     pub is_hot: bool,
+    /// Whether its keys are names of objects.
+    pub has_names: bool,
 }
 
 impl Shape {
@@ -39,6 +43,7 @@ impl Shape {
             migrates: false,
             keys_max: None,
             is_hot: false,
+            has_names: false,
         }
     }
 
@@ -72,6 +77,11 @@ impl Shape {
         Self { is_hot: true, ..self }
     }
 
+    /// The same, of names of objects.
+    pub fn of_names(self) -> Self {
+        Self { has_names: true, ..self }
+    }
+
     /// Whether it has no primary.
     pub fn is_quorum(&self) -> bool {
         self.write_set.is_some()
@@ -97,6 +107,7 @@ impl Shape {
             spec.balancing = LoadBalancing::Migrate;
             spec.partition_keys = self.keys_max;
         }
+        spec.chunks = self.has_names.then_some(ChunkDelivery::Multicast);
         if let Some(write_set) = self.write_set {
             spec.protocol = Protocol::Quorum { write_set };
         }

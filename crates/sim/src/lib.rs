@@ -22,6 +22,7 @@ mod by_leaving;
 pub mod by_long_keys;
 mod by_metadata;
 mod by_migration;
+mod by_names;
 mod by_quorum;
 mod by_reshaping;
 mod by_tree;
@@ -59,6 +60,7 @@ pub mod switch;
 pub mod transcript;
 pub mod trunks;
 pub mod watch;
+mod workload;
 
 pub use nicekv_history as checker;
 pub use nicekv_history::random;

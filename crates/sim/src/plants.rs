@@ -301,6 +301,8 @@ pub const PLANTS: &[Plant] = &[
     metadata("split-at-the-first", "", InMetadata::SplitAtFirst, Hunt::Script("load-on-the-first-of-ordered-keys")),
     metadata("hot-key-moved-about", "", InMetadata::UnfittingGiven, Hunt::Script("one-key-is-too-hot")),
     metadata("hot-neighbours-merged", "", InMetadata::HotMerged, Hunt::Script("load-on-the-first-of-ordered-keys")),
+    replica("stale-stamp-taken", "P8", InReplica::StaleStampTaken, Hunt::Seeds(crate::by_names::names)),
+    metadata("round-adopted-unheard", "P8", InMetadata::AdoptedUnheard, Hunt::Seeds(crate::by_names::names)),
     metadata("full-partition-kept", "", InMetadata::FullKept, Hunt::Seeds(crate::by_fill::fills)),
     metadata("switches-above-learn-first", "", InMetadata::AboveBeforeBelow, Hunt::Script("a-chain-moves-from-rack-to-rack")),
     metadata("racks-not-counted", "C12", InMetadata::RacksNotCounted, Hunt::Script("a-rack-is-cut-off-with-the-tail")),

@@ -56,11 +56,11 @@ impl Partition {
         if is_hold(state.stored.head()) {
             return Some(Verdict::unchanged(Status::ConditionFailed, None));
         }
+        if self.is_stale(host, state.stored.head()) && !self.is_recovered(op) {
+            return Some(Verdict::unchanged(Status::StaleStamp, None));
+        }
         if state.votes.any_refused {
             return Some(Verdict::unchanged(Status::DiskFull, None));
-        }
-        if self.is_stale(host, op, state.stored.head()) {
-            return Some(Verdict::unchanged(Status::StaleStamp, None));
         }
         // Then what it carries does not matter either.
         if !needs_state(state.stored.head()) {
@@ -124,15 +124,14 @@ impl Partition {
         self.lead.as_ref().is_some_and(|lead| lead.recovered_through() >= order)
     }
 
-    /// Whether an op would give a name chunks that the round which the partition has adopted may collect: then it is refused (P8). Not one that was open when the epoch began, as it
-    /// may have been answered; all of these are decided before names are listed.
-    fn is_stale(&self, host: &Host, op: OpId, head: &Update<'_>) -> bool {
+    /// Whether an update would give a name chunks that the round which the partition has adopted may collect: then it is refused (P8). Not if it was open when the epoch began, as it
+    /// may have been answered; all of that is decided before names are listed.
+    pub(super) fn is_stale(&self, host: &Host, update: &Update<'_>) -> bool {
         let stamp_min = self.membership.stamp_min;
-        let is_good = head.condition.stamp().is_some_and(|stamp| stamp >= stamp_min);
+        let is_good = update.condition.stamp().is_some_and(|stamp| stamp >= stamp_min);
         stamp_min != Round::default()
-            && head.operation.makes_value()
+            && update.operation.makes_value()
             && !is_good
-            && !self.is_recovered(op)
             && !host.has(Plant::StaleStampTaken)
     }
 

@@ -13,6 +13,9 @@
 //!
 //! A decision needs space too, so the driver sets some aside; from that also deletes are taken in, as long as it lasts. Gets need none.
 //!
+//! The same is said of updates of objects' names whose stamps are older than the epoch takes them (P8): nobody logs them, as whoever finds one open when an epoch begins cannot
+//! know whether it was executed.
+//!
 //! Why a client that is told "disk full" can rely on it:
 //! * The refusal is a decision like any other, in the sequence. It is contended, so every member has forced it before the client hears
 //!   of it, and a member that holds the prepare drops it, whoever is the primary then.
@@ -33,19 +36,25 @@ use nicekv_wire::replication::PrepareAck;
 use nicekv_wire::{Now, OpId, Status, Update};
 
 impl Partition {
-    /// Whether an update that this member does not hold yet was refused because of a full disk.
+    /// Whether an update that this member does not hold yet was refused because of a full disk, or of stamps that are too old.
     pub(super) fn refuses(&mut self, host: &mut Host, now: Now, update: &Update<'_>, source: Source) -> bool {
         let space = if self.is_chain() { self.space_from_here(host) } else { host.disk_space };
-        if space.admits(&update.operation) {
+        let is_full = !space.admits(&update.operation);
+        // What a member passes on may have been open when the epoch began.
+        let is_stale = matches!(source, Source::Client(_)) && self.is_stale(host, update);
+        if !is_full && !is_stale {
             return false;
         }
-        host.count_refused_for_space(self.id(), self.membership.epoch, update.op);
+        if is_full {
+            host.count_refused_for_space(self.id(), self.membership.epoch, update.op);
+        }
         if self.is_chain() {
             if source != Source::Own {
                 self.refuse_full(host, now, update, source.address());
             }
         } else if self.is_primary() {
-            self.decide_full(host, now, update, source);
+            let status = if is_stale { Status::StaleStamp } else { Status::DiskFull };
+            self.decide_unlogged(host, now, update, source, status);
         } else {
             let (partition, epoch, op) = (self.id(), self.membership.epoch, update.op);
             let ack = PrepareAck { partition, epoch, op, contended: false, refused: true };
@@ -54,8 +63,15 @@ impl Partition {
         true
     }
 
-    /// Primary with a full disk: refuses an op whose prepare it cannot log. Until it may decide it is silent, and clients try again.
-    fn decide_full(&mut self, host: &mut Host, now: Now, update: &Update<'_>, source: Source) {
+    /// Primary: refuses an op whose prepare it does not log. Until it may decide it is silent, and clients try again.
+    fn decide_unlogged(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        update: &Update<'_>,
+        source: Source,
+        status: Status,
+    ) {
         let may_decide = self.lead.as_ref().is_some_and(Lead::is_ready)
             && self.membership.activated
             && self.sequence.unreleased().len() < UNRELEASED_MAX;
@@ -67,7 +83,7 @@ impl Partition {
         }
         self.clients.advance(update.op.client, update.watermark);
         self.keep_named(host);
-        self.publish(host, now, update.op, true, Verdict::unchanged(Status::DiskFull, None));
+        self.publish(host, now, update.op, true, Verdict::unchanged(status, None));
     }
 
     /// Primary: a decision that every member holds took effect without a prepare. If it is a refusal, the client may know now.

@@ -4,6 +4,7 @@ use super::Cluster;
 use super::event::Event;
 use crate::checker::Action;
 use crate::network::Host;
+use nicekv_metadata::ChunkInfo;
 
 impl Cluster {
     /// A client reads a key, outside its workload.
@@ -46,7 +47,9 @@ impl Cluster {
         }
         self.clients[index].turn_at_ns = None;
         let mut outgoing = Vec::new();
+        let chunks = self.told_of_chunks();
         let client = &mut self.clients[index];
+        chunks.iter().for_each(|chunks| client.stamps.learn(chunks));
         client.turn(now_ns, &self.scenario.workload, &mut self.random, &mut self.tick, |to, bytes| {
             outgoing.push((to, bytes.to_vec()));
         });
@@ -57,5 +60,12 @@ impl Cluster {
         if let Some(at_ns) = next_ns {
             self.wake_client(index, at_ns.max(now_ns + 1));
         }
+    }
+
+    /// What the metadata service says of rounds, where keys are names of objects.
+    fn told_of_chunks(&self) -> Option<ChunkInfo> {
+        let has_names = self.scenario.keyspaces.iter().any(|shape| shape.has_names);
+        let leader = self.controllers.newest().filter(|_| has_names)?;
+        leader.core.cluster_info().chunks
     }
 }

@@ -139,7 +139,7 @@ impl Cluster {
             nodes: nodes.collect(),
             keyspaces: specs(&self.scenario.keyspaces),
             port: PORT_DEFAULT,
-            group_ring: None,
+            group_ring: self.scenario.group_ring(),
             link_bits_per_second: LINK_BITS_PER_SECOND,
             balancing: if self.scenario.balancing { Balancing::Source { clients } } else { Balancing::None },
             switches: (0..self.switches.len()).map(|switch| SwitchId(switch as u16)).collect(),

@@ -127,6 +127,7 @@ impl Cluster {
             migrates: false,
             keys_max: None,
             is_hot: false,
+            has_names: false,
         };
         let life = Life { shape, known, is_there: true, quiet_since: None };
         self.created.by_number.insert(info.id, life);

@@ -47,7 +47,7 @@ use crate::created::Created;
 use crate::faults::Faults;
 use crate::hot_entries::HotEntries;
 use crate::kernel::Kernel;
-use crate::keyspace::{Shape, specs};
+use crate::keyspace::Shape;
 use crate::migrations::Migrations;
 use crate::network::{Host, Network};
 use crate::node::{Clock, KernelGets, Node, Surroundings};
@@ -62,9 +62,8 @@ use crate::watch::Watch;
 use controllers::{Controllers, Link};
 use event::Event;
 use nicekv_client::Coordination;
-use nicekv_dataplane::{Prefix, VringConfig, VringSet};
+use nicekv_dataplane::VringSet;
 use nicekv_metadata::Metadata;
-use nicekv_placement::ring_pairs;
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{ClientId, NodeId, PartitionId};
 use record::Record;
@@ -157,11 +156,7 @@ impl Cluster {
         if let Some(plant) = scenario.plant.and_then(Planted::client) {
             clients.iter_mut().for_each(|client| client.plant(plant));
         }
-        let ring = |base: Ipv4Addr| Prefix::new(base.octets(), 16);
-        let pairs = ring_pairs(&specs(&scenario.keyspaces))
-            .into_iter()
-            .map(|(unicast, multicast)| VringConfig { unicast: ring(unicast), multicast: ring(multicast) });
-        let rings = VringSet::new(pairs).expect("every keyspace has its own");
+        let rings = scenario.rings();
         let mut cluster = Self {
             faults: scenario.faults,
             network: Network::new(scenario.pace),

@@ -2,13 +2,17 @@
 
 use crate::client::Workload;
 use crate::faults::{Faults, StoreFaults};
-use crate::keyspace::Shape;
+use crate::keyspace::{Shape, specs};
 use crate::network::Pace;
 use crate::planted::Planted;
 use crate::trunks::Trunks;
 use nicekv_client::Coordination;
+use nicekv_dataplane::{Prefix, VringConfig, VringSet};
 use nicekv_metadata::Timing;
+use nicekv_placement::{GroupRing, ring_pairs};
 use nicekv_wire::Duration;
+use nicekv_wire::limits::PORT_DEFAULT;
+use std::net::Ipv4Addr;
 
 /// Shape of a cluster and of what it goes through.
 #[derive(Clone, Debug)]
@@ -87,6 +91,25 @@ impl Scenario {
     /// Whether partitions of any keyspace go where load is little.
     pub(crate) fn migrates(&self) -> bool {
         self.keyspaces.iter().any(|shape| shape.migrates)
+    }
+
+    /// The ring of groups of targets, where there are names of objects.
+    pub(crate) fn group_ring(&self) -> Option<GroupRing> {
+        let has_names = self.keyspaces.iter().any(|shape| shape.has_names);
+        has_names.then(|| GroupRing::on_network(PORT_DEFAULT))
+    }
+
+    /// All rings, as switches have them.
+    pub(crate) fn rings(&self) -> VringSet {
+        let ring = |base: Ipv4Addr| Prefix::new(base.octets(), 16);
+        let pairs = ring_pairs(&specs(&self.keyspaces))
+            .into_iter()
+            .map(|(unicast, multicast)| VringConfig { unicast: ring(unicast), multicast: ring(multicast) });
+        let rings = VringSet::new(pairs).expect("every keyspace has its own");
+        match self.group_ring() {
+            Some(ring) => rings.with_group(ring).expect("no keyspace has it"),
+            None => rings,
+        }
     }
 
     /// How often nodes tell where load lies.
