@@ -24,7 +24,7 @@ pub fn common_window(
     copies: usize,
     offers: &mut [Offer],
 ) -> Option<Common> {
-    sort(offers);
+    sort(config, offers);
     let used_ns = config.widths(bytes).used_ns;
     let accepted_ns = now_ns + config.control_ns();
     let together = offers.windows(copies.max(1));

@@ -62,6 +62,9 @@ pub struct Config {
     pub grace_ns: u64,
     /// Multicast: whether the latest of all bids may be chosen, which the paper's simulator does not try.
     pub is_last_tried: bool,
+    /// Bids whose windows begin within about so long of each other are alike, so that targets with little to do share what there is, however far away they are. 1: none are, as in
+    /// the paper's simulator.
+    pub alike_ns: u64,
 }
 
 impl Config {
@@ -88,6 +91,7 @@ impl Config {
         tentative_ns: 5_000_000,
         grace_ns: 5_000_000,
         is_last_tried: false,
+        alike_ns: 1,
     };
     /// Replicast-H, likewise.
     pub const UNICAST: Self =
@@ -139,6 +143,7 @@ impl Config {
             ("horizon_ns", self.horizon_ns, 1, 3_600 * SECOND_NS),
             ("tentative_ns", self.tentative_ns, 1, 60 * SECOND_NS),
             ("grace_ns", self.grace_ns, 0, 60 * SECOND_NS),
+            ("alike_ns", self.alike_ns, 1, SECOND_NS),
         ];
         let wrong = bounds.into_iter().find(|(_, value, least, most)| !(least..=most).contains(&value));
         wrong.map_or(Ok(()), |(field, value, least, most)| Err(ConfigError { field, value, least, most }))

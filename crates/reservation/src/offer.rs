@@ -1,5 +1,6 @@
 //! What an initiator has been offered.
 
+use crate::config::Config;
 use crate::window::Window;
 
 /// Most targets that a chunk goes to.
@@ -16,7 +17,8 @@ pub struct Offer {
     pub random: u64,
 }
 
-/// The earliest first; those that begin together in an order of chance.
-pub fn sort(offers: &mut [Offer]) {
-    offers.sort_unstable_by_key(|offer| (offer.window.left_ns, offer.random, offer.target));
+/// The earliest first; those that begin together, or nearly so, in an order of chance.
+pub fn sort(config: &Config, offers: &mut [Offer]) {
+    let begins = |offer: &Offer| offer.window.left_ns / config.alike_ns.max(1);
+    offers.sort_unstable_by_key(|offer| (begins(offer), offer.random, offer.target));
 }

@@ -54,7 +54,7 @@ impl Picks {
 ///
 /// Puts the offers in order.
 pub fn sequence(config: &Config, now_ns: u64, bytes: u32, copies: usize, offers: &mut [Offer]) -> Picks {
-    sort(offers);
+    sort(config, offers);
     let (used_ns, copies) = (config.widths(bytes).used_ns, copies.min(COPIES_MAX));
     let gap_ns = config.frame_ns().max(GAP_CONTROLS * config.control_ns());
     let mut picks = Picks::NONE;

@@ -46,6 +46,7 @@ pub fn windows(delivery: Delivery, link_bits_per_second: u64) -> Config {
         tentative_ns: 5_000_000,
         grace_ns: 100_000_000,
         is_last_tried: true,
+        alike_ns: 500_000,
         ..base
     }
 }

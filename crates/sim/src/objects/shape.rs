@@ -83,6 +83,7 @@ pub fn draw(seed: u64) -> Shape {
         horizon_ns: 200_000_000,
         grace_ns: 10_000_000,
         is_last_tried: true,
+        alike_ns: random.pick(&[1, 300_000]),
         ..base
     };
     let timing = Timing {
