@@ -18,6 +18,7 @@ mod directory;
 mod group;
 mod keyspace;
 mod partition;
+mod rendezvous;
 mod ring;
 mod rings;
 mod vring;
@@ -30,6 +31,7 @@ pub use keyspace::{
     check_keyspaces, parse_keyspaces, partitions_for,
 };
 pub use partition::{PARTITION_BITS_MAX, Partitioning, VnodeBlock, vnode_blocks, vnodes};
+pub use rendezvous::rendezvous_rank;
 pub use ring::{replica_sets, replica_sets_of};
 pub use rings::{RingsBase, ring_pairs, usual_group_ring};
 pub use vring::Vrings;
