@@ -78,6 +78,8 @@ pub(super) struct Put {
     op: OpId,
     attempts: u32,
     has_sent: bool,
+    /// Somebody was silent, and what the others had promised was over when that was known: the next windows begin when it is.
+    is_late: bool,
     deadline_ns: u64,
 }
 
@@ -99,6 +101,7 @@ impl Put {
             op: OpId::NONE,
             attempts: 0,
             has_sent: false,
+            is_late: false,
             deadline_ns: now_ns.saturating_add(shared.config.timing.deadline_ns),
         };
         if put.bytes.is_empty() || put.bytes.len() > CHUNK_LENGTH_MAX as usize {
@@ -143,7 +146,8 @@ impl Put {
         }
         let except = self.held();
         let asked = group.mask() & !except;
-        let wanted = Wanted::Put { bytes: self.length(), earliest_ns: 0, except };
+        let earliest_ns = if self.is_late { shared.config.timing.answers_ns } else { 0 };
+        let wanted = Wanted::Put { bytes: self.length(), earliest_ns, except };
         // All of the group hear of it, whoever holds the chunk already: a negotiation has one address, also where switches know no masks.
         self.op = shared.request(self.handle, self.id, wanted);
         self.phase = Phase::Asking(Asking {
@@ -232,7 +236,7 @@ impl Put {
     /// By the bids that there are.
     fn decide(&mut self, now_ns: u64, shared: &mut Shared) {
         let Phase::Asking(asking) = &mut self.phase else { return };
-        let again_ns = asking.again_ns;
+        let (again_ns, is_silent) = (asking.again_ns, asking.answered != asking.asked);
         let offers = core::mem::take(&mut asking.offers);
         if asking.full == asking.asked {
             return shared.end_put(self.handle, Err(PutError::NoSpace));
@@ -244,6 +248,7 @@ impl Put {
         let accept = self.accept(chosen, shared);
         if accept.chosen.is_empty() {
             shared.counters.no_common_window += u64::from(!offers.is_empty());
+            self.is_late = is_silent;
             return self.wait(now_ns, again_ns, shared);
         }
         self.has_sent = true;

@@ -5,7 +5,7 @@ use crate::send::To;
 use alloc::vec::Vec;
 use nicekv_reservation::Config;
 use nicekv_wire::OpId;
-use nicekv_wire::chunk::{Answer, ChunkAccept, ChunkAnswer, ChunkRequest, frames_of};
+use nicekv_wire::chunk::{Answer, ChunkAccept, ChunkAnswer, ChunkRequest, Wanted, frames_of};
 use nicekv_wire::chunk::{MapVersion, Round};
 use nicekv_wire::large::{Chunk, RECEIVERS_ALL};
 use nicekv_wire::limits::CHUNK_BYTES;
@@ -159,7 +159,7 @@ fn who_has_bid_is_enough_when_the_time_is_over_and_the_others_are_asked_again() 
     let wanted = said
         .iter()
         .find_map(|sent| if let Sent::Request(_, request) = sent { Some(request.wanted) } else { None });
-    assert_eq!(wanted, Some(nicekv_wire::chunk::Wanted::Put { bytes: 3_000, earliest_ns: 0, except: 0b110 }));
+    assert_eq!(wanted, Some(Wanted::Put { bytes: 3_000, earliest_ns: 0, except: 0b110 }));
     // One of an attempt before counts.
     tell(&mut initiator, again_ns, (op, id), 3, stored(6));
     let told = events(&mut initiator);
@@ -294,4 +294,23 @@ fn not_found_is_what_all_say() {
     assert_eq!(events(&mut initiator).len(), 0);
     tell(&mut initiator, 1, (op, id), 3, Answer::NotFound);
     assert!(matches!(&events(&mut initiator)[..], [Event::Got(_, Err(GetError::NotFound))]));
+}
+
+#[test]
+fn who_was_silent_does_not_spoil_the_windows_of_the_others() {
+    let (mut initiator, bytes) = (multicast(), content(3_000));
+    let id = chunk_id(&bytes);
+    initiator.put(0, id, bytes);
+    let op = requested(&mut initiator, 0);
+    let soon = Answer::Bid { bid: 8, left_ns: 1, right_ns: MS, disk_ns: MS };
+    (0..3).for_each(|place| tell(&mut initiator, 1_000, (op, id), place, soon));
+    let answers_ns = Timing::DEFAULT.answers_ns;
+    initiator.handle_deadline(answers_ns);
+    let said = sent(&mut initiator, answers_ns);
+    assert!(matches!(&said[..], [Sent::Accept(accept)] if accept.chosen.is_empty()), "{said:?}");
+    let again_ns = initiator.next_deadline();
+    initiator.handle_deadline(again_ns);
+    let said = sent(&mut initiator, again_ns);
+    let is_later = |wanted| matches!(wanted, Wanted::Put { earliest_ns, .. } if earliest_ns == answers_ns);
+    assert!(matches!(&said[..], [Sent::Request(_, request)] if is_later(request.wanted)), "{said:?}");
 }
