@@ -56,7 +56,7 @@ impl Target {
         let (keyspace, digest, mask) = (KeyspaceId::DEFAULT, KeyDigest::default(), RECEIVERS_ALL);
         Chunk { keyspace, op, digest, number: 0, mask, bytes }.encode(&mut out);
         self.handle_datagram(0, from, &out);
-        while self.poll_transmit().is_some() {}
+        while self.poll_transmit(0).is_some() {}
         Answered::Coming(op)
     }
 
@@ -69,7 +69,7 @@ impl Target {
     }
 
     fn last_answer(&mut self) -> Answer {
-        let sends = core::iter::from_fn(|| self.poll_transmit());
+        let sends = core::iter::from_fn(|| self.poll_transmit(0));
         let Send { bytes, .. } = sends.last().expect("it has answered");
         match Datagram::decode(&bytes) {
             Ok((_, Datagram::ChunkAnswer(ChunkAnswer { answer, .. }))) => answer,

@@ -17,6 +17,7 @@
 //! - A window is a promise of resources, never of correctness (P4): a put is done when R targets have said, by one map, that they hold the chunk durably (P3).
 //! - What is held is what its id says: that is checked before it is stored, and by who reads it (P1).
 //! - Who answers has a map and a round (P14). What is stored or confirmed has the round's stamp (P7); only what has an older one, and no mark, is ever deleted (P8).
+//! - What is held is looked after (P11 to P13): as many as are wanted hold it, in the group that it belongs to, and no copy goes before R that are before it have confirmed theirs.
 //! - Every promise ends: bids lapse, transfers lapse, and with them go time, memory and disk (P5, P15).
 
 #![cfg_attr(not(test), no_std)]
@@ -34,13 +35,15 @@ mod target;
 pub mod exploration;
 
 pub use initiator::{
-    Event, GetError, Handle, Initiator, InitiatorConfig, InitiatorCounters, Placed, PutError, Timing,
+    Counted, Event, GetError, Handle, Initiator, InitiatorConfig, InitiatorCounters, Placed, PutError, Timing,
 };
 pub use manifest::{Manifest, ManifestError};
 pub use map::{Group, Layout, Map, MapError, SLOTS};
 pub use plant::Plant;
 pub use send::{Send, To};
-pub use target::{End, Held, Progress, Storage, StorageDone, Target, TargetConfig, TargetCounters};
+pub use target::{
+    End, Held, Progress, Storage, StorageDone, Target, TargetConfig, TargetCounters, TendingConfig,
+};
 
 use nicekv_wire::chunk::ChunkId;
 

@@ -29,4 +29,16 @@ pub enum Plant {
     LapsedKept,
     /// P9: the stamp that is told of a put is the highest of its targets', not the lowest.
     HighestStamp,
+    /// P12: a copy is dropped when as many others as are wanted hold the chunk, whoever they are.
+    SurplusByCount,
+    /// P12: it is dropped when better-ranked targets say that they hold the chunk, though they have not confirmed it.
+    SurplusUnconfirmed,
+    /// P13: a chunk is "not found" when the members of its group say so, though its slot moves.
+    FormerNotAsked,
+    /// P13: who is of a chunk's group no more drops it before the new one has it.
+    FormerDropsEarly,
+    /// P13: a target says that all has moved before that is so.
+    MovedTooEarly,
+    /// P13: who is of a chunk's group no more counts its own copy with those of the new one.
+    FormerCounted,
 }

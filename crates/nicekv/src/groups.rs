@@ -27,10 +27,17 @@ pub(crate) fn ask(endpoint: &[SocketAddrV4]) -> Option<Known> {
 
 /// The same, by a target, which says how far it is.
 pub(crate) fn report(endpoint: &[SocketAddrV4], node: u16, progress: &Progress) -> Option<Known> {
-    let Progress { version, swept, chunks, bytes } = *progress;
-    let (has_moved, under_replicated) = (false, 0);
-    let report =
-        TargetReport { node, version: version.0, has_moved, under_replicated, swept: swept.0, chunks, bytes };
+    let Progress { version, has_moved, passes, lacking, unsettled, swept, chunks, bytes } = *progress;
+    let report = TargetReport {
+        node,
+        version: version.0,
+        has_moved,
+        under_replicated: lacking as u64,
+        unsettled: if passes == 0 { chunks.max(1) as u64 } else { unsettled as u64 },
+        swept: swept.0,
+        chunks: chunks as u64,
+        bytes,
+    };
     known_of(&cluster(endpoint, &AdminRequest::Target(report))?.chunks?)
 }
 
@@ -50,7 +57,8 @@ fn known_of(chunks: &ChunkInfo) -> Option<Known> {
         None => None,
     };
     let map = Map::of(MapVersion(chunks.version), layout_of(&chunks.layout)?, before).ok()?;
-    Some(Known { map: Arc::new(map), round: Round(chunks.round), is_adopted: chunks.is_adopted })
+    let (round, is_adopted, copies) = (Round(chunks.round), chunks.is_adopted, chunks.copies);
+    Some(Known { map: Arc::new(map), round, is_adopted, copies })
 }
 
 fn layout_of(info: &LayoutInfo) -> Option<Layout> {

@@ -1,17 +1,17 @@
 //! The storage target of a node: a thread beside it, which begins when there are groups of targets (Replicast §II), and has a socket and a directory of its own.
 
 use crate::config::{ClusterConfig, NodeSection};
-use crate::groups::{ask_for_groups, report};
+use crate::groups::{ask_for_groups, report, ring_of};
 use crate::listing;
-use nicekv_chunks::TargetConfig;
+use nicekv_chunks::{TargetConfig, TendingConfig};
 use nicekv_reservation::Delivery;
-use nicekv_runtime::chunks::{ChunkStore, ChunkTarget, SharedProgress, TargetParts, View, windows};
-use nicekv_runtime::{Stop, UdpEndpoint, Waker, now, random, readable, wait};
+use nicekv_runtime::chunks::{ChunkStore, ChunkTarget, TargetParts, TargetWatch, View, windows};
+use nicekv_runtime::{Stop, UdpEndpoint, Waker, new_client_id, now, random, readable, wait};
 use nicekv_store::{DataDirectory, LogIdentity, RealFiles};
 use nicekv_wire::{Duration, NodeId};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// Between two questions whether there are groups.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -57,7 +57,7 @@ impl TargetSetup {
     fn begin(&self, stop: &Stop) -> Result<(), Box<dyn std::error::Error>> {
         let waker = Waker::new()?;
         stop.register(&waker);
-        let (target_port, link_bits_per_second) = loop {
+        let chunks = loop {
             if stop.is_stopped() {
                 return Ok(());
             }
@@ -65,7 +65,7 @@ impl TargetSetup {
             let is_there =
                 |groups: &Vec<Vec<Option<u16>>>| groups.iter().flatten().any(|node| *node == Some(self.node));
             if let Some(groups) = groups.filter(|groups| is_there(&groups.layout.groups)) {
-                break (groups.ring.3, groups.link_bits_per_second);
+                break groups;
             }
             waker.clear();
             wait(&mut [readable(&waker)], Some(now().after(PAUSE)))?;
@@ -74,7 +74,8 @@ impl TargetSetup {
             Some((path, identity)) => ChunkStore::on_disk(Arc::new(RealFiles), path, *identity)?,
             None => ChunkStore::in_memory(),
         };
-        let endpoint = UdpEndpoint::bind(SocketAddrV4::new(self.address, target_port))?;
+        let ring = ring_of(&chunks);
+        let endpoint = UdpEndpoint::bind(SocketAddrV4::new(self.address, ring.target_port))?;
         let mut secret = [0; 32];
         for part in secret.chunks_exact_mut(8) {
             part.copy_from_slice(&random()?.to_be_bytes());
@@ -83,19 +84,16 @@ impl TargetSetup {
             node: NodeId(self.node),
             process: random()?,
             // Windows for multicast do for unicast, too: they are longer.
-            reservation: windows(Delivery::Multicast, link_bits_per_second),
+            reservation: windows(Delivery::Multicast, chunks.link_bits_per_second),
             disk_bytes_per_second: DISK_BYTES_PER_SECOND,
             secret,
+            tending: Some(TendingConfig::new(new_client_id()?, chunks.copies)),
         };
-        let (metadata, node, progress) = (self.metadata.clone(), self.node, SharedProgress::default());
-        let told = progress.clone();
-        let report = move || {
-            let progress = *told.lock().unwrap_or_else(PoisonError::into_inner);
-            report(&metadata, node, &progress)
-        };
-        let view = View::begin(&self.name, waker.clone(), report)?;
+        let (metadata, node, watch) = (self.metadata.clone(), self.node, TargetWatch::default());
+        let seen = watch.clone();
+        let view = View::begin(&self.name, waker.clone(), move || report(&metadata, node, &seen.get().0))?;
         let list = listing::of_names(self.metadata.clone(), self.address);
-        let parts = TargetParts { store, endpoint, view, waker, list, progress };
+        let parts = TargetParts { store, endpoint, ring, view, waker, list, watch };
         Ok(ChunkTarget::new(&self.name, config, stop, parts)?.run(stop)?)
     }
 }

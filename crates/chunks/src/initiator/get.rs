@@ -1,4 +1,11 @@
-//! A chunk that is got.
+//! A chunk that is got: from a member of its group, or, while its slot moves, from a former one.
+//!
+//! ```text
+//!   members asked ──one holds it──▶ read ──whole──▶ got
+//!        │ none of them delivers it      ▲
+//!        └─ the slot moves: former members asked, by where they are now
+//!                    │ all of them say that they do not hold it: not found      │ else: all again, later
+//! ```
 
 use super::shared::Shared;
 use super::told::{GetError, Handle};
@@ -8,14 +15,24 @@ use crate::plant::Plant;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use nicekv_wire::OpId;
 use nicekv_wire::chunk::{Answer, ChunkAnswer, ChunkId, ChunkRead, Wanted, frame_of, frames_of};
 use nicekv_wire::large::Chunk;
+use nicekv_wire::{NodeId, OpId};
+
+/// A target that was asked.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    node: NodeId,
+    /// Its group, which is not the chunk's if it is a former member, and its place there.
+    place: (u8, u8),
+    has_answered: bool,
+    lacks_it: bool,
+}
 
 /// A target that holds it.
 #[derive(Clone, Copy, Debug)]
 struct Holder {
-    place: u8,
+    place: (u8, u8),
     bytes: u32,
     token: u64,
     wait_ns: u64,
@@ -34,11 +51,11 @@ struct Reading {
 pub(super) struct Get {
     handle: Handle,
     id: ChunkId,
-    /// The present attempt: who was asked, who has answered, and who of them has said that it does not hold it.
+    /// The present attempt, and who was asked in it.
     op: OpId,
-    asked: u16,
-    answered: u16,
-    lacking: u16,
+    asked: Vec<Asked>,
+    /// Whether former members were, as far as there are any.
+    is_former_asked: bool,
     /// Those that hold it and were not read yet.
     holders: Vec<Holder>,
     reading: Option<Reading>,
@@ -55,9 +72,8 @@ impl Get {
             handle,
             id,
             op: OpId::NONE,
-            asked: 0,
-            answered: 0,
-            lacking: 0,
+            asked: Vec::new(),
+            is_former_asked: false,
             holders: Vec::new(),
             reading: None,
             attempts: 0,
@@ -71,35 +87,56 @@ impl Get {
 
     /// Asks the group, by the present map.
     pub(super) fn begin_anew(&mut self, now_ns: u64, shared: &mut Shared) {
-        let Some((_, group)) = shared.group_of(&self.id) else { return };
-        self.asked = group.mask();
-        (self.answered, self.lacking, self.is_waiting) = (0, 0, false);
+        let Some((number, group)) = shared.group_of(&self.id) else { return };
+        let asked =
+            |(place, node)| Asked { node, place: (number, place), has_answered: false, lacks_it: false };
+        self.asked = group.members().map(asked).collect();
+        (self.is_former_asked, self.is_waiting) = (false, false);
         self.holders.clear();
         self.reading = None;
         self.op = shared.request(self.handle, self.id, Wanted::Get);
         self.until_ns = now_ns.saturating_add(shared.config.timing.answers_ns);
     }
 
+    /// Asks those that were of the group before its slot began to move (P13). Whether there are any.
+    fn ask_former(&mut self, now_ns: u64, shared: &mut Shared) -> bool {
+        self.is_former_asked = true;
+        let Some(map) = shared.map.clone() else { return false };
+        let former: Vec<(u8, u8)> = map.former(&self.id).collect();
+        for (group, place) in &former {
+            let Some(node) = map.group(*group).and_then(|members| members.at(*place)) else { continue };
+            let place = (*group, *place);
+            self.asked.push(Asked { node, place, has_answered: false, lacks_it: false });
+            shared.request_of((*group, 1 << place.1), self.op, self.id, Wanted::Get);
+        }
+        self.until_ns = now_ns.saturating_add(shared.config.timing.answers_ns);
+        !former.is_empty()
+    }
+
     pub(super) fn on_answer(&mut self, now_ns: u64, answer: &ChunkAnswer, shared: &mut Shared) {
         if answer.id != self.id || answer.op != self.op || self.is_waiting {
             return;
         }
-        let bit = 1 << answer.place;
+        let Some(asked) = self.asked.iter_mut().find(|asked| asked.node == answer.node) else {
+            shared.counters.strangers += 1;
+            return;
+        };
+        let is_first = !core::mem::replace(&mut asked.has_answered, true);
         match answer.answer {
-            Answer::Held { bytes, token, wait_ns } if self.answered & bit == 0 => {
-                self.holders.push(Holder { place: answer.place, bytes, token, wait_ns });
+            Answer::Held { bytes, token, wait_ns } if is_first => {
+                self.holders.push(Holder { place: asked.place, bytes, token, wait_ns });
             }
+            // Who had it a moment ago may have given it up to others, who were asked before they had it (P12): that is no "not found".
             Answer::NotFound => {
-                self.lacking |= bit;
-                let reads_it = |reading: &Reading| reading.from.place == answer.place;
-                if self.reading.as_ref().is_some_and(reads_it) {
-                    // It was damaged, or is deleted.
+                asked.lacks_it |= is_first;
+                let place = asked.place;
+                self.holders.retain(|holder| holder.place != place);
+                if self.reading.as_ref().is_some_and(|reading| reading.from.place == place) {
                     self.reading = None;
                 }
             }
             _ => {}
         }
-        self.answered |= bit;
         self.go_on(now_ns, shared);
     }
 
@@ -108,7 +145,7 @@ impl Get {
         if self.reading.is_some() {
             return;
         }
-        let all_said = self.answered & self.asked == self.asked;
+        let all_said = self.asked.iter().all(|asked| asked.has_answered);
         let is_free = |holder: &Holder| holder.wait_ns == 0;
         if all_said || now_ns >= self.until_ns || self.holders.iter().any(is_free) {
             let best = self.holders.iter().enumerate().min_by_key(|(_, holder)| holder.wait_ns);
@@ -116,12 +153,17 @@ impl Get {
                 return self.read(now_ns, at, shared);
             }
         }
-        let none_has_it =
-            self.lacking & self.asked == self.asked || shared.has(Plant::NotFoundByOne) && self.lacking != 0;
+        let is_over = all_said || now_ns >= self.until_ns;
+        let is_planted = shared.has(Plant::FormerNotAsked);
+        if is_over && !self.is_former_asked && !is_planted && self.ask_former(now_ns, shared) {
+            return;
+        }
+        let none_has_it = self.asked.iter().all(|asked| asked.lacks_it)
+            || shared.has(Plant::NotFoundByOne) && self.asked.iter().any(|asked| asked.lacks_it);
         if none_has_it {
             return shared.end_get(self.handle, Err(GetError::NotFound));
         }
-        if all_said || now_ns >= self.until_ns {
+        if is_over {
             self.wait(now_ns, shared);
         }
     }
@@ -144,7 +186,8 @@ impl Get {
         let (op, version, id, token) = (self.op, shared.version(), self.id, reading.from.token);
         while let Some((first, count)) = reading.windows.poll(now_ns) {
             let read = ChunkRead { op, reply_to: None, version, id, token, first, count };
-            shared.send(&id, 1 << reading.from.place, |out| read.encode(out));
+            let (group, place) = reading.from.place;
+            shared.send_to((group, 1 << place), |out| read.encode(out));
         }
         self.until_ns = reading.windows.next_deadline();
     }

@@ -8,8 +8,12 @@
 //!
 //! Each attempt of a put is a negotiation with an op id of its own; what was acknowledged in those before stays, as long as the map is the same (P2, P5).
 //!
-//! * `put`: attempts; `delivery`: how frames go; `get`: who is read; `windows`: what is asked of it; `told`: what initiators are told, and tell.
+//! While a chunk's slot moves who finds nothing at the members of its group asks the former ones (P13). Targets that look after what they hold have an initiator of their own, which counts, too:
+//! who holds a chunk is asked as a reader asks, which changes nothing, or as who puts asks, which has it confirmed.
+//!
+//! * `put`: attempts; `delivery`: how frames go; `get`: who is read; `windows`: what is asked of it; `count`: who holds a chunk; `told`: what initiators are told, and tell.
 
+mod count;
 mod delivery;
 mod get;
 mod put;
@@ -21,18 +25,22 @@ use crate::map::Map;
 use crate::send::Send;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use count::Count;
 use get::Get;
 use nicekv_reservation::ConfigError;
-use nicekv_wire::Datagram;
-use nicekv_wire::chunk::ChunkId;
+use nicekv_wire::chunk::{ChunkAnswer, ChunkId, Wanted};
+use nicekv_wire::{Datagram, OpId};
 use put::Put;
 use shared::Shared;
-pub use told::{Event, GetError, Handle, InitiatorConfig, InitiatorCounters, Placed, PutError, Timing};
+pub use told::{
+    Counted, Event, GetError, Handle, InitiatorConfig, InitiatorCounters, Placed, PutError, Timing,
+};
 
 #[derive(Clone, Debug)]
 enum Job {
     Put(Put),
     Get(Get),
+    Count(Count),
 }
 
 /// See the module.
@@ -69,9 +77,15 @@ impl Initiator {
             match job {
                 Job::Put(put) => put.begin_anew(now_ns, &mut self.shared),
                 Job::Get(get) => get.begin_anew(now_ns, &mut self.shared),
+                Job::Count(count) => count.end_unknown(&mut self.shared),
             }
         }
         self.end_jobs();
+    }
+
+    /// So many targets are to hold what is put from now on.
+    pub(crate) fn set_copies(&mut self, copies: usize) {
+        self.shared.config.copies = copies;
     }
 
     /// The map that it goes by.
@@ -81,8 +95,19 @@ impl Initiator {
 
     /// Puts a chunk, of which the caller has made the id. Without a map it waits for one.
     pub fn put(&mut self, now_ns: u64, id: ChunkId, bytes: Arc<[u8]>) -> Handle {
+        self.put_beside(now_ns, id, bytes, None)
+    }
+
+    /// The same, by a member of the chunk's group that holds it already, at this place: it counts as one of those who are to hold it, and is not asked.
+    pub(crate) fn put_beside(
+        &mut self,
+        now_ns: u64,
+        id: ChunkId,
+        bytes: Arc<[u8]>,
+        own: Option<u8>,
+    ) -> Handle {
         let handle = self.next_handle();
-        let put = Put::new(now_ns, handle, id, bytes, &mut self.shared);
+        let put = Put::new(now_ns, handle, (id, bytes), own, &mut self.shared);
         self.jobs.insert(handle, Job::Put(put));
         self.end_jobs();
         handle
@@ -96,12 +121,38 @@ impl Initiator {
         handle
     }
 
+    /// Asks these members of its group whether they hold a chunk. It changes nothing there.
+    pub(crate) fn count(&mut self, now_ns: u64, id: ChunkId, of: u16) -> Handle {
+        self.begin_count(now_ns, id, Wanted::Get, of)
+    }
+
+    /// Has these members, who are known to hold a chunk of so many bytes, confirm it.
+    pub(crate) fn confirm(&mut self, now_ns: u64, id: ChunkId, bytes: u32, of: u16) -> Handle {
+        self.begin_count(now_ns, id, Wanted::Put { bytes, earliest_ns: 0, except: !of }, of)
+    }
+
+    fn begin_count(&mut self, now_ns: u64, id: ChunkId, wanted: Wanted, of: u16) -> Handle {
+        let handle = self.next_handle();
+        let count = Count::new(now_ns, handle, id, wanted, of, &mut self.shared);
+        self.jobs.insert(handle, Job::Count(count));
+        self.end_jobs();
+        handle
+    }
+
+    /// Nobody wants to know any more how what is under way ends.
+    pub(crate) fn give_up(&mut self) {
+        self.jobs.clear();
+        self.shared.ops.clear();
+        self.shared.events.clear();
+        self.shared.sends.clear();
+    }
+
     fn next_handle(&mut self) -> Handle {
         self.last += 1;
         Handle(self.last)
     }
 
-    /// Puts and gets under way.
+    /// Puts, gets and counts under way.
     pub fn under_way(&self) -> usize {
         self.jobs.len()
     }
@@ -112,15 +163,17 @@ impl Initiator {
             self.shared.counters.strangers += 1;
             return;
         };
+        self.handle(now_ns, header.op, &datagram);
+    }
+
+    /// The same, decoded.
+    pub(crate) fn handle(&mut self, now_ns: u64, op: OpId, datagram: &Datagram<'_>) {
         let shared = &mut self.shared;
-        let job = shared.ops.get(&header.op).and_then(|handle| self.jobs.get_mut(handle));
-        match (job, &datagram) {
+        let job = shared.ops.get(&op).and_then(|handle| self.jobs.get_mut(handle));
+        match (job, datagram) {
             (Some(job), Datagram::ChunkAnswer(answer)) => {
                 if let Some(answer) = shared.check(answer) {
-                    match job {
-                        Job::Put(put) => put.on_answer(now_ns, &answer, shared),
-                        Job::Get(get) => get.on_answer(now_ns, &answer, shared),
-                    }
+                    job.on_answer(now_ns, &answer, shared);
                 }
             }
             (Some(Job::Put(put)), Datagram::TransferReport(report)) => put.on_report(now_ns, report, shared),
@@ -136,6 +189,7 @@ impl Initiator {
             match job {
                 Job::Put(put) => put.on_deadline(now_ns, &mut self.shared),
                 Job::Get(get) => get.on_deadline(now_ns, &mut self.shared),
+                Job::Count(count) => count.on_deadline(now_ns, &mut self.shared),
             }
         }
         self.end_jobs();
@@ -146,6 +200,7 @@ impl Initiator {
         let of = |job: &Job| match job {
             Job::Put(put) => put.next_deadline(),
             Job::Get(get) => get.next_deadline(),
+            Job::Count(count) => count.next_deadline(),
         };
         self.jobs.values().map(of).min().unwrap_or(u64::MAX)
     }
@@ -157,7 +212,7 @@ impl Initiator {
         }
         let puts = self.jobs.values_mut().filter_map(|job| match job {
             Job::Put(put) => Some(put),
-            Job::Get(_) => None,
+            Job::Get(_) | Job::Count(_) => None,
         });
         for put in puts {
             if let Some(send) = put.poll_transmit(now_ns, &mut self.shared) {
@@ -182,6 +237,18 @@ impl Initiator {
         while let Some(handle) = self.shared.ended.pop() {
             self.jobs.remove(&handle);
             self.shared.ops.retain(|_, of| *of != handle);
+        }
+    }
+}
+
+impl Job {
+    /// Former members of a group are asked by who reads, and by nobody else.
+    fn on_answer(&mut self, now_ns: u64, answer: &ChunkAnswer, shared: &mut Shared) {
+        match self {
+            Self::Get(get) => get.on_answer(now_ns, answer, shared),
+            _ if !shared.is_of_member(answer) => shared.counters.strangers += 1,
+            Self::Put(put) => put.on_answer(now_ns, answer, shared),
+            Self::Count(count) => count.on_answer(answer, shared),
         }
     }
 }

@@ -87,15 +87,17 @@ impl Put {
     pub(super) fn new(
         now_ns: u64,
         handle: Handle,
-        id: ChunkId,
-        bytes: Arc<[u8]>,
+        (id, bytes): (ChunkId, Arc<[u8]>),
+        own: Option<u8>,
         shared: &mut Shared,
     ) -> Self {
+        let group = shared.group_of(&id).map(|(_, group)| group);
+        let own = own.and_then(|place| Some((place, (group?.at(place)?, Round(u64::MAX)))));
         let mut put = Self {
             handle,
             id,
             bytes,
-            holders: BTreeMap::new(),
+            holders: own.into_iter().collect(),
             forcing: BTreeMap::new(),
             phase: Phase::Waiting { until_ns: u64::MAX },
             op: OpId::NONE,

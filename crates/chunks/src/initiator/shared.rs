@@ -1,6 +1,6 @@
 //! What all puts and gets of an initiator share.
 
-use super::told::{Event, GetError, Handle, InitiatorConfig, InitiatorCounters, Placed, PutError};
+use super::told::{Counted, Event, GetError, Handle, InitiatorConfig, InitiatorCounters, Placed, PutError};
 use crate::map::{Group, Map};
 use crate::plant::Plant;
 use crate::random::Random;
@@ -64,15 +64,26 @@ impl Shared {
         self.sequence += 1;
         let op = OpId { client: self.config.client, sequence: self.sequence };
         self.ops.insert(op, handle);
+        let Some((group, _)) = self.group_of(&id) else { return op };
+        self.request_of((group, GROUP_MASK_ALL), op, id, wanted);
+        op
+    }
+
+    /// Asks others, too.
+    pub(super) fn request_of(&mut self, to: (u8, u16), op: OpId, id: ChunkId, wanted: Wanted) {
         self.counters.requests += 1;
         let request = ChunkRequest { op, reply_to: None, version: self.version(), id, wanted };
-        self.send(&id, GROUP_MASK_ALL, |out| request.encode(out));
-        op
+        self.send_to(to, |out| request.encode(out));
     }
 
     /// Sends to those of a chunk's group whose bits are set.
     pub(super) fn send(&mut self, id: &ChunkId, mask: u16, encode: impl FnOnce(&mut Vec<u8>)) {
         let Some((group, _)) = self.group_of(id) else { return };
+        self.send_to((group, mask), encode);
+    }
+
+    /// The same, of any group.
+    pub(super) fn send_to(&mut self, (group, mask): (u8, u16), encode: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::new();
         encode(&mut bytes);
         self.sends.push_back(Send { to: To::Group { group, mask }, bytes });
@@ -84,13 +95,17 @@ impl Shared {
         if answer.version > known && self.events.iter().all(|event| !matches!(event, Event::NewerMap(_))) {
             self.events.push_back(Event::NewerMap(answer.version));
         }
-        let is_there =
-            self.group_of(&answer.id).is_some_and(|(_, group)| group.at(answer.place) == Some(answer.node));
-        if !is_there {
+        let place = self.map.as_ref().and_then(|map| map.place_of(answer.node));
+        if place.is_none_or(|(_, place)| place != answer.place) {
             self.counters.strangers += 1;
             return None;
         }
         (answer.version == known).then_some(*answer)
+    }
+
+    /// Whether who says this is of the chunk's group, and no former member.
+    pub(super) fn is_of_member(&self, answer: &ChunkAnswer) -> bool {
+        self.group_of(&answer.id).is_some_and(|(_, group)| group.at(answer.place) == Some(answer.node))
     }
 
     pub(super) fn end_put(&mut self, handle: Handle, result: Result<Placed, PutError>) {
@@ -109,6 +124,11 @@ impl Shared {
         }
         self.ended.push(handle);
         self.events.push_back(Event::Got(handle, result));
+    }
+
+    pub(super) fn end_count(&mut self, handle: Handle, counted: Counted) {
+        self.ended.push(handle);
+        self.events.push_back(Event::Counted(handle, counted));
     }
 
     /// How long to wait before an attempt, after so many in vain: longer each time, and never as long as others.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::chunk_id;
-use crate::map::Group;
+use crate::map::{Group, Layout, SLOTS};
 use crate::send::To;
 use alloc::vec::Vec;
 use nicekv_reservation::Config;
@@ -313,4 +313,91 @@ fn who_was_silent_does_not_spoil_the_windows_of_the_others() {
     let said = sent(&mut initiator, again_ns);
     let is_later = |wanted| matches!(wanted, Wanted::Put { earliest_ns, .. } if earliest_ns == answers_ns);
     assert!(matches!(&said[..], [Sent::Request(_, request)] if is_later(request.wanted)), "{said:?}");
+}
+
+/// All slots are of the second group; before, they were of the first one.
+fn moving() -> Initiator {
+    let mut initiator = multicast();
+    let layout = |slots_of: u8| {
+        let group = |first: u16| Group::new(&[0, 1, 2, 3].map(|node| NodeId(first + node))).unwrap();
+        Layout::new(vec![group(10), group(20)], [slots_of; SLOTS]).unwrap()
+    };
+    let map = Map::of(MapVersion(3), layout(1), Some(layout(0))).unwrap();
+    initiator.set_map(0, Arc::new(map));
+    initiator
+}
+
+/// Where requests went: to groups, and masks of them.
+fn asked(initiator: &mut Initiator, now_ns: u64) -> Vec<(u8, u16)> {
+    let sends = core::iter::from_fn(|| initiator.poll_transmit(now_ns));
+    sends.map(|send| if let To::Group { group, mask } = send.to { (group, mask) } else { panic!() }).collect()
+}
+
+#[test]
+fn who_finds_nothing_while_a_slot_moves_asks_the_former_members_before_it_says_so() {
+    let mut initiator = moving();
+    let (id, op) = (ChunkId([3; 32]), OpId { client: ClientId(4), sequence: 1 });
+    initiator.get(0, id);
+    assert_eq!(asked(&mut initiator, 0), [(1, 0xfff)]);
+    let by = |place: u8, node: u16| (place, NodeId(node), MapVersion(3));
+    let lacks = |initiator: &mut Initiator, place: u8, node: u16| {
+        tell_by(initiator, 1, (op, id), by(place, node), Answer::NotFound);
+    };
+    (0..4).for_each(|place| lacks(&mut initiator, place, 20 + u16::from(place)));
+    assert_eq!(events(&mut initiator).len(), 0);
+    assert_eq!(asked(&mut initiator, 1), [(0, 1), (0, 2), (0, 4), (0, 8)]);
+    (0..3).for_each(|place| lacks(&mut initiator, place, 10 + u16::from(place)));
+    let mut other = initiator.clone();
+    lacks(&mut other, 3, 13);
+    assert!(matches!(&events(&mut other)[..], [Event::Got(_, Err(GetError::NotFound))]));
+    let held = Answer::Held { bytes: 10, token: 7, wait_ns: 0 };
+    tell_by(&mut initiator, 1, (op, id), by(3, 13), held);
+    assert_eq!((asked(&mut initiator, 1), events(&mut initiator).len()), (vec![(0, 8)], 0), "it is read");
+}
+
+#[test]
+fn who_has_given_it_up_meanwhile_does_not_make_it_not_found() {
+    let mut initiator = multicast();
+    let id = ChunkId([3; 32]);
+    initiator.get(0, id);
+    let op = requested(&mut initiator, 0);
+    (0..3).for_each(|place| tell(&mut initiator, 1, (op, id), place, Answer::NotFound));
+    tell(&mut initiator, 1, (op, id), 3, Answer::Held { bytes: 10, token: 7, wait_ns: 0 });
+    tell(&mut initiator, 2, (op, id), 3, Answer::NotFound);
+    assert_eq!(events(&mut initiator).len(), 0, "others may have it by now");
+    let again_ns = initiator.next_deadline();
+    initiator.handle_deadline(again_ns);
+    let op = requested(&mut initiator, again_ns);
+    (0..4).for_each(|place| tell(&mut initiator, again_ns, (op, id), place, Answer::NotFound));
+    assert!(matches!(&events(&mut initiator)[..], [Event::Got(_, Err(GetError::NotFound))]));
+}
+
+#[test]
+fn a_count_says_who_holds_who_lacks_and_who_is_silent_and_what_was_confirmed() {
+    let mut initiator = multicast();
+    let id = ChunkId([3; 32]);
+    initiator.count(0, id, 0b0111);
+    let op = requested(&mut initiator, 0);
+    tell(&mut initiator, 1, (op, id), 0, Answer::Held { bytes: 10, token: 7, wait_ns: 0 });
+    tell(&mut initiator, 1, (op, id), 1, Answer::NotFound);
+    tell(&mut initiator, 1, (op, id), 3, Answer::NotFound);
+    initiator.handle_deadline(initiator.next_deadline());
+    let counted = Counted { held: 1, lacking: 2, silent: 4, stamps: vec![] };
+    assert!(matches!(&events(&mut initiator)[..], [Event::Counted(_, of)] if *of == counted));
+    initiator.confirm(0, id, 10, 0b0011);
+    let op = requested(&mut initiator, 0);
+    tell(&mut initiator, 1, (op, id), 0, WIDE);
+    tell(&mut initiator, 1, (op, id), 1, stored(6));
+    let counted = Counted { held: 2, lacking: 1, silent: 0, stamps: vec![(1, Round(6))] };
+    assert!(matches!(&events(&mut initiator)[..], [Event::Counted(_, of)] if *of == counted));
+    let said = sent(&mut initiator, 1);
+    assert!(matches!(&said[..], [Sent::Accept(accept)] if accept.chosen.is_empty()), "{said:?}");
+    // By another map nothing of it counts.
+    initiator.count(0, id, 0b0111);
+    let op = requested(&mut initiator, 1);
+    tell(&mut initiator, 1, (op, id), 0, Answer::NotFound);
+    initiator.set_map(1, map(3, 10));
+    let counted = Counted { silent: 7, ..Counted::default() };
+    assert!(matches!(&events(&mut initiator)[..], [Event::Counted(_, of)] if *of == counted));
+    assert_eq!(initiator.under_way(), 0);
 }

@@ -6,7 +6,7 @@ use nicekv_reservation::Config;
 use nicekv_wire::chunk::{MapVersion, Round};
 use nicekv_wire::{ClientId, NodeId};
 
-/// A put or a get.
+/// A put, a get or a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u64);
 
@@ -66,6 +66,19 @@ pub struct Placed {
     pub holders: Vec<NodeId>,
 }
 
+/// Who of its group holds a chunk, as far as they have said so in time: bits of places.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Who was asked and holds it.
+    pub held: u16,
+    /// Who does not.
+    pub lacking: u16,
+    /// Who has said nothing, or goes by another map.
+    pub silent: u16,
+    /// With which stamps those have confirmed it who were asked to.
+    pub stamps: Vec<(u8, Round)>,
+}
+
 /// Why a chunk was not put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PutError {
@@ -90,7 +103,7 @@ pub enum PutError {
 /// Why a chunk was not got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GetError {
-    /// All targets of its group have said that they do not hold it.
+    /// All targets of its group, and while its slot moves all former ones, have said that they do not hold it.
     #[error("no target of the chunk's group holds it")]
     NotFound,
     /// Those that may hold it have not answered, or not with what it is.
@@ -105,6 +118,8 @@ pub enum Event {
     Put(Handle, Result<Placed, PutError>),
     /// A get has ended.
     Got(Handle, Result<Arc<[u8]>, GetError>),
+    /// A count has ended.
+    Counted(Handle, Counted),
     /// A target goes by a newer map: [`Initiator::set_map`] is to be called.
     NewerMap(MapVersion),
 }

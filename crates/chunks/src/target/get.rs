@@ -9,7 +9,7 @@ use core::net::SocketAddrV4;
 use nicekv_wire::chunk::{Answer, ChunkId, ChunkRead, READ_FRAMES_MAX, frame_of};
 use nicekv_wire::large::{Chunk, RECEIVERS_ALL};
 use nicekv_wire::limits::CHUNK_BYTES;
-use nicekv_wire::{KeyDigest, KeyspaceId};
+use nicekv_wire::{KeyDigest, KeyspaceId, OpId};
 
 /// Reads that wait for the disk, at most; more are dropped, and their initiators ask again.
 const READS_MAX: usize = 256;
@@ -40,7 +40,8 @@ impl Target {
     /// Frames are asked for.
     pub(super) fn on_read(&mut self, from: SocketAddrV4, read: &ChunkRead) {
         let to = read.reply_to.unwrap_or(from);
-        let Some(place) = self.place_for(to, read.op, read.version, read.id) else { return };
+        let own = self.reading_place(&read.id);
+        let Some(place) = self.admit(to, read.op, read.version, read.id, own) else { return };
         if read.token != self.token(to) || read.count > READ_FRAMES_MAX {
             self.counters.reads_refused += 1;
             return;
@@ -52,27 +53,60 @@ impl Target {
             self.counters.reads_refused += 1;
             return;
         };
-        if self.readings.len() >= READS_MAX {
+        if !self.may_read() {
             return;
         }
         self.counters.reads += 1;
         let bytes = (u32::from(read.count) * CHUNK_BYTES as u32).min(held.bytes - offset);
-        self.readings.push_back(Reading { to, op: read.op, place, id: read.id, first: read.first });
+        let reading = Reading::Frames { to, op: read.op, place, id: read.id, first: read.first };
+        self.readings.push_back(reading);
         self.storage.push_back(Storage::Read { id: read.id, offset, bytes });
     }
 
-    /// The disk has read them. What is damaged is not held (P1).
-    pub(super) fn on_read_done(&mut self, bytes: Option<Vec<u8>>) {
-        let Some(Reading { to, op, place, id, first }) = self.readings.pop_front() else {
-            unreachable!("reads are answered once, in order");
-        };
-        let Some(bytes) = bytes else {
-            self.counters.damaged += 1;
-            if self.held.remove(&id).is_some() {
-                self.storage.push_back(Storage::Remove { id });
+    /// Whether one more may wait for the disk.
+    pub(super) fn may_read(&self) -> bool {
+        self.readings.len() < READS_MAX
+    }
+
+    /// All of a chunk is read, to be looked at.
+    pub(super) fn read_whole(&mut self, id: ChunkId, bytes: u32) {
+        self.readings.push_back(Reading::Whole { id });
+        self.storage.push_back(Storage::Read { id, offset: 0, bytes });
+    }
+
+    /// The disk has read something.
+    pub(super) fn on_read_done(&mut self, now_ns: u64, bytes: Option<Vec<u8>>) {
+        match self.readings.pop_front() {
+            Some(Reading::Frames { to, op, place, id, first }) => match bytes {
+                Some(bytes) => self.send_frames((to, op), first, &bytes),
+                None => {
+                    self.lose(&id);
+                    self.answer(to, op, place, id, Answer::NotFound);
+                }
+            },
+            Some(Reading::Whole { id }) => self.on_whole(now_ns, id, bytes),
+            None => unreachable!("reads are answered once, in order"),
+        }
+    }
+
+    /// What is damaged is not held (P1).
+    pub(super) fn lose(&mut self, id: &ChunkId) {
+        self.counters.damaged += u64::from(self.held.contains_key(id));
+        self.drop_copy(id);
+    }
+
+    /// It is not held any more, and not looked after.
+    pub(super) fn drop_copy(&mut self, id: &ChunkId) {
+        if let Some(held) = self.held.remove(id) {
+            self.held_bytes -= u64::from(held.bytes);
+            self.storage.push_back(Storage::Remove { id: *id });
+            if let Some(tending) = &mut self.tending {
+                tending.forget(id);
             }
-            return self.answer(to, op, place, id, Answer::NotFound);
-        };
+        }
+    }
+
+    fn send_frames(&mut self, (to, op): (SocketAddrV4, OpId), first: u32, bytes: &[u8]) {
         for (number, bytes) in (first..).zip(bytes.chunks(CHUNK_BYTES)) {
             let (keyspace, digest, mask) = (KeyspaceId::DEFAULT, KeyDigest::default(), RECEIVERS_ALL);
             let mut out = Vec::new();

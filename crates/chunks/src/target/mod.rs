@@ -6,6 +6,7 @@
 //! ```
 //!
 //! * `put`: bids and accepts; `take`, `transfer`: what comes of them; `get`: reads; `disk`: what the disk has to do, and how long that takes; `rounds`: garbage collection;
+//! * `tend`: it looks after what it holds: whether it is what it was, whether as many as are wanted hold it, and whether it is where it belongs;
 //! * `state`, `told`: what it remembers of these, and what it is told and tells.
 
 mod disk;
@@ -14,6 +15,7 @@ mod put;
 mod rounds;
 mod state;
 mod take;
+mod tend;
 mod told;
 mod transfer;
 
@@ -22,6 +24,7 @@ use crate::plant::Plant;
 use crate::random::Random;
 use crate::send::{Send, To};
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use disk::Disk;
@@ -30,6 +33,8 @@ use nicekv_wire::chunk::{Answer, ChunkAnswer, ChunkId, MapVersion, Round};
 use nicekv_wire::{Datagram, NodeId, OpId};
 use rounds::Sweep;
 use state::{Negotiation, Reading};
+use tend::Tending;
+pub use tend::TendingConfig;
 pub use told::{End, Held, Progress, Storage, StorageDone, TargetConfig, TargetCounters};
 use transfer::Transfer;
 
@@ -37,10 +42,11 @@ use transfer::Transfer;
 #[derive(Clone, Debug)]
 pub struct Target {
     config: TargetConfig,
-    map: Option<Map>,
+    map: Option<Arc<Map>>,
     round: Option<Round>,
     book: Book,
     held: BTreeMap<ChunkId, Held>,
+    held_bytes: u64,
     negotiations: BTreeMap<OpId, Negotiation>,
     transfers: BTreeMap<OpId, Transfer>,
     /// By which transfer a chunk comes.
@@ -48,6 +54,7 @@ pub struct Target {
     disk: Disk,
     readings: VecDeque<Reading>,
     sweep: Sweep,
+    tending: Option<Tending>,
     random: Random,
     sends: VecDeque<Send>,
     storage: VecDeque<Storage>,
@@ -71,10 +78,14 @@ impl Target {
         let held = on_disk
             .into_iter()
             .map(|(id, bytes, holders)| (id, Held { bytes, stamp: Round(0), marked: Round(0), holders }));
+        let held: BTreeMap<ChunkId, Held> = held.collect();
         let random = u64::from_be_bytes(*config.secret.first_chunk().expect("it is longer"));
+        let tending = config.tending.map(|tending| Tending::new(tending, config.reservation, random));
         Ok(Self {
+            tending: tending.transpose()?,
             disk: Disk::new(config.disk_bytes_per_second),
-            held: held.collect(),
+            held_bytes: held.values().map(|held| u64::from(held.bytes)).sum(),
+            held,
             config,
             map: None,
             round: None,
@@ -93,9 +104,19 @@ impl Target {
     }
 
     /// Groups are as this map says from now on; an older one changes nothing.
-    pub fn set_map(&mut self, map: Map) {
-        if self.map.as_ref().is_none_or(|known| known.version() < map.version()) {
-            self.map = Some(map);
+    pub fn set_map(&mut self, now_ns: u64, map: Map) {
+        if self.map.as_ref().is_some_and(|known| known.version() >= map.version()) {
+            return;
+        }
+        self.map = Some(Arc::new(map));
+        self.give_up_for_map(now_ns);
+        self.tend_by_map(now_ns);
+    }
+
+    /// So many targets are to hold a chunk from now on.
+    pub fn set_copies(&mut self, copies: usize) {
+        if let Some(tending) = &mut self.tending {
+            tending.set_copies(copies);
         }
     }
 
@@ -106,7 +127,7 @@ impl Target {
 
     /// A datagram has come.
     pub fn handle_datagram(&mut self, now_ns: u64, from: SocketAddrV4, bytes: &[u8]) {
-        let Ok((_, datagram)) = Datagram::decode(bytes) else {
+        let Ok((header, datagram)) = Datagram::decode(bytes) else {
             self.counters.malformed += 1;
             return;
         };
@@ -119,6 +140,9 @@ impl Target {
             Datagram::ChunkAccept(accept) => self.on_accept(now_ns, from, &accept),
             Datagram::Chunk(frame) => self.on_frame(now_ns, &frame),
             Datagram::ChunkRead(read) => self.on_read(from, &read),
+            Datagram::ChunkAnswer(_) | Datagram::TransferReport(_) => {
+                self.on_told(now_ns, header.op, &datagram);
+            }
             _ => self.counters.malformed += 1,
         }
     }
@@ -127,7 +151,7 @@ impl Target {
     pub fn handle_storage(&mut self, now_ns: u64, done: StorageDone) {
         match done {
             StorageDone::Finished { op, end } => self.on_finished(now_ns, op, end),
-            StorageDone::Read { bytes } => self.on_read_done(bytes),
+            StorageDone::Read { bytes } => self.on_read_done(now_ns, bytes),
         }
     }
 
@@ -135,17 +159,19 @@ impl Target {
     pub fn handle_deadline(&mut self, now_ns: u64) {
         self.lapse(now_ns);
         self.report(now_ns);
+        self.tend(now_ns);
     }
 
-    /// When to call [`Self::handle_deadline`] at the latest.
+    /// When to call [`Self::handle_deadline`] and [`Self::poll_transmit`] at the latest.
     pub fn next_deadline(&self) -> u64 {
         let reports = self.transfers.values().map(Transfer::next_report_ns).min();
-        self.book.next_lapse_ns().unwrap_or(u64::MAX).min(reports.unwrap_or(u64::MAX))
+        let next_ns = self.book.next_lapse_ns().unwrap_or(u64::MAX).min(reports.unwrap_or(u64::MAX));
+        next_ns.min(self.next_tending())
     }
 
-    /// The next datagram.
-    pub fn poll_transmit(&mut self) -> Option<Send> {
-        self.sends.pop_front()
+    /// The next datagram that may leave now.
+    pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Send> {
+        self.sends.pop_front().or_else(|| self.tending.as_mut()?.poll_transmit(now_ns))
     }
 
     /// What the disk is to do next.
@@ -158,21 +184,30 @@ impl Target {
         self.held.iter()
     }
 
-    /// How far it is.
-    pub fn progress(&self) -> Progress {
-        Progress {
-            version: self.map.as_ref().map(Map::version).unwrap_or_default(),
-            swept: self.swept(),
-            chunks: self.held.len() as u64,
-            bytes: self.held.values().map(|held| u64::from(held.bytes)).sum(),
-        }
+    /// Its place in a chunk's group; none if it is not of that group.
+    fn own_place(&self, id: &ChunkId) -> Option<u8> {
+        self.map.as_ref()?.group_of(id).1.place_of(self.config.node)
     }
 
-    /// Its place for a chunk, if it goes by this version of the map, which has it in that chunk's group. Who goes by another one is told.
-    fn place_for(&mut self, to: SocketAddrV4, op: OpId, version: MapVersion, id: ChunkId) -> Option<u8> {
-        let map = self.map.as_ref()?;
-        let place = map.group_of(&id).1.place_of(self.config.node);
-        if version != map.version() {
+    /// The place by which it is read: that in a chunk's group, or, if it is a former member of that, in its own one (P13).
+    fn reading_place(&self, id: &ChunkId) -> Option<u8> {
+        self.own_place(id).or_else(|| {
+            let map = self.map.as_ref()?;
+            let own = map.place_of(self.config.node)?;
+            map.former(id).any(|former| former == own).then_some(own.1)
+        })
+    }
+
+    /// Its place, if it has one, and goes by this version of the map. Who goes by another one is told.
+    fn admit(
+        &mut self,
+        to: SocketAddrV4,
+        op: OpId,
+        version: MapVersion,
+        id: ChunkId,
+        place: Option<u8>,
+    ) -> Option<u8> {
+        if version != self.map.as_ref()?.version() {
             self.counters.refused += 1;
             self.answer(to, op, place.unwrap_or_default(), id, Answer::OtherMap);
             return None;
@@ -184,7 +219,7 @@ impl Target {
     }
 
     fn answer(&mut self, to: SocketAddrV4, op: OpId, place: u8, id: ChunkId, answer: Answer) {
-        let version = self.map.as_ref().map(Map::version).unwrap_or_default();
+        let version = self.map.as_ref().map(|map| map.version()).unwrap_or_default();
         let answer = ChunkAnswer { op, version, node: self.config.node, place, answer, id };
         let mut bytes = Vec::new();
         answer.encode(&mut bytes);

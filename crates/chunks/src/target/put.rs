@@ -4,13 +4,12 @@ use super::Target;
 use super::state::Negotiation;
 use super::told::Storage;
 use super::transfer::Transfer;
-use crate::map::Map;
 use crate::plant::Plant;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_reservation::{Bid, BidId, Offsets, Refused, Request};
-use nicekv_wire::NodeId;
 use nicekv_wire::chunk::{Answer, Chosen, ChunkAccept, ChunkId, ChunkRequest, Wanted};
+use nicekv_wire::{NodeId, OpId};
 
 /// Who is told that there is nothing now asks again after this, at the earliest.
 const AGAIN_NS: u64 = 1_000_000;
@@ -19,7 +18,11 @@ impl Target {
     pub(super) fn on_request(&mut self, now_ns: u64, from: SocketAddrV4, request: &ChunkRequest) {
         let to = request.reply_to.unwrap_or(from);
         self.counters.requests += 1;
-        let Some(place) = self.place_for(to, request.op, request.version, request.id) else { return };
+        let own = match request.wanted {
+            Wanted::Get => self.reading_place(&request.id),
+            Wanted::Put { .. } => self.own_place(&request.id),
+        };
+        let Some(place) = self.admit(to, request.op, request.version, request.id, own) else { return };
         let answer = match request.wanted {
             Wanted::Get => Some(self.offer_get(to, &request.id)),
             Wanted::Put { except, .. } if except >> place & 1 == 1 => None,
@@ -94,7 +97,8 @@ impl Target {
     /// An initiator has chosen. What it accepts comes in the window; who is not named has its time back.
     pub(super) fn on_accept(&mut self, now_ns: u64, from: SocketAddrV4, accept: &ChunkAccept) {
         let to = accept.reply_to.unwrap_or(from);
-        let Some(place) = self.place_for(to, accept.op, accept.version, accept.id) else { return };
+        let own = self.own_place(&accept.id);
+        let Some(place) = self.admit(to, accept.op, accept.version, accept.id, own) else { return };
         let chosen = accept.chosen.iter().find(|chosen| chosen.place == place);
         if let Some(transfer) = self.transfers.get_mut(&accept.op) {
             if chosen.is_some() {
@@ -177,13 +181,33 @@ impl Target {
 
     /// Who is to hold a chunk when it has been put: whom the accept names, and who held it before.
     fn holders(&self, accept: &ChunkAccept, except: u16) -> Vec<NodeId> {
-        let group = self.map.as_ref().map(|map: &Map| map.group_of(&accept.id).1);
+        let group = self.map.as_ref().map(|map| map.group_of(&accept.id).1);
         let mask = accept
             .chosen
             .iter()
             .fold(except, |mask, chosen| mask | 1_u16.checked_shl(chosen.place.into()).unwrap_or(0));
         let members = group.into_iter().flat_map(|group| group.members());
         members.filter(|(place, _)| mask >> place & 1 == 1).map(|(_, node)| node).collect()
+    }
+
+    /// Groups are others. Who negotiates goes by the map of before, and begins anew by this one; what comes to a target that is of the chunk's group no more would be nobody's, as it was not acknowledged by the map of
+    /// before and is not going to be by this one (P2, P13).
+    pub(super) fn give_up_for_map(&mut self, now_ns: u64) {
+        let negotiations = core::mem::take(&mut self.negotiations);
+        negotiations.values().for_each(|known| self.cancel(now_ns, known));
+        let is_over = |(_, transfer): &(&OpId, &Transfer)| {
+            !transfer.is_ending && self.own_place(&transfer.id).is_none()
+        };
+        let over: Vec<OpId> = self.transfers.iter().filter(is_over).map(|(op, _)| *op).collect();
+        for op in over {
+            let Some(transfer) = self.transfers.remove(&op) else { continue };
+            self.counters.cancelled += 1;
+            // It may have lapsed at this very time.
+            let _ = self.book.finish(transfer.bid);
+            self.disk.release(transfer.bytes);
+            self.arriving.remove(&transfer.id);
+            self.storage.push_back(Storage::Abandon { op });
+        }
     }
 
     /// Of a plant: a transfer without a promise.

@@ -10,7 +10,6 @@
 //! Whoever lists names begins anew when something goes wrong: a mark too many does no harm, and nothing is deleted before a listing has come to its end.
 
 use super::Target;
-use super::told::Storage;
 use crate::plant::Plant;
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -75,9 +74,8 @@ impl Target {
             }
         }
         for id in dead {
-            self.held.remove(&id);
             self.counters.collected += 1;
-            self.storage.push_back(Storage::Remove { id });
+            self.drop_copy(&id);
         }
         let is_done = self.sweep.after.is_none();
         if is_done {

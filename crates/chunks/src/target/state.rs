@@ -17,12 +17,11 @@ pub(super) struct Negotiation {
     pub(super) received_ns: u64,
 }
 
-/// Who has asked for frames.
+/// What the disk reads, and what for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
-    pub(super) to: SocketAddrV4,
-    pub(super) op: OpId,
-    pub(super) place: u8,
-    pub(super) id: ChunkId,
-    pub(super) first: u32,
+pub(super) enum Reading {
+    /// Somebody has asked for frames.
+    Frames { to: SocketAddrV4, op: OpId, place: u8, id: ChunkId, first: u32 },
+    /// All of a chunk is looked at.
+    Whole { id: ChunkId },
 }

@@ -62,11 +62,14 @@ impl Target {
         let (id, bytes) = (transfer.id, transfer.bytes);
         self.disk.finished(now_ns, bytes);
         match end {
+            // Groups have changed meanwhile, and nobody counts it.
+            End::Whole if self.own_place(&id).is_none() => self.storage.push_back(Storage::Remove { id }),
             End::Whole => {
                 self.counters.stored += 1;
                 self.disk.used(bytes);
                 let (stamp, marked) = (self.round.unwrap_or_default(), Round(0));
                 let holders = transfer.holders.clone();
+                self.held_bytes += u64::from(bytes);
                 self.held.insert(id, Held { bytes, stamp, marked, holders });
                 self.say_stored(op);
             }
@@ -93,7 +96,7 @@ impl Target {
     fn say(&mut self, op: OpId, answer: Answer) {
         let Some(Transfer { id, initiator, .. }) = self.transfers.get(&op) else { return };
         let (id, to) = (*id, *initiator);
-        let place = self.map.as_ref().and_then(|map| map.group_of(&id).1.place_of(self.config.node));
+        let place = self.own_place(&id);
         // Who is of the group no more still tells: the map's version says that it does not count.
         self.answer(to, op, place.unwrap_or(u8::MAX), id, answer);
     }

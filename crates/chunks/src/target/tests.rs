@@ -9,6 +9,8 @@ use nicekv_wire::limits::CHUNK_BYTES;
 use nicekv_wire::{ClientId, KeyDigest, KeyspaceId};
 use std::vec;
 
+mod maps;
+
 const MS: u64 = 1_000_000;
 const ME: NodeId = NodeId(4);
 const PLACE: u8 = 1;
@@ -29,6 +31,7 @@ fn unready() -> Target {
         reservation: Config { margin_ns: 50_000, ..Config::MULTICAST },
         disk_bytes_per_second: 1 << 30,
         secret: [9; 32],
+        tending: None,
     };
     Target::new(config, []).unwrap()
 }
@@ -36,7 +39,7 @@ fn unready() -> Target {
 fn target() -> Target {
     let mut target = unready();
     let group = Group::new(&[NodeId(3), ME, NodeId(5), NodeId(6)]).unwrap();
-    target.set_map(Map::new(VERSION, vec![group]).unwrap());
+    target.set_map(0, Map::new(VERSION, vec![group]).unwrap());
     target.set_round(Round(2));
     target.set_free(1 << 40);
     target
@@ -78,7 +81,7 @@ impl Target {
 
     /// The last answer; frames and reports are passed over.
     fn answered(&mut self) -> Option<Answer> {
-        let sends = core::iter::from_fn(|| self.poll_transmit());
+        let sends = core::iter::from_fn(|| self.poll_transmit(0));
         let answers = sends.filter_map(|send| match Datagram::decode(&send.bytes) {
             Ok((_, Datagram::ChunkAnswer(ChunkAnswer { answer, .. }))) => Some(answer),
             _ => None,
@@ -87,7 +90,7 @@ impl Target {
     }
 
     fn reports(&mut self) -> Vec<TransferReport> {
-        let sends = core::iter::from_fn(|| self.poll_transmit());
+        let sends = core::iter::from_fn(|| self.poll_transmit(0));
         let reports = sends.filter_map(|send| match Datagram::decode(&send.bytes) {
             Ok((_, Datagram::TransferReport(report))) => Some(report),
             _ => None,
@@ -154,7 +157,7 @@ fn nothing_is_answered_before_map_and_round_are_known() {
     let mut target = unready();
     assert_eq!(target.request(0, 1, ChunkId([1; 32]), Wanted::Get), None);
     let group = Group::new(&[NodeId(3), ME]).unwrap();
-    target.set_map(Map::new(VERSION, vec![group]).unwrap());
+    target.set_map(0, Map::new(VERSION, vec![group]).unwrap());
     assert_eq!(target.request(0, 1, ChunkId([1; 32]), Wanted::Get), None);
     target.set_round(Round(1));
     assert_eq!(target.request(0, 1, ChunkId([1; 32]), Wanted::Get), Some(Answer::NotFound));
@@ -312,7 +315,7 @@ fn reads_need_the_token_of_their_address_and_draw_no_more_without() {
     let mut asked = Vec::new();
     request.encode(&mut asked);
     target.handle_datagram(0, initiator(1), &asked);
-    let Send { bytes: told, .. } = target.poll_transmit().unwrap();
+    let Send { bytes: told, .. } = target.poll_transmit(0).unwrap();
     assert!(told.len() <= 3 * asked.len(), "{} for {}", told.len(), asked.len());
     let Ok((_, Datagram::ChunkAnswer(ChunkAnswer { answer: Answer::Held { bytes: length, token, .. }, .. }))) =
         Datagram::decode(&told)
@@ -334,13 +337,13 @@ fn reads_need_the_token_of_their_address_and_draw_no_more_without() {
     target.hear(0, initiator(1), |out| read(token, 0, 65).encode(out));
     target.hear(0, initiator(1), |out| read(token, 143, 1).encode(out));
     target.hear(0, initiator(1), |out| read(token, 0, 0).encode(out));
-    assert_eq!((target.counters.reads_refused, target.counters.reads, target.poll_transmit()), (5, 0, None));
+    assert_eq!((target.counters.reads_refused, target.counters.reads, target.poll_transmit(0)), (5, 0, None));
     target.hear(0, initiator(1), |out| read(token, 128, 64).encode(out));
     let reads: Vec<_> = core::iter::from_fn(|| target.poll_storage()).collect();
     let offset = 128 * CHUNK_BYTES as u32;
     assert_eq!(reads.last(), Some(&Storage::Read { id, offset, bytes: 200_000 - offset }));
     target.handle_storage(0, StorageDone::Read { bytes: Some(bytes[offset as usize..].to_vec()) });
-    let frames: Vec<_> = core::iter::from_fn(|| target.poll_transmit()).collect();
+    let frames: Vec<_> = core::iter::from_fn(|| target.poll_transmit(0)).collect();
     assert_eq!((frames.len(), target.counters.frames_sent), (15, 15));
 }
 

@@ -1,5 +1,6 @@
 //! What a target is told when it begins, what it asks of its disk, and what it counts.
 
+use super::tend::TendingConfig;
 use alloc::vec::Vec;
 use nicekv_reservation::Config;
 use nicekv_wire::chunk::{ChunkId, MapVersion, Round};
@@ -18,6 +19,8 @@ pub struct TargetConfig {
     pub disk_bytes_per_second: u64,
     /// From it come tokens and what is left to chance.
     pub secret: [u8; 32],
+    /// How it looks after what it holds; none: it does not.
+    pub tending: Option<TendingConfig>,
 }
 
 /// A chunk that is held, durably.
@@ -29,8 +32,15 @@ pub struct Held {
     pub stamp: Round,
     /// The last round in which a name was said to need it.
     pub marked: Round,
-    /// Its rendezvous set: who was to hold it when it was put (P11).
+    /// Its rendezvous set: who was to hold it when it was put, or was found to hold it since (P11).
     pub holders: Vec<NodeId>,
+}
+
+impl Held {
+    /// Neither a stamp nor a mark says that the chunk outlives this round.
+    pub(super) fn is_undecided(&self, round: Round) -> bool {
+        self.stamp < round && self.marked < round
+    }
 }
 
 /// What the disk is to do, in this order.
@@ -110,15 +120,23 @@ pub enum StorageDone {
     },
 }
 
-/// How far a target is.
+/// How far a target is with what it looks after, by its present map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The map that it goes by.
+    /// The map's version; 0 if it has none.
     pub version: MapVersion,
     /// The last round in which all was deleted that no name needs.
     pub swept: Round,
+    /// All that it holds, and is not of the group of, is held by as many members of that group as are wanted (P13).
+    pub has_moved: bool,
+    /// So often it has looked at all that it holds since it has the map.
+    pub passes: u64,
+    /// Chunks that fewer targets hold than are wanted, and that this one is to put again: it is the first of those that hold them.
+    pub lacking: usize,
+    /// Chunks of which it is not known yet that enough hold them: somebody is silent, another one is to put them again, or they were not looked at, though who was to hold them is gone.
+    pub unsettled: usize,
     /// Chunks that it holds.
-    pub chunks: u64,
+    pub chunks: usize,
     /// Their bytes.
     pub bytes: u64,
 }
@@ -148,6 +166,12 @@ pub struct TargetCounters {
     pub frames_sent: u64,
     pub damaged: u64,
     pub collected: u64,
+    /// Chunks that were read through, to see whether they are what they were.
+    pub scrubbed: u64,
+    /// Of those that too few held, or that were to go to another group: put.
+    pub put_again: u64,
+    /// Copies that were dropped because enough others hold the chunk.
+    pub surplus: u64,
     /// Of another map, of nobody's negotiation, or by somebody else than its initiator.
     pub refused: u64,
     pub malformed: u64,

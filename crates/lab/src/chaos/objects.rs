@@ -200,7 +200,10 @@ pub(super) fn wait_until_rebuilt(lab: &OwnLab, interrupted: &AtomicBool) -> Resu
     Patience::from(Instant::now(), TIMEOUT, PAUSE).retry(interrupted, || {
         let (succeeded, said) = nicekv(lab, &["status", "--json"])?;
         let chunks = serde_json::from_str::<Value>(&said).unwrap_or_default()["chunks"].take();
-        let is_settled = succeeded && chunks["under_replicated"] == 0 && chunks["is_moving"] == false;
+        let is_settled = succeeded
+            && chunks["under_replicated"] == 0
+            && chunks["unsettled"] == 0
+            && chunks["is_moving"] == false;
         Ok(is_settled.then_some(()).ok_or_else(|| format!("chunks are still on their way: {chunks}")))
     })
 }

@@ -20,6 +20,8 @@ pub struct TargetReport {
     pub has_moved: bool,
     /// Chunks of which there are too few copies, of those that it is to see to.
     pub under_replicated: u64,
+    /// Chunks of which it does not know yet whether there are enough.
+    pub unsettled: u64,
     /// The last round in which it has deleted what no name needs.
     pub swept: u64,
     /// Chunks that it holds.

@@ -23,6 +23,8 @@ pub struct ChunksStatus {
     pub is_moving: bool,
     /// Chunks of which there are too few copies, as far as is known (P11).
     pub under_replicated: u64,
+    /// Chunks of which targets do not know yet whether there are enough, counted by each.
+    pub unsettled: u64,
     /// By group, and by place.
     pub targets: Vec<TargetStatus>,
 }
@@ -68,10 +70,11 @@ impl Metadata {
             .flat_map(|group| chunks.layout.members(group).map(move |node| (group, node)))
             .map(|(group, node)| target(group, node))
             .collect();
-        let reports = targets.iter().filter(|target| target.live).filter_map(|target| target.report);
-        let under_replicated = reports.map(|report| report.under_replicated).sum();
+        let reports = || targets.iter().filter(|target| target.live).filter_map(|target| target.report);
+        let under_replicated = reports().map(|report| report.under_replicated).sum();
+        let unsettled = reports().map(|report| report.unsettled).sum();
         let is_adopted = collecting::names_have_adopted(&self.situation());
         let (version, round, is_moving) = (chunks.version, chunks.round, chunks.before.is_some());
-        Some(ChunksStatus { version, round, is_adopted, is_moving, under_replicated, targets })
+        Some(ChunksStatus { version, round, is_adopted, is_moving, under_replicated, unsettled, targets })
     }
 }

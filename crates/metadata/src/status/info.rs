@@ -38,6 +38,8 @@ pub struct ChunkInfo {
     pub before: Option<LayoutInfo>,
     /// Base of the ring of groups, bits of its prefix, its port, and that of the targets.
     pub ring: (Ipv4Addr, u8, u16, u16),
+    /// How many targets are to hold a chunk: as many as the keyspace wants that wants most.
+    pub copies: usize,
     /// Of each link, as far as windows are reserved on it.
     pub link_bits_per_second: u64,
 }

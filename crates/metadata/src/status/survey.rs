@@ -96,6 +96,7 @@ impl Metadata {
             round: chunks.round,
             is_adopted: collecting::names_have_adopted(&self.situation()),
             layout: layout_info(&chunks.layout),
+            copies: self.committed.copies(),
             before: chunks.before.as_ref().map(layout_info),
             ring: (ring.base, ring.length, ring.port, ring.target_port),
             link_bits_per_second: self.config.link_bits_per_second,

@@ -3,7 +3,7 @@
 use super::view::{Known, View};
 use crate::{Stop, UdpEndpoint, Waker, now};
 use nicekv_chunks::{
-    Event, GetError, Handle, Initiator, InitiatorConfig, InitiatorCounters, Placed, PutError, To,
+    Event, GetError, Handle, Initiator, InitiatorConfig, InitiatorCounters, Placed, PutError,
 };
 use nicekv_placement::GroupRing;
 use nicekv_wire::chunk::ChunkId;
@@ -192,6 +192,8 @@ impl Thread {
                 Event::Got(handle, result) => {
                     let _ = self.gets.remove(&handle).map(|tell| tell.send(result));
                 }
+                // Only targets count.
+                Event::Counted(..) => {}
                 Event::NewerMap(_) => self.view.want(),
             }
         }
@@ -202,10 +204,7 @@ impl Thread {
         self.endpoint.send_with(|out| {
             let send = core.poll_transmit(now_ns)?;
             out.extend_from_slice(&send.bytes);
-            Some(match send.to {
-                To::Group { group, mask } => ring.address(group, mask),
-                To::Host(address) => address,
-            })
+            Some(super::address_of(ring, send.to))
         })
     }
 }

@@ -6,6 +6,8 @@
 //!                disk thread: write, verify, force, read                     └── what has become of it
 //! ```
 //!
+//! A target sends to groups, too: it looks after what it holds, and puts again what too few hold.
+//!
 //! What both must know of the cluster, its map of groups and its round, a [`View`] finds out now and then, and when they say that there is a newer one.
 
 mod collector;
@@ -19,12 +21,15 @@ mod view;
 pub use collector::ListNames;
 pub use initiator::{ChunkClient, ChunkClientError, Pending, start_chunk_client};
 pub use store::{ChunkStore, ChunkStoreError};
-pub use target::{ChunkTarget, SharedProgress, TargetError, TargetParts};
+pub use target::{ChunkTarget, TargetError, TargetParts, TargetWatch};
 pub use view::{Known, View};
 
 use crate::{Left, Message, UdpEndpoint, Waker, is_ready, now, readable, wait};
+use nicekv_chunks::To;
+use nicekv_placement::GroupRing;
 use nicekv_reservation::{Config, Delivery};
 use std::io;
+use std::net::SocketAddrV4;
 
 /// Batches received before what they have led to is done.
 const RECEIVE_ROUNDS_MAX: usize = 8;
@@ -48,6 +53,14 @@ pub fn windows(delivery: Delivery, link_bits_per_second: u64) -> Config {
         is_last_tried: true,
         alike_ns: 500_000,
         ..base
+    }
+}
+
+/// Where a datagram goes.
+fn address_of(ring: &GroupRing, to: To) -> SocketAddrV4 {
+    match to {
+        To::Group { group, mask } => ring.address(group, mask),
+        To::Host(address) => address,
     }
 }
 

@@ -4,16 +4,16 @@ use super::collector::{Collector, ListNames, Listed};
 use super::store::{ChunkStore, ChunkStoreError, Told, Worker};
 use super::view::View;
 use crate::{Stop, UdpEndpoint, Waker, now};
-use nicekv_chunks::{Progress, Target, TargetConfig, To};
+use nicekv_chunks::{Progress, Target, TargetConfig, TargetCounters};
+use nicekv_placement::GroupRing;
 use nicekv_reservation::ConfigError;
 use nicekv_wire::chunk::Round;
 use std::io;
-use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 
-/// How far it is, a target says so often.
-const TELL_NS: u64 = 500_000_000;
+/// So long after something has happened others are told how far it is.
+const SHOWN_NS: u64 = 100_000_000;
 
 /// Why a target ended, or does not begin.
 #[derive(Debug, Error)]
@@ -29,8 +29,16 @@ pub enum TargetError {
     Windows(#[from] ConfigError),
 }
 
-/// How far a target is, as other threads see it.
-pub type SharedProgress = Arc<Mutex<Progress>>;
+/// How far a target is, and what it has counted, as other threads see it.
+#[derive(Clone, Default)]
+pub struct TargetWatch(Arc<Mutex<(Progress, TargetCounters)>>);
+
+impl TargetWatch {
+    /// What it is like now.
+    pub fn get(&self) -> (Progress, TargetCounters) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// What a target works with.
 pub struct TargetParts {
@@ -38,28 +46,32 @@ pub struct TargetParts {
     pub store: ChunkStore,
     /// Bound to its address.
     pub endpoint: UdpEndpoint,
+    /// Where it finds others, for what it looks after.
+    pub ring: GroupRing,
     /// What is known of the cluster.
     pub view: View,
     /// The view's.
     pub waker: Waker,
     /// How names of objects are listed.
     pub list: ListNames,
-    /// Where it says how far it is.
-    pub progress: SharedProgress,
+    /// Where others see how far it is.
+    pub watch: TargetWatch,
 }
 
 /// A target that is ready to run.
 pub struct ChunkTarget {
     core: Target,
     endpoint: UdpEndpoint,
+    ring: GroupRing,
+    watch: TargetWatch,
+    /// When that is told next; never, if it was told since something happened.
+    shown_ns: u64,
     worker: Worker,
     view: View,
     collector: Collector,
-    waker: Waker,
-    progress: SharedProgress,
-    told_ns: u64,
     /// All names of this round are listed.
     sweeping: Option<Round>,
+    waker: Waker,
 }
 
 impl ChunkTarget {
@@ -73,14 +85,14 @@ impl ChunkTarget {
         stop: &Stop,
         parts: TargetParts,
     ) -> Result<Self, TargetError> {
-        let TargetParts { store, endpoint, view, waker, list, progress } = parts;
+        let TargetParts { store, endpoint, ring, view, waker, list, watch } = parts;
         let free_bytes = store.free_bytes()?;
         let mut core = Target::new(config, store.held())?;
         core.set_free(free_bytes);
         let collector = Collector::begin(name, waker.clone(), stop.clone(), list)?;
         let worker = Worker::begin(name, store, waker.clone())?;
         stop.register(&waker);
-        Ok(Self { core, endpoint, worker, view, collector, waker, progress, told_ns: 0, sweeping: None })
+        Ok(Self { core, endpoint, ring, watch, shown_ns: 0, worker, view, collector, sweeping: None, waker })
     }
 
     /// Runs until `stop`, or a failure.
@@ -95,7 +107,7 @@ impl ChunkTarget {
     }
 
     fn turn(&mut self) -> Result<(), TargetError> {
-        let deadline_ns = self.core.next_deadline().min(self.told_ns + TELL_NS);
+        let deadline_ns = self.core.next_deadline().min(self.shown_ns);
         let core = &mut self.core;
         super::receive(&mut self.endpoint, &self.waker, deadline_ns, |now_ns, message| {
             core.handle_datagram(now_ns, message.from, message.bytes);
@@ -110,8 +122,9 @@ impl ChunkTarget {
             }
         }
         if let Some(known) = self.view.news() {
-            self.core.set_map((*known.map).clone());
+            self.core.set_map(now_ns, (*known.map).clone());
             self.core.set_round(known.round);
+            self.core.set_copies(known.copies);
             if known.is_adopted && self.core.swept() < known.round {
                 self.collector.want(known.round);
             }
@@ -123,9 +136,13 @@ impl ChunkTarget {
         while let Some(request) = self.core.poll_storage() {
             self.worker.ask(request);
         }
-        let (core, endpoint) = (&mut self.core, &mut self.endpoint);
-        endpoint.send_with(|out| next_send(core, out))?;
-        self.tell(now_ns);
+        let (core, ring) = (&mut self.core, &self.ring);
+        self.endpoint.send_with(|out| {
+            let send = core.poll_transmit(now_ns)?;
+            out.extend_from_slice(&send.bytes);
+            Some(super::address_of(ring, send.to))
+        })?;
+        self.show(now_ns);
         Ok(())
     }
 
@@ -144,21 +161,14 @@ impl ChunkTarget {
         }
     }
 
-    fn tell(&mut self, now_ns: u64) {
-        if now_ns >= self.told_ns + TELL_NS {
-            self.told_ns = now_ns;
-            *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = self.core.progress();
-        }
-    }
-}
-
-/// Targets answer, and send to nobody else.
-fn next_send(core: &mut Target, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
-    loop {
-        let send = core.poll_transmit()?;
-        if let To::Host(address) = send.to {
-            out.extend_from_slice(&send.bytes);
-            return Some(address);
+    /// Tells others how far it is: what is not settled is counted for that, so not each time that something happens.
+    fn show(&mut self, now_ns: u64) {
+        if self.shown_ns == u64::MAX {
+            self.shown_ns = now_ns + SHOWN_NS;
+        } else if now_ns >= self.shown_ns {
+            self.shown_ns = u64::MAX;
+            let shown = (self.core.progress(), self.core.counters);
+            *self.watch.0.lock().unwrap_or_else(PoisonError::into_inner) = shown;
         }
     }
 }

@@ -18,6 +18,8 @@ pub struct Known {
     pub round: Round,
     /// Whether all names have adopted it.
     pub is_adopted: bool,
+    /// How many targets are to hold a chunk: as many as the keyspace wants that wants most.
+    pub copies: usize,
 }
 
 #[derive(Default)]
@@ -109,7 +111,7 @@ impl Shared {
 
     fn tell(&self, known: Known, waker: &Waker) {
         let mut state = self.locked();
-        let of = |known: &Known| (known.map.version(), known.round, known.is_adopted);
+        let of = |known: &Known| (known.map.version(), known.round, known.is_adopted, known.copies);
         let is_same = |old: &Known| of(old) == of(&known);
         if !state.known.as_ref().is_some_and(is_same) {
             state.known = Some(known);

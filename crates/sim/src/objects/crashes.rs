@@ -84,6 +84,7 @@ impl World {
             reservation: self.shape.reservation,
             disk_bytes_per_second: 250 << 20,
             secret,
+            tending: None,
         };
         let on_disk = host.disk.chunks.iter();
         let on_disk = on_disk.map(|(id, (bytes, holders))| (*id, bytes.len() as u32, holders.clone()));

@@ -220,6 +220,7 @@ fn start(process: u64, held: Option<ChunkId>, planted: Option<Planted>) -> Targe
         reservation: Config::UNICAST,
         disk_bytes_per_second: 1 << 30,
         secret: [7; 32],
+        tending: None,
     };
     let on_disk = held.map(|id| (id, BYTES.len() as u32, vec![NodeId(0)]));
     let mut target = Target::new(config, on_disk).expect("the parameters can be");
@@ -227,7 +228,7 @@ fn start(process: u64, held: Option<ChunkId>, planted: Option<Planted>) -> Targe
         target.plant(plant);
     }
     let group = Group::new(&[NodeId(0)]).expect("there is one");
-    target.set_map(Map::new(MapVersion(1), vec![group]).expect("it is one"));
+    target.set_map(0, Map::new(MapVersion(1), vec![group]).expect("it is one"));
     target.set_free(1 << 30);
     target
 }

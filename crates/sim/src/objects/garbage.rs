@@ -35,10 +35,10 @@ impl World {
     }
 
     pub(super) fn tell(&mut self, target: usize, life: u64) {
-        let (map, round) = (self.map.clone(), self.round);
+        let (map, round, now_ns) = (self.map.clone(), self.round, self.queue.now_ns());
         let host = &mut self.targets[target];
         let Some(core) = host.core.as_mut().filter(|_| host.life == life) else { return };
-        core.set_map((*map).clone());
+        core.set_map(now_ns, (*map).clone());
         core.set_round(round);
         let is_swept = core.swept() == round;
         let may_list = self.names.have_adopted(round) || self.has(Planted::MarksBeforeAdoption);

@@ -128,7 +128,7 @@ impl World {
                 if let Some((at_ns, doing)) = host.disk.request(now_ns, request) {
                     self.queue.at(at_ns, Event::Disk { target, life, doing });
                 }
-            } else if let Some(send) = core.poll_transmit() {
+            } else if let Some(send) = core.poll_transmit(now_ns) {
                 self.send(Party::Target(target), send);
             } else {
                 break;

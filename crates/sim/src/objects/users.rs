@@ -140,6 +140,8 @@ impl World {
             }
             Told::Put(handle, result) => self.on_put(initiator, handle, result.map(|placed| placed.stamp)),
             Told::Got(handle, result) => self.on_got(initiator, handle, result),
+            // Only targets count.
+            Told::Counted(..) => {}
         }
     }
 

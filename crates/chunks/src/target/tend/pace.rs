@@ -1,0 +1,46 @@
+//! How fast chunks are looked at: beside what others want of disk and network it is to be little.
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Pace {
+    chunk_ns: u64,
+    bytes_per_second: u64,
+    /// When the next chunk may be looked at.
+    next_ns: u64,
+}
+
+impl Pace {
+    pub(super) fn new(chunks_per_second: u32, bytes_per_second: u64) -> Self {
+        let chunk_ns = SECOND_NS / u64::from(chunks_per_second.max(1));
+        Self { chunk_ns, bytes_per_second: bytes_per_second.max(1), next_ns: 0 }
+    }
+
+    pub(super) fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// A chunk is looked at, for which so many bytes are read or sent.
+    pub(super) fn charge(&mut self, now_ns: u64, bytes: u64) {
+        let bytes_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.bytes_per_second);
+        self.next_ns = self.next_ns.max(now_ns).saturating_add(self.chunk_ns.max(bytes_ns as u64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_and_bytes_are_bounded_whichever_is_more() {
+        let mut pace = Pace::new(100, 1_000_000);
+        pace.charge(5, 10);
+        assert_eq!(pace.next_ns(), 5 + 10_000_000);
+        pace.charge(5, 50_000);
+        assert_eq!(pace.next_ns(), 5 + 60_000_000);
+        // What was not used is not saved up.
+        pace.charge(SECOND_NS, 0);
+        assert_eq!(pace.next_ns(), SECOND_NS + 10_000_000);
+    }
+}
