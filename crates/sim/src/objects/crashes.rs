@@ -1,8 +1,9 @@
 //! Processes that begin and end, and what else fails.
 
 use super::planted::Planted;
+use super::shape::Shape;
 use super::world::{Event, Fault, MS, World};
-use nicekv_chunks::{Initiator, InitiatorConfig, Target, TargetConfig};
+use nicekv_chunks::{Initiator, InitiatorConfig, Target, TargetConfig, TendingConfig, Timing};
 use nicekv_wire::ClientId;
 
 /// What is down comes back after so long, at most.
@@ -11,7 +12,8 @@ const CUT_MS: u64 = 40;
 
 impl World {
     pub(super) fn schedule_faults(&mut self) {
-        for fault in [Fault::Crash, Fault::Power, Fault::Initiator, Fault::Cut, Fault::Damage, Fault::Map] {
+        use Fault::{Crash, Cut, Damage, Initiator, Loss, Map, Power};
+        for fault in [Crash, Power, Initiator, Cut, Damage, Map, Loss] {
             self.schedule(fault);
         }
         let round_ms = self.shape.faults.round_ms;
@@ -29,6 +31,7 @@ impl World {
             Fault::Cut => faults.cut_ms,
             Fault::Damage => faults.damage_ms,
             Fault::Map => faults.map_ms,
+            Fault::Loss => faults.loss_ms,
         }
     }
 
@@ -55,10 +58,11 @@ impl World {
             }
             Fault::Damage => self.damage(target),
             Fault::Map => self.change_map(),
+            Fault::Loss => self.lose_target(target),
         }
     }
 
-    fn kill_target(&mut self, target: usize) {
+    pub(super) fn kill_target(&mut self, target: usize) {
         let now_ns = self.queue.now_ns();
         let host = &mut self.targets[target];
         if host.core.take().is_none() {
@@ -73,7 +77,7 @@ impl World {
 
     pub(super) fn start_target(&mut self, target: usize) {
         let host = &mut self.targets[target];
-        if host.core.is_some() {
+        if host.core.is_some() || host.is_gone {
             return;
         }
         let mut secret = [target as u8 + 1; 32];
@@ -84,7 +88,7 @@ impl World {
             reservation: self.shape.reservation,
             disk_bytes_per_second: 250 << 20,
             secret,
-            tending: None,
+            tending: Some(tending_of(&self.shape, target, host.life)),
         };
         let on_disk = host.disk.chunks.iter();
         let on_disk = on_disk.map(|(id, (bytes, holders))| (*id, bytes.len() as u32, holders.clone()));
@@ -101,7 +105,7 @@ impl World {
     pub(super) fn new_initiator(&mut self, initiator: usize, life: u64) -> Initiator {
         let config = InitiatorConfig {
             client: ClientId((life + 1) << 8 | initiator as u64),
-            copies: self.shape.copies,
+            copies: self.shape.copies + initiator % 2 * self.shape.more_copies,
             reservation: self.shape.reservation,
             timing: self.shape.timing,
         };
@@ -129,11 +133,16 @@ impl World {
 
     /// A copy on a disk is not what it was. It does not count as one from now on.
     fn damage(&mut self, target: usize) {
+        if !self.is_whole {
+            // Another copy of the same chunk may be gone.
+            return;
+        }
         let disk = &mut self.targets[target].disk;
         let count = disk.chunks.len() as u64;
         let Some(id) = disk.chunks.keys().nth(self.random.below(count) as usize).copied() else { return };
         if disk.damaged.insert(id) {
             self.judge.excuse(id);
+            (self.is_whole, self.has_damaged) = (false, true);
         }
     }
 
@@ -149,5 +158,16 @@ impl World {
             self.targets[target].cut_until_ns = 0;
             self.start_target(target);
         }
+    }
+}
+
+/// What a process of a target is told of looking after what it holds.
+fn tending_of(shape: &Shape, target: usize, life: u64) -> TendingConfig {
+    TendingConfig {
+        // No initiator has such a name.
+        client: ClientId(1 << 40 | life << 8 | target as u64),
+        copies: shape.copies,
+        timing: Timing { deadline_ns: 300 * MS, ..shape.timing },
+        ..shape.tending
     }
 }

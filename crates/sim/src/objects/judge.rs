@@ -1,20 +1,26 @@
 //! What must hold.
 
+use super::disk::Disk;
 use super::names::Manifest;
 use super::tasks::{Part, Task};
 use super::world::World;
 use nicekv_chunks::GetError;
+use nicekv_wire::NodeId;
 use nicekv_wire::chunk::ChunkId;
 use std::collections::BTreeSet;
 
 impl World {
     /// Targets that have a chunk durably, undamaged, and as what it is.
-    fn copies(&self, id: &ChunkId) -> usize {
-        let has = |disk: &super::disk::Disk| {
+    fn holders(&self, id: &ChunkId) -> impl Iterator<Item = NodeId> {
+        let has = |disk: &Disk| {
             let found = disk.chunks.get(id).filter(|_| !disk.damaged.contains(id));
             found.is_some_and(|(bytes, _)| nicekv_chunks::chunk_id(bytes) == *id)
         };
-        self.targets.iter().filter(|host| has(&host.disk)).count()
+        self.targets.iter().filter(move |host| has(&host.disk)).map(|host| host.node)
+    }
+
+    fn copies(&self, id: &ChunkId) -> usize {
+        self.holders(id).count()
     }
 
     fn judge_copies(&mut self, id: &ChunkId, when: &str) {
@@ -22,6 +28,30 @@ impl World {
         if copies + excused < self.shape.copies {
             let wanted = self.shape.copies;
             self.judge.accuse(format!("{when}: chunk {id} lies at {copies} of {wanted} targets"));
+        }
+    }
+
+    fn live(&self) -> BTreeSet<ChunkId> {
+        self.names.iter().flat_map(|(_, manifest)| manifest.chunks.iter().map(|(id, _)| *id)).collect()
+    }
+
+    /// Targets say that enough of them hold whatever is held.
+    pub(super) fn judge_whole(&mut self) {
+        for id in self.live() {
+            self.judge_copies(&id, "all targets say that nothing lacks copies");
+        }
+    }
+
+    /// After everything each chunk is where it belongs, and nowhere else.
+    fn judge_places(&mut self, id: &ChunkId) {
+        let group = *self.map.group_of(id).1;
+        let (inside, outside): (Vec<NodeId>, Vec<NodeId>) =
+            self.holders(id).partition(|node| group.place_of(*node).is_some());
+        if inside.len() != self.shape.copies || !outside.is_empty() {
+            let wanted = self.shape.copies;
+            self.judge.accuse(format!(
+                "at the end: chunk {id} lies at {inside:?} of its group, which is to be {wanted}, and at {outside:?} elsewhere"
+            ));
         }
     }
 
@@ -95,9 +125,14 @@ impl World {
         if self.initiators.iter().any(|host| host.task.is_some()) {
             self.judge.accuse("objects could not be read back in time".into());
         }
-        let live: BTreeSet<ChunkId> =
-            self.names.iter().flat_map(|(_, manifest)| manifest.chunks.iter().map(|(id, _)| *id)).collect();
-        live.iter().for_each(|id| self.judge_copies(id, "at the end"));
+        if !self.is_whole || self.map.before().is_some() {
+            let progress: Vec<_> =
+                self.targets.iter().map(|host| host.core.as_ref().map(|core| core.progress())).collect();
+            self.judge
+                .accuse(format!("targets are not done with looking after what they hold: {progress:?}"));
+        }
+        let live = self.live();
+        live.iter().for_each(|id| self.judge_places(id));
         for target in 0..self.targets.len() {
             let host = &self.targets[target];
             let Some(core) = &host.core else { continue };

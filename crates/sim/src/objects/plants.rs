@@ -4,6 +4,7 @@ use super::planted::Planted;
 use super::report::ObjectReport;
 use super::run;
 use super::shape::{Shape, draw};
+use super::world::MS;
 use nicekv_chunks::Plant;
 
 /// A bug that is not found within so many seeds is not found.
@@ -35,7 +36,10 @@ fn collects(shape: &mut Shape) {
 
 fn restarts(shape: &mut Shape) {
     collects(shape);
-    shape.faults.crash_ms = 60;
+    // Chunks are garbage most of the time, and put again then.
+    (shape.contents, shape.names) = (8, 2);
+    (shape.faults.crash_ms, shape.faults.loss_ms, shape.faults.damage_ms) = (40, 0, 0);
+    shape.busy_ms = 4_000;
 }
 
 fn loses_power(shape: &mut Shape) {
@@ -64,6 +68,31 @@ fn same_chunks(shape: &mut Shape) {
     shape.faults.has_slow_disk = true;
 }
 
+/// Groups are split, merged, and have other slots and members.
+fn reshapes(shape: &mut Shape) {
+    shape.groups = 2;
+    shape.targets = 12;
+    shape.copies = 2;
+    shape.tending.copies = 2;
+    shape.faults.map_ms = 60;
+}
+
+/// There are copies too many, and targets look often.
+fn has_surplus(shape: &mut Shape) {
+    shape.copies = 2;
+    shape.more_copies = 2;
+    // Chunks are garbage most of the time, and put again then.
+    (shape.contents, shape.names) = (8, 2);
+    shape.initiators = 4;
+    shape.tending.copies = 2;
+    shape.tending.pass_ns = 20 * MS;
+    shape.tending.again_ns = 4 * MS;
+    shape.faults.crash_ms = 0;
+    shape.faults.power_ms = 0;
+    shape.faults.late = 200_000;
+    shape.faults.round_ms = 20;
+}
+
 /// All bugs.
 #[rustfmt::skip]
 pub const OBJECT_PLANTS: &[ObjectPlant] = &[
@@ -78,6 +107,22 @@ pub const OBJECT_PLANTS: &[ObjectPlant] = &[
     core("chunk-lapsed-accepted", "P5", Plant::LapsedAccepted, loses),
     core("chunk-lapsed-kept", "P5", Plant::LapsedKept, loses),
     core("chunk-highest-stamp", "P9", Plant::HighestStamp, collects),
+    core("chunk-surplus-by-count", "P12", Plant::SurplusByCount, has_surplus),
+    core("chunk-surplus-unconfirmed", "P12", Plant::SurplusUnconfirmed, |shape| {
+        has_surplus(shape);
+        (shape.initiators, shape.targets, shape.groups) = (6, 5, 1);
+        shape.faults.late = 0;
+        shape.faults.cut_ms = 0;
+        shape.faults.loss = 0;
+        // It takes a while, and what comes after the faults takes as long in each world.
+        shape.busy_ms = 8_000;
+        shape.tending.pass_ns = 10 * MS;
+        shape.tending.chunks_per_second = 10_000;
+    }),
+    core("chunk-former-not-asked", "P13", Plant::FormerNotAsked, reshapes),
+    core("chunk-former-drops-early", "P13", Plant::FormerDropsEarly, reshapes),
+    core("chunk-moved-too-early", "P13", Plant::MovedTooEarly, reshapes),
+    core("chunk-former-counted", "P13", Plant::FormerCounted, reshapes),
     names("chunk-stale-stamp-taken", "P8", Planted::StaleStampTaken),
     names("chunk-swept-before-all-marks", "P8", Planted::SweptBeforeAllMarks),
     names("chunk-marks-before-adoption", "P8", Planted::MarksBeforeAdoption),

@@ -21,4 +21,12 @@ pub struct ObjectReport {
     pub collected: u64,
     /// Processes that were killed.
     pub crashes: u64,
+    /// Targets that were lost for good, and reshapings of groups that came to their end.
+    pub lost: u64,
+    /// See `lost`.
+    pub reshaped: u64,
+    /// Chunks that targets put again, and copies that they dropped because there were enough.
+    pub put_again: u64,
+    /// See `put_again`.
+    pub surplus: u64,
 }

@@ -2,8 +2,9 @@
 
 use super::planted::Planted;
 use crate::random::Random;
-use nicekv_chunks::Timing;
+use nicekv_chunks::{TendingConfig, Timing};
 use nicekv_reservation::{Config, Delivery};
+use nicekv_wire::ClientId;
 
 /// How things fail, in millionths unless their names say otherwise.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,8 +27,10 @@ pub struct ObjectFaults {
     pub cut_ms: u64,
     /// A chunk on a disk is damaged.
     pub damage_ms: u64,
-    /// The map changes.
+    /// Groups change.
     pub map_ms: u64,
+    /// A target is lost for good, with its disk.
+    pub loss_ms: u64,
     /// A round of garbage collection begins.
     pub round_ms: u64,
     /// A disk that is ten times slower than others.
@@ -47,10 +50,14 @@ pub struct Shape {
     pub initiators: usize,
     /// R.
     pub copies: usize,
+    /// Every other initiator puts so many copies more, as if R had been lowered and it did not know.
+    pub more_copies: usize,
     /// Windows.
     pub reservation: Config,
     /// How long initiators wait.
     pub timing: Timing,
+    /// How targets look after what they hold.
+    pub tending: TendingConfig,
     /// Objects that there may be.
     pub names: u64,
     /// Contents of chunks that users choose among: few, so that they are put again.
@@ -92,14 +99,48 @@ pub fn draw(seed: u64) -> Shape {
         deadline_ns: random.pick(&[300_000_000, 2_000_000_000]),
         ..Timing::DEFAULT
     };
-    let busy_ms = 1_500;
+    let faults = faults(&mut random);
+    let (initiators, copies) = (random.between(2, 4) as usize, random.between(2, 3) as usize);
+    Shape {
+        targets,
+        groups,
+        initiators,
+        copies,
+        more_copies: if targets / groups > copies + 1 { random.pick(&[0, 0, 1]) } else { 0 },
+        reservation,
+        timing,
+        tending: tending(&mut random, copies),
+        names: 6,
+        contents: 10,
+        busy_ms: 1_500,
+        faults,
+        planted: None,
+    }
+}
+
+/// Much faster than on any machine, as there is little and not much time.
+fn tending(random: &mut Random, copies: usize) -> TendingConfig {
+    TendingConfig {
+        chunks_at_once: random.between(1, 4) as usize,
+        chunks_per_second: 1_000,
+        bytes_per_second: 64 << 20,
+        pass_ns: 600_000_000,
+        again_ns: 10_000_000,
+        // Processes are back sooner, most of the time.
+        silence_ns: 50_000_000,
+        ..TendingConfig::new(ClientId(0), copies)
+    }
+}
+
+fn faults(random: &mut Random) -> ObjectFaults {
     let mut often = |least_ms: u64, in_of: u64| match random.below(in_of) {
         0 => random.between(least_ms, 4 * least_ms),
         _ => 0,
     };
     let (crash_ms, power_ms, initiator_ms) = (often(100, 2), often(200, 3), often(200, 3));
     let (cut_ms, damage_ms, map_ms, round_ms) = (often(100, 3), often(200, 4), often(200, 3), often(60, 1));
-    let faults = ObjectFaults {
+    let loss_ms = often(300, 3);
+    ObjectFaults {
         loss: random.pick(&[0, 1_000, 20_000, 100_000]),
         duplicate: random.pick(&[0, 20_000]),
         garble: random.pick(&[0, 0, 2_000]),
@@ -110,21 +151,9 @@ pub fn draw(seed: u64) -> Shape {
         cut_ms,
         damage_ms,
         map_ms,
+        loss_ms,
         round_ms,
         has_slow_disk: random.chance(MILLION / 4),
         disk_bytes: random.pick(&[u64::MAX / 4, u64::MAX / 4, 1 << 20]),
-    };
-    Shape {
-        targets,
-        groups,
-        initiators: random.between(2, 4) as usize,
-        copies: random.between(2, 3) as usize,
-        reservation,
-        timing,
-        names: 6,
-        contents: 10,
-        busy_ms,
-        faults,
-        planted: None,
     }
 }

@@ -100,7 +100,9 @@ impl World {
         match party {
             Party::Target(target) => {
                 let host = &mut self.targets[target];
-                if let Some(core) = host.core.as_mut().filter(|_| host.life == life) {
+                // One that was set before an earlier one has nothing to do.
+                let is_due = host.life == life && host.armed_ns <= now_ns;
+                if let Some(core) = host.core.as_mut().filter(|_| is_due) {
                     host.armed_ns = u64::MAX;
                     core.handle_deadline(now_ns);
                     self.drain_target(target);
@@ -108,7 +110,7 @@ impl World {
             }
             Party::Initiator(initiator) => {
                 let host = &mut self.initiators[initiator];
-                if host.life == life {
+                if host.life == life && host.armed_ns <= now_ns {
                     host.armed_ns = u64::MAX;
                     host.core.handle_deadline(now_ns);
                     self.drain_initiator(initiator);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub(super) struct Judge {
     pub(super) violations: Vec<String>,
     pub(super) collected: u64,
-    /// Copies that were damaged on purpose.
+    /// Copies that were damaged or lost on purpose, and not made again since.
     excused: BTreeMap<ChunkId, usize>,
 }
 
@@ -19,6 +19,11 @@ impl Judge {
 
     pub(super) fn excuse(&mut self, id: ChunkId) {
         *self.excused.entry(id).or_default() += 1;
+    }
+
+    /// All that was damaged or lost is there again.
+    pub(super) fn excuse_no_more(&mut self) {
+        self.excused.clear();
     }
 
     pub(super) fn excused(&self, id: &ChunkId) -> usize {

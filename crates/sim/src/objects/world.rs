@@ -16,8 +16,8 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 pub(super) const MS: u64 = 1_000_000;
-/// After the faults, for what is under way.
-const SETTLE_MS: u64 = 2_600;
+/// After the faults, for what is under way, and for targets to look at all that they hold.
+const SETTLE_MS: u64 = 3_000;
 /// After which nothing is left that no object needs.
 const ROUNDS: u64 = 3;
 /// For each of these rounds, and for reading everything.
@@ -41,6 +41,8 @@ pub(super) enum Fault {
     Cut,
     Damage,
     Map,
+    /// A target is lost for good.
+    Loss,
 }
 
 #[derive(Clone, Debug)]
@@ -95,6 +97,12 @@ pub(super) enum Event {
         after: Option<u64>,
     },
     Fault(Fault),
+    /// The metadata service looks how far targets are.
+    Oversee,
+    /// It has found out that a target is lost for good.
+    Remove {
+        target: usize,
+    },
     Heal,
     /// What none needs is collected.
     Collect,
@@ -109,6 +117,8 @@ pub(super) struct TargetHost {
     pub(super) life: u64,
     pub(super) armed_ns: u64,
     pub(super) cut_until_ns: u64,
+    /// For good.
+    pub(super) is_gone: bool,
 }
 
 /// An initiator with its user.
@@ -132,6 +142,13 @@ pub(super) struct World {
     pub(super) round: Round,
     pub(super) judge: Judge,
     pub(super) is_healed: bool,
+    /// As targets say, enough of them hold all that is held: one may be lost, or a copy be damaged.
+    pub(super) is_whole: bool,
+    /// When a copy was damaged, or a target lost and not removed yet: by which map, and how many passes targets had made.
+    pub(super) passed_before: Option<(MapVersion, Vec<u64>)>,
+    /// A copy was damaged since targets were heard; it may be gone by now.
+    pub(super) has_damaged: bool,
+    pub(super) is_reading_back: bool,
     pub(super) report: ObjectReport,
 }
 
@@ -139,16 +156,10 @@ impl World {
     pub(super) fn new(shape: Shape, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let nodes: Vec<NodeId> = (0..shape.targets as u16).map(NodeId).collect();
-        let map = map_of(1, &nodes, shape.groups);
+        let map = map_of(&nodes, shape.groups);
         let slow = shape.faults.has_slow_disk.then(|| random.below(shape.targets as u64) as usize);
-        let targets = nodes.iter().enumerate().map(|(at, node)| TargetHost {
-            node: *node,
-            core: None,
-            disk: Disk::new(shape.faults.disk_bytes, if slow == Some(at) { 400 } else { 4 }),
-            life: 0,
-            armed_ns: u64::MAX,
-            cut_until_ns: 0,
-        });
+        let disk = |at| Disk::new(shape.faults.disk_bytes, if slow == Some(at) { 400 } else { 4 });
+        let targets = nodes.iter().enumerate().map(|(at, node)| TargetHost::new(*node, disk(at)));
         let mut world = Self {
             targets: targets.collect(),
             initiators: Vec::new(),
@@ -158,6 +169,10 @@ impl World {
             round: Round(1),
             judge: Judge::default(),
             is_healed: false,
+            is_whole: true,
+            passed_before: None,
+            has_damaged: false,
+            is_reading_back: false,
             report: ObjectReport::default(),
             queue: Queue::default(),
             random,
@@ -171,6 +186,7 @@ impl World {
             world.queue.at(2 * MS, Event::User { initiator });
         }
         world.schedule_faults();
+        world.queue.at(MS, Event::Oversee);
         world.queue.at(world.shape.busy_ms * MS, Event::Heal);
         world
     }
@@ -191,7 +207,7 @@ impl World {
             self.report.events += 1;
             assert!(self.report.events < EVENTS_MAX, "it does not end");
             self.happen(event);
-            if !self.judge.violations.is_empty() {
+            if !self.judge.violations.is_empty() || self.is_over() {
                 break;
             }
         }
@@ -199,8 +215,17 @@ impl World {
             self.judge_end();
         }
         self.report.collected = self.judge.collected;
+        for core in self.targets.iter().filter_map(|host| host.core.as_ref()) {
+            self.report.put_again += core.counters.put_again;
+            self.report.surplus += core.counters.surplus;
+        }
         self.report.violations = core::mem::take(&mut self.judge.violations);
         self.report
+    }
+
+    /// All that was to be read at the end was.
+    fn is_over(&self) -> bool {
+        self.is_reading_back && self.initiators.iter().all(|host| host.task.is_none())
     }
 
     fn happen(&mut self, event: Event) {
@@ -217,22 +242,15 @@ impl World {
             Event::Adopt { partition, round } => self.adopt(partition, round),
             Event::List { target, life, round, after } => self.list((target, life), round, after),
             Event::Fault(fault) => self.fail(fault),
+            Event::Oversee => self.oversee(),
+            Event::Remove { target } => self.remove(target),
             Event::Heal => self.heal(),
             Event::Collect => self.begin_round(),
-            Event::ReadBack => self.read_back(),
+            Event::ReadBack => {
+                self.is_reading_back = true;
+                self.read_back();
+            }
         }
-    }
-
-    /// Another number for a map whose targets are the same, at other places.
-    pub(super) fn change_map(&mut self) {
-        let mut nodes: Vec<NodeId> = self.targets.iter().map(|host| host.node).collect();
-        let size = nodes.len() / self.shape.groups;
-        for group in nodes.chunks_mut(size) {
-            let by = self.random.between(1, group.len() as u64 - 1) as usize;
-            group.rotate_left(by);
-        }
-        self.map = Arc::new(map_of(self.map.version().0 + 1, &nodes, self.shape.groups));
-        self.tell_all();
     }
 
     pub(super) fn tell_all(&mut self) {
@@ -244,7 +262,14 @@ impl World {
     }
 }
 
-fn map_of(version: u32, nodes: &[NodeId], groups: usize) -> Map {
+impl TargetHost {
+    /// One that has not begun.
+    pub(super) fn new(node: NodeId, disk: Disk) -> Self {
+        Self { node, core: None, disk, life: 0, armed_ns: u64::MAX, cut_until_ns: 0, is_gone: false }
+    }
+}
+
+fn map_of(nodes: &[NodeId], groups: usize) -> Map {
     let groups = nodes.chunks(nodes.len() / groups).map(|nodes| Group::new(nodes).expect("few enough"));
-    Map::new(MapVersion(version), groups.collect()).expect("each is in one")
+    Map::new(MapVersion(1), groups.collect()).expect("each is in one")
 }

@@ -34,6 +34,10 @@ fn run_seeds(seeds: RangeInclusive<u64>) -> Outcome {
         sum.rounds += report.rounds;
         sum.collected += report.collected;
         sum.crashes += report.crashes;
+        sum.lost += report.lost;
+        sum.reshaped += report.reshaped;
+        sum.put_again += report.put_again;
+        sum.surplus += report.surplus;
     }
     let seconds = began.elapsed().as_secs_f64();
     say!("{runs} runs in {seconds:.1} s");
@@ -50,6 +54,13 @@ fn run_seeds(seeds: RangeInclusive<u64>) -> Outcome {
         sum.rounds,
         sum.collected,
         sum.crashes
+    );
+    say!(
+        "{} targets lost for good, {} reshapings of groups, {} chunks put again by targets, {} copies dropped as surplus",
+        sum.lost,
+        sum.reshaped,
+        sum.put_again,
+        sum.surplus
     );
     Ok(())
 }
