@@ -8,8 +8,8 @@ use nicekv_dataplane::{
 use nicekv_placement::GroupRing;
 use nicekv_reservation::Delivery;
 use nicekv_runtime::chunks::{
-    ChunkClient, ChunkClientError, ChunkStore, ChunkTarget, Known, TargetParts, TargetWatch, View, start_chunk_client,
-    windows,
+    ChunkClient, ChunkClientError, ChunkStore, ChunkTarget, Known, TargetParts, TargetWatch, View,
+    start_chunk_client, windows,
 };
 use nicekv_runtime::control_plane::{CONTROL_LIMITS, Greeting};
 use nicekv_runtime::{

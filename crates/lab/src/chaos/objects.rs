@@ -195,8 +195,13 @@ impl<'a> User<'a> {
     }
 }
 
-/// Waits until all chunks have their copies, and none is on its way to another group.
+/// Waits until all chunks have their copies, and none is on its way to another group; what may get a name yet is decided about before.
 pub(super) fn wait_until_rebuilt(lab: &OwnLab, interrupted: &AtomicBool) -> Result<()> {
+    let (collected, said) = nicekv(lab, &["object", "gc", "--now"])?;
+    if !collected {
+        let reason = format!("garbage cannot be collected: {}", said.trim());
+        return Err(LabError::NotReady { seconds: 60, reason });
+    }
     Patience::from(Instant::now(), TIMEOUT, PAUSE).retry(interrupted, || {
         let (succeeded, said) = nicekv(lab, &["status", "--json"])?;
         let chunks = serde_json::from_str::<Value>(&said).unwrap_or_default()["chunks"].take();

@@ -43,7 +43,7 @@ impl World {
         let is_swept = core.swept() == round;
         let may_list = self.names.have_adopted(round) || self.has(Planted::MarksBeforeAdoption);
         if may_list && !is_swept {
-            let at_ns = self.queue.now_ns() + self.random.below(2 * MS);
+            let at_ns = self.queue.now_ns() + self.random.below(self.shape.listing_ms * MS);
             self.queue.at(at_ns, Event::List { target, life, round, after: None });
         }
         self.drain_target(target);

@@ -111,9 +111,11 @@ pub const OBJECT_PLANTS: &[ObjectPlant] = &[
     core("chunk-surplus-unconfirmed", "P12", Plant::SurplusUnconfirmed, |shape| {
         has_surplus(shape);
         (shape.initiators, shape.targets, shape.groups) = (6, 5, 1);
+        // What is too old is there for long enough to be relied on.
+        (shape.listing_ms, shape.faults.round_ms) = (50, 60);
         shape.faults.late = 0;
         shape.faults.cut_ms = 0;
-        shape.faults.loss = 0;
+        shape.faults.loss = 250_000;
         // It takes a while, and what comes after the faults takes as long in each world.
         shape.busy_ms = 8_000;
         shape.tending.pass_ns = 10 * MS;

@@ -66,6 +66,8 @@ pub struct Shape {
     pub busy_ms: u64,
     /// What fails meanwhile.
     pub faults: ObjectFaults,
+    /// Within which targets begin to list names that have adopted a round.
+    pub listing_ms: u64,
     /// A bug.
     pub(super) planted: Option<Planted>,
 }
@@ -114,6 +116,7 @@ pub fn draw(seed: u64) -> Shape {
         contents: 10,
         busy_ms: 1_500,
         faults,
+        listing_ms: 2,
         planted: None,
     }
 }

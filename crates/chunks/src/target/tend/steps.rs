@@ -191,6 +191,8 @@ impl Tending {
             better: better(&place.group, &id, target.config.node),
         };
         let undecided = held.is_undecided(target.round.unwrap_or_default());
+        // It may get a name yet, and is decided about in the next round; put again in each, it would stay for ever.
+        let waits_for_name = undecided && held.stamp.0 + 1 >= target.round.unwrap_or_default().0;
         let found = match target.plant {
             Some(Plant::SurplusByCount) if counted.held.count_ones() as usize >= copies => {
                 Some(Finding::Surplus)
@@ -205,6 +207,7 @@ impl Tending {
         let (bytes, pause_ns) = (held.bytes, self.config.again_ns);
         let looks = self.agenda.note(&id, found, now_ns.saturating_add(pause_ns));
         match found {
+            _ if waits_for_name => self.again(now_ns, &id, Finding::Unsure, LATER),
             _ if looks < LOOKS => {}
             Finding::Lacking { is_first: true } if !undecided => {
                 self.read(now_ns, Job { step: Step::Fetching, ..job }, bytes, target);

@@ -8,8 +8,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use nicekv_placement::rendezvous_rank;
+use nicekv_wire::NodeId;
 use nicekv_wire::chunk::{MapVersion, Round};
-use nicekv_wire::{NodeId, PartitionId};
 
 const MS: u64 = 1_000_000;
 const COPIES: usize = 2;
@@ -297,13 +297,27 @@ fn a_copy_is_not_dropped_for_those_whose_stamps_are_older() {
 fn what_garbage_collection_has_not_decided_about_is_not_put_again() {
     let (mut cluster, id, order) = at_first(0, 1);
     for target in cluster.targets.values_mut() {
-        target.set_round(Round(5));
-        target.expect_marks(Round(5), [PartitionId(1)]);
+        target.set_round(Round(6));
     }
     cluster.run(1_000);
     assert_eq!((cluster.holders(&id).len(), cluster.lacking()), (1, 1));
     let holder = cluster.targets.get_mut(&order[0]).unwrap();
-    holder.handle_marks(Round(5), PartitionId(1), 0, &[id], false);
+    holder.held.get_mut(&id).unwrap().stamp = Round(5);
+    while !holder.sweep(Round(6)) {}
+    cluster.run(1_000);
+    let unsettled = cluster.targets[&order[0]].progress().unsettled;
+    assert_eq!(
+        (cluster.holders(&id).len(), cluster.lacking(), unsettled),
+        (1, 0, 1),
+        "it may get a name yet"
+    );
+    let holder = cluster.targets.get_mut(&order[0]).unwrap();
+    assert!(holder.mark(Round(6), &[id]));
+    holder.set_round(Round(7));
+    cluster.run(1_000);
+    assert_eq!(cluster.holders(&id).len(), 1, "not decided in that round");
+    assert!(cluster.targets.get_mut(&order[0]).unwrap().mark(Round(7), &[id]));
+    cluster.set_map(map(2, layout(&FIRST_GROUP, 0), None));
     cluster.run(1_000);
     assert_eq!((cluster.holders(&id).len(), cluster.lacking()), (COPIES, 0));
 }

@@ -87,9 +87,12 @@ fn a_former_member_is_read_by_its_present_place_while_the_slot_moves() {
     asked(&mut target);
     target.hear(10 * MS, initiator(1), |out| read.encode(out));
     assert_eq!(asked(&mut target), [Storage::Read { id, offset: 0, bytes: 1_000 }]);
-    // Marks are for members: what it holds beside is not collected for want of one.
+    // Names need what they need wherever it is.
     target.set_round(Round(3));
-    target.expect_marks(Round(3), [PartitionId(1)]);
-    target.handle_marks(Round(3), PartitionId(1), 0, &[], true);
+    assert!(target.mark(Round(3), &[id]));
+    while !target.sweep(Round(3)) {}
     assert_eq!((target.held.len(), target.counters.collected), (1, 0));
+    target.set_round(Round(4));
+    while !target.sweep(Round(4)) {}
+    assert_eq!((target.held.len(), target.counters.collected), (0, 1));
 }
