@@ -17,6 +17,8 @@ use std::sync::Arc;
 const PAUSE: Duration = Duration::from_secs(2);
 /// Of a disk, before it has been measured.
 const DISK_BYTES_PER_SECOND: u64 = 300 << 20;
+/// Of benches, for all nodes of a lab: what their disks are to be taken to write in a second, as NODE=BYTES, separated by commas.
+const DISKS_VARIABLE: &str = "NICEKV_BENCH_DISKS";
 /// In a node's data directory.
 const DIRECTORY: &str = "chunks";
 
@@ -74,6 +76,13 @@ impl TargetSetup {
             Some((path, identity)) => ChunkStore::on_disk(Arc::new(RealFiles), path, *identity)?,
             None => ChunkStore::in_memory(),
         };
+        let store = match std::env::var(DISKS_VARIABLE) {
+            Ok(disks) => match disk_of(&disks, &self.name)? {
+                Some(bytes_per_second) => store.limited(bytes_per_second),
+                None => store,
+            },
+            Err(_) => store,
+        };
         let ring = ring_of(&chunks);
         let endpoint = UdpEndpoint::bind(SocketAddrV4::new(self.address, ring.target_port))?;
         let mut secret = [0; 32];
@@ -95,5 +104,35 @@ impl TargetSetup {
         let list = listing::of_names(self.metadata.clone(), self.address);
         let parts = TargetParts { store, endpoint, ring, view, waker, list, watch };
         Ok(ChunkTarget::new(&self.name, config, stop, parts)?.run(stop)?)
+    }
+}
+
+/// What is said of a node's disk.
+fn disk_of(disks: &str, node: &str) -> Result<Option<u64>, String> {
+    let refused = || format!("{DISKS_VARIABLE}={disks}: not NODE=BYTES,NODE=BYTES…");
+    let mut found = None;
+    for disk in disks.split(',') {
+        let (name, bytes_per_second) = disk.split_once('=').ok_or_else(refused)?;
+        let bytes_per_second = bytes_per_second.parse().map_err(|_| refused())?;
+        found = found.or((name == node).then_some(bytes_per_second));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bench_says_how_fast_disks_are() {
+        let disks = "node-0=2500000,node-1=25000000";
+        let of = |node| disk_of(disks, node);
+        assert_eq!(
+            [of("node-0"), of("node-1"), of("node-2")],
+            [Ok(Some(2_500_000)), Ok(Some(25_000_000)), Ok(None)]
+        );
+        for wrong in ["", "node-0", "node-0=", "node-0=fast", "node-0=1,"] {
+            assert!(disk_of(wrong, "node-0").is_err(), "{wrong}");
+        }
     }
 }

@@ -20,7 +20,7 @@ mod view;
 
 pub use collector::ListNames;
 pub use initiator::{ChunkClient, ChunkClientError, Pending, start_chunk_client};
-pub use store::{ChunkStore, ChunkStoreError};
+pub use store::{ChunkDisk, ChunkStore, ChunkStoreError, Told};
 pub use target::{ChunkTarget, TargetError, TargetParts, TargetWatch};
 pub use view::{Known, View};
 

@@ -33,7 +33,8 @@ pub enum ChunkStoreError {
 }
 
 /// What the disk has done, or has become.
-pub(super) enum Told {
+pub enum Told {
+    /// What was asked for.
     Done(StorageDone),
     /// So much may be written.
     Free(u64),
@@ -44,11 +45,32 @@ pub(super) enum Told {
 /// See the module.
 pub struct ChunkStore {
     kind: Kind,
+    pace: Option<Pace>,
 }
 
 enum Kind {
     Memory(MemoryChunks),
     Segments(Box<SegmentChunks>, PathBuf),
+}
+
+/// A disk that is slower than it is: what was written takes so long before anything is told of it.
+struct Pace {
+    bytes_per_second: u64,
+    /// Since it took its time last.
+    written_bytes: u64,
+}
+
+impl Pace {
+    fn note(&mut self, request: &Storage) {
+        if let Storage::Write { bytes, .. } = request {
+            self.written_bytes += bytes.len() as u64;
+        }
+    }
+
+    fn take_time(&mut self) {
+        let seconds = std::mem::take(&mut self.written_bytes) as f64 / self.bytes_per_second as f64;
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+    }
 }
 
 /// What is held.
@@ -57,7 +79,7 @@ pub(super) type OnDisk = Vec<(ChunkId, u32, Vec<NodeId>)>;
 impl ChunkStore {
     /// In memory: nothing survives the process.
     pub fn in_memory() -> Self {
-        Self { kind: Kind::Memory(MemoryChunks::default()) }
+        Self { kind: Kind::Memory(MemoryChunks::default()), pace: None }
     }
 
     /// In segments in `directory`, with what is there.
@@ -70,7 +92,13 @@ impl ChunkStore {
         identity: LogIdentity,
     ) -> Result<Self, ChunkStoreError> {
         let segments = SegmentChunks::open(files, directory, identity)?;
-        Ok(Self { kind: Kind::Segments(Box::new(segments), directory.to_owned()) })
+        Ok(Self { kind: Kind::Segments(Box::new(segments), directory.to_owned()), pace: None })
+    }
+
+    /// The same, as if the disk wrote no more than so many bytes a second: for comparisons of disks of different speeds on a machine that has one.
+    #[must_use]
+    pub fn limited(self, bytes_per_second: u64) -> Self {
+        Self { pace: Some(Pace { bytes_per_second: bytes_per_second.max(1), written_bytes: 0 }), ..self }
     }
 
     pub(super) fn held(&self) -> OnDisk {
@@ -92,6 +120,9 @@ impl ChunkStore {
 
     /// Carries out what can be at once; what is to be forced is told of by [`Self::force`].
     fn carry_out(&mut self, request: Storage) -> Result<Option<StorageDone>, ChunkStoreError> {
+        if let Some(pace) = &mut self.pace {
+            pace.note(&request);
+        }
         Ok(match &mut self.kind {
             Kind::Memory(memory) => memory.carry_out(request),
             Kind::Segments(segments, _) => segments.carry_out(request)?,
@@ -100,6 +131,9 @@ impl ChunkStore {
 
     /// Forces all that has come to its end since.
     fn force(&mut self) -> Result<Vec<StorageDone>, ChunkStoreError> {
+        if let Some(pace) = &mut self.pace {
+            pace.take_time();
+        }
         Ok(match &mut self.kind {
             Kind::Memory(_) => Vec::new(),
             Kind::Segments(segments, _) => segments.force()?,
@@ -115,15 +149,20 @@ impl ChunkStore {
     }
 }
 
-/// The thread that works on a store, as its target has it.
-pub(super) struct Worker {
+/// The thread that works on a store, as its target has it. It ends, when all is done, with this.
+pub struct ChunkDisk {
     requests: Option<Sender<Storage>>,
-    pub(super) told: Receiver<Told>,
+    /// What it has done, in no order; some of it after others, together.
+    pub told: Receiver<Told>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Worker {
-    pub(super) fn begin(name: &str, store: ChunkStore, waker: Waker) -> std::io::Result<Self> {
+impl ChunkDisk {
+    /// Starts it. `waker` is woken when there is something to be told.
+    ///
+    /// # Errors
+    /// If no thread can be had.
+    pub fn begin(name: &str, store: ChunkStore, waker: Waker) -> std::io::Result<Self> {
         let (requests, asked) = channel();
         let (tell, told) = channel();
         let work = move || {
@@ -136,14 +175,17 @@ impl Worker {
         Ok(Self { requests: Some(requests), told, thread: Some(thread) })
     }
 
-    /// What is promised memory bounds what waits here.
-    pub(super) fn ask(&self, request: Storage) {
+    /// Asks for something. What is promised memory bounds what waits here.
+    ///
+    /// # Panics
+    /// Never: there is somebody to be asked until it is dropped.
+    pub fn ask(&self, request: Storage) {
         // If it has failed it has told so.
         let _ = self.requests.as_ref().expect("until it is dropped").send(request);
     }
 }
 
-impl Drop for Worker {
+impl Drop for ChunkDisk {
     /// Waits until what was asked for is done: the directory may be another one's then.
     fn drop(&mut self) {
         self.requests = None;

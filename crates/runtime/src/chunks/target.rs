@@ -1,7 +1,7 @@
 //! The thread of a target: its core, its socket, and its disk's thread.
 
 use super::collector::{Collector, ListNames, Listed};
-use super::store::{ChunkStore, ChunkStoreError, Told, Worker};
+use super::store::{ChunkDisk, ChunkStore, ChunkStoreError, Told};
 use super::view::View;
 use crate::{Stop, UdpEndpoint, Waker, now};
 use nicekv_chunks::{Progress, Target, TargetConfig, TargetCounters};
@@ -66,7 +66,7 @@ pub struct ChunkTarget {
     watch: TargetWatch,
     /// When that is told next; never, if it was told since something happened.
     shown_ns: u64,
-    worker: Worker,
+    worker: ChunkDisk,
     view: View,
     collector: Collector,
     /// All names of this round are listed.
@@ -90,7 +90,7 @@ impl ChunkTarget {
         let mut core = Target::new(config, store.held())?;
         core.set_free(free_bytes);
         let collector = Collector::begin(name, waker.clone(), stop.clone(), list)?;
-        let worker = Worker::begin(name, store, waker.clone())?;
+        let worker = ChunkDisk::begin(name, store, waker.clone())?;
         stop.register(&waker);
         Ok(Self { core, endpoint, ring, watch, shown_ns: 0, worker, view, collector, sweeping: None, waker })
     }
