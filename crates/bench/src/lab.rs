@@ -72,6 +72,8 @@ pub(crate) struct LabPlan<'a> {
     pub(crate) directory: &'a Path,
     /// What else `nicekv lab up` is told.
     pub(crate) further: &'a [&'a str],
+    /// A variable of the environment of its roles.
+    pub(crate) environment: Option<(&'a str, &'a str)>,
     /// What tells it from others that are up at the same time.
     pub(crate) apart: Option<&'a str>,
     /// Hosts for clients.
@@ -81,7 +83,7 @@ pub(crate) struct LabPlan<'a> {
 impl<'a> LabPlan<'a> {
     /// Alone, and with nothing special.
     pub(crate) fn new(size: Size, engine: Engine, network: Network, directory: &'a Path) -> Self {
-        Self { size, engine, network, directory, further: &[], apart: None, clients: 1 }
+        Self { size, engine, network, directory, further: &[], environment: None, apart: None, clients: 1 }
     }
 
     fn name(&self) -> String {
@@ -98,13 +100,13 @@ pub(crate) struct Lab {
 impl Lab {
     /// Returns when the lab is ready.
     pub(crate) fn up(plan: &LabPlan<'_>) -> Result<Self> {
-        let LabPlan { size, engine, network, directory, further, clients, .. } = *plan;
+        let LabPlan { size, engine, network, directory, further, environment, clients, .. } = *plan;
         let name = plan.name();
         let [nodes, replicas, clients] =
             [size.nodes, size.replicas, clients].map(|number| number.to_string());
         let mut command = command(&name, "up")?;
         command.args(["--nodes", &nodes, "--replicas", &replicas, "--clients", &clients]);
-        command.args(["--engine", engine.name()]).args(network.options()).args(further);
+        command.args(["--engine", engine.name()]).args(network.options()).args(further).envs(environment);
         if engine == Engine::Durable {
             command.arg("--data-dir").arg(directory.join(&name));
         }

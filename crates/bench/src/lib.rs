@@ -13,6 +13,7 @@
 //!   scans ─▶ lab, redis_server ─▶ load::driver ─▶ statistics ─▶ report
 //!   links ─▶ lab, redis_server ─▶ load::large, load::large_redis, cables ─▶ statistics ─▶ report
 //!   large ─▶ lab, redis_server ─▶ load::large, load::large_redis, load::steady ─▶ statistics ─▶ report
+//!   replicast ─▶ lab, negotiated::hashed ─▶ negotiated::load ─▶ statistics ─▶ report
 //!   turbokv-… ─▶ lab ─▶ turbokv::load ─▶ statistics ─▶ report
 //!   kvswitch-fig… ─▶ kvswitch::rack, a simulation, or kvswitch::kernel, the real programs ─▶ statistics ─▶ report
 //!   kvswitch-table1 ─▶ kvswitch::bed, the real programs ─▶ statistics ─▶ report
@@ -47,6 +48,7 @@ mod large;
 mod latencies;
 mod links;
 mod load;
+mod negotiated;
 mod netns;
 mod outage;
 mod overload;
@@ -73,6 +75,7 @@ pub use kvswitch::nodes::NodesArguments as KvswitchNodesArguments;
 pub use kvswitch::table1::Table1Arguments as KvswitchTable1Arguments;
 pub use large::LargeArguments;
 pub use links::LinksArguments;
+pub use negotiated::NegotiatedArguments;
 pub use outage::OutageArguments;
 pub use overload::OverloadArguments;
 pub use peers::PeersArguments;
@@ -143,6 +146,8 @@ pub enum BenchCommand {
     /// Count what the modules for hot keys take of the real programs: instructions, memory, time of a packet (KVSwitch Table 1); needs root
     #[command(name = "kvswitch-table1")]
     KvswitchTable1(KvswitchTable1Arguments),
+    /// Put 1 MiB chunks over links of 100 Mbit/s to nine targets, by negotiation (Replicast-M, -H) and by hash over TCP: all alike, one slow disk, one busy link; needs root
+    Replicast(NegotiatedArguments),
     /// Simulate Replicast at the paper's scale, each frame: throughput, disks' time and latency of M, H and uch-ccp with disks of 400 MB/s (Replicast Table 2)
     #[command(name = "table2", visible_alias = "replicast-table2")]
     ReplicastTable2(ReplicastArguments),
@@ -197,6 +202,7 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::KvswitchFig9(arguments) => kvswitch::run(kvswitch::Figure::Fig9, arguments),
         BenchCommand::KvswitchNodes(arguments) => kvswitch::nodes::run(arguments),
         BenchCommand::KvswitchTable1(arguments) => kvswitch::table1::run(arguments),
+        BenchCommand::Replicast(arguments) => negotiated::run(arguments),
         BenchCommand::ReplicastTable2(arguments) => replicast::run(replicast::Figure::Table2, arguments),
         BenchCommand::ReplicastTable3(arguments) => replicast::run(replicast::Figure::Table3, arguments),
         BenchCommand::ReplicastTable5(arguments) => replicast::run(replicast::Figure::Table5, arguments),
