@@ -3,17 +3,27 @@
 use super::shared::Shared;
 use alloc::vec::Vec;
 use nicekv_reservation::{Config, Delivery as How, Window};
-use nicekv_transport::{CHUNKS_PER_SECOND_MAX, Report, Sender, SenderConfig, Transmit};
+use nicekv_transport::{CHUNKS_PER_SECOND_MAX, Event, Report, Sender, SenderConfig, Transmit};
 use nicekv_wire::chunk::{ChunkAccept, ChunkId, frame_of};
 use nicekv_wire::large::{Chunk, RECEIVERS_ALL, TransferReport};
 use nicekv_wire::limits::CHUNK_BYTES;
 use nicekv_wire::{KeyDigest, KeyspaceId};
+
+/// Frames that leave together, at most: as a train they cost hosts and switches little more than one does, and a link holds so many in a queue.
+const TRAIN_FRAMES: u32 = 16;
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// A rendezvous transfer: to whom, and when.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     window: Window,
     sender: Sender,
+    frames: u32,
+    /// A second, as windows are made for them.
+    frames_per_second: u32,
+    /// All before have left.
+    next: u32,
+    is_over: bool,
 }
 
 impl Delivery {
@@ -26,7 +36,8 @@ impl Delivery {
             let transfer = SenderConfig { chunks: frames, first_flight: frames, chunks_per_second };
             let mut sender = Sender::new(window.left_ns, transfer);
             sender.set_members(window.left_ns, mask, mask.count_ones() as usize);
-            Self { window, sender }
+            let frames_per_second = chunks_per_second;
+            Self { window, sender, frames, frames_per_second, next: 0, is_over: false }
         };
         match config.delivery {
             How::Multicast => {
@@ -42,7 +53,12 @@ impl Delivery {
         self.sender.drop_member(place);
     }
 
-    /// A target lacks some.
+    /// Whether the link is free of it, repairs apart.
+    pub(super) fn has_left(&self) -> bool {
+        self.next == self.frames || self.is_over
+    }
+
+    /// A target lacks some. Nothing is sent faster than the window is made for.
     pub(super) fn on_report(&mut self, now_ns: u64, place: u8, said: &TransferReport) {
         let report = Report {
             prefix: said.prefix,
@@ -51,14 +67,20 @@ impl Delivery {
             arrived: said.arrived,
             asked: said.asked,
             held_ns: said.held_ns,
-            chunks_per_second: said.chunks_per_second,
+            chunks_per_second: match said.chunks_per_second {
+                0 => self.frames_per_second,
+                bound => bound.min(self.frames_per_second),
+            },
             missing: said.missing.iter().map(|hole| hole.start..hole.end).collect(),
         };
         self.sender.handle_report(now_ns, place, &report);
     }
 
+    /// When the last of the next train is due.
     pub(super) fn next_deadline(&self) -> u64 {
-        self.sender.next_deadline().max(self.window.left_ns)
+        let others = (self.frames - self.next).min(TRAIN_FRAMES).saturating_sub(1);
+        let train_ns = SECOND_NS * u64::from(others) / u64::from(self.frames_per_second.max(1));
+        self.sender.next_deadline().max(self.window.left_ns).saturating_add(train_ns)
     }
 
     /// Sends what may leave now, if anything: a frame, or the accept once more, which asks what is there.
@@ -72,10 +94,15 @@ impl Delivery {
         if now_ns < self.window.left_ns {
             return;
         }
-        while self.sender.poll_event().is_some() {}
+        while let Some(event) = self.sender.poll_event() {
+            self.is_over |= matches!(event, Event::Over | Event::Silent);
+        }
         let Some(transmit) = self.sender.poll_transmit(now_ns) else { return };
         let (number, mask) = match transmit {
-            Transmit::Multicast(number, mask) => (number, mask),
+            Transmit::Multicast(number, mask) => {
+                self.next = self.next.max(number + 1);
+                (number, mask)
+            }
             Transmit::Unicast(number, place) => {
                 shared.counters.repairs += 1;
                 (number, 1 << place)

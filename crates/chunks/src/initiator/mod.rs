@@ -11,8 +11,9 @@
 //! While a chunk's slot moves who finds nothing at the members of its group asks the former ones (P13). Targets that look after what they hold have an initiator of their own, which counts, too:
 //! who holds a chunk is asked as a reader asks, which changes nothing, or as who puts asks, which has it confirmed.
 //!
-//! * `put`: attempts; `delivery`: how frames go; `get`: who is read; `windows`: what is asked of it; `count`: who holds a chunk; `told`: what initiators are told, and tell.
+//! * `put`: attempts; `choice`: which bids are taken; `delivery`: how frames go; `get`: who is read; `windows`: what is asked of it; `count`: who holds a chunk; `told`: what initiators are told, and tell.
 
+mod choice;
 mod count;
 mod delivery;
 mod get;
@@ -198,7 +199,7 @@ impl Initiator {
     /// When to call [`Self::handle_deadline`] and [`Self::poll_transmit`] at the latest.
     pub fn next_deadline(&self) -> u64 {
         let of = |job: &Job| match job {
-            Job::Put(put) => put.next_deadline(),
+            Job::Put(put) => put.next_deadline(&self.shared),
             Job::Get(get) => get.next_deadline(),
             Job::Count(count) => count.next_deadline(),
         };

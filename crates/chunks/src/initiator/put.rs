@@ -1,5 +1,6 @@
 //! A chunk that is put.
 
+use super::choice::{Offered, Taken, Wanted as Choice, choose};
 use super::delivery::Delivery;
 use super::shared::Shared;
 use super::told::{Handle, Placed, PutError};
@@ -9,9 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use nicekv_placement::GROUP_MASK_ALL;
-use nicekv_reservation::{
-    COPIES_MAX, Delivery as How, Offer, Offsets, Receipt, Window, common_window, sequence,
-};
+use nicekv_reservation::{COPIES_MAX, Offsets, Receipt, Window};
 use nicekv_wire::chunk::{
     Answer, CHUNK_LENGTH_MAX, Chosen, ChunkAccept, ChunkAnswer, ChunkId, Round, Wanted, frames_of,
 };
@@ -20,16 +19,6 @@ use nicekv_wire::{NodeId, OpId};
 
 /// After so many attempts in vain fewer targets at once than are wanted are better than none.
 const ATTEMPTS_FOR_ALL: u32 = 3;
-
-/// A bid, with what is known of when its target received the request.
-#[derive(Clone, Copy, Debug)]
-struct Offered {
-    place: u8,
-    bid: u64,
-    receipt: Receipt,
-    window: Window,
-    disk_ns: u64,
-}
 
 /// Answers to a request are awaited.
 #[derive(Clone, Debug)]
@@ -54,11 +43,17 @@ struct Sending {
     awaited: u16,
     /// Until then they may.
     due_ns: u64,
+    /// Who held it before.
+    holders: usize,
 }
 
 #[derive(Clone, Debug)]
 enum Phase {
-    Waiting { until_ns: u64 },
+    Waiting {
+        until_ns: u64,
+    },
+    /// For the initiator's own link.
+    Queued,
     Asking(Asking),
     Sending(Sending),
 }
@@ -121,6 +116,7 @@ impl Put {
             self.holders.clear();
         }
         self.forcing.clear();
+        shared.end_turn(self.handle);
         self.ask(now_ns, shared);
     }
 
@@ -146,15 +142,21 @@ impl Put {
             self.phase = Phase::Waiting { until_ns: *until_ns };
             return;
         }
+        if shared.turn_ns(self.handle) > now_ns {
+            self.phase = Phase::Queued;
+            return;
+        }
         let except = self.held();
         let asked = group.mask() & !except;
         let earliest_ns = if self.is_late { shared.config.timing.answers_ns } else { 0 };
         let wanted = Wanted::Put { bytes: self.length(), earliest_ns, except };
         // All of the group hear of it, whoever holds the chunk already: a negotiation has one address, also where switches know no masks.
         self.op = shared.request(self.handle, self.id, wanted);
+        let until_ns = now_ns.saturating_add(shared.config.timing.answers_ns);
+        shared.take_turn(self.handle, until_ns);
         self.phase = Phase::Asking(Asking {
             sent_ns: now_ns,
-            until_ns: now_ns.saturating_add(shared.config.timing.answers_ns),
+            until_ns,
             asked,
             answered: 0,
             full: 0,
@@ -164,6 +166,7 @@ impl Put {
     }
 
     fn wait(&mut self, now_ns: u64, again_ns: u64, shared: &mut Shared) {
+        shared.end_turn(self.handle);
         let pause_ns = shared.pause_ns(self.attempts);
         self.attempts += 1;
         // What a target says is a hint: it may be wrong, or lost.
@@ -203,8 +206,16 @@ impl Put {
                 // Whatever it says: it is not sent more.
                 sending.awaited &= !bit;
                 sending.deliveries.iter_mut().for_each(|delivery| delivery.leave_out(answer.place));
-                if sending.awaited == 0 {
-                    self.wait(now_ns, u64::MAX, shared);
+                let has_more = self.holders.len() > sending.holders;
+                shared.counters.lapsed += u64::from(answer.answer == Answer::Lapsed);
+                match sending.awaited {
+                    // One after the other: that was not in vain.
+                    0 if has_more => {
+                        shared.end_turn(self.handle);
+                        self.ask(now_ns, shared);
+                    }
+                    0 => self.wait(now_ns, u64::MAX, shared),
+                    _ => {}
                 }
             }
             _ => {}
@@ -243,8 +254,7 @@ impl Put {
         if asking.full == asking.asked {
             return shared.end_put(self.handle, Err(PutError::NoSpace));
         }
-        let missing = self.missing(shared);
-        let picks = self.choose(now_ns, missing, &offers, shared);
+        let picks = self.choose(now_ns, &offers, shared);
         let chosen: Vec<Chosen> =
             picks.iter().filter_map(|(offered, window)| chosen_of(offered, *window)).collect();
         let accept = self.accept(chosen, shared);
@@ -259,40 +269,17 @@ impl Put {
         let awaited = accept.chosen.iter().fold(0, |mask, chosen| mask | 1 << chosen.place);
         let due = picks.iter().map(|(offered, window)| window.right_ns.saturating_add(offered.disk_ns));
         let due_ns = due.max().unwrap_or(now_ns).saturating_add(shared.config.timing.acks_ns);
-        self.phase = Phase::Sending(Sending { accept, deliveries, awaited, due_ns });
+        shared.take_turn(self.handle, due_ns);
+        let holders = self.holders.len();
+        self.phase = Phase::Sending(Sending { accept, deliveries, awaited, due_ns, holders });
     }
 
     /// Which bids are taken, and what of them.
-    fn choose(
-        &self,
-        now_ns: u64,
-        missing: usize,
-        offered: &[Offered],
-        shared: &mut Shared,
-    ) -> Vec<(Offered, Window)> {
-        let config = shared.config.reservation;
-        let mut offers: Vec<Offer> = offered
-            .iter()
-            .enumerate()
-            .map(|(at, of)| Offer { target: at as u16, window: of.window, random: shared.random.bits() })
-            .collect();
-        let most = missing.min(offers.len()).min(COPIES_MAX);
-        let of = |offer: &Offer| offered[usize::from(offer.target)];
-        match config.delivery {
-            How::Multicast => {
-                let least = if self.attempts < ATTEMPTS_FOR_ALL { most } else { 1 };
-                let found = (least..=most).rev().filter(|copies| *copies > 0).find_map(|copies| {
-                    let common = common_window(&config, now_ns, self.length(), copies, &mut offers)?;
-                    Some((copies, common))
-                });
-                let Some((copies, common)) = found else { return Vec::new() };
-                offers[common.first..][..copies].iter().map(|offer| (of(offer), common.window)).collect()
-            }
-            How::Unicast => {
-                let picks = sequence(&config, now_ns, self.length(), most, &mut offers);
-                picks.iter().map(|pick| (of(&offers[pick.at]), pick.window)).collect()
-            }
-        }
+    fn choose(&self, now_ns: u64, offered: &[Offered], shared: &mut Shared) -> Vec<Taken> {
+        let most = self.missing(shared).min(offered.len()).min(COPIES_MAX);
+        let is_patient = self.attempts < ATTEMPTS_FOR_ALL;
+        let wanted = Choice { bytes: self.length(), least: if is_patient { most } else { 1 }, most };
+        choose(now_ns, wanted, offered, shared)
     }
 
     pub(super) fn on_report(&mut self, now_ns: u64, report: &TransferReport, shared: &mut Shared) {
@@ -315,15 +302,20 @@ impl Put {
         }
         match &self.phase {
             Phase::Waiting { until_ns } if now_ns >= *until_ns => self.ask(now_ns, shared),
+            Phase::Queued => self.ask(now_ns, shared),
             Phase::Asking(asking) if now_ns >= asking.until_ns => self.decide(now_ns, shared),
-            Phase::Sending(sending) if now_ns >= sending.due_ns => self.wait(now_ns, u64::MAX, shared),
+            Phase::Sending(sending) if now_ns >= sending.due_ns => {
+                shared.counters.overdue += 1;
+                self.wait(now_ns, u64::MAX, shared);
+            }
             _ => {}
         }
     }
 
-    pub(super) fn next_deadline(&self) -> u64 {
+    pub(super) fn next_deadline(&self, shared: &Shared) -> u64 {
         let next_ns = match &self.phase {
             Phase::Waiting { until_ns } => *until_ns,
+            Phase::Queued => shared.turn_ns(self.handle),
             Phase::Asking(asking) => asking.until_ns,
             Phase::Sending(sending) => {
                 let deliveries = sending.deliveries.iter().map(Delivery::next_deadline);
@@ -340,6 +332,9 @@ impl Put {
             if let Some(send) = shared.sends.pop_front() {
                 return Some(send);
             }
+        }
+        if sending.deliveries.iter().all(Delivery::has_left) {
+            shared.end_turn(self.handle);
         }
         None
     }

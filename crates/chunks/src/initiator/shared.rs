@@ -27,6 +27,15 @@ pub(super) struct Shared {
     pub(super) plant: Option<Plant>,
     sequence: u64,
     pub(super) random: Random,
+    turn: Option<Turn>,
+}
+
+/// An initiator's own link is one, too: one put at a time negotiates, and has its frames leave. The next one negotiates when they have left.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    handle: Handle,
+    /// It ends then at the latest.
+    until_ns: u64,
 }
 
 impl Shared {
@@ -42,6 +51,7 @@ impl Shared {
             plant: None,
             sequence: 0,
             random: Random::new(seed),
+            turn: None,
         }
     }
 
@@ -57,6 +67,21 @@ impl Shared {
         let map = self.map.as_ref()?;
         let (number, group) = map.group_of(id);
         Some((number, *group))
+    }
+
+    /// When a put may negotiate.
+    pub(super) fn turn_ns(&self, handle: Handle) -> u64 {
+        self.turn.filter(|turn| turn.handle != handle).map_or(0, |turn| turn.until_ns)
+    }
+
+    /// It is this one's turn until then.
+    pub(super) fn take_turn(&mut self, handle: Handle, until_ns: u64) {
+        self.turn = Some(Turn { handle, until_ns });
+    }
+
+    /// It is not any more, if it was.
+    pub(super) fn end_turn(&mut self, handle: Handle) {
+        self.turn = self.turn.filter(|turn| turn.handle != handle);
     }
 
     /// Begins a negotiation with a chunk's group.
@@ -113,6 +138,7 @@ impl Shared {
             Ok(_) => self.counters.puts += 1,
             Err(_) => self.counters.puts_failed += 1,
         }
+        self.end_turn(handle);
         self.ended.push(handle);
         self.events.push_back(Event::Put(handle, result));
     }

@@ -132,6 +132,10 @@ pub struct InitiatorCounters {
     pub accepts: u64,
     /// Negotiations in which no bids fit each other.
     pub no_common_window: u64,
+    /// Bids that were accepted too late.
+    pub lapsed: u64,
+    /// Negotiations after which not all have acknowledged in time.
+    pub overdue: u64,
     pub frames: u64,
     pub repairs: u64,
     pub probes: u64,
