@@ -2,8 +2,10 @@
 
 use nicekv_reservation::Backlog;
 
-/// Of a new measurement the estimate takes one of so many parts.
+/// What was measured before loses one of so many parts with each chunk.
 const SMOOTHING: u64 = 4;
+/// What is known before anything was measured counts as so many parts of a second.
+const KNOWN_PARTS: u64 = 8;
 const SECOND_NS: u64 = 1_000_000_000;
 /// What a chunk takes on the disk beside its bytes, at most: its header and what lies between it and the next one.
 const OVERHEAD_BYTES: u64 = 16 << 10;
@@ -19,7 +21,9 @@ pub(super) struct Disk {
     queued_bytes: u64,
     /// When the disk began with what is at the front of the queue.
     busy_since_ns: u64,
-    bytes_per_second: u64,
+    /// What was written of late, and how long that took: sums, as several chunks that are forced together are told of at once, the first after all of the time, the others after none.
+    written_bytes: u64,
+    written_ns: u64,
 }
 
 /// What a chunk of so many bytes takes.
@@ -34,7 +38,8 @@ impl Disk {
             promised_bytes: 0,
             queued_bytes: 0,
             busy_since_ns: 0,
-            bytes_per_second: bytes_per_second.max(1),
+            written_bytes: (bytes_per_second / KNOWN_PARTS).max(1),
+            written_ns: SECOND_NS / KNOWN_PARTS,
         }
     }
 
@@ -63,7 +68,7 @@ impl Disk {
     }
 
     fn time_ns(&self, bytes: u64) -> u64 {
-        (u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.bytes_per_second)) as u64
+        (u128::from(bytes) * u128::from(self.written_ns) / u128::from(self.written_bytes)) as u64
     }
 
     /// Bytes of chunks that have come and are not forced: they are in memory still.
@@ -87,13 +92,11 @@ impl Disk {
     /// One is forced, or is not going to be.
     pub(super) fn finished(&mut self, now_ns: u64, bytes: u32) {
         self.queued_bytes -= u64::from(bytes);
-        let took_ns = now_ns.saturating_sub(self.busy_since_ns).max(1);
+        let took_ns = now_ns.saturating_sub(self.busy_since_ns);
         self.busy_since_ns = now_ns;
-        let measured = (u128::from(bytes) * u128::from(SECOND_NS) / u128::from(took_ns)) as u64;
-        // Several that are forced together are told at once: that is no disk of any speed.
-        let measured = measured.min(self.bytes_per_second.saturating_mul(SMOOTHING));
-        self.bytes_per_second =
-            (self.bytes_per_second - self.bytes_per_second / SMOOTHING + measured / SMOOTHING).max(1);
+        let kept = |sum: u64| sum - sum / SMOOTHING;
+        self.written_bytes = kept(self.written_bytes).saturating_add(bytes.into()).max(1);
+        self.written_ns = kept(self.written_ns).saturating_add(took_ns);
     }
 }
 
@@ -117,6 +120,17 @@ mod tests {
         disk.queued(0, 2 << 20);
         let Backlog { queued_ns, .. } = disk.backlog(1 << 20);
         assert!((98 * MS..102 * MS).contains(&queued_ns), "{queued_ns}");
+    }
+
+    #[test]
+    fn chunks_that_are_forced_together_are_as_fast_as_one_after_the_other() {
+        let mut disk = Disk::new(300 << 20);
+        for at in 0..20 {
+            (0..3).for_each(|_| disk.queued(at * 1_000 * MS, 1 << 20));
+            (0..3).for_each(|_| disk.finished(at * 1_000 * MS + 300 * MS, 1 << 20));
+        }
+        let Backlog { write_ns, .. } = disk.backlog(1 << 20);
+        assert!((70 * MS..130 * MS).contains(&write_ns), "{write_ns}");
     }
 
     #[test]
