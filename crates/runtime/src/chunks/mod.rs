@@ -11,6 +11,7 @@
 //! What both must know of the cluster, its map of groups and its round, a [`View`] finds out now and then, and when they say that there is a newer one.
 
 mod collector;
+mod gather;
 mod initiator;
 mod memory;
 mod segments;

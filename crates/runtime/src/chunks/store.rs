@@ -209,9 +209,12 @@ fn work(
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
         is_compacting = first.is_none() && store.compact()?;
+        // Only then is there more room, or less, than was promised.
+        let mut has_changed = first.is_none();
         // All that has come meanwhile is forced together.
         for request in first.into_iter().chain(asked.try_iter()) {
             is_compacting |= matches!(request, Storage::Remove { .. } | Storage::Abandon { .. });
+            has_changed |= matches!(request, Storage::Finish { .. });
             if let Some(done) = store.carry_out(request)? {
                 let _ = tell.send(Told::Done(done));
                 waker.wake();
@@ -220,7 +223,9 @@ fn work(
         for done in store.force()? {
             let _ = tell.send(Told::Done(done));
         }
-        let _ = tell.send(Told::Free(store.free_bytes()?));
-        waker.wake();
+        if has_changed {
+            let _ = tell.send(Told::Free(store.free_bytes()?));
+            waker.wake();
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The thread of a target: its core, its socket, and its disk's thread.
 
 use super::collector::{Collector, ListNames, Listed};
+use super::gather::Gather;
 use super::store::{ChunkDisk, ChunkStore, ChunkStoreError, Told};
 use super::view::View;
 use crate::{Stop, UdpEndpoint, Waker, now};
@@ -67,6 +68,7 @@ pub struct ChunkTarget {
     /// When that is told next; never, if it was told since something happened.
     shown_ns: u64,
     worker: ChunkDisk,
+    gather: Gather,
     view: View,
     collector: Collector,
     /// All names of this round are listed.
@@ -92,7 +94,9 @@ impl ChunkTarget {
         let collector = Collector::begin(name, waker.clone(), stop.clone(), list)?;
         let worker = ChunkDisk::begin(name, store, waker.clone())?;
         stop.register(&waker);
-        Ok(Self { core, endpoint, ring, watch, shown_ns: 0, worker, view, collector, sweeping: None, waker })
+        let gather = Gather::default();
+        let sweeping = None;
+        Ok(Self { core, endpoint, ring, watch, shown_ns: 0, worker, gather, view, collector, sweeping, waker })
     }
 
     /// Runs until `stop`, or a failure.
@@ -133,8 +137,9 @@ impl ChunkTarget {
         if self.core.next_deadline() <= now_ns {
             self.core.handle_deadline(now_ns);
         }
+        let (gather, worker) = (&mut self.gather, &self.worker);
         while let Some(request) = self.core.poll_storage() {
-            self.worker.ask(request);
+            gather.take(request, |request| worker.ask(request));
         }
         let (core, ring) = (&mut self.core, &self.ring);
         self.endpoint.send_with(|out| {
