@@ -4,11 +4,11 @@ use crate::commands::{TargetArguments, answer, client_for, keyspace};
 use crate::discovery;
 use crate::failure::Failure;
 use crate::groups::{ask, ring_of};
-use nicekv_chunks::{InitiatorConfig, Manifest, PutError, Timing, chunk_id};
+use nicekv_chunks::{InitiatorConfig, Manifest, PutError, chunk_id};
 use nicekv_client::facade::Client;
 use nicekv_metadata::ClusterInfo;
 use nicekv_reservation::Delivery;
-use nicekv_runtime::chunks::{ChunkClient, Pending, start_chunk_client, windows};
+use nicekv_runtime::chunks::{ChunkClient, Pending, start_chunk_client, timing, windows};
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, new_client_id};
 use nicekv_wire::chunk::{ChunkId, Round};
@@ -51,7 +51,7 @@ impl Objects {
             client: id,
             copies: known.replicas,
             reservation: windows(delivery, chunks.link_bits_per_second),
-            timing: Timing::DEFAULT,
+            timing: timing(chunks.link_bits_per_second),
         };
         let ring = ring_of(chunks);
         let (client, _) =

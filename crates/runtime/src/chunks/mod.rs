@@ -26,7 +26,7 @@ pub use target::{ChunkTarget, TargetError, TargetParts, TargetWatch};
 pub use view::{Known, View};
 
 use crate::{Left, Message, UdpEndpoint, Waker, is_ready, now, readable, wait};
-use nicekv_chunks::To;
+use nicekv_chunks::{Timing, To};
 use nicekv_placement::GroupRing;
 use nicekv_reservation::{Config, Delivery};
 use std::io;
@@ -49,7 +49,8 @@ pub fn windows(delivery: Delivery, link_bits_per_second: u64) -> Config {
         trip_ns: 20_000,
         margin_ns: 2_000_000,
         horizon_ns: 2_000_000_000,
-        tentative_ns: 5_000_000,
+        // Request and accept may each wait behind frames, besides the time that answers have.
+        tentative_ns: 5_000_000 + 2 * behind_frames_ns(link_bits_per_second),
         grace_ns: 100_000_000,
         is_last_tried: true,
         alike_ns: 500_000,
@@ -63,6 +64,19 @@ fn address_of(ring: &GroupRing, to: To) -> SocketAddrV4 {
         To::Group { group, mask } => ring.address(group, mask),
         To::Host(address) => address,
     }
+}
+
+/// How long initiators wait on such links.
+pub fn timing(link_bits_per_second: u64) -> Timing {
+    let answers_ns = Timing::DEFAULT.answers_ns + behind_frames_ns(link_bits_per_second);
+    Timing { answers_ns, ..Timing::DEFAULT }
+}
+
+/// What a control message waits for behind frames that leave its host, or come to it, together.
+fn behind_frames_ns(link_bits_per_second: u64) -> u64 {
+    const FRAMES: u64 = 64;
+    let bits = FRAMES * 8 * nicekv_wire::limits::DATAGRAM_BYTES_MAX as u64;
+    bits * 1_000_000_000 / link_bits_per_second.max(1)
 }
 
 /// Waits until something has come, somebody wakes the thread, or it is time; hands over what has come, and when.
