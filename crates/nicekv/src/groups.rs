@@ -1,15 +1,12 @@
 //! Groups of storage targets, as the metadata service tells of them.
 
-use nicekv_chunks::{Group, Layout, Map, Progress};
-use nicekv_metadata::{ChunkInfo, ClusterInfo, LayoutInfo, TargetReport};
+use nicekv_chunks::Progress;
+use nicekv_metadata::{ChunkInfo, ClusterInfo, TargetReport};
 use nicekv_placement::GroupRing;
 use nicekv_runtime::admin;
 use nicekv_runtime::chunks::Known;
 use nicekv_runtime::control_plane::AdminRequest;
-use nicekv_wire::NodeId;
-use nicekv_wire::chunk::{MapVersion, Round};
 use std::net::SocketAddrV4;
-use std::sync::Arc;
 use std::time::Duration;
 
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -22,7 +19,7 @@ pub(crate) fn ring_of(chunks: &ChunkInfo) -> GroupRing {
 
 /// What there is to know, if the metadata service answers and there are groups.
 pub(crate) fn ask(endpoint: &[SocketAddrV4]) -> Option<Known> {
-    known_of(&ask_for_groups(endpoint)?)
+    Known::of(&ask_for_groups(endpoint)?)
 }
 
 /// The same, by a target, which says how far it is.
@@ -38,7 +35,7 @@ pub(crate) fn report(endpoint: &[SocketAddrV4], node: u16, progress: &Progress) 
         chunks: chunks as u64,
         bytes,
     };
-    known_of(&cluster(endpoint, &AdminRequest::Target(report))?.chunks?)
+    Known::of(&cluster(endpoint, &AdminRequest::Target(report))?.chunks?)
 }
 
 pub(crate) fn ask_for_groups(endpoint: &[SocketAddrV4]) -> Option<ChunkInfo> {
@@ -49,24 +46,4 @@ pub(crate) fn ask_for_groups(endpoint: &[SocketAddrV4]) -> Option<ChunkInfo> {
 pub(crate) fn cluster(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Option<ClusterInfo> {
     let json = admin::ask(endpoint, request, ASK_TIMEOUT).ok()?;
     serde_json::from_slice(&json).ok()
-}
-
-fn known_of(chunks: &ChunkInfo) -> Option<Known> {
-    let before = match &chunks.before {
-        Some(before) => Some(layout_of(before)?),
-        None => None,
-    };
-    let map = Map::of(MapVersion(chunks.version), layout_of(&chunks.layout)?, before).ok()?;
-    let (round, is_adopted, copies) = (Round(chunks.round), chunks.is_adopted, chunks.copies);
-    Some(Known { map: Arc::new(map), round, is_adopted, copies })
-}
-
-fn layout_of(info: &LayoutInfo) -> Option<Layout> {
-    let group = |nodes: &Vec<Option<u16>>| {
-        let places: Vec<Option<NodeId>> = nodes.iter().map(|node| node.map(NodeId)).collect();
-        // One without members keeps its number.
-        if places.iter().all(Option::is_none) { Ok(Group::default()) } else { Group::at_places(&places) }
-    };
-    let groups = info.groups.iter().map(group).collect::<Result<_, _>>().ok()?;
-    Layout::new(groups, info.slots.as_slice().try_into().ok()?).ok()
 }

@@ -8,7 +8,7 @@ use crate::cables::Carried;
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, LabPlan, Size};
-use nicekv_chunks::{Group, InitiatorConfig, Map, Timing};
+use nicekv_chunks::{InitiatorConfig, Timing};
 use nicekv_lab::topology::{Host, METADATA};
 use nicekv_metadata::{ChunkInfo, ClusterInfo};
 use nicekv_placement::GroupRing;
@@ -17,8 +17,7 @@ use nicekv_runtime::chunks::{ChunkClient, ChunkClientError, ChunkStore, Known, s
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, new_client_id};
 use nicekv_store::{LogIdentity, RealFiles};
-use nicekv_wire::NodeId;
-use nicekv_wire::chunk::{ChunkId, MapVersion, Round};
+use nicekv_wire::chunk::ChunkId;
 use std::net::SocketAddrV4;
 use std::path::Path;
 use std::sync::Arc;
@@ -183,14 +182,7 @@ fn open(lab: &Lab, client: Host, system: System, chunks: &ChunkInfo, stop: &Stop
 }
 
 fn known_of(chunks: &ChunkInfo) -> Result<Known> {
-    let groups = chunks.groups.iter().map(|group| {
-        let places: Vec<Option<NodeId>> = group.iter().map(|node| node.map(NodeId)).collect();
-        Group::at_places(&places)
-    });
-    let groups = groups.collect::<std::result::Result<Vec<_>, _>>();
-    let map = groups.and_then(|groups| Map::new(MapVersion(chunks.version), groups));
-    let map = map.map_err(|error| BenchError::Failed(error.to_string()))?;
-    Ok(Known { map: Arc::new(map), round: Round(chunks.round) })
+    Known::of(chunks).ok_or_else(|| BenchError::Failed("groups of targets that make no sense".into()))
 }
 
 /// That nobody holds a chunk is said when all of its group have said so.

@@ -96,7 +96,19 @@ impl ChunkTarget {
         stop.register(&waker);
         let gather = Gather::default();
         let sweeping = None;
-        Ok(Self { core, endpoint, ring, watch, shown_ns: 0, worker, gather, view, collector, sweeping, waker })
+        Ok(Self {
+            core,
+            endpoint,
+            ring,
+            watch,
+            shown_ns: 0,
+            worker,
+            gather,
+            view,
+            collector,
+            sweeping,
+            waker,
+        })
     }
 
     /// Runs until `stop`, or a failure.

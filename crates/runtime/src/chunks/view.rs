@@ -1,8 +1,10 @@
 //! What is known of the cluster: asked for in a thread of its own, as that may take its time.
 
 use crate::{Stop, Waker};
-use nicekv_chunks::Map;
-use nicekv_wire::chunk::Round;
+use nicekv_chunks::{Group, Layout, Map};
+use nicekv_metadata::{ChunkInfo, LayoutInfo};
+use nicekv_wire::NodeId;
+use nicekv_wire::chunk::{MapVersion, Round};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +22,29 @@ pub struct Known {
     pub is_adopted: bool,
     /// How many targets are to hold a chunk: as many as the keyspace wants that wants most.
     pub copies: usize,
+}
+
+impl Known {
+    /// What the metadata service tells; none if that makes no sense.
+    pub fn of(chunks: &ChunkInfo) -> Option<Self> {
+        let before = match &chunks.before {
+            Some(before) => Some(layout_of(before)?),
+            None => None,
+        };
+        let map = Map::of(MapVersion(chunks.version), layout_of(&chunks.layout)?, before).ok()?;
+        let (round, is_adopted, copies) = (Round(chunks.round), chunks.is_adopted, chunks.copies);
+        Some(Self { map: Arc::new(map), round, is_adopted, copies })
+    }
+}
+
+fn layout_of(info: &LayoutInfo) -> Option<Layout> {
+    let group = |nodes: &Vec<Option<u16>>| {
+        let places: Vec<Option<NodeId>> = nodes.iter().map(|node| node.map(NodeId)).collect();
+        // One without members keeps its number.
+        if places.iter().all(Option::is_none) { Ok(Group::default()) } else { Group::at_places(&places) }
+    };
+    let groups = info.groups.iter().map(group).collect::<Result<_, _>>().ok()?;
+    Layout::new(groups, info.slots.as_slice().try_into().ok()?).ok()
 }
 
 #[derive(Default)]
