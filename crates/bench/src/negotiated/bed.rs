@@ -1,19 +1,21 @@
 //! What is measured on: a lab with shaped cables, with initiators and servers by hash on its hosts.
 
 use super::hashed::{HashedClient, HashedServer};
-use super::load::{CHUNK_BYTES, Measured, Period, Puts, Store};
+use super::load::{CHUNK_BYTES, Measured, Period, Puts, Seen, Store};
 use super::traffic::Traffic;
 use super::{Case, MBIT, NegotiatedArguments, System};
 use crate::cables::Carried;
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, LabPlan, Size};
-use nicekv_chunks::{InitiatorConfig, Timing};
+use nicekv_chunks::InitiatorConfig;
 use nicekv_lab::topology::{Host, METADATA};
 use nicekv_metadata::{ChunkInfo, ClusterInfo};
 use nicekv_placement::GroupRing;
 use nicekv_reservation::Delivery;
-use nicekv_runtime::chunks::{ChunkClient, ChunkClientError, ChunkStore, Known, start_chunk_client, windows};
+use nicekv_runtime::chunks::{
+    ChunkClient, ChunkClientError, ChunkStore, Known, start_chunk_client, timing, windows,
+};
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, new_client_id};
 use nicekv_store::{LogIdentity, RealFiles};
@@ -100,12 +102,29 @@ impl Bed {
 
     pub(super) fn measure(&mut self, system: System, period: Period, stop: &Stop) -> Result<Measured> {
         std::thread::sleep(SETTLING);
-        let (before, began) = (self.sent()?, (Instant::now(), MachineTime::now()));
+        let before = self.look(system)?;
         let puts = Puts::run(&self.stores[system as usize], self.under_way, period, stop)?;
-        let spent = MachineTime::now().since(began.1).busy.as_secs_f64();
-        let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        let busy = spent / began.0.elapsed().as_secs_f64() / processors;
-        puts.measured(self.sent()? - before, busy)
+        puts.measured(&before, &self.look(system)?)
+    }
+
+    fn look(&self, system: System) -> Result<Seen> {
+        Ok(Seen {
+            at: Instant::now(),
+            machine: MachineTime::now(),
+            sent_bytes: self.sent()?,
+            negotiations: self.negotiations(system)?,
+            others: self.traffic.as_ref().map(|traffic| traffic.seen(&self.lab)).transpose()?,
+        })
+    }
+
+    /// Of all clients, so far.
+    fn negotiations(&self, system: System) -> Result<u64> {
+        let of = |store: &Store| match store {
+            Store::Negotiated(client) => client.counters().map(|counters| counters.requests),
+            Store::Hashed(_) => Ok(0),
+        };
+        let all = self.stores[system as usize].iter().map(of).collect::<std::result::Result<Vec<_>, _>>();
+        Ok(all.map_err(|error| BenchError::Failed(error.to_string()))?.iter().sum())
     }
 
     /// Bytes that have left the clients.
@@ -170,7 +189,7 @@ fn open(lab: &Lab, client: Host, system: System, chunks: &ChunkInfo, stop: &Stop
         client: new_client_id().map_err(failed())?,
         copies: COPIES,
         reservation: windows(delivery, chunks.link_bits_per_second),
-        timing: Timing::DEFAULT,
+        timing: timing(chunks.link_bits_per_second),
     };
     let (base, length, port, target_port) = chunks.ring;
     let ring = GroupRing { base, length, port, target_port };

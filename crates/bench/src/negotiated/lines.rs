@@ -54,6 +54,11 @@ impl Rows {
         ours.into_iter().zip(hashed).map(|(ours, hashed)| ours / hashed).collect()
     }
 
+    /// What got through of others' traffic.
+    fn others(&self, system: System) -> Vec<f64> {
+        self.0[system as usize].iter().filter_map(|measured| measured.others).collect()
+    }
+
     pub(super) fn show(&self, case: Case, arguments: &NegotiatedArguments) -> Shown {
         let parameters = parameters(case, arguments);
         Shown {
@@ -110,6 +115,17 @@ impl Rows {
             let met = if goal.is_met(median) { "yes" } else { "no" };
             let _ = writeln!(text, "{what}: {median:.2} [{min:.2} .. {max:.2}], target {goal}: {met}");
         }
+        for system in System::ALL {
+            let others = self.others(system);
+            if !others.is_empty() {
+                let Summary { median, min, max } = Summary::of(others);
+                let name = system.name();
+                let _ = writeln!(
+                    text,
+                    "others' traffic that got through beside {name}: {median:.2} [{min:.2} .. {max:.2}]"
+                );
+            }
+        }
         text
     }
 
@@ -127,6 +143,19 @@ impl Rows {
                     (metric.name, metric.unit),
                     &figures,
                     beside,
+                );
+            }
+        }
+        for system in System::ALL {
+            let others = self.others(system);
+            if !others.is_empty() {
+                text += &report::row_of(
+                    NAME,
+                    system.name(),
+                    parameters,
+                    ("others_arrived", "ratio"),
+                    &others,
+                    None,
                 );
             }
         }
@@ -184,6 +213,8 @@ mod tests {
             p99_ms: figure,
             sent: 1.1,
             busy: 0.5,
+            negotiations: 1.0,
+            others: None,
             chunks: 100,
         };
         let mut rows = Rows::default();

@@ -1,6 +1,8 @@
 //! Callers who put one chunk after the other, and what that took.
 
 use super::hashed::HashedClient;
+use super::traffic::Passed;
+use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
 use nicekv_chunks::chunk_id;
 use nicekv_runtime::chunks::ChunkClient;
@@ -8,7 +10,7 @@ use nicekv_runtime::{Stop, now, random};
 use nicekv_wire::chunk::ChunkId;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of a chunk.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
@@ -53,6 +55,16 @@ struct Taken {
     ended_ns: u64,
 }
 
+/// What can be seen from outside, before and after.
+pub(super) struct Seen {
+    pub(super) at: Instant,
+    pub(super) machine: MachineTime,
+    /// By all clients.
+    pub(super) sent_bytes: u64,
+    pub(super) negotiations: u64,
+    pub(super) others: Option<Passed>,
+}
+
 /// What a measurement has shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Measured {
@@ -62,20 +74,25 @@ pub(super) struct Measured {
     pub(super) p99_ms: f64,
     /// What left the clients for a byte that was put, with all headers.
     pub(super) sent: f64,
-    /// Of the machine's processors.
+    /// Of the machine's processors, whoever was busy there.
     pub(super) busy: f64,
+    /// For a chunk; 0 where nobody negotiates.
+    pub(super) negotiations: f64,
+    /// What got through of others' traffic, if there was some.
+    pub(super) others: Option<f64>,
     /// All of them, before and after the period, too.
     pub(super) chunks: usize,
 }
 
 impl fmt::Display for Measured {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { megabytes_per_second, p50_ms, p99_ms, sent, busy, chunks } = self;
+        let Self { megabytes_per_second, p50_ms, p99_ms, sent, negotiations, chunks, .. } = self;
         write!(
             formatter,
-            "{megabytes_per_second:.1} MB/s, p50 {p50_ms:.0} ms, p99 {p99_ms:.0} ms, sent {sent:.2} times, {chunks} chunks, processors busy {:.0} %",
-            busy * 100.0
-        )
+            "{megabytes_per_second:.1} MB/s, p50 {p50_ms:.0} ms, p99 {p99_ms:.0} ms, sent {sent:.2} times, {chunks} chunks, {negotiations:.2} negotiations of each, processors busy {:.0} %",
+            self.busy * 100.0
+        )?;
+        self.others.map_or(Ok(()), |part| write!(formatter, ", {:.0} % of others' traffic", part * 100.0))
     }
 }
 
@@ -111,7 +128,7 @@ impl Puts {
     }
 
     /// Throughput is of what was done within the period, times are of all that had begun in it: who waits longest is done after it.
-    pub(super) fn measured(&self, sent_bytes: u64, busy: f64) -> Result<Measured> {
+    pub(super) fn measured(&self, before: &Seen, after: &Seen) -> Result<Measured> {
         let within = |time_ns: u64| (self.begin_ns..self.end_ns).contains(&time_ns);
         let done = self.taken.iter().filter(|taken| within(taken.ended_ns)).count();
         let begun = self.taken.iter().filter(|taken| within(taken.begun_ns));
@@ -125,8 +142,12 @@ impl Puts {
             megabytes_per_second: (done * CHUNK_BYTES) as f64 / MEGA / seconds,
             p50_ms: quantile_ms(&times_ns, 0.5),
             p99_ms: quantile_ms(&times_ns, 0.99),
-            sent: sent_bytes as f64 / self.bytes() as f64,
-            busy,
+            sent: (after.sent_bytes - before.sent_bytes) as f64 / self.bytes() as f64,
+            busy: after.machine.since(before.machine).busy.as_secs_f64()
+                / (after.at - before.at).as_secs_f64()
+                / std::thread::available_parallelism().map_or(1, usize::from) as f64,
+            negotiations: (after.negotiations - before.negotiations) as f64 / self.taken.len() as f64,
+            others: after.others.zip(before.others).map(|(after, before)| after.part_since(before)),
             chunks: self.taken.len(),
         })
     }
@@ -188,13 +209,22 @@ mod tests {
     fn what_is_done_in_the_period_is_its_throughput_and_what_begins_in_it_its_times() {
         let taken = |begun_ms: u64, ended_ms: u64| Taken { begun_ns: begun_ms * MS, ended_ns: ended_ms * MS };
         let taken = vec![taken(0, 900), taken(900, 1_100), taken(1_100, 1_200), taken(1_500, 9_000)];
+        let at = Instant::now();
         let puts = Puts { taken, begin_ns: 1_000 * MS, end_ns: 2_000 * MS };
-        let measured = puts.measured(8 * CHUNK_BYTES as u64, 0.5).unwrap();
+        let seen = |count: u64| Seen {
+            at: at + Duration::from_secs(count),
+            machine: MachineTime::default(),
+            sent_bytes: count * CHUNK_BYTES as u64,
+            negotiations: count,
+            others: Some(Passed { sent: count, arrived: count / 2 }),
+        };
+        let measured = puts.measured(&seen(2), &seen(10)).unwrap();
         assert_eq!(measured.megabytes_per_second, 2.0 * CHUNK_BYTES as f64 / MEGA);
         assert_eq!((measured.p50_ms, measured.p99_ms), (100.0, 7_500.0));
-        assert_eq!((measured.sent, measured.chunks), (2.0, 4));
+        assert_eq!((measured.sent, measured.chunks, measured.negotiations), (2.0, 4, 2.0));
+        assert_eq!((measured.others, measured.busy), (Some(0.5), 0.0));
         let none = Puts { begin_ns: 0, end_ns: 1, ..puts };
-        assert!(none.measured(0, 0.0).is_err());
+        assert!(none.measured(&seen(2), &seen(10)).is_err());
     }
 
     #[test]

@@ -120,18 +120,19 @@ pub(crate) fn run(arguments: &NegotiatedArguments) -> Result<()> {
         if !arguments.only.is_empty() && !arguments.only.contains(&case) {
             continue;
         }
-        // A lab of its own, so that what it has put is gone from the disk after it.
-        let place = tempfile::tempdir_in(directory.path()).map_err(BenchError::system("make a directory"))?;
-        let mut bed = Bed::up(case, arguments, place.path(), &stop)?;
         let mut rows = Rows::default();
         for round in 1..=arguments.rounds.rounds {
+            // Each round has a lab of its own: what was put is gone from the disk after it.
+            let place =
+                tempfile::tempdir_in(directory.path()).map_err(BenchError::system("make a directory"))?;
+            let mut bed = Bed::up(case, arguments, place.path(), &stop)?;
             for system in in_turn(round) {
                 let measured = bed.measure(system, case.period(arguments.quick), &stop)?;
                 eprintln!("{round}: {}, {:3}: {measured}", case.name(), system.name());
                 rows.note(system, measured);
             }
+            drop((bed, place));
         }
-        drop((bed, place));
         let shown = rows.show(case, arguments);
         println!("{}", shown.table);
         json += &shown.json;

@@ -16,6 +16,7 @@ mod nodes;
 mod objects;
 mod partitions;
 mod ranges;
+mod replicast;
 mod switches;
 mod tap;
 mod trace;
