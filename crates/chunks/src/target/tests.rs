@@ -382,6 +382,8 @@ fn garbage_goes_when_all_names_are_listed_and_no_sooner() {
     while !target.sweep(Round(4)) {}
     assert_eq!(target.held.keys().filter(|id| [marked, confirmed, kept].contains(id)).count(), 3);
     assert!(!target.held.contains_key(&old));
+    let progress = target.progress();
+    assert_eq!((progress.swept, progress.chunks, progress.bytes), (Round(4), 3, 3 * 500));
     assert_eq!((target.counters.collected, target.swept()), (1, Round(4)));
     for round in [5, 6] {
         target.set_round(Round(round));

@@ -214,6 +214,7 @@ impl Target {
         let Some(map) = &self.map else { return Progress::default() };
         let mut progress = Progress {
             version: map.version(),
+            swept: self.swept(),
             chunks: self.held.len(),
             bytes: self.held_bytes,
             ..Progress::default()
