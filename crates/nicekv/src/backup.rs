@@ -14,7 +14,8 @@ mod format;
 mod large;
 mod putters;
 
-use crate::commands::{answer, client_for, keyspace, print};
+use crate::clients::client_for;
+use crate::commands::{answer, keyspace, print};
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use format::{Begin, Header, Part, Reader, Record, Totals, Writer};

@@ -1,8 +1,8 @@
 //! Client and admin commands.
 
+use crate::clients::{client_for, failed};
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
-use crate::gateway;
 use crate::hot::describe_hot;
 use crate::keyspaces::describe_dropped;
 use crate::migration::describe_migration;
@@ -10,20 +10,19 @@ use crate::objects::describe_chunks;
 use crate::partitions::describe_reshaping;
 use crate::problems::problems;
 use futures_executor::block_on;
-use nicekv_client::Keyspace;
-use nicekv_client::facade::{Client, ClientError};
+use nicekv_client::facade::Client;
 use nicekv_metadata::{
     BalancingStatus, ClusterInfo, ControlPlane, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStatus,
     NodeState, NodeStatus, PartitionStatus, Refused, Status, UsageStatus,
 };
 use nicekv_runtime::admin::NoLeader;
 use nicekv_runtime::control_plane::AdminRequest;
-use nicekv_runtime::{Stop, admin, new_client_id, start_client_as};
+use nicekv_runtime::{admin, new_client_id};
 use nicekv_wire::limits::LARGE_BYTES_MAX;
 use nicekv_wire::{ClientId, Expiry, KeyOrder};
 use serde::de::DeserializeOwned;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 /// For an answer of the metadata service.
@@ -378,23 +377,6 @@ pub(crate) fn client_with_order(
     Ok((client_for(known, info.port, id)?, known.order()))
 }
 
-/// A client of this keyspace.
-pub(crate) fn client_for(known: &KeyspaceInfo, port: u16, id: ClientId) -> Result<Client, Failure> {
-    client_at(Ipv4Addr::UNSPECIFIED, known, port, id)
-}
-
-/// The same, at an address of this host.
-pub(crate) fn client_at(
-    address: Ipv4Addr,
-    known: &KeyspaceInfo,
-    port: u16,
-    id: ClientId,
-) -> Result<Client, Failure> {
-    let keyspace = Keyspace { partition_bits: None, ..gateway::known_to_clients(known, port) };
-    let (client, _) = start_client_as(id, &Stop::new(), address, keyspace).map_err(Failure::environment)?;
-    Ok(client.with_keyspace(keyspace.id))
-}
-
 pub(crate) fn keyspace<'a>(info: &'a ClusterInfo, name: &str) -> Result<&'a KeyspaceInfo, Failure> {
     let by_name = info.keyspaces.iter().find(|keyspace| keyspace.name == name);
     let found = by_name.or_else(|| name.parse().ok().and_then(|id| info.keyspace(id)));
@@ -402,14 +384,4 @@ pub(crate) fn keyspace<'a>(info: &'a ClusterInfo, name: &str) -> Result<&'a Keys
         let names = info.keyspaces.iter().map(|keyspace| keyspace.name.as_str()).collect::<Vec<_>>();
         Failure::Environment(format!("there is no keyspace {name:?}, only {}", names.join(", ")))
     })
-}
-
-/// Too long a key is the caller's mistake, all else went wrong on the way.
-pub(crate) fn failed(error: ClientError) -> Failure {
-    match error {
-        ClientError::Refused(_) => Failure::environment(error),
-        ClientError::Failed(_) | ClientError::QueueFull { .. } | ClientError::Stopped => {
-            Failure::operation(error)
-        }
-    }
 }

@@ -1,16 +1,16 @@
 //! The RESP gateway of this process.
 
+use crate::clients::known_to_clients;
 use crate::failure::Failure;
 use crate::roles::{Prepared, Role};
 use crate::thread_count::ThreadCount;
 use crate::value_limit::ValueLimit;
 use nicekv_client::{Config, Keyspace};
 use nicekv_gateway::{Gateway, GatewayConfig, KnownKeyspaces};
-use nicekv_metadata::{ClusterInfo, KeyspaceInfo};
+use nicekv_metadata::ClusterInfo;
 use nicekv_metrics::Source;
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Edges, UdpEndpoint, Uplink, admin, new_client_id};
-use nicekv_wire::KeyspaceId;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
@@ -109,18 +109,6 @@ fn watch_keyspaces(known: &KnownKeyspaces, instances: &[SocketAddrV4]) {
     let Ok(json) = admin::ask(instances, &AdminRequest::ClusterInfo, WATCH_TIMEOUT) else { return };
     let Ok(info) = serde_json::from_slice::<ClusterInfo>(&json) else { return };
     known.set(info.keyspaces.iter().map(|keyspace| known_to_clients(keyspace, info.port)).collect());
-}
-
-/// What a client needs of a keyspace.
-pub(crate) fn known_to_clients(keyspace: &KeyspaceInfo, port: u16) -> Keyspace {
-    Keyspace {
-        id: KeyspaceId(keyspace.id),
-        replication: keyspace.replication(),
-        order: keyspace.order(),
-        partition_bits: Some(keyspace.partition_bits),
-        is_hot: keyspace.hot,
-        ..keyspace.vrings(port).into()
-    }
 }
 
 /// As many connections as the system allows without asking: each takes a descriptor. Where it cannot be raised, fewer fit.

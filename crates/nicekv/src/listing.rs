@@ -1,6 +1,6 @@
 //! What names of objects need, as a target lists it when they have adopted a round of garbage collection (P8).
 
-use crate::commands::{client_at, failed};
+use crate::clients::{client_at, failed};
 use crate::groups::cluster;
 use futures_executor::block_on;
 use nicekv_chunks::{Manifest, ManifestError};

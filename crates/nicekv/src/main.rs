@@ -8,6 +8,7 @@
 mod address;
 mod backup;
 mod bounded;
+mod clients;
 mod commands;
 mod config;
 mod discovery;

@@ -8,12 +8,15 @@
 mod chunks;
 mod collecting;
 mod copying;
+mod standing;
 
-use crate::commands::{TargetArguments, failed, print};
+use crate::clients::failed;
+use crate::commands::{TargetArguments, print};
 use crate::failure::Failure;
 use chunks::Objects;
 use collecting::GcArguments;
-pub(crate) use collecting::describe_chunks;
+pub(crate) use standing::describe_chunks;
+
 use copying::{Range, Sink, open_source};
 use futures_executor::block_on;
 use nicekv_chunks::Manifest;

@@ -3,7 +3,8 @@
 //! Where keys are partitioned by range, only match values from the first key's to the last key's are asked for, and a key is printed when nothing is left before
 //! it: pieces that come from further on are held until then.
 
-use crate::commands::{TargetArguments, client_with_order, failed, print};
+use crate::clients::failed;
+use crate::commands::{TargetArguments, client_with_order, print};
 use crate::failure::Failure;
 use futures_executor::block_on;
 use nicekv_client::Scan;

@@ -10,7 +10,8 @@
 //! Clocks of other hosts are compared by asking what time it is: half the way there and back is the error. Where that may explain the whole
 //! difference, the clocks are taken for one, as they are on one machine.
 
-use crate::commands::{TargetArguments, answer, client_of, failed, print};
+use crate::clients::failed;
+use crate::commands::{TargetArguments, answer, client_of, print};
 use crate::discovery;
 use crate::explain::{Asked, Explanation};
 use crate::failure::Failure;

@@ -19,7 +19,7 @@ use crate::gateway::GatewayFlags;
 use crate::logs::{self, LogArguments, LogLevel, LogSection};
 use crate::metrics::{self, MetricsArguments};
 use crate::roles::{self, bind_error, open_directory, random_id};
-use crate::{address, commands, discovery, gateway};
+use crate::{address, clients, discovery, gateway};
 use clap::{Args, ValueEnum};
 use futures_executor::block_on;
 use nicekv_client::facade::Client;
@@ -415,11 +415,11 @@ fn wait_until_ready(endpoint: SocketAddrV4, stop: &Stop) -> Result<(), Failure> 
 
 /// A write is read back, and leaves nothing behind.
 async fn probe(client: &Client) -> Result<(), Failure> {
-    let version = client.put(PROBE_KEY, b"probe", Expiry::Never).await.map_err(commands::failed)?;
-    let read = client.get(PROBE_KEY).await.map_err(commands::failed)?;
+    let version = client.put(PROBE_KEY, b"probe", Expiry::Never).await.map_err(clients::failed)?;
+    let read = client.get(PROBE_KEY).await.map_err(clients::failed)?;
     if read.is_none_or(|read| read.version != version) {
         return Err(Failure::Operation("the probe write was acknowledged and not read back".into()));
     }
-    client.delete(PROBE_KEY).await.map_err(commands::failed)?;
+    client.delete(PROBE_KEY).await.map_err(clients::failed)?;
     Ok(())
 }

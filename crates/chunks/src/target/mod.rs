@@ -34,8 +34,7 @@ use nicekv_wire::{Datagram, NodeId, OpId};
 use rounds::Sweep;
 use state::{Negotiation, Reading};
 use tend::Tending;
-pub use tend::TendingConfig;
-pub use told::{End, Held, Progress, Storage, StorageDone, TargetConfig, TargetCounters};
+pub use told::{End, Held, Progress, Storage, StorageDone, TargetConfig, TargetCounters, TendingConfig};
 use transfer::Transfer;
 
 /// See the module.

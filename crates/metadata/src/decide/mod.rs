@@ -11,6 +11,7 @@ pub(crate) mod migration;
 pub(crate) mod moves;
 mod regroup;
 pub(crate) mod reshaping;
+pub(crate) mod rounds;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -18,7 +19,6 @@ use alloc::vec::Vec;
 use nicekv_placement::{KeyspaceSpec, replica_sets};
 use nicekv_wire::{NodeId, PartitionId};
 
-use crate::collecting;
 use crate::plant::Plant;
 use crate::state::{ChunkGroups, Node, Partition, Removed, State, Wish};
 use crate::view::{Load, Observed, Situation};
@@ -56,7 +56,7 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
     let divided_by_load = divisions::revise(situation, &mut changes);
     let forgotten = |node: &Node| node.wish == Wish::Removed && may_be_forgotten(situation, node.config.id);
     let (dropped, reshaped) = (dropped::next(situation), dropped::next_reshaped(situation));
-    let (collects, regrouped) = (collecting::is_due(situation), regroup::next(situation));
+    let (collects, regrouped) = (rounds::is_due(situation), regroup::next(situation));
     let chunks_stay = !collects && regrouped.is_none();
     let is_quiet = changes.is_empty() && dropped.is_none() && reshaped.is_none() && chunks_stay;
     if is_quiet && !reshaping::is_due(situation) && !situation.state.nodes.iter().any(forgotten) {

@@ -3,11 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use nicekv_wire::NodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::collecting;
-use crate::leader::Metadata;
 use crate::observations::TargetReport;
 
 /// Chunks of objects, and who holds them.
@@ -53,28 +50,5 @@ impl ChunksStatus {
     pub fn held(&self) -> (u64, u64) {
         let reports = || self.targets.iter().filter_map(|target| target.report);
         (reports().map(|report| report.chunks).sum(), reports().map(|report| report.bytes).sum())
-    }
-}
-
-impl Metadata {
-    pub(super) fn chunks_status(&self) -> Option<ChunksStatus> {
-        let chunks = self.committed.chunks.as_ref()?;
-        let target = |group: usize, node: NodeId| TargetStatus {
-            name: self.name(node),
-            group,
-            live: self.observations.membership.live(node).is_some(),
-            report: self.observations.chunks.of(node).copied(),
-        };
-        let groups = 0..chunks.layout.groups.len();
-        let targets: Vec<_> = groups
-            .flat_map(|group| chunks.layout.members(group).map(move |node| (group, node)))
-            .map(|(group, node)| target(group, node))
-            .collect();
-        let reports = || targets.iter().filter(|target| target.live).filter_map(|target| target.report);
-        let under_replicated = reports().map(|report| report.under_replicated).sum();
-        let unsettled = reports().map(|report| report.unsettled).sum();
-        let is_adopted = collecting::names_have_adopted(&self.situation());
-        let (version, round, is_moving) = (chunks.version, chunks.round, chunks.before.is_some());
-        Some(ChunksStatus { version, round, is_adopted, is_moving, under_replicated, unsettled, targets })
     }
 }

@@ -11,6 +11,7 @@ mod migrations;
 mod phases;
 mod reshapings;
 mod survey;
+mod targets;
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -12,8 +12,8 @@ use nicekv_wire::{KeyspaceId, NodeId, PartitionId};
 
 use super::*;
 use crate::announce::divisions;
-use crate::collecting;
 use crate::config::{Balancing, nanoseconds};
+use crate::decide::rounds;
 use crate::leader::Metadata;
 use crate::observations::Observations;
 use crate::policy::Policy;
@@ -94,7 +94,7 @@ impl Metadata {
         Some(ChunkInfo {
             version: chunks.version,
             round: chunks.round,
-            is_adopted: collecting::names_have_adopted(&self.situation()),
+            is_adopted: rounds::names_have_adopted(&self.situation()),
             layout: layout_info(&chunks.layout),
             copies: self.committed.copies(),
             before: chunks.before.as_ref().map(layout_info),

@@ -1,6 +1,6 @@
 //! Those who put what is restored, several keys at once, as long as their values do not take too much memory.
 
-use crate::commands::failed;
+use crate::clients::failed;
 use crate::failure::Failure;
 use futures_executor::block_on;
 use nicekv_client::facade::Client;

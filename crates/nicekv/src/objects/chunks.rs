@@ -1,6 +1,7 @@
 //! Chunks of an object on their way: a few at a time, so that memory is bounded, and the next one is negotiated while others are sent.
 
-use crate::commands::{TargetArguments, answer, client_for, keyspace};
+use crate::clients::client_for;
+use crate::commands::{TargetArguments, answer, keyspace};
 use crate::discovery;
 use crate::failure::Failure;
 use crate::groups::{ask, ring_of};

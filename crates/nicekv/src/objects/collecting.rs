@@ -1,11 +1,11 @@
 //! `nicekv object gc`: how garbage collection stands, and a round of it now.
 
+use super::standing::standing;
 use crate::commands::{answer, ask_for, print};
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use nicekv_metadata::{ChunksStatus, Status};
 use nicekv_runtime::control_plane::AdminRequest;
-use std::fmt::Write;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
@@ -67,33 +67,4 @@ fn chunks(endpoint: &[SocketAddrV4]) -> Result<ChunksStatus, Failure> {
         let create = "`nicekv keyspace create objects --chunks multicast` makes one";
         Failure::Environment(format!("no keyspace has names of objects; {create}"))
     })
-}
-
-/// What targets hold, in one line.
-pub(crate) fn describe_chunks(status: &ChunksStatus) -> String {
-    let ((chunks, bytes), targets) = (status.held(), status.targets.len());
-    let moving = if status.is_moving { ", some move to other groups" } else { "" };
-    let scarce = status.under_replicated;
-    format!(
-        "chunks {chunks} at {targets} targets, {bytes} bytes, copies counted; {scarce} with too few copies{moving}"
-    )
-}
-
-/// A line for the cluster, and one for each target.
-fn standing(status: &ChunksStatus) -> String {
-    let ((chunks, bytes), round) = (status.held(), status.round);
-    let adopted = if status.is_adopted { "" } else { ", not adopted by all names yet" };
-    let mut text = format!("round {round}{adopted}: {chunks} chunks, {bytes} bytes, copies counted\n");
-    for target in &status.targets {
-        let told = match (target.live, target.report) {
-            (false, _) => "is not there".into(),
-            (true, None) => "has said nothing yet".into(),
-            (true, Some(report)) => {
-                let swept = if report.swept < round { "not done" } else { "done" };
-                format!("{} chunks, {} bytes, {swept}", report.chunks, report.bytes)
-            }
-        };
-        writeln!(text, "  {} (group {}): {told}", target.name, target.group).expect("a string has room");
-    }
-    text
 }

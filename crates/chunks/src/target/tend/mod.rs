@@ -27,8 +27,8 @@ mod steps;
 mod verdict;
 
 use super::Target;
-use super::told::Progress;
-use crate::initiator::{Handle, Initiator, InitiatorConfig, Timing};
+use super::told::{Progress, TendingConfig};
+use crate::initiator::{Handle, Initiator, InitiatorConfig};
 use crate::plant::Plant;
 use crate::send::Send;
 use agenda::{Agenda, Finding};
@@ -36,51 +36,9 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use nicekv_reservation::{Config, ConfigError};
 use nicekv_wire::chunk::ChunkId;
-use nicekv_wire::{ClientId, Datagram, OpId};
+use nicekv_wire::{Datagram, OpId};
 use pace::Pace;
 use silence::Silence;
-
-const SECOND_NS: u64 = 1_000_000_000;
-
-/// How a target looks after what it holds.
-#[derive(Clone, Copy, Debug)]
-pub struct TendingConfig {
-    /// The name of its initiator, which no other one has, nor had this target's process before.
-    pub client: ClientId,
-    /// How many targets are to hold a chunk.
-    pub copies: usize,
-    /// How long its initiator waits.
-    pub timing: Timing,
-    /// Chunks that it looks at at once; each that it puts is in memory.
-    pub chunks_at_once: usize,
-    /// How many of them in a second, at most …
-    pub chunks_per_second: u32,
-    /// … and how many bytes, read or sent.
-    pub bytes_per_second: u64,
-    /// From the beginning of a pass through all that it holds to that of the next one, at least.
-    pub pass_ns: u64,
-    /// What is not as it should be is looked at again after this. Longer than initiators wait for answers.
-    pub again_ns: u64,
-    /// Who has not answered for so long does not count as one that holds what it held.
-    pub silence_ns: u64,
-}
-
-impl TendingConfig {
-    /// For the disks and networks of a data centre.
-    pub fn new(client: ClientId, copies: usize) -> Self {
-        Self {
-            client,
-            copies,
-            timing: Timing::DEFAULT,
-            chunks_at_once: 4,
-            chunks_per_second: 200,
-            bytes_per_second: 32 << 20,
-            pass_ns: 3_600 * SECOND_NS,
-            again_ns: SECOND_NS,
-            silence_ns: 300 * SECOND_NS,
-        }
-    }
-}
 
 /// What is being done with a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use nicekv_placement::rendezvous_rank;
-use nicekv_wire::NodeId;
 use nicekv_wire::chunk::{MapVersion, Round};
+use nicekv_wire::{ClientId, NodeId};
 
 const MS: u64 = 1_000_000;
 const COPIES: usize = 2;

@@ -1,0 +1,30 @@
+//! Rounds of garbage collection (P8): when one begins by itself, and when names have adopted it.
+
+use crate::plant::Plant;
+use crate::state::Partition;
+use crate::view::{Situation, all_acknowledged};
+
+/// Whether a round begins by itself.
+pub(crate) fn is_due(situation: &Situation<'_>) -> bool {
+    let Situation { config, state, observations, now_ns, .. } = situation;
+    let interval = config.timing.collect_interval.filter(|_| state.chunks.is_some());
+    interval.is_some_and(|interval| observations.chunks.has_lasted(*now_ns, interval))
+}
+
+/// Whether every partition of names goes by the newest round, and nobody decides by an older one any more: whatever is decided from now on has its stamp, and what was decided
+/// before shows when names are listed.
+pub(crate) fn names_have_adopted(situation: &Situation<'_>) -> bool {
+    let state = situation.state;
+    if situation.observations.has(Plant::AdoptedUnheard) {
+        return true;
+    }
+    state.partitions().all(|(id, partition): (_, &Partition)| {
+        let is_in_force = || {
+            partition.activated
+                && partition.parents.is_empty()
+                && all_acknowledged(partition, &situation.view(id, partition))
+        };
+        let newest = state.round_of(partition.keyspace);
+        newest == 0 || (partition.round == newest && is_in_force())
+    })
+}
