@@ -166,8 +166,8 @@ impl State {
             }
             Step::Manifest(user) => {
                 let User::Has { stamp, puts } = self.users[user] else { unreachable!("it has one") };
-                let is_taken =
-                    stamp.0 + 1 >= self.adopted[user].0 || planted == Some(Planted::StaleStampTaken);
+                let is_taken = stamp.0.saturating_add(1) >= self.adopted[user].0
+                    || planted == Some(Planted::StaleStampTaken);
                 self.users[user] = if is_taken { User::Live { puts } } else { User::Idle { puts } };
             }
             Step::Delete(user) => {
