@@ -12,12 +12,10 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+pub use nicekv_placement::CHUNK_SLOTS as SLOTS;
 use nicekv_placement::{GROUP_MEMBERS_MAX, GROUPS_MAX};
 use nicekv_wire::NodeId;
 use nicekv_wire::chunk::{ChunkId, MapVersion};
-
-/// Parts of all ids that move between groups as wholes.
-pub const SLOTS: usize = 256;
 
 /// The targets of a negotiating group, by their places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
-//! Rounds of garbage collection among the chunks of objects (P8): begun here, by command or when it is time.
+//! Rounds of garbage collection among the chunks of objects (P8): begun here by command, and by `decide::rounds` when it is time.
 //!
 //! ```text
-//!   round g is persisted ──▶ each partition of names begins an epoch that carries g: from then on it refuses stamps below g
-//!                        ──▶ all of these are in force: names "have adopted" g ──▶ each target lists all names, marks what they need, and deletes what has neither mark nor stamp of g
+//!   round g is persisted ──▶ each partition of names begins an epoch that carries g: from then on it refuses stamps below g − 1
+//!                        ──▶ all of these are in force: names "have adopted" g ──▶ each target lists all names, marks what they need, and deletes what has no mark of g and a stamp below g − 1
 //! ```
 //!
 //! Targets ask what there is to know, and say with that how far they are; nothing waits for one that is away: it goes by the newest round when it is back.

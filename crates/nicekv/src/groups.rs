@@ -2,7 +2,6 @@
 
 use nicekv_chunks::Progress;
 use nicekv_metadata::{ChunkInfo, ClusterInfo, TargetReport};
-use nicekv_placement::GroupRing;
 use nicekv_runtime::admin;
 use nicekv_runtime::chunks::Known;
 use nicekv_runtime::control_plane::AdminRequest;
@@ -10,12 +9,6 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Where the groups are.
-pub(crate) fn ring_of(chunks: &ChunkInfo) -> GroupRing {
-    let (base, length, port, target_port) = chunks.ring;
-    GroupRing { base, length, port, target_port }
-}
 
 /// What there is to know, if the metadata service answers and there are groups.
 pub(crate) fn ask(endpoint: &[SocketAddrV4]) -> Option<Known> {

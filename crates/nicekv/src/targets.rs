@@ -1,11 +1,11 @@
 //! The storage target of a node: a thread beside it, which begins when there are groups of targets (Replicast §II), and has a socket and a directory of its own.
 
 use crate::config::{ClusterConfig, NodeSection};
-use crate::groups::{ask_for_groups, report, ring_of};
+use crate::groups::{ask_for_groups, report};
 use crate::listing;
 use nicekv_chunks::{TargetConfig, TendingConfig};
 use nicekv_reservation::Delivery;
-use nicekv_runtime::chunks::{ChunkStore, ChunkTarget, TargetParts, TargetWatch, View, windows};
+use nicekv_runtime::chunks::{ChunkStore, ChunkTarget, TargetParts, TargetWatch, View, ring_of, windows};
 use nicekv_runtime::{Stop, UdpEndpoint, Waker, new_client_id, now, random, readable, wait};
 use nicekv_store::{DataDirectory, LogIdentity, RealFiles};
 use nicekv_wire::{Duration, NodeId};

@@ -21,6 +21,9 @@ pub const GROUP_MASK_ALL: u16 = (1 << GROUP_MASK_BITS) - 1;
 /// Groups of one ring: a /12 has so many, a longer prefix fewer.
 pub const GROUPS_MAX: usize = 256;
 
+/// Parts of all ids of chunks that move between groups as wholes: an id's first byte is its slot (P2).
+pub const CHUNK_SLOTS: usize = 256;
+
 /// Bits of the prefix of the usual rings.
 const USUAL_LENGTH: u8 = 12;
 

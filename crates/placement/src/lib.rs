@@ -24,7 +24,9 @@ mod rings;
 mod vring;
 
 pub use directory::{Directory, DirectoryFetch};
-pub use group::{GROUP_MASK_ALL, GROUP_MASK_BITS, GROUP_MEMBERS_MAX, GROUPS_MAX, GroupRing, mask_of};
+pub use group::{
+    CHUNK_SLOTS, GROUP_MASK_ALL, GROUP_MASK_BITS, GROUP_MEMBERS_MAX, GROUPS_MAX, GroupRing, mask_of,
+};
 pub use keyspace::{
     CREATED_FIRST, ChunkDelivery, KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACES_MAX,
     KeyspaceDefaults, KeyspaceError, KeyspaceSpec, LoadBalancing, PARTITIONS_MAX, Protocol, Refusal,

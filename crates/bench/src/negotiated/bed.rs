@@ -11,10 +11,9 @@ use crate::lab::{Engine, Lab, LabPlan, Size};
 use nicekv_chunks::InitiatorConfig;
 use nicekv_lab::topology::{Host, METADATA};
 use nicekv_metadata::{ChunkInfo, ClusterInfo};
-use nicekv_placement::GroupRing;
 use nicekv_reservation::Delivery;
 use nicekv_runtime::chunks::{
-    ChunkClient, ChunkClientError, ChunkStore, Known, start_chunk_client, timing, windows,
+    ChunkClient, ChunkClientError, ChunkStore, Known, ring_of, start_chunk_client, timing, windows,
 };
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, new_client_id};
@@ -191,8 +190,7 @@ fn open(lab: &Lab, client: Host, system: System, chunks: &ChunkInfo, stop: &Stop
         reservation: windows(delivery, chunks.link_bits_per_second),
         timing: timing(chunks.link_bits_per_second),
     };
-    let (base, length, port, target_port) = chunks.ring;
-    let ring = GroupRing { base, length, port, target_port };
+    let ring = ring_of(chunks);
     let known = known_of(chunks)?;
     let start = || start_chunk_client(stop, client.address(), ring, config, move || Some(known.clone()));
     let (initiator, _) = lab.inside(client, start)?.map_err(failed())?;

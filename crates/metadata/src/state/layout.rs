@@ -12,7 +12,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use nicekv_placement::{GROUP_MEMBERS_MAX, GROUPS_MAX};
+use nicekv_placement::{CHUNK_SLOTS as SLOTS, GROUP_MEMBERS_MAX, GROUPS_MAX};
 use nicekv_wire::NodeId;
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +22,6 @@ const GROUP_MEMBERS: usize = 9;
 const GROUP_MEMBERS_MIN: usize = 6;
 /// Groups that differ by more are made alike; what that moves is not worth it sooner.
 const DIFFERENCE_MAX: usize = 3;
-/// Parts of all ids that move between groups as wholes.
-const SLOTS: usize = 256;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 use crate::{Stop, Waker};
 use nicekv_chunks::{Group, Layout, Map};
 use nicekv_metadata::{ChunkInfo, LayoutInfo};
+use nicekv_placement::GroupRing;
 use nicekv_wire::NodeId;
 use nicekv_wire::chunk::{MapVersion, Round};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -35,6 +36,12 @@ impl Known {
         let (round, is_adopted, copies) = (Round(chunks.round), chunks.is_adopted, chunks.copies);
         Some(Self { map: Arc::new(map), round, is_adopted, copies })
     }
+}
+
+/// Where the groups are.
+pub fn ring_of(chunks: &ChunkInfo) -> GroupRing {
+    let (base, length, port, target_port) = chunks.ring;
+    GroupRing { base, length, port, target_port }
 }
 
 fn layout_of(info: &LayoutInfo) -> Option<Layout> {
