@@ -144,8 +144,7 @@ fn add_edge_cable(lock: &Lock, namespace: &Namespace, host: Host, mtu: Mtu, vrin
     let (mac, router_mac) = (format_mac(mac(host.address())), format_mac(crate::topology::mac(ROUTER)));
     run(lock, &format!("ip -n {name} link add {near} address {mac} type veth peer name {far}"))?;
     run(lock, &format!("ip netns exec {name} ethtool -K {near} tx-udp-segmentation off"))?;
-    // What a host sends to a vring of which it has the node itself comes back with its own address.
-    run(lock, &format!("ip netns exec {name} sysctl -q -w net.ipv4.conf.{near}.accept_local=1"))?;
+    accept_own(lock, name, near)?;
     for end in [near, far] {
         run(lock, &format!("ip -n {name} link set {end} mtu {mtu} arp off up"))?;
     }
@@ -154,6 +153,11 @@ fn add_edge_cable(lock: &Lock, namespace: &Namespace, host: Host, mtu: Mtu, vrin
         run(lock, &format!("ip -n {name} route add {vring} via {ROUTER} dev {near} onlink"))?;
     }
     Ok(())
+}
+
+/// What a host sends to a vring of which it has the node itself comes back with its own address.
+fn accept_own(lock: &Lock, namespace: &str, interface: &str) -> Result<()> {
+    run(lock, &format!("ip netns exec {namespace} sysctl -q -w net.ipv4.conf.{interface}.accept_local=1"))
 }
 
 /// No router solicitations and the like: what is seen on a cable is the cluster's.
@@ -197,6 +201,7 @@ fn connect(
     run(lock, &format!("ip netns exec {switch} ethtool -K {host} {port}"))?;
     run(lock, &format!("ip -n {name} addr add {address}/16 dev eth0"))?;
     run(lock, &format!("ip -n {name} link set eth0 up"))?;
+    accept_own(lock, name, "eth0")?;
     run(lock, &format!("ip -n {switch} link set {host} up"))?;
     run(lock, &format!("ip -n {name} neigh add {ROUTER} lladdr {router_mac} nud permanent dev eth0"))?;
     for vring in vrings {

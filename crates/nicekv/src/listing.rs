@@ -2,7 +2,9 @@
 
 use crate::clients::{client_at, failed};
 use crate::groups::cluster;
+use crate::logs::{differences::Event, watch::emit};
 use futures_executor::block_on;
+use log::Level;
 use nicekv_chunks::{Manifest, ManifestError};
 use nicekv_client::Scan;
 use nicekv_client::facade::{Client, ClientError, Listed};
@@ -17,8 +19,9 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 /// Parts of a keyspace that are asked for at a time.
 const PIECES_MAX: usize = 4;
 
-/// Asks the metadata service where names are, and them from `address`.
-pub(crate) fn of_names(metadata: Vec<SocketAddrV4>, address: Ipv4Addr) -> ListNames {
+/// Asks the metadata service where names are, and them from `address`, for the node of this name.
+pub(crate) fn of_names(node: String, metadata: Vec<SocketAddrV4>, address: Ipv4Addr) -> ListNames {
+    let mut said = None;
     Box::new(move |round, needs| {
         let Some(info) = cluster(&metadata, &AdminRequest::ClusterInfo) else { return false };
         // What comes into being later on has adopted a later round, or this one, from the beginning.
@@ -27,7 +30,17 @@ pub(crate) fn of_names(metadata: Vec<SocketAddrV4>, address: Ipv4Addr) -> ListNa
         };
         is_adopted(&info) && {
             let mut names = info.keyspaces.iter().filter(|keyspace| keyspace.chunks.is_some());
-            names.all(|keyspace| list(keyspace, info.port, address, needs) == Ok(true))
+            names.all(|keyspace| match list(keyspace, info.port, address, needs) {
+                Ok(is_whole) => is_whole,
+                Err(reason) => {
+                    // Again and again until it is mended: told once.
+                    if said.replace(round) != Some(round) {
+                        let event = Event::new(Level::Warn, "names-not-listed").with("round", round.0);
+                        emit("node", &node, event.with("reason", reason.as_str()));
+                    }
+                    false
+                }
+            })
         }
     })
 }

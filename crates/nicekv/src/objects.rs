@@ -50,7 +50,7 @@ pub(crate) enum ObjectCommand {
     Delete(NameArguments),
     /// Collect garbage: delete chunks that no object needs
     ///
-    /// In `nicekv up` that happens by itself, too, every hour. On networks a round does not come to its end yet, and nothing is deleted.
+    /// That happens by itself, too, every hour unless the configuration says otherwise (`collect_interval_ms`).
     Gc(GcArguments),
 }
 

@@ -101,7 +101,7 @@ impl TargetSetup {
         let (metadata, node, watch) = (self.metadata.clone(), self.node, TargetWatch::default());
         let seen = watch.clone();
         let view = View::begin(&self.name, waker.clone(), move || report(&metadata, node, &seen.get().0))?;
-        let list = listing::of_names(self.metadata.clone(), self.address);
+        let list = listing::of_names(self.name.clone(), self.metadata.clone(), self.address);
         let parts = TargetParts { store, endpoint, ring, view, waker, list, watch };
         Ok(ChunkTarget::new(&self.name, config, stop, parts)?.run(stop)?)
     }

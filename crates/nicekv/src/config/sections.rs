@@ -42,8 +42,7 @@ impl Default for TimingSection {
             rebalance_delay_ms: 5000,
             balance_period_ms: 10_000,
             balance_requests_min: 1000,
-            // On networks rounds do not come to their end yet: a target cannot ask the node beside it through a switch.
-            collect_interval_ms: 0,
+            collect_interval_ms: 3_600_000,
             target_patience_ms: 600_000,
         }
     }

@@ -58,6 +58,7 @@ impl Network {
         run("ip", &format!("netns exec {switch} ethtool -K port-{port} tso off"));
         ip(&format!("-n {host} addr add {address}/16 dev eth0"));
         ip(&format!("-n {host} link set eth0 up"));
+        run("ip", &format!("netns exec {host} sysctl -qw net.ipv4.conf.eth0.accept_local=1"));
         ip(&format!("-n {switch} link set port-{port} up"));
         ip(&format!("-n {host} neigh add {router} lladdr {router_mac} nud permanent dev eth0"));
         for vring in VRINGS {
