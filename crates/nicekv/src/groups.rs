@@ -17,7 +17,9 @@ pub(crate) fn ask(endpoint: &[SocketAddrV4]) -> Option<Known> {
 
 /// The same, by a target, which says how far it is.
 pub(crate) fn report(endpoint: &[SocketAddrV4], node: u16, progress: &Progress) -> Option<Known> {
-    let Progress { version, has_moved, passes, lacking, unsettled, swept, chunks, bytes } = *progress;
+    // What may be garbage is nothing to wait for, but for the next round.
+    let Progress { version, has_moved, passes, lacking, unsettled, undecided: _, swept, chunks, bytes } =
+        *progress;
     let report = TargetReport {
         node,
         version: version.0,

@@ -177,6 +177,8 @@ pub struct Progress {
     pub lacking: usize,
     /// Chunks of which it is not known yet that enough hold them: somebody is silent, another one is to put them again, or they were not looked at, though who was to hold them is gone.
     pub unsettled: usize,
+    /// Chunks that fewer targets hold than are wanted, and that may be garbage: the next round of collection decides.
+    pub undecided: usize,
     /// Chunks that it holds.
     pub chunks: usize,
     /// Their bytes.

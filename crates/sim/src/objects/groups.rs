@@ -63,7 +63,7 @@ impl World {
             let before = before.map(|(_, passes)| passes[at]..passes[at] + 2);
             // What the pass had found that was under way then may be otherwise since. A process that has begun anew counts from 0.
             let has_passed = said.passes > 0 && !before.is_some_and(|before| before.contains(&said.passes));
-            has_passed && said.lacking == 0 && said.unsettled == 0
+            has_passed && said.lacking + said.unsettled + said.undecided == 0
         };
         if !self.is_whole && !is_missed && !is_damaged && heard.iter().enumerate().all(is_well) {
             self.judge.excuse_no_more();

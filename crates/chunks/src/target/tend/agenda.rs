@@ -23,6 +23,8 @@ pub(super) enum Finding {
     Away,
     /// Somebody who may hold it is silent.
     Unsure,
+    /// Too few hold it, but it may be garbage: the next round of collection decides.
+    Undecided,
     /// Too few hold it; whether this target is to put it again, as the first of them.
     Lacking { is_first: bool },
     /// As many as are wanted hold it, and all of these are before this target.

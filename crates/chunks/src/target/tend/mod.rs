@@ -184,6 +184,7 @@ impl Target {
                 match finding {
                     Finding::Lacking { is_first: true } => progress.lacking += 1,
                     Finding::Surplus => {}
+                    Finding::Undecided => progress.undecided += 1,
                     _ => progress.unsettled += 1,
                 }
             }

@@ -207,7 +207,7 @@ impl Tending {
         let (bytes, pause_ns) = (held.bytes, self.config.again_ns);
         let looks = self.agenda.note(&id, found, now_ns.saturating_add(pause_ns));
         match found {
-            _ if waits_for_name => self.again(now_ns, &id, Finding::Unsure, LATER),
+            _ if waits_for_name => self.again(now_ns, &id, Finding::Undecided, LATER),
             _ if looks < LOOKS => {}
             Finding::Lacking { is_first: true } if !undecided => {
                 self.read(now_ns, Job { step: Step::Fetching, ..job }, bytes, target);
