@@ -14,7 +14,7 @@
 //! original as before. The next one begins when D knows that. C that does not live is waited for, unless the operator has given it up and what it
 //! has acknowledged is held by others (k > 1): then D takes its place in one step, and merges what they hold.
 //!
-//! Invariants: a move begins only when every other original serves and is live, so no two copies of a partition are missing at once; and
+//! Invariants: a move begins only when every other original serves and is live, so no two copies of a partition are missing at once, but for those that are gone for good; and
 //! what a newcomer holds from another time is void, since deletions may have been forgotten while it was no original (R7).
 
 use alloc::vec::Vec;
@@ -33,13 +33,16 @@ pub(crate) const MOVES_PER_NODE_MAX: usize = 4;
 /// The partition with the originals that it is to have next, if a move may begin now.
 pub(crate) fn begin(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
     let target = observed.target();
-    let place = partition.originals.iter().position(|node| !target.contains(node))?;
+    let place = place_of_leaver(partition, observed)?;
     let node = *target.iter().find(|node| !partition.originals.contains(node))?;
     let mut others = partition.originals.iter().filter(|original| **original != partition.originals[place]);
-    let serves = |original: &NodeId| {
+    let may_begin_beside = |original: &NodeId| {
         let member = partition.member(*original);
-        member
-            .is_some_and(|member| member.standing == Standing::Serving && observed.live(*original).is_some())
+        let is_live = observed.live(*original).is_some();
+        let serves = is_live && member.is_some_and(|member| member.standing == Standing::Serving);
+        // Nobody waits for one who is to go, and is gone.
+        let is_gone = !is_live && !target.contains(original) && observed.policy().silent == Silent::Removed;
+        serves || is_gone
     };
     // A newcomer that is given up before it holds everything is replaced like any other.
     let has_left = partition.newcomers.iter().all(|newcomer| *newcomer == partition.originals[place]);
@@ -51,13 +54,26 @@ pub(crate) fn begin(partition: &Partition, observed: &impl Observed) -> Option<P
         Silent::Removed => partition.member(node).is_some() || partition.members.len() < MEMBERS_MAX,
         Silent::Counted => may_follow(partition, partition.originals[place], node, observed),
     };
-    if !follows || !is_settled || !others.all(serves) || !may_come || !(returns || observed.may_move(node)) {
+    if !follows
+        || !is_settled
+        || !others.all(may_begin_beside)
+        || !may_come
+        || !(returns || observed.may_move(node))
+    {
         return None;
     }
     let mut next = partition.clone();
     next.originals[place] = node;
     next.newcomers = if returns { Vec::new() } else { [node].into() };
     Some(next)
+}
+
+/// The place of an original that is to go: of one that is gone, if there is one, as whoever is there still is needed most meanwhile.
+fn place_of_leaver(partition: &Partition, observed: &impl Observed) -> Option<usize> {
+    let leaves = |node: &NodeId| !observed.target().contains(node);
+    let originals = || partition.originals.iter();
+    let gone = originals().position(|node| leaves(node) && observed.live(*node).is_none());
+    gone.or_else(|| originals().position(leaves))
 }
 
 /// By quorum: whether a node may come in an original's place now.
