@@ -8,8 +8,13 @@ pub(crate) fn describe_chunks(status: &ChunksStatus) -> String {
     let ((chunks, bytes), targets) = (status.held(), status.targets.len());
     let moving = if status.is_moving { ", some move to other groups" } else { "" };
     let scarce = status.under_replicated;
+    // By each target that holds one: while they go through what they hold, all that they have not come to.
+    let unknown = match status.unsettled {
+        0 => String::new(),
+        unsettled => format!(", of {unsettled} copies it is not known yet"),
+    };
     format!(
-        "chunks {chunks} at {targets} targets, {bytes} bytes, copies counted; {scarce} with too few copies{moving}"
+        "chunks {chunks} at {targets} targets, {bytes} bytes, copies counted; {scarce} with too few copies{unknown}{moving}"
     )
 }
 
