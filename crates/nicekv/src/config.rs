@@ -236,7 +236,7 @@ impl ClusterConfig {
     }
 
     /// The same, checked; against the number of nodes only where the file has them.
-    fn checked_keyspaces(&self) -> Result<Vec<KeyspaceSpec>, Failure> {
+    pub(crate) fn checked_keyspaces(&self) -> Result<Vec<KeyspaceSpec>, Failure> {
         if self.is_of_cluster() {
             return Ok(self.metadata_config()?.keyspaces);
         }

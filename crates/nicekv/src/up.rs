@@ -31,6 +31,7 @@ use nicekv_runtime::{
     AgentLink, Edges, Stop, UdpEndpoint, Uplink, UserSpaceSwitch, admin, listen, start_client,
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
+use nicekv_wire::chunk::Round;
 use nicekv_wire::{Expiry, KeyspaceId};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::path::PathBuf;
@@ -380,9 +381,11 @@ fn serve(
     let metrics = metrics.role(sources)?;
     threads.extend(metrics.map(|role| roles::spawn_role(stop, "metrics", role)));
     wait_until_ready(endpoint, stop)?;
+    let specs = config.checked_keyspaces()?;
     for keyspace in &keyspaces {
         let (client, _) = start_client(stop, Ipv4Addr::LOCALHOST, *keyspace).map_err(Failure::environment)?;
-        block_on(probe(&client.with_keyspace(keyspace.id)))?;
+        let has_objects = specs.iter().any(|spec| spec.id == keyspace.id && spec.chunks.is_some());
+        block_on(probe(&client.with_keyspace(keyspace.id), has_objects))?;
     }
     threads.extend(gateway.into_iter().map(|role| roles::spawn_role(stop, "gateway", role)));
     let announcement = discovery::announce(endpoint, resp).map_err(Failure::environment)?;
@@ -414,10 +417,16 @@ fn wait_until_ready(endpoint: SocketAddrV4, stop: &Stop) -> Result<(), Failure> 
 }
 
 /// A write is read back, and leaves nothing behind.
-async fn probe(client: &Client) -> Result<(), Failure> {
-    let version = client.put(PROBE_KEY, b"probe", Expiry::Never).await.map_err(clients::failed)?;
+async fn probe(client: &Client, has_objects: bool) -> Result<(), Failure> {
+    let version = if has_objects {
+        // It needs no chunks, so none of them can be too old.
+        client.put_stamped(PROBE_KEY, b"probe", Round(u64::MAX), None).await
+    } else {
+        client.put(PROBE_KEY, b"probe", Expiry::Never).await.map(Some)
+    };
+    let version = version.map_err(clients::failed)?;
     let read = client.get(PROBE_KEY).await.map_err(clients::failed)?;
-    if read.is_none_or(|read| read.version != version) {
+    if read.map(|read| read.version) != version || version.is_none() {
         return Err(Failure::Operation("the probe write was acknowledged and not read back".into()));
     }
     client.delete(PROBE_KEY).await.map_err(clients::failed)?;

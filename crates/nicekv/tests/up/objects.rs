@@ -64,8 +64,8 @@ fn an_object_comes_back_whole_in_parts_and_after_kill_minus_9() {
 fn a_version_that_is_not_the_names_changes_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
-    let _up = Up::start(here, &["--engine", "memory"]);
-    succeeds(here, &["keyspace", "create", "things", "--chunks", "unicast"]);
+    let _up = Up::start(here, &["--engine", "memory", "--keyspace", "things=chunks=unicast"]);
+    assert_eq!(succeeds(here, &["object", "list"]), "", "the probe of `up` leaves nothing behind");
     let first = put(here, "name", "first", &["--if-version", "none"]);
     refused(here, &["object", "put", "name", "in", "--if-version", "none"], "another version");
     let second = put(here, "name", "second", &["--if-version", &first, "--keyspace", "things"]);
