@@ -42,7 +42,7 @@ pub use map::{Group, Layout, Map, MapError, SLOTS};
 pub use plant::Plant;
 pub use send::{Send, To};
 pub use target::{
-    End, Held, Progress, Storage, StorageDone, Target, TargetConfig, TargetCounters, TendingConfig,
+    End, Held, Progress, Storage, StorageDone, Target, TargetConfig, TargetCounters, TargetUse, TendingConfig,
 };
 
 use nicekv_wire::chunk::ChunkId;

@@ -8,6 +8,8 @@ pub enum Owner {
     Process,
     /// A storage node.
     Node,
+    /// The storage target of a node, where there are groups of targets.
+    Target,
     /// A switch, or the agent of one.
     Switch,
     /// The metadata service.
@@ -119,6 +121,35 @@ catalogue! {
         NODE_SEGMENTS: Gauge "nicekv_node_log_segments" ["node"] "Segments of the log that are kept"
         NODE_DATAGRAMS: Counter "nicekv_node_datagrams" ["node", "outcome"] "Datagrams at its socket: received, sent, lost (refused by the kernel), too_long (dropped)"
     }
+    Target {
+        TARGET_CHUNKS: Gauge "nicekv_target_chunks" ["node"] "Chunks that it holds"
+        TARGET_BYTES: Gauge "nicekv_target_chunk_bytes" ["node"] "Their bytes"
+        TARGET_LACKING: Gauge "nicekv_target_chunks_lacking_copies" ["node"] "Chunks that fewer targets hold than are wanted, and that this one is to put again"
+        TARGET_UNSETTLED: Gauge "nicekv_target_chunks_unsettled" ["node"] "Chunks of which it is not known yet that enough targets hold them: one is silent, another one is to put them again, or they were not looked at"
+        TARGET_MOVING: Gauge "nicekv_target_moving" ["node"] "Whether it holds chunks of which it is to put copies to other groups"
+        TARGET_MAP: Gauge "nicekv_target_map_version" ["node"] "Version of the map of groups that it goes by; 0: none, and it answers nothing"
+        TARGET_ROUND: Gauge "nicekv_target_round" ["node", "stage"] "Rounds of garbage collection: the newest that it was told (known), and the last of which all names were listed to it (listed), and in which it has deleted what no name needs (swept)"
+        TARGET_FREE: Gauge "nicekv_target_disk_free_bytes" ["node"] "What its disk has room for, what is promised included"
+        TARGET_PROMISED: Gauge "nicekv_target_disk_promised_bytes" ["node"] "Room on the disk that is promised to chunks that have a bid, or come"
+        TARGET_MEMORY: Gauge "nicekv_target_memory_promised_bytes" ["node"] "Memory that is promised to such chunks, or has those that the disk does not have yet"
+        TARGET_MEMORY_MAX: Gauge "nicekv_target_memory_max_bytes" ["node"] "What that may be at most"
+        TARGET_UNDER_WAY: Gauge "nicekv_target_under_way" ["node", "kind"] "Bids that are open (bid), chunks that come (transfer), reads that wait for the disk (read)"
+        TARGET_PUTS: Counter "nicekv_target_put_answers" ["node", "answer"] "What it has said to those who put a chunk: bid, stored (it is here already, and nothing is sent), arriving (it comes already), not_now (no time or memory), no_space (the disk has no room)"
+        TARGET_BIDS: Counter "nicekv_target_bids" ["node", "outcome"] "Bids that have ended: accepted, cancelled (others were chosen, or groups have changed), lapsed (nobody has said anything in time)"
+        TARGET_TRANSFERS: Counter "nicekv_target_transfers" ["node", "outcome"] "Transfers that have ended: stored, lapsed (they did not come), wrong (not what their id says), disk_full, given_up (groups have changed)"
+        TARGET_FRAMES: Counter "nicekv_target_frames" ["node", "event"] "Frames of chunks that came (received), of these those that were here (known); those that were asked for again (missing), that no transfer expects (refused), and that were sent to readers (sent)"
+        TARGET_GETS: Counter "nicekv_target_get_answers" ["node", "answer"] "What it has said to those who look for a chunk: held, not_found"
+        TARGET_READS: Counter "nicekv_target_reads" ["node", "outcome"] "Reads of parts of chunks: served, dropped (too many waited), unproven (without the token of their address), refused (there are no such frames)"
+        TARGET_READ_BYTES: Counter "nicekv_target_read_bytes" ["node"] "Bytes of chunks sent to readers"
+        TARGET_SCRUBBED: Counter "nicekv_target_scrubbed_chunks" ["node"] "Chunks read through and found to be what they were"
+        TARGET_DAMAGED: Counter "nicekv_target_damaged_chunks" ["node"] "Chunks found damaged, and dropped; others make the copy again"
+        TARGET_COPIED: Counter "nicekv_target_chunks_put_again" ["node"] "Chunks that it has put to others, as too few held them, or as they belong to another group now"
+        TARGET_DELETED: Counter "nicekv_target_deleted_chunks" ["node", "reason"] "Copies deleted: garbage (no name needs the chunk), surplus (enough others hold it)"
+        TARGET_OTHER_MAP: Counter "nicekv_target_other_map" ["node"] "Messages of those who go by another map of groups, and were told so"
+        TARGET_REFUSED: Counter "nicekv_target_refused" ["node"] "Messages for chunks that are not of its group, or by somebody else than a negotiation's initiator"
+        TARGET_MALFORMED: Counter "nicekv_target_malformed" ["node"] "Datagrams that were no message to a target"
+        TARGET_DATAGRAMS: Counter "nicekv_target_datagrams" ["node", "outcome"] "Datagrams at its socket: received, sent, lost (refused by the kernel), too_long (dropped)"
+    }
     Switch {
         SWITCH_CONNECTED: Gauge "nicekv_switch_connected" ["switch"] "Whether it has a stream to the metadata service"
         SWITCH_TERM: Gauge "nicekv_switch_term" ["switch"] "Newest term of a metadata leader that it has obeyed"
@@ -207,12 +238,15 @@ mod tests {
             let owner = match metric.owner {
                 Owner::Process => continue,
                 Owner::Node => "node",
+                Owner::Target => "target",
                 Owner::Switch => "switch",
                 Owner::Metadata => "metadata",
                 Owner::Gateway => "gateway",
             };
             assert!(metric.name.starts_with(&format!("nicekv_{owner}_")), "{metric:?}");
-            assert!(metric.owner == Owner::Metadata || metric.labels[0] == owner, "{metric:?}");
+            // A target has the name of its node.
+            let label = if metric.owner == Owner::Target { "node" } else { owner };
+            assert!(metric.owner == Owner::Metadata || metric.labels[0] == label, "{metric:?}");
         }
     }
 }

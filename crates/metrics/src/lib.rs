@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   scraper ──HTTP──▶ [`serve`] (a thread of its own) ──asks──▶ node, switch, metadata service (inquiries)
-//!                        │                            ──reads─▶ gateway (numbers that its threads write)
+//!                        │                            ──reads─▶ gateway, storage target (numbers that their threads write)
 //!                        └─▶ page: samples by the [`catalogue`], kept for a moment
 //! ```
 //!
@@ -14,6 +14,7 @@ mod http;
 mod page;
 mod process;
 mod roles;
+mod targets;
 
 pub use http::serve;
 pub use page::Page;

@@ -107,8 +107,7 @@ impl Roles {
 impl Collector for Roles {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let samples = self.gather().0;
-        let has =
-            |owner| owner == Owner::Process || self.sources.iter().any(|source| source.owner() == owner);
+        let has = |owner| owner == Owner::Process || self.sources.iter().any(|source| source.has(owner));
         for metric in ALL.iter().filter(|metric| has(metric.owner)) {
             let kind = match metric.kind {
                 Kind::Counter => MetricType::Counter,

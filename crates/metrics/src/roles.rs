@@ -2,11 +2,13 @@
 
 use crate::catalogue::*;
 use crate::page::Samples;
+use crate::targets::observe_target;
 use nicekv_dataplane::Counter;
 use nicekv_gateway::{GatewayMonitor, GatewayObservation};
 use nicekv_kernel_gets::OUTCOMES;
 use nicekv_metadata::{NodeState, ReshapingPhase, Status};
 use nicekv_node::{HotCounters, Standing, ValueCounters};
+use nicekv_runtime::chunks::TargetWatch;
 use nicekv_runtime::metadata::{MetadataInquirer, MetadataObservation};
 use nicekv_runtime::node::{NodeInquirer, NodeObservation};
 use nicekv_runtime::{DatagramCounters, SwitchInquirer, SwitchObservation};
@@ -15,8 +17,8 @@ use std::time::{Duration, Instant};
 /// A role of this process; clones are the same.
 #[derive(Clone)]
 pub enum Source {
-    /// A storage node, by its name.
-    Node(String, NodeInquirer),
+    /// A storage node, by its name, and its storage target, if it is one.
+    Node(String, NodeInquirer, TargetWatch),
     /// A switch, or the agent of one, by its name.
     Switch(String, SwitchInquirer),
     /// The metadata service.
@@ -29,20 +31,20 @@ impl Source {
     /// What it is, and its name.
     pub fn name(&self) -> (&'static str, &str) {
         match self {
-            Self::Node(name, _) => ("node", name),
+            Self::Node(name, ..) => ("node", name),
             Self::Switch(name, _) => ("switch", name),
             Self::Metadata(_) => ("metadata", "metadata"),
             Self::Gateway(name, _) => ("gateway", name),
         }
     }
 
-    /// Whose metrics it has.
-    pub(crate) fn owner(&self) -> Owner {
+    /// Whether it has metrics of this owner.
+    pub(crate) fn has(&self, owner: Owner) -> bool {
         match self {
-            Self::Node(..) => Owner::Node,
-            Self::Switch(..) => Owner::Switch,
-            Self::Metadata(_) => Owner::Metadata,
-            Self::Gateway(..) => Owner::Gateway,
+            Self::Node(..) => matches!(owner, Owner::Node | Owner::Target),
+            Self::Switch(..) => owner == Owner::Switch,
+            Self::Metadata(_) => owner == Owner::Metadata,
+            Self::Gateway(..) => owner == Owner::Gateway,
         }
     }
 
@@ -50,7 +52,8 @@ impl Source {
     pub(crate) fn gather(&self, samples: &mut Samples, deadline: Instant) {
         let left = || deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let is_answering = match self {
-            Self::Node(name, node) => {
+            Self::Node(name, node, target) => {
+                target.get().iter().for_each(|told| observe_target(samples, name, told));
                 let told = node.ask((), left());
                 told.iter().for_each(|told| observe_node(samples, name, told));
                 told.is_some()
@@ -173,7 +176,8 @@ fn observe_hot_of_node(samples: &mut Samples, name: &str, hot: &HotCounters) {
     }
 }
 
-fn outcomes(datagrams: &DatagramCounters) -> [(&'static str, u64); 4] {
+/// By the label `outcome`.
+pub(crate) fn outcomes(datagrams: &DatagramCounters) -> [(&'static str, u64); 4] {
     let DatagramCounters { received, too_long, sent, lost } = *datagrams;
     [("received", received), ("sent", sent), ("lost", lost), ("too_long", too_long)]
 }

@@ -18,6 +18,7 @@ use nicekv_dataplane_xdp::{Hook, KernelSwitch, Port};
 use nicekv_metadata::{Metadata, SeatTiming, StateStore};
 use nicekv_metrics::Source;
 use nicekv_node::{NodeConfig, Timing};
+use nicekv_runtime::chunks::TargetWatch;
 use nicekv_runtime::inquiry::Inquiries;
 use nicekv_runtime::metadata::{
     Etcd, EtcdConfig, EtcdError, EtcdTls, MemoryState, MetadataService, SharedStore, StateFile,
@@ -155,9 +156,10 @@ pub(crate) fn prepare_node(
         },
     };
     let linger = Duration::from_micros(section.linger_us);
-    let target = TargetSetup::new(config, section, directory.as_ref());
+    let watch = TargetWatch::default();
+    let target = TargetSetup::new(config, section, directory.as_ref(), watch.clone());
     let inquiries = Inquiries::default();
-    let source = Source::Node(section.name.clone(), inquiries.inquirer());
+    let source = Source::Node(section.name.clone(), inquiries.inquirer(), watch);
     let role: Role = Box::new(move |stop| {
         let waker = Waker::new().map_err(|error| error.to_string())?;
         let (core, storage) = match directory {

@@ -31,6 +31,8 @@ pub(crate) struct TargetSetup {
     metadata: Vec<SocketAddrV4>,
     /// Where it keeps chunks; none: in memory.
     storage: Option<(PathBuf, LogIdentity)>,
+    /// Where others see how it is.
+    watch: TargetWatch,
 }
 
 impl TargetSetup {
@@ -38,6 +40,7 @@ impl TargetSetup {
         config: &ClusterConfig,
         section: &NodeSection,
         directory: Option<&DataDirectory>,
+        watch: TargetWatch,
     ) -> Self {
         let storage = directory.map(|directory| {
             let identity = LogIdentity {
@@ -48,7 +51,14 @@ impl TargetSetup {
             (directory.path().join(DIRECTORY), identity)
         });
         let metadata = config.metadata_controls();
-        Self { name: section.name.clone(), node: section.id, address: section.address, metadata, storage }
+        Self {
+            name: section.name.clone(),
+            node: section.id,
+            address: section.address,
+            metadata,
+            storage,
+            watch,
+        }
     }
 
     /// Waits until the node is a target, and is one until the stop.
@@ -98,9 +108,9 @@ impl TargetSetup {
             secret,
             tending: Some(TendingConfig::new(new_client_id()?, chunks.copies)),
         };
-        let (metadata, node, watch) = (self.metadata.clone(), self.node, TargetWatch::default());
+        let (metadata, node, watch) = (self.metadata.clone(), self.node, self.watch.clone());
         let seen = watch.clone();
-        let view = View::begin(&self.name, waker.clone(), move || report(&metadata, node, &seen.get().0))?;
+        let view = View::begin(&self.name, waker.clone(), move || report(&metadata, node, &seen.progress()))?;
         let list = listing::of_names(self.name.clone(), self.metadata.clone(), self.address);
         let parts = TargetParts { store, endpoint, ring, view, waker, list, watch };
         Ok(ChunkTarget::new(&self.name, config, stop, parts)?.run(stop)?)

@@ -238,7 +238,7 @@ fn chunks_go_by_unicast() {
 fn until(watched: &[TargetWatch], what: &str, is_so: impl Fn(&[Progress]) -> bool) {
     let since = Instant::now();
     loop {
-        let progress: Vec<Progress> = watched.iter().map(|watch| watch.get().0).collect();
+        let progress: Vec<Progress> = watched.iter().map(|watch| watch.progress()).collect();
         if is_so(&progress) {
             return;
         }
@@ -288,7 +288,7 @@ fn what_a_lost_target_held_is_put_again_and_what_is_damaged_is_replaced() {
     until(&all, "a pass", |progress| progress.iter().all(|one| one.passes > 0 && one.unsettled == 0));
     until(&all, "as many copies as are wanted", |progress| copies(progress) == COPIES * ids.len());
     // One is gone for good, and the service says so.
-    assert!(lost_watch.get().0.chunks > 0, "{:?}", lost_watch.get());
+    assert!(lost_watch.progress().chunks > 0, "{:?}", lost_watch.get());
     lost_stop.stop();
     lost.join().unwrap();
     std::fs::remove_dir_all(scratch.path().join(format!("target-{}", TARGETS - 1))).unwrap();
@@ -303,7 +303,7 @@ fn what_a_lost_target_held_is_put_again_and_what_is_damaged_is_replaced() {
     // Another one's copy rots while it is away.
     first_stop.stop();
     first.join().unwrap();
-    assert!(watched.pop().unwrap().get().0.chunks > 1, "it holds more than the last one");
+    assert!(watched.pop().unwrap().progress().chunks > 1, "it holds more than the last one");
     let contents: Vec<_> = (0..).zip(&lengths).map(|(seed, length)| content(seed, *length).1).collect();
     let beginnings: Vec<&[u8]> = contents.iter().map(|content| &content[..4_096]).collect();
     damage(&scratch.path().join("target-0"), &beginnings);
@@ -311,7 +311,9 @@ fn what_a_lost_target_held_is_put_again_and_what_is_damaged_is_replaced() {
     watched.push(watch.clone());
     // What was not known to be forced was read when the directory was opened, and is gone since; all else a pass has found.
     until(&watched, "what was damaged", |progress| {
-        watch.get().1.damaged > 0 && progress.iter().all(is_well) && copies(progress) == COPIES * ids.len()
+        watch.get().is_some_and(|told| told.counters.damaged > 0)
+            && progress.iter().all(is_well)
+            && copies(progress) == COPIES * ids.len()
     });
     for id in ids {
         assert_eq!(chunk_id(&client.get(id).wait().unwrap()), id);

@@ -42,7 +42,11 @@ impl Target {
         let to = read.reply_to.unwrap_or(from);
         let own = self.reading_place(&read.id);
         let Some(place) = self.admit(to, read.op, read.version, read.id, own) else { return };
-        if read.token != self.token(to) || read.count > READ_FRAMES_MAX {
+        if read.token != self.token(to) {
+            self.counters.reads_unproven += 1;
+            return;
+        }
+        if read.count > READ_FRAMES_MAX {
             self.counters.reads_refused += 1;
             return;
         }
@@ -54,6 +58,7 @@ impl Target {
             return;
         };
         if !self.may_read() {
+            self.counters.reads_dropped += 1;
             return;
         }
         self.counters.reads += 1;
@@ -112,6 +117,7 @@ impl Target {
             let mut out = Vec::new();
             Chunk { keyspace, op, digest, number, mask, bytes }.encode(&mut out);
             self.counters.frames_sent += 1;
+            self.counters.bytes_sent += bytes.len() as u64;
             self.sends.push_back(Send { to: To::Host(to), bytes: out });
         }
     }

@@ -7,8 +7,9 @@
 //!
 //! * `put`: bids and accepts; `take`, `transfer`: what comes of them; `get`: reads; `disk`: what the disk has to do, and how long that takes; `rounds`: garbage collection;
 //! * `tend`: it looks after what it holds: whether it is what it was, whether as many as are wanted hold it, and whether it is where it belongs;
-//! * `state`, `told`: what it remembers of these, and what it is told and tells.
+//! * `state`, `told`, `counts`: what it remembers of these, what it is told and tells, and what operators see of it.
 
+mod counts;
 mod disk;
 mod get;
 mod put;
@@ -27,6 +28,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+pub use counts::{TargetCounters, TargetUse};
 use disk::Disk;
 use nicekv_reservation::{BidId, Book, ConfigError};
 use nicekv_wire::chunk::{Answer, ChunkAnswer, ChunkId, MapVersion, Round};
@@ -34,7 +36,7 @@ use nicekv_wire::{Datagram, NodeId, OpId};
 use rounds::Sweep;
 use state::{Negotiation, Reading};
 use tend::Tending;
-pub use told::{End, Held, Progress, Storage, StorageDone, TargetConfig, TargetCounters, TendingConfig};
+pub use told::{End, Held, Progress, Storage, StorageDone, TargetConfig, TendingConfig};
 use transfer::Transfer;
 
 /// See the module.
@@ -207,7 +209,7 @@ impl Target {
         place: Option<u8>,
     ) -> Option<u8> {
         if version != self.map.as_ref()?.version() {
-            self.counters.refused += 1;
+            self.counters.other_map += 1;
             self.answer(to, op, place.unwrap_or_default(), id, Answer::OtherMap);
             return None;
         }

@@ -55,6 +55,7 @@ impl Target {
             return None;
         }
         if let Some(op) = self.arriving.get(&request.id) {
+            self.counters.arriving += 1;
             return Some(Answer::Arriving(self.transfers[op].left_ns(now_ns).max(AGAIN_NS)));
         }
         if !self.disk.has_room(bytes) {
@@ -63,7 +64,7 @@ impl Target {
         }
         // What has come is the disk's, and in memory until that has it.
         if self.promised_memory() + u64::from(bytes) > self.config.reservation.bytes_max {
-            self.counters.bids_refused += 1;
+            self.counters.not_now += 1;
             return Some(Answer::NotNow(self.disk.half_queue_ns().max(AGAIN_NS)));
         }
         let random = self.random.bits();
@@ -78,7 +79,7 @@ impl Target {
                 Some(bid_of(&bid))
             }
             Err(refused) => {
-                self.counters.bids_refused += 1;
+                self.counters.not_now += 1;
                 Some(Answer::NotNow(again_ns(refused)))
             }
         }
@@ -201,7 +202,7 @@ impl Target {
         let over: Vec<OpId> = self.transfers.iter().filter(is_over).map(|(op, _)| *op).collect();
         for op in over {
             let Some(transfer) = self.transfers.remove(&op) else { continue };
-            self.counters.cancelled += 1;
+            self.counters.given_up += 1;
             // It may have lapsed at this very time.
             let _ = self.book.finish(transfer.bid);
             self.disk.release(transfer.bytes);
@@ -239,7 +240,7 @@ impl Target {
         self.transfers.retain(|op, transfer| {
             let is_over = !transfer.is_ending && !book.has(transfer.bid);
             if is_over {
-                counters.lapsed += 1;
+                counters.transfers_lapsed += 1;
                 if !is_kept {
                     disk.release(transfer.bytes);
                 }

@@ -21,6 +21,8 @@ const SWEEP_MAX: usize = 4_096;
 /// How far a round has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sweep {
+    /// The last round of which all names were listed.
+    listed: Round,
     /// The last round that has come to its end.
     done: Round,
     /// The chunk that was looked at last, in the round that is the newest.
@@ -61,6 +63,7 @@ impl Target {
         if self.round != Some(round) || self.sweep.done == round {
             return true;
         }
+        self.sweep.listed = round;
         let from = self.sweep.after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut looked_at = self.held.range((from, Bound::Unbounded)).take(SWEEP_MAX).peekable();
         let mut dead = Vec::new();
@@ -82,6 +85,11 @@ impl Target {
             self.sweep.done = round;
         }
         is_done
+    }
+
+    /// The last round of which all names were listed.
+    pub(super) fn listed(&self) -> Round {
+        self.sweep.listed
     }
 
     /// The last round in which all that no name needs was deleted.

@@ -25,9 +25,14 @@ impl Target {
             return;
         };
         self.counters.frames += 1;
-        if transfer.receiver.handle_chunk(now_ns, frame.number) == Taken::New {
-            let bytes = frame.bytes.to_vec();
-            self.storage.push_back(Storage::Write { op: frame.op, offset, bytes });
+        match transfer.receiver.handle_chunk(now_ns, frame.number) {
+            Taken::New => {
+                let bytes = frame.bytes.to_vec();
+                self.storage.push_back(Storage::Write { op: frame.op, offset, bytes });
+            }
+            Taken::Known => self.counters.frames_known += 1,
+            // The window is as long as the chunk.
+            Taken::Refused(_) => self.counters.frames_refused += 1,
         }
         if transfer.receiver.is_complete() {
             transfer.is_ending = true;
@@ -50,6 +55,8 @@ impl Target {
                 continue;
             }
             let Some(report) = transfer.poll_report(now_ns) else { continue };
+            self.counters.frames_missing +=
+                report.missing.iter().map(|hole| u64::from(hole.end - hole.start)).sum::<u64>();
             let mut bytes = Vec::new();
             wired(*op, self.config.node, &report).encode(&mut bytes);
             self.sends.push_back(Send { to: To::Host(transfer.initiator), bytes });
@@ -78,7 +85,7 @@ impl Target {
                 self.say(op, Answer::Wrong);
             }
             End::NoRoom => {
-                self.counters.no_space += 1;
+                self.counters.disk_full += 1;
                 self.say(op, Answer::NoSpace);
             }
         }

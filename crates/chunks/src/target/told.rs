@@ -1,4 +1,4 @@
-//! What a target is told when it begins, what it asks of its disk, and what it counts.
+//! What a target is told when it begins, what it asks of its disk, and how far it is.
 
 use crate::initiator::Timing;
 use alloc::vec::Vec;
@@ -183,40 +183,4 @@ pub struct Progress {
     pub chunks: usize,
     /// Their bytes.
     pub bytes: u64,
-}
-
-/// For operators.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
-pub struct TargetCounters {
-    pub requests: u64,
-    pub bids: u64,
-    pub bids_refused: u64,
-    pub cancelled: u64,
-    /// Bids of which nobody has said anything, and transfers that did not come.
-    pub lapsed: u64,
-    pub transfers: u64,
-    pub stored: u64,
-    /// Chunks that were there already: no transfer (deduplication).
-    pub confirmed: u64,
-    pub wrong: u64,
-    pub no_space: u64,
-    pub frames: u64,
-    pub frames_refused: u64,
-    pub gets: u64,
-    pub not_found: u64,
-    pub reads: u64,
-    pub reads_refused: u64,
-    pub frames_sent: u64,
-    pub damaged: u64,
-    pub collected: u64,
-    /// Chunks that were read through, to see whether they are what they were.
-    pub scrubbed: u64,
-    /// Of those that too few held, or that were to go to another group: put.
-    pub put_again: u64,
-    /// Copies that were dropped because enough others hold the chunk.
-    pub surplus: u64,
-    /// Of another map, of nobody's negotiation, or by somebody else than its initiator.
-    pub refused: u64,
-    pub malformed: u64,
 }

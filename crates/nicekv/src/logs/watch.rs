@@ -99,7 +99,7 @@ impl Watched {
     /// What the role says now, and what is new in it.
     fn ask(&self) -> Option<(Seen, Vec<Event>)> {
         Some(match &self.source {
-            Source::Node(_, node) => {
+            Source::Node(_, node, _) => {
                 let told = node.ask((), PATIENCE)?.status;
                 let before = if let Seen::Node(before) = &self.seen { Some(&**before) } else { None };
                 let events = of_node(before, &told);

@@ -68,12 +68,57 @@ fn listed() -> BTreeSet<(String, String, String)> {
 }
 
 /// Nobody asks for hot keys; that is told, too.
-const ARGUMENTS: [&str; 6] =
-    ["--data-dir", "data", "--metrics", "localhost:0", "--keyspace", "carts=balancing=hot"];
+const ARGUMENTS: [&str; 8] = [
+    "--data-dir",
+    "data",
+    "--metrics",
+    "localhost:0",
+    "--keyspace",
+    "carts=balancing=hot",
+    "--keyspace",
+    "objects=chunks=multicast",
+];
 
 /// These have a sample where load moves partitions, after a period.
 fn is_of_periods(name: &str) -> bool {
     name.starts_with("nicekv_metadata_balancing_") || name == "nicekv_metadata_hot_keys"
+}
+
+const OBJECT_BYTES: usize = 2_500_000;
+/// Of the object, and their copies.
+const CHUNKS: u64 = 3;
+const COPIES: u64 = 3;
+
+fn store_object_twice_and_read_it(here: &Path) {
+    std::fs::write(here.join("object"), crate::large::text(OBJECT_BYTES, 1)).unwrap();
+    for words in [["put", "first", "object"], ["put", "second", "object"], ["get", "first", "out"]] {
+        let (code, _, error) = outcome(nicekv(here, &[&["object"], &words[..]].concat()));
+        assert_eq!(code, Some(0), "{words:?}: {error}");
+    }
+    // A target tells of what has happened a moment later.
+    std::thread::sleep(Duration::from_millis(500));
+}
+
+fn targets_have_moved(page: &str) {
+    let of = |metric: &str, part: &str| sum(page, metric, part) as u64;
+    assert_eq!(of("nicekv_target_chunks", "node=\"node-"), CHUNKS * COPIES);
+    assert_eq!(of("nicekv_target_chunk_bytes", ""), OBJECT_BYTES as u64 * COPIES);
+    assert_eq!(of("nicekv_target_transfers_total", "outcome=\"stored\""), CHUNKS * COPIES);
+    assert!(of("nicekv_target_put_answers_total", "answer=\"stored\"") >= CHUNKS * COPIES);
+    assert!(of("nicekv_target_bids_total", "outcome=\"accepted\"") >= CHUNKS * COPIES);
+    assert!(of("nicekv_target_put_answers_total", "answer=\"bid\"") >= CHUNKS * COPIES);
+    assert!(of("nicekv_target_get_answers_total", "answer=\"held\"") >= CHUNKS);
+    assert!(of("nicekv_target_read_bytes_total", "") >= OBJECT_BYTES as u64);
+    assert!(of("nicekv_target_frames_total", "event=\"received\"") * 1_408 >= 3 * OBJECT_BYTES as u64);
+    for node in ["node-1", "node-2", "node-3"] {
+        let part = format!("node=\"{node}\"");
+        assert!(of("nicekv_target_disk_free_bytes", &part) > 0, "{node}");
+        assert!(of("nicekv_target_round", &format!("stage=\"known\" {part}")) > 0, "{node}");
+        assert!(of("nicekv_target_datagrams_total", &format!("outcome=\"received\" {part}")) > 0, "{node}");
+    }
+    let bad = ["damaged_chunks", "refused", "malformed", "chunks_put_again"];
+    bad.iter().for_each(|name| assert_eq!(of(&format!("nicekv_target_{name}_total"), ""), 0, "{name}"));
+    assert_eq!(of("nicekv_target_reads_total", "outcome=\"unproven\""), 0);
 }
 
 #[test]
@@ -92,7 +137,7 @@ fn metrics_of_all_roles_are_those_that_are_listed_and_move_with_load() {
         redis.call(&["GET", &format!("key-{number}")]);
     }
     redis.call(&["INCR", "key-0"]);
-    std::thread::sleep(Duration::from_millis(250));
+    store_object_twice_and_read_it(scratch.path());
     let after = scrape(&line);
     let grown = |metric: &str, part: &str| sum(&after, metric, part) - sum(&before, metric, part);
     assert_eq!(grown("nicekv_gateway_commands_total", "gateway=\"gateway\"") as u64, PUTS + GETS + 1);
@@ -118,6 +163,7 @@ fn metrics_of_all_roles_are_those_that_are_listed_and_move_with_load() {
     assert!(grown("nicekv_switch_table_hits_total", "table=\"unicast_vring\"") as u64 >= GETS);
     assert!(grown("nicekv_switch_table_hits_total", "table=\"multicast_vring\"") as u64 > PUTS);
     assert!(grown("process_cpu_seconds_total", "") > 0.0);
+    targets_have_moved(&after);
     for (metric, part, value) in [
         ("nicekv_metadata_ready", "", 1),
         ("nicekv_metadata_nodes", "state=\"live\"", 3),

@@ -22,7 +22,7 @@ mod view;
 pub use collector::ListNames;
 pub use initiator::{ChunkClient, ChunkClientError, Pending, start_chunk_client};
 pub use store::{ChunkDisk, ChunkStore, ChunkStoreError, Told};
-pub use target::{ChunkTarget, TargetError, TargetParts, TargetWatch};
+pub use target::{ChunkTarget, TargetError, TargetObservation, TargetParts, TargetWatch};
 pub use view::{Known, View, ring_of};
 
 use crate::{Left, Message, UdpEndpoint, Waker, is_ready, now, readable, wait};

@@ -4,8 +4,8 @@ use super::collector::{Collector, ListNames, Listed};
 use super::gather::Gather;
 use super::store::{ChunkDisk, ChunkStore, ChunkStoreError, Told};
 use super::view::View;
-use crate::{Stop, UdpEndpoint, Waker, now};
-use nicekv_chunks::{Progress, Target, TargetConfig, TargetCounters};
+use crate::{DatagramCounters, Stop, UdpEndpoint, Waker, now};
+use nicekv_chunks::{Progress, Target, TargetConfig, TargetCounters, TargetUse};
 use nicekv_placement::GroupRing;
 use nicekv_reservation::ConfigError;
 use nicekv_wire::chunk::Round;
@@ -30,14 +30,32 @@ pub enum TargetError {
     Windows(#[from] ConfigError),
 }
 
-/// How far a target is, and what it has counted, as other threads see it.
+/// What a target says of itself and of what drives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetObservation {
+    /// How far it is with what it looks after.
+    pub progress: Progress,
+    /// What it has counted.
+    pub counters: TargetCounters,
+    /// What it has promised.
+    pub in_use: TargetUse,
+    /// What its socket has moved.
+    pub datagrams: DatagramCounters,
+}
+
+/// A target, as other threads see it: they read what it was like a moment ago, and nobody waits for it.
 #[derive(Clone, Default)]
-pub struct TargetWatch(Arc<Mutex<(Progress, TargetCounters)>>);
+pub struct TargetWatch(Arc<Mutex<Option<TargetObservation>>>);
 
 impl TargetWatch {
-    /// What it is like now.
-    pub fn get(&self) -> (Progress, TargetCounters) {
+    /// What it is like; none before it runs.
+    pub fn get(&self) -> Option<TargetObservation> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far it is; not at all before it runs.
+    pub fn progress(&self) -> Progress {
+        self.get().map(|told| told.progress).unwrap_or_default()
     }
 }
 
@@ -184,8 +202,13 @@ impl ChunkTarget {
             self.shown_ns = now_ns + SHOWN_NS;
         } else if now_ns >= self.shown_ns {
             self.shown_ns = u64::MAX;
-            let shown = (self.core.progress(), self.core.counters);
-            *self.watch.0.lock().unwrap_or_else(PoisonError::into_inner) = shown;
+            let shown = TargetObservation {
+                progress: self.core.progress(),
+                counters: self.core.counters,
+                in_use: self.core.in_use(),
+                datagrams: self.endpoint.counters(),
+            };
+            *self.watch.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
         }
     }
 }

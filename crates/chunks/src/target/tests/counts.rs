@@ -1,0 +1,75 @@
+use super::*;
+
+#[test]
+fn every_bid_is_counted_when_it_is_made_and_at_its_one_end() {
+    let mut target = target();
+    let contents: Vec<Vec<u8>> = (1..=5).map(|seed| content(seed, 2_000)).collect();
+    stored(&mut target, 0, 1, &contents[0]);
+    // It is here: no bid. While another one comes neither.
+    target.put(10 * MS, 2, &contents[0]);
+    let bid = chosen(target.put(10 * MS, 3, &contents[1]));
+    target.accept(10 * MS, 3, chunk_id(&contents[1]), bid);
+    target.put(10 * MS, 4, &contents[1]);
+    // Others are chosen; nobody is; a copy of a request has the same bid.
+    target.put(10 * MS, 5, &contents[2]);
+    target.accept(10 * MS, 5, chunk_id(&contents[2]), vec![]);
+    target.put(10 * MS, 6, &contents[3]);
+    target.put(10 * MS, 6, &contents[3]);
+    let in_use = target.in_use();
+    assert_eq!((in_use.bids, in_use.transfers, in_use.reads), (1, 1, 0));
+    assert_eq!(in_use.memory_promised_bytes, 2 * 2_000);
+    assert!(in_use.disk_promised_bytes > 2 * 2_000 && in_use.disk_free_bytes > 1 << 39);
+    target.handle_deadline(1_000 * MS);
+    let TargetCounters { bids, transfers, cancelled, lapsed, .. } = target.counters;
+    assert_eq!((bids, transfers, cancelled, lapsed), (4, 2, 1, 1));
+    let TargetCounters { confirmed, arriving, stored, transfers_lapsed, given_up, .. } = target.counters;
+    assert_eq!((confirmed, arriving, stored, transfers_lapsed, given_up), (1, 1, 1, 1, 0));
+    assert_eq!(target.counters.requests, 7);
+    let in_use = target.in_use();
+    assert_eq!((in_use.bids, in_use.transfers, in_use.memory_promised_bytes), (0, 0, 0));
+    assert_eq!(in_use.disk_promised_bytes, 0);
+}
+
+#[test]
+fn why_there_was_no_bid_is_counted() {
+    let mut target = target();
+    target.set_free(1 << 20);
+    let wanted = |bytes| Wanted::Put { bytes, earliest_ns: 0, except: 0 };
+    assert_eq!(target.request(0, 1, ChunkId([1; 32]), wanted(2 << 20)), Some(Answer::NoSpace));
+    target.config.reservation.bytes_max = 100;
+    assert!(matches!(target.request(0, 2, ChunkId([1; 32]), wanted(101)), Some(Answer::NotNow(_))));
+    let TargetCounters { bids, no_space, not_now, disk_full, .. } = target.counters;
+    assert_eq!((bids, no_space, not_now, disk_full), (0, 1, 1, 0));
+    assert_eq!((target.in_use().disk_free_bytes, target.in_use().memory_bytes_max), (1 << 20, 100));
+}
+
+#[test]
+fn frames_that_come_twice_or_are_asked_for_again_are_counted() {
+    let (mut target, bytes) = (target(), content(1, 5 * CHUNK_BYTES));
+    let bid = chosen(target.put(0, 1, &bytes));
+    target.accept(0, 1, chunk_id(&bytes), bid);
+    for number in [0, 0, 3] {
+        target.frame(0, 1, number, &bytes[..CHUNK_BYTES]);
+    }
+    target.handle_deadline(2 * MS);
+    let TargetCounters { frames, frames_known, frames_missing, frames_refused, .. } = target.counters;
+    assert_eq!((frames, frames_known, frames_missing, frames_refused), (3, 1, 2, 0));
+}
+
+#[test]
+fn a_round_is_known_then_listed_then_swept() {
+    let mut target = target();
+    (0..5_000_u32).for_each(|number| {
+        let mut id = ChunkId([7; 32]);
+        id.0[..4].copy_from_slice(&number.to_be_bytes());
+        let held = Held { bytes: 1, stamp: Round(2), marked: Round(0), holders: vec![] };
+        target.held.insert(id, held);
+    });
+    let of = |target: &Target| (target.in_use().round, target.in_use().listed, target.in_use().swept);
+    assert_eq!(of(&target), (Round(2), Round(0), Round(0)));
+    assert!(!target.sweep(Round(2)), "not all was looked at");
+    assert_eq!(of(&target), (Round(2), Round(2), Round(0)));
+    while !target.sweep(Round(2)) {}
+    target.set_round(Round(3));
+    assert_eq!(of(&target), (Round(3), Round(2), Round(2)));
+}
