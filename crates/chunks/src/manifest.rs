@@ -50,6 +50,12 @@ impl Manifest {
         out
     }
 
+    /// How long a chunk is, by its number; nothing beyond the last one.
+    pub fn chunk_length(&self, number: usize) -> u32 {
+        let left = self.length.saturating_sub(number as u64 * u64::from(self.chunk_bytes));
+        left.min(self.chunk_bytes.into()) as u32
+    }
+
     /// Reads it, strictly.
     ///
     /// # Errors
@@ -94,6 +100,17 @@ mod tests {
         for manifest in [manifest(0, 0), manifest(1, 1), manifest(1 << 20, 1), manifest((1 << 20) + 1, 2)] {
             assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
         }
+    }
+
+    #[test]
+    fn all_chunks_are_as_long_but_the_last_one() {
+        let lengths = |length, chunks| {
+            let manifest = manifest(length, chunks);
+            [0, 1, 2].map(|number| manifest.chunk_length(number))
+        };
+        assert_eq!(lengths((1 << 20) + 1, 2), [1 << 20, 1, 0]);
+        assert_eq!(lengths(2 << 20, 2), [1 << 20, 1 << 20, 0]);
+        assert_eq!(lengths(0, 0), [0, 0, 0]);
     }
 
     #[test]

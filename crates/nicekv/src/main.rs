@@ -117,11 +117,11 @@ enum Command {
     Object(objects::ObjectCommand),
     /// Write what the cluster holds to a file, each partition as it was at one moment, while clients go on
     ///
-    /// Everything that was acknowledged before is in it. Values and expiry times are; versions, and what is remembered of clients, are not.
+    /// Everything that was acknowledged before is in it. Values and expiry times are, and objects with their chunks; versions, and what is remembered of clients, are not.
     Backup(backup::BackupArguments),
     /// Put what a backup has into a cluster, which is to be empty
     ///
-    /// The whole file is checked first. Keyspaces are found by their names; numbers of nodes, replicas and partitions may differ.
+    /// The whole file is checked first. Keyspaces are found by their names; numbers of nodes, replicas and partitions may differ. Chunks of objects that are there already are not sent again.
     Restore(backup::RestoreArguments),
     /// Show what becomes of a key: where its gets and puts go, and who holds it
     ///

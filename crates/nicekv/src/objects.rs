@@ -9,19 +9,20 @@ mod chunks;
 mod collecting;
 mod copying;
 mod standing;
+mod turns;
 
 use crate::clients::failed;
 use crate::commands::{TargetArguments, print};
 use crate::failure::Failure;
-use chunks::Objects;
+pub(crate) use chunks::{NotGot, Objects};
 use collecting::GcArguments;
 pub(crate) use standing::describe_chunks;
 
 use copying::{Range, Sink, open_source};
 use futures_executor::block_on;
 use nicekv_chunks::Manifest;
-use nicekv_client::facade::{Client, ClientError, Value};
-use nicekv_client::{OperationError, Scan};
+use nicekv_client::Scan;
+use nicekv_client::facade::{Client, Value};
 use nicekv_wire::scan::{ScanWants, key_before};
 use nicekv_wire::{ClientId, OpId};
 use serde::Serialize;
@@ -29,8 +30,6 @@ use std::path::PathBuf;
 
 /// Pieces of a listing that are asked for at a time.
 const PIECES_MAX: usize = 32;
-/// An object is confirmed so often, each time that it took longer than a round of garbage collection.
-const CONFIRMATIONS_MAX: u32 = 3;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum ObjectCommand {
@@ -129,20 +128,10 @@ pub(crate) fn run(command: &ObjectCommand) -> Result<(), Failure> {
 fn put(arguments: &PutArguments) -> Result<(), Failure> {
     let mut source = open_source(&arguments.file)?;
     let objects = Objects::open(&arguments.target)?;
-    let (manifest, mut stamp) = objects.put(&mut source, arguments.chunk_kib << 10)?;
-    let (names, key, value) = (objects.names(), arguments.name.as_bytes(), manifest.encode());
-    let mut tries = CONFIRMATIONS_MAX;
-    let version = loop {
-        let version = block_on(names.put_stamped(key, &value, stamp, arguments.if_version));
-        match version {
-            // Garbage is collected meanwhile: what of it is here is to stay.
-            Err(ClientError::Failed(OperationError::StaleStamp)) if tries > 0 => {
-                stamp = objects.confirm(&manifest)?;
-                tries -= 1;
-            }
-            version => break version.map_err(failed)?,
-        }
-    };
+    let (manifest, stamp) = objects.put(&mut source, arguments.chunk_kib << 10)?;
+    let (key, value) = (arguments.name.as_bytes(), manifest.encode());
+    let confirm = || objects.confirm(&manifest);
+    let version = objects.name((key, &value), stamp, arguments.if_version, confirm)?;
     let Some(version) = version else {
         return Err(Failure::Operation(format!(
             "{:?} has another version: nothing was changed",

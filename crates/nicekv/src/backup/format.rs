@@ -1,35 +1,42 @@
 //! The file of a backup.
 //!
 //! ```text
-//!   nicekv-backup 2\n
-//!   kind (1 byte) │ length (4, big-endian) │ that many bytes │ CRC-32C (4) of everything since the first line up to here
-//!   H: JSON, of what it is │ P: JSON, a partition begins │ E: keyed entries │ V: a part of a large value │ Q: JSON, it ends │ … │ Z: JSON, the end
+//!   nicekv-backup 3\n
+//!   kind (1 byte) │ length (4, big-endian) │ that many bytes │ CRC-32C (4) of everything up to here
+//!   H: JSON, of what it is │ P: JSON, a partition begins │ C: a chunk: id (32), bytes │ E: keyed entries │ V: a part of a large value │ Q: JSON, it ends │ … │ Z: JSON, the end
 //! ```
 //!
-//! Parts of large values come in the order of the entries that speak of them, each value from its beginning to its end; format 1 has none.
+//! Parts of large values come in the order of the entries that speak of them, each value from its beginning to its end; format 1 has none. Where keys are names of objects each chunk comes before the
+//! first name that needs it, and once in the file; formats 1 and 2 have none, and checksums of what follows the first line.
 //!
 //! Each checksum covers what is before it, too: nothing can be missing, doubled or in another order, and without the end it is not whole.
 
+use super::error::{BackupError, Damage};
+use nicekv_wire::chunk::{CHUNK_LENGTH_MAX, ChunkId};
 use nicekv_wire::{ClientId, OpId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 const MARK: &str = "nicekv-backup ";
 /// Of what is written, …
-const VERSION: &str = "2";
+const VERSION: &str = "3";
 /// … and what is read, too.
-const OLDER_VERSION: &str = "1";
+const OLDER_VERSIONS: [&str; 2] = ["1", "2"];
 /// Of the head of a part of a large value: client, sequence, offset.
 const PART_HEAD_BYTES: usize = 20;
-/// Longest record: pages of nodes are much shorter.
-const RECORD_BYTES_MAX: usize = 1 << 20;
+/// Of a record beside what it holds: kind, length and checksum.
+const FRAME_BYTES: u64 = 9;
+const CHECKSUM_BYTES: u64 = 4;
+/// Longest record of a kind: pages of nodes are much shorter.
+const fn record_bytes_max(kind: u8) -> usize {
+    if kind == b'C' { size_of::<ChunkId>() + CHUNK_LENGTH_MAX as usize } else { 1 << 20 }
+}
 const LINE_BYTES_MAX: usize = 64;
 
 /// Of what it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     /// 32 hexadecimal digits.
     pub(super) cluster: String,
@@ -39,6 +46,9 @@ pub(super) struct Header {
     pub(super) unix_ms: u64,
     /// Their numbers and names.
     pub(super) keyspaces: Vec<(u16, String)>,
+    /// Numbers of those whose keys are names of objects.
+    #[serde(default)]
+    pub(super) objects: Vec<u16>,
 }
 
 /// A partition begins: what follows is what it held when this decision was the last.
@@ -56,18 +66,49 @@ pub(super) struct Begin {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Totals {
     pub(super) entries: u64,
+    /// Of entries and large values.
     pub(super) bytes: u64,
+    #[serde(default)]
+    pub(super) chunks: u64,
+    /// Of these.
+    #[serde(default)]
+    pub(super) chunk_bytes: u64,
+}
+
+impl Totals {
+    /// And these.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.entries += other.entries;
+        self.bytes += other.bytes;
+        self.chunks += other.chunks;
+        self.chunk_bytes += other.chunk_bytes;
+    }
 }
 
 /// What a file has.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     Begin(Begin),
     /// Keyed entries.
     Entries(Vec<u8>),
     Part(Part),
+    Chunk(Chunk),
     Close(Totals),
     End(Totals),
+}
+
+/// Of objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Chunk {
+    pub(super) id: ChunkId,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Chunk {
+    fn decode(payload: &[u8]) -> Option<Self> {
+        let (id, bytes) = payload.split_first_chunk()?;
+        Some(Self { id: ChunkId(*id), bytes: bytes.to_vec() })
+    }
 }
 
 /// Of a large value, from this offset on.
@@ -118,7 +159,7 @@ impl Writer {
         // What it holds is as private as the data.
         let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
         let line = format!("{MARK}{VERSION}\n");
-        let place = Place { offset: line.len() as u64, checksum: 0 };
+        let place = Place { offset: line.len() as u64, checksum: crc32c::crc32c(line.as_bytes()) };
         let mut writer = Self { file: BufWriter::new(file), place };
         writer.file.write_all(line.as_bytes())?;
         writer.json(b'H', header)?;
@@ -141,26 +182,28 @@ impl Writer {
     pub(super) fn write(&mut self, record: &Record) -> io::Result<()> {
         match record {
             Record::Begin(begin) => self.json(b'P', begin),
-            Record::Entries(entries) => self.record(b'E', entries),
-            Record::Part(part) => self.record(b'V', &part.encode()),
+            Record::Entries(entries) => self.record(b'E', &[entries]),
+            Record::Part(part) => self.record(b'V', &[&part.encode()]),
+            Record::Chunk(Chunk { id, bytes }) => self.record(b'C', &[&id.0, bytes]),
             Record::Close(totals) => self.json(b'Q', totals),
             Record::End(totals) => self.json(b'Z', totals),
         }
     }
 
     fn json(&mut self, kind: u8, value: &impl Serialize) -> io::Result<()> {
-        self.record(kind, &serde_json::to_vec(value)?)
+        self.record(kind, &[&serde_json::to_vec(value)?])
     }
 
-    fn record(&mut self, kind: u8, payload: &[u8]) -> io::Result<()> {
-        assert!(payload.len() <= RECORD_BYTES_MAX, "pages are shorter");
-        let length = (payload.len() as u32).to_be_bytes();
-        for part in [&[kind], &length[..], payload] {
+    fn record(&mut self, kind: u8, payload: &[&[u8]]) -> io::Result<()> {
+        let length: usize = payload.iter().map(|part| part.len()).sum();
+        assert!(length <= record_bytes_max(kind), "pages and chunks are shorter");
+        let head = [&[kind], &(length as u32).to_be_bytes()[..]];
+        for part in head.iter().chain(payload) {
             self.place.checksum = crc32c::crc32c_append(self.place.checksum, part);
             self.file.write_all(part)?;
         }
         self.file.write_all(&self.place.checksum.to_be_bytes())?;
-        self.place.offset += 9 + payload.len() as u64;
+        self.place.offset += FRAME_BYTES + length as u64;
         Ok(())
     }
 
@@ -171,7 +214,7 @@ impl Writer {
     }
 }
 
-/// A file that is being read; its errors are one line, without its name.
+/// A file that is being read.
 pub(super) struct Reader {
     file: BufReader<File>,
     checksum: u32,
@@ -180,159 +223,88 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
-        let mut file = BufReader::new(File::open(path).map_err(|error| error.to_string())?);
+    pub(super) fn open(path: &Path) -> Result<Self, BackupError> {
+        let mut file = BufReader::new(File::open(path)?);
         let mut line = Vec::new();
-        io::BufRead::read_until(&mut (&mut file).take(LINE_BYTES_MAX as u64), b'\n', &mut line)
-            .map_err(|error| error.to_string())?;
+        io::BufRead::read_until(&mut (&mut file).take(LINE_BYTES_MAX as u64), b'\n', &mut line)?;
         let text = std::str::from_utf8(&line).ok().and_then(|line| line.strip_suffix('\n'));
-        match text.and_then(|line| line.strip_prefix(MARK)) {
-            Some(VERSION | OLDER_VERSION) => {}
-            Some(other) => {
-                return Err(format!(
-                    "a backup of format {other}, this program reads formats {OLDER_VERSION} and {VERSION}: take its release"
-                ));
-            }
-            None => return Err("no backup of nicekv".into()),
-        }
-        let header = Header { cluster: String::new(), program: String::new(), unix_ms: 0, keyspaces: vec![] };
-        let mut reader = Self { file, checksum: 0, offset: line.len() as u64, header };
+        let checksum = match text.and_then(|line| line.strip_prefix(MARK)) {
+            Some(VERSION) => crc32c::crc32c(&line),
+            Some(version) if OLDER_VERSIONS.contains(&version) => 0,
+            Some(other) => return Err(BackupError::Format(other.into())),
+            None => return Err(BackupError::NotOurs),
+        };
+        let mut reader = Self { file, checksum, offset: line.len() as u64, header: Header::default() };
         match reader.record()? {
             (b'H', payload) => reader.header = reader.parsed(&payload)?,
-            _ => return Err(reader.damaged("it does not say what it is")),
+            _ => return Err(reader.damaged(Damage::NoHeader)),
         }
         Ok(reader)
     }
 
     /// The next record.
-    pub(super) fn next(&mut self) -> Result<Record, String> {
+    pub(super) fn next(&mut self) -> Result<Record, BackupError> {
         let (kind, payload) = self.record()?;
+        let content = |what: &str| Damage::Content(what.into());
         Ok(match kind {
             b'P' => Record::Begin(self.parsed(&payload)?),
             b'E' => Record::Entries(payload),
-            b'V' => Record::Part(Part::decode(&payload).ok_or_else(|| self.damaged("a part of no value"))?),
+            b'V' => Record::Part(
+                Part::decode(&payload).ok_or_else(|| self.damaged(content("a part of no value")))?,
+            ),
+            b'C' => Record::Chunk(
+                Chunk::decode(&payload).ok_or_else(|| self.damaged(content("a chunk without an id")))?,
+            ),
             b'Q' => Record::Close(self.parsed(&payload)?),
             b'Z' => Record::End(self.parsed(&payload)?),
-            _ => return Err(self.damaged("a record of an unknown kind")),
+            _ => return Err(self.damaged(Damage::UnknownKind)),
         })
     }
 
-    /// Whether something follows.
-    pub(super) fn is_at_end(&mut self) -> Result<bool, String> {
-        Ok(io::BufRead::fill_buf(&mut self.file).map_err(|error| error.to_string())?.is_empty())
+    /// Whether nothing follows.
+    pub(super) fn is_at_end(&mut self) -> Result<bool, BackupError> {
+        Ok(io::BufRead::fill_buf(&mut self.file)?.is_empty())
     }
 
-    fn record(&mut self) -> Result<(u8, Vec<u8>), String> {
+    /// Where so many bytes begin that were the last of the record that was read last.
+    pub(super) fn place_of_last(&self, bytes: usize) -> u64 {
+        self.offset - CHECKSUM_BYTES - bytes as u64
+    }
+
+    fn record(&mut self) -> Result<(u8, Vec<u8>), BackupError> {
         let mut head = [0; 5];
         self.read(&mut head)?;
         let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-        if length > RECORD_BYTES_MAX {
-            return Err(self.damaged("a record that is too long"));
+        if length > record_bytes_max(head[0]) {
+            return Err(self.damaged(Damage::TooLong));
         }
-        let (mut payload, mut checksum) = (vec![0; length], [0; 4]);
+        let (mut payload, mut checksum) = (vec![0; length], [0; CHECKSUM_BYTES as usize]);
         self.read(&mut payload)?;
         self.read(&mut checksum)?;
         self.checksum = crc32c::crc32c_append(crc32c::crc32c_append(self.checksum, &head), &payload);
         if self.checksum != u32::from_be_bytes(checksum) {
-            return Err(self.damaged("a checksum does not match"));
+            return Err(self.damaged(Damage::Checksum));
         }
-        self.offset += 9 + length as u64;
+        self.offset += FRAME_BYTES + length as u64;
         Ok((head[0], payload))
     }
 
-    fn read(&mut self, bytes: &mut [u8]) -> Result<(), String> {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<(), BackupError> {
         self.file.read_exact(bytes).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => self.damaged("it ends too early: not the whole backup"),
-            _ => error.to_string(),
+            io::ErrorKind::UnexpectedEof => self.damaged(Damage::CutShort),
+            _ => error.into(),
         })
     }
 
-    fn parsed<T: DeserializeOwned>(&self, payload: &[u8]) -> Result<T, String> {
-        serde_json::from_slice(payload).map_err(|error| self.damaged(error))
+    fn parsed<T: DeserializeOwned>(&self, payload: &[u8]) -> Result<T, BackupError> {
+        serde_json::from_slice(payload).map_err(|error| self.damaged(Damage::Content(error.to_string())))
     }
 
-    pub(super) fn damaged(&self, why: impl Display) -> String {
-        format!("damaged at byte {}: {why}; nothing was restored from here on", self.offset)
+    pub(super) fn damaged(&self, why: Damage) -> BackupError {
+        BackupError::Damaged { at: self.offset, why }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn header() -> Header {
-        let keyspaces = vec![(0, "default".into())];
-        Header { cluster: "c".into(), program: "0".into(), unix_ms: 1, keyspaces }
-    }
-
-    fn written(path: &Path) -> Vec<Record> {
-        let begin = Begin { keyspace: 0, partition: 3, epoch: 2, index: 9, node: "n".into() };
-        let totals = Totals { entries: 2, bytes: 7 };
-        let records = vec![
-            Record::Begin(begin),
-            Record::Entries(vec![1; 1000]),
-            Record::Entries(vec![2; 10]),
-            Record::Part(Part {
-                name: OpId { client: ClientId(u64::MAX - 1), sequence: 3 },
-                offset: 1 << 17,
-                bytes: vec![3; 100],
-            }),
-            Record::Close(totals),
-            Record::End(totals),
-        ];
-        let mut writer = Writer::create(path, &header()).unwrap();
-        let place = writer.place();
-        writer.write(&Record::Entries(vec![9; 5000])).unwrap();
-        writer.go_back(place).unwrap();
-        records.iter().for_each(|record| writer.write(record).unwrap());
-        writer.finish().unwrap();
-        records
-    }
-
-    fn read(path: &Path) -> Result<Vec<Record>, String> {
-        let mut reader = Reader::open(path)?;
-        assert_eq!(reader.header, header());
-        let mut records = Vec::new();
-        while !matches!(records.last(), Some(Record::End(_))) {
-            records.push(reader.next()?);
-        }
-        if reader.is_at_end()? { Ok(records) } else { Err(reader.damaged("more")) }
-    }
-
-    #[test]
-    fn what_is_written_is_what_is_read() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("b");
-        assert_eq!(written(&path), read(&path).unwrap());
-        assert!(Writer::create(&path, &header()).is_err(), "nothing is written over");
-    }
-
-    #[test]
-    fn every_byte_counts_and_none_may_be_missing() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("b");
-        written(&path);
-        let whole = std::fs::read(&path).unwrap();
-        for at in 0..whole.len() {
-            let mut damaged = whole.clone();
-            damaged[at] ^= 1;
-            std::fs::write(&path, damaged).unwrap();
-            let error = read(&path).expect_err("it is damaged");
-            assert!(!error.contains('\n'), "{error}");
-            std::fs::write(&path, &whole[..at]).unwrap();
-            read(&path).expect_err("it is cut short");
-        }
-        std::fs::write(&path, [&whole[..], b"x"].concat()).unwrap();
-        read(&path).expect_err("something follows");
-    }
-
-    #[test]
-    fn another_format_is_told_from_what_is_none() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("b");
-        std::fs::write(&path, "nicekv-backup 99\nwhatever").unwrap();
-        assert!(Reader::open(&path).err().unwrap().contains("format 99, this program reads formats 1 and 2"));
-        std::fs::write(&path, "PK\u{3}\u{4}").unwrap();
-        assert_eq!(Reader::open(&path).err().unwrap(), "no backup of nicekv");
-    }
-}
+#[path = "format_tests.rs"]
+mod tests;

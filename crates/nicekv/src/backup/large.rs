@@ -1,10 +1,25 @@
-//! Large values of a backup: their entries come first, then the values in parts, in the order of the entries.
+//! Entries of a backup and their values. Of large values the entries come first, then the values in parts, in the order of the entries.
 
-use super::format::Part;
+use super::format::{Part, Record};
 use nicekv_transport::Checksum;
+use nicekv_wire::OpId;
+use nicekv_wire::bytes::Reader as Bytes;
 use nicekv_wire::large::Reference;
-use nicekv_wire::recovery::Entry;
+use nicekv_wire::recovery::{Entry, read_keyed_entry};
 use std::collections::VecDeque;
+
+type KeyedEntry<'a> = (&'a [u8], Entry<'a>);
+
+/// What a record of entries has.
+pub(super) fn keyed_entries(bytes: &[u8]) -> Result<Vec<KeyedEntry<'_>>, String> {
+    let (mut reader, mut entries) = (Bytes::new(bytes), Vec::new());
+    while !reader.is_empty() {
+        let (key, entry) = read_keyed_entry(&mut reader).map_err(|error| error.to_string())?;
+        let entry = Entry::decode(entry).map_err(|error| error.to_string())?;
+        entries.push((key, entry));
+    }
+    Ok(entries)
+}
 
 /// Entries whose values are still to come.
 #[derive(Default)]
@@ -18,13 +33,15 @@ pub(super) struct LargeEntries {
 
 struct Expected {
     key: Vec<u8>,
+    version: OpId,
     reference: Reference,
     expiry_ms: u64,
 }
 
-/// A value that has come to its end.
+/// A key with all of its value.
 pub(super) struct Whole {
     pub(super) key: Vec<u8>,
+    pub(super) version: OpId,
     pub(super) value: Vec<u8>,
     pub(super) expiry_ms: u64,
 }
@@ -33,12 +50,30 @@ impl LargeEntries {
     /// If this entry speaks of a large value, that is to come.
     pub(super) fn expect(&mut self, key: &[u8], entry: &Entry<'_>) {
         if let Some(reference) = entry.large() {
-            self.expected.push_back(Expected { key: key.to_vec(), reference, expiry_ms: entry.expiry_ms });
+            let Entry { version, expiry_ms, .. } = *entry;
+            self.expected.push_back(Expected { key: key.to_vec(), version, reference, expiry_ms });
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.expected.is_empty()
+    }
+
+    /// Keys of which all has come with this record, removed ones left out.
+    pub(super) fn whole(&mut self, record: &Record) -> Result<Vec<Whole>, String> {
+        let bytes = match record {
+            Record::Entries(bytes) => bytes,
+            Record::Part(part) => return Ok(self.take(part)?.into_iter().collect()),
+            _ => return Ok(Vec::new()),
+        };
+        let mut small = Vec::new();
+        for (key, entry) in keyed_entries(bytes)? {
+            self.expect(key, &entry);
+            let Entry { version, expiry_ms, .. } = entry;
+            let value = entry.value.filter(|_| !entry.is_large).map(<[u8]>::to_vec);
+            small.extend(value.map(|value| Whole { key: key.to_vec(), version, value, expiry_ms }));
+        }
+        Ok(small)
     }
 
     /// A part has come, and is not kept.
@@ -49,8 +84,9 @@ impl LargeEntries {
     /// A part has come; the value, if that was its end.
     pub(super) fn take(&mut self, part: &Part) -> Result<Option<Whole>, String> {
         self.value.extend_from_slice(&part.bytes);
-        let whole = self.add(part)?.map(|Expected { key, expiry_ms, .. }| Whole {
+        let whole = self.add(part)?.map(|Expected { key, version, expiry_ms, .. }| Whole {
             key,
+            version,
             value: std::mem::take(&mut self.value),
             expiry_ms,
         });
@@ -82,7 +118,8 @@ impl LargeEntries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicekv_wire::{ClientId, OpId};
+    use nicekv_wire::ClientId;
+    use nicekv_wire::recovery::put_keyed_entry;
 
     fn name(sequence: u64) -> OpId {
         OpId { client: ClientId(1), sequence }
@@ -116,10 +153,24 @@ mod tests {
         assert!(large.take(&part(2, 0, &value(2)[..1_500])).unwrap().is_none());
         for (sequence, offset) in [(2, 1_500), (1, 0)] {
             let whole = large.take(&part(sequence, offset, &value(sequence)[offset as usize..])).unwrap();
-            let Whole { key, value: found, expiry_ms } = whole.unwrap();
+            let Whole { key, value: found, expiry_ms, .. } = whole.unwrap();
             assert_eq!((key, found, expiry_ms), (vec![sequence as u8], value(sequence), sequence));
         }
         assert!(large.is_empty());
+    }
+
+    #[test]
+    fn small_values_are_whole_with_their_entry_and_removed_keys_are_none() {
+        let mut bytes = Vec::new();
+        for (key, value) in [(b"a", Some(&b"small"[..])), (b"b", None)] {
+            let mut entry = Vec::new();
+            Entry { index: 1, version: name(7), expiry_ms: 9, is_large: false, value }.append(&mut entry);
+            put_keyed_entry(&mut bytes, key, &entry);
+        }
+        let whole = LargeEntries::default().whole(&Record::Entries(bytes.clone())).unwrap();
+        let [Whole { key, version, value, expiry_ms }] = &whole[..] else { panic!("{} keys", whole.len()) };
+        assert_eq!((&key[..], *version, &value[..], *expiry_ms), (&b"a"[..], name(7), &b"small"[..], 9));
+        assert!(LargeEntries::default().whole(&Record::Entries(bytes[..bytes.len() - 1].to_vec())).is_err());
     }
 
     #[test]

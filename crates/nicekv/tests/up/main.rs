@@ -11,6 +11,7 @@ mod large_memory;
 mod long_keys;
 mod manners;
 mod metrics;
+mod object_backup;
 mod objects;
 mod quorum;
 mod ranges;
