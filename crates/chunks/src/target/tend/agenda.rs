@@ -8,6 +8,8 @@
 //! ```
 //!
 //! What is open and due comes first. A new map begins a new pass, with what it makes urgent as open and due.
+//!
+//! Passes that begin by their time read all chunks, too. One that a map begins does not, unless it is time: after a loss targets have enough to do.
 
 use super::super::told::Held;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -47,6 +49,10 @@ pub(super) struct Agenda {
     /// Where the pass goes on; none: it is over, or waits for the last ones to be looked at.
     next: Option<Bound<ChunkId>>,
     is_ending: bool,
+    /// Whether the pass reads chunks.
+    reads: bool,
+    /// When the last pass that does has begun; what there was before the first pass has just been written, or read at the start.
+    reads_since_ns: Option<u64>,
     /// Since the map is this one.
     passes: u64,
     open: BTreeMap<ChunkId, Open>,
@@ -61,6 +67,8 @@ impl Agenda {
             begun_ns: 0,
             next: None,
             is_ending: false,
+            reads: false,
+            reads_since_ns: None,
             passes: 0,
             open: BTreeMap::new(),
             due: BTreeSet::new(),
@@ -69,6 +77,13 @@ impl Agenda {
 
     /// All is to be looked at anew, and this first.
     pub(super) fn begin_anew(&mut self, now_ns: u64, first: impl Iterator<Item = (ChunkId, Finding)>) {
+        // One that is broken off is made up for.
+        let is_broken_off = self.reads && (self.next.is_some() || self.is_ending);
+        let since_ns = *self.reads_since_ns.get_or_insert(now_ns);
+        self.reads = is_broken_off;
+        if since_ns.saturating_add(self.pass_ns) <= now_ns {
+            self.read_from(now_ns);
+        }
         (self.passes, self.is_ending) = (0, false);
         (self.next, self.begun_ns) = (Some(Bound::Unbounded), now_ns);
         self.open.clear();
@@ -85,6 +100,7 @@ impl Agenda {
         }
         if self.next.is_none() && !self.is_ending && self.begins_ns() <= now_ns {
             (self.next, self.begun_ns) = (Some(Bound::Unbounded), now_ns);
+            self.read_from(now_ns);
         }
         let from = self.next?;
         let mut ids = held.range((from, Bound::Unbounded)).map(|(id, _)| *id);
@@ -93,6 +109,15 @@ impl Agenda {
         self.next = id.map(Bound::Excluded);
         self.is_ending = id.is_none();
         id.map(|id| (id, true))
+    }
+
+    fn read_from(&mut self, now_ns: u64) {
+        (self.reads, self.reads_since_ns) = (true, Some(now_ns));
+    }
+
+    /// Whether chunks of the pass are read.
+    pub(super) fn reads(&self) -> bool {
+        self.reads
     }
 
     /// When there is something to look at.
@@ -175,6 +200,28 @@ mod tests {
         assert_eq!((agenda.next(109, &held), agenda.next(110, &held)), (None, Some((id(3), true))));
         agenda.end_pass();
         assert_eq!(agenda.passes(), 1, "it has just begun");
+    }
+
+    #[test]
+    fn a_pass_reads_when_it_is_time_and_not_because_groups_are_others() {
+        let (mut agenda, held) = (Agenda::new(100), held(&[7, 3]));
+        let mut all = |agenda: &mut Agenda, now_ns| {
+            while agenda.next(now_ns, &held).is_some() {}
+            agenda.end_pass();
+            agenda.reads()
+        };
+        agenda.begin_anew(10, [].into_iter());
+        assert!(!all(&mut agenda, 10));
+        agenda.begin_anew(60, [].into_iter());
+        assert!(!all(&mut agenda, 60));
+        agenda.begin_anew(110, [].into_iter());
+        assert!(agenda.reads(), "it is time, however often groups are others");
+        agenda.next(110, &held);
+        agenda.begin_anew(120, [].into_iter());
+        assert!(all(&mut agenda, 120), "it was broken off");
+        agenda.begin_anew(130, [].into_iter());
+        assert!(!all(&mut agenda, 130));
+        assert!(all(&mut agenda, 230), "by its time");
     }
 
     #[test]

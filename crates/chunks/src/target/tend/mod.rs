@@ -1,8 +1,8 @@
 //! A target looks after what it holds, one chunk after the other, for ever (P11, P12, P13).
 //!
 //! ```text
-//!   of its group      read ─▶ counted ─┬─ R hold it ─▶ well
-//!                       │              ├─ fewer, and this is the first of them ─▶ put again, with its own bytes
+//!   of its group     (read)─▶ counted ─┬─ R hold it ─▶ well
+//!                       │              ├─ fewer, and this is the first of them ─▶ read, and put again
 //!                       │              └─ R that are before this one ─▶ they confirm it ─▶ dropped
 //!                       ▼ not what it is: dropped
 //!   not of its group  read ─▶ put to that group, until R have said "stored" ─▶ the slot moves: kept, has moved     else: dropped

@@ -64,9 +64,9 @@ impl Tending {
             return self.again(now_ns, &id, known.unwrap_or(Finding::Unseen), 1);
         }
         let place = Place::of(map, &id, target.config.node);
-        let was_counted = !matches!(known, None | Some(Finding::Unseen | Finding::Away));
+        let is_read = is_of_pass && self.agenda.reads();
         let job = Job { id, is_of_pass, step: Step::Scrubbing };
-        if was_counted && place.own.is_some() {
+        if place.own.is_some() && !is_read {
             self.pace.charge(now_ns, 0);
             return self.count(now_ns, job, &place);
         }
