@@ -1,7 +1,9 @@
 //! The table of commands.
 
 use crate::error::CommandError;
-use crate::handlers::{connection, expiry, keys, numbers, server, strings, transactions};
+use crate::handlers::{
+    acl, authentication, connection, expiry, keys, numbers, server, strings, transactions,
+};
 use crate::parser::Arguments;
 use crate::plan::Handler;
 
@@ -72,8 +74,9 @@ const fn transaction(name: &'static str, arity: i32, handler: Handler) -> Comman
 
 /// All commands, sorted by name.
 pub(crate) static COMMANDS: &[Command] = &[
+    other("acl", -2, acl::acl),
     write("append", 3, strings::append),
-    other("auth", -2, connection::auth),
+    other("auth", -2, authentication::auth),
     other("client", -2, connection::client),
     other("command", -1, server::command),
     other("config", -2, server::config),
@@ -153,9 +156,13 @@ impl Command {
         let name = arguments.prefix(0);
         let again = last.filter(|command| command.name.as_bytes().eq_ignore_ascii_case(name));
         let command = again.or_else(|| Self::find(name)).ok_or_else(|| unknown(arguments))?;
-        let count = arguments.count() as i32;
-        let fits = if command.arity >= 0 { count == command.arity } else { count >= -command.arity };
-        if fits { Ok(command) } else { Err(CommandError::arity(command.name)) }
+        if command.takes(arguments.count()) { Ok(command) } else { Err(CommandError::arity(command.name)) }
+    }
+
+    /// Whether it may have so many arguments, its name included.
+    pub(crate) fn takes(&self, arguments: usize) -> bool {
+        let count = arguments as i32;
+        if self.arity >= 0 { count == self.arity } else { count >= -self.arity }
     }
 
     /// Those that do what they are named after.
@@ -193,6 +200,7 @@ fn unknown(arguments: Arguments<'_>) -> CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::security::{Categories, SUBJECTS, Uses};
 
     #[test]
     fn the_table_is_sorted_and_found_in_any_case() {
@@ -203,6 +211,21 @@ mod tests {
             assert_eq!(found.name, command.name);
         }
         assert!(Command::find(b"no-such-command-at-all").is_none() && Command::find(b"").is_none());
+    }
+
+    #[test]
+    fn users_may_be_allowed_each_of_them_and_they_are_what_they_do() {
+        let commands = SUBJECTS.iter().take_while(|subject| !subject.name.contains('|'));
+        assert!(commands.clone().map(|subject| subject.name).eq(COMMANDS.iter().map(|command| command.name)));
+        for (command, subject) in COMMANDS.iter().zip(commands) {
+            let is = |category| subject.categories.overlaps(category);
+            assert_eq!(command.kind == Kind::Write, is(Categories::WRITE), "{}", command.name);
+            let reads = matches!(command.kind, Kind::Read | Kind::Scan);
+            assert_eq!(reads, is(Categories::READ), "{}", command.name);
+            assert_eq!(command.keys.is_some(), matches!(command.kind, Kind::Read | Kind::Write));
+            let has_keys = command.keys.is_some() || command.name == "watch";
+            assert_eq!(has_keys, subject.uses != Uses::Nothing, "{}", command.name);
+        }
     }
 
     #[test]

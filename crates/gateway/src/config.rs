@@ -1,6 +1,7 @@
 //! Settings of a gateway.
 
 use crate::limits::{CONNECTIONS_MAX, LARGE_BYTES_MAX, MEMORY_BYTES_MAX};
+use crate::security::UserSource;
 use nicekv_client::{Config, OPERATION_TIMEOUT};
 use nicekv_wire::Duration;
 
@@ -15,6 +16,8 @@ pub struct GatewayConfig {
     pub memory_bytes_max: usize,
     /// Most bytes of large values that they may hold; at least [`LARGE_BYTES_MIN`](crate::limits::LARGE_BYTES_MIN).
     pub large_bytes_max: usize,
+    /// Who may log in.
+    pub users: UserSource,
     /// How long a command may take.
     pub timeout: Duration,
 }
@@ -27,6 +30,7 @@ impl GatewayConfig {
             connections_max: CONNECTIONS_MAX,
             memory_bytes_max: MEMORY_BYTES_MAX,
             large_bytes_max: LARGE_BYTES_MAX,
+            users: UserSource::Open,
             timeout: OPERATION_TIMEOUT,
         }
     }

@@ -14,6 +14,7 @@
 //! Invariant: a complete command stays in the parser until all of it is issued, and no byte is read meanwhile. What a silent or greedy
 //! peer costs is therefore bounded by `limits`, and what all of them cost by `budget`, and by `permits` what is large.
 
+mod access;
 mod large;
 
 pub(crate) use large::too_slow;
@@ -98,6 +99,10 @@ pub(crate) struct Connection {
     /// Nothing more is read: the last reply was written, or bytes came that are no request.
     closing: bool,
     failed: bool,
+    /// Its last login has failed: it takes no commands until then.
+    rests_until_ns: Option<u64>,
+    /// It is in the event loop's list of those that rest.
+    pub(crate) is_listed: bool,
 }
 
 impl Connection {
@@ -127,18 +132,22 @@ impl Connection {
             ended: false,
             closing: false,
             failed: false,
+            rests_until_ns: None,
+            is_listed: false,
         }
     }
 
     /// Whether a read would bring it on.
     pub(crate) fn wants_read(&self) -> bool {
         let has_room = self.parser.command().is_none() && self.parser.wants().is_none();
+        let has_room = has_room && self.rests_until_ns.is_none();
         self.readable && !self.ended && !self.closing && !self.failed && has_room
     }
 
-    /// Whether a complete command waits.
+    /// Whether a complete command waits, or may.
     pub(crate) fn is_blocked(&self) -> bool {
-        !self.closing && !self.failed && self.parser.command().is_some()
+        let waits = self.parser.command().is_some() || self.rests_until_ns.is_some();
+        !self.closing && !self.failed && waits
     }
 
     /// Whether a command waits for the peer to read replies.
@@ -209,6 +218,10 @@ impl Connection {
                 used = self.input.len();
                 break Progress::Waiting;
             }
+            if self.still_rests(requests.now) {
+                break Progress::Waiting;
+            }
+            self.parser.set_strangers(self.session.standing.user().is_none());
             match self.parser.parse(&self.input[used..]) {
                 Ok(count) => used += count,
                 Err(error) => {
@@ -236,6 +249,7 @@ impl Connection {
             }
             requests.member.own().commands.add(1);
             self.parser.release();
+            self.rest_after_failure(requests.now);
         };
         self.input.drain(..used);
         if self.input.is_empty() {
@@ -252,10 +266,7 @@ impl Connection {
             self.closing = true;
             return Ok(());
         }
-        let admitted = session.refused.admit(arguments.prefix(0));
-        let resolved = admitted.and_then(|()| Command::resolve(arguments, *last_command));
-        let permits = &requests.member.server.permits;
-        let command = match resolved.and_then(|command| large::admit(parser, permits).map(|()| command)) {
+        let command = match access::called(parser, session, *last_command, requests) {
             Ok(command) => command,
             Err(error) => {
                 self.refuse(&error);

@@ -13,6 +13,15 @@ impl CommandError {
     pub(crate) const NOT_A_FLOAT: Self = Self::fixed("ERR value is not a valid float");
     pub(crate) const NOT_FINITE: Self = Self::fixed("ERR increment would produce NaN or Infinity");
 
+    pub(crate) const NO_AUTH: Self = Self::fixed("NOAUTH Authentication required.");
+    pub(crate) const NO_KEY: Self = Self::fixed("NOPERM No permissions to access a key");
+    pub(crate) const WRONG_PASSWORD: Self =
+        Self::fixed("WRONGPASS invalid username-password pair or user is disabled.");
+    pub(crate) const NO_PASSWORD: Self = Self::fixed(
+        "ERR AUTH <password> called without any password configured for the default user. \
+         Are you sure your configuration is correct?",
+    );
+
     pub(crate) const fn fixed(text: &'static str) -> Self {
         Self(Cow::Borrowed(text.as_bytes()))
     }

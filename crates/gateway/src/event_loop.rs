@@ -12,6 +12,8 @@
 //! Connections are watched edge-triggered, so that one that is held back (its pipeline is full, or its peer does not read) costs no
 //! event; what is left to do for it is remembered in `queue`.
 
+mod access;
+mod closing;
 mod large;
 mod writing;
 
@@ -25,11 +27,10 @@ use crate::limits::{LARGE_BYTES_MIN, READ_BYTES, SHORT_BYTES_MAX, THREADS_MAX};
 use crate::observation::GatewayMonitor;
 use crate::permits::Permits;
 use crate::requests::{Origins, Requests, TurnGets};
+use crate::security::Access;
 use crate::shared::{Member, NewConnection, ServerState, ThreadState};
 use nicekv_client::{ClientCore, Config};
-use nicekv_runtime::{
-    Left, Linger, Stop, Uplink, Waker, keep_large_buffers_apart, now, release_free_memory, renew_client_id,
-};
+use nicekv_runtime::{Left, Linger, Stop, Uplink, Waker, keep_large_buffers_apart, now, renew_client_id};
 use nicekv_wire::{ClientId, Duration, Now};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -83,6 +84,11 @@ pub struct Gateway {
     /// When to look whether peers keep others from what these wait for; `None` while nobody does.
     look_ns: Option<u64>,
     linger: Linger,
+    /// Of the users that connections were looked at for last.
+    users_version: u64,
+    /// Connections that rest after a login that failed (`Connection::is_listed`), and when the first of them has.
+    resting: Vec<usize>,
+    rested_ns: Option<u64>,
     /// When to look for idle connections; `None` if all are known to be idle.
     sweep_ns: Option<u64>,
 }
@@ -114,6 +120,7 @@ impl Gateway {
             permits: Arc::new(Permits::new(config.large_bytes_max, wakers.clone())),
             value_bytes_max: config.client.value_bytes_max,
             keyspaces: KnownKeyspaces::new(config.client.keyspaces.clone()),
+            access: Access::new(config.users.clone()).map_err(io::Error::other)?,
             threads: wakers.iter().map(|waker| ThreadState::new(waker.clone(), COMMANDS.len())).collect(),
             ..ServerState::default()
         });
@@ -176,6 +183,9 @@ impl Gateway {
             askers: HashMap::new(),
             look_ns: None,
             linger: Linger::new(Linger::DEFAULT),
+            users_version: 1,
+            resting: Vec::new(),
+            rested_ns: None,
             sweep_ns: None,
         })
     }
@@ -204,6 +214,7 @@ impl Gateway {
             self.receive_local(now, !events.is_empty());
             renew_client_id(&mut self.core)?;
             self.keyspaces.follow(&self.member.server.keyspaces, &mut self.core);
+            self.hear_of_users();
             self.on_time(now)?;
             self.deliver(now);
             self.hear_of_large(now);
@@ -245,6 +256,7 @@ impl Gateway {
             delayed_ns,
             self.leaves_at_ns(),
             self.look_ns,
+            self.rested_ns,
         ];
         let deadline_ns = deadlines.into_iter().flatten().min()?;
         let left_ns = deadline_ns.saturating_sub(now().boot_ns);
@@ -321,6 +333,7 @@ impl Gateway {
             self.sweep(now);
         }
         self.look_at_peers(now);
+        self.end_rests(now);
         Ok(())
     }
 
@@ -375,45 +388,13 @@ impl Gateway {
             timeout: self.timeout,
             askers: &mut self.askers,
         };
+        connection.follow_users(&requests);
         connection.look_after_reads(slot, &mut requests);
         let progress = connection.advance(slot, &mut requests);
         self.budget.count(connection);
+        self.note_rest(slot);
         self.keep_within_budget();
         progress
-    }
-
-    fn keep_within_budget(&mut self) {
-        while let Some(slot) = self.budget.greediest(&self.connections) {
-            let refusal = self.budget.refusal(&self.connections[slot]);
-            self.connections[slot].dismiss(&refusal);
-            self.member.own().connections_evicted.add(1);
-            self.close(slot);
-        }
-    }
-
-    fn close(&mut self, slot: usize) {
-        // Dropping the socket takes it out of the epoll.
-        let connection = self.connections.remove(slot);
-        self.forget_large(&connection);
-        self.budget.forget(&connection);
-        self.member.own().closed();
-    }
-
-    /// Lets idle connections give back what they do not use.
-    fn sweep(&mut self, now: Now) {
-        let mut any_active = false;
-        for (_, connection) in &mut self.connections {
-            if std::mem::take(&mut connection.active) {
-                any_active = true;
-            } else {
-                connection.shrink();
-                self.budget.count(connection);
-            }
-        }
-        if self.budget.take_freed() {
-            release_free_memory();
-        }
-        self.sweep_ns = any_active.then(|| now.after(IDLE_AFTER));
     }
 }
 

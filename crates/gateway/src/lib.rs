@@ -2,7 +2,7 @@
 //!
 //! A [`Gateway`] is one thread with an event loop, no async runtime: it owns its TCP connections, the client's state machine
 //! and its UDP socket, so a command becomes a datagram without changing threads. Several of them [share](Gateway::threads) a listener and their
-//! limits. Read in this order: [`event_loop`](Gateway), `shared` and `acceptor` (what threads have in common), `connection`, `unanswered` (ordering), `parser`, `command` (the table), `handlers`, `plan` (from answers to replies), `requests`,
+//! limits. Read in this order: [`event_loop`](Gateway), `shared` and `acceptor` (what threads have in common), `connection`, `security` (who it is, and what it may do), `unanswered` (ordering), `parser`, `command` (the table), `handlers`, `plan` (from answers to replies), `requests`,
 //! `scanning` (commands that list keys), `budget` (the memory of all connections), `permits` with `line` (that of large values), `filling` and `large_reads` (who asks for it), `pace` (who keeps others from it).
 //!
 //! Commands, replies and error texts are those of Redis 7.0 as far as the store has what they are about. Different on purpose:
@@ -18,6 +18,7 @@
 //! * Large arguments and values, of more than 4 KiB, take no more than 256 MiB together unless configured otherwise: who needs more waits, and is not read from
 //!   meanwhile. A command or a reply that needs more than half of it is refused. Who does not send, or read, while others wait is closed after some seconds.
 //! * An update without an answer in time fails with `ERR outcome unknown`: it may have taken effect.
+//! * Users are those of a file ([`UserSource`]), or of `ACL SETUSER` until the process ends; there are no selectors, and a refusal has the words of Redis 7.2. Who fails to log in rests before the next command.
 //! * `CLIENT SETINFO` of Redis 7.2 is understood, because libraries send it.
 
 mod acceptor;
@@ -44,6 +45,7 @@ mod reply;
 mod requests;
 mod rope;
 mod scanning;
+mod security;
 mod shared;
 mod unanswered;
 
@@ -52,6 +54,7 @@ pub use event_loop::Gateway;
 pub use keyspaces::KnownKeyspaces;
 pub use limits::THREADS_MAX;
 pub use observation::{FailedRequest, GatewayMonitor, GatewayObservation};
+pub use security::UserSource;
 
 /// How many commands `bytes` are, of which the last one ends with them. For `nicekv-instructions`, which counts what parsing costs.
 #[doc(hidden)]

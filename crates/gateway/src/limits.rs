@@ -33,6 +33,10 @@ pub const ARGUMENT_BYTES_MAX: usize = 512 << 20;
 pub const ARGUMENT_BYTES_KEPT: usize = 16 << 10;
 /// Bytes of one command that are kept beside a value, eight for each of its arguments included.
 pub const COMMAND_BYTES_BESIDE: usize = 64 << 20;
+/// Arguments of a command of who has not logged in, and has to (as in Redis).
+pub const STRANGERS_ARGUMENTS_MAX: i64 = 10;
+/// The longest of them: nothing large, for which others would have to wait.
+pub const STRANGERS_ARGUMENT_BYTES_MAX: usize = SHORT_BYTES_MAX;
 /// Longest line: a length, or an inline command.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// Replies of one connection that wait to be sent; with more, it is not read any further. One reply may exceed it.

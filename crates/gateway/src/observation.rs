@@ -1,6 +1,7 @@
 //! What a gateway says of itself, for operators.
 
 use crate::command::COMMANDS;
+use crate::security::Reason;
 use crate::shared::{FAILURES, Failed, ServerState, ThreadState};
 use nicekv_wire::{Durations, OpId};
 use std::net::SocketAddrV4;
@@ -21,6 +22,7 @@ impl GatewayMonitor {
             connections_refused: server.connections_refused.get(),
             connections_evicted: server.sum(|thread| &thread.connections_evicted),
             connections_stalled: server.sum(|thread| &thread.connections_stalled),
+            denied: Reason::ALL.map(Reason::name).into_iter().zip(server.access.denied()).collect(),
             large_bytes: server.permits.held(),
             large_bytes_max: server.permits.bytes_max(),
             large_waiting: server.permits.waiting(),
@@ -97,6 +99,8 @@ pub struct GatewayObservation {
     pub connections_evicted: u64,
     /// Of these, closed because they neither sent nor read while others waited for room for large values.
     pub connections_stalled: u64,
+    /// By reason, what was refused to users: auth (logins that failed), command, key.
+    pub denied: Vec<(&'static str, u64)>,
     /// Bytes of large values that are held, or granted.
     pub large_bytes: usize,
     /// Most of them.

@@ -16,7 +16,7 @@
 use crate::filling::Filling;
 use crate::limits::{
     ARGUMENT_BYTES_KEPT, ARGUMENT_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_BESIDE, LINE_BYTES_MAX,
-    SHORT_BYTES_MAX,
+    SHORT_BYTES_MAX, STRANGERS_ARGUMENT_BYTES_MAX, STRANGERS_ARGUMENTS_MAX,
 };
 use crate::permits::{Claim, Kept};
 use nicekv_wire::limits::LARGE_BYTES_MAX;
@@ -39,6 +39,10 @@ pub(crate) enum ProtocolError {
     LineTooLong(&'static str),
     #[error("Protocol error: unbalanced quotes in request")]
     UnbalancedQuotes,
+    #[error("Protocol error: unauthenticated multibulk length")]
+    StrangersArguments,
+    #[error("Protocol error: unauthenticated bulk length")]
+    StrangersArgument,
     #[error("Protocol error: command of more than {0} bytes")]
     CommandTooLong(usize),
 }
@@ -83,6 +87,8 @@ pub(crate) struct Wants {
 pub(crate) struct Parser {
     /// Longest argument that is kept whole.
     value_bytes_max: usize,
+    /// The peer has not logged in, and has to: it may send little.
+    is_strangers: bool,
     state: State,
     data: Vec<u8>,
     arguments: Vec<Argument>,
@@ -98,11 +104,17 @@ impl Parser {
     pub(crate) fn new(value_bytes_max: usize) -> Self {
         Self {
             value_bytes_max,
+            is_strangers: false,
             state: State::Start,
             data: Vec::new(),
             arguments: Vec::new(),
             filling: Filling::default(),
         }
+    }
+
+    /// Whether the peer has not logged in, and has to.
+    pub(crate) fn set_strangers(&mut self, is_strangers: bool) {
+        self.is_strangers = is_strangers;
     }
 
     /// Bytes of one command that are kept.
@@ -217,6 +229,9 @@ impl Parser {
         if count > ARGUMENTS_MAX as i64 {
             return Err(ProtocolError::TooManyArguments);
         }
+        if self.is_strangers && count > STRANGERS_ARGUMENTS_MAX {
+            return Err(ProtocolError::StrangersArguments);
+        }
         if count > 0 {
             self.state = State::Header { arguments_left: count as usize };
         }
@@ -232,6 +247,9 @@ impl Parser {
         let length = parse_integer(digits).and_then(|length| usize::try_from(length).ok());
         let length =
             length.filter(|length| *length <= ARGUMENT_BYTES_MAX).ok_or(ProtocolError::ArgumentLength)?;
+        if self.is_strangers && length > STRANGERS_ARGUMENT_BYTES_MAX {
+            return Err(ProtocolError::StrangersArgument);
+        }
         let used = self.bytes() + size_of::<Argument>();
         let too_long = ProtocolError::CommandTooLong(self.command_bytes_max());
         let room = self.command_bytes_max().checked_sub(used).ok_or(too_long)?;

@@ -7,6 +7,7 @@ use crate::permits::Kept;
 use crate::refused::Refused;
 use crate::reply::{Protocol, ReplyWriter};
 use crate::scanning::Scanning;
+use crate::security::Standing;
 use nicekv_client::{Answer, OperationError, Outcome, Request};
 use nicekv_wire::KeyspaceId;
 use nicekv_wire::number::parse_integer;
@@ -271,6 +272,26 @@ pub(crate) struct Session {
     /// A MULTI or WATCH that was refused and has not ended.
     pub(crate) refused: Refused,
     pub(crate) protocol: Protocol,
+    /// Its user.
+    pub(crate) standing: Standing,
+}
+
+impl Session {
+    /// What CLIENT INFO says, in the words and the order of Redis; `command` is the one that it runs.
+    pub(crate) fn describe(&self, unix_ms: u64, command: &str) -> String {
+        let (peer, local) = match self.addresses {
+            Some((peer, local)) => (peer.to_string(), local.to_string()),
+            None => Default::default(),
+        };
+        let age_s = unix_ms.saturating_sub(self.since_unix_ms) / 1_000;
+        let [name, user] = [&self.name, self.standing.name()].map(String::from_utf8_lossy);
+        let protocol = if self.protocol == Protocol::Resp3 { 3 } else { 2 };
+        format!(
+            "id={} addr={peer} laddr={local} name={name} age={age_s} idle=0 flags=N db={} sub=0 psub=0 ssub=0 multi=-1 \
+             cmd={command} user={user} redir=-1 resp={protocol}",
+            self.id, self.keyspace.0,
+        )
+    }
 }
 
 /// Everything a handler works with.

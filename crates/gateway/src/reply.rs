@@ -81,6 +81,16 @@ impl ReplyWriter<'_> {
         }
     }
 
+    /// With a point, at most three digits behind it.
+    pub(crate) fn double(&mut self, value: f64) {
+        let text = format!("{value:.3}");
+        let text = text.trim_end_matches('0').trim_end_matches('.');
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp3 => self.line(b',', text),
+        }
+    }
+
     /// A text that clients show as it is.
     pub(crate) fn verbatim(&mut self, text: &str) {
         match self.protocol {

@@ -14,6 +14,7 @@
 use crate::keyspaces::KnownKeyspaces;
 use crate::permits::Permits;
 use crate::scanning::Cursors;
+use crate::security::Access;
 use nicekv_client::{Completion, Counters, OperationError};
 use nicekv_runtime::Waker;
 use nicekv_wire::durations::{Durations, SharedDurations};
@@ -49,6 +50,8 @@ pub(crate) struct ServerState {
     pub(crate) port: u16,
     /// Those that can be selected.
     pub(crate) keyspaces: KnownKeyspaces,
+    /// Users, and what they may do.
+    pub(crate) access: Access,
     /// Of scans that go on.
     pub(crate) cursors: Cursors,
     pub(crate) started_unix_ms: u64,

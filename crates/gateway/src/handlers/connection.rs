@@ -1,5 +1,6 @@
 //! Commands about the connection itself.
 
+use super::authentication::log_in;
 use super::{Planned, ok, unknown_subcommand};
 use crate::error::CommandError;
 use crate::handlers::server::REDIS_VERSION;
@@ -8,6 +9,8 @@ use crate::refused::Refused;
 use crate::reply::Protocol;
 use nicekv_wire::KeyspaceId;
 use nicekv_wire::number::parse_integer;
+
+const HELLO_NO_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
 
 pub(crate) fn ping<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     match call.count() {
@@ -34,6 +37,7 @@ pub(crate) fn reset<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<
     context.session.protocol = Protocol::Resp2;
     context.session.refused = Refused::Nothing;
     context.session.keyspace = KeyspaceId::DEFAULT;
+    context.session.standing.reset(&context.server.access);
     context.reply.simple("RESET");
     Ok(Plan::Replied)
 }
@@ -45,26 +49,6 @@ pub(crate) fn select<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
     let known = context.server.keyspaces.has(number);
     context.session.keyspace = known.ok_or(CommandError::fixed("ERR DB index is out of range"))?;
     ok(context)
-}
-
-pub(crate) fn auth<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    match call.count() {
-        2 => Err(CommandError::fixed(
-            "ERR AUTH <password> called without any password configured for the default user. \
-             Are you sure your configuration is correct?",
-        )),
-        3 => {
-            check_user(call.bytes(1)?)?;
-            ok(context)
-        }
-        _ => Err(CommandError::SYNTAX),
-    }
-}
-
-/// Without a configured password, the default user has any password, and there is no other user.
-fn check_user(user: &[u8]) -> Result<(), CommandError> {
-    const TEXT: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-    if user == b"default" { Ok(()) } else { Err(CommandError::fixed(TEXT)) }
 }
 
 /// `HELLO [version [AUTH user password] [SETNAME name]]`.
@@ -83,7 +67,7 @@ pub(crate) fn hello<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plann
     while index < call.count() {
         let left = call.count() - index - 1;
         if call.is(index, "auth") && left >= 2 {
-            check_user(call.bytes(index + 1)?)?;
+            log_in(context, call, call.bytes(index + 1)?, call.bytes(index + 2)?)?;
             index += 3;
         } else if call.is(index, "setname") && left >= 1 {
             name = Some(checked_name(call.bytes(index + 1)?)?);
@@ -92,6 +76,9 @@ pub(crate) fn hello<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plann
             let option = String::from_utf8_lossy(call.bytes(index)?).into_owned();
             return Err(CommandError::text(format!("ERR Syntax error in HELLO option '{option}'")));
         }
+    }
+    if context.session.standing.user().is_none() {
+        return Err(CommandError::fixed(HELLO_NO_AUTH));
     }
     if let Some(name) = name {
         context.session.name = name.to_vec();
@@ -128,23 +115,6 @@ fn checked_name(name: &[u8]) -> Result<&[u8], CommandError> {
     if printable { Ok(name) } else { Err(CommandError::fixed(TEXT)) }
 }
 
-/// What is known of the connection, in the words and the order of Redis.
-fn describe(context: &Context<'_, '_>) -> String {
-    let session = &*context.session;
-    let (peer, local) = match session.addresses {
-        Some((peer, local)) => (peer.to_string(), local.to_string()),
-        None => Default::default(),
-    };
-    let age_s = context.unix_ms.saturating_sub(session.since_unix_ms) / 1_000;
-    let name = String::from_utf8_lossy(&session.name);
-    let protocol = if session.protocol == Protocol::Resp3 { 3 } else { 2 };
-    format!(
-        "id={} addr={peer} laddr={local} name={name} age={age_s} idle=0 flags=N db={} sub=0 psub=0 ssub=0 multi=-1 \
-         cmd=client|info user=default redir=-1 resp={protocol}\n",
-        session.id, session.keyspace.0,
-    )
-}
-
 /// `CLIENT ID | INFO | GETNAME | SETNAME name | SETINFO attribute value`.
 pub(crate) fn client<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     let subcommand = call.bytes(1)?.to_ascii_lowercase();
@@ -159,7 +129,8 @@ pub(crate) fn client<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
         }
         b"info" => {
             arity(2)?;
-            context.reply.verbatim(&describe(context));
+            let text = context.session.describe(context.unix_ms, "client|info");
+            context.reply.verbatim(&format!("{text}\n"));
         }
         b"getname" => {
             arity(2)?;

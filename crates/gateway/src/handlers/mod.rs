@@ -1,5 +1,7 @@
 //! What each command does, by family.
 
+pub(crate) mod acl;
+pub(crate) mod authentication;
 pub(crate) mod connection;
 pub(crate) mod expiry;
 pub(crate) mod keys;

@@ -35,6 +35,7 @@ type Section = (&'static str, Vec<(&'static str, String)>);
 
 fn sections(context: &Context<'_, '_>) -> [Section; 5] {
     let state = context.server;
+    let [wrong_passwords, denied_commands, denied_keys] = state.access.denied();
     let uptime_s = context.unix_ms.saturating_sub(state.started_unix_ms) / 1_000;
     [
         (
@@ -74,6 +75,9 @@ fn sections(context: &Context<'_, '_>) -> [Section; 5] {
                 ("evicted_clients", state.sum(|thread| &thread.connections_evicted).to_string()),
                 ("stalled_clients", state.sum(|thread| &thread.connections_stalled).to_string()),
                 ("total_commands_processed", state.sum(|thread| &thread.commands).to_string()),
+                ("acl_access_denied_auth", wrong_passwords.to_string()),
+                ("acl_access_denied_cmd", denied_commands.to_string()),
+                ("acl_access_denied_key", denied_keys.to_string()),
                 ("store_requests", state.sum(|thread| &thread.submitted).to_string()),
                 ("store_requests_in_flight", state.sum(|thread| &thread.in_flight).to_string()),
                 ("store_retries", state.sum(|thread| &thread.retries).to_string()),

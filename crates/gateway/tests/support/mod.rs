@@ -227,7 +227,7 @@ fn reply_end(bytes: &[u8], start: usize) -> Option<usize> {
     let number = || std::str::from_utf8(&bytes[start + 1..line_end]).unwrap().parse::<i64>().unwrap();
     let after = line_end + 2;
     match bytes[start] {
-        b'+' | b'-' | b':' | b'_' => Some(after),
+        b'+' | b'-' | b':' | b'_' | b',' => Some(after),
         b'$' | b'=' if number() < 0 => Some(after),
         b'$' | b'=' => Some(after + number() as usize + 2).filter(|end| *end <= bytes.len()),
         kind @ (b'*' | b'%' | b'~') => {

@@ -1,0 +1,89 @@
+//! What a connection's user may do.
+
+use super::{Connection, large};
+use crate::command::Command;
+use crate::error::CommandError;
+use crate::parser::{Arguments, Parser};
+use crate::plan::Session;
+use crate::requests::Requests;
+use crate::security::{Denied, Reason, Refusal, SUBJECTS, Subject};
+use nicekv_wire::{Duration, Now};
+
+/// How long a connection rests after a login that failed: 200 passwords a second is no way to find one, and nobody else waits.
+const REST: Duration = Duration::from_millis(5);
+
+/// The command that is called by the parser's complete one, if it may run.
+pub(super) fn called(
+    parser: &Parser,
+    session: &Session,
+    last: Option<&'static Command>,
+    requests: &Requests<'_>,
+) -> Result<&'static Command, CommandError> {
+    let arguments = parser.command().expect("complete");
+    session.refused.admit(arguments.prefix(0))?;
+    let command = Command::resolve(arguments, last)?;
+    admit(session, command, arguments, requests)?;
+    large::admit(parser, &requests.member.server.permits)?;
+    Ok(command)
+}
+
+/// Refuses a command that the connection's user may not run, or not on these keys; nothing of it is done.
+fn admit(
+    session: &Session,
+    command: &'static Command,
+    arguments: Arguments<'_>,
+    requests: &Requests<'_>,
+) -> Result<(), CommandError> {
+    let Some(user) = session.standing.user() else {
+        let is_for_all = SUBJECTS[command.number()].is_for_strangers;
+        return if is_for_all { Ok(()) } else { Err(CommandError::NO_AUTH) };
+    };
+    if user.may_everything() {
+        return Ok(());
+    }
+    let count = arguments.count();
+    let subject = Subject::of_call(command.number(), (count > 1).then(|| arguments.prefix(1)));
+    let has_get = (3..count).any(|index| arguments.prefix(index).eq_ignore_ascii_case(b"get"));
+    let keys = command.key_indexes(count).map(|index| arguments.prefix(index));
+    let Err(refusal) = user.check(subject, keys, has_get) else { return Ok(()) };
+    let (reason, object, text) = match refusal {
+        Refusal::Command(subject) => {
+            let text = [b"NOPERM ", refusal.told_of(user).as_slice()].concat();
+            (Reason::Command, subject.name.as_bytes(), CommandError::bytes(text))
+        }
+        Refusal::Key(key) => (Reason::Key, key, CommandError::NO_KEY),
+    };
+    let client = session.describe(requests.now.unix_ms, command.name);
+    let denied = Denied { reason, object, user: &user.name, client: &client };
+    requests.member.server.access.note(denied, requests.now.unix_ms);
+    Err(text)
+}
+
+impl Connection {
+    /// Goes by the users that there are now. One whose user may not stay is closed, and what it has sent is not done.
+    pub(crate) fn follow_users(&mut self, requests: &Requests<'_>) {
+        let access = &requests.member.server.access;
+        if !self.session.standing.is_current(access) && !self.session.standing.follow(access) {
+            // A command may be half issued: nothing waits for it any more.
+            (self.closing, self.failed) = (true, true);
+        }
+    }
+
+    /// Begins to rest if its last command was a login that failed.
+    pub(super) fn rest_after_failure(&mut self, now: Now) {
+        if std::mem::take(&mut self.session.standing.has_failed) {
+            self.rests_until_ns = Some(now.after(REST));
+        }
+    }
+
+    /// Whether it rests; it ends when it is asked after that.
+    pub(super) fn still_rests(&mut self, now: Now) -> bool {
+        self.rests_until_ns = self.rests_until_ns.filter(|until_ns| now.boot_ns < *until_ns);
+        self.rests_until_ns.is_some()
+    }
+
+    /// Until when it takes no commands.
+    pub(crate) fn rests_until_ns(&self) -> Option<u64> {
+        self.rests_until_ns
+    }
+}

@@ -1,0 +1,41 @@
+//! Connections that end, and what idle ones give back.
+
+use super::{Gateway, IDLE_AFTER};
+use nicekv_runtime::release_free_memory;
+use nicekv_wire::Now;
+
+impl Gateway {
+    pub(super) fn keep_within_budget(&mut self) {
+        while let Some(slot) = self.budget.greediest(&self.connections) {
+            let refusal = self.budget.refusal(&self.connections[slot]);
+            self.connections[slot].dismiss(&refusal);
+            self.member.own().connections_evicted.add(1);
+            self.close(slot);
+        }
+    }
+
+    pub(super) fn close(&mut self, slot: usize) {
+        // Dropping the socket takes it out of the epoll.
+        let connection = self.connections.remove(slot);
+        self.forget_large(&connection);
+        self.budget.forget(&connection);
+        self.member.own().closed();
+    }
+
+    /// Lets idle connections give back what they do not use.
+    pub(super) fn sweep(&mut self, now: Now) {
+        let mut any_active = false;
+        for (_, connection) in &mut self.connections {
+            if std::mem::take(&mut connection.active) {
+                any_active = true;
+            } else {
+                connection.shrink();
+                self.budget.count(connection);
+            }
+        }
+        if self.budget.take_freed() {
+            release_free_memory();
+        }
+        self.sweep_ns = any_active.then(|| now.after(IDLE_AFTER));
+    }
+}

@@ -1,0 +1,144 @@
+//! Which commands a user may run: rules such as `+@read`, `-keys` or `+config|get`, of which later ones win.
+
+use super::catalogue::{SUBJECTS, Subject};
+use super::categories::Categories;
+use std::fmt::Write;
+
+/// One bit for each subject.
+type Bits = u128;
+
+const _: () = assert!(SUBJECTS.len() < Bits::BITS as usize);
+
+const EVERYTHING: Bits = (1 << SUBJECTS.len()) - 1;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rights {
+    allowed: Bits,
+    /// What the rules begin with: all, or nothing.
+    begins_with_all: bool,
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    allows: bool,
+    /// A command, a subcommand, or `@` and a category; in lower case.
+    what: String,
+}
+
+/// The subjects of a rule.
+fn covered(what: &str) -> Option<Bits> {
+    let bits = |is_it: &dyn Fn(&Subject) -> bool| {
+        let places = SUBJECTS.iter().enumerate().filter(|(_, subject)| is_it(subject));
+        places.fold(0, |bits, (place, _)| bits | 1 << place)
+    };
+    if let Some(category) = what.strip_prefix('@') {
+        let category = Categories::named(category.as_bytes())?;
+        return Some(bits(&|subject| subject.categories.overlaps(category)));
+    }
+    let command = &SUBJECTS[Subject::find(what.as_bytes())?];
+    Some(bits(&|subject| subject.name == command.name || subject.is_of(command)))
+}
+
+impl Rights {
+    pub(crate) fn set_all(&mut self, allows: bool) {
+        let allowed = if allows { EVERYTHING } else { 0 };
+        *self = Self { allowed, begins_with_all: allows, rules: Vec::new() };
+    }
+
+    /// A rule without its sign; false if there is no such command or category.
+    pub(crate) fn apply(&mut self, allows: bool, what: &[u8]) -> bool {
+        let what = String::from_utf8_lossy(what).to_ascii_lowercase();
+        if what == "@all" {
+            self.set_all(allows);
+            return true;
+        }
+        let Some(bits) = covered(&what) else { return false };
+        self.allowed = if allows { self.allowed | bits } else { self.allowed & !bits };
+        // One that says the same, or says it of a part, has no effect any more.
+        let is_part = |rule: &Rule| {
+            rule.what.strip_prefix(&what).is_some_and(|rest| rest.is_empty() || rest.starts_with('|'))
+        };
+        self.rules.retain(|rule| !is_part(rule));
+        self.rules.push(Rule { allows, what });
+        true
+    }
+
+    /// Whether the subject with this number may be run.
+    pub(crate) fn allows(&self, subject: usize) -> bool {
+        self.allowed & 1 << subject != 0
+    }
+
+    pub(crate) fn is_everything(&self) -> bool {
+        self.allowed == EVERYTHING
+    }
+
+    /// Rules from which it can be made again.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = String::from(if self.begins_with_all { "+@all" } else { "-@all" });
+        for Rule { allows, what } in &self.rules {
+            let sign = if *allows { '+' } else { '-' };
+            write!(text, " {sign}{what}").expect("a string takes everything");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rights(rules: &str) -> Rights {
+        let mut rights = Rights::default();
+        for rule in rules.split_whitespace() {
+            assert!(rights.apply(rule.starts_with('+'), &rule.as_bytes()[1..]), "{rule}");
+        }
+        rights
+    }
+
+    #[test]
+    fn later_rules_win() {
+        for (rules, allowed, refused) in [
+            ("+get", "get", "set mget config"),
+            ("+@all", "get set config config|get acl|load", ""),
+            ("+@all -@dangerous", "get scan config acl acl|whoami", "keys info config|get acl|load"),
+            ("+@read -mget", "get ttl keys scan", "mget set auth"),
+            ("-mget +@read", "mget", "set"),
+            ("+config|get", "config|get", "config acl|list"),
+            ("+config -config|get", "config", "config|get"),
+            ("+acl -@admin", "acl|whoami acl|cat", "acl|list"),
+            ("+@ALL -SET", "get", "set"),
+        ] {
+            let rights = rights(rules);
+            let may = |name: &str| rights.allows(Subject::find(name.as_bytes()).unwrap());
+            allowed.split_whitespace().for_each(|name| assert!(may(name), "{rules}: {name}"));
+            refused.split_whitespace().for_each(|name| assert!(!may(name), "{rules}: {name}"));
+            assert_eq!(super::tests::rights(&rights.describe()), rights, "{rules}");
+        }
+        assert!(rights("+@all -get +get").is_everything() && !rights("+@all -get").is_everything());
+    }
+
+    #[test]
+    fn what_has_no_effect_is_not_shown() {
+        for (rules, shown) in [
+            ("", "-@all"),
+            ("+get -get +get", "-@all +get"),
+            ("+config|get +config", "-@all +config"),
+            ("+config +config|get", "-@all +config +config|get"),
+            ("+get +@all", "+@all"),
+            ("+getex +get", "-@all +getex +get"),
+        ] {
+            assert_eq!(rights(rules).describe(), shown, "{rules}");
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused_and_changes_nothing() {
+        let mut rights = rights("+get");
+        for what in ["", "@", "@nope", "nope", "config|nope", "get|key", "@all|x"] {
+            assert!(!rights.apply(true, what.as_bytes()), "{what}");
+        }
+        assert_eq!(rights.describe(), "-@all +get");
+    }
+}
