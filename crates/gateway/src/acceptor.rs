@@ -1,11 +1,12 @@
 //! New connections: one thread of the gateway takes them, and gives each to the one that has the fewest.
 
+use crate::error::CommandError;
 use crate::limits::{ACCEPTS_MAX, BACKLOG};
 use crate::shared::{NewConnection, ServerState};
 use nicekv_wire::{Duration, Now};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io::{self, ErrorKind, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
 /// Rest after an accept that failed for want of descriptors.
@@ -48,7 +49,7 @@ impl Acceptor {
     pub(crate) fn accept(&mut self, now: Now, epoll: &OwnedFd, server: &ServerState) -> io::Result<()> {
         for _ in 0..ACCEPTS_MAX {
             match self.listener.accept() {
-                Ok((stream, _)) => admit(stream, server),
+                Ok((socket, peer)) => admit(socket, peer, server),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 // No descriptors, no memory: the kernel would report the waiting connection again and again.
                 Err(error) if error.raw_os_error().is_some_and(|code| OUT_OF_RESOURCES.contains(&code)) => {
@@ -68,18 +69,50 @@ impl Acceptor {
     }
 }
 
-fn admit(mut stream: TcpStream, server: &ServerState) {
+fn admit(mut socket: TcpStream, peer: SocketAddr, server: &ServerState) {
     // A socket that fails here belongs to a peer that has gone.
-    if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
+    if socket.set_nonblocking(true).and_then(|()| socket.set_nodelay(true)).is_err() {
         return;
     }
     // It alone adds to them, so no two can take the last place.
     if server.connections() >= server.connections_max {
         server.connections_refused.add(1);
-        let _ = stream.write(b"-ERR max number of clients reached\r\n");
+        let _ = socket.write(b"-ERR max number of clients reached\r\n");
+        return;
+    }
+    if is_stranger(peer) && server.is_open() {
+        server.connections_denied.add(1);
+        let text = [b"-", CommandError::DENIED.as_bytes(), b"\r\n"].concat();
+        let _ = socket.write(&text);
         return;
     }
     server.connections_total.add(1);
     let id = server.connections_total.get();
-    server.least_used().hand_over(NewConnection { stream, id });
+    server.least_used().hand_over(NewConnection { stream: socket, id });
+}
+
+/// Whether a peer is not on this host, or comes by another interface than loopback.
+fn is_stranger(peer: SocketAddr) -> bool {
+    !peer.ip().to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_by_loopback_is_no_stranger() {
+        for (peer, expected) in [
+            ("127.0.0.1:5", false),
+            ("127.20.3.4:5", false),
+            ("[::1]:5", false),
+            ("[::ffff:127.0.0.1]:5", false),
+            ("10.0.0.1:5", true),
+            ("[::ffff:10.0.0.1]:5", true),
+            ("[fe80::1]:5", true),
+            ("0.0.0.0:5", true),
+        ] {
+            assert_eq!(is_stranger(peer.parse().unwrap()), expected, "{peer}");
+        }
+    }
 }

@@ -18,6 +18,8 @@ pub struct GatewayConfig {
     pub large_bytes_max: usize,
     /// Who may log in.
     pub users: UserSource,
+    /// Whether clients of other hosts are refused while nobody needs a password.
+    pub protected_mode: bool,
     /// How long a command may take.
     pub timeout: Duration,
 }
@@ -31,6 +33,7 @@ impl GatewayConfig {
             memory_bytes_max: MEMORY_BYTES_MAX,
             large_bytes_max: LARGE_BYTES_MAX,
             users: UserSource::Open,
+            protected_mode: true,
             timeout: OPERATION_TIMEOUT,
         }
     }

@@ -22,6 +22,14 @@ impl CommandError {
          Are you sure your configuration is correct?",
     );
 
+    /// To a stranger, in protected mode.
+    pub(crate) const DENIED: Self = Self::fixed(
+        "DENIED this gateway is in protected mode: nobody needs a password, so clients of this host alone are served, by the loopback interface. \
+         To be served from elsewhere, restart it with --password-file FILE or --acl-file FILE (password_file, acl_file in its configuration), \
+         or set a password from this host by ACL SETUSER default >PASSWORD until it restarts; \
+         or, if nobody else can reach it, with --no-protected-mode (protected_mode = false).",
+    );
+
     pub(crate) const fn fixed(text: &'static str) -> Self {
         Self(Cow::Borrowed(text.as_bytes()))
     }

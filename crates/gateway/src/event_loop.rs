@@ -114,6 +114,7 @@ impl Gateway {
         let wakers = uplinks.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>()?;
         let server = Arc::new(ServerState {
             port: listener.local_addr()?.port(),
+            is_protected: config.protected_mode,
             started_unix_ms: now().unix_ms,
             connections_max: config.connections_max,
             memory_bytes_max: config.memory_bytes_max,

@@ -22,6 +22,7 @@ impl GatewayMonitor {
             connections_refused: server.connections_refused.get(),
             connections_evicted: server.sum(|thread| &thread.connections_evicted),
             connections_stalled: server.sum(|thread| &thread.connections_stalled),
+            connections_denied: server.connections_denied.get(),
             denied: Reason::ALL.map(Reason::name).into_iter().zip(server.access.denied()).collect(),
             large_bytes: server.permits.held(),
             large_bytes_max: server.permits.bytes_max(),
@@ -99,6 +100,8 @@ pub struct GatewayObservation {
     pub connections_evicted: u64,
     /// Of these, closed because they neither sent nor read while others waited for room for large values.
     pub connections_stalled: u64,
+    /// Connections of strangers that were refused in protected mode.
+    pub connections_denied: u64,
     /// By reason, what was refused to users: auth (logins that failed), command, key.
     pub denied: Vec<(&'static str, u64)>,
     /// Bytes of large values that are held, or granted.

@@ -64,6 +64,10 @@ pub(crate) struct ServerState {
     /// Written by the thread that accepts; the newest connection's id.
     pub(crate) connections_total: Number,
     pub(crate) connections_refused: Number,
+    /// Of strangers, in protected mode.
+    pub(crate) connections_denied: Number,
+    /// Whether strangers are refused while nobody needs a password.
+    pub(crate) is_protected: bool,
     pub(crate) threads: Vec<ThreadState>,
 }
 
@@ -74,6 +78,11 @@ impl ServerState {
             true => self.value_bytes_max,
             false => small_value_bytes_max(key_bytes),
         }
+    }
+
+    /// Whether strangers are refused now: nobody needs a password.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_protected && self.access.users().0.default_user().is_open()
     }
 
     pub(crate) fn connections(&self) -> usize {

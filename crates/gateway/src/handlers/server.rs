@@ -72,6 +72,7 @@ fn sections(context: &Context<'_, '_>) -> [Section; 5] {
             vec![
                 ("total_connections_received", state.connections_total.get().to_string()),
                 ("rejected_connections", state.connections_refused.get().to_string()),
+                ("denied_connections", state.connections_denied.get().to_string()),
                 ("evicted_clients", state.sum(|thread| &thread.connections_evicted).to_string()),
                 ("stalled_clients", state.sum(|thread| &thread.connections_stalled).to_string()),
                 ("total_commands_processed", state.sum(|thread| &thread.commands).to_string()),
@@ -107,6 +108,7 @@ pub(crate) fn config<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
         ("maxmemory-clients", context.server.memory_bytes_max.to_string()),
         ("io-threads", context.server.threads.len().to_string()),
         ("port", context.server.port.to_string()),
+        ("protected-mode", if context.server.is_protected { "yes" } else { "no" }.into()),
         ("proto-max-bulk-len", ARGUMENT_BYTES_MAX.to_string()),
         ("timeout", "0".into()),
     ];
