@@ -19,17 +19,23 @@ pub(crate) struct Acceptor {
     listener: TcpListener,
     /// How its events are named.
     token: u64,
+    is_tls: bool,
     again_ns: Option<u64>,
 }
 
 impl Acceptor {
     /// Has the listener watched.
-    pub(crate) fn new(listener: TcpListener, epoll: &OwnedFd, token: u64) -> io::Result<Self> {
+    pub(crate) fn new(listener: TcpListener, epoll: &OwnedFd, token: u64, is_tls: bool) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         // It listens already; this makes room.
         rustix::net::listen(&listener, BACKLOG)?;
         epoll::add(epoll, &listener, EventData::new_u64(token), EventFlags::IN)?;
-        Ok(Self { listener, token, again_ns: None })
+        Ok(Self { listener, token, is_tls, again_ns: None })
+    }
+
+    /// How its events are named.
+    pub(crate) fn token(&self) -> u64 {
+        self.token
     }
 
     /// When it is to be called though nobody has connected.
@@ -49,7 +55,7 @@ impl Acceptor {
     pub(crate) fn accept(&mut self, now: Now, epoll: &OwnedFd, server: &ServerState) -> io::Result<()> {
         for _ in 0..ACCEPTS_MAX {
             match self.listener.accept() {
-                Ok((socket, peer)) => admit(socket, peer, server),
+                Ok((socket, peer)) => admit(socket, peer, self.is_tls, server),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 // No descriptors, no memory: the kernel would report the waiting connection again and again.
                 Err(error) if error.raw_os_error().is_some_and(|code| OUT_OF_RESOURCES.contains(&code)) => {
@@ -69,7 +75,7 @@ impl Acceptor {
     }
 }
 
-fn admit(mut socket: TcpStream, peer: SocketAddr, server: &ServerState) {
+fn admit(mut socket: TcpStream, peer: SocketAddr, is_tls: bool, server: &ServerState) {
     // A socket that fails here belongs to a peer that has gone.
     if socket.set_nonblocking(true).and_then(|()| socket.set_nodelay(true)).is_err() {
         return;
@@ -80,15 +86,18 @@ fn admit(mut socket: TcpStream, peer: SocketAddr, server: &ServerState) {
         let _ = socket.write(b"-ERR max number of clients reached\r\n");
         return;
     }
-    if is_stranger(peer) && server.is_open() {
+    let is_denied = is_stranger(peer) && server.is_open();
+    if is_denied {
         server.connections_denied.add(1);
-        let text = [b"-", CommandError::DENIED.as_bytes(), b"\r\n"].concat();
-        let _ = socket.write(&text);
-        return;
+        if !is_tls {
+            let text = [b"-", CommandError::DENIED.as_bytes(), b"\r\n"].concat();
+            let _ = socket.write(&text);
+            return;
+        }
     }
     server.connections_total.add(1);
     let id = server.connections_total.get();
-    server.least_used().hand_over(NewConnection { stream: socket, id });
+    server.least_used().hand_over(NewConnection { socket, id, is_tls, is_denied });
 }
 
 /// Whether a peer is not on this host, or comes by another interface than loopback.

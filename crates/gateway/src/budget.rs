@@ -115,6 +115,7 @@ impl Budget {
 mod tests {
     use super::*;
     use crate::limits::SHORT_BYTES_MAX;
+    use crate::stream::Stream;
     use std::net::{TcpListener, TcpStream};
 
     fn connections(bytes: &[usize], budget: &mut Budget) -> Slab<Connection> {
@@ -122,7 +123,7 @@ mod tests {
         let mut connections = Slab::new();
         for bytes in bytes {
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let slot = connections.insert(Connection::new(stream, 1, 0, SHORT_BYTES_MAX));
+            let slot = connections.insert(Connection::new(Stream::Plain(stream), 1, 0, SHORT_BYTES_MAX));
             connections[slot].counted_bytes = *bytes;
             budget.set_used(budget.used + bytes);
         }

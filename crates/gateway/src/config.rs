@@ -2,6 +2,7 @@
 
 use crate::limits::{CONNECTIONS_MAX, LARGE_BYTES_MAX, MEMORY_BYTES_MAX};
 use crate::security::UserSource;
+use crate::tls::TlsFiles;
 use nicekv_client::{Config, OPERATION_TIMEOUT};
 use nicekv_wire::Duration;
 
@@ -20,6 +21,8 @@ pub struct GatewayConfig {
     pub users: UserSource,
     /// Whether clients of other hosts are refused while nobody needs a password.
     pub protected_mode: bool,
+    /// Of the listener for TLS, which is there if this is.
+    pub tls: Option<TlsFiles>,
     /// How long a command may take.
     pub timeout: Duration,
 }
@@ -34,6 +37,7 @@ impl GatewayConfig {
             large_bytes_max: LARGE_BYTES_MAX,
             users: UserSource::Open,
             protected_mode: true,
+            tls: None,
             timeout: OPERATION_TIMEOUT,
         }
     }

@@ -15,6 +15,7 @@
 //! peer costs is therefore bounded by `limits`, and what all of them cost by `budget`, and by `permits` what is large.
 
 mod access;
+mod bytes;
 mod large;
 
 pub(crate) use large::too_slow;
@@ -22,16 +23,15 @@ pub(crate) use large::too_slow;
 use crate::command::Command;
 use crate::error::CommandError;
 use crate::large_reads::LargeReads;
-use crate::limits::{KEYS_IN_FLIGHT_MAX, OUTPUT_BYTES_MAX, PIPELINE_MAX, TOGETHER_BYTES_MAX};
+use crate::limits::{KEYS_IN_FLIGHT_MAX, OUTPUT_BYTES_MAX, PIPELINE_MAX};
 use crate::pace::Pace;
 use crate::parser::Parser;
 use crate::plan::{Answered, Call, Context, Gathering, Many, Plan, Session};
 use crate::reply::ReplyWriter;
 use crate::requests::{Origin, Requests};
 use crate::rope::Rope;
+use crate::stream::Stream;
 use crate::unanswered::{Keys, Output, State, Unanswered};
-use std::io::{ErrorKind, Read};
-use std::net::TcpStream;
 
 /// Kept by a busy connection for the next command.
 const SPARE_BYTES: usize = 4 << 10;
@@ -69,7 +69,9 @@ enum Rest {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) session: Session,
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
+    /// What it is told when it can hear, and then it is closed.
+    pub(crate) refusal: Option<CommandError>,
     /// It is in the event loop's list of connections to look at.
     pub(crate) queued: bool,
     /// It was served since the event loop last looked for idle ones.
@@ -107,12 +109,14 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// `value_bytes_max`: longest argument that is kept whole.
-    pub(crate) fn new(stream: TcpStream, id: u64, since_unix_ms: u64, value_bytes_max: usize) -> Self {
+    pub(crate) fn new(stream: Stream, id: u64, since_unix_ms: u64, value_bytes_max: usize) -> Self {
         // A peer that has gone again has no address any more.
-        let addresses = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?))).ok();
+        let socket = stream.socket();
+        let addresses = socket.peer_addr().and_then(|peer| Ok((peer, socket.local_addr()?))).ok();
         Self {
             session: Session { id, addresses, since_unix_ms, ..Session::default() },
             stream,
+            refusal: None,
             queued: false,
             active: true,
             delayed: false,
@@ -157,7 +161,7 @@ impl Connection {
 
     /// Whether it is to be closed.
     pub(crate) fn is_finished(&self) -> bool {
-        let answered = self.unanswered.is_empty() && self.output.is_empty();
+        let answered = self.unanswered.is_empty() && self.output.is_empty() && !self.stream.has_unsent();
         self.failed || (answered && (self.closing || (self.ended && !self.is_blocked())))
     }
 
@@ -171,6 +175,7 @@ impl Connection {
             + self.session.name.capacity()
             + self.input.capacity()
             + self.output.memory()
+            + self.stream.memory()
             + self.parser.memory()
             + self.reads.memory()
             + self.unanswered.memory()
@@ -183,31 +188,6 @@ impl Connection {
         self.output.shrink_to(0);
         self.parser.shrink();
         self.unanswered.shrink();
-    }
-
-    /// Tells the peer why it is closed, if that can still be said: a reply that is half sent cannot be followed by anything.
-    pub(crate) fn dismiss(&mut self, error: &CommandError) {
-        self.flush();
-        if self.output.is_empty() {
-            self.output = self.error_reply(error);
-            self.flush();
-        }
-    }
-
-    /// Reads once, as much as `buffer` takes.
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) {
-        match self.stream.read(buffer) {
-            Ok(0) => self.ended = true,
-            Ok(count) => {
-                self.input.extend_from_slice(&buffer[..count]);
-                self.moved += count as u64;
-                // A short read has taken all that was there. What comes later is announced, an end as well.
-                self.readable = count == buffer.len() || self.hung_up;
-            }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
-            Err(error) if error.kind() == ErrorKind::Interrupted => (),
-            Err(_) => self.failed = true,
-        }
     }
 
     /// Issues what can be issued. `slot` is the connection's own place in the event loop's table.
@@ -406,27 +386,6 @@ impl Connection {
 
     fn waiting_bytes(&self) -> usize {
         self.output.len() + self.unanswered.ready_bytes()
-    }
-
-    /// Whether its replies may wait for those that come next, to leave in one write: these are soon there.
-    pub(crate) fn may_delay(&self) -> bool {
-        let is_small = (1..TOGETHER_BYTES_MAX).contains(&self.output.len());
-        is_small && self.unanswered.awaits_read() && !self.failed && !self.wants_read()
-    }
-
-    /// Writes what the socket takes; how many bytes.
-    pub(crate) fn flush(&mut self) -> usize {
-        let mut written = 0;
-        if !self.failed {
-            let (count, result) = self.output.write_to(&self.stream);
-            written = count;
-            self.moved += count as u64;
-            self.failed = result.is_err();
-        }
-        if self.output.is_empty() {
-            self.output.shrink_to(SPARE_BYTES);
-        }
-        written
     }
 }
 

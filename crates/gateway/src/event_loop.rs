@@ -14,7 +14,9 @@
 
 mod access;
 mod closing;
+mod handshakes;
 mod large;
+mod listeners;
 mod writing;
 
 use crate::acceptor::Acceptor;
@@ -28,7 +30,7 @@ use crate::observation::GatewayMonitor;
 use crate::permits::Permits;
 use crate::requests::{Origins, Requests, TurnGets};
 use crate::security::Access;
-use crate::shared::{Member, NewConnection, ServerState, ThreadState};
+use crate::shared::{Member, ServerState, ThreadState};
 use nicekv_client::{ClientCore, Config};
 use nicekv_runtime::{Left, Linger, Stop, Uplink, Waker, keep_large_buffers_apart, now, renew_client_id};
 use nicekv_wire::{ClientId, Duration, Now};
@@ -38,14 +40,17 @@ use slab::Slab;
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::io;
-use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+
+use handshakes::Handshakes;
+pub use listeners::Listeners;
 
 const LISTENER: u64 = 0;
 const UPLINK: u64 = 1;
 const WAKER: u64 = 2;
-const FIRST_CONNECTION: u64 = 3;
+const TLS_LISTENER: u64 = 3;
+const FIRST_CONNECTION: u64 = 4;
 
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 1_024;
@@ -57,8 +62,8 @@ const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// A RESP server in front of a client of its own: one thread, or one of several.
 pub struct Gateway {
     timeout: Duration,
-    /// Only one of the threads has it.
-    acceptor: Option<Acceptor>,
+    /// Only one of the threads has some.
+    acceptors: Vec<Acceptor>,
     uplink: Uplink,
     waker: Waker,
     epoll: OwnedFd,
@@ -84,6 +89,7 @@ pub struct Gateway {
     /// When to look whether peers keep others from what these wait for; `None` while nobody does.
     look_ns: Option<u64>,
     linger: Linger,
+    handshakes: Handshakes,
     /// Of the users that connections were looked at for last.
     users_version: u64,
     /// Connections that rest after a login that failed (`Connection::is_listed`), and when the first of them has.
@@ -95,15 +101,19 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway of one thread, on sockets that the caller has bound (so that the caller reports a port in use). `uplink` is its client's.
-    pub fn new(listener: TcpListener, uplink: impl Into<Uplink>, config: GatewayConfig) -> io::Result<Self> {
+    pub fn new(
+        listeners: impl Into<Listeners>,
+        uplink: impl Into<Uplink>,
+        config: GatewayConfig,
+    ) -> io::Result<Self> {
         let uplinks = vec![(config.client.client, uplink.into())];
-        Ok(Self::threads(listener, uplinks, &config)?.remove(0))
+        Ok(Self::threads(listeners, uplinks, &config)?.remove(0))
     }
 
     /// A gateway of several threads, each with an id and an uplink for its client: all of them are to be [run](Self::run), each on a thread.
     /// The settings' limits hold for all together.
     pub fn threads(
-        listener: TcpListener,
+        listeners: impl Into<Listeners>,
         uplinks: Vec<(ClientId, Uplink)>,
         config: &GatewayConfig,
     ) -> io::Result<Vec<Self>> {
@@ -112,8 +122,10 @@ impl Gateway {
         // What is counted as freed is to be free.
         keep_large_buffers_apart();
         let wakers = uplinks.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>()?;
+        let listeners = listeners.into();
         let server = Arc::new(ServerState {
-            port: listener.local_addr()?.port(),
+            port: listeners.port()?,
+            tls: listeners.tls(config)?,
             is_protected: config.protected_mode,
             started_unix_ms: now().unix_ms,
             connections_max: config.connections_max,
@@ -126,14 +138,14 @@ impl Gateway {
             ..ServerState::default()
         });
         let in_flight_max = config.client.in_flight_max.div_ceil(uplinks.len());
-        let mut listener = Some(listener);
+        let mut listeners = Some(listeners);
         let thread = |(index, ((client, uplink), waker)): (usize, ((ClientId, Uplink), Waker))| {
             let member = Member { server: server.clone(), index };
             let unasked_bytes_max = SHORT_BYTES_MAX;
             let jitter_seed = client.0;
             let client =
                 Config { client, in_flight_max, jitter_seed, unasked_bytes_max, ..config.client.clone() };
-            Self::thread(listener.take(), uplink, waker, member, client, config.timeout)
+            Self::thread(listeners.take().unwrap_or_default(), uplink, waker, member, client, config.timeout)
         };
         uplinks.into_iter().zip(wakers).enumerate().map(thread).collect()
     }
@@ -149,7 +161,7 @@ impl Gateway {
     }
 
     fn thread(
-        listener: Option<TcpListener>,
+        listeners: Listeners,
         mut uplink: Uplink,
         waker: Waker,
         member: Member,
@@ -161,13 +173,14 @@ impl Gateway {
         let readable = epoll::EventFlags::IN;
         epoll::add(&epoll, &uplink, epoll::EventData::new_u64(UPLINK), readable)?;
         epoll::add(&epoll, &waker, epoll::EventData::new_u64(WAKER), readable)?;
-        let acceptor = listener.map(|listener| Acceptor::new(listener, &epoll, LISTENER)).transpose()?;
+        let acceptors = listeners.acceptors(&epoll)?;
         Ok(Self {
             core: ClientCore::new(client),
             keyspaces: FollowedKeyspaces::default(),
             budget: Budget::new(member.clone()),
             timeout,
-            acceptor,
+            acceptors,
+            handshakes: Handshakes::new(member.server.threads.len()),
             uplink,
             waker,
             epoll,
@@ -206,7 +219,7 @@ impl Gateway {
             let now = now();
             for event in &events {
                 match event.data.u64() {
-                    LISTENER => self.accept(now)?,
+                    token @ (LISTENER | TLS_LISTENER) => self.accept(token, now)?,
                     UPLINK => self.receive(now)?,
                     WAKER => self.on_wake(now),
                     token => self.on_event((token - FIRST_CONNECTION) as usize, event.flags),
@@ -248,7 +261,7 @@ impl Gateway {
         if self.uplink.is_left(true) {
             return Some(NO_TIME);
         }
-        let accept_ns = self.acceptor.as_ref().and_then(Acceptor::next_deadline);
+        let accept_ns = self.acceptors.iter().filter_map(Acceptor::next_deadline).min();
         let delayed_ns = (!self.delayed.is_empty()).then_some(self.delayed_until_ns);
         let deadlines = [
             self.core.next_deadline(),
@@ -258,15 +271,19 @@ impl Gateway {
             self.leaves_at_ns(),
             self.look_ns,
             self.rested_ns,
+            self.handshakes.next_deadline(),
         ];
         let deadline_ns = deadlines.into_iter().flatten().min()?;
         let left_ns = deadline_ns.saturating_sub(now().boot_ns);
         Some(Timespec { tv_sec: (left_ns / 1_000_000_000) as i64, tv_nsec: (left_ns % 1_000_000_000) as i64 })
     }
 
-    fn accept(&mut self, now: Now) -> io::Result<()> {
-        let acceptor = self.acceptor.as_mut().expect("it has the listener");
-        acceptor.accept(now, &self.epoll, &self.member.server)
+    fn accept(&mut self, token: u64, now: Now) -> io::Result<()> {
+        let of_token = self.acceptors.iter_mut().filter(|acceptor| acceptor.token() == token);
+        for acceptor in of_token {
+            acceptor.accept(now, &self.epoll, &self.member.server)?;
+        }
+        Ok(())
     }
 
     /// Another thread has left something, or holds what is too much together with what this one holds.
@@ -276,20 +293,6 @@ impl Gateway {
             self.add(new, now);
         }
         self.keep_within_budget();
-    }
-
-    fn add(&mut self, NewConnection { stream, id }: NewConnection, now: Now) {
-        let entry = self.connections.vacant_entry();
-        let token = epoll::EventData::new_u64(entry.key() as u64 + FIRST_CONNECTION);
-        let flags =
-            epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        match epoll::add(&self.epoll, &stream, token, flags) {
-            Ok(()) => {
-                let value_bytes_max = self.member.server.value_bytes_max;
-                entry.insert(Connection::new(stream, id, now.unix_ms, value_bytes_max));
-            }
-            Err(_) => self.member.own().closed(),
-        }
     }
 
     fn receive(&mut self, now: Now) -> io::Result<()> {
@@ -327,7 +330,7 @@ impl Gateway {
         if self.core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
             self.core.handle_deadline(now);
         }
-        if let Some(acceptor) = &mut self.acceptor {
+        for acceptor in &mut self.acceptors {
             acceptor.on_time(now, &self.epoll)?;
         }
         if self.sweep_ns.is_some_and(|sweep_ns| sweep_ns <= now.boot_ns) {
@@ -335,6 +338,7 @@ impl Gateway {
         }
         self.look_at_peers(now);
         self.end_rests(now);
+        self.give_up_handshakes(now);
         Ok(())
     }
 
@@ -358,8 +362,14 @@ impl Gateway {
             self.sweep_ns = Some(now.after(IDLE_AFTER));
         }
         let mut served = Vec::new();
+        self.allow_handshakes();
         for index in 0..self.turn.len() {
             let slot = self.turn[index];
+            if self.is_put_off(slot) {
+                // It stays `queued`.
+                self.queue.push(slot);
+                continue;
+            }
             let room = self.core.room();
             if self.advance(slot, now, buffer) == Progress::WindowFull {
                 // Who got something comes after those who got nothing.
@@ -377,8 +387,13 @@ impl Gateway {
         if connection.wants_read()
             && let Some(bytes) = self.budget.read_bytes()
         {
+            let was_handshaking = connection.stream.is_handshaking();
             connection.read(&mut buffer[..bytes]);
+            if was_handshaking {
+                self.after_handshake_step(slot);
+            }
         }
+        let Some(connection) = self.connections.get_mut(slot) else { return Progress::Waiting };
         let mut requests = Requests {
             now,
             core: &mut self.core,

@@ -2,7 +2,7 @@
 //!
 //! A [`Gateway`] is one thread with an event loop, no async runtime: it owns its TCP connections, the client's state machine
 //! and its UDP socket, so a command becomes a datagram without changing threads. Several of them [share](Gateway::threads) a listener and their
-//! limits. Read in this order: [`event_loop`](Gateway), `shared` and `acceptor` (what threads have in common), `connection`, `security` (who it is, and what it may do), `unanswered` (ordering), `parser`, `command` (the table), `handlers`, `plan` (from answers to replies), `requests`,
+//! limits. Read in this order: [`event_loop`](Gateway), `shared` and `acceptor` (what threads have in common), `connection`, `stream` (its bytes, by TLS or not), `security` (who it is, and what it may do), `unanswered` (ordering), `parser`, `command` (the table), `handlers`, `plan` (from answers to replies), `requests`,
 //! `scanning` (commands that list keys), `budget` (the memory of all connections), `permits` with `line` (that of large values), `filling` and `large_reads` (who asks for it), `pace` (who keeps others from it).
 //!
 //! Commands, replies and error texts are those of Redis 7.0 as far as the store has what they are about. Different on purpose:
@@ -47,14 +47,17 @@ mod rope;
 mod scanning;
 mod security;
 mod shared;
+mod stream;
+mod tls;
 mod unanswered;
 
 pub use config::GatewayConfig;
-pub use event_loop::Gateway;
+pub use event_loop::{Gateway, Listeners};
 pub use keyspaces::KnownKeyspaces;
 pub use limits::THREADS_MAX;
 pub use observation::{FailedRequest, GatewayMonitor, GatewayObservation};
 pub use security::UserSource;
+pub use tls::TlsFiles;
 
 /// How many commands `bytes` are, of which the last one ends with them. For `nicekv-instructions`, which counts what parsing costs.
 #[doc(hidden)]

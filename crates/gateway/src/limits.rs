@@ -37,6 +37,8 @@ pub const COMMAND_BYTES_BESIDE: usize = 64 << 20;
 pub const STRANGERS_ARGUMENTS_MAX: i64 = 10;
 /// The longest of them: nothing large, for which others would have to wait.
 pub const STRANGERS_ARGUMENT_BYTES_MAX: usize = SHORT_BYTES_MAX;
+/// TLS handshakes of all connections that are not done; with more, the oldest is given up.
+pub const HANDSHAKES_MAX: usize = 512;
 /// Longest line: a length, or an inline command.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// Replies of one connection that wait to be sent; with more, it is not read any further. One reply may exceed it.

@@ -2,7 +2,7 @@
 
 use crate::command::COMMANDS;
 use crate::security::Reason;
-use crate::shared::{FAILURES, Failed, ServerState, ThreadState};
+use crate::shared::{FAILURES, Failed, Handshake, ServerState, ThreadState};
 use nicekv_wire::{Durations, OpId};
 use std::net::SocketAddrV4;
 use std::sync::{Arc, PoisonError};
@@ -23,6 +23,8 @@ impl GatewayMonitor {
             connections_evicted: server.sum(|thread| &thread.connections_evicted),
             connections_stalled: server.sum(|thread| &thread.connections_stalled),
             connections_denied: server.connections_denied.get(),
+            handshakes: self.handshakes(),
+            handshakes_open: server.sum(|thread| &thread.handshakes_open) as usize,
             denied: Reason::ALL.map(Reason::name).into_iter().zip(server.access.denied()).collect(),
             large_bytes: server.permits.held(),
             large_bytes_max: server.permits.bytes_max(),
@@ -44,6 +46,11 @@ impl GatewayMonitor {
                 .iter()
                 .find_map(|thread| *thread.stranger.lock().unwrap_or_else(PoisonError::into_inner)),
         }
+    }
+
+    fn handshakes(&self) -> Vec<(&'static str, u64)> {
+        let of = |how: Handshake| self.0.sum(|thread| &thread.handshakes[how as usize]);
+        Handshake::ALL.into_iter().map(|(how, name)| (name, of(how))).collect()
     }
 
     fn failures(&self) -> Vec<(&'static str, u64)> {
@@ -102,6 +109,10 @@ pub struct GatewayObservation {
     pub connections_stalled: u64,
     /// Connections of strangers that were refused in protected mode.
     pub connections_denied: u64,
+    /// By how they ended, handshakes of TLS.
+    pub handshakes: Vec<(&'static str, u64)>,
+    /// Handshakes that are under way.
+    pub handshakes_open: usize,
     /// By reason, what was refused to users: auth (logins that failed), command, key.
     pub denied: Vec<(&'static str, u64)>,
     /// Bytes of large values that are held, or granted.

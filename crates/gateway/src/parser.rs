@@ -43,6 +43,8 @@ pub(crate) enum ProtocolError {
     StrangersArguments,
     #[error("Protocol error: unauthenticated bulk length")]
     StrangersArgument,
+    #[error("Protocol error: this is TLS, and the port is one without")]
+    Tls,
     #[error("Protocol error: command of more than {0} bytes")]
     CommandTooLong(usize),
 }
@@ -96,6 +98,8 @@ pub(crate) struct Parser {
     filling: Filling,
 }
 
+/// A record of TLS, and of its kind those of handshakes.
+const TLS_HANDSHAKE: [u8; 2] = [22, 3];
 /// After a body, CR and LF.
 const TERMINATOR_BYTES: usize = 2;
 
@@ -298,6 +302,10 @@ impl Parser {
     }
 
     fn inline(&mut self, rest: &mut &[u8]) -> Result<bool, ProtocolError> {
+        // What begins so is a handshake; no command does. Whoever sends it waits for more than a line end.
+        if rest.starts_with(&TLS_HANDSHAKE) {
+            return Err(ProtocolError::Tls);
+        }
         let Some(line) = take_line(rest, "inline request")? else { return Ok(false) };
         let mut line = line;
         loop {

@@ -20,6 +20,7 @@ use nicekv_runtime::Waker;
 use nicekv_wire::durations::{Durations, SharedDurations};
 use nicekv_wire::limits::small_value_bytes_max;
 use nicekv_wire::{Duration, KeyspaceId, OpId};
+use rustls::ServerConfig;
 use std::collections::VecDeque;
 use std::net::{SocketAddrV4, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -68,6 +69,8 @@ pub(crate) struct ServerState {
     pub(crate) connections_denied: Number,
     /// Whether strangers are refused while nobody needs a password.
     pub(crate) is_protected: bool,
+    /// Of the listener for TLS, if there is one: its port, and what connections are made with.
+    pub(crate) tls: Option<(u16, Arc<ServerConfig>)>,
     pub(crate) threads: Vec<ThreadState>,
 }
 
@@ -126,6 +129,8 @@ pub(crate) struct ThreadState {
     pub(crate) connections_evicted: Number,
     /// Closed because they kept others from room for large values.
     pub(crate) connections_stalled: Number,
+    pub(crate) handshakes: [Number; Handshake::ALL.len()],
+    pub(crate) handshakes_open: Number,
     pub(crate) commands: Number,
     pub(crate) submitted: Number,
     pub(crate) in_flight: Number,
@@ -208,11 +213,34 @@ impl RequestsDone {
     }
 }
 
+/// How a handshake has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handshake {
+    Done,
+    Failed,
+    TimedOut,
+    /// There were too many.
+    Displaced,
+}
+
+impl Handshake {
+    /// With their names for operators, each in its own place.
+    pub(crate) const ALL: [(Self, &str); 4] = [
+        (Self::Done, "done"),
+        (Self::Failed, "failed"),
+        (Self::TimedOut, "timed_out"),
+        (Self::Displaced, "displaced"),
+    ];
+}
+
 /// A connection that was accepted.
 #[derive(Debug)]
 pub(crate) struct NewConnection {
-    pub(crate) stream: TcpStream,
+    pub(crate) socket: TcpStream,
     pub(crate) id: u64,
+    pub(crate) is_tls: bool,
+    /// It is told so when it can hear, and closed.
+    pub(crate) is_denied: bool,
 }
 
 impl ThreadState {

@@ -1,6 +1,7 @@
 //! Connections that end, and what idle ones give back.
 
 use super::{Gateway, IDLE_AFTER};
+use crate::shared::Handshake;
 use nicekv_runtime::release_free_memory;
 use nicekv_wire::Now;
 
@@ -15,8 +16,17 @@ impl Gateway {
     }
 
     pub(super) fn close(&mut self, slot: usize) {
+        self.close_as(slot, Handshake::Failed);
+    }
+
+    /// `handshake`: how that has ended, if it was not done.
+    pub(super) fn close_as(&mut self, slot: usize, handshake: Handshake) {
         // Dropping the socket takes it out of the epoll.
-        let connection = self.connections.remove(slot);
+        let mut connection = self.connections.remove(slot);
+        if connection.stream.is_handshaking() {
+            self.end_handshake(handshake);
+        }
+        connection.stream.end();
         self.forget_large(&connection);
         self.budget.forget(&connection);
         self.member.own().closed();

@@ -108,6 +108,7 @@ pub(crate) fn config<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
         ("maxmemory-clients", context.server.memory_bytes_max.to_string()),
         ("io-threads", context.server.threads.len().to_string()),
         ("port", context.server.port.to_string()),
+        ("tls-port", context.server.tls.as_ref().map_or(0, |(port, _)| *port).to_string()),
         ("protected-mode", if context.server.is_protected { "yes" } else { "no" }.into()),
         ("proto-max-bulk-len", ARGUMENT_BYTES_MAX.to_string()),
         ("timeout", "0".into()),

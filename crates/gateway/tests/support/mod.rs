@@ -4,7 +4,7 @@
 mod store;
 
 use nicekv_client::Config;
-use nicekv_gateway::{Gateway, GatewayConfig};
+use nicekv_gateway::{Gateway, GatewayConfig, GatewayMonitor, Listeners};
 use nicekv_placement::Vrings;
 use nicekv_runtime::{Stop, UdpEndpoint, Waker, new_client_id, readable, wait};
 use std::collections::HashSet;
@@ -50,15 +50,28 @@ impl World {
     ) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
+        self.gateway_on(listener.into(), threads, change);
+        address
+    }
+
+    /// Starts a gateway of so many threads on these.
+    pub(crate) fn gateway_on(
+        &mut self,
+        listeners: Listeners,
+        threads: usize,
+        change: impl FnOnce(&mut GatewayConfig),
+    ) -> GatewayMonitor {
         let endpoint = || UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut config = GatewayConfig::new(Config::new(new_client_id().unwrap(), self.vrings));
         change(&mut config);
         let uplinks = (0..threads).map(|_| (new_client_id().unwrap(), endpoint().into())).collect();
-        for gateway in Gateway::threads(listener, uplinks, &config).unwrap() {
+        let gateways = Gateway::threads(listeners, uplinks, &config).unwrap();
+        let monitor = gateways[0].monitor();
+        for gateway in gateways {
             let stop = self.stop.clone();
             self.threads.push(std::thread::spawn(move || gateway.run(&stop)));
         }
-        address
+        monitor
     }
 
     /// How many clients, as replicas tell them apart, have sent updates or gets.
