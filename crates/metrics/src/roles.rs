@@ -320,6 +320,8 @@ fn observe_gateway(samples: &mut Samples, name: &str, told: &GatewayObservation)
         (&GATEWAY_REFUSED, told.connections_refused),
         (&GATEWAY_EVICTED, told.connections_evicted),
         (&GATEWAY_STALLED, told.connections_stalled),
+        (&GATEWAY_PROTECTED, told.connections_denied),
+        (&GATEWAY_HANDSHAKES_OPEN, told.handshakes_open as u64),
         (&GATEWAY_LARGE, told.large_bytes as u64),
         (&GATEWAY_LARGE_MAX, told.large_bytes_max as u64),
         (&GATEWAY_LARGE_WAITING, told.large_waiting as u64),
@@ -336,6 +338,12 @@ fn observe_gateway(samples: &mut Samples, name: &str, told: &GatewayObservation)
     }
     for (reason, count) in &told.requests_failed {
         samples.set(&GATEWAY_FAILED, &[name, reason], *count);
+    }
+    for (outcome, count) in &told.handshakes {
+        samples.set(&GATEWAY_HANDSHAKES, &[name, outcome], *count);
+    }
+    for (reason, count) in &told.denied {
+        samples.set(&GATEWAY_DENIED, &[name, reason], *count);
     }
     for (command, took) in &told.latencies {
         samples.set_durations(&GATEWAY_LATENCY, &[name, command], took);

@@ -323,6 +323,13 @@ pub(crate) fn of_gateway(before: Option<&GatewayObservation>, now: &GatewayObser
     events.extend(growth(Level::Warn, "connections-evicted", before_evicted, evicted));
     let (before_stalled, stalled) = count(|told| told.connections_stalled);
     events.extend(growth(Level::Warn, "connections-stalled", before_stalled, stalled));
+    let (before_denied, denied) = count(|told| told.connections_denied);
+    events.extend(growth(Level::Warn, "connections-denied", before_denied, denied));
+    for (reason, now_denied) in &now.denied {
+        let earlier = before.and_then(|before| before.denied.iter().find(|(known, _)| known == reason));
+        let event = growth(Level::Warn, "access-denied", earlier.map_or(0, |(_, count)| *count), *now_denied);
+        events.extend(event.map(|event| event.with("reason", *reason)));
+    }
     let (before_other, other) = count(|told| told.other_version);
     let stranger = growth(Level::Warn, OTHER_VERSION, before_other, other);
     events.extend(stranger.map(|event| of_other_version(event, "wire", now.stranger)));
