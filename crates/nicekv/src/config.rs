@@ -9,6 +9,7 @@
 mod across;
 mod check;
 mod command;
+mod gateways;
 mod hot;
 mod keyspaces;
 mod sections;
@@ -18,11 +19,12 @@ mod tests;
 mod topology;
 
 pub(crate) use command::{ConfigCommand, run};
+pub(crate) use gateways::GatewaySection;
 pub(crate) use hot::{HotArguments, HotSection};
 pub(crate) use keyspaces::{KeyspaceBalancing, KeyspaceSection, ObjectChunks, Partitioning, Replication};
 pub(crate) use sections::{
-    GatewaySection, InstanceSection, MacAddress, MetadataSection, NodeSection, PortSection, Store,
-    SwitchSection, TimingSection,
+    InstanceSection, MacAddress, MetadataSection, NodeSection, PortSection, Store, SwitchSection,
+    TimingSection,
 };
 
 use crate::failure::Failure;

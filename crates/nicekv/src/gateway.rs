@@ -1,12 +1,14 @@
 //! The RESP gateway of this process.
 
+use crate::address;
 use crate::clients::known_to_clients;
+use crate::config::GatewaySection;
 use crate::failure::Failure;
 use crate::roles::{Prepared, Role};
 use crate::thread_count::ThreadCount;
 use crate::value_limit::ValueLimit;
 use nicekv_client::{Config, Keyspace};
-use nicekv_gateway::{Gateway, GatewayConfig, KnownKeyspaces};
+use nicekv_gateway::{Gateway, GatewayConfig, KnownKeyspaces, Listeners, TlsFiles, UserSource};
 use nicekv_metadata::ClusterInfo;
 use nicekv_metrics::Source;
 use nicekv_runtime::control_plane::AdminRequest;
@@ -15,21 +17,21 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A keyspace that was created can be selected this much later at the latest.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 const WATCH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Binds the address for Redis clients.
-pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).map_err(|error| {
         Failure::Environment(format!("cannot listen for Redis clients on {address}: {error}"))
     })
 }
 
 /// What is said of a gateway on the command line, where it wins over the file.
-#[derive(clap::Args, Clone, Copy, Debug, Default)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct GatewayFlags {
     /// Threads that serve Redis clients, each with connections of its own, 1 to 64 [default: as the file says, if there is one, or half as many as there are processors, 1 to 8]
     #[arg(long, value_name = "N")]
@@ -40,19 +42,119 @@ pub(crate) struct GatewayFlags {
     /// Longest value that Redis clients may set, get, or make by adding to another, 1 to 512 MiB [default: as the file says, if there is one, or 64; the last one nodes say, too]
     #[arg(long, value_name = "MIB")]
     pub(crate) gateway_value_mib: Option<ValueLimit>,
+    /// File with the password of Redis clients (the default user's), on one line [default: as the file says, if there is one, or nobody needs a password]
+    #[arg(long, value_name = "FILE", conflicts_with = "acl_file")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// File with the users of Redis clients, as lines of Redis' ACL files: user NAME on >PASSWORD ~PATTERN +@CATEGORY -COMMAND …; `ACL LOAD` reads it again [default: as the file says, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) acl_file: Option<PathBuf>,
+    /// Serve clients of other hosts though nobody needs a password
+    #[arg(long)]
+    pub(crate) no_protected_mode: bool,
+    /// Where Redis clients connect with TLS; takes a certificate and a key [default: as the file says, if there is one, or nowhere]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address::parse)]
+    pub(crate) tls_resp: Option<SocketAddr>,
+    /// Certificate that Redis clients are shown with TLS, and those between it and its authority, as PEM [default: as the file says, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// The private key of that certificate, as PEM [default: as the file says, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Authority, as PEM, of certificates that Redis clients must show with TLS [default: as the file says, if there is one, or they need none]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+}
+
+impl GatewayFlags {
+    /// What these say; the rest is as the file says.
+    pub(crate) fn settings(&self, section: Option<&GatewaySection>) -> Result<Settings, Failure> {
+        let of_file = |section: &GatewaySection| users(&section.password_file, &section.acl_file);
+        let users = users(&self.password_file, &self.acl_file).or(section.and_then(of_file));
+        let settings = Settings {
+            threads: self.gateway_threads.or(section.and_then(|section| section.threads)),
+            memory_mib_max: section.and_then(|section| section.memory_mib_max),
+            large_mib_max: self.gateway_large_mib.or(section.and_then(|section| section.large_mib_max)),
+            value_mib_max: self.gateway_value_mib.or(section.and_then(|section| section.value_mib_max)),
+            users: users.unwrap_or_default(),
+            protected_mode: !self.no_protected_mode && section.is_none_or(|section| section.protected_mode),
+            tls: self.tls(section)?,
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+}
+
+impl GatewayFlags {
+    /// What TLS takes, with where it is.
+    fn tls(&self, section: Option<&GatewaySection>) -> Result<Option<(SocketAddr, TlsFiles)>, Failure> {
+        let of_file =
+            |field: fn(&GatewaySection) -> &Option<PathBuf>| section.and_then(|one| field(one).clone());
+        let address = section.and_then(|section| section.tls_resp).map(SocketAddr::V4);
+        let certificate = self.tls_certificate.clone().or(of_file(|section| &section.tls_certificate));
+        let key = self.tls_key.clone().or(of_file(|section| &section.tls_key));
+        let ca = self.tls_ca.clone().or(of_file(|section| &section.tls_ca));
+        match (self.tls_resp.or(address), certificate, key, ca) {
+            (Some(address), Some(certificate), Some(key), ca) => {
+                Ok(Some((address, TlsFiles { certificate, key, ca })))
+            }
+            (None, None, None, None) => Ok(None),
+            (Some(_), ..) => {
+                Err(Failure::Environment("--tls-resp takes --tls-certificate and --tls-key".into()))
+            }
+            (None, ..) => Err(Failure::Environment(
+                "--tls-certificate, --tls-key and --tls-ca are of --tls-resp ADDR:PORT".into(),
+            )),
+        }
+    }
+}
+
+fn users(password_file: &Option<PathBuf>, acl_file: &Option<PathBuf>) -> Option<UserSource> {
+    let of_password = password_file.clone().map(UserSource::PasswordFile);
+    acl_file.clone().map(UserSource::AclFile).or(of_password)
 }
 
 /// What the configuration says of a gateway; what it leaves open has a default.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    pub(crate) threads: Option<ThreadCount>,
-    pub(crate) memory_mib_max: Option<usize>,
-    pub(crate) large_mib_max: Option<NonZero<usize>>,
-    pub(crate) value_mib_max: Option<ValueLimit>,
+    threads: Option<ThreadCount>,
+    memory_mib_max: Option<usize>,
+    large_mib_max: Option<NonZero<usize>>,
+    value_mib_max: Option<ValueLimit>,
+    users: UserSource,
+    protected_mode: bool,
+    tls: Option<(SocketAddr, TlsFiles)>,
 }
 
 impl Settings {
+    /// Whether its files can be read: before anything is begun.
+    fn check(&self) -> Result<(), Failure> {
+        let tls = self.tls.as_ref().map_or(Ok(()), |(_, files)| files.check());
+        self.users.check().and(tls).map_err(Failure::Environment)
+    }
+
+    /// Binds the addresses for Redis clients: one without TLS, which is `plain`, and one with it, as the settings say.
+    pub(crate) fn bind(&self, plain: Option<SocketAddr>) -> Result<Listeners, Failure> {
+        let tls = self.tls.as_ref().map(|(address, _)| bind(*address)).transpose()?;
+        Ok(Listeners { plain: plain.map(bind).transpose()?, tls })
+    }
+
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// How `redis-cli` logs in.
+    pub(crate) fn login(&self) -> &'static str {
+        match self.users {
+            UserSource::Open => "",
+            UserSource::PasswordFile(_) => " --askpass",
+            UserSource::AclFile(_) => " --user NAME --askpass",
+        }
+    }
+
     fn apply(self, config: &mut GatewayConfig) {
+        config.users = self.users;
+        config.protected_mode = self.protected_mode;
+        config.tls = self.tls.map(|(_, files)| files);
         if let Some(limit) = self.value_mib_max {
             config.client.value_bytes_max = limit.bytes();
             // One command may have half of it.
@@ -67,11 +169,11 @@ impl Settings {
     }
 }
 
-/// The threads of the gateway on `listener`, whose clients are bound to `address`, and edges of this process's switch if there is one; SELECT
+/// The threads of the gateway on `listeners`, whose clients are bound to `address`, and edges of this process's switch if there is one; SELECT
 /// goes to the keyspaces by their numbers, and of others it hears from these instances of the metadata service.
 pub(crate) fn prepare(
     name: &str,
-    listener: TcpListener,
+    listeners: Listeners,
     address: Ipv4Addr,
     edges: Option<&Edges>,
     (keyspaces, instances): (Vec<Keyspace>, Vec<SocketAddrV4>),
@@ -91,7 +193,7 @@ pub(crate) fn prepare(
     let first = *keyspaces.first().expect("every cluster has a default keyspace");
     let mut config = GatewayConfig::new(Config { keyspaces, ..Config::new(uplinks[0].0, first) });
     settings.apply(&mut config);
-    let threads = Gateway::threads(listener, uplinks, &config).map_err(Failure::environment)?;
+    let threads = Gateway::threads(listeners, uplinks, &config).map_err(Failure::environment)?;
     let known = threads[0].keyspaces();
     let watch: Role = Box::new(move |stop| {
         let look = || watch_keyspaces(&known, &instances);

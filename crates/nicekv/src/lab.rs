@@ -120,11 +120,18 @@ fn gateway(plan: &Plan, name: &str) -> GatewaySection {
     let threads = Some(ThreadCount::ONE);
     GatewaySection {
         name: name.into(),
-        listen: plan.resp,
+        listen: Some(plan.resp),
+        tls_resp: None,
+        tls_certificate: None,
+        tls_key: None,
+        tls_ca: None,
+        protected_mode: true,
         threads,
         memory_mib_max: None,
         large_mib_max: None,
         value_mib_max: None,
+        password_file: None,
+        acl_file: None,
         metrics: Some(metrics(Ipv4Addr::UNSPECIFIED)),
     }
 }

@@ -12,6 +12,7 @@ mod clients;
 mod commands;
 mod config;
 mod discovery;
+mod doors;
 mod explain;
 mod failure;
 mod gateway;
@@ -317,7 +318,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Gateway(GatewayArguments { role, flags }) => {
             let RoleArguments { config, metrics, log, name } = role;
             let config = logged(config::read(&config.config, RoleKind::Gateway)?, log)?;
-            roles::run_gateway(&config, &name, flags, metrics)
+            roles::run_gateway(&config, &name, &flags, metrics)
         }
         Command::Config(command) => config::run(&command),
         Command::Keyspace(command) => keyspaces::run(&command),

@@ -5,7 +5,7 @@
 
 use crate::config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
 use crate::failure::Failure;
-use crate::gateway::{GatewayFlags, Settings};
+use crate::gateway::GatewayFlags;
 use crate::kernel_gets;
 use crate::logs;
 use crate::logs::differences::Event;
@@ -337,20 +337,15 @@ pub(crate) fn open_term(directory: DataDirectory) -> Result<TermFile, Failure> {
 pub(crate) fn run_gateway(
     config: &ClusterConfig,
     name: &str,
-    flags: GatewayFlags,
+    flags: &GatewayFlags,
     metrics: MetricsArguments,
 ) -> Result<(), Failure> {
     let section = named(&config.gateways, name, "gateway", |gateway| &gateway.name)?;
-    let listener = crate::gateway::bind(section.listen.into())?;
+    let settings = flags.settings(Some(section))?;
+    let listeners = settings.bind(section.listen.map(Into::into))?;
     let keyspaces = config.client_keyspaces()?;
-    let settings = Settings {
-        threads: flags.gateway_threads.or(section.threads),
-        memory_mib_max: section.memory_mib_max,
-        large_mib_max: flags.gateway_large_mib.or(section.large_mib_max),
-        value_mib_max: flags.gateway_value_mib.or(section.value_mib_max),
-    };
     let known = (keyspaces, config.metadata_controls());
-    let gateway = crate::gateway::prepare(name, listener, Ipv4Addr::UNSPECIFIED, None, known, settings)?;
+    let gateway = crate::gateway::prepare(name, listeners, Ipv4Addr::UNSPECIFIED, None, known, settings)?;
     run_threads(name, gateway, metrics.or(section.metrics))
 }
 

@@ -14,6 +14,7 @@ use crate::config::{
     ClusterConfig, HotArguments, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication,
     SwitchSection, TimingSection,
 };
+use crate::doors::Doors;
 use crate::failure::Failure;
 use crate::gateway::GatewayFlags;
 use crate::logs::{self, LogArguments, LogLevel, LogSection};
@@ -23,6 +24,7 @@ use crate::{address, clients, discovery, gateway};
 use clap::{Args, ValueEnum};
 use futures_executor::block_on;
 use nicekv_client::facade::Client;
+use nicekv_gateway::Listeners;
 use nicekv_metadata::Status;
 use nicekv_metrics::Source;
 use nicekv_placement::{KeyspaceDefaults, RingsBase, Vrings, parse_keyspaces, partitions_for};
@@ -33,7 +35,7 @@ use nicekv_runtime::{
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::chunk::Round;
 use nicekv_wire::{Expiry, KeyspaceId};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -47,6 +49,8 @@ const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The stop is looked at this often while the cluster starts.
 const READY_ASK: Duration = Duration::from_millis(250);
 const PROBE_KEY: &[u8] = b"\0nicekv up: probe";
+/// Where Redis clients connect unless it is said.
+const RESP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6379);
 const SWITCH: &str = "switch";
 /// Patient: the nodes share a process, so none fails alone, and a busy machine must not look like a dead node. The lease stays short
 /// because a restart waits for it; that it also waits until every node has read its log costs nothing but that. Handoffs would be
@@ -96,9 +100,9 @@ pub(crate) struct UpArguments {
     /// Whether data survive the process
     #[arg(long, value_enum, default_value = "durable")]
     engine: Engine,
-    /// Where Redis clients connect
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6379", value_parser = address::parse)]
-    resp: SocketAddr,
+    /// Where Redis clients connect without TLS [default: 127.0.0.1:6379, or nowhere if there is --tls-resp]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address::parse)]
+    resp: Option<SocketAddr>,
     #[command(flatten)]
     gateway: GatewayFlags,
     #[command(flatten)]
@@ -124,7 +128,8 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     stop.on_signals().map_err(Failure::environment)?;
     // Checked before anything is created.
     configuration(arguments, 1, 0)?.metadata_config()?;
-    let redis = gateway::bind(arguments.resp)?;
+    let settings = arguments.gateway.settings(None)?;
+    let redis = settings.bind(arguments.resp.or((!settings.has_tls()).then_some(RESP)))?;
     let metrics = arguments.metrics.bind()?;
     let root = Root::open(arguments)?;
     let sockets = Sockets::bind(arguments)?;
@@ -133,13 +138,6 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     let data = root.describe();
     let (mut threads, edges, sources) = start(&config, root, sockets, &stop)?;
     roles::say(format_args!("starting {} nodes, {data}", config.nodes.len()))?;
-    let GatewayFlags { gateway_threads, gateway_large_mib, gateway_value_mib } = arguments.gateway;
-    let settings = gateway::Settings {
-        threads: gateway_threads,
-        memory_mib_max: None,
-        large_mib_max: gateway_large_mib,
-        value_mib_max: gateway_value_mib,
-    };
     let front = Front { redis, edges: &edges, settings, metrics, sources };
     match serve(&config, endpoint, front, &stop, &mut threads) {
         Ok(_announcement) => {
@@ -355,7 +353,7 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
 
 /// What is open to others: Redis clients, and whoever reads metrics.
 struct Front<'a> {
-    redis: TcpListener,
+    redis: Listeners,
     edges: &'a Edges,
     settings: gateway::Settings,
     metrics: metrics::Endpoint,
@@ -371,7 +369,7 @@ fn serve(
     stop: &Stop,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
-    let (resp, keyspaces) = (redis.local_addr().map_err(Failure::environment)?, config.client_keyspaces()?);
+    let (doors, keyspaces) = (Doors::of(&redis, settings.login())?, config.client_keyspaces()?);
     let known = (keyspaces.clone(), vec![endpoint]);
     let roles::Prepared { role: gateway, source } =
         gateway::prepare("gateway", redis, Ipv4Addr::LOCALHOST, Some(edges), known, settings)?;
@@ -388,13 +386,12 @@ fn serve(
         block_on(probe(&client.with_keyspace(keyspace.id), has_objects))?;
     }
     threads.extend(gateway.into_iter().map(|role| roles::spawn_role(stop, "gateway", role)));
-    let announcement = discovery::announce(endpoint, resp).map_err(Failure::environment)?;
+    let announcement = discovery::announce(endpoint, doors.any()?).map_err(Failure::environment)?;
     let (nodes, replicas) = (config.nodes.len(), config.replicas);
-    roles::say(format_args!("ready resp={resp} endpoint={endpoint} nodes={nodes} replicas={replicas}"))?;
-    let (host, port) = (resp.ip(), resp.port());
-    roles::say(format_args!(
-        "connect with `redis-cli -h {host} -p {port}` or `nicekv put KEY VALUE`; Ctrl-C stops"
-    ))?;
+    let told = doors.told();
+    roles::say(format_args!("ready {told} endpoint={endpoint} nodes={nodes} replicas={replicas}"))?;
+    let command = doors.command()?;
+    roles::say(format_args!("connect with `{command}` or `nicekv put KEY VALUE`; Ctrl-C stops"))?;
     Ok(announcement)
 }
 

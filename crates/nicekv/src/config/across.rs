@@ -1,7 +1,7 @@
 //! What is wrong between files that are each right: the roles of one cluster have to agree.
 
 use super::check::{Problem, Server, servers};
-use super::{ClusterConfig, RoleKind};
+use super::{ClusterConfig, GatewaySection, RoleKind};
 use nicekv_wire::NodeId;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -194,9 +194,13 @@ impl Across<'_> {
         let mut seen: BTreeMap<SocketAddrV4, (String, usize)> = BTreeMap::new();
         for file in 0..self.files.len() {
             let config = &self.files[file].config;
-            let gateways: Vec<_> =
-                config.gateways.iter().map(|gateway| (gateway.name.clone(), gateway.listen)).collect();
-            for (index, (name, listen)) in gateways.into_iter().enumerate() {
+            let of = |(index, gateway): (usize, &GatewaySection)| {
+                let name = gateway.name.clone();
+                let all = gateway.addresses().map(|(field, address)| (index, name.clone(), field, address));
+                all.collect::<Vec<_>>()
+            };
+            let addresses: Vec<_> = config.gateways.iter().enumerate().flat_map(of).collect();
+            for (index, name, field, listen) in addresses {
                 // These mean another address on every host.
                 if listen.ip().is_loopback() || *listen.ip() == Ipv4Addr::UNSPECIFIED {
                     continue;
@@ -204,7 +208,7 @@ impl Across<'_> {
                 let (owner, by) = seen.entry(listen).or_insert((name.clone(), file)).clone();
                 if owner != name {
                     let line = format!("is {owner}'s in {}; give {name} another", self.name(by));
-                    self.add(file, format!("gateways.{index}.listen"), line);
+                    self.add(file, format!("gateways.{index}.{field}"), line);
                 }
             }
         }

@@ -82,6 +82,7 @@ pub(super) fn problems(config: &ClusterConfig) -> Vec<Problem> {
     found.replication(config);
     config.switches.iter().enumerate().for_each(|(index, switch)| found.switch(config, index, switch));
     found.endpoints(config);
+    found.gateways(config);
     found.timing(config);
     found.hot(config);
     found.link(config);
@@ -301,7 +302,16 @@ impl Findings {
             check(format!("nodes.{index}"), *metrics, &[own.into()]);
         }
         for (index, gateway) in config.gateways.iter().enumerate() {
-            check(format!("gateways.{index}"), gateway.metrics, &[gateway.listen.into()]);
+            let own: Vec<_> = gateway.addresses().map(|(_, address)| address.into()).collect();
+            check(format!("gateways.{index}"), gateway.metrics, &own);
+        }
+    }
+
+    fn gateways(&mut self, config: &ClusterConfig) {
+        for (index, gateway) in config.gateways.iter().enumerate() {
+            for (field, line) in gateway.problems() {
+                self.add(format!("gateways.{index}.{field}"), line);
+            }
         }
     }
 

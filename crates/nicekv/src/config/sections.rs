@@ -1,14 +1,12 @@
 //! The tables of the file, but those of keyspaces: one struct each, fields named as in the file.
 
 use crate::address;
-use crate::thread_count::ThreadCount;
 use crate::value_limit::ValueLimit;
 use nicekv_dataplane_xdp::Hook;
 use nicekv_metadata::Timing;
 use nicekv_runtime::Linger;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 /// `[timing]`
@@ -365,34 +363,6 @@ pub(crate) struct PortSection {
 pub(crate) struct HostSection {
     pub(crate) name: String,
     pub(crate) port: u16,
-}
-
-/// `[[gateways]]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct GatewaySection {
-    pub(crate) name: String,
-    #[serde(deserialize_with = "address::deserialize")]
-    pub(crate) listen: SocketAddrV4,
-    /// Threads; `None`: half as many as there are processors, 1 to 8.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) threads: Option<ThreadCount>,
-    /// Most MiB of commands and replies, less what is large, that all its connections together may hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) memory_mib_max: Option<usize>,
-    /// Most MiB of large arguments and values that these may hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) large_mib_max: Option<NonZero<usize>>,
-    /// MiB of the longest value that clients may set or get.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) value_mib_max: Option<ValueLimit>,
-    /// Where its metrics are read.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "address::deserialize_optional"
-    )]
-    pub(crate) metrics: Option<SocketAddr>,
 }
 
 /// An Ethernet address, written as `02:00:00:00:00:01`.

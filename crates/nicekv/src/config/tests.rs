@@ -278,3 +278,31 @@ fn links_carry_what_is_said_within_bounds() {
         assert!(refused.starts_with(&expected), "{refused}");
     }
 }
+
+#[test]
+fn a_gateway_is_told_what_makes_no_sense_together_by_its_field() {
+    let with = |lines: &str| parse(&EXAMPLE.replacen("listen = \"127.0.0.1:6379\"", lines, 1));
+    let listen = "listen = \"127.0.0.1:6379\"\n";
+    let files = "tls_certificate = \"c\"\ntls_key = \"k\"\n";
+    let tls = "tls_resp = \"127.0.0.1:6380\"\n";
+    let both = with(&format!("{listen}{tls}{files}")).unwrap();
+    assert_eq!(both.gateways[0].addresses().count(), 2);
+    assert_eq!(with(&format!("{tls}{files}")).unwrap().gateways[0].listen, None);
+    assert!(both.gateways[0].protected_mode);
+    for (lines, field, why) in [
+        (String::new(), "listen", "missing; say where"),
+        (format!("{listen}{tls}"), "tls_resp", "takes tls_certificate and tls_key"),
+        (format!("{listen}{tls}tls_certificate = \"c\"\n"), "tls_resp", "takes tls_certificate"),
+        (format!("{listen}{files}"), "tls_certificate", "are of tls_resp"),
+        (format!("{listen}{}{files}", tls.replace("6380", "6379")), "tls_resp", "is in use by listen"),
+        (format!("{listen}{tls}{files}").replace("6380", "9467"), "metrics", "is in use by the role itself"),
+        (
+            format!("{listen}password_file = \"p\"\nacl_file = \"u\"\n"),
+            "acl_file",
+            "instead of password_file",
+        ),
+    ] {
+        let error = with(&lines).unwrap_err();
+        assert!(error.contains(&format!("gateways[0].{field}: ")) && error.contains(why), "{lines}: {error}");
+    }
+}

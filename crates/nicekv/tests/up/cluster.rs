@@ -34,7 +34,9 @@ pub(crate) fn outcome(mut command: Command) -> (Option<i32>, String, String) {
 /// A cluster in a process, killed when it is dropped.
 pub(crate) struct Up {
     process: Child,
+    /// Where it is served without TLS; empty: nowhere.
     pub(crate) resp: String,
+    pub(crate) tls_resp: Option<String>,
     pub(crate) endpoint: String,
     /// What it says before it is ready, and after.
     pub(crate) said: Vec<String>,
@@ -44,18 +46,35 @@ pub(crate) struct Up {
 impl Up {
     /// Starts `nicekv up` on ports that are free, and waits until it is ready.
     pub(crate) fn start(scratch: &Path, arguments: &[&str]) -> Self {
-        let mut command = nicekv(scratch, &["up", "--resp", "localhost:0"]);
+        Self::start_on(scratch, "localhost:0", arguments)
+    }
+
+    /// The same where it listens at this address.
+    pub(crate) fn start_on(scratch: &Path, resp: &str, arguments: &[&str]) -> Self {
+        Self::start_with(scratch, &[&["--resp", resp], arguments].concat())
+    }
+
+    /// The same with TLS alone.
+    pub(crate) fn start_by_tls(scratch: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(scratch, &[&["--tls-resp", "localhost:0"], arguments].concat())
+    }
+
+    fn start_with(scratch: &Path, arguments: &[&str]) -> Self {
+        let mut command = nicekv(scratch, &["up"]);
         let mut process = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = mpsc::channel();
         let output = BufReader::new(process.stdout.take().unwrap()).lines();
         std::thread::spawn(move || output.map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut up = Self { process, resp: String::new(), endpoint: String::new(), said: vec![], lines };
+        let (resp, endpoint) = (String::new(), String::new());
+        let mut up = Self { process, resp, tls_resp: None, endpoint, said: vec![], lines };
         let line = up.hear("ready");
         let value = |name: &str| {
-            let words = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-            words.unwrap_or_else(|| panic!("{name} in {line:?}")).to_owned()
+            let word = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            word.map(str::to_owned)
         };
-        (up.resp, up.endpoint) = (value("resp"), value("endpoint"));
+        up.endpoint = value("endpoint").unwrap_or_else(|| panic!("no endpoint in {line:?}"));
+        (up.resp, up.tls_resp) = (value("resp").unwrap_or_default(), value("tls-resp"));
+        assert!(!up.resp.is_empty() || up.tls_resp.is_some(), "{line:?}");
         up
     }
 
@@ -68,6 +87,10 @@ impl Up {
                 return line;
             }
         }
+    }
+
+    pub(crate) fn process_id(&self) -> u32 {
+        self.process.id()
     }
 
     pub(crate) fn redis(&self) -> Redis {

@@ -1,5 +1,6 @@
 //! `nicekv up` and the client commands, through the real binary.
 
+mod access;
 mod backup;
 mod cluster;
 mod explain;

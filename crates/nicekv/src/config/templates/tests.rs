@@ -1,9 +1,11 @@
 //! What is printed is what the structs say: every field that a role reads, with the default that it has.
 
 use super::*;
-use crate::config::sections::{GatewaySection, PortSection, SwitchSection, TimingSection};
 use crate::config::sections::{HostSection, InstanceSection, MetadataSection, NodeSection};
-use crate::config::{ClusterConfig, HotSection, KeyspaceSection, RoleKind, check, parse_with};
+use crate::config::sections::{PortSection, SwitchSection, TimingSection};
+use crate::config::{
+    ClusterConfig, GatewaySection, HotSection, KeyspaceSection, RoleKind, check, parse_with,
+};
 use crate::logs::LogSection;
 use crate::thread_count::ThreadCount;
 use crate::value_limit::ValueLimit;
