@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_pass_reads_when_it_is_time_and_not_because_groups_are_others() {
         let (mut agenda, held) = (Agenda::new(100), held(&[7, 3]));
-        let mut all = |agenda: &mut Agenda, now_ns| {
+        let all = |agenda: &mut Agenda, now_ns| {
             while agenda.next(now_ns, &held).is_some() {}
             agenda.end_pass();
             agenda.reads()
