@@ -9,7 +9,7 @@
 //!
 //! What is open and due comes first. A new map begins a new pass, with what it makes urgent as open and due.
 //!
-//! Passes that begin by their time read all chunks, too. One that a map begins does not, unless it is time: after a loss targets have enough to do.
+//! The first pass, and those that begin by their time, read all chunks, too. One that a further map begins does not, unless it is time: after a loss targets have enough to do.
 
 use super::super::told::Held;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,7 @@ pub(super) struct Agenda {
     is_ending: bool,
     /// Whether the pass reads chunks.
     reads: bool,
-    /// When the last pass that does has begun; what there was before the first pass has just been written, or read at the start.
+    /// When the last pass that does has begun.
     reads_since_ns: Option<u64>,
     /// Since the map is this one.
     passes: u64,
@@ -79,9 +79,8 @@ impl Agenda {
     pub(super) fn begin_anew(&mut self, now_ns: u64, first: impl Iterator<Item = (ChunkId, Finding)>) {
         // One that is broken off is made up for.
         let is_broken_off = self.reads && (self.next.is_some() || self.is_ending);
-        let since_ns = *self.reads_since_ns.get_or_insert(now_ns);
         self.reads = is_broken_off;
-        if since_ns.saturating_add(self.pass_ns) <= now_ns {
+        if self.reads_since_ns.is_none_or(|since_ns| since_ns.saturating_add(self.pass_ns) <= now_ns) {
             self.read_from(now_ns);
         }
         (self.passes, self.is_ending) = (0, false);
@@ -211,7 +210,7 @@ mod tests {
             agenda.reads()
         };
         agenda.begin_anew(10, [].into_iter());
-        assert!(!all(&mut agenda, 10));
+        assert!(all(&mut agenda, 10), "nobody knows what has become of it before");
         agenda.begin_anew(60, [].into_iter());
         assert!(!all(&mut agenda, 60));
         agenda.begin_anew(110, [].into_iter());
