@@ -4,7 +4,7 @@ use super::{Planned, ok, unknown_subcommand};
 use crate::command::Command;
 use crate::error::CommandError;
 use crate::plan::{Call, Context, Plan};
-use crate::security::{Categories, SUBJECTS, Subject, Users};
+use crate::security::{Categories, SUBJECTS, Subject, Users, digits};
 
 mod edit;
 mod log;
@@ -138,12 +138,11 @@ fn genpass<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     if !(1..=PASSWORD_BITS_MAX).contains(&bits) {
         return Err(CommandError::fixed(TEXT));
     }
-    let digits = (bits as usize).div_ceil(4);
-    let mut random = vec![0; digits.div_ceil(2)];
+    let length = (bits as usize).div_ceil(4);
+    let mut random = vec![0; length.div_ceil(2)];
     getrandom::fill(&mut random)
         .map_err(|error| CommandError::text(format!("ERR no random bytes: {error}")))?;
-    let password: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    context.reply.bulk(&password.as_bytes()[..digits]);
+    context.reply.bulk(&digits(&random).as_bytes()[..length]);
     Ok(Plan::Replied)
 }
 

@@ -33,6 +33,7 @@ pub(crate) use catalogue::Uses;
 pub(crate) use catalogue::{SUBJECTS, Subject};
 pub(crate) use categories::Categories;
 pub(crate) use log::{Denied, Reason};
+pub(crate) use password::digits;
 pub use source::UserSource;
 pub(crate) use standing::Standing;
 pub(crate) use user::{Refusal, User};

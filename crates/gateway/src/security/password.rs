@@ -32,8 +32,13 @@ impl Hashed {
     }
 
     pub(crate) fn digits(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        digits(&self.0)
     }
+}
+
+/// Bytes in hexadecimal, in lower case.
+pub(crate) fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// In a time that does not depend on where they differ.

@@ -1,8 +1,14 @@
 //! Why a backup is no good.
 
+use crate::failure::Failure;
 use nicekv_wire::chunk::ChunkId;
 use std::io;
 use thiserror::Error;
+
+/// Why a file cannot be written.
+pub(super) fn unwritten(error: io::Error) -> Failure {
+    Failure::Environment(format!("cannot write the backup: {error}"))
+}
 
 /// Why a file cannot be restored; one line, without its name.
 #[derive(Debug, Error)]

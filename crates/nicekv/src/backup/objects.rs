@@ -8,6 +8,7 @@
 //! Getting chunks takes its time, and a node does not wait with its moment: so names are in a file of their own first.
 
 use super::chunks::needs;
+use super::error::unwritten;
 use super::format::{Chunk, Header, Part, Reader, Record, Totals, Writer};
 use super::large::{LargeEntries, Whole};
 use crate::clients::failed;
@@ -196,10 +197,6 @@ fn write_name(writer: &mut Writer, key: &[u8], (version, value): &Versioned) -> 
         }
     }
     Ok(totals)
-}
-
-fn unwritten(error: std::io::Error) -> Failure {
-    Failure::Environment(format!("cannot write the backup: {error}"))
 }
 
 #[cfg(test)]

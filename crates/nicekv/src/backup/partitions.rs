@@ -1,5 +1,6 @@
 //! Partitions of a backup, as the nodes that lead them read them.
 
+use super::error::unwritten;
 use super::format::{Begin, Part, Record, Totals, Writer};
 use super::large::{LargeEntries, keyed_entries};
 use crate::commands::answer;
@@ -82,7 +83,7 @@ fn write_partition(
             }
         };
         writer.write(&record).map_err(|error| {
-            failure = Some(Failure::Environment(format!("cannot write the backup: {error}")));
+            failure = Some(unwritten(error));
             String::new()
         })
     };
