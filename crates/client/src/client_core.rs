@@ -161,6 +161,9 @@ impl ClientCore {
         let found = keyspaces.find(|(index, known)| known.id == keyspace && !self.gone[*index]);
         let keyspace = found.ok_or(SubmitError::NoSuchKeyspace { keyspace })?;
         request.check_value(request.value_limit(keyspace.1, self.config.value_bytes_max))?;
+        if keyspace.1.is_hot && request.is_transaction() {
+            return Err(SubmitError::TransactionOfHot);
+        }
         let is_split = keyspace.1.order == KeyOrder::Range && self.in_flight.coordinator.is_switch();
         let request = if is_split { request } else { request.alone() };
         let exchange = Exchange::new(keyspace.1.replication, &request, self.in_flight.planted)?;

@@ -48,6 +48,20 @@ pub enum SubmitError {
         /// What.
         what: &'static str,
     },
+    /// Steps of a transaction are gets and updates.
+    #[error("a transaction has gets and updates of keys, and nothing else")]
+    NoStep,
+    /// A transaction goes in one datagram, and so do its results.
+    #[error("transaction of {bytes} bytes exceeds the limit of {limit} bytes")]
+    TransactionTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// Switches spread hot keys, of which they know one in an update.
+    #[error("transactions are refused in keyspaces with hot keys (balancing = \"hot\")")]
+    TransactionOfHot,
     /// The increment is infinite or not a number.
     #[error("increment is NaN or infinity")]
     NotFinite,
@@ -118,6 +132,11 @@ pub enum OperationError {
         "nothing was stored: the keyspace has names of objects, and the chunks of this one may have been collected; put them again (`nicekv object put` does)"
     )]
     StaleStamp,
+    /// Not applied: the keys of a transaction are of several partitions.
+    #[error(
+        "the keys of a transaction have to be of one partition: give them one hash tag, as in {{user:1}}:name and {{user:1}}:age"
+    )]
+    CrossPartition,
     /// Not applied: the keyspace does not exist.
     #[error("no such keyspace")]
     NoSuchKeyspace,
@@ -136,6 +155,7 @@ impl OperationError {
             Status::Busy => Self::Busy,
             Status::DiskFull => Self::DiskFull,
             Status::StaleStamp => Self::StaleStamp,
+            Status::CrossPartition => Self::CrossPartition,
             Status::NoSuchKeyspace => Self::NoSuchKeyspace,
         })
     }

@@ -52,6 +52,7 @@ mod scan;
 mod sequences;
 mod slot;
 mod summary;
+pub mod transaction;
 mod turns;
 mod wheel;
 

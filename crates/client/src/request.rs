@@ -69,6 +69,10 @@ impl<'a> Request<'a> {
         }
     }
 
+    pub(crate) fn is_transaction(&self) -> bool {
+        matches!(self, Self::Update { operation: Operation::Transaction(_), .. })
+    }
+
     /// The bytes that it carries.
     pub fn value(&self) -> &'a [u8] {
         match self {

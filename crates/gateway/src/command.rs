@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Connection,
     /// Reads all keys: it waits for all earlier commands of its connection, and all later ones for it.
     Scan,
-    /// Known only to be refused in the right way; not shown.
+    /// Begins or ends a transaction: it waits for all earlier commands of its connection, and all later ones for it.
     Transaction,
 }
 
@@ -126,7 +126,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     read("type", 2, strings::key_type),
     on_keys("unlink", -2, Kind::Write, ALL, strings::del),
     transaction("unwatch", 1, transactions::unwatch),
-    transaction("watch", -2, transactions::watch),
+    on_keys("watch", -2, Kind::Transaction, ALL, transactions::watch),
 ];
 
 /// Longest part of a request that an error quotes.
@@ -163,11 +163,6 @@ impl Command {
     pub(crate) fn takes(&self, arguments: usize) -> bool {
         let count = arguments as i32;
         if self.arity >= 0 { count == self.arity } else { count >= -self.arity }
-    }
-
-    /// Those that do what they are named after.
-    pub(crate) fn shown() -> impl Iterator<Item = &'static Self> + Clone {
-        COMMANDS.iter().filter(|command| command.kind != Kind::Transaction)
     }
 
     /// Numbers of the arguments that are keys.
@@ -222,8 +217,9 @@ mod tests {
             assert_eq!(command.kind == Kind::Write, is(Categories::WRITE), "{}", command.name);
             let reads = matches!(command.kind, Kind::Read | Kind::Scan);
             assert_eq!(reads, is(Categories::READ), "{}", command.name);
-            assert_eq!(command.keys.is_some(), matches!(command.kind, Kind::Read | Kind::Write));
-            let has_keys = command.keys.is_some() || command.name == "watch";
+            assert_eq!(command.kind == Kind::Transaction, is(Categories::TRANSACTION), "{}", command.name);
+            let has_keys = matches!(command.kind, Kind::Read | Kind::Write) || command.name == "watch";
+            assert_eq!(command.keys.is_some(), has_keys, "{}", command.name);
             assert_eq!(has_keys, subject.uses != Uses::Nothing, "{}", command.name);
         }
     }

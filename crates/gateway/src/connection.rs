@@ -20,14 +20,14 @@ mod large;
 
 pub(crate) use large::too_slow;
 
-use crate::command::Command;
+use crate::command::{Command, Kind};
 use crate::error::CommandError;
 use crate::large_reads::LargeReads;
 use crate::limits::{KEYS_IN_FLIGHT_MAX, OUTPUT_BYTES_MAX, PIPELINE_MAX};
 use crate::pace::Pace;
 use crate::parser::Parser;
 use crate::plan::{Answered, Call, Context, Gathering, Many, Plan, Session};
-use crate::reply::ReplyWriter;
+use crate::reply::{Protocol, ReplyWriter};
 use crate::requests::{Origin, Requests};
 use crate::rope::Rope;
 use crate::stream::Stream;
@@ -173,6 +173,7 @@ impl Connection {
         };
         size_of::<Self>()
             + self.session.name.capacity()
+            + self.session.multi.memory()
             + self.input.capacity()
             + self.output.memory()
             + self.stream.memory()
@@ -249,11 +250,17 @@ impl Connection {
         let command = match access::called(parser, session, *last_command, requests) {
             Ok(command) => command,
             Err(error) => {
+                session.multi.refuse();
                 self.refuse(&error);
                 return Ok(());
             }
         };
         *last_command = Some(command);
+        if session.multi.is_queueing()
+            && !matches!(command.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
+        {
+            return self.queue(command, requests);
+        }
         let keys = Keys::of(command, arguments, requests.turn(), |key| requests.hash(session.keyspace, key));
         if (command.alone && !unanswered.is_empty()) || unanswered.blocks(&keys) {
             return Err(Progress::Waiting);
@@ -266,6 +273,10 @@ impl Connection {
             server: &requests.member.server,
             reply: &mut reply,
         };
+        // What it ends is gone when it was called.
+        if command.kind == Kind::Transaction && requests.room() == 0 {
+            return Err(Progress::WindowFull);
+        }
         let planned = (command.handler)(&mut context, &Call { arguments, name: command.name });
         let number = unanswered.next_number();
         match planned {
@@ -283,6 +294,14 @@ impl Connection {
                     Err(error) => self.refuse(&error.into()),
                 }
             }
+            Ok(Plan::Exec(transaction, replies)) => {
+                let origin = origin(slot, session.id, (number, command), requests);
+                let request = transaction.request().expect("it has steps");
+                match requests.submit(session.keyspace, request, origin, None, None) {
+                    Ok(()) => unanswered.push(keys, State::Exec(replies)),
+                    Err(error) => self.refuse(&error.into()),
+                }
+            }
             Ok(Plan::Many(many)) => {
                 unanswered.push(keys, State::Many(Gathering::new(many.finish, many.keys.len())));
                 let rest = Rest::Many { many, sent: 0 };
@@ -293,6 +312,40 @@ impl Connection {
                 self.issuing = Some(Issuing { called: command, command: number, rest: Rest::Scan });
             }
             Err(error) => self.refuse(&error),
+        }
+        Ok(())
+    }
+
+    /// Queues a command of a transaction.
+    fn queue(&mut self, command: &'static Command, requests: &Requests<'_>) -> Result<(), Progress> {
+        let Self { parser, session, .. } = self;
+        let arguments = parser.command().expect("complete");
+        let call = Call { arguments, name: command.name };
+        let protocol = session.protocol;
+        let queued = session.multi.admit(command).and_then(|()| {
+            let mut written = Rope::default();
+            let mut reply = ReplyWriter { out: &mut written, protocol };
+            let (unix_ms, server) = (requests.now.unix_ms, &*requests.member.server);
+            let mut context = Context { unix_ms, session, server, reply: &mut reply };
+            // It comes when nothing is watched any more.
+            let planned = if command.name == "unwatch" {
+                context.reply.simple("OK");
+                Ok(Plan::Replied)
+            } else {
+                (command.handler)(&mut context, &call)
+            };
+            session.multi.queue(&call, planned, written, |error| error_reply(error, protocol))
+        });
+        match queued {
+            Ok(()) => {
+                let mut reply = Rope::default();
+                ReplyWriter { out: &mut reply, protocol }.simple("QUEUED");
+                self.unanswered.push_ready(reply, &mut self.output);
+            }
+            Err(error) => {
+                self.session.multi.refuse();
+                self.refuse(&error);
+            }
         }
         Ok(())
     }
@@ -371,6 +424,9 @@ impl Connection {
     pub(crate) fn complete(&mut self, command: u64, part: usize, answered: Answered<'_>, unix_ms: u64) {
         let output = Output { bytes: &mut self.output, protocol: self.session.protocol, unix_ms };
         self.unanswered.complete(command, part, answered, output);
+        if let Some(versions) = self.unanswered.take_watched() {
+            self.session.multi.watched(versions);
+        }
     }
 
     fn refuse(&mut self, error: &CommandError) {
@@ -379,14 +435,18 @@ impl Connection {
     }
 
     fn error_reply(&self, error: &CommandError) -> Rope {
-        let mut out = Rope::default();
-        ReplyWriter { out: &mut out, protocol: self.session.protocol }.error(error.as_bytes());
-        out
+        error_reply(error, self.session.protocol)
     }
 
     fn waiting_bytes(&self) -> usize {
         self.output.len() + self.unanswered.ready_bytes()
     }
+}
+
+fn error_reply(error: &CommandError, protocol: Protocol) -> Rope {
+    let mut out = Rope::default();
+    ReplyWriter { out: &mut out, protocol }.error(error.as_bytes());
+    out
 }
 
 /// The first request of a command of a connection, by its number.

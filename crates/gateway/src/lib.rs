@@ -12,7 +12,9 @@
 //! * `MSET`, `DEL` and other commands on several keys are not atomic: each key is an op of its own.
 //! * A database is a keyspace: `SELECT n` goes to keyspace n, and what a keyspace cannot do is refused (`INCR` without a primary).
 //! * A cursor of `SCAN` is remembered by its gateway, the last 4,096 of them; `DBSIZE` counts, and takes longer the more there is.
-//! * There are no transactions: MULTI and WATCH are refused, and so is everything up to their end (`handlers::transactions`).
+//! * A transaction is one op of its keys' partition: they need a hash tag in common, `{user:1}:name` and `{user:1}:age`, or EXEC answers CROSSSLOT and executes nothing. Its commands, and its
+//!   results, have 1,024 bytes at most each; it reads no large values. Times of expiry count from when a command is queued. SCAN, KEYS, DBSIZE, SELECT and what else is about the connection have no
+//!   place in it.
 //! * A command has at most 1,048,576 arguments, of which at most 64 MiB are kept; connections that together hold too much are closed,
 //!   the greediest first, as with `maxmemory-clients`, which has a limit of 256 MiB here unless configured otherwise.
 //! * Large arguments and values, of more than 4 KiB, take no more than 256 MiB together unless configured otherwise: who needs more waits, and is not read from
@@ -40,7 +42,6 @@ mod pace;
 mod parser;
 mod permits;
 mod plan;
-mod refused;
 mod reply;
 mod requests;
 mod rope;
@@ -49,6 +50,7 @@ mod security;
 mod shared;
 mod stream;
 mod tls;
+mod transaction;
 mod unanswered;
 
 pub use config::GatewayConfig;

@@ -4,13 +4,14 @@
 
 use crate::error::CommandError;
 use crate::permits::Kept;
-use crate::refused::Refused;
 use crate::reply::{Protocol, ReplyWriter};
 use crate::scanning::Scanning;
 use crate::security::Standing;
+use crate::transaction::{Multi, Replies};
+use nicekv_client::transaction::Transaction;
 use nicekv_client::{Answer, OperationError, Outcome, Request};
-use nicekv_wire::KeyspaceId;
 use nicekv_wire::number::parse_integer;
+use nicekv_wire::{KeyspaceId, OpId};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ pub(crate) enum Plan<'a> {
     One(Request<'a>, Finish),
     /// As many requests as it takes to list keys.
     Scan(Scanning),
+    /// All commands of a transaction, as one request.
+    Exec(Transaction, Replies),
     /// One request for each of several keys, as many at once as there is room for. No order among them is promised.
     Many(Many),
 }
@@ -77,6 +80,8 @@ pub(crate) enum FinishMany {
     Values,
     /// OK.
     AllStored,
+    /// OK, and the versions of all keys are kept.
+    Watched,
 }
 
 /// Unit of an expiry time in arguments and replies.
@@ -168,6 +173,7 @@ pub(crate) struct Gathering {
     count: i64,
     values: Vec<Option<Value>>,
     value_bytes: usize,
+    versions: Vec<OpId>,
     error: Option<CommandError>,
 }
 
@@ -184,12 +190,20 @@ const ALLOCATION_BYTES: usize = 16;
 impl Gathering {
     pub(crate) fn new(finish: FinishMany, requests: usize) -> Self {
         let values = if finish == FinishMany::Values { vec![None; requests] } else { Vec::new() };
-        Self { finish, requests, outstanding: requests, count: 0, values, value_bytes: 0, error: None }
+        let versions = if finish == FinishMany::Watched { vec![OpId::NONE; requests] } else { Vec::new() };
+        let (outstanding, error) = (requests, None);
+        Self { finish, requests, outstanding, count: 0, values, value_bytes: 0, versions, error }
     }
 
     /// Bytes that it occupies.
     pub(crate) fn memory(&self) -> usize {
-        self.values.len() * size_of::<Option<Value>>() + self.value_bytes
+        self.values.len() * size_of::<Option<Value>>() + self.value_bytes + size_of_val(&*self.versions)
+    }
+
+    /// The versions that were to be kept, if this is about that: none if not all are known.
+    pub(crate) fn take_versions(&mut self) -> Option<Option<Vec<OpId>>> {
+        let versions = std::mem::take(&mut self.versions);
+        (self.finish == FinishMany::Watched).then(|| Some(versions).filter(|_| self.error.is_none()))
     }
 
     pub(crate) fn answered(&self) -> usize {
@@ -209,6 +223,9 @@ impl Gathering {
         match answered.result {
             Ok(answer) => {
                 self.count += i64::from(answer.outcome == Outcome::Done);
+                if let Some(version) = self.versions.get_mut(part) {
+                    *version = answer.version;
+                }
                 if let (Some(place), Some(value)) = (self.values.get_mut(part), answer.value) {
                     *place = Some(match answered.kept {
                         Some(kept) => Value::Large(kept.clone()),
@@ -242,7 +259,7 @@ impl Gathering {
         }
         match self.finish {
             FinishMany::Count => reply.integer(self.count),
-            FinishMany::AllStored => reply.simple("OK"),
+            FinishMany::AllStored | FinishMany::Watched => reply.simple("OK"),
             FinishMany::Values => {
                 reply.array(self.values.len());
                 // Each is freed when it is written: a long reply does not take its memory twice.
@@ -269,8 +286,8 @@ pub(crate) struct Session {
     pub(crate) keyspace: KeyspaceId,
     /// CLIENT SETNAME.
     pub(crate) name: Vec<u8>,
-    /// A MULTI or WATCH that was refused and has not ended.
-    pub(crate) refused: Refused,
+    /// MULTI, WATCH.
+    pub(crate) multi: Multi,
     pub(crate) protocol: Protocol,
     /// Its user.
     pub(crate) standing: Standing,

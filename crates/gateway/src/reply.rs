@@ -53,6 +53,12 @@ impl ReplyWriter<'_> {
         self.out.extend_from_slice(null);
     }
 
+    /// Of what would be an array.
+    pub(crate) fn null_array(&mut self) {
+        let null: &[u8] = if self.protocol == Protocol::Resp3 { b"_\r\n" } else { b"*-1\r\n" };
+        self.out.extend_from_slice(null);
+    }
+
     pub(crate) fn bulk_or_null(&mut self, bytes: Option<&[u8]>, kept: Option<&Arc<Kept>>) {
         match bytes {
             Some(bytes) => self.bulk_of(bytes, kept),

@@ -186,7 +186,8 @@ fn failure(error: OperationError) -> usize {
         | OperationError::ResultTooLong { .. }
         | OperationError::NoSuchKeyspace
         | OperationError::OldValueGone
-        | OperationError::StaleStamp => 4,
+        | OperationError::StaleStamp
+        | OperationError::CrossPartition => 4,
     }
 }
 

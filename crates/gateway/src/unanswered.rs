@@ -21,6 +21,8 @@ use crate::reply::{Protocol, ReplyWriter};
 use crate::requests::HashedMap;
 use crate::rope::Rope;
 use crate::scanning::Scanning;
+use crate::transaction::Replies;
+use nicekv_wire::OpId;
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 
@@ -55,7 +57,7 @@ impl Keys {
         turn: u64,
         hash: impl Fn(&[u8]) -> u64,
     ) -> Self {
-        if command.kind == Kind::Scan {
+        if matches!(command.kind, Kind::Scan | Kind::Transaction) {
             return Self { exclusive: true, ..Self::none() };
         }
         let uses = if command.kind == Kind::Read { Uses::Reads { turn } } else { Uses::Writes };
@@ -90,6 +92,7 @@ pub(crate) enum State {
     One(Finish),
     Many(Gathering),
     Scan(Scanning),
+    Exec(Replies),
     Ready(Rope),
 }
 
@@ -99,6 +102,7 @@ impl State {
             Self::One(_) => 0,
             Self::Many(gathering) => gathering.memory(),
             Self::Scan(scanning) => scanning.memory(),
+            Self::Exec(replies) => replies.memory(),
             Self::Ready(reply) => reply.own_bytes(),
         }
     }
@@ -108,7 +112,7 @@ impl State {
         match self {
             Self::One(finish) => finish.wants_value(),
             Self::Many(gathering) => gathering.wants_values(),
-            Self::Scan(_) | Self::Ready(_) => false,
+            Self::Scan(_) | Self::Exec(_) | Self::Ready(_) => false,
         }
     }
 }
@@ -141,6 +145,8 @@ pub(crate) struct Unanswered {
     wanting: usize,
     /// Bytes that the commands hold beyond their places in the queue.
     held_bytes: usize,
+    /// What a WATCH has read that is answered.
+    watched: Option<Option<Vec<OpId>>>,
 }
 
 impl Unanswered {
@@ -172,6 +178,11 @@ impl Unanswered {
 
     pub(crate) fn ready_bytes(&self) -> usize {
         self.ready_bytes
+    }
+
+    /// The versions of a WATCH that was answered since this was called last; none of one that has failed.
+    pub(crate) fn take_watched(&mut self) -> Option<Option<Vec<OpId>>> {
+        self.watched.take()
     }
 
     /// Number of the oldest command.
@@ -255,7 +266,7 @@ impl Unanswered {
         let is_last = match state {
             State::Many(gathering) => gathering.take(part, answered),
             State::Scan(scanning) => scanning.take(part as u32, answered.result),
-            State::One(_) | State::Ready(_) => true,
+            State::One(_) | State::Exec(_) | State::Ready(_) => true,
         };
         self.held_bytes += state.memory();
         if !is_last {
@@ -312,7 +323,13 @@ impl Unanswered {
         let mut reply = ReplyWriter { out, protocol: output.protocol };
         match (state, answered) {
             (State::One(finish), Some(answered)) => finish.write(answered, output.unix_ms, &mut reply),
-            (State::Many(gathering), _) => gathering.write(&mut reply),
+            (State::Many(mut gathering), _) => {
+                if let Some(versions) = gathering.take_versions() {
+                    self.watched = Some(versions);
+                }
+                gathering.write(&mut reply);
+            }
+            (State::Exec(replies), Some(answered)) => replies.answer(answered, output.unix_ms, &mut reply),
             (State::Scan(scanning), _) => scanning.write(&mut reply),
             _ => unreachable!("a command is answered once"),
         }

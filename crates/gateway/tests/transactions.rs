@@ -1,18 +1,15 @@
-//! There are no transactions yet: none may take effect by halves.
+//! MULTI, EXEC, DISCARD, WATCH: what is answered, and what takes effect.
 
 mod support;
 
 use std::io::Write;
 use support::{Resp, World, request};
 
-const MULTI: &str = "-ERR MULTI is refused: there are no transactions yet\r\n";
-const WATCH: &str = "-ERR WATCH is refused: there are no transactions yet\r\n";
-const AFTER_MULTI: &str = "-ERR refused, as was the MULTI before: DISCARD or EXEC end this, no transaction takes effect by halves\r\n";
-const AFTER_WATCH: &str = "-ERR refused, as was the WATCH before: UNWATCH, DISCARD or EXEC end this, \
-                           no transaction takes effect by halves\r\n";
 const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.\r\n";
 const OK: &str = "+OK\r\n";
+const QUEUED: &str = "+QUEUED\r\n";
 const NO_VALUE: &str = "$-1\r\n";
+const NOTHING: &str = "*-1\r\n";
 
 /// Sends a dialogue's commands one by one, and then, on a new connection to a new store, all at once.
 fn check(dialogue: &[(&str, &str)]) {
@@ -36,67 +33,151 @@ fn check(dialogue: &[(&str, &str)]) {
 }
 
 #[test]
-fn nothing_of_a_refused_transaction_takes_effect() {
+fn commands_are_queued_and_executed_together() {
     check(&[
         ("SET a 1", OK),
-        ("MULTI", MULTI),
-        ("SET a 2", AFTER_MULTI),
-        ("multi", MULTI),
-        ("WATCH a", "-ERR WATCH inside MULTI is not allowed\r\n"),
-        ("UNWATCH", AFTER_MULTI),
-        ("BOGUS", AFTER_MULTI),
-        ("PING", AFTER_MULTI),
-        ("incr a", AFTER_MULTI),
-        ("EXEC", ABORTED),
-        ("GET a", "$1\r\n1\r\n"),
-        ("SET a 3", OK),
-        ("GET a", "$1\r\n3\r\n"),
-    ]);
-}
-
-#[test]
-fn a_watch_refuses_all_that_depends_on_it() {
-    // What client libraries do.
-    check(&[
-        ("WATCH a b", WATCH),
-        ("GET a", AFTER_WATCH),
-        ("MULTI", MULTI),
-        ("SET a 1", AFTER_MULTI),
-        ("EXEC", ABORTED),
-        ("GET a", NO_VALUE),
-    ]);
-    check(&[("WATCH a", WATCH), ("SET a 1", AFTER_WATCH), ("UNWATCH", OK), ("GET a", NO_VALUE)]);
-    check(&[
-        ("WATCH a", WATCH),
-        ("WATCH b", WATCH),
+        ("MULTI", OK),
+        ("INCR a", QUEUED),
+        ("GET a", QUEUED),
+        ("PING", QUEUED),
+        ("MGET a b", QUEUED),
+        ("SET b x GET", QUEUED),
+        ("INCR b", QUEUED),
+        ("EXISTS a b b", QUEUED),
+        ("STRLEN b", QUEUED),
+        (
+            "EXEC",
+            "*8\r\n:2\r\n$1\r\n2\r\n+PONG\r\n*2\r\n$1\r\n2\r\n$-1\r\n$-1\r\n-ERR value is not an integer or out of range\r\n:3\r\n:1\r\n",
+        ),
+        ("GET b", "$1\r\nx\r\n"),
         ("EXEC", "-ERR EXEC without MULTI\r\n"),
-        ("GET a", NO_VALUE),
     ]);
-    check(&[("WATCH a", WATCH), ("DISCARD", "-ERR DISCARD without MULTI\r\n"), ("GET a", NO_VALUE)]);
+    check(&[("MULTI", OK), ("EXEC", "*0\r\n"), ("GET a", NO_VALUE)]);
+    check(&[("MULTI", OK), ("PING", QUEUED), ("EXEC", "*1\r\n+PONG\r\n")]);
 }
 
 #[test]
-fn discard_and_reset_end_it_too() {
-    check(&[("MULTI", MULTI), ("SET a 1", AFTER_MULTI), ("DISCARD", OK), ("GET a", NO_VALUE)]);
-    check(&[("MULTI", MULTI), ("SET a 1", AFTER_MULTI), ("RESET", "+RESET\r\n"), ("GET a", NO_VALUE)]);
-    check(&[("WATCH a", WATCH), ("RESET", "+RESET\r\n"), ("GET a", NO_VALUE)]);
-    check(&[("MULTI", MULTI), ("QUIT", OK)]);
+fn what_is_wrong_when_it_is_queued_refuses_all() {
+    for (wrong, error) in [
+        ("BOGUS", "-ERR unknown command 'BOGUS', with args beginning with: \r\n"),
+        ("GET", "-ERR wrong number of arguments for 'get' command\r\n"),
+        ("SELECT 0", "-ERR SELECT is not allowed in transactions\r\n"),
+        ("KEYS *", "-ERR KEYS is not allowed in transactions\r\n"),
+    ] {
+        check(&[
+            ("SET a 1", OK),
+            ("MULTI", OK),
+            ("SET a 2", QUEUED),
+            (wrong, error),
+            ("INCR a", QUEUED),
+            ("EXEC", ABORTED),
+            ("GET a", "$1\r\n1\r\n"),
+        ]);
+    }
+    // What is wrong with the values is told when it is executed.
+    check(&[
+        ("MULTI", OK),
+        ("INCRBY a x", QUEUED),
+        ("SET a 2", QUEUED),
+        ("EXEC", "*2\r\n-ERR value is not an integer or out of range\r\n+OK\r\n"),
+    ]);
+    check(&[
+        ("MULTI", OK),
+        ("MULTI", "-ERR MULTI calls can not be nested\r\n"),
+        ("WATCH a", "-ERR WATCH inside MULTI is not allowed\r\n"),
+        ("SET a 2", QUEUED),
+        ("EXEC", "*1\r\n+OK\r\n"),
+    ]);
 }
 
 #[test]
-fn it_is_the_connections_own() {
-    let mut world = World::new();
-    let address = world.gateway(|_| ());
-    let (mut refused, mut other) = (Resp::connect(address), Resp::connect(address));
-    assert_eq!(refused.call("MULTI"), MULTI);
-    assert_eq!(other.call("SET a 1"), OK);
-    assert_eq!(refused.call("GET a"), AFTER_MULTI);
-}
-
-#[test]
-fn they_are_not_listed_among_the_commands() {
+fn a_transaction_that_has_no_room_is_refused_when_it_is_queued() {
     let mut world = World::new();
     let mut connection = Resp::connect(world.gateway(|_| ()));
-    assert!(!connection.call("COMMAND LIST").contains("multi"));
-    assert_eq!(connection.call("COMMAND INFO multi"), "*1\r\n$-1\r\n");
+    let long = "x".repeat(600);
+    assert_eq!(connection.call("MULTI"), OK);
+    assert_eq!(connection.call(&format!("SET a {long}")), QUEUED);
+    let refused = connection.call(&format!("SET a {long}"));
+    assert!(refused.starts_with("-ERR transaction of 12"), "{refused}");
+    assert_eq!(connection.call("EXEC"), ABORTED);
+    assert_eq!(connection.call("GET a"), NO_VALUE);
+    // Whatever is queued behind it takes no memory.
+    assert_eq!(connection.call("MULTI"), OK);
+    let mut all = Vec::new();
+    (0..100_000).for_each(|_| all.extend_from_slice(b"INCR a\r\n"));
+    all.extend_from_slice(b"EXEC\r\n");
+    let mut writing = connection.stream.try_clone().unwrap();
+    let writer = std::thread::spawn(move || writing.write_all(&all));
+    let replies: Vec<Vec<u8>> = (0..100_000).map(|_| connection.reply()).collect();
+    assert!(replies[0] == QUEUED.as_bytes() && replies[99_999] == QUEUED.as_bytes());
+    let refused = replies.iter().filter(|reply| reply.starts_with(b"-ERR transaction of")).count();
+    assert_eq!((refused, connection.reply()), (1, ABORTED.as_bytes().to_vec()));
+    writer.join().unwrap().unwrap();
+}
+
+#[test]
+fn what_is_watched_has_to_be_as_it_was() {
+    check(&[
+        ("SET a 1", OK),
+        ("WATCH a b", OK),
+        ("GET a", "$1\r\n1\r\n"),
+        ("MULTI", OK),
+        ("SET a 2", QUEUED),
+        ("EXEC", "*1\r\n+OK\r\n"),
+        ("WATCH a", OK),
+        ("SET a 3", OK),
+        ("MULTI", OK),
+        ("SET a 4", QUEUED),
+        ("EXEC", NOTHING),
+        ("GET a", "$1\r\n3\r\n"),
+        // It is over, either way.
+        ("MULTI", OK),
+        ("SET a 5", QUEUED),
+        ("EXEC", "*1\r\n+OK\r\n"),
+    ]);
+    check(&[
+        ("WATCH a", OK),
+        ("SET a 3", OK),
+        ("UNWATCH", OK),
+        ("MULTI", OK),
+        ("UNWATCH", QUEUED),
+        ("GET a", QUEUED),
+        ("EXEC", "*2\r\n+OK\r\n$1\r\n3\r\n"),
+    ]);
+    check(&[
+        ("WATCH a", OK),
+        ("SET a 3", OK),
+        ("MULTI", OK),
+        ("UNWATCH", QUEUED),
+        ("EXEC", NOTHING),
+        ("WATCH a", OK),
+        ("EXEC", "-ERR EXEC without MULTI\r\n"),
+    ]);
+}
+
+#[test]
+fn another_connection_s_write_breaks_a_watch() {
+    let mut world = World::new();
+    let address = world.gateway(|_| ());
+    let (mut one, mut other) = (Resp::connect(address), Resp::connect(address));
+    assert_eq!((one.call("WATCH a"), other.call("SET a 1")), (OK.into(), OK.into()));
+    assert_eq!((one.call("MULTI"), one.call("SET a 2")), (OK.into(), QUEUED.into()));
+    assert_eq!(other.call("GET a"), "$1\r\n1\r\n", "what is queued is the connection's own");
+    assert_eq!((one.call("EXEC"), other.call("GET a")), (NOTHING.into(), "$1\r\n1\r\n".into()));
+}
+
+#[test]
+fn discard_and_reset_end_it() {
+    check(&[("MULTI", OK), ("SET a 1", QUEUED), ("DISCARD", OK), ("GET a", NO_VALUE)]);
+    check(&[("DISCARD", "-ERR DISCARD without MULTI\r\n")]);
+    check(&[("MULTI", OK), ("SET a 1", QUEUED), ("RESET", "+RESET\r\n"), ("GET a", NO_VALUE)]);
+    check(&[("MULTI", OK), ("QUIT", OK)]);
+    check(&[("WATCH a", OK), ("SET a 1", OK), ("RESET", "+RESET\r\n"), ("MULTI", OK), ("EXEC", "*0\r\n")]);
+}
+
+#[test]
+fn they_are_listed_among_the_commands() {
+    let mut world = World::new();
+    let mut connection = Resp::connect(world.gateway(|_| ()));
+    assert!(connection.call("COMMAND LIST").contains("multi"));
 }

@@ -50,11 +50,29 @@ pub fn key_digest(key: &[u8]) -> KeyDigest {
     KeyDigest(digest)
 }
 
-/// What a key is matched by. In order: its first 16 bytes, padded with zeros, so that no key is before another one whose match value is smaller; keys that
+/// Bytes of a digest that keys with one hash tag share: no partition is so small that it parts them.
+const TAG_BYTES: usize = 8;
+
+/// What keys of one partition have in common, between the first `{` and the next `}`, as in Redis Cluster: `{user:1}:name` and `{user:1}:age`.
+fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+    let from = key.iter().position(|byte| *byte == b'{')? + 1;
+    let length = key[from..].iter().position(|byte| *byte == b'}')?;
+    (length > 0).then(|| &key[from..from + length])
+}
+
+/// What a key is matched by. By hash: of keys with one hash tag the first half is that of the tag. In order: its first 16 bytes, padded with zeros, so that no key is before another one whose match value is smaller; keys that
 /// share 16 bytes, or differ in zeros at the end of less, share a match value, and with it partition and record.
 pub fn match_digest(order: KeyOrder, key: &[u8]) -> KeyDigest {
     match order {
-        KeyOrder::Hash => key_digest(key),
+        KeyOrder::Hash => match hash_tag(key) {
+            None => key_digest(key),
+            // The halves say where it is, and which key it is.
+            Some(tag) => {
+                let mut digest = key_digest(key).0;
+                digest[..TAG_BYTES].copy_from_slice(&key_digest(tag).0[..TAG_BYTES]);
+                KeyDigest(digest)
+            }
+        },
         KeyOrder::Range => {
             let mut first = [0; 16];
             let length = key.len().min(first.len());
@@ -67,6 +85,22 @@ pub fn match_digest(order: KeyOrder, key: &[u8]) -> KeyDigest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_with_one_hash_tag_are_together_and_are_not_one() {
+        let digest = |key: &str| match_digest(KeyOrder::Hash, key.as_bytes()).0;
+        let half = |key: &str| digest(key)[..8].to_vec();
+        for (key, tag) in
+            [("{user:1}:name", "user:1"), ("age{user:1}", "user:1"), ("a{b}{c}", "b"), ("{{b}}", "{b")]
+        {
+            assert_eq!(half(key), half(tag), "{key}");
+            assert_ne!(digest(key), digest(tag), "{key}");
+        }
+        assert_ne!(digest("{user:1}:name"), digest("{user:1}:age"));
+        for key in ["{}a", "{a", "a}", "}{", ""] {
+            assert_eq!(digest(key), key_digest(key.as_bytes()).0, "{key}: no tag");
+        }
+    }
 
     #[test]
     fn match_values_are_in_the_order_of_their_keys() {

@@ -94,7 +94,7 @@ impl Verdict {
 
     /// Adds the value from before to the result. A decision has room for one value: where it carries a new one to be stored, the
     /// result goes without (whoever increments or appends is told the sum or the length).
-    fn with_old(mut self, state: Option<&KeyValue>) -> Self {
+    pub(crate) fn with_old(mut self, state: Option<&KeyValue>) -> Self {
         if let Some(state) = state
             && (self.effect != Effect::Store
                 || (&self.value, self.is_large) == (&state.value, state.is_large))
@@ -153,7 +153,7 @@ pub(crate) fn evaluate(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict
     if update.return_old { verdict.with_old(state) } else { verdict }
 }
 
-fn condition_holds(condition: Condition, state: Option<&KeyValue>) -> bool {
+pub(crate) fn condition_holds(condition: Condition, state: Option<&KeyValue>) -> bool {
     match condition {
         Condition::Always => true,
         Condition::IfAbsent => state.is_none(),
@@ -197,6 +197,8 @@ fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
             }
             Some(_) => Verdict::unchanged(Status::ConditionFailed, state),
         },
+        // Its steps are evaluated one by one (`transaction`).
+        Operation::Transaction(_) => unreachable!("no update of one key"),
         Operation::Persist => match state {
             None => Verdict::unchanged(Status::NotFound, None),
             Some(KeyValue { expiry_ms: 0, .. }) => Verdict::unchanged(Status::ConditionFailed, state),

@@ -17,6 +17,7 @@ mod multicast;
 mod ordered;
 mod pieces;
 mod quorum;
+mod transaction;
 
 pub use config::{
     CATCH_UP_DATAGRAMS_MAX, CLIENT_BYTES_MAX, CLIENTS_BYTES_MAX, COMPARES_MAX, COPY_CHUNK_BYTES,

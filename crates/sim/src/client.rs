@@ -399,6 +399,7 @@ fn not_applied(error: OperationError) -> Option<Status> {
         OperationError::Busy => Some(Status::Busy),
         OperationError::DiskFull => Some(Status::DiskFull),
         OperationError::StaleStamp => Some(Status::StaleStamp),
+        OperationError::CrossPartition => Some(Status::CrossPartition),
         error @ (OperationError::NotAFloat | OperationError::NoSuchKeyspace) => {
             panic!("no node has reason to say: {error}")
         }

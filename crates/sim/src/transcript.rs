@@ -315,6 +315,7 @@ impl Names {
             Effect::StorePrepared => "stored".into(),
             Effect::Store => format!("stored as {}", text(decision.value)),
             Effect::Remove => "removed".into(),
+            Effect::Transaction => "took its steps".into(),
         };
         let contended = if decision.contended { " (contended)" } else { "" };
         format!("decision {}: {} {effect}{contended}", decision.index, self.op(decision.op))

@@ -54,6 +54,7 @@ pub mod scan;
 pub mod scrub;
 mod stored;
 mod time;
+pub mod transaction;
 
 pub use codec::Entries;
 pub use datagram::{Datagram, Opcode};
@@ -64,5 +65,5 @@ pub use identifiers::{ClientId, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, Part
 pub use keyspace::{EmptyRange, KeyOrder, MatchRange, Replication};
 pub use reply::{Reply, Status};
 pub use request::{Condition, ExpireCondition, Expiry, Get, Operation, Update};
-pub use stored::{StoredBytes, StoredKey, StoredUpdate};
+pub use stored::{Keys as StoredKeys, StoredBytes, StoredKey, StoredUpdate};
 pub use time::{Duration, Now};

@@ -88,6 +88,8 @@ code! {
         Store = 2,
         /// Removes the key.
         Remove = 3,
+        /// What the steps of a transaction do, which are the decision's value ([`Taken`](crate::transaction::Taken)): none of them this.
+        Transaction = 4,
     }
 }
 

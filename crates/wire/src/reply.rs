@@ -35,6 +35,8 @@ code! {
         /// The keyspace has names of objects, and the update no stamp, or one that the partition's round is beyond (P8): it was not applied. Whoever has put the chunks is to
         /// confirm them again.
         StaleStamp = 11,
+        /// The keys of a transaction are not all of one partition; it was not applied.
+        CrossPartition = 12,
     }
 }
 

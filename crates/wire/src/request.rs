@@ -11,6 +11,7 @@ use crate::route::ChainHeader;
 #[cfg(test)]
 use crate::samples::Random;
 use crate::scan::Zeros;
+use crate::transaction::{Step, Steps};
 use crate::{DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId};
 use core::mem::size_of;
 use core::net::SocketAddrV4;
@@ -188,6 +189,8 @@ tagged! {
         },
         /// Appends the large value that is named so, once it is there; the expiry stays. The [`Reference`](crate::large::Reference) has the update's name.
         9 => AppendLarge(&'a [u8] as Value),
+        /// Takes the [`Step`](crate::transaction::Step)s that are encoded so, all or none; the update's key is that of the first, it is unconditional, and does not return what was before.
+        10 => Transaction(&'a [u8] as Steps),
     }
 }
 
@@ -196,7 +199,7 @@ impl<'a> Operation<'a> {
     pub fn value(&self) -> &'a [u8] {
         match self {
             Self::Set { value, .. } | Self::SetLarge { reference: value, .. } => value,
-            Self::Append(value) | Self::AppendLarge(value) => value,
+            Self::Append(value) | Self::AppendLarge(value) | Self::Transaction(value) => value,
             _ => &[],
         }
     }
@@ -254,6 +257,12 @@ impl Update<'_> {
         }
         if self.watermark > self.op.sequence {
             return Err(DecodeError::UnknownValue { field: "watermark", value: self.watermark });
+        }
+        if let Operation::Transaction(steps) = self.operation {
+            let first = Step::each(steps).next().map(|step| step.key);
+            if first != Some(self.key) || self.condition != Condition::Always || self.return_old {
+                return Err(DecodeError::UnknownValue { field: "transaction", value: self.op.sequence });
+            }
         }
         let reference = self.operation.reference();
         check_value_of(self.key.len(), reference.is_some(), Some(self.operation.value()))?;

@@ -3,6 +3,7 @@
 //! It is one piece of memory: who needs its key for longer than the update shares it ([`StoredKey`]), and what nobody shares any more is
 //! written over by a later one ([`StoredBytes`]).
 
+use crate::transaction::Step;
 use crate::{Operation, Update, stamp_reply_to};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,6 +11,7 @@ use core::borrow::Borrow;
 use core::hash::{Hash, Hasher};
 use core::net::SocketAddrV4;
 use core::ops::Deref;
+use smallvec::SmallVec;
 
 /// An update and its datagram. What it names is kept decoded; the key and the value are where they arrived.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +79,9 @@ impl Hash for StoredKey {
         (**self).hash(state);
     }
 }
+
+/// The keys of an op.
+pub type Keys = SmallVec<[StoredKey; 1]>;
 
 impl StoredUpdate {
     /// Of an update and the datagram that it was decoded from. Replies go to `from` unless the update says where; that is written into the
@@ -147,6 +152,44 @@ impl StoredUpdate {
         StoredKey { datagram: self.datagram.clone(), key: self.key }
     }
 
+    /// Whether it has several keys.
+    #[inline]
+    pub fn is_transaction(&self) -> bool {
+        matches!(self.head.operation, Operation::Transaction(_))
+    }
+
+    /// Calls `act` with each of its keys, once.
+    #[inline]
+    pub fn each_key(&self, mut act: impl FnMut(&[u8])) {
+        if self.is_transaction() {
+            self.stored_keys().iter().for_each(|key| act(key));
+        } else {
+            act(self.key());
+        }
+    }
+
+    /// Whether this is one of its keys.
+    pub fn has_key(&self, key: &[u8]) -> bool {
+        let mut found = false;
+        self.each_key(|own| found |= own == key);
+        found
+    }
+
+    /// Its keys, each once; of a transaction in their order.
+    pub fn stored_keys(&self) -> Keys {
+        if !self.is_transaction() {
+            return Keys::from([self.stored_key()]);
+        }
+        let of = |step: Step<'_>| StoredKey {
+            datagram: self.datagram.clone(),
+            key: place(step.key, &self.datagram),
+        };
+        let mut keys: Keys = Step::each(self.value()).map(of).collect();
+        keys.sort_unstable_by(|one, other| (**one).cmp(&**other));
+        keys.dedup();
+        keys
+    }
+
     /// What the operation carries.
     #[inline]
     pub fn value(&self) -> &[u8] {
@@ -179,6 +222,7 @@ impl Operation<'_> {
             Self::SetLarge { expiry, .. } => Operation::SetLarge { reference: value, expiry },
             Self::Append(_) => Operation::Append(value),
             Self::AppendLarge(_) => Operation::AppendLarge(value),
+            Self::Transaction(_) => Operation::Transaction(value),
             Self::Delete => Operation::Delete,
             Self::Increment(delta) => Operation::Increment(delta),
             Self::IncrementFloat(delta) => Operation::IncrementFloat(delta),

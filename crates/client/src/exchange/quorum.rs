@@ -369,5 +369,6 @@ fn understood(request: &Request<'_>) -> Result<Kind, SubmitError> {
         Operation::Increment(_) | Operation::IncrementFloat(_) => needs("an increment"),
         Operation::Append(_) | Operation::AppendLarge(_) => needs("an append"),
         Operation::SetLarge { .. } => needs("a large value"),
+        Operation::Transaction(_) => needs("a transaction"),
     }
 }

@@ -20,7 +20,6 @@ pub(super) fn called(
     requests: &Requests<'_>,
 ) -> Result<&'static Command, CommandError> {
     let arguments = parser.command().expect("complete");
-    session.refused.admit(arguments.prefix(0))?;
     let command = Command::resolve(arguments, last)?;
     admit(session, command, arguments, requests)?;
     large::admit(parser, &requests.member.server.permits)?;

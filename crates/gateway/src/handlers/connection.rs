@@ -5,7 +5,6 @@ use super::{Planned, ok, unknown_subcommand};
 use crate::error::CommandError;
 use crate::handlers::server::REDIS_VERSION;
 use crate::plan::{Call, Context, Plan};
-use crate::refused::Refused;
 use crate::reply::Protocol;
 use nicekv_wire::KeyspaceId;
 use nicekv_wire::number::parse_integer;
@@ -35,7 +34,7 @@ pub(crate) fn quit<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'
 pub(crate) fn reset<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
     context.session.name.clear();
     context.session.protocol = Protocol::Resp2;
-    context.session.refused = Refused::Nothing;
+    context.session.multi.end();
     context.session.keyspace = KeyspaceId::DEFAULT;
     context.session.standing.reset(&context.server.access);
     context.reply.simple("RESET");

@@ -1,7 +1,7 @@
 //! Commands about the server: what libraries and tools ask when they connect.
 
 use super::{Planned, unknown_subcommand};
-use crate::command::{Command, Kind};
+use crate::command::{COMMANDS, Command, Kind};
 use crate::error::CommandError;
 use crate::glob;
 use crate::limits::ARGUMENT_BYTES_MAX;
@@ -131,13 +131,12 @@ pub(crate) fn config<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
 
 /// `COMMAND [COUNT | INFO [name …] | DOCS [name …] | LIST]`.
 pub(crate) fn command<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    let shown = |name| Command::find(name).filter(|command| command.kind != Kind::Transaction);
-    let named = || (2..call.count()).map(|index| shown(call.arguments.prefix(index)));
-    let total = Command::shown().count();
+    let named = || (2..call.count()).map(|index| Command::find(call.arguments.prefix(index)));
+    let total = COMMANDS.len();
     let reply = &mut context.reply;
     if call.count() == 1 || (call.is(1, "info") && call.count() == 2) {
         reply.array(total);
-        Command::shown().for_each(|command| write_info(command, reply));
+        COMMANDS.iter().for_each(|command| write_info(command, reply));
     } else if call.is(1, "info") {
         reply.array(call.count() - 2);
         named().for_each(|command| match command {
@@ -148,10 +147,10 @@ pub(crate) fn command<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
         reply.integer(total as i64);
     } else if call.is(1, "list") && call.count() == 2 {
         reply.array(total);
-        Command::shown().for_each(|command| reply.bulk(command.name.as_bytes()));
+        COMMANDS.iter().for_each(|command| reply.bulk(command.name.as_bytes()));
     } else if call.is(1, "docs") {
         let all = call.count() == 2;
-        let shown: Vec<_> = if all { Command::shown().collect() } else { named().flatten().collect() };
+        let shown: Vec<_> = if all { COMMANDS.iter().collect() } else { named().flatten().collect() };
         reply.map(shown.len());
         for command in shown {
             reply.bulk(command.name.as_bytes());
@@ -162,6 +161,7 @@ pub(crate) fn command<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
             reply.bulk(match command.kind {
                 Kind::Connection => b"connection",
                 Kind::Scan => b"generic",
+                Kind::Transaction => b"transactions",
                 _ => b"string",
             });
         }

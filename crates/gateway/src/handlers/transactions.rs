@@ -1,41 +1,60 @@
-//! Transactions, of which there are none yet: [`Refused`] says what follows from that.
+//! Transactions ([`Multi`](crate::transaction::Multi)).
 
 use super::{Planned, ok};
 use crate::error::CommandError;
-use crate::plan::{Call, Context};
-use crate::refused::Refused;
+use crate::plan::{Call, Context, FinishMany, Many, Plan, RequestFor};
+use crate::reply::ReplyWriter;
+use crate::rope::Rope;
+use crate::transaction::Execution;
+use nicekv_client::Request;
 
 pub(crate) fn multi<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
-    context.session.refused = Refused::Multi;
-    Err(CommandError::fixed("ERR MULTI is refused: there are no transactions yet"))
+    context.session.multi.begin()?;
+    ok(context)
 }
 
-pub(crate) fn watch<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
-    if context.session.refused == Refused::Multi {
+/// `WATCH key …`: reads the versions that the keys are to have at EXEC.
+pub(crate) fn watch<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let session = &mut *context.session;
+    if session.multi.is_queueing() {
         return Err(CommandError::fixed("ERR WATCH inside MULTI is not allowed"));
     }
-    context.session.refused = Refused::Watch;
-    Err(CommandError::fixed("ERR WATCH is refused: there are no transactions yet"))
+    let keys: Vec<&[u8]> = (1..call.count()).map(|index| call.key(index)).collect::<Result<_, _>>()?;
+    session.multi.watch(session.keyspace, keys.into_iter())?;
+    let keys = (1..call.count() as u32).collect();
+    let request: RequestFor = |call, key| Request::Length { key: call.arguments.prefix(key) };
+    Ok(Plan::Many(Many { keys, request, finish: FinishMany::Watched }))
 }
 
 pub(crate) fn unwatch<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
-    context.session.refused = Refused::Nothing;
+    context.session.multi.unwatch();
     ok(context)
 }
 
 pub(crate) fn exec<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    Err(match std::mem::take(&mut context.session.refused) {
-        _ if call.count() > 1 => CommandError::fixed(
-            "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
-        ),
-        Refused::Multi => CommandError::fixed("EXECABORT Transaction discarded because of previous errors."),
-        _ => CommandError::fixed("ERR EXEC without MULTI"),
-    })
+    let session = &mut *context.session;
+    if call.count() > 1 {
+        session.multi.end();
+        const TEXT: &str =
+            "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
+        return Err(CommandError::fixed(TEXT));
+    }
+    let protocol = session.protocol;
+    let written = |write: &mut dyn FnMut(&mut ReplyWriter<'_>)| {
+        let mut out = Rope::default();
+        write(&mut ReplyWriter { out: &mut out, protocol });
+        out
+    };
+    match session.multi.execute(session.keyspace, written)? {
+        Execution::Ready(reply) => {
+            context.reply.out.append(reply);
+            Ok(Plan::Replied)
+        }
+        Execution::Steps(transaction, replies) => Ok(Plan::Exec(transaction, replies)),
+    }
 }
 
 pub(crate) fn discard<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
-    match std::mem::take(&mut context.session.refused) {
-        Refused::Multi => ok(context),
-        _ => Err(CommandError::fixed("ERR DISCARD without MULTI")),
-    }
+    context.session.multi.discard()?;
+    ok(context)
 }

@@ -3,7 +3,9 @@
 use nicekv_placement::key_digest;
 use nicekv_runtime::now;
 use nicekv_wire::number::{LongDouble, parse_integer};
+use nicekv_wire::replication::Effect;
 use nicekv_wire::scan::{Scan, ScanPiece, ScanWants, Scanned};
+use nicekv_wire::transaction::{Act, Step, Taken};
 use nicekv_wire::{
     Condition, Datagram, Epoch, ExpireCondition, Expiry, KeyspaceId, MatchRange, OpId, Operation,
     PartitionId, Reply, Status, Update,
@@ -151,7 +153,52 @@ impl Store {
         piece.encode(reply);
     }
 
+    /// All steps, or none.
+    fn transaction(&mut self, update: &Update<'_>, steps: &[u8], reply: &mut Vec<u8>) {
+        let before = self.keys.clone();
+        let (mut taken, mut result) = (Vec::new(), Vec::new());
+        for Step { key, act } in Step::each(steps) {
+            let version = self.keys.get(key).map_or(OpId::NONE, |stored| stored.version);
+            let value = self.keys.get(key).map(|stored| (stored.value.clone(), stored.expiry_ms));
+            let mut answer = Taken {
+                status: Status::Ok,
+                effect: Effect::None,
+                value_is_result: false,
+                is_large: false,
+                value: &[],
+                expiry_ms: 0,
+                integer: 0,
+            };
+            match act {
+                Act::Require(Condition::IfVersion(expected)) if expected == version => {}
+                Act::Require(_) => {
+                    self.keys = before;
+                    return Reply::bare(update.op, Status::ConditionFailed).encode(reply);
+                }
+                Act::Read => match &value {
+                    Some((value, expiry_ms)) => {
+                        answer = Taken { value_is_result: true, value, expiry_ms: *expiry_ms, ..answer };
+                    }
+                    None => answer.status = Status::NotFound,
+                },
+                Act::Apply { operation, condition, return_old } => {
+                    let step = Update { key, operation, condition, return_old, ..*update };
+                    self.update(&step, &mut result);
+                    let Ok((_, Datagram::Reply(told))) = Datagram::decode(&result) else { panic!("a reply") };
+                    let (value_is_result, value) = (told.value.is_some(), told.value.unwrap_or_default());
+                    let (status, integer, expiry_ms) = (told.status, told.integer, told.expiry_ms);
+                    answer = Taken { status, value_is_result, value, integer, expiry_ms, ..answer };
+                }
+            }
+            answer.append(&mut taken);
+        }
+        Reply { value: Some(&taken), ..Reply::bare(update.op, Status::Ok) }.encode(reply);
+    }
+
     fn update(&mut self, update: &Update<'_>, reply: &mut Vec<u8>) {
+        if let Operation::Transaction(steps) = update.operation {
+            return self.transaction(update, steps, reply);
+        }
         let before = self.keys.get(update.key).cloned();
         let holds = match update.condition {
             Condition::Always => true,
@@ -206,6 +253,7 @@ fn apply(update: &Update<'_>, before: Option<&Stored>) -> Result<(Option<Stored>
             Ok((store(value.to_vec(), expiry_ms), 0))
         }
         Operation::SetLarge { .. } | Operation::AppendLarge(_) => unreachable!("values are short here"),
+        Operation::Transaction(_) => unreachable!("its steps are taken one by one"),
         Operation::Delete => before.map(|_| (None, 0)).ok_or(Status::NotFound),
         Operation::Increment(delta) => {
             let value = before.map_or(Some(0), |stored| parse_integer(&stored.value));

@@ -9,6 +9,7 @@ use super::agenda::Agenda;
 use super::recent::Recent;
 use super::sequence::Decided;
 use crate::config::{RECENT_DECISIONS_MAX, TOMBSTONES_MAX};
+use crate::transaction::entries;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use nicekv_node::{Host, Map, Membership, Plant};
@@ -16,6 +17,7 @@ use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
 use nicekv_wire::{PartitionId, StoredUpdate};
+use smallvec::SmallVec;
 
 /// Deletions that are in the engine, the oldest first. Those beyond [`TOMBSTONES_MAX`] are left to the scrub.
 #[derive(Clone)]
@@ -61,10 +63,20 @@ impl Tombstones {
     }
 }
 
-/// What a decision writes, whose op is `prepared`.
-pub(super) fn effect<'a>(decided: &'a Decided, prepared: &'a StoredUpdate) -> Option<Entry<'a>> {
+/// What a decision writes, whose op is `prepared`, and to which keys.
+pub(super) fn effects<'a>(
+    decided: &'a Decided,
+    prepared: &'a StoredUpdate,
+) -> SmallVec<[(&'a [u8], Entry<'a>); 1]> {
+    if decided.effect == Effect::Transaction {
+        return entries(prepared.value(), &decided.value, (decided.index, decided.version));
+    }
+    effect(decided, prepared).map(|entry| (prepared.key(), entry)).into_iter().collect()
+}
+
+fn effect<'a>(decided: &'a Decided, prepared: &'a StoredUpdate) -> Option<Entry<'a>> {
     let (value, is_large) = match decided.effect {
-        Effect::None => return None,
+        Effect::None | Effect::Transaction => return None,
         Effect::StorePrepared => (Some(prepared.value()), is_large(prepared)),
         Effect::Store => (Some(&*decided.value), decided.is_large),
         Effect::Remove => (None, false),

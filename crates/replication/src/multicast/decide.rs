@@ -34,19 +34,34 @@ pub(super) fn is_refusal(status: Status) -> bool {
 impl Partition {
     /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it, and then the next.
     pub(super) fn decide_key(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        // Of transactions, whose decisions may make ops of other keys the next ones.
+        let mut others = Vec::new();
+        self.decide_of(host, now, key, &mut others);
+        while let Some(other) = others.pop() {
+            self.decide_of(host, now, &other, &mut others);
+        }
+    }
+
+    fn decide_of(&mut self, host: &mut Host, now: Now, key: &[u8], others: &mut Vec<StoredKey>) {
         while let Some(op) = self.next_decidable(key) {
-            if !host.may_decide(now, self.id(), key) {
+            let state = self.locks.op(op).filter(|state| state.stored.is_transaction());
+            let keys = state.map(|state| state.stored.stored_keys()).unwrap_or_default();
+            let mut may_decide = |key: &[u8]| host.may_decide(now, self.id(), key);
+            if !may_decide(key) || !keys.iter().all(|key| may_decide(key)) {
                 return;
             }
             let Some(verdict) = self.judge(host, now, key, op) else {
                 // Along a chain a delete by expiry that goes before it waits for nobody.
-                if self.is_chain() && self.next_decidable(key).is_some_and(|next| next != op) {
+                let is_passed = |key: &[u8]| self.next_decidable(key).is_some_and(|next| next != op);
+                if self.is_chain() && is_passed(key) {
                     continue;
                 }
+                others.extend(keys.into_iter().filter(|key| self.is_chain() && is_passed(key)));
                 return;
             };
-            self.decide(host, now, key, op, verdict);
+            self.decide(host, now, op, verdict);
             self.end_making(key, op);
+            others.extend(keys.into_iter().filter(|other| **other != *key));
         }
     }
 
@@ -66,36 +81,43 @@ impl Partition {
         if !needs_state(state.stored.head()) {
             return Some(evaluate(state.stored.head(), None));
         }
-        let locked = self.locks.key(key)?;
+        if state.stored.is_transaction() {
+            return self.judge_transaction(host, now, op);
+        }
+        if !self.knows(host, now, key, op) {
+            return None;
+        }
+        let Latest::Known(value) = self.locks.key(key)?.latest() else { return None };
+        let update = self.locks.op(op)?.stored.update();
+        match parts(&update, value.as_ref()).filter(|parts| self.can_make(host, parts)) {
+            Some(parts) => {
+                let value = value.clone();
+                self.judge_made(host, now, key, (op, value), parts)
+            }
+            None => Some(evaluate(&update, value.as_ref())),
+        }
+    }
+
+    /// Whether it is known what a key of an op is that is the next of it, and nothing comes first. Else that is seen to, and then it is the op's turn again.
+    pub(super) fn knows(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> bool {
+        let Some(locked) = self.locks.key(key) else { return false };
         match locked.latest() {
             Latest::Known(value) => {
                 let overdue = value.as_ref().filter(|value| is_overdue(value.expiry_ms, now));
                 let version = overdue.map(|value| value.version);
                 // Not before an op that the last primary may have answered on the value as it was (R3).
-                if let Some(version) = version.filter(|_| !self.is_recovered(op))
-                    && self.expire_first(host, now, key, version)
-                {
-                    return None;
-                }
-                let Latest::Known(value) = self.locks.key(key)?.latest() else { return None };
-                let update = self.locks.op(op)?.stored.update();
-                match parts(&update, value.as_ref()).filter(|parts| self.can_make(host, parts)) {
-                    Some(parts) => {
-                        let value = value.clone();
-                        self.judge_made(host, now, key, (op, value), parts)
-                    }
-                    None => Some(evaluate(&update, value.as_ref())),
-                }
+                let version = version.filter(|_| !self.is_recovered(op));
+                !version.is_some_and(|version| self.expire_first(host, now, key, version))
             }
             // What is decided but not released is in no engine: its release comes back here.
-            Latest::Unknown if locked.unreleased() > 0 => None,
+            Latest::Unknown if locked.unreleased() > 0 => false,
             Latest::Unknown => {
                 let token = host.read(self.membership.partition, key);
                 self.locks.set_latest(key, Latest::Reading { token });
                 self.waits.read(token, PendingRead::Evaluate { key: key.into() });
-                None
+                false
             }
-            Latest::Reading { .. } => None,
+            Latest::Reading { .. } => false,
         }
     }
 
@@ -105,6 +127,9 @@ impl Partition {
             return None;
         }
         let op = self.locks.key(key)?.undecided().next()?;
+        if !self.locks.is_next(op) {
+            return None;
+        }
         if self.is_chain() {
             return Some(op);
         }
@@ -135,40 +160,49 @@ impl Partition {
             && !host.has(Plant::StaleStampTaken)
     }
 
-    fn decide(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId, verdict: Verdict) {
+    fn decide(&mut self, host: &mut Host, now: Now, op: OpId, verdict: Verdict) {
         let recovered = self.is_recovered(op);
         if let Some(lead) = self.lead.as_mut().filter(|_| recovered) {
             lead.extend_recovery(self.sequence.logged() + 1);
         }
         let aborts = recovered && host.has(Plant::RecoveryAborts);
         let verdict = if aborts { Verdict::unchanged(Status::ConditionFailed, None) } else { verdict };
-        let (locked, state) = (self.locks.key(key), self.locks.op(op));
-        let (Some(locked), Some(state)) = (locked, state) else { return };
+        let Some(state) = self.locks.op(op) else { return };
         host.puts.decided.count_ns(now.boot_ns.saturating_sub(state.since_ns));
         let refused = is_refusal(verdict.status);
+        let (mut any_unreleased, mut any_waits) = (false, false);
+        state.stored.each_key(|key| {
+            let Some(locked) = self.locks.key(key) else { return };
+            any_unreleased |= locked.unreleased() > 0;
+            any_waits |= locked.undecided().nth(1).is_some();
+        });
         // A hold does nothing in any order.
         let any_contended = state.votes.any_contended && !is_hold(state.stored.head());
-        let contended = (any_contended || locked.unreleased() > 0 || recovered || refused)
-            && !host.has(Plant::IgnoreContention);
+        let contended =
+            (any_contended || any_unreleased || recovered || refused) && !host.has(Plant::IgnoreContention);
         // Along a chain nothing is shown before all behind have it.
         let contended = contended || self.membership.is_chain;
         // Only worth keeping if somebody is waiting for it.
-        let is_waited_for = contended || locked.undecided().nth(1).is_some();
-        let value = match verdict.effect {
-            Effect::Store if is_waited_for => Some((verdict.value.clone(), verdict.is_large)),
-            Effect::StorePrepared if is_waited_for => {
-                Some((state.stored.value().into(), is_large(&state.stored)))
-            }
-            _ => None,
-        };
-        if verdict.effect == Effect::Remove {
-            self.locks.set_latest(key, Latest::Known(None));
-        } else if let Some((value, is_large)) = value {
-            let (version, expiry_ms) = (verdict.version, verdict.expiry_ms);
-            let state = KeyValue { version, expiry_ms, value, is_large };
-            self.locks.set_latest(key, Latest::Known(Some(state)));
-        }
+        self.keep_latest(op, &verdict, contended || any_waits);
         self.publish(host, now, op, contended, verdict);
+    }
+
+    /// What an op that is being decided makes of its keys, for those that are decided next.
+    fn keep_latest(&mut self, op: OpId, verdict: &Verdict, is_waited_for: bool) {
+        let Some(state) = self.locks.op(op) else { return };
+        if verdict.effect == Effect::Transaction {
+            return self.keep_latest_of_transaction(op, verdict);
+        }
+        let key = state.stored.stored_key();
+        let value = match verdict.effect {
+            Effect::Store if is_waited_for => (verdict.value.clone(), verdict.is_large),
+            Effect::StorePrepared if is_waited_for => (state.stored.value().into(), is_large(&state.stored)),
+            Effect::Remove => return self.locks.set_latest(&key, Latest::Known(None)),
+            _ => return,
+        };
+        let (version, expiry_ms) = (verdict.version, verdict.expiry_ms);
+        let state = KeyValue { version, expiry_ms, value: value.0, is_large: value.1 };
+        self.locks.set_latest(&key, Latest::Known(Some(state)));
     }
 
     /// Makes a verdict the next decision: sends it to the members, logs it, and lets it take effect if it is uncontended.
@@ -266,8 +300,8 @@ impl Partition {
         }
         let contended = self.sequence.unreleased().take(newly).filter(|decided| decided.contended);
         let ops: Vec<OpId> = contended.map(|decided| decided.op).collect();
-        let keys: Vec<StoredKey> =
-            ops.iter().filter_map(|op| Some(self.locks.op(*op)?.stored.stored_key())).collect();
+        let of_open = ops.iter().filter_map(|op| self.locks.op(*op));
+        let keys: Vec<StoredKey> = of_open.flat_map(|op| op.stored.stored_keys()).collect();
         self.release(host, now, through);
         if !ops.is_empty() {
             self.tell_members(host, None);

@@ -267,7 +267,7 @@ impl Partition {
         }
         self.advance_release(host, now);
         let keys: Vec<StoredKey> =
-            self.locks.undecided_after(0).map(|(_, op)| op.stored.stored_key()).collect();
+            self.locks.undecided_after(0).flat_map(|(_, op)| op.stored.stored_keys()).collect();
         for key in keys {
             self.decide_key(host, now, &key);
         }

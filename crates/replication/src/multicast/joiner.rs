@@ -1,6 +1,6 @@
 //! What a joiner keeps: what it held in its former life, and how far its copy is (R7, R8).
 
-use super::contents::effect;
+use super::contents::effects;
 use super::history::History;
 use super::locks::Op;
 use super::sequence::{Decided, Sequence};
@@ -41,9 +41,9 @@ impl Former {
     /// The effects of decisions up to `since` that were not shown.
     pub(super) fn effects_through(&self, since: u64) -> impl Iterator<Item = (&[u8], Entry<'_>)> {
         let known = self.decisions.iter().take_while(move |decided| decided.index <= since);
-        known.filter(|decided| decided.contended).filter_map(|decided| {
-            let stored = &self.ops.get(&decided.op)?.stored;
-            Some((stored.key(), effect(decided, stored)?))
+        known.filter(|decided| decided.contended).flat_map(|decided| {
+            let op = self.ops.get(&decided.op);
+            op.map(|op| effects(decided, &op.stored)).into_iter().flatten()
         })
     }
 

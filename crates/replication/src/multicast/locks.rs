@@ -4,7 +4,7 @@
 //!   take_in ──▶ undecided, in the queue of its key ──decide──▶ decided, not released ──remove, unlock──▶ gone
 //! ```
 //!
-//! Invariants: an open op locks its key, and a key without open ops is not locked; a key's undecided ops stand in the order in which this
+//! Invariants: an open op locks its keys, of which only a transaction has several, and a key without open ops is not locked; a key's undecided ops stand in the order in which this
 //! replica logged them, but for deletes by expiry (`expiry`).
 //!
 //! This part says when a key becomes locked and when it is unlocked (`nicekv_node::Visibility`); what changes in between, `contents` says.
@@ -190,11 +190,13 @@ impl Locks {
         stored: StoredUpdate,
     ) {
         let op = stored.head().op;
-        let key = self.keys.entry(stored.stored_key()).or_insert_with_key(|key| {
-            visibility.locked(self.partition, key);
-            Key::new()
-        });
-        key.queue.push(op);
+        for key in stored.stored_keys() {
+            let key = self.keys.entry(key).or_insert_with_key(|key| {
+                visibility.locked(self.partition, key);
+                Key::new()
+            });
+            key.queue.push(op);
+        }
         self.undecided.insert(order, op);
         let state = Op {
             order,
@@ -246,16 +248,38 @@ impl Locks {
         overdue
     }
 
-    /// An op is decided, maybe once more. How many ops of its key are decided and not released, this one among them; `None`: it is not open.
+    /// An op is decided, maybe once more. How many ops of its key (of that of which there are most) are decided and not released, this one among them; `None`: it is not open.
     pub(super) fn decide(&mut self, op: OpId) -> Option<u32> {
         let state = self.ops.get_mut(&op)?;
-        let key = self.keys.get_mut(state.stored.key()).expect("an open op locks its key");
-        if !core::mem::replace(&mut state.is_decided, true) {
+        let is_first = !core::mem::replace(&mut state.is_decided, true);
+        if is_first {
             self.undecided.remove(state.order);
-            key.queue.retain(|queued| *queued != op);
-            key.unreleased += 1;
         }
-        Some(key.unreleased)
+        let mut most = 0;
+        state.stored.each_key(|key| {
+            let key = self.keys.get_mut(key).expect("an open op locks its keys");
+            if is_first {
+                key.queue.retain(|queued| *queued != op);
+                key.unreleased += 1;
+            }
+            most = most.max(key.unreleased);
+        });
+        Some(most)
+    }
+
+    /// Whether an undecided op is the next one of each of its keys.
+    pub(super) fn is_next(&self, op: OpId) -> bool {
+        let Some(state) = self.ops.get(&op) else { return false };
+        let mut is_next = true;
+        state.stored.each_key(|key| is_next &= self.keys[key].queue.first() == Some(&op));
+        is_next
+    }
+
+    /// Whether some key of an op that is not open is locked by an undecided one.
+    pub(super) fn meets_undecided(&self, stored: &StoredUpdate) -> bool {
+        let mut meets = false;
+        stored.each_key(|key| meets |= self.keys.get(key).is_some_and(|key| !key.queue.is_empty()));
+        meets
     }
 
     /// A decided op takes effect. Its key is to be unlocked next.
@@ -349,15 +373,17 @@ impl Locks {
         let mut dropped = Vec::new();
         while let Some((_, op)) = self.undecided.pop_first() {
             let state = self.ops.remove(&op).expect("an undecided op is open");
-            let EntryRef::Occupied(mut entry) = self.keys.entry_ref(state.stored.key()) else {
-                panic!("an open op locks its key")
-            };
-            let key = entry.get_mut();
-            key.queue.retain(|queued| *queued != op);
-            if key.queue.is_empty() && key.unreleased == 0 {
-                visibility.unlocked(self.partition, state.stored.key());
-                entry.remove();
-            }
+            state.stored.each_key(|name| {
+                let EntryRef::Occupied(mut entry) = self.keys.entry_ref(name) else {
+                    panic!("an open op locks its keys")
+                };
+                let key = entry.get_mut();
+                key.queue.retain(|queued| *queued != op);
+                if key.queue.is_empty() && key.unreleased == 0 {
+                    visibility.unlocked(self.partition, name);
+                    entry.remove();
+                }
+            });
             dropped.push(op);
         }
         dropped
@@ -406,7 +432,7 @@ mod exploration {
             let undecided = self.ops.values().filter(|op| !op.is_decided).count();
             holds(self.undecided.len() == undecided, "the list of undecided ops is right")?;
             for (name, key) in &self.keys {
-                let open = self.ops.values().filter(|op| op.stored.key() == &**name).count();
+                let open = self.ops.values().filter(|op| op.stored.has_key(name)).count();
                 holds(open == key.queue.len() + key.unreleased as usize, "an open op locks its key")?;
                 holds(open > 0, "a key without open ops is not locked")?;
             }

@@ -48,6 +48,7 @@ mod scrub;
 mod sequence;
 mod settle;
 mod sweep;
+mod transactions;
 mod waits;
 
 use crate::entry::decode_entry;

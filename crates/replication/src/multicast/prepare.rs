@@ -80,6 +80,13 @@ impl Partition {
             host.counters.dropped += 1;
             return;
         }
+        if self.is_beyond_reach(update) {
+            if self.is_primary() {
+                let reply = Reply::bare(op, Status::CrossPartition);
+                host.reply(update.reply_to.or(source.address()), &reply);
+            }
+            return;
+        }
         if self.refuses(host, now, update, source) {
             return;
         }
@@ -160,9 +167,7 @@ impl Partition {
 
     pub(super) fn log_prepare(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
         let op = stored.head().op;
-        let locked = self.locks.key(stored.key());
-        let other_undecided = locked.is_some_and(|key| key.undecided().next().is_some());
-        let contended = other_undecided || self.membership.standing == Standing::Joining;
+        let contended = self.locks.meets_undecided(&stored) || self.membership.standing == Standing::Joining;
         let record = Record::Prepare { contended, datagram: stored.datagram() };
         let order = host.append_awaited(self.id(), |out| record.append(out));
         host.storage.want_force();
@@ -262,6 +267,7 @@ impl Partition {
         let state = self.locks.op(op).expect("as before");
         if !state.is_decided {
             let key = state.stored.stored_key();
+            // Of a transaction any of its keys will do.
             self.decide_key(host, now, &key);
         }
     }

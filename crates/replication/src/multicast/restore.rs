@@ -112,7 +112,9 @@ impl Partition {
         for op in torn {
             self.locks.decide(op);
             let Some(state) = self.locks.remove(op) else { continue };
-            self.locks.unlock(&mut host.visibility, state.stored.key());
+            state.stored.each_key(|key| {
+                self.locks.unlock(&mut host.visibility, key);
+            });
             host.storage.let_go_value(op, self.id());
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! An uncontended one takes effect when it is logged, a contended one when every member has forced it (R2).
 
-use super::contents::{effect, is_large, reference};
+use super::contents::{effects, is_large, reference};
 use super::locks::Op;
 use super::partition::Partition;
 use super::record::Record;
@@ -94,10 +94,12 @@ impl Partition {
     /// and a restarted replica, which replays decisions, would let the older ones take effect after it.
     fn release_predecessors(&mut self, host: &mut Host, now: Now, op: OpId) {
         let Some(op) = self.locks.op(op) else { return };
-        let key = op.stored.key();
-        let is_of_key =
-            |decided: &&Decided| self.locks.op(decided.op).is_some_and(|earlier| earlier.stored.key() == key);
-        let newest = self.sequence.unreleased().rev().find(is_of_key);
+        let keys = op.stored.stored_keys();
+        let shares_key = |decided: &&Decided| {
+            let earlier = self.locks.op(decided.op);
+            earlier.is_some_and(|earlier| keys.iter().any(|key| earlier.stored.has_key(key)))
+        };
+        let newest = self.sequence.unreleased().rev().find(shares_key);
         let through = newest.expect("unreleased decisions are kept").index;
         self.release(host, now, through);
     }
@@ -132,11 +134,11 @@ impl Partition {
         stored: &StoredUpdate,
         result: StoredResult,
     ) {
-        let (head, key) = (stored.head(), stored.key());
-        if let Some(entry) = effect(decided, stored)
-            && self.join.as_mut().is_none_or(|join| !join.keeps_back(key, &entry))
-        {
-            self.contents.store(host, key, &entry);
+        let head = stored.head();
+        for (key, entry) in effects(decided, stored) {
+            if self.join.as_mut().is_none_or(|join| !join.keeps_back(key, &entry)) {
+                self.contents.store(host, key, &entry);
+            }
         }
         host.trace.note(now, decided.op, Step::Shown);
         let answers = if self.is_chain() { self.speaks(host) } else { self.is_primary() };
@@ -150,7 +152,17 @@ impl Partition {
         }
         self.clients.advance(decided.op.client, head.watermark);
         self.keep_named(host);
-        if decided.effect != Effect::None {
+        if !stored.is_transaction() {
+            return self.unlock(host, now, stored.key(), decided.effect);
+        }
+        for key in stored.stored_keys() {
+            self.unlock(host, now, &key, decided.effect);
+        }
+    }
+
+    /// A decided op of this key has taken effect.
+    fn unlock(&mut self, host: &mut Host, now: Now, key: &[u8], effect: Effect) {
+        if effect != Effect::None {
             self.finish_repair(host, now, key);
         }
         let waiting = match self.locks.unlock(&mut host.visibility, key) {

@@ -7,8 +7,9 @@ use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 #[cfg(test)]
 use crate::samples::Random;
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 use zerocopy::network_endian::U16;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes whose length stands in the fixed part.
 pub struct Bytes<const MIN: usize, const MAX: usize>;
@@ -38,6 +39,49 @@ impl<const MIN: usize, const MAX: usize> Codec for Bytes<MIN, MAX> {
     fn sample(random: &mut Random) -> &'static [u8] {
         random.bytes(MIN, MAX)
     }
+}
+
+/// Another field without the zeros that its fixed part ends in, if it ends in some: how many bytes are left stands in front of them.
+pub struct Trimmed<C>(PhantomData<C>);
+
+impl<C: Codec> Codec for Trimmed<C> {
+    type Value<'a> = C::Value<'a>;
+    type Layout = u8;
+
+    fn layout(value: &C::Value<'_>) -> u8 {
+        const { assert!(size_of::<C::Layout>() <= u8::MAX as usize) };
+        trimmed(C::layout(value).as_bytes()).len() as u8
+    }
+
+    fn append_tail(value: &C::Value<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(trimmed(C::layout(value).as_bytes()));
+        C::append_tail(value, out);
+    }
+
+    fn read<'a>(
+        field: &'static str,
+        length: &u8,
+        tail: &mut Reader<'a>,
+    ) -> Result<Self::Value<'a>, DecodeError> {
+        let length = in_range(field, usize::from(*length), 0, size_of::<C::Layout>())?;
+        let bytes = tail.bytes(length, field)?;
+        if bytes.last() == Some(&0) {
+            return Err(DecodeError::UnknownValue { field, value: 0 });
+        }
+        let mut layout = C::Layout::new_zeroed();
+        layout.as_mut_bytes()[..length].copy_from_slice(bytes);
+        C::read(field, &layout, tail)
+    }
+
+    #[cfg(test)]
+    fn sample(random: &mut Random) -> Self::Value<'static> {
+        C::sample(random)
+    }
+}
+
+fn trimmed(bytes: &[u8]) -> &[u8] {
+    let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    &bytes[..length]
 }
 
 /// A value, or none, which is not the same as an empty one.

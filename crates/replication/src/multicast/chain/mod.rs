@@ -225,7 +225,7 @@ impl Partition {
         let ops = self.sequence.unreleased().take(decisions).filter_map(|decided| self.locks.op(decided.op));
         let has_undecided =
             |key: &StoredKey| self.locks.key(key).is_some_and(|key| key.undecided().next().is_some());
-        ops.map(|op| op.stored.stored_key()).filter(has_undecided).collect()
+        ops.flat_map(|op| op.stored.stored_keys()).filter(has_undecided).collect()
     }
 
     /// What the predecessor is told.

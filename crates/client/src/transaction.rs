@@ -1,0 +1,127 @@
+//! Several operations on keys of one partition, to be submitted as one.
+
+use crate::{Answer, OperationError, Outcome, Request, SubmitError};
+use alloc::vec::Vec;
+use nicekv_wire::limits::KEY_BYTES_MAX;
+use nicekv_wire::transaction::{Act, Step, TRANSACTION_BYTES_MAX, Taken};
+use nicekv_wire::{Condition, OpId, Operation, Status};
+
+/// Steps that are taken one after the other, all or none. Keys that are to be together have a hash tag in common, as in `{user:1}:name` and `{user:1}:age`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transaction {
+    steps: Vec<u8>,
+    count: usize,
+}
+
+impl Transaction {
+    /// Ends the transaction if this does not hold of the key.
+    pub fn require(&mut self, key: &[u8], condition: Condition) -> Result<(), SubmitError> {
+        self.push(key, Act::Require(condition))
+    }
+
+    /// Adds a get, or an update.
+    pub fn add(&mut self, request: &Request<'_>) -> Result<(), SubmitError> {
+        request.check()?;
+        match *request {
+            Request::Get { key } | Request::Length { key } => self.push(key, Act::Read),
+            Request::Update { operation: Operation::Transaction(_), .. } | Request::Scan { .. } => {
+                Err(SubmitError::NoStep)
+            }
+            Request::Update { key, condition, return_old, operation } => {
+                self.push(key, Act::Apply { operation, condition, return_old })
+            }
+        }
+    }
+
+    /// Adds all steps of another one.
+    pub fn append(&mut self, other: &Self) -> Result<(), SubmitError> {
+        let bytes = self.steps.len() + other.steps.len();
+        if bytes > TRANSACTION_BYTES_MAX {
+            return Err(SubmitError::TransactionTooLong { bytes, limit: TRANSACTION_BYTES_MAX });
+        }
+        self.steps.extend_from_slice(&other.steps);
+        self.count += other.count;
+        Ok(())
+    }
+
+    fn push(&mut self, key: &[u8], act: Act<'_>) -> Result<(), SubmitError> {
+        if key.is_empty() {
+            return Err(SubmitError::KeyEmpty);
+        }
+        if key.len() > KEY_BYTES_MAX {
+            return Err(SubmitError::KeyTooLong { bytes: key.len(), limit: KEY_BYTES_MAX });
+        }
+        let before = self.steps.len();
+        Step { key, act }.append(&mut self.steps);
+        if self.steps.len() > TRANSACTION_BYTES_MAX {
+            let bytes = self.steps.len();
+            self.steps.truncate(before);
+            return Err(SubmitError::TransactionTooLong { bytes, limit: TRANSACTION_BYTES_MAX });
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    /// How many steps there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none: then there is nothing to submit.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The request, of which there is none without steps.
+    pub fn request(&self) -> Option<Request<'_>> {
+        let key = Step::each(&self.steps).next()?.key;
+        Some(Request::update(key, Operation::Transaction(&self.steps)))
+    }
+}
+
+/// What became of each step, by the answer to the request: nothing if none was taken.
+pub fn results<'a>(answer: &Answer<'a>) -> impl Iterator<Item = Result<Answer<'a>, OperationError>> {
+    let version = answer.version;
+    Taken::each(answer.value.unwrap_or_default()).map(move |taken| result(&taken, version))
+}
+
+fn result<'a>(taken: &Taken<'a>, version: OpId) -> Result<Answer<'a>, OperationError> {
+    let outcome = match taken.status {
+        Status::NotFound => Outcome::NotFound,
+        Status::ConditionFailed => Outcome::ConditionFailed,
+        status => OperationError::from_status(status).map_or(Ok(Outcome::Done), Err)?,
+    };
+    let Taken { expiry_ms, integer, value, value_is_result, .. } = *taken;
+    Ok(Answer { outcome, version, expiry_ms, integer, value: value_is_result.then_some(value) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_wire::Expiry;
+
+    #[test]
+    fn steps_are_one_request_and_too_many_are_refused() {
+        let mut transaction = Transaction::default();
+        assert_eq!((transaction.request(), transaction.is_empty()), (None, true));
+        transaction.require(b"{t}a", Condition::IfAbsent).unwrap();
+        let set = Operation::Set { value: &[7; 400], expiry: Expiry::Never };
+        transaction.add(&Request::update(b"{t}b", set)).unwrap();
+        transaction.add(&Request::Get { key: b"{t}a" }).unwrap();
+        let before = transaction.clone();
+        transaction.add(&Request::update(b"{t}b", set)).unwrap();
+        let limit = TRANSACTION_BYTES_MAX;
+        let refused = transaction.add(&Request::update(b"{t}b", set));
+        assert!(matches!(refused, Err(SubmitError::TransactionTooLong { limit: of, .. }) if of == limit));
+        assert_eq!((transaction.len(), before.len()), (4, 3));
+        let request = before.request().unwrap();
+        assert_eq!(request.key(), b"{t}a");
+        let Request::Update { operation: Operation::Transaction(steps), .. } = request else {
+            panic!("{request:?}")
+        };
+        assert_eq!(Step::each(steps).count(), 3);
+        let nested = Request::update(b"{t}a", Operation::Transaction(steps));
+        assert_eq!(transaction.add(&nested), Err(SubmitError::NoStep));
+        assert_eq!(transaction.add(&Request::Get { key: b"" }), Err(SubmitError::KeyEmpty));
+    }
+}

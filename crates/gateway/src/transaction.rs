@@ -1,0 +1,289 @@
+//! MULTI … EXEC of a connection, and what it watches.
+//!
+//! ```text
+//!             MULTI                  EXEC ─▶ all commands as one request, if what is watched is as it was
+//!   Nothing ─────────▶ Queueing ────▶ Nothing
+//!     │ WATCH            │ DISCARD
+//!     ▼                  ▼
+//!   versions of keys   forgotten, as by UNWATCH
+//! ```
+//!
+//! A command is planned when it is queued: its requests become steps of the transaction at once, so that what is kept of a queue has the length of one datagram at most. What one command has wrong at
+//! that time (it does not exist, or has too few arguments) refuses all of the transaction, as in Redis; and so does one that has no room left, or is none for a transaction.
+
+use crate::command::{Command, Kind};
+use crate::error::CommandError;
+use crate::plan::{Answered, Call, Finish, FinishMany, Gathering, Plan};
+use crate::reply::ReplyWriter;
+use crate::rope::Rope;
+use nicekv_client::transaction::{Transaction, results};
+use nicekv_client::{Answer, OperationError, Outcome};
+use nicekv_wire::{Condition, KeyspaceId, OpId};
+
+/// Most commands that are queued, and bytes of replies that they have already.
+const COMMANDS_MAX: usize = 1_024;
+const READY_BYTES_MAX: usize = 64 << 10;
+/// Most keys that are watched: a transaction has no room for more.
+const WATCHED_MAX: usize = 64;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Multi {
+    watched: Watched,
+    queue: Option<Queue>,
+}
+
+/// Keys whose versions were read, or are being read.
+#[derive(Debug, Default)]
+struct Watched {
+    keyspace: KeyspaceId,
+    keys: Vec<Box<[u8]>>,
+    versions: Vec<OpId>,
+    /// A version could not be read: it counts as another one than at EXEC.
+    is_lost: bool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    transaction: Transaction,
+    elements: Vec<Element>,
+    ready_bytes: usize,
+    is_refused: bool,
+}
+
+/// The reply of one command of a transaction.
+#[derive(Debug)]
+enum Element {
+    /// It has no requests.
+    Ready(Rope),
+    One(Finish),
+    Many(FinishMany, usize),
+}
+
+/// What EXEC has.
+#[derive(Debug)]
+pub(crate) enum Execution {
+    /// A reply.
+    Ready(Rope),
+    /// A request, and what is made of its answer.
+    Steps(Transaction, Replies),
+}
+
+/// What is made of a transaction's answer.
+#[derive(Debug)]
+pub(crate) struct Replies {
+    /// Steps that are no command's.
+    required: usize,
+    elements: Vec<Element>,
+}
+
+impl Multi {
+    pub(crate) fn begin(&mut self) -> Result<(), CommandError> {
+        if self.queue.is_some() {
+            return Err(CommandError::fixed("ERR MULTI calls can not be nested"));
+        }
+        self.queue = Some(Queue::default());
+        Ok(())
+    }
+
+    /// Whether MULTI has begun.
+    pub(crate) fn is_queueing(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Bytes that it occupies beside itself, about.
+    pub(crate) fn memory(&self) -> usize {
+        let keys: usize =
+            self.watched.keys.iter().map(|key| key.len() + size_of::<(Box<[u8]>, OpId)>()).sum();
+        let queued = self
+            .queue
+            .as_ref()
+            .map_or(0, |queue| queue.elements.capacity() * size_of::<Element>() + queue.ready_bytes);
+        keys + queued
+    }
+
+    /// Ends it without executing anything.
+    pub(crate) fn discard(&mut self) -> Result<(), CommandError> {
+        self.queue.take().ok_or(CommandError::fixed("ERR DISCARD without MULTI"))?;
+        self.unwatch();
+        Ok(())
+    }
+
+    pub(crate) fn unwatch(&mut self) {
+        self.watched = Watched::default();
+    }
+
+    pub(crate) fn end(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The versions of these keys are going to be read.
+    pub(crate) fn watch<'a>(
+        &mut self,
+        keyspace: KeyspaceId,
+        keys: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), CommandError> {
+        let watched = &mut self.watched;
+        if !watched.keys.is_empty() && watched.keyspace != keyspace {
+            return Err(CommandError::fixed("ERR keys of another database are watched already"));
+        }
+        let keys: Vec<_> = keys.map(Box::from).collect();
+        if watched.keys.len() + keys.len() > WATCHED_MAX {
+            return Err(CommandError::text(format!("ERR more than {WATCHED_MAX} keys are watched")));
+        }
+        watched.keyspace = keyspace;
+        watched.keys.extend(keys);
+        Ok(())
+    }
+
+    /// They were; none: not all of them.
+    pub(crate) fn watched(&mut self, versions: Option<Vec<OpId>>) {
+        match versions {
+            Some(versions) => self.watched.versions.extend(versions),
+            None => self.watched.is_lost = true,
+        }
+    }
+
+    /// Something is wrong with a command: EXEC will refuse all of them.
+    pub(crate) fn refuse(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            *queue = Queue { is_refused: true, ..Queue::default() };
+        }
+    }
+
+    /// Whether a command may be queued.
+    pub(crate) fn admit(&self, command: &Command) -> Result<(), CommandError> {
+        let is_plain = matches!(command.kind, Kind::Read | Kind::Write);
+        if is_plain || ["ping", "echo", "info", "command", "unwatch"].contains(&command.name) {
+            return Ok(());
+        }
+        let name = command.name.to_ascii_uppercase();
+        Err(CommandError::text(format!("ERR {name} is not allowed in transactions")))
+    }
+
+    /// Queues a command; `written`: its reply, if it has one already.
+    pub(crate) fn queue(
+        &mut self,
+        call: &Call<'_>,
+        planned: Result<Plan<'_>, CommandError>,
+        written: Rope,
+        error: impl FnOnce(&CommandError) -> Rope,
+    ) -> Result<(), CommandError> {
+        let Some(queue) = self.queue.as_mut().filter(|queue| !queue.is_refused) else { return Ok(()) };
+        let element = match planned {
+            Ok(Plan::One(request, finish)) => {
+                queue.transaction.add(&request)?;
+                Element::One(finish)
+            }
+            Ok(Plan::Many(many)) => {
+                for key in &many.keys {
+                    queue.transaction.add(&(many.request)(call, *key as usize))?;
+                }
+                Element::Many(many.finish, many.keys.len())
+            }
+            Ok(_) => Element::Ready(written),
+            // Redis tells that when the command is executed.
+            Err(refused) => Element::Ready(error(&refused)),
+        };
+        if let Element::Ready(reply) = &element {
+            queue.ready_bytes += reply.len();
+        }
+        if queue.elements.len() == COMMANDS_MAX || queue.ready_bytes > READY_BYTES_MAX {
+            return Err(CommandError::text(format!("ERR transaction of more than {COMMANDS_MAX} commands")));
+        }
+        queue.elements.push(element);
+        Ok(())
+    }
+
+    /// EXEC: what was queued, of which nothing is left.
+    pub(crate) fn execute(
+        &mut self,
+        keyspace: KeyspaceId,
+        reply: impl FnOnce(&mut dyn FnMut(&mut ReplyWriter<'_>)) -> Rope,
+    ) -> Result<Execution, CommandError> {
+        let Some(queue) = self.queue.take() else {
+            return Err(CommandError::fixed("ERR EXEC without MULTI"));
+        };
+        let Watched { keyspace: of, keys, versions, is_lost } = std::mem::take(&mut self.watched);
+        if queue.is_refused {
+            return Err(CommandError::fixed("EXECABORT Transaction discarded because of previous errors."));
+        }
+        if is_lost || versions.len() < keys.len() {
+            return Ok(Execution::Ready(reply(&mut |reply| reply.null_array())));
+        }
+        if !keys.is_empty() && of != keyspace {
+            return Err(CommandError::fixed("EXECABORT keys of another database are watched"));
+        }
+        let mut transaction = Transaction::default();
+        for (key, version) in keys.iter().zip(&versions) {
+            transaction.require(key, Condition::IfVersion(*version))?;
+        }
+        let required = transaction.len();
+        transaction.append(&queue.transaction)?;
+        let replies = Replies { required, elements: queue.elements };
+        if transaction.is_empty() {
+            let mut replies = Some(replies);
+            return Ok(Execution::Ready(reply(&mut |reply| {
+                if let Some(replies) = replies.take() {
+                    replies.write(std::iter::empty(), 0, reply);
+                }
+            })));
+        }
+        Ok(Execution::Steps(transaction, replies))
+    }
+}
+
+impl Replies {
+    pub(crate) fn memory(&self) -> usize {
+        let ready =
+            |element: &Element| if let Element::Ready(reply) = element { reply.own_bytes() } else { 0 };
+        self.elements.capacity() * size_of::<Element>() + self.elements.iter().map(ready).sum::<usize>()
+    }
+
+    pub(crate) fn answer(self, answered: Answered<'_>, unix_ms: u64, reply: &mut ReplyWriter<'_>) {
+        match answered.result {
+            Ok(Answer { outcome: Outcome::ConditionFailed, .. }) => reply.null_array(),
+            Ok(answer) => {
+                let results = results(&answer).skip(self.required);
+                self.write(results, unix_ms, reply);
+            }
+            Err(error) => reply.error(refusal(error).as_bytes()),
+        }
+    }
+
+    fn write<'a>(
+        self,
+        mut results: impl Iterator<Item = Result<Answer<'a>, OperationError>>,
+        unix_ms: u64,
+        reply: &mut ReplyWriter<'_>,
+    ) {
+        reply.array(self.elements.len());
+        // What a node has left out was not taken.
+        let mut next = || results.next().unwrap_or(Err(OperationError::OutcomeUnknown));
+        for element in self.elements {
+            match element {
+                Element::Ready(ready) => reply.out.append(ready),
+                Element::One(finish) => finish.write(next().into(), unix_ms, reply),
+                Element::Many(finish, requests) => {
+                    let mut gathering = Gathering::new(finish, requests);
+                    for part in 0..requests {
+                        gathering.take(part, next().into());
+                    }
+                    gathering.write(reply);
+                }
+            }
+        }
+    }
+}
+
+/// Why nothing of a transaction was executed, or may have been.
+fn refusal(error: OperationError) -> CommandError {
+    match error {
+        // By this word clients of Redis Cluster know what it is about.
+        OperationError::CrossPartition => CommandError::text(format!("CROSSSLOT {error}")),
+        OperationError::ResultTooLong { limit } => CommandError::text(format!(
+            "EXECABORT Transaction discarded: its results would exceed the limit of {limit} bytes, or it reads a large value"
+        )),
+        other => other.into(),
+    }
+}

@@ -1,0 +1,116 @@
+//! What a transaction does to its keys: its steps, one after the other, each on what those before have left.
+//!
+//! Like [`evaluate`](crate::evaluate::evaluate) it is a function of the op and of what its keys are, and nothing else.
+
+use crate::evaluate::{KeyValue, Verdict, condition_holds, evaluate};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use nicekv_wire::recovery::Entry;
+use nicekv_wire::replication::Effect;
+use nicekv_wire::transaction::{Act, Step, TRANSACTION_BYTES_MAX, Taken};
+use nicekv_wire::{OpId, Status, Update};
+use smallvec::SmallVec;
+
+/// Takes the steps of a transaction; `state`: what a key of it is. Whatever has no room in one decision takes no effect, nor what needs a large value.
+pub(crate) fn take_steps(update: &Update<'_>, state: impl Fn(&[u8]) -> Option<KeyValue>) -> Verdict {
+    let mut states: BTreeMap<&[u8], Option<KeyValue>> = BTreeMap::new();
+    let mut verdicts: Vec<(&[u8], Verdict)> = Vec::new();
+    for step in Step::each(update.operation.value()) {
+        let state = states.entry(step.key).or_insert_with(|| state(step.key));
+        let verdict = match step.act {
+            Act::Require(condition) if !condition_holds(condition, state.as_ref()) => {
+                return Verdict::unchanged(Status::ConditionFailed, None);
+            }
+            Act::Require(_) => Verdict::unchanged(Status::Ok, None),
+            Act::Read => read(state.as_ref()),
+            Act::Apply { operation, condition, return_old } => {
+                let update = Update { key: step.key, operation, condition, return_old, ..*update };
+                let verdict = evaluate(&update, state.as_ref());
+                if let Some(after) = after(&verdict, operation.value()) {
+                    *state = after;
+                }
+                verdict
+            }
+        };
+        if verdict.is_large && verdict.value_is_result {
+            return Verdict::unchanged(Status::ValueTooLong, None);
+        }
+        verdicts.push((step.key, verdict));
+    }
+    join(update.op, verdicts)
+}
+
+fn read(state: Option<&KeyValue>) -> Verdict {
+    match state {
+        Some(_) => Verdict::unchanged(Status::Ok, state).with_old(state),
+        None => Verdict::unchanged(Status::NotFound, None),
+    }
+}
+
+/// What the key is afterwards, if that is not what it was.
+fn after(verdict: &Verdict, prepared: &[u8]) -> Option<Option<KeyValue>> {
+    let value = match verdict.effect {
+        Effect::None | Effect::Transaction => return None,
+        Effect::Remove => return Some(None),
+        Effect::Store => verdict.value.clone(),
+        Effect::StorePrepared => prepared.into(),
+    };
+    let Verdict { version, expiry_ms, is_large, .. } = *verdict;
+    Some(Some(KeyValue { version, expiry_ms, value, is_large }))
+}
+
+fn join(op: OpId, mut verdicts: Vec<(&[u8], Verdict)>) -> Verdict {
+    let mut written: Vec<&[u8]> = Vec::new();
+    // Of what is written several times only the last is.
+    for (key, verdict) in verdicts.iter_mut().rev().filter(|(_, verdict)| verdict.effect != Effect::None) {
+        if written.contains(key) {
+            verdict.effect = Effect::None;
+            if !verdict.value_is_result {
+                (verdict.value, verdict.is_large) = (Vec::new(), false);
+            }
+        } else {
+            written.push(key);
+        }
+    }
+    let mut value = Vec::new();
+    for (_, verdict) in &verdicts {
+        taken(verdict).append(&mut value);
+    }
+    if value.len() > TRANSACTION_BYTES_MAX {
+        return Verdict::unchanged(Status::ValueTooLong, None);
+    }
+    let effect = if written.is_empty() { Effect::None } else { Effect::Transaction };
+    let unchanged = Verdict::unchanged(Status::Ok, None);
+    Verdict { effect, version: op, value, value_is_result: true, ..unchanged }
+}
+
+fn taken(verdict: &Verdict) -> Taken<'_> {
+    let &Verdict { effect, status, expiry_ms, integer, is_large, value_is_result, .. } = verdict;
+    Taken { status, effect, value_is_result, is_large, value: &verdict.value, expiry_ms, integer }
+}
+
+/// What a decided transaction writes: of each key it writes one entry.
+pub(crate) fn entries<'a>(
+    steps: &'a [u8],
+    taken: &'a [u8],
+    (index, version): (u64, OpId),
+) -> SmallVec<[(&'a [u8], Entry<'a>); 1]> {
+    let entry = |(step, taken): (Step<'a>, Taken<'a>)| {
+        let value = match taken.effect {
+            Effect::None | Effect::Transaction => return None,
+            Effect::Remove => None,
+            Effect::Store => Some(taken.value),
+            Effect::StorePrepared => match step.act {
+                Act::Apply { operation, .. } => Some(operation.value()),
+                Act::Require(_) | Act::Read => return None,
+            },
+        };
+        let version = if value.is_some() { version } else { OpId::NONE };
+        let is_large = taken.is_large && taken.effect == Effect::Store;
+        Some((step.key, Entry { index, version, expiry_ms: taken.expiry_ms, is_large, value }))
+    };
+    Step::each(steps).zip(Taken::each(taken)).filter_map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests;
