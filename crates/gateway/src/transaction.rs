@@ -91,6 +91,12 @@ impl Multi {
         self.queue.is_some()
     }
 
+    /// Whether a command is queued instead of being called.
+    pub(crate) fn queues(&self, command: &Command) -> bool {
+        let is_called = matches!(command.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset");
+        self.is_queueing() && !is_called
+    }
+
     /// Bytes that it occupies beside itself, about.
     pub(crate) fn memory(&self) -> usize {
         let keys: usize =

@@ -273,10 +273,9 @@ fn apply(update: &Update<'_>, before: Option<&Stored>) -> Result<(Option<Stored>
             let value = [before.map_or(&[][..], |stored| &stored.value), suffix].concat();
             let length = value.len() as i64;
             if value.len() > 1024 {
-                Err(Status::ValueTooLong)
-            } else {
-                Ok((store(value, expiry_before), length))
+                return Err(Status::ValueTooLong);
             }
+            Ok((store(value, expiry_before), length))
         }
         Operation::Expire { at_ms, condition } => {
             let stored = before.ok_or(Status::NotFound)?;

@@ -1,0 +1,226 @@
+//! What a connection makes of its commands: each is issued whole, unless it has more requests than there is room for, or is queued for a transaction.
+
+use super::{Connection, Progress, access, error_reply};
+use crate::command::{Command, Kind};
+use crate::limits::KEYS_IN_FLIGHT_MAX;
+use crate::plan::{Call, Context, Gathering, Many, Plan};
+use crate::reply::ReplyWriter;
+use crate::requests::{Origin, Requests};
+use crate::rope::Rope;
+use crate::unanswered::{Keys, Output, State};
+
+/// A command of which not all requests are sent yet. It is the last of the unanswered ones.
+#[derive(Debug)]
+pub(super) struct Issuing {
+    pub(super) called: &'static Command,
+    pub(super) command: u64,
+    pub(super) rest: Rest,
+}
+
+/// What is to be sent.
+#[derive(Debug)]
+pub(super) enum Rest {
+    /// One request for each of several keys.
+    Many {
+        many: Many,
+        /// How many are sent.
+        sent: usize,
+    },
+    /// Whatever the answers call for.
+    Scan,
+}
+
+impl Connection {
+    /// Issues the parser's command, of one on several keys nothing yet; or says what it waits for, having done nothing.
+    pub(super) fn issue(&mut self, slot: usize, requests: &mut Requests<'_>) -> Result<(), Progress> {
+        let Some(command) = self.next_command(requests) else { return Ok(()) };
+        let Self { parser, session, unanswered, output, .. } = self;
+        let arguments = parser.command().expect("complete");
+        if session.multi.queues(command) {
+            self.queue(command, requests);
+            return Ok(());
+        }
+        let keys = Keys::of(command, arguments, requests.turn(), |key| requests.hash(session.keyspace, key));
+        if (command.alone && !unanswered.is_empty()) || unanswered.blocks(&keys) {
+            return Err(Progress::Waiting);
+        }
+        let mut written = Rope::default();
+        let mut reply = ReplyWriter { out: &mut written, protocol: session.protocol };
+        let mut context = Context {
+            unix_ms: requests.now.unix_ms,
+            session,
+            server: &requests.member.server,
+            reply: &mut reply,
+        };
+        // What it ends is gone when it was called.
+        if command.kind == Kind::Transaction && requests.room() == 0 {
+            return Err(Progress::WindowFull);
+        }
+        let planned = (command.handler)(&mut context, &Call { arguments, name: command.name });
+        let number = unanswered.next_number();
+        match planned {
+            Ok(Plan::Replied) => unanswered.push_ready(written, output),
+            Ok(Plan::Close) => {
+                self.closing = true;
+                unanswered.push_ready(written, output);
+            }
+            Ok(Plan::One(..)) if requests.room() == 0 => return Err(Progress::WindowFull),
+            Ok(Plan::One(request, finish)) => {
+                let origin = origin(slot, session.id, (number, command), requests);
+                let kept = arguments.kept(request.value());
+                match requests.submit(session.keyspace, request, origin, keys.first(), kept) {
+                    Ok(()) => unanswered.push(keys, State::One(finish)),
+                    Err(error) => self.refuse(&error.into()),
+                }
+            }
+            Ok(Plan::Exec(transaction, replies)) => {
+                let origin = origin(slot, session.id, (number, command), requests);
+                let request = transaction.request().expect("it has steps");
+                match requests.submit(session.keyspace, request, origin, None, None) {
+                    Ok(()) => unanswered.push(keys, State::Exec(replies)),
+                    Err(error) => self.refuse(&error.into()),
+                }
+            }
+            Ok(Plan::Many(many)) => {
+                unanswered.push(keys, State::Many(Gathering::new(many.finish, many.keys.len())));
+                let rest = Rest::Many { many, sent: 0 };
+                self.issuing = Some(Issuing { called: command, command: number, rest });
+            }
+            Ok(Plan::Scan(scanning)) => {
+                unanswered.push(keys, State::Scan(scanning));
+                self.issuing = Some(Issuing { called: command, command: number, rest: Rest::Scan });
+            }
+            Err(error) => self.refuse(&error),
+        }
+        Ok(())
+    }
+
+    /// What the parser's command is; `None`: that is said, or the connection ends.
+    fn next_command(&mut self, requests: &Requests<'_>) -> Option<&'static Command> {
+        let arguments = self.parser.command().expect("complete");
+        if is_http(arguments.prefix(0)) {
+            self.closing = true;
+            return None;
+        }
+        match access::called(&self.parser, &self.session, self.last_command, requests) {
+            Ok(command) => {
+                self.last_command = Some(command);
+                Some(command)
+            }
+            Err(error) => {
+                self.session.multi.refuse();
+                self.refuse(&error);
+                None
+            }
+        }
+    }
+
+    /// Queues a command of a transaction.
+    fn queue(&mut self, command: &'static Command, requests: &Requests<'_>) {
+        let Self { parser, session, .. } = self;
+        let arguments = parser.command().expect("complete");
+        let call = Call { arguments, name: command.name };
+        let protocol = session.protocol;
+        let queued = session.multi.admit(command).and_then(|()| {
+            let mut written = Rope::default();
+            let mut reply = ReplyWriter { out: &mut written, protocol };
+            let (unix_ms, server) = (requests.now.unix_ms, &*requests.member.server);
+            let mut context = Context { unix_ms, session, server, reply: &mut reply };
+            // It comes when nothing is watched any more.
+            let planned = if command.name == "unwatch" {
+                context.reply.simple("OK");
+                Ok(Plan::Replied)
+            } else {
+                (command.handler)(&mut context, &call)
+            };
+            session.multi.queue(&call, planned, written, |error| error_reply(error, protocol))
+        });
+        match queued {
+            Ok(()) => {
+                let mut reply = Rope::default();
+                ReplyWriter { out: &mut reply, protocol }.simple("QUEUED");
+                self.unanswered.push_ready(reply, &mut self.output);
+            }
+            Err(error) => {
+                self.session.multi.refuse();
+                self.refuse(&error);
+            }
+        }
+    }
+
+    /// Sends further requests of a command that has several.
+    pub(super) fn issue_rest(&mut self, slot: usize, requests: &mut Requests<'_>) -> Result<(), Progress> {
+        match &self.issuing {
+            None => Ok(()),
+            Some(Issuing { rest: Rest::Many { .. }, .. }) => self.issue_many(slot, requests),
+            Some(Issuing { rest: Rest::Scan, called, command }) => {
+                let origin = origin(slot, self.session.id, (*command, called), requests);
+                self.issue_scan(origin, requests)
+            }
+        }
+    }
+
+    /// Asks for further pieces of the keys, until the command is answered.
+    fn issue_scan(&mut self, origin: Origin, requests: &mut Requests<'_>) -> Result<(), Progress> {
+        loop {
+            let Some(scanning) = self.unanswered.scanning(origin.command) else {
+                self.issuing = None;
+                return Ok(());
+            };
+            if requests.room() == 0 {
+                return Err(Progress::WindowFull);
+            }
+            let keyspace = scanning.keyspace();
+            let Some((part, request)) = scanning.next() else { return Err(Progress::Waiting) };
+            let origin = Origin { part: part as usize, ..origin };
+            if let Err(error) = requests.submit(keyspace, request, origin, None, None) {
+                let (protocol, unix_ms) = (self.session.protocol, requests.now.unix_ms);
+                let output = Output { bytes: &mut self.output, protocol, unix_ms };
+                self.unanswered.fail_scan(origin.command, part, error.into(), output);
+            }
+        }
+    }
+
+    /// Sends requests of the command on several keys, until all are sent or enough are under way. It takes half of the window's room at
+    /// most: the other connections have commands, too.
+    fn issue_many(&mut self, slot: usize, requests: &mut Requests<'_>) -> Result<(), Progress> {
+        let Some(Issuing { called, command, rest: Rest::Many { many, sent } }) = &mut self.issuing else {
+            return Ok(());
+        };
+        let call = Call { arguments: self.parser.command().expect("complete"), name: called.name };
+        let in_flight = *sent - self.unanswered.answered_of_last();
+        let (share, own) = (requests.room().div_ceil(2), KEYS_IN_FLIGHT_MAX - in_flight);
+        for key in many.keys.iter().skip(*sent).take(share.min(own)) {
+            let origin = origin(slot, self.session.id, (*command, called), requests);
+            let origin = Origin { part: *sent, ..origin };
+            let request = (many.request)(&call, *key as usize);
+            let kept = call.arguments.kept(request.value());
+            if let Err(error) = requests.submit(self.session.keyspace, request, origin, None, kept) {
+                let (protocol, unix_ms) = (self.session.protocol, requests.now.unix_ms);
+                self.unanswered.fail(error.into(), Output { bytes: &mut self.output, protocol, unix_ms });
+            }
+            *sent += 1;
+        }
+        if *sent < many.keys.len() {
+            return Err(if share < own { Progress::WindowFull } else { Progress::Waiting });
+        }
+        self.issuing = None;
+        Ok(())
+    }
+}
+
+/// The first request of a command of a connection, by its number.
+fn origin(
+    slot: usize,
+    connection: u64,
+    (command, called): (u64, &'static Command),
+    requests: &Requests<'_>,
+) -> Origin {
+    Origin { slot, connection, command, part: 0, called: called.number(), since_ns: requests.now.boot_ns }
+}
+
+/// Whether a command is a line of HTTP. A browser can be made to send one here, with commands in its body: as in Redis, the connection
+/// ends before they run, and without a reply.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
