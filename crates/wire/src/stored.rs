@@ -185,7 +185,7 @@ impl StoredUpdate {
             key: place(step.key, &self.datagram),
         };
         let mut keys: Keys = Step::each(self.value()).map(of).collect();
-        keys.sort_unstable_by(|one, other| (**one).cmp(&**other));
+        keys.sort_unstable_by(|one, other| one.deref().cmp(other));
         keys.dedup();
         keys
     }

@@ -6,6 +6,7 @@ use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumStore, Timestamp};
 use nicekv_wire::recovery::{Entry, RecoverReply, UndecidedOp};
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, PrepareAck, Progress, Watermark};
 use nicekv_wire::scrub::{Cut, Listed, ListedEntry, ScrubPage};
+use nicekv_wire::transaction::{Act, Step, Taken};
 use nicekv_wire::{
     ClientId, Condition, Entries, Epoch, Expiry, Get, KeyDigest, KeyspaceId, NodeId, OpId, Operation,
     PartitionId, Reply, Status, Update,
@@ -78,6 +79,56 @@ fn of_clients() {
                 .encode(out);
         },
     );
+}
+
+/// Steps in an update, and what became of them, as a decision and the answer have it.
+#[test]
+fn of_transactions() {
+    let (condition, return_old) = (Condition::IfAbsent, true);
+    let operation = Operation::Set { value: VALUE, expiry: Expiry::At(77) };
+    let steps = [
+        Step { key: b"color", act: Act::Require(Condition::IfVersion(VERSION)) },
+        Step { key: b"form", act: Act::Read },
+        Step { key: b"color", act: Act::Apply { operation, condition, return_old } },
+    ];
+    let mut bytes = Vec::new();
+    steps.iter().for_each(|step| step.append(&mut bytes));
+    check(
+        "4e4b0302008b00030a1402011b580000010203040506070800000000000011120909090909090909\
+         09090909090909090000000000000007000000000000000000000000000000000000000000000000\
+         000000050a0056000000000000000000636f6c6f72000512636f6c6f720103000000000000212200\
+         00000000000031000401666f726d02000527636f6c6f720301000502000000000000004d01000000\
+         0000000000000000000000000000000000000000000176616c7565",
+        |out| {
+            let update = Update {
+                keyspace: KEYSPACE,
+                op: OP,
+                digest: DIGEST,
+                reply_to: REPLY_TO,
+                watermark: 7,
+                condition: Condition::Always,
+                return_old: false,
+                operation: Operation::Transaction(&bytes),
+                key: b"color",
+            };
+            update.encode(out);
+        },
+    );
+    check("16000201000005000000000000004dfffffffffffffffe76616c75650101", |out| {
+        let (value_is_result, is_large) = (true, false);
+        let stored = Taken {
+            status: Status::Ok,
+            effect: Effect::Store,
+            value_is_result,
+            is_large,
+            value: VALUE,
+            expiry_ms: 77,
+            integer: -2,
+        };
+        stored.append(out);
+        let refused = Taken { status: Status::NotFound, effect: Effect::None, value: b"", ..stored };
+        Taken { value_is_result: false, expiry_ms: 0, integer: 0, ..refused }.append(out);
+    });
 }
 
 #[test]

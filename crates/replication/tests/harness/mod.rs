@@ -14,6 +14,7 @@ use nicekv_wire::Duration;
 use nicekv_wire::chunk::Round;
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberRole, MemberState};
 use nicekv_wire::recovery::{CopyFrame, Entry, put_keyed_entry};
+use nicekv_wire::transaction::Step;
 use nicekv_wire::{
     ClientId, Condition, Datagram, Epoch, Expiry, Get, KeyspaceId, MatchRange, NodeId, Now, OpId, Operation,
     PartitionId, Replication, Status, Term, Update,
@@ -40,6 +41,8 @@ pub(crate) struct Node {
     pub(crate) replicas: u8,
     /// Of its keyspace.
     pub(crate) replication: Replication,
+    /// Of its partition.
+    pub(crate) range: MatchRange,
     /// The disk does not force the log.
     pub(crate) forces_nothing: bool,
     /// Of epochs that it is told.
@@ -82,6 +85,7 @@ impl Node {
             sequence: 0,
             replicas: 1,
             replication: Replication::Multicast,
+            range: MatchRange::ALL,
             forces_nothing: false,
             stamp_min: Round::default(),
             scans: 0,
@@ -158,7 +162,7 @@ impl Node {
             incarnation: INCARNATION,
             partition: PartitionId(0),
             keyspace: KeyspaceId::DEFAULT,
-            range: MatchRange::ALL,
+            range: self.range,
             order: nicekv_wire::KeyOrder::Hash,
             replication: self.replication,
             multicast: Vrings::on_network(7400).multicast_vnode(0),
@@ -304,6 +308,14 @@ impl Node {
     pub(crate) fn op(&mut self) -> OpId {
         self.sequence += 1;
         OpId { client: ClientId::new(2, 2), sequence: self.sequence }
+    }
+
+    /// What is sent when a client asks for a transaction.
+    pub(crate) fn transact(&mut self, op: OpId, steps: &[Step<'_>]) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        let mut bytes = Vec::new();
+        steps.iter().for_each(|step| step.append(&mut bytes));
+        let update = update(op, steps[0].key, Operation::Transaction(&bytes));
+        self.receive(CLIENT, |out| update.encode(out))
     }
 
     /// The client's answer to a set, if there is one.

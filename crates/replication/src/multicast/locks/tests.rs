@@ -1,6 +1,7 @@
 //! Of open ops and the keys that they lock.
 
 use super::*;
+use nicekv_wire::transaction::{Act, Step};
 use nicekv_wire::{ClientId, Condition, Datagram, Expiry, KeyspaceId, Operation, Update};
 
 fn at(boot_ns: u64) -> Now {
@@ -12,6 +13,17 @@ fn op(sequence: u64) -> OpId {
 }
 
 fn stored(op: OpId, key: &[u8]) -> StoredUpdate {
+    stored_of(op, key, Operation::Set { value: b"v", expiry: Expiry::Never })
+}
+
+/// A transaction that reads these keys.
+fn transaction(op: OpId, keys: &[&[u8]]) -> StoredUpdate {
+    let mut steps = Vec::new();
+    keys.iter().for_each(|key| Step { key, act: Act::Read }.append(&mut steps));
+    stored_of(op, keys[0], Operation::Transaction(&steps))
+}
+
+fn stored_of(op: OpId, key: &[u8], operation: Operation<'_>) -> StoredUpdate {
     let update = Update {
         keyspace: KeyspaceId::DEFAULT,
         op,
@@ -20,7 +32,7 @@ fn stored(op: OpId, key: &[u8]) -> StoredUpdate {
         watermark: 1,
         condition: Condition::Always,
         return_old: false,
-        operation: Operation::Set { value: b"v", expiry: Expiry::Never },
+        operation,
         key,
     };
     let mut datagram = Vec::new();
@@ -179,4 +191,34 @@ fn an_op_goes_to_the_front_and_all_are_given_up() {
     let ops = locks.give_up(&mut Visibility::default(), Map::default());
     assert_eq!((ops.len(), locks.count(), locks.is_locked(b"k")), (3, 0, false));
     assert_eq!(locks.oldest_undecided(), u64::MAX);
+}
+
+#[test]
+fn a_transaction_locks_each_of_its_keys_once_and_is_next_when_it_is_of_all() {
+    let mut locks = locks();
+    let take = |locks: &mut Locks, sequence, keys: &[&[u8]]| {
+        let stored = transaction(op(sequence), keys);
+        locks.take_in(&mut Visibility::default(), at(100), sequence, false, stored);
+    };
+    take_in(&mut locks, 1, b"b");
+    take(&mut locks, 2, &[b"c", b"a", b"c", b"b"]);
+    take(&mut locks, 3, &[b"d", b"c"]);
+    assert_eq!(
+        [&b"a"[..], b"b", b"c", b"d"].map(|key| undecided(&locks, key)),
+        [vec![2], vec![1, 2], vec![2, 3], vec![3]]
+    );
+    assert_eq!([1, 2, 3, 9].map(|sequence| locks.is_next(op(sequence))), [true, false, false, false]);
+    let meets = |locks: &Locks, keys: &[&[u8]]| locks.meets_undecided(&transaction(op(9), keys));
+    assert!(meets(&locks, &[b"e", b"a"]) && !meets(&locks, &[b"e", b"f"]));
+    // Decided and not released: one of them of the first key, and two of the second.
+    assert_eq!(locks.decide(op(1)), Some(1));
+    assert_eq!([2, 3].map(|sequence| locks.is_next(op(sequence))), [true, false]);
+    assert_eq!((locks.decide(op(2)), locks.is_next(op(3))), (Some(2), true));
+    assert!(!meets(&locks, &[b"a", b"b"]), "what is decided is not met");
+    locks.remove(op(1));
+    assert_eq!(unlock(&mut locks, b"b"), None);
+    locks.remove(op(2));
+    assert_eq!([&b"a"[..], b"b", b"c"].map(|key| unlock(&mut locks, key)), [Some(0), Some(0), None]);
+    assert_eq!(locks.drop_undecided(&mut Visibility::default()), [op(3)]);
+    assert!(!locks.is_locked(b"c") && !locks.is_locked(b"d"), "of all that it locked");
 }
