@@ -9,6 +9,8 @@
 //!   calls ─▶ timeline: sorted, narrowed, what nobody can tell apart made equal ─▶ search: event by event ─▶ Verdict
 //!                                                                                  └─▶ frontier: what the register may hold now
 //! ```
+//!
+//! Of transactions [`together`] judges several keys at once.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
@@ -21,6 +23,7 @@ pub mod random;
 mod search;
 mod settle;
 mod timeline;
+pub mod together;
 mod trail;
 
 pub use model::{Action, Answer, Register};

@@ -105,7 +105,7 @@ impl Answer {
     }
 
     /// Whether it is what the client must be told. The client library passes on no details of an error.
-    fn agrees_with(&self, expected: &Self) -> bool {
+    pub(crate) fn agrees_with(&self, expected: &Self) -> bool {
         match self.status {
             Status::Ok | Status::NotFound | Status::ConditionFailed => {
                 let Self { status, version, integer, value } = self;
@@ -160,7 +160,7 @@ impl Register {
     }
 
     /// Executes `action`: the next state, and what the client is told.
-    fn execute(&self, action: &Action) -> (Self, Answer) {
+    pub(crate) fn execute(&self, action: &Action) -> (Self, Answer) {
         match action {
             Action::Get => (self.clone(), self.read()),
             Action::Update { op, condition, return_old, change } => {
@@ -224,7 +224,7 @@ impl Register {
         }
     }
 
-    fn meets(&self, condition: When) -> bool {
+    pub(crate) fn meets(&self, condition: When) -> bool {
         match condition {
             When::Always => true,
             When::IfAbsent => self.present.is_none(),

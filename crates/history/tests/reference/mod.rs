@@ -42,6 +42,14 @@ pub(crate) fn draw(number: u64, random: &mut Random) -> Action {
 }
 
 impl State {
+    pub(crate) fn version(&self) -> OpId {
+        self.version
+    }
+
+    pub(crate) fn may_be_read(&self) -> bool {
+        self.value.is_some()
+    }
+
     pub(crate) fn may_expire(&self) -> bool {
         self.expires
     }
@@ -112,7 +120,7 @@ fn leads_on(state: &State, left: &[&Call]) -> bool {
     })
 }
 
-fn agrees(given: &Answer, told: &Answer) -> bool {
+pub(crate) fn agrees(given: &Answer, told: &Answer) -> bool {
     let is_refusal = !matches!(given.status, Status::Ok | Status::NotFound | Status::ConditionFailed);
     let same_version = given.version == told.version || given.version == Answer::VERSION_NOT_TOLD;
     given.status == told.status
