@@ -142,6 +142,18 @@ pub enum Plant {
     HotLeaseComesBack,
     /// H9: what the switch was granted is not waited for when copies are taken back.
     HotSwitchGrantForgotten,
+    /// T1: others than the primary take the first effect of a transaction alone.
+    TransactionHalfTaken,
+    /// T1: a joiner has forgotten all effects of its former transactions but the first.
+    TransactionFormerForgotten,
+    /// T2: a transaction is decided when it is the next of its first key.
+    TransactionNextAtFirst,
+    /// T3: whether a transaction is contended its first key alone says.
+    TransactionContendedAtFirst,
+    /// T3: what is decided uncontended releases what was before it of its first key alone.
+    TransactionReleasesFirst,
+    /// T4: what a transaction requires is not looked at.
+    TransactionRequirementUnread,
     /// R14: a version is acknowledged before it is forced.
     QuorumAckBeforeForce,
     /// R14: a new storage is counted before it has merged anything.

@@ -11,14 +11,19 @@ use nicekv_wire::transaction::{Act, Step, TRANSACTION_BYTES_MAX, Taken};
 use nicekv_wire::{OpId, Status, Update};
 use smallvec::SmallVec;
 
-/// Takes the steps of a transaction; `state`: what a key of it is. Whatever has no room in one decision takes no effect, nor what needs a large value.
-pub(crate) fn take_steps(update: &Update<'_>, state: impl Fn(&[u8]) -> Option<KeyValue>) -> Verdict {
+/// Takes the steps of a transaction, or none if one requires what is not so (T4); `state`: what a key of it is. Whatever has no room in one decision takes no effect, nor what needs a large value.
+/// A bug has what is required pass `unread`.
+pub(crate) fn take_steps(
+    update: &Update<'_>,
+    state: impl Fn(&[u8]) -> Option<KeyValue>,
+    unread: bool,
+) -> Verdict {
     let mut states: BTreeMap<&[u8], Option<KeyValue>> = BTreeMap::new();
     let mut verdicts: Vec<(&[u8], Verdict)> = Vec::new();
     for step in Step::each(update.operation.value()) {
         let state = states.entry(step.key).or_insert_with(|| state(step.key));
         let verdict = match step.act {
-            Act::Require(condition) if !condition_holds(condition, state.as_ref()) => {
+            Act::Require(condition) if !unread && !condition_holds(condition, state.as_ref()) => {
                 return Verdict::unchanged(Status::ConditionFailed, None);
             }
             Act::Require(_) => Verdict::unchanged(Status::Ok, None),

@@ -9,8 +9,9 @@ use crate::node::START_UNIX_MS;
 use crate::random::Random;
 use crate::rooms;
 use crate::scanning::Scanning;
+use crate::transacting::{self, Drawn, Transacting};
 pub use crate::workload::{HURRY, Workload};
-use crate::{by_large, long_keys};
+use crate::{by_large, by_transactions, long_keys};
 use nicekv_client::{
     Addressing, Answer as Told, ClientCore, Config, Counters, Keyspace, OperationError, Outcome, Plant,
     Request,
@@ -60,6 +61,7 @@ pub struct Client {
     /// How often it has got another id.
     renamed: u64,
     scanning: Option<Scanning>,
+    pub(crate) transacting: Transacting,
     /// Of names of objects.
     pub(crate) stamps: Stamps,
     plant: Option<Plant>,
@@ -105,6 +107,7 @@ impl Client {
             seen: BTreeMap::new(),
             renamed: 0,
             scanning: None,
+            transacting: Transacting::default(),
             stamps: Stamps::default(),
             plant: None,
         }
@@ -145,12 +148,12 @@ impl Client {
 
     /// Whether it has nothing left to do.
     pub fn is_done(&self) -> bool {
-        self.calls_left == 0 && self.open.is_empty() && self.scanning.is_none()
+        self.calls_left == 0 && self.open_calls() == 0 && self.scanning.is_none()
     }
 
     /// Calls that are not answered yet.
     pub fn open_calls(&self) -> usize {
-        self.open.len()
+        self.open.len() + self.transacting.open_calls()
     }
 
     /// Its history without the calls that took no effect.
@@ -160,7 +163,7 @@ impl Client {
 
     /// When its loop must turn though nothing arrives.
     pub fn next_turn_ns(&self, workload: &Workload) -> Option<u64> {
-        let may_call = self.calls_left > 0 && self.open.len() < workload.window;
+        let may_call = self.calls_left > 0 && self.open_calls() < workload.window;
         let call = may_call.then_some(self.call_at_ns);
         call.into_iter().chain(self.core.next_deadline()).min()
     }
@@ -192,12 +195,16 @@ impl Client {
     ) {
         self.core.handle_deadline(now(at_ns));
         self.take_answers(at_ns, workload, tick);
-        while self.calls_left > 0 && self.open.len() < workload.window && self.call_at_ns <= at_ns {
+        while self.calls_left > 0 && self.open_calls() < workload.window && self.call_at_ns <= at_ns {
             self.calls_left -= 1;
             // What is called in one turn may share datagrams.
             let is_alone = random.below(3) > 0;
             let pause_ns = if is_alone { random.below(workload.pause_ns_max) } else { 0 };
             self.call_at_ns = at_ns + pause_ns * workload.idleness(self.id(), at_ns);
+            if workload.transactions > 0 && random.chance(workload.transactions) {
+                self.transact(at_ns, workload, random, tick);
+                continue;
+            }
             let drawn = (0..workload.skew).map(|_| random.below(workload.keys.len() as u64));
             let mut key = drawn.min().unwrap_or(0) as usize;
             if self.knows(workload.keys[key].keyspace).is_none() {
@@ -243,6 +250,26 @@ impl Client {
         self.open.insert(ticket.index(), self.history.len());
         let call = Call { action, called: *tick, answered: None };
         self.history.push(KeyCall { key, call, called_ns: at_ns, ended_ns: None });
+    }
+
+    /// Calls a transaction, if there are keys for one.
+    fn transact(&mut self, at_ns: u64, workload: &Workload, random: &mut Random, tick: &mut u64) {
+        let (keys, keyspace) = (by_transactions::together(&workload.keys), &self.first[0]);
+        if keys == 0 || keyspace.is_hot || keyspace.replication.quorum().is_some() {
+            return;
+        }
+        let (op, keyspace) = (self.next_op(), keyspace.id);
+        let steps = transacting::draw(
+            &Drawn { op, keys, seen: &self.seen, expiring: workload.expiring, at_ns },
+            random,
+        );
+        let (now, deadline_ns) = (now(at_ns), at_ns + workload.timeout_ns);
+        self.transacting.call(
+            steps,
+            tick,
+            |key| &workload.keys[key].name,
+            |request| self.core.submit(now, keyspace, request, deadline_ns).expect("within limits").index(),
+        );
     }
 
     /// It is time for another scan.
@@ -347,6 +374,10 @@ impl Client {
                 self.scanning = self.scanning.take().filter(Scanning::goes_on);
                 continue;
             }
+            if self.transacting.awaits(ticket) {
+                self.transacting.take(ticket, completion.result, tick);
+                continue;
+            }
             let index = self.open.remove(&completion.ticket.index()).expect("each call completes once");
             let answer = match completion.result {
                 Ok(told) => Some(answer(&told)),
@@ -378,7 +409,7 @@ impl Client {
     }
 }
 
-fn answer(told: &Told<'_>) -> Answer {
+pub(crate) fn answer(told: &Told<'_>) -> Answer {
     let status = match told.outcome {
         Outcome::Done => Status::Ok,
         Outcome::NotFound => Status::NotFound,
@@ -389,7 +420,7 @@ fn answer(told: &Told<'_>) -> Answer {
 }
 
 /// The refusal that an error stands for; `None` if the outcome is unknown. Busy also stands for all that must not happen here.
-fn not_applied(error: OperationError) -> Option<Status> {
+pub(crate) fn not_applied(error: OperationError) -> Option<Status> {
     match error {
         // That it was applied is as good as not known.
         OperationError::OutcomeUnknown | OperationError::TimedOut | OperationError::OldValueGone => None,

@@ -12,7 +12,9 @@ use crate::random::Random;
 use crate::repairs;
 use crate::scanning;
 use crate::trunks::Trunks;
-use crate::{by_fill, by_hot, by_kernel, by_large, by_long_keys, by_migration, by_names, by_tree};
+use crate::{
+    by_fill, by_hot, by_kernel, by_large, by_long_keys, by_migration, by_names, by_transactions, by_tree,
+};
 use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
 use nicekv_wire::recovery::Entry;
@@ -96,6 +98,7 @@ pub fn draw(seed: u64) -> Scenario {
             large: by_large::drawn(seed),
             appends: by_large::appends_drawn(seed),
             gets: 0,
+            transactions: 0,
             scans: scanning::drawn(seed),
             shift_ns: Random::new(seed ^ SHIFTS).pick(&[0, 300_000_000]),
         },
@@ -117,7 +120,8 @@ pub fn draw(seed: u64) -> Scenario {
     };
     draw_rest(&mut scenario, seed);
     let scenario = by_fill::draw(by_tree::draw(by_migration::draw(scenario, seed), seed), seed);
-    by_names::draw(by_long_keys::draw(by_hot::draw(scenario, seed), seed), seed)
+    let scenario = by_names::draw(by_long_keys::draw(by_hot::draw(scenario, seed), seed), seed);
+    by_transactions::draw(scenario, seed)
 }
 
 /// What depends on what was drawn.
@@ -240,7 +244,9 @@ fn come_to_rest(cluster: &mut Cluster) {
 /// Calls that have been answered.
 pub fn answered(cluster: &Cluster) -> usize {
     let calls = cluster.clients().iter().flat_map(|client| client.history());
+    let transactions = cluster.clients().iter().flat_map(|client| client.transacting.calls());
     calls.filter(|call| call.call.answered.is_some()).count()
+        + transactions.filter(|call| call.answered.is_some()).count()
 }
 
 /// Whether every call is answered, every replica is there, and no op is open.
@@ -385,7 +391,9 @@ pub(crate) fn describe(cluster: &Cluster) -> String {
 }
 
 fn judge_histories(cluster: &Cluster, report: &mut Report) {
-    for (key, name) in cluster.scenario().workload.keys.iter().enumerate() {
+    by_transactions::judge(cluster, report);
+    let keys = &cluster.scenario().workload.keys;
+    for (key, name) in keys.iter().enumerate().skip(by_transactions::together(keys)) {
         let calls: Vec<Call> = cluster
             .clients()
             .iter()

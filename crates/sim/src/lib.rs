@@ -11,7 +11,7 @@
 //! * [`cluster`] draws one long, random run of a realistic cluster per seed; [`judge`] looks at it after all faults are healed;
 //! * [`explore`] visits *every* state of a tiny cluster within small bounds.
 //!
-//! All are judged by [`checker`]: the history of each key must be linearizable.
+//! All are judged by [`checker`]: the history of each key must be linearizable, and of keys that transactions have together that of all of them.
 
 mod by_chain;
 mod by_fill;
@@ -25,6 +25,7 @@ mod by_migration;
 mod by_names;
 mod by_quorum;
 mod by_reshaping;
+mod by_transactions;
 mod by_tree;
 pub mod client;
 pub mod cluster;
@@ -57,6 +58,7 @@ mod scanning;
 pub mod scenarios;
 pub mod shown;
 pub mod switch;
+mod transacting;
 pub mod transcript;
 pub mod trunks;
 pub mod watch;

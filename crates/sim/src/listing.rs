@@ -1,9 +1,9 @@
 //! A history that cannot be explained, for people.
 
-use crate::checker::{Action, Call, Verdict, check};
+use crate::checker::{Action, Answer, Call, Verdict, check};
 
 /// Calls of a history that a report lists.
-const LISTED_MAX: usize = 40;
+pub(crate) const LISTED_MAX: usize = 40;
 
 /// The calls up to the answer that cannot be explained, the last [`LISTED_MAX`] of them.
 pub(crate) fn list(calls: &[Call]) -> String {
@@ -27,16 +27,24 @@ fn until(calls: &[Call], end: u64) -> Vec<Call> {
 }
 
 fn line(call: &Call) -> String {
-    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-    let action = match &call.action {
+    let action = action(&call.action);
+    match &call.answered {
+        None => format!("{:6}         {action}: ?", call.called),
+        Some((at, told)) => format!("{:6} {at:6}  {action}{}", call.called, answer(told)),
+    }
+}
+
+pub(crate) fn action(action: &Action) -> String {
+    match action {
         Action::Get => "get".into(),
         Action::Update { op, condition, return_old, change } => {
             let old = if *return_old { ", returning the old" } else { "" };
             format!("{op}: {condition:?} {change:?}{old}")
         }
-    };
-    let Some((at, answer)) = &call.answered else { return format!("{:6}         {action}: ?", call.called) };
-    let (status, version, integer) = (answer.status, answer.version, answer.integer);
-    let value = answer.value.as_deref().map(text);
-    format!("{:6} {at:6}  {action}: {status:?} {version} {integer} {value:?}", call.called)
+    }
+}
+
+pub(crate) fn answer(Answer { status, version, integer, value }: &Answer) -> String {
+    let value = value.as_deref().map(|value| String::from_utf8_lossy(value).into_owned());
+    format!(": {status:?} {version} {integer} {value:?}")
 }

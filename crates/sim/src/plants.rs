@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G8, H1 to H9) and must be found: else what finds nothing
+//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G8, H1 to H9, T1 to T4) and must be found: else what finds nothing
 //! proves nothing.
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
@@ -19,7 +19,7 @@ use crate::by_reshaping::{
 };
 use crate::client::Workload;
 use crate::cluster::{Scenario, Tally};
-use crate::explore::parts::{FAILOVER, SUSPICION, increments, set_and_get};
+use crate::explore::parts::{FAILOVER, SUSPICION, increment_and_transaction, increments, set_and_get};
 use crate::explore::{self, Bounds, Call, World};
 use crate::faults::Faults;
 use crate::judge;
@@ -27,7 +27,7 @@ use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
 use crate::planted::{InStore, Planted};
 use crate::scenarios::{self, MILLISECOND_NS};
-use crate::{by_hot, by_kernel, by_large};
+use crate::{by_hot, by_kernel, by_large, by_transactions};
 use nicekv_client::{Plant as InClient, RetryPolicy};
 use nicekv_dataplane::Plant as InSwitch;
 use nicekv_kernel_gets::Plant as InKernel;
@@ -135,6 +135,7 @@ impl Plant {
             Hunt::Seeds(shape) => {
                 let mut scenario = crate::coordination::by_switch(judge::draw(seed));
                 scenario.workload.scans = (0, 0, 1);
+                scenario.workload.transactions = 0;
                 scenario.kernel_gets = false;
                 shape(&mut scenario);
                 scenario.plant = Some(self.planted);
@@ -329,6 +330,12 @@ pub const PLANTS: &[Plant] = &[
     switch("hot-value-stale", "H9", InSwitch::HotValueStaleShown, Hunt::Seeds(by_hot::shared)),
     switch("hot-value-of-another-key", "H9", InSwitch::HotValueKeyUnchecked, Hunt::Seeds(by_hot::alike)),
     replica("hot-member-past-its-fence", "R12", InReplica::HotMemberUnfenced, Hunt::Seeds(by_hot::removed_holders)),
+    replica("transaction-half-taken", "T1", InReplica::TransactionHalfTaken, Hunt::Seeds(by_transactions::transactions)),
+    replica("former-transaction-half-taken", "T1", InReplica::TransactionFormerForgotten, Hunt::Seeds(by_transactions::with_restarts)),
+    replica("transaction-next-at-first-key", "T2", InReplica::TransactionNextAtFirst, Hunt::Seeds(by_transactions::with_failovers)),
+    replica("transaction-contended-at-first-key", "T3", InReplica::TransactionContendedAtFirst, Hunt::Explore(increment_and_transaction, FAILOVER)),
+    replica("transaction-releases-first-key", "T3", InReplica::TransactionReleasesFirst, Hunt::Seeds(by_transactions::with_restarts)),
+    replica("transaction-requirement-unread", "T4", InReplica::TransactionRequirementUnread, Hunt::Seeds(by_transactions::transactions)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
@@ -373,6 +380,7 @@ pub fn overloaded(scenario: &mut Scenario) {
         large: 0,
         appends: 0,
         gets: 0,
+        transactions: 0,
         scans: (0, 0, 1),
         shift_ns: 0,
     };

@@ -15,6 +15,7 @@ use nicekv_wire::quorum::{Content, Timestamp};
 use nicekv_wire::recovery::Wanted;
 use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, Watermark};
+use nicekv_wire::transaction::Step;
 use nicekv_wire::{
     ClientId, Condition, Datagram, Expiry, Header, OpId, Operation, Reply, Status, Update, hot,
 };
@@ -244,6 +245,10 @@ impl Names {
             Operation::Increment(delta) => format!("increment {key} by {delta}"),
             Operation::AppendLarge(_) => format!("append a large value to {key}"),
             Operation::Append(suffix) => format!("append {} to {key}", text(suffix)),
+            Operation::Transaction(steps) => {
+                let steps = Step::each(steps).map(|Step { key, act }| format!("{} {act:?}", text(key)));
+                format!("transaction: {}", steps.collect::<Vec<_>>().join(", "))
+            }
             other => format!("{other:?} of {key}"),
         };
         let condition = match update.condition {

@@ -4,7 +4,8 @@
 
 use nicekv_node::Plant;
 use nicekv_sim::explore::parts::{
-    CHAINS, FAILOVER, GETS, LOSS_AND_SWEEP, Part, RESTART, UPDATES, increments, set_and_get,
+    CHAINS, FAILOVER, GETS, LOSS_AND_SWEEP, Part, RESTART, TRANSACTIONS, UPDATES, increment_and_transaction,
+    increments, set_and_get,
 };
 use nicekv_sim::explore::{Bounds, Call, Exploration, World, explore};
 
@@ -69,6 +70,11 @@ fn every_state_of_an_update_and_a_get_is_sound() {
 }
 
 #[test]
+fn every_state_of_an_update_and_a_transaction_is_sound() {
+    visit_parts("an update and a transaction", TRANSACTIONS);
+}
+
+#[test]
 fn every_state_of_a_chain_is_sound() {
     visit_parts("a chain", CHAINS);
 }
@@ -100,6 +106,7 @@ fn planted_bugs_are_found() {
         (Plant::AckBeforeForce, set_and_get(), RESTART),
         (Plant::IgnoreContention, increments(), FAILOVER),
         (Plant::ShowContendedEarly, increments(), FAILOVER),
+        (Plant::TransactionContendedAtFirst, increment_and_transaction(), FAILOVER),
     ] {
         let seen = visit(&format!("{plant:?}:"), &script, bounds, Some(plant), STATES_MAX);
         let (what, _) = seen.violation.unwrap_or_else(|| panic!("{plant:?} was not found"));

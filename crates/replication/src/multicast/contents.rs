@@ -63,7 +63,7 @@ impl Tombstones {
     }
 }
 
-/// What a decision writes, whose op is `prepared`, and to which keys.
+/// What a decision writes, whose op is `prepared`, and to which keys: all at once (T1).
 pub(super) fn effects<'a>(
     decided: &'a Decided,
     prepared: &'a StoredUpdate,

@@ -43,7 +43,7 @@ impl Partition {
     }
 
     fn decide_of(&mut self, host: &mut Host, now: Now, key: &[u8], others: &mut Vec<StoredKey>) {
-        while let Some(op) = self.next_decidable(key) {
+        while let Some(op) = self.next_decidable(host, key) {
             let state = self.locks.op(op).filter(|state| state.stored.is_transaction());
             let keys = state.map(|state| state.stored.stored_keys()).unwrap_or_default();
             let mut may_decide = |key: &[u8]| host.may_decide(now, self.id(), key);
@@ -52,7 +52,7 @@ impl Partition {
             }
             let Some(verdict) = self.judge(host, now, key, op) else {
                 // Along a chain a delete by expiry that goes before it waits for nobody.
-                let is_passed = |key: &[u8]| self.next_decidable(key).is_some_and(|next| next != op);
+                let is_passed = |key: &[u8]| self.next_decidable(host, key).is_some_and(|next| next != op);
                 if self.is_chain() && is_passed(key) {
                     continue;
                 }
@@ -122,12 +122,14 @@ impl Partition {
     }
 
     /// The key's oldest undecided op, if every member has acknowledged it and decisions may be made.
-    fn next_decidable(&self, key: &[u8]) -> Option<OpId> {
+    fn next_decidable(&self, host: &Host, key: &[u8]) -> Option<OpId> {
         if !self.may_decide() || self.sequence.unreleased().len() >= UNRELEASED_MAX {
             return None;
         }
         let op = self.locks.key(key)?.undecided().next()?;
-        if !self.locks.is_next(op) {
+        let is_first = |key: &[u8]| self.locks.op(op).is_some_and(|op| op.stored.key() == key);
+        let is_next = self.locks.is_next(op) || (is_first(key) && host.has(Plant::TransactionNextAtFirst));
+        if !is_next {
             return None;
         }
         if self.is_chain() {

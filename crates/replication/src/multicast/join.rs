@@ -191,7 +191,7 @@ impl Partition {
         // A checkpoint may have come before, and replaying `Begin` after it finds nothing that was set aside: so what is shown now is
         // logged like what is copied.
         let former = self.former.as_ref().expect("a joiner is not complete");
-        let shown = former.effects_through(since).filter(|(key, _)| !kept.contains_key(*key));
+        let shown = former.effects_through(host, since).filter(|(key, _)| !kept.contains_key(*key));
         let mut entries: Vec<(Box<[u8]>, Vec<u8>)> =
             shown.map(|(key, entry)| (key.into(), stored(&entry))).collect();
         self.begin(host, since, floor, begun.history, |key| kept.contains_key(key));
@@ -222,7 +222,7 @@ impl Partition {
         if since == 0 && !(floor > 0 && host.has(Plant::HandoffNotEmptied)) {
             self.contents.clear(host);
         }
-        for (key, entry) in former.effects_through(since).filter(|(key, _)| !newer(key)) {
+        for (key, entry) in former.effects_through(host, since).filter(|(key, _)| !newer(key)) {
             self.contents.store(host, key, &entry);
         }
         self.former = Some(Former::through(host, since, history.clone()));

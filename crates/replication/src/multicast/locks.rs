@@ -267,7 +267,7 @@ impl Locks {
         Some(most)
     }
 
-    /// Whether an undecided op is the next one of each of its keys.
+    /// Whether an undecided op is the next one of each of its keys (T2).
     pub(super) fn is_next(&self, op: OpId) -> bool {
         let Some(state) = self.ops.get(&op) else { return false };
         let mut is_next = true;
@@ -275,7 +275,7 @@ impl Locks {
         is_next
     }
 
-    /// Whether some key of an op that is not open is locked by an undecided one.
+    /// Whether some key of an op that is not open is locked by an undecided one: then it is contended (T3).
     pub(super) fn meets_undecided(&self, stored: &StoredUpdate) -> bool {
         let mut meets = false;
         stored.each_key(|key| meets |= self.keys.get(key).is_some_and(|key| !key.queue.is_empty()));

@@ -167,7 +167,11 @@ impl Partition {
 
     pub(super) fn log_prepare(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
         let op = stored.head().op;
-        let contended = self.locks.meets_undecided(&stored) || self.membership.standing == Standing::Joining;
+        let meets = match host.has(Plant::TransactionContendedAtFirst) {
+            true => self.locks.key(stored.key()).is_some_and(|key| key.undecided().next().is_some()),
+            false => self.locks.meets_undecided(&stored),
+        };
+        let contended = meets || self.membership.standing == Standing::Joining;
         let record = Record::Prepare { contended, datagram: stored.datagram() };
         let order = host.append_awaited(self.id(), |out| record.append(out));
         host.storage.want_force();

@@ -94,14 +94,16 @@ impl Partition {
     /// and a restarted replica, which replays decisions, would let the older ones take effect after it.
     fn release_predecessors(&mut self, host: &mut Host, now: Now, op: OpId) {
         let Some(op) = self.locks.op(op) else { return };
-        let keys = op.stored.stored_keys();
+        let mut keys = op.stored.stored_keys();
+        keys.truncate(if host.has(Plant::TransactionReleasesFirst) { 1 } else { keys.len() });
         let shares_key = |decided: &&Decided| {
             let earlier = self.locks.op(decided.op);
             earlier.is_some_and(|earlier| keys.iter().any(|key| earlier.stored.has_key(key)))
         };
         let newest = self.sequence.unreleased().rev().find(shares_key);
-        let through = newest.expect("unreleased decisions are kept").index;
-        self.release(host, now, through);
+        if let Some(through) = newest.map(|decided| decided.index) {
+            self.release(host, now, through);
+        }
     }
 
     /// Applies a decision to the engine, remembers its result, answers its client if this is the primary, and unlocks.
@@ -135,7 +137,8 @@ impl Partition {
         result: StoredResult,
     ) {
         let head = stored.head();
-        for (key, entry) in effects(decided, stored) {
+        let half = host.has(Plant::TransactionHalfTaken) && !self.is_primary();
+        for (key, entry) in effects(decided, stored).into_iter().take(if half { 1 } else { usize::MAX }) {
             if self.join.as_mut().is_none_or(|join| !join.keeps_back(key, &entry)) {
                 self.contents.store(host, key, &entry);
             }

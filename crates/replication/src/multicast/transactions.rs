@@ -1,13 +1,13 @@
-//! Transactions at the primary: ops that lock several keys, and are decided when they are the next of each.
+//! Transactions at the primary (T1 to T4): ops that lock several keys, and are decided when they are the next of each (T2).
 //!
 //! All members log prepares in orders of their own, but each logs one op after the other: of two transactions that share keys one is before the other at all keys of a member, so none waits for one that
-//! waits for it. Everything else is as of ops of one key: one prepare, one decision that carries all effects.
+//! waits for it. Everything else is as of ops of one key: one prepare, one decision that carries all effects (T1).
 
 use super::locks::Latest;
 use super::partition::Partition;
 use crate::evaluate::{KeyValue, Verdict};
 use crate::transaction::{entries, take_steps};
-use nicekv_node::Host;
+use nicekv_node::{Host, Plant};
 use nicekv_wire::transaction::Step;
 use nicekv_wire::{Now, OpId, Operation, Update};
 
@@ -31,7 +31,8 @@ impl Partition {
             Latest::Known(value) => value.clone(),
             _ => None,
         };
-        Some(take_steps(&self.locks.op(op)?.stored.update(), known))
+        let is_unread = host.has(Plant::TransactionRequirementUnread);
+        Some(take_steps(&self.locks.op(op)?.stored.update(), known, is_unread))
     }
 
     /// What a transaction that is being decided makes of its keys.

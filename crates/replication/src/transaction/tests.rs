@@ -38,10 +38,14 @@ fn taken(steps: &[Step<'_>], values: &[(&str, &str)]) -> Verdict {
     };
     let values: BTreeMap<&[u8], &[u8]> =
         values.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes())).collect();
-    take_steps(&update, |key| {
-        let value = values.get(key)?.to_vec();
-        Some(KeyValue { version: BEFORE, expiry_ms: 5, value, is_large: false })
-    })
+    take_steps(
+        &update,
+        |key| {
+            let value = values.get(key)?.to_vec();
+            Some(KeyValue { version: BEFORE, expiry_ms: 5, value, is_large: false })
+        },
+        false,
+    )
 }
 
 /// What is written: of what is removed no value.

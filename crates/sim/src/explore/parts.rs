@@ -48,6 +48,20 @@ pub const GETS: &[Part] = &[
     },
 ];
 
+/// Two updates, of which one is a transaction's.
+pub const TRANSACTIONS: &[Part] = &[
+    Part {
+        name: "increment, transaction",
+        script: increment_and_transaction,
+        bounds: &[SLOW_DISKS, LOSS, FAILOVER],
+    },
+    Part {
+        name: "chain: increment, transaction",
+        script: increment_and_transaction,
+        bounds: &[SLOW_DISKS, LOSS_AND_SWEEP, FAILOVER, RESTART],
+    },
+];
+
 /// Of a chain.
 pub const CHAINS: &[Part] = &[
     Part {
@@ -97,6 +111,12 @@ pub fn set_and_delete() -> Vec<Call> {
 /// Two increments.
 pub fn increments() -> Vec<Call> {
     vec![increment(0), increment(1)]
+}
+
+/// An increment, and a transaction that adds to another key first, and then to the same.
+pub fn increment_and_transaction() -> Vec<Call> {
+    let Call::Update(second) = increment(1) else { unreachable!("it is an update") };
+    vec![increment(0), Call::Transaction(second)]
 }
 
 /// Two sets of what is absent.

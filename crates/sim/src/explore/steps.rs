@@ -116,7 +116,7 @@ impl World {
         for client in (0..self.script.len()).filter(|client| !self.callers.contains(client)) {
             match self.script[client] {
                 Call::Get => steps.extend(self.roles.unicast.iter().map(|node| Step::Call(client, *node))),
-                Call::Update(_) => steps.push(Step::Call(client, 0)),
+                Call::Update(_) | Call::Transaction(_) => steps.push(Step::Call(client, 0)),
             }
         }
         steps

@@ -96,6 +96,7 @@ fn busy() -> Scenario {
             large: 0,
             appends: 0,
             gets: 0,
+            transactions: 0,
             scans: (0, 0, 1),
             shift_ns: 0,
         },

@@ -301,6 +301,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
             large: 0,
             appends: 0,
             gets: 0,
+            transactions: 0,
             scans: (0, 0, 1),
             shift_ns: 0,
         },
