@@ -57,6 +57,11 @@ const SPARES: u64 = 0x73_7061_7265;
 
 /// A random scenario. What has a chance of its own leaves the others as they are.
 pub fn draw(seed: u64) -> Scenario {
+    by_transactions::draw(draw_single(seed), seed)
+}
+
+/// The same, of calls on one key each.
+pub(crate) fn draw_single(seed: u64) -> Scenario {
     let mut random = Random::new(!seed);
     let (keys, clients) = (random.pick(&[1, 2, 8, 40]), random.between(2, 5) as usize);
     let nodes = random.pick(&[3, 3, 4, 5]);
@@ -120,8 +125,7 @@ pub fn draw(seed: u64) -> Scenario {
     };
     draw_rest(&mut scenario, seed);
     let scenario = by_fill::draw(by_tree::draw(by_migration::draw(scenario, seed), seed), seed);
-    let scenario = by_names::draw(by_long_keys::draw(by_hot::draw(scenario, seed), seed), seed);
-    by_transactions::draw(scenario, seed)
+    by_names::draw(by_long_keys::draw(by_hot::draw(scenario, seed), seed), seed)
 }
 
 /// What depends on what was drawn.

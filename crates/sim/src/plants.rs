@@ -133,9 +133,8 @@ impl Plant {
         match self.hunt {
             Hunt::Script(name) => script(name).run(seed, Some(self.planted), print).0,
             Hunt::Seeds(shape) => {
-                let mut scenario = crate::coordination::by_switch(judge::draw(seed));
+                let mut scenario = crate::coordination::by_switch(judge::draw_single(seed));
                 scenario.workload.scans = (0, 0, 1);
-                scenario.workload.transactions = 0;
                 scenario.kernel_gets = false;
                 shape(&mut scenario);
                 scenario.plant = Some(self.planted);
