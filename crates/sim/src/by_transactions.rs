@@ -9,12 +9,11 @@ use crate::judge::Report;
 use crate::keyspace::{Key, Shape};
 use crate::listing::{self, LISTED_MAX};
 use crate::random::Random;
-use crate::scenarios::MILLISECOND_NS;
+use crate::transacting::{TAG, together};
 
 /// Chooses the seeds with transactions, and what they are like.
 const TRANSACTIONS: u64 = 0x74_7261_6e73;
-/// So long that ordered keys that begin with it share a match value.
-const TAG: &[u8] = b"{kept together}-";
+const MILLISECOND_NS: u64 = 1_000_000;
 
 /// In a twelfth of the seeds clients have transactions. Whatever goes wrong is as it was drawn.
 pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
@@ -51,11 +50,6 @@ fn transact(scenario: &mut Scenario, shape: Shape, keys: usize) {
 fn keys_together(count: usize) -> Vec<Key> {
     let name = |number: usize| [TAG, number.to_string().as_bytes()].concat();
     (0..count).map(|number| Key { keyspace: 0, name: name(number) }).collect()
-}
-
-/// How many of these keys are together: the first ones.
-pub(crate) fn together(keys: &[Key]) -> usize {
-    keys.iter().take_while(|key| key.keyspace == 0 && key.name.starts_with(TAG)).count()
 }
 
 /// Transactions at three members.

@@ -11,7 +11,7 @@ use crate::rooms;
 use crate::scanning::Scanning;
 use crate::transacting::{self, Drawn, Transacting};
 pub use crate::workload::{HURRY, Workload};
-use crate::{by_large, by_transactions, long_keys};
+use crate::{by_large, long_keys};
 use nicekv_client::{
     Addressing, Answer as Told, ClientCore, Config, Counters, Keyspace, OperationError, Outcome, Plant,
     Request,
@@ -254,7 +254,7 @@ impl Client {
 
     /// Calls a transaction, if there are keys for one.
     fn transact(&mut self, at_ns: u64, workload: &Workload, random: &mut Random, tick: &mut u64) {
-        let (keys, keyspace) = (by_transactions::together(&workload.keys), &self.first[0]);
+        let (keys, keyspace) = (transacting::together(&workload.keys), &self.first[0]);
         if keys == 0 || keyspace.is_hot || keyspace.replication.quorum().is_some() {
             return;
         }

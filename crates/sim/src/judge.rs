@@ -14,6 +14,7 @@ use crate::scanning;
 use crate::trunks::Trunks;
 use crate::{
     by_fill, by_hot, by_kernel, by_large, by_long_keys, by_migration, by_names, by_transactions, by_tree,
+    transacting,
 };
 use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
@@ -397,7 +398,7 @@ pub(crate) fn describe(cluster: &Cluster) -> String {
 fn judge_histories(cluster: &Cluster, report: &mut Report) {
     by_transactions::judge(cluster, report);
     let keys = &cluster.scenario().workload.keys;
-    for (key, name) in keys.iter().enumerate().skip(by_transactions::together(keys)) {
+    for (key, name) in keys.iter().enumerate().skip(transacting::together(keys)) {
         let calls: Vec<Call> = cluster
             .clients()
             .iter()

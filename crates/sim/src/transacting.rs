@@ -3,6 +3,7 @@
 use crate::checker::model::{Action, Answer, Change, When};
 use crate::checker::together::{Step, Together, Told};
 use crate::client::not_applied;
+use crate::keyspace::Key;
 use crate::node::START_UNIX_MS;
 use crate::random::Random;
 use nicekv_client::transaction::{Transaction, results};
@@ -10,8 +11,15 @@ use nicekv_client::{Answer as ToldAnswer, OperationError, Outcome, Request};
 use nicekv_wire::{OpId, Status};
 use std::collections::BTreeMap;
 
+/// Begins the names of keys that are together: so long that ordered keys that begin with it share a match value.
+pub(crate) const TAG: &[u8] = b"{kept together}-";
 /// Most steps of a transaction.
 const STEPS_MAX: u64 = 4;
+
+/// How many of these keys are together: the first ones.
+pub(crate) fn together(keys: &[Key]) -> usize {
+    keys.iter().take_while(|key| key.keyspace == 0 && key.name.starts_with(TAG)).count()
+}
 
 /// The transactions of a client.
 #[derive(Clone, Default)]
