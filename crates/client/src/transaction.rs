@@ -72,9 +72,14 @@ impl Transaction {
         self.count == 0
     }
 
+    /// The keys of the steps, in their order.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        Step::each(&self.steps).map(|step| step.key)
+    }
+
     /// The request, of which there is none without steps.
     pub fn request(&self) -> Option<Request<'_>> {
-        let key = Step::each(&self.steps).next()?.key;
+        let key = self.keys().next()?;
         Some(Request::update(key, Operation::Transaction(&self.steps)))
     }
 }
@@ -114,6 +119,7 @@ mod tests {
         let refused = transaction.add(&Request::update(b"{t}b", set));
         assert!(matches!(refused, Err(SubmitError::TransactionTooLong { limit: of, .. }) if of == limit));
         assert_eq!((transaction.len(), before.len()), (4, 3));
+        assert_eq!(before.keys().collect::<Vec<_>>(), [b"{t}a", b"{t}b", b"{t}a"]);
         let request = before.request().unwrap();
         assert_eq!(request.key(), b"{t}a");
         let Request::Update { operation: Operation::Transaction(steps), .. } = request else {

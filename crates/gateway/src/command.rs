@@ -6,6 +6,7 @@ use crate::handlers::{
 };
 use crate::parser::Arguments;
 use crate::plan::Handler;
+use crate::security::Subject;
 
 /// One command.
 #[derive(Debug)]
@@ -86,7 +87,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     on_keys("del", -2, Kind::Write, ALL, strings::del),
     transaction("discard", 1, transactions::discard),
     other("echo", 2, connection::echo),
-    transaction("exec", -1, transactions::exec),
+    transaction("exec", 1, transactions::exec),
     on_keys("exists", -2, Kind::Read, ALL, strings::exists),
     write("expire", -3, expiry::expire),
     write("expireat", -3, expiry::expireat),
@@ -163,6 +164,28 @@ impl Command {
     pub(crate) fn takes(&self, arguments: usize) -> bool {
         let count = arguments as i32;
         if self.arity >= 0 { count == self.arity } else { count >= -self.arity }
+    }
+
+    /// What a user is to be allowed beside its keys: the number of the subject, and whether GET is one of the options.
+    pub(crate) fn asks(&'static self, arguments: Arguments<'_>) -> (usize, bool) {
+        let count = arguments.count();
+        let subject = Subject::of_call(self.number(), (count > 1).then(|| arguments.prefix(1)));
+        (subject, (3..count).any(|index| arguments.prefix(index).eq_ignore_ascii_case(b"get")))
+    }
+
+    /// Whether it is called although MULTI has begun, and not queued.
+    pub(crate) fn is_called_at_once(&self) -> bool {
+        matches!(self.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
+    }
+
+    /// Whether a transaction may have it.
+    pub(crate) fn check_queued(&self) -> Result<(), CommandError> {
+        let is_plain = matches!(self.kind, Kind::Read | Kind::Write);
+        if is_plain || ["ping", "echo", "info", "command", "unwatch"].contains(&self.name) {
+            return Ok(());
+        }
+        let name = self.name.to_ascii_uppercase();
+        Err(CommandError::text(format!("ERR {name} is not allowed in transactions")))
     }
 
     /// Numbers of the arguments that are keys.

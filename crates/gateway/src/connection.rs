@@ -234,6 +234,11 @@ impl Connection {
     pub(crate) fn complete(&mut self, command: u64, part: usize, answered: Answered<'_>, unix_ms: u64) {
         let output = Output { bytes: &mut self.output, protocol: self.session.protocol, unix_ms };
         self.unanswered.complete(command, part, answered, output);
+        self.take_watched();
+    }
+
+    /// If a WATCH has been answered, notes what it has read.
+    fn take_watched(&mut self) {
         if let Some(versions) = self.unanswered.take_watched() {
             self.session.multi.watched(versions);
         }

@@ -9,13 +9,14 @@
 //! ```
 //!
 //! A command is planned when it is queued: its requests become steps of the transaction at once, so that what is kept of a queue has the length of one datagram at most. What one command has wrong at
-//! that time (it does not exist, or has too few arguments) refuses all of the transaction, as in Redis; and so does one that has no room left, or is none for a transaction.
+//! that time (it does not exist, has too few arguments, or is not allowed to the user) refuses all of the transaction, as in Redis; and so does one that has no room left, or is none for a transaction.
+//! Users may change before EXEC, which asks again, and does nothing if one command is not allowed any more.
 
-use crate::command::{Command, Kind};
 use crate::error::CommandError;
 use crate::plan::{Answered, Call, Finish, FinishMany, Gathering, Plan};
 use crate::reply::ReplyWriter;
 use crate::rope::Rope;
+use crate::security::{Refusal, User};
 use nicekv_client::transaction::{Transaction, results};
 use nicekv_client::{Answer, OperationError, Outcome};
 use nicekv_wire::{Condition, KeyspaceId, OpId};
@@ -47,8 +48,19 @@ struct Watched {
 struct Queue {
     transaction: Transaction,
     elements: Vec<Element>,
+    /// What each of the elements takes.
+    asked: Vec<Asked>,
     ready_bytes: usize,
     is_refused: bool,
+}
+
+/// What a command needs a right to, beside the keys of its steps.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// Number of the subject.
+    subject: usize,
+    has_get: bool,
+    steps: usize,
 }
 
 /// The reply of one command of a transaction.
@@ -91,20 +103,11 @@ impl Multi {
         self.queue.is_some()
     }
 
-    /// Whether a command is queued instead of being called.
-    pub(crate) fn queues(&self, command: &Command) -> bool {
-        let is_called = matches!(command.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset");
-        self.is_queueing() && !is_called
-    }
-
     /// Bytes that it occupies beside itself, about.
     pub(crate) fn memory(&self) -> usize {
         let keys: usize =
             self.watched.keys.iter().map(|key| key.len() + size_of::<(Box<[u8]>, OpId)>()).sum();
-        let queued = self
-            .queue
-            .as_ref()
-            .map_or(0, |queue| queue.elements.capacity() * size_of::<Element>() + queue.ready_bytes);
+        let queued = self.queue.as_ref().map_or(0, Queue::memory);
         keys + queued
     }
 
@@ -150,32 +153,40 @@ impl Multi {
         }
     }
 
-    /// Something is wrong with a command: EXEC will refuse all of them.
-    pub(crate) fn refuse(&mut self) {
+    /// Something is wrong with a command: EXEC will refuse all of them, and if it was EXEC itself they are gone. What is said of it.
+    pub(crate) fn fail(&mut self, is_exec: bool, error: CommandError) -> CommandError {
+        if is_exec {
+            self.end();
+            let because = error.as_bytes();
+            let because = because.strip_prefix(b"ERR ").unwrap_or(because);
+            return CommandError::bytes([b"EXECABORT Transaction discarded because of: ", because].concat());
+        }
         if let Some(queue) = &mut self.queue {
             *queue = Queue { is_refused: true, ..Queue::default() };
         }
+        error
     }
 
-    /// Whether a command may be queued.
-    pub(crate) fn admit(&self, command: &Command) -> Result<(), CommandError> {
-        let is_plain = matches!(command.kind, Kind::Read | Kind::Write);
-        if is_plain || ["ping", "echo", "info", "command", "unwatch"].contains(&command.name) {
-            return Ok(());
-        }
-        let name = command.name.to_ascii_uppercase();
-        Err(CommandError::text(format!("ERR {name} is not allowed in transactions")))
+    /// Whether a user may do all that is queued.
+    pub(crate) fn check<'a>(&'a self, user: &User) -> Result<(), Refusal<'a>> {
+        let Some(queue) = &self.queue else { return Ok(()) };
+        let mut keys = queue.transaction.keys();
+        queue.asked.iter().try_for_each(|Asked { subject, has_get, steps }| {
+            user.check(*subject, keys.by_ref().take(*steps), *has_get)
+        })
     }
 
-    /// Queues a command; `written`: its reply, if it has one already.
+    /// Queues a command that asks for a right to this subject, and to GET of it; `written`: its reply, if it has one already.
     pub(crate) fn queue(
         &mut self,
+        (subject, has_get): (usize, bool),
         call: &Call<'_>,
         planned: Result<Plan<'_>, CommandError>,
         written: Rope,
         error: impl FnOnce(&CommandError) -> Rope,
     ) -> Result<(), CommandError> {
         let Some(queue) = self.queue.as_mut().filter(|queue| !queue.is_refused) else { return Ok(()) };
+        let before = queue.transaction.len();
         let element = match planned {
             Ok(Plan::One(request, finish)) => {
                 queue.transaction.add(&request)?;
@@ -198,6 +209,7 @@ impl Multi {
             return Err(CommandError::text(format!("ERR transaction of more than {COMMANDS_MAX} commands")));
         }
         queue.elements.push(element);
+        queue.asked.push(Asked { subject, has_get, steps: queue.transaction.len() - before });
         Ok(())
     }
 
@@ -236,6 +248,13 @@ impl Multi {
             })));
         }
         Ok(Execution::Steps(transaction, replies))
+    }
+}
+
+impl Queue {
+    fn memory(&self) -> usize {
+        let bytes = size_of::<Element>() + size_of::<Asked>();
+        self.elements.capacity().max(self.asked.capacity()) * bytes + self.ready_bytes
     }
 }
 

@@ -164,6 +164,17 @@ fn another_connection_s_write_breaks_a_watch() {
     assert_eq!((one.call("MULTI"), one.call("SET a 2")), (OK.into(), QUEUED.into()));
     assert_eq!(other.call("GET a"), "$1\r\n1\r\n", "what is queued is the connection's own");
     assert_eq!((one.call("EXEC"), other.call("GET a")), (NOTHING.into(), "$1\r\n1\r\n".into()));
+    // What is there no more has no version; what is there again has another one.
+    for (watched, expected) in [("b", "*1\r\n+OK\r\n"), ("a", NOTHING)] {
+        assert_eq!(one.call(&format!("WATCH {watched}")), OK);
+        other.call(&format!("DEL {watched}"));
+        other.call(&format!("SET {watched} 1"));
+        if watched == "b" {
+            other.call("DEL b");
+        }
+        assert_eq!((one.call("MULTI"), one.call("SET c 2")), (OK.into(), QUEUED.into()));
+        assert_eq!(one.call("EXEC"), expected, "{watched}");
+    }
 }
 
 #[test]
@@ -173,6 +184,61 @@ fn discard_and_reset_end_it() {
     check(&[("MULTI", OK), ("SET a 1", QUEUED), ("RESET", "+RESET\r\n"), ("GET a", NO_VALUE)]);
     check(&[("MULTI", OK), ("QUIT", OK)]);
     check(&[("WATCH a", OK), ("SET a 1", OK), ("RESET", "+RESET\r\n"), ("MULTI", OK), ("EXEC", "*0\r\n")]);
+}
+
+#[test]
+fn a_command_that_the_user_may_not_run_refuses_all() {
+    let mut world = World::new();
+    let address = world.gateway(|_| ());
+    let (mut admin, mut alice) = (Resp::connect(address), Resp::connect(address));
+    assert_eq!(admin.call("ACL SETUSER alice on >secret ~a* +@read +@write +@transaction -getdel"), OK);
+    assert_eq!(alice.call("AUTH alice secret"), OK);
+    for (wrong, error) in [
+        ("GETDEL a", "-NOPERM User alice has no permissions to run the 'getdel' command\r\n"),
+        ("PING", "-NOPERM User alice has no permissions to run the 'ping' command\r\n"),
+        ("SET b 1", "-NOPERM No permissions to access a key\r\n"),
+        ("MGET a b", "-NOPERM No permissions to access a key\r\n"),
+    ] {
+        let said = ["MULTI", "SET a 1", wrong, "INCR a", "EXEC"].map(|command| alice.call(command));
+        assert_eq!(said, [OK, QUEUED, error, QUEUED, ABORTED]);
+    }
+    assert_eq!(alice.call("WATCH b"), "-NOPERM No permissions to access a key\r\n");
+    assert_eq!((alice.call("GET a"), world.requests()), (NO_VALUE.into(), vec!["a".to_owned()]));
+}
+
+#[test]
+fn what_the_user_may_not_do_any_more_is_not_executed() {
+    let mut world = World::new();
+    let address = world.gateway_of(2, |_| ());
+    let (mut admin, mut alice) = (Resp::connect(address), Resp::connect(address));
+    let no_key = "-NOPERM No permissions to access a key\r\n";
+    let mut no_exec = "-EXECABORT Transaction discarded because of: ".to_owned();
+    no_exec.push_str("NOPERM User alice has no permissions to run the 'exec' command\r\n");
+    let executed = "*3\r\n+OK\r\n*2\r\n$1\r\n1\r\n$-1\r\n$-1\r\n";
+    for (rules, expected) in [
+        ("+get", executed),
+        ("-set", "-NOPERM User alice has no permissions to run the 'set' command\r\n"),
+        ("-mget", "-NOPERM User alice has no permissions to run the 'mget' command\r\n"),
+        ("resetkeys ~{a}1", no_key),
+        ("resetkeys ~{a}1 %R~{a}2 %W~{a}3", no_key),
+        ("resetkeys %W~{a}1 %R~{a}1 %R~{a}2 ~{a}3", executed),
+        ("-exec", no_exec.as_str()),
+    ] {
+        admin.call("DEL {a}1 {a}3");
+        assert_eq!(admin.call("ACL SETUSER alice reset on >secret ~* +@all"), OK);
+        assert_eq!(alice.call("AUTH alice secret"), OK);
+        let said = ["MULTI", "SET {a}1 1", "MGET {a}1 {a}2", "SET {a}3 1 GET"].map(|said| alice.call(said));
+        assert_eq!(said, [OK, QUEUED, QUEUED, QUEUED]);
+        assert_eq!(admin.call(&format!("ACL SETUSER alice {rules}")), OK);
+        assert_eq!(alice.call("EXEC"), expected, "{rules}");
+        let value = if expected == executed { "$1\r\n1\r\n" } else { NO_VALUE };
+        assert_eq!(
+            (admin.call("GET {a}1"), alice.call("DISCARD")),
+            (value.into(), "-ERR DISCARD without MULTI\r\n".into())
+        );
+    }
+    let log = admin.call("ACL LOG");
+    assert!(log.contains("{a}2\r\n") && log.contains("cmd=exec "), "{log}");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! What a connection's user may do.
 
 use super::{Connection, large};
-use crate::command::Command;
+use crate::command::{Command, Kind};
 use crate::error::CommandError;
 use crate::parser::{Arguments, Parser};
 use crate::plan::Session;
 use crate::requests::Requests;
-use crate::security::{Denied, Reason, Refusal, SUBJECTS, Subject};
+use crate::security::{Denied, Reason, Refusal, SUBJECTS};
 use nicekv_wire::{Duration, Now};
 
 /// How long a connection rests after a login that failed: 200 passwords a second is no way to find one, and nobody else waits.
@@ -40,11 +40,37 @@ fn admit(
     if user.may_everything() {
         return Ok(());
     }
-    let count = arguments.count();
-    let subject = Subject::of_call(command.number(), (count > 1).then(|| arguments.prefix(1)));
-    let has_get = (3..count).any(|index| arguments.prefix(index).eq_ignore_ascii_case(b"get"));
-    let keys = command.key_indexes(count).map(|index| arguments.prefix(index));
-    let Err(refusal) = user.check(subject, keys, has_get) else { return Ok(()) };
+    let (subject, has_get) = command.asks(arguments);
+    let keys = command.key_indexes(arguments.count()).map(|index| arguments.prefix(index));
+    user.check(subject, keys, has_get).map_err(|refusal| refused(refusal, session, command, requests))
+}
+
+/// If it is EXEC, refuses what was queued unless the connection's user may do all of it now; nothing is left of it then.
+pub(super) fn admit_queued(
+    session: &mut Session,
+    command: &'static Command,
+    requests: &Requests<'_>,
+) -> Result<(), CommandError> {
+    if command.kind != Kind::Transaction || command.name != "exec" {
+        return Ok(());
+    }
+    let Some(user) = session.standing.user().filter(|user| !user.may_everything()) else { return Ok(()) };
+    let checked = session.multi.check(user);
+    let admitted = checked.map_err(|refusal| refused(refusal, session, command, requests));
+    if admitted.is_err() {
+        session.multi.end();
+    }
+    admitted
+}
+
+/// Notes what was refused to a connection's user, and says so.
+fn refused(
+    refusal: Refusal<'_>,
+    session: &Session,
+    command: &Command,
+    requests: &Requests<'_>,
+) -> CommandError {
+    let Some(user) = session.standing.user() else { return CommandError::NO_AUTH };
     let (reason, object, text) = match refusal {
         Refusal::Command(subject) => {
             let text = [b"NOPERM ", refusal.told_of(user).as_slice()].concat();
@@ -55,7 +81,7 @@ fn admit(
     let client = session.describe(requests.now.unix_ms, command.name);
     let denied = Denied { reason, object, user: &user.name, client: &client };
     requests.member.server.access.note(denied, requests.now.unix_ms);
-    Err(text)
+    text
 }
 
 impl Connection {

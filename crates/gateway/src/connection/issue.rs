@@ -36,7 +36,7 @@ impl Connection {
         let Some(command) = self.next_command(requests) else { return Ok(()) };
         let Self { parser, session, unanswered, output, .. } = self;
         let arguments = parser.command().expect("complete");
-        if session.multi.queues(command) {
+        if session.multi.is_queueing() && !command.is_called_at_once() {
             self.queue(command, requests);
             return Ok(());
         }
@@ -44,19 +44,17 @@ impl Connection {
         if (command.alone && !unanswered.is_empty()) || unanswered.blocks(&keys) {
             return Err(Progress::Waiting);
         }
-        let mut written = Rope::default();
-        let mut reply = ReplyWriter { out: &mut written, protocol: session.protocol };
-        let mut context = Context {
-            unix_ms: requests.now.unix_ms,
-            session,
-            server: &requests.member.server,
-            reply: &mut reply,
-        };
         // What it ends is gone when it was called.
         if command.kind == Kind::Transaction && requests.room() == 0 {
             return Err(Progress::WindowFull);
         }
-        let planned = (command.handler)(&mut context, &Call { arguments, name: command.name });
+        let admitted = access::admit_queued(session, command, requests);
+        let mut written = Rope::default();
+        let mut reply = ReplyWriter { out: &mut written, protocol: session.protocol };
+        let (unix_ms, server) = (requests.now.unix_ms, &*requests.member.server);
+        let mut context = Context { unix_ms, session, server, reply: &mut reply };
+        let call = Call { arguments, name: command.name };
+        let planned = admitted.and_then(|()| (command.handler)(&mut context, &call));
         let number = unanswered.next_number();
         match planned {
             Ok(Plan::Replied) => unanswered.push_ready(written, output),
@@ -108,7 +106,8 @@ impl Connection {
                 Some(command)
             }
             Err(error) => {
-                self.session.multi.refuse();
+                let is_exec = arguments.prefix(0).eq_ignore_ascii_case(b"exec");
+                let error = self.session.multi.fail(is_exec, error);
                 self.refuse(&error);
                 None
             }
@@ -121,7 +120,7 @@ impl Connection {
         let arguments = parser.command().expect("complete");
         let call = Call { arguments, name: command.name };
         let protocol = session.protocol;
-        let queued = session.multi.admit(command).and_then(|()| {
+        let queued = command.check_queued().and_then(|()| {
             let mut written = Rope::default();
             let mut reply = ReplyWriter { out: &mut written, protocol };
             let (unix_ms, server) = (requests.now.unix_ms, &*requests.member.server);
@@ -133,7 +132,8 @@ impl Connection {
             } else {
                 (command.handler)(&mut context, &call)
             };
-            session.multi.queue(&call, planned, written, |error| error_reply(error, protocol))
+            let asks = command.asks(arguments);
+            session.multi.queue(asks, &call, planned, written, |error| error_reply(error, protocol))
         });
         match queued {
             Ok(()) => {
@@ -142,7 +142,7 @@ impl Connection {
                 self.unanswered.push_ready(reply, &mut self.output);
             }
             Err(error) => {
-                self.session.multi.refuse();
+                let error = self.session.multi.fail(false, error);
                 self.refuse(&error);
             }
         }
@@ -205,6 +205,8 @@ impl Connection {
             return Err(if share < own { Progress::WindowFull } else { Progress::Waiting });
         }
         self.issuing = None;
+        // If the last could not be sent.
+        self.take_watched();
         Ok(())
     }
 }

@@ -31,14 +31,8 @@ pub(crate) fn unwatch<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planne
     ok(context)
 }
 
-pub(crate) fn exec<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+pub(crate) fn exec<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
     let session = &mut *context.session;
-    if call.count() > 1 {
-        session.multi.end();
-        const TEXT: &str =
-            "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
-        return Err(CommandError::fixed(TEXT));
-    }
     let protocol = session.protocol;
     let written = |write: &mut dyn FnMut(&mut ReplyWriter<'_>)| {
         let mut out = Rope::default();
