@@ -2,7 +2,7 @@
 
 use crate::error::CommandError;
 use crate::handlers::{
-    acl, authentication, connection, expiry, keys, numbers, server, strings, transactions,
+    acl, authentication, bits, connection, expiry, keys, numbers, server, strings, transactions,
 };
 use crate::parser::Arguments;
 use crate::plan::Handler;
@@ -78,6 +78,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     other("acl", -2, acl::acl),
     write("append", 3, strings::append),
     other("auth", -2, authentication::auth),
+    read("bitcount", -2, bits::bitcount),
+    read("bitpos", -3, bits::bitpos),
     other("client", -2, connection::client),
     other("command", -1, server::command),
     other("config", -2, server::config),
@@ -93,6 +95,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     write("expireat", -3, expiry::expireat),
     read("expiretime", 2, expiry::expiretime),
     read("get", 2, strings::get),
+    read("getbit", 3, bits::getbit),
     write("getdel", 2, strings::getdel),
     write("getex", -2, strings::getex),
     read("getrange", 4, strings::getrange),
@@ -122,6 +125,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     write("setnx", 3, strings::setnx),
     read("strlen", 2, strings::strlen),
     read("substr", 4, strings::getrange),
+    other("time", 1, server::time),
     on_keys("touch", -2, Kind::Read, ALL, strings::exists),
     read("ttl", 2, expiry::ttl),
     read("type", 2, strings::key_type),
@@ -257,5 +261,16 @@ mod tests {
         assert_eq!(keys("mget", 4), [1, 2, 3]);
         assert_eq!(keys("mset", 5), [1, 3]);
         assert_eq!(keys("ping", 2), [0; 0]);
+    }
+
+    #[test]
+    fn the_document_lists_each_of_them_and_no_other() {
+        let document = include_str!("../../../docs/COMMANDS.md");
+        let section = document.split("\n## ").find(|section| section.starts_with("What is there")).unwrap();
+        let second = section.lines().filter_map(|line| line.split('|').nth(2));
+        let mut listed: Vec<_> = second.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+        listed.sort_unstable();
+        let there: Vec<_> = COMMANDS.iter().map(|command| command.name.to_ascii_uppercase()).collect();
+        assert_eq!(listed, there);
     }
 }

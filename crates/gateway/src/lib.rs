@@ -24,6 +24,7 @@
 //! * `CLIENT SETINFO` of Redis 7.2 is understood, because libraries send it.
 
 mod acceptor;
+mod bits;
 mod budget;
 mod command;
 mod config;

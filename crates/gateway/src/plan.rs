@@ -2,6 +2,7 @@
 //!
 //! A handler turns a command into a [`Plan`]: a reply at once, or requests and a [`Finish`] that makes one reply of their answers.
 
+use crate::bits::BitQuery;
 use crate::error::CommandError;
 use crate::permits::Kept;
 use crate::reply::{Protocol, ReplyWriter};
@@ -61,6 +62,8 @@ pub(crate) enum Finish {
     Length,
     /// Part of the value, by Redis' indexes.
     Range(i64, i64),
+    /// What is asked of the value's bits.
+    Bits(BitQuery),
     /// "string" or "none".
     Type,
     /// Time until the key expires.
@@ -135,6 +138,7 @@ impl Finish {
             Self::Float => reply.bulk(value),
             Self::Length => reply.integer(answer.value.map_or(answer.integer, |value| value.len() as i64)),
             Self::Range(start, end) => reply.bulk_of(slice(value, *start, *end), answered.kept),
+            Self::Bits(query) => reply.integer(query.of(answer.value)),
             Self::Type => reply.simple(if applied { "string" } else { "none" }),
             Self::TimeToLive(_) | Self::ExpireTime(_) if !applied => reply.integer(-2),
             Self::TimeToLive(_) | Self::ExpireTime(_) if answer.expiry_ms == 0 => reply.integer(-1),
@@ -149,7 +153,7 @@ impl Finish {
 
     /// Whether it needs the value, and not only how long it is or when it expires.
     pub(crate) fn wants_value(&self) -> bool {
-        matches!(self, Self::Value | Self::Range(..))
+        matches!(self, Self::Value | Self::Range(..) | Self::Bits(_))
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod acl;
 pub(crate) mod authentication;
+pub(crate) mod bits;
 pub(crate) mod connection;
 pub(crate) mod expiry;
 pub(crate) mod keys;

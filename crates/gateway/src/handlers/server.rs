@@ -192,3 +192,11 @@ fn write_info(command: &Command, reply: &mut crate::reply::ReplyWriter<'_>) {
     (0..3).for_each(|_| reply.set(0));
     reply.array(0);
 }
+
+/// `TIME`: seconds and microseconds; the gateway's clock is asked once a turn, for milliseconds.
+pub(crate) fn time<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
+    let parts = [context.unix_ms / 1_000, context.unix_ms % 1_000 * 1_000];
+    context.reply.array(parts.len());
+    parts.iter().for_each(|part| context.reply.bulk(part.to_string().as_bytes()));
+    Ok(Plan::Replied)
+}

@@ -39,6 +39,7 @@ const KEYSPACE: Categories = Categories::KEYSPACE;
 const READ: Categories = Categories::READ;
 const WRITE: Categories = Categories::WRITE;
 const STRING: Categories = Categories::STRING;
+const BITMAP: Categories = Categories::BITMAP;
 const ADMIN: Categories = Categories::ADMIN;
 const FAST: Categories = Categories::FAST;
 const SLOW: Categories = Categories::SLOW;
@@ -52,6 +53,8 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("acl", SLOW, Nothing),
     subject("append", WRITE.and(STRING).and(FAST), Writes),
     for_strangers("auth", FAST.and(CONNECTION)),
+    subject("bitcount", READ.and(BITMAP).and(SLOW), Reads),
+    subject("bitpos", READ.and(BITMAP).and(SLOW), Reads),
     subject("client", SLOW, Nothing),
     subject("command", SLOW.and(CONNECTION), Nothing),
     subject("config", SLOW, Nothing),
@@ -67,6 +70,7 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("expireat", KEYSPACE.and(WRITE).and(FAST), Writes),
     subject("expiretime", KEYSPACE.and(READ).and(FAST), Reads),
     subject("get", READ.and(STRING).and(FAST), Reads),
+    subject("getbit", READ.and(BITMAP).and(FAST), Reads),
     subject("getdel", WRITE.and(STRING).and(FAST), Both),
     subject("getex", WRITE.and(STRING).and(FAST), Both),
     subject("getrange", READ.and(STRING).and(SLOW), Reads),
@@ -96,6 +100,7 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("setnx", WRITE.and(STRING).and(FAST), Writes),
     subject("strlen", READ.and(STRING).and(FAST), Looks),
     subject("substr", READ.and(STRING).and(SLOW), Reads),
+    subject("time", FAST, Nothing),
     subject("touch", KEYSPACE.and(READ).and(FAST), Looks),
     subject("ttl", KEYSPACE.and(READ).and(FAST), Reads),
     subject("type", KEYSPACE.and(READ).and(FAST), Looks),
