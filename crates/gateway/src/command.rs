@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Connection,
     /// Reads all keys: it waits for all earlier commands of its connection, and all later ones for it.
     Scan,
+    /// Deletes all keys, and waits likewise.
+    Flush,
     /// Begins or ends a transaction: it waits for all earlier commands of its connection, and all later ones for it.
     Transaction,
 }
@@ -73,6 +75,10 @@ const fn transaction(name: &'static str, arity: i32, handler: Handler) -> Comman
     on_keys(name, arity, Kind::Transaction, None, handler)
 }
 
+const fn flush(name: &'static str, handler: Handler) -> Command {
+    on_keys(name, -1, Kind::Flush, None, handler)
+}
+
 /// All commands, sorted by name.
 pub(crate) static COMMANDS: &[Command] = &[
     other("acl", -2, acl::acl),
@@ -94,6 +100,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     write("expire", -3, expiry::expire),
     write("expireat", -3, expiry::expireat),
     read("expiretime", 2, expiry::expiretime),
+    flush("flushall", keys::flushall),
+    flush("flushdb", keys::flushdb),
     read("get", 2, strings::get),
     read("getbit", 3, bits::getbit),
     write("getdel", 2, strings::getdel),
@@ -108,6 +116,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     scan("keys", 2, keys::keys),
     on_keys("mget", -2, Kind::Read, ALL, strings::mget),
     on_keys("mset", -3, Kind::Write, PAIRS, strings::mset),
+    on_keys("msetnx", -3, Kind::Write, PAIRS, strings::msetnx),
     transaction("multi", 1, transactions::multi),
     write("persist", 2, expiry::persist),
     write("pexpire", -3, expiry::pexpire),
@@ -184,7 +193,8 @@ impl Command {
 
     /// Whether a transaction may have it.
     pub(crate) fn check_queued(&self) -> Result<(), CommandError> {
-        let is_plain = matches!(self.kind, Kind::Read | Kind::Write);
+        // MSETNX is a transaction itself, which is not executed as a part of one.
+        let is_plain = matches!(self.kind, Kind::Read | Kind::Write) && self.name != "msetnx";
         if is_plain || ["ping", "echo", "info", "command", "unwatch"].contains(&self.name) {
             return Ok(());
         }
@@ -241,7 +251,8 @@ mod tests {
         assert!(commands.clone().map(|subject| subject.name).eq(COMMANDS.iter().map(|command| command.name)));
         for (command, subject) in COMMANDS.iter().zip(commands) {
             let is = |category| subject.categories.overlaps(category);
-            assert_eq!(command.kind == Kind::Write, is(Categories::WRITE), "{}", command.name);
+            let writes = matches!(command.kind, Kind::Write | Kind::Flush);
+            assert_eq!(writes, is(Categories::WRITE), "{}", command.name);
             let reads = matches!(command.kind, Kind::Read | Kind::Scan);
             assert_eq!(reads, is(Categories::READ), "{}", command.name);
             assert_eq!(command.kind == Kind::Transaction, is(Categories::TRANSACTION), "{}", command.name);

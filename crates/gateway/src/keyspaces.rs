@@ -34,6 +34,11 @@ impl KnownKeyspaces {
         true
     }
 
+    pub(crate) fn all(&self) -> Vec<KeyspaceId> {
+        let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().map(|keyspace| keyspace.id).collect()
+    }
+
     pub(crate) fn has(&self, number: i32) -> Option<KeyspaceId> {
         let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().map(|keyspace| keyspace.id).find(|id| i32::from(id.0) == number)

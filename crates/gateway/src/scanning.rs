@@ -1,8 +1,9 @@
-//! Commands that list keys: SCAN, KEYS and DBSIZE, each made of requests for pieces (`nicekv_client::Scan`).
+//! Commands on all keys: SCAN, KEYS, DBSIZE, FLUSHDB and FLUSHALL, each made of requests for pieces (`nicekv_client::Scan`).
 //!
 //! ```text
 //!   SCAN 0 ─▶ pieces, one after the other, until there are as many keys as asked for ─▶ [cursor, keys]
 //!   KEYS, DBSIZE ─▶ pieces, several at a time, until nothing is left
+//!   FLUSHDB ─▶ pieces, and deletes of the keys in them before others are asked for; FLUSHALL ─▶ the same of one keyspace after the other
 //! ```
 //!
 //! A cursor is a number for what is left of a scan, which the gateway keeps: the last ones of all its clients, each for any number of uses. Redis keeps
@@ -12,10 +13,10 @@
 use crate::error::CommandError;
 use crate::glob;
 use crate::reply::ReplyWriter;
-use nicekv_client::{Answer, OperationError, Scan};
+use nicekv_client::{Answer, OperationError, Request, Scan};
 use nicekv_runtime::now;
-use nicekv_wire::KeyspaceId;
 use nicekv_wire::scan::ScanWants;
+use nicekv_wire::{KeyspaceId, Operation};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,6 +24,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 const CURSORS_MAX: usize = 4_096;
 /// Pieces that KEYS and DBSIZE ask for at a time.
 const PIECES_MAX: usize = 8;
+/// Keys that FLUSHDB deletes at a time.
+const DELETES_MAX: usize = 64;
+/// The part that every delete is: no piece has that number.
+const DELETE: u32 = u32::MAX;
 
 /// The cursors of a gateway; clones share them.
 #[derive(Clone, Debug, Default)]
@@ -69,9 +74,14 @@ pub(crate) enum Purpose {
     All,
     /// DBSIZE.
     Size,
+    /// FLUSHDB, FLUSHALL.
+    Flush {
+        /// What is flushed afterwards.
+        rest: Vec<KeyspaceId>,
+    },
 }
 
-/// A command that lists keys, under way.
+/// A command on all keys, under way.
 #[derive(Debug)]
 pub(crate) struct Scanning {
     keyspace: KeyspaceId,
@@ -80,8 +90,12 @@ pub(crate) struct Scanning {
     pattern: Option<Box<[u8]>>,
     /// Keys that were looked at.
     looked_at: u64,
+    /// Keys that are listed, or are to be deleted.
     found: Vec<Box<[u8]>>,
     found_bytes: usize,
+    /// Deletes that are not answered yet, and the key of the last one.
+    deletes: usize,
+    deleted: Box<[u8]>,
     error: Option<CommandError>,
 }
 
@@ -96,6 +110,8 @@ impl Scanning {
             looked_at: 0,
             found: Vec::new(),
             found_bytes: 0,
+            deletes: 0,
+            deleted: Box::default(),
             error: None,
         }
     }
@@ -106,36 +122,61 @@ impl Scanning {
         Self::new(keyspace, Scan::new(wants, b""), purpose, pattern)
     }
 
-    pub(crate) fn keyspace(&self) -> KeyspaceId {
-        self.keyspace
-    }
-
     /// Bytes that it occupies.
     pub(crate) fn memory(&self) -> usize {
         self.scan.memory() + self.found.capacity() * size_of::<Box<[u8]>>() + self.found_bytes
     }
 
-    /// The next part to be asked for; `None`: enough is, for now or for good.
-    pub(crate) fn next(&mut self) -> Option<(u32, nicekv_client::Request<'_>)> {
+    /// The next request, of which keyspace and as which part; `None`: enough is asked for, for now or for good.
+    pub(crate) fn next(&mut self) -> Option<(KeyspaceId, u32, Request<'_>)> {
+        if self.has_enough() {
+            return None;
+        }
+        if matches!(self.purpose, Purpose::Flush { .. }) && !self.found.is_empty() {
+            return self.next_delete();
+        }
+        self.begin_next();
         let at_once = if matches!(self.purpose, Purpose::Some { .. }) { 1 } else { PIECES_MAX };
-        if self.has_enough() || self.scan.asked() >= at_once {
+        if self.scan.asked() >= at_once {
             return None;
         }
         let part = self.scan.unasked()?;
-        Some((part, self.scan.ask(part)))
+        Some((self.keyspace, part, self.scan.ask(part)))
+    }
+
+    fn next_delete(&mut self) -> Option<(KeyspaceId, u32, Request<'_>)> {
+        if self.deletes == DELETES_MAX {
+            return None;
+        }
+        self.deleted = self.found.pop()?;
+        self.found_bytes -= self.deleted.len();
+        self.deletes += 1;
+        Some((self.keyspace, DELETE, Request::update(&self.deleted, Operation::Delete)))
+    }
+
+    /// Goes on with the next keyspace that is to be flushed, if nothing is left of this one.
+    fn begin_next(&mut self) {
+        if let Purpose::Flush { rest } = &mut self.purpose
+            && self.scan.is_done()
+            && let Some(next) = rest.pop()
+        {
+            (self.keyspace, self.scan) = (next, Scan::new(ScanWants::Keys, b""));
+        }
     }
 
     fn has_enough(&self) -> bool {
-        let is_page = match self.purpose {
-            Purpose::Some { count, .. } => self.looked_at >= count as u64,
-            Purpose::All | Purpose::Size => false,
-        };
-        is_page || self.error.is_some() || self.scan.is_done()
+        self.error.is_some()
+            || match &self.purpose {
+                Purpose::Some { count, .. } => self.looked_at >= *count as u64 || self.scan.is_done(),
+                Purpose::All | Purpose::Size => self.scan.is_done(),
+                Purpose::Flush { rest } => rest.is_empty() && self.found.is_empty() && self.scan.is_done(),
+            }
     }
 
     /// Takes the answer to the request for a part; true if nothing more is waited for.
     pub(crate) fn take(&mut self, part: u32, answered: Result<Answer<'_>, OperationError>) -> bool {
         match answered {
+            Ok(_) if part == DELETE => self.deletes -= 1,
             Ok(answer) => {
                 let mut taken = Vec::new();
                 self.scan.take(part, answer.pieces(), |piece| taken.push(*piece));
@@ -151,12 +192,16 @@ impl Scanning {
 
     /// A part could not be asked for.
     pub(crate) fn fail(&mut self, part: u32, error: CommandError) {
-        self.scan.give_up(part);
+        if part == DELETE {
+            self.deletes -= 1;
+        } else {
+            self.scan.give_up(part);
+        }
         self.error.get_or_insert(error);
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.has_enough() && self.scan.asked() == 0
+        self.has_enough() && self.scan.asked() == 0 && self.deletes == 0
     }
 
     fn note(&mut self, key: &[u8]) {
@@ -172,6 +217,7 @@ impl Scanning {
         }
         match self.purpose {
             Purpose::Size => return reply.integer(self.looked_at as i64),
+            Purpose::Flush { .. } => return reply.simple("OK"),
             Purpose::Some { cursors, .. } => {
                 let is_done = self.scan.is_done();
                 let cursor = if is_done { 0 } else { cursors.remember(self.keyspace, self.scan) };

@@ -65,7 +65,7 @@ struct Asked {
 
 /// The reply of one command of a transaction.
 #[derive(Debug)]
-enum Element {
+pub(crate) enum Element {
     /// It has no requests.
     Ready(Rope),
     One(Finish),
@@ -83,10 +83,15 @@ pub(crate) enum Execution {
 
 /// What is made of a transaction's answer.
 #[derive(Debug)]
-pub(crate) struct Replies {
-    /// Steps that are no command's.
-    required: usize,
-    elements: Vec<Element>,
+pub(crate) enum Replies {
+    /// A reply for each command of EXEC.
+    Each {
+        /// Steps that are no command's.
+        required: usize,
+        elements: Vec<Element>,
+    },
+    /// 1 if all was done, 0 if nothing was, as something that is required was not so.
+    Applied,
 }
 
 impl Multi {
@@ -238,16 +243,14 @@ impl Multi {
         }
         let required = transaction.len();
         transaction.append(&queue.transaction)?;
-        let replies = Replies { required, elements: queue.elements };
+        let mut elements = queue.elements;
         if transaction.is_empty() {
-            let mut replies = Some(replies);
-            return Ok(Execution::Ready(reply(&mut |reply| {
-                if let Some(replies) = replies.take() {
-                    replies.write(std::iter::empty(), 0, reply);
-                }
-            })));
+            let write = &mut |reply: &mut ReplyWriter<'_>| {
+                write(std::mem::take(&mut elements), std::iter::empty(), 0, reply);
+            };
+            return Ok(Execution::Ready(reply(write)));
         }
-        Ok(Execution::Steps(transaction, replies))
+        Ok(Execution::Steps(transaction, Replies::Each { required, elements }))
     }
 }
 
@@ -262,40 +265,45 @@ impl Replies {
     pub(crate) fn memory(&self) -> usize {
         let ready =
             |element: &Element| if let Element::Ready(reply) = element { reply.own_bytes() } else { 0 };
-        self.elements.capacity() * size_of::<Element>() + self.elements.iter().map(ready).sum::<usize>()
+        let Self::Each { elements, .. } = self else { return 0 };
+        elements.capacity() * size_of::<Element>() + elements.iter().map(ready).sum::<usize>()
     }
 
     pub(crate) fn answer(self, answered: Answered<'_>, unix_ms: u64, reply: &mut ReplyWriter<'_>) {
-        match answered.result {
-            Ok(Answer { outcome: Outcome::ConditionFailed, .. }) => reply.null_array(),
-            Ok(answer) => {
-                let results = results(&answer).skip(self.required);
-                self.write(results, unix_ms, reply);
+        let answer = match answered.result {
+            Ok(answer) => answer,
+            Err(error) => return reply.error(refusal(error).as_bytes()),
+        };
+        let is_done = answer.outcome != Outcome::ConditionFailed;
+        match self {
+            Self::Applied => reply.integer(is_done.into()),
+            Self::Each { .. } if !is_done => reply.null_array(),
+            Self::Each { required, elements } => {
+                write(elements, results(&answer).skip(required), unix_ms, reply);
             }
-            Err(error) => reply.error(refusal(error).as_bytes()),
         }
     }
+}
 
-    fn write<'a>(
-        self,
-        mut results: impl Iterator<Item = Result<Answer<'a>, OperationError>>,
-        unix_ms: u64,
-        reply: &mut ReplyWriter<'_>,
-    ) {
-        reply.array(self.elements.len());
-        // What a node has left out was not taken.
-        let mut next = || results.next().unwrap_or(Err(OperationError::OutcomeUnknown));
-        for element in self.elements {
-            match element {
-                Element::Ready(ready) => reply.out.append(ready),
-                Element::One(finish) => finish.write(next().into(), unix_ms, reply),
-                Element::Many(finish, requests) => {
-                    let mut gathering = Gathering::new(finish, requests);
-                    for part in 0..requests {
-                        gathering.take(part, next().into());
-                    }
-                    gathering.write(reply);
+fn write<'a>(
+    elements: Vec<Element>,
+    mut results: impl Iterator<Item = Result<Answer<'a>, OperationError>>,
+    unix_ms: u64,
+    reply: &mut ReplyWriter<'_>,
+) {
+    reply.array(elements.len());
+    // What a node has left out was not taken.
+    let mut next = || results.next().unwrap_or(Err(OperationError::OutcomeUnknown));
+    for element in elements {
+        match element {
+            Element::Ready(ready) => reply.out.append(ready),
+            Element::One(finish) => finish.write(next().into(), unix_ms, reply),
+            Element::Many(finish, requests) => {
+                let mut gathering = Gathering::new(finish, requests);
+                for part in 0..requests {
+                    gathering.take(part, next().into());
                 }
+                gathering.write(reply);
             }
         }
     }

@@ -57,7 +57,7 @@ impl Keys {
         turn: u64,
         hash: impl Fn(&[u8]) -> u64,
     ) -> Self {
-        if matches!(command.kind, Kind::Scan | Kind::Transaction) {
+        if matches!(command.kind, Kind::Scan | Kind::Flush | Kind::Transaction) {
             return Self { exclusive: true, ..Self::none() };
         }
         let uses = if command.kind == Kind::Read { Uses::Reads { turn } } else { Uses::Writes };

@@ -114,3 +114,24 @@ fn client_info_says_whose_it_is() {
         "{info}"
     );
 }
+
+#[test]
+fn all_keyspaces_are_flushed_up_to_one_that_refuses() {
+    let (_world, address) = world();
+    let mut connection = Resp::connect(address);
+    for keyspace in ["0", "3"] {
+        assert_eq!(connection.call(&format!("SELECT {keyspace}")), OK);
+        assert_eq!(connection.call("SET key value"), OK);
+    }
+    let refused = connection.call("FLUSHALL");
+    assert!(refused.starts_with("-ERR "), "{refused}");
+    for keyspace in ["0", "3"] {
+        assert_eq!(connection.call(&format!("SELECT {keyspace}")), OK);
+        assert_eq!(connection.call("EXISTS key"), ":0\r\n", "{keyspace}");
+    }
+    // Of one alone nothing else is.
+    assert_eq!((connection.call("SELECT 3"), connection.call("SET key value")), (OK.into(), OK.into()));
+    assert_eq!((connection.call("SELECT 0"), connection.call("SET key value")), (OK.into(), OK.into()));
+    assert_eq!((connection.call("FLUSHDB"), connection.call("EXISTS key")), (OK.into(), ":0\r\n".into()));
+    assert_eq!((connection.call("SELECT 3"), connection.call("EXISTS key")), (OK.into(), ":1\r\n".into()));
+}

@@ -102,3 +102,17 @@ fn a_cursor_goes_on_at_any_connection_and_is_of_its_keyspace() {
         assert_eq!(second.call(&format!("SCAN {invalid}")), "-ERR invalid cursor\r\n", "{invalid}");
     }
 }
+
+#[test]
+fn all_keys_of_a_keyspace_are_deleted_and_those_of_others_stay() {
+    let (mut world, _) = filled();
+    let mut connection = Resp::connect(world.gateway(|_| ()));
+    let commands = ["SET another value", "FLUSHDB", "SET late value", "DBSIZE", "FLUSHDB SYNC", "DBSIZE"];
+    let bytes: Vec<u8> = commands
+        .iter()
+        .flat_map(|command| request(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>()))
+        .collect();
+    connection.stream.write_all(&bytes).unwrap();
+    let replies: Vec<_> = commands.iter().map(|_| String::from_utf8(connection.reply()).unwrap()).collect();
+    assert_eq!(replies, ["+OK\r\n", "+OK\r\n", "+OK\r\n", ":1\r\n", "+OK\r\n", ":0\r\n"]);
+}

@@ -62,7 +62,7 @@ impl Connection {
                 self.closing = true;
                 unanswered.push_ready(written, output);
             }
-            Ok(Plan::One(..)) if requests.room() == 0 => return Err(Progress::WindowFull),
+            Ok(Plan::One(..) | Plan::Exec(..)) if requests.room() == 0 => return Err(Progress::WindowFull),
             Ok(Plan::One(request, finish)) => {
                 let origin = origin(slot, session.id, (number, command), requests);
                 let kept = arguments.kept(request.value());
@@ -170,8 +170,7 @@ impl Connection {
             if requests.room() == 0 {
                 return Err(Progress::WindowFull);
             }
-            let keyspace = scanning.keyspace();
-            let Some((part, request)) = scanning.next() else { return Err(Progress::Waiting) };
+            let Some((keyspace, part, request)) = scanning.next() else { return Err(Progress::Waiting) };
             let origin = Origin { part: part as usize, ..origin };
             if let Err(error) = requests.submit(keyspace, request, origin, None, None) {
                 let (protocol, unix_ms) = (self.session.protocol, requests.now.unix_ms);

@@ -1,10 +1,11 @@
-//! Commands that list keys.
+//! Commands on all keys.
 
 use super::Planned;
 use crate::error::CommandError;
 use crate::plan::{Call, Context, Plan};
 use crate::scanning::{Purpose, Scanning};
 use nicekv_client::Scan;
+use nicekv_wire::KeyspaceId;
 use nicekv_wire::number::parse_integer;
 use nicekv_wire::scan::ScanWants;
 
@@ -57,4 +58,21 @@ pub(crate) fn keys<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planne
 /// `DBSIZE`.
 pub(crate) fn dbsize<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
     Ok(Plan::Scan(Scanning::of_all(context.session.keyspace, Purpose::Size, None)))
+}
+
+/// `FLUSHDB [ASYNC | SYNC]`: each ends when all is deleted that was there when it began.
+pub(crate) fn flushdb<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    flush(call, vec![context.session.keyspace])
+}
+
+/// `FLUSHALL [ASYNC | SYNC]`: FLUSHDB of all keyspaces; it ends at the first that refuses to be listed, or written so.
+pub(crate) fn flushall<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    flush(call, context.server.keyspaces.all())
+}
+
+fn flush<'a>(call: &Call<'a>, mut keyspaces: Vec<KeyspaceId>) -> Planned<'a> {
+    let is_known = call.count() == 1 || (call.count() == 2 && (call.is(1, "async") || call.is(1, "sync")));
+    keyspaces.sort_unstable_by(|a, b| b.cmp(a));
+    let Some(first) = keyspaces.pop().filter(|_| is_known) else { return Err(CommandError::SYNTAX) };
+    Ok(Plan::Scan(Scanning::of_all(first, Purpose::Flush { rest: keyspaces }, None)))
 }

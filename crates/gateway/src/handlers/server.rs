@@ -161,6 +161,7 @@ pub(crate) fn command<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
             reply.bulk(match command.kind {
                 Kind::Connection => b"connection",
                 Kind::Scan => b"generic",
+                Kind::Flush => b"server",
                 Kind::Transaction => b"transactions",
                 _ => b"string",
             });
@@ -183,7 +184,7 @@ fn write_info(command: &Command, reply: &mut crate::reply::ReplyWriter<'_>) {
     reply.set(1);
     reply.simple(match command.kind {
         Kind::Read | Kind::Scan => "readonly",
-        Kind::Write => "write",
+        Kind::Write | Kind::Flush => "write",
         Kind::Connection | Kind::Transaction => "fast",
     });
     reply.integer(command.keys.is_some().into());

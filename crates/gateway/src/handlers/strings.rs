@@ -4,6 +4,8 @@ use super::Planned;
 use super::expiry::{Anchor, SetOptions, expiry_ms};
 use crate::error::CommandError;
 use crate::plan::{Call, Context, Finish, FinishMany, Many, Plan, RequestFor, TimeUnit};
+use crate::transaction::Replies;
+use nicekv_client::transaction::Transaction;
 use nicekv_client::{Request, SubmitError};
 use nicekv_wire::limits::small_value_bytes_max;
 use nicekv_wire::{Condition, ExpireCondition, Expiry, Operation};
@@ -144,4 +146,20 @@ pub(crate) fn mset<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planne
         Request::update(call.arguments.prefix(key), Operation::Set { value, expiry: Expiry::Never })
     };
     Ok(Plan::Many(Many { keys: last.into_values().collect(), request, finish: FinishMany::AllStored }))
+}
+
+/// `MSETNX`: all keys are put, or none if one of them has a value; unlike those of `MSET` they are to be of one partition.
+pub(crate) fn msetnx<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    if call.count().is_multiple_of(2) {
+        return Err(CommandError::arity(call.name));
+    }
+    let mut transaction = Transaction::default();
+    for index in (1..call.count()).step_by(2) {
+        transaction.require(call.key(index)?, Condition::IfAbsent)?;
+    }
+    for index in (1..call.count()).step_by(2) {
+        let operation = Operation::Set { value: call.value(index + 1)?, expiry: Expiry::Never };
+        transaction.add(&Request::update(call.key(index)?, operation))?;
+    }
+    Ok(Plan::Exec(transaction, Replies::Applied))
 }

@@ -171,6 +171,7 @@ impl Store {
             };
             match act {
                 Act::Require(Condition::IfVersion(expected)) if expected == version => {}
+                Act::Require(Condition::IfAbsent) if value.is_none() => {}
                 Act::Require(_) => {
                     self.keys = before;
                     return Reply::bare(update.op, Status::ConditionFailed).encode(reply);
