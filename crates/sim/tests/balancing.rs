@@ -72,7 +72,7 @@ fn replicas_of_a_hot_object_serve_equal_shares_though_load_shifts_and_one_dies()
 #[test]
 fn load_is_divided_otherwise_in_random_runs() {
     let mut divided = 0;
-    for seed in 1..=12 {
+    for seed in 1..=24 {
         let report = judge::run(judge::draw(seed), seed, None);
         assert_eq!(report.violations, [""; 0], "seed {seed}");
         divided += report.tally.of("partitions divided otherwise by load");
