@@ -55,6 +55,10 @@ const TAG_BYTES: usize = 8;
 
 /// What keys of one partition have in common, between the first `{` and the next `}`, as in Redis Cluster: `{user:1}:name` and `{user:1}:age`.
 fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+    // Which is faster than to look where, and most have none.
+    if !key.contains(&b'{') {
+        return None;
+    }
     let from = key.iter().position(|byte| *byte == b'{')? + 1;
     let length = key[from..].iter().position(|byte| *byte == b'}')?;
     (length > 0).then(|| &key[from..from + length])

@@ -127,16 +127,16 @@ impl Partition {
             return None;
         }
         let op = self.locks.key(key)?.undecided().next()?;
-        let is_first = |key: &[u8]| self.locks.op(op).is_some_and(|op| op.stored.key() == key);
-        let is_next = self.locks.is_next(op) || (is_first(key) && host.has(Plant::TransactionNextAtFirst));
-        if !is_next {
+        let state = self.locks.op(op)?;
+        let all_acks = (1u16 << self.membership.members.len()) - 1;
+        if !self.is_chain() && state.votes.acks != all_acks {
             return None;
         }
-        if self.is_chain() {
-            return Some(op);
-        }
-        let all_acks = (1u16 << self.membership.members.len()) - 1;
-        (self.locks.op(op)?.votes.acks == all_acks).then_some(op)
+        // An op of one key is the next one of all that it has.
+        let is_next = !state.stored.is_transaction()
+            || self.locks.is_next(op)
+            || (state.stored.key() == key && host.has(Plant::TransactionNextAtFirst));
+        is_next.then_some(op)
     }
 
     /// Whether this is a primary that has recovered, in an epoch that is in force and has members enough (R3, R6), and may decide on (R17).
@@ -195,16 +195,20 @@ impl Partition {
         if verdict.effect == Effect::Transaction {
             return self.keep_latest_of_transaction(op, verdict);
         }
-        let key = state.stored.stored_key();
-        let value = match verdict.effect {
-            Effect::Store if is_waited_for => (verdict.value.clone(), verdict.is_large),
-            Effect::StorePrepared if is_waited_for => (state.stored.value().into(), is_large(&state.stored)),
-            Effect::Remove => return self.locks.set_latest(&key, Latest::Known(None)),
+        let stored = |value, is_large| {
+            let (version, expiry_ms) = (verdict.version, verdict.expiry_ms);
+            Some(KeyValue { version, expiry_ms, value, is_large })
+        };
+        let latest = match verdict.effect {
+            Effect::Store if is_waited_for => stored(verdict.value.clone(), verdict.is_large),
+            Effect::StorePrepared if is_waited_for => {
+                stored(state.stored.value().into(), is_large(&state.stored))
+            }
+            Effect::Remove => None,
             _ => return,
         };
-        let (version, expiry_ms) = (verdict.version, verdict.expiry_ms);
-        let state = KeyValue { version, expiry_ms, value: value.0, is_large: value.1 };
-        self.locks.set_latest(&key, Latest::Known(Some(state)));
+        let key = state.stored.stored_key();
+        self.locks.set_latest(&key, Latest::Known(latest));
     }
 
     /// Makes a verdict the next decision: sends it to the members, logs it, and lets it take effect if it is uncontended.
