@@ -1,5 +1,7 @@
 //! Values as bits, the first one being the highest of the first byte; what is beyond a value is 0.
 
+use crate::plan::places;
+
 /// What a range's places are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
@@ -35,6 +37,7 @@ impl BitQuery {
                 byte.map_or(0, |byte| i64::from(byte >> (7 - place % 8) & 1))
             }
             Self::Count(None) => ones(bytes),
+            // As those of GETRANGE.
             Self::Count(Some((start, end, _))) if start < 0 && end < 0 && start > end => 0,
             Self::Count(Some((start, end, unit))) => range(bytes, start, end, unit).map_or(0, |range| {
                 let (first, last) = (range.0 / 8, range.1 / 8);
@@ -43,13 +46,8 @@ impl BitQuery {
                     - outside(bytes[first], from_place(range.0))
                     - outside(bytes[last], through_place(range.1))
             }),
-            Self::First { bit, .. } if value.is_none() => {
-                if bit {
-                    -1
-                } else {
-                    0
-                }
-            }
+            // There every bit is 0.
+            Self::First { bit, .. } if value.is_none() => -i64::from(bit),
             Self::First { bit, start, end, unit } => {
                 let Some(range) = range(bytes, start, end.unwrap_or(-1), unit) else { return -1 };
                 first(bytes, range, bit).map_or_else(
@@ -79,13 +77,10 @@ fn through_place(place: usize) -> u8 {
 
 /// The first bit and the last one; none: nothing is in it.
 fn range(bytes: &[u8], start: i64, end: i64, unit: Unit) -> Option<(usize, usize)> {
-    let total = bytes.len() as i64 * if unit == Unit::Bits { 8 } else { 1 };
-    let from_front = |place: i64| if place < 0 { total.saturating_add(place).max(0) } else { place };
-    let (start, end) = (from_front(start), from_front(end).min(total - 1));
-    (start <= end).then(|| match unit {
-        Unit::Bits => (start as usize, end as usize),
-        Unit::Bytes => (start as usize * 8, end as usize * 8 + 7),
-    })
+    match unit {
+        Unit::Bits => places(bytes.len() * 8, start, end),
+        Unit::Bytes => places(bytes.len(), start, end).map(|(start, end)| (start * 8, end * 8 + 7)),
+    }
 }
 
 fn first(bytes: &[u8], (start, end): (usize, usize), bit: bool) -> Option<usize> {

@@ -159,13 +159,18 @@ impl Finish {
 
 /// The bytes from `start` to `end` inclusive; negative ones count from the end.
 fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
-    let length = value.len() as i64;
     if start < 0 && end < 0 && start > end {
         return &[];
     }
+    places(value.len(), start, end).map_or(&[], |(start, end)| &value[start..=end])
+}
+
+/// The first and the last of `length` places that are from `start` to `end` inclusive, by Redis' indexes; `None`: there are none.
+pub(crate) fn places(length: usize, start: i64, end: i64) -> Option<(usize, usize)> {
+    let length = length as i64;
     let from_front = |index: i64| if index < 0 { (length + index).max(0) } else { index };
     let (start, end) = (from_front(start), from_front(end).min(length - 1));
-    if start > end { &[] } else { &value[start as usize..=end as usize] }
+    (start <= end).then_some((start as usize, end as usize))
 }
 
 /// The answers of a command with several requests, as they come in.

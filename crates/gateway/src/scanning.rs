@@ -76,7 +76,7 @@ pub(crate) enum Purpose {
     Size,
     /// FLUSHDB, FLUSHALL.
     Flush {
-        /// What is flushed afterwards.
+        /// What is flushed afterwards, the last one first.
         rest: Vec<KeyspaceId>,
     },
 }

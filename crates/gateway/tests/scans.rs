@@ -31,6 +31,14 @@ fn bulks(reply: &[u8]) -> Vec<String> {
     bulks
 }
 
+/// The replies to commands that are sent at once.
+fn pipelined(connection: &mut Resp, commands: &[&str]) -> Vec<String> {
+    let words = |command: &&str| request(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+    let bytes: Vec<u8> = commands.iter().flat_map(words).collect();
+    connection.stream.write_all(&bytes).unwrap();
+    commands.iter().map(|_| String::from_utf8(connection.reply()).unwrap()).collect()
+}
+
 /// All keys that a scan of so many at a time lists, and in how many replies.
 fn scan(connection: &mut Resp, options: &str) -> (Vec<String>, usize) {
     let (mut cursor, mut keys, mut replies) = (String::from("0"), Vec::new(), 0);
@@ -68,12 +76,7 @@ fn a_scan_waits_for_what_was_asked_before_it_and_later_commands_for_it() {
     let (mut world, _connection) = filled();
     let mut connection = Resp::connect(world.gateway(|_| ()));
     let commands = ["SET another value", "DBSIZE", "DEL another key:0", "DBSIZE", "PING"];
-    let bytes: Vec<u8> = commands
-        .iter()
-        .flat_map(|command| request(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>()))
-        .collect();
-    connection.stream.write_all(&bytes).unwrap();
-    let replies: Vec<_> = commands.iter().map(|_| String::from_utf8(connection.reply()).unwrap()).collect();
+    let replies = pipelined(&mut connection, &commands);
     let expected = ["+OK\r\n", ":101\r\n", ":2\r\n", ":99\r\n", "+PONG\r\n"];
     assert_eq!(replies, expected);
 }
@@ -108,11 +111,6 @@ fn all_keys_of_a_keyspace_are_deleted_and_those_of_others_stay() {
     let (mut world, _) = filled();
     let mut connection = Resp::connect(world.gateway(|_| ()));
     let commands = ["SET another value", "FLUSHDB", "SET late value", "DBSIZE", "FLUSHDB SYNC", "DBSIZE"];
-    let bytes: Vec<u8> = commands
-        .iter()
-        .flat_map(|command| request(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>()))
-        .collect();
-    connection.stream.write_all(&bytes).unwrap();
-    let replies: Vec<_> = commands.iter().map(|_| String::from_utf8(connection.reply()).unwrap()).collect();
+    let replies = pipelined(&mut connection, &commands);
     assert_eq!(replies, ["+OK\r\n", "+OK\r\n", "+OK\r\n", ":1\r\n", "+OK\r\n", ":0\r\n"]);
 }

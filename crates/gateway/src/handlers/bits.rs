@@ -3,7 +3,6 @@
 use super::Planned;
 use crate::bits::{BitQuery, Unit};
 use crate::error::CommandError;
-
 use crate::plan::{Call, Context, Finish, Plan};
 use nicekv_client::Request;
 use nicekv_wire::number::parse_integer;
@@ -48,10 +47,12 @@ pub(crate) fn bitpos<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a
 }
 
 fn unit(call: &Call<'_>, index: usize) -> Result<Unit, CommandError> {
-    match () {
-        () if index >= call.count() || call.is(index, "byte") => Ok(Unit::Bytes),
-        () if call.is(index, "bit") => Ok(Unit::Bits),
-        () => Err(CommandError::SYNTAX),
+    if index >= call.count() || call.is(index, "byte") {
+        Ok(Unit::Bytes)
+    } else if call.is(index, "bit") {
+        Ok(Unit::Bits)
+    } else {
+        Err(CommandError::SYNTAX)
     }
 }
 
