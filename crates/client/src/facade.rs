@@ -15,7 +15,7 @@ mod scanning;
 use crate::{Answer, ClientCore, Completion, OperationError, Outcome, Request, SubmitError};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use futures_channel::oneshot;
 use nicekv_wire::chunk::Round;
 use nicekv_wire::number::LongDouble;
@@ -123,13 +123,15 @@ struct Waker {
     /// The thread has been woken and has not looked at the queue since.
     woken: AtomicBool,
     wake: Arc<dyn Fn() + Send + Sync>,
+    /// Commands in the queue, at most [`COMMANDS_MAX`]. (A channel with a bound of its own would take memory for all of them at once, 11 MiB.)
+    queued: AtomicUsize,
 }
 
 /// Connects handles to the thread that runs the core. `wake` makes that thread call [`CommandQueue::turn`] soon; it is called from
 /// any thread, once per turn at most, and when the last handle is dropped.
 pub fn channel(wake: Arc<dyn Fn() + Send + Sync>) -> (Client, CommandQueue) {
-    let (sender, receiver) = mpsc::sync_channel(COMMANDS_MAX);
-    let waker = Arc::new(Waker { woken: AtomicBool::new(false), wake });
+    let (sender, receiver) = mpsc::channel();
+    let waker = Arc::new(Waker { woken: AtomicBool::new(false), wake, queued: AtomicUsize::new(0) });
     let shared = Arc::new(Shared { sender: Some(sender), waker: waker.clone() });
     let client = Client { shared, keyspace: KeyspaceId::DEFAULT, timeout: crate::OPERATION_TIMEOUT };
     (client, CommandQueue { receiver, waker, held: None, waiting: Vec::new(), stopped: false })
@@ -185,7 +187,10 @@ impl CommandQueue {
             return Some(held);
         }
         match self.receiver.try_recv() {
-            Ok(command) => Some(command),
+            Ok(command) => {
+                self.waker.queued.fetch_sub(1, Ordering::Relaxed);
+                Some(command)
+            }
             Err(mpsc::TryRecvError::Empty) => None,
             Err(mpsc::TryRecvError::Disconnected) => {
                 self.stopped = true;
@@ -221,7 +226,7 @@ pub struct Client {
 
 struct Shared {
     /// `None` only while it is dropped.
-    sender: Option<mpsc::SyncSender<Command>>,
+    sender: Option<mpsc::Sender<Command>>,
     waker: Arc<Waker>,
 }
 
@@ -412,10 +417,11 @@ impl Client {
         let command = Command { keyspace, key, value, kind, timeout, finished };
         let Shared { sender, waker } = &*self.shared;
         let sender = sender.as_ref().expect("present until dropped");
-        sender.try_send(command).map_err(|error| match error {
-            mpsc::TrySendError::Full(_) => ClientError::QueueFull { limit: COMMANDS_MAX },
-            mpsc::TrySendError::Disconnected(_) => ClientError::Stopped,
-        })?;
+        if waker.queued.fetch_add(1, Ordering::Relaxed) >= COMMANDS_MAX {
+            waker.queued.fetch_sub(1, Ordering::Relaxed);
+            return Err(ClientError::QueueFull { limit: COMMANDS_MAX });
+        }
+        sender.send(command).map_err(|_| ClientError::Stopped)?;
         if !waker.woken.swap(true, Ordering::SeqCst) {
             (waker.wake)();
         }

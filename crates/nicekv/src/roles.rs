@@ -124,6 +124,7 @@ where
     let core = Metadata::new(config.metadata_config()?, persisted.as_deref(), now())
         .map_err(Failure::environment)?;
     let service = MetadataService::new(core, store, endpoint, listeners, config.switch_ids())
+        .map_err(Failure::environment)?
         .known_as(MetadataSection::FIRST, config.metadata_controls());
     let source = Source::Metadata(service.inquirer());
     Ok(Prepared { role: Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())), source })

@@ -1,8 +1,8 @@
 //! The thread of the metadata service: its core, UDP towards nodes, TCP towards switch agents and operators.
 //!
 //! ```text
-//!  nodes ◀── UDP ──▶ ┌──────────┐ ──Persist──▶ Keeper: StateFile (compare, write, force, rename), alone;
-//!                    │ Metadata │ ◀─Persisted──         or SharedStore (an election, and etcd)
+//!  nodes ◀── UDP ──▶ ┌──────────┐ ──Persist──▶ Keeper, a thread: StateFile (compare, write, force, rename), alone;
+//!                    │ Metadata │ ◀─Persisted──                   or SharedStore (an election, and etcd)
 //!  agents ◀─ TCP ──▶ └──────────┘ ◀─ TCP ──▶ admin commands
 //! ```
 //!
@@ -89,16 +89,16 @@ pub struct MetadataService<K> {
     persist_began_ns: u64,
 }
 
-impl<S: StateStore<Error: Into<KeeperError>>> MetadataService<Alone<S>> {
+impl MetadataService<Alone> {
     /// The only one. `core` was made of what `store` had; `endpoint` is for nodes, `listeners` for agents (with their names) and operators.
     pub fn new(
         core: Metadata,
-        store: S,
+        store: impl StateStore<Error: Into<KeeperError>> + Send + 'static,
         endpoint: UdpEndpoint,
         listeners: Vec<TcpListener>,
         switches: Vec<(String, SwitchId)>,
-    ) -> Self {
-        Self::made(Some(core), None, Alone::new(store), endpoint, (listeners, switches))
+    ) -> io::Result<Self> {
+        Ok(Self::made(Some(core), None, Alone::start(store)?, endpoint, (listeners, switches)))
     }
 }
 

@@ -77,7 +77,7 @@ fn a_leader_whose_compare_and_swap_fails_stops_at_once() {
     node.send_to(&bytes, endpoint.local_address()).unwrap();
 
     let core = Metadata::new(config, None, now()).unwrap();
-    let service = MetadataService::new(core, TakenOver, endpoint, Vec::new(), Vec::new());
+    let service = MetadataService::new(core, TakenOver, endpoint, Vec::new(), Vec::new()).unwrap();
     let ended = service.run(&Stop::new());
     assert!(matches!(&ended, Err(MetadataError::Storage(error)) if error.is::<Conflict>()), "{ended:?}");
     node.set_nonblocking(true).unwrap();

@@ -3,6 +3,10 @@
 
 use crate::Waker;
 use nicekv_metadata::{ElectionEvent, StateStore};
+use std::io;
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 
 /// An error of whatever kind.
 pub type KeeperError = Box<dyn std::error::Error + Send + Sync>;
@@ -28,41 +32,104 @@ pub trait Keeper {
     fn outage(&self) -> Option<(u64, String)>;
 }
 
-/// A store that nobody else can use: its owner leads from the beginning.
-pub struct Alone<S> {
-    store: S,
-    persisted: Option<u64>,
+/// A store that nobody else can use: its owner leads from the beginning. It has a thread of its own, since a busy disk may let one wait for tens of milliseconds.
+pub struct Alone {
+    steps: Option<Sender<(u64, Vec<u8>)>>,
+    stored: Receiver<Result<Stored, KeeperError>>,
+    thread: Option<JoinHandle<()>>,
+    waker: Arc<OnceLock<Waker>>,
+    exclusive_until_ns: u64,
 }
 
-impl<S> Alone<S> {
+/// A step that was persisted.
+struct Stored {
+    version: u64,
+    exclusive_until_ns: u64,
+}
+
+impl Alone {
     /// Of a store whose state the leader was made of.
-    pub(super) fn new(store: S) -> Self {
-        Self { store, persisted: None }
+    pub(super) fn start<S>(store: S) -> io::Result<Self>
+    where
+        S: StateStore<Error: Into<KeeperError>> + Send + 'static,
+    {
+        let (steps, received) = mpsc::channel();
+        let (reports, stored) = mpsc::channel();
+        let waker = Arc::new(OnceLock::new());
+        let (exclusive_until_ns, whom) = (store.exclusive_until_ns(), waker.clone());
+        let run = move || keep(store, &received, &reports, &whom);
+        let thread = std::thread::Builder::new().name("metadata-store".into()).spawn(run)?;
+        Ok(Self { steps: Some(steps), stored, thread: Some(thread), waker, exclusive_until_ns })
     }
 }
 
-impl<S: StateStore<Error: Into<KeeperError>>> Keeper for Alone<S> {
+/// Persists steps until the service ends, or one cannot be persisted.
+fn keep(
+    mut store: impl StateStore<Error: Into<KeeperError>>,
+    steps: &Receiver<(u64, Vec<u8>)>,
+    reports: &Sender<Result<Stored, KeeperError>>,
+    waker: &OnceLock<Waker>,
+) {
+    for (version, bytes) in steps {
+        let stored = store.compare_and_swap(version - 1, &bytes).map_err(Into::into);
+        let stored = stored.map(|()| Stored { version, exclusive_until_ns: store.exclusive_until_ns() });
+        let is_last = stored.is_err();
+        // A service that has ended reads none.
+        let _ = reports.send(stored);
+        if let Some(waker) = waker.get() {
+            waker.wake();
+        }
+        if is_last {
+            return;
+        }
+    }
+}
+
+impl Keeper for Alone {
     fn name(&self) -> &'static str {
         "file"
     }
 
-    fn register(&mut self, _: &Waker) {}
+    fn register(&mut self, waker: &Waker) {
+        let _ = self.waker.set(waker.clone());
+        waker.wake();
+    }
 
     fn persist(&mut self, version: u64, bytes: Vec<u8>) -> Result<(), KeeperError> {
-        self.store.compare_and_swap(version - 1, &bytes).map_err(Into::into)?;
-        self.persisted = Some(version);
+        // A thread that has ended says why when it is polled.
+        let _ = self.steps.as_ref().expect("it runs").send((version, bytes));
         Ok(())
     }
 
     fn poll(&mut self) -> Result<Option<ElectionEvent>, KeeperError> {
-        Ok(self.persisted.take().map(|version| ElectionEvent::Persisted { version }))
+        match self.stored.try_recv() {
+            Ok(stored) => {
+                let Stored { version, exclusive_until_ns } = stored?;
+                self.exclusive_until_ns = exclusive_until_ns;
+                Ok(Some(ElectionEvent::Persisted { version }))
+            }
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => {
+                Err("the thread of the metadata service's store has ended".into())
+            }
+        }
     }
 
     fn exclusive_until_ns(&self) -> u64 {
-        self.store.exclusive_until_ns()
+        self.exclusive_until_ns
     }
 
     fn outage(&self) -> Option<(u64, String)> {
         None
+    }
+}
+
+impl Drop for Alone {
+    /// A step under way is finished: whoever opens the state next finds it whole.
+    fn drop(&mut self) {
+        self.steps = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }

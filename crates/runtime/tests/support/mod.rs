@@ -108,7 +108,7 @@ impl Cluster {
         let persisted = nicekv_metadata::StateStore::load(&mut state).unwrap();
         let core = Metadata::new(configuration(nodes, vrings.port), persisted.as_deref(), now()).unwrap();
         let (listeners, switches) = (vec![listen(metadata).unwrap()], vec![("switch".into(), SwitchId(0))]);
-        let service = MetadataService::new(core, state, metadata_endpoint, listeners, switches);
+        let service = MetadataService::new(core, state, metadata_endpoint, listeners, switches).unwrap();
         let owned = stop.clone();
         threads.push(std::thread::spawn(move || service.run(&owned).unwrap()));
 
