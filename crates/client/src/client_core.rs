@@ -10,10 +10,16 @@ use crate::slot::State;
 use crate::{Completion, Config, Counters, Keyspace, Request, SubmitError, Ticket};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use nicekv_transport::{Assembler, Malformed, Part, name_of};
+use nicekv_wire::fragment::{FRAGMENT_BYTES, Fragment, Fragments};
+use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::route::leave_room;
 use nicekv_wire::{
     ClientId, Datagram, DecodeError, Header, HeaderLayout, KeyOrder, KeyspaceId, Now, OpId, Replication,
 };
+
+/// Memory for replies of which fragments have come: of one node a quarter, so that of 64 that come at once all have room.
+const ASSEMBLED_BYTES_MAX: usize = 16 << 20;
 
 /// A client of one or more keyspaces. See the [crate documentation](crate) and the driver's duties below.
 ///
@@ -45,13 +51,19 @@ pub struct ClientCore {
     gone: Vec<bool>,
     pub(crate) in_flight: InFlight,
     bundler: Bundler,
+    /// A request that is being sent in fragments, where it goes, and whether a switch fills in a chain header.
+    fragments: Option<(SocketAddrV4, Fragments, bool)>,
+    /// Replies of which fragments have come.
+    assembler: Assembler<SocketAddrV4>,
 }
 
 impl ClientCore {
     /// A client that has done nothing yet.
     pub fn new(config: Config) -> Self {
         let gone = alloc::vec![false; config.keyspaces.len()];
-        Self { in_flight: InFlight::new(&config), config, gone, bundler: Bundler::default() }
+        let assembler = Assembler::new(FRAGMENT_BYTES, ASSEMBLED_BYTES_MAX);
+        let (bundler, in_flight) = (Bundler::default(), InFlight::new(&config));
+        Self { in_flight, config, gone, bundler, fragments: None, assembler }
     }
 
     /// Plants a bug.
@@ -181,7 +193,17 @@ impl ClientCore {
                     self.on_answer(now, from, Datagram::of(&header, body).map(|datagram| (header, datagram)));
                 }
             }
+            Ok((_, Datagram::Fragment(fragment))) => self.on_fragment(now, from, &fragment),
             decoded => self.on_answer(now, from, decoded),
+        }
+    }
+
+    fn on_fragment(&mut self, now: Now, from: SocketAddrV4, fragment: &Fragment<'_>) {
+        let Fragment { name, count, index, bytes, .. } = *fragment;
+        match self.assembler.take(now.boot_ns, from, &Part { name, count, index, bytes }) {
+            Ok(Some(message)) => self.on_answer(now, from, Datagram::decode(&message)),
+            Ok(None) => {}
+            Err(Malformed) => self.in_flight.counters.count_malformed(from, None),
         }
     }
 
@@ -245,6 +267,9 @@ impl ClientCore {
 
     /// Writes the next datagram to `out`, which is cleared, and says where it goes.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
+        if let Some(to) = self.poll_fragment(out) {
+            return Some(to);
+        }
         let Self { bundler, in_flight, config, .. } = self;
         if let Some(to) = in_flight.coordinator.poll_query(out) {
             return Some(to);
@@ -267,10 +292,29 @@ impl ClientCore {
                 && (is_ring(known.vrings.unicast_ring()) || is_ring(known.vrings.multicast_ring()))
         });
         let first = HeaderLayout::peek(out).map(|header| header.keyspace.get());
-        if chains.any(|known| Some(known.id.0) == first) {
+        let is_for_chain = chains.any(|known| Some(known.id.0) == first);
+        if out.len() > DATAGRAM_BYTES_MAX {
+            let message = core::mem::take(out);
+            let name = name_of(&message);
+            self.fragments = Some((to, Fragments::new(message, name, None), is_for_chain));
+            return self.poll_fragment(out);
+        }
+        if is_for_chain {
             leave_room(out);
         }
         Some(to)
+    }
+
+    fn poll_fragment(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
+        let (to, fragments, is_for_chain) = self.fragments.as_mut()?;
+        if fragments.poll(out) {
+            if *is_for_chain {
+                leave_room(out);
+            }
+            return Some(*to);
+        }
+        self.fragments = None;
+        None
     }
 
     /// Takes a request that is to read a value of more than [`Config::unasked_bytes_max`] bytes, and how many these are: it waits, without a deadline, until

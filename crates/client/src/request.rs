@@ -1,7 +1,7 @@
 //! What goes into a [`ClientCore`](crate::ClientCore) and comes out of it.
 
 use crate::{Keyspace, OperationError, SubmitError};
-use nicekv_wire::limits::{KEY_BYTES_MAX, small_value_bytes_max};
+use nicekv_wire::limits::{KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, small_value_bytes_max};
 use nicekv_wire::scan::{ScanPiece, ScanWants};
 use nicekv_wire::{Condition, Datagram, HeaderLayout, MatchRange, OpId, Operation};
 
@@ -95,6 +95,7 @@ impl<'a> Request<'a> {
             {
                 large
             }
+            Self::Update { operation: Operation::Transaction(_), .. } => TRANSACTION_BYTES_MAX,
             _ => small_value_bytes_max(self.key().len()),
         }
     }

@@ -3,7 +3,8 @@
 use crate::{Answer, OperationError, Outcome, Request, SubmitError};
 use alloc::vec::Vec;
 use nicekv_wire::limits::KEY_BYTES_MAX;
-use nicekv_wire::transaction::{Act, Step, TRANSACTION_BYTES_MAX, Taken};
+use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
+use nicekv_wire::transaction::{Act, Step, Taken};
 use nicekv_wire::{Condition, OpId, Operation, Status};
 
 /// Steps that are taken one after the other, all or none. Keys that are to be together have a hash tag in common, as in `{user:1}:name` and `{user:1}:age`.
@@ -67,6 +68,11 @@ impl Transaction {
         self.count
     }
 
+    /// Bytes that it has been given so far, of [`TRANSACTION_BYTES_MAX`].
+    pub fn bytes(&self) -> usize {
+        self.steps.len()
+    }
+
     /// Whether there are none: then there is nothing to submit.
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -110,15 +116,21 @@ mod tests {
         let mut transaction = Transaction::default();
         assert_eq!((transaction.request(), transaction.is_empty()), (None, true));
         transaction.require(b"{t}a", Condition::IfAbsent).unwrap();
-        let set = Operation::Set { value: &[7; 400], expiry: Expiry::Never };
+        let set = Operation::Set { value: &[7; 900], expiry: Expiry::Never };
         transaction.add(&Request::update(b"{t}b", set)).unwrap();
         transaction.add(&Request::Get { key: b"{t}a" }).unwrap();
         let before = transaction.clone();
-        transaction.add(&Request::update(b"{t}b", set)).unwrap();
         let limit = TRANSACTION_BYTES_MAX;
-        let refused = transaction.add(&Request::update(b"{t}b", set));
-        assert!(matches!(refused, Err(SubmitError::TransactionTooLong { limit: of, .. }) if of == limit));
-        assert_eq!((transaction.len(), before.len()), (4, 3));
+        let refused = loop {
+            if let Err(refused) = transaction.add(&Request::update(b"{t}b", set)) {
+                break refused;
+            }
+        };
+        assert!(matches!(refused, SubmitError::TransactionTooLong { limit: of, .. } if of == limit));
+        assert_eq!(
+            (transaction.len(), transaction.bytes() > limit - 1_000),
+            (before.len() + limit / 911, true)
+        );
         assert_eq!(before.keys().collect::<Vec<_>>(), [b"{t}a", b"{t}b", b"{t}a"]);
         let request = before.request().unwrap();
         assert_eq!(request.key(), b"{t}a");

@@ -8,7 +8,7 @@
 //!   versions of keys   forgotten, as by UNWATCH
 //! ```
 //!
-//! A command is planned when it is queued: its requests become steps of the transaction at once, so that what is kept of a queue has the length of one datagram at most. What one command has wrong at
+//! A command is planned when it is queued: its requests become steps of the transaction at once, so that what is kept of a queue has the length of one message at most. What one command has wrong at
 //! that time (it does not exist, has too few arguments, or is not allowed to the user) refuses all of the transaction, as in Redis; and so does one that has no room left, or is none for a transaction.
 //! Users may change before EXEC, which asks again, and does nothing if one command is not allowed any more.
 
@@ -22,10 +22,10 @@ use nicekv_client::{Answer, OperationError, Outcome};
 use nicekv_wire::{Condition, KeyspaceId, OpId};
 
 /// Most commands that are queued, and bytes of replies that they have already.
-const COMMANDS_MAX: usize = 1_024;
+const COMMANDS_MAX: usize = 8_192;
 const READY_BYTES_MAX: usize = 64 << 10;
-/// Most keys that are watched: a transaction has no room for more.
-const WATCHED_MAX: usize = 64;
+/// Most keys that are watched: each is a step of the transaction.
+const WATCHED_MAX: usize = 1_024;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -257,7 +257,9 @@ impl Multi {
 impl Queue {
     fn memory(&self) -> usize {
         let bytes = size_of::<Element>() + size_of::<Asked>();
-        self.elements.capacity().max(self.asked.capacity()) * bytes + self.ready_bytes
+        self.elements.capacity().max(self.asked.capacity()) * bytes
+            + self.ready_bytes
+            + self.transaction.bytes()
     }
 }
 

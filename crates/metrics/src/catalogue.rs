@@ -105,6 +105,7 @@ catalogue! {
         NODE_REFUSED: Counter "nicekv_node_refused" ["node"] "Messages of another epoch or term, or from no member"
         NODE_DROPPED: Counter "nicekv_node_dropped" ["node"] "Requests dropped because it may not serve them now, or a bound was reached"
         NODE_RESENT: Counter "nicekv_node_resent" ["node"] "Prepares sent again to a member that had not acknowledged them"
+        NODE_ASSEMBLED: Counter "nicekv_node_assembled" ["node"] "Messages that came in fragments, as they are longer than a datagram"
         NODE_NO_SPACE: Counter "nicekv_node_refused_for_space" ["node"] "Prepares refused because the disk is full"
         NODE_CORRUPT: Counter "nicekv_node_corrupt_values" ["node"] "Values found damaged"
         NODE_REPAIRED: Counter "nicekv_node_repaired_values" ["node"] "Of the damaged values, those got back from another member or written anew"

@@ -108,6 +108,7 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
         (&NODE_REFUSED, counters.refused),
         (&NODE_DROPPED, counters.dropped),
         (&NODE_RESENT, counters.resent),
+        (&NODE_ASSEMBLED, counters.assembled),
         (&NODE_NO_SPACE, counters.refused_for_space),
         (&NODE_CORRUPT, counters.corrupt),
         (&NODE_REPAIRED, counters.repaired),

@@ -30,6 +30,7 @@ mod elsewhere;
 mod exploration;
 mod form;
 mod formations;
+mod fragments;
 mod heat;
 mod host;
 mod hosted;

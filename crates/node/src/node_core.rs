@@ -21,12 +21,17 @@ use crate::usage::UsageWatch;
 use crate::visibility::Shift;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use nicekv_transport::Assembler;
 use nicekv_wire::chain::{ChainEntry, Forwards};
 use nicekv_wire::control::DiskSpace;
+use nicekv_wire::fragment::FRAGMENT_BYTES;
 use nicekv_wire::recovery::CopyFrame;
 use nicekv_wire::replication::{Acks, Decisions, Resend};
 use nicekv_wire::route::{Room, take_room};
 use nicekv_wire::{Datagram, Epoch, KeyDigest, KeyspaceId, NodeId, Now, PartitionId};
+
+/// Memory for messages of which fragments have come.
+const ASSEMBLED_BYTES_MAX: usize = 16 << 20;
 
 /// One node, as a pure state machine. After any `handle_*`, poll until everything returns `None`.
 #[derive(Clone)]
@@ -48,6 +53,8 @@ pub struct NodeCore<P> {
     pub(crate) bundled: Vec<u8>,
     /// A request without the room for its chain header; kept likewise.
     without_room: Vec<u8>,
+    /// Messages of which fragments have come.
+    pub(crate) assembler: Assembler<SocketAddrV4>,
 }
 
 impl<P: Protocol> NodeCore<P> {
@@ -69,6 +76,7 @@ impl<P: Protocol> NodeCore<P> {
             trim_when_forced: None,
             bundled: Vec::new(),
             without_room: Vec::new(),
+            assembler: Assembler::new(FRAGMENT_BYTES, ASSEMBLED_BYTES_MAX),
         };
         if tells_visibility {
             core.tell_visibility();
@@ -108,6 +116,7 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::DirectoryQuery(_)
             | Datagram::DirectoryPage(_) => self.on_coordination(now, from, &datagram),
             Datagram::Bundle(bundle) => self.on_bundle(now, from, &header, &bundle, room),
+            Datagram::Fragment(fragment) => self.on_fragment(now, from, &fragment, room),
             Datagram::HeartbeatReply(_) | Datagram::Assign(_) | Datagram::Probe(_) => {
                 self.on_control(now, from, &datagram);
             }

@@ -1,4 +1,4 @@
-//! Datagrams that wait for the driver. Acks and decisions of one batch are merged per destination.
+//! Datagrams that wait for the driver. Acks and decisions of one batch are merged per destination; what is too long goes in fragments.
 
 use crate::membership::Membership;
 use alloc::collections::VecDeque;
@@ -7,14 +7,16 @@ use core::net::SocketAddrV4;
 use core::ops::Range;
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
+use nicekv_transport::name_of;
 use nicekv_wire::bundle::{BUNDLED_BYTES_MAX, Bundle, Common, append_bundled, bundled_bytes};
 use nicekv_wire::chain::{ChainEntry, FORWARDS_FIXED_BYTES, Forwards};
+use nicekv_wire::fragment::Fragments;
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::replication::{
     ACKS_MAX, Acks, DECISIONS_FIXED_BYTES, Decision, Decisions, PrepareAck, Progress, WATERMARK_BYTES,
     Watermark,
 };
-use nicekv_wire::{Entries, KeyDigest, KeyspaceId, NodeId, PartitionId};
+use nicekv_wire::{Entries, HeaderLayout, KeyDigest, KeyspaceId, NodeId, Opcode, PartitionId};
 
 /// So many direct datagrams go before decisions and acks.
 const LONE_REPLIES_MAX: usize = 2;
@@ -120,6 +122,8 @@ pub struct Outbox {
     spare_decisions: Vec<DecisionBatch>,
     /// Clients that take bundles, as they have sent such.
     bundle_to: HashSet<SocketAddrV4, FixedState>,
+    /// What is being sent in fragments, and where it goes.
+    fragments: Option<(SocketAddrV4, Fragments)>,
 }
 
 impl Outbox {
@@ -134,6 +138,7 @@ impl Outbox {
             spare_acks: Vec::new(),
             spare_decisions: Vec::new(),
             bundle_to: HashSet::default(),
+            fragments: None,
         }
     }
 
@@ -250,6 +255,32 @@ impl Outbox {
 
     /// Writes the next datagram to `out`; returns where it goes.
     pub(crate) fn poll(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
+        if let Some(to) = self.poll_fragment(out) {
+            return Some(to);
+        }
+        let to = self.poll_message(out)?;
+        if out.len() <= DATAGRAM_BYTES_MAX {
+            return Some(to);
+        }
+        // What a client is told is a reply, and nothing else.
+        let is_reply = HeaderLayout::peek(out).and_then(HeaderLayout::opcode) == Some(Opcode::Reply);
+        let sender = (!is_reply).then_some(self.node);
+        let message = core::mem::take(out);
+        let name = name_of(&message);
+        self.fragments = Some((to, Fragments::new(message, name, sender)));
+        self.poll_fragment(out)
+    }
+
+    fn poll_fragment(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
+        let (to, fragments) = self.fragments.as_mut()?;
+        if fragments.poll(out) {
+            return Some(*to);
+        }
+        self.fragments = None;
+        None
+    }
+
+    fn poll_message(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
         // A lone client is answered before the members are told, since it waits and they do not. Of many, the members come first: they
         // are one datagram, and whoever they hold up is one of the many.
         let direct_first = self.direct.len() <= LONE_REPLIES_MAX && !self.direct.is_empty();

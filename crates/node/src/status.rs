@@ -166,6 +166,8 @@ pub struct Counters {
     pub dropped: u64,
     /// Prepares sent again to a member that had not acknowledged them.
     pub resent: u64,
+    /// Messages that came in fragments.
+    pub assembled: u64,
     /// Prepares refused here because the disk is full.
     pub refused_for_space: u64,
     /// Values found damaged here.

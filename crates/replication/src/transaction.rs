@@ -3,11 +3,12 @@
 //! Like [`evaluate`](crate::evaluate::evaluate) it is a function of the op and of what its keys are, and nothing else.
 
 use crate::evaluate::{KeyValue, Verdict, condition_holds, evaluate};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
-use nicekv_wire::transaction::{Act, Step, TRANSACTION_BYTES_MAX, Taken};
+use nicekv_wire::transaction::{Act, Step, Taken};
 use nicekv_wire::{OpId, Status, Update};
 use smallvec::SmallVec;
 
@@ -65,16 +66,14 @@ fn after(verdict: &Verdict, prepared: &[u8]) -> Option<Option<KeyValue>> {
 }
 
 fn join(op: OpId, mut verdicts: Vec<(&[u8], Verdict)>) -> Verdict {
-    let mut written: Vec<&[u8]> = Vec::new();
+    let mut written: BTreeSet<&[u8]> = BTreeSet::new();
     // Of what is written several times only the last is.
     for (key, verdict) in verdicts.iter_mut().rev().filter(|(_, verdict)| verdict.effect != Effect::None) {
-        if written.contains(key) {
+        if !written.insert(key) {
             verdict.effect = Effect::None;
             if !verdict.value_is_result {
                 (verdict.value, verdict.is_large) = (Vec::new(), false);
             }
-        } else {
-            written.push(key);
         }
     }
     let mut value = Vec::new();

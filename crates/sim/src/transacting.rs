@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 /// Begins the names of keys that are together: so long that ordered keys that begin with it share a match value.
 pub(crate) const TAG: &[u8] = b"{kept together}-";
+/// Of long values: two of them have no room in a datagram.
+const LONG_BYTES: usize = 800;
 /// Most steps of a transaction.
 const STEPS_MAX: u64 = 4;
 
@@ -170,8 +172,10 @@ fn draw_update(key: usize, number: u64, drawn: &Drawn<'_>, random: &mut Random) 
             Change::SetExpiring { value, at_ms }
         }
         0 | 1 => Change::Set(value),
-        // What is no number: increments of it fail.
-        2 => Change::Set([b"t", &value[..]].concat()),
+        // What is no number: increments of it fail. Some are so long that transactions and their results come in fragments.
+        2 => Change::Set(
+            [b"t", &value[..], &[b'x'; LONG_BYTES][..LONG_BYTES * (op.sequence % 2) as usize]].concat(),
+        ),
         3 => Change::Delete,
         4 => Change::Append(b"7".to_vec()),
         _ => Change::Increment(1),

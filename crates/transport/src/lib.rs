@@ -21,6 +21,7 @@
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
 
+mod assembly;
 mod checksum;
 mod chunks;
 mod member;
@@ -33,6 +34,7 @@ mod spare;
 mod stragglers;
 mod traffic;
 
+pub use assembly::{Assembler, Malformed, Part, name_of};
 pub use checksum::{Checksum, checksum};
 pub use chunks::Chunks;
 pub use pace::{CHUNKS_PER_SECOND_MAX, CHUNKS_PER_SECOND_MIN, Pace};

@@ -16,7 +16,7 @@ mod lists;
 mod tails;
 
 pub use lists::{Entries, InList, List, ListOf, RestOf};
-pub use tails::{Bytes, Key, OptionalRest, OptionalValue, Rest, Trimmed, Value};
+pub use tails::{Bytes, Key, OptionalRest, OptionalResult, OptionalValue, Outcome, Rest, Trimmed, Value};
 
 use crate::bytes::{Reader, flag, put, reserved_bytes};
 use crate::chunk::{ChunkId, MapVersion, Round};

@@ -7,6 +7,7 @@ use crate::control::{
     Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply, Report, Sources, Usage,
 };
 use crate::directory::{Directed, DirectoryPage, DirectoryQuery, Misdirected};
+use crate::fragment::Fragment;
 use crate::header::Header;
 use crate::heat::Heat;
 use crate::hot::{
@@ -130,6 +131,8 @@ datagrams! {
     12 => DirectoryQuery,
     /// The answer.
     13 => DirectoryPage<'a>,
+    /// A part of a message, from or to a client.
+    14 => Fragment<'a>,
     /// Secondary to primary: prepares and decisions that are safe here.
     17 => Acks<'a>,
     /// Primary to every member: what was decided, and what may be shown.
@@ -215,6 +218,8 @@ datagrams! {
     /// Target to initiator.
     59 => ChunkAnswer,
     also
+    /// The same of a message of nodes to nodes.
+    31 => PeerFragment is Fragment,
     /// Secondary that cannot answer a get itself, to the primary.
     16 => ForwardedGet is Get,
     /// The same of a scan.

@@ -2,7 +2,7 @@
 
 use crate::bytes::{Reader, put, reserved};
 use crate::hot::Stamp;
-use crate::limits::DATAGRAM_BYTES_MAX;
+use crate::limits::{DATAGRAM_BYTES_MAX, MESSAGE_BYTES_MAX};
 use crate::route::ChainHeader;
 use crate::{ClientId, DecodeError, KeyDigest, KeyspaceId, OpId, Opcode};
 use alloc::vec::Vec;
@@ -179,7 +179,7 @@ impl Header {
         reserved("reserved", layout.reserved.into())?;
         let body = reader.rest();
         let stated = usize::from(layout.body_length.get());
-        if stated != body.len() || datagram.len() > DATAGRAM_BYTES_MAX {
+        if stated != body.len() || datagram.len() > MESSAGE_BYTES_MAX {
             return Err(DecodeError::LengthMismatch { field: "body_length", stated, actual: body.len() });
         }
         let reply_to = SocketAddrV4::new(Ipv4Addr::from(layout.reply_to_ip), layout.reply_to_port.get());
@@ -240,7 +240,7 @@ impl Header {
         };
         put(out, &layout);
         body(out);
-        assert!(out.len() <= DATAGRAM_BYTES_MAX, "{:?} of {} bytes", self.opcode, out.len());
+        assert!(out.len() <= MESSAGE_BYTES_MAX, "{:?} of {} bytes", self.opcode, out.len());
         let length = (out.len() - Self::BYTES) as u16;
         let at = offset_of!(HeaderLayout, body_length);
         out[at..at + 2].copy_from_slice(&length.to_be_bytes());

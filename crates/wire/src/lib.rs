@@ -33,6 +33,7 @@ mod declare;
 pub mod directory;
 pub mod durations;
 mod error;
+pub mod fragment;
 mod header;
 pub mod heat;
 pub mod hot;

@@ -16,6 +16,10 @@ pub const LARGE_BYTES_MAX: u32 = 512 << 20;
 pub const CHUNK_BYTES: usize = 1408;
 /// Largest datagram (UDP payload), in bytes: an Ethernet MTU of 1500 less the IPv4 and UDP headers.
 pub const DATAGRAM_BYTES_MAX: usize = 1472;
+/// Longest message, in bytes: longer than a datagram it goes in several ([`crate::fragment`]).
+pub const MESSAGE_BYTES_MAX: usize = 64_000;
+/// Longest transaction, and longest list of its results, in bytes: each goes in one message, a transaction also in one of a node that passes it on.
+pub const TRANSACTION_BYTES_MAX: usize = 60 << 10;
 /// Most members of a partition's replica set.
 pub const MEMBERS_MAX: usize = 9;
 /// The UDP port that requests to vnodes and node-to-node messages use unless told otherwise.

@@ -4,11 +4,13 @@
 //! epochs. Replicas log decisions in that order without gaps, so "what I hold" is a single number, and acknowledging is cumulative.
 
 use crate::bytes::Reader;
-use crate::codec::{self, Codec, Entries, ListOf, Value};
+use crate::codec::{self, Codec, Entries, ListOf, Outcome};
 use crate::control::DiskSpace;
 use crate::declare::{code, codec_of, layout, message, part};
 use crate::large::check_reference;
-use crate::limits::{DATAGRAM_BYTES_MAX, PAIR_BYTES_MAX};
+use crate::limits::{
+    DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_BYTES_MAX, PAIR_BYTES_MAX, TRANSACTION_BYTES_MAX,
+};
 #[cfg(test)]
 use crate::samples::{Random, Sample};
 use crate::{
@@ -124,7 +126,7 @@ part! {
         /// The result's integer.
         integer: i64,
         /// The bytes of [`Effect::Store`], or of the result, or (when both have some) of both.
-        value: &'a [u8] as Value,
+        value: &'a [u8] as Outcome,
         /// Whether that is the [`Reference`](crate::large::Reference) of a large value.
         is_large: bool => 1 zeros,
     }
@@ -214,6 +216,9 @@ message! {
     }
 }
 const _: () = assert!(Resend::FIXED_BYTES + Update::FIXED_BYTES + PAIR_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+const _: () = assert!(
+    Resend::FIXED_BYTES + Update::FIXED_BYTES + KEY_BYTES_MAX + TRANSACTION_BYTES_MAX <= MESSAGE_BYTES_MAX
+);
 
 /// An update as the client sent it, to the end of the message.
 struct UpdateDatagram;

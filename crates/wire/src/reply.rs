@@ -1,7 +1,7 @@
 //! What a node answers to a client.
 
 use crate::bytes::Reader;
-use crate::codec::{Codec, OptionalValue};
+use crate::codec::{Codec, OptionalResult};
 use crate::declare::{code, codec_of, layout, message};
 use crate::large::{Reference, check_reference};
 use crate::{DecodeError, OpId};
@@ -59,7 +59,7 @@ message! {
             /// What happened.
             status: Status,
             /// The value read; after an update with `return_old` the value from before; after a float increment the new one.
-            value: Option<&'a [u8]> as OptionalValue,
+            value: Option<&'a [u8]> as OptionalResult,
             /// Whether that is the [`Reference`](crate::large::Reference) of a large value.
             is_large: bool => 3 zeros,
             /// The version that the reply speaks of: of the value read, or now current after an update; [`OpId::NONE`] if absent.

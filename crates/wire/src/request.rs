@@ -263,6 +263,7 @@ impl Update<'_> {
             if first != Some(self.key) || self.condition != Condition::Always || self.return_old {
                 return Err(DecodeError::UnknownValue { field: "transaction", value: self.op.sequence });
             }
+            return Ok(());
         }
         let reference = self.operation.reference();
         check_value_of(self.key.len(), reference.is_some(), Some(self.operation.value()))?;

@@ -185,7 +185,7 @@ fn without_room(mut header: HeaderLayout, rest: &[u8], out: &mut Vec<u8>) -> Res
 fn may_have_room(header: &HeaderLayout, room: u8) -> bool {
     match header.opcode() {
         Some(Opcode::Get | Opcode::Update) => true,
-        Some(Opcode::Scan | Opcode::Bundle) => room == ROOM_CHAIN,
+        Some(Opcode::Scan | Opcode::Bundle | Opcode::Fragment) => room == ROOM_CHAIN,
         _ => false,
     }
 }

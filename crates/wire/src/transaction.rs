@@ -9,9 +9,10 @@
 //! one that requires what is not so ends the transaction, and nothing of it takes effect.
 
 use crate::bytes::{Reader, in_range};
-use crate::codec::{self, Codec, Key, Trimmed, Value};
+use crate::codec::{self, Codec, Key, Outcome, Trimmed};
 use crate::declare::{codec_of, for_each, layout, part, tagged};
-use crate::limits::VALUE_BYTES_MAX;
+use crate::large::check_value_of;
+use crate::limits::TRANSACTION_BYTES_MAX;
 use crate::replication::Effect;
 #[cfg(test)]
 use crate::samples::Random;
@@ -19,9 +20,6 @@ use crate::{Condition, DecodeError, Operation, Status};
 use alloc::vec::Vec;
 use core::mem::size_of;
 use zerocopy::network_endian::U16;
-
-/// Longest transaction, and longest list of its results, in bytes: each goes in one datagram.
-pub const TRANSACTION_BYTES_MAX: usize = VALUE_BYTES_MAX;
 
 tagged! {
     /// What a step does with its key.
@@ -57,7 +55,7 @@ impl Act<'_> {
 part! {
     /// A step of a transaction.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct Step<'a> {
+    pub struct Step<'a> where is_possible {
         /// Of the partition of all the others.
         key: &'a [u8] as Key,
         /// What is done with it.
@@ -78,7 +76,7 @@ part! {
         /// Whether that is the [`Reference`](crate::large::Reference) of a large value.
         is_large: bool,
         /// The bytes of [`Effect::Store`], or of the result, or of both.
-        value: &'a [u8] as Value,
+        value: &'a [u8] as Outcome,
         /// The key's expiry time after it, in milliseconds of the Unix epoch; 0 is never.
         expiry_ms: u64,
         /// The result's integer.
@@ -94,7 +92,7 @@ impl Codec for Steps {
     type Layout = U16;
 
     fn layout(steps: &&[u8]) -> U16 {
-        Value::layout(steps)
+        Outcome::layout(steps)
     }
 
     fn append_tail(steps: &&[u8], out: &mut Vec<u8>) {
@@ -125,6 +123,11 @@ impl Codec for Steps {
 }
 
 impl<'a> Step<'a> {
+    fn is_possible(&self) -> Result<(), DecodeError> {
+        let Act::Apply { operation, .. } = self.act else { return Ok(()) };
+        check_value_of(self.key.len(), false, Some(operation.value()))
+    }
+
     /// Appends it to those of a transaction.
     pub fn append(&self, out: &mut Vec<u8>) {
         codec::append::<Step<'static>>(self, out);

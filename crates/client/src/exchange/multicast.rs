@@ -21,7 +21,7 @@ use crate::{Keyspace, LARGE_VALUE_BYTES_MAX, OperationError, Outcome, Request};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_wire::large::Reference;
-use nicekv_wire::limits::small_value_bytes_max;
+use nicekv_wire::limits::{TRANSACTION_BYTES_MAX, small_value_bytes_max};
 use nicekv_wire::scan::{Scan, ScanPiece};
 use nicekv_wire::{Datagram, Get, KeyDigest, MatchRange, OpId, Operation, Reply, Status, Update};
 
@@ -132,6 +132,9 @@ impl MulticastExchange {
             Request::Update { key, condition, return_old, operation } => {
                 if matches!(operation, Operation::Append(_)) && to.has_large_values() {
                     self.result_bytes_max = LARGE_VALUE_BYTES_MAX;
+                }
+                if matches!(operation, Operation::Transaction(_)) {
+                    self.result_bytes_max = TRANSACTION_BYTES_MAX;
                 }
                 let about = About { keyspace, op, digest };
                 let reference = buffers.keep_large(about, key, &operation, None);

@@ -7,7 +7,7 @@
 //!                      from a server's port, but not with its MAC and IP                   ─▶ source_refused
 //!                      from others, a place for replies that is not the sender             ─▶ source_refused
 //!                      unicast: anything but gets, scans and reads of chunks; multicast: anything but updates,
-//!                      chunks, reads of these, and quorum requests, and decisions of a node; bundles of these;
+//!                      chunks, reads of these, and quorum requests, and decisions of a node; bundles and fragments of these;
 //!                      in both what nodes say to the switch of hot keys;
 //!                      ring of groups: anything but chunks and what is said of these       ─▶ opcode_refused
 //!   to a server's      what has room for a stamp                                           ─▶ opcode_refused
@@ -55,10 +55,12 @@ pub const OPCODES_MULTICAST: u64 = bit(Opcode::Update)
     | bit(Opcode::QuorumQuery)
     | bit(Opcode::QuorumStore)
     | bit(Opcode::Bundle)
+    | bit(Opcode::Fragment)
     | bit(Opcode::Chunk)
     | bit(Opcode::ReadChunks);
 /// What may go to multicast vrings from nodes.
-pub const OPCODES_MULTICAST_NODE: u64 = OPCODES_MULTICAST | bit(Opcode::Decisions) | OPCODES_SAID;
+pub const OPCODES_MULTICAST_NODE: u64 =
+    OPCODES_MULTICAST | bit(Opcode::Decisions) | bit(Opcode::PeerFragment) | OPCODES_SAID;
 /// What may go to the ring of groups, from anybody: what negotiates with storage targets and reads from them, and frames (Replicast §III).
 pub const OPCODES_GROUP: u64 =
     bit(Opcode::Chunk) | bit(Opcode::ChunkRequest) | bit(Opcode::ChunkAccept) | bit(Opcode::ChunkRead);
@@ -74,7 +76,8 @@ pub const OPCODES_NODE: u64 = !(bit(Opcode::HeartbeatReply)
     | bit(Opcode::HotLeased));
 
 /// What counts as an update in a multicast ring: bundles there are of updates.
-pub const OPCODES_UPDATE: u64 = bit(Opcode::Update) | bit(Opcode::QuorumStore) | bit(Opcode::Bundle);
+pub const OPCODES_UPDATE: u64 =
+    bit(Opcode::Update) | bit(Opcode::QuorumStore) | bit(Opcode::Bundle) | bit(Opcode::Fragment);
 /// What counts as a read in a multicast ring. In a unicast ring there is nothing else.
 pub const OPCODES_READ: u64 = bit(Opcode::QuorumQuery);
 

@@ -6,6 +6,7 @@ use super::{Cluster, SWITCH};
 use crate::network::Host;
 use crate::switch::{CLIENT_PORT, Forward, METADATA_PORT, TRUNK_PORT};
 use nicekv_dataplane::{Hop, HostId, Ring};
+use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::{HeaderLayout, Opcode};
 use std::net::SocketAddrV4;
 
@@ -20,6 +21,7 @@ impl Cluster {
     }
 
     pub(super) fn send(&mut self, sender: Host, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
+        assert!(bytes.len() <= DATAGRAM_BYTES_MAX, "a datagram of {} bytes", bytes.len());
         if let Host::Node(index) = sender {
             let is_to_members = self.rings.ring_of(to.ip().octets()) == Some(Ring::Multicast);
             self.watch.node_sends((index, self.nodes[index].process), is_to_members, bytes);

@@ -3,7 +3,7 @@
 use super::Codec;
 use crate::DecodeError;
 use crate::bytes::{Reader, flag, in_range, reserved};
-use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX};
 #[cfg(test)]
 use crate::samples::Random;
 use alloc::vec::Vec;
@@ -84,8 +84,15 @@ fn trimmed(bytes: &[u8]) -> &[u8] {
     &bytes[..length]
 }
 
-/// A value, or none, which is not the same as an empty one.
-pub struct OptionalValue;
+/// A value, or what became of a transaction.
+pub type Outcome = Bytes<0, TRANSACTION_BYTES_MAX>;
+
+/// Bytes, or none, which is not the same as empty ones.
+pub struct OptionalBytes<const MAX: usize>;
+/// A value, or none.
+pub type OptionalValue = OptionalBytes<VALUE_BYTES_MAX>;
+/// A value, or what became of a transaction, or nothing.
+pub type OptionalResult = OptionalBytes<TRANSACTION_BYTES_MAX>;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -94,12 +101,15 @@ pub struct OptionalLayout {
     length: U16,
 }
 
-impl Codec for OptionalValue {
+impl<const MAX: usize> Codec for OptionalBytes<MAX> {
     type Value<'a> = Option<&'a [u8]>;
     type Layout = OptionalLayout;
 
     fn layout(value: &Option<&[u8]>) -> OptionalLayout {
-        OptionalLayout { present: value.is_some().into(), length: Value::layout(&value.unwrap_or_default()) }
+        OptionalLayout {
+            present: value.is_some().into(),
+            length: Bytes::<0, MAX>::layout(&value.unwrap_or_default()),
+        }
     }
 
     fn append_tail(value: &Option<&[u8]>, out: &mut Vec<u8>) {
@@ -115,12 +125,12 @@ impl Codec for OptionalValue {
             reserved(field, layout.length.get().into())?;
             return Ok(None);
         }
-        Value::read(field, &layout.length, tail).map(Some)
+        Bytes::<0, MAX>::read(field, &layout.length, tail).map(Some)
     }
 
     #[cfg(test)]
     fn sample(random: &mut Random) -> Option<&'static [u8]> {
-        random.coin().then(|| Value::sample(random))
+        random.coin().then(|| Bytes::<0, MAX>::sample(random))
     }
 }
 
