@@ -15,7 +15,7 @@ use nicekv_wire::fragment::{FRAGMENT_BYTES, Fragment, Fragments};
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::route::leave_room;
 use nicekv_wire::{
-    ClientId, Datagram, DecodeError, Header, HeaderLayout, KeyOrder, KeyspaceId, Now, OpId, Replication,
+    ClientId, Datagram, DecodeError, Form, Header, HeaderLayout, KeyOrder, KeyspaceId, Now, OpId, Replication,
 };
 
 /// Memory for replies of which fragments have come: of one node a quarter, so that of 64 that come at once all have room.
@@ -245,7 +245,7 @@ impl ClientCore {
         let slot = &slots[slot as usize];
         if let Datagram::Reply(reply) = datagram
             && slot.exchange.may_be_lengthened()
-            && !reply.is_large
+            && reply.form != Form::Large
             && slot.state != State::Reading
         {
             get_lengths[slot.keyspace].answered(reply.integer);

@@ -137,6 +137,9 @@ pub enum OperationError {
         "the keys of a transaction have to be of one partition: give them one hash tag, as in {{user:1}}:name and {{user:1}}:age"
     )]
     CrossPartition,
+    /// Not applied, or not read: the key has a hash, and what was asked for is of plain values, or the other way round.
+    #[error("the key holds a value of another kind: a hash where it was to be plain, or the other way round")]
+    WrongType,
     /// Not applied: the keyspace does not exist.
     #[error("no such keyspace")]
     NoSuchKeyspace,
@@ -156,6 +159,7 @@ impl OperationError {
             Status::DiskFull => Self::DiskFull,
             Status::StaleStamp => Self::StaleStamp,
             Status::CrossPartition => Self::CrossPartition,
+            Status::WrongType => Self::WrongType,
             Status::NoSuchKeyspace => Self::NoSuchKeyspace,
         })
     }

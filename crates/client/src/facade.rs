@@ -21,7 +21,7 @@ use nicekv_wire::chunk::Round;
 use nicekv_wire::number::LongDouble;
 use nicekv_wire::scan::ScanWants;
 use nicekv_wire::{
-    Condition, Duration, ExpireCondition, Expiry, KeyspaceId, MatchRange, Now, OpId, Operation,
+    Condition, Duration, ExpireCondition, Expiry, Form, KeyspaceId, MatchRange, Now, OpId, Operation,
 };
 pub use scanning::{Listed, Pieces};
 use std::sync::mpsc;
@@ -71,10 +71,16 @@ struct OwnedAnswer {
     value: Option<Vec<u8>>,
 }
 
-impl From<Answer<'_>> for OwnedAnswer {
-    fn from(answer: Answer<'_>) -> Self {
-        let Answer { outcome, version, expiry_ms, integer, value } = answer;
-        Self { outcome, version, expiry_ms, integer, value: value.map(<[u8]>::to_vec) }
+impl OwnedAnswer {
+    /// Of an answer to what knows of plain values alone.
+    fn plain(answer: Answer<'_>) -> Result<Self, OperationError> {
+        let Answer { outcome, version, expiry_ms, integer, value, form } = answer;
+        match form {
+            Form::Hash => Err(OperationError::WrongType),
+            Form::Plain | Form::Large => {
+                Ok(Self { outcome, version, expiry_ms, integer, value: value.map(<[u8]>::to_vec) })
+            }
+        }
     }
 }
 
@@ -155,7 +161,7 @@ impl CommandQueue {
         while let Some(Completion { ticket, result, .. }) = core.poll_event() {
             let finished = self.waiting[ticket.index()].take().expect("submitted by this queue");
             // The caller may have dropped its future: then nobody wants the answer.
-            let _ = finished.send(result.map(OwnedAnswer::from).map_err(ClientError::from));
+            let _ = finished.send(result.and_then(OwnedAnswer::plain).map_err(ClientError::from));
         }
         while core.room() > 0 {
             let Some(command) = self.next_command() else { return };

@@ -250,13 +250,15 @@ impl InFlight {
             None => slot.buffers.value.as_slice(),
         };
         let length = slot.wants_length.then_some(value.len());
-        let result = slot.result.map(|Summary { outcome, version, expiry_ms, integer, has_value }| Answer {
-            outcome,
-            version,
-            expiry_ms,
-            integer: length.filter(|_| has_value).map_or(integer, |length| length as i64),
-            value: (has_value && length.is_none()).then_some(value),
-        });
+        let result =
+            slot.result.map(|Summary { outcome, version, expiry_ms, integer, has_value, form }| Answer {
+                outcome,
+                version,
+                expiry_ms,
+                integer: length.filter(|_| has_value).map_or(integer, |length| length as i64),
+                value: (has_value && length.is_none()).then_some(value),
+                form,
+            });
         Some(Completion { ticket, op, result })
     }
 

@@ -3,7 +3,7 @@
 use crate::{Keyspace, OperationError, SubmitError};
 use nicekv_wire::limits::{KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, small_value_bytes_max};
 use nicekv_wire::scan::{ScanPiece, ScanWants};
-use nicekv_wire::{Condition, Datagram, HeaderLayout, MatchRange, OpId, Operation};
+use nicekv_wire::{Condition, Datagram, Form, HeaderLayout, MatchRange, OpId, Operation};
 
 /// One op on one key.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,7 +84,7 @@ impl<'a> Request<'a> {
     /// Whether the request is within the limits of a datagram.
     pub fn check(&self) -> Result<(), SubmitError> {
         self.check_key()?;
-        self.check_value(small_value_bytes_max(self.key().len()))
+        self.check_value(self.small_value_limit())
     }
 
     /// How long its value may be where large ones may be `large` bytes long.
@@ -96,6 +96,14 @@ impl<'a> Request<'a> {
                 large
             }
             Self::Update { operation: Operation::Transaction(_), .. } => TRANSACTION_BYTES_MAX,
+            _ => self.small_value_limit(),
+        }
+    }
+
+    /// How long what it carries, and what comes of it, may be where values are small.
+    pub(crate) fn small_value_limit(&self) -> usize {
+        match self {
+            Self::Update { key, operation, .. } => operation.value_bytes_max(key.len()),
             _ => small_value_bytes_max(self.key().len()),
         }
     }
@@ -162,6 +170,8 @@ pub struct Answer<'a> {
     /// The value read; after an update with `return_old` the value from before; after a float increment the new one; after a scan, what
     /// [`Self::pieces`] reads.
     pub value: Option<&'a [u8]>,
+    /// What the value is: [`Form::Hash`] if it is the [`Field`](nicekv_wire::hash::Field)s of a hash, and [`Form::Plain`] if it is itself.
+    pub form: Form,
 }
 
 impl<'a> Answer<'a> {

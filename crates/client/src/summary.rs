@@ -1,7 +1,7 @@
 //! How a request was answered.
 
 use crate::Outcome;
-use nicekv_wire::OpId;
+use nicekv_wire::{Form, OpId};
 
 /// An answer less its value, which is in the buffers of its exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,4 +11,6 @@ pub(crate) struct Summary {
     pub(crate) expiry_ms: u64,
     pub(crate) integer: i64,
     pub(crate) has_value: bool,
+    /// Of the value: [`Form::Plain`] or [`Form::Hash`].
+    pub(crate) form: Form,
 }

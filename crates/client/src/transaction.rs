@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use nicekv_wire::limits::KEY_BYTES_MAX;
 use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
 use nicekv_wire::transaction::{Act, Step, Taken};
-use nicekv_wire::{Condition, OpId, Operation, Status};
+use nicekv_wire::{Condition, Form, OpId, Operation, Status};
 
 /// Steps that are taken one after the other, all or none. Keys that are to be together have a hash tag in common, as in `{user:1}:name` and `{user:1}:age`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,8 +102,9 @@ fn result<'a>(taken: &Taken<'a>, version: OpId) -> Result<Answer<'a>, OperationE
         Status::ConditionFailed => Outcome::ConditionFailed,
         status => OperationError::from_status(status).map_or(Ok(Outcome::Done), Err)?,
     };
-    let Taken { expiry_ms, integer, value, value_is_result, .. } = *taken;
-    Ok(Answer { outcome, version, expiry_ms, integer, value: value_is_result.then_some(value) })
+    let Taken { expiry_ms, integer, form, .. } = *taken;
+    let (value, form) = if taken.value_is_result { (Some(taken.value), form) } else { (None, Form::Plain) };
+    Ok(Answer { outcome, version, expiry_ms, integer, value, form })
 }
 
 #[cfg(test)]

@@ -187,7 +187,8 @@ fn failure(error: OperationError) -> usize {
         | OperationError::NoSuchKeyspace
         | OperationError::OldValueGone
         | OperationError::StaleStamp
-        | OperationError::CrossPartition => 4,
+        | OperationError::CrossPartition
+        | OperationError::WrongType => 4,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::plan::Finish;
 use nicekv_client::{Answer, Outcome};
-use nicekv_wire::OpId;
+use nicekv_wire::{Form, OpId};
 
 fn keys(hashes: &[u64]) -> Keys {
     let mut hashes = hashes.iter().copied();
@@ -15,7 +15,15 @@ fn read_in(turn: u64, hashes: &[u64]) -> Keys {
 }
 
 fn integer(integer: i64) -> Answered<'static> {
-    Ok(Answer { outcome: Outcome::Done, version: OpId::NONE, expiry_ms: 0, integer, value: None }).into()
+    Ok(Answer {
+        outcome: Outcome::Done,
+        version: OpId::NONE,
+        expiry_ms: 0,
+        integer,
+        value: None,
+        form: Form::Plain,
+    })
+    .into()
 }
 
 fn output(bytes: &mut Rope) -> Output<'_> {

@@ -18,7 +18,7 @@ use nicekv_wire::hot::Stamp;
 use nicekv_wire::limits::KERNEL_KEY_BYTES_MAX;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::route::ChainHeader;
-use nicekv_wire::{KeyDigest, KeyspaceId, PartitionId};
+use nicekv_wire::{Form, KeyDigest, KeyspaceId, PartitionId};
 
 pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
 pub(crate) type Key = (Of, Box<[u8]>);
@@ -314,5 +314,5 @@ impl Table {
 pub(crate) fn shown(entry: Option<&[u8]>, plant: Option<Plant>) -> Option<Entry<'_>> {
     let entry = Entry::decode(entry?).ok()?;
     let stays = entry.expiry_ms == 0 || plant == Some(Plant::ExpiringShown);
-    (stays && !entry.is_large).then_some(entry)
+    (stays && entry.form == Form::Plain).then_some(entry)
 }

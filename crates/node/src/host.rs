@@ -20,7 +20,7 @@ use foldhash::fast::FixedState;
 use nicekv_wire::control::DiskSpace;
 use nicekv_wire::control::{Report, ReportKind};
 use nicekv_wire::recovery::CopyFrame;
-use nicekv_wire::{ClientId, DecodeError, Epoch, Now, OpId, PartitionId, Reply, Status};
+use nicekv_wire::{ClientId, DecodeError, Epoch, Form, Now, OpId, PartitionId, Reply, Status};
 
 /// See the module.
 #[derive(Clone)]
@@ -207,7 +207,8 @@ impl Host {
     pub fn reply(&mut self, to: Option<SocketAddrV4>, reply: &Reply<'_>) {
         if let Some(to) = to {
             // What is to be read is given to who shows this.
-            let integer = if reply.is_large { self.values.token(to) as i64 } else { reply.integer };
+            let integer =
+                if reply.form == Form::Large { self.values.token(to) as i64 } else { reply.integer };
             self.outbox.send(to, |out| Reply { integer, ..*reply }.encode(out));
         }
     }

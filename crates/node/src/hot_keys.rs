@@ -12,7 +12,7 @@ use nicekv_wire::control::Assign;
 use nicekv_wire::hot::Stamp;
 use nicekv_wire::limits::KERNEL_KEY_BYTES_MAX;
 use nicekv_wire::recovery::Entry;
-use nicekv_wire::{Datagram, Get, KeyDigest, KeyspaceId, Now, Operation, PartitionId, Reply, Update};
+use nicekv_wire::{Datagram, Form, Get, KeyDigest, KeyspaceId, Now, Operation, PartitionId, Reply, Update};
 
 impl Host {
     /// Whether an op of a key may be decided: no get that a switch lets pass from here on may be answered without its effect (H4). Else the protocol is told
@@ -31,7 +31,7 @@ impl Host {
         digest: impl FnOnce() -> KeyDigest,
         reply: &Reply<'_>,
     ) -> i64 {
-        let is_kept = key.len() <= KERNEL_KEY_BYTES_MAX && reply.expiry_ms == 0 && !reply.is_large;
+        let is_kept = key.len() <= KERNEL_KEY_BYTES_MAX && reply.expiry_ms == 0 && reply.form == Form::Plain;
         let owner = &self.hot.owner;
         let is_in_switch = || !owner.is_idle() && owner.is_in_switch(&(keyspace, digest()));
         let is_useful = is_kept && (self.visibility.is_heard() || is_in_switch());
@@ -75,8 +75,8 @@ impl<P: Protocol> NodeCore<P> {
         if let Operation::Set { value, .. } = update.operation
             && is_planted
         {
-            let (version, is_large) = (update.op, false);
-            let entry = Entry { index: 1, version, expiry_ms: 0, is_large, value: Some(value) };
+            let (version, form) = (update.op, Form::Plain);
+            let entry = Entry { index: 1, version, expiry_ms: 0, form, value: Some(value) };
             self.host.hot.owner.copy_undecided(partition, update.key, &entry);
         }
     }

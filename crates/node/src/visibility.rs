@@ -229,7 +229,7 @@ pub fn reply_body(entry: &Entry<'_>) -> Vec<u8> {
             version: entry.version,
             expiry_ms: entry.expiry_ms,
             value: Some(value),
-            is_large: entry.is_large,
+            form: entry.form,
             ..Reply::bare(OpId::NONE, Status::Ok)
         },
         None => Reply::bare(OpId::NONE, Status::NotFound),

@@ -10,7 +10,7 @@ use nicekv_wire::limits::{VALUE_BYTES_MAX, small_value_bytes_max};
 use nicekv_wire::number::{LongDouble, parse_integer};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
-use nicekv_wire::{Condition, ExpireCondition, Expiry, OpId, Operation, Status, Update};
+use nicekv_wire::{Condition, ExpireCondition, Expiry, Form, OpId, Operation, Status, Update};
 
 /// The state of a key that is present.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,29 +19,29 @@ pub(crate) struct KeyValue {
     pub(crate) expiry_ms: u64,
     /// Of a large one, its reference.
     pub(crate) value: Vec<u8>,
-    pub(crate) is_large: bool,
+    pub(crate) form: Form,
 }
 
 impl KeyValue {
     /// Of its value.
     fn length(&self) -> u64 {
-        match self.is_large {
-            true => Reference::checked(&self.value).length.into(),
-            false => self.value.len() as u64,
+        match self.form {
+            Form::Large => Reference::checked(&self.value).length.into(),
+            Form::Plain | Form::Hash => self.value.len() as u64,
         }
     }
 
     /// Its value, as a part of another one.
     fn part(&self) -> ValuePart {
-        match self.is_large {
-            true => ValuePart::Large(Reference::checked(&self.value)),
-            false => ValuePart::Bytes(self.value.clone()),
+        match self.form {
+            Form::Large => ValuePart::Large(Reference::checked(&self.value)),
+            Form::Plain | Form::Hash => ValuePart::Bytes(self.value.clone()),
         }
     }
 
     pub(crate) fn from_entry(entry: &Entry<'_>) -> Option<Self> {
         let value = entry.value?.to_vec();
-        Some(Self { version: entry.version, expiry_ms: entry.expiry_ms, value, is_large: entry.is_large })
+        Some(Self { version: entry.version, expiry_ms: entry.expiry_ms, value, form: entry.form })
     }
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Verdict {
     pub(crate) integer: i64,
     /// Of a large one, its reference.
     pub(crate) value: Vec<u8>,
-    pub(crate) is_large: bool,
+    pub(crate) form: Form,
     pub(crate) value_is_result: bool,
 }
 
@@ -69,38 +69,37 @@ impl Verdict {
             expiry_ms: state.map_or(0, |state| state.expiry_ms),
             integer: 0,
             value: Vec::new(),
-            is_large: false,
+            form: Form::Plain,
             value_is_result: false,
         }
     }
 
     /// Stores a value that was made for the op.
     pub(crate) fn made(op: OpId, reference: Reference, state: Option<&KeyValue>) -> Self {
-        let (integer, is_large) = (reference.length.into(), true);
+        let (integer, form) = (reference.length.into(), Form::Large);
         let expiry_ms = state.map_or(0, |state| state.expiry_ms);
-        Self { integer, is_large, ..Self::store(op, reference.bytes(), expiry_ms) }
+        Self { integer, form, ..Self::store(op, reference.bytes(), expiry_ms) }
     }
 
     fn store(op: OpId, value: Vec<u8>, expiry_ms: u64) -> Self {
         let (effect, status) = (Effect::Store, Status::Ok);
-        let (is_large, value_is_result) = (false, false);
-        Self { effect, status, version: op, expiry_ms, integer: 0, value, is_large, value_is_result }
+        let (form, value_is_result) = (Form::Plain, false);
+        Self { effect, status, version: op, expiry_ms, integer: 0, value, form, value_is_result }
     }
 
     /// The value stays, whatever it is.
     fn store_again(op: OpId, state: &KeyValue, expiry_ms: u64) -> Self {
-        Self { is_large: state.is_large, ..Self::store(op, state.value.clone(), expiry_ms) }
+        Self { form: state.form, ..Self::store(op, state.value.clone(), expiry_ms) }
     }
 
     /// Adds the value from before to the result. A decision has room for one value: where it carries a new one to be stored, the
     /// result goes without (whoever increments or appends is told the sum or the length).
     pub(crate) fn with_old(mut self, state: Option<&KeyValue>) -> Self {
         if let Some(state) = state
-            && (self.effect != Effect::Store
-                || (&self.value, self.is_large) == (&state.value, state.is_large))
+            && (self.effect != Effect::Store || (&self.value, self.form) == (&state.value, state.form))
         {
             self.value.clone_from(&state.value);
-            self.is_large = state.is_large;
+            self.form = state.form;
             self.value_is_result = true;
         }
         self
@@ -121,6 +120,9 @@ pub(crate) fn parts(update: &Update<'_>, state: Option<&KeyValue>) -> Option<[Va
         Operation::AppendLarge(suffix) if state.is_some() => (Reference::checked(suffix).length.into(), true),
         _ => return None,
     };
+    if is_wrong_type(update, state) {
+        return None;
+    }
     let length = state.map_or(0, KeyValue::length) + added;
     if length <= small_value_bytes_max(update.key.len()) as u64 || !condition_holds(update.condition, state) {
         return None;
@@ -138,7 +140,9 @@ pub(crate) fn parts(update: &Update<'_>, state: Option<&KeyValue>) -> Option<[Va
 /// Whether the outcome depends on the key's state at all.
 pub(crate) fn needs_state(update: &Update<'_>) -> bool {
     let blind = match update.operation {
-        Operation::Set { expiry, .. } | Operation::SetLarge { expiry, .. } => expiry != Expiry::Keep,
+        Operation::Set { expiry, .. }
+        | Operation::SetLarge { expiry, .. }
+        | Operation::SetHash { expiry, .. } => expiry != Expiry::Keep,
         _ => false,
     };
     !blind || update.return_old || update.condition != Condition::Always
@@ -146,11 +150,29 @@ pub(crate) fn needs_state(update: &Update<'_>) -> bool {
 
 /// Evaluates `update` on a key that is in `state` (`None`: absent).
 pub(crate) fn evaluate(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
+    if is_wrong_type(update, state) {
+        return Verdict::unchanged(Status::WrongType, state);
+    }
     let verdict = match condition_holds(update.condition, state) {
         true => apply(update, state),
         false => Verdict::unchanged(Status::ConditionFailed, state),
     };
     if update.return_old { verdict.with_old(state) } else { verdict }
+}
+
+/// Whether the operation is not one of what the key has. Who wants what was before wants no hash.
+fn is_wrong_type(update: &Update<'_>, state: Option<&KeyValue>) -> bool {
+    let Some(state) = state else { return false };
+    let is_hash = state.form == Form::Hash;
+    match update.operation {
+        Operation::Set { .. }
+        | Operation::SetLarge { .. }
+        | Operation::SetHash { .. }
+        | Operation::Delete
+        | Operation::Expire { .. }
+        | Operation::Persist => is_hash && update.return_old,
+        operation => is_hash != operation.is_of_hash(),
+    }
 }
 
 pub(crate) fn condition_holds(condition: Condition, state: Option<&KeyValue>) -> bool {
@@ -169,7 +191,9 @@ pub(crate) fn condition_holds(condition: Condition, state: Option<&KeyValue>) ->
 fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
     let expiry_ms = state.map_or(0, |state| state.expiry_ms);
     match update.operation {
-        Operation::Set { expiry, .. } | Operation::SetLarge { expiry, .. } => {
+        Operation::Set { expiry, .. }
+        | Operation::SetLarge { expiry, .. }
+        | Operation::SetHash { expiry, .. } => {
             let expiry_ms = match expiry {
                 Expiry::Never => 0,
                 Expiry::Keep => expiry_ms,
@@ -197,6 +221,12 @@ fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
             }
             Some(_) => Verdict::unchanged(Status::ConditionFailed, state),
         },
+        Operation::SetFields { fields, only_new } => hash::set(update, state, (fields, only_new)),
+        Operation::RemoveFields(names) => hash::remove(update, state, names),
+        Operation::IncrementField { name, delta } => hash::increment(update, state, (name, delta)),
+        Operation::IncrementFieldFloat(added) => hash::increment_float(update, state, added),
+        Operation::SetBit { offset, bit } => set_bit(update, state, (offset, bit)),
+        Operation::SetRange { offset, bytes } => set_range(update, state, (offset, bytes)),
         // Its steps are evaluated one by one (`transaction`).
         Operation::Transaction(_) => unreachable!("no update of one key"),
         Operation::Persist => match state {
@@ -208,7 +238,7 @@ fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
 }
 
 fn increment(op: OpId, state: Option<&KeyValue>, delta: i64) -> Verdict {
-    let parse = |state: &KeyValue| if state.is_large { None } else { parse_integer(&state.value) };
+    let parse = |state: &KeyValue| if state.form == Form::Large { None } else { parse_integer(&state.value) };
     let Some(before) = state.map_or(Some(0), parse) else {
         return Verdict::unchanged(Status::NotAnInteger, state);
     };
@@ -220,7 +250,7 @@ fn increment(op: OpId, state: Option<&KeyValue>, delta: i64) -> Verdict {
 }
 
 fn increment_float(update: &Update<'_>, state: Option<&KeyValue>, delta: LongDouble) -> Verdict {
-    if let Some(large) = state.filter(|state| state.is_large) {
+    if let Some(large) = state.filter(|state| state.form == Form::Large) {
         // No number is so long, but beside a long key.
         let may_be_one = large.length() <= VALUE_BYTES_MAX as u64;
         let status = if may_be_one { Status::ValueTooLong } else { Status::NotAFloat };
@@ -243,13 +273,44 @@ fn increment_float(update: &Update<'_>, state: Option<&KeyValue>, delta: LongDou
 
 fn append(update: &Update<'_>, state: Option<&KeyValue>, suffix: &[u8]) -> Verdict {
     let before = state.map_or(&[][..], |state| &state.value);
-    let is_large = state.is_some_and(|state| state.is_large);
+    let is_large = state.is_some_and(|state| state.form == Form::Large);
     if is_large || before.len() + suffix.len() > small_value_bytes_max(update.key.len()) {
         return Verdict::unchanged(Status::ValueTooLong, state);
     }
     let value = [before, suffix].concat();
     let integer = value.len() as i64;
     Verdict { integer, ..Verdict::store(update.op, value, state.map_or(0, |state| state.expiry_ms)) }
+}
+
+/// A small value with bytes of it written over, so that it ends no earlier.
+fn overwrite(update: &Update<'_>, state: Option<&KeyValue>, (start, bytes): (usize, &[u8])) -> Verdict {
+    let is_large = state.is_some_and(|state| state.form == Form::Large);
+    let end = start.saturating_add(bytes.len());
+    if is_large || end > small_value_bytes_max(update.key.len()) {
+        return Verdict::unchanged(Status::ValueTooLong, state);
+    }
+    let mut value = state.map_or(Vec::new(), |state| state.value.clone());
+    value.resize(end.max(value.len()), 0);
+    value[start..end].copy_from_slice(bytes);
+    Verdict::store(update.op, value, state.map_or(0, |state| state.expiry_ms))
+}
+
+fn set_bit(update: &Update<'_>, state: Option<&KeyValue>, (offset, bit): (u32, bool)) -> Verdict {
+    let (place, mask) = ((offset / 8) as usize, 0x80 >> (offset % 8));
+    let before = state.and_then(|state| state.value.get(place)).copied().unwrap_or(0);
+    let after = if bit { before | mask } else { before & !mask };
+    let verdict = overwrite(update, state, (place, &[after]));
+    let is_done = verdict.effect == Effect::Store;
+    Verdict { integer: i64::from(is_done && before & mask != 0), ..verdict }
+}
+
+fn set_range(update: &Update<'_>, state: Option<&KeyValue>, (offset, bytes): (u32, &[u8])) -> Verdict {
+    if bytes.is_empty() {
+        let integer = state.map_or(0, KeyValue::length) as i64;
+        return Verdict { integer, ..Verdict::unchanged(Status::Ok, state) };
+    }
+    let verdict = overwrite(update, state, (offset as usize, bytes));
+    Verdict { integer: verdict.value.len() as i64, ..verdict }
 }
 
 fn expire_applies(condition: ExpireCondition, present_ms: u64, new_ms: u64) -> bool {
@@ -266,5 +327,6 @@ fn expire_applies(condition: ExpireCondition, present_ms: u64, new_ms: u64) -> b
     }
 }
 
+mod hash;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use crate::entry::{decode_entry, is_overdue};
 use alloc::vec::Vec;
 use nicekv_node::{Page, stored_entries};
 use nicekv_wire::scan::{ScanWants, Scanned};
-use nicekv_wire::{KeyOrder, MatchRange, Now, OpId};
+use nicekv_wire::{Form, KeyOrder, MatchRange, Now, OpId};
 
 /// What an answer may be.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ impl<'a> Piece<'a> {
             // What is overdue further on is deleted at once, too.
             if !piece.is_cut {
                 // A large value is for a get.
-                let is_listed = frame.wants == ScanWants::Values && !entry.is_large;
+                let is_listed = frame.wants == ScanWants::Values && entry.form == Form::Plain;
                 piece.is_cut = !piece.cover(key, (value, is_listed), frame);
             }
         }
@@ -98,7 +98,7 @@ mod tests {
         for (key, value, expiry_ms) in entries {
             let version = OpId { client: ClientId(1), sequence: 1 };
             let mut bytes = Vec::new();
-            Entry { index: 1, version, expiry_ms: *expiry_ms, is_large: false, value: *value }
+            Entry { index: 1, version, expiry_ms: *expiry_ms, form: Form::Plain, value: *value }
                 .append(&mut bytes);
             put_keyed_entry(&mut page, key, &bytes);
         }

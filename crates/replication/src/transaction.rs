@@ -9,7 +9,7 @@ use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
 use nicekv_wire::transaction::{Act, Step, Taken};
-use nicekv_wire::{OpId, Status, Update};
+use nicekv_wire::{Form, OpId, Operation, Status, Update};
 use smallvec::SmallVec;
 
 /// Takes the steps of a transaction, or none if one requires what is not so (T4); `state`: what a key of it is. Whatever has no room in one decision takes no effect, nor what needs a large value.
@@ -32,13 +32,13 @@ pub(crate) fn take_steps(
             Act::Apply { operation, condition, return_old } => {
                 let update = Update { key: step.key, operation, condition, return_old, ..*update };
                 let verdict = evaluate(&update, state.as_ref());
-                if let Some(after) = after(&verdict, operation.value()) {
+                if let Some(after) = after(&verdict, &operation) {
                     *state = after;
                 }
                 verdict
             }
         };
-        if verdict.is_large && verdict.value_is_result {
+        if verdict.form == Form::Large && verdict.value_is_result {
             return Verdict::unchanged(Status::ValueTooLong, None);
         }
         verdicts.push((step.key, verdict));
@@ -54,15 +54,15 @@ fn read(state: Option<&KeyValue>) -> Verdict {
 }
 
 /// What the key is afterwards, if that is not what it was.
-fn after(verdict: &Verdict, prepared: &[u8]) -> Option<Option<KeyValue>> {
-    let value = match verdict.effect {
+fn after(verdict: &Verdict, operation: &Operation<'_>) -> Option<Option<KeyValue>> {
+    let (value, form) = match verdict.effect {
         Effect::None | Effect::Transaction => return None,
         Effect::Remove => return Some(None),
-        Effect::Store => verdict.value.clone(),
-        Effect::StorePrepared => prepared.into(),
+        Effect::Store => (verdict.value.clone(), verdict.form),
+        Effect::StorePrepared => (operation.value().into(), operation.form()),
     };
-    let Verdict { version, expiry_ms, is_large, .. } = *verdict;
-    Some(Some(KeyValue { version, expiry_ms, value, is_large }))
+    let Verdict { version, expiry_ms, .. } = *verdict;
+    Some(Some(KeyValue { version, expiry_ms, value, form }))
 }
 
 fn join(op: OpId, mut verdicts: Vec<(&[u8], Verdict)>) -> Verdict {
@@ -72,7 +72,7 @@ fn join(op: OpId, mut verdicts: Vec<(&[u8], Verdict)>) -> Verdict {
         if !written.insert(key) {
             verdict.effect = Effect::None;
             if !verdict.value_is_result {
-                (verdict.value, verdict.is_large) = (Vec::new(), false);
+                (verdict.value, verdict.form) = (Vec::new(), Form::Plain);
             }
         }
     }
@@ -89,8 +89,8 @@ fn join(op: OpId, mut verdicts: Vec<(&[u8], Verdict)>) -> Verdict {
 }
 
 fn taken(verdict: &Verdict) -> Taken<'_> {
-    let &Verdict { effect, status, expiry_ms, integer, is_large, value_is_result, .. } = verdict;
-    Taken { status, effect, value_is_result, is_large, value: &verdict.value, expiry_ms, integer }
+    let &Verdict { effect, status, expiry_ms, integer, form, value_is_result, .. } = verdict;
+    Taken { status, effect, value_is_result, form, value: &verdict.value, expiry_ms, integer }
 }
 
 /// What a decided transaction writes: of each key it writes one entry.
@@ -100,18 +100,17 @@ pub(crate) fn entries<'a>(
     (index, version): (u64, OpId),
 ) -> SmallVec<[(&'a [u8], Entry<'a>); 1]> {
     let entry = |(step, taken): (Step<'a>, Taken<'a>)| {
-        let value = match taken.effect {
+        let (value, form) = match taken.effect {
             Effect::None | Effect::Transaction => return None,
-            Effect::Remove => None,
-            Effect::Store => Some(taken.value),
+            Effect::Remove => (None, Form::Plain),
+            Effect::Store => (Some(taken.value), taken.form),
             Effect::StorePrepared => match step.act {
-                Act::Apply { operation, .. } => Some(operation.value()),
+                Act::Apply { operation, .. } => (Some(operation.value()), operation.form()),
                 Act::Require(_) | Act::Read => return None,
             },
         };
         let version = if value.is_some() { version } else { OpId::NONE };
-        let is_large = taken.is_large && taken.effect == Effect::Store;
-        Some((step.key, Entry { index, version, expiry_ms: taken.expiry_ms, is_large, value }))
+        Some((step.key, Entry { index, version, expiry_ms: taken.expiry_ms, form, value }))
     };
     Step::each(steps).zip(Taken::each(taken)).filter_map(entry).collect()
 }

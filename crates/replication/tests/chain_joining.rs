@@ -10,7 +10,7 @@ use nicekv_wire::chain::{ChainEntry, Forwards};
 use nicekv_wire::control::{Member, MemberRole, MemberState};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Fetch, RecoverRequest, Wanted};
 use nicekv_wire::replication::{Decision, Effect, Progress, Watermark};
-use nicekv_wire::{Datagram, Entries, Epoch, NodeId, Operation, Replication, Status, Term};
+use nicekv_wire::{Datagram, Entries, Epoch, Form, NodeId, Operation, Replication, Status, Term};
 
 /// The epoch in which it joins.
 const JOINS: u32 = 6;
@@ -39,7 +39,7 @@ fn joined() -> Node {
     let increment = update(op(1), b"n", Operation::Increment(1));
     nicekv_wire::Update { reply_to: Some(CLIENT), ..increment }.encode(&mut prepare);
     let decision = Decision {
-        is_large: false,
+        form: Form::Plain,
         partition: PARTITION,
         epoch: Epoch(JOINS),
         index: 1,

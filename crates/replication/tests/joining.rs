@@ -11,7 +11,7 @@ use nicekv_node::{StreamPeer, Timing};
 use nicekv_wire::control::{Member, MemberRole, MemberState, ReportKind};
 use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry};
-use nicekv_wire::{Datagram, Epoch, NodeId, Term};
+use nicekv_wire::{Datagram, Epoch, Form, NodeId, Term};
 
 /// An epoch in which the node joins.
 fn join(node: &mut Node, epoch: u32) -> Sent {
@@ -110,7 +110,7 @@ fn a_copy_takes_the_time_that_it_is_given() {
     payload.extend([0, 2, b'k', b'9']);
     for number in 0..10 {
         let value = [number; 180];
-        let entry = Entry { is_large: false, index: 1, version: op(1), expiry_ms: 0, value: Some(&value) };
+        let entry = Entry { form: Form::Plain, index: 1, version: op(1), expiry_ms: 0, value: Some(&value) };
         let mut stored = Vec::new();
         entry.append(&mut stored);
         put_keyed_entry(&mut payload, &[b'k', b'0' + number], &stored);
@@ -140,7 +140,7 @@ fn it_is_not_complete_while_it_lacks_a_large_value() {
     node.receive_frame(from, &clients);
     let value = Reference { name: op(1), length: 5_000, checksum: 7 };
     let (reference, mut stored) = (value.bytes(), Vec::new());
-    Entry { is_large: true, index: 1, version: op(1), expiry_ms: 0, value: Some(&reference) }
+    Entry { form: Form::Large, index: 1, version: op(1), expiry_ms: 0, value: Some(&reference) }
         .append(&mut stored);
     let mut payload = [[0; 8], [0; 8]].concat();
     payload.extend([0, 0]);

@@ -8,7 +8,7 @@ use nicekv_node::StreamPeer;
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::{Member, MemberRole, MemberState};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, read_keyed_entry};
-use nicekv_wire::{ClientId, Epoch, Expiry, OpId, Operation, Term};
+use nicekv_wire::{ClientId, Epoch, Expiry, Form, OpId, Operation, Term};
 use std::collections::BTreeMap;
 
 /// The epoch in which everything was decided that the member held when it went.
@@ -94,7 +94,7 @@ fn of_a_million_keys_it_is_given_the_thousand_that_were_written() {
     const PUTS: u64 = 1_000;
     let stored = |index| {
         let mut bytes = Vec::new();
-        Entry { is_large: false, index, version: op(index), expiry_ms: 0, value: Some(b"value") }
+        Entry { form: Form::Plain, index, version: op(index), expiry_ms: 0, value: Some(b"value") }
             .append(&mut bytes);
         bytes
     };

@@ -11,13 +11,13 @@ use nicekv_wire::control::{Member, MemberRole, MemberState};
 use nicekv_wire::limits::KEY_BYTES_MAX;
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry};
 use nicekv_wire::scrub::ScrubPage;
-use nicekv_wire::{ClientId, Datagram, Duration, Epoch, NodeId, OpId, Term};
+use nicekv_wire::{ClientId, Datagram, Duration, Epoch, Form, NodeId, OpId, Term};
 
 /// A stored entry that decision `index` wrote.
 fn entry(index: u64, value: &[u8]) -> Vec<u8> {
     let version = OpId { client: ClientId::new(2, 1), sequence: index };
     let mut bytes = Vec::new();
-    Entry { is_large: false, index, version, expiry_ms: 0, value: Some(value) }.append(&mut bytes);
+    Entry { form: Form::Plain, index, version, expiry_ms: 0, value: Some(value) }.append(&mut bytes);
     bytes
 }
 

@@ -11,7 +11,7 @@ use nicekv_wire::quorum::{
 };
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry};
 use nicekv_wire::{
-    ClientId, Datagram, Duration, Epoch, KeyspaceId, NodeId, OpId, PartitionId, Replication, Term,
+    ClientId, Datagram, Duration, Epoch, Form, KeyspaceId, NodeId, OpId, PartitionId, Replication, Term,
 };
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -214,7 +214,7 @@ fn page(node: &mut Node, epoch: u32, floor: u64, versions: &[(&[u8], u64)], more
     for (key, counter) in versions {
         let Timestamp { counter, op } = timestamp(*counter);
         let mut entry = Vec::new();
-        Entry { is_large: false, index: counter, version: op, expiry_ms: 0, value: Some(b"v") }
+        Entry { form: Form::Plain, index: counter, version: op, expiry_ms: 0, value: Some(b"v") }
             .append(&mut entry);
         put_keyed_entry(&mut payload, key, &entry);
     }

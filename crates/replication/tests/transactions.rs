@@ -13,7 +13,7 @@ use nicekv_wire::recovery::{Entry, UndecidedOp};
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, PrepareAck};
 use nicekv_wire::transaction::{Act, Step, Taken};
 use nicekv_wire::{
-    Condition, Entries, Epoch, Expiry, KeyDigest, KeyspaceId, MatchRange, OpId, Operation, Replication,
+    Condition, Entries, Epoch, Expiry, Form, KeyDigest, KeyspaceId, MatchRange, OpId, Operation, Replication,
     Status, Term,
 };
 
@@ -182,7 +182,7 @@ fn others_take_what_the_decision_says() {
         status,
         effect,
         value_is_result: false,
-        is_large: false,
+        form: Form::Plain,
         value,
         expiry_ms: 0,
         integer: 0,
@@ -193,7 +193,7 @@ fn others_take_what_the_decision_says() {
     taken(Status::Ok, Effect::Store, b"8").append(&mut value);
     taken(Status::Ok, Effect::Remove, b"").append(&mut value);
     let decision = Decision {
-        is_large: false,
+        form: Form::Plain,
         partition: PARTITION,
         epoch: Epoch(5),
         index: 1,

@@ -431,6 +431,7 @@ pub(crate) fn not_applied(error: OperationError) -> Option<Status> {
         OperationError::DiskFull => Some(Status::DiskFull),
         OperationError::StaleStamp => Some(Status::StaleStamp),
         OperationError::CrossPartition => Some(Status::CrossPartition),
+        OperationError::WrongType => Some(Status::WrongType),
         error @ (OperationError::NotAFloat | OperationError::NoSuchKeyspace) => {
             panic!("no node has reason to say: {error}")
         }

@@ -15,7 +15,7 @@
 mod lists;
 mod tails;
 
-pub use lists::{Entries, InList, List, ListOf, RestOf};
+pub use lists::{Entries, InList, List, ListOf, ListedBytes, RestOf};
 pub use tails::{Bytes, Key, OptionalRest, OptionalResult, OptionalValue, Outcome, Rest, Trimmed, Value};
 
 use crate::bytes::{Reader, flag, put, reserved_bytes};

@@ -10,10 +10,10 @@
 //!   client ──ReadChunks (name, first, count), token──▶ unicast vnode ──▶ one replica ──Chunk …──▶ client
 //! ```
 //!
-//! Wherever a small value stands, the [`Reference`] of a large one may stand in its place; a flag beside it says which of the two it is. A value is named by the op that
+//! Wherever a small value stands, the [`Reference`] of a large one may stand in its place; its [`Form`](crate::Form) beside it says which of the two it is. A value is named by the op that
 //! wrote it, has one content for ever, and lies at every replica apart from the keys.
 
-use crate::bytes::{Reader, in_range};
+use crate::bytes::Reader;
 use crate::codec::{self, Codec, List, Rest};
 use crate::declare::{codec_of, layout, message, part};
 use crate::limits::{
@@ -89,6 +89,11 @@ impl Reference {
         Err(self.length_error())
     }
 
+    /// Whether it is longer than small values are.
+    pub(crate) fn check_length(&self, small_max: usize) -> Result<(), DecodeError> {
+        if self.length as usize > small_max { Ok(()) } else { Err(self.length_error()) }
+    }
+
     fn length_error(&self) -> DecodeError {
         DecodeError::UnknownValue { field: "length of a large value", value: self.length.into() }
     }
@@ -98,26 +103,6 @@ impl Reference {
 const LENGTH_MIN: u32 = small_value_bytes_max(KEY_BYTES_MAX) as u32 + 1;
 /// Every key has room for a reference.
 const _: () = assert!(KEY_BYTES_MAX + Reference::BYTES <= PAIR_BYTES_MAX);
-
-/// A value may be a reference: then it must be one.
-pub(crate) fn check_reference(is_large: bool, value: Option<&[u8]>) -> Result<(), DecodeError> {
-    match (is_large, value) {
-        (true, Some(value)) => Reference::decode(value).map(|_| ()),
-        (true, None) => Err(DecodeError::UnknownValue { field: "is_large", value: 1 }),
-        (false, _) => Ok(()),
-    }
-}
-
-/// A value is small if a datagram has room for it beside its key, of so many bytes, and large if not: it is never told in both ways.
-pub fn check_value_of(key_bytes: usize, is_large: bool, value: Option<&[u8]>) -> Result<(), DecodeError> {
-    check_reference(is_large, value)?;
-    let (value, small_max) = (value.unwrap_or_default(), small_value_bytes_max(key_bytes));
-    if !is_large {
-        return in_range("value", value.len(), 0, small_max).map(|_| ());
-    }
-    let reference = Reference::checked(value);
-    if reference.length as usize > small_max { Ok(()) } else { Err(reference.length_error()) }
-}
 
 message! {
     /// A part of a large value: to replicas of an op that puts it, or to a client that reads it.
@@ -261,9 +246,9 @@ const _: () = assert!(TransferReport::FIXED_BYTES + HOLES_MAX * 8 + MEMBERS_MAX 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ClientId;
     use crate::limits::VALUE_BYTES_MAX;
     use crate::samples::check_part;
+    use crate::{ClientId, Form};
 
     #[test]
     fn every_bit_of_a_reference_counts() {
@@ -283,8 +268,8 @@ mod tests {
             assert!(Reference::decode(&impossible.bytes()).is_err(), "{impossible:?}");
         }
         assert!(Reference::decode(&of(2_000).bytes()[1..]).is_err());
-        assert!(check_reference(true, None).is_err() && check_reference(true, Some(b"small")).is_err());
-        assert!(check_reference(false, Some(b"small")).is_ok());
+        assert!(Form::Large.check(None).is_err() && Form::Large.check(Some(b"small")).is_err());
+        assert!(Form::Plain.check(Some(b"small")).is_ok());
     }
 
     #[test]
@@ -293,12 +278,12 @@ mod tests {
         for (key_bytes, small_max) in [(1, 1_024), (256, 1_024), (257, 1_023), (KEY_BYTES_MAX, 256)] {
             let name = OpId { client: ClientId(7), sequence: 3 };
             let of = |length| Reference { name, length, checksum: 9 }.bytes();
-            let large = |length| check_value_of(key_bytes, true, Some(&of(length)));
-            let small = |length| check_value_of(key_bytes, false, Some(&bytes[..length]));
+            let large = |length| Form::Large.check_beside(key_bytes, Some(&of(length)));
+            let small = |length| Form::Plain.check_beside(key_bytes, Some(&bytes[..length]));
             assert_eq!((small(small_max), large(small_max as u32 + 1)), (Ok(()), Ok(())), "{key_bytes}");
             assert!(matches!(small(small_max + 1), Err(DecodeError::OutOfRange { field: "value", .. })));
             assert!(large(small_max as u32).is_err(), "{key_bytes}: it is small");
-            assert_eq!(check_value_of(key_bytes, false, None), Ok(()));
+            assert_eq!(Form::Plain.check_beside(key_bytes, None), Ok(()));
         }
     }
 }

@@ -16,11 +16,11 @@ mod members;
 use crate::bytes::Reader;
 use crate::codec::{Codec, Key, OptionalValue, Value};
 use crate::declare::{codec_of, for_each, layout, message, part, tagged};
-use crate::large::{Reference, check_reference, check_value_of};
+use crate::large::Reference;
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MEMBERS_MAX, PAIR_BYTES_MAX};
 #[cfg(test)]
 use crate::samples::Random;
-use crate::{DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, OpId};
+use crate::{DecodeError, Epoch, Form, KeyDigest, KeyspaceId, NodeId, OpId};
 use core::net::SocketAddrV4;
 pub use members::{Entrust, Entrusted, Tombstone, TombstoneStage, Tombstones, TombstonesAck};
 use thiserror::Error;
@@ -196,7 +196,7 @@ const _: () = assert!(QuorumQuery::FIXED_BYTES + KEY_BYTES_MAX + Reference::BYTE
 
 impl QuorumQuery<'_> {
     fn is_possible(&self) -> Result<(), DecodeError> {
-        check_value_of(self.key.len(), self.announced.is_some(), self.announced)
+        Form::of_set(self.announced.is_some()).check_beside(self.key.len(), self.announced)
     }
 }
 
@@ -204,7 +204,7 @@ impl QuorumStore<'_> {
     fn is_possible(&self) -> Result<(), DecodeError> {
         match self.timestamp {
             Timestamp::NEVER => Err(DecodeError::UnknownValue { field: "timestamp", value: 0 }),
-            _ => check_value_of(self.key.len(), self.is_large, self.value),
+            _ => Form::of_set(self.is_large).check_beside(self.key.len(), self.value),
         }
     }
 }
@@ -253,7 +253,7 @@ impl QuorumHeld<'_> {
             return Err(DecodeError::UnknownValue { field: "timestamp", value: 0 });
         }
         match self.content {
-            Content::Large(reference) => check_reference(true, Some(reference)),
+            Content::Large(reference) => Form::Large.check(Some(reference)),
             _ => Ok(()),
         }
     }

@@ -3,9 +3,9 @@
 use crate::bytes::{Reader, in_range, put};
 use crate::codec::{self, Codec, List, OptionalRest, Rest};
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
-use crate::large::{Reference, check_reference, check_value_of};
+use crate::large::Reference;
 use crate::limits::{CHUNK_BYTES, DATAGRAM_BYTES_MAX, KEY_BYTES_MAX};
-use crate::{DecodeError, Epoch, NodeId, OpId, PartitionId};
+use crate::{DecodeError, Epoch, Form, NodeId, OpId, PartitionId};
 use alloc::vec::Vec;
 use core::mem::size_of;
 use zerocopy::network_endian::U16;
@@ -109,15 +109,15 @@ part! {
         version: OpId,
         /// Milliseconds of the Unix epoch; 0 is never.
         expiry_ms: u64,
-        /// Whether the value is the [`Reference`] of a large one.
-        is_large: bool,
+        /// What the value is.
+        form: Form,
         /// The value; `None` is a tombstone, kept until every original member holds the deletion.
         value: Option<&'a [u8]> as OptionalRest,
     }
 }
 
 impl<'a> Entry<'a> {
-    const IS_LARGE_AT: usize = size_of::<[u64; 4]>();
+    const FORM_AT: usize = size_of::<[u64; 4]>();
     /// Bytes of the stored form less the value.
     pub const FIXED_BYTES: usize = size_of::<<Entry<'static> as Codec>::Layout>();
 
@@ -129,22 +129,22 @@ impl<'a> Entry<'a> {
     /// The large value of which a stored entry speaks; none of one that is damaged.
     pub fn reference_of(stored: &[u8]) -> Option<Reference> {
         // Most speak of none, which is seen at a glance.
-        let is_large = *stored.get(Self::IS_LARGE_AT)? == 1;
+        let is_large = *stored.get(Self::FORM_AT)? == Form::Large as u8;
         is_large.then(|| Entry::decode(stored).ok()?.large()).flatten()
     }
 
     /// The large value that it speaks of.
     pub fn large(&self) -> Option<Reference> {
-        let reference = self.value.filter(|_| self.is_large)?;
+        let reference = self.value.filter(|_| self.form == Form::Large)?;
         Some(Reference::checked(reference))
     }
 
     fn is_possible(&self) -> Result<(), DecodeError> {
-        check_reference(self.is_large, self.value)
+        self.form.check(self.value)
     }
 
     pub(crate) fn check_of(&self, key: &[u8]) -> Result<(), DecodeError> {
-        check_value_of(key.len(), self.is_large, self.value)
+        self.form.check_beside(key.len(), self.value)
     }
 
     /// Whether this key can have it. No client can put another one, and no message has room for both.

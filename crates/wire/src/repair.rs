@@ -134,6 +134,7 @@ impl Codec for StoredEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Form;
     use crate::limits::{KEY_BYTES_MAX, small_value_bytes_max};
     use crate::{Datagram, OpId};
 
@@ -142,7 +143,7 @@ mod tests {
         let key = [7; KEY_BYTES_MAX];
         let stored = |bytes: usize| {
             let (value, mut stored) = (alloc::vec![9; bytes], Vec::new());
-            Entry { index: 1, version: OpId::NONE, expiry_ms: 0, is_large: false, value: Some(&value) }
+            Entry { index: 1, version: OpId::NONE, expiry_ms: 0, form: Form::Plain, value: Some(&value) }
                 .append(&mut stored);
             stored
         };

@@ -7,15 +7,14 @@ use crate::bytes::Reader;
 use crate::codec::{self, Codec, Entries, ListOf, Outcome};
 use crate::control::DiskSpace;
 use crate::declare::{code, codec_of, layout, message, part};
-use crate::large::check_reference;
 use crate::limits::{
     DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_BYTES_MAX, PAIR_BYTES_MAX, TRANSACTION_BYTES_MAX,
 };
 #[cfg(test)]
 use crate::samples::{Random, Sample};
 use crate::{
-    Datagram, DecodeError, Epoch, Header, KeyDigest, KeyspaceId, NodeId, OpId, Opcode, PartitionId, Status,
-    Update,
+    Datagram, DecodeError, Epoch, Form, Header, KeyDigest, KeyspaceId, NodeId, OpId, Opcode, PartitionId,
+    Status, Update,
 };
 use alloc::vec::Vec;
 use core::mem::size_of;
@@ -127,14 +126,14 @@ part! {
         integer: i64,
         /// The bytes of [`Effect::Store`], or of the result, or (when both have some) of both.
         value: &'a [u8] as Outcome,
-        /// Whether that is the [`Reference`](crate::large::Reference) of a large value.
-        is_large: bool => 1 zeros,
+        /// What that is.
+        form: Form => 1 zeros,
     }
 }
 
 impl<'a> Decision<'a> {
     fn is_possible(&self) -> Result<(), DecodeError> {
-        check_reference(self.is_large, Some(self.value))
+        self.form.check(Some(self.value))
     }
 
     /// Bytes of this decision within a message or a log record.

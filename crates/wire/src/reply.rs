@@ -3,8 +3,8 @@
 use crate::bytes::Reader;
 use crate::codec::{Codec, OptionalResult};
 use crate::declare::{code, codec_of, layout, message};
-use crate::large::{Reference, check_reference};
-use crate::{DecodeError, OpId};
+use crate::large::Reference;
+use crate::{DecodeError, Form, OpId};
 
 code! {
     /// The outcome of a request.
@@ -37,6 +37,8 @@ code! {
         StaleStamp = 11,
         /// The keys of a transaction are not all of one partition; it was not applied.
         CrossPartition = 12,
+        /// The operation is not one of values of this [`Form`]; it was not applied.
+        WrongType = 13,
     }
 }
 
@@ -60,8 +62,8 @@ message! {
             status: Status,
             /// The value read; after an update with `return_old` the value from before; after a float increment the new one.
             value: Option<&'a [u8]> as OptionalResult,
-            /// Whether that is the [`Reference`](crate::large::Reference) of a large value.
-            is_large: bool => 3 zeros,
+            /// What that is.
+            form: Form => 3 zeros,
             /// The version that the reply speaks of: of the value read, or now current after an update; [`OpId::NONE`] if absent.
             version: OpId,
             /// When that value expires, in milliseconds of the Unix epoch; 0 is never.
@@ -81,16 +83,16 @@ impl Reply<'_> {
 
     /// A reply without a value.
     pub fn bare(op: OpId, status: Status) -> Self {
-        Self { op, status, version: OpId::NONE, expiry_ms: 0, integer: 0, value: None, is_large: false }
+        Self { op, status, version: OpId::NONE, expiry_ms: 0, integer: 0, value: None, form: Form::Plain }
     }
 
     /// The large value that it names.
     pub fn large(&self) -> Option<Reference> {
-        let reference = self.value.filter(|_| self.is_large)?;
+        let reference = self.value.filter(|_| self.form == Form::Large)?;
         Some(Reference::checked(reference))
     }
 
     fn is_possible(&self) -> Result<(), DecodeError> {
-        check_reference(self.is_large, self.value)
+        self.form.check(self.value)
     }
 }

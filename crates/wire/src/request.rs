@@ -1,18 +1,21 @@
 //! What clients ask: [`Get`] and [`Update`].
 
-use crate::bytes::{Reader, reserved_bytes};
+use crate::bytes::{Reader, in_range, reserved_bytes};
 use crate::chunk::Round;
-use crate::codec::{Codec, Key, Value};
+use crate::codec::{Bytes, Codec, Key, Value};
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
-use crate::large::{Reference, check_value_of};
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX};
+use crate::hash::{FieldDelta, Fields, Names};
+use crate::large::Reference;
+use crate::limits::{
+    DATAGRAM_BYTES_MAX, HASH_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX, hash_bytes_max, small_value_bytes_max,
+};
 use crate::number::LongDouble;
 use crate::route::ChainHeader;
 #[cfg(test)]
 use crate::samples::Random;
 use crate::scan::Zeros;
 use crate::transaction::{Step, Steps};
-use crate::{DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId};
+use crate::{DecodeError, Epoch, Form, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId};
 use core::mem::size_of;
 use core::net::SocketAddrV4;
 use zerocopy::network_endian::{U16, U32};
@@ -191,6 +194,46 @@ tagged! {
         9 => AppendLarge(&'a [u8] as Value),
         /// Takes the [`Step`](crate::transaction::Step)s that are encoded so, all or none; the update's key is that of the first, it is unconditional, and does not return what was before.
         10 => Transaction(&'a [u8] as Steps),
+        /// Sets fields of a hash (absent: without fields); the expiry stays. Tells how many there were not before.
+        11 => SetFields {
+            /// Encoded [`Field`](crate::hash::Field)s. Of a name that comes twice the last counts.
+            fields: &'a [u8] as Fields,
+            /// Whether what is there stays as it is.
+            only_new: bool,
+        },
+        /// Removes fields of a hash, by their encoded [`Name`](crate::hash::Name)s; the expiry stays. Tells how many there were.
+        12 => RemoveFields(&'a [u8] as Names),
+        /// Adds to a field that is a decimal 64-bit integer (absent counts as 0); the expiry stays. Tells the sum.
+        13 => IncrementField {
+            /// The field.
+            name: &'a [u8] as Bytes<0, HASH_BYTES_MAX>,
+            /// What is added.
+            delta: i64,
+        },
+        /// Adds to a field that is a floating-point number (absent counts as 0), which [`Field::with_delta`](crate::hash::Field::with_delta) names; the expiry stays. Tells the hash
+        /// afterwards.
+        14 => IncrementFieldFloat(&'a [u8] as FieldDelta),
+        /// Stores a hash.
+        15 => SetHash {
+            /// Encoded [`Field`](crate::hash::Field)s, of different names.
+            fields: &'a [u8] as Fields,
+            /// Its expiry.
+            expiry: Expiry,
+        },
+        /// Sets a bit of the value, the highest of the first byte being number 0; zeros are appended as far as there is no such byte. Tells what it was; the expiry stays.
+        16 => SetBit {
+            /// Which.
+            offset: u32,
+            /// To what.
+            bit: bool,
+        },
+        /// Writes bytes over those of the value from there on; zeros are appended as far as it ends before. Tells its length; the expiry stays, and where there are no bytes, all does.
+        17 => SetRange {
+            /// Where.
+            offset: u32,
+            /// What.
+            bytes: &'a [u8] as Value,
+        },
     }
 }
 
@@ -200,7 +243,40 @@ impl<'a> Operation<'a> {
         match self {
             Self::Set { value, .. } | Self::SetLarge { reference: value, .. } => value,
             Self::Append(value) | Self::AppendLarge(value) | Self::Transaction(value) => value,
+            Self::SetHash { fields: value, .. } | Self::SetFields { fields: value, .. } => value,
+            Self::RemoveFields(value) => value,
+            Self::IncrementField { name: value, .. } | Self::IncrementFieldFloat(value) => value,
+            Self::SetRange { bytes: value, .. } => value,
             _ => &[],
+        }
+    }
+
+    /// What the bytes are that it carries, if they become the value.
+    pub fn form(&self) -> Form {
+        match self {
+            Self::SetLarge { .. } | Self::AppendLarge(_) => Form::Large,
+            Self::SetHash { .. } => Form::Hash,
+            _ => Form::Plain,
+        }
+    }
+
+    /// Whether it needs a hash, or no value.
+    pub fn is_of_hash(&self) -> bool {
+        matches!(
+            self,
+            Self::SetFields { .. }
+                | Self::RemoveFields(_)
+                | Self::IncrementField { .. }
+                | Self::IncrementFieldFloat(_)
+        )
+    }
+
+    /// How many bytes it may carry for a key of so many.
+    pub fn value_bytes_max(&self, key_bytes: usize) -> usize {
+        if self.is_of_hash() || self.form() == Form::Hash {
+            hash_bytes_max(key_bytes)
+        } else {
+            small_value_bytes_max(key_bytes)
         }
     }
 
@@ -266,7 +342,14 @@ impl Update<'_> {
             return Ok(());
         }
         let reference = self.operation.reference();
-        check_value_of(self.key.len(), reference.is_some(), Some(self.operation.value()))?;
+        let value = self.operation.value();
+        match reference {
+            Some(_) => Form::Large.check_beside(self.key.len(), Some(value))?,
+            None => {
+                in_range("value", value.len(), 0, self.operation.value_bytes_max(self.key.len()))
+                    .map(|_| ())?;
+            }
+        }
         match reference {
             Some(reference) if Reference::checked(reference).name != self.op => {
                 Err(DecodeError::UnknownValue { field: "name of a large value", value: self.op.sequence })

@@ -11,12 +11,11 @@
 use crate::bytes::{Reader, in_range};
 use crate::codec::{self, Codec, Key, Outcome, Trimmed};
 use crate::declare::{codec_of, for_each, layout, part, tagged};
-use crate::large::check_value_of;
 use crate::limits::TRANSACTION_BYTES_MAX;
 use crate::replication::Effect;
 #[cfg(test)]
 use crate::samples::Random;
-use crate::{Condition, DecodeError, Operation, Status};
+use crate::{Condition, DecodeError, Form, Operation, Status};
 use alloc::vec::Vec;
 use core::mem::size_of;
 use zerocopy::network_endian::U16;
@@ -73,8 +72,8 @@ part! {
         effect: Effect,
         /// Whether the result has a value, namely `value`.
         value_is_result: bool,
-        /// Whether that is the [`Reference`](crate::large::Reference) of a large value.
-        is_large: bool,
+        /// What that is.
+        form: Form,
         /// The bytes of [`Effect::Store`], or of the result, or of both.
         value: &'a [u8] as Outcome,
         /// The key's expiry time after it, in milliseconds of the Unix epoch; 0 is never.
@@ -125,7 +124,8 @@ impl Codec for Steps {
 impl<'a> Step<'a> {
     fn is_possible(&self) -> Result<(), DecodeError> {
         let Act::Apply { operation, .. } = self.act else { return Ok(()) };
-        check_value_of(self.key.len(), false, Some(operation.value()))
+        let bytes_max = operation.value_bytes_max(self.key.len());
+        in_range("value", operation.value().len(), 0, bytes_max).map(|_| ())
     }
 
     /// Appends it to those of a transaction.
@@ -198,7 +198,7 @@ mod tests {
             status: Status::Ok,
             effect: Effect::StorePrepared,
             value_is_result: false,
-            is_large: false,
+            form: Form::Plain,
             value: b"",
             expiry_ms: 0,
             integer: 0,

@@ -8,7 +8,7 @@ use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, PrepareAck, Pr
 use nicekv_wire::scrub::{Cut, Listed, ListedEntry, ScrubPage};
 use nicekv_wire::transaction::{Act, Step, Taken};
 use nicekv_wire::{
-    ClientId, Condition, Entries, Epoch, Expiry, Get, KeyDigest, KeyspaceId, NodeId, OpId, Operation,
+    ClientId, Condition, Entries, Epoch, Expiry, Form, Get, KeyDigest, KeyspaceId, NodeId, OpId, Operation,
     PartitionId, Reply, Status, Update,
 };
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -74,9 +74,8 @@ fn of_clients() {
          fffffffffffffffe76616c7565",
         |out| {
             let value = Some(VALUE);
-            let (status, is_large) = (Status::Overflow, false);
-            Reply { op: OP, status, version: VERSION, expiry_ms: 5, integer: -2, value, is_large }
-                .encode(out);
+            let (status, form) = (Status::Overflow, Form::Plain);
+            Reply { op: OP, status, version: VERSION, expiry_ms: 5, integer: -2, value, form }.encode(out);
         },
     );
 }
@@ -115,12 +114,12 @@ fn of_transactions() {
         },
     );
     check("16000201000005000000000000004dfffffffffffffffe76616c75650101", |out| {
-        let (value_is_result, is_large) = (true, false);
+        let (value_is_result, form) = (true, Form::Plain);
         let stored = Taken {
             status: Status::Ok,
             effect: Effect::Store,
             value_is_result,
-            is_large,
+            form,
             value: VALUE,
             expiry_ms: 77,
             integer: -2,
@@ -199,7 +198,7 @@ fn of_primaries() {
         expiry_ms: 3,
         integer: 4,
         value: VALUE,
-        is_large: false,
+        form: Form::Plain,
         value_is_result: true,
     };
     let watermarks = [Watermark { partition: PARTITION, epoch: Epoch(2), base: 3, forced: 4 }];
@@ -265,7 +264,7 @@ fn of_recovery_and_sessions() {
         },
     );
     check("0000000000000001000000000000212200000000000000310000000000000002000176616c7565", |out| {
-        Entry { index: 1, version: VERSION, expiry_ms: 2, is_large: false, value: Some(VALUE) }.append(out);
+        Entry { index: 1, version: VERSION, expiry_ms: 2, form: Form::Plain, value: Some(VALUE) }.append(out);
     });
 }
 

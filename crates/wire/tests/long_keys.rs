@@ -15,7 +15,7 @@ use nicekv_wire::route::{ChainHeader, leave_room};
 use nicekv_wire::scan::{Scan, ScanPiece, ScanWants, Scanned};
 use nicekv_wire::scrub::{Listed, ScrubPage};
 use nicekv_wire::{
-    ClientId, Condition, Datagram, DecodeError, Epoch, Expiry, Get, KeyDigest, KeyspaceId, MatchRange,
+    ClientId, Condition, Datagram, DecodeError, Epoch, Expiry, Form, Get, KeyDigest, KeyspaceId, MatchRange,
     NodeId, OpId, Operation, PartitionId, Update,
 };
 
@@ -80,7 +80,7 @@ fn asked(key: &[u8], value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 fn told(key: &[u8], value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let (partition, epoch, sender, timestamp) = (PARTITION, EPOCH, SENDER, TIMESTAMP);
     let mut entry = Vec::new();
-    Entry { index: 1, version: OP, expiry_ms: 0, is_large: false, value: Some(value) }.append(&mut entry);
+    Entry { index: 1, version: OP, expiry_ms: 0, form: Form::Plain, value: Some(value) }.append(&mut entry);
     let set = update(key, Operation::Set { value, expiry: Expiry::Never });
     let resend = Resend { partition, epoch, sender, logged: 1, datagram: &set };
     let entrust =

@@ -160,6 +160,7 @@ mod tests {
                 expiry_ms: 0,
                 integer: 0,
                 value,
+                form: nicekv_wire::Form::Plain,
             })
         };
         assert!(check(&get, answer(Some(&[1, 2])), &[1, 2]).is_ok());

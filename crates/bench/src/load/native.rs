@@ -151,7 +151,7 @@ mod tests {
     use crate::workload::Work;
     use nicekv_placement::Vrings;
     use nicekv_runtime::{Stop, UdpEndpoint, readable, wait};
-    use nicekv_wire::{Datagram, OpId, Reply, Status};
+    use nicekv_wire::{Datagram, Form, OpId, Reply, Status};
     use std::net::Ipv4Addr;
 
     type AnswerTo = fn(&[u8]) -> (Status, Option<Vec<u8>>);
@@ -195,7 +195,7 @@ mod tests {
         let (status, value) = answer(key);
         let mut bytes = Vec::new();
         let value = value.as_deref();
-        Reply { is_large: false, op, status, version: OpId::NONE, expiry_ms: 0, integer: 0, value }
+        Reply { form: Form::Plain, op, status, version: OpId::NONE, expiry_ms: 0, integer: 0, value }
             .encode(&mut bytes);
         bytes
     }

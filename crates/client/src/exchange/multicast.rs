@@ -21,9 +21,9 @@ use crate::{Keyspace, LARGE_VALUE_BYTES_MAX, OperationError, Outcome, Request};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_wire::large::Reference;
-use nicekv_wire::limits::{TRANSACTION_BYTES_MAX, small_value_bytes_max};
+use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
 use nicekv_wire::scan::{Scan, ScanPiece};
-use nicekv_wire::{Datagram, Get, KeyDigest, MatchRange, OpId, Operation, Reply, Status, Update};
+use nicekv_wire::{Datagram, Form, Get, KeyDigest, MatchRange, OpId, Operation, Reply, Status, Update};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -74,7 +74,7 @@ impl MulticastExchange {
             Request::Scan { .. } => Kind::Scan,
             Request::Update { .. } => Kind::Update,
         };
-        let (result_bytes_max, wanted) = (small_value_bytes_max(request.key().len()), Wanted::NOTHING);
+        let (result_bytes_max, wanted) = (request.small_value_limit(), Wanted::NOTHING);
         Self { kind, is_refused: false, unread: None, planted, result_bytes_max, wanted }
     }
 
@@ -172,7 +172,7 @@ impl MulticastExchange {
             Status::ValueTooLong => {
                 Step::Done(Err(OperationError::ResultTooLong { limit: self.result_bytes_max }))
             }
-            _ if reply.is_large => self.on_name(reply, buffers),
+            _ if reply.form == Form::Large => self.on_name(reply, buffers),
             _ => {
                 buffers.set_value(reply.value.unwrap_or_default());
                 Step::Done(summary(reply, self.kind))
@@ -284,8 +284,14 @@ fn rename(update: Update<'_>, out: &mut Vec<u8>) {
 }
 
 /// Of a scan, whose answer is its piece.
-const LISTED: Summary =
-    Summary { outcome: Outcome::Done, version: OpId::NONE, expiry_ms: 0, integer: 0, has_value: true };
+const LISTED: Summary = Summary {
+    outcome: Outcome::Done,
+    version: OpId::NONE,
+    expiry_ms: 0,
+    integer: 0,
+    has_value: true,
+    form: Form::Plain,
+};
 
 fn summary(reply: &Reply<'_>, kind: Kind) -> Result<Summary, OperationError> {
     let outcome = match reply.status {
@@ -300,5 +306,6 @@ fn summary(reply: &Reply<'_>, kind: Kind) -> Result<Summary, OperationError> {
         // Of a get it is for whoever sends the next one.
         integer: if kind == Kind::Get { 0 } else { reply.integer },
         has_value: reply.value.is_some(),
+        form: if reply.form == Form::Hash { Form::Hash } else { Form::Plain },
     })
 }

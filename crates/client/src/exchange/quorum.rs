@@ -36,9 +36,9 @@ use crate::plant::{Plant, Planted};
 use crate::summary::Summary;
 use crate::{Keyspace, OperationError, Outcome, Request, SubmitError};
 use alloc::boxed::Box;
-use nicekv_wire::large::{Reference, check_value_of};
+use nicekv_wire::large::Reference;
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
-use nicekv_wire::{Condition, Datagram, Epoch, Expiry, OpId, Operation, Reply, Status};
+use nicekv_wire::{Condition, Datagram, Epoch, Expiry, Form, OpId, Operation, Reply, Status};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -216,12 +216,12 @@ impl QuorumExchange {
 
     /// Whether the key can have what is said to be held: it may have to be written back.
     fn is_possible(&self, held: &QuorumHeld<'_>) -> bool {
-        let (value, is_large) = match held.content {
+        let (value, form) = match held.content {
             Content::Absent | Content::Present => return true,
-            Content::Value(value) => (value, false),
-            Content::Large(reference) => (reference, true),
+            Content::Value(value) => (value, Form::Plain),
+            Content::Large(reference) => (reference, Form::Large),
         };
-        check_value_of(self.key_bytes, is_large, Some(value)).is_ok()
+        form.check_beside(self.key_bytes, Some(value)).is_ok()
     }
 
     /// What the answers so far are enough for.
@@ -303,7 +303,7 @@ impl QuorumExchange {
         };
         let has_value = self.kind == Kind::Get && self.present;
         let outcome = if found { Outcome::Done } else { Outcome::NotFound };
-        let summary = Summary { outcome, version, expiry_ms: 0, integer: 0, has_value };
+        let summary = Summary { outcome, version, expiry_ms: 0, integer: 0, has_value, form: Form::Plain };
         if has_value && self.is_large { self.read(summary, buffers) } else { Step::Done(Ok(summary)) }
     }
 
@@ -370,5 +370,11 @@ fn understood(request: &Request<'_>) -> Result<Kind, SubmitError> {
         Operation::Append(_) | Operation::AppendLarge(_) => needs("an append"),
         Operation::SetLarge { .. } => needs("a large value"),
         Operation::Transaction(_) => needs("a transaction"),
+        Operation::SetBit { .. } | Operation::SetRange { .. } => needs("a change of a part of a value"),
+        Operation::SetHash { .. }
+        | Operation::SetFields { .. }
+        | Operation::RemoveFields(_)
+        | Operation::IncrementField { .. }
+        | Operation::IncrementFieldFloat(_) => needs("a hash"),
     }
 }

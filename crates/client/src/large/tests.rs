@@ -4,7 +4,7 @@ use super::*;
 use crate::OperationError;
 use crate::in_flight::InFlight;
 use nicekv_wire::large::{Chunk, TransferReport};
-use nicekv_wire::{Datagram, Reply};
+use nicekv_wire::{Datagram, Form, Reply};
 
 const NEVER_NS: u64 = u64::MAX;
 use crate::{ClientCore, Outcome, Request};
@@ -49,8 +49,8 @@ impl World {
         let name = OpId { sequence: 99, ..op };
         let named = Reference { name, length: LENGTH as u32, checksum }.bytes();
         self.sent();
-        let (value, is_large, integer) = (Some(&named[..]), true, 1_400);
-        self.tell(&Datagram::Reply(Reply { value, is_large, integer, ..Reply::bare(op, Status::Ok) }));
+        let (value, form, integer) = (Some(&named[..]), Form::Large, 1_400);
+        self.tell(&Datagram::Reply(Reply { value, form, integer, ..Reply::bare(op, Status::Ok) }));
         op
     }
 

@@ -5,7 +5,7 @@ use nicekv_client::{OperationError, Outcome, Request};
 use nicekv_wire::large::{Chunk, Reference};
 use nicekv_wire::limits::{CHUNK_BYTES, LARGE_BYTES_MAX};
 use nicekv_wire::{
-    ClientId, Condition, Datagram, KeyDigest, KeyspaceId, OpId, Opcode, Operation, Reply, Status,
+    ClientId, Condition, Datagram, Form, KeyDigest, KeyspaceId, OpId, Opcode, Operation, Reply, Status,
 };
 
 const LENGTH: usize = 5_000_000;
@@ -140,8 +140,8 @@ fn a_length_that_no_chunk_follows_ends_with_the_deadline() {
     let op = world.sent[0].1;
     let name = OpId { client: ClientId(9), sequence: 1 };
     let claim = Reference { name, length: LARGE_BYTES_MAX, checksum: 0 }.bytes();
-    let (value, is_large) = (Some(&claim[..]), true);
-    world.tell(&Datagram::Reply(Reply { value, is_large, ..Reply::bare(op, Status::Ok) }));
+    let (value, form) = (Some(&claim[..]), Form::Large);
+    world.tell(&Datagram::Reply(Reply { value, form, ..Reply::bare(op, Status::Ok) }));
     assert_eq!(world.end().result, Err(OperationError::TimedOut));
     let asks = world.sent_count(Opcode::ReadChunks);
     assert!((20..500).contains(&asks), "{asks} questions in five seconds");

@@ -5,8 +5,8 @@ use nicekv_placement::Vrings;
 use nicekv_transport::{Receiver, Report, Taken};
 use nicekv_wire::large::{Chunk, Hole, ReadChunks, Reference, TransferReport, receiver_bit};
 use nicekv_wire::{
-    ClientId, Condition, Datagram, Duration, Epoch, Expiry, KeyDigest, KeyspaceId, NodeId, Now, OpId, Opcode,
-    Operation, PartitionId, Reply, Status, Update,
+    ClientId, Condition, Datagram, Duration, Epoch, Expiry, Form, KeyDigest, KeyspaceId, NodeId, Now, OpId,
+    Opcode, Operation, PartitionId, Reply, Status, Update,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -270,10 +270,11 @@ impl World {
     /// Of an update that wants the value from before.
     fn answer_small(&mut self, update: &Update<'_>) {
         let reference = self.reference().filter(|_| update.return_old).map(|reference| reference.bytes());
-        let (value, is_large, integer) = (reference.as_deref(), reference.is_some(), self.token as i64);
+        let (value, form) = (reference.as_deref(), Form::of_set(reference.is_some()));
+        let integer = self.token as i64;
         let applies = update.condition != Condition::IfAbsent || value.is_none();
         let status = if applies { Status::Ok } else { Status::ConditionFailed };
-        self.tell(&Datagram::Reply(Reply { value, is_large, integer, ..Reply::bare(update.op, status) }));
+        self.tell(&Datagram::Reply(Reply { value, form, integer, ..Reply::bare(update.op, status) }));
     }
 
     fn on_chunk(&mut self, node: usize, chunk: &Chunk<'_>) {
@@ -300,7 +301,12 @@ impl World {
         let status = if value.is_some() { Status::Ok } else { Status::NotFound };
         let integer = if is_large { self.token as i64 } else { 0 };
         let value = value.as_deref();
-        self.tell(&Datagram::Reply(Reply { value, is_large, integer, ..Reply::bare(op, status) }));
+        self.tell(&Datagram::Reply(Reply {
+            value,
+            form: Form::of_set(is_large),
+            integer,
+            ..Reply::bare(op, status)
+        }));
     }
 
     fn on_read(&mut self, asks: &ReadChunks) {
@@ -311,13 +317,8 @@ impl World {
         if token != self.token {
             let (bytes, integer) = (reference.bytes(), self.token as i64);
             let (status, value) = (Status::Ok, Some(bytes.as_slice()));
-            let is_large = true;
-            return self.tell(&Datagram::Reply(Reply {
-                value,
-                integer,
-                is_large,
-                ..Reply::bare(op, status)
-            }));
+            let form = Form::Large;
+            return self.tell(&Datagram::Reply(Reply { value, integer, form, ..Reply::bare(op, status) }));
         }
         for number in first..first + u32::from(count) {
             let (start, length) = reference.chunk(number).unwrap();

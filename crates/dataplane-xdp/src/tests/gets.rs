@@ -10,7 +10,9 @@ use nicekv_wire::hot::Stamp;
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::route::{ChainHeader, ROOM_AT, leave_room, leave_room_for_stamp, room_for_stamp, room_of};
-use nicekv_wire::{ClientId, Epoch, Get, Header, HeaderLayout, KeyDigest, KeyspaceId, OpId, PartitionId};
+use nicekv_wire::{
+    ClientId, Epoch, Form, Get, Header, HeaderLayout, KeyDigest, KeyspaceId, OpId, PartitionId,
+};
 
 use super::TC_REDIRECT;
 use super::namespaces::as_root;
@@ -213,7 +215,7 @@ impl Run {
         let version = OpId { client: ClientId(1), sequence: 1 + self.random.below(1000) };
         let value = (self.random.below(5) > 0).then_some(&value[..]);
         let mut bytes = Vec::new();
-        Entry { is_large: false, index: 1, version, expiry_ms: 0, value }.append(&mut bytes);
+        Entry { form: Form::Plain, index: 1, version, expiry_ms: 0, value }.append(&mut bytes);
         bytes
     }
 

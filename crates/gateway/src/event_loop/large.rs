@@ -45,12 +45,12 @@ impl Gateway {
         let is_long = |answer: &Answer<'_>| answer.value.is_some_and(|value| value.len() > SHORT_BYTES_MAX);
         match (claim, completion.result) {
             (Some(mut claim), Ok(answer)) if is_long(&answer) => {
-                let Answer { outcome, version, expiry_ms, integer, .. } = answer;
+                let Answer { outcome, version, expiry_ms, integer, form, .. } = answer;
                 let op = completion.op;
                 let bytes = self.core.take_value().expect("what is long is a large value");
                 claim.shrink_to(bytes.len());
                 let kept = Arc::new(Kept::new(bytes, claim));
-                let answer = Answer { outcome, version, expiry_ms, integer, value: Some(&kept.bytes) };
+                let answer = Answer { outcome, version, expiry_ms, integer, value: Some(&kept.bytes), form };
                 let completion = Completion { ticket, op, result: Ok(answer) };
                 let Self { origins, connections, queue, member, .. } = self;
                 Hands { origins, connections, queue, member }.hand_over(&completion, Some(&kept), now);

@@ -1,5 +1,7 @@
 //! A store of one process, which answers as replicas do.
 
+mod forms;
+
 use nicekv_placement::key_digest;
 use nicekv_runtime::now;
 use nicekv_wire::number::{LongDouble, parse_integer};
@@ -7,7 +9,7 @@ use nicekv_wire::replication::Effect;
 use nicekv_wire::scan::{Scan, ScanPiece, ScanWants, Scanned};
 use nicekv_wire::transaction::{Act, Step, Taken};
 use nicekv_wire::{
-    Condition, Datagram, Epoch, ExpireCondition, Expiry, KeyspaceId, MatchRange, OpId, Operation,
+    Condition, Datagram, Epoch, ExpireCondition, Expiry, Form, KeyspaceId, MatchRange, OpId, Operation,
     PartitionId, Reply, Status, Update,
 };
 use std::collections::HashMap;
@@ -18,6 +20,7 @@ struct Stored {
     value: Vec<u8>,
     version: OpId,
     expiry_ms: u64,
+    form: Form,
 }
 
 /// Keys and values, and what was asked of them.
@@ -115,7 +118,8 @@ impl Store {
     fn get(&self, op: OpId, key: &[u8]) -> Reply<'_> {
         match self.keys.get(key) {
             None => Reply::bare(op, Status::NotFound),
-            Some(Stored { value, version, expiry_ms }) => Reply {
+            Some(Stored { value, version, expiry_ms, form }) => Reply {
+                form: *form,
                 version: *version,
                 expiry_ms: *expiry_ms,
                 value: Some(value),
@@ -159,12 +163,13 @@ impl Store {
         let (mut taken, mut result) = (Vec::new(), Vec::new());
         for Step { key, act } in Step::each(steps) {
             let version = self.keys.get(key).map_or(OpId::NONE, |stored| stored.version);
-            let value = self.keys.get(key).map(|stored| (stored.value.clone(), stored.expiry_ms));
+            let value =
+                self.keys.get(key).map(|stored| (stored.value.clone(), stored.expiry_ms, stored.form));
             let mut answer = Taken {
                 status: Status::Ok,
                 effect: Effect::None,
                 value_is_result: false,
-                is_large: false,
+                form: Form::Plain,
                 value: &[],
                 expiry_ms: 0,
                 integer: 0,
@@ -177,8 +182,9 @@ impl Store {
                     return Reply::bare(update.op, Status::ConditionFailed).encode(reply);
                 }
                 Act::Read => match &value {
-                    Some((value, expiry_ms)) => {
-                        answer = Taken { value_is_result: true, value, expiry_ms: *expiry_ms, ..answer };
+                    Some((value, expiry_ms, form)) => {
+                        let (expiry_ms, form) = (*expiry_ms, *form);
+                        answer = Taken { value_is_result: true, value, form, expiry_ms, ..answer };
                     }
                     None => answer.status = Status::NotFound,
                 },
@@ -187,8 +193,8 @@ impl Store {
                     self.update(&step, &mut result);
                     let Ok((_, Datagram::Reply(told))) = Datagram::decode(&result) else { panic!("a reply") };
                     let (value_is_result, value) = (told.value.is_some(), told.value.unwrap_or_default());
-                    let (status, integer, expiry_ms) = (told.status, told.integer, told.expiry_ms);
-                    answer = Taken { status, value_is_result, value, integer, expiry_ms, ..answer };
+                    let Reply { status, integer, expiry_ms, form, .. } = told;
+                    answer = Taken { status, value_is_result, value, form, integer, expiry_ms, ..answer };
                 }
             }
             answer.append(&mut taken);
@@ -214,14 +220,20 @@ impl Store {
         };
         let mut result = Reply::bare(update.op, Status::ConditionFailed);
         let mut after = before.clone();
-        let mut shown = None;
-        if holds {
+        let (mut shown, is_wrong) = (None, forms::is_wrong(update, before.as_ref()));
+        if is_wrong {
+            result.status = Status::WrongType;
+        } else if holds {
             match apply(update, before.as_ref()) {
                 Ok((stored, integer)) => {
                     result.status = Status::Ok;
                     result.integer = integer;
-                    if matches!(update.operation, Operation::IncrementFloat(_)) {
-                        shown = stored.as_ref().map(|stored| stored.value.clone());
+                    let tells = matches!(
+                        update.operation,
+                        Operation::IncrementFloat(_) | Operation::IncrementFieldFloat(_)
+                    );
+                    if let Some(stored) = stored.as_ref().filter(|_| tells) {
+                        (shown, result.form) = (Some(stored.value.clone()), stored.form);
                     }
                     after = stored;
                 }
@@ -232,7 +244,7 @@ impl Store {
             Some(stored) => self.keys.insert(update.key.to_vec(), stored),
             None => self.keys.remove(update.key),
         };
-        if update.return_old {
+        if update.return_old && !is_wrong {
             shown = before.map(|stored| stored.value);
         }
         Reply { value: shown.as_deref(), ..result }.encode(reply);
@@ -243,15 +255,17 @@ impl Store {
 /// The key's state after the update and the integer of the reply.
 fn apply(update: &Update<'_>, before: Option<&Stored>) -> Result<(Option<Stored>, i64), Status> {
     let expiry_before = before.map_or(0, |stored| stored.expiry_ms);
-    let store = |value: Vec<u8>, expiry_ms| Some(Stored { value, version: update.op, expiry_ms });
+    let form = before.map_or(Form::Plain, |stored| stored.form);
+    let stored = |value, expiry_ms, form| Some(Stored { value, version: update.op, expiry_ms, form });
+    let store = |value: Vec<u8>, expiry_ms| stored(value, expiry_ms, form);
     match update.operation {
-        Operation::Set { value, expiry } => {
+        Operation::Set { value, expiry } | Operation::SetHash { fields: value, expiry } => {
             let expiry_ms = match expiry {
                 Expiry::Never => 0,
                 Expiry::Keep => expiry_before,
                 Expiry::At(at_ms) => at_ms,
             };
-            Ok((store(value.to_vec(), expiry_ms), 0))
+            Ok((stored(value.to_vec(), expiry_ms, update.operation.form()), 0))
         }
         Operation::SetLarge { .. } | Operation::AppendLarge(_) => unreachable!("values are short here"),
         Operation::Transaction(_) => unreachable!("its steps are taken one by one"),
@@ -280,18 +294,7 @@ fn apply(update: &Update<'_>, before: Option<&Stored>) -> Result<(Option<Stored>
         }
         Operation::Expire { at_ms, condition } => {
             let stored = before.ok_or(Status::NotFound)?;
-            let (some, later) = (expiry_before != 0, expiry_before != 0 && at_ms > expiry_before);
-            let earlier = expiry_before == 0 || at_ms < expiry_before;
-            let applies = match condition {
-                ExpireCondition::Always => true,
-                ExpireCondition::IfNone => !some,
-                ExpireCondition::IfSome => some,
-                ExpireCondition::IfLater => later,
-                ExpireCondition::IfEarlier => earlier,
-                ExpireCondition::IfSomeAndLater => some && later,
-                ExpireCondition::IfSomeAndEarlier => some && earlier,
-            };
-            if !applies {
+            if !expires(condition, expiry_before, at_ms) {
                 return Err(Status::ConditionFailed);
             }
             Ok((store(stored.value.clone(), at_ms.max(1)), 0))
@@ -301,5 +304,24 @@ fn apply(update: &Update<'_>, before: Option<&Stored>) -> Result<(Option<Stored>
             Some(stored) if stored.expiry_ms == 0 => Err(Status::ConditionFailed),
             Some(stored) => Ok((store(stored.value.clone(), 0), 0)),
         },
+        operation => {
+            let (value, integer) = forms::apply(operation, before)?;
+            let form = if operation.is_of_hash() { Form::Hash } else { form };
+            Ok((value.and_then(|value| stored(value, expiry_before, form)), integer))
+        }
+    }
+}
+
+fn expires(condition: ExpireCondition, expiry_before: u64, at_ms: u64) -> bool {
+    let (some, later) = (expiry_before != 0, expiry_before != 0 && at_ms > expiry_before);
+    let earlier = expiry_before == 0 || at_ms < expiry_before;
+    match condition {
+        ExpireCondition::Always => true,
+        ExpireCondition::IfNone => !some,
+        ExpireCondition::IfSome => some,
+        ExpireCondition::IfLater => later,
+        ExpireCondition::IfEarlier => earlier,
+        ExpireCondition::IfSomeAndLater => some && later,
+        ExpireCondition::IfSomeAndEarlier => some && earlier,
     }
 }

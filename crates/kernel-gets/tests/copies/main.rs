@@ -8,7 +8,7 @@ use nicekv_node::CopyOf;
 use nicekv_wire::hot::Stamp;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::route::{leave_room_for_stamp, room_for_stamp};
-use nicekv_wire::{ClientId, Get, KeyDigest, KeyspaceId, OpId, PartitionId, lengthen};
+use nicekv_wire::{ClientId, Form, Get, KeyDigest, KeyspaceId, OpId, PartitionId, lengthen};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// So few that keys make room for each other, and serials of owners go without.
@@ -66,7 +66,7 @@ fn owner(number: u64) -> SocketAddrV4 {
 fn entry(value: &[u8], expiry_ms: u64) -> Vec<u8> {
     let version = OpId { client: ClientId(1), sequence: 1 };
     let mut bytes = Vec::new();
-    Entry { is_large: false, index: 1, version, expiry_ms, value: Some(value) }.append(&mut bytes);
+    Entry { form: Form::Plain, index: 1, version, expiry_ms, value: Some(value) }.append(&mut bytes);
     bytes
 }
 

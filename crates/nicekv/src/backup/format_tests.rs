@@ -1,6 +1,7 @@
 use super::*;
 use crate::backup::verify::{Verified, verify};
 use nicekv_chunks::chunk_id;
+use nicekv_wire::Form;
 use nicekv_wire::recovery::{Entry, put_keyed_entry};
 
 fn header() -> Header {
@@ -122,7 +123,7 @@ fn backups_of_releases_before_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("b");
     let (mut entry, mut entries, version) = (vec![], vec![], OpId { client: ClientId(1), sequence: 1 });
-    Entry { index: 1, version, expiry_ms: 0, is_large: false, value: Some(b"blue") }.append(&mut entry);
+    Entry { index: 1, version, expiry_ms: 0, form: Form::Plain, value: Some(b"blue") }.append(&mut entry);
     put_keyed_entry(&mut entries, b"color", &entry);
     let totals = format!(r#"{{"entries":1,"bytes":{}}}"#, entries.len());
     let records: [(u8, &[u8]); 5] = [

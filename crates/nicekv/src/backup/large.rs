@@ -2,6 +2,7 @@
 
 use super::format::{Part, Record};
 use nicekv_transport::Checksum;
+use nicekv_wire::Form;
 use nicekv_wire::OpId;
 use nicekv_wire::bytes::Reader as Bytes;
 use nicekv_wire::large::Reference;
@@ -70,7 +71,7 @@ impl LargeEntries {
         for (key, entry) in keyed_entries(bytes)? {
             self.expect(key, &entry);
             let Entry { version, expiry_ms, .. } = entry;
-            let value = entry.value.filter(|_| !entry.is_large).map(<[u8]>::to_vec);
+            let value = entry.value.filter(|_| entry.form == Form::Plain).map(<[u8]>::to_vec);
             small.extend(value.map(|value| Whole { key: key.to_vec(), version, value, expiry_ms }));
         }
         Ok(small)
@@ -137,7 +138,7 @@ mod tests {
             let checksum = nicekv_transport::checksum(&value);
             let reference = Reference { name, length: value.len() as u32, checksum }.bytes();
             let value = Some(&reference[..]);
-            let entry = Entry { index: 1, version: name, expiry_ms: *sequence, is_large: true, value };
+            let entry = Entry { index: 1, version: name, expiry_ms: *sequence, form: Form::Large, value };
             large.expect(&[*sequence as u8], &entry);
         }
         large
@@ -164,7 +165,7 @@ mod tests {
         let mut bytes = Vec::new();
         for (key, value) in [(b"a", Some(&b"small"[..])), (b"b", None)] {
             let mut entry = Vec::new();
-            Entry { index: 1, version: name(7), expiry_ms: 9, is_large: false, value }.append(&mut entry);
+            Entry { index: 1, version: name(7), expiry_ms: 9, form: Form::Plain, value }.append(&mut entry);
             put_keyed_entry(&mut bytes, key, &entry);
         }
         let whole = LargeEntries::default().whole(&Record::Entries(bytes.clone())).unwrap();

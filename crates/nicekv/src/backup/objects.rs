@@ -15,6 +15,7 @@ use crate::clients::failed;
 use crate::failure::Failure;
 use crate::objects::{NotGot, Objects};
 use futures_executor::block_on;
+use nicekv_wire::Form;
 use nicekv_wire::OpId;
 use nicekv_wire::chunk::ChunkId;
 use nicekv_wire::large::Reference;
@@ -185,7 +186,8 @@ fn write_name(writer: &mut Writer, key: &[u8], (version, value): &Versioned) -> 
     let stored = if is_large { reference.bytes() } else { value.clone() };
     let (mut entry, mut bytes) = (Vec::new(), Vec::new());
     // Which decision wrote it matters to the members of its partition alone.
-    Entry { index: 0, version, expiry_ms: 0, is_large, value: Some(&stored) }.append(&mut entry);
+    Entry { index: 0, version, expiry_ms: 0, form: Form::of_set(is_large), value: Some(&stored) }
+        .append(&mut entry);
     put_keyed_entry(&mut bytes, key, &entry);
     let mut totals = Totals { entries: 1, bytes: bytes.len() as u64, ..Totals::default() };
     writer.write(&Record::Entries(bytes)).map_err(unwritten)?;

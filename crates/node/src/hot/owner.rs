@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::hot::{HotAssign, HotClose, HotCopy, HotDrop, HotLeased, HotPulsed, Stamp};
 use nicekv_wire::recovery::Entry;
-use nicekv_wire::{Now, PartitionId};
+use nicekv_wire::{Form, Now, PartitionId};
 
 /// A member that does not lead passes a get of a hot name on after this, so that the primary learns of its key.
 const SHOW_NS: u64 = 100_000_000;
@@ -391,7 +391,8 @@ impl Owner {
 
 /// What may have copies: what expires, or is not there, the primary answers (R11). A copy's message has room for whatever a client can have put.
 fn copied(key: &[u8], entry: Option<&[u8]>) -> Option<Box<[u8]>> {
-    let is_lasting = |entry: &Entry<'_>| entry.value.is_some() && !entry.is_large && entry.expiry_ms == 0;
+    let is_lasting =
+        |entry: &Entry<'_>| entry.value.is_some() && entry.form == Form::Plain && entry.expiry_ms == 0;
     let may_have =
         |bytes: &&[u8]| Entry::decode(bytes).is_ok_and(|entry| is_lasting(&entry) && entry.may_be_of(key));
     entry.filter(may_have).map(Box::from)

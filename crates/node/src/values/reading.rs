@@ -9,7 +9,7 @@ use core::net::SocketAddrV4;
 use nicekv_wire::large::{ANY_REPLICA, Chunk, READ_CHUNKS_MAX, RECEIVERS_ALL, ReadChunks, Reference};
 use nicekv_wire::limits::CHUNK_BYTES;
 use nicekv_wire::recovery::{CopyFrame, VALUE_PART_BYTES};
-use nicekv_wire::{Epoch, KeyDigest, NodeId, Now, OpId, PartitionId, Reply, Status};
+use nicekv_wire::{Epoch, Form, KeyDigest, NodeId, Now, OpId, PartitionId, Reply, Status};
 
 impl Host {
     pub(super) fn queue_read(&mut self, name: OpId, offset: u32, bytes: u32, reader: Reader) {
@@ -34,7 +34,9 @@ impl<P: Protocol> NodeCore<P> {
             self.host.values.counters.reads_refused += 1;
             let reference = read.reference.bytes();
             let value = Some(&reference[..]);
-            return self.host.reply(Some(to), &Reply { status: Status::Ok, value, is_large: true, ..reply });
+            return self
+                .host
+                .reply(Some(to), &Reply { status: Status::Ok, value, form: Form::Large, ..reply });
         }
         let Some((offset, _)) = read.reference.chunk(read.first).filter(|_| read.count <= READ_CHUNKS_MAX)
         else {

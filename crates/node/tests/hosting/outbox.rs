@@ -7,7 +7,7 @@ use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::replication::{
     ACKS_MAX, DECISIONS_FIXED_BYTES, Decision, Effect, PrepareAck, Progress, WATERMARK_BYTES, Watermark,
 };
-use nicekv_wire::{ClientId, Datagram, OpId, PartitionId, Reply, Status};
+use nicekv_wire::{ClientId, Datagram, Form, OpId, PartitionId, Reply, Status};
 use std::net::SocketAddrV4;
 
 /// In words: where each datagram goes and what is in it, after a protocol has done this.
@@ -46,7 +46,7 @@ fn watermark(partition: u32, forced: u64) -> Watermark {
 fn decision(partition: u32, index: u64, value: &[u8]) -> Decision<'_> {
     let op = OpId { client: ClientId::new(2, 2), sequence: index };
     Decision {
-        is_large: false,
+        form: Form::Plain,
         partition: PartitionId(partition),
         epoch: EPOCH,
         origin: EPOCH,

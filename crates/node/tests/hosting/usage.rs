@@ -8,7 +8,7 @@ use nicekv_wire::control::{Assign, KeyspaceUsage, Usage};
 use nicekv_wire::hot::{HotCopy, HotDrop, HotPulse, Stamp};
 use nicekv_wire::recovery::{Entry, put_keyed_entry};
 use nicekv_wire::route::{leave_room_for_stamp, room_for_stamp};
-use nicekv_wire::{ClientId, Datagram, Duration, Get, KeyspaceId, MatchRange, NodeId, OpId};
+use nicekv_wire::{ClientId, Datagram, Duration, Form, Get, KeyspaceId, MatchRange, NodeId, OpId};
 use std::collections::BTreeMap;
 
 const HEARTBEAT_NS: u64 = 40_000_000;
@@ -39,7 +39,7 @@ impl Counted {
     fn write(&mut self, key: &str, value: Option<&'static [u8]>) {
         let key = key.as_bytes().to_vec();
         self.node.act(move |host, _| {
-            let entry = Entry { is_large: false, index: 1, version: OpId::NONE, expiry_ms: 0, value };
+            let entry = Entry { form: Form::Plain, index: 1, version: OpId::NONE, expiry_ms: 0, value };
             host.storage.write(PARTITION, &key, |out| entry.append(out));
         });
         self.serve();
@@ -205,7 +205,7 @@ fn gets_that_a_holder_answers_from_copies_are_its_gets_too() {
     assert_eq!(gets(&mut counted), None);
     let (owner, stamp, serial) = (address(9), Stamp { instance: 5, seen: 1 }, 3);
     let (key, mut entry) = (&b"k"[..], Vec::new());
-    Entry { is_large: false, index: 1, version: OpId::NONE, expiry_ms: 0, value: Some(b"blue") }
+    Entry { form: Form::Plain, index: 1, version: OpId::NONE, expiry_ms: 0, value: Some(b"blue") }
         .append(&mut entry);
     let (digest, vring) = (key_digest(key), SWITCH);
     let copy = HotCopy { keyspace: HELD, digest, stamp, serial, vring, key, entry: &entry };

@@ -5,7 +5,7 @@ use nicekv_node::{LargePut, Membership, StorageCompletion, StreamPeer, ValueEnd}
 use nicekv_wire::control::{Assign, Member, MemberState};
 use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::{CopyFrame, Entry};
-use nicekv_wire::{ClientId, Datagram, MatchRange, NodeId, OpId};
+use nicekv_wire::{ClientId, Datagram, Form, MatchRange, NodeId, OpId};
 
 const VALUE: Reference =
     Reference { name: OpId { client: ClientId(1), sequence: 2 }, length: 5_000, checksum: 7 };
@@ -22,7 +22,7 @@ fn lacking(joiners: &[u16]) -> Node {
     node.act(|host, _| {
         host.storage.write(PARTITION, b"k", |out| {
             let value = VALUE.bytes();
-            Entry { index: 1, version: VALUE.name, expiry_ms: 0, is_large: true, value: Some(&value) }
+            Entry { index: 1, version: VALUE.name, expiry_ms: 0, form: Form::Large, value: Some(&value) }
                 .append(out);
         });
     });

@@ -7,7 +7,7 @@
 use super::{ClientRecord, Clients, StoredResult};
 use alloc::vec::Vec;
 use nicekv_wire::bytes::Reader;
-use nicekv_wire::{ClientId, DecodeError, OpId, Status};
+use nicekv_wire::{ClientId, DecodeError, Form, OpId, Status};
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -172,8 +172,8 @@ fn append_result(out: &mut Vec<u8>, sequence: u64, result: &StoredResult) {
         expiry_ms: result.expiry_ms.into(),
         integer: (result.integer as u64).into(),
         status: result.status as u8,
-        // 2: of a large one.
-        has_value: u8::from(result.value.is_some()) + u8::from(result.is_large),
+        // Which it is, from 1.
+        has_value: result.value.as_ref().map_or(0, |_| 1 + result.form as u8),
         value_length: (value.len() as u16).into(),
     };
     nicekv_wire::bytes::put(out, &layout);
@@ -192,7 +192,7 @@ fn read_result(reader: &mut Reader<'_>) -> Result<(u64, StoredResult), DecodeErr
         expiry_ms: layout.expiry_ms.get(),
         integer: layout.integer.get() as i64,
         value: (layout.has_value != 0).then(|| value.into()),
-        is_large: layout.has_value == 2,
+        form: if layout.has_value == 0 { Form::Plain } else { Form::decode(layout.has_value - 1)? },
     };
     Ok((layout.sequence.get(), result))
 }

@@ -2,8 +2,8 @@
 
 use super::{ClientRecord, StoredResult};
 use alloc::vec::Vec;
-use nicekv_wire::OpId;
 use nicekv_wire::large::Reference;
+use nicekv_wire::{Form, OpId};
 
 /// What has changed of that, in its order; true: one result more names it.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +31,6 @@ impl Named {
 }
 
 fn name(result: &StoredResult) -> Option<OpId> {
-    let value = result.value.as_deref().filter(|_| result.is_large)?;
+    let value = result.value.as_deref().filter(|_| result.form == Form::Large)?;
     Reference::decode(value).ok().map(|reference| reference.name)
 }

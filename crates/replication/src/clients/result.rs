@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use nicekv_wire::replication::Decision;
-use nicekv_wire::{OpId, Reply, Status};
+use nicekv_wire::{Form, OpId, Reply, Status};
 
 /// What a result takes in memory besides its value, about.
 const RESULT_FIXED_BYTES: usize = 96;
@@ -15,7 +15,7 @@ pub(crate) struct StoredResult {
     pub(super) expiry_ms: u64,
     pub(super) integer: i64,
     pub(super) value: Option<Box<[u8]>>,
-    pub(super) is_large: bool,
+    pub(super) form: Form,
 }
 
 impl StoredResult {
@@ -26,7 +26,7 @@ impl StoredResult {
             expiry_ms: decision.expiry_ms,
             integer: decision.integer,
             value: decision.value_is_result.then(|| decision.value.into()),
-            is_large: decision.value_is_result && decision.is_large,
+            form: if decision.value_is_result { decision.form } else { Form::Plain },
         }
     }
 
@@ -38,7 +38,7 @@ impl StoredResult {
             expiry_ms: self.expiry_ms,
             integer: self.integer,
             value: self.value.as_deref(),
-            is_large: self.is_large,
+            form: self.form,
         }
     }
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::config::CLIENTS_BYTES_MAX;
 use alloc::boxed::Box;
 use alloc::vec;
+use nicekv_wire::Form;
 
 impl Default for Clients {
     fn default() -> Self {
@@ -17,7 +18,7 @@ fn op(client: u64, sequence: u64) -> OpId {
 
 fn result(integer: i64) -> StoredResult {
     let value = Some(b"old".as_slice().into());
-    StoredResult { is_large: false, status: Status::Ok, version: op(1, 1), expiry_ms: 7, integer, value }
+    StoredResult { form: Form::Plain, status: Status::Ok, version: op(1, 1), expiry_ms: 7, integer, value }
 }
 
 #[test]
@@ -230,7 +231,7 @@ fn large_values_that_results_name_are_told_when_they_come_and_go() {
     let named = |sequence| {
         let name = OpId { client: ClientId(3), sequence };
         let reference = nicekv_wire::large::Reference { name, length: 5_000, checksum: 1 };
-        StoredResult { value: Some(reference.bytes().into()), is_large: true, ..result(1) }
+        StoredResult { value: Some(reference.bytes().into()), form: Form::Large, ..result(1) }
     };
     let name = |sequence| OpId { client: ClientId(3), sequence };
     let told = |clients: &mut Clients| clients.take_named().collect::<Vec<_>>();

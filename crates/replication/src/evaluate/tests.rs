@@ -2,7 +2,7 @@
 
 use super::*;
 use nicekv_wire::limits::KEY_BYTES_MAX;
-use nicekv_wire::{ClientId, KeyDigest, KeyspaceId};
+use nicekv_wire::{ClientId, Form, KeyDigest, KeyspaceId};
 
 const OP: OpId = OpId { client: ClientId(9), sequence: 4 };
 const OLD: OpId = OpId { client: ClientId(8), sequence: 1 };
@@ -26,7 +26,7 @@ fn by_float(delta: &str) -> Operation<'static> {
 }
 
 fn state(value: &str, expiry_ms: u64) -> Option<KeyValue> {
-    Some(KeyValue { version: OLD, expiry_ms, value: value.into(), is_large: false })
+    Some(KeyValue { version: OLD, expiry_ms, value: value.into(), form: Form::Plain })
 }
 
 fn check(update: Update<'_>, state: Option<KeyValue>, effect: Effect, status: Status) -> Verdict {
@@ -122,7 +122,7 @@ fn a_long_key_leaves_less_room_for_what_is_made() {
 
 fn large(length: u32) -> Option<KeyValue> {
     let value = Reference { name: OLD, length, checksum: 7 }.bytes();
-    Some(KeyValue { version: OLD, expiry_ms: 5, value, is_large: true })
+    Some(KeyValue { version: OLD, expiry_ms: 5, value, form: Form::Large })
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn what_is_too_long_for_a_decision_is_made_of_what_was_before_and_what_is_added(
     let made = Reference { name: OP, length: 5_002, checksum: 8 };
     let verdict = Verdict::made(OP, made, large(5_000).as_ref());
     assert_eq!((verdict.integer, verdict.expiry_ms, verdict.version), (5_002, 5, OP));
-    assert_eq!((verdict.value, verdict.is_large), (made.bytes(), true));
+    assert_eq!((verdict.value, verdict.form), (made.bytes(), Form::Large));
 }
 
 #[test]
@@ -187,3 +187,5 @@ fn expiry_conditions_count_no_expiry_as_infinitely_late() {
     let keep = update(Operation::Set { value: b"n", expiry: Expiry::Keep });
     assert_eq!(check(keep, state("v", 9), Effect::StorePrepared, Status::Ok).expiry_ms, 9);
 }
+
+mod forms;

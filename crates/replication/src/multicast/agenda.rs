@@ -111,7 +111,7 @@ impl Agenda {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicekv_wire::ClientId;
+    use nicekv_wire::{ClientId, Form};
 
     fn agenda() -> Agenda {
         Agenda::new(Map::default())
@@ -119,7 +119,7 @@ mod tests {
 
     fn entry(expiry_ms: u64, value: Option<&[u8]>) -> Entry<'_> {
         let version = OpId { client: ClientId(1), sequence: expiry_ms };
-        Entry { index: 1, version, expiry_ms, is_large: false, value }
+        Entry { index: 1, version, expiry_ms, form: Form::Plain, value }
     }
 
     fn at(unix_ms: u64) -> Now {

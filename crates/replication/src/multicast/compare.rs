@@ -64,12 +64,12 @@ impl Compare {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicekv_wire::{ClientId, OpId};
+    use nicekv_wire::{ClientId, Form, OpId};
 
     fn stored(index: u64, value: Option<&[u8]>) -> Vec<u8> {
         let version = OpId { client: ClientId(1), sequence: index };
         let mut bytes = Vec::new();
-        Entry { index, version, expiry_ms: 0, is_large: false, value }.append(&mut bytes);
+        Entry { index, version, expiry_ms: 0, form: Form::Plain, value }.append(&mut bytes);
         bytes
     }
 

@@ -16,7 +16,7 @@ use nicekv_node::{Host, Map, Membership, Plant};
 use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
-use nicekv_wire::{PartitionId, StoredUpdate};
+use nicekv_wire::{Form, PartitionId, StoredUpdate};
 use smallvec::SmallVec;
 
 /// Deletions that are in the engine, the oldest first. Those beyond [`TOMBSTONES_MAX`] are left to the scrub.
@@ -75,14 +75,14 @@ pub(super) fn effects<'a>(
 }
 
 fn effect<'a>(decided: &'a Decided, prepared: &'a StoredUpdate) -> Option<Entry<'a>> {
-    let (value, is_large) = match decided.effect {
+    let (value, form) = match decided.effect {
         Effect::None | Effect::Transaction => return None,
-        Effect::StorePrepared => (Some(prepared.value()), is_large(prepared)),
-        Effect::Store => (Some(&*decided.value), decided.is_large),
-        Effect::Remove => (None, false),
+        Effect::StorePrepared => (Some(prepared.value()), prepared.head().operation.form()),
+        Effect::Store => (Some(&*decided.value), decided.form),
+        Effect::Remove => (None, Form::Plain),
     };
     let Decided { index, version, expiry_ms, .. } = *decided;
-    Some(Entry { index, version, expiry_ms, is_large, value })
+    Some(Entry { index, version, expiry_ms, form, value })
 }
 
 /// Whether an op carries a large value.

@@ -11,7 +11,6 @@
 //!                                                              contended
 //! ```
 
-use super::contents::is_large;
 use super::locks::Latest;
 use super::partition::Partition;
 use super::sequence::Decided;
@@ -195,14 +194,14 @@ impl Partition {
         if verdict.effect == Effect::Transaction {
             return self.keep_latest_of_transaction(op, verdict);
         }
-        let stored = |value, is_large| {
+        let stored = |value, form| {
             let (version, expiry_ms) = (verdict.version, verdict.expiry_ms);
-            Some(KeyValue { version, expiry_ms, value, is_large })
+            Some(KeyValue { version, expiry_ms, value, form })
         };
         let latest = match verdict.effect {
-            Effect::Store if is_waited_for => stored(verdict.value.clone(), verdict.is_large),
+            Effect::Store if is_waited_for => stored(verdict.value.clone(), verdict.form),
             Effect::StorePrepared if is_waited_for => {
-                stored(state.stored.value().into(), is_large(&state.stored))
+                stored(state.stored.value().into(), state.stored.head().operation.form())
             }
             Effect::Remove => None,
             _ => return,
@@ -228,7 +227,7 @@ impl Partition {
             expiry_ms: verdict.expiry_ms,
             integer: verdict.integer,
             value: verdict.value.into(),
-            is_large: verdict.is_large,
+            form: verdict.form,
             value_is_result: verdict.value_is_result,
         };
         host.trace.note(now, op, Step::Decided { contended: contended && !self.is_chain() });

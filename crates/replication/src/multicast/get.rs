@@ -153,8 +153,8 @@ impl Partition {
         }
         let reply = match entry {
             _ if overdue.is_some() => Reply::bare(get.op, Status::NotFound),
-            Some(Entry { value: Some(value), version, expiry_ms, is_large, .. }) => {
-                Reply { version, expiry_ms, value: Some(value), is_large, ..Reply::bare(get.op, Status::Ok) }
+            Some(Entry { value: Some(value), version, expiry_ms, form, .. }) => {
+                Reply { version, expiry_ms, value: Some(value), form, ..Reply::bare(get.op, Status::Ok) }
             }
             _ => Reply::bare(get.op, Status::NotFound),
         };

@@ -236,7 +236,7 @@ pub(super) fn stored(entry: &Entry<'_>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicekv_wire::{ClientId, Epoch};
+    use nicekv_wire::{ClientId, Epoch, Form};
 
     const PRIMARY: NodeId = NodeId(1);
 
@@ -246,7 +246,7 @@ mod tests {
 
     fn entry(index: u64, value: &[u8]) -> Entry<'_> {
         let version = OpId { client: ClientId(1), sequence: index };
-        Entry { index, version, expiry_ms: 0, is_large: false, value: Some(value) }
+        Entry { index, version, expiry_ms: 0, form: Form::Plain, value: Some(value) }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use core::cmp::Ordering;
 use nicekv_wire::replication::{Decision, Effect};
-use nicekv_wire::{Epoch, OpId, PartitionId, Status};
+use nicekv_wire::{Epoch, Form, OpId, PartitionId, Status};
 
 /// A logged decision that some member may still lack.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Decided {
     pub(super) expiry_ms: u64,
     pub(super) integer: i64,
     pub(super) value: Box<[u8]>,
-    pub(super) is_large: bool,
+    pub(super) form: Form,
     pub(super) value_is_result: bool,
 }
 
@@ -50,7 +50,7 @@ impl Decided {
             expiry_ms: decision.expiry_ms,
             integer: decision.integer,
             value: decision.value.into(),
-            is_large: decision.is_large,
+            form: decision.form,
             value_is_result: decision.value_is_result,
         }
     }
@@ -69,7 +69,7 @@ impl Decided {
             expiry_ms: self.expiry_ms,
             integer: self.integer,
             value: &self.value,
-            is_large: self.is_large,
+            form: self.form,
             value_is_result: self.value_is_result,
         }
     }
@@ -266,7 +266,7 @@ mod tests {
 
     fn decided(index: u64, contended: bool) -> Decided {
         Decided {
-            is_large: false,
+            form: Form::Plain,
             index,
             origin: Epoch(1),
             op: OpId { client: ClientId(1), sequence: index },

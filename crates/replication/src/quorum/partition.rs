@@ -24,7 +24,7 @@ use nicekv_node::{Host, Map, Membership, PartitionStatus, Plant, Standing, Step}
 use nicekv_wire::large::Reference;
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, Timestamp};
 use nicekv_wire::recovery::Entry;
-use nicekv_wire::{NodeId, Now, OpId, PartitionId, Replication, Status};
+use nicekv_wire::{Form, NodeId, Now, OpId, PartitionId, Replication, Status};
 
 /// What is under way on a key.
 #[derive(Clone, Default)]
@@ -179,7 +179,7 @@ impl QuorumPartition {
         }
         node.counters.gets += 1;
         let timestamp = entry.as_ref().map_or(Timestamp::NEVER, timestamp_of);
-        let is_large = entry.as_ref().is_some_and(|entry| entry.is_large);
+        let is_large = entry.as_ref().is_some_and(|entry| entry.form == Form::Large);
         let content = match entry.and_then(|entry| entry.value) {
             None => Content::Absent,
             Some(_) if !wants_value => Content::Present,

@@ -8,7 +8,7 @@ use nicekv_wire::bytes::Reader;
 use nicekv_wire::large::Reference;
 use nicekv_wire::quorum::Timestamp;
 use nicekv_wire::recovery::{Entry, put_keyed_entry, read_keyed_entry};
-use nicekv_wire::{DecodeError, Epoch, NodeId, OpId};
+use nicekv_wire::{DecodeError, Epoch, Form, NodeId, OpId};
 
 /// A version of a key, on its way to the log.
 #[derive(Clone)]
@@ -23,13 +23,13 @@ pub(super) struct Version {
 impl Version {
     pub(super) fn of_entry(entry: &Entry<'_>) -> Self {
         let (timestamp, value) = (timestamp_of(entry), entry.value.map(Box::from));
-        Self { timestamp, value, is_large: entry.is_large }
+        Self { timestamp, value, is_large: entry.form == Form::Large }
     }
 
     pub(super) fn entry(&self) -> Entry<'_> {
         let Timestamp { counter, op } = self.timestamp;
         let value = self.value.as_deref();
-        Entry { index: counter, version: op, expiry_ms: 0, is_large: self.is_large, value }
+        Entry { index: counter, version: op, expiry_ms: 0, form: Form::of_set(self.is_large), value }
     }
 
     /// The large value that it is of, if that is not here.

@@ -1,5 +1,5 @@
 use super::*;
-use nicekv_wire::{ClientId, Condition, Expiry, KeyDigest, KeyspaceId, Operation};
+use nicekv_wire::{ClientId, Condition, Expiry, Form, KeyDigest, KeyspaceId, Operation};
 
 const OP: OpId = OpId { client: ClientId(7), sequence: 3 };
 const BEFORE: OpId = OpId { client: ClientId(1), sequence: 1 };
@@ -42,7 +42,7 @@ fn taken(steps: &[Step<'_>], values: &[(&str, &str)]) -> Verdict {
         &update,
         |key| {
             let value = values.get(key)?.to_vec();
-            Some(KeyValue { version: BEFORE, expiry_ms: 5, value, is_large: false })
+            Some(KeyValue { version: BEFORE, expiry_ms: 5, value, form: Form::Plain })
         },
         false,
     )

@@ -4,7 +4,9 @@ use super::{CLIENT, Node, update};
 use nicekv_wire::control::{DiskSpace, Member, MemberRole, MemberState};
 use nicekv_wire::recovery::{RecoverReply, UndecidedOp};
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, PrepareAck, Progress, Watermark};
-use nicekv_wire::{ClientId, Datagram, Entries, Epoch, NodeId, OpId, Operation, PartitionId, Status, Term};
+use nicekv_wire::{
+    ClientId, Datagram, Entries, Epoch, Form, NodeId, OpId, Operation, PartitionId, Status, Term,
+};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 pub(crate) const OTHER: NodeId = NodeId(2);
@@ -65,7 +67,7 @@ pub(crate) fn decide(node: &mut Node, epoch: u32, index: u64, op: OpId) -> Sent 
 pub(crate) fn decide_as(node: &mut Node, epoch: u32, index: u64, op: OpId, contended: bool) -> Sent {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
     let decision = Decision {
-        is_large: false,
+        form: Form::Plain,
         partition,
         epoch,
         index,

@@ -91,9 +91,9 @@ impl NeededValues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicekv_wire::ClientId;
     use nicekv_wire::limits::LARGE_BYTES_MAX;
     use nicekv_wire::recovery::put_keyed_entry;
+    use nicekv_wire::{ClientId, Form};
 
     fn name(sequence: u64) -> OpId {
         OpId { client: ClientId(1), sequence }
@@ -103,7 +103,7 @@ mod tests {
         let reference = Reference { name: name(sequence), length, checksum: 7 }.bytes();
         let mut entry = Vec::new();
         let (version, value) = (name(sequence), Some(&reference[..]));
-        Entry { index: 1, version, expiry_ms: 0, is_large: true, value }.append(&mut entry);
+        Entry { index: 1, version, expiry_ms: 0, form: Form::Large, value }.append(&mut entry);
         entry
     }
 

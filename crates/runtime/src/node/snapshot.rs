@@ -219,9 +219,9 @@ mod tests {
     use nicekv_node::stored_entries;
     use nicekv_store::MemoryEngine;
     use nicekv_transport::checksum;
-    use nicekv_wire::ClientId;
     use nicekv_wire::large::Reference;
     use nicekv_wire::recovery::Entry;
+    use nicekv_wire::{ClientId, Form};
     use std::collections::BTreeMap;
 
     const PARTITION: PartitionId = PartitionId(3);
@@ -310,7 +310,7 @@ mod tests {
             values.carry_out(&request, &mut out).unwrap();
         }
         let (mut entry, bytes) = (Vec::new(), reference.bytes());
-        Entry { index: 1, version: name, expiry_ms: 0, is_large: true, value: Some(&bytes) }
+        Entry { index: 1, version: name, expiry_ms: 0, form: Form::Large, value: Some(&bytes) }
             .append(&mut entry);
         engine.put(PARTITION, &key(number), &entry).unwrap();
     }

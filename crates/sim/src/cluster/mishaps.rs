@@ -8,6 +8,7 @@ use crate::network::Host;
 use crate::node::Kept;
 use nicekv_metadata::MemberStanding;
 use nicekv_node::{DiskSpace, Standing};
+use nicekv_wire::Form;
 use nicekv_wire::PartitionId;
 use nicekv_wire::limits::KEY_BYTES_MAX;
 use nicekv_wire::recovery::Entry;
@@ -261,8 +262,8 @@ impl Cluster {
             let entry = Entry::decode(&stored).expect("the core wrote it");
             let other = match self.random.below(3) {
                 0 => None,
-                1 => Some(Entry { value: Some(b"forged"), is_large: false, ..entry }),
-                _ => Some(Entry { index: entry.index - 1, value: Some(b"old"), is_large: false, ..entry }),
+                1 => Some(Entry { value: Some(b"forged"), form: Form::Plain, ..entry }),
+                _ => Some(Entry { index: entry.index - 1, value: Some(b"old"), form: Form::Plain, ..entry }),
             };
             let mut bytes = Vec::new();
             if let Some(other) = &other {

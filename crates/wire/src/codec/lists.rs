@@ -181,3 +181,37 @@ impl<T: Codec> Codec for RestOf<T> {
         values.leak()
     }
 }
+
+/// Values of `T`, encoded one after the other, at least one; how many bytes these are, at most `MAX`, stands in the fixed part.
+pub struct ListedBytes<T, const MAX: usize>(PhantomData<T>);
+
+impl<T: Codec, const MAX: usize> Codec for ListedBytes<T, MAX> {
+    type Value<'a> = &'a [u8];
+    type Layout = U16;
+
+    fn layout(values: &&[u8]) -> U16 {
+        (values.len() as u16).into()
+    }
+
+    fn append_tail(values: &&[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(values);
+    }
+
+    fn read<'a>(field: &'static str, length: &U16, tail: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
+        let length = in_range(field, length.get().into(), 1, MAX)?;
+        let values = tail.bytes(length, field)?;
+        RestOf::<T>::read(field, &[], &mut Reader::new(values))
+    }
+
+    #[cfg(test)]
+    fn sample(random: &mut Random) -> &'static [u8] {
+        loop {
+            let mut values = Vec::new();
+            (0..=random.below(2)).for_each(|_| append::<T>(&T::sample(random), &mut values));
+            // Samples get shorter.
+            if values.len() <= MAX {
+                return values.leak();
+            }
+        }
+    }
+}

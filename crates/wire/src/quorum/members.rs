@@ -9,9 +9,8 @@
 use super::Timestamp;
 use crate::codec::{self, Codec, Key, OptionalValue, RestOf};
 use crate::declare::{code, codec_of, layout, message, part};
-use crate::large::check_value_of;
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX};
-use crate::{DecodeError, Epoch, NodeId, PartitionId};
+use crate::{DecodeError, Epoch, Form, NodeId, PartitionId};
 use alloc::vec::Vec;
 use core::mem::size_of;
 
@@ -135,7 +134,7 @@ impl Entrust<'_> {
     fn is_possible(&self) -> Result<(), DecodeError> {
         match self.timestamp {
             Timestamp::NEVER => Err(DecodeError::UnknownValue { field: "timestamp", value: 0 }),
-            _ => check_value_of(self.key.len(), self.is_large, self.value),
+            _ => Form::of_set(self.is_large).check_beside(self.key.len(), self.value),
         }
     }
 }

@@ -10,7 +10,8 @@ use nicekv_runtime::now;
 use nicekv_wire::hot::{HotConfirm, HotLease, HotValue, Stamp};
 use nicekv_wire::route::leave_room_for_stamp;
 use nicekv_wire::{
-    ClientId, Condition, Datagram, Get, Header, KeyDigest, KeyspaceId, OpId, Operation, Reply, Status, Update,
+    ClientId, Condition, Datagram, Form, Get, Header, KeyDigest, KeyspaceId, OpId, Operation, Reply, Status,
+    Update,
 };
 
 /// Servers of the switch.
@@ -144,7 +145,7 @@ fn reply_body() -> Vec<u8> {
         let (op, mut bytes) = (OpId::NONE, Vec::new());
         let version = OpId { client: ClientId(1), sequence: 1 };
         Reply {
-            is_large: false,
+            form: Form::Plain,
             op,
             status: Status::Ok,
             version,

@@ -1,13 +1,19 @@
 use super::*;
 use crate::Outcome;
 use nicekv_transport::checksum;
-use nicekv_wire::{ClientId, Datagram, KeyDigest, KeyspaceId, OpId};
+use nicekv_wire::{ClientId, Datagram, Form, KeyDigest, KeyspaceId, OpId};
 
 const MS: u64 = 1_000_000;
 const TIMEOUT_NS: u64 = 5 * MS;
 const OP: OpId = OpId { client: ClientId(5), sequence: 7 };
-const FOUND: Summary =
-    Summary { outcome: Outcome::Done, version: OP, expiry_ms: 0, integer: 0, has_value: true };
+const FOUND: Summary = Summary {
+    outcome: Outcome::Done,
+    version: OP,
+    expiry_ms: 0,
+    integer: 0,
+    has_value: true,
+    form: Form::Plain,
+};
 
 fn read(length: u32, checksum: u128) -> Read {
     let about = About { keyspace: KeyspaceId::DEFAULT, op: OP, digest: KeyDigest([3; 16]) };

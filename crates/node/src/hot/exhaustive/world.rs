@@ -13,7 +13,7 @@ use foldhash::fast::FixedState;
 use nicekv_wire::hot::{HotAssign, HotClosed, Stamp};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::{
-    ClientId, Datagram, Get, KeyDigest, KeyspaceId, NodeId, Now, OpId, Opcode, PartitionId, Term,
+    ClientId, Datagram, Form, Get, KeyDigest, KeyspaceId, NodeId, Now, OpId, Opcode, PartitionId, Term,
 };
 use std::format;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -171,7 +171,7 @@ impl World {
         let mut bytes = Vec::new();
         let value = [self.decided as u8];
         let version = OpId { client: ClientId(1), sequence: self.decided.into() };
-        Entry { is_large: false, index: 1, version, expiry_ms: 0, value: Some(&value) }.append(&mut bytes);
+        Entry { form: Form::Plain, index: 1, version, expiry_ms: 0, value: Some(&value) }.append(&mut bytes);
         bytes
     }
 
