@@ -2,7 +2,7 @@
 
 use crate::error::CommandError;
 use crate::handlers::{
-    acl, authentication, bits, connection, expiry, keys, numbers, server, strings, transactions,
+    acl, authentication, bits, connection, expiry, hashes, keys, numbers, server, strings, transactions,
 };
 use crate::parser::Arguments;
 use crate::plan::Handler;
@@ -108,7 +108,23 @@ pub(crate) static COMMANDS: &[Command] = &[
     write("getex", -2, strings::getex),
     read("getrange", 4, strings::getrange),
     write("getset", 3, strings::getset),
+    write("hdel", -3, hashes::hdel),
     alone("hello", -1, connection::hello),
+    read("hexists", 3, hashes::hexists),
+    read("hget", 3, hashes::hget),
+    read("hgetall", 2, hashes::hgetall),
+    write("hincrby", 4, hashes::hincrby),
+    write("hincrbyfloat", 4, hashes::hincrbyfloat),
+    read("hkeys", 2, hashes::hkeys),
+    read("hlen", 2, hashes::hlen),
+    read("hmget", -3, hashes::hmget),
+    write("hmset", -4, hashes::hmset),
+    read("hrandfield", -2, hashes::hrandfield),
+    read("hscan", -3, hashes::hscan),
+    write("hset", -4, hashes::hset),
+    write("hsetnx", 4, hashes::hsetnx),
+    read("hstrlen", 3, hashes::hstrlen),
+    read("hvals", 2, hashes::hvals),
     write("incr", 2, numbers::incr),
     write("incrby", 3, numbers::incrby),
     write("incrbyfloat", 3, numbers::incrbyfloat),
@@ -130,8 +146,10 @@ pub(crate) static COMMANDS: &[Command] = &[
     scan("scan", -2, keys::scan),
     other("select", 2, connection::select),
     write("set", -3, strings::set),
+    write("setbit", 4, bits::setbit),
     write("setex", 4, strings::setex),
     write("setnx", 3, strings::setnx),
+    write("setrange", 4, strings::setrange),
     read("strlen", 2, strings::strlen),
     read("substr", 4, strings::getrange),
     other("time", 1, server::time),

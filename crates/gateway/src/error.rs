@@ -13,6 +13,9 @@ impl CommandError {
     pub(crate) const NOT_A_FLOAT: Self = Self::fixed("ERR value is not a valid float");
     pub(crate) const NOT_FINITE: Self = Self::fixed("ERR increment would produce NaN or Infinity");
 
+    pub(crate) const WRONG_TYPE: Self =
+        Self::fixed("WRONGTYPE Operation against a key holding the wrong kind of value");
+
     pub(crate) const NO_AUTH: Self = Self::fixed("NOAUTH Authentication required.");
     pub(crate) const NO_KEY: Self = Self::fixed("NOPERM No permissions to access a key");
     pub(crate) const WRONG_PASSWORD: Self =
@@ -50,6 +53,12 @@ impl CommandError {
         Self::text(format!("ERR invalid expire time in '{command}' command"))
     }
 
+    pub(crate) fn hash_too_long(limit: usize) -> Self {
+        Self::text(format!(
+            "ERR hash would exceed the limit of {limit} bytes, 4 more for each field counted in"
+        ))
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -67,6 +76,7 @@ impl From<OperationError> for CommandError {
             OperationError::OutcomeUnknown => {
                 Self::text(format!("ERR {error}; read the key before you decide to send the command again"))
             }
+            OperationError::WrongType => Self::WRONG_TYPE,
             other => Self::text(format!("ERR {other}")),
         }
     }

@@ -34,6 +34,7 @@ mod event_loop;
 mod filling;
 mod glob;
 mod handlers;
+mod hashes;
 mod keyspaces;
 mod large_reads;
 pub mod limits;

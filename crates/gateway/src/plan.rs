@@ -4,6 +4,7 @@
 
 use crate::bits::BitQuery;
 use crate::error::CommandError;
+use crate::hashes::HashReply;
 use crate::permits::Kept;
 use crate::reply::{Protocol, ReplyWriter};
 use crate::scanning::Scanning;
@@ -12,7 +13,7 @@ use crate::transaction::{Multi, Replies};
 use nicekv_client::transaction::Transaction;
 use nicekv_client::{Answer, OperationError, Outcome, Request};
 use nicekv_wire::number::parse_integer;
-use nicekv_wire::{KeyspaceId, OpId};
+use nicekv_wire::{Form, KeyspaceId, OpId, Operation};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -25,12 +26,35 @@ pub(crate) enum Plan<'a> {
     Close,
     /// One request.
     One(Request<'a>, Finish),
+    /// One request, whose bytes were made for it.
+    Made(Made<'a>, Finish),
     /// As many requests as it takes to list keys.
     Scan(Scanning),
     /// All commands of a transaction, as one request.
     Exec(Transaction, Replies),
     /// One request for each of several keys, as many at once as there is room for. No order among them is promised.
     Many(Many),
+}
+
+impl Plan<'_> {
+    /// Whether it needs room for one request.
+    pub(crate) fn is_one_request(&self) -> bool {
+        matches!(self, Self::One(..) | Self::Made(..) | Self::Exec(..))
+    }
+}
+
+/// An update that carries other bytes than one of the arguments.
+#[derive(Debug)]
+pub(crate) struct Made<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) operation: fn(&[u8]) -> Operation<'_>,
+}
+
+impl Made<'_> {
+    pub(crate) fn request(&self) -> Request<'_> {
+        Request::update(self.key, (self.operation)(&self.bytes))
+    }
 }
 
 /// The requests of a command on several keys. They are made one by one: there may be a million.
@@ -64,7 +88,9 @@ pub(crate) enum Finish {
     Range(i64, i64),
     /// What is asked of the value's bits.
     Bits(BitQuery),
-    /// "string" or "none".
+    /// What is asked of a hash, or was done to one.
+    Hash(HashReply),
+    /// "string", "hash" or "none".
     Type,
     /// Time until the key expires.
     TimeToLive(TimeUnit),
@@ -125,8 +151,14 @@ impl Finish {
             Err(OperationError::Overflow) if *self == Self::Float => {
                 return reply.error(CommandError::NOT_FINITE.as_bytes());
             }
-            Err(error) => return reply.error(CommandError::from(error).as_bytes()),
+            Err(error) => {
+                let of_hash = if let Self::Hash(hash) = self { Some(hash.error(error)) } else { None };
+                return reply.error(of_hash.unwrap_or_else(|| error.into()).as_bytes());
+            }
         };
+        if answer.form == Form::Hash && self.is_of_plain() {
+            return reply.error(CommandError::WRONG_TYPE.as_bytes());
+        }
         let applied = answer.outcome == Outcome::Done;
         let value = answer.value.unwrap_or_default();
         match self {
@@ -139,6 +171,8 @@ impl Finish {
             Self::Length => reply.integer(answer.value.map_or(answer.integer, |value| value.len() as i64)),
             Self::Range(start, end) => reply.bulk_of(slice(value, *start, *end), answered.kept),
             Self::Bits(query) => reply.integer(query.of(answer.value)),
+            Self::Hash(hash) => hash.write(&answer, reply),
+            Self::Type if answer.form == Form::Hash => reply.simple("hash"),
             Self::Type => reply.simple(if applied { "string" } else { "none" }),
             Self::TimeToLive(_) | Self::ExpireTime(_) if !applied => reply.integer(-2),
             Self::TimeToLive(_) | Self::ExpireTime(_) if answer.expiry_ms == 0 => reply.integer(-1),
@@ -153,7 +187,20 @@ impl Finish {
 
     /// Whether it needs the value, and not only how long it is or when it expires.
     pub(crate) fn wants_value(&self) -> bool {
-        matches!(self, Self::Value | Self::Range(..) | Self::Bits(_))
+        match self {
+            Self::Hash(hash) => hash.reads(),
+            _ => matches!(self, Self::Value | Self::Range(..) | Self::Bits(_)),
+        }
+    }
+
+    /// Whether a hash is not what it is for.
+    fn is_of_plain(&self) -> bool {
+        self.wants_value() && !matches!(self, Self::Hash(_)) || matches!(self, Self::Length | Self::NullOr(_))
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn memory(&self) -> usize {
+        if let Self::Hash(hash) = self { hash.memory() } else { 0 }
     }
 }
 
@@ -235,7 +282,9 @@ impl Gathering {
                 if let Some(version) = self.versions.get_mut(part) {
                     *version = answer.version;
                 }
-                if let (Some(place), Some(value)) = (self.values.get_mut(part), answer.value) {
+                // As in Redis what is not plain is none here.
+                let value = answer.value.filter(|_| answer.form != Form::Hash);
+                if let (Some(place), Some(value)) = (self.values.get_mut(part), value) {
                     *place = Some(match answered.kept {
                         Some(kept) => Value::Large(kept.clone()),
                         None => {

@@ -197,6 +197,10 @@ impl Multi {
                 queue.transaction.add(&request)?;
                 Element::One(finish)
             }
+            Ok(Plan::Made(made, finish)) => {
+                queue.transaction.add(&made.request())?;
+                Element::One(finish)
+            }
             Ok(Plan::Many(many)) => {
                 for key in &many.keys {
                     queue.transaction.add(&(many.request)(call, *key as usize))?;

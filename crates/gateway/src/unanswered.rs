@@ -99,7 +99,7 @@ pub(crate) enum State {
 impl State {
     fn memory(&self) -> usize {
         match self {
-            Self::One(_) => 0,
+            Self::One(finish) => finish.memory(),
             Self::Many(gathering) => gathering.memory(),
             Self::Scan(scanning) => scanning.memory(),
             Self::Exec(replies) => replies.memory(),

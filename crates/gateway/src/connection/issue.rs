@@ -17,6 +17,12 @@ pub(super) struct Issuing {
     pub(super) rest: Rest,
 }
 
+impl Issuing {
+    fn new((command, called): (u64, &'static Command), rest: Rest) -> Self {
+        Self { called, command, rest }
+    }
+}
+
 /// What is to be sent.
 #[derive(Debug)]
 pub(super) enum Rest {
@@ -52,41 +58,43 @@ impl Connection {
         let mut written = Rope::default();
         let mut reply = ReplyWriter { out: &mut written, protocol: session.protocol };
         let (unix_ms, server) = (requests.now.unix_ms, &*requests.member.server);
-        let mut context = Context { unix_ms, session, server, reply: &mut reply };
-        let call = Call { arguments, name: command.name };
-        let planned = admitted.and_then(|()| (command.handler)(&mut context, &call));
-        let number = unanswered.next_number();
+        let context = &mut Context { unix_ms, session, server, reply: &mut reply };
+        let planned =
+            admitted.and_then(|()| (command.handler)(context, &Call { arguments, name: command.name }));
+        let (number, connection) = (unanswered.next_number(), session.id);
+        let origin = |requests: &Requests<'_>| origin(slot, connection, (number, command), requests);
         match planned {
             Ok(Plan::Replied) => unanswered.push_ready(written, output),
             Ok(Plan::Close) => {
                 self.closing = true;
                 unanswered.push_ready(written, output);
             }
-            Ok(Plan::One(..) | Plan::Exec(..)) if requests.room() == 0 => return Err(Progress::WindowFull),
+            Ok(plan) if plan.is_one_request() && requests.room() == 0 => return Err(Progress::WindowFull),
             Ok(Plan::One(request, finish)) => {
-                let origin = origin(slot, session.id, (number, command), requests);
-                let kept = arguments.kept(request.value());
-                match requests.submit(session.keyspace, request, origin, keys.first(), kept) {
-                    Ok(()) => unanswered.push(keys, State::One(finish)),
-                    Err(error) => self.refuse(&error.into()),
-                }
+                let (origin, kept) = (origin(requests), arguments.kept(request.value()));
+                let sent = requests.submit(session.keyspace, request, origin, keys.first(), kept);
+                let sent = sent.map(|()| unanswered.push(keys, State::One(finish)));
+                sent.unwrap_or_else(|error| self.refuse(&error.into()));
+            }
+            Ok(Plan::Made(made, finish)) => {
+                let (origin, first) = (origin(requests), keys.first());
+                let sent = requests.submit(session.keyspace, made.request(), origin, first, None);
+                let sent = sent.map(|()| unanswered.push(keys, State::One(finish)));
+                sent.unwrap_or_else(|error| self.refuse(&error.into()));
             }
             Ok(Plan::Exec(transaction, replies)) => {
-                let origin = origin(slot, session.id, (number, command), requests);
-                let request = transaction.request().expect("it has steps");
-                match requests.submit(session.keyspace, request, origin, None, None) {
-                    Ok(()) => unanswered.push(keys, State::Exec(replies)),
-                    Err(error) => self.refuse(&error.into()),
-                }
+                let (origin, request) = (origin(requests), transaction.request().expect("it has steps"));
+                let sent = requests.submit(session.keyspace, request, origin, None, None);
+                let sent = sent.map(|()| unanswered.push(keys, State::Exec(replies)));
+                sent.unwrap_or_else(|error| self.refuse(&error.into()));
             }
             Ok(Plan::Many(many)) => {
                 unanswered.push(keys, State::Many(Gathering::new(many.finish, many.keys.len())));
-                let rest = Rest::Many { many, sent: 0 };
-                self.issuing = Some(Issuing { called: command, command: number, rest });
+                self.issuing = Some(Issuing::new((number, command), Rest::Many { many, sent: 0 }));
             }
             Ok(Plan::Scan(scanning)) => {
                 unanswered.push(keys, State::Scan(scanning));
-                self.issuing = Some(Issuing { called: command, command: number, rest: Rest::Scan });
+                self.issuing = Some(Issuing::new((number, command), Rest::Scan));
             }
             Err(error) => self.refuse(&error),
         }

@@ -5,17 +5,30 @@ use crate::bits::{BitQuery, Unit};
 use crate::error::CommandError;
 use crate::plan::{Call, Context, Finish, Plan};
 use nicekv_client::Request;
+use nicekv_wire::Operation;
 use nicekv_wire::number::parse_integer;
-
-/// As in Redis: a value has no more bits.
-const PLACES: u64 = 1 << 32;
 
 /// `GETBIT key offset`.
 pub(crate) fn getbit<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    ask(call, BitQuery::At(place(call)?.into()))
+}
+
+/// `SETBIT key offset bit`.
+pub(crate) fn setbit<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let offset = place(call)?;
+    let bit = match call.bytes(3)? {
+        b"0" => false,
+        b"1" => true,
+        _ => return Err(CommandError::fixed("ERR bit is not an integer or out of range")),
+    };
+    Ok(Plan::One(Request::update(call.key(1)?, Operation::SetBit { offset, bit }), Finish::Integer))
+}
+
+/// As in Redis a value has 2^32 bits at most.
+fn place(call: &Call<'_>) -> Result<u32, CommandError> {
     const TEXT: &str = "ERR bit offset is not an integer or out of range";
-    let place = parse_integer(call.bytes(2)?).and_then(|place| u64::try_from(place).ok());
-    let place = place.filter(|place| *place < PLACES).ok_or(CommandError::fixed(TEXT))?;
-    ask(call, BitQuery::At(place))
+    let place = parse_integer(call.bytes(2)?).and_then(|place| u32::try_from(place).ok());
+    place.ok_or(CommandError::fixed(TEXT))
 }
 
 /// `BITCOUNT key [start end [BYTE | BIT]]`.

@@ -5,6 +5,7 @@ pub(crate) mod authentication;
 pub(crate) mod bits;
 pub(crate) mod connection;
 pub(crate) mod expiry;
+pub(crate) mod hashes;
 pub(crate) mod keys;
 pub(crate) mod numbers;
 pub(crate) mod server;

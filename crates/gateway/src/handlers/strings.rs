@@ -28,6 +28,17 @@ pub(crate) fn getrange<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<
     Ok(Plan::One(Request::Get { key: call.key(1)? }, finish))
 }
 
+/// `SETRANGE key offset value`.
+pub(crate) fn setrange<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let (offset, bytes) = (call.integer(2)?, call.value(3)?);
+    if offset < 0 {
+        return Err(CommandError::fixed("ERR offset is out of range"));
+    }
+    // Whatever is behind all that a value may have is refused by the node as what is too long.
+    let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+    Ok(Plan::One(Request::update(call.key(1)?, Operation::SetRange { offset, bytes }), Finish::Integer))
+}
+
 /// `SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]`.
 pub(crate) fn set<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     let options = SetOptions::parse(call, 3, true)?;

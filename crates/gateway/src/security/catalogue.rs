@@ -39,6 +39,7 @@ const KEYSPACE: Categories = Categories::KEYSPACE;
 const READ: Categories = Categories::READ;
 const WRITE: Categories = Categories::WRITE;
 const STRING: Categories = Categories::STRING;
+const HASH: Categories = Categories::HASH;
 const BITMAP: Categories = Categories::BITMAP;
 const ADMIN: Categories = Categories::ADMIN;
 const FAST: Categories = Categories::FAST;
@@ -77,7 +78,23 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("getex", WRITE.and(STRING).and(FAST), Both),
     subject("getrange", READ.and(STRING).and(SLOW), Reads),
     subject("getset", WRITE.and(STRING).and(FAST), Both),
+    subject("hdel", WRITE.and(HASH).and(FAST), Writes),
     for_strangers("hello", FAST.and(CONNECTION)),
+    subject("hexists", READ.and(HASH).and(FAST), Looks),
+    subject("hget", READ.and(HASH).and(FAST), Reads),
+    subject("hgetall", READ.and(HASH).and(SLOW), Reads),
+    subject("hincrby", WRITE.and(HASH).and(FAST), Both),
+    subject("hincrbyfloat", WRITE.and(HASH).and(FAST), Both),
+    subject("hkeys", READ.and(HASH).and(SLOW), Reads),
+    subject("hlen", READ.and(HASH).and(FAST), Looks),
+    subject("hmget", READ.and(HASH).and(FAST), Reads),
+    subject("hmset", WRITE.and(HASH).and(FAST), Writes),
+    subject("hrandfield", READ.and(HASH).and(SLOW), Reads),
+    subject("hscan", READ.and(HASH).and(SLOW), Reads),
+    subject("hset", WRITE.and(HASH).and(FAST), Writes),
+    subject("hsetnx", WRITE.and(HASH).and(FAST), Writes),
+    subject("hstrlen", READ.and(HASH).and(FAST), Looks),
+    subject("hvals", READ.and(HASH).and(SLOW), Reads),
     subject("incr", WRITE.and(STRING).and(FAST), Both),
     subject("incrby", WRITE.and(STRING).and(FAST), Both),
     subject("incrbyfloat", WRITE.and(STRING).and(FAST), Both),
@@ -99,8 +116,10 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("scan", KEYSPACE.and(READ).and(SLOW), Nothing),
     subject("select", FAST.and(CONNECTION), Nothing),
     subject("set", WRITE.and(STRING).and(SLOW), Set),
+    subject("setbit", WRITE.and(BITMAP).and(SLOW), Both),
     subject("setex", WRITE.and(STRING).and(SLOW), Writes),
     subject("setnx", WRITE.and(STRING).and(FAST), Writes),
+    subject("setrange", WRITE.and(STRING).and(SLOW), Writes),
     subject("strlen", READ.and(STRING).and(FAST), Looks),
     subject("substr", READ.and(STRING).and(SLOW), Reads),
     subject("time", FAST, Nothing),

@@ -33,6 +33,7 @@ impl Categories {
     pub(crate) const KEYSPACE: Self = Self(1);
     pub(crate) const READ: Self = Self(1 << 1);
     pub(crate) const WRITE: Self = Self(1 << 2);
+    pub(crate) const HASH: Self = Self(1 << 6);
     pub(crate) const STRING: Self = Self(1 << 7);
     pub(crate) const BITMAP: Self = Self(1 << 8);
     pub(crate) const ADMIN: Self = Self(1 << 13);
