@@ -116,6 +116,7 @@ impl Command {
             Kind::Update { condition, return_old, operation } => {
                 let operation = match operation {
                     Operation::Set { expiry, .. } => Operation::Set { value: &self.value, expiry },
+                    Operation::SetHash { expiry, .. } => Operation::SetHash { fields: &self.value, expiry },
                     Operation::Append(_) => Operation::Append(&self.value),
                     other => other,
                 };
@@ -274,6 +275,13 @@ impl Client {
     /// Stores a value and returns its version.
     pub async fn put(&self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<OpId, ClientError> {
         Ok(self.set(key, value, expiry, Condition::Always, false).await?.version)
+    }
+
+    /// Stores a hash, as its encoded [`Field`](nicekv_wire::hash::Field)s, and returns its version.
+    pub async fn put_hash(&self, key: &[u8], fields: &[u8], expiry: Expiry) -> Result<OpId, ClientError> {
+        let operation = Operation::SetHash { fields: &[], expiry };
+        let kind = Kind::Update { condition: Condition::Always, return_old: false, operation };
+        Ok(self.run(key, fields, kind).await?.version)
     }
 
     /// Stores a value if the key has none; `None` if it has one.

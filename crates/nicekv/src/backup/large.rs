@@ -44,6 +44,8 @@ pub(super) struct Whole {
     pub(super) key: Vec<u8>,
     pub(super) version: OpId,
     pub(super) value: Vec<u8>,
+    /// [`Form::Plain`], or that of a hash.
+    pub(super) form: Form,
     pub(super) expiry_ms: u64,
 }
 
@@ -70,9 +72,9 @@ impl LargeEntries {
         let mut small = Vec::new();
         for (key, entry) in keyed_entries(bytes)? {
             self.expect(key, &entry);
-            let Entry { version, expiry_ms, .. } = entry;
-            let value = entry.value.filter(|_| entry.form == Form::Plain).map(<[u8]>::to_vec);
-            small.extend(value.map(|value| Whole { key: key.to_vec(), version, value, expiry_ms }));
+            let Entry { version, expiry_ms, form, .. } = entry;
+            let value = entry.value.filter(|_| form != Form::Large).map(<[u8]>::to_vec);
+            small.extend(value.map(|value| Whole { key: key.to_vec(), version, value, form, expiry_ms }));
         }
         Ok(small)
     }
@@ -89,6 +91,7 @@ impl LargeEntries {
             key,
             version,
             value: std::mem::take(&mut self.value),
+            form: Form::Plain,
             expiry_ms,
         });
         Ok(whole)
@@ -169,7 +172,9 @@ mod tests {
             put_keyed_entry(&mut bytes, key, &entry);
         }
         let whole = LargeEntries::default().whole(&Record::Entries(bytes.clone())).unwrap();
-        let [Whole { key, version, value, expiry_ms }] = &whole[..] else { panic!("{} keys", whole.len()) };
+        let [Whole { key, version, value, expiry_ms, .. }] = &whole[..] else {
+            panic!("{} keys", whole.len())
+        };
         assert_eq!((&key[..], *version, &value[..], *expiry_ms), (&b"a"[..], name(7), &b"small"[..], 9));
         assert!(LargeEntries::default().whole(&Record::Entries(bytes[..bytes.len() - 1].to_vec())).is_err());
     }
@@ -187,5 +192,17 @@ mod tests {
             assert!(expecting(&[2, 1]).check(&wrong).is_err(), "{wrong:?}");
         }
         assert!(!expecting(&[1]).is_empty());
+    }
+
+    #[test]
+    fn a_hash_comes_whole_and_says_what_it_is() {
+        let (mut hash, mut entry, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+        nicekv_wire::hash::Field { name: b"color", value: b"blue" }.append(&mut hash);
+        let (form, value) = (Form::Hash, Some(&hash[..]));
+        Entry { index: 1, version: name(7), expiry_ms: 9, form, value }.append(&mut entry);
+        put_keyed_entry(&mut bytes, b"key", &entry);
+        let whole = LargeEntries::default().whole(&Record::Entries(bytes)).unwrap();
+        let [whole] = &whole[..] else { panic!("{} keys", whole.len()) };
+        assert_eq!((&whole.value, whole.form, whole.expiry_ms), (&hash, Form::Hash, 9));
     }
 }

@@ -116,9 +116,10 @@ impl ObjectWriter {
                     return Ok(totals);
                 }
                 _ => {
-                    for Whole { key, version, value, .. } in
-                        large.whole(&record).map_err(|why| names.failed(why))?
-                    {
+                    let whole = large.whole(&record).map_err(|why| names.failed(why))?;
+                    // A hash is no name.
+                    let named = whole.into_iter().filter(|whole| whole.form == Form::Plain);
+                    for Whole { key, version, value, .. } in named {
                         totals.add(&self.write_object(writer, &key, (version, value), source)?);
                     }
                 }

@@ -1,7 +1,7 @@
 //! Those who put what is restored, several keys at once, as long as their values do not take too much memory.
 
 use crate::failure::Failure;
-use nicekv_wire::Expiry;
+use nicekv_wire::{Expiry, Form};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -13,6 +13,8 @@ pub(super) struct Put {
     pub(super) keyspace: u16,
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
+    /// What the value is.
+    pub(super) form: Form,
     pub(super) expiry: Expiry,
 }
 
@@ -87,7 +89,13 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn put(number: u16) -> Put {
-        Put { keyspace: number, key: vec![1], value: vec![0; 1 << 20], expiry: Expiry::Never }
+        Put {
+            keyspace: number,
+            key: vec![1],
+            value: vec![0; 1 << 20],
+            form: Form::Plain,
+            expiry: Expiry::Never,
+        }
     }
 
     #[test]

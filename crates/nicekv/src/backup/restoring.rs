@@ -12,7 +12,7 @@ use futures_executor::block_on;
 use nicekv_client::facade::Client;
 use nicekv_metadata::{ClusterInfo, KeyspaceInfo, Status};
 use nicekv_runtime::{new_client_id, now};
-use nicekv_wire::Expiry;
+use nicekv_wire::{Expiry, Form};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::path::Path;
@@ -85,10 +85,16 @@ impl Destinations {
     }
 
     fn put(&self, put: &Put, chunks: &ChunkFile) -> Result<(), Failure> {
-        let Put { keyspace, key, value, expiry } = put;
+        let Put { keyspace, key, value, form, expiry } = put;
         match self.0.get(keyspace) {
             Some(Destination::Values(client)) => {
-                block_on(client.put(key, value, *expiry)).map(drop).map_err(failed)
+                let put = async {
+                    match form {
+                        Form::Hash => client.put_hash(key, value, *expiry).await,
+                        Form::Plain | Form::Large => client.put(key, value, *expiry).await,
+                    }
+                };
+                block_on(put).map(drop).map_err(failed)
             }
             Some(Destination::Objects(objects)) => put_object(objects, key, value, chunks),
             // Verified: it is one of the header's.
@@ -177,14 +183,14 @@ fn read_all<'a, 'b: 'a>(path: &Path, to: impl Fn(bool) -> &'a Giver<'b>) -> Resu
             _ => {}
         }
         let whole = large.whole(&record).map_err(|why| reader.damaged(Damage::Content(why)))?;
-        for Whole { key, value, expiry_ms, .. } in whole {
+        for Whole { key, value, form, expiry_ms, .. } in whole {
             if expiry_ms != 0 && expiry_ms <= now_ms {
                 restored.expired += 1;
                 continue;
             }
             let expiry = if expiry_ms == 0 { Expiry::Never } else { Expiry::At(expiry_ms) };
             let give = to(reader.header.objects.contains(&keyspace));
-            if !give.give(Put { keyspace, key, value, expiry }) {
+            if !give.give(Put { keyspace, key, value, form, expiry }) {
                 return Ok(restored);
             }
             restored.keys += 1;
