@@ -2,6 +2,7 @@
 
 use crate::bundler::Bundler;
 use crate::exchange::Exchange;
+use crate::heard::{Heard, Message};
 use crate::in_flight::InFlight;
 use crate::large::{Polled, SharedBytes};
 #[cfg(feature = "exploration")]
@@ -55,6 +56,7 @@ pub struct ClientCore {
     fragments: Option<(SocketAddrV4, Fragments, bool)>,
     /// Replies of which fragments have come.
     assembler: Assembler<SocketAddrV4>,
+    heard: Heard,
 }
 
 impl ClientCore {
@@ -63,7 +65,7 @@ impl ClientCore {
         let gone = alloc::vec![false; config.keyspaces.len()];
         let assembler = Assembler::new(FRAGMENT_BYTES, ASSEMBLED_BYTES_MAX);
         let (bundler, in_flight) = (Bundler::default(), InFlight::new(&config));
-        Self { in_flight, config, gone, bundler, fragments: None, assembler }
+        Self { in_flight, config, gone, bundler, fragments: None, assembler, heard: Heard::default() }
     }
 
     /// Plants a bug.
@@ -216,10 +218,18 @@ impl ClientCore {
         let (header, datagram) = match decoded {
             Ok((
                 header,
-                datagram @ (Datagram::Reply(_) | Datagram::ScanPiece(_) | Datagram::QuorumHeld(_)),
+                datagram @ (Datagram::Reply(_)
+                | Datagram::ScanPiece(_)
+                | Datagram::Listening(_)
+                | Datagram::QuorumHeld(_)),
             )) => (header, datagram),
             Ok((header, Datagram::Misdirected(_))) => {
                 return self.in_flight.on_misdirected(now.boot_ns, header.op);
+            }
+            Ok((_, Datagram::Published(published))) => {
+                let is_taken = self.heard.take_in(&published);
+                self.in_flight.counters.messages_dropped += u64::from(!is_taken);
+                return;
             }
             Ok((_, Datagram::Chunk(chunk))) => return self.in_flight.on_chunk(now.boot_ns, &chunk),
             Ok((_, Datagram::TransferReport(report))) => {
@@ -250,6 +260,11 @@ impl ClientCore {
         {
             get_lengths[slot.keyspace].answered(reply.integer);
         }
+    }
+
+    /// Takes the next message that was published to what this client [listens](Request::Listen) to.
+    pub fn poll_message(&mut self) -> Option<Message> {
+        self.heard.poll()
     }
 
     /// Retries and gives up what is due.

@@ -109,7 +109,9 @@ impl InFlight {
                 out.clear();
                 out.extend_from_slice(&slot.buffers.datagram);
                 // What was lost may have been lost for its company.
-                let is_directed = slot.buffers.is_for_chain && !self.coordinator.is_switch();
+                let is_directed = slot.buffers.is_for_chain
+                    && !self.coordinator.is_switch()
+                    && !slot.exchange.is_about_channels();
                 if is_directed {
                     slot.buffers.to = self.coordinator.direct(out);
                 }

@@ -30,6 +30,8 @@ pub struct Counters {
     pub stragglers_refused: u64,
     /// Large values that came with another checksum than they should have.
     pub wrong_checksums: u64,
+    /// Published messages that were dropped, as those before were not taken.
+    pub messages_dropped: u64,
     /// Datagrams that are not well-formed replies.
     pub malformed: u64,
     /// Of these, messages of another wire version.

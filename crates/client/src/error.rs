@@ -48,6 +48,14 @@ pub enum SubmitError {
         /// What.
         what: &'static str,
     },
+    /// Above [`PUBLISHED_BYTES_MAX`](nicekv_wire::limits::PUBLISHED_BYTES_MAX).
+    #[error("channel and message of {bytes} bytes exceed the limit of {limit} bytes")]
+    MessageTooLong {
+        /// Their length together.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// Steps of a transaction are gets and updates.
     #[error("a transaction has gets and updates of keys, and nothing else")]
     NoStep,

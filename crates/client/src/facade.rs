@@ -100,6 +100,7 @@ struct Command {
 enum Kind {
     Get,
     Length,
+    Publish,
     Scan { wants: ScanWants, range: MatchRange, bytes_max: usize, pieces: u8 },
     Update { condition: Condition, return_old: bool, operation: Operation<'static> },
 }
@@ -110,6 +111,7 @@ impl Command {
         match self.kind {
             Kind::Get => Request::Get { key },
             Kind::Length => Request::Length { key },
+            Kind::Publish => Request::Publish { channel: key, message: &self.value },
             Kind::Scan { wants, range, bytes_max, pieces } => {
                 Request::Scan { wants, range, after: key, bytes_max, pieces }
             }
@@ -382,6 +384,11 @@ impl Client {
     /// Makes a value never expire; whether there is one and it had an expiry time.
     pub async fn persist(&self, key: &[u8]) -> Result<bool, ClientError> {
         self.applied(key, Operation::Persist).await
+    }
+
+    /// Sends a message to whoever listens to a channel, at most once; how many were told.
+    pub async fn publish(&self, channel: &[u8], message: &[u8]) -> Result<u64, ClientError> {
+        Ok(self.run(channel, message, Kind::Publish).await?.integer as u64)
     }
 
     async fn put_if(

@@ -40,6 +40,7 @@ mod error;
 mod exchange;
 #[cfg(feature = "facade")]
 pub mod facade;
+mod heard;
 mod in_flight;
 mod large;
 mod lengths;
@@ -51,6 +52,7 @@ mod round_trip;
 mod scan;
 mod sequences;
 mod slot;
+mod subscriptions;
 mod summary;
 pub mod transaction;
 mod turns;
@@ -64,11 +66,13 @@ pub use config::{
 pub use coordination::Coordination;
 pub use counters::Counters;
 pub use error::{OperationError, SubmitError};
+pub use heard::Message;
 pub use large::SharedBytes;
 #[cfg(feature = "exploration")]
 pub use plant::Plant;
 pub use request::{Answer, Completion, Outcome, Request, Ticket};
 pub use scan::Scan;
+pub use subscriptions::{SUBSCRIPTIONS_MAX, SubscriptionId, Subscriptions, Told};
 
 /// Whether this build has bugs that tests can plant. Cargo unites the features of what is built together, so a binary asks.
 pub const HAS_PLANTS: bool = cfg!(feature = "exploration");

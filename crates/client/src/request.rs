@@ -1,7 +1,8 @@
 //! What goes into a [`ClientCore`](crate::ClientCore) and comes out of it.
 
 use crate::{Keyspace, OperationError, SubmitError};
-use nicekv_wire::limits::{KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, small_value_bytes_max};
+use nicekv_wire::limits::{KEY_BYTES_MAX, PUBLISHED_BYTES_MAX, TRANSACTION_BYTES_MAX, small_value_bytes_max};
+use nicekv_wire::publish::ListenKind;
 use nicekv_wire::scan::{ScanPiece, ScanWants};
 use nicekv_wire::{Condition, Datagram, Form, HeaderLayout, MatchRange, OpId, Operation};
 
@@ -30,6 +31,26 @@ pub enum Request<'a> {
         bytes_max: usize,
         /// Into how many pieces a switch may split it, at least 1.
         pieces: u8,
+    },
+    /// Says to the members of a partition who listens to a channel, or to a pattern of channels. [`Subscriptions`](crate::Subscriptions) makes these.
+    Listen {
+        /// Which of both.
+        kind: ListenKind,
+        /// The channel, or the pattern; up to [`KEY_BYTES_MAX`] bytes.
+        name: &'a [u8],
+        /// Of a pattern: the partition that has this match value.
+        from: u128,
+        /// How many listen; 0: nobody any more.
+        count: u32,
+        /// For how long, unless it is said again.
+        hold_ms: u32,
+    },
+    /// Sends a message to whoever listens to a channel, at most once. The answer's integer is how many were told.
+    Publish {
+        /// The channel, up to [`KEY_BYTES_MAX`] bytes.
+        channel: &'a [u8],
+        /// With the channel up to [`PUBLISHED_BYTES_MAX`] bytes.
+        message: &'a [u8],
     },
     /// Changes a key.
     Update {
@@ -66,6 +87,8 @@ impl<'a> Request<'a> {
         match self {
             Self::Get { key } | Self::Length { key } | Self::Update { key, .. } => key,
             Self::Scan { after, .. } => after,
+            Self::Listen { name, .. } => name,
+            Self::Publish { channel, .. } => channel,
         }
     }
 
@@ -76,7 +99,8 @@ impl<'a> Request<'a> {
     /// The bytes that it carries.
     pub fn value(&self) -> &'a [u8] {
         match self {
-            Self::Get { .. } | Self::Length { .. } | Self::Scan { .. } => &[],
+            Self::Get { .. } | Self::Length { .. } | Self::Scan { .. } | Self::Listen { .. } => &[],
+            Self::Publish { message, .. } => message,
             Self::Update { operation, .. } => operation.value(),
         }
     }
@@ -104,13 +128,15 @@ impl<'a> Request<'a> {
     pub(crate) fn small_value_limit(&self) -> usize {
         match self {
             Self::Update { key, operation, .. } => operation.value_bytes_max(key.len()),
+            Self::Publish { channel, .. } => PUBLISHED_BYTES_MAX.saturating_sub(channel.len()),
             _ => small_value_bytes_max(self.key().len()),
         }
     }
 
     pub(crate) fn check_key(&self) -> Result<(), SubmitError> {
         let key = self.key();
-        if key.is_empty() && !matches!(self, Self::Scan { .. }) {
+        let may_be_empty = matches!(self, Self::Scan { .. } | Self::Listen { .. } | Self::Publish { .. });
+        if key.is_empty() && !may_be_empty {
             return Err(SubmitError::KeyEmpty);
         }
         if key.len() > KEY_BYTES_MAX {
@@ -126,6 +152,10 @@ impl<'a> Request<'a> {
             return Err(SubmitError::NameOfLarge);
         }
         let bytes = self.value().len();
+        if let Self::Publish { channel, .. } = self {
+            let (bytes, limit) = (bytes + channel.len(), PUBLISHED_BYTES_MAX);
+            return if bytes <= limit { Ok(()) } else { Err(SubmitError::MessageTooLong { bytes, limit }) };
+        }
         if bytes <= limit { Ok(()) } else { Err(SubmitError::too_long(bytes, limit, self.key().len())) }
     }
 }
@@ -165,10 +195,10 @@ pub struct Answer<'a> {
     pub version: OpId,
     /// When that value expires, in milliseconds of the Unix epoch; 0 is never.
     pub expiry_ms: u64,
-    /// The integer after an increment, the length after an append or of the value that [`Request::Length`] asks for.
+    /// The integer after an increment, how many were told of what was published, the length after an append or of the value that [`Request::Length`] asks for.
     pub integer: i64,
     /// The value read; after an update with `return_old` the value from before; after a float increment the new one; after a scan, what
-    /// [`Self::pieces`] reads.
+    /// [`Self::pieces`] reads; after a [`Request::Listen`], the last match value of the partition that was told.
     pub value: Option<&'a [u8]>,
     /// What the value is: [`Form::Hash`] if it is the [`Field`](nicekv_wire::hash::Field)s of a hash, and [`Form::Plain`] if it is itself.
     pub form: Form,

@@ -25,9 +25,10 @@ impl Transaction {
         request.check()?;
         match *request {
             Request::Get { key } | Request::Length { key } => self.push(key, Act::Read),
-            Request::Update { operation: Operation::Transaction(_), .. } | Request::Scan { .. } => {
-                Err(SubmitError::NoStep)
-            }
+            Request::Update { operation: Operation::Transaction(_), .. }
+            | Request::Scan { .. }
+            | Request::Listen { .. }
+            | Request::Publish { .. } => Err(SubmitError::NoStep),
             Request::Update { key, condition, return_old, operation } => {
                 self.push(key, Act::Apply { operation, condition, return_old })
             }

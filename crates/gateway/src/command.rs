@@ -2,7 +2,8 @@
 
 use crate::error::CommandError;
 use crate::handlers::{
-    acl, authentication, bits, connection, expiry, hashes, keys, numbers, server, strings, transactions,
+    acl, authentication, bits, connection, expiry, hashes, keys, numbers, publishing, server, strings,
+    transactions,
 };
 use crate::parser::Arguments;
 use crate::plan::Handler;
@@ -35,6 +36,10 @@ pub(crate) enum Kind {
     Flush,
     /// Begins or ends a transaction: it waits for all earlier commands of its connection, and all later ones for it.
     Transaction,
+    /// Changes to what its connection listens: it waits for all earlier commands of its connection, and all later ones for it.
+    Listen,
+    /// Publishes something: it waits for earlier ones to the same channel.
+    Publish,
 }
 
 const ONE: Option<(i32, i32)> = Some((1, 1));
@@ -73,6 +78,10 @@ const fn scan(name: &'static str, arity: i32, handler: Handler) -> Command {
 
 const fn transaction(name: &'static str, arity: i32, handler: Handler) -> Command {
     on_keys(name, arity, Kind::Transaction, None, handler)
+}
+
+const fn listen(name: &'static str, arity: i32, handler: Handler) -> Command {
+    on_keys(name, arity, Kind::Listen, None, handler)
 }
 
 const fn flush(name: &'static str, handler: Handler) -> Command {
@@ -140,7 +149,11 @@ pub(crate) static COMMANDS: &[Command] = &[
     read("pexpiretime", 2, expiry::pexpiretime),
     other("ping", -1, connection::ping),
     write("psetex", 4, strings::psetex),
+    listen("psubscribe", -2, publishing::psubscribe),
     read("pttl", 2, expiry::pttl),
+    on_keys("publish", 3, Kind::Publish, None, publishing::publish),
+    other("pubsub", -2, publishing::pubsub),
+    listen("punsubscribe", -1, publishing::punsubscribe),
     alone("quit", -1, connection::quit),
     alone("reset", 1, connection::reset),
     scan("scan", -2, keys::scan),
@@ -151,12 +164,14 @@ pub(crate) static COMMANDS: &[Command] = &[
     write("setnx", 3, strings::setnx),
     write("setrange", 4, strings::setrange),
     read("strlen", 2, strings::strlen),
+    listen("subscribe", -2, publishing::subscribe),
     read("substr", 4, strings::getrange),
     other("time", 1, server::time),
     on_keys("touch", -2, Kind::Read, ALL, strings::exists),
     read("ttl", 2, expiry::ttl),
     read("type", 2, strings::key_type),
     on_keys("unlink", -2, Kind::Write, ALL, strings::del),
+    listen("unsubscribe", -1, publishing::unsubscribe),
     transaction("unwatch", 1, transactions::unwatch),
     on_keys("watch", -2, Kind::Transaction, ALL, transactions::watch),
 ];
@@ -218,6 +233,21 @@ impl Command {
         }
         let name = self.name.to_ascii_uppercase();
         Err(CommandError::text(format!("ERR {name} is not allowed in transactions")))
+    }
+
+    /// Numbers of the arguments that are channels or patterns, which a user may not have a right to; and whether they are patterns.
+    pub(crate) fn channel_indexes(&self, arguments: usize) -> (std::ops::Range<usize>, bool) {
+        match self.name {
+            "publish" => (1..2, false),
+            "subscribe" => (1..arguments, false),
+            "psubscribe" => (1..arguments, true),
+            _ => (0..0, false),
+        }
+    }
+
+    /// Whether a connection that listens may run it by RESP2.
+    pub(crate) fn is_for_listeners(&self) -> bool {
+        self.kind == Kind::Listen || ["ping", "quit", "reset"].contains(&self.name)
     }
 
     /// Numbers of the arguments that are keys.

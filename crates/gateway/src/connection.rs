@@ -18,6 +18,7 @@ mod access;
 mod bytes;
 mod issue;
 mod large;
+mod subscribing;
 
 pub(crate) use large::too_slow;
 
@@ -155,6 +156,7 @@ impl Connection {
         size_of::<Self>()
             + self.session.name.capacity()
             + self.session.multi.memory()
+            + self.session.subscribed.memory()
             + self.input.capacity()
             + self.output.memory()
             + self.stream.memory()

@@ -17,6 +17,7 @@ impl CommandError {
         Self::fixed("WRONGTYPE Operation against a key holding the wrong kind of value");
 
     pub(crate) const NO_AUTH: Self = Self::fixed("NOAUTH Authentication required.");
+    pub(crate) const NO_CHANNEL: Self = Self::fixed("NOPERM No permissions to access a channel");
     pub(crate) const NO_KEY: Self = Self::fixed("NOPERM No permissions to access a key");
     pub(crate) const WRONG_PASSWORD: Self =
         Self::fixed("WRONGPASS invalid username-password pair or user is disabled.");

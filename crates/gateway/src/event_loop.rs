@@ -17,6 +17,7 @@ mod closing;
 mod handshakes;
 mod large;
 mod listeners;
+mod messages;
 mod writing;
 
 use crate::acceptor::Acceptor;
@@ -24,6 +25,7 @@ use crate::budget::Budget;
 use crate::command::COMMANDS;
 use crate::config::GatewayConfig;
 use crate::connection::{Connection, Progress};
+use crate::hub::Hub;
 use crate::keyspaces::{FollowedKeyspaces, KnownKeyspaces};
 use crate::limits::{LARGE_BYTES_MIN, READ_BYTES, SHORT_BYTES_MAX, THREADS_MAX};
 use crate::observation::GatewayMonitor;
@@ -73,6 +75,7 @@ pub struct Gateway {
     budget: Budget,
     origins: Origins,
     gets: TurnGets,
+    hub: Hub,
     member: Member,
     hasher: RandomState,
     /// Connections to look at in this turn (`Connection::queued`).
@@ -187,6 +190,7 @@ impl Gateway {
             connections: Slab::new(),
             origins: Origins::default(),
             gets: TurnGets::default(),
+            hub: Hub::default(),
             member,
             hasher: RandomState::new(),
             queue: Vec::new(),
@@ -230,9 +234,12 @@ impl Gateway {
             self.keyspaces.follow(&self.member.server.keyspaces, &mut self.core);
             self.hear_of_users();
             self.on_time(now)?;
+            self.hear();
             self.deliver(now);
+            self.follow_subscriptions(now);
             self.hear_of_large(now);
             self.serve(now, &mut buffer);
+            self.hub.submit(now, &mut self.core, self.timeout);
             // Replicas work while replies are written.
             if self.leaves_at_ns().is_none_or(|at_ns| at_ns <= now.boot_ns) {
                 self.gets.end_turn();
@@ -270,6 +277,7 @@ impl Gateway {
             delayed_ns,
             self.leaves_at_ns(),
             self.look_ns,
+            self.hub.next_deadline().filter(|_| self.core.room() > 0),
             self.rested_ns,
             self.handshakes.next_deadline(),
         ];
@@ -402,6 +410,7 @@ impl Gateway {
             member: &self.member,
             hasher: &self.hasher,
             timeout: self.timeout,
+            hub: &mut self.hub,
             askers: &mut self.askers,
         };
         connection.follow_users(&requests);

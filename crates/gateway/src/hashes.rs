@@ -1,7 +1,7 @@
 //! What is made of a hash, and of what was done to one.
 
 use crate::error::CommandError;
-use crate::glob;
+use nicekv_wire::glob;
 use crate::reply::{Protocol, ReplyWriter};
 use nicekv_client::{Answer, OperationError, Outcome};
 use nicekv_wire::Form;

@@ -1,7 +1,7 @@
 //! The keyspaces that a gateway serves: who finds out that there are others says so, and its threads go on with these.
 
 use nicekv_client::{ClientCore, Keyspace};
-use nicekv_wire::KeyspaceId;
+use nicekv_wire::{KeyspaceId, Replication};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,6 +49,13 @@ impl KnownKeyspaces {
         let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = known.iter();
         all.any(|keyspace| keyspace.id == id && keyspace.has_large_values())
+    }
+
+    /// Whether the first one has primaries, which what is published needs.
+    pub(crate) fn can_publish(&self) -> bool {
+        let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = known.iter();
+        all.any(|one| one.id == KeyspaceId::DEFAULT && !matches!(one.replication, Replication::Quorum(_)))
     }
 
     /// SELECT takes numbers below this one, though not all of them.

@@ -43,6 +43,8 @@ pub const HANDSHAKES_MAX: usize = 512;
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// Replies of one connection that wait to be sent; with more, it is not read any further. One reply may exceed it.
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+/// Messages of one connection that listens, in bytes, that wait to be sent; with more, it is closed.
+pub const LISTENER_OUTPUT_BYTES_MAX: usize = 8 << 20;
 /// Bytes read from one connection before the others have their turn.
 pub const READ_BYTES: usize = 64 << 10;
 /// The same while more than half of the memory is in use.

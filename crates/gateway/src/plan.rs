@@ -9,6 +9,7 @@ use crate::permits::Kept;
 use crate::reply::{Protocol, ReplyWriter};
 use crate::scanning::Scanning;
 use crate::security::Standing;
+use crate::subscribing::{Change, Subscribed};
 use crate::transaction::{Multi, Replies};
 use nicekv_client::transaction::Transaction;
 use nicekv_client::{Answer, OperationError, Outcome, Request};
@@ -30,6 +31,8 @@ pub(crate) enum Plan<'a> {
     Made(Made<'a>, Finish),
     /// As many requests as it takes to list keys.
     Scan(Scanning),
+    /// Another set of channels and patterns that the connection listens to.
+    Change(Change),
     /// All commands of a transaction, as one request.
     Exec(Transaction, Replies),
     /// One request for each of several keys, as many at once as there is room for. No order among them is promised.
@@ -347,6 +350,8 @@ pub(crate) struct Session {
     /// MULTI, WATCH.
     pub(crate) multi: Multi,
     pub(crate) protocol: Protocol,
+    /// SUBSCRIBE, PSUBSCRIBE.
+    pub(crate) subscribed: Subscribed,
     /// Its user.
     pub(crate) standing: Standing,
 }
@@ -361,8 +366,10 @@ impl Session {
         let age_s = unix_ms.saturating_sub(self.since_unix_ms) / 1_000;
         let [name, user] = [&self.name, self.standing.name()].map(String::from_utf8_lossy);
         let protocol = if self.protocol == Protocol::Resp3 { 3 } else { 2 };
+        let (channels, patterns) = self.subscribed.counts();
+        let flags = if self.subscribed.is_empty() { 'N' } else { 'P' };
         format!(
-            "id={} addr={peer} laddr={local} name={name} age={age_s} idle=0 flags=N db={} sub=0 psub=0 ssub=0 multi=-1 \
+            "id={} addr={peer} laddr={local} name={name} age={age_s} idle=0 flags={flags} db={} sub={channels} psub={patterns} ssub=0 multi=-1 \
              cmd={command} user={user} redir=-1 resp={protocol}",
             self.id, self.keyspace.0,
         )

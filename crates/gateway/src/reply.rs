@@ -87,6 +87,14 @@ impl ReplyWriter<'_> {
         }
     }
 
+    /// `count` replies follow, which answer no command.
+    pub(crate) fn push(&mut self, count: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.number(b'*', count as i64),
+            Protocol::Resp3 => self.number(b'>', count as i64),
+        }
+    }
+
     /// With a point, at most three digits behind it.
     pub(crate) fn double(&mut self, value: f64) {
         let text = format!("{value:.3}");

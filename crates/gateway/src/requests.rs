@@ -12,6 +12,7 @@
 //! A turn is one of the event loop, or, with many callers, several: while nodes are at work on gets, those that come wait, for
 //! about a round trip at most, and leave together. A datagram and a node's turn cost the same for one get as for many.
 
+use crate::hub::{self, Hub};
 use crate::permits::Kept;
 use crate::shared::Member;
 use nicekv_client::{ClientCore, Request, SharedBytes, SubmitError, Ticket};
@@ -167,6 +168,7 @@ pub(crate) struct Requests<'a> {
     pub(crate) member: &'a Member,
     pub(crate) hasher: &'a RandomState,
     pub(crate) timeout: Duration,
+    pub(crate) hub: &'a mut Hub,
     /// The slots of connections that wait to be granted something, by the numbers of their questions.
     pub(crate) askers: &'a mut HashMap<u64, usize>,
 }
@@ -234,6 +236,7 @@ impl Requests<'_> {
     ) -> Result<Ticket, SubmitError> {
         let kept = kept.map(|kept| SharedBytes::new(kept.clone()));
         let deadline_ns = self.now.after(self.timeout);
+        let keyspace = if matches!(request, Request::Publish { .. }) { hub::KEYSPACE } else { keyspace };
         let ticket = self.core.submit_kept(self.now, keyspace, request, deadline_ns, kept.as_ref())?;
         self.gets.issued += 1;
         self.gets.since_ns.get_or_insert(self.now.boot_ns);
@@ -262,7 +265,8 @@ mod tests {
             let timeout = Duration::from_secs(1);
             let (core, origins, member, hasher) = (&mut core, &mut origins, &member, &hasher);
             let askers = &mut HashMap::new();
-            let mut requests = Requests { now, core, origins, gets, member, hasher, timeout, askers };
+            let hub = &mut Hub::default();
+            let mut requests = Requests { now, core, origins, gets, member, hasher, timeout, hub, askers };
             let origin = Origin { slot: 0, connection: 1, command, part: 0, called: 0, since_ns: 0 };
             requests.submit(KEYSPACE, request, origin, None, None).unwrap();
             requests.core.in_flight()
@@ -321,7 +325,8 @@ mod tests {
             let (core, origins, gets) = (&mut core, &mut origins, &mut gets);
             let timeout = Duration::from_secs(1);
             let (member, hasher, askers) = (&member, &hasher, &mut HashMap::new());
-            let mut requests = Requests { now, core, origins, gets, member, hasher, timeout, askers };
+            let hub = &mut Hub::default();
+            let mut requests = Requests { now, core, origins, gets, member, hasher, timeout, hub, askers };
             let origin = Origin { slot: 0, connection: 1, command, part: 0, called: 0, since_ns: 0 };
             requests.submit(KEYSPACE, Request::Get { key: b"k" }, origin, None, None).unwrap();
             assert_eq!(requests.core.in_flight(), 1);

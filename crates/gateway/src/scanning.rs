@@ -11,10 +11,10 @@
 //! refused as invalid.
 
 use crate::error::CommandError;
-use crate::glob;
 use crate::reply::ReplyWriter;
 use nicekv_client::{Answer, OperationError, Request, Scan};
 use nicekv_runtime::now;
+use nicekv_wire::glob;
 use nicekv_wire::scan::ScanWants;
 use nicekv_wire::{KeyspaceId, Operation};
 use std::collections::VecDeque;

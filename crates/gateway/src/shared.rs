@@ -11,6 +11,7 @@
 //! each thread, by `SO_REUSEPORT`, the kernel chooses by a hash: fifty connections on two threads are 32 and 18 as often as not, and those that
 //! wait at the listener of a busy thread wait while the others have nothing to do.)
 
+use crate::hub::Listened;
 use crate::keyspaces::KnownKeyspaces;
 use crate::permits::Permits;
 use crate::scanning::Cursors;
@@ -55,6 +56,8 @@ pub(crate) struct ServerState {
     pub(crate) access: Access,
     /// Of scans that go on.
     pub(crate) cursors: Cursors,
+    /// To what connections listen.
+    pub(crate) listened: Listened,
     pub(crate) started_unix_ms: u64,
     pub(crate) connections_max: usize,
     pub(crate) memory_bytes_max: usize,
@@ -129,6 +132,8 @@ pub(crate) struct ThreadState {
     pub(crate) connections_evicted: Number,
     /// Closed because they kept others from room for large values.
     pub(crate) connections_stalled: Number,
+    /// Closed because they did not read what they listen to.
+    pub(crate) listeners_dropped: Number,
     pub(crate) handshakes: [Number; Handshake::ALL.len()],
     pub(crate) handshakes_open: Number,
     pub(crate) commands: Number,

@@ -21,7 +21,9 @@ use crate::reply::{Protocol, ReplyWriter};
 use crate::requests::HashedMap;
 use crate::rope::Rope;
 use crate::scanning::Scanning;
+use crate::subscribing::{Changed, Changing};
 use crate::transaction::Replies;
+use nicekv_client::OperationError;
 use nicekv_wire::OpId;
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -57,8 +59,11 @@ impl Keys {
         turn: u64,
         hash: impl Fn(&[u8]) -> u64,
     ) -> Self {
-        if matches!(command.kind, Kind::Scan | Kind::Flush | Kind::Transaction) {
+        if matches!(command.kind, Kind::Scan | Kind::Flush | Kind::Transaction | Kind::Listen) {
             return Self { exclusive: true, ..Self::none() };
+        }
+        if command.kind == Kind::Publish {
+            return Self { first: Some(hash(arguments.prefix(1))), ..Self::none() };
         }
         let uses = if command.kind == Kind::Read { Uses::Reads { turn } } else { Uses::Writes };
         let indexes = command.key_indexes(arguments.count());
@@ -93,6 +98,7 @@ pub(crate) enum State {
     Many(Gathering),
     Scan(Scanning),
     Exec(Replies),
+    Changing(Changing),
     Ready(Rope),
 }
 
@@ -103,6 +109,7 @@ impl State {
             Self::Many(gathering) => gathering.memory(),
             Self::Scan(scanning) => scanning.memory(),
             Self::Exec(replies) => replies.memory(),
+            Self::Changing(changing) => changing.memory(),
             Self::Ready(reply) => reply.own_bytes(),
         }
     }
@@ -112,7 +119,7 @@ impl State {
         match self {
             Self::One(finish) => finish.wants_value(),
             Self::Many(gathering) => gathering.wants_values(),
-            Self::Scan(_) | Self::Exec(_) | Self::Ready(_) => false,
+            Self::Scan(_) | Self::Exec(_) | Self::Changing(_) | Self::Ready(_) => false,
         }
     }
 }
@@ -266,7 +273,7 @@ impl Unanswered {
         let is_last = match state {
             State::Many(gathering) => gathering.take(part, answered),
             State::Scan(scanning) => scanning.take(part as u32, answered.result),
-            State::One(_) | State::Exec(_) | State::Ready(_) => true,
+            State::One(_) | State::Exec(_) | State::Changing(_) | State::Ready(_) => true,
         };
         self.held_bytes += state.memory();
         if !is_last {
@@ -304,6 +311,25 @@ impl Unanswered {
         }
     }
 
+    /// The store knows of one name of a command that changes what is listened to, or could not be told; how the command has ended, if that was the last.
+    pub(crate) fn take_change(
+        &mut self,
+        command: u64,
+        result: Result<(), OperationError>,
+        output: Output<'_>,
+    ) -> Option<Changed> {
+        let index = usize::try_from(command.checked_sub(self.first)?).ok()?;
+        let State::Changing(changing) = &mut self.queue.get_mut(index)?.state else { return None };
+        let memory = changing.memory();
+        if !changing.take(result) {
+            return None;
+        }
+        let changed = changing.ended();
+        debug_assert_eq!(memory, changing.memory(), "its lines are written yet");
+        self.finish(index, None, output);
+        Some(changed)
+    }
+
     /// Writes the reply of a command and sends off what is ready at the front.
     fn finish(&mut self, index: usize, answered: Option<Answered<'_>>, output: Output<'_>) {
         let Pending { keys, state } = &mut self.queue[index];
@@ -331,6 +357,7 @@ impl Unanswered {
             }
             (State::Exec(replies), Some(answered)) => replies.answer(answered, output.unix_ms, &mut reply),
             (State::Scan(scanning), _) => scanning.write(&mut reply),
+            (State::Changing(changing), _) => changing.write(&mut reply),
             _ => unreachable!("a command is answered once"),
         }
         self.ready_bytes += waiting.len();

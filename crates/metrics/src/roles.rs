@@ -103,6 +103,9 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
     for (metric, value) in [
         (&NODE_GETS, counters.gets),
         (&NODE_FORWARDED, counters.gets_forwarded),
+        (&NODE_PUBLISHED, counters.published),
+        (&NODE_MESSAGES_SENT, counters.messages_sent),
+        (&NODE_LISTENERS_REFUSED, counters.listeners_refused),
         (&NODE_MALFORMED, counters.malformed),
         (&NODE_OTHER_VERSION, counters.other_version),
         (&NODE_REFUSED, counters.refused),

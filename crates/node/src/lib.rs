@@ -46,6 +46,8 @@ mod pace;
 mod peers;
 mod plant;
 mod protocol;
+mod publishing;
+mod pubsub;
 mod records;
 mod requests;
 mod routes;
@@ -74,6 +76,7 @@ pub use outbox::Outbox;
 pub use pace::Pace;
 pub use plant::Plant;
 pub use protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request, stored_entries};
+pub use pubsub::{Full, Registry};
 pub use session::Session;
 pub use status::{
     Counters, HotCounters, Latest, NodeStatus, PartitionStatus, Place, PutStages, Standing, Stranger,

@@ -11,6 +11,7 @@ use crate::kinds::StreamPeer;
 use crate::membership::Membership;
 use crate::plant::Plant;
 use crate::protocol::{CopyChunk, CopyRequest, Message, Protocol};
+use crate::pubsub::Registry;
 use crate::samples::HeatWatch;
 use crate::scrub::Scrub;
 use crate::sources::SourceCounts;
@@ -46,6 +47,7 @@ pub struct NodeCore<P> {
     pub(crate) formations: Formations,
     pub(crate) births: Births,
     pub(crate) coordination: Coordination,
+    pub(crate) registry: Registry,
     heartbeat_at_ns: u64,
     /// Trim the log before `.0` when it is durable through `.1`.
     pub(crate) trim_when_forced: Option<(u64, u64)>,
@@ -64,6 +66,7 @@ impl<P: Protocol> NodeCore<P> {
         let mut core = Self {
             sources: SourceCounts::new(!config.timing.sources_interval.is_zero()),
             heat: HeatWatch::default(),
+            registry: Registry::new(config.hash_seed),
             host: Host::new(config),
             partitions: Partitions::default(),
             scrub: Scrub::default(),
@@ -120,6 +123,8 @@ impl<P: Protocol> NodeCore<P> {
             Datagram::HeartbeatReply(_) | Datagram::Assign(_) | Datagram::Probe(_) => {
                 self.on_control(now, from, &datagram);
             }
+            Datagram::Listen(listen) => self.on_listen(now, from, &listen),
+            Datagram::Publish(publish) => self.on_publish(now, from, &publish),
             Datagram::Chunk(_) | Datagram::ReadChunks(_) => self.on_large(now, from, &datagram),
             Datagram::Acks(acks) => self.on_acks(now, from, &acks),
             Datagram::Decisions(decisions) => self.on_decisions(now, from, &decisions),

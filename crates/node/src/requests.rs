@@ -139,7 +139,7 @@ impl<P: Protocol> NodeCore<P> {
     }
 
     /// The partition of a request, if its digest is right: a switch routes by it, and a lie must not store a key in the wrong place.
-    fn route(&mut self, keyspace: KeyspaceId, key: &[u8], digest: &KeyDigest) -> Option<usize> {
+    pub(crate) fn route(&mut self, keyspace: KeyspaceId, key: &[u8], digest: &KeyDigest) -> Option<usize> {
         let unadmitted = self.host.has(Plant::AnswerUnadmitted).then(|| self.partitions.first()).flatten();
         let slot = self.partitions.find(keyspace, digest.match_value()).or(unadmitted);
         let Some(slot) = slot else {

@@ -156,6 +156,12 @@ pub struct Counters {
     pub decided: u64,
     /// Of these, on the slow path of R2.
     pub decided_contended: u64,
+    /// Messages published here as primary.
+    pub published: u64,
+    /// Datagrams sent to those that listen to them.
+    pub messages_sent: u64,
+    /// Clients that were not noted as listening, being too many.
+    pub listeners_refused: u64,
     /// Datagrams that were no message of ours.
     pub malformed: u64,
     /// Of these, messages of another wire version.

@@ -15,6 +15,7 @@ use crate::hot::{
     HotValue,
 };
 use crate::large::{Chunk, ReadChunks, TransferReport};
+use crate::publish::{Listen, Listening, Publish, Published};
 use crate::quorum::{Entrust, Entrusted, QuorumHeld, QuorumQuery, QuorumStore, Tombstones, TombstonesAck};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
 use crate::repair::{RepairReply, RepairRequest};
@@ -217,6 +218,14 @@ datagrams! {
     58 => ChunkRead,
     /// Target to initiator.
     59 => ChunkAnswer,
+    /// Client to multicast vnode: who listens to a channel, or to a pattern of channels.
+    60 => Listen<'a>,
+    /// The answer.
+    61 => Listening,
+    /// Client to multicast vnode: a message to a channel.
+    62 => Publish<'a>,
+    /// Node to a client that listens.
+    63 => Published<'a>,
     also
     /// The same of a message of nodes to nodes.
     31 => PeerFragment is Fragment,

@@ -8,6 +8,8 @@ pub const KERNEL_KEY_BYTES_MAX: usize = 256;
 pub const VALUE_BYTES_MAX: usize = 1024;
 /// Longest key and value together that go in one datagram, in bytes: whatever a message says beside them has room.
 pub const PAIR_BYTES_MAX: usize = 1280;
+/// Longest channel and message together, in bytes ([`crate::publish`]).
+pub const PUBLISHED_BYTES_MAX: usize = 1024;
 /// Longest value, in bytes, unless clients and nodes are told otherwise.
 pub const LARGE_VALUE_BYTES_MAX: u32 = 64 << 20;
 /// Longest value of all, in bytes.

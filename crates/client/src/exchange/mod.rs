@@ -221,7 +221,12 @@ impl Exchange {
 
     /// Whether it shares its datagrams with others.
     pub(crate) fn may_share(&self) -> bool {
-        !matches!(self, Self::Multicast(exchange) if exchange.is_scan())
+        !matches!(self, Self::Multicast(exchange) if exchange.is_scan() || exchange.is_about_channels())
+    }
+
+    /// Whether it is about what is published, and not about keys.
+    pub(crate) fn is_about_channels(&self) -> bool {
+        matches!(self, Self::Multicast(exchange) if exchange.is_about_channels())
     }
 
     /// It is time for a retry.

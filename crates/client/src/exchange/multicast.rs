@@ -3,6 +3,7 @@
 //! ```text
 //!   get     ──▶ unicast vnode   ──▶ one replica ──────────────▶ reply
 //!   scan    ──▶ unicast vnode   ──▶ one replica ─▶ the primary ─▶ piece; if a switch may split it, several
+//!   listen, publish ──▶ multicast vnode ──▶ every replica, the primary ─▶ listening, reply
 //!   update  ──▶ multicast vnode ──▶ every replica, the primary ─▶ reply
 //! ```
 //!
@@ -22,6 +23,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_wire::large::Reference;
 use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
+use nicekv_wire::publish::{Listen, ListenKind, Publish};
 use nicekv_wire::scan::{Scan, ScanPiece};
 use nicekv_wire::{Datagram, Form, Get, KeyDigest, MatchRange, OpId, Operation, Reply, Status, Update};
 
@@ -29,6 +31,8 @@ use nicekv_wire::{Datagram, Form, Get, KeyDigest, MatchRange, OpId, Operation, R
 enum Kind {
     Get,
     Scan,
+    Listen,
+    Publish,
     Update,
 }
 
@@ -72,6 +76,8 @@ impl MulticastExchange {
         let kind = match request {
             Request::Get { .. } | Request::Length { .. } => Kind::Get,
             Request::Scan { .. } => Kind::Scan,
+            Request::Listen { .. } => Kind::Listen,
+            Request::Publish { .. } => Kind::Publish,
             Request::Update { .. } => Kind::Update,
         };
         let (result_bytes_max, wanted) = (request.small_value_limit(), Wanted::NOTHING);
@@ -86,6 +92,10 @@ impl MulticastExchange {
         self.kind == Kind::Scan
     }
 
+    pub(super) fn is_about_channels(&self) -> bool {
+        matches!(self.kind, Kind::Listen | Kind::Publish)
+    }
+
     pub(super) fn begin(
         &mut self,
         Name { op, watermark }: Name,
@@ -95,6 +105,7 @@ impl MulticastExchange {
     ) -> Round {
         let digest = match request {
             Request::Scan { range, .. } => KeyDigest(range.first().to_be_bytes()),
+            Request::Listen { kind: ListenKind::Pattern, from, .. } => KeyDigest(from.to_be_bytes()),
             _ => to.digest(request.key()),
         };
         let keyspace = to.id;
@@ -129,6 +140,18 @@ impl MulticastExchange {
                 self.wanted = Wanted::new(range, pieces);
                 Round::Read
             }
+            Request::Listen { kind, name, count, hold_ms, .. } => {
+                Listen { keyspace, op, digest, reply_to: None, kind, hold_ms, count, name }
+                    .encode(&mut buffers.datagram);
+                buffers.to = to.multicast_address(&digest);
+                Round::Read
+            }
+            Request::Publish { channel, message } => {
+                Publish { keyspace, op, digest, reply_to: None, channel, message }
+                    .encode(&mut buffers.datagram);
+                buffers.to = to.multicast_address(&digest);
+                Round::Read
+            }
             Request::Update { key, condition, return_old, operation } => {
                 if matches!(operation, Operation::Append(_)) && to.has_large_values() {
                     self.result_bytes_max = LARGE_VALUE_BYTES_MAX;
@@ -158,6 +181,10 @@ impl MulticastExchange {
         let reply = match datagram {
             Datagram::Reply(reply) => reply,
             Datagram::ScanPiece(piece) if self.is_scan() => return self.gather(piece, buffers),
+            Datagram::Listening(listening) if self.kind == Kind::Listen => {
+                buffers.set_value(&listening.range.last().to_be_bytes());
+                return Step::Done(Ok(LISTED));
+            }
             _ => return Step::Stray,
         };
         if self.unread.is_some() {
@@ -255,6 +282,8 @@ impl MulticastExchange {
         buffers.rewrite(|datagram, _, out| match datagram {
             Datagram::Get(get) => Get { op, ..get }.encode(out),
             Datagram::Scan(scan) => Scan { op, ..scan }.encode(out),
+            Datagram::Listen(listen) => Listen { op, ..listen }.encode(out),
+            Datagram::Publish(publish) => Publish { op, ..publish }.encode(out),
             Datagram::Update(update) => rename(Update { op, watermark, ..update }, out),
             other => unreachable!("not a request: {other:?}"),
         });
@@ -266,8 +295,8 @@ impl MulticastExchange {
         }
         match self.kind {
             _ if self.is_refused || self.planted.has(Plant::TimeoutIsFailure) => OperationError::Busy,
-            Kind::Get | Kind::Scan => OperationError::TimedOut,
-            Kind::Update => OperationError::OutcomeUnknown,
+            Kind::Get | Kind::Scan | Kind::Listen => OperationError::TimedOut,
+            Kind::Publish | Kind::Update => OperationError::OutcomeUnknown,
         }
     }
 }
@@ -283,7 +312,7 @@ fn rename(update: Update<'_>, out: &mut Vec<u8>) {
     Update { operation, ..update }.encode(out);
 }
 
-/// Of a scan, whose answer is its piece.
+/// Of a scan, whose answer is its piece, and of who listens.
 const LISTED: Summary = Summary {
     outcome: Outcome::Done,
     version: OpId::NONE,

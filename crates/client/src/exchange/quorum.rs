@@ -108,7 +108,7 @@ impl QuorumExchange {
         let about = About { keyspace: to.id, op, digest };
         let reference = match request {
             Request::Update { operation, .. } => buffers.keep_large(about, key, operation, Some(quorum)),
-            Request::Get { .. } | Request::Length { .. } | Request::Scan { .. } => None,
+            _ => None,
         };
         let announced = reference.as_deref();
         QuorumQuery { keyspace: to.id, op, digest, reply_to: None, quorum, wants_value, key, announced }
@@ -354,6 +354,7 @@ fn understood(request: &Request<'_>) -> Result<Kind, SubmitError> {
     let (condition, return_old, operation) = match *request {
         Request::Get { .. } | Request::Length { .. } => return Ok(Kind::Get),
         Request::Scan { .. } => return needs("a scan"),
+        Request::Listen { .. } | Request::Publish { .. } => return needs("what is published"),
         Request::Update { condition, return_old, operation, .. } => (condition, return_old, operation),
     };
     if condition != Condition::Always {

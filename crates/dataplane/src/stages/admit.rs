@@ -7,7 +7,8 @@
 //!                      from a server's port, but not with its MAC and IP                   ─▶ source_refused
 //!                      from others, a place for replies that is not the sender             ─▶ source_refused
 //!                      unicast: anything but gets, scans and reads of chunks; multicast: anything but updates,
-//!                      chunks, reads of these, and quorum requests, and decisions of a node; bundles and fragments of these;
+//!                      chunks, reads of these, what is published and who listens, quorum requests, and
+//!                      decisions of a node; bundles and fragments of these;
 //!                      in both what nodes say to the switch of hot keys;
 //!                      ring of groups: anything but chunks and what is said of these       ─▶ opcode_refused
 //!   to a server's      what has room for a stamp                                           ─▶ opcode_refused
@@ -57,7 +58,9 @@ pub const OPCODES_MULTICAST: u64 = bit(Opcode::Update)
     | bit(Opcode::Bundle)
     | bit(Opcode::Fragment)
     | bit(Opcode::Chunk)
-    | bit(Opcode::ReadChunks);
+    | bit(Opcode::ReadChunks)
+    | bit(Opcode::Listen)
+    | bit(Opcode::Publish);
 /// What may go to multicast vrings from nodes.
 pub const OPCODES_MULTICAST_NODE: u64 =
     OPCODES_MULTICAST | bit(Opcode::Decisions) | bit(Opcode::PeerFragment) | OPCODES_SAID;

@@ -7,6 +7,7 @@ use crate::parser::{Arguments, Parser};
 use crate::plan::Session;
 use crate::requests::Requests;
 use crate::security::{Denied, Reason, Refusal, SUBJECTS};
+use nicekv_wire::publish::ListenKind;
 use nicekv_wire::{Duration, Now};
 
 /// How long a connection rests after a login that failed: 200 passwords a second is no way to find one, and nobody else waits.
@@ -42,7 +43,13 @@ fn admit(
     }
     let (subject, has_get) = command.asks(arguments);
     let keys = command.key_indexes(arguments.count()).map(|index| arguments.prefix(index));
-    user.check(subject, keys, has_get).map_err(|refusal| refused(refusal, session, command, requests))
+    let (channels, is_pattern) = command.channel_indexes(arguments.count());
+    let mut channels = channels.map(|index| arguments.prefix(index));
+    let checked = user.check(subject, keys, has_get).and_then(|()| {
+        let forbidden = channels.find(|channel| !user.may_channel(channel, is_pattern));
+        forbidden.map_or(Ok(()), |channel| Err(Refusal::Channel(channel)))
+    });
+    checked.map_err(|refusal| refused(refusal, session, command, requests))
 }
 
 /// If it is EXEC, refuses what was queued unless the connection's user may do all of it now; nothing is left of it then.
@@ -77,6 +84,7 @@ fn refused(
             (Reason::Command, subject.name.as_bytes(), CommandError::bytes(text))
         }
         Refusal::Key(key) => (Reason::Key, key, CommandError::NO_KEY),
+        Refusal::Channel(channel) => (Reason::Channel, channel, CommandError::NO_CHANNEL),
     };
     let client = session.describe(requests.now.unix_ms, command.name);
     let denied = Denied { reason, object, user: &user.name, client: &client };
@@ -88,7 +96,15 @@ impl Connection {
     /// Goes by the users that there are now. One whose user may not stay is closed, and what it has sent is not done.
     pub(crate) fn follow_users(&mut self, requests: &Requests<'_>) {
         let access = &requests.member.server.access;
-        if !self.session.standing.is_current(access) && !self.session.standing.follow(access) {
+        if self.session.standing.is_current(access) {
+            return;
+        }
+        let may_stay = self.session.standing.follow(access);
+        let may_listen = self.session.standing.user().is_none_or(|user| {
+            let mut names = self.session.subscribed.iter();
+            names.all(|(kind, name)| user.may_channel(name, *kind == ListenKind::Pattern))
+        });
+        if !may_stay || !may_listen {
             // A command may be half issued: nothing waits for it any more.
             (self.closing, self.failed) = (true, true);
         }

@@ -2,12 +2,18 @@
 
 use super::{Connection, Progress, access, error_reply};
 use crate::command::{Command, Kind};
+use crate::error::CommandError;
 use crate::limits::KEYS_IN_FLIGHT_MAX;
 use crate::plan::{Call, Context, Gathering, Many, Plan};
 use crate::reply::ReplyWriter;
 use crate::requests::{Origin, Requests};
 use crate::rope::Rope;
+use crate::security::SUBJECTS;
 use crate::unanswered::{Keys, Output, State};
+
+/// What Redis says to who listens by RESP2.
+const ONLY_LISTENS: &str =
+    "only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
 
 /// A command of which not all requests are sent yet. It is the last of the unanswered ones.
 #[derive(Debug)]
@@ -88,6 +94,7 @@ impl Connection {
                 let sent = sent.map(|()| unanswered.push(keys, State::Exec(replies)));
                 sent.unwrap_or_else(|error| self.refuse(&error.into()));
             }
+            Ok(Plan::Change(change)) => self.change(slot, change, keys, requests),
             Ok(Plan::Many(many)) => {
                 unanswered.push(keys, State::Many(Gathering::new(many.finish, many.keys.len())));
                 self.issuing = Some(Issuing::new((number, command), Rest::Many { many, sent: 0 }));
@@ -98,6 +105,7 @@ impl Connection {
             }
             Err(error) => self.refuse(&error),
         }
+        self.leave_reset(slot, requests);
         Ok(())
     }
 
@@ -109,6 +117,12 @@ impl Connection {
             return None;
         }
         match access::called(&self.parser, &self.session, self.last_command, requests) {
+            Ok(command) if self.only_listens() && !command.is_for_listeners() => {
+                let name = SUBJECTS[command.asks(arguments).0].name;
+                let text = format!("ERR Can't execute '{name}': {ONLY_LISTENS}");
+                self.refuse(&CommandError::text(text));
+                None
+            }
             Ok(command) => {
                 self.last_command = Some(command);
                 Some(command)

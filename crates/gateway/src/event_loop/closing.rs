@@ -28,6 +28,7 @@ impl Gateway {
         }
         connection.stream.end();
         self.forget_large(&connection);
+        self.forget_listener(slot, &connection);
         self.budget.forget(&connection);
         self.member.own().closed();
     }

@@ -39,6 +39,9 @@ impl Gateway {
     /// Hands the next answer to the commands that wait for it; false if there is none.
     pub(super) fn deliver_one(&mut self, now: Now) -> bool {
         let Some(completion) = self.core.poll_event() else { return false };
+        if self.hub.take(now, &completion) {
+            return true;
+        }
         let ticket = completion.ticket;
         let reader = self.origins.first(ticket).and_then(|origin| of(&mut self.connections, &origin));
         let claim = reader.and_then(|connection| connection.reads.take(ticket));

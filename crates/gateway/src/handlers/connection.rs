@@ -12,7 +12,13 @@ use nicekv_wire::number::parse_integer;
 const HELLO_NO_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
 
 pub(crate) fn ping<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let listens = context.session.protocol == Protocol::Resp2 && !context.session.subscribed.is_empty();
     match call.count() {
+        1 | 2 if listens => {
+            context.reply.array(2);
+            context.reply.bulk(b"pong");
+            context.reply.bulk(if call.count() == 2 { call.bytes(1)? } else { b"" });
+        }
         1 => context.reply.simple("PONG"),
         2 => return echo(context, call),
         _ => return Err(CommandError::arity(call.name)),
@@ -35,6 +41,7 @@ pub(crate) fn reset<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<
     context.session.name.clear();
     context.session.protocol = Protocol::Resp2;
     context.session.multi.end();
+    context.session.subscribed.reset();
     context.session.keyspace = KeyspaceId::DEFAULT;
     context.session.standing.reset(&context.server.access);
     context.reply.simple("RESET");

@@ -8,6 +8,7 @@ pub(crate) mod expiry;
 pub(crate) mod hashes;
 pub(crate) mod keys;
 pub(crate) mod numbers;
+pub(crate) mod publishing;
 pub(crate) mod server;
 pub(crate) mod strings;
 pub(crate) mod transactions;

@@ -3,9 +3,9 @@
 use super::{Planned, unknown_subcommand};
 use crate::command::{COMMANDS, Command, Kind};
 use crate::error::CommandError;
-use crate::glob;
 use crate::limits::ARGUMENT_BYTES_MAX;
 use crate::plan::{Call, Context, Plan};
+use nicekv_wire::glob;
 use std::fmt::Write;
 
 /// The Redis whose commands are followed.
@@ -35,7 +35,7 @@ type Section = (&'static str, Vec<(&'static str, String)>);
 
 fn sections(context: &Context<'_, '_>) -> [Section; 5] {
     let state = context.server;
-    let [wrong_passwords, denied_commands, denied_keys] = state.access.denied();
+    let [wrong_passwords, denied_commands, denied_keys, denied_channels] = state.access.denied();
     let uptime_s = context.unix_ms.saturating_sub(state.started_unix_ms) / 1_000;
     [
         (
@@ -74,11 +74,16 @@ fn sections(context: &Context<'_, '_>) -> [Section; 5] {
                 ("rejected_connections", state.connections_refused.get().to_string()),
                 ("denied_connections", state.connections_denied.get().to_string()),
                 ("evicted_clients", state.sum(|thread| &thread.connections_evicted).to_string()),
+                (
+                    "client_output_buffer_limit_disconnections",
+                    state.sum(|thread| &thread.listeners_dropped).to_string(),
+                ),
                 ("stalled_clients", state.sum(|thread| &thread.connections_stalled).to_string()),
                 ("total_commands_processed", state.sum(|thread| &thread.commands).to_string()),
                 ("acl_access_denied_auth", wrong_passwords.to_string()),
                 ("acl_access_denied_cmd", denied_commands.to_string()),
                 ("acl_access_denied_key", denied_keys.to_string()),
+                ("acl_access_denied_channel", denied_channels.to_string()),
                 ("store_requests", state.sum(|thread| &thread.submitted).to_string()),
                 ("store_requests_in_flight", state.sum(|thread| &thread.in_flight).to_string()),
                 ("store_retries", state.sum(|thread| &thread.retries).to_string()),
@@ -163,6 +168,7 @@ pub(crate) fn command<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
                 Kind::Scan => b"generic",
                 Kind::Flush => b"server",
                 Kind::Transaction => b"transactions",
+                Kind::Listen | Kind::Publish => b"pubsub",
                 _ => b"string",
             });
         }
@@ -185,6 +191,7 @@ fn write_info(command: &Command, reply: &mut crate::reply::ReplyWriter<'_>) {
     reply.simple(match command.kind {
         Kind::Read | Kind::Scan => "readonly",
         Kind::Write | Kind::Flush => "write",
+        Kind::Listen | Kind::Publish => "pubsub",
         Kind::Connection | Kind::Transaction => "fast",
     });
     reply.integer(command.keys.is_some().into());

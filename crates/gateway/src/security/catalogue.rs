@@ -41,6 +41,7 @@ const WRITE: Categories = Categories::WRITE;
 const STRING: Categories = Categories::STRING;
 const HASH: Categories = Categories::HASH;
 const BITMAP: Categories = Categories::BITMAP;
+const PUBSUB: Categories = Categories::PUBSUB;
 const ADMIN: Categories = Categories::ADMIN;
 const FAST: Categories = Categories::FAST;
 const SLOW: Categories = Categories::SLOW;
@@ -110,7 +111,11 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("pexpiretime", KEYSPACE.and(READ).and(FAST), Reads),
     subject("ping", FAST.and(CONNECTION), Nothing),
     subject("psetex", WRITE.and(STRING).and(SLOW), Writes),
+    subject("psubscribe", PUBSUB.and(SLOW), Nothing),
     subject("pttl", KEYSPACE.and(READ).and(FAST), Reads),
+    subject("publish", PUBSUB.and(FAST), Nothing),
+    subject("pubsub", SLOW, Nothing),
+    subject("punsubscribe", PUBSUB.and(SLOW), Nothing),
     for_strangers("quit", FAST.and(CONNECTION)),
     for_strangers("reset", FAST.and(CONNECTION)),
     subject("scan", KEYSPACE.and(READ).and(SLOW), Nothing),
@@ -121,12 +126,14 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("setnx", WRITE.and(STRING).and(FAST), Writes),
     subject("setrange", WRITE.and(STRING).and(SLOW), Writes),
     subject("strlen", READ.and(STRING).and(FAST), Looks),
+    subject("subscribe", PUBSUB.and(SLOW), Nothing),
     subject("substr", READ.and(STRING).and(SLOW), Reads),
     subject("time", FAST, Nothing),
     subject("touch", KEYSPACE.and(READ).and(FAST), Looks),
     subject("ttl", KEYSPACE.and(READ).and(FAST), Reads),
     subject("type", KEYSPACE.and(READ).and(FAST), Looks),
     subject("unlink", KEYSPACE.and(WRITE).and(FAST), Writes),
+    subject("unsubscribe", PUBSUB.and(SLOW), Nothing),
     subject("unwatch", FAST.and(TRANSACTION), Nothing),
     subject("watch", FAST.and(TRANSACTION), Looks),
     subject("acl|cat", SLOW, Nothing),
@@ -151,6 +158,9 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("command|info", SLOW.and(CONNECTION), Nothing),
     subject("command|list", SLOW.and(CONNECTION), Nothing),
     subject("config|get", ADMIN.and(SLOW).and(DANGEROUS), Nothing),
+    subject("pubsub|channels", PUBSUB.and(SLOW), Nothing),
+    subject("pubsub|numpat", PUBSUB.and(SLOW), Nothing),
+    subject("pubsub|numsub", PUBSUB.and(SLOW), Nothing),
 ];
 
 impl Subject {

@@ -36,6 +36,7 @@ impl Categories {
     pub(crate) const HASH: Self = Self(1 << 6);
     pub(crate) const STRING: Self = Self(1 << 7);
     pub(crate) const BITMAP: Self = Self(1 << 8);
+    pub(crate) const PUBSUB: Self = Self(1 << 12);
     pub(crate) const ADMIN: Self = Self(1 << 13);
     pub(crate) const FAST: Self = Self(1 << 14);
     pub(crate) const SLOW: Self = Self(1 << 15);

@@ -1,7 +1,7 @@
 //! Which keys a user may read and write: patterns, each for one or both.
 
 use super::catalogue::Uses;
-use crate::glob;
+use nicekv_wire::glob;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -16,10 +16,11 @@ pub(crate) enum Reason {
     Auth,
     Command,
     Key,
+    Channel,
 }
 
 impl Reason {
-    pub(crate) const ALL: [Self; 3] = [Self::Auth, Self::Command, Self::Key];
+    pub(crate) const ALL: [Self; 4] = [Self::Auth, Self::Command, Self::Key, Self::Channel];
 
     /// As Redis says it.
     pub(crate) fn name(self) -> &'static str {
@@ -27,6 +28,7 @@ impl Reason {
             Self::Auth => "auth",
             Self::Command => "command",
             Self::Key => "key",
+            Self::Channel => "channel",
         }
     }
 }

@@ -4,6 +4,7 @@ use super::catalogue::{SUBJECTS, Subject};
 use super::keys::{Access, KeyRights};
 use super::password::Hashed;
 use super::rights::Rights;
+use nicekv_wire::glob;
 use thiserror::Error;
 
 /// Why a rule is none, in the words of Redis.
@@ -47,7 +48,7 @@ pub(crate) struct User {
     channels: Channels,
 }
 
-/// There is nothing to publish here; what files say of channels is kept to be shown.
+/// The channels that it may publish to, and listen to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Channels {
     is_all: bool,
@@ -60,6 +61,8 @@ pub(crate) enum Refusal<'a> {
     /// The subject.
     Command(&'static Subject),
     Key(&'a [u8]),
+    /// A channel, or a pattern of channels.
+    Channel(&'a [u8]),
 }
 
 impl Refusal<'_> {
@@ -69,6 +72,10 @@ impl Refusal<'_> {
             Self::Command(subject) => {
                 let name = subject.name;
                 [b"User ", &*user.name, b" has no permissions to run the '", name.as_bytes(), b"' command"]
+                    .concat()
+            }
+            Self::Channel(channel) => {
+                [b"User ", &*user.name, b" has no permissions to access the '", *channel, b"' channel"]
                     .concat()
             }
             Self::Key(key) => {
@@ -114,9 +121,9 @@ impl User {
         self.has_no_password
     }
 
-    /// May it run everything on all keys?
+    /// May it run everything on all keys and channels?
     pub(crate) fn may_everything(&self) -> bool {
-        self.rights.is_everything() && self.keys.is_all()
+        self.rights.is_everything() && self.keys.is_all() && self.channels.is_all
     }
 
     /// Whether this is one of its passwords. Each is looked at, so that the time says nothing of which.
@@ -222,6 +229,12 @@ impl User {
         let needed = Access::needed(subject.uses, has_get);
         let mut keys = keys.filter(|key| !self.keys.allow(key, needed));
         keys.next().map_or(Ok(()), |key| Err(Refusal::Key(key)))
+    }
+
+    /// Whether it may publish and listen to a channel, or listen to a pattern: that has to be one of its own, word by word.
+    pub(crate) fn may_channel(&self, name: &[u8], is_pattern: bool) -> bool {
+        let covers = |own: &Vec<u8>| if is_pattern { own == name } else { glob::matches(own, name) };
+        self.channels.is_all || self.channels.patterns.iter().any(covers)
     }
 
     /// `on` or `off`, and `nopass`.

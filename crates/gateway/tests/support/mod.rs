@@ -243,7 +243,7 @@ fn reply_end(bytes: &[u8], start: usize) -> Option<usize> {
         b'+' | b'-' | b':' | b'_' | b',' => Some(after),
         b'$' | b'=' if number() < 0 => Some(after),
         b'$' | b'=' => Some(after + number() as usize + 2).filter(|end| *end <= bytes.len()),
-        kind @ (b'*' | b'%' | b'~') => {
+        kind @ (b'*' | b'%' | b'~' | b'>') => {
             let count = number().max(0) * if kind == b'%' { 2 } else { 1 };
             (0..count).try_fold(after, |at, _| reply_end(bytes, at))
         }

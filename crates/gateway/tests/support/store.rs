@@ -2,9 +2,11 @@
 
 mod forms;
 
+use nicekv_node::Registry;
 use nicekv_placement::key_digest;
 use nicekv_runtime::now;
 use nicekv_wire::number::{LongDouble, parse_integer};
+use nicekv_wire::publish::{Listen, ListenKind, Listening, Publish, Published};
 use nicekv_wire::replication::Effect;
 use nicekv_wire::scan::{Scan, ScanPiece, ScanWants, Scanned};
 use nicekv_wire::transaction::{Act, Step, Taken};
@@ -14,6 +16,9 @@ use nicekv_wire::{
 };
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
+
+/// Where the second partition begins.
+const HALF: u128 = 1 << 127;
 
 #[derive(Clone)]
 struct Stored {
@@ -37,8 +42,19 @@ pub(crate) struct Store {
     pub(crate) requests: Vec<Vec<u8>>,
     /// Replies to requests for keys that begin with "held", until one for "release" comes.
     held: Vec<(SocketAddrV4, Vec<u8>)>,
+    /// Who listens to what is published.
+    listeners: Listeners,
     /// If not 0, requests that arrive together are handled in an order that follows from it.
     pub(crate) disorder: u64,
+}
+
+/// As every node has it.
+struct Listeners(Registry);
+
+impl Default for Listeners {
+    fn default() -> Self {
+        Self(Registry::new(7))
+    }
 }
 
 /// A number from 0 to `below` - 1, by xorshift: enough to mix up an order.
@@ -71,6 +87,11 @@ impl Store {
             // It names the op. On a busy machine what is held is asked for again.
             let is_held = self.held.iter().any(|(_, held)| held == reply);
             return if is_held { Vec::new() } else { vec![(from, reply.clone())] };
+        }
+        match message {
+            Datagram::Listen(listen) => return self.listen(from, &listen),
+            Datagram::Publish(publish) => return self.publish(from, &publish),
+            _ => {}
         }
         if header.keyspace != self.keyspace {
             let keys = self.other_keyspaces.remove(&header.keyspace).unwrap_or_default();
@@ -108,6 +129,38 @@ impl Store {
         replies
     }
 
+    /// As two partitions.
+    fn listen(&mut self, from: SocketAddrV4, listen: &Listen<'_>) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        if listen.name.starts_with(b"silent") {
+            return Vec::new();
+        }
+        self.listeners.0.listen(now(), listen, from).unwrap();
+        let first = listen.digest.match_value();
+        let last = if first < HALF { HALF - 1 } else { u128::MAX };
+        if listen.kind == ListenKind::Pattern {
+            assert!(first == 0 || first == HALF, "partition by partition");
+        }
+        let mut answer = Vec::new();
+        Listening { op: listen.op, range: MatchRange::new(first, last).unwrap() }.encode(&mut answer);
+        vec![(from, answer)]
+    }
+
+    /// Listeners are told before the publisher is, as nodes do it.
+    fn publish(&mut self, from: SocketAddrV4, publish: &Publish<'_>) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        let &Publish { keyspace, op, channel, message, .. } = publish;
+        let (to, count) = match self.listeners.0.repeated(op) {
+            Some(count) => (Vec::new(), count),
+            None => {
+                let (to, count) = self.listeners.0.publish(now(), keyspace, op, channel);
+                (to.to_vec(), count)
+            }
+        };
+        let (mut published, mut answer) = (Vec::new(), Vec::new());
+        Published { keyspace, op, channel, message }.encode(&mut published);
+        Reply { integer: count.into(), ..Reply::bare(op, Status::Ok) }.encode(&mut answer);
+        to.into_iter().map(|to| (to, published.clone())).chain([(from, answer)]).collect()
+    }
+
     fn remove_if_expired(&mut self, key: &[u8]) {
         let now_ms = now().unix_ms;
         if self.keys.get(key).is_some_and(|stored| stored.expiry_ms != 0 && stored.expiry_ms <= now_ms) {
@@ -130,7 +183,6 @@ impl Store {
 
     /// As two partitions, in pieces of at most three keys.
     fn scan(&self, scan: &Scan<'_>, reply: &mut Vec<u8>) {
-        const HALF: u128 = 1 << 127;
         let first = scan.range.first();
         let last = if first < HALF { HALF - 1 } else { u128::MAX };
         let range = MatchRange::new(first, last.min(scan.range.last())).unwrap();

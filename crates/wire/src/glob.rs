@@ -55,7 +55,7 @@ fn is_member(mut members: &[u8], byte: u8) -> bool {
 }
 
 /// Whether a name is one of the pattern's. Linear in the product of the lengths.
-pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
+pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut left, mut rest) = (pattern, name);
     // Behind the last star, and what it has left of the name.
     let mut star: Option<(&[u8], &[u8])> = None;

@@ -1,0 +1,182 @@
+//! What is published reaches whoever listens, through whichever gateway.
+
+mod support;
+
+use nicekv_wire::Replication;
+use nicekv_wire::quorum::Quorum;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+use support::{Resp, World, info, request};
+
+fn text(connection: &mut Resp) -> String {
+    String::from_utf8(connection.reply()).unwrap()
+}
+
+fn subscribed(verb: &str, name: &str, total: usize) -> String {
+    format!("*3\r\n${}\r\n{verb}\r\n${}\r\n{name}\r\n:{total}\r\n", verb.len(), name.len())
+}
+
+fn message(channel: &str, message: &str) -> String {
+    format!("*3\r\n$7\r\nmessage\r\n${}\r\n{channel}\r\n${}\r\n{message}\r\n", channel.len(), message.len())
+}
+
+fn listener(address: SocketAddr, command: &str) -> Resp {
+    let mut connection = Resp::connect(address);
+    assert!(connection.call(command).starts_with("*3\r\n"));
+    connection
+}
+
+#[test]
+fn a_message_reaches_listeners_of_all_gateways_and_threads_and_is_counted() {
+    let mut world = World::new();
+    let (one, other) = (world.gateway_of(2, |_| ()), world.gateway(|_| ()));
+    let mut publisher = Resp::connect(other);
+    assert_eq!(publisher.call("PUBLISH news nobody"), ":0\r\n");
+    let addresses = [one, one, one, other];
+    let mut listeners: Vec<_> = addresses.iter().map(|at| listener(*at, "SUBSCRIBE news")).collect();
+    let mut by_pattern = listener(one, "PSUBSCRIBE n?ws");
+    assert_eq!(publisher.call("PUBLISH news hello"), ":5\r\n");
+    for connection in &mut listeners {
+        assert_eq!(text(connection), message("news", "hello"));
+    }
+    let by_its_pattern = "*4\r\n$8\r\npmessage\r\n$4\r\nn?ws\r\n$4\r\nnews\r\n$5\r\nhello\r\n";
+    assert_eq!(text(&mut by_pattern), by_its_pattern);
+    assert_eq!(listeners[0].call("UNSUBSCRIBE news"), subscribed("unsubscribe", "news", 0));
+    assert_eq!(publisher.call("PUBLISH news again"), ":4\r\n");
+    assert_eq!(listeners[0].call("PING"), "+PONG\r\n", "it listens to nothing, and is told nothing");
+    assert_eq!(text(&mut listeners[3]), message("news", "again"));
+}
+
+#[test]
+fn who_is_gone_does_not_count() {
+    let mut world = World::new();
+    let address = world.gateway(|_| ());
+    let mut publisher = Resp::connect(address);
+    drop(listener(address, "SUBSCRIBE news"));
+    drop(listener(address, "PSUBSCRIBE n*"));
+    // The gateway says so when it has seen the end.
+    while publisher.call("PUBLISH news hello") != ":0\r\n" {}
+    assert_eq!(publisher.call("PUBSUB NUMPAT"), ":0\r\n");
+    let mut connection = listener(address, "SUBSCRIBE news");
+    assert_eq!(connection.call("RESET"), "+RESET\r\n");
+    while publisher.call("PUBLISH news hello") != ":0\r\n" {}
+    assert_eq!(connection.call("PING"), "+PONG\r\n");
+}
+
+#[test]
+fn messages_of_one_connection_keep_their_order_and_come_once() {
+    let mut world = World::new();
+    let address = world.gateway_of(2, |_| ());
+    let mut connection = listener(address, "SUBSCRIBE numbers");
+    let mut publisher = Resp::connect(address);
+    let count = 2_000;
+    let numbers: Vec<_> = (0..count).map(|number: usize| number.to_string()).collect();
+    let publish = |number: &String| request(&[b"PUBLISH", b"numbers", number.as_bytes()]);
+    publisher.stream.write_all(&numbers.iter().flat_map(publish).collect::<Vec<_>>()).unwrap();
+    for number in &numbers {
+        assert_eq!(text(&mut connection), message("numbers", number));
+        assert_eq!(publisher.reply(), b":1\r\n");
+    }
+    assert_eq!(connection.call("PING end"), "*2\r\n$4\r\npong\r\n$3\r\nend\r\n", "and nothing else came");
+}
+
+#[test]
+fn a_listener_is_told_again_after_its_registration_would_have_been_forgotten() {
+    let mut world = World::new();
+    let address = world.gateway(|_| ());
+    let mut connection = listener(address, "SUBSCRIBE news");
+    let mut publisher = Resp::connect(address);
+    // Nodes forget it after 3 s unless it is said again.
+    std::thread::sleep(Duration::from_millis(4_500));
+    assert_eq!(publisher.call("PUBLISH news late"), ":1\r\n");
+    assert_eq!(text(&mut connection), message("news", "late"));
+}
+
+#[test]
+fn what_cannot_be_known_is_not_confirmed() {
+    let mut world = World::new();
+    let address = world.gateway(|config| config.timeout = nicekv_wire::Duration::from_millis(300));
+    let mut connection = Resp::connect(address);
+    let refused = connection.call("SUBSCRIBE silent news");
+    assert!(refused.starts_with("-ERR timed out"), "{refused}");
+    assert_eq!(connection.call("PING"), "+PONG\r\n", "it listens to neither of them");
+    assert_eq!(
+        connection.call("PUBSUB NUMSUB silent news"),
+        "*4\r\n$6\r\nsilent\r\n:0\r\n$4\r\nnews\r\n:0\r\n"
+    );
+}
+
+#[test]
+fn limits_are_told_by_name() {
+    let mut world = World::new();
+    let address = world.gateway(|_| ());
+    let mut connection = Resp::connect(address);
+    let (long, longer) = ("m".repeat(1_020), "m".repeat(1_021));
+    assert_eq!(connection.call(&format!("PUBLISH news {long}")), ":0\r\n");
+    let too_long = "-ERR channel and message of 1025 bytes exceed the limit of 1024 bytes\r\n";
+    assert_eq!(connection.call(&format!("PUBLISH news {longer}")), too_long);
+    let channel = vec![b'c'; 1 << 20];
+    let too_long = b"-ERR channel of 1048576 bytes exceeds the limit of 1024 bytes\r\n";
+    for verb in [b"SUBSCRIBE".as_slice(), b"PSUBSCRIBE", b"UNSUBSCRIBE"] {
+        connection.send(&[verb, &channel]);
+        assert_eq!(connection.reply(), too_long);
+    }
+    connection.send(&[b"PUBLISH", &channel, b"m"]);
+    assert_eq!(
+        connection.reply(),
+        b"-ERR channel and message of 1048577 bytes exceed the limit of 1024 bytes\r\n"
+    );
+    let quorum = world.gateway(|config| {
+        config.client.keyspaces[0].replication = Replication::Quorum(Quorum::new(3, 2).unwrap());
+    });
+    let mut connection = Resp::connect(quorum);
+    for command in ["PUBLISH news m", "SUBSCRIBE news", "PSUBSCRIBE n*"] {
+        let refused = connection.call(command);
+        assert!(refused.starts_with("-ERR what is published needs a primary"), "{refused}");
+    }
+}
+
+#[test]
+fn a_listener_that_does_not_read_is_closed() {
+    let mut world = World::new();
+    let address = world.gateway(|_| ());
+    let slow = listener(address, "SUBSCRIBE news");
+    let mut publisher = Resp::connect(address);
+    let publish = request(&[b"PUBLISH", b"news", &[b'm'; 1_000]]);
+    let many = publish.repeat(100);
+    let mut told = 1;
+    for _ in 0..1_000 {
+        publisher.stream.write_all(&many).unwrap();
+        for _ in 0..100 {
+            told = text(&mut publisher)[1..].trim_end().parse().unwrap();
+        }
+        if told == 0 {
+            break;
+        }
+    }
+    assert_eq!(told, 0, "100 MB are more than anybody keeps for it");
+    assert_eq!(info(&mut publisher, "client_output_buffer_limit_disconnections"), 1);
+    drop(slow);
+}
+
+#[test]
+fn users_listen_and_publish_where_they_may() {
+    let mut world = World::new();
+    let address = world.gateway(|_| ());
+    let mut admin = Resp::connect(address);
+    assert_eq!(admin.call("ACL SETUSER bob on nopass +@all ~* resetchannels &news:*"), "+OK\r\n");
+    let mut bob = Resp::connect(address);
+    assert_eq!(bob.call("AUTH bob x"), "+OK\r\n");
+    let no = "-NOPERM No permissions to access a channel\r\n";
+    assert_eq!(bob.call("PUBLISH other m"), no);
+    assert_eq!(bob.call("SUBSCRIBE news:1 other"), no);
+    assert_eq!(bob.call("PSUBSCRIBE news:?"), no, "a pattern has to be one of his, word by word");
+    assert_eq!(bob.call("PUBLISH news:1 m"), ":0\r\n");
+    assert_eq!(bob.call("PSUBSCRIBE news:*"), subscribed("psubscribe", "news:*", 1));
+    assert_eq!(bob.call("SUBSCRIBE news:1"), subscribed("subscribe", "news:1", 2));
+    assert!(admin.call("ACL LOG").contains("channel"));
+    assert_eq!(info(&mut admin, "acl_access_denied_channel"), 3);
+    assert_eq!(admin.call("ACL SETUSER bob resetchannels"), "+OK\r\n");
+    assert_eq!(bob.reply_or_end(), None, "who may not listen any more is closed");
+}

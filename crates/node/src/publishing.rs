@@ -1,0 +1,82 @@
+//! What is published, and who listens: noted by every member of the channel's partition, told by its primary (`pubsub`).
+//!
+//! At most once: whoever was not noted in time, or loses a datagram, is not told, and nothing is sent twice. A primary remembers what it has published last; what one
+//! that died has told nobody else knows, so that listeners tell repeats apart, too.
+
+use crate::node_core::NodeCore;
+use crate::protocol::Protocol;
+use crate::status::Standing;
+use core::net::SocketAddrV4;
+use nicekv_wire::publish::{Listen, ListenKind, Listening, Publish, Published};
+use nicekv_wire::{MatchRange, Now, OpId, Reply, Status};
+
+impl<P: Protocol> NodeCore<P> {
+    /// A client says who listens there.
+    pub(crate) fn on_listen(&mut self, now: Now, from: SocketAddrV4, listen: &Listen<'_>) {
+        let slot = match listen.kind {
+            ListenKind::Channel => self.route(listen.keyspace, listen.name, &listen.digest),
+            ListenKind::Pattern => self.partitions.find(listen.keyspace, listen.digest.match_value()),
+        };
+        let Some(slot) = slot else { return };
+        let to = listen.reply_to.unwrap_or(from);
+        let noted = self.registry.listen(now, listen, to);
+        self.host.counters.listeners_refused += u64::from(noted.is_err());
+        if !self.publishes(now, slot) {
+            return;
+        }
+        if noted.is_err() {
+            return self.host.reply(Some(to), &Reply::bare(listen.op, Status::Busy));
+        }
+        let range = self.told_range(slot, listen);
+        let answer = Listening { op: listen.op, range };
+        self.host.outbox.send(to, |out| answer.encode(out));
+    }
+
+    /// What the answer speaks for: of the partition, what follows the match value that was asked for.
+    fn told_range(&self, slot: usize, listen: &Listen<'_>) -> MatchRange {
+        let (value, range) = (listen.digest.match_value(), self.partitions[slot].membership().range);
+        let last = self.partitions.reach(slot, value).map_or(value, |reach| reach.min(range.last()));
+        MatchRange::new(value, last.max(value)).expect("it ends where it begins, or behind that")
+    }
+
+    /// A client publishes something.
+    pub(crate) fn on_publish(&mut self, now: Now, from: SocketAddrV4, publish: &Publish<'_>) {
+        let &Publish { keyspace, op, digest, reply_to, channel, message } = publish;
+        let Some(slot) = self.route(keyspace, channel, &digest) else { return };
+        if !self.publishes(now, slot) {
+            return;
+        }
+        let count = match self.registry.repeated(op) {
+            Some(count) => count,
+            None => self.tell(now, &Published { keyspace, op, channel, message }),
+        };
+        let to = reply_to.unwrap_or(from);
+        self.host.reply(Some(to), &told(op, count));
+    }
+
+    /// Sends a message to whoever listens; how many these are.
+    fn tell(&mut self, now: Now, published: &Published<'_>) -> u32 {
+        let Published { keyspace, op, channel, .. } = *published;
+        let (to, count) = self.registry.publish(now, keyspace, op, channel);
+        self.host.counters.published += 1;
+        self.host.counters.messages_sent += to.len() as u64;
+        for address in to {
+            self.host.outbox.send(*address, |out| published.encode(out));
+        }
+        count
+    }
+
+    /// Whether this node leads the partition, and may say so: within its lease there is no other one (R12).
+    fn publishes(&mut self, now: Now, slot: usize) -> bool {
+        let membership = self.partitions[slot].membership();
+        let leads =
+            membership.standing == Standing::Consistent && membership.primary == self.host.config.node;
+        let may = leads && self.host.has_lease(now);
+        self.host.counters.dropped += u64::from(leads && !may);
+        may
+    }
+}
+
+fn told(op: OpId, count: u32) -> Reply<'static> {
+    Reply { integer: count.into(), ..Reply::bare(op, Status::Ok) }
+}
