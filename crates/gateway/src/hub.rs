@@ -45,6 +45,9 @@ struct Waiting {
     version: u64,
 }
 
+/// A command that waits no more, by its connection and its number.
+pub(crate) type Over = (Place, u64);
+
 /// How many connections of all threads listen to each name: for PUBSUB.
 #[derive(Debug, Default)]
 pub(crate) struct Listened(Mutex<BTreeMap<Name, usize>>);
@@ -162,7 +165,7 @@ impl Hub {
     }
 
     /// Commands whose wait is over for one of their names, with what came of it.
-    pub(crate) fn poll(&mut self) -> Option<(Vec<(Place, u64)>, Result<(), OperationError>)> {
+    pub(crate) fn poll(&mut self) -> Option<(Vec<Over>, Result<(), OperationError>)> {
         let Told { id, version, result } = self.subscriptions.poll()?;
         let mut over = Vec::new();
         if let Some(waiting) = self.waiting.get_mut(&id) {

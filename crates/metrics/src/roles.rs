@@ -7,7 +7,7 @@ use nicekv_dataplane::Counter;
 use nicekv_gateway::{GatewayMonitor, GatewayObservation};
 use nicekv_kernel_gets::OUTCOMES;
 use nicekv_metadata::{NodeState, ReshapingPhase, Status};
-use nicekv_node::{HotCounters, Standing, ValueCounters};
+use nicekv_node::{HotCounters, NodeStatus, Standing, ValueCounters};
 use nicekv_runtime::chunks::TargetWatch;
 use nicekv_runtime::metadata::{MetadataInquirer, MetadataObservation};
 use nicekv_runtime::node::{NodeInquirer, NodeObservation};
@@ -103,9 +103,6 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
     for (metric, value) in [
         (&NODE_GETS, counters.gets),
         (&NODE_FORWARDED, counters.gets_forwarded),
-        (&NODE_PUBLISHED, counters.published),
-        (&NODE_MESSAGES_SENT, counters.messages_sent),
-        (&NODE_LISTENERS_REFUSED, counters.listeners_refused),
         (&NODE_MALFORMED, counters.malformed),
         (&NODE_OTHER_VERSION, counters.other_version),
         (&NODE_REFUSED, counters.refused),
@@ -123,6 +120,7 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
     ] {
         samples.set(metric, &[name], value);
     }
+    observe_messages_of_node(samples, name, status);
     observe_hot_of_node(samples, name, &status.hot);
     observe_values_of_node(samples, name, &status.values);
     samples.set_durations(&NODE_PUTS, &[name, "forced"], &status.puts.forced);
@@ -141,6 +139,13 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
     for (outcome, count) in outcomes(datagrams) {
         samples.set(&NODE_DATAGRAMS, &[name, outcome], count);
     }
+}
+
+fn observe_messages_of_node(samples: &mut Samples, name: &str, status: &NodeStatus) {
+    let counters = &status.counters;
+    samples.set(&NODE_PUBLISHED, &[name], counters.published);
+    samples.set(&NODE_MESSAGES_SENT, &[name], counters.messages_sent);
+    samples.set(&NODE_LISTENERS_REFUSED, &[name], counters.listeners_refused);
 }
 
 fn observe_values_of_node(samples: &mut Samples, name: &str, values: &ValueCounters) {

@@ -134,6 +134,17 @@ impl Names {
         })
     }
 
+    fn published(&self, datagram: &Datagram<'_>) -> Option<String> {
+        let (op, said, name) = match datagram {
+            Datagram::Listen(listen) => (listen.op, "listen to", text(listen.name)),
+            Datagram::Listening(listening) => (listening.op, "noted", text(b"")),
+            Datagram::Publish(publish) => (publish.op, "publish to", text(publish.channel)),
+            Datagram::Published(published) => (published.op, "published to", text(published.channel)),
+            _ => return None,
+        };
+        Some(format!("{} {said} {name}", self.op(op)))
+    }
+
     fn version(&self, Timestamp { counter, op }: Timestamp) -> String {
         format!("version {counter} by {}", self.op(op))
     }
@@ -171,6 +182,9 @@ impl Names {
             repair @ (Datagram::RepairRequest(_) | Datagram::RepairReply(_)) => Self::repair(&repair)?,
             large @ (Datagram::Chunk(_) | Datagram::TransferReport(_) | Datagram::ReadChunks(_)) => {
                 self.large(&large)?
+            }
+            Datagram::Listen(_) | Datagram::Listening(_) | Datagram::Publish(_) | Datagram::Published(_) => {
+                self.published(&datagram)?
             }
             directed @ (Datagram::Directed(_) | Datagram::Misdirected(_)) => self.directed(&directed)?,
             hot @ (Datagram::HotConfirm(_)

@@ -140,17 +140,8 @@ impl MulticastExchange {
                 self.wanted = Wanted::new(range, pieces);
                 Round::Read
             }
-            Request::Listen { kind, name, count, hold_ms, .. } => {
-                Listen { keyspace, op, digest, reply_to: None, kind, hold_ms, count, name }
-                    .encode(&mut buffers.datagram);
-                buffers.to = to.multicast_address(&digest);
-                Round::Read
-            }
-            Request::Publish { channel, message } => {
-                Publish { keyspace, op, digest, reply_to: None, channel, message }
-                    .encode(&mut buffers.datagram);
-                buffers.to = to.multicast_address(&digest);
-                Round::Read
+            Request::Listen { .. } | Request::Publish { .. } => {
+                begin_about_channel((op, digest), to, request, buffers)
             }
             Request::Update { key, condition, return_old, operation } => {
                 if matches!(operation, Operation::Append(_)) && to.has_large_values() {
@@ -299,6 +290,27 @@ impl MulticastExchange {
             Kind::Publish | Kind::Update => OperationError::OutcomeUnknown,
         }
     }
+}
+
+/// Writes who listens, or what is published.
+fn begin_about_channel(
+    (op, digest): (OpId, KeyDigest),
+    to: &Keyspace,
+    request: &Request<'_>,
+    buffers: &mut Buffers,
+) -> Round {
+    let (keyspace, reply_to, out) = (to.id, None, &mut buffers.datagram);
+    match *request {
+        Request::Listen { kind, name, count, hold_ms, .. } => {
+            Listen { keyspace, op, digest, reply_to, kind, hold_ms, count, name }.encode(out);
+        }
+        Request::Publish { channel, message } => {
+            Publish { keyspace, op, digest, reply_to, channel, message }.encode(out);
+        }
+        _ => unreachable!("about keys: {request:?}"),
+    }
+    buffers.to = to.multicast_address(&digest);
+    Round::Read
 }
 
 /// A large value has the name of the op that puts it.
