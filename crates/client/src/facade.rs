@@ -195,17 +195,10 @@ impl CommandQueue {
         if let Some(held) = self.held.take() {
             return Some(held);
         }
-        match self.receiver.try_recv() {
-            Ok(command) => {
-                self.waker.queued.fetch_sub(1, Ordering::Relaxed);
-                Some(command)
-            }
-            Err(mpsc::TryRecvError::Empty) => None,
-            Err(mpsc::TryRecvError::Disconnected) => {
-                self.stopped = true;
-                None
-            }
-        }
+        let received = self.receiver.try_recv();
+        self.waker.queued.fetch_sub(usize::from(received.is_ok()), Ordering::Relaxed);
+        self.stopped |= matches!(received, Err(mpsc::TryRecvError::Disconnected));
+        received.ok()
     }
 }
 

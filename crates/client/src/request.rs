@@ -1,7 +1,7 @@
 //! What goes into a [`ClientCore`](crate::ClientCore) and comes out of it.
 
 use crate::{Keyspace, OperationError, SubmitError};
-use nicekv_wire::limits::{KEY_BYTES_MAX, PUBLISHED_BYTES_MAX, TRANSACTION_BYTES_MAX, small_value_bytes_max};
+use nicekv_wire::limits::{KEY_BYTES_MAX, PUBLISHED_BYTES_MAX, small_value_bytes_max};
 use nicekv_wire::publish::ListenKind;
 use nicekv_wire::scan::{ScanPiece, ScanWants};
 use nicekv_wire::{Condition, Datagram, Form, HeaderLayout, MatchRange, OpId, Operation};
@@ -119,7 +119,6 @@ impl<'a> Request<'a> {
             {
                 large
             }
-            Self::Update { operation: Operation::Transaction(_), .. } => TRANSACTION_BYTES_MAX,
             _ => self.small_value_limit(),
         }
     }

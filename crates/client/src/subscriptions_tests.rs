@@ -2,7 +2,7 @@ use super::*;
 use crate::Outcome;
 use ListenKind::{Channel, Pattern};
 use alloc::vec;
-use nicekv_wire::OpId;
+use nicekv_wire::{Form, OpId};
 
 const S: u64 = 1_000 * NS_PER_MS;
 
@@ -16,7 +16,11 @@ fn next(subscriptions: &mut Subscriptions, now_ns: u64) -> Option<(SubscriptionI
 fn answer(subscriptions: &mut Subscriptions, now_ns: u64, id: SubscriptionId, last: u128) {
     let last = last.to_be_bytes();
     let (outcome, version, value) = (Outcome::Done, OpId::NONE, Some(&last[..]));
-    subscriptions.answered(now_ns, id, Ok(Answer { outcome, version, expiry_ms: 0, integer: 0, value }));
+    subscriptions.answered(
+        now_ns,
+        id,
+        Ok(Answer { outcome, version, expiry_ms: 0, integer: 0, value, form: Form::Plain }),
+    );
 }
 
 #[test]

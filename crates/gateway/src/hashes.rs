@@ -1,10 +1,10 @@
 //! What is made of a hash, and of what was done to one.
 
 use crate::error::CommandError;
-use nicekv_wire::glob;
 use crate::reply::{Protocol, ReplyWriter};
 use nicekv_client::{Answer, OperationError, Outcome};
 use nicekv_wire::Form;
+use nicekv_wire::glob;
 use nicekv_wire::hash::Field;
 
 /// Makes the reply of a command on a hash.

@@ -167,9 +167,7 @@ impl Names {
             | Datagram::Entrust(_)
             | Datagram::Entrusted(_) => self.quorum(&datagram)?,
             Datagram::Bundle(bundle) => self.bundle(header, &bundle),
-            Datagram::Fragment(part) => {
-                format!("{} part {} of {}", self.op(part.op), part.index + 1, part.count)
-            }
+            Datagram::Fragment(part) => format!("{} part {} of {}", self.op(part.op), part.index, part.count),
             Datagram::Acks(acks) => self.acks(&acks),
             Datagram::Decisions(decisions) => self.decisions(&decisions),
             Datagram::Forwards(forwards) => self.forwards(&forwards),

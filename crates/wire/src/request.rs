@@ -7,7 +7,8 @@ use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
 use crate::hash::{FieldDelta, Fields, Names};
 use crate::large::Reference;
 use crate::limits::{
-    DATAGRAM_BYTES_MAX, HASH_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX, hash_bytes_max, small_value_bytes_max,
+    DATAGRAM_BYTES_MAX, HASH_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX, TRANSACTION_BYTES_MAX, hash_bytes_max,
+    small_value_bytes_max,
 };
 use crate::number::LongDouble;
 use crate::route::ChainHeader;
@@ -273,10 +274,10 @@ impl<'a> Operation<'a> {
 
     /// How many bytes it may carry for a key of so many.
     pub fn value_bytes_max(&self, key_bytes: usize) -> usize {
-        if self.is_of_hash() || self.form() == Form::Hash {
-            hash_bytes_max(key_bytes)
-        } else {
-            small_value_bytes_max(key_bytes)
+        match self {
+            Self::Transaction(_) => TRANSACTION_BYTES_MAX,
+            _ if self.is_of_hash() || self.form() == Form::Hash => hash_bytes_max(key_bytes),
+            _ => small_value_bytes_max(key_bytes),
         }
     }
 
@@ -339,7 +340,6 @@ impl Update<'_> {
             if first != Some(self.key) || self.condition != Condition::Always || self.return_old {
                 return Err(DecodeError::UnknownValue { field: "transaction", value: self.op.sequence });
             }
-            return Ok(());
         }
         let reference = self.operation.reference();
         let value = self.operation.value();

@@ -22,7 +22,6 @@ use crate::{Keyspace, LARGE_VALUE_BYTES_MAX, OperationError, Outcome, Request};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_wire::large::Reference;
-use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
 use nicekv_wire::publish::{Listen, ListenKind, Publish};
 use nicekv_wire::scan::{Scan, ScanPiece};
 use nicekv_wire::{Datagram, Form, Get, KeyDigest, MatchRange, OpId, Operation, Reply, Status, Update};
@@ -146,9 +145,6 @@ impl MulticastExchange {
             Request::Update { key, condition, return_old, operation } => {
                 if matches!(operation, Operation::Append(_)) && to.has_large_values() {
                     self.result_bytes_max = LARGE_VALUE_BYTES_MAX;
-                }
-                if matches!(operation, Operation::Transaction(_)) {
-                    self.result_bytes_max = TRANSACTION_BYTES_MAX;
                 }
                 let about = About { keyspace, op, digest };
                 let reference = buffers.keep_large(about, key, &operation, None);

@@ -49,8 +49,7 @@ impl Connection {
         let Self { parser, session, unanswered, output, .. } = self;
         let arguments = parser.command().expect("complete");
         if session.multi.is_queueing() && !command.is_called_at_once() {
-            self.queue(command, requests);
-            return Ok(());
+            return self.queue(command, requests);
         }
         let keys = Keys::of(command, arguments, requests.turn(), |key| requests.hash(session.keyspace, key));
         if (command.alone && !unanswered.is_empty()) || unanswered.blocks(&keys) {
@@ -137,7 +136,7 @@ impl Connection {
     }
 
     /// Queues a command of a transaction.
-    fn queue(&mut self, command: &'static Command, requests: &Requests<'_>) {
+    fn queue(&mut self, command: &'static Command, requests: &Requests<'_>) -> Result<(), Progress> {
         let Self { parser, session, .. } = self;
         let arguments = parser.command().expect("complete");
         let call = Call { arguments, name: command.name };
@@ -168,6 +167,7 @@ impl Connection {
                 self.refuse(&error);
             }
         }
+        Ok(())
     }
 
     /// Sends further requests of a command that has several.
