@@ -129,10 +129,9 @@ mod tests {
             }
         };
         assert!(matches!(refused, SubmitError::TransactionTooLong { limit: of, .. } if of == limit));
-        assert_eq!(
-            (transaction.len(), transaction.bytes() > limit - 1_000),
-            (before.len() + limit / 911, true)
-        );
+        let of_set = (transaction.bytes() - before.bytes()) / (transaction.len() - before.len());
+        assert!((900..920).contains(&of_set) && transaction.bytes() <= limit);
+        assert_eq!(transaction.len(), before.len() + (limit - before.bytes()) / of_set);
         assert_eq!(before.keys().collect::<Vec<_>>(), [b"{t}a", b"{t}b", b"{t}a"]);
         let request = before.request().unwrap();
         assert_eq!(request.key(), b"{t}a");

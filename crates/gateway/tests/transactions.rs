@@ -94,11 +94,11 @@ fn what_is_wrong_when_it_is_queued_refuses_all() {
 fn a_transaction_that_has_no_room_is_refused_when_it_is_queued() {
     let mut world = World::new();
     let mut connection = Resp::connect(world.gateway(|_| ()));
-    let long = "x".repeat(600);
+    let long = "x".repeat(1_000);
     assert_eq!(connection.call("MULTI"), OK);
-    assert_eq!(connection.call(&format!("SET a {long}")), QUEUED);
+    (0..60).for_each(|_| assert_eq!(connection.call(&format!("SET a {long}")), QUEUED));
     let refused = connection.call(&format!("SET a {long}"));
-    assert!(refused.starts_with("-ERR transaction of 12"), "{refused}");
+    assert!(refused.starts_with("-ERR transaction of 61"), "{refused}");
     assert_eq!(connection.call("EXEC"), ABORTED);
     assert_eq!(connection.call("GET a"), NO_VALUE);
     // Whatever is queued behind it takes no memory.

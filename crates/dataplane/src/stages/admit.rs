@@ -78,9 +78,8 @@ pub const OPCODES_NODE: u64 = !(bit(Opcode::HeartbeatReply)
     | bit(Opcode::HotClosed)
     | bit(Opcode::HotLeased));
 
-/// What counts as an update in a multicast ring: bundles there are of updates.
-pub const OPCODES_UPDATE: u64 =
-    bit(Opcode::Update) | bit(Opcode::QuorumStore) | bit(Opcode::Bundle) | bit(Opcode::Fragment);
+/// What counts as an update in a multicast ring: bundles there are of updates. Fragments do not: one op may be dozens of them.
+pub const OPCODES_UPDATE: u64 = bit(Opcode::Update) | bit(Opcode::QuorumStore) | bit(Opcode::Bundle);
 /// What counts as a read in a multicast ring. In a unicast ring there is nothing else.
 pub const OPCODES_READ: u64 = bit(Opcode::QuorumQuery);
 
