@@ -68,7 +68,7 @@ impl Target {
             return Some(Answer::NotNow(self.disk.half_queue_ns().max(AGAIN_NS)));
         }
         let random = self.random.bits();
-        let backlog = self.disk.backlog(bytes);
+        let backlog = self.disk.backlog(now_ns, bytes);
         match self.book.bid(now_ns, &Request { bytes, earliest_ns, backlog, random }) {
             Ok(bid) => {
                 self.counters.bids += 1;
