@@ -17,7 +17,7 @@ use nicekv_wire::chunk::{
 use nicekv_wire::large::TransferReport;
 use nicekv_wire::{NodeId, OpId};
 
-/// After so many attempts in vain fewer targets at once than are wanted are better than none.
+/// After so many attempts in vain fewer targets at once than are wanted are better than none, and who is silent is not waited for.
 const ATTEMPTS_FOR_ALL: u32 = 3;
 
 /// Answers to a request are awaited.
@@ -73,6 +73,8 @@ pub(super) struct Put {
     op: OpId,
     attempts: u32,
     has_sent: bool,
+    /// Somebody has said that it holds the chunk before it was sent to anybody.
+    was_there: bool,
     /// Somebody was silent, and what the others had promised was over when that was known: the next windows begin when it is.
     is_late: bool,
     deadline_ns: u64,
@@ -98,6 +100,7 @@ impl Put {
             op: OpId::NONE,
             attempts: 0,
             has_sent: false,
+            was_there: false,
             is_late: false,
             deadline_ns: now_ns.saturating_add(shared.config.timing.deadline_ns),
         };
@@ -185,6 +188,7 @@ impl Put {
         self.forcing.remove(&answer.place);
         if let Answer::Stored { stamp, .. } = answer.answer {
             self.holders.insert(answer.place, (answer.node, stamp));
+            self.was_there |= !self.has_sent;
         }
         if matches!(answer.answer, Answer::Arriving(_)) && shared.has(Plant::ArrivingCounted) {
             self.holders.insert(answer.place, (answer.node, Round(u64::MAX)));
@@ -253,6 +257,11 @@ impl Put {
         let offers = core::mem::take(&mut asking.offers);
         if asking.full == asking.asked {
             return shared.end_put(self.handle, Err(PutError::NoSpace));
+        }
+        // It was there before: who holds it, too, and was late to say so, is asked again before others are sent it.
+        if is_silent && self.was_there && self.attempts < ATTEMPTS_FOR_ALL {
+            self.accept(Vec::new(), shared);
+            return self.wait(now_ns, again_ns, shared);
         }
         let picks = self.choose(now_ns, &offers, shared);
         let chosen: Vec<Chosen> =

@@ -146,15 +146,13 @@ fn who_has_bid_is_enough_when_the_time_is_over_and_the_others_are_asked_again() 
     let id = chunk_id(&bytes);
     initiator.put(0, id, bytes);
     let op = requested(&mut initiator, 0);
-    tell(&mut initiator, 100_000, (op, id), 1, WIDE);
-    tell(&mut initiator, 100_000, (op, id), 2, stored(4));
+    [1, 2].iter().for_each(|place| tell(&mut initiator, 100_000, (op, id), *place, WIDE));
     assert!(sent(&mut initiator, 200_000).is_empty());
     initiator.handle_deadline(Timing::DEFAULT.answers_ns);
     let said = sent(&mut initiator, Timing::DEFAULT.answers_ns);
-    assert!(matches!(&said[..], [Sent::Accept(accept), ..] if accept.chosen.len() == 1), "{said:?}");
-    tell(&mut initiator, 4 * MS, (op, id), 1, stored(4));
-    let again_ns = initiator.next_deadline();
-    initiator.handle_deadline(again_ns);
+    assert!(matches!(&said[..], [Sent::Accept(accept), ..] if accept.chosen.len() == 2), "{said:?}");
+    [1, 2].iter().for_each(|place| tell(&mut initiator, 4 * MS, (op, id), *place, stored(4)));
+    let again_ns = 4 * MS;
     let said = sent(&mut initiator, again_ns);
     let wanted = said
         .iter()
@@ -176,6 +174,33 @@ fn what_is_there_costs_no_frame() {
     assert!(matches!(&events(&mut initiator)[..], [Event::Put(_, Ok(_))]));
     assert!(matches!(&sent(&mut initiator, MS)[..], [Sent::Accept(accept)] if accept.chosen.is_empty()));
     assert_eq!((initiator.counters().known, initiator.counters().frames), (1, 0));
+}
+
+/// A put of what is there already sent a chunk in fourteen once more, as the third holder was late to say so.
+#[test]
+fn of_what_is_there_who_is_late_is_asked_again_before_others_are_sent_it() {
+    let (mut initiator, bytes) = (multicast(), content(3_000));
+    let id = chunk_id(&bytes);
+    initiator.put(0, id, bytes);
+    let mut now_ns = 0;
+    for _ in 0..3 {
+        let op = requested(&mut initiator, now_ns);
+        [0, 1].iter().for_each(|place| tell(&mut initiator, now_ns + 1, (op, id), *place, stored(9)));
+        tell(&mut initiator, now_ns + 1, (op, id), 2, WIDE);
+        now_ns += Timing::DEFAULT.answers_ns;
+        initiator.handle_deadline(now_ns);
+        let said = sent(&mut initiator, now_ns);
+        assert!(matches!(&said[..], [Sent::Accept(accept)] if accept.chosen.is_empty()), "{said:?}");
+        now_ns = initiator.next_deadline();
+        initiator.handle_deadline(now_ns);
+    }
+    // Who is silent for ever is not waited for any longer.
+    let op = requested(&mut initiator, now_ns);
+    tell(&mut initiator, now_ns + 1, (op, id), 2, WIDE);
+    now_ns += Timing::DEFAULT.answers_ns;
+    initiator.handle_deadline(now_ns);
+    let said = sent(&mut initiator, now_ns);
+    assert!(matches!(&said[..], [Sent::Accept(accept), ..] if accept.chosen.len() == 1), "{said:?}");
 }
 
 #[test]
