@@ -6,7 +6,7 @@ use crate::codec::Codec;
 use crate::declare::code;
 use crate::hash;
 use crate::large::Reference;
-use crate::limits::{hash_bytes_max, small_value_bytes_max};
+use crate::limits::{HASH_BYTES_MAX, small_value_bytes_max};
 
 code! {
     /// Stands beside the bytes of a value, wherever these stand, and says what they are.
@@ -49,7 +49,7 @@ impl Form {
         let (value, small_max) = (value.unwrap_or_default(), small_value_bytes_max(key_bytes));
         let range = match self {
             Self::Plain => in_range("value", value.len(), 0, small_max),
-            Self::Hash => in_range("hash", value.len(), 0, hash_bytes_max(key_bytes)),
+            Self::Hash => in_range("hash", value.len(), 0, HASH_BYTES_MAX),
             Self::Large => return Reference::checked(value).check_length(small_max),
         };
         range.map(|_| ())

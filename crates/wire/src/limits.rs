@@ -14,8 +14,8 @@ pub const PUBLISHED_BYTES_MAX: usize = 1024;
 pub const LARGE_VALUE_BYTES_MAX: u32 = 64 << 20;
 /// Longest value of all, in bytes.
 pub const LARGE_BYTES_MAX: u32 = 512 << 20;
-/// Longest hash of all, in bytes ([`hash_bytes_max`]).
-pub const HASH_BYTES_MAX: usize = VALUE_BYTES_MAX;
+/// Longest hash, in bytes of its [`Field`](crate::hash::Field)s with what they take beside their names and values: a transaction has room for one.
+pub const HASH_BYTES_MAX: usize = 56 << 10;
 /// Bytes of a chunk of a longer one.
 pub const CHUNK_BYTES: usize = 1408;
 /// Largest datagram (UDP payload), in bytes: an Ethernet MTU of 1500 less the IPv4 and UDP headers.
@@ -33,12 +33,6 @@ pub const PORT_DEFAULT: u16 = 7400;
 pub const fn small_value_bytes_max(key_bytes: usize) -> usize {
     let room = PAIR_BYTES_MAX.saturating_sub(key_bytes);
     if room < VALUE_BYTES_MAX { room } else { VALUE_BYTES_MAX }
-}
-
-/// Longest hash of a key of so many bytes, in bytes of its [`Field`](crate::hash::Field)s with what they take beside their names and values.
-pub const fn hash_bytes_max(key_bytes: usize) -> usize {
-    let room = small_value_bytes_max(key_bytes);
-    if room < HASH_BYTES_MAX { room } else { HASH_BYTES_MAX }
 }
 
 /// What kernels and switches keep has any small value.

@@ -4,7 +4,7 @@ use crate::bytes::{Reader, in_range, put};
 use crate::codec::{self, Codec, List, OptionalRest, Rest};
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
 use crate::large::Reference;
-use crate::limits::{CHUNK_BYTES, DATAGRAM_BYTES_MAX, KEY_BYTES_MAX};
+use crate::limits::{CHUNK_BYTES, DATAGRAM_BYTES_MAX, HASH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::{DecodeError, Epoch, Form, NodeId, OpId, PartitionId};
 use alloc::vec::Vec;
 use core::mem::size_of;
@@ -112,7 +112,7 @@ part! {
         /// What the value is.
         form: Form,
         /// The value; `None` is a tombstone, kept until every original member holds the deletion.
-        value: Option<&'a [u8]> as OptionalRest,
+        value: Option<&'a [u8]> as OptionalRest<HASH_BYTES_MAX>,
     }
 }
 
@@ -140,6 +140,9 @@ impl<'a> Entry<'a> {
     }
 
     fn is_possible(&self) -> Result<(), DecodeError> {
+        if self.form == Form::Plain {
+            in_range("value", self.value.map_or(0, <[u8]>::len), 0, VALUE_BYTES_MAX)?;
+        }
         self.form.check(self.value)
     }
 

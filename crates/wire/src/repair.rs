@@ -4,7 +4,7 @@
 use crate::bytes::Reader;
 use crate::codec::{Codec, Key, Rest};
 use crate::declare::{codec_of, for_each, layout, message, part, tagged};
-use crate::limits::{DATAGRAM_BYTES_MAX, PAIR_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{DATAGRAM_BYTES_MAX, HASH_BYTES_MAX, PAIR_BYTES_MAX};
 use crate::recovery::Entry;
 #[cfg(test)]
 use crate::samples::Random;
@@ -91,7 +91,7 @@ impl RepairReply<'_> {
 
 const _: () = assert!(RepairReply::FIXED_BYTES + Entry::FIXED_BYTES + PAIR_BYTES_MAX <= DATAGRAM_BYTES_MAX);
 
-const ENTRY_BYTES_MAX: usize = Entry::FIXED_BYTES + VALUE_BYTES_MAX;
+const ENTRY_BYTES_MAX: usize = Entry::FIXED_BYTES + HASH_BYTES_MAX;
 
 /// A message has room for a key and its entry.
 pub(crate) fn check_stored(key: &[u8], stored: &[u8]) -> Result<(), DecodeError> {

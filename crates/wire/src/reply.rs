@@ -37,7 +37,7 @@ code! {
         StaleStamp = 11,
         /// The keys of a transaction are not all of one partition; it was not applied.
         CrossPartition = 12,
-        /// The operation is not one of values of this [`Form`]; it was not applied.
+        /// The operation is not one of values of this [`Form`], whatever its condition, or its client wants to be told a hash from before; it was not applied.
         WrongType = 13,
     }
 }

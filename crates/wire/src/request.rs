@@ -7,7 +7,7 @@ use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
 use crate::hash::{FieldDelta, Fields, Names};
 use crate::large::Reference;
 use crate::limits::{
-    DATAGRAM_BYTES_MAX, HASH_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX, TRANSACTION_BYTES_MAX, hash_bytes_max,
+    DATAGRAM_BYTES_MAX, HASH_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX, TRANSACTION_BYTES_MAX,
     small_value_bytes_max,
 };
 use crate::number::LongDouble;
@@ -276,7 +276,7 @@ impl<'a> Operation<'a> {
     pub fn value_bytes_max(&self, key_bytes: usize) -> usize {
         match self {
             Self::Transaction(_) => TRANSACTION_BYTES_MAX,
-            _ if self.is_of_hash() || self.form() == Form::Hash => hash_bytes_max(key_bytes),
+            _ if self.is_of_hash() || self.form() == Form::Hash => HASH_BYTES_MAX,
             _ => small_value_bytes_max(key_bytes),
         }
     }

@@ -7,7 +7,7 @@ use crate::plan::{Call, Context, Finish, Made, Plan};
 use nicekv_client::Request;
 use nicekv_wire::Operation;
 use nicekv_wire::hash::{Field, Name};
-use nicekv_wire::limits::{HASH_BYTES_MAX, hash_bytes_max};
+use nicekv_wire::limits::HASH_BYTES_MAX;
 use nicekv_wire::number::{LongDouble, parse_integer};
 use std::hash::{BuildHasher, RandomState};
 
@@ -34,7 +34,7 @@ fn set<'a>(call: &Call<'a>, operation: fn(&[u8]) -> Operation<'_>, reply: HashRe
     let (key, mut bytes) = (call.key(1)?, Vec::new());
     for index in (2..call.count()).step_by(2) {
         let field = Field { name: call.value(index)?, value: call.value(index + 1)? };
-        check(bytes.len() + field.bytes(), key)?;
+        check(bytes.len() + field.bytes())?;
         field.append(&mut bytes);
     }
     Ok(Plan::Made(Made { key, bytes, operation }, Finish::Hash(reply)))
@@ -45,7 +45,7 @@ pub(crate) fn hdel<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> 
     let (key, mut bytes) = (call.key(1)?, Vec::new());
     for index in 2..call.count() {
         let name = call.value(index)?;
-        check(bytes.len() + size_of::<u16>() + name.len(), key)?;
+        check(bytes.len() + size_of::<u16>() + name.len())?;
         Name { name }.append(&mut bytes);
     }
     let made = Made { key, bytes, operation: |names| Operation::RemoveFields(names) };
@@ -53,14 +53,13 @@ pub(crate) fn hdel<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> 
 }
 
 /// Whether what is sent of fields has room.
-fn check(bytes: usize, key: &[u8]) -> Result<(), CommandError> {
-    let limit = hash_bytes_max(key.len());
-    if bytes > limit { Err(CommandError::hash_too_long(limit)) } else { Ok(()) }
+fn check(bytes: usize) -> Result<(), CommandError> {
+    if bytes > HASH_BYTES_MAX { Err(CommandError::hash_too_long(HASH_BYTES_MAX)) } else { Ok(()) }
 }
 
 pub(crate) fn hincrby<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     let (key, name, delta) = (call.key(1)?, call.value(2)?, call.integer(3)?);
-    check(Field { name, value: b"0" }.bytes(), key)?;
+    check(Field { name, value: b"0" }.bytes())?;
     let operation = Operation::IncrementField { name, delta };
     Ok(Plan::One(Request::update(key, operation), Finish::Hash(HashReply::Integer)))
 }
@@ -71,7 +70,7 @@ pub(crate) fn hincrbyfloat<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
     if !delta.is_finite() {
         return Err(CommandError::fixed("ERR value is NaN or Infinity"));
     }
-    check(Field { name, value: &delta.to_bytes() }.bytes(), key)?;
+    check(Field { name, value: &delta.to_bytes() }.bytes())?;
     let bytes = Field::with_delta(name, delta);
     let made = Made { key, bytes, operation: |added| Operation::IncrementFieldFloat(added) };
     Ok(Plan::Made(made, Finish::Hash(HashReply::Sum(name.into()))))

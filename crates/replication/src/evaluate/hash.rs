@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 use nicekv_wire::hash::{Field, Name};
-use nicekv_wire::limits::hash_bytes_max;
+use nicekv_wire::limits::HASH_BYTES_MAX;
 use nicekv_wire::number::{LongDouble, parse_integer};
 use nicekv_wire::replication::Effect;
 use nicekv_wire::{Form, Status, Update};
@@ -55,7 +55,7 @@ impl<'a> Changed<'a> {
         }
         let mut value = Vec::new();
         self.fields.iter().flatten().for_each(|field| field.append(&mut value));
-        if value.len() > hash_bytes_max(update.key.len()) {
+        if value.len() > HASH_BYTES_MAX {
             return Verdict::unchanged(Status::ValueTooLong, state);
         }
         let expiry_ms = state.map_or(0, |state| state.expiry_ms);

@@ -161,10 +161,10 @@ impl<const MAX: usize> Codec for Rest<MAX> {
     }
 }
 
-/// A value to the end of the message, or none.
-pub struct OptionalRest;
+/// Bytes to the end of the message, or none.
+pub struct OptionalRest<const MAX: usize>;
 
-impl Codec for OptionalRest {
+impl<const MAX: usize> Codec for OptionalRest<MAX> {
     type Value<'a> = Option<&'a [u8]>;
     type Layout = u8;
 
@@ -186,12 +186,12 @@ impl Codec for OptionalRest {
             reserved(field, bytes.len() as u64)?;
             return Ok(None);
         }
-        in_range(field, bytes.len(), 0, VALUE_BYTES_MAX)?;
+        in_range(field, bytes.len(), 0, MAX)?;
         Ok(Some(bytes))
     }
 
     #[cfg(test)]
     fn sample(random: &mut Random) -> Option<&'static [u8]> {
-        random.coin().then(|| Value::sample(random))
+        random.coin().then(|| Bytes::<0, MAX>::sample(random))
     }
 }

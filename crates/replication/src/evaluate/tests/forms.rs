@@ -2,7 +2,7 @@
 
 use super::*;
 use nicekv_wire::hash::{Field, Name};
-use nicekv_wire::limits::hash_bytes_max;
+use nicekv_wire::limits::HASH_BYTES_MAX;
 
 fn fields(of: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -80,7 +80,7 @@ fn numbers_in_fields_are_strict_and_bounded() {
 
 #[test]
 fn a_hash_has_a_longest() {
-    let limit = hash_bytes_max(1);
+    let limit = HASH_BYTES_MAX;
     let beside = fields(&[("a", "")]).len() + fields(&[("b", "")]).len();
     let of = |bytes| "x".repeat(bytes);
     let before = hash(&[("a", &of(limit / 2))]);
