@@ -18,6 +18,7 @@ extern crate alloc;
 extern crate self as nicekv_history;
 
 mod frontier;
+mod hashes;
 pub mod model;
 pub mod random;
 mod search;

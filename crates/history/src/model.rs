@@ -1,10 +1,11 @@
 //! What a key is to its clients: a register with a version. Written from the wire format's documentation, not from the replica's
 //! evaluation, so that the two check each other.
 
+use crate::hashes::Changed;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use nicekv_wire::limits::LARGE_VALUE_BYTES_MAX;
-use nicekv_wire::{ClientId, Condition, Expiry, OpId, Operation, Status};
+use nicekv_wire::{ClientId, Condition, Expiry, Form, OpId, Operation, Status};
 
 /// An operation, owned. `Expire`, `Persist` and floats are left to the replica's own tests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +50,17 @@ pub enum Change {
     Erase,
     Increment(i64),
     Append(Vec<u8>),
+    /// Its fields are encoded.
+    SetFields {
+        fields: Vec<u8>,
+        only_new: bool,
+    },
+    /// Their names are encoded.
+    RemoveFields(Vec<u8>),
+    IncrementField {
+        name: Vec<u8>,
+        delta: i64,
+    },
 }
 
 impl When {
@@ -72,7 +84,15 @@ impl Change {
             Self::Delete | Self::Erase => Operation::Delete,
             Self::Increment(delta) => Operation::Increment(*delta),
             Self::Append(suffix) => Operation::Append(suffix),
+            Self::SetFields { fields, only_new } => Operation::SetFields { fields, only_new: *only_new },
+            Self::RemoveFields(names) => Operation::RemoveFields(names),
+            Self::IncrementField { name, delta } => Operation::IncrementField { name, delta: *delta },
         }
+    }
+
+    /// Whether what it leaves depends on what there was. Where it is done, its client is told of what there is now.
+    pub(crate) fn adds(&self) -> bool {
+        matches!(self, Self::Increment(_) | Self::Append(_)) || self.is_of_fields()
     }
 }
 
@@ -87,6 +107,8 @@ pub struct Answer {
     pub integer: i64,
     /// The value read, or from before.
     pub value: Option<Vec<u8>>,
+    /// What that is.
+    pub form: Form,
 }
 
 impl Answer {
@@ -108,9 +130,10 @@ impl Answer {
     pub(crate) fn agrees_with(&self, expected: &Self) -> bool {
         match self.status {
             Status::Ok | Status::NotFound | Status::ConditionFailed => {
-                let Self { status, version, integer, value } = self;
+                let Self { status, version, integer, value, form } = self;
                 (*version == expected.version || *version == Self::VERSION_NOT_TOLD)
-                    && (*status, *integer, value) == (expected.status, expected.integer, &expected.value)
+                    && (*status, *integer, value, *form)
+                        == (expected.status, expected.integer, &expected.value, expected.form)
             }
             error => error == expected.status,
         }
@@ -127,6 +150,7 @@ pub struct Register {
 struct Present {
     version: OpId,
     value: Vec<u8>,
+    form: Form,
     expires: bool,
 }
 
@@ -164,13 +188,16 @@ impl Register {
         match action {
             Action::Get => (self.clone(), self.read()),
             Action::Update { op, condition, return_old, change } => {
+                if self.is_wrong_type(change, *return_old) {
+                    return (self.clone(), self.unchanged(Status::WrongType));
+                }
                 let (next, mut answer) = match self.meets(*condition) {
                     true => self.change(*op, change),
                     false => (self.clone(), self.unchanged(Status::ConditionFailed)),
                 };
-                let tells_new = matches!(change, Change::Increment(_) | Change::Append(_));
-                if *return_old && !(tells_new && answer.status == Status::Ok) {
+                if *return_old && !(change.adds() && answer.status == Status::Ok) {
                     answer.value = self.present.as_ref().map(|present| present.value.clone());
+                    answer.form = self.form();
                 }
                 (next, answer)
             }
@@ -181,10 +208,15 @@ impl Register {
     pub(crate) fn may_become(&self, before: &Before, shrink: bool) -> bool {
         let bytes_max = match before {
             Before::Untold => return false,
+            Before::Any => return true,
             Before::UpTo(bytes) => *bytes,
             Before::Exactly(whole) => whole.len(),
         };
-        let Some(Present { value, .. }) = &self.present else { return true };
+        let Some(Present { value, form, .. }) = &self.present else { return true };
+        // Fields come and go.
+        if *form == Form::Hash {
+            return true;
+        }
         if number(value).is_some() {
             return value.len() <= bytes_max || shrink || value.starts_with(b"-");
         }
@@ -197,7 +229,7 @@ impl Register {
     /// Puts as many of these bytes in the place of a value that is no number and that nobody is told, nor a longer one that begins with it: what it is makes no difference then.
     /// `told`: ascending.
     pub(crate) fn forget_untold(&mut self, told: &[&[u8]], filler: u8) {
-        if let Some(Present { value, .. }) = &mut self.present
+        if let Some(Present { value, form: Form::Plain, .. }) = &mut self.present
             && !may_be_told(value, told)
         {
             value.fill(filler);
@@ -213,14 +245,29 @@ impl Register {
         self.present.as_ref().map_or(OpId::NONE, |present| present.version)
     }
 
+    pub(crate) fn form(&self) -> Form {
+        self.present.as_ref().map_or(Form::Plain, |present| present.form)
+    }
+
+    /// Whether the change is not one of what there is: that comes before any condition. Who wants what was before wants no hash.
+    fn is_wrong_type(&self, change: &Change, return_old: bool) -> bool {
+        let is_hash = self.form() == Form::Hash;
+        match change.adds() {
+            true => self.is_present() && change.is_of_fields() != is_hash,
+            false => is_hash && return_old,
+        }
+    }
+
     fn unchanged(&self, status: Status) -> Answer {
-        Answer { status, version: self.version(), integer: 0, value: None }
+        Answer { status, version: self.version(), integer: 0, value: None, form: Form::Plain }
     }
 
     fn read(&self) -> Answer {
         match &self.present {
             None => self.unchanged(Status::NotFound),
-            Some(present) => Answer { value: Some(present.value.clone()), ..self.unchanged(Status::Ok) },
+            Some(Present { value, form, .. }) => {
+                Answer { value: Some(value.clone()), form: *form, ..self.unchanged(Status::Ok) }
+            }
         }
     }
 
@@ -236,6 +283,8 @@ impl Register {
     fn change(&self, op: OpId, change: &Change) -> (Self, Answer) {
         let before: &[u8] = self.present.as_ref().map_or(&[], |present| &present.value);
         let keeps = self.present.as_ref().is_some_and(|present| present.expires);
+        let is_hash = self.form() == Form::Hash;
+        let mut form = Form::Plain;
         let (value, expires, integer) = match change {
             Change::Set(value) => (value.clone(), false, 0),
             Change::SetExpiring { value, .. } => (value.clone(), true, 0),
@@ -264,9 +313,21 @@ impl Register {
                 let length = value.len() as i64;
                 (value, keeps, length)
             }
+            Change::SetFields { .. } | Change::RemoveFields(_) | Change::IncrementField { .. } => {
+                form = Form::Hash;
+                match change.of_fields(is_hash.then_some(before)) {
+                    Changed::Not(status) => return (self.clone(), self.unchanged(status)),
+                    Changed::To(value, told) if value.is_empty() => {
+                        let gone =
+                            Answer { version: OpId::NONE, integer: told, ..self.unchanged(Status::Ok) };
+                        return (Self::default(), gone);
+                    }
+                    Changed::To(value, told) => (value, keeps, told),
+                }
+            }
         };
-        let next = Self { present: Some(Present { version: op, value, expires }) };
-        (next, Answer { status: Status::Ok, version: op, integer, value: None })
+        let next = Self { present: Some(Present { version: op, value, form, expires }) };
+        (next, Answer { status: Status::Ok, version: op, integer, value: None, form: Form::Plain })
     }
 }
 
@@ -275,6 +336,8 @@ impl Register {
 pub(crate) enum Before {
     /// There was none, or it does not matter which, or it had a version that is told.
     Untold,
+    /// It may have been any hash.
+    Any,
     /// It was no longer.
     UpTo(usize),
     /// It was this one, or none if ops on none are told the same.

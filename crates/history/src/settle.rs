@@ -129,7 +129,9 @@ impl<'a> Settlement<'a> {
     /// Whether open-ended ops could happen after one of theirs that could not before it, as there is a value now, or may be none any more.
     fn may_begin_anew(&self, way: &Configuration, register: &Register, may_expire: bool) -> bool {
         let (was, is) = (way.register.is_present(), register.is_present());
-        if was && is && !may_expire {
+        // What one form refuses another one takes.
+        let is_other = was && is && way.register.form() != register.form();
+        if was && is && !may_expire && !is_other {
             return false;
         }
         let is_new = is && !was;
@@ -137,7 +139,7 @@ impl<'a> Settlement<'a> {
         open.any(|op| {
             let op = &self.timeline.ops[op as usize];
             let needs_value = matches!(op.action, Action::Update { condition: When::IfPresent, .. });
-            !op.is_blind && (needs_value || !is_new)
+            !op.is_blind && (needs_value || !is_new || is_other)
         })
     }
 

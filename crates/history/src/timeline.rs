@@ -95,13 +95,13 @@ pub(crate) struct Timeline<'a> {
     pub(crate) numbers_shrink: bool,
 }
 
-/// By op id and change, and by the version that the condition asks for.
+/// By op id and change, whether it wants what was before, and the version that the condition asks for.
 #[derive(Default)]
-struct Families(HashMap<(OpId, Change, Option<OpId>), usize, FixedState>);
+struct Families(HashMap<(OpId, Change, bool, Option<OpId>), usize, FixedState>);
 
 impl Families {
     fn class_of(&mut self, action: &Action) -> Class {
-        let Action::Update { op, condition, change, .. } = action else {
+        let Action::Update { op, condition, return_old, change } = action else {
             unreachable!("gets are not open-ended")
         };
         let (applies, version) = match condition {
@@ -111,7 +111,7 @@ impl Families {
             When::IfVersion(version) => (Applies::Always, Some(*version)),
         };
         let new = self.0.len();
-        let family = *self.0.entry((*op, change.clone(), version)).or_insert(new);
+        let family = *self.0.entry((*op, change.clone(), *return_old, version)).or_insert(new);
         Class { family, applies }
     }
 }
@@ -128,6 +128,8 @@ struct Named {
     twice: HashSet<OpId, FixedState>,
     /// Some puts leave no version.
     has_nameless: bool,
+    /// Some values may be hashes, of which no change tells what was before.
+    has_hashes: bool,
 }
 
 impl<'a> Timeline<'a> {
@@ -186,8 +188,8 @@ fn matters(call: &Call) -> bool {
 
 fn is_blind(action: &Action, is_answered: bool) -> bool {
     let Action::Update { condition: When::Always, return_old, change, .. } = action else { return false };
-    let shows = is_answered && (*return_old || *change == Change::Delete);
-    !shows && !matches!(change, Change::Increment(_) | Change::Append(_))
+    let shows = *return_old || is_answered && *change == Change::Delete;
+    !shows && !change.adds()
 }
 
 fn subtracts(call: &Call) -> bool {
@@ -209,7 +211,10 @@ fn before(action: &Action, answer: Option<&Answer>, left: Option<&[u8]>, longest
         Action::Get => (When::Always, None),
         Action::Update { condition, change, .. } => (*condition, Some(change)),
     };
-    let adds = matches!(change, Some(Change::Append(_) | Change::Increment(_)));
+    if change.is_some_and(Change::is_of_fields) {
+        return Before::Any;
+    }
+    let adds = change.is_some_and(Change::adds);
     let added_to = change.zip(left).filter(|_| adds).map(|(change, left)| added_to(change, left));
     if let Some(before) = added_to {
         return before.map_or(Before::Untold, Before::Exactly);
@@ -272,7 +277,7 @@ impl Named {
         for call in calls {
             let own = match &call.action {
                 Action::Get => OpId::NONE,
-                Action::Update { op, condition, .. } => {
+                Action::Update { op, condition, change, .. } => {
                     if let When::IfVersion(version) = condition {
                         named.asked.insert(*version);
                     }
@@ -280,6 +285,7 @@ impl Named {
                         named.twice.insert(*op);
                     }
                     named.has_nameless |= *op == OpId::NONE;
+                    named.has_hashes |= change.is_of_fields();
                     *op
                 }
             };
@@ -298,7 +304,7 @@ impl Named {
     /// Makes actions equal that differ in nothing but what nobody was told.
     fn forget_answer(&self, action: &mut Action) {
         let Action::Update { condition, return_old, change, .. } = action else { return };
-        *return_old = false;
+        *return_old &= self.has_hashes && !change.adds();
         match change {
             Change::SetExpiring { at_ms, .. } => *at_ms = 0,
             Change::Erase => *change = Change::Delete,

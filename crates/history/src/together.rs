@@ -282,6 +282,7 @@ mod tests {
             version: Answer::VERSION_NOT_TOLD,
             integer: 0,
             value: Some(b"none of them".to_vec()),
+            form: nicekv_wire::Form::Plain,
         };
         calls.push(Together {
             steps: vec![get],

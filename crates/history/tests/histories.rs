@@ -23,7 +23,7 @@ fn set(number: u64, called: u64, answered: Option<u64>) -> Call {
 
 fn told(status: Status, version: u64, integer: i64, value: Option<Vec<u8>>) -> Answer {
     let version = if version == 0 { OpId::NONE } else { op(version) };
-    Answer { status, version, integer, value }
+    Answer { status, version, integer, value, form: nicekv_wire::Form::Plain }
 }
 
 fn get(found: u64, called: u64, answered: u64) -> Call {

@@ -63,7 +63,7 @@ fn judge(shape: &Shape) {
     calls.truncate(SPOILED);
     let at = calls.iter().filter_map(|call| Some(call.answered.as_ref()?.0)).max().expect("answers");
     let (status, version, value) = (Status::Ok, Answer::VERSION_NOT_TOLD, Some(b"from nowhere".to_vec()));
-    let answer = Answer { status, version, integer: 0, value };
+    let answer = Answer { status, version, integer: 0, value, form: nicekv_wire::Form::Plain };
     calls.push(Call { action: Action::Get, called: at + 1, answered: Some((at + 2, answer)) });
     assert_eq!(check(&calls), Verdict::Violation);
 }

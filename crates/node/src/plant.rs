@@ -154,6 +154,10 @@ pub enum Plant {
     TransactionReleasesFirst,
     /// T4: what a transaction requires is not looked at.
     TransactionRequirementUnread,
+    /// A change of fields forgets all others of the hash.
+    HashFieldsAlone,
+    /// Others than the primary forget that a value is a hash.
+    HashFormForgotten,
     /// R14: a version is acknowledged before it is forced.
     QuorumAckBeforeForce,
     /// R14: a new storage is counted before it has merged anything.

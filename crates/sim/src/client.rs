@@ -11,12 +11,12 @@ use crate::rooms;
 use crate::scanning::Scanning;
 use crate::transacting::{self, Drawn, Transacting};
 pub use crate::workload::{HURRY, Workload};
-use crate::{by_large, long_keys};
+use crate::{by_hashes, by_large, long_keys};
 use nicekv_client::{
     Addressing, Answer as Told, ClientCore, Config, Counters, Keyspace, OperationError, Outcome, Plant,
     Request,
 };
-use nicekv_wire::{ClientId, KeyspaceId, Now, OpId, Status};
+use nicekv_wire::{ClientId, Form, KeyspaceId, Now, OpId, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
@@ -260,7 +260,14 @@ impl Client {
         }
         let (op, keyspace) = (self.next_op(), keyspace.id);
         let steps = transacting::draw(
-            &Drawn { op, keys, seen: &self.seen, expiring: workload.expiring, at_ns },
+            &Drawn {
+                op,
+                keys,
+                seen: &self.seen,
+                expiring: workload.expiring,
+                hashes: workload.hashes,
+                at_ns,
+            },
             random,
         );
         let (now, deadline_ns) = (now(at_ns), at_ns + workload.timeout_ns);
@@ -310,6 +317,9 @@ impl Client {
         let op = self.next_op();
         let value = format!("{}", (self.core.config().client.0 & 0xff) * 1000 + op.sequence).into_bytes();
         let change = match random.below(8) {
+            _ if workload.hashes > 0 && random.chance(workload.hashes) => {
+                by_hashes::change(op, value, random)
+            }
             _ if self.is_appended_to(key, workload, random) => Change::Append(by_large::suffix(op, &value)),
             0..3 if random.chance(workload.expiring) => {
                 let at_ms = START_UNIX_MS + at_ns / 1_000_000 + random.below(600);
@@ -328,7 +338,9 @@ impl Client {
             2 => When::IfVersion(version),
             _ => When::Always,
         };
-        Action::Update { op, condition, return_old: random.below(4) == 0, change }
+        // A hash that is changed is not told with what it was.
+        let return_old = random.below(4) == 0 && !change.is_of_fields();
+        Action::Update { op, condition, return_old, change }
     }
 
     /// Whether the next set is of a large value.
@@ -386,6 +398,7 @@ impl Client {
                     version: OpId::NONE,
                     integer: 0,
                     value: None,
+                    form: Form::Plain,
                 }),
             };
             self.history[index].ended_ns = Some(at_ns);
@@ -416,7 +429,7 @@ pub(crate) fn answer(told: &Told<'_>) -> Answer {
         Outcome::ConditionFailed => Status::ConditionFailed,
     };
     let value = told.value.map(<[u8]>::to_vec);
-    Answer { status, version: told.version, integer: told.integer, value }
+    Answer { status, version: told.version, integer: told.integer, value, form: told.form }
 }
 
 /// The refusal that an error stands for; `None` if the outcome is unknown. Busy also stands for all that must not happen here.

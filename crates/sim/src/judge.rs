@@ -13,8 +13,8 @@ use crate::repairs;
 use crate::scanning;
 use crate::trunks::Trunks;
 use crate::{
-    by_fill, by_hot, by_kernel, by_large, by_long_keys, by_migration, by_names, by_transactions, by_tree,
-    transacting,
+    by_fill, by_hashes, by_hot, by_kernel, by_large, by_long_keys, by_migration, by_names, by_transactions,
+    by_tree, transacting,
 };
 use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
@@ -58,7 +58,7 @@ const SPARES: u64 = 0x73_7061_7265;
 
 /// A random scenario. What has a chance of its own leaves the others as they are.
 pub fn draw(seed: u64) -> Scenario {
-    by_transactions::draw(draw_single(seed), seed)
+    by_hashes::draw(by_transactions::draw(draw_single(seed), seed), seed)
 }
 
 /// The same, of calls on one key each.
@@ -105,6 +105,7 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
             appends: by_large::appends_drawn(seed),
             gets: 0,
             transactions: 0,
+            hashes: 0,
             scans: scanning::drawn(seed),
             shift_ns: Random::new(seed ^ SHIFTS).pick(&[0, 300_000_000]),
         },

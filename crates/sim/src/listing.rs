@@ -1,6 +1,7 @@
 //! A history that cannot be explained, for people.
 
 use crate::checker::{Action, Answer, Call, Verdict, check};
+use nicekv_wire::Form;
 
 /// Calls of a history that a report lists.
 pub(crate) const LISTED_MAX: usize = 40;
@@ -44,7 +45,8 @@ pub(crate) fn action(action: &Action) -> String {
     }
 }
 
-pub(crate) fn answer(Answer { status, version, integer, value }: &Answer) -> String {
+pub(crate) fn answer(Answer { status, version, integer, value, form }: &Answer) -> String {
     let value = value.as_deref().map(|value| String::from_utf8_lossy(value).into_owned());
-    format!(": {status:?} {version} {integer} {value:?}")
+    let form = if *form == Form::Plain { String::new() } else { format!(" {form:?}") };
+    format!(": {status:?} {version} {integer} {value:?}{form}")
 }

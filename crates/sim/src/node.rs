@@ -309,9 +309,9 @@ impl Node {
                 true => self.shown.before_stamped(&rooms::plain(&bytes)),
                 false => self.shown.before(core, &self.disk, &rooms::plain(&bytes)),
             }
-            let refused_before = rooms::to_be_refused(core, &bytes);
+            let before = rooms::to_be_refused(core, &bytes);
             core.handle_datagram(now, from, &bytes);
-            if refused_before == Some(rooms::not_taken_in(core)) {
+            if before.is_some_and(|before| before.has_more(core, &bytes)) {
                 let what = "a node takes in a request that came by another epoch of a chain (C5)";
                 self.shown.violation.get_or_insert_with(|| what.into());
             }

@@ -27,7 +27,7 @@ use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
 use crate::planted::{InStore, Planted};
 use crate::scenarios::{self, MILLISECOND_NS};
-use crate::{by_hot, by_kernel, by_large, by_transactions};
+use crate::{by_hashes, by_hot, by_kernel, by_large, by_transactions};
 use nicekv_client::{Plant as InClient, RetryPolicy};
 use nicekv_dataplane::Plant as InSwitch;
 use nicekv_kernel_gets::Plant as InKernel;
@@ -335,6 +335,8 @@ pub const PLANTS: &[Plant] = &[
     replica("transaction-contended-at-first-key", "T3", InReplica::TransactionContendedAtFirst, Hunt::Explore(increment_and_transaction, FAILOVER)),
     replica("transaction-releases-first-key", "T3", InReplica::TransactionReleasesFirst, Hunt::Seeds(by_transactions::with_restarts)),
     replica("transaction-requirement-unread", "T4", InReplica::TransactionRequirementUnread, Hunt::Seeds(by_transactions::transactions)),
+    replica("hash-fields-alone", "", InReplica::HashFieldsAlone, Hunt::Seeds(by_hashes::hashes)),
+    replica("hash-form-forgotten", "", InReplica::HashFormForgotten, Hunt::Seeds(by_hashes::hashes)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
@@ -380,6 +382,7 @@ pub fn overloaded(scenario: &mut Scenario) {
         appends: 0,
         gets: 0,
         transactions: 0,
+        hashes: 0,
         scans: (0, 0, 1),
         shift_ns: 0,
     };

@@ -5,7 +5,7 @@ use nicekv_dataplane::TableSet;
 use nicekv_replication::Replica;
 use nicekv_wire::hot::Stamp;
 use nicekv_wire::route::{ChainHeader, Room, room_for_stamp, room_of, take_room};
-use nicekv_wire::{ClientId, Epoch, PartitionId};
+use nicekv_wire::{ClientId, Epoch, HeaderLayout, Opcode, PartitionId};
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
@@ -68,16 +68,32 @@ pub(crate) fn foreign_to(tables: &TableSet, bytes: &[u8]) -> Option<String> {
     (!is_right).then(|| format!("a switch passes on a chain header that is not of its tables: {header:?}"))
 }
 
-/// So many datagrams has this node not taken in so far, if it must not take in this one.
-pub(crate) fn to_be_refused(core: &Replica, bytes: &[u8]) -> Option<u64> {
+/// What a node has taken in so far.
+#[derive(Clone, Copy)]
+pub(crate) struct TakenIn {
+    refused: u64,
+    assembled: u64,
+}
+
+impl TakenIn {
+    fn of(core: &Replica) -> Self {
+        let counters = core.status().counters;
+        let refused = counters.refused + counters.dropped + counters.malformed;
+        Self { refused, assembled: counters.assembled }
+    }
+
+    /// Whether this one was taken in. A part of a message is not: with the last one the message is.
+    pub(crate) fn has_more(self, core: &Replica, bytes: &[u8]) -> bool {
+        let now = Self::of(core);
+        let is_part = HeaderLayout::peek(bytes).and_then(HeaderLayout::opcode) == Some(Opcode::Fragment);
+        now.refused == self.refused && (!is_part || now.assembled > self.assembled)
+    }
+}
+
+/// What a node has taken in so far, if it must not take in this one.
+pub(crate) fn to_be_refused(core: &Replica, bytes: &[u8]) -> Option<TakenIn> {
     let header = written(bytes)?;
     let status = core.status();
     let mut known = status.partitions.iter().filter(|known| known.partition == header.partition);
-    known.any(|known| known.epoch != header.epoch).then(|| not_taken_in(core))
-}
-
-/// See [`to_be_refused`].
-pub(crate) fn not_taken_in(core: &Replica) -> u64 {
-    let counters = core.status().counters;
-    counters.refused + counters.dropped + counters.malformed
+    known.any(|known| known.epoch != header.epoch).then(|| TakenIn::of(core))
 }

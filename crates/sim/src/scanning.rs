@@ -7,7 +7,7 @@ use crate::random::Random;
 use nicekv_client::{Answer as Told, Keyspace, OperationError, Plant, Request, Scan};
 use nicekv_placement::{KeyOrder, match_digest};
 use nicekv_wire::scan::{ScanPiece, ScanWants};
-use nicekv_wire::{KeyspaceId, OpId, Status};
+use nicekv_wire::{Form, KeyspaceId, OpId, Status};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Parts that it asks for at a time.
@@ -143,7 +143,7 @@ impl Scanning {
             };
             let status = if value.is_some() { Status::Ok } else { Status::NotFound };
             let version = if value.is_some() { Answer::VERSION_NOT_TOLD } else { OpId::NONE };
-            answers.push((index, Some(Answer { status, version, integer: 0, value })));
+            answers.push((index, Some(Answer { status, version, integer: 0, value, form: Form::Plain })));
         }
         assert!(listed.is_empty(), "a scan lists what it does not cover, or nobody has put: {listed:?}");
         answers

@@ -1,5 +1,6 @@
 //! A client that has transactions of keys that are together, and what it was told of them.
 
+use crate::by_hashes;
 use crate::checker::model::{Action, Answer, Change, When};
 use crate::checker::together::{Step, Together, Told};
 use crate::client::not_applied;
@@ -8,7 +9,7 @@ use crate::node::START_UNIX_MS;
 use crate::random::Random;
 use nicekv_client::transaction::{Transaction, results};
 use nicekv_client::{Answer as ToldAnswer, OperationError, Outcome, Request};
-use nicekv_wire::{OpId, Status};
+use nicekv_wire::{Form, OpId, Status};
 use std::collections::BTreeMap;
 
 /// Begins the names of keys that are together: so long that ordered keys that begin with it share a match value.
@@ -43,6 +44,8 @@ pub(crate) struct Drawn<'a> {
     pub(crate) seen: &'a BTreeMap<usize, OpId>,
     /// Of a million sets so many are of values that expire.
     pub(crate) expiring: u64,
+    /// And of a million updates so many of fields of hashes.
+    pub(crate) hashes: u64,
     pub(crate) at_ns: u64,
 }
 
@@ -135,7 +138,7 @@ fn of_step(told: Result<ToldAnswer<'_>, OperationError>) -> Answer {
         Ok(told) => Answer { version, ..crate::client::answer(&told) },
         Err(error) => {
             let status = not_applied(error).expect("a step has an outcome");
-            Answer { status, version, integer: 0, value: None }
+            Answer { status, version, integer: 0, value: None, form: Form::Plain }
         }
     }
 }
@@ -167,6 +170,7 @@ fn draw_update(key: usize, number: u64, drawn: &Drawn<'_>, random: &mut Random) 
     let op = drawn.op;
     let value = format!("{}{number}", (op.client.0 & 0xff) * 1000 + op.sequence).into_bytes();
     let change = match random.below(8) {
+        _ if drawn.hashes > 0 && random.chance(drawn.hashes) => by_hashes::change(op, value, random),
         0..2 if random.chance(drawn.expiring) => {
             let at_ms = START_UNIX_MS + drawn.at_ns / 1_000_000 + random.below(600);
             Change::SetExpiring { value, at_ms }
@@ -181,5 +185,6 @@ fn draw_update(key: usize, number: u64, drawn: &Drawn<'_>, random: &mut Random) 
         _ => Change::Increment(1),
     };
     let condition = if random.below(3) == 0 { draw_condition(key, drawn, random) } else { When::Always };
-    Action::Update { op, condition, return_old: random.below(4) == 0, change }
+    let return_old = random.below(4) == 0 && !change.is_of_fields();
+    Action::Update { op, condition, return_old, change }
 }

@@ -3,7 +3,8 @@
 use nicekv_history::model::{Change, When};
 use nicekv_history::random::Random;
 use nicekv_history::{Action, Answer, Call};
-use nicekv_wire::{ClientId, OpId, Status};
+use nicekv_wire::hash::{Field, Name};
+use nicekv_wire::{ClientId, Form, OpId, Status};
 
 const CALLS_MAX: u64 = 7;
 
@@ -11,6 +12,7 @@ const CALLS_MAX: u64 = 7;
 pub(crate) struct State {
     version: OpId,
     value: Option<Vec<u8>>,
+    form: Form,
     expires: bool,
 }
 
@@ -21,7 +23,7 @@ fn op(number: u64) -> OpId {
 /// An action with its own op id.
 pub(crate) fn draw(number: u64, random: &mut Random) -> Action {
     let value = random.below(3).to_string().into_bytes();
-    let change = match random.below(10) {
+    let change = match random.below(14) {
         0 | 1 => return Action::Get,
         2 | 3 => Change::Set(value),
         4 => Change::SetExpiring { value, at_ms: 1 },
@@ -29,7 +31,20 @@ pub(crate) fn draw(number: u64, random: &mut Random) -> Action {
         6 => Change::Erase,
         // What is no number any more, or still one.
         7 => Change::Append(if random.below(2) == 0 { b"x".to_vec() } else { value }),
-        _ => Change::Increment([-1, 1, 2][random.below(3) as usize]),
+        8 | 9 => Change::Increment([-1, 1, 2][random.below(3) as usize]),
+        10 | 11 => {
+            let mut fields = Vec::new();
+            for _ in 0..=random.below(2) {
+                Field { name: random.pick(&[b"a", b"b"]), value: &value }.append(&mut fields);
+            }
+            Change::SetFields { fields, only_new: random.below(2) == 0 }
+        }
+        12 => Change::IncrementField { name: b"a".to_vec(), delta: 1 },
+        _ => {
+            let mut names = Vec::new();
+            Name { name: random.pick(&[b"a", b"b"]) }.append(&mut names);
+            Change::RemoveFields(names)
+        }
     };
     let condition = match random.below(8) {
         0 => When::IfAbsent,
@@ -38,7 +53,9 @@ pub(crate) fn draw(number: u64, random: &mut Random) -> Action {
         3 => When::IfVersion(OpId::NONE),
         _ => When::Always,
     };
-    Action::Update { op: op(number), condition, return_old: random.below(3) == 0, change }
+    // What was before a change of fields is not asked for.
+    let return_old = random.below(3) == 0 && !change.is_of_fields();
+    Action::Update { op: op(number), condition, return_old, change }
 }
 
 impl State {
@@ -55,10 +72,12 @@ impl State {
     }
 
     pub(crate) fn execute(&self, action: &Action) -> (Self, Answer) {
-        let here = |status| Answer { status, version: self.version, integer: 0, value: None };
+        let here =
+            |status| Answer { status, version: self.version, integer: 0, value: None, form: Form::Plain };
+        let is_hash = self.form == Form::Hash;
         let Action::Update { op, condition, return_old, change } = action else {
             let status = if self.value.is_some() { Status::Ok } else { Status::NotFound };
-            return (self.clone(), Answer { value: self.value.clone(), ..here(status) });
+            return (self.clone(), Answer { value: self.value.clone(), form: self.form, ..here(status) });
         };
         let applies = match condition {
             When::Always => true,
@@ -67,35 +86,111 @@ impl State {
             When::IfVersion(version) => self.version == *version,
         };
         let old = if *return_old { self.value.clone() } else { None };
-        if !applies {
-            return (self.clone(), Answer { value: old, ..here(Status::ConditionFailed) });
+        let form = if *return_old { self.form } else { Form::Plain };
+        let old_or = |status| Answer { value: old.clone(), form, ..here(status) };
+        let is_of_other = match change {
+            Change::Append(_) | Change::Increment(_) => is_hash,
+            Change::SetFields { .. } | Change::RemoveFields(_) | Change::IncrementField { .. } => {
+                self.value.is_some() && !is_hash
+            }
+            _ => is_hash && *return_old,
+        };
+        if is_of_other {
+            return (self.clone(), old_or(Status::WrongType));
         }
-        let put = |value: Vec<u8>, expires| Self { version: *op, value: Some(value), expires };
-        let done = |integer, value| Answer { status: Status::Ok, version: *op, integer, value };
+        if !applies {
+            return (self.clone(), old_or(Status::ConditionFailed));
+        }
+        let put =
+            |value: Vec<u8>, expires| Self { version: *op, value: Some(value), form: Form::Plain, expires };
+        let done = |integer, told: Answer| Answer { status: Status::Ok, version: *op, integer, ..told };
         match change {
-            Change::Set(value) => (put(value.clone(), false), done(0, old)),
-            Change::SetExpiring { value, .. } => (put(value.clone(), true), done(0, old)),
+            Change::Set(value) => (put(value.clone(), false), done(0, old_or(Status::Ok))),
+            Change::SetExpiring { value, .. } => (put(value.clone(), true), done(0, old_or(Status::Ok))),
             Change::Delete | Change::Erase => {
                 let was_there = self.value.is_some() || matches!(change, Change::Erase);
                 let status = if was_there { Status::Ok } else { Status::NotFound };
-                (Self::default(), Answer { status, version: OpId::NONE, integer: 0, value: old })
+                (Self::default(), Answer { version: OpId::NONE, ..old_or(status) })
             }
             Change::Append(suffix) => {
                 let value = [self.value.clone().unwrap_or_default(), suffix.clone()].concat();
                 let length = value.len() as i64;
-                (put(value, self.expires), done(length, None))
+                (put(value, self.expires), done(length, here(Status::Ok)))
             }
             Change::Increment(by) => {
                 let text =
                     self.value.clone().map_or_else(|| "0".into(), |value| String::from_utf8(value).unwrap());
                 match text.parse::<i64>().ok().filter(|number| number.to_string() == text) {
-                    Some(number) => {
-                        (put((number + by).to_string().into_bytes(), self.expires), done(number + by, None))
-                    }
-                    None => (self.clone(), Answer { value: old, ..here(Status::NotAnInteger) }),
+                    Some(number) => (
+                        put((number + by).to_string().into_bytes(), self.expires),
+                        done(number + by, here(Status::Ok)),
+                    ),
+                    None => (self.clone(), old_or(Status::NotAnInteger)),
                 }
             }
+            _ => self.change_fields(*op, change, &old_or),
         }
+    }
+
+    fn change_fields(&self, op: OpId, change: &Change, old_or: &dyn Fn(Status) -> Answer) -> (Self, Answer) {
+        let names = [b"a", b"b"];
+        let bytes = self.value.as_deref().unwrap_or_default();
+        // In the order in which they came.
+        let mut order: Vec<&[u8; 1]> =
+            Field::each(bytes).map(|field| names[usize::from(field.name == b"b")]).collect();
+        let mut has = names.map(|name| Field::value_of(bytes, name).map(<[u8]>::to_vec));
+        let before = order.len();
+        let place = |name: &[u8]| usize::from(name == b"b");
+        let told = match change {
+            Change::SetFields { fields, only_new } => {
+                for field in Field::each(fields) {
+                    let is_new = has[place(field.name)].is_none();
+                    if is_new {
+                        order.push(names[place(field.name)]);
+                    }
+                    if is_new || !only_new {
+                        has[place(field.name)] = Some(field.value.to_vec());
+                    }
+                }
+                if *only_new && order.len() == before {
+                    return (self.clone(), old_or(Status::Ok));
+                }
+                order.len() - before
+            }
+            Change::RemoveFields(gone) => {
+                Name::each(gone).for_each(|name| has[place(name)] = None);
+                order.retain(|name| has[place(&name[..])].is_some());
+                if order.len() == before {
+                    let status = if self.value.is_some() { Status::Ok } else { Status::NotFound };
+                    return (self.clone(), old_or(status));
+                }
+                before - order.len()
+            }
+            Change::IncrementField { delta, .. } => {
+                if has[0].is_none() {
+                    order.push(names[0]);
+                }
+                let text =
+                    has[0].clone().map_or_else(|| "0".into(), |value| String::from_utf8(value).unwrap());
+                let Some(number) = text.parse::<i64>().ok().filter(|number| number.to_string() == text)
+                else {
+                    return (self.clone(), old_or(Status::NotAnInteger));
+                };
+                has[0] = Some((number + delta).to_string().into_bytes());
+                (number + delta) as usize
+            }
+            _ => unreachable!(),
+        };
+        let answer =
+            Answer { version: op, integer: told as i64, value: None, form: Form::Plain, status: Status::Ok };
+        if order.is_empty() {
+            return (Self::default(), Answer { version: OpId::NONE, ..answer });
+        }
+        let mut value = Vec::new();
+        for name in order {
+            Field { name, value: has[place(name)].as_deref().unwrap() }.append(&mut value);
+        }
+        (Self { version: op, value: Some(value), form: Form::Hash, expires: self.expires }, answer)
     }
 }
 
@@ -124,7 +219,9 @@ pub(crate) fn agrees(given: &Answer, told: &Answer) -> bool {
     let is_refusal = !matches!(given.status, Status::Ok | Status::NotFound | Status::ConditionFailed);
     let same_version = given.version == told.version || given.version == Answer::VERSION_NOT_TOLD;
     given.status == told.status
-        && (is_refusal || same_version && given.integer == told.integer && given.value == told.value)
+        && (is_refusal
+            || same_version
+                && (given.integer, &given.value, given.form) == (told.integer, &told.value, told.form))
 }
 
 /// Calls of a register that works, at overlapping times; some clients never hear.

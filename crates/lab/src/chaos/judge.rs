@@ -262,7 +262,13 @@ mod tests {
     fn told(value: Option<&str>) -> Answer {
         let status = if value.is_some() { Status::Ok } else { Status::NotFound };
         let value = value.map(|value| value.as_bytes().to_vec());
-        Answer { status, version: Answer::VERSION_NOT_TOLD, integer: 0, value }
+        Answer {
+            status,
+            version: Answer::VERSION_NOT_TOLD,
+            integer: 0,
+            value,
+            form: nicekv_wire::Form::Plain,
+        }
     }
 
     fn set(value: &str, called: u64, answered: u64) -> Call {

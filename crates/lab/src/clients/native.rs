@@ -10,7 +10,7 @@ use nicekv_placement::{KeyOrder, match_digest};
 use nicekv_runtime::{Left, UdpEndpoint, new_client_id, now, readable, renew_client_id, wait};
 use nicekv_wire::route::take_room;
 use nicekv_wire::scan::ScanWants;
-use nicekv_wire::{Header, KeyspaceId, MatchRange, OpId, Status};
+use nicekv_wire::{Form, Header, KeyspaceId, MatchRange, OpId, Status};
 
 /// How a request ended.
 type Told<'a> = Result<nicekv_client::Answer<'a>, OperationError>;
@@ -39,7 +39,7 @@ impl Covered {
             let value = self.listed.get(key).cloned();
             let status = if value.is_some() { Status::Ok } else { Status::NotFound };
             let version = if value.is_some() { Answer::VERSION_NOT_TOLD } else { OpId::NONE };
-            Answer { status, version, integer: 0, value }
+            Answer { status, version, integer: 0, value, form: Form::Plain }
         })
     }
 }
@@ -148,7 +148,7 @@ fn request<'a>(key: &'a [u8], action: &'a Action) -> Request<'a> {
 
 /// `None`: the outcome is unknown, or it is known that nothing happened.
 fn answer(result: Told<'_>) -> Option<Answer> {
-    let refused = |status| Answer { status, version: OpId::NONE, integer: 0, value: None };
+    let refused = |status| Answer { status, version: OpId::NONE, integer: 0, value: None, form: Form::Plain };
     match result {
         Ok(told) => {
             let status = match told.outcome {
@@ -157,7 +157,7 @@ fn answer(result: Told<'_>) -> Option<Answer> {
                 Outcome::ConditionFailed => Status::ConditionFailed,
             };
             let value = told.value.map(<[u8]>::to_vec);
-            Some(Answer { status, version: told.version, integer: told.integer, value })
+            Some(Answer { status, version: told.version, integer: told.integer, value, form: told.form })
         }
         Err(OperationError::NotAnInteger) => Some(refused(Status::NotAnInteger)),
         Err(OperationError::Overflow) => Some(refused(Status::Overflow)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nicekv_history::model::{Change, When};
 use nicekv_history::{Action, Answer, Call};
 use nicekv_runtime::now;
-use nicekv_wire::{ClientId, KeyspaceId, OpId, Status};
+use nicekv_wire::{ClientId, Form, KeyspaceId, OpId, Status};
 
 use crate::error::Result;
 use crate::namespace::Namespace;
@@ -171,8 +171,9 @@ fn words(key: &[u8], action: &Action) -> Vec<Vec<u8>> {
 
 /// What the reply to an action's command says; `None` if it says that the outcome is unknown.
 fn answer(action: &Action, reply: Reply) -> Option<Answer> {
-    let told =
-        |status, integer, value| Some(Answer { status, version: Answer::VERSION_NOT_TOLD, integer, value });
+    let told = |status, integer, value| {
+        Some(Answer { status, version: Answer::VERSION_NOT_TOLD, integer, value, form: Form::Plain })
+    };
     let counts = matches!(action, Action::Update { change: Change::Increment(_) | Change::Append(_), .. });
     let (refused, is_set) = match action {
         Action::Update { change: Change::Delete, .. } => (Status::NotFound, false),
@@ -272,6 +273,7 @@ mod tests {
                 version: Answer::VERSION_NOT_TOLD,
                 integer,
                 value: value.map(|value| value.as_bytes().to_vec()),
+                form: Form::Plain,
             });
             assert_eq!(found, expected, "{action:?} {reply:?}");
         }

@@ -93,7 +93,10 @@ impl Partition {
                 let value = value.clone();
                 self.judge_made(host, now, key, (op, value), parts)
             }
-            None => Some(evaluate(&update, value.as_ref())),
+            None => {
+                let alone = update.operation.is_of_hash() && host.has(Plant::HashFieldsAlone);
+                Some(evaluate(&update, value.as_ref().filter(|_| !alone)))
+            }
         }
     }
 

@@ -10,8 +10,9 @@ use super::sequence::Decided;
 use super::waits::UnforcedWhat;
 use crate::clients::StoredResult;
 use nicekv_node::{Host, Map, Plant, Step, Visibility};
+use nicekv_wire::limits::VALUE_BYTES_MAX;
 use nicekv_wire::replication::Effect;
-use nicekv_wire::{Now, OpId, StoredUpdate};
+use nicekv_wire::{Form, Now, OpId, StoredUpdate};
 
 impl Partition {
     /// Takes an op in: it is undecided from now on and locks its key.
@@ -138,7 +139,12 @@ impl Partition {
     ) {
         let head = stored.head();
         let half = host.has(Plant::TransactionHalfTaken) && !self.is_primary();
-        for (key, entry) in effects(decided, stored).into_iter().take(if half { 1 } else { usize::MAX }) {
+        let formless = host.has(Plant::HashFormForgotten) && !self.is_primary();
+        for (key, mut entry) in effects(decided, stored).into_iter().take(if half { 1 } else { usize::MAX }) {
+            // A longer one is not taken for a plain value.
+            if formless && entry.value.is_some_and(|value| value.len() <= VALUE_BYTES_MAX) {
+                entry.form = Form::Plain;
+            }
             if self.join.as_mut().is_none_or(|join| !join.keeps_back(key, &entry)) {
                 self.contents.store(host, key, &entry);
             }

@@ -143,7 +143,7 @@ impl World {
 
 fn told(reply: &Reply<'_>) -> Answer {
     let value = reply.value.map(<[u8]>::to_vec);
-    Answer { status: reply.status, version: reply.version, integer: reply.integer, value }
+    Answer { status: reply.status, version: reply.version, integer: reply.integer, value, form: reply.form }
 }
 
 /// What a transaction says of its second step.
@@ -156,6 +156,7 @@ fn second(reply: &Reply<'_>) -> Answer {
             version: reply.version,
             integer: step.integer,
             value: step.value_is_result.then(|| step.value.to_vec()),
+            form: step.form,
         },
     )
 }

@@ -99,7 +99,8 @@ fn read(world: &mut World, index: usize) -> Result<checker::Call, String> {
             && let Ok((_, Datagram::Reply(reply))) = Datagram::decode(&bytes)
         {
             let value = reply.value.map(<[u8]>::to_vec);
-            let answer = Answer { status: reply.status, version: reply.version, integer: 0, value };
+            let answer =
+                Answer { status: reply.status, version: reply.version, integer: 0, value, form: reply.form };
             return Ok(checker::Call {
                 action: Action::Get,
                 called: u64::MAX - 1,

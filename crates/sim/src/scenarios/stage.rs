@@ -97,6 +97,7 @@ fn busy() -> Scenario {
             appends: 0,
             gets: 0,
             transactions: 0,
+            hashes: 0,
             scans: (0, 0, 1),
             shift_ns: 0,
         },
