@@ -8,7 +8,7 @@ use nicekv_wire::OpId;
 use nicekv_wire::hash::{Field, Name};
 
 /// Chooses the seeds with hashes, and how many.
-const HASHES: u64 = 0x68_6173_6865_73;
+const HASHES: u64 = 0x6861_7368_6573;
 /// Of a long value: messages that carry a few of them go in fragments.
 const LONG_BYTES: usize = 700;
 /// Names of fields are those of so many.
@@ -39,7 +39,7 @@ pub(crate) fn change(op: OpId, value: Vec<u8>, random: &mut Random) -> Change {
             let mut fields = Vec::new();
             for _ in 0..random.between(1, 3) {
                 let long = [b"t", &value[..], &[b'x'; LONG_BYTES]].concat();
-                let value = if (op.sequence + random.below(2)) % 3 == 0 { &long } else { &value };
+                let value = if (op.sequence + random.below(2)).is_multiple_of(3) { &long } else { &value };
                 Field { name: &name(random), value }.append(&mut fields);
             }
             Change::SetFields { fields, only_new: random.below(4) == 0 }

@@ -15,8 +15,8 @@
 
 mod by_chain;
 mod by_fill;
-pub mod by_hashes;
-mod by_hot;
+mod by_hashes;
+pub mod by_hot;
 mod by_kernel;
 pub mod by_large;
 mod by_leaving;
