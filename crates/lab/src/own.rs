@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use nicekv_client::Keyspace;
 use nicekv_placement::KeyspaceSpec;
 
-use crate::clients::Client;
+use crate::clients::{Client, RespClient};
 use crate::commands;
 use crate::error::{LabError, Result};
 use crate::faults;
@@ -95,6 +95,11 @@ impl OwnLab {
     /// A client of the gateway on the host of this number, which tells it from others that judge the same keys.
     pub(crate) fn resp_client(&self, number: u64) -> Client {
         Client::resp(&self.scope, Self::client_host(number), number)
+    }
+
+    /// The same, for any command.
+    pub(crate) fn redis(&self, number: u64) -> RespClient {
+        Client::redis(&self.scope, Self::client_host(number), number)
     }
 
     /// The host of the client with this number: they take turns.

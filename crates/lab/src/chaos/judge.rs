@@ -14,6 +14,7 @@ use nicekv_wire::Status;
 use super::changes::Heard;
 use super::objects::Objects;
 use super::schedule::{Deed, Done};
+use super::transfers::Transfers;
 use super::workload::{Key, KeyCall, Keys};
 use crate::error::{LabError, Result};
 
@@ -96,6 +97,8 @@ pub(crate) struct Report {
     pub(crate) heard: Heard,
     /// What was seen of objects, if there were any.
     pub(crate) objects: Option<Objects>,
+    /// What was seen of transfers.
+    pub(crate) transfers: Transfers,
     /// From the last fault to the last replica in its place.
     whole_after: Duration,
     phases: usize,
@@ -105,6 +108,7 @@ impl Report {
     pub(crate) fn is_failure(&self) -> bool {
         self.tallies.iter().any(|(_, tally)| tally.is_failure())
             || self.objects.as_ref().is_some_and(Objects::is_failure)
+            || self.transfers.is_failure()
     }
 
     /// Adds a phase to a sum.
@@ -116,6 +120,7 @@ impl Report {
                 pairs.for_each(|((_, sum), (_, tally))| sum.add(tally));
             }
         }
+        self.transfers.add(&phase.transfers);
         if let Some(objects) = &phase.objects {
             self.objects.get_or_insert_default().add(objects);
         }
@@ -180,6 +185,7 @@ impl fmt::Display for Report {
         let (gap_ms, whole_ms) = (total.longest_gap().as_millis(), self.whole_after.as_millis());
         write!(formatter, ", longest gap {gap_ms} ms, whole after {whole_ms} ms, ")?;
         write!(formatter, "{} keys: {}", total.keys, total.verdict())?;
+        write!(formatter, "; {}", self.transfers)?;
         self.objects.as_ref().map_or(Ok(()), |objects| write!(formatter, "; {objects}"))
     }
 }

@@ -21,6 +21,7 @@ mod large;
 mod objects;
 mod reshapings;
 mod schedule;
+mod transfers;
 mod workload;
 
 use std::process::ExitCode;
@@ -29,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use nicekv_history::Action;
 use nicekv_history::random::Random;
-use nicekv_placement::KeyspaceSpec;
+use nicekv_placement::{KeyspaceSpec, LoadBalancing, Protocol};
 
 use crate::commands;
 use crate::error::Result;
@@ -46,6 +47,7 @@ use judge::Report;
 use objects::{Objects, User};
 use reshapings::Reshapings;
 use schedule::{Deed, Done, Step, Victims};
+use transfers::Mover;
 use workload::{KeyCall, Keys};
 
 /// For which faults are injected in a phase.
@@ -150,6 +152,7 @@ impl Chaos<'_> {
         let stopped = AtomicBool::new(false);
         let users = if self.has_objects { objects::USERS } else { 0 };
         let mut users: Vec<User<'_>> = (0..users).map(|number| User::new(self.lab, phase, number)).collect();
+        let mut movers = self.movers(phase);
         let (calls, (done, whole_after), heard) = std::thread::scope(|scope| {
             let stop = StopOnDrop(&stopped);
             let clients: Vec<_> = (0..NATIVE_CLIENTS + RESP_CLIENTS)
@@ -165,6 +168,13 @@ impl Chaos<'_> {
                     scope.spawn(move || user.work(&mut random, stopped))
                 })
                 .collect();
+            let movers: Vec<_> = movers
+                .iter_mut()
+                .map(|mover| {
+                    let (mut random, stopped) = (Random::new(random.bits()), &stopped);
+                    scope.spawn(move || mover.work(&mut random, stopped))
+                })
+                .collect();
             let begun = Instant::now();
             let operator = scope.spawn(move || trip.make(self.lab, begun, self.interrupted));
             let reshaper = scope.spawn(move || reshapings.make(self.lab, begun, self.interrupted));
@@ -175,15 +185,34 @@ impl Chaos<'_> {
                 .and_then(|()| changes::wait_until_moved(self.lab, self.interrupted));
             drop(stop);
             let calls: Result<Vec<Vec<KeyCall>>> = clients.into_iter().map(joined).collect();
-            let used = users.into_iter().try_for_each(joined);
+            let used = users.into_iter().chain(movers).try_for_each(joined);
             let (whole_after, reshapings, ()) = (whole_after?, reshaped?, is_settled.and(used)?);
             Ok::<_, crate::LabError>((calls?.concat(), whole_after, Heard { reshapings, ..heard? }))
         })?;
         let read_back = self.read_back(phase)?;
         let mut report = judge::judge(done, calls, read_back, whole_after, self.keys(phase))?;
         report.objects = self.objects(&mut users)?;
+        for mover in &mut movers {
+            mover.read_back()?;
+            report.transfers.add(&mover.seen);
+        }
         report.heard = heard;
         Ok(report)
+    }
+
+    /// Those who move amounts, in each keyspace that has transactions.
+    fn movers(&self, phase: u32) -> Vec<Mover> {
+        let has_transactions = |spec: &&KeyspaceSpec| {
+            !matches!(spec.protocol, Protocol::Quorum { .. }) && spec.balancing != LoadBalancing::Hot
+        };
+        let keyspaces = self.driven.iter().filter(has_transactions);
+        let tag = format!("chaos-{}-{phase}", self.seed);
+        let each = keyspaces.flat_map(|spec| (0..transfers::MOVERS).map(move |number| (spec.id, number)));
+        each.map(|(keyspace, number)| {
+            let client = self.lab.redis(NATIVE_CLIENTS + RESP_CLIENTS + number);
+            Mover::new(client, keyspace, &tag, number)
+        })
+        .collect()
     }
 
     /// What users of objects have seen, and see now.

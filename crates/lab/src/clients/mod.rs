@@ -41,7 +41,12 @@ impl Client {
 
     /// A client of the gateway on a host, with a number of its own among all that run. It connects when it is needed.
     pub(crate) fn resp(scope: &Scope, host: Host, number: u64) -> Self {
-        Self::Resp(RespClient::new(scope.namespace(host), number, RESP_TIMEOUT))
+        Self::Resp(Self::redis(scope, host, number))
+    }
+
+    /// The same, for any command.
+    pub(crate) fn redis(scope: &Scope, host: Host, number: u64) -> RespClient {
+        RespClient::new(scope.namespace(host), number, RESP_TIMEOUT)
     }
 
     /// Whether it can do things that concern versions.

@@ -29,6 +29,8 @@ pub(crate) enum Reply {
     Integer(i64),
     /// `$`; `None` is null.
     Bulk(Option<Vec<u8>>),
+    /// `*`, of no others.
+    Array(Vec<Reply>),
 }
 
 /// A client that connects anew when its connection breaks.
@@ -66,7 +68,7 @@ impl RespClient {
     }
 
     /// Switches the connection to a keyspace, if it is at another; whether it is there.
-    fn select(&mut self, keyspace: KeyspaceId) -> Result<bool> {
+    pub(crate) fn select(&mut self, keyspace: KeyspaceId) -> Result<bool> {
         if self.stream.is_none() {
             self.selected = KeyspaceId::DEFAULT;
         }
@@ -81,6 +83,11 @@ impl RespClient {
             false => self.stream = None,
         }
         Ok(is_there)
+    }
+
+    /// The next command gets a connection of its own.
+    pub(crate) fn disconnect(&mut self) {
+        self.stream = None;
     }
 
     /// Asks one command; any error leaves its outcome open, and the next one gets a connection of its own.
@@ -119,10 +126,10 @@ fn exchange(stream: &mut BufReader<TcpStream>, words: &[&[u8]]) -> io::Result<Re
         command.extend_from_slice(b"\r\n");
     }
     stream.get_mut().write_all(&command)?;
-    read_reply(stream)
+    read_reply(stream, true)
 }
 
-fn read_reply(stream: &mut impl BufRead) -> io::Result<Reply> {
+fn read_reply(stream: &mut impl BufRead, may_be_array: bool) -> io::Result<Reply> {
     let malformed = || io::Error::from(io::ErrorKind::InvalidData);
     let mut line = String::new();
     stream.read_line(&mut line)?;
@@ -142,6 +149,10 @@ fn read_reply(stream: &mut impl BufRead) -> io::Result<Reply> {
             stream.read_exact(&mut bulk)?;
             bulk.truncate(length);
             Ok(Reply::Bulk(Some(bulk)))
+        }
+        "*" if may_be_array => {
+            let count: usize = rest.parse().map_err(|_| malformed())?;
+            (0..count).map(|_| read_reply(stream, false)).collect::<io::Result<_>>().map(Reply::Array)
         }
         _ => Err(malformed()),
     }
@@ -191,7 +202,7 @@ fn answer(action: &Action, reply: Reply) -> Option<Answer> {
         Reply::Error(text) if text.contains("not an integer") => told(Status::NotAnInteger, 0, None),
         Reply::Error(text) if text.contains("overflow") => told(Status::Overflow, 0, None),
         Reply::Error(text) if text.contains("exceed the limit") => told(Status::ValueTooLong, 0, None),
-        Reply::Simple(_) | Reply::Error(_) => None,
+        Reply::Simple(_) | Reply::Error(_) | Reply::Array(_) => None,
     }
 }
 
@@ -209,7 +220,8 @@ mod tests {
 
     #[test]
     fn replies_are_read_to_their_last_byte() {
-        let mut stream = &b"+OK\r\n-ERR no\r\n:-7\r\n$-1\r\n$4\r\na\r\nb\r\n$0\r\n\r\n"[..];
+        let mut stream =
+            &b"+OK\r\n-ERR no\r\n:-7\r\n$-1\r\n$4\r\na\r\nb\r\n$0\r\n\r\n*2\r\n:1\r\n$-1\r\n*0\r\n"[..];
         let expected = [
             Reply::Simple("OK".into()),
             Reply::Error("ERR no".into()),
@@ -217,12 +229,16 @@ mod tests {
             Reply::Bulk(None),
             Reply::Bulk(Some(b"a\r\nb".to_vec())),
             Reply::Bulk(Some(Vec::new())),
+            Reply::Array(vec![Reply::Integer(1), Reply::Bulk(None)]),
+            Reply::Array(Vec::new()),
         ];
         for reply in expected {
-            assert_eq!(read_reply(&mut stream).unwrap(), reply);
+            assert_eq!(read_reply(&mut stream, true).unwrap(), reply);
         }
-        for broken in [&b""[..], b"+OK", b"?\r\n", b"\r\n", b":x\r\n", b"$9999999\r\n", b"$3\r\nab"] {
-            assert!(read_reply(&mut { broken }).is_err(), "{broken:?}");
+        for broken in
+            [&b""[..], b"+OK", b"?\r\n", b"\r\n", b":x\r\n", b"$9999999\r\n", b"$3\r\nab", b"*1\r\n*0\r\n"]
+        {
+            assert!(read_reply(&mut { broken }, true).is_err(), "{broken:?}");
         }
     }
 
