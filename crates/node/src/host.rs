@@ -6,6 +6,7 @@ use crate::kinds::{Map, StreamPeer};
 use crate::outbox::Outbox;
 use crate::pace::Pace;
 use crate::plant::Plant;
+use crate::scripts::Scripts;
 use crate::session::Session;
 use crate::status::{Counters, Latest, Place, PutStages, Stranger};
 use crate::storage::StorageQueue;
@@ -51,6 +52,8 @@ pub struct Host {
     pub trace: Trace,
     /// What the disk has room for.
     pub disk_space: DiskSpace,
+    /// Programs of clients.
+    pub scripts: Scripts,
     pub(crate) waits: Waits,
     pub(crate) streams: VecDeque<(StreamPeer, Vec<u8>)>,
     /// When partitions are to be looked over for lost messages.
@@ -82,6 +85,7 @@ impl Host {
             copies: Pace::default(),
             trace: Trace::default(),
             disk_space: DiskSpace::default(),
+            scripts: Scripts::default(),
             waits: Waits::default(),
             streams: VecDeque::new(),
             sweep_at_ns: None,

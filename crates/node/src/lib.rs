@@ -11,7 +11,7 @@
 //! 4. `control` (what the metadata service says) with `discard` (what nobody needs any more), `form` and `birth` (partitions that take the place of
 //!    others); `log`;
 //! 5. `hot` and `hot_keys`: copies of hot keys at other nodes; `values`: large values;
-//! 6. `scrub`, `usage`, `sources`, `heat`, `trace`.
+//! 6. `scripts`: what runs programs of clients; `scrub`, `usage`, `sources`, `heat`, `trace`.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
@@ -52,6 +52,7 @@ mod records;
 mod requests;
 mod routes;
 mod samples;
+mod scripts;
 mod scrub;
 mod session;
 mod sources;
@@ -77,6 +78,7 @@ pub use pace::Pace;
 pub use plant::Plant;
 pub use protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request, stored_entries};
 pub use pubsub::{Full, Registry};
+pub use scripts::{ScriptCall, ScriptEnd, ScriptEngine, ScriptKeys, ScriptTold, Scripts};
 pub use session::Session;
 pub use status::{
     Counters, HotCounters, Latest, NodeStatus, PartitionStatus, Place, PutStages, Standing, Stranger,

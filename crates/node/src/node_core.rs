@@ -13,6 +13,7 @@ use crate::plant::Plant;
 use crate::protocol::{CopyChunk, CopyRequest, Message, Protocol};
 use crate::pubsub::Registry;
 use crate::samples::HeatWatch;
+use crate::scripts::Scripts;
 use crate::scrub::Scrub;
 use crate::sources::SourceCounts;
 use crate::status::NodeStatus;
@@ -85,6 +86,11 @@ impl<P: Protocol> NodeCore<P> {
             core.tell_visibility();
         }
         core
+    }
+
+    /// What runs scripts from now on.
+    pub fn run_scripts(&mut self, scripts: Scripts) {
+        self.host.scripts = scripts;
     }
 
     /// A datagram arrived at the node's address.

@@ -158,6 +158,12 @@ pub enum Plant {
     HashFieldsAlone,
     /// Others than the primary forget that a value is a hash.
     HashFormForgotten,
+    /// T5: a script runs before its keys are read.
+    ScriptKeysUnread,
+    /// T5: a script knows the time when it runs, instead of when it was called.
+    ScriptClockRead,
+    /// T5: what a script has done before it failed takes effect.
+    ScriptFailureKept,
     /// R14: a version is acknowledged before it is forced.
     QuorumAckBeforeForce,
     /// R14: a new storage is counted before it has merged anything.

@@ -17,6 +17,7 @@ mod multicast;
 mod ordered;
 mod pieces;
 mod quorum;
+mod script;
 mod transaction;
 
 pub use config::{

@@ -3,8 +3,10 @@
 //! Like [`evaluate`](crate::evaluate::evaluate) it is a function of the op and of what its keys are, and nothing else.
 
 use crate::evaluate::{KeyValue, Verdict, condition_holds, evaluate};
+use crate::script::{self, Runner};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use nicekv_node::ScriptCall;
 use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
@@ -12,41 +14,82 @@ use nicekv_wire::transaction::{Act, Step, Taken};
 use nicekv_wire::{Form, OpId, Operation, Status, Update};
 use smallvec::SmallVec;
 
+/// What its steps have come to so far.
+struct Taking<'a, 'u> {
+    update: &'u Update<'a>,
+    states: BTreeMap<&'a [u8], Option<KeyValue>>,
+    verdicts: Vec<(&'a [u8], Verdict)>,
+    /// How many of the last ones are declarations.
+    declared: usize,
+}
+
 /// Takes the steps of a transaction, or none if one requires what is not so (T4); `state`: what a key of it is. Whatever has no room in one decision takes no effect, nor what needs a large value.
 /// A bug has what is required pass `unread`.
 pub(crate) fn take_steps(
     update: &Update<'_>,
     state: impl Fn(&[u8]) -> Option<KeyValue>,
-    unread: bool,
+    (runner, unread): (&Runner<'_>, bool),
 ) -> Verdict {
-    let mut states: BTreeMap<&[u8], Option<KeyValue>> = BTreeMap::new();
-    let mut verdicts: Vec<(&[u8], Verdict)> = Vec::new();
+    let (states, verdicts) = (BTreeMap::new(), Vec::new());
+    let mut taking = Taking { update, states, verdicts, declared: 0 };
     for step in Step::each(update.operation.value()) {
-        let state = states.entry(step.key).or_insert_with(|| state(step.key));
+        taking.states.entry(step.key).or_insert_with(|| state(step.key));
+        if let Err(status) = taking.take(&step, runner, unread) {
+            return Verdict::unchanged(status, None);
+        }
+    }
+    join(update.op, taking.verdicts)
+}
+
+impl<'a> Taking<'a, '_> {
+    /// Takes one of them; why none is taken if it ends the transaction.
+    fn take(&mut self, step: &Step<'a>, runner: &Runner<'_>, unread: bool) -> Result<(), Status> {
+        let state = self.states.get(step.key).and_then(Option::as_ref);
         let verdict = match step.act {
-            Act::Require(condition) if !unread && !condition_holds(condition, state.as_ref()) => {
-                return Verdict::unchanged(Status::ConditionFailed, None);
+            Act::Require(condition) if !unread && !condition_holds(condition, state) => {
+                return Err(Status::ConditionFailed);
             }
-            Act::Require(_) => Verdict::unchanged(Status::Ok, None),
-            Act::Read => read(state.as_ref()),
+            Act::Require(_) | Act::Declare => Verdict::unchanged(Status::Ok, None),
+            Act::Read => read(state),
             Act::Apply { operation, condition, return_old } => {
-                let update = Update { key: step.key, operation, condition, return_old, ..*update };
-                let verdict = evaluate(&update, state.as_ref());
+                let update = Update { key: step.key, operation, condition, return_old, ..*self.update };
+                let verdict = evaluate(&update, state);
                 if let Some(after) = after(&verdict, &operation) {
-                    *state = after;
+                    self.states.insert(step.key, after);
                 }
                 verdict
             }
+            Act::Run { unix_ms, is_read_only, source, arguments } => {
+                let from = self.verdicts.len() - self.declared;
+                let keys: Vec<&'a [u8]> = self.verdicts[from..].iter().map(|(key, _)| *key).collect();
+                let call = ScriptCall { unix_ms, is_read_only, source, keys: &[], arguments };
+                let ran = runner.run(self.update, (&keys, &call), &self.states);
+                self.take_written(from, ran.written);
+                ran.verdict
+            }
         };
         if verdict.form == Form::Large && verdict.value_is_result {
-            return Verdict::unchanged(Status::ValueTooLong, None);
+            return Err(Status::ValueTooLong);
         }
-        verdicts.push((step.key, verdict));
+        self.declared = if step.act == Act::Declare { self.declared + 1 } else { 0 };
+        self.verdicts.push((step.key, verdict));
+        Ok(())
     }
-    join(update.op, verdicts)
+
+    /// A script has left this; its declarations are from there on.
+    fn take_written(&mut self, from: usize, written: Vec<(&'a [u8], Option<KeyValue>)>) {
+        for (key, state) in written {
+            let was_there = self.states.get(key).is_some_and(Option::is_some);
+            let declared = self.verdicts[from..].iter_mut().find(|(declared, _)| *declared == key);
+            if let Some((_, verdict)) = declared {
+                *verdict = script::effect(was_there, state.as_ref());
+            }
+            self.states.insert(key, state);
+        }
+    }
 }
 
-fn read(state: Option<&KeyValue>) -> Verdict {
+pub(crate) fn read(state: Option<&KeyValue>) -> Verdict {
     match state {
         Some(_) => Verdict::unchanged(Status::Ok, state).with_old(state),
         None => Verdict::unchanged(Status::NotFound, None),
@@ -54,7 +97,7 @@ fn read(state: Option<&KeyValue>) -> Verdict {
 }
 
 /// What the key is afterwards, if that is not what it was.
-fn after(verdict: &Verdict, operation: &Operation<'_>) -> Option<Option<KeyValue>> {
+pub(crate) fn after(verdict: &Verdict, operation: &Operation<'_>) -> Option<Option<KeyValue>> {
     let (value, form) = match verdict.effect {
         Effect::None | Effect::Transaction => return None,
         Effect::Remove => return Some(None),
@@ -106,7 +149,7 @@ pub(crate) fn entries<'a>(
             Effect::Store => (Some(taken.value), taken.form),
             Effect::StorePrepared => match step.act {
                 Act::Apply { operation, .. } => (Some(operation.value()), operation.form()),
-                Act::Require(_) | Act::Read => return None,
+                Act::Require(_) | Act::Read | Act::Declare | Act::Run { .. } => return None,
             },
         };
         let version = if value.is_some() { version } else { OpId::NONE };

@@ -7,6 +7,13 @@
 //!
 //! The steps are taken one after the other, each on what those before have left. One that fails (an increment of what is no number) says so in its result, and the others count;
 //! one that requires what is not so ends the transaction, and nothing of it takes effect.
+//!
+//! A script is a step, too, behind those that declare its keys; what it does to a key is the effect of the step that declares that:
+//!
+//! ```text
+//!   Operation::Transaction   [ key, Declare ][ other key, Declare ][ key, Run ]
+//!   its decision             [ effect       ][ effect             ][ reply    ]
+//! ```
 
 use crate::bytes::{Reader, in_range};
 use crate::codec::{self, Codec, Key, Outcome, Trimmed};
@@ -37,6 +44,40 @@ tagged! {
             /// Whether the result has the value from before.
             return_old: bool,
         },
+        /// Gives the key to the next script, whose declarations stand before it without anything between; tells nothing.
+        4 => Declare,
+        /// Runs a script on what was declared for it; its key says no more than where it runs. Tells its reply, in the words of RESP2.
+        5 => Run {
+            /// When it was called, in milliseconds of the Unix epoch: the time that it knows.
+            unix_ms: u64,
+            /// Whether it may change nothing.
+            is_read_only: bool,
+            /// What it is.
+            source: &'a [u8] as Outcome,
+            /// Its encoded [`Argument`]s.
+            arguments: &'a [u8] as Arguments,
+        },
+    }
+}
+
+part! {
+    /// An argument of a script.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Argument<'a> {
+        /// What it is; may be empty.
+        bytes: &'a [u8] as Outcome,
+    }
+}
+
+impl<'a> Argument<'a> {
+    /// Appends it to others.
+    pub fn append(&self, out: &mut Vec<u8>) {
+        codec::append::<Argument<'static>>(self, out);
+    }
+
+    /// Those of a script that was decoded.
+    pub fn each(arguments: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        codec::each::<Argument<'static>>(arguments).map(|argument| argument.bytes)
     }
 }
 
@@ -80,6 +121,38 @@ part! {
         expiry_ms: u64,
         /// The result's integer.
         integer: i64,
+    }
+}
+
+/// Encoded [`Argument`]s, or none.
+pub struct Arguments;
+
+impl Codec for Arguments {
+    type Value<'a> = &'a [u8];
+    type Layout = U16;
+
+    fn layout(arguments: &&[u8]) -> U16 {
+        Outcome::layout(arguments)
+    }
+
+    fn append_tail(arguments: &&[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(arguments);
+    }
+
+    fn read<'a>(field: &'static str, length: &U16, tail: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
+        let arguments = Outcome::read(field, length, tail)?;
+        let mut reader = Reader::new(arguments);
+        while !reader.is_empty() {
+            codec::read::<Argument<'static>>(field, &mut reader)?;
+        }
+        Ok(arguments)
+    }
+
+    #[cfg(test)]
+    fn sample(random: &mut Random) -> &'static [u8] {
+        let mut arguments = Vec::new();
+        (0..random.below(3)).for_each(|number| Argument { bytes: &[7; 3][..number as usize] }.append(&mut arguments));
+        arguments.leak()
     }
 }
 

@@ -6,9 +6,10 @@
 use super::locks::Latest;
 use super::partition::Partition;
 use crate::evaluate::{KeyValue, Verdict};
+use crate::script::Runner;
 use crate::transaction::{entries, take_steps};
 use nicekv_node::{Host, Plant};
-use nicekv_wire::transaction::Step;
+use nicekv_wire::transaction::{Act, Step};
 use nicekv_wire::{Now, OpId, Operation, Update};
 
 impl Partition {
@@ -22,9 +23,11 @@ impl Partition {
 
     /// What a transaction does; `None`: something else comes first, or its keys are being read, all at once.
     pub(super) fn judge_transaction(&mut self, host: &mut Host, now: Now, op: OpId) -> Option<Verdict> {
-        let keys = self.locks.op(op)?.stored.stored_keys();
+        let stored = &self.locks.op(op)?.stored;
+        let is_blind = host.has(Plant::ScriptKeysUnread) && has_script(stored.value());
+        let keys = stored.stored_keys();
         let unknown = keys.iter().filter(|key| !self.knows(host, now, key, op)).count();
-        if unknown > 0 {
+        if unknown > 0 && !is_blind {
             return None;
         }
         let known = |key: &[u8]| match self.locks.key(key)?.latest() {
@@ -32,7 +35,12 @@ impl Partition {
             _ => None,
         };
         let is_unread = host.has(Plant::TransactionRequirementUnread);
-        Some(take_steps(&self.locks.op(op)?.stored.update(), known, is_unread))
+        let runner = Runner {
+            scripts: &host.scripts,
+            clock_ms: host.has(Plant::ScriptClockRead).then_some(now.unix_ms),
+            keeps_failures: host.has(Plant::ScriptFailureKept),
+        };
+        Some(take_steps(&self.locks.op(op)?.stored.update(), known, (&runner, is_unread)))
     }
 
     /// What a transaction that is being decided makes of its keys.
@@ -42,4 +50,8 @@ impl Partition {
             self.locks.set_latest(key, Latest::Known(KeyValue::from_entry(&entry)));
         }
     }
+}
+
+fn has_script(steps: &[u8]) -> bool {
+    Step::each(steps).any(|step| matches!(step.act, Act::Run { .. }))
 }

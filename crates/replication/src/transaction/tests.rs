@@ -1,4 +1,5 @@
 use super::*;
+use nicekv_node::Scripts;
 use nicekv_wire::{ClientId, Condition, Expiry, Form, KeyDigest, KeyspaceId, Operation};
 
 const OP: OpId = OpId { client: ClientId(7), sequence: 3 };
@@ -44,7 +45,7 @@ fn taken(steps: &[Step<'_>], values: &[(&str, &str)]) -> Verdict {
             let value = values.get(key)?.to_vec();
             Some(KeyValue { version: BEFORE, expiry_ms: 5, value, form: Form::Plain })
         },
-        false,
+        (&Runner { scripts: &Scripts::default(), clock_ms: None, keeps_failures: false }, false),
     )
 }
 
