@@ -4,7 +4,7 @@ use crate::{Answer, OperationError, Outcome, Request, SubmitError};
 use alloc::vec::Vec;
 use nicekv_wire::limits::KEY_BYTES_MAX;
 use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
-use nicekv_wire::transaction::{Act, Step, Taken};
+use nicekv_wire::transaction::{Act, Argument, Step, Taken};
 use nicekv_wire::{Condition, Form, OpId, Operation, Status};
 
 /// Steps that are taken one after the other, all or none. Keys that are to be together have a hash tag in common, as in `{user:1}:name` and `{user:1}:age`.
@@ -12,6 +12,21 @@ use nicekv_wire::{Condition, Form, OpId, Operation, Status};
 pub struct Transaction {
     steps: Vec<u8>,
     count: usize,
+}
+
+/// A program that runs where its keys are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Script<'a> {
+    /// The time that it knows, in milliseconds of the Unix epoch.
+    pub unix_ms: u64,
+    /// Whether it may change nothing.
+    pub is_read_only: bool,
+    /// What it is.
+    pub source: &'a [u8],
+    /// All keys that it may have, of one partition.
+    pub keys: &'a [&'a [u8]],
+    /// What else it is given.
+    pub arguments: &'a [&'a [u8]],
 }
 
 impl Transaction {
@@ -33,6 +48,35 @@ impl Transaction {
                 self.push(key, Act::Apply { operation, condition, return_old })
             }
         }
+    }
+
+    /// Adds a script; how many steps it takes, of which the last one's result has its reply, in the words of RESP2. One without keys stands alone, and runs where `place` is.
+    pub fn run(&mut self, script: &Script<'_>, place: &[u8]) -> Result<usize, SubmitError> {
+        let before = self.clone();
+        let added = self.push_script(script, place);
+        added.inspect_err(|_| *self = before)
+    }
+
+    fn push_script(&mut self, script: &Script<'_>, place: &[u8]) -> Result<usize, SubmitError> {
+        let Script { keys, arguments, unix_ms, is_read_only, source } = *script;
+        let long = keys.iter().chain(arguments).map(|bytes| bytes.len()).sum::<usize>() + source.len();
+        if long > TRANSACTION_BYTES_MAX {
+            return Err(SubmitError::TransactionTooLong { bytes: long, limit: TRANSACTION_BYTES_MAX });
+        }
+        let mut encoded = Vec::new();
+        arguments.iter().for_each(|bytes| Argument { bytes }.append(&mut encoded));
+        if encoded.len() > TRANSACTION_BYTES_MAX {
+            return Err(SubmitError::TransactionTooLong {
+                bytes: encoded.len(),
+                limit: TRANSACTION_BYTES_MAX,
+            });
+        }
+        for key in keys {
+            self.push(key, Act::Declare)?;
+        }
+        let key = keys.first().copied().unwrap_or(place);
+        self.push(key, Act::Run { unix_ms, is_read_only, source, arguments: &encoded })?;
+        Ok(keys.len() + 1)
     }
 
     /// Adds all steps of another one.
@@ -79,6 +123,11 @@ impl Transaction {
         self.count == 0
     }
 
+    /// The steps, in their order.
+    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+        Step::each(&self.steps)
+    }
+
     /// The keys of the steps, in their order.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         Step::each(&self.steps).map(|step| step.key)
@@ -97,7 +146,8 @@ pub fn results<'a>(answer: &Answer<'a>) -> impl Iterator<Item = Result<Answer<'a
     Taken::each(answer.value.unwrap_or_default()).map(move |taken| result(&taken, version))
 }
 
-fn result<'a>(taken: &Taken<'a>, version: OpId) -> Result<Answer<'a>, OperationError> {
+/// What became of a step, as an answer to who asked for it.
+pub fn result<'a>(taken: &Taken<'a>, version: OpId) -> Result<Answer<'a>, OperationError> {
     let outcome = match taken.status {
         Status::NotFound => Outcome::NotFound,
         Status::ConditionFailed => Outcome::ConditionFailed,

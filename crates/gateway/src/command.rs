@@ -2,8 +2,8 @@
 
 use crate::error::CommandError;
 use crate::handlers::{
-    acl, authentication, bits, connection, expiry, hashes, keys, numbers, publishing, server, strings,
-    transactions,
+    acl, authentication, bits, connection, expiry, hashes, keys, numbers, publishing, scripts, server,
+    strings, transactions,
 };
 use crate::parser::Arguments;
 use crate::plan::Handler;
@@ -40,6 +40,8 @@ pub(crate) enum Kind {
     Listen,
     /// Publishes something: it waits for earlier ones to the same channel.
     Publish,
+    /// Runs a script; which of its arguments are keys the second one says.
+    Script,
 }
 
 const ONE: Option<(i32, i32)> = Some((1, 1));
@@ -84,6 +86,10 @@ const fn listen(name: &'static str, arity: i32, handler: Handler) -> Command {
     on_keys(name, arity, Kind::Listen, None, handler)
 }
 
+const fn script(name: &'static str, handler: Handler) -> Command {
+    on_keys(name, -3, Kind::Script, None, handler)
+}
+
 const fn flush(name: &'static str, handler: Handler) -> Command {
     on_keys(name, -1, Kind::Flush, None, handler)
 }
@@ -104,6 +110,10 @@ pub(crate) static COMMANDS: &[Command] = &[
     on_keys("del", -2, Kind::Write, ALL, strings::del),
     transaction("discard", 1, transactions::discard),
     other("echo", 2, connection::echo),
+    script("eval", scripts::eval),
+    script("eval_ro", scripts::eval_ro),
+    script("evalsha", scripts::evalsha),
+    script("evalsha_ro", scripts::evalsha_ro),
     transaction("exec", 1, transactions::exec),
     on_keys("exists", -2, Kind::Read, ALL, strings::exists),
     write("expire", -3, expiry::expire),
@@ -157,6 +167,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     alone("quit", -1, connection::quit),
     alone("reset", 1, connection::reset),
     scan("scan", -2, keys::scan),
+    other("script", -2, scripts::script),
     other("select", 2, connection::select),
     write("set", -3, strings::set),
     write("setbit", 4, bits::setbit),
@@ -227,7 +238,7 @@ impl Command {
     /// Whether a transaction may have it.
     pub(crate) fn check_queued(&self) -> Result<(), CommandError> {
         // MSETNX is a transaction itself, which is not executed as a part of one.
-        let is_plain = matches!(self.kind, Kind::Read | Kind::Write) && self.name != "msetnx";
+        let is_plain = matches!(self.kind, Kind::Read | Kind::Write | Kind::Script) && self.name != "msetnx";
         if is_plain || ["ping", "echo", "info", "command", "unwatch"].contains(&self.name) {
             return Ok(());
         }
@@ -250,11 +261,18 @@ impl Command {
         self.kind == Kind::Listen || ["ping", "quit", "reset"].contains(&self.name)
     }
 
-    /// Numbers of the arguments that are keys.
-    pub(crate) fn key_indexes(&self, arguments: usize) -> impl Iterator<Item = usize> + use<> {
+    /// Numbers of the arguments that are keys; there are so many, the name included.
+    pub(crate) fn key_indexes<'a>(
+        &self,
+        arguments: usize,
+        argument: &dyn Fn(usize) -> &'a [u8],
+    ) -> impl Iterator<Item = usize> + use<> {
+        if self.kind == Kind::Script {
+            return scripts::key_indexes(arguments, argument(2)).step_by(1);
+        }
         let (last, step) = self.keys.unwrap_or((0, 1));
         let last = if last < 0 { arguments as i32 + last } else { last };
-        (1..=last as usize).step_by(step as usize)
+        (1..last as usize + 1).step_by(step as usize)
     }
 }
 
@@ -306,6 +324,7 @@ mod tests {
             assert_eq!(command.kind == Kind::Transaction, is(Categories::TRANSACTION), "{}", command.name);
             let has_keys = matches!(command.kind, Kind::Read | Kind::Write) || command.name == "watch";
             assert_eq!(command.keys.is_some(), has_keys, "{}", command.name);
+            let has_keys = has_keys || command.kind == Kind::Script;
             assert_eq!(has_keys, subject.uses != Uses::Nothing, "{}", command.name);
         }
     }
@@ -313,13 +332,15 @@ mod tests {
     #[test]
     fn keys_are_where_redis_says() {
         let keys = |name: &str, arguments| -> Vec<usize> {
-            Command::find(name.as_bytes()).unwrap().key_indexes(arguments).collect()
+            Command::find(name.as_bytes()).unwrap().key_indexes(arguments, &|_| b"2").collect()
         };
         assert_eq!(keys("get", 2), [1]);
         assert_eq!(keys("set", 7), [1]);
         assert_eq!(keys("mget", 4), [1, 2, 3]);
         assert_eq!(keys("mset", 5), [1, 3]);
         assert_eq!(keys("ping", 2), [0; 0]);
+        assert_eq!(keys("eval", 7), [3, 4]);
+        assert_eq!(keys("eval", 4), [3]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::hub::Listened;
 use crate::keyspaces::KnownKeyspaces;
 use crate::permits::Permits;
 use crate::scanning::Cursors;
+use crate::scripting::KnownScripts;
 use crate::security::Access;
 use nicekv_client::{Completion, Counters, OperationError};
 use nicekv_runtime::Waker;
@@ -58,6 +59,8 @@ pub(crate) struct ServerState {
     pub(crate) cursors: Cursors,
     /// To what connections listen.
     pub(crate) listened: Listened,
+    /// Scripts that are known by their digests.
+    pub(crate) scripts: KnownScripts,
     pub(crate) started_unix_ms: u64,
     pub(crate) connections_max: usize,
     pub(crate) memory_bytes_max: usize,

@@ -16,6 +16,7 @@ use crate::error::CommandError;
 use crate::plan::{Answered, Call, Finish, FinishMany, Gathering, Plan};
 use crate::reply::ReplyWriter;
 use crate::rope::Rope;
+use crate::scripting;
 use crate::security::{Refusal, User};
 use nicekv_client::transaction::{Transaction, results};
 use nicekv_client::{Answer, OperationError, Outcome};
@@ -70,6 +71,8 @@ pub(crate) enum Element {
     Ready(Rope),
     One(Finish),
     Many(FinishMany, usize),
+    /// Of a script, which has so many steps.
+    Script(usize),
 }
 
 /// What EXEC has.
@@ -92,6 +95,8 @@ pub(crate) enum Replies {
     },
     /// 1 if all was done, 0 if nothing was, as something that is required was not so.
     Applied,
+    /// That of a script, which has so many steps.
+    Script(usize),
 }
 
 impl Multi {
@@ -207,6 +212,10 @@ impl Multi {
                 }
                 Element::Many(many.finish, many.keys.len())
             }
+            Ok(Plan::Exec(script, Replies::Script(steps))) => {
+                queue.transaction.append(&script)?;
+                Element::Script(steps)
+            }
             Ok(_) => Element::Ready(written),
             // Redis tells that when the command is executed.
             Err(refused) => Element::Ready(error(&refused)),
@@ -275,14 +284,25 @@ impl Replies {
         elements.capacity() * size_of::<Element>() + elements.iter().map(ready).sum::<usize>()
     }
 
+    /// Why nothing was executed, or may have been.
+    fn refusal(&self, error: OperationError) -> CommandError {
+        match (self, error) {
+            (Self::Script(_), OperationError::ResultTooLong { limit }) => CommandError::text(format!(
+                "ERR script discarded: its reply and its effects would exceed the limit of {limit} bytes"
+            )),
+            _ => refusal(error),
+        }
+    }
+
     pub(crate) fn answer(self, answered: Answered<'_>, unix_ms: u64, reply: &mut ReplyWriter<'_>) {
         let answer = match answered.result {
             Ok(answer) => answer,
-            Err(error) => return reply.error(refusal(error).as_bytes()),
+            Err(error) => return reply.error(self.refusal(error).as_bytes()),
         };
         let is_done = answer.outcome != Outcome::ConditionFailed;
         match self {
             Self::Applied => reply.integer(is_done.into()),
+            Self::Script(steps) => scripting::write(results(&answer).nth(steps - 1), reply),
             Self::Each { .. } if !is_done => reply.null_array(),
             Self::Each { required, elements } => {
                 write(elements, results(&answer).skip(required), unix_ms, reply);
@@ -303,6 +323,10 @@ fn write<'a>(
     for element in elements {
         match element {
             Element::Ready(ready) => reply.out.append(ready),
+            Element::Script(steps) => {
+                let last = (0..steps).map(|_| next()).last();
+                scripting::write(last, reply);
+            }
             Element::One(finish) => finish.write(next().into(), unix_ms, reply),
             Element::Many(finish, requests) => {
                 let mut gathering = Gathering::new(finish, requests);

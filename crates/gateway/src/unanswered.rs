@@ -66,11 +66,11 @@ impl Keys {
             return Self { first: Some(hash(arguments.prefix(1))), ..Self::none() };
         }
         let uses = if command.kind == Kind::Read { Uses::Reads { turn } } else { Uses::Writes };
-        let indexes = command.key_indexes(arguments.count());
-        if command.key_indexes(arguments.count()).nth(KEYS_SHARED_MAX).is_some() {
+        let indexes = || command.key_indexes(arguments.count(), &|index| arguments.prefix(index));
+        if indexes().nth(KEYS_SHARED_MAX).is_some() {
             return Self { exclusive: true, ..Self::none() };
         }
-        let mut hashes = indexes.map(|index| hash(arguments.prefix(index)));
+        let mut hashes = indexes().map(|index| hash(arguments.prefix(index)));
         Self { first: hashes.next(), others: hashes.collect(), exclusive: false, uses }
     }
 

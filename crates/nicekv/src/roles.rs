@@ -17,7 +17,7 @@ use log::Level;
 use nicekv_dataplane_xdp::{Hook, KernelSwitch, Port};
 use nicekv_metadata::{Metadata, SeatTiming, StateStore};
 use nicekv_metrics::Source;
-use nicekv_node::{NodeConfig, Timing};
+use nicekv_node::{NodeConfig, Scripts, Timing};
 use nicekv_runtime::chunks::TargetWatch;
 use nicekv_runtime::inquiry::Inquiries;
 use nicekv_runtime::metadata::{
@@ -28,6 +28,7 @@ use nicekv_runtime::{
     AgentLink, Cables, Sights, Stop, TermFile, UdpEndpoint, Uplink, UserSpaceSwitch, Waker, WatchedPort,
     listen, new_client_id, now, random, run_agent, switch_agent,
 };
+use nicekv_scripts::LuaScripts;
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::{Duration, NodeId};
 use std::io::Write;
@@ -172,6 +173,7 @@ pub(crate) fn prepare_node(
             }
         };
         let node = Node::new(core, storage, uplink, listener, waker, linger);
+        let node = node.with_scripts(Scripts::new(Arc::new(LuaScripts)));
         let node = match kernel {
             Some((program, size)) => node.with_kernel(program, size),
             None => node,

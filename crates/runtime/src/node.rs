@@ -38,7 +38,7 @@ pub use storage::{NodeStorage, StorageOptions};
 use crate::inquiry::{Inquirer, Inquiries};
 use crate::{DatagramCounters, Left, Linger, Stop, Uplink, Waker, is_ready, now, readable, wait};
 use nicekv_kernel_gets::{Program, Size};
-use nicekv_node::NodeStatus;
+use nicekv_node::{NodeStatus, Scripts};
 use nicekv_replication::Replica;
 use nicekv_store::StoreError;
 use nicekv_wire::{Duration, HeaderLayout, Now, Opcode};
@@ -166,6 +166,12 @@ impl Node {
     /// From its first turn on this program answers gets. The core [tells](nicekv_node::NodeConfig::tells_visibility) what may be shown.
     pub fn with_kernel(mut self, program: Box<dyn Program + Send>, size: Size) -> Self {
         self.kernel = Some(Kernel::new(program, size));
+        self
+    }
+
+    /// From its first turn on this runs scripts.
+    pub fn with_scripts(mut self, scripts: Scripts) -> Self {
+        self.core.run_scripts(scripts);
         self
     }
 

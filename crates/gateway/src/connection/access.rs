@@ -42,7 +42,8 @@ fn admit(
         return Ok(());
     }
     let (subject, has_get) = command.asks(arguments);
-    let keys = command.key_indexes(arguments.count()).map(|index| arguments.prefix(index));
+    let keys = command.key_indexes(arguments.count(), &|index| arguments.prefix(index));
+    let keys = keys.map(|index| arguments.prefix(index));
     let (channels, is_pattern) = command.channel_indexes(arguments.count());
     let mut channels = channels.map(|index| arguments.prefix(index));
     let checked = user.check(subject, keys, has_get).and_then(|()| {

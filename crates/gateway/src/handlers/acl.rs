@@ -164,7 +164,7 @@ fn dryrun<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     let subcommand = (count > 1).then(|| argument(1));
     let subject = Subject::of_call(command.number(), subcommand);
     let has_get = (3..count).any(|index| argument(index).eq_ignore_ascii_case(b"get"));
-    match user.check(subject, command.key_indexes(count).map(argument), has_get) {
+    match user.check(subject, command.key_indexes(count, &argument).map(argument), has_get) {
         Ok(()) => return ok(context),
         Err(refusal) => context.reply.bulk(&refusal.told_of(user)),
     }

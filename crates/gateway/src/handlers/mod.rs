@@ -9,6 +9,7 @@ pub(crate) mod hashes;
 pub(crate) mod keys;
 pub(crate) mod numbers;
 pub(crate) mod publishing;
+pub(crate) mod scripts;
 pub(crate) mod server;
 pub(crate) mod strings;
 pub(crate) mod transactions;

@@ -169,6 +169,7 @@ pub(crate) fn command<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
                 Kind::Flush => b"server",
                 Kind::Transaction => b"transactions",
                 Kind::Listen | Kind::Publish => b"pubsub",
+                Kind::Script => b"scripting",
                 _ => b"string",
             });
         }
@@ -193,6 +194,7 @@ fn write_info(command: &Command, reply: &mut crate::reply::ReplyWriter<'_>) {
         Kind::Write | Kind::Flush => "write",
         Kind::Listen | Kind::Publish => "pubsub",
         Kind::Connection | Kind::Transaction => "fast",
+        Kind::Script => "movablekeys",
     });
     reply.integer(command.keys.is_some().into());
     reply.integer(last.into());

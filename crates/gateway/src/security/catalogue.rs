@@ -48,6 +48,7 @@ const SLOW: Categories = Categories::SLOW;
 const DANGEROUS: Categories = Categories::DANGEROUS;
 const CONNECTION: Categories = Categories::CONNECTION;
 const TRANSACTION: Categories = Categories::TRANSACTION;
+const SCRIPTING: Categories = Categories::SCRIPTING;
 use Uses::{Both, Looks, Nothing, Reads, Set, Writes};
 
 /// The commands, in the order of the table of commands, and then the subcommands.
@@ -66,6 +67,10 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("del", KEYSPACE.and(WRITE).and(SLOW), Writes),
     subject("discard", FAST.and(TRANSACTION), Nothing),
     subject("echo", FAST.and(CONNECTION), Nothing),
+    subject("eval", SLOW.and(SCRIPTING), Both),
+    subject("eval_ro", SLOW.and(SCRIPTING), Reads),
+    subject("evalsha", SLOW.and(SCRIPTING), Both),
+    subject("evalsha_ro", SLOW.and(SCRIPTING), Reads),
     subject("exec", SLOW.and(TRANSACTION), Nothing),
     subject("exists", KEYSPACE.and(READ).and(FAST), Looks),
     subject("expire", KEYSPACE.and(WRITE).and(FAST), Writes),
@@ -119,6 +124,7 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     for_strangers("quit", FAST.and(CONNECTION)),
     for_strangers("reset", FAST.and(CONNECTION)),
     subject("scan", KEYSPACE.and(READ).and(SLOW), Nothing),
+    subject("script", SLOW, Nothing),
     subject("select", FAST.and(CONNECTION), Nothing),
     subject("set", WRITE.and(STRING).and(SLOW), Set),
     subject("setbit", WRITE.and(BITMAP).and(SLOW), Both),
@@ -161,6 +167,11 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("pubsub|channels", PUBSUB.and(SLOW), Nothing),
     subject("pubsub|numpat", PUBSUB.and(SLOW), Nothing),
     subject("pubsub|numsub", PUBSUB.and(SLOW), Nothing),
+    subject("script|exists", SLOW.and(SCRIPTING), Nothing),
+    subject("script|flush", SLOW.and(SCRIPTING), Nothing),
+    subject("script|help", SLOW.and(SCRIPTING), Nothing),
+    subject("script|kill", SLOW.and(SCRIPTING), Nothing),
+    subject("script|load", SLOW.and(SCRIPTING), Nothing),
 ];
 
 impl Subject {

@@ -43,6 +43,7 @@ impl Categories {
     pub(crate) const DANGEROUS: Self = Self(1 << 17);
     pub(crate) const CONNECTION: Self = Self(1 << 18);
     pub(crate) const TRANSACTION: Self = Self(1 << 19);
+    pub(crate) const SCRIPTING: Self = Self(1 << 20);
 
     pub(crate) const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -83,6 +84,7 @@ mod tests {
             ("dangerous", Categories::DANGEROUS),
             ("connection", Categories::CONNECTION),
             ("transaction", Categories::TRANSACTION),
+            ("scripting", Categories::SCRIPTING),
         ] {
             assert_eq!(Categories::named(name.as_bytes()), Some(category), "{name}");
             assert!(category.names().eq([name.to_ascii_lowercase().as_str()]));

@@ -1,8 +1,9 @@
 //! A store of one process, which answers as replicas do.
 
 mod forms;
+mod scripts;
 
-use nicekv_node::Registry;
+use nicekv_node::{Registry, ScriptCall};
 use nicekv_placement::key_digest;
 use nicekv_runtime::now;
 use nicekv_wire::number::{LongDouble, parse_integer};
@@ -213,6 +214,7 @@ impl Store {
     fn transaction(&mut self, update: &Update<'_>, steps: &[u8], reply: &mut Vec<u8>) {
         let before = self.keys.clone();
         let (mut taken, mut result) = (Vec::new(), Vec::new());
+        let mut declared: Vec<&[u8]> = Vec::new();
         for Step { key, act } in Step::each(steps) {
             let version = self.keys.get(key).map_or(OpId::NONE, |stored| stored.version);
             let value =
@@ -229,6 +231,13 @@ impl Store {
             match act {
                 Act::Require(Condition::IfVersion(expected)) if expected == version => {}
                 Act::Require(Condition::IfAbsent) if value.is_none() => {}
+                Act::Declare => declared.push(key),
+                Act::Run { unix_ms, is_read_only, source, arguments } => {
+                    let keys = &std::mem::take(&mut declared);
+                    let call = ScriptCall { unix_ms, is_read_only, source, keys, arguments };
+                    result = scripts::run(self, update, &call);
+                    answer = Taken { value_is_result: true, value: &result, ..answer };
+                }
                 Act::Require(_) => {
                     self.keys = before;
                     return Reply::bare(update.op, Status::ConditionFailed).encode(reply);

@@ -1,0 +1,74 @@
+//! How long a script may take, and how much memory.
+//!
+//! Time is counted in steps: an instruction of Lua's machine is one, and what is done outside of it (patterns, sorting, JSON) counts by its length. As instructions may work on long
+//! strings (a comparison, a number in a string), each counts for more where strings may be long: by the bytes that were allocated between two looks. Nothing is collected while a
+//! script runs, so what it has allocated is what it occupies, and the bound of its memory is a bound of what it copies.
+
+use mlua::{Error, HookTriggers, Lua, LuaString, Result, VmState};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Most steps of a script.
+pub const STEPS_MAX: u64 = 2_000_000;
+/// Most memory of a script, in bytes: all that it has ever allocated.
+pub const MEMORY_BYTES_MAX: usize = 16 << 20;
+/// Instructions between two looks.
+const INTERVAL: u32 = 200;
+/// An instruction counts once more for so many bytes of a string that it may be about.
+const BYTES_PER_STEP: usize = 1 << 10;
+
+/// Counts a script's steps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meter(Rc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    steps: Cell<u64>,
+    is_over: Cell<bool>,
+    used: Cell<usize>,
+    longest: Cell<usize>,
+}
+
+impl Meter {
+    /// Begins to count.
+    pub(crate) fn watch(&self, lua: &Lua) -> Result<()> {
+        lua.gc_stop();
+        lua.set_memory_limit(lua.used_memory() + MEMORY_BYTES_MAX)?;
+        self.0.used.set(lua.used_memory());
+        let meter = self.clone();
+        let every = HookTriggers::new().every_nth_instruction(INTERVAL);
+        lua.set_global_hook(every, move |lua, _| meter.look(lua.used_memory()).map(|()| VmState::Continue))
+    }
+
+    fn look(&self, used: usize) -> Result<()> {
+        let Counts { used: before, longest, .. } = &*self.0;
+        longest.set(longest.get().max(used.saturating_sub(before.replace(used))));
+        let weight = 1 + longest.get() / BYTES_PER_STEP;
+        self.charge(u64::from(INTERVAL) * weight as u64)
+    }
+
+    /// Counts so many steps.
+    pub(crate) fn charge(&self, steps: u64) -> Result<()> {
+        let total = self.0.steps.get().saturating_add(steps);
+        self.0.steps.set(total);
+        if total <= STEPS_MAX && !self.is_over() {
+            return Ok(());
+        }
+        self.0.is_over.set(true);
+        Err(over())
+    }
+
+    /// Counts what goes over these bytes once.
+    pub(crate) fn charge_for(&self, text: &LuaString) -> Result<()> {
+        self.charge(1 + text.as_bytes().len() as u64 / 16)
+    }
+
+    /// Whether there were too many: then a script ends, whatever it does about it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_over.get()
+    }
+}
+
+pub(crate) fn over() -> Error {
+    Error::runtime(format!("Script killed: it takes more than {STEPS_MAX} steps"))
+}
