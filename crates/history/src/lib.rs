@@ -20,6 +20,7 @@ extern crate self as nicekv_history;
 mod frontier;
 mod hashes;
 pub mod model;
+pub mod program;
 pub mod random;
 mod search;
 mod settle;

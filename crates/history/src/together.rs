@@ -12,12 +12,13 @@
 
 use crate::Call;
 use crate::model::{Action, Answer, Register, When};
+use crate::program::Program;
 use crate::search::Verdict;
 use alloc::vec;
 use alloc::vec::Vec;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use nicekv_wire::Status;
+use nicekv_wire::{OpId, Status};
 
 /// Most configurations that are looked at.
 pub const CONFIGURATIONS_MAX: usize = 2_000_000;
@@ -39,6 +40,17 @@ pub enum Step {
         /// What is done.
         action: Action,
     },
+    /// Runs a script.
+    Run {
+        /// Under this op id.
+        op: OpId,
+        /// Which.
+        program: Program,
+        /// The indexes of its keys.
+        keys: (usize, usize),
+        /// When it was called.
+        unix_ms: u64,
+    },
 }
 
 /// What a client was told of a call.
@@ -46,7 +58,7 @@ pub enum Step {
 pub enum Told {
     /// Something that it requires did not hold: nothing happened.
     Ended,
-    /// It happened: the answer of each step that is no requirement. Only calls of one step are told versions.
+    /// It happened: the answer of each step that is no requirement, that of a script as its value. Only calls of one step are told versions.
     Taken(Vec<Answer>),
 }
 
@@ -81,13 +93,13 @@ impl Together {
             Some((_, Told::Ended)) => return true,
             Some((_, Told::Taken(answers))) => answers,
         };
-        let actions = self.steps.iter().filter_map(|step| match step {
-            Step::Require { .. } => None,
-            Step::Take { action, .. } => Some(action),
-        });
-        let changes =
-            |(action, answer): (&Action, &Answer)| *action != Action::Get && answer.status == Status::Ok;
-        !actions.zip(answers).any(changes)
+        let steps = self.steps.iter().filter(|step| !matches!(step, Step::Require { .. }));
+        let changes = |(step, answer): (&Step, &Answer)| match step {
+            Step::Require { .. } => false,
+            Step::Take { action, .. } => *action != Action::Get && answer.status == Status::Ok,
+            Step::Run { program, .. } => program.changes(),
+        };
+        !steps.zip(answers).any(changes)
     }
 
     /// What the keys are after it, if it is told here what it was told.
@@ -112,6 +124,14 @@ impl Together {
                         return None;
                     }
                     next[*key] = after;
+                }
+                Step::Run { op, program, keys, unix_ms } => {
+                    let reply = program.execute((*op, *unix_ms), &mut next, *keys);
+                    if let Some(given) = &mut given
+                        && !given.next().is_some_and(|given: &Answer| given.value.as_ref() == Some(&reply))
+                    {
+                        return None;
+                    }
                 }
             }
         }
@@ -256,7 +276,7 @@ impl Search<'_> {
 mod tests {
     use super::*;
     use crate::model::Change;
-    use nicekv_wire::{ClientId, OpId};
+    use nicekv_wire::ClientId;
 
     fn add(client: u64, key: usize, delta: i64) -> Step {
         let op = OpId { client: ClientId(client), sequence: 1 };

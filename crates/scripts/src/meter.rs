@@ -15,7 +15,7 @@ pub const MEMORY_BYTES_MAX: usize = 16 << 20;
 /// Instructions between two looks.
 const INTERVAL: u32 = 200;
 /// An instruction counts once more for so many bytes of a string that it may be about.
-const BYTES_PER_STEP: usize = 1 << 10;
+const BYTES_PER_STEP: usize = 2 << 10;
 
 /// Counts a script's steps.
 #[derive(Clone, Debug, Default)]
@@ -34,15 +34,21 @@ impl Meter {
     pub(crate) fn watch(&self, lua: &Lua) -> Result<()> {
         lua.gc_stop();
         lua.set_memory_limit(lua.used_memory() + MEMORY_BYTES_MAX)?;
-        self.0.used.set(lua.used_memory());
         let meter = self.clone();
         let every = HookTriggers::new().every_nth_instruction(INTERVAL);
         lua.set_global_hook(every, move |lua, _| meter.look(lua.used_memory()).map(|()| VmState::Continue))
     }
 
+    /// From here on it is the script that allocates; of what it is given no text is longer than this.
+    pub(crate) fn begin(&self, lua: &Lua, longest: usize) {
+        self.0.longest.set(longest);
+        self.0.used.set(lua.used_memory());
+    }
+
     fn look(&self, used: usize) -> Result<()> {
         let Counts { used: before, longest, .. } = &*self.0;
-        longest.set(longest.get().max(used.saturating_sub(before.replace(used))));
+        let allocated = if before.get() == 0 { 0 } else { used.saturating_sub(before.replace(used)) };
+        longest.set(longest.get().max(allocated));
         let weight = 1 + longest.get() / BYTES_PER_STEP;
         self.charge(u64::from(INTERVAL) * weight as u64)
     }

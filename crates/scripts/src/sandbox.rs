@@ -61,6 +61,8 @@ pub(crate) fn run<'keys>(call: &ScriptCall<'_>, keys: &'keys mut (dyn ScriptKeys
             Err(Error::SyntaxError { message, .. }) => return Ok(not_compiled(&message)),
             Err(error) => return Err(error),
         };
+        let given = call.keys.iter().copied().chain(Argument::each(call.arguments)).chain([call.source]);
+        meter.begin(lua, given.map(<[u8]>::len).max().unwrap_or(0));
         let ran = run.call(body);
         lua.remove_global_hook();
         end(call, ran?)
@@ -181,14 +183,14 @@ fn add_commands<'scope, 'env, 'keys: 'env>(
     meter: &'env Meter,
     commands: &'env RefCell<(LocalCommands, &'keys mut (dyn ScriptKeys + 'keys))>,
 ) -> Result<()> {
-    let run = move |lua: &Lua, name: &str, arguments: Variadic<Value>| {
-        let arguments = words(lua, name, arguments)?;
+    let run = move |lua: &Lua, arguments: Variadic<Value>| {
+        let arguments = words(lua, &arguments)?;
         // A command calls no script.
         let (commands, keys) = &mut *commands.borrow_mut();
         redis::call(lua, meter, commands, *keys, &arguments)
     };
     let call = move |lua: &Lua, arguments: Variadic<Value>| {
-        let value = run(lua, "call", arguments)?;
+        let value = run(lua, arguments)?;
         let error = value.as_table().map(|table| table.raw_get::<Option<LuaString>>("err")).transpose()?;
         match error.flatten() {
             Some(text) => Err(CommandFailed(text.as_bytes().to_vec()).into_lua_err()),
@@ -196,7 +198,7 @@ fn add_commands<'scope, 'env, 'keys: 'env>(
         }
     };
     native.set("call", scope.create_function(call)?)?;
-    let caught = move |lua: &Lua, arguments: Variadic<Value>| match run(lua, "pcall", arguments) {
+    let caught = move |lua: &Lua, arguments: Variadic<Value>| match run(lua, arguments) {
         Err(error) if !meter.is_over() && failed(&error).is_some() => explained(lua, &error),
         other => other,
     };
@@ -205,11 +207,11 @@ fn add_commands<'scope, 'env, 'keys: 'env>(
 }
 
 /// The words of a command.
-fn words(lua: &Lua, name: &str, arguments: Variadic<Value>) -> Result<Variadic<LuaString>> {
+fn words(lua: &Lua, arguments: &Variadic<Value>) -> Result<Variadic<LuaString>> {
     let refused = |text: &str| CommandFailed(text.as_bytes().to_vec()).into_lua_err();
     if arguments.is_empty() {
         return Err(refused(&format!(
-            "ERR Please specify at least one argument for this redis.{name}() call"
+            "ERR Please specify at least one argument for this redis lib call"
         )));
     }
     let word = |value: &Value| match value {

@@ -1,11 +1,13 @@
 //! Scripts on keys of a map.
 
+mod attacks;
+
 use super::*;
 use nicekv_node::ScriptTold;
 use nicekv_wire::transaction::Argument;
 use nicekv_wire::{Condition, Expiry, Form, Operation, Status};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+
 
 /// Plain values, of which nothing more is needed here than what these operations do.
 #[derive(Default)]
@@ -125,4 +127,29 @@ fn what_is_returned_is_converted_as_in_redis() {
             _ => assert_eq!(found, expected, "{source}"),
         }
     }
+}
+
+#[test]
+fn a_script_sees_what_it_has_written_and_one_that_fails_says_so() {
+    let mut keys = lent(&["a", "b"]);
+    let end = run_on(
+        &mut keys,
+        "redis.call('set', KEYS[1], ARGV[1]) return {redis.call('get', KEYS[1]), redis.call('incr', KEYS[2])}",
+        &["hello"],
+    );
+    assert_eq!((end.reply.as_slice(), end.has_failed), (&b"*2\r\n$5\r\nhello\r\n:1\r\n"[..], false));
+    let end = run_on(&mut keys, "redis.call('set', KEYS[1], 'x') error('no')", &[]);
+    assert!(end.has_failed && end.reply.starts_with(b"-ERR user_script:1: no script: "), "{end:?}");
+    let end = run_on(&mut keys, "return redis.call('get', 'foreign')", &[]);
+    assert!(end.has_failed && end.reply.starts_with(b"-ERR Script attempted to access a non local key"));
+    let end = run_on(&mut keys, "return redis.pcall('get', 'foreign')", &[]);
+    assert!(!end.has_failed, "it was caught");
+}
+
+#[test]
+fn times_are_that_of_the_call() {
+    let mut keys = lent(&["k"]);
+    let source = "redis.call('set', KEYS[1], 'v', 'ex', 10) return redis.call('pttl', KEYS[1])";
+    assert_eq!(run_on(&mut keys, source, &[]).reply, b":10000\r\n");
+    assert_eq!(keys.values[&b"k"[..]].1, 1_234_567_890_123 + 10_000);
 }

@@ -140,6 +140,11 @@ fn line(call: &Together) -> String {
     for step in &call.steps {
         match step {
             Step::Require { key, condition } => line += &format!(" | key {key} {condition:?}"),
+            Step::Run { program, keys: (from, to), unix_ms, .. } => {
+                let answer = answers.next().and_then(|answer| answer.value.as_deref()).unwrap_or_default();
+                let answer = answer.escape_ascii();
+                line += &format!(" | {program:?} of keys {from} and {to} at {unix_ms}: {answer}");
+            }
             Step::Take { key, action } => {
                 let answer = answers.next().map(listing::answer).unwrap_or_default();
                 line += &format!(" | key {key} {}{answer}", listing::action(action));

@@ -59,6 +59,7 @@ mod scanning;
 pub mod scenarios;
 pub mod shown;
 pub mod switch;
+mod programs;
 mod transacting;
 pub mod transcript;
 pub mod trunks;

@@ -3,14 +3,16 @@
 use crate::disk::{Busy, Disk};
 use crate::faults::Faults;
 use crate::kernel::{Answer, Kernel};
+use crate::programs::Programs;
 use crate::random::Random;
 use crate::rooms;
 use crate::shown::Shown;
-use nicekv_node::{DiskSpace, NodeConfig, Plant, Timing};
+use nicekv_node::{DiskSpace, NodeConfig, Plant, Scripts, Timing};
 use nicekv_replication::Replica;
 use nicekv_wire::{ClientId, Duration, NodeId, Now};
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 
 /// Datagrams that a loop with something to do for each takes at once.
 const BATCH_MAX: usize = 64;
@@ -229,6 +231,7 @@ impl Node {
                 ..Timing::default()
             },
         });
+        core.run_scripts(Scripts::new(Arc::new(Programs)));
         if self.is_forgetful {
             core.bound_clients(FORGETFUL_BYTES);
             core.bound_recent(FORGETFUL_DECISIONS);

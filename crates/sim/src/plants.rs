@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G8, H1 to H9, T1 to T4) and must be found: else what finds nothing
+//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G8, H1 to H9, T1 to T5) and must be found: else what finds nothing
 //! proves nothing.
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
@@ -337,6 +337,9 @@ pub const PLANTS: &[Plant] = &[
     replica("transaction-requirement-unread", "T4", InReplica::TransactionRequirementUnread, Hunt::Seeds(by_transactions::transactions)),
     replica("hash-fields-alone", "", InReplica::HashFieldsAlone, Hunt::Seeds(by_hashes::hashes)),
     replica("hash-form-forgotten", "", InReplica::HashFormForgotten, Hunt::Seeds(by_hashes::hashes)),
+    replica("script-keys-unread", "T5", InReplica::ScriptKeysUnread, Hunt::Seeds(by_transactions::transactions)),
+    replica("script-clock-read", "T5", InReplica::ScriptClockRead, Hunt::Seeds(by_transactions::transactions)),
+    replica("script-failure-kept", "T5", InReplica::ScriptFailureKept, Hunt::Seeds(by_transactions::transactions)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 

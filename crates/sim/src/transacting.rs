@@ -2,13 +2,15 @@
 
 use crate::by_hashes;
 use crate::checker::model::{Action, Answer, Change, When};
+use crate::checker::program::Program;
 use crate::checker::together::{Step, Together, Told};
 use crate::client::not_applied;
 use crate::keyspace::Key;
 use crate::node::START_UNIX_MS;
+use crate::programs;
 use crate::random::Random;
-use nicekv_client::transaction::{Transaction, results};
-use nicekv_client::{Answer as ToldAnswer, OperationError, Outcome, Request};
+use nicekv_client::transaction::{Script, Transaction, results};
+use nicekv_client::{Answer as ToldAnswer, OperationError, Outcome, Request, SubmitError};
 use nicekv_wire::{Form, OpId, Status};
 use std::collections::BTreeMap;
 
@@ -18,6 +20,8 @@ pub(crate) const TAG: &[u8] = b"{kept together}-";
 const LONG_BYTES: usize = 800;
 /// Most steps of a transaction.
 const STEPS_MAX: u64 = 4;
+/// Steps that a script takes on the wire: its two keys, and itself.
+const SCRIPT_STEPS: usize = 3;
 
 /// How many of these keys are together: the first ones.
 pub(crate) fn together(keys: &[Key]) -> usize {
@@ -75,11 +79,7 @@ impl Transacting {
     ) {
         let mut transaction = Transaction::default();
         for step in &steps {
-            let added = match step {
-                Step::Require { key, condition } => transaction.require(name(*key), condition.condition()),
-                Step::Take { key, action } => transaction.add(&request(name(*key), action)),
-            };
-            added.expect("within limits");
+            add(&mut transaction, step, &name).expect("within limits");
         }
         let ticket = submit(transaction.request().expect("it has steps"));
         *tick += 1;
@@ -110,6 +110,26 @@ impl Transacting {
     }
 }
 
+fn add<'a>(
+    transaction: &mut Transaction,
+    step: &Step,
+    name: impl Fn(usize) -> &'a [u8],
+) -> Result<(), SubmitError> {
+    match step {
+        Step::Require { key, condition } => transaction.require(name(*key), condition.condition()),
+        Step::Take { key, action } => transaction.add(&request(name(*key), action)),
+        Step::Run { program, keys: (from, to), unix_ms, .. } => {
+            let keys = &[name(*from), name(*to)];
+            let (source, arguments) = (programs::source(*program), &[][..]);
+            let script =
+                Script { unix_ms: *unix_ms, is_read_only: false, source, keys, arguments };
+            let steps = transaction.run(&script, name(*from))?;
+            assert_eq!(steps, SCRIPT_STEPS);
+            Ok(())
+        }
+    }
+}
+
 fn request<'a>(key: &'a [u8], action: &'a Action) -> Request<'a> {
     match action {
         Action::Get => Request::Get { key },
@@ -124,12 +144,17 @@ fn request<'a>(key: &'a [u8], action: &'a Action) -> Request<'a> {
 
 /// What a transaction's answer says of each step that requires nothing.
 fn taken(steps: &[Step], answer: &ToldAnswer<'_>) -> Vec<Answer> {
-    let told: Vec<_> = results(answer).collect();
-    assert_eq!(told.len(), steps.len(), "each step has a result");
-    let of_step = |(step, told): (&Step, Result<ToldAnswer<'_>, OperationError>)| {
-        matches!(step, Step::Take { .. }).then(|| of_step(told))
-    };
-    steps.iter().zip(told).filter_map(of_step).collect()
+    let mut told = results(answer);
+    let mut taken = Vec::new();
+    for step in steps {
+        let behind = if matches!(step, Step::Run { .. }) { SCRIPT_STEPS - 1 } else { 0 };
+        let told = told.nth(behind).expect("each step has a result");
+        if !matches!(step, Step::Require { .. }) {
+            taken.push(of_step(told));
+        }
+    }
+    assert!(told.next().is_none(), "no other step has one");
+    taken
 }
 
 fn of_step(told: Result<ToldAnswer<'_>, OperationError>) -> Answer {
@@ -152,10 +177,22 @@ pub(crate) fn draw(drawn: &Drawn<'_>, random: &mut Random) -> Vec<Step> {
     }
     for number in 0..random.between(1, STEPS_MAX) {
         let key = random.below(drawn.keys as u64) as usize;
+        if random.below(5) == 0 {
+            steps.push(draw_script(key, drawn, random));
+            continue;
+        }
         let action = if random.below(4) == 0 { Action::Get } else { draw_update(key, number, drawn, random) };
         steps.push(Step::Take { key, action });
     }
     steps
+}
+
+fn draw_script(from: usize, drawn: &Drawn<'_>, random: &mut Random) -> Step {
+    let program = random.pick(&[Program::Copy, Program::Copy, Program::Count, Program::Count, Program::Fail]);
+    let to = random.below(drawn.keys as u64) as usize;
+    // Some clocks are late, some early.
+    let unix_ms = START_UNIX_MS + drawn.at_ns / 1_000_000 + random.below(1_000);
+    Step::Run { op: drawn.op, program, keys: (from, to), unix_ms }
 }
 
 fn draw_condition(key: usize, drawn: &Drawn<'_>, random: &mut Random) -> When {

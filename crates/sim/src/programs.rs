@@ -1,0 +1,57 @@
+//! What runs scripts here: a few programs, by their names. They are what [`Program`] says, on the keys that a node lends.
+
+use crate::checker::program::Program;
+use nicekv_node::{ScriptCall, ScriptEnd, ScriptEngine, ScriptKeys};
+use nicekv_wire::number::parse_integer;
+use nicekv_wire::{Condition, Expiry, Operation};
+
+/// See the module.
+pub(crate) struct Programs;
+
+/// The source that stands for a program.
+pub(crate) fn source(program: Program) -> &'static [u8] {
+    match program {
+        Program::Copy => b"copy",
+        Program::Count => b"count",
+        Program::Fail => b"fail",
+    }
+}
+
+impl ScriptEngine for Programs {
+    fn run(&self, call: &ScriptCall<'_>, keys: &mut dyn ScriptKeys) -> ScriptEnd {
+        let &[from, to] = call.keys else { panic!("{call:?}") };
+        assert!(keys.has(from) && keys.has(to) && !call.is_read_only);
+        let value = keys.get(from).value;
+        let mut change = |key, operation| drop(keys.update(key, &operation, Condition::Always, false));
+        let mut set = |value: &[u8]| change(to, Operation::Set { value, expiry: Expiry::Never });
+        let mut has_failed = false;
+        let reply = match (call.source, value) {
+            (b"copy", Some(value)) => {
+                set(&value);
+                [format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat()
+            }
+            (b"copy", None) => {
+                change(to, Operation::Delete);
+                b"$-1\r\n".to_vec()
+            }
+            (b"count", value) => {
+                let count = value.map_or(Some(0), |value| parse_integer(&value));
+                match count.filter(|count| *count < Program::LIMIT) {
+                    Some(count) => {
+                        change(from, Operation::Increment(1));
+                        let time = call.unix_ms.to_string();
+                        change(to, Operation::Set { value: time.as_bytes(), expiry: Expiry::Never });
+                        format!(":{}\r\n", count + 1).into_bytes()
+                    }
+                    None => b":-1\r\n".to_vec(),
+                }
+            }
+            _ => {
+                set(b"of a script that failed");
+                has_failed = true;
+                b"-ERR it fails\r\n".to_vec()
+            }
+        };
+        ScriptEnd { reply, has_failed }
+    }
+}
