@@ -48,7 +48,9 @@ impl Program {
             }
             Self::Count => {
                 let count = value.map_or(Some(0), |value| crate::model::number(&value));
-                let Some(count) = count.filter(|count| *count < Self::LIMIT) else { return b":-1\r\n".to_vec() };
+                let Some(count) = count.filter(|count| *count < Self::LIMIT) else {
+                    return b":-1\r\n".to_vec();
+                };
                 change(from, Change::Increment(1));
                 change(to, Change::Set(format!("{unix_ms}").into_bytes()));
                 format!(":{}\r\n", count + 1).into_bytes()

@@ -8,7 +8,6 @@ use nicekv_wire::transaction::Argument;
 use nicekv_wire::{Condition, Expiry, Form, Operation, Status};
 use std::collections::BTreeMap;
 
-
 /// Plain values, of which nothing more is needed here than what these operations do.
 #[derive(Default)]
 struct Keys {

@@ -29,6 +29,7 @@ pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     let shape = if random.below(4) == 0 { shape.by_range() } else { shape };
     transact(&mut scenario, shape, random.pick(&[2, 3]));
     scenario.workload.transactions = random.pick(&[200_000, 500_000, 900_000]);
+    scenario.workload.scripts = random.pick(&[0, 100_000, 400_000]);
     scenario
 }
 
@@ -42,7 +43,7 @@ fn transact(scenario: &mut Scenario, shape: Shape, keys: usize) {
         (2_000 * MILLISECOND_NS, 60 * MILLISECOND_NS);
     (scenario.workload.large, scenario.workload.appends, scenario.workload.gets) = (0, 0, 0);
     scenario.workload.scans = (0, 0, 1);
-    scenario.workload.transactions = 500_000;
+    (scenario.workload.transactions, scenario.workload.scripts) = (500_000, 0);
     scenario.hot_interval_ns = 0;
 }
 
@@ -57,7 +58,13 @@ pub(crate) fn transactions(scenario: &mut Scenario) {
     transact(scenario, Shape::multicast(3, 0), 3);
 }
 
-/// The same; nodes die and start again, with all that they have forced or nothing.
+/// Scripts among their steps.
+pub(crate) fn scripts(scenario: &mut Scenario) {
+    transactions(scenario);
+    scenario.workload.scripts = 300_000;
+}
+
+/// Transactions at three members; nodes die and start again, with all that they have forced or nothing.
 pub(crate) fn with_restarts(scenario: &mut Scenario) {
     transactions(scenario);
     scenario.nodes = 3;

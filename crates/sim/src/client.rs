@@ -266,6 +266,7 @@ impl Client {
                 seen: &self.seen,
                 expiring: workload.expiring,
                 hashes: workload.hashes,
+                scripts: workload.scripts,
                 at_ns,
             },
             random,

@@ -106,6 +106,7 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
             gets: 0,
             transactions: 0,
             hashes: 0,
+            scripts: 0,
             scans: scanning::drawn(seed),
             shift_ns: Random::new(seed ^ SHIFTS).pick(&[0, 300_000_000]),
         },

@@ -337,9 +337,9 @@ pub const PLANTS: &[Plant] = &[
     replica("transaction-requirement-unread", "T4", InReplica::TransactionRequirementUnread, Hunt::Seeds(by_transactions::transactions)),
     replica("hash-fields-alone", "", InReplica::HashFieldsAlone, Hunt::Seeds(by_hashes::hashes)),
     replica("hash-form-forgotten", "", InReplica::HashFormForgotten, Hunt::Seeds(by_hashes::hashes)),
-    replica("script-keys-unread", "T5", InReplica::ScriptKeysUnread, Hunt::Seeds(by_transactions::transactions)),
-    replica("script-clock-read", "T5", InReplica::ScriptClockRead, Hunt::Seeds(by_transactions::transactions)),
-    replica("script-failure-kept", "T5", InReplica::ScriptFailureKept, Hunt::Seeds(by_transactions::transactions)),
+    replica("script-keys-unread", "T5", InReplica::ScriptKeysUnread, Hunt::Seeds(by_transactions::scripts)),
+    replica("script-clock-read", "T5", InReplica::ScriptClockRead, Hunt::Seeds(by_transactions::scripts)),
+    replica("script-failure-kept", "T5", InReplica::ScriptFailureKept, Hunt::Seeds(by_transactions::scripts)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
@@ -386,6 +386,7 @@ pub fn overloaded(scenario: &mut Scenario) {
         gets: 0,
         transactions: 0,
         hashes: 0,
+        scripts: 0,
         scans: (0, 0, 1),
         shift_ns: 0,
     };

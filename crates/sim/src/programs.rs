@@ -22,12 +22,14 @@ impl ScriptEngine for Programs {
         let &[from, to] = call.keys else { panic!("{call:?}") };
         assert!(keys.has(from) && keys.has(to) && !call.is_read_only);
         let value = keys.get(from).value;
-        let mut change = |key, operation| drop(keys.update(key, &operation, Condition::Always, false));
-        let mut set = |value: &[u8]| change(to, Operation::Set { value, expiry: Expiry::Never });
-        let mut has_failed = false;
+        let mut change = |key: &[u8], operation: Operation<'_>| {
+            keys.update(key, &operation, Condition::Always, false);
+        };
+        let set = |value| Operation::Set { value, expiry: Expiry::Never };
+        let has_failed = call.source == b"fail";
         let reply = match (call.source, value) {
             (b"copy", Some(value)) => {
-                set(&value);
+                change(to, set(&value));
                 [format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat()
             }
             (b"copy", None) => {
@@ -39,16 +41,14 @@ impl ScriptEngine for Programs {
                 match count.filter(|count| *count < Program::LIMIT) {
                     Some(count) => {
                         change(from, Operation::Increment(1));
-                        let time = call.unix_ms.to_string();
-                        change(to, Operation::Set { value: time.as_bytes(), expiry: Expiry::Never });
+                        change(to, set(call.unix_ms.to_string().as_bytes()));
                         format!(":{}\r\n", count + 1).into_bytes()
                     }
                     None => b":-1\r\n".to_vec(),
                 }
             }
             _ => {
-                set(b"of a script that failed");
-                has_failed = true;
+                change(to, set(b"of a script that failed"));
                 b"-ERR it fails\r\n".to_vec()
             }
         };

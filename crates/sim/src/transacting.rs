@@ -50,6 +50,8 @@ pub(crate) struct Drawn<'a> {
     pub(crate) expiring: u64,
     /// And of a million updates so many of fields of hashes.
     pub(crate) hashes: u64,
+    /// Of a million steps so many are scripts.
+    pub(crate) scripts: u64,
     pub(crate) at_ns: u64,
 }
 
@@ -121,8 +123,7 @@ fn add<'a>(
         Step::Run { program, keys: (from, to), unix_ms, .. } => {
             let keys = &[name(*from), name(*to)];
             let (source, arguments) = (programs::source(*program), &[][..]);
-            let script =
-                Script { unix_ms: *unix_ms, is_read_only: false, source, keys, arguments };
+            let script = Script { unix_ms: *unix_ms, is_read_only: false, source, keys, arguments };
             let steps = transaction.run(&script, name(*from))?;
             assert_eq!(steps, SCRIPT_STEPS);
             Ok(())
@@ -177,7 +178,7 @@ pub(crate) fn draw(drawn: &Drawn<'_>, random: &mut Random) -> Vec<Step> {
     }
     for number in 0..random.between(1, STEPS_MAX) {
         let key = random.below(drawn.keys as u64) as usize;
-        if random.below(5) == 0 {
+        if drawn.scripts > 0 && random.chance(drawn.scripts) {
             steps.push(draw_script(key, drawn, random));
             continue;
         }

@@ -40,6 +40,8 @@ pub struct Workload {
     pub transactions: u64,
     /// Of a million updates so many are of fields of hashes.
     pub hashes: u64,
+    /// Of a million steps of transactions so many are scripts.
+    pub scripts: u64,
     /// Each client scans a keyspace after so many calls, in pieces of about so many bytes, so many of which switches may make of a scan. (0, …): it does not.
     pub scans: (usize, usize, u8),
     /// Load shifts: of two periods of this length a client is [`IDLENESS`] times as slow in one, every second client in the other. 0: it does

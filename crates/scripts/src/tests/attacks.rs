@@ -90,8 +90,22 @@ fn whatever_takes_too_much_memory_is_ended() {
 #[test]
 fn what_reaches_out_of_the_sandbox_is_not_there() {
     for name in [
-        "print", "load", "loadstring", "loadfile", "dofile", "require", "module", "io", "os", "debug", "package",
-        "collectgarbage", "newproxy", "gcinfo", "getfenv", "setfenv",
+        "print",
+        "load",
+        "loadstring",
+        "loadfile",
+        "dofile",
+        "require",
+        "module",
+        "io",
+        "os",
+        "debug",
+        "package",
+        "collectgarbage",
+        "newproxy",
+        "gcinfo",
+        "getfenv",
+        "setfenv",
     ] {
         let found = ends(&format!("return {name}"));
         assert!(found.contains(&format!("nonexistent global variable '{name}'")), "{found}");

@@ -98,6 +98,7 @@ fn busy() -> Scenario {
             gets: 0,
             transactions: 0,
             hashes: 0,
+            scripts: 0,
             scans: (0, 0, 1),
             shift_ns: 0,
         },

@@ -303,6 +303,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
             gets: 0,
             transactions: 0,
             hashes: 0,
+            scripts: 0,
             scans: (0, 0, 1),
             shift_ns: 0,
         },
