@@ -15,6 +15,7 @@
 //! * A transaction is one op of its keys' partition: they need a hash tag in common, `{user:1}:name` and `{user:1}:age`, or EXEC answers CROSSSLOT and executes nothing. Its commands, and its
 //!   results, have 1,024 bytes at most each; it reads no large values. Times of expiry count from when a command is queued. SCAN, KEYS, DBSIZE, SELECT and what else is about the connection have no
 //!   place in it.
+//! * A script is one op, too, with all of its keys declared; one that fails has no effect.
 //! * A command has at most 1,048,576 arguments, of which at most 64 MiB are kept; connections that together hold too much are closed,
 //!   the greediest first, as with `maxmemory-clients`, which has a limit of 256 MiB here unless configured otherwise.
 //! * Large arguments and values, of more than 4 KiB, take no more than 256 MiB together unless configured otherwise: who needs more waits, and is not read from

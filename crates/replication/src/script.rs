@@ -114,3 +114,6 @@ fn told(verdict: Verdict) -> ScriptTold {
     let (value, form) = if value_is_result { (Some(value), form) } else { (None, Form::Plain) };
     ScriptTold { status, value, form, expiry_ms, integer }
 }
+
+#[cfg(test)]
+mod tests;

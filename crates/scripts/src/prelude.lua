@@ -30,8 +30,16 @@ local function settle(is_done, ...)
   return false, reason
 end
 
+-- As Redis: of what a command has failed with, the text.
+local function plain(is_done, reason, ...)
+  if not is_done and type(reason) == "table" and type(rawget(reason, "err")) == "string" then
+    return false, rawget(reason, "err")
+  end
+  return is_done, reason, ...
+end
+
 local function pcall(...)
-  return settle(raw_pcall(...))
+  return plain(settle(raw_pcall(...)))
 end
 
 local function xpcall(body, handler)
