@@ -22,7 +22,7 @@ pub(crate) enum Captured<'a> {
     Position(usize),
 }
 
-/// A match: where it is, and what it has captured; all of it if nothing else is.
+/// A match: where it is, and what it has captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found<'a> {
     pub(crate) start: usize,
@@ -53,7 +53,7 @@ pub(crate) fn search<'a>(
     for start in from..=text.len() {
         matcher.captures.clear();
         if let Some(end) = matcher.matches(start, 0)? {
-            let captures = matcher.captured(start, end)?;
+            let captures = matcher.captured()?;
             return Ok(Some(Found { start, end, captures }));
         }
         if is_anchored {
@@ -68,10 +68,7 @@ fn malformed(what: &str) -> Error {
 }
 
 impl<'a> Matcher<'a> {
-    fn captured(&self, start: usize, end: usize) -> Result<Vec<Captured<'a>>> {
-        if self.captures.is_empty() {
-            return Ok(vec![Captured::Text(&self.text[start..end])]);
-        }
+    fn captured(&self) -> Result<Vec<Captured<'a>>> {
         let of = |&(start, length): &(usize, Length)| match length {
             Length::Open => Err(Error::runtime("unfinished capture")),
             Length::Position => Ok(Captured::Position(start + 1)),

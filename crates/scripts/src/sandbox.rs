@@ -156,6 +156,10 @@ fn native(lua: &Lua, meter: &Meter) -> Result<Table> {
     let searched = move |lua: &Lua, (text, pattern, from): (LuaString, LuaString, usize)| {
         let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
         match search(&text, &pattern, from - 1, &of)? {
+            // All of it, if nothing else is captured.
+            Some(found) if found.captures.is_empty() => {
+                placed(lua, &found, &[Captured::Text(&text[found.start..found.end])])
+            }
             Some(found) => placed(lua, &found, &found.captures),
             None => Ok(MultiValue::new()),
         }
@@ -274,12 +278,7 @@ fn find(lua: &Lua, (text, pattern, from, is_plain): FindWords, meter: &Meter) ->
     let is_plain = is_plain || !pattern.iter().any(|byte| b"^$*+?.([%-".contains(byte));
     if !is_plain {
         return match search(&text, &pattern, from - 1, meter)? {
-            // All of it is no capture here.
-            Some(found) => {
-                let is_whole = found.captures == [Captured::Text(&text[found.start..found.end])]
-                    && !pattern.contains(&b'(');
-                placed(lua, &found, if is_whole { &[] } else { &found.captures })
-            }
+            Some(found) => placed(lua, &found, &found.captures),
             None => Ok(MultiValue::from_vec(vec![Value::Nil])),
         };
     }
