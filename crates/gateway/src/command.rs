@@ -2,8 +2,8 @@
 
 use crate::error::CommandError;
 use crate::handlers::{
-    acl, authentication, bits, connection, expiry, hashes, keys, numbers, publishing, scripts, server,
-    strings, transactions,
+    acl, authentication, bits, connection, expiry, hashes, keys, moving, numbers, objects, publishing,
+    scripts, server, strings, transactions,
 };
 use crate::parser::Arguments;
 use crate::plan::Handler;
@@ -18,7 +18,7 @@ pub(crate) struct Command {
     pub(crate) arity: i32,
     /// What it is, to others on the same keys and for `COMMAND`.
     pub(crate) kind: Kind,
-    /// Number of the last argument that is a key (negative: from the end) and the step between keys; the first is 1.
+    /// Number of the last argument that is a key (negative: from the end) and the step between keys; the first is [`Self::first_key`].
     pub(crate) keys: Option<(i32, i32)>,
     /// Waits for all earlier commands of its connection, and they do not wait for it.
     pub(crate) alone: bool,
@@ -45,6 +45,7 @@ pub(crate) enum Kind {
 }
 
 const ONE: Option<(i32, i32)> = Some((1, 1));
+const TWO: Option<(i32, i32)> = Some((2, 1));
 const ALL: Option<(i32, i32)> = Some((-1, 1));
 const PAIRS: Option<(i32, i32)> = Some((-1, 2));
 
@@ -104,11 +105,13 @@ pub(crate) static COMMANDS: &[Command] = &[
     other("client", -2, connection::client),
     other("command", -1, server::command),
     other("config", -2, server::config),
+    on_keys("copy", -3, Kind::Write, TWO, moving::copy),
     scan("dbsize", 1, keys::dbsize),
     write("decr", 2, numbers::decr),
     write("decrby", 3, numbers::decrby),
     on_keys("del", -2, Kind::Write, ALL, strings::del),
     transaction("discard", 1, transactions::discard),
+    read("dump", 2, objects::dump),
     other("echo", 2, connection::echo),
     script("eval", scripts::eval),
     script("eval_ro", scripts::eval_ro),
@@ -149,10 +152,13 @@ pub(crate) static COMMANDS: &[Command] = &[
     write("incrbyfloat", 3, numbers::incrbyfloat),
     other("info", -1, server::info),
     scan("keys", 2, keys::keys),
+    on_keys("lcs", -3, Kind::Read, TWO, strings::lcs),
+    on_keys("memory", -2, Kind::Read, TWO, objects::memory),
     on_keys("mget", -2, Kind::Read, ALL, strings::mget),
     on_keys("mset", -3, Kind::Write, PAIRS, strings::mset),
     on_keys("msetnx", -3, Kind::Write, PAIRS, strings::msetnx),
     transaction("multi", 1, transactions::multi),
+    on_keys("object", -2, Kind::Read, TWO, objects::object),
     write("persist", 2, expiry::persist),
     write("pexpire", -3, expiry::pexpire),
     write("pexpireat", -3, expiry::pexpireat),
@@ -165,7 +171,11 @@ pub(crate) static COMMANDS: &[Command] = &[
     other("pubsub", -2, publishing::pubsub),
     listen("punsubscribe", -1, publishing::punsubscribe),
     alone("quit", -1, connection::quit),
+    scan("randomkey", 1, keys::randomkey),
+    on_keys("rename", 3, Kind::Write, TWO, moving::rename),
+    on_keys("renamenx", 3, Kind::Write, TWO, moving::renamenx),
     alone("reset", 1, connection::reset),
+    write("restore", -4, objects::restore),
     scan("scan", -2, keys::scan),
     other("script", -2, scripts::script),
     other("select", 2, connection::select),
@@ -237,8 +247,9 @@ impl Command {
 
     /// Whether a transaction may have it.
     pub(crate) fn check_queued(&self) -> Result<(), CommandError> {
-        // MSETNX is a transaction itself, which is not executed as a part of one.
-        let is_plain = matches!(self.kind, Kind::Read | Kind::Write | Kind::Script) && self.name != "msetnx";
+        // These are transactions themselves, which are not executed as parts of one.
+        let is_one = ["msetnx", "rename", "renamenx", "copy"].contains(&self.name);
+        let is_plain = matches!(self.kind, Kind::Read | Kind::Write | Kind::Script) && !is_one;
         if is_plain || ["ping", "echo", "info", "command", "unwatch"].contains(&self.name) {
             return Ok(());
         }
@@ -272,7 +283,14 @@ impl Command {
         }
         let (last, step) = self.keys.unwrap_or((0, 1));
         let last = if last < 0 { arguments as i32 + last } else { last };
-        (1..last as usize + 1).step_by(step as usize)
+        let end = (last as usize + 1).min(arguments);
+        (self.first_key().max(1)..end).step_by(step as usize)
+    }
+
+    /// Number of the first argument that is a key, if there is one.
+    pub(crate) fn first_key(&self) -> usize {
+        // Behind a subcommand.
+        if ["memory", "object"].contains(&self.name) { 2 } else { usize::from(self.keys.is_some()) }
     }
 }
 

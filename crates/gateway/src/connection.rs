@@ -22,13 +22,14 @@ mod subscribing;
 
 pub(crate) use large::too_slow;
 
+use crate::answered::Answered;
 use crate::command::Command;
 use crate::error::CommandError;
 use crate::large_reads::LargeReads;
 use crate::limits::{OUTPUT_BYTES_MAX, PIPELINE_MAX};
 use crate::pace::Pace;
 use crate::parser::Parser;
-use crate::plan::{Answered, Session};
+use crate::plan::Session;
 use crate::reply::{Protocol, ReplyWriter};
 use crate::requests::Requests;
 use crate::rope::Rope;

@@ -16,6 +16,7 @@ impl CommandError {
     pub(crate) const WRONG_TYPE: Self =
         Self::fixed("WRONGTYPE Operation against a key holding the wrong kind of value");
 
+    pub(crate) const NOT_STRINGS: Self = Self::fixed("ERR The specified keys must contain string values");
     pub(crate) const NO_AUTH: Self = Self::fixed("NOAUTH Authentication required.");
     pub(crate) const NO_CHANNEL: Self = Self::fixed("NOPERM No permissions to access a channel");
     pub(crate) const NO_KEY: Self = Self::fixed("NOPERM No permissions to access a key");

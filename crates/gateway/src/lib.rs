@@ -25,22 +25,31 @@
 //! * `CLIENT SETINFO` of Redis 7.2 is understood, because libraries send it.
 
 mod acceptor;
+mod answered;
+mod asking;
 mod bits;
 mod budget;
+mod choosing;
 mod command;
 mod config;
 mod connection;
+mod dump;
+mod encoding;
 mod error;
 mod event_loop;
 mod filling;
+mod gathering;
 mod handlers;
 mod hashes;
 mod hub;
 mod keyspaces;
 mod large_reads;
+mod lcs;
 pub mod limits;
 mod line;
 mod local;
+mod moving;
+mod objects;
 mod observation;
 mod pace;
 mod parser;

@@ -2,21 +2,22 @@
 //!
 //! A handler turns a command into a [`Plan`]: a reply at once, or requests and a [`Finish`] that makes one reply of their answers.
 
+use crate::answered::Answered;
+use crate::asking::Asking;
 use crate::bits::BitQuery;
 use crate::error::CommandError;
+use crate::gathering::FinishMany;
 use crate::hashes::HashReply;
-use crate::permits::Kept;
+use crate::objects::ObjectReply;
 use crate::reply::{Protocol, ReplyWriter};
-use crate::scanning::Scanning;
 use crate::security::Standing;
 use crate::subscribing::{Change, Subscribed};
 use crate::transaction::{Multi, Replies};
 use nicekv_client::transaction::Transaction;
-use nicekv_client::{Answer, OperationError, Outcome, Request};
+use nicekv_client::{OperationError, Outcome, Request};
 use nicekv_wire::number::parse_integer;
-use nicekv_wire::{Form, KeyspaceId, OpId, Operation};
+use nicekv_wire::{Condition, Expiry, Form, KeyspaceId, Operation};
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 /// What is to be done for a command.
 #[derive(Debug)]
@@ -29,8 +30,10 @@ pub(crate) enum Plan<'a> {
     One(Request<'a>, Finish),
     /// One request, whose bytes were made for it.
     Made(Made<'a>, Finish),
-    /// As many requests as it takes to list keys.
-    Scan(Scanning),
+    /// One request that puts a value that was made for it.
+    Put(Put<'a>, Finish),
+    /// One request after the other, as the answers call for them.
+    Asking(Box<dyn Asking>),
     /// Another set of channels and patterns that the connection listens to.
     Change(Change),
     /// All commands of a transaction, as one request.
@@ -42,7 +45,18 @@ pub(crate) enum Plan<'a> {
 impl Plan<'_> {
     /// Whether it needs room for one request.
     pub(crate) fn is_one_request(&self) -> bool {
-        matches!(self, Self::One(..) | Self::Made(..) | Self::Exec(..))
+        matches!(self, Self::One(..) | Self::Made(..) | Self::Put(..) | Self::Exec(..))
+    }
+
+    /// That request.
+    pub(crate) fn request(&self) -> Option<Request<'_>> {
+        match self {
+            Self::One(request, _) => Some(*request),
+            Self::Made(made, _) => Some(made.request()),
+            Self::Put(put, _) => Some(put.request()),
+            Self::Exec(transaction, _) => transaction.request(),
+            _ => None,
+        }
     }
 }
 
@@ -57,6 +71,27 @@ pub(crate) struct Made<'a> {
 impl Made<'_> {
     pub(crate) fn request(&self) -> Request<'_> {
         Request::update(self.key, (self.operation)(&self.bytes))
+    }
+}
+
+/// A whole value, of any form.
+#[derive(Debug)]
+pub(crate) struct Put<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) form: Form,
+    pub(crate) expiry: Expiry,
+    pub(crate) condition: Condition,
+}
+
+impl Put<'_> {
+    pub(crate) fn request(&self) -> Request<'_> {
+        let (value, expiry) = (self.bytes.as_slice(), self.expiry);
+        let operation = match self.form {
+            Form::Hash => Operation::SetHash { fields: value, expiry },
+            _ => Operation::Set { value, expiry },
+        };
+        Request::Update { key: self.key, condition: self.condition, return_old: false, operation }
     }
 }
 
@@ -93,6 +128,8 @@ pub(crate) enum Finish {
     Bits(BitQuery),
     /// What is asked of a hash, or was done to one.
     Hash(HashReply),
+    /// What is asked of the value itself.
+    Object(ObjectReply),
     /// "string", "hash" or "none".
     Type,
     /// Time until the key expires.
@@ -101,19 +138,6 @@ pub(crate) enum Finish {
     ExpireTime(TimeUnit),
     /// Null if the key has no value, else this error.
     NullOr(CommandError),
-}
-
-/// Makes the reply of a command with several requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FinishMany {
-    /// How many were applied or found.
-    Count,
-    /// All values, in the order of the keys.
-    Values,
-    /// OK.
-    AllStored,
-    /// OK, and the versions of all keys are kept.
-    Watched,
 }
 
 /// Unit of an expiry time in arguments and replies.
@@ -130,20 +154,6 @@ impl TimeUnit {
             Self::Seconds => ms.saturating_add(500) / 1_000,
             Self::Milliseconds => ms,
         }
-    }
-}
-
-/// How a request ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answered<'a> {
-    pub(crate) result: Result<Answer<'a>, OperationError>,
-    /// The answer's value, where it is a large one.
-    pub(crate) kept: Option<&'a Arc<Kept>>,
-}
-
-impl<'a> From<Result<Answer<'a>, OperationError>> for Answered<'a> {
-    fn from(result: Result<Answer<'a>, OperationError>) -> Self {
-        Self { result, kept: None }
     }
 }
 
@@ -175,6 +185,7 @@ impl Finish {
             Self::Range(start, end) => reply.bulk_of(slice(value, *start, *end), answered.kept),
             Self::Bits(query) => reply.integer(query.of(answer.value)),
             Self::Hash(hash) => hash.write(&answer, reply),
+            Self::Object(object) => object.write(&answer, reply),
             Self::Type if answer.form == Form::Hash => reply.simple("hash"),
             Self::Type => reply.simple(if applied { "string" } else { "none" }),
             Self::TimeToLive(_) | Self::ExpireTime(_) if !applied => reply.integer(-2),
@@ -192,13 +203,15 @@ impl Finish {
     pub(crate) fn wants_value(&self) -> bool {
         match self {
             Self::Hash(hash) => hash.reads(),
+            Self::Object(object) => object.reads(),
             _ => matches!(self, Self::Value | Self::Range(..) | Self::Bits(_)),
         }
     }
 
     /// Whether a hash is not what it is for.
     fn is_of_plain(&self) -> bool {
-        self.wants_value() && !matches!(self, Self::Hash(_)) || matches!(self, Self::Length | Self::NullOr(_))
+        self.wants_value() && !matches!(self, Self::Hash(_) | Self::Object(_))
+            || matches!(self, Self::Length | Self::NullOr(_))
     }
 
     /// Bytes that it holds.
@@ -221,117 +234,6 @@ pub(crate) fn places(length: usize, start: i64, end: i64) -> Option<(usize, usiz
     let from_front = |index: i64| if index < 0 { (length + index).max(0) } else { index };
     let (start, end) = (from_front(start), from_front(end).min(length - 1));
     (start <= end).then_some((start as usize, end as usize))
-}
-
-/// The answers of a command with several requests, as they come in.
-#[derive(Debug)]
-pub(crate) struct Gathering {
-    finish: FinishMany,
-    requests: usize,
-    outstanding: usize,
-    count: i64,
-    values: Vec<Option<Value>>,
-    value_bytes: usize,
-    versions: Vec<OpId>,
-    error: Option<CommandError>,
-}
-
-/// One of the values that are gathered.
-#[derive(Clone, Debug)]
-enum Value {
-    Short(Box<[u8]>),
-    Large(Arc<Kept>),
-}
-
-/// What an allocation costs beyond its bytes, about.
-const ALLOCATION_BYTES: usize = 16;
-
-impl Gathering {
-    pub(crate) fn new(finish: FinishMany, requests: usize) -> Self {
-        let values = if finish == FinishMany::Values { vec![None; requests] } else { Vec::new() };
-        let versions = if finish == FinishMany::Watched { vec![OpId::NONE; requests] } else { Vec::new() };
-        let (outstanding, error) = (requests, None);
-        Self { finish, requests, outstanding, count: 0, values, value_bytes: 0, versions, error }
-    }
-
-    /// Bytes that it occupies.
-    pub(crate) fn memory(&self) -> usize {
-        self.values.len() * size_of::<Option<Value>>() + self.value_bytes + size_of_val(&*self.versions)
-    }
-
-    /// The versions that were to be kept, if this is about that: none if not all are known.
-    pub(crate) fn take_versions(&mut self) -> Option<Option<Vec<OpId>>> {
-        let versions = std::mem::take(&mut self.versions);
-        (self.finish == FinishMany::Watched).then(|| Some(versions).filter(|_| self.error.is_none()))
-    }
-
-    pub(crate) fn answered(&self) -> usize {
-        self.requests - self.outstanding
-    }
-
-    pub(crate) fn outstanding(&self) -> usize {
-        self.outstanding
-    }
-
-    pub(crate) fn wants_values(&self) -> bool {
-        self.finish == FinishMany::Values
-    }
-
-    /// Takes the answer to request number `part`; true if it was the last.
-    pub(crate) fn take(&mut self, part: usize, answered: Answered<'_>) -> bool {
-        match answered.result {
-            Ok(answer) => {
-                self.count += i64::from(answer.outcome == Outcome::Done);
-                if let Some(version) = self.versions.get_mut(part) {
-                    *version = answer.version;
-                }
-                // As in Redis what is not plain is none here.
-                let value = answer.value.filter(|_| answer.form != Form::Hash);
-                if let (Some(place), Some(value)) = (self.values.get_mut(part), value) {
-                    *place = Some(match answered.kept {
-                        Some(kept) => Value::Large(kept.clone()),
-                        None => {
-                            self.value_bytes += value.len() + ALLOCATION_BYTES;
-                            Value::Short(value.into())
-                        }
-                    });
-                }
-            }
-            // An unknown outcome says more than a certain failure of another key.
-            Err(error @ OperationError::OutcomeUnknown) => self.error = Some(error.into()),
-            Err(error) => {
-                self.error.get_or_insert(error.into());
-            }
-        }
-        self.outstanding -= 1;
-        self.outstanding == 0
-    }
-
-    /// A request was not sent; true if it was the last that was waited for.
-    pub(crate) fn fail(&mut self, error: CommandError) -> bool {
-        self.error.get_or_insert(error);
-        self.outstanding -= 1;
-        self.outstanding == 0
-    }
-
-    pub(crate) fn write(self, reply: &mut ReplyWriter<'_>) {
-        if let Some(error) = &self.error {
-            return reply.error(error.as_bytes());
-        }
-        match self.finish {
-            FinishMany::Count => reply.integer(self.count),
-            FinishMany::AllStored | FinishMany::Watched => reply.simple("OK"),
-            FinishMany::Values => {
-                reply.array(self.values.len());
-                // Each is freed when it is written: a long reply does not take its memory twice.
-                self.values.into_iter().for_each(|value| match value {
-                    None => reply.null(),
-                    Some(Value::Short(value)) => reply.bulk(&value),
-                    Some(Value::Large(kept)) => reply.bulk_of(&kept.bytes, Some(&kept)),
-                });
-            }
-        }
-    }
 }
 
 /// What handlers know and change of their connection.
@@ -432,6 +334,15 @@ impl<'a> Call<'a> {
 
     pub(crate) fn integer(&self, index: usize) -> Result<i64, CommandError> {
         parse_integer(self.arguments.prefix(index)).ok_or(CommandError::NOT_AN_INTEGER)
+    }
+
+    /// Whether a subcommand has so many arguments.
+    pub(crate) fn check_subcommand(&self, count: usize) -> Result<(), CommandError> {
+        if self.count() == count {
+            return Ok(());
+        }
+        let subcommand = String::from_utf8_lossy(self.bytes(1)?).to_ascii_lowercase();
+        Err(CommandError::arity(&format!("{}|{subcommand}", self.name)))
     }
 
     /// Whether an argument is this word, in capitals or not.

@@ -10,9 +10,11 @@
 //! nothing, since its cursors are places in its table; here a place is a key, which is no number. One that was forgotten, or is another gateway's, is
 //! refused as invalid.
 
+use crate::answered::Answered;
+use crate::asking::Asking;
 use crate::error::CommandError;
 use crate::reply::ReplyWriter;
-use nicekv_client::{Answer, OperationError, Request, Scan};
+use nicekv_client::{Request, Scan};
 use nicekv_runtime::now;
 use nicekv_wire::glob;
 use nicekv_wire::scan::ScanWants;
@@ -122,28 +124,6 @@ impl Scanning {
         Self::new(keyspace, Scan::new(wants, b""), purpose, pattern)
     }
 
-    /// Bytes that it occupies.
-    pub(crate) fn memory(&self) -> usize {
-        self.scan.memory() + self.found.capacity() * size_of::<Box<[u8]>>() + self.found_bytes
-    }
-
-    /// The next request, of which keyspace and as which part; `None`: enough is asked for, for now or for good.
-    pub(crate) fn next(&mut self) -> Option<(KeyspaceId, u32, Request<'_>)> {
-        if self.has_enough() {
-            return None;
-        }
-        if matches!(self.purpose, Purpose::Flush { .. }) && !self.found.is_empty() {
-            return self.next_delete();
-        }
-        self.begin_next();
-        let at_once = if matches!(self.purpose, Purpose::Some { .. }) { 1 } else { PIECES_MAX };
-        if self.scan.asked() >= at_once {
-            return None;
-        }
-        let part = self.scan.unasked()?;
-        Some((self.keyspace, part, self.scan.ask(part)))
-    }
-
     fn next_delete(&mut self) -> Option<(KeyspaceId, u32, Request<'_>)> {
         if self.deletes == DELETES_MAX {
             return None;
@@ -173,9 +153,33 @@ impl Scanning {
             }
     }
 
-    /// Takes the answer to the request for a part; true if nothing more is waited for.
-    pub(crate) fn take(&mut self, part: u32, answered: Result<Answer<'_>, OperationError>) -> bool {
-        match answered {
+    fn note(&mut self, key: &[u8]) {
+        if self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, key)) {
+            self.found_bytes += key.len();
+            self.found.push(key.into());
+        }
+    }
+}
+
+impl Asking for Scanning {
+    fn next(&mut self) -> Option<(KeyspaceId, u32, Request<'_>)> {
+        if self.has_enough() {
+            return None;
+        }
+        if matches!(self.purpose, Purpose::Flush { .. }) && !self.found.is_empty() {
+            return self.next_delete();
+        }
+        self.begin_next();
+        let at_once = if matches!(self.purpose, Purpose::Some { .. }) { 1 } else { PIECES_MAX };
+        if self.scan.asked() >= at_once {
+            return None;
+        }
+        let part = self.scan.unasked()?;
+        Some((self.keyspace, part, self.scan.ask(part)))
+    }
+
+    fn take(&mut self, part: u32, answered: Answered<'_>) -> bool {
+        match answered.result {
             Ok(_) if part == DELETE => self.deletes -= 1,
             Ok(answer) => {
                 let mut taken = Vec::new();
@@ -190,8 +194,7 @@ impl Scanning {
         self.is_over()
     }
 
-    /// A part could not be asked for.
-    pub(crate) fn fail(&mut self, part: u32, error: CommandError) {
+    fn fail(&mut self, part: u32, error: CommandError) {
         if part == DELETE {
             self.deletes -= 1;
         } else {
@@ -200,18 +203,11 @@ impl Scanning {
         self.error.get_or_insert(error);
     }
 
-    pub(crate) fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.has_enough() && self.scan.asked() == 0 && self.deletes == 0
     }
 
-    fn note(&mut self, key: &[u8]) {
-        if self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, key)) {
-            self.found_bytes += key.len();
-            self.found.push(key.into());
-        }
-    }
-
-    pub(crate) fn write(self, reply: &mut ReplyWriter<'_>) {
+    fn write(self: Box<Self>, reply: &mut ReplyWriter<'_>) {
         if let Some(error) = &self.error {
             return reply.error(error.as_bytes());
         }
@@ -228,6 +224,10 @@ impl Scanning {
         }
         reply.array(self.found.len());
         self.found.into_iter().for_each(|key| reply.bulk(&key));
+    }
+
+    fn memory(&self) -> usize {
+        self.scan.memory() + self.found.capacity() * size_of::<Box<[u8]>>() + self.found_bytes
     }
 }
 

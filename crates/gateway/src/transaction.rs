@@ -12,8 +12,10 @@
 //! that time (it does not exist, has too few arguments, or is not allowed to the user) refuses all of the transaction, as in Redis; and so does one that has no room left, or is none for a transaction.
 //! Users may change before EXEC, which asks again, and does nothing if one command is not allowed any more.
 
+use crate::answered::Answered;
 use crate::error::CommandError;
-use crate::plan::{Answered, Call, Finish, FinishMany, Gathering, Plan};
+use crate::gathering::{FinishMany, Gathering};
+use crate::plan::{Call, Finish, Plan};
 use crate::reply::ReplyWriter;
 use crate::rope::Rope;
 use crate::scripting;
@@ -206,6 +208,10 @@ impl Multi {
                 queue.transaction.add(&made.request())?;
                 Element::One(finish)
             }
+            Ok(Plan::Put(put, finish)) => {
+                queue.transaction.add(&put.request())?;
+                Element::One(finish)
+            }
             Ok(Plan::Many(many)) => {
                 for key in &many.keys {
                     queue.transaction.add(&(many.request)(call, *key as usize))?;
@@ -340,7 +346,7 @@ fn write<'a>(
 }
 
 /// Why nothing of a transaction was executed, or may have been.
-fn refusal(error: OperationError) -> CommandError {
+pub(crate) fn refusal(error: OperationError) -> CommandError {
     match error {
         // By this word clients of Redis Cluster know what it is about.
         OperationError::CrossPartition => CommandError::text(format!("CROSSSLOT {error}")),

@@ -12,15 +12,17 @@
 //!
 //! A command on very many keys is not compared key by key: it waits for all before it, and all behind it wait.
 
+use crate::answered::Answered;
+use crate::asking::Asking;
 use crate::command::{Command, Kind};
 use crate::error::CommandError;
+use crate::gathering::Gathering;
 use crate::limits::KEYS_SHARED_MAX;
 use crate::parser::Arguments;
-use crate::plan::{Answered, Finish, Gathering};
+use crate::plan::Finish;
 use crate::reply::{Protocol, ReplyWriter};
 use crate::requests::HashedMap;
 use crate::rope::Rope;
-use crate::scanning::Scanning;
 use crate::subscribing::{Changed, Changing};
 use crate::transaction::Replies;
 use nicekv_client::OperationError;
@@ -96,7 +98,7 @@ impl Keys {
 pub(crate) enum State {
     One(Finish),
     Many(Gathering),
-    Scan(Scanning),
+    Asking(Box<dyn Asking>),
     Exec(Replies),
     Changing(Changing),
     Ready(Rope),
@@ -107,7 +109,7 @@ impl State {
         match self {
             Self::One(finish) => finish.memory(),
             Self::Many(gathering) => gathering.memory(),
-            Self::Scan(scanning) => scanning.memory(),
+            Self::Asking(asking) => asking.memory(),
             Self::Exec(replies) => replies.memory(),
             Self::Changing(changing) => changing.memory(),
             Self::Ready(reply) => reply.own_bytes(),
@@ -119,7 +121,7 @@ impl State {
         match self {
             Self::One(finish) => finish.wants_value(),
             Self::Many(gathering) => gathering.wants_values(),
-            Self::Scan(_) | Self::Exec(_) | Self::Changing(_) | Self::Ready(_) => false,
+            Self::Asking(_) | Self::Exec(_) | Self::Changing(_) | Self::Ready(_) => false,
         }
     }
 }
@@ -272,7 +274,7 @@ impl Unanswered {
         self.held_bytes -= state.memory();
         let is_last = match state {
             State::Many(gathering) => gathering.take(part, answered),
-            State::Scan(scanning) => scanning.take(part as u32, answered.result),
+            State::Asking(asking) => asking.take(part as u32, answered),
             State::One(_) | State::Exec(_) | State::Changing(_) | State::Ready(_) => true,
         };
         self.held_bytes += state.memory();
@@ -293,20 +295,20 @@ impl Unanswered {
         }
     }
 
-    /// The command that lists keys, if it is not answered yet.
-    pub(crate) fn scanning(&mut self, command: u64) -> Option<&mut Scanning> {
+    /// The command that asks in turns, if it is not answered yet.
+    pub(crate) fn asking(&mut self, command: u64) -> Option<&mut dyn Asking> {
         let index = usize::try_from(command.checked_sub(self.first)?).ok()?;
         match &mut self.queue.get_mut(index)?.state {
-            State::Scan(scanning) => Some(scanning),
+            State::Asking(asking) => Some(asking.as_mut()),
             _ => None,
         }
     }
 
-    /// A part of the command that lists keys was not asked for.
-    pub(crate) fn fail_scan(&mut self, command: u64, part: u32, error: CommandError, output: Output<'_>) {
-        let Some(scanning) = self.scanning(command) else { return };
-        scanning.fail(part, error);
-        if scanning.is_over() {
+    /// A part of the command that asks in turns was not asked for.
+    pub(crate) fn fail_asking(&mut self, command: u64, part: u32, error: CommandError, output: Output<'_>) {
+        let Some(asking) = self.asking(command) else { return };
+        asking.fail(part, error);
+        if asking.is_over() {
             self.finish((command - self.first) as usize, None, output);
         }
     }
@@ -356,7 +358,7 @@ impl Unanswered {
                 gathering.write(&mut reply);
             }
             (State::Exec(replies), Some(answered)) => replies.answer(answered, output.unix_ms, &mut reply),
-            (State::Scan(scanning), _) => scanning.write(&mut reply),
+            (State::Asking(asking), _) => asking.write(&mut reply),
             (State::Changing(changing), _) => changing.write(&mut reply),
             _ => unreachable!("a command is answered once"),
         }

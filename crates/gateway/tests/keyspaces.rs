@@ -75,9 +75,12 @@ fn there_are_only_those_that_there_are() {
     assert_eq!(connection.call("CONFIG GET databases"), "*2\r\n$9\r\ndatabases\r\n$1\r\n6\r\n");
     assert_eq!(connection.call("RESET"), "+RESET\r\n");
     assert_eq!(db(&mut connection), "db=0");
-    for command in ["MOVE key 3", "SWAPDB 0 3", "COPY key other DB 3"] {
+    for command in ["MOVE key 3", "SWAPDB 0 3"] {
         assert!(connection.call(command).starts_with("-ERR unknown command"), "{command}");
     }
+    let to_another = "-ERR Copying to another database is not allowed in cluster mode\r\n";
+    assert_eq!(connection.call("COPY key other DB 3"), to_another);
+    assert_eq!(connection.call("COPY key other DB 4"), OUT_OF_RANGE);
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use super::{Connection, Progress, access, error_reply};
 use crate::command::{Command, Kind};
 use crate::error::CommandError;
+use crate::gathering::Gathering;
 use crate::limits::KEYS_IN_FLIGHT_MAX;
-use crate::plan::{Call, Context, Gathering, Many, Plan};
+use crate::plan::{Call, Context, Many, Plan};
 use crate::reply::ReplyWriter;
 use crate::requests::{Origin, Requests};
 use crate::rope::Rope;
@@ -39,7 +40,7 @@ pub(super) enum Rest {
         sent: usize,
     },
     /// Whatever the answers call for.
-    Scan,
+    Asking,
 }
 
 impl Connection {
@@ -74,34 +75,27 @@ impl Connection {
                 self.closing = true;
                 unanswered.push_ready(written, output);
             }
-            Ok(plan) if plan.is_one_request() && requests.room() == 0 => return Err(Progress::WindowFull),
-            Ok(Plan::One(request, finish)) => {
-                let (origin, kept) = (origin(requests), arguments.kept(request.value()));
-                let sent = requests.submit(session.keyspace, request, origin, keys.first(), kept);
-                let sent = sent.map(|()| unanswered.push(keys, State::One(finish)));
-                sent.unwrap_or_else(|error| self.refuse(&error.into()));
-            }
-            Ok(Plan::Made(made, finish)) => {
-                let (origin, first) = (origin(requests), keys.first());
-                let sent = requests.submit(session.keyspace, made.request(), origin, first, None);
-                let sent = sent.map(|()| unanswered.push(keys, State::One(finish)));
-                sent.unwrap_or_else(|error| self.refuse(&error.into()));
-            }
-            Ok(Plan::Exec(transaction, replies)) => {
-                let (origin, request) = (origin(requests), transaction.request().expect("it has steps"));
-                let sent = requests.submit(session.keyspace, request, origin, None, None);
-                let sent = sent.map(|()| unanswered.push(keys, State::Exec(replies)));
-                sent.unwrap_or_else(|error| self.refuse(&error.into()));
+            Ok(plan) if plan.is_one_request() => {
+                if requests.room() == 0 {
+                    return Err(Progress::WindowFull);
+                }
+                let (origin, request) = (origin(requests), plan.request().expect("it has one"));
+                let kept = arguments.kept(request.value());
+                match requests.submit(session.keyspace, request, origin, keys.first(), kept) {
+                    Ok(()) => unanswered.push(keys, state_of(plan)),
+                    Err(error) => self.refuse(&error.into()),
+                }
             }
             Ok(Plan::Change(change)) => self.change(slot, change, keys, requests),
             Ok(Plan::Many(many)) => {
                 unanswered.push(keys, State::Many(Gathering::new(many.finish, many.keys.len())));
                 self.issuing = Some(Issuing::new((number, command), Rest::Many { many, sent: 0 }));
             }
-            Ok(Plan::Scan(scanning)) => {
-                unanswered.push(keys, State::Scan(scanning));
-                self.issuing = Some(Issuing::new((number, command), Rest::Scan));
+            Ok(plan @ Plan::Asking(_)) => {
+                unanswered.push(keys, state_of(plan));
+                self.issuing = Some(Issuing::new((number, command), Rest::Asking));
             }
+            Ok(_) => unreachable!("all others have one request"),
             Err(error) => self.refuse(&error),
         }
         self.leave_reset(slot, requests);
@@ -175,29 +169,29 @@ impl Connection {
         match &self.issuing {
             None => Ok(()),
             Some(Issuing { rest: Rest::Many { .. }, .. }) => self.issue_many(slot, requests),
-            Some(Issuing { rest: Rest::Scan, called, command }) => {
+            Some(Issuing { rest: Rest::Asking, called, command }) => {
                 let origin = origin(slot, self.session.id, (*command, called), requests);
-                self.issue_scan(origin, requests)
+                self.issue_asking(origin, requests)
             }
         }
     }
 
-    /// Asks for further pieces of the keys, until the command is answered.
-    fn issue_scan(&mut self, origin: Origin, requests: &mut Requests<'_>) -> Result<(), Progress> {
+    /// Asks for what is asked next, until the command is answered.
+    fn issue_asking(&mut self, origin: Origin, requests: &mut Requests<'_>) -> Result<(), Progress> {
         loop {
-            let Some(scanning) = self.unanswered.scanning(origin.command) else {
+            let Some(asking) = self.unanswered.asking(origin.command) else {
                 self.issuing = None;
                 return Ok(());
             };
             if requests.room() == 0 {
                 return Err(Progress::WindowFull);
             }
-            let Some((keyspace, part, request)) = scanning.next() else { return Err(Progress::Waiting) };
+            let Some((keyspace, part, request)) = asking.next() else { return Err(Progress::Waiting) };
             let origin = Origin { part: part as usize, ..origin };
             if let Err(error) = requests.submit(keyspace, request, origin, None, None) {
                 let (protocol, unix_ms) = (self.session.protocol, requests.now.unix_ms);
                 let output = Output { bytes: &mut self.output, protocol, unix_ms };
-                self.unanswered.fail_scan(origin.command, part, error.into(), output);
+                self.unanswered.fail_asking(origin.command, part, error.into(), output);
             }
         }
     }
@@ -229,6 +223,16 @@ impl Connection {
         // If the last could not be sent.
         self.take_watched();
         Ok(())
+    }
+}
+
+/// What is waited for, of a plan whose requests are not counted.
+fn state_of(plan: Plan<'_>) -> State {
+    match plan {
+        Plan::One(_, finish) | Plan::Made(_, finish) | Plan::Put(_, finish) => State::One(finish),
+        Plan::Exec(_, replies) => State::Exec(replies),
+        Plan::Asking(asking) => State::Asking(asking),
+        other => unreachable!("{other:?} is none of these"),
     }
 }
 

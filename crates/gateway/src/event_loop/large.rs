@@ -1,11 +1,11 @@
 //! Large values, from the client to connections: which requests may read theirs, and what becomes of these.
 
 use super::{Gateway, enqueue};
+use crate::answered::Answered;
 use crate::connection::{Connection, too_slow};
 use crate::limits::SHORT_BYTES_MAX;
 use crate::pace::{LOOK_EVERY, Seen};
 use crate::permits::Kept;
-use crate::plan::Answered;
 use crate::requests::{Origin, Origins};
 use crate::shared::Member;
 use nicekv_client::{Answer, Completion, Ticket};

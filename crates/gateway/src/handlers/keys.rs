@@ -1,10 +1,12 @@
 //! Commands on all keys.
 
 use super::Planned;
+use crate::choosing::Choosing;
 use crate::error::CommandError;
 use crate::plan::{Call, Context, Plan};
 use crate::scanning::{Purpose, Scanning};
 use nicekv_client::Scan;
+use nicekv_runtime::random;
 use nicekv_wire::KeyspaceId;
 use nicekv_wire::number::parse_integer;
 use nicekv_wire::scan::ScanWants;
@@ -47,17 +49,17 @@ pub(crate) fn scan<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planne
         return Ok(Plan::Replied);
     }
     let purpose = Purpose::Some { count, cursors: context.server.cursors.clone() };
-    Ok(Plan::Scan(Scanning::new(keyspace, scan, purpose, pattern)))
+    list(Scanning::new(keyspace, scan, purpose, pattern))
 }
 
 /// `KEYS pattern`.
 pub(crate) fn keys<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    Ok(Plan::Scan(Scanning::of_all(context.session.keyspace, Purpose::All, Some(call.bytes(1)?))))
+    list(Scanning::of_all(context.session.keyspace, Purpose::All, Some(call.bytes(1)?)))
 }
 
 /// `DBSIZE`.
 pub(crate) fn dbsize<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
-    Ok(Plan::Scan(Scanning::of_all(context.session.keyspace, Purpose::Size, None)))
+    list(Scanning::of_all(context.session.keyspace, Purpose::Size, None))
 }
 
 /// `FLUSHDB [ASYNC | SYNC]`: each ends when all is deleted that was there when it began.
@@ -74,5 +76,15 @@ fn flush<'a>(call: &Call<'a>, mut keyspaces: Vec<KeyspaceId>) -> Planned<'a> {
     let is_known = call.count() == 1 || (call.count() == 2 && (call.is(1, "async") || call.is(1, "sync")));
     keyspaces.sort_unstable_by(|a, b| b.cmp(a));
     let Some(first) = keyspaces.pop().filter(|_| is_known) else { return Err(CommandError::SYNTAX) };
-    Ok(Plan::Scan(Scanning::of_all(first, Purpose::Flush { rest: keyspaces }, None)))
+    list(Scanning::of_all(first, Purpose::Flush { rest: keyspaces }, None))
+}
+
+fn list<'a>(scanning: Scanning) -> Planned<'a> {
+    Ok(Plan::Asking(Box::new(scanning)))
+}
+
+/// `RANDOMKEY`.
+pub(crate) fn randomkey<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
+    let number = || random().map_err(|error| CommandError::text(format!("ERR no random number: {error}")));
+    Ok(Plan::Asking(Box::new(Choosing::new(context.session.keyspace, [number()?, number()?]))))
 }

@@ -7,7 +7,9 @@ pub(crate) mod connection;
 pub(crate) mod expiry;
 pub(crate) mod hashes;
 pub(crate) mod keys;
+pub(crate) mod moving;
 pub(crate) mod numbers;
+pub(crate) mod objects;
 pub(crate) mod publishing;
 pub(crate) mod scripts;
 pub(crate) mod server;
@@ -15,12 +17,30 @@ pub(crate) mod strings;
 pub(crate) mod transactions;
 
 use crate::error::CommandError;
-use crate::plan::{Context, Plan};
+use crate::plan::{Call, Context, Plan};
 
 type Planned<'a> = Result<Plan<'a>, CommandError>;
 
 fn ok<'a>(context: &mut Context<'_, '_>) -> Planned<'a> {
     context.reply.simple("OK");
+    Ok(Plan::Replied)
+}
+
+/// `HELP` of a command, which is in capitals: its subcommands, with what they do.
+fn help<'a>(
+    context: &mut Context<'_, '_>,
+    call: &Call<'_>,
+    command: &str,
+    lines: &[(&str, &str)],
+) -> Planned<'a> {
+    call.check_subcommand(2)?;
+    let reply = &mut context.reply;
+    reply.array(2 * lines.len() + 3);
+    reply.simple(&format!("{command} <subcommand> [<argument> ...]. Subcommands are:"));
+    for (form, text) in lines.iter().chain(&[("HELP", "These lines.")]) {
+        reply.simple(form);
+        reply.simple(&format!("    {text}"));
+    }
     Ok(Plan::Replied)
 }
 

@@ -196,7 +196,7 @@ fn write_info(command: &Command, reply: &mut crate::reply::ReplyWriter<'_>) {
         Kind::Connection | Kind::Transaction => "fast",
         Kind::Script => "movablekeys",
     });
-    reply.integer(command.keys.is_some().into());
+    reply.integer(command.first_key() as i64);
     reply.integer(last.into());
     reply.integer(step.into());
     (0..3).for_each(|_| reply.set(0));

@@ -3,7 +3,9 @@
 use super::Planned;
 use super::expiry::{Anchor, SetOptions, expiry_ms};
 use crate::error::CommandError;
-use crate::plan::{Call, Context, Finish, FinishMany, Many, Plan, RequestFor, TimeUnit};
+use crate::gathering::FinishMany;
+use crate::lcs::LcsQuery;
+use crate::plan::{Call, Context, Finish, Many, Plan, RequestFor, TimeUnit};
 use crate::transaction::Replies;
 use nicekv_client::transaction::Transaction;
 use nicekv_client::{Request, SubmitError};
@@ -114,6 +116,33 @@ pub(crate) fn append<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a
 
 pub(crate) fn mget<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     for_each_key(call, FinishMany::Values, |call, key| Request::Get { key: call.arguments.prefix(key) })
+}
+
+/// `LCS key1 key2 [LEN] [IDX] [MINMATCHLEN length] [WITHMATCHLEN]`.
+pub(crate) fn lcs<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let (mut query, mut index) = (LcsQuery::default(), 3);
+    while index < call.count() {
+        if call.is(index, "idx") {
+            query.places = true;
+        } else if call.is(index, "len") {
+            query.length = true;
+        } else if call.is(index, "withmatchlen") {
+            query.with_lengths = true;
+        } else if call.is(index, "minmatchlen") && index + 1 < call.count() {
+            query.least = call.integer(index + 1)?;
+            index += 1;
+        } else {
+            return Err(CommandError::SYNTAX);
+        }
+        index += 1;
+    }
+    if query.length && query.places {
+        const TEXT: &str = "ERR If you want both the length and indexes, please just use IDX.";
+        return Err(CommandError::fixed(TEXT));
+    }
+    (1..=2).try_for_each(|index| call.key(index).map(|_| ()))?;
+    let request: RequestFor = |call, key| Request::Get { key: call.arguments.prefix(key) };
+    Ok(Plan::Many(Many { keys: vec![1, 2], request, finish: FinishMany::Common(query) }))
 }
 
 /// `EXISTS` and `TOUCH`: a key that is named twice counts twice.

@@ -2,7 +2,8 @@
 
 use super::{Planned, ok};
 use crate::error::CommandError;
-use crate::plan::{Call, Context, FinishMany, Many, Plan, RequestFor};
+use crate::gathering::FinishMany;
+use crate::plan::{Call, Context, Many, Plan, RequestFor};
 use crate::reply::ReplyWriter;
 use crate::rope::Rope;
 use crate::transaction::Execution;

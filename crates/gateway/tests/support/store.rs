@@ -238,6 +238,7 @@ impl Store {
                     result = scripts::run(self, update, &call);
                     answer = Taken { value_is_result: true, value: &result, ..answer };
                 }
+                Act::Require(Condition::IfPresent) if value.is_some() => {}
                 Act::Require(_) => {
                     self.keys = before;
                     return Reply::bare(update.op, Status::ConditionFailed).encode(reply);

@@ -1,0 +1,47 @@
+//! Commands that give a value another key, or one more.
+
+use super::Planned;
+use crate::error::CommandError;
+use crate::moving::{Move, Moving};
+use crate::plan::{Call, Context, Plan};
+
+/// `RENAME key newkey`.
+pub(crate) fn rename<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    plan(context, call, Move::Rename)
+}
+
+/// `RENAMENX key newkey`.
+pub(crate) fn renamenx<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    plan(context, call, Move::RenameIfAbsent)
+}
+
+/// `COPY source destination [DB destination-db] [REPLACE]`: within one database, as in Redis Cluster.
+pub(crate) fn copy<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let (mut replaces, mut is_other, mut index) = (false, false, 3);
+    while index < call.count() {
+        if call.is(index, "replace") {
+            replaces = true;
+        } else if call.is(index, "db") && index + 1 < call.count() {
+            let number = i32::try_from(call.integer(index + 1)?).map_err(|_| CommandError::NOT_AN_INTEGER)?;
+            let known = context.server.keyspaces.has(number);
+            let keyspace = known.ok_or(CommandError::fixed("ERR DB index is out of range"))?;
+            is_other = keyspace != context.session.keyspace;
+            index += 1;
+        } else {
+            return Err(CommandError::SYNTAX);
+        }
+        index += 1;
+    }
+    if is_other {
+        return Err(CommandError::fixed("ERR Copying to another database is not allowed in cluster mode"));
+    }
+    if call.key(1)? == call.key(2)? {
+        return Err(CommandError::fixed("ERR source and destination objects are the same"));
+    }
+    plan(context, call, Move::Copy { replaces })
+}
+
+fn plan<'a>(context: &Context<'_, '_>, call: &Call<'a>, what: Move) -> Planned<'a> {
+    let moving = Moving::new(context.session.keyspace, what, call.key(1)?, call.key(2)?);
+    Ok(Plan::Asking(Box::new(moving)))
+}

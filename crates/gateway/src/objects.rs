@@ -1,0 +1,59 @@
+//! What is said of a value itself: by OBJECT, MEMORY and DUMP.
+
+use crate::dump::{self, DUMPED_BYTES_MAX};
+use crate::encoding;
+use crate::error::CommandError;
+use crate::reply::ReplyWriter;
+use nicekv_client::{Answer, Outcome};
+
+/// What a node keeps for a key beside its bytes and those of its value, about: version, times, form, and its place in the engine.
+const ENTRY_BYTES: i64 = 64;
+
+/// Makes the reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ObjectReply {
+    /// How Redis would keep it.
+    Encoding,
+    /// How many refer to it.
+    References,
+    /// Nobody knows that.
+    Untold(CommandError),
+    /// How many bytes it takes, its key of so many included.
+    Usage(usize),
+    /// All of it, for another store.
+    Dump,
+    /// Whether such a value was put.
+    Restored,
+}
+
+impl ObjectReply {
+    /// Whether it needs the value.
+    pub(crate) fn reads(&self) -> bool {
+        matches!(self, Self::Encoding | Self::References | Self::Dump)
+    }
+
+    pub(crate) fn write(&self, answer: &Answer<'_>, reply: &mut ReplyWriter<'_>) {
+        let is_there = answer.outcome == Outcome::Done;
+        let (value, form) = (answer.value.unwrap_or_default(), answer.form);
+        match self {
+            Self::Restored if is_there => reply.simple("OK"),
+            Self::Restored => reply.error(b"BUSYKEY Target key name already exists."),
+            _ if !is_there => reply.null(),
+            Self::Encoding => reply.bulk(encoding::of(value, form).as_bytes()),
+            Self::References => reply.integer(encoding::references(value, form)),
+            Self::Untold(error) => reply.error(error.as_bytes()),
+            Self::Usage(key_bytes) => {
+                let length = answer.value.map_or(answer.integer, |value| value.len() as i64);
+                reply.integer(length + *key_bytes as i64 + ENTRY_BYTES);
+            }
+            Self::Dump if value.len() > DUMPED_BYTES_MAX => {
+                let bytes = value.len();
+                let text = format!(
+                    "ERR value of {bytes} bytes exceeds the limit of {DUMPED_BYTES_MAX} bytes of DUMP"
+                );
+                reply.error(text.as_bytes());
+            }
+            Self::Dump => reply.bulk(&dump::payload(value, form)),
+        }
+    }
+}
