@@ -98,7 +98,10 @@ impl Budget {
             thread.wake();
             return None;
         }
-        connections.iter().max_by_key(|(_, connection)| connection.counted_bytes).map(|(slot, _)| slot)
+        let all = connections.iter();
+        let rank =
+            |connection: &Connection| (!connection.session.listed.is_spared(), connection.counted_bytes);
+        all.max_by_key(|(_, connection)| rank(connection)).map(|(slot, _)| slot)
     }
 
     /// What that connection is told.

@@ -2,8 +2,8 @@
 
 use crate::error::CommandError;
 use crate::handlers::{
-    acl, authentication, bits, connection, expiry, hashes, keys, moving, numbers, objects, publishing,
-    scripts, server, strings, transactions,
+    acl, authentication, bits, clients, connection, expiry, hashes, information, keys, moving, numbers,
+    objects, publishing, scripts, server, settings, slow_log, strings, transactions,
 };
 use crate::parser::Arguments;
 use crate::plan::Handler;
@@ -102,9 +102,9 @@ pub(crate) static COMMANDS: &[Command] = &[
     other("auth", -2, authentication::auth),
     read("bitcount", -2, bits::bitcount),
     read("bitpos", -3, bits::bitpos),
-    other("client", -2, connection::client),
+    other("client", -2, clients::client),
     other("command", -1, server::command),
-    other("config", -2, server::config),
+    other("config", -2, settings::config),
     on_keys("copy", -3, Kind::Write, TWO, moving::copy),
     scan("dbsize", 1, keys::dbsize),
     write("decr", 2, numbers::decr),
@@ -150,11 +150,12 @@ pub(crate) static COMMANDS: &[Command] = &[
     write("incr", 2, numbers::incr),
     write("incrby", 3, numbers::incrby),
     write("incrbyfloat", 3, numbers::incrbyfloat),
-    other("info", -1, server::info),
+    other("info", -1, information::info),
     scan("keys", 2, keys::keys),
     on_keys("lcs", -3, Kind::Read, TWO, strings::lcs),
     on_keys("memory", -2, Kind::Read, TWO, objects::memory),
     on_keys("mget", -2, Kind::Read, ALL, strings::mget),
+    other("monitor", 1, clients::monitor),
     on_keys("mset", -3, Kind::Write, PAIRS, strings::mset),
     on_keys("msetnx", -3, Kind::Write, PAIRS, strings::msetnx),
     transaction("multi", 1, transactions::multi),
@@ -184,6 +185,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     write("setex", 4, strings::setex),
     write("setnx", 3, strings::setnx),
     write("setrange", 4, strings::setrange),
+    other("slowlog", -2, slow_log::slowlog),
     read("strlen", 2, strings::strlen),
     listen("subscribe", -2, publishing::subscribe),
     read("substr", 4, strings::getrange),

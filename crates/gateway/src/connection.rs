@@ -19,10 +19,12 @@ mod bytes;
 mod issue;
 mod large;
 mod subscribing;
+mod watching;
 
 pub(crate) use large::too_slow;
 
 use crate::answered::Answered;
+use crate::clients::Listed;
 use crate::command::Command;
 use crate::error::CommandError;
 use crate::large_reads::LargeReads;
@@ -36,6 +38,7 @@ use crate::rope::Rope;
 use crate::stream::Stream;
 use crate::unanswered::{Output, Unanswered};
 use issue::{Issuing, Rest};
+use std::sync::Arc;
 
 /// Kept by a busy connection for the next command.
 const SPARE_BYTES: usize = 4 << 10;
@@ -96,8 +99,9 @@ impl Connection {
         // A peer that has gone again has no address any more.
         let socket = stream.socket();
         let addresses = socket.peer_addr().and_then(|peer| Ok((peer, socket.local_addr()?))).ok();
+        let listed = Arc::new(Listed::new(id, addresses, since_unix_ms));
         Self {
-            session: Session { id, addresses, since_unix_ms, ..Session::default() },
+            session: Session { id, listed, ..Session::default() },
             stream,
             refusal: None,
             queued: false,
@@ -213,6 +217,7 @@ impl Connection {
                 break progress;
             }
             requests.member.own().commands.add(1);
+            self.session.quiet.go_on();
             self.parser.release();
             self.rest_after_failure(requests.now);
         };

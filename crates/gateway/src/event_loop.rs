@@ -18,6 +18,7 @@ mod handshakes;
 mod large;
 mod listeners;
 mod messages;
+mod watching;
 mod writing;
 
 use crate::acceptor::Acceptor;
@@ -235,11 +236,13 @@ impl Gateway {
             self.hear_of_users();
             self.on_time(now)?;
             self.hear();
+            self.show_commands();
             self.deliver(now);
             self.follow_subscriptions(now);
             self.hear_of_large(now);
             self.serve(now, &mut buffer);
             self.hub.submit(now, &mut self.core, self.timeout);
+            self.count_errors();
             // Replicas work while replies are written.
             if self.leaves_at_ns().is_none_or(|at_ns| at_ns <= now.boot_ns) {
                 self.gets.end_turn();
@@ -300,6 +303,7 @@ impl Gateway {
         for new in self.member.own().take_handed_over() {
             self.add(new, now);
         }
+        self.close_named();
         self.keep_within_budget();
     }
 
@@ -416,6 +420,7 @@ impl Gateway {
         connection.follow_users(&requests);
         connection.look_after_reads(slot, &mut requests);
         let progress = connection.advance(slot, &mut requests);
+        connection.account(now, &self.member);
         self.budget.count(connection);
         self.note_rest(slot);
         self.keep_within_budget();

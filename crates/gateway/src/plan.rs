@@ -5,10 +5,12 @@
 use crate::answered::Answered;
 use crate::asking::Asking;
 use crate::bits::BitQuery;
+use crate::clients::{Listed, Told};
 use crate::error::CommandError;
 use crate::gathering::FinishMany;
 use crate::hashes::HashReply;
 use crate::objects::ObjectReply;
+use crate::quiet::Quiet;
 use crate::reply::{Protocol, ReplyWriter};
 use crate::security::Standing;
 use crate::subscribing::{Change, Subscribed};
@@ -17,7 +19,7 @@ use nicekv_client::transaction::Transaction;
 use nicekv_client::{OperationError, Outcome, Request};
 use nicekv_wire::number::parse_integer;
 use nicekv_wire::{Condition, Expiry, Form, KeyspaceId, Operation};
-use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// What is to be done for a command.
 #[derive(Debug)]
@@ -241,10 +243,8 @@ pub(crate) fn places(length: usize, start: i64, end: i64) -> Option<(usize, usiz
 pub(crate) struct Session {
     /// CLIENT ID.
     pub(crate) id: u64,
-    /// The peer's and ours.
-    pub(crate) addresses: Option<(SocketAddr, SocketAddr)>,
-    /// When it began.
-    pub(crate) since_unix_ms: u64,
+    /// What others see of it.
+    pub(crate) listed: Arc<Listed>,
     /// SELECT: the keyspace of all its keys.
     pub(crate) keyspace: KeyspaceId,
     /// CLIENT SETNAME.
@@ -256,25 +256,34 @@ pub(crate) struct Session {
     pub(crate) subscribed: Subscribed,
     /// Its user.
     pub(crate) standing: Standing,
+    /// CLIENT REPLY.
+    pub(crate) quiet: Quiet,
+    /// MONITOR.
+    pub(crate) is_monitor: bool,
 }
 
 impl Session {
     /// What CLIENT INFO says, in the words and the order of Redis; `command` is the one that it runs.
     pub(crate) fn describe(&self, unix_ms: u64, command: &str) -> String {
-        let (peer, local) = match self.addresses {
-            Some((peer, local)) => (peer.to_string(), local.to_string()),
-            None => Default::default(),
-        };
-        let age_s = unix_ms.saturating_sub(self.since_unix_ms) / 1_000;
-        let [name, user] = [&self.name, self.standing.name()].map(String::from_utf8_lossy);
-        let protocol = if self.protocol == Protocol::Resp3 { 3 } else { 2 };
+        self.publish();
+        self.listed.touch(self.listed.last_subject(), unix_ms);
+        self.listed.line(unix_ms, command)
+    }
+
+    /// Lets others see what has changed of it.
+    pub(crate) fn publish(&self) {
         let (channels, patterns) = self.subscribed.counts();
-        let flags = if self.subscribed.is_empty() { 'N' } else { 'P' };
-        format!(
-            "id={} addr={peer} laddr={local} name={name} age={age_s} idle=0 flags={flags} db={} sub={channels} psub={patterns} ssub=0 multi=-1 \
-             cmd={command} user={user} redir=-1 resp={protocol}",
-            self.id, self.keyspace.0,
-        )
+        let told = Told {
+            name: self.name.clone(),
+            user: self.standing.name().to_vec(),
+            keyspace: self.keyspace,
+            is_resp3: self.protocol == Protocol::Resp3,
+            channels,
+            patterns,
+            queued: self.multi.queued(),
+            is_monitor: self.is_monitor,
+        };
+        *self.listed.told() = told;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Replies, in the version of the protocol that the connection speaks.
 
+use crate::errors;
 use crate::permits::Kept;
 use crate::rope::Rope;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ impl ReplyWriter<'_> {
 
     /// `text` begins with a code in capitals. Line ends in it (it may quote the request) become spaces.
     pub(crate) fn error(&mut self, text: &[u8]) {
+        errors::note(text);
         self.out.push(b'-');
         text.iter().for_each(|byte| self.out.push(if b"\r\n".contains(byte) { b' ' } else { *byte }));
         self.out.extend_from_slice(b"\r\n");

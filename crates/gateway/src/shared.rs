@@ -11,12 +11,17 @@
 //! each thread, by `SO_REUSEPORT`, the kernel chooses by a hash: fifty connections on two threads are 32 and 18 as often as not, and those that
 //! wait at the listener of a busy thread wait while the others have nothing to do.)
 
+use crate::clients::Clients;
 use crate::hub::Listened;
 use crate::keyspaces::KnownKeyspaces;
+use crate::ledger::{Ledger, Totals};
+use crate::monitors::Monitors;
 use crate::permits::Permits;
 use crate::scanning::Cursors;
 use crate::scripting::KnownScripts;
 use crate::security::Access;
+use crate::settings::Settings;
+use crate::slow_log::SlowLog;
 use nicekv_client::{Completion, Counters, OperationError};
 use nicekv_runtime::Waker;
 use nicekv_wire::durations::{Durations, SharedDurations};
@@ -61,6 +66,13 @@ pub(crate) struct ServerState {
     pub(crate) listened: Listened,
     /// Scripts that are known by their digests.
     pub(crate) scripts: KnownScripts,
+    /// The connections.
+    pub(crate) clients: Clients,
+    /// What CONFIG SET can change.
+    pub(crate) settings: Settings,
+    pub(crate) slow_log: SlowLog,
+    /// What had been counted when CONFIG RESETSTAT came last.
+    pub(crate) reset: Mutex<Totals>,
     pub(crate) started_unix_ms: u64,
     pub(crate) connections_max: usize,
     pub(crate) memory_bytes_max: usize,
@@ -103,6 +115,11 @@ impl ServerState {
         self.threads.iter().map(ThreadState::memory_bytes).sum()
     }
 
+    /// What had been counted when CONFIG RESETSTAT came last.
+    pub(crate) fn reset(&self) -> MutexGuard<'_, Totals> {
+        self.reset.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The sum of a number of each thread.
     pub(crate) fn sum(&self, of: impl Fn(&ThreadState) -> &Number) -> u64 {
         self.threads.iter().map(|thread| of(thread).get()).sum()
@@ -130,6 +147,12 @@ pub(crate) struct ThreadState {
     connections: AtomicUsize,
     /// Given to it and not taken yet: as many as are accepted in a turn, and no more than there may be connections.
     handed_over: Mutex<Vec<NewConnection>>,
+    /// The ids of connections that others want closed: no more than there are.
+    to_close: Mutex<Vec<u64>>,
+    /// Connections that are shown all commands.
+    pub(crate) monitors: Monitors,
+    /// What commands have cost.
+    pub(crate) ledger: Ledger,
     waker: Option<Waker>,
     memory_bytes: Number,
     pub(crate) connections_evicted: Number,
@@ -258,7 +281,7 @@ impl ThreadState {
     pub(crate) fn new(waker: Waker, commands: usize) -> Self {
         let took = (0..commands).map(|_| SharedDurations::default()).collect();
         let requests = RequestsDone { took, ..RequestsDone::default() };
-        Self { waker: Some(waker), requests, ..Self::default() }
+        Self { waker: Some(waker), requests, ledger: Ledger::new(commands), ..Self::default() }
     }
 
     /// Ends its sleep.
@@ -277,6 +300,22 @@ impl ThreadState {
 
     pub(crate) fn take_handed_over(&self) -> Vec<NewConnection> {
         std::mem::take(&mut *self.handed_over.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has a connection closed.
+    pub(crate) fn close(&self, id: u64) {
+        self.to_close.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        self.wake();
+    }
+
+    pub(crate) fn take_to_close(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.to_close.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Shows a line to its monitors.
+    pub(crate) fn show(&self, line: &Arc<[u8]>) {
+        self.monitors.show(line);
+        self.wake();
     }
 
     /// One that was handed over is no more.

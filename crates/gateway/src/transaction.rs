@@ -115,6 +115,11 @@ impl Multi {
         self.queue.is_some()
     }
 
+    /// How many commands are queued, if MULTI has begun.
+    pub(crate) fn queued(&self) -> Option<usize> {
+        self.queue.as_ref().map(|queue| queue.elements.len())
+    }
+
     /// Bytes that it occupies beside itself, about.
     pub(crate) fn memory(&self) -> usize {
         let keys: usize =

@@ -16,7 +16,9 @@ use crate::answered::Answered;
 use crate::asking::Asking;
 use crate::command::{Command, Kind};
 use crate::error::CommandError;
+use crate::errors;
 use crate::gathering::Gathering;
+use crate::ledger::{Begun, Done};
 use crate::limits::KEYS_SHARED_MAX;
 use crate::parser::Arguments;
 use crate::plan::Finish;
@@ -130,6 +132,10 @@ impl State {
 struct Pending {
     keys: Keys,
     state: State,
+    /// None of what was refused before it could begin.
+    begun: Option<Begun>,
+    /// It has no reply.
+    is_quiet: bool,
 }
 
 /// Where the front's reply goes, and how it is written.
@@ -156,6 +162,10 @@ pub(crate) struct Unanswered {
     held_bytes: usize,
     /// What a WATCH has read that is answered.
     watched: Option<Option<Vec<OpId>>>,
+    /// The command that is added next, and whether it has no reply.
+    next: (Option<Begun>, bool),
+    /// Those that have been answered, and are not counted yet.
+    pub(crate) done: Vec<Done>,
 }
 
 impl Unanswered {
@@ -245,6 +255,16 @@ impl Unanswered {
         (self.exclusive && !keys.is_empty()) || keys.iter().any(waits)
     }
 
+    /// The command that is added next; `is_quiet`: it has no reply.
+    pub(crate) fn begin(&mut self, begun: Begun, is_quiet: bool) {
+        self.next = (Some(begun), is_quiet);
+    }
+
+    /// What is added next is none; `is_quiet`: it has no reply.
+    pub(crate) fn begin_none(&mut self, is_quiet: bool) {
+        self.next = (None, is_quiet);
+    }
+
     /// Adds a command that has requests.
     pub(crate) fn push(&mut self, keys: Keys, state: State) {
         for key in keys.iter() {
@@ -252,12 +272,19 @@ impl Unanswered {
         }
         self.exclusive |= keys.exclusive;
         self.wanting += usize::from(state.wants_value());
-        self.held_bytes += keys.others.capacity() * size_of::<u64>() + state.memory();
-        self.queue.push_back(Pending { keys, state });
+        let (begun, is_quiet) = (self.next.0.take(), self.next.1);
+        let begun_bytes = begun.as_ref().map_or(0, Begun::memory);
+        self.held_bytes += keys.others.capacity() * size_of::<u64>() + state.memory() + begun_bytes;
+        self.queue.push_back(Pending { keys, state, begun, is_quiet });
     }
 
     /// Adds a command that has its reply already.
     pub(crate) fn push_ready(&mut self, reply: Rope, output: &mut Rope) {
+        if let Some(begun) = self.next.0.take() {
+            let has_failed = errors::count() > begun.errors;
+            self.done.push(Done { begun, has_failed });
+        }
+        let reply = if self.next.1 { Rope::default() } else { reply };
         if self.queue.is_empty() {
             output.append(reply);
             self.first += 1;
@@ -334,16 +361,20 @@ impl Unanswered {
 
     /// Writes the reply of a command and sends off what is ready at the front.
     fn finish(&mut self, index: usize, answered: Option<Answered<'_>>, output: Output<'_>) {
-        let Pending { keys, state } = &mut self.queue[index];
+        let Pending { keys, state, begun, is_quiet } = &mut self.queue[index];
+        let (begun, is_quiet) = (begun.take(), *is_quiet);
         let keys = std::mem::replace(keys, Keys::none());
-        self.held_bytes -= keys.others.capacity() * size_of::<u64>() + state.memory();
+        let begun_bytes = begun.as_ref().map_or(0, Begun::memory);
+        self.held_bytes -= keys.others.capacity() * size_of::<u64>() + state.memory() + begun_bytes;
         let state = std::mem::replace(state, State::Ready(Rope::default()));
         self.wanting -= usize::from(state.wants_value());
         self.release(&keys);
         // The oldest command's reply is written to its place, a later one's waits.
         let mut waiting = Rope::default();
-        let out = if index == 0 { &mut *output.bytes } else { &mut waiting };
-        if index > 0 {
+        let is_written = index == 0 && !is_quiet;
+        let out = if is_written { &mut *output.bytes } else { &mut waiting };
+        let errors_before = errors::count();
+        if !is_written {
             let copied = answered.filter(|answered| answered.kept.is_none());
             let value = copied.and_then(|answered| answered.result.ok()?.value);
             out.reserve_exact(value.map_or(0, <[u8]>::len) + REPLY_FRAME_BYTES);
@@ -361,6 +392,11 @@ impl Unanswered {
             (State::Asking(asking), _) => asking.write(&mut reply),
             (State::Changing(changing), _) => changing.write(&mut reply),
             _ => unreachable!("a command is answered once"),
+        }
+        let has_failed = errors::count() > errors_before;
+        self.done.extend(begun.map(|begun| Done { begun, has_failed }));
+        if is_quiet {
+            waiting = Rope::default();
         }
         self.ready_bytes += waiting.len();
         self.held_bytes += waiting.own_bytes();

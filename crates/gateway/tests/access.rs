@@ -97,7 +97,7 @@ fn commands_and_keys_are_checked_before_anything_is_done() {
         ("ACL LIST", nopermission("alice", "acl|list")),
         ("ACL WHOAMI", nopermission("alice", "acl|whoami")),
         ("CONFIG GET save", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n".into()),
-        ("CONFIG SET save x", nopermission("alice", "config")),
+        ("CONFIG SET save x", nopermission("alice", "config|set")),
         ("EXISTS a:1 a:2 a:3", ":1\r\n".into()),
     ] {
         assert_eq!(alice.call(command), expected, "{command}");

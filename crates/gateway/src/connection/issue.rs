@@ -3,14 +3,18 @@
 use super::{Connection, Progress, access, error_reply};
 use crate::command::{Command, Kind};
 use crate::error::CommandError;
+use crate::errors;
 use crate::gathering::Gathering;
+use crate::ledger::Begun;
 use crate::limits::KEYS_IN_FLIGHT_MAX;
+use crate::parser::Arguments;
 use crate::plan::{Call, Context, Many, Plan};
 use crate::reply::ReplyWriter;
 use crate::requests::{Origin, Requests};
 use crate::rope::Rope;
 use crate::security::SUBJECTS;
 use crate::unanswered::{Keys, Output, State};
+use crate::words::Words;
 
 /// What Redis says to who listens by RESP2.
 const ONLY_LISTENS: &str =
@@ -46,11 +50,14 @@ pub(super) enum Rest {
 impl Connection {
     /// Issues the parser's command, of one on several keys nothing yet; or says what it waits for, having done nothing.
     pub(super) fn issue(&mut self, slot: usize, requests: &mut Requests<'_>) -> Result<(), Progress> {
+        self.unanswered.begin_none(self.session.quiet.is_on());
         let Some(command) = self.next_command(requests) else { return Ok(()) };
         let Self { parser, session, unanswered, output, .. } = self;
         let arguments = parser.command().expect("complete");
         if session.multi.is_queueing() && !command.is_called_at_once() {
-            return self.queue(command, requests);
+            self.queue(command, requests);
+            self.show(command, requests);
+            return Ok(());
         }
         let keys = Keys::of(command, arguments, requests.turn(), |key| requests.hash(session.keyspace, key));
         if (command.alone && !unanswered.is_empty()) || unanswered.blocks(&keys) {
@@ -60,6 +67,7 @@ impl Connection {
         if command.kind == Kind::Transaction && requests.room() == 0 {
             return Err(Progress::WindowFull);
         }
+        let errors = errors::count();
         let admitted = access::admit_queued(session, command, requests);
         let mut written = Rope::default();
         let mut reply = ReplyWriter { out: &mut written, protocol: session.protocol };
@@ -67,6 +75,8 @@ impl Connection {
         let context = &mut Context { unix_ms, session, server, reply: &mut reply };
         let planned =
             admitted.and_then(|()| (command.handler)(context, &Call { arguments, name: command.name }));
+        let is_answered = matches!(planned, Ok(Plan::Replied | Plan::Close) | Err(_));
+        unanswered.begin(begun(command, errors, is_answered, arguments, requests), session.quiet.is_on());
         let (number, connection) = (unanswered.next_number(), session.id);
         let origin = |requests: &Requests<'_>| origin(slot, connection, (number, command), requests);
         match planned {
@@ -99,6 +109,7 @@ impl Connection {
             Err(error) => self.refuse(&error),
         }
         self.leave_reset(slot, requests);
+        self.show(command, requests);
         Ok(())
     }
 
@@ -121,6 +132,9 @@ impl Connection {
                 Some(command)
             }
             Err(error) => {
+                if let Some(command) = Command::find(arguments.prefix(0)) {
+                    requests.member.own().ledger.rejected(command.number());
+                }
                 let is_exec = arguments.prefix(0).eq_ignore_ascii_case(b"exec");
                 let error = self.session.multi.fail(is_exec, error);
                 self.refuse(&error);
@@ -130,7 +144,7 @@ impl Connection {
     }
 
     /// Queues a command of a transaction.
-    fn queue(&mut self, command: &'static Command, requests: &Requests<'_>) -> Result<(), Progress> {
+    fn queue(&mut self, command: &'static Command, requests: &Requests<'_>) {
         let Self { parser, session, .. } = self;
         let arguments = parser.command().expect("complete");
         let call = Call { arguments, name: command.name };
@@ -161,7 +175,6 @@ impl Connection {
                 self.refuse(&error);
             }
         }
-        Ok(())
     }
 
     /// Sends further requests of a command that has several.
@@ -234,6 +247,19 @@ fn state_of(plan: Plan<'_>) -> State {
         Plan::Asking(asking) => State::Asking(asking),
         other => unreachable!("{other:?} is none of these"),
     }
+}
+
+/// A command begins: one that asks nothing of the store is answered already.
+fn begun(
+    command: &'static Command,
+    errors: u64,
+    is_answered: bool,
+    arguments: Arguments<'_>,
+    requests: &Requests<'_>,
+) -> Begun {
+    let may_log = requests.member.server.settings.may_log(is_answered);
+    let words = may_log.then(|| Words::of(command.name, arguments));
+    Begun { called: command.number(), since_ns: requests.now.boot_ns, errors, words }
 }
 
 /// The first request of a command of a connection, by its number.

@@ -29,6 +29,7 @@ impl Gateway {
         connection.stream.end();
         self.forget_large(&connection);
         self.forget_listener(slot, &connection);
+        self.forget_watched(&connection);
         self.budget.forget(&connection);
         self.member.own().closed();
     }

@@ -82,6 +82,7 @@ impl Gateway {
                 let value_bytes_max = self.member.server.value_bytes_max;
                 let mut connection = Connection::new(stream, id, now.unix_ms, value_bytes_max);
                 connection.refusal = is_denied.then_some(CommandError::DENIED);
+                connection.list(&self.member);
                 self.budget.count(entry.insert(connection));
                 if is_tls {
                     self.begin_handshake(slot, id, now);

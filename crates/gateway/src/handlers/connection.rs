@@ -1,9 +1,8 @@
 //! Commands about the connection itself.
 
 use super::authentication::log_in;
-use super::{Planned, ok, unknown_subcommand};
+use super::{Planned, REDIS_VERSION, ok};
 use crate::error::CommandError;
-use crate::handlers::server::REDIS_VERSION;
 use crate::plan::{Call, Context, Plan};
 use crate::reply::Protocol;
 use nicekv_wire::KeyspaceId;
@@ -44,6 +43,10 @@ pub(crate) fn reset<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<
     context.session.subscribed.reset();
     context.session.keyspace = KeyspaceId::DEFAULT;
     context.session.standing.reset(&context.server.access);
+    context.session.quiet.end();
+    if std::mem::take(&mut context.session.is_monitor) {
+        context.server.threads[context.session.listed.thread].monitors.leave();
+    }
     context.reply.simple("RESET");
     Ok(Plan::Replied)
 }
@@ -115,48 +118,8 @@ fn write_hello(context: &mut Context<'_, '_>) {
     reply.array(0);
 }
 
-fn checked_name(name: &[u8]) -> Result<&[u8], CommandError> {
+pub(super) fn checked_name(name: &[u8]) -> Result<&[u8], CommandError> {
     const TEXT: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
     let printable = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
     if printable { Ok(name) } else { Err(CommandError::fixed(TEXT)) }
-}
-
-/// `CLIENT ID | INFO | GETNAME | SETNAME name | SETINFO attribute value`.
-pub(crate) fn client<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    let subcommand = call.bytes(1)?.to_ascii_lowercase();
-    let arity = |count| match call.count() == count {
-        true => Ok(()),
-        false => Err(CommandError::arity(&format!("client|{}", String::from_utf8_lossy(&subcommand)))),
-    };
-    match subcommand.as_slice() {
-        b"id" => {
-            arity(2)?;
-            context.reply.integer(context.session.id as i64);
-        }
-        b"info" => {
-            arity(2)?;
-            let text = context.session.describe(context.unix_ms, "client|info");
-            context.reply.verbatim(&format!("{text}\n"));
-        }
-        b"getname" => {
-            arity(2)?;
-            let name = &context.session.name;
-            context.reply.bulk_or_null((!name.is_empty()).then_some(name), None);
-        }
-        b"setname" => {
-            arity(3)?;
-            context.session.name = checked_name(call.bytes(2)?)?.to_vec();
-            return ok(context);
-        }
-        b"setinfo" => {
-            arity(4)?;
-            if !call.is(2, "lib-name") && !call.is(2, "lib-ver") {
-                let option = String::from_utf8_lossy(call.bytes(2)?).into_owned();
-                return Err(CommandError::text(format!("ERR Unrecognized option '{option}'")));
-            }
-            return ok(context);
-        }
-        _ => return Err(unknown_subcommand("CLIENT", call.bytes(1)?)),
-    }
-    Ok(Plan::Replied)
 }

@@ -3,9 +3,11 @@
 pub(crate) mod acl;
 pub(crate) mod authentication;
 pub(crate) mod bits;
+pub(crate) mod clients;
 pub(crate) mod connection;
 pub(crate) mod expiry;
 pub(crate) mod hashes;
+pub(crate) mod information;
 pub(crate) mod keys;
 pub(crate) mod moving;
 pub(crate) mod numbers;
@@ -13,11 +15,16 @@ pub(crate) mod objects;
 pub(crate) mod publishing;
 pub(crate) mod scripts;
 pub(crate) mod server;
+pub(crate) mod settings;
+pub(crate) mod slow_log;
 pub(crate) mod strings;
 pub(crate) mod transactions;
 
 use crate::error::CommandError;
 use crate::plan::{Call, Context, Plan};
+
+/// The Redis whose commands are followed.
+pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
 type Planned<'a> = Result<Plan<'a>, CommandError>;
 

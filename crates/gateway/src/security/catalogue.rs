@@ -111,6 +111,7 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("lcs", READ.and(STRING).and(SLOW), Reads),
     subject("memory", READ.and(SLOW), Looks),
     subject("mget", READ.and(STRING).and(FAST), Reads),
+    subject("monitor", ADMIN.and(SLOW).and(DANGEROUS), Nothing),
     subject("mset", WRITE.and(STRING).and(SLOW), Writes),
     subject("msetnx", WRITE.and(STRING).and(SLOW), Writes),
     subject("multi", FAST.and(TRANSACTION), Nothing),
@@ -140,6 +141,7 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("setex", WRITE.and(STRING).and(SLOW), Writes),
     subject("setnx", WRITE.and(STRING).and(FAST), Writes),
     subject("setrange", WRITE.and(STRING).and(SLOW), Writes),
+    subject("slowlog", SLOW, Nothing),
     subject("strlen", READ.and(STRING).and(FAST), Looks),
     subject("subscribe", PUBSUB.and(SLOW), Nothing),
     subject("substr", READ.and(STRING).and(SLOW), Reads),
@@ -164,8 +166,14 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("acl|users", ADMIN.and(SLOW).and(DANGEROUS), Nothing),
     subject("acl|whoami", SLOW, Nothing),
     subject("client|getname", SLOW.and(CONNECTION), Nothing),
+    subject("client|help", SLOW.and(CONNECTION), Nothing),
     subject("client|id", SLOW.and(CONNECTION), Nothing),
     subject("client|info", SLOW.and(CONNECTION), Nothing),
+    subject("client|kill", ADMIN.and(SLOW).and(DANGEROUS).and(CONNECTION), Nothing),
+    subject("client|list", ADMIN.and(SLOW).and(DANGEROUS).and(CONNECTION), Nothing),
+    subject("client|no-evict", ADMIN.and(SLOW).and(DANGEROUS).and(CONNECTION), Nothing),
+    subject("client|no-touch", SLOW.and(CONNECTION), Nothing),
+    subject("client|reply", SLOW.and(CONNECTION), Nothing),
     subject("client|setinfo", SLOW.and(CONNECTION), Nothing),
     subject("client|setname", SLOW.and(CONNECTION), Nothing),
     subject("command|count", SLOW.and(CONNECTION), Nothing),
@@ -173,6 +181,10 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("command|info", SLOW.and(CONNECTION), Nothing),
     subject("command|list", SLOW.and(CONNECTION), Nothing),
     subject("config|get", ADMIN.and(SLOW).and(DANGEROUS), Nothing),
+    subject("config|help", SLOW, Nothing),
+    subject("config|resetstat", ADMIN.and(SLOW).and(DANGEROUS), Nothing),
+    subject("config|rewrite", ADMIN.and(SLOW).and(DANGEROUS), Nothing),
+    subject("config|set", ADMIN.and(SLOW).and(DANGEROUS), Nothing),
     subject("memory|help", SLOW, Nothing),
     subject("memory|usage", READ.and(SLOW), Looks),
     subject("object|encoding", KEYSPACE.and(READ).and(SLOW), Looks),
@@ -188,6 +200,10 @@ pub(crate) static SUBJECTS: &[Subject] = &[
     subject("script|help", SLOW.and(SCRIPTING), Nothing),
     subject("script|kill", SLOW.and(SCRIPTING), Nothing),
     subject("script|load", SLOW.and(SCRIPTING), Nothing),
+    subject("slowlog|get", ADMIN.and(SLOW).and(DANGEROUS), Nothing),
+    subject("slowlog|help", SLOW, Nothing),
+    subject("slowlog|len", ADMIN.and(SLOW).and(DANGEROUS), Nothing),
+    subject("slowlog|reset", ADMIN.and(SLOW).and(DANGEROUS), Nothing),
 ];
 
 impl Subject {
@@ -223,8 +239,8 @@ mod tests {
         let config = Subject::find(b"CONFIG").unwrap();
         let name = |subcommand: Option<&[u8]>| SUBJECTS[Subject::of_call(config, subcommand)].name;
         assert_eq!((name(None), name(Some(b"GeT"))), ("config", "config|get"));
-        assert_eq!(name(Some(b"set")), "config");
-        assert_eq!(Subject::find(b"config|set"), None);
+        assert_eq!(name(Some(b"put")), "config");
+        assert_eq!(Subject::find(b"config|put"), None);
         let get = Subject::find(b"get").unwrap();
         assert_eq!(SUBJECTS[Subject::of_call(get, Some(b"get"))].name, "get");
         assert!(SUBJECTS[Subject::find(b"config|get").unwrap()].is_of(&SUBJECTS[config]));

@@ -5,11 +5,41 @@ use super::categories::Categories;
 use std::fmt::Write;
 
 /// One bit for each subject.
-type Bits = u128;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Bits([u64; WORDS]);
 
-const _: () = assert!(SUBJECTS.len() < Bits::BITS as usize);
+const WORDS: usize = SUBJECTS.len().div_ceil(u64::BITS as usize);
 
-const EVERYTHING: Bits = (1 << SUBJECTS.len()) - 1;
+const EVERYTHING: Bits = {
+    let (mut words, mut place) = ([0; WORDS], 0);
+    while place < SUBJECTS.len() {
+        words[place / 64] |= 1 << (place % 64);
+        place += 1;
+    }
+    Bits(words)
+};
+
+impl Bits {
+    /// Those for which it is so.
+    fn of(is_it: impl Fn(&Subject) -> bool) -> Self {
+        let mut bits = Self::default();
+        for (place, subject) in SUBJECTS.iter().enumerate() {
+            bits.0[place / 64] |= u64::from(is_it(subject)) << (place % 64);
+        }
+        bits
+    }
+
+    fn has(&self, place: usize) -> bool {
+        self.0[place / 64] >> (place % 64) & 1 == 1
+    }
+
+    /// With these too, or without them.
+    fn with(mut self, others: Self, are_in: bool) -> Self {
+        let pairs = self.0.iter_mut().zip(others.0);
+        pairs.for_each(|(word, other)| *word = if are_in { *word | other } else { *word & !other });
+        self
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,21 +59,17 @@ struct Rule {
 
 /// The subjects of a rule.
 fn covered(what: &str) -> Option<Bits> {
-    let bits = |is_it: &dyn Fn(&Subject) -> bool| {
-        let places = SUBJECTS.iter().enumerate().filter(|(_, subject)| is_it(subject));
-        places.fold(0, |bits, (place, _)| bits | 1 << place)
-    };
     if let Some(category) = what.strip_prefix('@') {
         let category = Categories::named(category.as_bytes())?;
-        return Some(bits(&|subject| subject.categories.overlaps(category)));
+        return Some(Bits::of(|subject| subject.categories.overlaps(category)));
     }
     let command = &SUBJECTS[Subject::find(what.as_bytes())?];
-    Some(bits(&|subject| subject.name == command.name || subject.is_of(command)))
+    Some(Bits::of(|subject| subject.name == command.name || subject.is_of(command)))
 }
 
 impl Rights {
     pub(crate) fn set_all(&mut self, allows: bool) {
-        let allowed = if allows { EVERYTHING } else { 0 };
+        let allowed = if allows { EVERYTHING } else { Bits::default() };
         *self = Self { allowed, begins_with_all: allows, rules: Vec::new() };
     }
 
@@ -55,7 +81,7 @@ impl Rights {
             return true;
         }
         let Some(bits) = covered(&what) else { return false };
-        self.allowed = if allows { self.allowed | bits } else { self.allowed & !bits };
+        self.allowed = self.allowed.with(bits, allows);
         // One that says the same, or says it of a part, has no effect any more.
         let is_part = |rule: &Rule| {
             rule.what.strip_prefix(&what).is_some_and(|rest| rest.is_empty() || rest.starts_with('|'))
@@ -67,7 +93,7 @@ impl Rights {
 
     /// Whether the subject with this number may be run.
     pub(crate) fn allows(&self, subject: usize) -> bool {
-        self.allowed & 1 << subject != 0
+        self.allowed.has(subject)
     }
 
     pub(crate) fn is_everything(&self) -> bool {

@@ -1,0 +1,64 @@
+//! What the kernel knows of this process; what it does not say is left out.
+
+use std::fs;
+
+/// Bytes of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// Its own: what no file has.
+    pub(crate) own: u64,
+    pub(crate) resident: u64,
+    pub(crate) peak: u64,
+}
+
+impl Memory {
+    pub(crate) fn read() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/self/status").ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Some(Self {
+            own: kilobytes(text, "RssAnon:")?,
+            resident: kilobytes(text, "VmRSS:")?,
+            peak: kilobytes(text, "VmHWM:")?,
+        })
+    }
+}
+
+/// Bytes of memory that the machine has.
+pub(crate) fn machine_bytes() -> Option<u64> {
+    kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+}
+
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}
+
+/// Seconds of processors that it has used: in the kernel, and itself.
+pub(crate) fn processor_s() -> Option<(f64, f64)> {
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    // The program's name may hold anything, also spaces and brackets; the next field is the third.
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
+    let (own, kernel) = (ticks()?, ticks()?);
+    let per_second = rustix::param::clock_ticks_per_second() as f64;
+    Some((kernel / per_second, own / per_second))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_says_what_is_used() {
+        let text = "Name:\ta\nVmHWM:\t    3000 kB\nVmRSS:\t    2000 kB\nRssAnon:\t    1000 kB\n";
+        let memory = Memory { own: 1_024_000, resident: 2_048_000, peak: 3_072_000 };
+        assert_eq!((Memory::parse(text), Memory::parse("")), (Some(memory), None));
+        let own = Memory::read().unwrap();
+        assert!(own.own > 0 && own.own <= own.resident && machine_bytes().unwrap() > own.resident);
+        let (kernel, user) = processor_s().unwrap();
+        assert!(kernel >= 0.0 && user >= 0.0);
+    }
+}
