@@ -1,9 +1,11 @@
 //! Commands on keys that somebody lends, without a connection: those that scripts call. What they mean, and what they reply, the handlers say, as of any command.
 
+use crate::answered::Answered;
 use crate::command::{Command, Kind};
 use crate::error::CommandError;
+use crate::gathering::Gathering;
 use crate::parser::{Arguments, Parser};
-use crate::plan::{Answered, Call, Context, Gathering, Plan, Session};
+use crate::plan::{Call, Context, Plan, Session};
 use crate::reply::{Protocol, ReplyWriter};
 use crate::rope::Rope;
 use crate::shared::ServerState;
@@ -157,6 +159,10 @@ fn carry_out<'a>(
             Ok(()) => ask(&made.request(), keys, |answered| finish.write(answered, unix_ms, reply)),
             Err(error) => reply.error(CommandError::from(error).as_bytes()),
         },
+        Plan::Put(put, finish) => match put.request().check() {
+            Ok(()) => ask(&put.request(), keys, |answered| finish.write(answered, unix_ms, reply)),
+            Err(error) => reply.error(CommandError::from(error).as_bytes()),
+        },
         Plan::Many(many) => {
             let mut gathering = Gathering::new(many.finish, many.keys.len());
             for (part, key) in many.keys.iter().enumerate() {
@@ -169,7 +175,7 @@ fn carry_out<'a>(
             gathering.write(reply);
         }
         Plan::Exec(transaction, _) => reply.integer(take_all(&transaction, keys).into()),
-        Plan::Scan(_) | Plan::Change(_) => reply.error(Refused::NotAllowed.text().as_bytes()),
+        Plan::Asking(_) | Plan::Change(_) => reply.error(Refused::NotAllowed.text().as_bytes()),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::reply::ReplyWriter;
 use crate::transaction::refusal;
 use nicekv_client::transaction::{Transaction, results};
 use nicekv_client::{Answer, OperationError, Outcome, Request, SubmitError};
-use nicekv_wire::limits::{hash_bytes_max, small_value_bytes_max};
+use nicekv_wire::limits::{HASH_BYTES_MAX, small_value_bytes_max};
 use nicekv_wire::{Condition, Expiry, Form, KeyspaceId, OpId, Operation};
 
 /// How often it begins at most.
@@ -98,8 +98,10 @@ impl Moving {
 
     fn transaction(&self, answer: &Answer<'_>) -> Result<Transaction, CommandError> {
         let value = answer.value.unwrap_or_default();
-        let of_key = if answer.form == Form::Hash { hash_bytes_max } else { small_value_bytes_max };
-        let limit = of_key(self.target.len());
+        let limit = match answer.form {
+            Form::Hash => HASH_BYTES_MAX,
+            _ => small_value_bytes_max(self.target.len()),
+        };
         if value.len() > limit {
             let text = format!(
                 "ERR value of {} bytes exceeds the limit of {limit} bytes for a value that gets another key",

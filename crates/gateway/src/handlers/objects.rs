@@ -6,7 +6,7 @@ use crate::error::CommandError;
 use crate::objects::ObjectReply;
 use crate::plan::{Call, Context, Finish, Plan, Put};
 use nicekv_client::{Request, SubmitError};
-use nicekv_wire::limits::hash_bytes_max;
+use nicekv_wire::limits::HASH_BYTES_MAX;
 use nicekv_wire::{Condition, Expiry, Form};
 
 const NO_FREQUENCY: CommandError = CommandError::fixed(
@@ -102,7 +102,7 @@ pub(crate) fn restore<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
     let condition = if replaces { Condition::Always } else { Condition::IfAbsent };
     let (bytes, form) = dump::value(call.value(3)?).map_err(refused)?;
     let limit = match form {
-        Form::Hash => hash_bytes_max(key.len()),
+        Form::Hash => HASH_BYTES_MAX,
         _ => context.server.value_limit(context.session.keyspace, key.len()),
     };
     if bytes.len() > limit {
