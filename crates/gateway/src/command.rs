@@ -251,7 +251,8 @@ impl Command {
     pub(crate) fn check_queued(&self) -> Result<(), CommandError> {
         // These are transactions themselves, which are not executed as parts of one.
         let is_one = ["msetnx", "rename", "renamenx", "copy"].contains(&self.name);
-        let is_plain = matches!(self.kind, Kind::Read | Kind::Write | Kind::Script) && !is_one;
+        let is_plain =
+            matches!(self.kind, Kind::Read | Kind::Write | Kind::Script | Kind::Publish) && !is_one;
         if is_plain || ["ping", "echo", "info", "command", "unwatch"].contains(&self.name) {
             return Ok(());
         }

@@ -25,6 +25,7 @@
 //! * `CLIENT SETINFO` of Redis 7.2 is understood, because libraries send it.
 
 mod acceptor;
+mod announcing;
 mod answered;
 mod asking;
 mod bits;

@@ -10,8 +10,10 @@
 //!
 //! A command is planned when it is queued: its requests become steps of the transaction at once, so that what is kept of a queue has the length of one message at most. What one command has wrong at
 //! that time (it does not exist, has too few arguments, or is not allowed to the user) refuses all of the transaction, as in Redis; and so does one that has no room left, or is none for a transaction.
+//! What is to be published waits until all else is done ([`Announcing`](crate::announcing::Announcing)).
 //! Users may change before EXEC, which asks again, and does nothing if one command is not allowed any more.
 
+use crate::announcing::Message;
 use crate::answered::Answered;
 use crate::error::CommandError;
 use crate::gathering::{FinishMany, Gathering};
@@ -21,7 +23,7 @@ use crate::rope::Rope;
 use crate::scripting;
 use crate::security::{Refusal, User};
 use nicekv_client::transaction::{Transaction, results};
-use nicekv_client::{Answer, OperationError, Outcome};
+use nicekv_client::{Answer, OperationError, Outcome, Request};
 use nicekv_wire::{Condition, KeyspaceId, OpId};
 
 /// Most commands that are queued, and bytes of replies that they have already.
@@ -75,6 +77,44 @@ pub(crate) enum Element {
     Many(FinishMany, usize),
     /// Of a script, which has so many steps.
     Script(usize),
+    /// What is published when all else was taken.
+    Publish(Message),
+}
+
+/// The results of a transaction's steps, one after the other.
+pub(crate) type Next<'n, 'a> = &'n mut dyn FnMut() -> Result<Answer<'a>, OperationError>;
+
+impl Element {
+    /// Bytes that it occupies.
+    pub(crate) fn memory(&self) -> usize {
+        let beside = match self {
+            Self::Ready(reply) => reply.own_bytes(),
+            Self::Publish(message) => message.memory(),
+            Self::One(_) | Self::Many(..) | Self::Script(_) => 0,
+        };
+        size_of::<Self>() + beside
+    }
+
+    /// Replies by as many results as it has steps.
+    pub(crate) fn write(self, next: Next<'_, '_>, unix_ms: u64, reply: &mut ReplyWriter<'_>) {
+        match self {
+            Self::Ready(ready) => reply.out.append(ready),
+            Self::Script(steps) => {
+                let last = (0..steps).map(|_| next()).last();
+                scripting::write(last, reply);
+            }
+            Self::One(finish) => finish.write(next().into(), unix_ms, reply),
+            Self::Many(finish, requests) => {
+                let mut gathering = Gathering::new(finish, requests);
+                for part in 0..requests {
+                    gathering.take(part, next().into());
+                }
+                gathering.write(reply);
+            }
+            // Whoever takes the others publishes it.
+            Self::Publish(_) => reply.error(b"ERR message was not published"),
+        }
+    }
 }
 
 /// What EXEC has.
@@ -84,6 +124,8 @@ pub(crate) enum Execution {
     Ready(Rope),
     /// A request, and what is made of its answer.
     Steps(Transaction, Replies),
+    /// The same, whose first steps are no command's, and messages that are published thereafter.
+    Announced((Transaction, usize), Vec<Element>),
 }
 
 /// What is made of a transaction's answer.
@@ -188,9 +230,17 @@ impl Multi {
     pub(crate) fn check<'a>(&'a self, user: &User) -> Result<(), Refusal<'a>> {
         let Some(queue) = &self.queue else { return Ok(()) };
         let mut keys = queue.transaction.keys();
-        queue.asked.iter().try_for_each(|Asked { subject, has_get, steps }| {
-            user.check(*subject, keys.by_ref().take(*steps), *has_get)
-        })
+        queue.asked.iter().zip(&queue.elements).try_for_each(
+            |(Asked { subject, has_get, steps }, element)| {
+                user.check(*subject, keys.by_ref().take(*steps), *has_get)?;
+                match element {
+                    Element::Publish(Message { channel, .. }) if !user.may_channel(channel, false) => {
+                        Err(Refusal::Channel(channel))
+                    }
+                    _ => Ok(()),
+                }
+            },
+        )
     }
 
     /// Queues a command that asks for a right to this subject, and to GET of it; `written`: its reply, if it has one already.
@@ -205,6 +255,9 @@ impl Multi {
         let Some(queue) = self.queue.as_mut().filter(|queue| !queue.is_refused) else { return Ok(()) };
         let before = queue.transaction.len();
         let element = match planned {
+            Ok(Plan::One(Request::Publish { channel, message }, _)) => {
+                Element::Publish(Message { channel: channel.into(), message: message.into() })
+            }
             Ok(Plan::One(request, finish)) => {
                 queue.transaction.add(&request)?;
                 Element::One(finish)
@@ -231,9 +284,11 @@ impl Multi {
             // Redis tells that when the command is executed.
             Err(refused) => Element::Ready(error(&refused)),
         };
-        if let Element::Ready(reply) = &element {
-            queue.ready_bytes += reply.len();
-        }
+        queue.ready_bytes += match &element {
+            Element::Ready(reply) => reply.len(),
+            Element::Publish(message) => message.memory(),
+            _ => 0,
+        };
         if queue.elements.len() == COMMANDS_MAX || queue.ready_bytes > READY_BYTES_MAX {
             return Err(CommandError::text(format!("ERR transaction of more than {COMMANDS_MAX} commands")));
         }
@@ -268,6 +323,9 @@ impl Multi {
         let required = transaction.len();
         transaction.append(&queue.transaction)?;
         let mut elements = queue.elements;
+        if elements.iter().any(|element| matches!(element, Element::Publish(_))) {
+            return Ok(Execution::Announced((transaction, required), elements));
+        }
         if transaction.is_empty() {
             let write = &mut |reply: &mut ReplyWriter<'_>| {
                 write(std::mem::take(&mut elements), std::iter::empty(), 0, reply);
@@ -289,10 +347,8 @@ impl Queue {
 
 impl Replies {
     pub(crate) fn memory(&self) -> usize {
-        let ready =
-            |element: &Element| if let Element::Ready(reply) = element { reply.own_bytes() } else { 0 };
         let Self::Each { elements, .. } = self else { return 0 };
-        elements.capacity() * size_of::<Element>() + elements.iter().map(ready).sum::<usize>()
+        elements.iter().map(Element::memory).sum::<usize>()
     }
 
     /// Why nothing was executed, or may have been.
@@ -331,23 +387,7 @@ fn write<'a>(
     reply.array(elements.len());
     // What a node has left out was not taken.
     let mut next = || results.next().unwrap_or(Err(OperationError::OutcomeUnknown));
-    for element in elements {
-        match element {
-            Element::Ready(ready) => reply.out.append(ready),
-            Element::Script(steps) => {
-                let last = (0..steps).map(|_| next()).last();
-                scripting::write(last, reply);
-            }
-            Element::One(finish) => finish.write(next().into(), unix_ms, reply),
-            Element::Many(finish, requests) => {
-                let mut gathering = Gathering::new(finish, requests);
-                for part in 0..requests {
-                    gathering.take(part, next().into());
-                }
-                gathering.write(reply);
-            }
-        }
-    }
+    elements.into_iter().for_each(|element| element.write(&mut next, unix_ms, reply));
 }
 
 /// Why nothing of a transaction was executed, or may have been.

@@ -21,6 +21,18 @@ fn message(channel: &str, message: &str) -> String {
     format!("*3\r\n$7\r\nmessage\r\n${}\r\n{channel}\r\n${}\r\n{message}\r\n", channel.len(), message.len())
 }
 
+trait CallAll {
+    fn call_all(&mut self, commands: &[&str]);
+}
+
+impl CallAll for Resp {
+    fn call_all(&mut self, commands: &[&str]) {
+        for command in commands {
+            assert!(self.call(command).starts_with('+'), "{command}");
+        }
+    }
+}
+
 fn listener(address: SocketAddr, command: &str) -> Resp {
     let mut connection = Resp::connect(address);
     assert!(connection.call(command).starts_with("*3\r\n"));
@@ -46,6 +58,30 @@ fn a_message_reaches_listeners_of_all_gateways_and_threads_and_is_counted() {
     assert_eq!(publisher.call("PUBLISH news again"), ":4\r\n");
     assert_eq!(listeners[0].call("PING"), "+PONG\r\n", "it listens to nothing, and is told nothing");
     assert_eq!(text(&mut listeners[3]), message("news", "again"));
+}
+
+/// As result stores of queues do it.
+#[test]
+fn a_transaction_publishes_when_all_else_of_it_is_done() {
+    let mut world = World::new();
+    let address = world.gateway(|_| ());
+    let mut listening = listener(address, "SUBSCRIBE news");
+    let (mut connection, mut other) = (Resp::connect(address), Resp::connect(address));
+    connection.call_all(&["MULTI", "SET {n}a 1", "PUBLISH news one", "GET {n}a", "PUBLISH nothing two"]);
+    assert_eq!(connection.call("EXEC"), "*4\r\n+OK\r\n:1\r\n$1\r\n1\r\n:0\r\n");
+    assert_eq!(text(&mut listening), message("news", "one"));
+    connection.call_all(&["MULTI", "PUBLISH news alone"]);
+    assert_eq!(connection.call("EXEC"), "*1\r\n:1\r\n");
+    assert_eq!(text(&mut listening), message("news", "alone"));
+    // Nothing is published of what is not done.
+    connection.call_all(&["WATCH {n}a", "MULTI", "PUBLISH news never", "SET {n}a 2"]);
+    assert_eq!(other.call("SET {n}a 3"), "+OK\r\n");
+    assert_eq!(connection.call("EXEC"), "*-1\r\n");
+    connection.call_all(&["MULTI", "PUBLISH news never"]);
+    assert!(connection.call("PUBLISH news").starts_with("-ERR"));
+    assert!(connection.call("EXEC").starts_with("-EXECABORT"));
+    assert_eq!(connection.call("PUBLISH news end"), ":1\r\n");
+    assert_eq!(text(&mut listening), message("news", "end"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Transactions ([`Multi`](crate::transaction::Multi)).
 
 use super::{Planned, ok};
+use crate::announcing::Announcing;
 use crate::error::CommandError;
 use crate::gathering::FinishMany;
 use crate::plan::{Call, Context, Many, Plan, RequestFor};
@@ -46,6 +47,11 @@ pub(crate) fn exec<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'
             Ok(Plan::Replied)
         }
         Execution::Steps(transaction, replies) => Ok(Plan::Exec(transaction, replies)),
+        Execution::Announced(transaction, elements) => {
+            let told = (protocol, context.unix_ms);
+            let announcing = Announcing::new(session.keyspace, told, transaction, elements);
+            Ok(Plan::Asking(Box::new(announcing)))
+        }
     }
 }
 

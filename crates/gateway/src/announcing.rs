@@ -1,0 +1,191 @@
+//! EXEC of a transaction with messages: they are published one after the other when all else was taken, and not at all if nothing was, or nobody knows.
+
+use crate::answered::Answered;
+use crate::asking::Asking;
+use crate::error::CommandError;
+use crate::reply::{Protocol, ReplyWriter};
+use crate::rope::Rope;
+use crate::transaction::{Element, Next, refusal};
+use nicekv_client::transaction::{Transaction, results};
+use nicekv_client::{OperationError, Outcome, Request};
+use nicekv_wire::KeyspaceId;
+
+/// What PUBLISH has queued.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) channel: Box<[u8]>,
+    pub(crate) message: Box<[u8]>,
+}
+
+impl Message {
+    pub(crate) fn memory(&self) -> usize {
+        self.channel.len() + self.message.len()
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Announcing {
+    keyspace: KeyspaceId,
+    /// For replies that are made before the last one is known.
+    protocol: Protocol,
+    unix_ms: u64,
+    stage: Stage,
+    /// Whether that is under way.
+    is_asked: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Takes {
+        transaction: Transaction,
+        /// Steps that are no command's.
+        required: usize,
+        elements: Vec<Element>,
+    },
+    /// All before this one have a reply.
+    Publishes(Vec<Piece>, usize),
+    Over(Result<Option<Vec<Piece>>, CommandError>),
+}
+
+/// The reply of a command, or what it depends on.
+#[derive(Debug)]
+enum Piece {
+    Ready(Rope),
+    Publish(Message),
+}
+
+impl Announcing {
+    pub(crate) fn new(
+        keyspace: KeyspaceId,
+        (protocol, unix_ms): (Protocol, u64),
+        (transaction, required): (Transaction, usize),
+        elements: Vec<Element>,
+    ) -> Self {
+        let stage = Stage::Takes { transaction, required, elements };
+        let mut this = Self { keyspace, protocol, unix_ms, stage, is_asked: false };
+        if let Stage::Takes { transaction, elements, .. } = &mut this.stage
+            && transaction.is_empty()
+        {
+            let elements = std::mem::take(elements);
+            this.stage = this.publishes(elements, &mut || Err(OperationError::OutcomeUnknown));
+        }
+        this
+    }
+
+    fn piece(&self, write: impl FnOnce(&mut ReplyWriter<'_>)) -> Piece {
+        let mut out = Rope::default();
+        write(&mut ReplyWriter { out: &mut out, protocol: self.protocol });
+        Piece::Ready(out)
+    }
+
+    /// The replies of all that was taken; the messages are next.
+    fn publishes<'a>(&self, elements: Vec<Element>, next: Next<'_, 'a>) -> Stage {
+        let piece = |element: Element| match element {
+            Element::Publish(message) => Piece::Publish(message),
+            element => self.piece(|reply| element.write(next, self.unix_ms, reply)),
+        };
+        Self::go_on(elements.into_iter().map(piece).collect(), 0)
+    }
+
+    fn go_on(pieces: Vec<Piece>, from: usize) -> Stage {
+        let place = pieces[from..].iter().position(|piece| matches!(piece, Piece::Publish(_)));
+        match place {
+            Some(place) => Stage::Publishes(pieces, from + place),
+            None => Stage::Over(Ok(Some(pieces))),
+        }
+    }
+
+    fn told(&self, mut pieces: Vec<Piece>, at: usize, told: Result<i64, CommandError>) -> Stage {
+        pieces[at] = self.piece(|reply| match &told {
+            Ok(count) => reply.integer(*count),
+            Err(error) => reply.error(error.as_bytes()),
+        });
+        Self::go_on(pieces, at + 1)
+    }
+
+    fn take_stage(&mut self) -> Stage {
+        self.is_asked = false;
+        std::mem::replace(&mut self.stage, Stage::Over(Ok(None)))
+    }
+}
+
+impl Asking for Announcing {
+    fn next(&mut self) -> Option<(KeyspaceId, u32, Request<'_>)> {
+        if self.is_over() || std::mem::replace(&mut self.is_asked, true) {
+            return None;
+        }
+        let request = match &self.stage {
+            Stage::Takes { transaction, .. } => transaction.request()?,
+            Stage::Publishes(pieces, at) => match &pieces[*at] {
+                Piece::Publish(Message { channel, message }) => Request::Publish { channel, message },
+                Piece::Ready(_) => return None,
+            },
+            Stage::Over(_) => return None,
+        };
+        Some((self.keyspace, 0, request))
+    }
+
+    fn take(&mut self, _: u32, answered: Answered<'_>) -> bool {
+        let stage = self.take_stage();
+        self.stage = match (stage, answered.result) {
+            (Stage::Takes { .. }, Err(error)) => Stage::Over(Err(refusal(error))),
+            (Stage::Takes { .. }, Ok(answer)) if answer.outcome == Outcome::ConditionFailed => {
+                Stage::Over(Ok(None))
+            }
+            (Stage::Takes { required, elements, .. }, Ok(answer)) => {
+                let mut results = results(&answer).skip(required);
+                let mut next = || results.next().unwrap_or(Err(OperationError::OutcomeUnknown));
+                self.publishes(elements, &mut next)
+            }
+            (Stage::Publishes(pieces, at), result) => {
+                self.told(pieces, at, result.map(|answer| answer.integer).map_err(CommandError::from))
+            }
+            (over @ Stage::Over(_), _) => over,
+        };
+        self.is_over()
+    }
+
+    fn fail(&mut self, _: u32, error: CommandError) {
+        self.stage = match self.take_stage() {
+            Stage::Publishes(pieces, at) => self.told(pieces, at, Err(error)),
+            _ => Stage::Over(Err(error)),
+        };
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over(_))
+    }
+
+    fn write(self: Box<Self>, reply: &mut ReplyWriter<'_>) {
+        match self.stage {
+            Stage::Over(Ok(Some(pieces))) => {
+                reply.array(pieces.len());
+                for piece in pieces {
+                    if let Piece::Ready(ready) = piece {
+                        reply.out.append(ready);
+                    }
+                }
+            }
+            Stage::Over(Err(error)) => reply.error(error.as_bytes()),
+            _ => reply.null_array(),
+        }
+    }
+
+    fn memory(&self) -> usize {
+        let of_piece = |piece: &Piece| match piece {
+            Piece::Ready(reply) => reply.own_bytes(),
+            Piece::Publish(message) => message.memory(),
+        };
+        let of_pieces = |pieces: &Vec<Piece>| {
+            pieces.capacity() * size_of::<Piece>() + pieces.iter().map(of_piece).sum::<usize>()
+        };
+        match &self.stage {
+            Stage::Takes { transaction, elements, .. } => {
+                transaction.bytes() + elements.iter().map(Element::memory).sum::<usize>()
+            }
+            Stage::Publishes(pieces, _) | Stage::Over(Ok(Some(pieces))) => of_pieces(pieces),
+            Stage::Over(_) => 0,
+        }
+    }
+}
