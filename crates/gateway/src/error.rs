@@ -61,6 +61,12 @@ impl CommandError {
         ))
     }
 
+    /// Whether there is no such subcommand, or none with so many arguments.
+    pub(crate) fn is_of_subcommand(&self) -> bool {
+        self.0.starts_with(b"ERR unknown subcommand '")
+            || (self.0.starts_with(b"ERR wrong number of arguments for '") && self.0.contains(&b'|'))
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }

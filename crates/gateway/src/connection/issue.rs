@@ -161,6 +161,11 @@ impl Connection {
             } else {
                 (command.handler)(&mut context, &call)
             };
+            // As in Redis there has to be such a subcommand.
+            let planned = match planned {
+                Err(error) if error.is_of_subcommand() => return Err(error),
+                other => other,
+            };
             let asks = command.asks(arguments);
             session.multi.queue(asks, &call, planned, written, |error| error_reply(error, protocol))
         });
