@@ -247,6 +247,11 @@ impl Command {
         matches!(self.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
     }
 
+    /// Whether it waits while what writes is paused.
+    pub(crate) fn writes(&self) -> bool {
+        matches!(self.kind, Kind::Write | Kind::Flush | Kind::Publish) || self.name == "exec"
+    }
+
     /// Whether a transaction may have it.
     pub(crate) fn check_queued(&self) -> Result<(), CommandError> {
         // These are transactions themselves, which are not executed as parts of one.

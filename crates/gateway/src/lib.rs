@@ -58,6 +58,7 @@ mod objects;
 mod observation;
 mod pace;
 mod parser;
+mod pause;
 mod permits;
 mod plan;
 mod process;

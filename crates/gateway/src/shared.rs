@@ -16,6 +16,7 @@ use crate::hub::Listened;
 use crate::keyspaces::KnownKeyspaces;
 use crate::ledger::{Ledger, Totals};
 use crate::monitors::Monitors;
+use crate::pause::Pause;
 use crate::permits::Permits;
 use crate::scanning::Cursors;
 use crate::scripting::KnownScripts;
@@ -71,6 +72,7 @@ pub(crate) struct ServerState {
     /// What CONFIG SET can change.
     pub(crate) settings: Settings,
     pub(crate) slow_log: SlowLog,
+    pub(crate) pause: Pause,
     /// What had been counted when CONFIG RESETSTAT came last.
     pub(crate) reset: Mutex<Totals>,
     pub(crate) started_unix_ms: u64,

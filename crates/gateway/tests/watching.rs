@@ -246,3 +246,23 @@ fn who_is_not_to_be_evicted_goes_last() {
     let _ = spared.stream.write_all(&bytes[bytes.len() - 5..]);
     assert!(spared.reply().starts_with(b"-ERR unknown command"));
 }
+
+#[test]
+fn commands_wait_while_they_are_paused() {
+    let mut world = World::new();
+    let address = world.gateway_of(2, |_| ());
+    let (mut one, mut other) = (Resp::connect(address), Resp::connect(address));
+    assert_eq!(one.call("CLIENT PAUSE 60000 WRITE"), OK);
+    assert_eq!(other.call("GET k"), "$-1\r\n");
+    other.send(&[b"SET", b"k", b"1"]);
+    other.send(&[b"PING"]);
+    other.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert!(!other.has_input(), "it is paused, and what is behind it waits");
+    assert_eq!(one.call("CLIENT UNPAUSE"), OK);
+    other.stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert_eq!([other.reply(), other.reply()], [OK.as_bytes(), b"+PONG\r\n"]);
+    assert_eq!(one.call("CLIENT PAUSE 50"), OK);
+    let begun = std::time::Instant::now();
+    assert_eq!(other.call("GET k"), "$1\r\n1\r\n");
+    assert!(begun.elapsed() >= Duration::from_millis(40));
+}

@@ -124,6 +124,16 @@ impl Connection {
         self.rests_until_ns.is_some()
     }
 
+    /// Whether a command has to wait for the end of a pause; then it rests. Who has paused the others can end that.
+    pub(super) fn is_paused(&mut self, command: &Command, requests: &Requests<'_>) -> bool {
+        if command.name == "client" {
+            return false;
+        }
+        let held = requests.member.server.pause.holds(requests.now, command.writes());
+        self.rests_until_ns = self.rests_until_ns.or(held);
+        held.is_some()
+    }
+
     /// Until when it takes no commands.
     pub(crate) fn rests_until_ns(&self) -> Option<u64> {
         self.rests_until_ns

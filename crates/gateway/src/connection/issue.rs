@@ -50,8 +50,7 @@ pub(super) enum Rest {
 impl Connection {
     /// Issues the parser's command, of one on several keys nothing yet; or says what it waits for, having done nothing.
     pub(super) fn issue(&mut self, slot: usize, requests: &mut Requests<'_>) -> Result<(), Progress> {
-        self.unanswered.begin_none(self.session.quiet.is_on());
-        let Some(command) = self.next_command(requests) else { return Ok(()) };
+        let Some(command) = self.next_command(requests)? else { return Ok(()) };
         let Self { parser, session, unanswered, output, .. } = self;
         let arguments = parser.command().expect("complete");
         if session.multi.is_queueing() && !command.is_called_at_once() {
@@ -113,23 +112,26 @@ impl Connection {
         Ok(())
     }
 
-    /// What the parser's command is; `None`: that is said, or the connection ends.
-    fn next_command(&mut self, requests: &Requests<'_>) -> Option<&'static Command> {
+    /// What the parser's command is, if it may run now; `None`: that is said, or the connection ends.
+    fn next_command(&mut self, requests: &Requests<'_>) -> Result<Option<&'static Command>, Progress> {
+        self.unanswered.begin_none(self.session.quiet.is_on());
         let arguments = self.parser.command().expect("complete");
         if is_http(arguments.prefix(0)) {
             self.closing = true;
-            return None;
+            return Ok(None);
         }
         match access::called(&self.parser, &self.session, self.last_command, requests) {
             Ok(command) if self.only_listens() && !command.is_for_listeners() => {
                 let name = SUBJECTS[command.asks(arguments).0].name;
                 let text = format!("ERR Can't execute '{name}': {ONLY_LISTENS}");
                 self.refuse(&CommandError::text(text));
-                None
             }
             Ok(command) => {
+                if self.is_paused(command, requests) {
+                    return Err(Progress::Waiting);
+                }
                 self.last_command = Some(command);
-                Some(command)
+                return Ok(Some(command));
             }
             Err(error) => {
                 if let Some(command) = Command::find(arguments.prefix(0)) {
@@ -138,9 +140,9 @@ impl Connection {
                 let is_exec = arguments.prefix(0).eq_ignore_ascii_case(b"exec");
                 let error = self.session.multi.fail(is_exec, error);
                 self.refuse(&error);
-                None
             }
         }
+        Ok(None)
     }
 
     /// Queues a command of a transaction.

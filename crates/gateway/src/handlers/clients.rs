@@ -6,12 +6,14 @@ use crate::clients::{ClientType, Listed};
 use crate::error::CommandError;
 use crate::plan::{Call, Context, Plan};
 use crate::security::SUBJECTS;
+use nicekv_runtime::now;
+use nicekv_wire::Duration;
 use nicekv_wire::number::parse_integer;
 use std::sync::Arc;
 
 /// The subcommands of CLIENT, with their numbers of arguments (at least, at most).
 type Subcommand = for<'a> fn(&mut Context<'_, '_>, &Call<'a>) -> Planned<'a>;
-const SUBCOMMANDS: [(&str, usize, usize, Subcommand); 11] = [
+const SUBCOMMANDS: [(&str, usize, usize, Subcommand); 13] = [
     ("getname", 2, 2, getname),
     ("help", 2, 2, client_help),
     ("id", 2, 2, id),
@@ -20,9 +22,11 @@ const SUBCOMMANDS: [(&str, usize, usize, Subcommand); 11] = [
     ("list", 2, usize::MAX, list),
     ("no-evict", 3, 3, no_evict),
     ("no-touch", 3, 3, no_touch),
+    ("pause", 3, usize::MAX, pause),
     ("reply", 3, 3, reply),
     ("setinfo", 4, 4, setinfo),
     ("setname", 3, 3, setname),
+    ("unpause", 2, 2, unpause),
 ];
 
 pub(crate) fn client<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
@@ -53,9 +57,14 @@ fn client_help<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a
             ("LIST [TYPE <type> | ID <id> [<id> ...]]", "A line for each connection."),
             ("NO-EVICT ON|OFF", "Whether others are closed before this one."),
             ("NO-TOUCH ON|OFF", "Changes nothing: no key has a time of use."),
+            (
+                "PAUSE <milliseconds> [WRITE|ALL]",
+                "No other commands, or none that write, are taken for so long.",
+            ),
             ("REPLY ON|OFF|SKIP", "Whether commands have replies."),
             ("SETINFO LIB-NAME|LIB-VER <text>", "Accepted, and not kept."),
             ("SETNAME <name>", "Names this connection."),
+            ("UNPAUSE", "Ends a pause."),
         ],
     )
 }
@@ -105,6 +114,30 @@ fn no_evict<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
 /// No key has a time of use that could change.
 fn no_touch<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     is_on(call)?;
+    ok(context)
+}
+
+/// `CLIENT PAUSE milliseconds [WRITE | ALL]`.
+fn pause<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    const NO_TIME: CommandError = CommandError::fixed("ERR timeout is not an integer or out of range");
+    const TOO_MANY: CommandError = CommandError::fixed(
+        "ERR unknown subcommand or wrong number of arguments for 'PAUSE'. Try CLIENT HELP.",
+    );
+    if call.count() > 4 {
+        return Err(TOO_MANY);
+    }
+    let writes_only = call.count() == 4 && call.is(3, "write");
+    if call.count() == 4 && !writes_only && !call.is(3, "all") {
+        return Err(CommandError::fixed("ERR CLIENT PAUSE mode must be WRITE or ALL"));
+    }
+    let time_ms = parse_integer(call.bytes(2)?).ok_or(NO_TIME)?;
+    let time_ms = u64::try_from(time_ms).map_err(|_| CommandError::fixed("ERR timeout is negative"))?;
+    context.server.pause.begin(now(), Duration::from_millis(time_ms), writes_only);
+    ok(context)
+}
+
+fn unpause<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
+    context.server.pause.end();
     ok(context)
 }
 
