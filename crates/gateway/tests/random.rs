@@ -108,7 +108,7 @@ const FORMS: &[&str] = &[
     "DISCARD",
     "FLUSHDB",
     "GETEX K O",
-    "EXPIRE K I O",
+    "EXPIREAT K I O",
     "RESTORE K N V",
     "CLIENT GETNAME",
     "CONFIG BOGUS",
@@ -210,8 +210,15 @@ const LENIENT: [&str; 21] = [
     "pexpireat",
 ];
 
+/// Whether two integers differ by no more than a second of milliseconds.
+fn are_close(ours: &str, theirs: &str) -> bool {
+    let number = |reply: &str| reply.trim_end().strip_prefix(':')?.parse::<i64>().ok();
+    number(ours).zip(number(theirs)).is_some_and(|(ours, theirs)| ours.abs_diff(theirs) <= 1_000)
+}
+
 /// Differences after which more may differ.
-const BEGIN_ANEW: [&str; 4] = [
+const BEGIN_ANEW: [&str; 5] = [
+    "watched and absent again",
     "keys have a byte at least",
     "values are shorter",
     "no place in a transaction",
@@ -236,6 +243,9 @@ fn name_of(words: &[String], ours: &str, theirs: &str, queued: &[String]) -> Opt
             Some("no place in a transaction")
         }
         "exec" if ours.starts_with("-EXECABORT") => Some("no place in a transaction"),
+        "exec" if ["*-1\r\n", "_\r\n"].contains(&theirs) && ours.starts_with('*') => {
+            Some("watched and absent again")
+        }
         "exec" if are_alike && queued.iter().any(|name| LENIENT.contains(&name.as_str())) => {
             Some("commands within a transaction")
         }
@@ -243,7 +253,9 @@ fn name_of(words: &[String], ours: &str, theirs: &str, queued: &[String]) -> Opt
         "dbsize" if are_alike => Some("keys that are over"),
         "keys" | "scan" if sorted(ours) == sorted(theirs) => Some("order of keys"),
         "randomkey" | "hrandfield" if are_alike => Some("chance"),
-        "object" | "memory" if are_alike => Some("how a value is kept"),
+        "memory" if kind(theirs) == Some(':') => Some("how a value is kept, and one that is over"),
+        "object" if are_alike => Some("how a value is kept"),
+        "expiretime" | "pexpiretime" if are_close(ours, theirs) => Some("times that count from now"),
         "dump" if are_alike => Some("nothing is compressed"),
         "bitcount" | "bitpos" | "hscan" if kind(ours) == Some('-') => Some("arguments are checked first"),
         // Which of two mistakes is told.
