@@ -117,6 +117,11 @@ impl Answer {
         matches!(self.status, Status::Busy | Status::DiskFull | Status::StaleStamp)
     }
 
+    /// What is told of a script that has this reply.
+    pub fn of_script(reply: Vec<u8>) -> Self {
+        Self { status: Status::Ok, version: Self::VERSION_NOT_TOLD, integer: 0, value: Some(reply) }
+    }
+
     /// The version of an answer that tells none, as Redis clients get it: any will do.
     pub const VERSION_NOT_TOLD: OpId = OpId { client: ClientId(u64::MAX), sequence: u64::MAX };
 

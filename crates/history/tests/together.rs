@@ -3,7 +3,8 @@
 #[allow(dead_code, reason = "others use the rest")]
 mod reference;
 
-use nicekv_history::model::When;
+use nicekv_history::model::{Change, When};
+use nicekv_history::program::Program;
 use nicekv_history::random::Random;
 use nicekv_history::together::{Step, Together, Told, check_together};
 use nicekv_history::{Action, Answer, Verdict};
@@ -39,9 +40,45 @@ fn execute(keys: &Keys, call: &Together) -> (Keys, Told) {
                 after[*key] = next;
                 answers.push(answer);
             }
+            Step::Run { op, program, keys, unix_ms } => {
+                let reply = run(*program, (*op, *unix_ms), &mut after, *keys);
+                answers.push(Answer::of_script(reply.into_bytes()));
+            }
         }
     }
     (after, Told::Taken(answers))
+}
+
+/// What a script makes of the keys, and its reply.
+fn run(program: Program, (op, unix_ms): (OpId, u64), keys: &mut Keys, (from, to): (usize, usize)) -> String {
+    let value = keys[from].execute(&Action::Get).1.value.map(|value| String::from_utf8(value).unwrap());
+    let mut change = |key: usize, change| {
+        let update = Action::Update { op, condition: When::Always, return_old: false, change };
+        keys[key] = keys[key].execute(&update).0;
+    };
+    match (program, value) {
+        (Program::Fail, _) => "-ERR it fails\r\n".into(),
+        (Program::Copy, None) => {
+            change(to, Change::Delete);
+            "$-1\r\n".into()
+        }
+        (Program::Copy, Some(value)) => {
+            change(to, Change::Set(value.clone().into_bytes()));
+            format!("${}\r\n{value}\r\n", value.len())
+        }
+        (Program::Count, value) => {
+            let value = value.unwrap_or("0".into());
+            let number = value.parse::<i64>().ok().filter(|number| number.to_string() == value);
+            match number {
+                Some(number) if number < Program::LIMIT => {
+                    change(from, Change::Increment(1));
+                    change(to, Change::Set(unix_ms.to_string().into_bytes()));
+                    format!(":{}\r\n", number + 1)
+                }
+                _ => ":-1\r\n".into(),
+            }
+        }
+    }
 }
 
 fn is_told(call: &Together, told: &Told) -> bool {
@@ -80,6 +117,12 @@ fn orders(keys: &Keys, left: &[&Together]) -> bool {
 fn draw_step(number: u64, random: &mut Random) -> Step {
     let key = random.below(KEYS as u64) as usize;
     let action = draw(number, random);
+    if random.below(5) == 0 {
+        let op = OpId { client: ClientId(number), sequence: 1 };
+        let program = random.pick(&[Program::Copy, Program::Count, Program::Count, Program::Fail]);
+        let keys = (key, random.below(KEYS as u64) as usize);
+        return Step::Run { op, program, keys, unix_ms: random.below(3) };
+    }
     match (random.below(5), &action) {
         (0, Action::Update { condition, .. }) => Step::Require { key, condition: *condition },
         _ => Step::Take { key, action },

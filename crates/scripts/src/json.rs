@@ -69,7 +69,7 @@ pub(crate) fn general(number: f64, digits_max: usize) -> String {
 fn append_text(text: &LuaString, meter: &Meter, out: &mut Vec<u8>) -> Result<()> {
     meter.charge_for(text)?;
     out.push(b'"');
-    for byte in text.as_bytes().iter() {
+    for byte in &*text.as_bytes() {
         match byte {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),

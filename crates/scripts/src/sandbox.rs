@@ -214,7 +214,7 @@ fn add_commands<'scope, 'env, 'keys: 'env>(
 fn words(lua: &Lua, arguments: &Variadic<Value>) -> Result<Variadic<LuaString>> {
     let refused = |text: &str| CommandFailed(text.as_bytes().to_vec()).into_lua_err();
     if arguments.is_empty() {
-        return Err(refused(&format!("ERR Please specify at least one argument for this redis lib call")));
+        return Err(refused("ERR Please specify at least one argument for this redis lib call"));
     }
     let word = |value: &Value| match value {
         Value::String(text) => Ok(text.clone()),

@@ -151,8 +151,7 @@ impl Codec for Arguments {
     #[cfg(test)]
     fn sample(random: &mut Random) -> &'static [u8] {
         let mut arguments = Vec::new();
-        (0..random.below(3))
-            .for_each(|number| Argument { bytes: &[7; 3][..number as usize] }.append(&mut arguments));
+        (0..random.below(3)).for_each(|number| Argument { bytes: &[7; 3][..number] }.append(&mut arguments));
         arguments.leak()
     }
 }

@@ -6,7 +6,7 @@ use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumStore, Timestamp};
 use nicekv_wire::recovery::{Entry, RecoverReply, UndecidedOp};
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, PrepareAck, Progress, Watermark};
 use nicekv_wire::scrub::{Cut, Listed, ListedEntry, ScrubPage};
-use nicekv_wire::transaction::{Act, Step, Taken};
+use nicekv_wire::transaction::{Act, Argument, Step, Taken};
 use nicekv_wire::{
     ClientId, Condition, Entries, Epoch, Expiry, Form, Get, KeyDigest, KeyspaceId, NodeId, OpId, Operation,
     PartitionId, Reply, Status, Update,
@@ -76,6 +76,23 @@ fn of_clients() {
             let value = Some(VALUE);
             let (status, form) = (Status::Overflow, Form::Plain);
             Reply { op: OP, status, version: VERSION, expiry_ms: 5, integer: -2, value, form }.encode(out);
+        },
+    );
+}
+
+/// A script behind the declarations of its keys.
+#[test]
+fn of_scripts() {
+    check(
+        "000501636f6c6f720400050e636f6c6f7205000000000000004d010008000772657475726e203100036f6e650000",
+        |out| {
+            let mut arguments = Vec::new();
+            [&b"one"[..], b""].iter().for_each(|bytes| Argument { bytes }.append(&mut arguments));
+            let run =
+                Act::Run { unix_ms: 77, is_read_only: true, source: b"return 1", arguments: &arguments };
+            for act in [Act::Declare, run] {
+                Step { key: b"color", act }.append(out);
+            }
         },
     );
 }

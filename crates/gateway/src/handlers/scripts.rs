@@ -13,6 +13,8 @@ use std::ops::Range;
 
 const NO_SCRIPT: CommandError = CommandError::fixed("NOSCRIPT No matching script. Please use EVAL.");
 
+type Words<'a> = Vec<&'a [u8]>;
+
 /// Numbers of the arguments that are keys, if there are so many arguments, of which the third says how many are keys.
 pub(crate) fn key_indexes(arguments: usize, keys: &[u8]) -> Range<usize> {
     let count = parse_integer(keys).and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
@@ -37,7 +39,7 @@ pub(crate) fn evalsha_ro<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> 
 
 fn by_source<'a>(context: &mut Context<'_, '_>, call: &Call<'a>, is_read_only: bool) -> Planned<'a> {
     let source = source(call, 1)?;
-    let [keys, arguments] = parts(call)?;
+    let (keys, arguments) = parts(call)?;
     let digest = context.server.scripts.add(source);
     run(
         context,
@@ -47,7 +49,7 @@ fn by_source<'a>(context: &mut Context<'_, '_>, call: &Call<'a>, is_read_only: b
 }
 
 fn by_digest<'a>(context: &mut Context<'_, '_>, call: &Call<'a>, is_read_only: bool) -> Planned<'a> {
-    let [keys, arguments] = parts(call)?;
+    let (keys, arguments) = parts(call)?;
     let source = context.server.scripts.find(call.arguments.prefix(1)).ok_or(NO_SCRIPT)?;
     let script = Script {
         unix_ms: context.unix_ms,
@@ -79,7 +81,7 @@ fn source<'a>(call: &Call<'a>, index: usize) -> Result<&'a [u8], CommandError> {
 }
 
 /// Keys and arguments.
-fn parts<'a>(call: &Call<'a>) -> Result<[Vec<&'a [u8]>; 2], CommandError> {
+fn parts<'a>(call: &Call<'a>) -> Result<(Words<'a>, Words<'a>), CommandError> {
     let count = call.integer(2)?;
     if count > call.count() as i64 - 3 {
         return Err(CommandError::fixed("ERR Number of keys can't be greater than number of args"));
@@ -88,7 +90,7 @@ fn parts<'a>(call: &Call<'a>) -> Result<[Vec<&'a [u8]>; 2], CommandError> {
         usize::try_from(count).map_err(|_| CommandError::fixed("ERR Number of keys can't be negative"))?;
     let keys = (3..3 + count).map(|index| call.key(index)).collect::<Result<_, _>>()?;
     let arguments = (3 + count..call.count()).map(|index| call.bytes(index)).collect::<Result<_, _>>()?;
-    Ok([keys, arguments])
+    Ok((keys, arguments))
 }
 
 /// `SCRIPT LOAD source | EXISTS digest … | FLUSH [ASYNC | SYNC] | KILL | HELP`.

@@ -36,8 +36,11 @@ const RUN: Step<'static> = Step {
     act: Act::Run { unix_ms: NOW_MS, is_read_only: false, source: b"source", arguments: b"" },
 };
 
+/// Keys, and what they have afterwards.
+type Written = Vec<(String, Option<String>)>;
+
 /// What becomes of steps on `a`, which has the value "1", and `b`, which has a large one: the verdict, results, and what is written.
-fn taken(scripts: &Scripts, steps: &[Step<'_>]) -> (Verdict, Vec<String>, Vec<(String, Option<String>)>) {
+fn taken(scripts: &Scripts, steps: &[Step<'_>]) -> (Verdict, Vec<String>, Written) {
     let mut bytes = Vec::new();
     steps.iter().for_each(|step| step.append(&mut bytes));
     let update = Update {
