@@ -96,6 +96,9 @@ fn what_is_too_long_is_refused_with_the_limit_and_others_are_served() {
     words.extend(arguments.iter().map(String::as_str));
     let reply = eval(&mut connection, &words);
     assert!(reply.starts_with("-ERR ") && reply.contains("61440"), "{reply}");
+    let halves = ["y".repeat(40_000), "z".repeat(30_000)];
+    let reply = eval(&mut connection, &["EVAL", "return 1", "0", &halves[0], &halves[1]]);
+    assert!(reply.starts_with("-ERR ") && reply.contains("61440"), "{reply}");
     let endless = eval(&mut connection, &["EVAL", "while true do end", "0"]);
     assert!(endless.starts_with("-ERR Script killed"), "{endless}");
     let reply = eval(&mut connection, &["EVAL", "return string.rep('x', 61440)", "0"]);

@@ -1,7 +1,7 @@
 //! What a connection holds of large values, and asks for.
 
 use super::Connection;
-use crate::command::Command;
+use crate::command::{Command, Kind};
 use crate::error::CommandError;
 use crate::large_reads::Need;
 use crate::line::Place;
@@ -10,7 +10,11 @@ use crate::parser::{Parser, Wants};
 use crate::permits::{Answer, Claim, Permits};
 use crate::requests::{Origin, Requests};
 use nicekv_client::{OperationError, Request, Ticket};
+use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
 use nicekv_wire::{KeyspaceId, Now};
+
+/// What scripts ask for beside their first large argument: with so much they are told their own limit.
+const SCRIPT_BYTES_ASKED: usize = 4 * TRANSACTION_BYTES_MAX;
 
 /// Refuses the command if it needs more than there may be.
 pub(super) fn admit(parser: &Parser, permits: &Permits) -> Result<(), CommandError> {
@@ -63,10 +67,13 @@ impl Connection {
         true
     }
 
-    /// A command asks once: one on pairs of keys and values for all values that it may have.
+    /// A command asks once: one on pairs of keys and values for all values that it may have, and a script for more than it may have.
     fn bytes_to_ask(&self, wants: Wants, value_bytes_max: usize) -> usize {
         let Wants { bytes, arguments_left, room, has_begun } = wants;
         let command = self.parser.name().and_then(Command::find);
+        if command.is_some_and(|command| command.kind == Kind::Script) && !has_begun {
+            return bytes.saturating_add(SCRIPT_BYTES_ASKED).min(room);
+        }
         match command.and_then(|command| command.keys) {
             Some((_, 2)) if !has_begun => {
                 bytes.saturating_add((arguments_left / 2).saturating_mul(value_bytes_max)).min(room)
