@@ -1,6 +1,6 @@
 //! Scripts: programs of clients that a node runs on keys of one partition. What runs them is not of this crate, which knows no language.
 //!
-//! A script is run by whoever decides, and what it has done is in the decision. It may be run again by who leads next, and must come to the same then (R3): its end is a function
+//! A script (T5) is run by whoever decides, and what it has done is in the decision. It may be run again by who leads next, and must come to the same then (R3): its end is a function
 //! of what it is, of its arguments, of the time that it was called, and of what its keys are; of no clock, and of nothing random.
 
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! A script as a step of a transaction: it has the keys that were declared for it, as the steps before have left them, and what it leaves is what those steps do.
+//! A script as a step of a transaction (T5): it has the keys that were declared for it, as the steps before have left them, and what it leaves is what those steps do.
 
 use crate::evaluate::{KeyValue, Verdict, evaluate};
 use crate::transaction::{after, read};
