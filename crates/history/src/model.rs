@@ -119,7 +119,13 @@ impl Answer {
 
     /// What is told of a script that has this reply.
     pub fn of_script(reply: Vec<u8>) -> Self {
-        Self { status: Status::Ok, version: Self::VERSION_NOT_TOLD, integer: 0, value: Some(reply) }
+        Self {
+            status: Status::Ok,
+            version: Self::VERSION_NOT_TOLD,
+            integer: 0,
+            value: Some(reply),
+            form: Form::Plain,
+        }
     }
 
     /// The version of an answer that tells none, as Redis clients get it: any will do.

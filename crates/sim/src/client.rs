@@ -1,5 +1,6 @@
 //! A client: the real core, a random workload, and the history of what it was told.
 
+use crate::answers::{answer, not_applied};
 use crate::by_names::Stamps;
 use crate::checker::Call;
 use crate::checker::model::{Action, Answer, Change, When};
@@ -12,10 +13,7 @@ use crate::scanning::Scanning;
 use crate::transacting::{self, Drawn, Transacting};
 pub use crate::workload::{HURRY, Workload};
 use crate::{by_hashes, by_large, long_keys};
-use nicekv_client::{
-    Addressing, Answer as Told, ClientCore, Config, Counters, Keyspace, OperationError, Outcome, Plant,
-    Request,
-};
+use nicekv_client::{Addressing, ClientCore, Config, Counters, Keyspace, Plant, Request};
 use nicekv_wire::{ClientId, Form, KeyspaceId, Now, OpId, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -419,35 +417,6 @@ impl Client {
                 false => answer,
             });
             call.answered = answer.map(|answer| (*tick, answer));
-        }
-    }
-}
-
-pub(crate) fn answer(told: &Told<'_>) -> Answer {
-    let status = match told.outcome {
-        Outcome::Done => Status::Ok,
-        Outcome::NotFound => Status::NotFound,
-        Outcome::ConditionFailed => Status::ConditionFailed,
-    };
-    let value = told.value.map(<[u8]>::to_vec);
-    Answer { status, version: told.version, integer: told.integer, value, form: told.form }
-}
-
-/// The refusal that an error stands for; `None` if the outcome is unknown. Busy also stands for all that must not happen here.
-pub(crate) fn not_applied(error: OperationError) -> Option<Status> {
-    match error {
-        // That it was applied is as good as not known.
-        OperationError::OutcomeUnknown | OperationError::TimedOut | OperationError::OldValueGone => None,
-        OperationError::NotAnInteger => Some(Status::NotAnInteger),
-        OperationError::Overflow => Some(Status::Overflow),
-        OperationError::ResultTooLong { .. } => Some(Status::ValueTooLong),
-        OperationError::Busy => Some(Status::Busy),
-        OperationError::DiskFull => Some(Status::DiskFull),
-        OperationError::StaleStamp => Some(Status::StaleStamp),
-        OperationError::CrossPartition => Some(Status::CrossPartition),
-        OperationError::WrongType => Some(Status::WrongType),
-        error @ (OperationError::NotAFloat | OperationError::NoSuchKeyspace) => {
-            panic!("no node has reason to say: {error}")
         }
     }
 }

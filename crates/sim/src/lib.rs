@@ -13,6 +13,7 @@
 //!
 //! All are judged by [`checker`]: the history of each key must be linearizable, and of keys that transactions have together that of all of them.
 
+mod answers;
 mod by_chain;
 mod by_fill;
 mod by_hashes;

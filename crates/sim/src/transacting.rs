@@ -1,10 +1,10 @@
 //! A client that has transactions of keys that are together, and what it was told of them.
 
+use crate::answers::not_applied;
 use crate::by_hashes;
 use crate::checker::model::{Action, Answer, Change, When};
 use crate::checker::program::Program;
 use crate::checker::together::{Step, Together, Told};
-use crate::client::not_applied;
 use crate::keyspace::Key;
 use crate::node::START_UNIX_MS;
 use crate::programs;
@@ -161,7 +161,7 @@ fn taken(steps: &[Step], answer: &ToldAnswer<'_>) -> Vec<Answer> {
 fn of_step(told: Result<ToldAnswer<'_>, OperationError>) -> Answer {
     let version = Answer::VERSION_NOT_TOLD;
     match told {
-        Ok(told) => Answer { version, ..crate::client::answer(&told) },
+        Ok(told) => Answer { version, ..crate::answers::answer(&told) },
         Err(error) => {
             let status = not_applied(error).expect("a step has an outcome");
             Answer { status, version, integer: 0, value: None, form: Form::Plain }
