@@ -8,12 +8,13 @@ use crate::parser::{Arguments, Parser};
 use crate::plan::{Call, Context, Plan, Session};
 use crate::reply::{Protocol, ReplyWriter};
 use crate::rope::Rope;
+use crate::scripting;
 use crate::shared::ServerState;
 use nicekv_client::transaction::{Transaction, result};
 use nicekv_client::{OperationError, Request};
 use nicekv_node::{ScriptKeys, ScriptTold};
 use nicekv_wire::large::Reference;
-use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::limits::{TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_wire::replication::Effect;
 use nicekv_wire::transaction::{Act, Step, Taken};
 use nicekv_wire::{Condition, Form, OpId, Status};
@@ -27,6 +28,8 @@ pub struct LocalCommands {
     session: Session,
     parser: Parser,
     words: Vec<u8>,
+    /// Messages, as they stand behind a reply.
+    published: Vec<u8>,
 }
 
 /// Why a command is not run at all.
@@ -57,6 +60,8 @@ impl Refused {
     }
 }
 
+/// The replies of scripts have as much room.
+const TOO_MUCH_PUBLISHED: &[u8] = b"ERR script publishes too much";
 /// Commands beside those on keys that may be run.
 const WITHOUT_KEYS: [&str; 3] = ["echo", "ping", "time"];
 /// Those that draw something.
@@ -72,7 +77,13 @@ impl LocalCommands {
             session: Session::default(),
             parser: Parser::new(VALUE_BYTES_MAX),
             words: Vec::new(),
+            published: Vec::new(),
         }
+    }
+
+    /// What is to be published when all else is done, as it stands behind a reply.
+    pub fn published(&self) -> &[u8] {
+        &self.published
     }
 
     /// Runs one, and appends its reply by RESP2.
@@ -82,7 +93,7 @@ impl LocalCommands {
         keys: &mut dyn ScriptKeys,
         out: &mut Vec<u8>,
     ) -> Result<(), Refused> {
-        let Self { unix_ms, is_read_only, server, session, parser, words } = self;
+        let Self { unix_ms, is_read_only, server, session, parser, words, published } = self;
         let Some(arguments) = parse(parser, words, arguments) else { return Err(Refused::Arity) };
         let command = command(arguments, *is_read_only, keys);
         let ran = command.map(|command| {
@@ -91,6 +102,14 @@ impl LocalCommands {
             let call = Call { arguments, name: command.name };
             let context = &mut Context { unix_ms: *unix_ms, session, server, reply: &mut reply };
             match (command.handler)(context, &call) {
+                Ok(Plan::One(Request::Publish { channel, message }, _)) => {
+                    if published.len() + channel.len() + message.len() > TRANSACTION_BYTES_MAX {
+                        reply.error(TOO_MUCH_PUBLISHED);
+                    } else {
+                        scripting::append_message(channel, message, published);
+                        reply.integer(0);
+                    }
+                }
                 Ok(plan) => carry_out(plan, &call, *unix_ms, keys, &mut reply),
                 Err(error) => reply.error(error.as_bytes()),
             }
@@ -127,11 +146,12 @@ fn command(
     if !command.takes(arguments.count()) {
         return Err(Refused::Arity);
     }
-    let is_on_keys = matches!(command.kind, Kind::Read | Kind::Write) && !RANDOM.contains(&command.name);
+    let is_on_keys =
+        matches!(command.kind, Kind::Read | Kind::Write | Kind::Publish) && !RANDOM.contains(&command.name);
     if !is_on_keys && !WITHOUT_KEYS.contains(&command.name) {
         return Err(Refused::NotAllowed);
     }
-    if is_read_only && command.kind == Kind::Write {
+    if is_read_only && command.kind != Kind::Read && is_on_keys {
         return Err(Refused::Writes);
     }
     let argument = |index| arguments.prefix(index);
@@ -175,7 +195,9 @@ fn carry_out<'a>(
             gathering.write(reply);
         }
         Plan::Exec(transaction, _) => reply.integer(take_all(&transaction, keys).into()),
-        Plan::Asking(_) | Plan::Change(_) => reply.error(Refused::NotAllowed.text().as_bytes()),
+        Plan::Asking(_) | Plan::Change(_) | Plan::Script(..) => {
+            reply.error(Refused::NotAllowed.text().as_bytes())
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A handler turns a command into a [`Plan`]: a reply at once, or requests and a [`Finish`] that makes one reply of their answers.
 
+use crate::announcing::Caller;
 use crate::answered::Answered;
 use crate::asking::Asking;
 use crate::bits::BitQuery;
@@ -40,6 +41,8 @@ pub(crate) enum Plan<'a> {
     Change(Change),
     /// All commands of a transaction, as one request.
     Exec(Transaction, Replies),
+    /// A script, which has so many steps: one request, and what it publishes.
+    Script(Transaction, usize),
     /// One request for each of several keys, as many at once as there is room for. No order among them is promised.
     Many(Many),
 }
@@ -263,6 +266,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// For whom something is executed.
+    pub(crate) fn caller(&self, unix_ms: u64) -> Caller {
+        let user = self.standing.user().cloned();
+        Caller { keyspace: self.keyspace, protocol: self.protocol, unix_ms, user }
+    }
+
     /// What CLIENT INFO says, in the words and the order of Redis; `command` is the one that it runs.
     pub(crate) fn describe(&self, unix_ms: u64, command: &str) -> String {
         self.publish();

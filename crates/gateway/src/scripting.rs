@@ -3,8 +3,10 @@
 //! A gateway remembers sources, and forgets the one that was not used for longest where there are too many: nodes are sent the source each time, and remember none. So NOSCRIPT is
 //! what clients of Redis have to expect of any server that was started again.
 
+use crate::announcing::Message;
 use crate::error::CommandError;
 use crate::reply::{Protocol, ReplyWriter};
+use crate::transaction;
 use nicekv_client::{Answer, OperationError};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -96,16 +98,55 @@ fn lower(digest: &[u8]) -> Option<Digest> {
     Some(Digest::try_from(digest).ok()?.map(|digit| digit.to_ascii_lowercase()))
 }
 
-/// Writes the reply of a script, which a node has told in the words of RESP2.
-pub(crate) fn write(told: Option<Result<Answer<'_>, OperationError>>, reply: &mut ReplyWriter<'_>) {
-    match told.unwrap_or(Err(OperationError::OutcomeUnknown)) {
-        Ok(answer) => {
-            let mut rest = answer.value.unwrap_or_default();
-            while let Some(line) = line(&mut rest) {
-                write_line(line, &mut rest, reply);
-            }
+/// Writes the reply of a script, which a node has told in the words of RESP2; what stands behind it is to be published.
+pub(crate) fn write(
+    told: Option<Result<Answer<'_>, OperationError>>,
+    reply: &mut ReplyWriter<'_>,
+) -> Vec<Message> {
+    let answer = match told.unwrap_or(Err(OperationError::OutcomeUnknown)) {
+        Ok(answer) => answer,
+        Err(error) => {
+            reply.error(CommandError::from(error).as_bytes());
+            return Vec::new();
         }
-        Err(error) => reply.error(CommandError::from(error).as_bytes()),
+    };
+    let mut rest = answer.value.unwrap_or_default();
+    let mut values = 1_usize;
+    while let Some(line) = (values > 0).then(|| line(&mut rest)).flatten() {
+        write_line(line, &mut rest, reply);
+        values = values - 1 + number(line, b"*");
+    }
+    let mut next = || {
+        let length = number(line(&mut rest)?, b"$");
+        let (body, behind) = rest.split_at_checked(length)?;
+        rest = behind.strip_prefix(b"\r\n")?;
+        Some(Box::from(body))
+    };
+    std::iter::from_fn(|| Some(Message { channel: next()?, message: next()? })).collect()
+}
+
+/// Why nothing of a script was done, or may have been.
+pub(crate) fn refusal(error: OperationError) -> CommandError {
+    match error {
+        OperationError::ResultTooLong { limit } => CommandError::text(format!(
+            "ERR script discarded: its reply and its effects would exceed the limit of {limit} bytes"
+        )),
+        other => transaction::refusal(other),
+    }
+}
+
+/// What stands in a line behind this; 0 if that is no number of anything.
+fn number(line: &[u8], behind: &[u8]) -> usize {
+    let number = line.strip_prefix(behind).and_then(nicekv_wire::number::parse_integer);
+    number.and_then(|number| usize::try_from(number).ok()).unwrap_or(0)
+}
+
+/// A message of a script, as [`write`] wants it behind a reply.
+pub(crate) fn append_message(channel: &[u8], message: &[u8], out: &mut Vec<u8>) {
+    for part in [channel, message] {
+        out.extend_from_slice(format!("${}\r\n", part.len()).as_bytes());
+        out.extend_from_slice(part);
+        out.extend_from_slice(b"\r\n");
     }
 }
 

@@ -20,7 +20,6 @@ use crate::gathering::{FinishMany, Gathering};
 use crate::plan::{Call, Finish, Plan};
 use crate::reply::ReplyWriter;
 use crate::rope::Rope;
-use crate::scripting;
 use crate::security::{Refusal, User};
 use nicekv_client::transaction::{Transaction, results};
 use nicekv_client::{Answer, OperationError, Outcome, Request};
@@ -99,10 +98,6 @@ impl Element {
     pub(crate) fn write(self, next: Next<'_, '_>, unix_ms: u64, reply: &mut ReplyWriter<'_>) {
         match self {
             Self::Ready(ready) => reply.out.append(ready),
-            Self::Script(steps) => {
-                let last = (0..steps).map(|_| next()).last();
-                scripting::write(last, reply);
-            }
             Self::One(finish) => finish.write(next().into(), unix_ms, reply),
             Self::Many(finish, requests) => {
                 let mut gathering = Gathering::new(finish, requests);
@@ -111,8 +106,8 @@ impl Element {
                 }
                 gathering.write(reply);
             }
-            // Whoever takes the others publishes it.
-            Self::Publish(_) => reply.error(b"ERR message was not published"),
+            // Whoever takes the others sees to these.
+            Self::Publish(_) | Self::Script(_) => reply.error(b"ERR not executed"),
         }
     }
 }
@@ -139,8 +134,6 @@ pub(crate) enum Replies {
     },
     /// 1 if all was done, 0 if nothing was, as something that is required was not so.
     Applied,
-    /// That of a script, which has so many steps.
-    Script(usize),
 }
 
 impl Multi {
@@ -276,7 +269,7 @@ impl Multi {
                 }
                 Element::Many(many.finish, many.keys.len())
             }
-            Ok(Plan::Exec(script, Replies::Script(steps))) => {
+            Ok(Plan::Script(script, steps)) => {
                 queue.transaction.append(&script)?;
                 Element::Script(steps)
             }
@@ -323,7 +316,7 @@ impl Multi {
         let required = transaction.len();
         transaction.append(&queue.transaction)?;
         let mut elements = queue.elements;
-        if elements.iter().any(|element| matches!(element, Element::Publish(_))) {
+        if elements.iter().any(|element| matches!(element, Element::Publish(_) | Element::Script(_))) {
             return Ok(Execution::Announced((transaction, required), elements));
         }
         if transaction.is_empty() {
@@ -351,25 +344,14 @@ impl Replies {
         elements.iter().map(Element::memory).sum::<usize>()
     }
 
-    /// Why nothing was executed, or may have been.
-    fn refusal(&self, error: OperationError) -> CommandError {
-        match (self, error) {
-            (Self::Script(_), OperationError::ResultTooLong { limit }) => CommandError::text(format!(
-                "ERR script discarded: its reply and its effects would exceed the limit of {limit} bytes"
-            )),
-            _ => refusal(error),
-        }
-    }
-
     pub(crate) fn answer(self, answered: Answered<'_>, unix_ms: u64, reply: &mut ReplyWriter<'_>) {
         let answer = match answered.result {
             Ok(answer) => answer,
-            Err(error) => return reply.error(self.refusal(error).as_bytes()),
+            Err(error) => return reply.error(refusal(error).as_bytes()),
         };
         let is_done = answer.outcome != Outcome::ConditionFailed;
         match self {
             Self::Applied => reply.integer(is_done.into()),
-            Self::Script(steps) => scripting::write(results(&answer).nth(steps - 1), reply),
             Self::Each { .. } if !is_done => reply.null_array(),
             Self::Each { required, elements } => {
                 write(elements, results(&answer).skip(required), unix_ms, reply);

@@ -84,6 +84,37 @@ fn a_transaction_publishes_when_all_else_of_it_is_done() {
     assert_eq!(text(&mut listening), message("news", "end"));
 }
 
+/// As locks of libraries wake those who wait for them.
+#[test]
+fn what_a_script_publishes_is_told_when_it_is_done() {
+    let mut world = World::new();
+    let address = world.gateway(|_| ());
+    let mut listening = listener(address, "SUBSCRIBE news");
+    let mut connection = Resp::connect(address);
+    let mut eval = |script: &str, keys: &str| {
+        connection.send(&[b"EVAL", script.as_bytes(), b"1", keys.as_bytes(), b"news"]);
+        text(&mut connection)
+    };
+    let both = "redis.call('SET', KEYS[1], 1) local told = redis.call('PUBLISH', ARGV[1], 'one') redis.call('PUBLISH', ARGV[1], 'two') return {told, {}, 'x'}";
+    assert_eq!(eval(both, "k"), "*3\r\n:0\r\n*0\r\n$1\r\nx\r\n", "nodes do not know how many are told");
+    assert_eq!(
+        (text(&mut listening), text(&mut listening)),
+        (message("news", "one"), message("news", "two"))
+    );
+    let fails = "redis.call('PUBLISH', ARGV[1], 'never') return redis.call('HSET', KEYS[1], 'f', 1)";
+    assert!(eval(fails, "k").starts_with("-WRONGTYPE"));
+    let endless = "while true do redis.call('PUBLISH', ARGV[1], string.rep('x', 1000)) end";
+    assert!(eval(endless, "k").starts_with("-ERR script publishes too much"));
+    connection.call_all(&["MULTI", "INCR k"]);
+    connection.send(&[b"EVAL", b"return redis.call('PUBLISH', 'news', 'three')", b"1", b"k"]);
+    assert_eq!(text(&mut connection), "+QUEUED\r\n");
+    connection.call_all(&["INCR k"]);
+    assert_eq!(connection.call("EXEC"), "*3\r\n:2\r\n:0\r\n:3\r\n");
+    assert_eq!(text(&mut listening), message("news", "three"));
+    connection.send(&[b"EVAL_RO", b"return redis.call('PUBLISH', 'news', 'never')", b"0"]);
+    assert!(text(&mut connection).starts_with("-ERR Write commands are not allowed"));
+}
+
 #[test]
 fn who_is_gone_does_not_count() {
     let mut world = World::new();

@@ -67,7 +67,14 @@ pub(crate) fn run<'keys>(call: &ScriptCall<'_>, keys: &'keys mut (dyn ScriptKeys
         lua.remove_global_hook();
         end(call, ran?)
     });
-    if meter.is_over() { Err(over()) } else { ended }
+    if meter.is_over() {
+        return Err(over());
+    }
+    let mut ended = ended?;
+    if !ended.is_raised {
+        ended.bytes.extend_from_slice(commands.borrow().0.published());
+    }
+    Ok(ended)
 }
 
 fn not_compiled(message: &str) -> Ended {

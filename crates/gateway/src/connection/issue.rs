@@ -1,6 +1,7 @@
 //! What a connection makes of its commands: each is issued whole, unless it has more requests than there is room for, or is queued for a transaction.
 
 use super::{Connection, Progress, access, error_reply};
+use crate::announcing::Announcing;
 use crate::command::{Command, Kind};
 use crate::error::CommandError;
 use crate::errors;
@@ -99,6 +100,11 @@ impl Connection {
             Ok(Plan::Many(many)) => {
                 unanswered.push(keys, State::Many(Gathering::new(many.finish, many.keys.len())));
                 self.issuing = Some(Issuing::new((number, command), Rest::Many { many, sent: 0 }));
+            }
+            Ok(Plan::Script(transaction, steps)) => {
+                let announcing = Announcing::of_script(session.caller(unix_ms), transaction, steps);
+                unanswered.push(keys, State::Asking(Box::new(announcing)));
+                self.issuing = Some(Issuing::new((number, command), Rest::Asking));
             }
             Ok(plan @ Plan::Asking(_)) => {
                 unanswered.push(keys, state_of(plan));

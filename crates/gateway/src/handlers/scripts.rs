@@ -4,7 +4,6 @@ use super::{Planned, ok, unknown_subcommand};
 use crate::error::CommandError;
 use crate::plan::{Call, Context, Plan};
 use crate::scripting::{self, Digest};
-use crate::transaction::Replies;
 use nicekv_client::SubmitError;
 use nicekv_client::transaction::{Script, Transaction};
 use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
@@ -68,7 +67,7 @@ fn run<'a>(context: &mut Context<'_, '_>, script: Script<'_>, digest: &Digest) -
     }
     let mut transaction = Transaction::default();
     let steps = transaction.run(&script, digest)?;
-    Ok(Plan::Exec(transaction, Replies::Script(steps)))
+    Ok(Plan::Script(transaction, steps))
 }
 
 /// A source, if it has room in an op.

@@ -48,9 +48,8 @@ pub(crate) fn exec<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'
         }
         Execution::Steps(transaction, replies) => Ok(Plan::Exec(transaction, replies)),
         Execution::Announced(transaction, elements) => {
-            let told = (protocol, context.unix_ms);
-            let announcing = Announcing::new(session.keyspace, told, transaction, elements);
-            Ok(Plan::Asking(Box::new(announcing)))
+            let caller = session.caller(context.unix_ms);
+            Ok(Plan::Asking(Box::new(Announcing::new(caller, transaction, elements))))
         }
     }
 }
