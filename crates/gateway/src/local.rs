@@ -196,7 +196,7 @@ fn carry_out<'a>(
         }
         Plan::Exec(transaction, _) => reply.integer(take_all(&transaction, keys).into()),
         Plan::Asking(_) | Plan::Change(_) | Plan::Script(..) => {
-            reply.error(Refused::NotAllowed.text().as_bytes())
+            reply.error(Refused::NotAllowed.text().as_bytes());
         }
     }
 }

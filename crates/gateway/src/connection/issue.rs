@@ -9,7 +9,7 @@ use crate::gathering::Gathering;
 use crate::ledger::Begun;
 use crate::limits::KEYS_IN_FLIGHT_MAX;
 use crate::parser::Arguments;
-use crate::plan::{Call, Context, Many, Plan};
+use crate::plan::{Call, Context, Many, Plan, Session};
 use crate::reply::ReplyWriter;
 use crate::requests::{Origin, Requests};
 use crate::rope::Rope;
@@ -79,7 +79,7 @@ impl Connection {
         unanswered.begin(begun(command, errors, is_answered, arguments, requests), session.quiet.is_on());
         let (number, connection) = (unanswered.next_number(), session.id);
         let origin = |requests: &Requests<'_>| origin(slot, connection, (number, command), requests);
-        match planned {
+        match planned.map(|plan| announced(plan, session, unix_ms)) {
             Ok(Plan::Replied) => unanswered.push_ready(written, output),
             Ok(Plan::Close) => {
                 self.closing = true;
@@ -100,11 +100,6 @@ impl Connection {
             Ok(Plan::Many(many)) => {
                 unanswered.push(keys, State::Many(Gathering::new(many.finish, many.keys.len())));
                 self.issuing = Some(Issuing::new((number, command), Rest::Many { many, sent: 0 }));
-            }
-            Ok(Plan::Script(transaction, steps)) => {
-                let announcing = Announcing::of_script(session.caller(unix_ms), transaction, steps);
-                unanswered.push(keys, State::Asking(Box::new(announcing)));
-                self.issuing = Some(Issuing::new((number, command), Rest::Asking));
             }
             Ok(plan @ Plan::Asking(_)) => {
                 unanswered.push(keys, state_of(plan));
@@ -249,6 +244,17 @@ impl Connection {
         // If the last could not be sent.
         self.take_watched();
         Ok(())
+    }
+}
+
+/// A script that is no step of a transaction may publish something.
+fn announced<'a>(plan: Plan<'a>, session: &Session, unix_ms: u64) -> Plan<'a> {
+    match plan {
+        Plan::Script(transaction, steps) => {
+            let script = Announcing::of_script(session.caller(unix_ms), transaction, steps);
+            Plan::Asking(Box::new(script))
+        }
+        other => other,
     }
 }
 
