@@ -3,29 +3,18 @@
 
 use crate::answered::Answered;
 use crate::asking::Asking;
+use crate::caller::Caller;
 use crate::error::CommandError;
+use crate::message::Message;
 use crate::reply::{Protocol, ReplyWriter};
 use crate::rope::Rope;
 use crate::scripting;
 use crate::security::User;
-use crate::transaction::{Element, Next, refusal};
+use crate::transaction::{Element, Next};
 use nicekv_client::transaction::{Transaction, results};
 use nicekv_client::{OperationError, Outcome, Request};
 use nicekv_wire::KeyspaceId;
 use std::sync::Arc;
-
-/// What PUBLISH has queued.
-#[derive(Debug)]
-pub(crate) struct Message {
-    pub(crate) channel: Box<[u8]>,
-    pub(crate) message: Box<[u8]>,
-}
-
-impl Message {
-    pub(crate) fn memory(&self) -> usize {
-        self.channel.len() + self.message.len()
-    }
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -41,15 +30,6 @@ pub(crate) struct Announcing {
     stage: Stage,
     /// Whether that is under way.
     is_asked: bool,
-}
-
-/// For whom something is executed, and when.
-#[derive(Debug)]
-pub(crate) struct Caller {
-    pub(crate) keyspace: KeyspaceId,
-    pub(crate) protocol: Protocol,
-    pub(crate) unix_ms: u64,
-    pub(crate) user: Option<Arc<User>>,
 }
 
 #[derive(Debug)]
@@ -180,9 +160,11 @@ impl Asking for Announcing {
     fn take(&mut self, _: u32, answered: Answered<'_>) -> bool {
         let stage = self.take_stage();
         self.stage = match (stage, answered.result) {
-            (Stage::Takes { .. }, Err(error)) => {
-                Stage::Over(Err(if self.is_script { scripting::refusal(error) } else { refusal(error) }))
-            }
+            (Stage::Takes { .. }, Err(error)) => Stage::Over(Err(if self.is_script {
+                CommandError::of_script(error)
+            } else {
+                CommandError::of_transaction(error)
+            })),
             (Stage::Takes { .. }, Ok(answer)) if answer.outcome == Outcome::ConditionFailed => {
                 Stage::Over(Ok(None))
             }

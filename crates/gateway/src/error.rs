@@ -55,6 +55,28 @@ impl CommandError {
         Self::text(format!("ERR invalid expire time in '{command}' command"))
     }
 
+    /// Why nothing of a transaction was executed, or may have been.
+    pub(crate) fn of_transaction(error: OperationError) -> Self {
+        match error {
+            // By this word clients of Redis Cluster know what it is about.
+            OperationError::CrossPartition => Self::text(format!("CROSSSLOT {error}")),
+            OperationError::ResultTooLong { limit } => Self::text(format!(
+                "EXECABORT Transaction discarded: its results would exceed the limit of {limit} bytes, or it reads a large value"
+            )),
+            other => other.into(),
+        }
+    }
+
+    /// The same of a script.
+    pub(crate) fn of_script(error: OperationError) -> Self {
+        match error {
+            OperationError::ResultTooLong { limit } => Self::text(format!(
+                "ERR script discarded: its reply and its effects would exceed the limit of {limit} bytes"
+            )),
+            other => Self::of_transaction(other),
+        }
+    }
+
     pub(crate) fn hash_too_long(limit: usize) -> Self {
         Self::text(format!(
             "ERR hash would exceed the limit of {limit} bytes, 4 more for each field counted in"

@@ -14,7 +14,6 @@ use crate::answered::Answered;
 use crate::asking::Asking;
 use crate::error::CommandError;
 use crate::reply::ReplyWriter;
-use crate::transaction::refusal;
 use nicekv_client::transaction::{Transaction, results};
 use nicekv_client::{Answer, OperationError, Outcome, Request, SubmitError};
 use nicekv_wire::limits::{HASH_BYTES_MAX, small_value_bytes_max};
@@ -157,7 +156,7 @@ impl Moving {
         let stage = std::mem::replace(&mut self.stage, Stage::Reads);
         let answer = match result {
             Ok(answer) => answer,
-            Err(error) => return Stage::Over(Err(refusal(error))),
+            Err(error) => return Stage::Over(Err(CommandError::of_transaction(error))),
         };
         let is_so = answer.outcome != Outcome::ConditionFailed;
         match stage {

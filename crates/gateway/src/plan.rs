@@ -2,10 +2,10 @@
 //!
 //! A handler turns a command into a [`Plan`]: a reply at once, or requests and a [`Finish`] that makes one reply of their answers.
 
-use crate::announcing::Caller;
 use crate::answered::Answered;
 use crate::asking::Asking;
 use crate::bits::BitQuery;
+use crate::caller::Caller;
 use crate::clients::{Listed, Told};
 use crate::error::CommandError;
 use crate::gathering::FinishMany;

@@ -3,10 +3,9 @@
 //! A gateway remembers sources, and forgets the one that was not used for longest where there are too many: nodes are sent the source each time, and remember none. So NOSCRIPT is
 //! what clients of Redis have to expect of any server that was started again.
 
-use crate::announcing::Message;
 use crate::error::CommandError;
+use crate::message::Message;
 use crate::reply::{Protocol, ReplyWriter};
-use crate::transaction;
 use nicekv_client::{Answer, OperationError};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -123,16 +122,6 @@ pub(crate) fn write(
         Some(Box::from(body))
     };
     std::iter::from_fn(|| Some(Message { channel: next()?, message: next()? })).collect()
-}
-
-/// Why nothing of a script was done, or may have been.
-pub(crate) fn refusal(error: OperationError) -> CommandError {
-    match error {
-        OperationError::ResultTooLong { limit } => CommandError::text(format!(
-            "ERR script discarded: its reply and its effects would exceed the limit of {limit} bytes"
-        )),
-        other => transaction::refusal(other),
-    }
 }
 
 /// What stands in a line behind this; 0 if that is no number of anything.

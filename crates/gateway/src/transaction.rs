@@ -13,10 +13,10 @@
 //! What is to be published waits until all else is done ([`Announcing`](crate::announcing::Announcing)).
 //! Users may change before EXEC, which asks again, and does nothing if one command is not allowed any more.
 
-use crate::announcing::Message;
 use crate::answered::Answered;
 use crate::error::CommandError;
 use crate::gathering::{FinishMany, Gathering};
+use crate::message::Message;
 use crate::plan::{Call, Finish, Plan};
 use crate::reply::ReplyWriter;
 use crate::rope::Rope;
@@ -347,7 +347,7 @@ impl Replies {
     pub(crate) fn answer(self, answered: Answered<'_>, unix_ms: u64, reply: &mut ReplyWriter<'_>) {
         let answer = match answered.result {
             Ok(answer) => answer,
-            Err(error) => return reply.error(refusal(error).as_bytes()),
+            Err(error) => return reply.error(CommandError::of_transaction(error).as_bytes()),
         };
         let is_done = answer.outcome != Outcome::ConditionFailed;
         match self {
@@ -370,16 +370,4 @@ fn write<'a>(
     // What a node has left out was not taken.
     let mut next = || results.next().unwrap_or(Err(OperationError::OutcomeUnknown));
     elements.into_iter().for_each(|element| element.write(&mut next, unix_ms, reply));
-}
-
-/// Why nothing of a transaction was executed, or may have been.
-pub(crate) fn refusal(error: OperationError) -> CommandError {
-    match error {
-        // By this word clients of Redis Cluster know what it is about.
-        OperationError::CrossPartition => CommandError::text(format!("CROSSSLOT {error}")),
-        OperationError::ResultTooLong { limit } => CommandError::text(format!(
-            "EXECABORT Transaction discarded: its results would exceed the limit of {limit} bytes, or it reads a large value"
-        )),
-        other => other.into(),
-    }
 }
