@@ -5,6 +5,7 @@ use crate::handlers::{
     acl, authentication, bits, clients, connection, expiry, hashes, information, keys, moving, numbers,
     objects, publishing, scripts, server, settings, slow_log, strings, transactions,
 };
+use crate::other_types;
 use crate::parser::Arguments;
 use crate::plan::Handler;
 use crate::security::Subject;
@@ -317,6 +318,11 @@ fn unknown(arguments: Arguments<'_>) -> CommandError {
         text.push(b'\'');
         text.extend(argument);
         text.extend(b"' ");
+    }
+    if other_types::has(arguments.prefix(0)) {
+        text.extend(
+            b"(values are strings and hashes here: there are no lists, sets, sorted sets or streams)",
+        );
     }
     CommandError::bytes(text)
 }

@@ -58,6 +58,7 @@ mod monitors;
 mod moving;
 mod objects;
 mod observation;
+mod other_types;
 mod pace;
 mod parser;
 mod pause;

@@ -60,6 +60,10 @@ fn commands_are_queued_and_executed_together() {
 fn what_is_wrong_when_it_is_queued_refuses_all() {
     for (wrong, error) in [
         ("BOGUS", "-ERR unknown command 'BOGUS', with args beginning with: \r\n"),
+        (
+            "SADD",
+            "-ERR unknown command 'SADD', with args beginning with: (values are strings and hashes here: there are no lists, sets, sorted sets or streams)\r\n",
+        ),
         ("GET", "-ERR wrong number of arguments for 'get' command\r\n"),
         ("SELECT 0", "-ERR SELECT is not allowed in transactions\r\n"),
         ("KEYS *", "-ERR KEYS is not allowed in transactions\r\n"),

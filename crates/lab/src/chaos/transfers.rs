@@ -185,25 +185,10 @@ impl Mover {
         let commands: Vec<&[&[u8]]> = gets.iter().map(|words| &words[..]).chain([&count[..]]).collect();
         let End::Done(Reply::Array(replies)) = self.transaction(&commands)? else { return Ok(false) };
         self.seen.read += 1;
-        if let Err(why) = self.judge(&replies) {
+        if let Err(why) = judge((self.acknowledged, self.unknown), &replies) {
             self.seen.wrong.push(format!("{} of {}: {why}: {replies:?}", self.name, self.tag));
         }
         Ok(true)
-    }
-
-    fn judge(&self, replies: &[Reply]) -> std::result::Result<(), String> {
-        let numbers: Option<Vec<i64>> = replies.iter().map(number).collect();
-        let numbers = numbers.ok_or("something is no number")?;
-        let (count, accounts) = numbers.split_last().ok_or("nothing is there")?;
-        let sum: i64 = accounts.iter().sum();
-        if accounts.len() as u64 != ACCOUNTS || sum != 0 {
-            return Err(format!("the accounts come to {sum}"));
-        }
-        let possible = self.acknowledged..=self.acknowledged + self.unknown;
-        match u64::try_from(*count).is_ok_and(|count| possible.contains(&count)) {
-            true => Ok(()),
-            false => Err(format!("{count} transfers were made, and may be {possible:?}")),
-        }
     }
 
     /// Everything, when all faults are over.
@@ -215,10 +200,50 @@ impl Mover {
     }
 }
 
+/// What all accounts and the count of a user's transfers say that has made so many, and so many that ended unknown.
+fn judge((acknowledged, unknown): (u64, u64), replies: &[Reply]) -> std::result::Result<(), String> {
+    let numbers: Option<Vec<i64>> = replies.iter().map(number).collect();
+    let numbers = numbers.ok_or("something is no number")?;
+    let (count, accounts) = numbers.split_last().ok_or("nothing is there")?;
+    let sum: i64 = accounts.iter().sum();
+    if accounts.len() as u64 != ACCOUNTS || sum != 0 {
+        return Err(format!("the accounts come to {sum}"));
+    }
+    let possible = acknowledged..=acknowledged + unknown;
+    match u64::try_from(*count).is_ok_and(|count| possible.contains(&count)) {
+        true => Ok(()),
+        false => Err(format!("{count} transfers were made, and may be {possible:?}")),
+    }
+}
+
 fn number(reply: &Reply) -> Option<i64> {
     match reply {
         Reply::Bulk(None) => Some(0),
         Reply::Bulk(Some(bytes)) => std::str::from_utf8(bytes).ok()?.parse().ok(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replies(accounts: [i64; ACCOUNTS as usize], count: i64) -> Vec<Reply> {
+        let bulk = |number: i64| Reply::Bulk((number != 0).then(|| number.to_string().into_bytes()));
+        accounts.into_iter().chain([count]).map(bulk).collect()
+    }
+
+    #[test]
+    fn half_of_a_transfer_shows_and_so_does_a_lost_one() {
+        let shown =
+            |acknowledged, unknown, replies: &[Reply]| judge((acknowledged, unknown), replies).is_ok();
+        assert!(shown(0, 0, &replies([0; 5], 0)), "nothing has happened");
+        assert!(shown(2, 0, &replies([5, -7, 2, 0, 0], 2)));
+        assert!(!shown(2, 0, &replies([5, -7, 3, 0, 0], 2)), "a half");
+        assert!(!shown(3, 0, &replies([5, -7, 2, 0, 0], 2)), "lost");
+        assert!(!shown(1, 0, &replies([5, -7, 2, 0, 0], 2)), "twice");
+        assert!(shown(1, 1, &replies([5, -7, 2, 0, 0], 2)) && shown(1, 1, &replies([5, -7, 2, 0, 0], 1)));
+        assert!(!shown(0, 0, &replies([0; 5], 0)[1..]));
+        assert!(!shown(0, 0, &[&replies([0; 5], 0)[1..], &[Reply::Error("no".into())]].concat()));
     }
 }

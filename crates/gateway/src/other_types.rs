@@ -1,0 +1,128 @@
+//! Commands of Redis on values of types that there are not, so that whoever calls one is told why it is unknown.
+
+/// Ascending.
+const COMMANDS: [&str; 104] = [
+    "blmove",
+    "blmpop",
+    "blpop",
+    "brpop",
+    "brpoplpush",
+    "bzmpop",
+    "bzpopmax",
+    "bzpopmin",
+    "geoadd",
+    "geodist",
+    "geohash",
+    "geopos",
+    "georadius",
+    "georadius_ro",
+    "georadiusbymember",
+    "georadiusbymember_ro",
+    "geosearch",
+    "geosearchstore",
+    "lindex",
+    "linsert",
+    "llen",
+    "lmove",
+    "lmpop",
+    "lpop",
+    "lpos",
+    "lpush",
+    "lpushx",
+    "lrange",
+    "lrem",
+    "lset",
+    "ltrim",
+    "pfadd",
+    "pfcount",
+    "pfmerge",
+    "rpop",
+    "rpoplpush",
+    "rpush",
+    "rpushx",
+    "sadd",
+    "scard",
+    "sdiff",
+    "sdiffstore",
+    "sinter",
+    "sintercard",
+    "sinterstore",
+    "sismember",
+    "smembers",
+    "smismember",
+    "smove",
+    "sort",
+    "sort_ro",
+    "spop",
+    "srandmember",
+    "srem",
+    "sscan",
+    "sunion",
+    "sunionstore",
+    "xack",
+    "xadd",
+    "xautoclaim",
+    "xclaim",
+    "xdel",
+    "xgroup",
+    "xinfo",
+    "xlen",
+    "xpending",
+    "xrange",
+    "xread",
+    "xreadgroup",
+    "xrevrange",
+    "xsetid",
+    "xtrim",
+    "zadd",
+    "zcard",
+    "zcount",
+    "zdiff",
+    "zdiffstore",
+    "zincrby",
+    "zinter",
+    "zintercard",
+    "zinterstore",
+    "zlexcount",
+    "zmpop",
+    "zmscore",
+    "zpopmax",
+    "zpopmin",
+    "zrandmember",
+    "zrange",
+    "zrangebylex",
+    "zrangebyscore",
+    "zrangestore",
+    "zrank",
+    "zrem",
+    "zremrangebylex",
+    "zremrangebyrank",
+    "zremrangebyscore",
+    "zrevrange",
+    "zrevrangebylex",
+    "zrevrangebyscore",
+    "zrevrank",
+    "zscan",
+    "zscore",
+    "zunion",
+    "zunionstore",
+];
+
+/// Whether a command, in whatever case, is one of these.
+pub(crate) fn has(name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    COMMANDS.binary_search_by(|known| known.as_bytes().cmp(&name)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Command;
+
+    #[test]
+    fn they_are_sorted_and_not_there() {
+        assert!(COMMANDS.is_sorted());
+        assert!(COMMANDS.iter().all(|name| Command::find(name.as_bytes()).is_none()));
+        assert!(has(b"LPush") && !has(b"get") && !has(b""));
+    }
+}
