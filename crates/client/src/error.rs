@@ -1,6 +1,6 @@
 //! Why a request was refused or failed.
 
-use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::limits::LONG_VALUE_BYTES_MAX;
 use nicekv_wire::{KeyspaceId, Status};
 use thiserror::Error;
 
@@ -19,25 +19,13 @@ pub enum SubmitError {
         limit: usize,
     },
     /// Above [`Config::value_bytes_max`](crate::Config::value_bytes_max); in keyspaces without large values above
-    /// [`VALUE_BYTES_MAX`](nicekv_wire::limits::VALUE_BYTES_MAX).
+    /// [`LONG_VALUE_BYTES_MAX`](nicekv_wire::limits::LONG_VALUE_BYTES_MAX).
     #[error("value of {bytes} bytes exceeds the limit of {limit} bytes")]
     ValueTooLong {
         /// Its length.
         bytes: usize,
         /// The limit.
         limit: usize,
-    },
-    /// In a keyspace without large values, where key and value go in one datagram: above [`small_value_bytes_max`](nicekv_wire::limits::small_value_bytes_max).
-    #[error(
-        "value of {bytes} bytes exceeds the limit of {limit} bytes that a key of {key_bytes} bytes leaves it"
-    )]
-    PairTooLong {
-        /// Its length.
-        bytes: usize,
-        /// The limit, with this key.
-        limit: usize,
-        /// The key's length.
-        key_bytes: usize,
     },
     /// [`Operation::SetLarge`](nicekv_wire::Operation::SetLarge) or [`Operation::AppendLarge`](nicekv_wire::Operation::AppendLarge): it is for clients to name large values, whose callers set bytes.
     #[error("a large value is named by the client that puts it: set its bytes")]
@@ -85,16 +73,6 @@ pub enum SubmitError {
         /// [`Config::in_flight_max`](crate::Config::in_flight_max), or [`SEQUENCE_SPAN_MAX`](crate::SEQUENCE_SPAN_MAX).
         limit: usize,
     },
-}
-
-impl SubmitError {
-    /// A value is too long. A limit below [`VALUE_BYTES_MAX`] is that of its key.
-    pub fn too_long(bytes: usize, limit: usize, key_bytes: usize) -> Self {
-        match limit {
-            ..VALUE_BYTES_MAX => Self::PairTooLong { bytes, limit, key_bytes },
-            _ => Self::ValueTooLong { bytes, limit },
-        }
-    }
 }
 
 /// A request that was taken and failed.
@@ -161,7 +139,7 @@ impl OperationError {
             Status::NotAnInteger => Self::NotAnInteger,
             Status::NotAFloat => Self::NotAFloat,
             Status::Overflow => Self::Overflow,
-            Status::ValueTooLong => Self::ResultTooLong { limit: VALUE_BYTES_MAX },
+            Status::ValueTooLong => Self::ResultTooLong { limit: LONG_VALUE_BYTES_MAX },
             Status::Expired => Self::OutcomeUnknown,
             Status::Busy => Self::Busy,
             Status::DiskFull => Self::DiskFull,

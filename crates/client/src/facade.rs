@@ -77,7 +77,7 @@ impl OwnedAnswer {
         let Answer { outcome, version, expiry_ms, integer, value, form } = answer;
         match form {
             Form::Hash => Err(OperationError::WrongType),
-            Form::Plain | Form::Large => {
+            Form::Plain | Form::Long | Form::Large => {
                 Ok(Self { outcome, version, expiry_ms, integer, value: value.map(<[u8]>::to_vec) })
             }
         }

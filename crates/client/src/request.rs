@@ -1,7 +1,8 @@
 //! What goes into a [`ClientCore`](crate::ClientCore) and comes out of it.
 
 use crate::{Keyspace, OperationError, SubmitError};
-use nicekv_wire::limits::{KEY_BYTES_MAX, PUBLISHED_BYTES_MAX, small_value_bytes_max};
+use nicekv_wire::large::Reference;
+use nicekv_wire::limits::{KEY_BYTES_MAX, LONG_VALUE_BYTES_MAX, PUBLISHED_BYTES_MAX, small_value_bytes_max};
 use nicekv_wire::publish::ListenKind;
 use nicekv_wire::scan::{ScanPiece, ScanWants};
 use nicekv_wire::{Condition, Datagram, Form, HeaderLayout, MatchRange, OpId, Operation};
@@ -18,6 +19,13 @@ pub enum Request<'a> {
     Length {
         /// 1 to [`KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
+    },
+    /// Reads the large value of a key of which a transaction has told that it is this one, if it still is: [`OperationError::OldValueGone`] if not.
+    Named {
+        /// 1 to [`KEY_BYTES_MAX`] bytes.
+        key: &'a [u8],
+        /// Which one.
+        reference: Reference,
     },
     /// Lists pieces of the keyspace: of the partition in which `range` begins, and of those behind it. [`Scan`](crate::Scan) makes these.
     Scan {
@@ -60,7 +68,7 @@ pub enum Request<'a> {
         condition: Condition,
         /// Whether the answer carries the value from before.
         return_old: bool,
-        /// What it does; values of at most [`small_value_bytes_max`] bytes, but of a set or an append in a keyspace that has large values of at most
+        /// What it does; values of at most [`LONG_VALUE_BYTES_MAX`] bytes, but of a set or an append in a keyspace that has large values of at most
         /// [`Config::value_bytes_max`](crate::Config::value_bytes_max).
         operation: Operation<'a>,
     },
@@ -85,7 +93,9 @@ impl<'a> Request<'a> {
     /// The key; of a scan, the one after which it goes on.
     pub fn key(&self) -> &'a [u8] {
         match self {
-            Self::Get { key } | Self::Length { key } | Self::Update { key, .. } => key,
+            Self::Get { key } | Self::Length { key } | Self::Named { key, .. } | Self::Update { key, .. } => {
+                key
+            }
             Self::Scan { after, .. } => after,
             Self::Listen { name, .. } => name,
             Self::Publish { channel, .. } => channel,
@@ -99,13 +109,17 @@ impl<'a> Request<'a> {
     /// The bytes that it carries.
     pub fn value(&self) -> &'a [u8] {
         match self {
-            Self::Get { .. } | Self::Length { .. } | Self::Scan { .. } | Self::Listen { .. } => &[],
+            Self::Get { .. }
+            | Self::Length { .. }
+            | Self::Named { .. }
+            | Self::Scan { .. }
+            | Self::Listen { .. } => &[],
             Self::Publish { message, .. } => message,
             Self::Update { operation, .. } => operation.value(),
         }
     }
 
-    /// Whether the request is within the limits of a datagram.
+    /// Whether the request is within the limits of one message.
     pub fn check(&self) -> Result<(), SubmitError> {
         self.check_key()?;
         self.check_value(self.small_value_limit())
@@ -126,6 +140,7 @@ impl<'a> Request<'a> {
     /// How long what it carries, and what comes of it, may be where values are small.
     pub(crate) fn small_value_limit(&self) -> usize {
         match self {
+            Self::Update { operation: Operation::Set { .. }, .. } => LONG_VALUE_BYTES_MAX,
             Self::Update { key, operation, .. } => operation.value_bytes_max(key.len()),
             Self::Publish { channel, .. } => PUBLISHED_BYTES_MAX.saturating_sub(channel.len()),
             _ => small_value_bytes_max(self.key().len()),
@@ -155,7 +170,7 @@ impl<'a> Request<'a> {
             let (bytes, limit) = (bytes + channel.len(), PUBLISHED_BYTES_MAX);
             return if bytes <= limit { Ok(()) } else { Err(SubmitError::MessageTooLong { bytes, limit }) };
         }
-        if bytes <= limit { Ok(()) } else { Err(SubmitError::too_long(bytes, limit, self.key().len())) }
+        if bytes <= limit { Ok(()) } else { Err(SubmitError::ValueTooLong { bytes, limit }) }
     }
 }
 
@@ -199,7 +214,8 @@ pub struct Answer<'a> {
     /// The value read; after an update with `return_old` the value from before; after a float increment the new one; after a scan, what
     /// [`Self::pieces`] reads; after a [`Request::Listen`], the last match value of the partition that was told.
     pub value: Option<&'a [u8]>,
-    /// What the value is: [`Form::Hash`] if it is the [`Field`](nicekv_wire::hash::Field)s of a hash, and [`Form::Plain`] if it is itself.
+    /// What the value is: [`Form::Hash`] if it is the [`Field`](nicekv_wire::hash::Field)s of a hash, and [`Form::Plain`] if it is itself. In what became of a transaction's step it may be
+    /// [`Form::Large`]: the value is a [`Reference`] then, for [`Request::Named`].
     pub form: Form,
 }
 

@@ -41,10 +41,12 @@ impl Transaction {
         match *request {
             Request::Get { key } | Request::Length { key } => self.push(key, Act::Read),
             Request::Update { operation: Operation::Transaction(_), .. }
+            | Request::Named { .. }
             | Request::Scan { .. }
             | Request::Listen { .. }
             | Request::Publish { .. } => Err(SubmitError::NoStep),
             Request::Update { key, condition, return_old, operation } => {
+                let operation = operation.in_one_message(key.len());
                 self.push(key, Act::Apply { operation, condition, return_old })
             }
         }
@@ -154,7 +156,8 @@ pub fn result<'a>(taken: &Taken<'a>, version: OpId) -> Result<Answer<'a>, Operat
         status => OperationError::from_status(status).map_or(Ok(Outcome::Done), Err)?,
     };
     let Taken { expiry_ms, integer, form, .. } = *taken;
-    let (value, form) = if taken.value_is_result { (Some(taken.value), form) } else { (None, Form::Plain) };
+    let value = taken.value_is_result.then_some(taken.value);
+    let form = if form == Form::Large { form } else { form.told() };
     Ok(Answer { outcome, version, expiry_ms, integer, value, form })
 }
 

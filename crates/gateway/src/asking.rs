@@ -18,6 +18,11 @@ pub(crate) trait Asking: Debug + Send {
     /// A part could not be asked for.
     fn fail(&mut self, part: u32, error: CommandError);
 
+    /// How many requests are under way, if they may read large values at the same time.
+    fn reading(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether nothing more is waited for.
     fn is_over(&self) -> bool;
 

@@ -61,7 +61,7 @@ impl CommandError {
             // By this word clients of Redis Cluster know what it is about.
             OperationError::CrossPartition => Self::text(format!("CROSSSLOT {error}")),
             OperationError::ResultTooLong { limit } => Self::text(format!(
-                "EXECABORT Transaction discarded: its results would exceed the limit of {limit} bytes, or it reads a large value"
+                "EXECABORT Transaction discarded: its results would exceed the limit of {limit} bytes, or it reads a large value and writes to its key"
             )),
             other => other.into(),
         }

@@ -37,24 +37,38 @@ pub(crate) struct Gathering {
     error: Option<CommandError>,
 }
 
-/// One of the values that are gathered.
+/// A value that is kept for a reply.
 #[derive(Clone, Debug)]
-enum Value {
+pub(crate) enum Value {
     Short(Box<[u8]>),
     Large(Arc<Kept>),
 }
 
 impl Value {
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn of(value: &[u8], kept: Option<&Arc<Kept>>) -> Self {
+        kept.map_or_else(|| Self::Short(value.into()), |kept| Self::Large(kept.clone()))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Short(bytes) => bytes,
             Self::Large(kept) => &kept.bytes,
         }
     }
+
+    /// A large one.
+    pub(crate) fn kept(&self) -> Option<&Arc<Kept>> {
+        if let Self::Large(kept) = self { Some(kept) } else { None }
+    }
+
+    /// Bytes that it occupies, but for those of a large one, which are counted where they are granted.
+    pub(crate) fn memory(&self) -> usize {
+        if let Self::Short(bytes) = self { bytes.len() + ALLOCATION_BYTES } else { 0 }
+    }
 }
 
 impl FinishMany {
-    fn wants_values(self) -> bool {
+    pub(crate) fn wants_values(self) -> bool {
         matches!(self, Self::Values | Self::Common(_))
     }
 }
@@ -107,13 +121,9 @@ impl Gathering {
                 // As in Redis what is not plain is none here.
                 let value = answer.value.filter(|_| answer.form != Form::Hash);
                 if let (Some(place), Some(value)) = (self.values.get_mut(part), value) {
-                    *place = Some(match answered.kept {
-                        Some(kept) => Value::Large(kept.clone()),
-                        None => {
-                            self.value_bytes += value.len() + ALLOCATION_BYTES;
-                            Value::Short(value.into())
-                        }
-                    });
+                    let value = Value::of(value, answered.kept);
+                    self.value_bytes += value.memory();
+                    *place = Some(value);
                 }
             }
             // An unknown outcome says more than a certain failure of another key.

@@ -25,7 +25,6 @@
 //! * `CLIENT SETINFO` of Redis 7.2 is understood, because libraries send it.
 
 mod acceptor;
-mod announcing;
 mod answered;
 mod asking;
 mod bits;
@@ -41,6 +40,7 @@ mod encoding;
 mod error;
 mod errors;
 mod event_loop;
+mod executing;
 mod filling;
 mod gathering;
 mod handlers;
@@ -56,6 +56,7 @@ mod local;
 mod message;
 mod monitors;
 mod moving;
+mod named;
 mod objects;
 mod observation;
 mod other_types;

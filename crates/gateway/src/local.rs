@@ -14,7 +14,7 @@ use nicekv_client::transaction::{Transaction, result};
 use nicekv_client::{OperationError, Request};
 use nicekv_node::{ScriptKeys, ScriptTold};
 use nicekv_wire::large::Reference;
-use nicekv_wire::limits::{TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX};
+use nicekv_wire::limits::{LONG_VALUE_BYTES_MAX, TRANSACTION_BYTES_MAX};
 use nicekv_wire::replication::Effect;
 use nicekv_wire::transaction::{Act, Step, Taken};
 use nicekv_wire::{Condition, Form, OpId, Status};
@@ -75,7 +75,7 @@ impl LocalCommands {
             is_read_only,
             server: ServerState::default(),
             session: Session::default(),
-            parser: Parser::new(VALUE_BYTES_MAX),
+            parser: Parser::new(LONG_VALUE_BYTES_MAX),
             words: Vec::new(),
             published: Vec::new(),
         }
@@ -130,7 +130,7 @@ fn parse<'a>(parser: &'a mut Parser, words: &mut Vec<u8>, arguments: &[&[u8]]) -
         words.extend_from_slice(b"\r\n");
     }
     if parser.parse(words).is_err() {
-        *parser = Parser::new(VALUE_BYTES_MAX);
+        *parser = Parser::new(LONG_VALUE_BYTES_MAX);
         return None;
     }
     parser.command()
@@ -194,7 +194,7 @@ fn carry_out<'a>(
             }
             gathering.write(reply);
         }
-        Plan::Exec(transaction, _) => reply.integer(take_all(&transaction, keys).into()),
+        Plan::AllOrNone(transaction) => reply.integer(take_all(&transaction, keys).into()),
         Plan::Asking(_) | Plan::Change(_) | Plan::Script(..) => {
             reply.error(Refused::NotAllowed.text().as_bytes());
         }
@@ -224,15 +224,15 @@ fn ask<T>(request: &Request<'_>, keys: &mut dyn ScriptKeys, take: impl FnOnce(An
     let mut told = match *request {
         Request::Get { key } | Request::Length { key } => keys.get(key),
         Request::Update { key, operation, condition, return_old } => {
-            keys.update(key, &operation, condition, return_old)
+            keys.update(key, &operation.in_one_message(key.len()), condition, return_old)
         }
-        Request::Scan { .. } | Request::Listen { .. } | Request::Publish { .. } => {
+        Request::Named { .. } | Request::Scan { .. } | Request::Listen { .. } | Request::Publish { .. } => {
             return take(Err(OperationError::NoSuchKeyspace).into());
         }
     };
     if told.form == Form::Large {
         let Some(reference) = told.value.take().filter(|_| matches!(request, Request::Length { .. })) else {
-            return take(Err(OperationError::ResultTooLong { limit: VALUE_BYTES_MAX }).into());
+            return take(Err(OperationError::ResultTooLong { limit: LONG_VALUE_BYTES_MAX }).into());
         };
         (told.integer, told.form) = (Reference::checked(&reference).length.into(), Form::Plain);
     }

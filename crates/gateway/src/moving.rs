@@ -16,7 +16,7 @@ use crate::error::CommandError;
 use crate::reply::ReplyWriter;
 use nicekv_client::transaction::{Transaction, results};
 use nicekv_client::{Answer, OperationError, Outcome, Request, SubmitError};
-use nicekv_wire::limits::{HASH_BYTES_MAX, small_value_bytes_max};
+use nicekv_wire::limits::LONG_VALUE_BYTES_MAX;
 use nicekv_wire::{Condition, Expiry, Form, KeyspaceId, OpId, Operation};
 
 /// How often it begins at most.
@@ -97,10 +97,8 @@ impl Moving {
 
     fn transaction(&self, answer: &Answer<'_>) -> Result<Transaction, CommandError> {
         let value = answer.value.unwrap_or_default();
-        let limit = match answer.form {
-            Form::Hash => HASH_BYTES_MAX,
-            _ => small_value_bytes_max(self.target.len()),
-        };
+        // Hashes have no more.
+        let limit = LONG_VALUE_BYTES_MAX;
         if value.len() > limit {
             let text = format!(
                 "ERR value of {} bytes exceeds the limit of {limit} bytes for a value that gets another key",

@@ -15,7 +15,7 @@ use crate::quiet::Quiet;
 use crate::reply::{Protocol, ReplyWriter};
 use crate::security::Standing;
 use crate::subscribing::{Change, Subscribed};
-use crate::transaction::{Multi, Replies};
+use crate::transaction::Multi;
 use nicekv_client::transaction::Transaction;
 use nicekv_client::{OperationError, Outcome, Request};
 use nicekv_wire::number::parse_integer;
@@ -39,8 +39,8 @@ pub(crate) enum Plan<'a> {
     Asking(Box<dyn Asking>),
     /// Another set of channels and patterns that the connection listens to.
     Change(Change),
-    /// All commands of a transaction, as one request.
-    Exec(Transaction, Replies),
+    /// A transaction of which all was done or nothing.
+    AllOrNone(Transaction),
     /// A script, which has so many steps: one request, and what it publishes.
     Script(Transaction, usize),
     /// One request for each of several keys, as many at once as there is room for. No order among them is promised.
@@ -50,7 +50,7 @@ pub(crate) enum Plan<'a> {
 impl Plan<'_> {
     /// Whether it needs room for one request.
     pub(crate) fn is_one_request(&self) -> bool {
-        matches!(self, Self::One(..) | Self::Made(..) | Self::Put(..) | Self::Exec(..))
+        matches!(self, Self::One(..) | Self::Made(..) | Self::Put(..) | Self::AllOrNone(_))
     }
 
     /// That request.
@@ -59,7 +59,7 @@ impl Plan<'_> {
             Self::One(request, _) => Some(*request),
             Self::Made(made, _) => Some(made.request()),
             Self::Put(put, _) => Some(put.request()),
-            Self::Exec(transaction, _) => transaction.request(),
+            Self::AllOrNone(transaction) => transaction.request(),
             _ => None,
         }
     }

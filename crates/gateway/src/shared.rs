@@ -26,7 +26,7 @@ use crate::slow_log::SlowLog;
 use nicekv_client::{Completion, Counters, OperationError};
 use nicekv_runtime::Waker;
 use nicekv_wire::durations::{Durations, SharedDurations};
-use nicekv_wire::limits::small_value_bytes_max;
+use nicekv_wire::limits::LONG_VALUE_BYTES_MAX;
 use nicekv_wire::{Duration, KeyspaceId, OpId};
 use rustls::ServerConfig;
 use std::collections::VecDeque;
@@ -95,11 +95,11 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    /// How long the value of a key of so many bytes may be.
-    pub(crate) fn value_limit(&self, keyspace: KeyspaceId, key_bytes: usize) -> usize {
+    /// How long a value may be.
+    pub(crate) fn value_limit(&self, keyspace: KeyspaceId) -> usize {
         match self.keyspaces.has_large_values(keyspace) {
             true => self.value_bytes_max,
-            false => small_value_bytes_max(key_bytes),
+            false => LONG_VALUE_BYTES_MAX,
         }
     }
 

@@ -10,7 +10,7 @@
 //!
 //! A command is planned when it is queued: its requests become steps of the transaction at once, so that what is kept of a queue has the length of one message at most. What one command has wrong at
 //! that time (it does not exist, has too few arguments, or is not allowed to the user) refuses all of the transaction, as in Redis; and so does one that has no room left, or is none for a transaction.
-//! What is to be published waits until all else is done ([`Announcing`](crate::announcing::Announcing)).
+//! What comes of them, [`Executing`](crate::executing::Executing) sees to.
 //! Users may change before EXEC, which asks again, and does nothing if one command is not allowed any more.
 
 use crate::answered::Answered;
@@ -21,8 +21,9 @@ use crate::plan::{Call, Finish, Plan};
 use crate::reply::ReplyWriter;
 use crate::rope::Rope;
 use crate::security::{Refusal, User};
-use nicekv_client::transaction::{Transaction, results};
-use nicekv_client::{Answer, OperationError, Outcome, Request};
+use nicekv_client::Request;
+use nicekv_client::transaction::Transaction;
+use nicekv_wire::transaction::Act;
 use nicekv_wire::{Condition, KeyspaceId, OpId};
 
 /// Most commands that are queued, and bytes of replies that they have already.
@@ -81,7 +82,7 @@ pub(crate) enum Element {
 }
 
 /// The results of a transaction's steps, one after the other.
-pub(crate) type Next<'n, 'a> = &'n mut dyn FnMut() -> Result<Answer<'a>, OperationError>;
+pub(crate) type Next<'n, 'a> = &'n mut dyn FnMut() -> Answered<'a>;
 
 impl Element {
     /// Bytes that it occupies.
@@ -94,15 +95,26 @@ impl Element {
         size_of::<Self>() + beside
     }
 
+    /// Of each of its steps, whether it wants the value, and not only how long that is.
+    pub(crate) fn wants(&self) -> impl Iterator<Item = bool> + use<> {
+        let (wants, steps) = match self {
+            Self::Ready(_) | Self::Publish(_) => (false, 0),
+            Self::One(finish) => (finish.wants_value(), 1),
+            Self::Many(finish, requests) => (finish.wants_values(), *requests),
+            Self::Script(steps) => (false, *steps),
+        };
+        std::iter::repeat_n(wants, steps)
+    }
+
     /// Replies by as many results as it has steps.
     pub(crate) fn write(self, next: Next<'_, '_>, unix_ms: u64, reply: &mut ReplyWriter<'_>) {
         match self {
             Self::Ready(ready) => reply.out.append(ready),
-            Self::One(finish) => finish.write(next().into(), unix_ms, reply),
+            Self::One(finish) => finish.write(next(), unix_ms, reply),
             Self::Many(finish, requests) => {
                 let mut gathering = Gathering::new(finish, requests);
                 for part in 0..requests {
-                    gathering.take(part, next().into());
+                    gathering.take(part, next());
                 }
                 gathering.write(reply);
             }
@@ -117,23 +129,28 @@ impl Element {
 pub(crate) enum Execution {
     /// A reply.
     Ready(Rope),
-    /// A request, and what is made of its answer.
-    Steps(Transaction, Replies),
-    /// The same, whose first steps are no command's, and messages that are published thereafter.
-    Announced((Transaction, usize), Vec<Element>),
+    /// What is to be done.
+    Steps(Steps),
 }
 
-/// What is made of a transaction's answer.
+/// The commands of a transaction.
 #[derive(Debug)]
-pub(crate) enum Replies {
-    /// A reply for each command of EXEC.
-    Each {
-        /// Steps that are no command's.
-        required: usize,
-        elements: Vec<Element>,
-    },
-    /// 1 if all was done, 0 if nothing was, as something that is required was not so.
-    Applied,
+pub(crate) struct Steps {
+    pub(crate) transaction: Transaction,
+    /// The first ones, which are no command's.
+    pub(crate) required: usize,
+    pub(crate) elements: Vec<Element>,
+}
+
+impl Steps {
+    /// Whether they change nothing.
+    pub(crate) fn only_read(&self) -> bool {
+        self.transaction.steps().all(|step| matches!(step.act, Act::Require(_) | Act::Read))
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.transaction.bytes() + self.elements.iter().map(Element::memory).sum::<usize>()
+    }
 }
 
 impl Multi {
@@ -316,16 +333,19 @@ impl Multi {
         let required = transaction.len();
         transaction.append(&queue.transaction)?;
         let mut elements = queue.elements;
-        if elements.iter().any(|element| matches!(element, Element::Publish(_) | Element::Script(_))) {
-            return Ok(Execution::Announced((transaction, required), elements));
-        }
-        if transaction.is_empty() {
+        let publishes = elements.iter().any(|element| matches!(element, Element::Publish(_)));
+        if transaction.is_empty() && !publishes {
             let write = &mut |reply: &mut ReplyWriter<'_>| {
-                write(std::mem::take(&mut elements), std::iter::empty(), 0, reply);
+                reply.array(elements.len());
+                for element in std::mem::take(&mut elements) {
+                    if let Element::Ready(ready) = element {
+                        reply.out.append(ready);
+                    }
+                }
             };
             return Ok(Execution::Ready(reply(write)));
         }
-        Ok(Execution::Steps(transaction, Replies::Each { required, elements }))
+        Ok(Execution::Steps(Steps { transaction, required, elements }))
     }
 }
 
@@ -336,38 +356,4 @@ impl Queue {
             + self.ready_bytes
             + self.transaction.bytes()
     }
-}
-
-impl Replies {
-    pub(crate) fn memory(&self) -> usize {
-        let Self::Each { elements, .. } = self else { return 0 };
-        elements.iter().map(Element::memory).sum::<usize>()
-    }
-
-    pub(crate) fn answer(self, answered: Answered<'_>, unix_ms: u64, reply: &mut ReplyWriter<'_>) {
-        let answer = match answered.result {
-            Ok(answer) => answer,
-            Err(error) => return reply.error(CommandError::of_transaction(error).as_bytes()),
-        };
-        let is_done = answer.outcome != Outcome::ConditionFailed;
-        match self {
-            Self::Applied => reply.integer(is_done.into()),
-            Self::Each { .. } if !is_done => reply.null_array(),
-            Self::Each { required, elements } => {
-                write(elements, results(&answer).skip(required), unix_ms, reply);
-            }
-        }
-    }
-}
-
-fn write<'a>(
-    elements: Vec<Element>,
-    mut results: impl Iterator<Item = Result<Answer<'a>, OperationError>>,
-    unix_ms: u64,
-    reply: &mut ReplyWriter<'_>,
-) {
-    reply.array(elements.len());
-    // What a node has left out was not taken.
-    let mut next = || results.next().unwrap_or(Err(OperationError::OutcomeUnknown));
-    elements.into_iter().for_each(|element| element.write(&mut next, unix_ms, reply));
 }

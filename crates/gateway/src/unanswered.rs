@@ -26,8 +26,8 @@ use crate::reply::{Protocol, ReplyWriter};
 use crate::requests::HashedMap;
 use crate::rope::Rope;
 use crate::subscribing::{Changed, Changing};
-use crate::transaction::Replies;
 use nicekv_client::OperationError;
+use nicekv_client::Outcome;
 use nicekv_wire::OpId;
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -101,7 +101,8 @@ pub(crate) enum State {
     One(Finish),
     Many(Gathering),
     Asking(Box<dyn Asking>),
-    Exec(Replies),
+    /// 1 if all of a transaction was done, 0 if nothing was, as something that is required was not so.
+    AllOrNone,
     Changing(Changing),
     Ready(Rope),
 }
@@ -112,9 +113,9 @@ impl State {
             Self::One(finish) => finish.memory(),
             Self::Many(gathering) => gathering.memory(),
             Self::Asking(asking) => asking.memory(),
-            Self::Exec(replies) => replies.memory(),
             Self::Changing(changing) => changing.memory(),
             Self::Ready(reply) => reply.own_bytes(),
+            Self::AllOrNone => 0,
         }
     }
 
@@ -123,7 +124,8 @@ impl State {
         match self {
             Self::One(finish) => finish.wants_value(),
             Self::Many(gathering) => gathering.wants_values(),
-            Self::Asking(_) | Self::Exec(_) | Self::Changing(_) | Self::Ready(_) => false,
+            Self::Asking(_) => true,
+            Self::AllOrNone | Self::Changing(_) | Self::Ready(_) => false,
         }
     }
 }
@@ -227,6 +229,7 @@ impl Unanswered {
     pub(crate) fn outstanding(&self, command: u64) -> Option<usize> {
         match self.state(command)? {
             State::Many(gathering) => Some(gathering.outstanding()),
+            State::Asking(asking) => asking.reading(),
             _ => None,
         }
     }
@@ -302,7 +305,7 @@ impl Unanswered {
         let is_last = match state {
             State::Many(gathering) => gathering.take(part, answered),
             State::Asking(asking) => asking.take(part as u32, answered),
-            State::One(_) | State::Exec(_) | State::Changing(_) | State::Ready(_) => true,
+            State::One(_) | State::AllOrNone | State::Changing(_) | State::Ready(_) => true,
         };
         self.held_bytes += state.memory();
         if !is_last {
@@ -388,7 +391,10 @@ impl Unanswered {
                 }
                 gathering.write(&mut reply);
             }
-            (State::Exec(replies), Some(answered)) => replies.answer(answered, output.unix_ms, &mut reply),
+            (State::AllOrNone, Some(answered)) => match answered.result {
+                Ok(answer) => reply.integer((answer.outcome != Outcome::ConditionFailed).into()),
+                Err(error) => reply.error(CommandError::of_transaction(error).as_bytes()),
+            },
             (State::Asking(asking), _) => asking.write(&mut reply),
             (State::Changing(changing), _) => changing.write(&mut reply),
             _ => unreachable!("a command is answered once"),

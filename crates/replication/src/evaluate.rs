@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use nicekv_node::ValuePart;
 use nicekv_wire::large::Reference;
-use nicekv_wire::limits::{VALUE_BYTES_MAX, small_value_bytes_max};
+use nicekv_wire::limits::{LONG_VALUE_BYTES_MAX, VALUE_BYTES_MAX, small_value_bytes_max};
 use nicekv_wire::number::{LongDouble, parse_integer};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
@@ -27,7 +27,7 @@ impl KeyValue {
     fn length(&self) -> u64 {
         match self.form {
             Form::Large => Reference::checked(&self.value).length.into(),
-            Form::Plain | Form::Hash => self.value.len() as u64,
+            Form::Plain | Form::Long | Form::Hash => self.value.len() as u64,
         }
     }
 
@@ -35,7 +35,7 @@ impl KeyValue {
     fn part(&self) -> ValuePart {
         match self.form {
             Form::Large => ValuePart::Large(Reference::checked(&self.value)),
-            Form::Plain | Form::Hash => ValuePart::Bytes(self.value.clone()),
+            Form::Plain | Form::Long | Form::Hash => ValuePart::Bytes(self.value.clone()),
         }
     }
 
@@ -74,6 +74,11 @@ impl Verdict {
         }
     }
 
+    /// Whether the result names a large value.
+    pub(crate) fn tells_large(&self) -> bool {
+        self.value_is_result && self.form == Form::Large
+    }
+
     /// Stores a value that was made for the op.
     pub(crate) fn made(op: OpId, reference: Reference, state: Option<&KeyValue>) -> Self {
         let (integer, form) = (reference.length.into(), Form::Large);
@@ -85,6 +90,12 @@ impl Verdict {
         let (effect, status) = (Effect::Store, Status::Ok);
         let (form, value_is_result) = (Form::Plain, false);
         Self { effect, status, version: op, expiry_ms, integer: 0, value, form, value_is_result }
+    }
+
+    /// Stores a value that may have no room in a datagram.
+    fn store_long(update: &Update<'_>, value: Vec<u8>, state: Option<&KeyValue>) -> Self {
+        let form = Form::of_length(update.key.len(), value.len());
+        Self { form, ..Self::store(update.op, value, state.map_or(0, |state| state.expiry_ms)) }
     }
 
     /// The value stays, whatever it is.
@@ -142,6 +153,7 @@ pub(crate) fn needs_state(update: &Update<'_>) -> bool {
     let blind = match update.operation {
         Operation::Set { expiry, .. }
         | Operation::SetLarge { expiry, .. }
+        | Operation::SetLong { expiry, .. }
         | Operation::SetHash { expiry, .. } => expiry != Expiry::Keep,
         _ => false,
     };
@@ -167,6 +179,7 @@ fn is_wrong_type(update: &Update<'_>, state: Option<&KeyValue>) -> bool {
     match update.operation {
         Operation::Set { .. }
         | Operation::SetLarge { .. }
+        | Operation::SetLong { .. }
         | Operation::SetHash { .. }
         | Operation::Delete
         | Operation::Expire { .. }
@@ -193,6 +206,7 @@ fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
     match update.operation {
         Operation::Set { expiry, .. }
         | Operation::SetLarge { expiry, .. }
+        | Operation::SetLong { expiry, .. }
         | Operation::SetHash { expiry, .. } => {
             let expiry_ms = match expiry {
                 Expiry::Never => 0,
@@ -264,35 +278,30 @@ fn increment_float(update: &Update<'_>, state: Option<&KeyValue>, delta: LongDou
         return Verdict::unchanged(Status::Overflow, state);
     };
     let value = after.to_text().into_bytes();
-    if value.len() > small_value_bytes_max(update.key.len()) {
-        return Verdict::unchanged(Status::ValueTooLong, state);
-    }
-    let expiry_ms = state.map_or(0, |state| state.expiry_ms);
-    Verdict { value_is_result: true, ..Verdict::store(update.op, value, expiry_ms) }
+    Verdict { value_is_result: true, ..Verdict::store_long(update, value, state) }
 }
 
 fn append(update: &Update<'_>, state: Option<&KeyValue>, suffix: &[u8]) -> Verdict {
     let before = state.map_or(&[][..], |state| &state.value);
     let is_large = state.is_some_and(|state| state.form == Form::Large);
-    if is_large || before.len() + suffix.len() > small_value_bytes_max(update.key.len()) {
+    if is_large || before.len() + suffix.len() > LONG_VALUE_BYTES_MAX {
         return Verdict::unchanged(Status::ValueTooLong, state);
     }
     let value = [before, suffix].concat();
-    let integer = value.len() as i64;
-    Verdict { integer, ..Verdict::store(update.op, value, state.map_or(0, |state| state.expiry_ms)) }
+    Verdict { integer: value.len() as i64, ..Verdict::store_long(update, value, state) }
 }
 
-/// A small value with bytes of it written over, so that it ends no earlier.
+/// A value that is not large with bytes of it written over, so that it ends no earlier.
 fn overwrite(update: &Update<'_>, state: Option<&KeyValue>, (start, bytes): (usize, &[u8])) -> Verdict {
     let is_large = state.is_some_and(|state| state.form == Form::Large);
     let end = start.saturating_add(bytes.len());
-    if is_large || end > small_value_bytes_max(update.key.len()) {
+    if is_large || end > LONG_VALUE_BYTES_MAX {
         return Verdict::unchanged(Status::ValueTooLong, state);
     }
     let mut value = state.map_or(Vec::new(), |state| state.value.clone());
     value.resize(end.max(value.len()), 0);
     value[start..end].copy_from_slice(bytes);
-    Verdict::store(update.op, value, state.map_or(0, |state| state.expiry_ms))
+    Verdict::store_long(update, value, state)
 }
 
 fn set_bit(update: &Update<'_>, state: Option<&KeyValue>, (offset, bit): (u32, bool)) -> Verdict {

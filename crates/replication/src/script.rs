@@ -96,7 +96,7 @@ impl ScriptKeys for Lent<'_, '_> {
         };
         let update = Update { key: own, operation: *operation, condition, return_old, ..*self.update };
         let verdict = evaluate(&update, state.as_ref());
-        if verdict.value_is_result && verdict.form == Form::Large {
+        if verdict.tells_large() {
             return told(Verdict::unchanged(Status::ValueTooLong, None));
         }
         if let Some(after) = after(&verdict, operation) {

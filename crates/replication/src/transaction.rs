@@ -4,7 +4,7 @@
 
 use crate::evaluate::{KeyValue, Verdict, condition_holds, evaluate};
 use crate::script::{self, Runner};
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use nicekv_node::ScriptCall;
 use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
@@ -23,7 +23,8 @@ struct Taking<'a, 'u> {
     declared: usize,
 }
 
-/// Takes the steps of a transaction, or none if one requires what is not so (T4); `state`: what a key of it is. Whatever has no room in one decision takes no effect, nor what needs a large value.
+/// Takes the steps of a transaction, or none if one requires what is not so (T4); `state`: what a key of it is. Whatever has no room in one decision takes no effect, nor what wants a large value of
+/// a key that it writes: of others it tells which one they have.
 /// A bug has what is required pass `unread`.
 pub(crate) fn take_steps(
     update: &Update<'_>,
@@ -53,7 +54,11 @@ impl<'a> Taking<'a, '_> {
             Act::Read => read(state),
             Act::Apply { operation, condition, return_old } => {
                 let update = Update { key: step.key, operation, condition, return_old, ..*self.update };
-                let verdict = evaluate(&update, state);
+                let mut verdict = evaluate(&update, state);
+                let is_gone = matches!(verdict.effect, Effect::StorePrepared | Effect::Remove);
+                if is_gone && verdict.tells_large() {
+                    verdict = Verdict::unchanged(Status::ValueTooLong, state);
+                }
                 if let Some(after) = after(&verdict, &operation) {
                     self.states.insert(step.key, after);
                 }
@@ -68,9 +73,6 @@ impl<'a> Taking<'a, '_> {
                 ran.verdict
             }
         };
-        if verdict.form == Form::Large && verdict.value_is_result {
-            return Err(Status::ValueTooLong);
-        }
         self.declared = if step.act == Act::Declare { self.declared + 1 } else { 0 };
         self.verdicts.push((step.key, verdict));
         Ok(())
@@ -109,15 +111,26 @@ pub(crate) fn after(verdict: &Verdict, operation: &Operation<'_>) -> Option<Opti
 }
 
 fn join(op: OpId, mut verdicts: Vec<(&[u8], Verdict)>) -> Verdict {
-    let mut written: BTreeSet<&[u8]> = BTreeSet::new();
+    let mut written: BTreeMap<&[u8], Option<Vec<u8>>> = BTreeMap::new();
     // Of what is written several times only the last is.
     for (key, verdict) in verdicts.iter_mut().rev().filter(|(_, verdict)| verdict.effect != Effect::None) {
-        if !written.insert(key) {
+        let is_large = verdict.effect == Effect::Store && verdict.form == Form::Large;
+        let large = is_large.then(|| verdict.value.clone());
+        if written.contains_key(key) {
             verdict.effect = Effect::None;
             if !verdict.value_is_result {
                 (verdict.value, verdict.form) = (Vec::new(), Form::Plain);
             }
+        } else {
+            written.insert(key, large);
         }
+    }
+    // Nobody could read it any more.
+    let is_lost = |(key, verdict): &(&[u8], Verdict)| {
+        verdict.tells_large() && written.get(key).is_some_and(|large| large.as_ref() != Some(&verdict.value))
+    };
+    if verdicts.iter().any(is_lost) {
+        return Verdict::unchanged(Status::ValueTooLong, None);
     }
     let mut value = Vec::new();
     for (_, verdict) in &verdicts {

@@ -16,7 +16,9 @@ mod lists;
 mod tails;
 
 pub use lists::{Entries, InList, List, ListOf, ListedBytes, RestOf};
-pub use tails::{Bytes, Key, OptionalRest, OptionalResult, OptionalValue, Outcome, Rest, Trimmed, Value};
+pub use tails::{
+    Bytes, Key, LongValue, OptionalRest, OptionalResult, OptionalValue, Outcome, Rest, Trimmed, Value,
+};
 
 use crate::bytes::{Reader, flag, put, reserved_bytes};
 use crate::chunk::{ChunkId, MapVersion, Round};

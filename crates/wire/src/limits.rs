@@ -16,6 +16,8 @@ pub const LARGE_VALUE_BYTES_MAX: u32 = 64 << 20;
 pub const LARGE_BYTES_MAX: u32 = 512 << 20;
 /// Longest hash, in bytes of its [`Field`](crate::hash::Field)s with what they take beside their names and values: a transaction has room for one.
 pub const HASH_BYTES_MAX: usize = 56 << 10;
+/// Longest value that is put as a whole though no datagram has room for it ([`crate::Form::Long`]), in bytes; longer ones go in chunks.
+pub const LONG_VALUE_BYTES_MAX: usize = HASH_BYTES_MAX;
 /// Bytes of a chunk of a longer one.
 pub const CHUNK_BYTES: usize = 1408;
 /// Largest datagram (UDP payload), in bytes: an Ethernet MTU of 1500 less the IPv4 and UDP headers.

@@ -2,13 +2,13 @@
 
 use crate::bytes::{Reader, in_range, reserved_bytes};
 use crate::chunk::Round;
-use crate::codec::{Bytes, Codec, Key, Value};
+use crate::codec::{Bytes, Codec, Key, LongValue, Value};
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
 use crate::hash::{FieldDelta, Fields, Names};
 use crate::large::Reference;
 use crate::limits::{
-    DATAGRAM_BYTES_MAX, HASH_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX, TRANSACTION_BYTES_MAX,
-    small_value_bytes_max,
+    DATAGRAM_BYTES_MAX, HASH_BYTES_MAX, KEY_BYTES_MAX, LONG_VALUE_BYTES_MAX, PAIR_BYTES_MAX,
+    TRANSACTION_BYTES_MAX, small_value_bytes_max,
 };
 use crate::number::LongDouble;
 use crate::route::ChainHeader;
@@ -174,7 +174,7 @@ tagged! {
         /// Adds to a floating-point number (absent counts as 0); the expiry stays.
         4 => IncrementFloat(LongDouble),
         /// Appends to the value (absent counts as empty); the expiry stays.
-        5 => Append(&'a [u8] as Value),
+        5 => Append(&'a [u8] as LongValue),
         /// Sets the expiry time of a present key, in milliseconds of the Unix epoch. One in the past makes the primary delete the key.
         6 => Expire {
             /// The new expiry time.
@@ -233,7 +233,14 @@ tagged! {
             /// Where.
             offset: u32,
             /// What.
-            bytes: &'a [u8] as Value,
+            bytes: &'a [u8] as LongValue,
+        },
+        /// Stores a value for which no datagram has room.
+        18 => SetLong {
+            /// The new value, more than [`small_value_bytes_max`](crate::limits::small_value_bytes_max) bytes.
+            value: &'a [u8] as LongValue,
+            /// Its expiry.
+            expiry: Expiry,
         },
     }
 }
@@ -247,7 +254,7 @@ impl<'a> Operation<'a> {
             Self::SetHash { fields: value, .. } | Self::SetFields { fields: value, .. } => value,
             Self::RemoveFields(value) => value,
             Self::IncrementField { name: value, .. } | Self::IncrementFieldFloat(value) => value,
-            Self::SetRange { bytes: value, .. } => value,
+            Self::SetRange { bytes: value, .. } | Self::SetLong { value, .. } => value,
             _ => &[],
         }
     }
@@ -257,6 +264,7 @@ impl<'a> Operation<'a> {
         match self {
             Self::SetLarge { .. } | Self::AppendLarge(_) => Form::Large,
             Self::SetHash { .. } => Form::Hash,
+            Self::SetLong { .. } => Form::Long,
             _ => Form::Plain,
         }
     }
@@ -276,8 +284,31 @@ impl<'a> Operation<'a> {
     pub fn value_bytes_max(&self, key_bytes: usize) -> usize {
         match self {
             Self::Transaction(_) => TRANSACTION_BYTES_MAX,
+            Self::SetLong { .. } | Self::Append(_) | Self::SetRange { .. } => LONG_VALUE_BYTES_MAX,
             _ if self.is_of_hash() || self.form() == Form::Hash => HASH_BYTES_MAX,
             _ => small_value_bytes_max(key_bytes),
+        }
+    }
+
+    /// The same for where there are no large values: of a value for which no datagram has room, [`Self::SetLong`].
+    #[must_use]
+    pub fn in_one_message(self, key_bytes: usize) -> Self {
+        match self {
+            Self::Set { value, expiry } if Form::of_length(key_bytes, value.len()) == Form::Long => {
+                Self::SetLong { value, expiry }
+            }
+            other => other,
+        }
+    }
+
+    /// Whether a key of so many bytes can have what it carries.
+    pub(crate) fn check_beside(&self, key_bytes: usize) -> Result<(), DecodeError> {
+        let value = self.value();
+        match self.form() {
+            form @ (Form::Large | Form::Long) => form.check_beside(key_bytes, Some(value)),
+            Form::Plain | Form::Hash => {
+                in_range("value", value.len(), 0, self.value_bytes_max(key_bytes)).map(|_| ())
+            }
         }
     }
 
@@ -341,16 +372,8 @@ impl Update<'_> {
                 return Err(DecodeError::UnknownValue { field: "transaction", value: self.op.sequence });
             }
         }
-        let reference = self.operation.reference();
-        let value = self.operation.value();
-        match reference {
-            Some(_) => Form::Large.check_beside(self.key.len(), Some(value))?,
-            None => {
-                in_range("value", value.len(), 0, self.operation.value_bytes_max(self.key.len()))
-                    .map(|_| ())?;
-            }
-        }
-        match reference {
+        self.operation.check_beside(self.key.len())?;
+        match self.operation.reference() {
             Some(reference) if Reference::checked(reference).name != self.op => {
                 Err(DecodeError::UnknownValue { field: "name of a large value", value: self.op.sequence })
             }

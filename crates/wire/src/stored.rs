@@ -224,6 +224,7 @@ impl Operation<'_> {
             Self::AppendLarge(_) => Operation::AppendLarge(value),
             Self::Transaction(_) => Operation::Transaction(value),
             Self::SetHash { expiry, .. } => Operation::SetHash { fields: value, expiry },
+            Self::SetLong { expiry, .. } => Operation::SetLong { value, expiry },
             Self::SetFields { only_new, .. } => Operation::SetFields { fields: value, only_new },
             Self::RemoveFields(_) => Operation::RemoveFields(value),
             Self::IncrementField { delta, .. } => Operation::IncrementField { name: value, delta },

@@ -197,8 +197,7 @@ impl Codec for Steps {
 impl<'a> Step<'a> {
     fn is_possible(&self) -> Result<(), DecodeError> {
         let Act::Apply { operation, .. } = self.act else { return Ok(()) };
-        let bytes_max = operation.value_bytes_max(self.key.len());
-        in_range("value", operation.value().len(), 0, bytes_max).map(|_| ())
+        operation.check_beside(self.key.len())
     }
 
     /// Appends it to those of a transaction.

@@ -3,7 +3,8 @@
 use nicekv_wire::hot::{HotCopy, HotValue, Stamp};
 use nicekv_wire::large::Reference;
 use nicekv_wire::limits::{
-    DATAGRAM_BYTES_MAX, KERNEL_KEY_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, small_value_bytes_max,
+    DATAGRAM_BYTES_MAX, KERNEL_KEY_BYTES_MAX, KEY_BYTES_MAX, LONG_VALUE_BYTES_MAX, VALUE_BYTES_MAX,
+    small_value_bytes_max,
 };
 use nicekv_wire::quorum::{
     Entrust, Quorum, QuorumQuery, QuorumStore, Timestamp, Tombstone, TombstoneStage, Tombstones,
@@ -195,7 +196,8 @@ fn a_key_that_is_a_byte_longer_is_refused_by_every_message() {
 #[test]
 fn a_value_that_leaves_its_key_no_room_is_refused_by_every_message() {
     let (key, value) = ([b'k'; KEY_BYTES_MAX], [b'v'; small_value_bytes_max(KEY_BYTES_MAX) + 1]);
-    let carry = ["set", "append", "store", "resend", "entrust", "repair reply", "hot copy"];
+    // What is appended may go in fragments.
+    let carry = ["set", "store", "resend", "entrust", "repair reply", "hot copy"];
     for (what, datagram) in asked(&key, &value).into_iter().chain(told(&key, &value)) {
         let refused = Datagram::decode(&datagram).err();
         let is_value = matches!(refused, Some(DecodeError::OutOfRange { field: "value", .. }));
@@ -204,7 +206,7 @@ fn a_value_that_leaves_its_key_no_room_is_refused_by_every_message() {
 }
 
 #[test]
-fn a_large_value_that_would_be_small_beside_its_key_is_refused() {
+fn a_large_or_a_long_value_that_would_be_small_beside_its_key_is_refused() {
     let large = |key: &[u8], length: usize| {
         let reference = Reference { name: OP, length: length as u32, checksum: 9 }.bytes();
         let set = update(key, Operation::SetLarge { reference: &reference, expiry: Expiry::Never });
@@ -213,6 +215,12 @@ fn a_large_value_that_would_be_small_beside_its_key_is_refused() {
     for key_bytes in [1, KERNEL_KEY_BYTES_MAX, 700, KEY_BYTES_MAX] {
         let (key, small_max) = (vec![b'k'; key_bytes], small_value_bytes_max(key_bytes));
         assert_eq!((large(&key, small_max), large(&key, small_max + 1)), (false, true), "{key_bytes}");
+        let long = |length: usize| {
+            let (value, expiry) = (&vec![7; length][..], Expiry::Never);
+            Datagram::decode(&update(&key, Operation::SetLong { value, expiry })).is_ok()
+        };
+        let lengths = [small_max, small_max + 1, LONG_VALUE_BYTES_MAX, LONG_VALUE_BYTES_MAX + 1];
+        assert_eq!(lengths.map(long), [false, true, true, false], "{key_bytes}");
     }
 }
 

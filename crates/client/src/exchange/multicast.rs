@@ -45,6 +45,8 @@ pub(crate) struct MulticastExchange {
     planted: Planted,
     /// How long a value may be that comes of an update.
     result_bytes_max: usize,
+    /// The large value that is asked for, if it is a certain one.
+    only: Option<Reference>,
     /// Of a scan.
     wanted: Wanted,
 }
@@ -73,14 +75,15 @@ fn values_of(range: MatchRange) -> u128 {
 impl MulticastExchange {
     pub(super) fn new(request: &Request<'_>, planted: Planted) -> Self {
         let kind = match request {
-            Request::Get { .. } | Request::Length { .. } => Kind::Get,
+            Request::Get { .. } | Request::Length { .. } | Request::Named { .. } => Kind::Get,
             Request::Scan { .. } => Kind::Scan,
             Request::Listen { .. } => Kind::Listen,
             Request::Publish { .. } => Kind::Publish,
             Request::Update { .. } => Kind::Update,
         };
+        let only = if let Request::Named { reference, .. } = request { Some(*reference) } else { None };
         let (result_bytes_max, wanted) = (request.small_value_limit(), Wanted::NOTHING);
-        Self { kind, is_refused: false, unread: None, planted, result_bytes_max, wanted }
+        Self { kind, is_refused: false, unread: None, planted, result_bytes_max, only, wanted }
     }
 
     pub(super) fn is_get(&self) -> bool {
@@ -110,7 +113,7 @@ impl MulticastExchange {
         let keyspace = to.id;
         (buffers.vnode, buffers.unicast) = (digest.vnode(), to.unicast_address(&digest));
         match *request {
-            Request::Get { key } | Request::Length { key } => {
+            Request::Get { key } | Request::Length { key } | Request::Named { key, .. } => {
                 Get { keyspace, op, digest, reply_to: None, forwarded: None, key, padding: 0 }
                     .encode(&mut buffers.datagram);
                 buffers.to = buffers.unicast;
@@ -147,13 +150,14 @@ impl MulticastExchange {
                     self.result_bytes_max = LARGE_VALUE_BYTES_MAX;
                 }
                 let about = About { keyspace, op, digest };
-                let reference = buffers.keep_large(about, key, &operation, None);
+                let is_kept = to.has_large_values();
+                let reference = is_kept.then(|| buffers.keep_large(about, key, &operation, None)).flatten();
                 let operation = match (operation, &reference) {
                     (Operation::Set { expiry, .. }, Some(reference)) => {
                         Operation::SetLarge { reference, expiry }
                     }
                     (Operation::Append(_), Some(reference)) => Operation::AppendLarge(reference),
-                    _ => operation,
+                    _ => operation.in_one_message(key.len()),
                 };
                 let reply_to = None;
                 Update { keyspace, op, digest, reply_to, watermark, condition, return_old, operation, key }
@@ -185,6 +189,9 @@ impl MulticastExchange {
             Status::Expired => Step::Forgotten,
             Status::ValueTooLong => {
                 Step::Done(Err(OperationError::ResultTooLong { limit: self.result_bytes_max }))
+            }
+            Status::Ok | Status::NotFound if self.only.is_some_and(|only| reply.large() != Some(only)) => {
+                Step::Done(Err(OperationError::OldValueGone))
             }
             _ if reply.form == Form::Large => self.on_name(reply, buffers),
             _ => {
@@ -343,6 +350,6 @@ fn summary(reply: &Reply<'_>, kind: Kind) -> Result<Summary, OperationError> {
         // Of a get it is for whoever sends the next one.
         integer: if kind == Kind::Get { 0 } else { reply.integer },
         has_value: reply.value.is_some(),
-        form: if reply.form == Form::Hash { Form::Hash } else { Form::Plain },
+        form: reply.form.told(),
     })
 }

@@ -353,6 +353,7 @@ fn understood(request: &Request<'_>) -> Result<Kind, SubmitError> {
     let needs = |what| Err(SubmitError::NeedsPrimary { what });
     let (condition, return_old, operation) = match *request {
         Request::Get { .. } | Request::Length { .. } => return Ok(Kind::Get),
+        Request::Named { .. } => return needs("a transaction"),
         Request::Scan { .. } => return needs("a scan"),
         Request::Listen { .. } | Request::Publish { .. } => return needs("what is published"),
         Request::Update { condition, return_old, operation, .. } => (condition, return_old, operation),
@@ -367,6 +368,7 @@ fn understood(request: &Request<'_>) -> Result<Kind, SubmitError> {
         Operation::Set { expiry: Expiry::Never, .. } => Ok(Kind::Set),
         Operation::Delete => Ok(Kind::Delete),
         Operation::Set { .. } | Operation::Expire { .. } | Operation::Persist => needs("an expiry time"),
+        Operation::SetLong { .. } => needs("a value in one message"),
         Operation::Increment(_) | Operation::IncrementFloat(_) => needs("an increment"),
         Operation::Append(_) | Operation::AppendLarge(_) => needs("an append"),
         Operation::SetLarge { .. } => needs("a large value"),

@@ -185,7 +185,7 @@ fn statuses_become_answers_or_typed_errors() {
         (Status::NotAnInteger, Err(OperationError::NotAnInteger)),
         (Status::NotAFloat, Err(OperationError::NotAFloat)),
         (Status::Overflow, Err(OperationError::Overflow)),
-        (Status::ValueTooLong, Err(OperationError::ResultTooLong { limit: 1024 })),
+        (Status::ValueTooLong, Err(OperationError::ResultTooLong { limit: 57_344 })),
         (Status::Expired, Err(OperationError::OutcomeUnknown)),
         (Status::DiskFull, Err(OperationError::DiskFull)),
         (Status::NoSuchKeyspace, Err(OperationError::NoSuchKeyspace)),

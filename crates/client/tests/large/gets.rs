@@ -177,6 +177,30 @@ fn the_length_is_known_without_a_chunk() {
     assert_eq!(world.end().value.as_deref(), Some(&b"blue"[..]), "the slot is as before");
 }
 
+#[test]
+fn a_value_that_is_named_is_read_if_it_is_still_that_one() {
+    let (mut world, value) = reading(CALM, 9);
+    let reference = world.reference().expect("it was stored");
+    let named = Request::Named { key: KEY, reference };
+    world.submit(named, 5_000);
+    check(&mut world, &value);
+    // Overwritten before, and while it was read; and by what is not large, or not there.
+    let other = value_of(LENGTH, 10);
+    world.submit(named, 5_000);
+    world.run_until(|world| world.client.counters().chunks_received > CHUNKS as u64 + 1_000);
+    world.values.clear();
+    world.store(2, other);
+    assert_eq!(world.end().result, Err(OperationError::OldValueGone));
+    world.submit(named, 5_000);
+    assert_eq!(world.end().result, Err(OperationError::OldValueGone));
+    world.current = None;
+    world.submit(named, 5_000);
+    assert_eq!(world.end().result, Err(OperationError::OldValueGone));
+    world.small = Some(b"blue".to_vec());
+    world.submit(named, 5_000);
+    assert_eq!(world.end().result, Err(OperationError::OldValueGone));
+}
+
 /// Deletes the key, and wants to know what it was.
 fn delete(world: &mut World) {
     let (condition, return_old) = (Condition::Always, true);

@@ -5,7 +5,7 @@ use nicekv_client::{Keyspace, OperationError, Outcome, Request, SubmitError};
 use nicekv_placement::Vrings;
 use nicekv_transport::Report;
 use nicekv_wire::large::TransferReport;
-use nicekv_wire::limits::{CHUNK_BYTES, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use nicekv_wire::limits::{CHUNK_BYTES, KEY_BYTES_MAX, LONG_VALUE_BYTES_MAX};
 use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{
     Datagram, Epoch, Expiry, KeyspaceId, NodeId, OpId, Opcode, Operation, Replication, Reply, Status,
@@ -126,7 +126,7 @@ fn what_is_refused_for_now_is_put_again_under_another_name() {
 fn a_refusal_by_report_ends_it_as_a_reply_would() {
     let ends = [
         (Status::DiskFull, OperationError::DiskFull),
-        (Status::ValueTooLong, OperationError::ResultTooLong { limit: VALUE_BYTES_MAX }),
+        (Status::ValueTooLong, OperationError::ResultTooLong { limit: LONG_VALUE_BYTES_MAX }),
     ];
     for (status, error) in ends {
         let mut world = World::new(CALM, 7);
@@ -238,24 +238,22 @@ fn what_is_too_long_is_refused_at_once() {
         world.client.submit(world.now, KeyspaceId::DEFAULT, request, u64::MAX).err()
     };
     let too_long = |bytes, limit| Some(SubmitError::ValueTooLong { bytes, limit });
-    let value = value_of(limit + 1, 0);
-    let set = |value| Operation::Set { value, expiry: Expiry::Never };
-    assert_eq!(submit(Replication::Multicast, set(&value)), too_long(limit + 1, limit));
+    let value: &'static [u8] = value_of(limit + 1, 0).leak();
+    let set: fn(&'static [u8]) -> Operation<'static> =
+        |value| Operation::Set { value, expiry: Expiry::Never };
+    assert_eq!(submit(Replication::Multicast, set(value)), too_long(limit + 1, limit));
     assert_eq!(submit(Replication::Multicast, set(&value[1..])), None);
-    assert_eq!(submit(Replication::Multicast, Operation::Append(&value)), too_long(limit + 1, limit));
+    assert_eq!(submit(Replication::Multicast, Operation::Append(value)), too_long(limit + 1, limit));
     assert_eq!(submit(Replication::Multicast, Operation::Append(&value[1..])), None);
     let quorum = Replication::Quorum(Quorum::new(3, 2).unwrap());
-    assert_eq!(submit(quorum, set(&value)), too_long(limit + 1, limit));
+    assert_eq!(submit(quorum, set(value)), too_long(limit + 1, limit));
     assert_eq!(submit(quorum, set(&value[1..])), None);
-    assert_eq!(submit(Replication::Chain, set(&value[..1025])), too_long(1025, 1024));
-    let long = |operation| {
-        let mut world = World::with(CALM, 11, |config| config.keyspaces[0].replication = Replication::Chain);
-        let request = Request::update(&[b'k'; KEY_BYTES_MAX], operation);
-        world.client.submit(world.now, KeyspaceId::DEFAULT, request, u64::MAX).err()
-    };
-    let beside_key = SubmitError::PairTooLong { bytes: 257, limit: 256, key_bytes: KEY_BYTES_MAX };
-    assert_eq!((long(set(&value[..257])), long(set(&value[..256]))), (Some(beside_key), None));
-    assert_eq!(long(Operation::Append(&value[..257])), Some(beside_key));
+    let long = LONG_VALUE_BYTES_MAX;
+    let append: fn(&'static [u8]) -> Operation<'static> = Operation::Append;
+    for operation in [set, append] {
+        assert_eq!(submit(Replication::Chain, operation(&value[..=long])), too_long(long + 1, long));
+        assert_eq!(submit(Replication::Chain, operation(&value[..long])), None);
+    }
     let named = Operation::SetLarge { reference: b"", expiry: Expiry::Never };
     assert_eq!(submit(Replication::Multicast, named), Some(SubmitError::NameOfLarge));
 }

@@ -1,10 +1,10 @@
 //! What a connection makes of its commands: each is issued whole, unless it has more requests than there is room for, or is queued for a transaction.
 
 use super::{Connection, Progress, access, error_reply};
-use crate::announcing::Announcing;
 use crate::command::{Command, Kind};
 use crate::error::CommandError;
 use crate::errors;
+use crate::executing::Executing;
 use crate::gathering::Gathering;
 use crate::ledger::Begun;
 use crate::limits::KEYS_IN_FLIGHT_MAX;
@@ -251,7 +251,7 @@ impl Connection {
 fn announced<'a>(plan: Plan<'a>, session: &Session, unix_ms: u64) -> Plan<'a> {
     match plan {
         Plan::Script(transaction, steps) => {
-            let script = Announcing::of_script(session.caller(unix_ms), transaction, steps);
+            let script = Executing::of_script(session.caller(unix_ms), transaction, steps);
             Plan::Asking(Box::new(script))
         }
         other => other,
@@ -262,7 +262,7 @@ fn announced<'a>(plan: Plan<'a>, session: &Session, unix_ms: u64) -> Plan<'a> {
 fn state_of(plan: Plan<'_>) -> State {
     match plan {
         Plan::One(_, finish) | Plan::Made(_, finish) | Plan::Put(_, finish) => State::One(finish),
-        Plan::Exec(_, replies) => State::Exec(replies),
+        Plan::AllOrNone(_) => State::AllOrNone,
         Plan::Asking(asking) => State::Asking(asking),
         other => unreachable!("{other:?} is none of these"),
     }

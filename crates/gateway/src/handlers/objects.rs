@@ -103,12 +103,12 @@ pub(crate) fn restore<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
     let (bytes, form) = dump::value(call.value(3)?).map_err(refused)?;
     let limit = match form {
         Form::Hash => HASH_BYTES_MAX,
-        _ => context.server.value_limit(context.session.keyspace, key.len()),
+        _ => context.server.value_limit(context.session.keyspace),
     };
     if bytes.len() > limit {
         return Err(match form {
             Form::Hash => CommandError::hash_too_long(limit),
-            _ => SubmitError::too_long(bytes.len(), limit, key.len()).into(),
+            _ => SubmitError::ValueTooLong { bytes: bytes.len(), limit }.into(),
         });
     }
     let put = Put { key, bytes: bytes.into_owned(), form, expiry, condition };

@@ -6,10 +6,9 @@ use crate::error::CommandError;
 use crate::gathering::FinishMany;
 use crate::lcs::LcsQuery;
 use crate::plan::{Call, Context, Finish, Many, Plan, RequestFor, TimeUnit};
-use crate::transaction::Replies;
 use nicekv_client::transaction::Transaction;
 use nicekv_client::{Request, SubmitError};
-use nicekv_wire::limits::small_value_bytes_max;
+use nicekv_wire::limits::VALUE_BYTES_MAX;
 use nicekv_wire::{Condition, ExpireCondition, Expiry, Operation};
 use std::collections::HashMap;
 
@@ -172,11 +171,11 @@ pub(crate) fn mset<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planne
     let mut last = HashMap::with_capacity(call.count() / 2);
     for index in (1..call.count()).step_by(2) {
         let (key, bytes) = (call.key(index)?, call.value(index + 1)?.len());
-        if bytes > small_value_bytes_max(key.len()) {
+        if bytes > VALUE_BYTES_MAX {
             // Nothing is put of a command that is refused.
-            let limit = context.server.value_limit(context.session.keyspace, key.len());
+            let limit = context.server.value_limit(context.session.keyspace);
             if bytes > limit {
-                return Err(SubmitError::too_long(bytes, limit, key.len()).into());
+                return Err(SubmitError::ValueTooLong { bytes, limit }.into());
             }
         }
         last.insert(key, index as u32);
@@ -201,5 +200,5 @@ pub(crate) fn msetnx<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a
         let operation = Operation::Set { value: call.value(index + 1)?, expiry: Expiry::Never };
         transaction.add(&Request::update(call.key(index)?, operation))?;
     }
-    Ok(Plan::Exec(transaction, Replies::Applied))
+    Ok(Plan::AllOrNone(transaction))
 }

@@ -1,8 +1,8 @@
 //! Transactions ([`Multi`](crate::transaction::Multi)).
 
 use super::{Planned, ok};
-use crate::announcing::Announcing;
 use crate::error::CommandError;
+use crate::executing::Executing;
 use crate::gathering::FinishMany;
 use crate::plan::{Call, Context, Many, Plan, RequestFor};
 use crate::reply::ReplyWriter;
@@ -46,10 +46,9 @@ pub(crate) fn exec<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'
             context.reply.out.append(reply);
             Ok(Plan::Replied)
         }
-        Execution::Steps(transaction, replies) => Ok(Plan::Exec(transaction, replies)),
-        Execution::Announced(transaction, elements) => {
+        Execution::Steps(steps) => {
             let caller = session.caller(context.unix_ms);
-            Ok(Plan::Asking(Box::new(Announcing::new(caller, transaction, elements))))
+            Ok(Plan::Asking(Box::new(Executing::new(caller, steps))))
         }
     }
 }

@@ -91,7 +91,7 @@ impl Destinations {
                 let put = async {
                     match form {
                         Form::Hash => client.put_hash(key, value, *expiry).await,
-                        Form::Plain | Form::Large => client.put(key, value, *expiry).await,
+                        Form::Plain | Form::Long | Form::Large => client.put(key, value, *expiry).await,
                     }
                 };
                 block_on(put).map(drop).map_err(failed)

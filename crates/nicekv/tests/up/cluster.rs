@@ -143,6 +143,25 @@ impl Redis {
         let mut request = format!("*{}\r\n", command.len());
         command.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
         self.0.get_mut().write_all(request.as_bytes())?;
+        self.line()
+    }
+
+    /// The reply with its elements, as in `*[$value,:1]`.
+    pub(crate) fn call_for_all(&mut self, command: &[&str]) -> String {
+        let reply = self.call(command);
+        self.with_elements(reply)
+    }
+
+    fn with_elements(&mut self, reply: String) -> String {
+        let Some(Ok(count)) = reply.strip_prefix('*').map(str::parse::<usize>) else { return reply };
+        let mut element = |_| {
+            let element = self.line().unwrap_or_else(|error| panic!("an element: {error}"));
+            self.with_elements(element)
+        };
+        format!("*[{}]", (0..count).map(&mut element).collect::<Vec<_>>().join(","))
+    }
+
+    fn line(&mut self) -> std::io::Result<String> {
         let mut line = String::new();
         if self.0.read_line(&mut line)? == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());

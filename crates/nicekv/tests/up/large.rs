@@ -88,13 +88,143 @@ fn commands_know_large_values() {
     assert_eq!(redis.call(&["EXISTS", "k"]), ":0");
     let too_long = redis.call(&["SET", "k", &text((64 << 20) + 1, 3)]);
     assert!(too_long.starts_with("-ERR") && too_long.contains("67108864"), "{too_long}");
+    // A chain passes each value on in one message.
     assert_eq!(redis.call(&["SELECT", "1"]), "+OK");
-    let refused = redis.call(&["SET", "k", &first]);
-    assert!(refused.starts_with("-ERR") && refused.contains("1024"), "{refused}");
+    let refused = redis.call(&["SET", "k", &second]);
+    assert!(refused.starts_with("-ERR") && refused.contains("57344"), "{refused}");
     assert_eq!(redis.call(&["GET", "k"]), "$-1", "nothing is stored");
-    assert_eq!(redis.call(&["SET", "k", &first[..1_000]]), "+OK");
-    let refused = redis.call(&["APPEND", "k", &first[..25]]);
-    assert!(refused.starts_with("-ERR") && refused.contains("1024"), "{refused}");
+    assert_eq!(redis.call(&["SET", "k", &first]), "+OK");
+    assert!(redis.call(&["GET", "k"]) == format!("${first}"));
+    assert_eq!(redis.call(&["APPEND", "k", &second[..50_000]]), ":55000");
+    assert!(redis.call(&["GETRANGE", "k", "5000", "-1"]) == format!("${}", &second[..50_000]));
+    let refused = redis.call(&["APPEND", "k", &first[..2_345]]);
+    assert!(refused.starts_with("-ERR") && refused.contains("57344"), "{refused}");
+    assert_eq!(redis.call(&["STRLEN", "k"]), ":55000");
+}
+
+/// What EXEC answers to these commands.
+fn executed(redis: &mut Redis, commands: &[&[&str]]) -> String {
+    assert_eq!(redis.call(&["MULTI"]), "+OK");
+    for command in commands {
+        assert_eq!(redis.call(command), "+QUEUED", "{command:?}");
+    }
+    redis.call_for_all(&["EXEC"])
+}
+
+#[test]
+fn transactions_and_scripts_have_values_for_which_no_datagram_has_room() {
+    let scratch = tempfile::tempdir().unwrap();
+    let spec = "by-chain=replication=chain";
+    let up = Up::start(scratch.path(), &["--data-dir", "data", "--keyspace", spec]);
+    let mut redis = up.redis();
+    let (long, longest) = (text(5_000, 1), text(50_000, 2));
+    for database in ["0", "1"] {
+        assert_eq!(redis.call(&["SELECT", database]), "+OK");
+        let commands: &[&[&str]] = &[
+            &["SET", "{t}a", &long],
+            &["APPEND", "{t}a", "and more"],
+            &["GET", "{t}a"],
+            &["MSET", "{t}b", &long, "{t}c", "short"],
+            &["GETSET", "{t}b", "short"],
+            &["INCR", "{t}a"],
+        ];
+        let error = "-ERR value is not an integer or out of range";
+        let expected = format!("*[+OK,:5008,${long}and more,+OK,${long},{error}]");
+        assert!(executed(&mut redis, commands) == expected, "database {database}");
+        assert!(get(&mut redis, "{t}a") == format!("{long}and more"));
+        assert_eq!(get(&mut redis, "{t}b"), "short");
+        let script =
+            "local old = redis.call('GET', KEYS[1]) redis.call('SET', KEYS[2], old .. ARGV[1]) return #old";
+        assert_eq!(redis.call(&["EVAL", script, "2", "{t}a", "{t}d", &longest]), ":5008");
+        assert!(get(&mut redis, "{t}d") == format!("{long}and more{longest}"));
+        assert_eq!(redis.call(&["COPY", "{t}d", "{t}e"]), ":1");
+        assert_eq!(redis.call(&["RENAME", "{t}e", "{t}f"]), "+OK");
+        assert_eq!(redis.call(&["SETBIT", "{t}f", "400000", "1"]), ":0");
+        assert_eq!(redis.call(&["SETRANGE", "{t}f", "1", "X"]), ":55008");
+        assert_eq!(redis.call(&["GETBIT", "{t}f", "400000"]), ":1");
+        assert_eq!(redis.call(&["SETBIT", "{t}g", "100000", "1"]), ":0");
+        assert_eq!(redis.call(&["STRLEN", "{t}g"]), ":12501");
+        let too_long = executed(&mut redis, &[&["GET", "{t}d"], &["GET", "{t}f"]]);
+        assert!(too_long.starts_with("-EXECABORT"), "{}", &too_long[..100]);
+        assert_eq!(redis.call(&["DEL", "{t}b", "{t}c", "{t}g"]), ":3");
+    }
+    up.kill();
+    let up = Up::start(scratch.path(), &["--data-dir", "data", "--keyspace", spec]);
+    let mut redis = up.redis();
+    for database in ["0", "1"] {
+        assert_eq!(redis.call(&["SELECT", database]), "+OK");
+        assert!(get(&mut redis, "{t}d") == format!("{long}and more{longest}"), "after kill -9");
+        assert_eq!(redis.call(&["STRLEN", "{t}f"]), ":55008");
+    }
+    // It becomes a large one.
+    assert_eq!(redis.call(&["SELECT", "0"]), "+OK");
+    assert_eq!(redis.call(&["APPEND", "{t}d", &longest]), ":105008");
+    assert!(get(&mut redis, "{t}d") == format!("{long}and more{longest}{longest}"));
+}
+
+#[test]
+fn exec_reads_large_values_as_they_were_when_it_was_done() {
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &["--engine", "memory"]);
+    let mut redis = up.redis();
+    let values: Vec<String> = [1_025, 70_000, 3_000_000].map(|length| text(length, length as u64)).to_vec();
+    for (number, value) in values.iter().enumerate() {
+        assert_eq!(redis.call(&["SET", &format!("{{t}}{number}"), value]), "+OK");
+    }
+    let [one, two, three] = [0, 1, 2].map(|number| &values[number]);
+    let commands: &[&[&str]] = &[
+        &["GET", "{t}0"],
+        &["SET", "{t}short", "x"],
+        &["MGET", "{t}2", "{t}short", "{t}none", "{t}1"],
+        &["STRLEN", "{t}2"],
+        &["GETRANGE", "{t}1", "69990", "-1"],
+        &["GETEX", "{t}1", "EX", "1000"],
+        &["TYPE", "{t}1"],
+    ];
+    let end = format!("${}", &two[69_990..]);
+    let expected = format!("*[${one},+OK,*[${three},$x,$-1,${two}],:3000000,${end},${two},+string]");
+    assert!(executed(&mut redis, commands) == expected);
+    // What nobody could read any more is not lost: nothing is done.
+    for last in [&["DEL", "{t}1"][..], &["SET", "{t}1", "x"]] {
+        let refused = executed(&mut redis, &[&["GET", "{t}1"], last]);
+        assert!(refused.starts_with("-EXECABORT"), "{refused}");
+    }
+    let refused = executed(&mut redis, &[&["GETDEL", "{t}1"], &["INCR", "{t}n"]]);
+    assert!(refused.starts_with("*[-ERR value would exceed") && refused.ends_with(",:1]"), "{refused}");
+    assert!(get(&mut redis, "{t}1") == *two);
+
+    // While somebody overwrites them all at once, they are those of one moment.
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut writer = up.redis();
+        let done = &done;
+        scope.spawn(move || {
+            for round in 0..200_u64 {
+                let (value, number) = (text(3_000, round), round.to_string());
+                let all: &[&[&str]] = &[&["SET", "{t}0", &value], &["SET", "{t}round", &number]];
+                assert_eq!(executed(&mut writer, all), "*[+OK,+OK]");
+                let large = text(60_000, round);
+                assert_eq!(writer.call(&["SET", "{t}1", &large]), "+OK");
+            }
+            done.store(true, std::sync::atomic::Ordering::Release);
+        });
+        let mut reads = 0;
+        while !done.load(std::sync::atomic::Ordering::Acquire) {
+            let read = executed(&mut redis, &[&["GET", "{t}round"], &["GET", "{t}0"], &["GET", "{t}1"]]);
+            let parts: Vec<&str> = read
+                .strip_prefix("*[$")
+                .and_then(|read| read.strip_suffix(']'))
+                .unwrap()
+                .split(",$")
+                .collect();
+            let Ok(round) = parts[0].parse::<u64>() else { continue };
+            assert!(parts[1] == text(3_000, round), "round {round}");
+            let large = [round, round.saturating_sub(1)].map(|of| text(60_000, of));
+            assert!(round == 0 || large.iter().any(|large| large == parts[2]), "round {round}");
+            reads += 1;
+        }
+        assert!(reads > 10, "{reads} reads");
+    });
 }
 
 /// The value of key k and what is added to it, as the store should have it.

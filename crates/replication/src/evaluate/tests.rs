@@ -1,7 +1,7 @@
 //! What updates do to keys.
 
 use super::*;
-use nicekv_wire::limits::KEY_BYTES_MAX;
+use nicekv_wire::limits::{KEY_BYTES_MAX, LONG_VALUE_BYTES_MAX};
 use nicekv_wire::{ClientId, Form, KeyDigest, KeyspaceId};
 
 const OP: OpId = OpId { client: ClientId(9), sequence: 4 };
@@ -91,15 +91,26 @@ fn numbers_are_strict_and_bounded() {
     check(update(by_float("inf")), state(" 1", 0), Effect::None, Status::NotAFloat);
     let longest = check(update(by_float("1e1023")), None, Effect::Store, Status::Ok);
     assert_eq!(longest.value.len(), 1_023);
-    check(update(by_float("1e1025")), None, Effect::None, Status::ValueTooLong);
+    assert_eq!(longest.form, Form::Plain);
+    let long = check(update(by_float("1e1025")), None, Effect::Store, Status::Ok);
+    assert_eq!((long.value.len(), long.form), (1_025, Form::Long));
 }
 
 #[test]
 fn appending_stops_at_the_limit() {
     let verdict = check(update(Operation::Append(b"def")), state("abc", 5), Effect::Store, Status::Ok);
     assert_eq!((verdict.integer, verdict.expiry_ms, &verdict.value[..]), (6, 5, &b"abcdef"[..]));
-    let long = "x".repeat(VALUE_BYTES_MAX);
-    check(update(Operation::Append(b"d")), state(&long, 0), Effect::None, Status::ValueTooLong);
+    let short = "x".repeat(VALUE_BYTES_MAX);
+    let verdict = check(update(Operation::Append(b"d")), state(&short, 0), Effect::Store, Status::Ok);
+    assert_eq!((verdict.integer, verdict.form), (1_025, Form::Long));
+    let long = |bytes: usize| {
+        let value = vec![b'x'; bytes];
+        Some(KeyValue { version: OLD, expiry_ms: 5, value, form: Form::Long })
+    };
+    let append = update(Operation::Append(b"d"));
+    let verdict = check(append, long(LONG_VALUE_BYTES_MAX - 1), Effect::Store, Status::Ok);
+    assert_eq!((verdict.value.len(), verdict.expiry_ms), (LONG_VALUE_BYTES_MAX, 5));
+    check(append, long(LONG_VALUE_BYTES_MAX), Effect::None, Status::ValueTooLong);
 }
 
 #[test]
@@ -107,14 +118,14 @@ fn a_long_key_leaves_less_room_for_what_is_made() {
     let key = [b'k'; KEY_BYTES_MAX];
     let of = |operation| Update { key: &key, ..update(operation) };
     let fits = "x".repeat(250);
-    check(of(Operation::Append(b"abcdef")), state(&fits, 0), Effect::Store, Status::Ok);
-    check(of(Operation::Append(b"abcdefg")), state(&fits, 0), Effect::None, Status::ValueTooLong);
+    let form = |suffix| check(of(Operation::Append(suffix)), state(&fits, 0), Effect::Store, Status::Ok).form;
+    assert_eq!((form(b"abcdef"), form(b"abcdefg")), (Form::Plain, Form::Long));
     assert_eq!(parts(&of(Operation::Append(b"abcdef")), state(&fits, 0).as_ref()), None);
     let bytes = |bytes: &[u8]| ValuePart::Bytes(bytes.to_vec());
     let made = parts(&of(Operation::Append(b"abcdefg")), state(&fits, 0).as_ref());
     assert_eq!(made, Some([bytes(fits.as_bytes()), bytes(b"abcdefg")]));
-    check(of(by_float("1e255")), None, Effect::Store, Status::Ok);
-    check(of(by_float("1e256")), None, Effect::None, Status::ValueTooLong);
+    let form = |delta| check(of(by_float(delta)), None, Effect::Store, Status::Ok).form;
+    assert_eq!((form("1e255"), form("1e256")), (Form::Plain, Form::Long));
     check(of(by_float("1")), large(300), Effect::None, Status::ValueTooLong);
     check(of(by_float("1")), large(1_025), Effect::None, Status::NotAFloat);
     check(of(Operation::Increment(1)), large(300), Effect::None, Status::NotAnInteger);

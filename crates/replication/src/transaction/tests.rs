@@ -1,5 +1,6 @@
 use super::*;
 use nicekv_node::Scripts;
+use nicekv_wire::large::Reference;
 use nicekv_wire::{ClientId, Condition, Expiry, Form, KeyDigest, KeyspaceId, Operation};
 
 const OP: OpId = OpId { client: ClientId(7), sequence: 3 };
@@ -25,6 +26,15 @@ fn encoded(steps: &[Step<'_>]) -> Vec<u8> {
 
 /// Of keys that are there if they are in `values`.
 fn taken(steps: &[Step<'_>], values: &[(&str, &str)]) -> Verdict {
+    let values: BTreeMap<&[u8], &[u8]> =
+        values.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes())).collect();
+    taken_of(steps, |key| {
+        let value = values.get(key)?.to_vec();
+        Some(KeyValue { version: BEFORE, expiry_ms: 5, value, form: Form::Plain })
+    })
+}
+
+fn taken_of(steps: &[Step<'_>], state: impl Fn(&[u8]) -> Option<KeyValue>) -> Verdict {
     let bytes = encoded(steps);
     let update = Update {
         keyspace: KeyspaceId(0),
@@ -37,14 +47,9 @@ fn taken(steps: &[Step<'_>], values: &[(&str, &str)]) -> Verdict {
         operation: Operation::Transaction(&bytes),
         key: steps[0].key,
     };
-    let values: BTreeMap<&[u8], &[u8]> =
-        values.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes())).collect();
     take_steps(
         &update,
-        |key| {
-            let value = values.get(key)?.to_vec();
-            Some(KeyValue { version: BEFORE, expiry_ms: 5, value, form: Form::Plain })
-        },
+        state,
         (&Runner { scripts: &Scripts::default(), clock_ms: None, keeps_failures: false }, false),
     )
 }
@@ -125,4 +130,68 @@ fn what_has_no_room_in_a_decision_takes_no_effect() {
     let verdict = taken(&steps, &[("a", &long)]);
     assert_eq!((verdict.effect, verdict.status), (Effect::None, Status::ValueTooLong));
     assert_eq!(taken(&steps[2..], &[("a", &long)]).status, Status::Ok);
+}
+
+#[test]
+fn of_a_large_value_it_is_told_which_one_it_is_unless_the_transaction_writes_it() {
+    let value = Reference { name: BEFORE, length: 100_000, checksum: 7 }.bytes();
+    let state = KeyValue { version: BEFORE, expiry_ms: 5, value: value.clone(), form: Form::Large };
+    let of = |steps: &[Step<'_>]| {
+        let verdict = taken_of(steps, |key| (key == b"large").then(|| state.clone()));
+        let told: Vec<_> = Taken::each(&verdict.value)
+            .map(|taken| (taken.status, taken.value_is_result.then_some((taken.form, taken.value.to_vec()))))
+            .collect();
+        (verdict.status, told)
+    };
+    let update = |operation, condition, return_old| Step {
+        key: b"large",
+        act: Act::Apply { operation, condition, return_old },
+    };
+    let expire = |return_old| {
+        let (at_ms, condition) = (9, nicekv_wire::ExpireCondition::Always);
+        update(Operation::Expire { at_ms, condition }, Condition::Always, return_old)
+    };
+    let named = (Status::Ok, Some((Form::Large, value.clone())));
+    let done = (Status::Ok, None);
+    assert_eq!(of(&[get(b"large"), set(b"other", b"x")]), (Status::Ok, vec![named.clone(), done.clone()]));
+    // It stays the same one.
+    assert_eq!(of(&[get(b"large"), expire(false)]), (Status::Ok, vec![named.clone(), done.clone()]));
+    assert_eq!(of(&[expire(true), get(b"large")]), (Status::Ok, vec![named.clone(), named.clone()]));
+    let new = Operation::Set { value: b"new", expiry: Expiry::Never };
+    let refused = (Status::ConditionFailed, Some((Form::Large, value.clone())));
+    assert_eq!(of(&[update(new, Condition::IfAbsent, true)]), (Status::Ok, vec![refused]));
+    // Nobody could read it, and nothing is done.
+    let nothing = (Status::ValueTooLong, Vec::new());
+    let delete = || apply(b"large", Operation::Delete);
+    assert_eq!(of(&[get(b"large"), delete()]), nothing);
+    assert_eq!(of(&[get(b"large"), set(b"large", b"x"), expire(false)]), nothing);
+    assert_eq!(of(&[delete(), get(b"large")]), (Status::Ok, vec![done.clone(), (Status::NotFound, None)]));
+    // The step alone is refused.
+    let pop = update(Operation::Delete, Condition::Always, true);
+    let steps = [pop, set(b"other", b"x"), get(b"large")];
+    assert_eq!(of(&steps), (Status::Ok, vec![(Status::ValueTooLong, None), done, named]));
+}
+
+#[test]
+fn a_value_for_which_no_datagram_has_room_is_read_and_changed_like_any_other() {
+    let long = vec![b'x'; 5_000];
+    let step = |operation| apply(b"k", operation);
+    let set = Operation::SetLong { value: &long, expiry: Expiry::Never };
+    let steps = [step(set), step(Operation::Append(b"y")), get(b"k"), step(Operation::Increment(1))];
+    let verdict = taken(&steps, &[]);
+    let told: Vec<_> = Taken::each(&verdict.value)
+        .map(|taken| (taken.status, taken.integer, taken.value_is_result.then_some(taken.value.len())))
+        .collect();
+    let expected = [
+        (Status::Ok, 0, None),
+        (Status::Ok, 5_001, None),
+        (Status::Ok, 0, Some(5_001)),
+        (Status::NotAnInteger, 0, None),
+    ];
+    assert_eq!(told, expected);
+    let steps = encoded(&steps);
+    let entries = entries(&steps, &verdict.value, (9, OP));
+    let form_and_length = |entry: &Entry<'_>| (entry.form, entry.value.map(<[u8]>::len));
+    let written: Vec<_> = entries.iter().map(|(_, entry)| form_and_length(entry)).collect();
+    assert_eq!(written, [(Form::Long, Some(5_001))]);
 }

@@ -3,7 +3,7 @@
 use super::Codec;
 use crate::DecodeError;
 use crate::bytes::{Reader, flag, in_range, reserved};
-use crate::limits::{KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{KEY_BYTES_MAX, LONG_VALUE_BYTES_MAX, TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX};
 #[cfg(test)]
 use crate::samples::Random;
 use alloc::vec::Vec;
@@ -17,6 +17,8 @@ pub struct Bytes<const MIN: usize, const MAX: usize>;
 pub type Key = Bytes<1, KEY_BYTES_MAX>;
 /// A value.
 pub type Value = Bytes<0, VALUE_BYTES_MAX>;
+/// A value that may have no room in a datagram.
+pub type LongValue = Bytes<0, LONG_VALUE_BYTES_MAX>;
 
 impl<const MIN: usize, const MAX: usize> Codec for Bytes<MIN, MAX> {
     type Value<'a> = &'a [u8];

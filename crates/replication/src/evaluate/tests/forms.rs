@@ -163,8 +163,8 @@ fn a_bit_is_set_where_it_is_and_behind_the_end() {
     assert_eq!(after(1, false, state("a", 7)), (b"!".to_vec(), 1));
     assert_eq!(after(1, true, state("a", 7)), (b"a".to_vec(), 1));
     assert_eq!(check(set(0, true), state("a", 7), Effect::Store, Status::Ok).expiry_ms, 7);
-    let bits = VALUE_BYTES_MAX as u32 * 8;
-    assert_eq!(after(bits - 1, true, None).0.len(), VALUE_BYTES_MAX);
+    let bits = LONG_VALUE_BYTES_MAX as u32 * 8;
+    assert_eq!(after(bits - 1, true, None).0.len(), LONG_VALUE_BYTES_MAX);
     check(set(bits, true), state("a", 7), Effect::None, Status::ValueTooLong);
     check(set(u32::MAX, true), None, Effect::None, Status::ValueTooLong);
     check(set(0, true), large(5_000), Effect::None, Status::ValueTooLong);
@@ -184,7 +184,8 @@ fn a_range_is_written_over() {
     assert_eq!(check(set(9, b""), state("abcd", 0), Effect::None, Status::Ok).integer, 4);
     assert_eq!(check(set(9, b""), large(5_000), Effect::None, Status::Ok).integer, 5_000);
     assert_eq!(check(set(9, b""), None, Effect::None, Status::Ok).integer, 0);
-    check(set(VALUE_BYTES_MAX as u32, b"x"), None, Effect::None, Status::ValueTooLong);
+    assert_eq!(after(LONG_VALUE_BYTES_MAX as u32 - 1, b"x", None).len(), LONG_VALUE_BYTES_MAX);
+    check(set(LONG_VALUE_BYTES_MAX as u32, b"x"), None, Effect::None, Status::ValueTooLong);
     check(set(u32::MAX, b"x"), None, Effect::None, Status::ValueTooLong);
     check(set(0, b"x"), large(5_000), Effect::None, Status::ValueTooLong);
 }

@@ -1,24 +1,36 @@
-//! EXEC of a transaction with messages, and scripts, which may have some: they are published one after the other when all else was taken, and not at all if nothing was, or nobody
-//! knows. Of what a script publishes nodes know neither who is told nor whether its user may: it is told 0, and what may not be is left out here.
+//! EXEC, and scripts: all steps are taken as one request. What they have named is read then, and what is to be published is published last, one message after the other; neither if nothing was done, or
+//! nobody knows.
+//!
+//! ```text
+//!   takes ─▶ reads large values, all at once ─▶ publishes ─▶ over
+//!     ▲                │ one was overwritten meanwhile, and nothing was changed
+//!     └────────────────┘
+//! ```
+//!
+//! Of what a script publishes nodes know neither who is told nor whether its user may: it is told 0, and what may not be is left out here.
 
 use crate::answered::Answered;
 use crate::asking::Asking;
 use crate::caller::Caller;
 use crate::error::CommandError;
 use crate::message::Message;
+use crate::named::{NamedValues, without_name};
 use crate::reply::{Protocol, ReplyWriter};
 use crate::rope::Rope;
 use crate::scripting;
 use crate::security::User;
-use crate::transaction::{Element, Next};
+use crate::transaction::{Element, Next, Steps};
 use nicekv_client::transaction::{Transaction, results};
 use nicekv_client::{OperationError, Outcome, Request};
 use nicekv_wire::KeyspaceId;
 use std::sync::Arc;
 
+/// How often one that only reads begins at most.
+const TRIES_MAX: u32 = 16;
+
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Announcing {
+pub(crate) struct Executing {
     keyspace: KeyspaceId,
     /// For replies that are made before the last one is known.
     protocol: Protocol,
@@ -30,16 +42,13 @@ pub(crate) struct Announcing {
     stage: Stage,
     /// Whether that is under way.
     is_asked: bool,
+    tries: u32,
 }
 
 #[derive(Debug)]
 enum Stage {
-    Takes {
-        transaction: Transaction,
-        /// Steps that are no command's.
-        required: usize,
-        elements: Vec<Element>,
-    },
+    Takes(Steps),
+    Reads(Steps, NamedValues),
     /// All before this one have a reply.
     Publishes(Vec<Piece>, usize),
     Over(Result<Option<Vec<Piece>>, CommandError>),
@@ -63,28 +72,23 @@ impl Piece {
     }
 }
 
-impl Announcing {
+impl Executing {
     /// A script, which has so many steps.
     pub(crate) fn of_script(caller: Caller, transaction: Transaction, steps: usize) -> Self {
-        Self { is_script: true, ..Self::new(caller, (transaction, 0), vec![Element::Script(steps)]) }
+        let elements = vec![Element::Script(steps)];
+        Self { is_script: true, ..Self::new(caller, Steps { transaction, required: 0, elements }) }
     }
 
-    /// A transaction, whose first steps are no command's.
-    pub(crate) fn new(
-        caller: Caller,
-        (transaction, required): (Transaction, usize),
-        elements: Vec<Element>,
-    ) -> Self {
+    /// A transaction, or at least a message.
+    pub(crate) fn new(caller: Caller, steps: Steps) -> Self {
         let Caller { keyspace, protocol, unix_ms, user } = caller;
-        let stage = Stage::Takes { transaction, required, elements };
-        let (is_script, is_asked) = (false, false);
-        let mut this = Self { keyspace, protocol, unix_ms, user, is_script, stage, is_asked };
-        if let Stage::Takes { transaction, elements, .. } = &mut this.stage
-            && transaction.is_empty()
-        {
-            let elements = std::mem::take(elements);
-            this.stage = this.publishes(elements, &mut || Err(OperationError::OutcomeUnknown));
-        }
+        let (is_script, is_asked, tries) = (false, false, 0);
+        let stage = Stage::Over(Ok(None));
+        let mut this = Self { keyspace, protocol, unix_ms, user, is_script, stage, is_asked, tries };
+        this.stage = match steps.transaction.is_empty() {
+            true => this.publishes(steps.elements, std::iter::empty()),
+            false => Stage::Takes(steps),
+        };
         this
     }
 
@@ -94,14 +98,51 @@ impl Announcing {
         Piece::Ready(out)
     }
 
+    /// An answer to all steps.
+    fn taken(&self, steps: Steps, answered: Answered<'_>) -> Stage {
+        let answer = match answered.result {
+            Ok(answer) if answer.outcome == Outcome::ConditionFailed => return Stage::Over(Ok(None)),
+            Ok(answer) => answer,
+            Err(error) if self.is_script => return Stage::Over(Err(CommandError::of_script(error))),
+            Err(error) => return Stage::Over(Err(CommandError::of_transaction(error))),
+        };
+        let Steps { transaction, required, elements } = &steps;
+        match NamedValues::of(transaction, *required, elements, &answer) {
+            Some(named) => Stage::Reads(steps, named),
+            None => {
+                let results = results(&answer).skip(steps.required).map(without_name);
+                self.publishes(steps.elements, results)
+            }
+        }
+    }
+
+    /// All large values were read.
+    fn read(&mut self, steps: Steps, named: &NamedValues) -> Stage {
+        self.tries += 1;
+        if named.is_stale() && steps.only_read() {
+            return match self.tries < TRIES_MAX {
+                true => Stage::Takes(steps),
+                false => Stage::Over(Err(OperationError::Busy.into())),
+            };
+        }
+        self.publishes(steps.elements, named.each().skip(steps.required))
+    }
+
     /// The replies of all that was taken; the messages are next.
-    fn publishes<'a>(&self, elements: Vec<Element>, next: Next<'_, 'a>) -> Stage {
+    fn publishes<'a>(
+        &self,
+        elements: Vec<Element>,
+        mut results: impl Iterator<Item = Answered<'a>>,
+    ) -> Stage {
+        // What a node has left out was not taken.
+        let next: Next<'_, 'a> =
+            &mut || results.next().unwrap_or_else(|| Err(OperationError::OutcomeUnknown).into());
         let mut pieces = Vec::with_capacity(elements.len());
         for element in elements {
             match element {
                 Element::Publish(message) => pieces.push(Piece::Publish(message)),
                 Element::Script(steps) => {
-                    let last = (0..steps).map(|_| next()).last();
+                    let last = (0..steps).map(|_| next().result).last();
                     let mut messages = Vec::new();
                     pieces.push(self.piece(|reply| messages = scripting::write(last, reply)));
                     let may = |message: &Message| {
@@ -141,51 +182,51 @@ impl Announcing {
     }
 }
 
-impl Asking for Announcing {
+impl Asking for Executing {
     fn next(&mut self) -> Option<(KeyspaceId, u32, Request<'_>)> {
-        if self.is_over() || std::mem::replace(&mut self.is_asked, true) {
-            return None;
-        }
-        let request = match &self.stage {
-            Stage::Takes { transaction, .. } => transaction.request()?,
+        let is_asked = std::mem::replace(&mut self.is_asked, true);
+        let (part, request) = match &mut self.stage {
+            Stage::Reads(_, named) => named.next()?,
+            _ if is_asked => return None,
+            Stage::Takes(steps) => (0, steps.transaction.request()?),
             Stage::Publishes(pieces, at) => {
                 let Message { channel, message } = pieces[*at].message()?;
-                Request::Publish { channel, message }
+                (0, Request::Publish { channel, message })
             }
             Stage::Over(_) => return None,
         };
-        Some((self.keyspace, 0, request))
+        Some((self.keyspace, part, request))
     }
 
-    fn take(&mut self, _: u32, answered: Answered<'_>) -> bool {
-        let stage = self.take_stage();
-        self.stage = match (stage, answered.result) {
-            (Stage::Takes { .. }, Err(error)) => Stage::Over(Err(if self.is_script {
-                CommandError::of_script(error)
-            } else {
-                CommandError::of_transaction(error)
-            })),
-            (Stage::Takes { .. }, Ok(answer)) if answer.outcome == Outcome::ConditionFailed => {
-                Stage::Over(Ok(None))
+    fn take(&mut self, part: u32, answered: Answered<'_>) -> bool {
+        self.stage = match self.take_stage() {
+            Stage::Takes(steps) => self.taken(steps, answered),
+            Stage::Reads(steps, mut named) => match named.take(part, answered) {
+                true => self.read(steps, &named),
+                false => Stage::Reads(steps, named),
+            },
+            Stage::Publishes(pieces, at) => {
+                let told = answered.result.map(|answer| answer.integer).map_err(CommandError::from);
+                self.told(pieces, at, told)
             }
-            (Stage::Takes { required, elements, .. }, Ok(answer)) => {
-                let mut results = results(&answer).skip(required);
-                let mut next = || results.next().unwrap_or(Err(OperationError::OutcomeUnknown));
-                self.publishes(elements, &mut next)
-            }
-            (Stage::Publishes(pieces, at), result) => {
-                self.told(pieces, at, result.map(|answer| answer.integer).map_err(CommandError::from))
-            }
-            (over @ Stage::Over(_), _) => over,
+            over @ Stage::Over(_) => over,
         };
         self.is_over()
     }
 
-    fn fail(&mut self, _: u32, error: CommandError) {
+    fn fail(&mut self, part: u32, error: CommandError) {
         self.stage = match self.take_stage() {
             Stage::Publishes(pieces, at) => self.told(pieces, at, Err(error)),
+            Stage::Reads(steps, mut named) => match named.take(part, Err(OperationError::Busy).into()) {
+                true => self.read(steps, &named),
+                false => Stage::Reads(steps, named),
+            },
             _ => Stage::Over(Err(error)),
         };
+    }
+
+    fn reading(&self) -> Option<usize> {
+        if let Stage::Reads(_, named) = &self.stage { Some(named.under_way()) } else { None }
     }
 
     fn is_over(&self) -> bool {
@@ -219,9 +260,8 @@ impl Asking for Announcing {
             pieces.capacity() * size_of::<Piece>() + pieces.iter().map(of_piece).sum::<usize>()
         };
         match &self.stage {
-            Stage::Takes { transaction, elements, .. } => {
-                transaction.bytes() + elements.iter().map(Element::memory).sum::<usize>()
-            }
+            Stage::Takes(steps) => steps.memory(),
+            Stage::Reads(steps, named) => steps.memory() + named.memory(),
             Stage::Publishes(pieces, _) | Stage::Over(Ok(Some(pieces))) => of_pieces(pieces),
             Stage::Over(_) => 0,
         }
