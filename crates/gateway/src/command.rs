@@ -8,7 +8,7 @@ use crate::handlers::{
 use crate::other_types;
 use crate::parser::Arguments;
 use crate::plan::Handler;
-use crate::security::Subject;
+use crate::security::{SUBJECTS, Subject};
 
 /// One command.
 #[derive(Debug)]
@@ -241,6 +241,11 @@ impl Command {
         let count = arguments.count();
         let subject = Subject::of_call(self.number(), (count > 1).then(|| arguments.prefix(1)));
         (subject, (3..count).any(|index| arguments.prefix(index).eq_ignore_ascii_case(b"get")))
+    }
+
+    /// Whether its first argument says what it does.
+    pub(crate) fn has_subcommands(&'static self) -> bool {
+        SUBJECTS.iter().any(|subject| subject.is_of(&SUBJECTS[self.number()]))
     }
 
     /// Whether it is called although MULTI has begun, and not queued.

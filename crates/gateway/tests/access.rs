@@ -61,6 +61,9 @@ fn who_has_not_logged_in_may_log_in_and_nothing_else() {
     assert!(connection.call("HELLO 2 AUTH alice secret").starts_with('*'));
     assert_eq!(connection.call("ACL DRYRUN x get y"), nopermission("alice", "acl|dryrun"));
     assert!(connection.call("CLIENT INFO").contains(" user=alice "));
+    // Also to who has no right to its command.
+    let unknown = "-ERR unknown subcommand 'nosuch'. Try ACL HELP.\r\n";
+    assert_eq!(connection.call("ACL nosuch"), unknown);
     assert_eq!(connection.call("RESET"), "+RESET\r\n");
     assert_eq!(connection.call("GET a:1"), NO_AUTH);
     // Little may be sent before.

@@ -3,6 +3,7 @@
 use super::{Connection, large};
 use crate::command::{Command, Kind};
 use crate::error::CommandError;
+use crate::handlers::unknown_subcommand;
 use crate::parser::{Arguments, Parser};
 use crate::plan::Session;
 use crate::requests::Requests;
@@ -50,7 +51,14 @@ fn admit(
         let forbidden = channels.find(|channel| !user.may_channel(channel, is_pattern));
         forbidden.map_or(Ok(()), |channel| Err(Refusal::Channel(channel)))
     });
-    checked.map_err(|refusal| refused(refusal, session, command, requests))
+    // As in Redis a subcommand that there is not is said to be none, whoever calls it.
+    let is_unknown = subject == command.number() && arguments.count() > 1 && command.has_subcommands();
+    checked.map_err(|refusal| match refusal {
+        Refusal::Command(_) if is_unknown => {
+            unknown_subcommand(&command.name.to_ascii_uppercase(), arguments.prefix(1))
+        }
+        refusal => refused(refusal, session, command, requests),
+    })
 }
 
 /// If it is EXEC, refuses what was queued unless the connection's user may do all of it now; nothing is left of it then.

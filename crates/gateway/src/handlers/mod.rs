@@ -52,7 +52,7 @@ fn help<'a>(
 }
 
 /// As Redis refuses a subcommand of `command`, which is in capitals.
-fn unknown_subcommand(command: &str, subcommand: &[u8]) -> CommandError {
+pub(crate) fn unknown_subcommand(command: &str, subcommand: &[u8]) -> CommandError {
     let shown = String::from_utf8_lossy(&subcommand[..subcommand.len().min(128)]);
     CommandError::text(format!("ERR unknown subcommand '{shown}'. Try {command} HELP."))
 }
