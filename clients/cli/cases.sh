@@ -61,7 +61,7 @@ stat() {
 monitor() {
   local out log
   log=$(mktemp) || return
-  cli monitor >"$log" &
+  redis-cli -h "$CLIENTS_HOST" -p "$CLIENTS_PORT" -n "$CLIENTS_DATABASE" monitor >"$log" &
   local pid=$!
   for _ in $(seq 50); do [ -s "$log" ] && break; sleep 0.1; done
   cli set cli:seen yes >/dev/null
