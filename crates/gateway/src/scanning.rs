@@ -17,8 +17,8 @@ use crate::reply::ReplyWriter;
 use nicekv_client::{Request, Scan};
 use nicekv_runtime::now;
 use nicekv_wire::glob;
-use nicekv_wire::scan::ScanWants;
-use nicekv_wire::{KeyspaceId, Operation};
+use nicekv_wire::scan::{ScanWants, Scanned};
+use nicekv_wire::{Form, KeyspaceId, Operation};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -83,13 +83,28 @@ pub(crate) enum Purpose {
     },
 }
 
+/// Which keys are listed.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) pattern: Option<Box<[u8]>>,
+    /// Only hashes, or only what is none.
+    pub(crate) is_hash: Option<bool>,
+}
+
+impl Filter {
+    fn lets(&self, found: &Scanned<'_>) -> bool {
+        self.is_hash.is_none_or(|is_hash| is_hash == (found.form == Form::Hash))
+            && self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, found.key))
+    }
+}
+
 /// A command on all keys, under way.
 #[derive(Debug)]
 pub(crate) struct Scanning {
     keyspace: KeyspaceId,
     scan: Scan,
     purpose: Purpose,
-    pattern: Option<Box<[u8]>>,
+    filter: Filter,
     /// Keys that were looked at.
     looked_at: u64,
     /// Keys that are listed, or are to be deleted.
@@ -102,13 +117,12 @@ pub(crate) struct Scanning {
 }
 
 impl Scanning {
-    pub(crate) fn new(keyspace: KeyspaceId, scan: Scan, purpose: Purpose, pattern: Option<&[u8]>) -> Self {
-        let pattern = pattern.map(Box::from);
+    pub(crate) fn new(keyspace: KeyspaceId, scan: Scan, purpose: Purpose, filter: Filter) -> Self {
         Self {
             keyspace,
             scan,
             purpose,
-            pattern,
+            filter,
             looked_at: 0,
             found: Vec::new(),
             found_bytes: 0,
@@ -119,9 +133,9 @@ impl Scanning {
     }
 
     /// Of everything that a keyspace holds.
-    pub(crate) fn of_all(keyspace: KeyspaceId, purpose: Purpose, pattern: Option<&[u8]>) -> Self {
+    pub(crate) fn of_all(keyspace: KeyspaceId, purpose: Purpose, filter: Filter) -> Self {
         let wants = if matches!(purpose, Purpose::Size) { ScanWants::Count } else { ScanWants::Keys };
-        Self::new(keyspace, Scan::new(wants, b""), purpose, pattern)
+        Self::new(keyspace, Scan::new(wants, b""), purpose, filter)
     }
 
     fn next_delete(&mut self) -> Option<(KeyspaceId, u32, Request<'_>)> {
@@ -153,10 +167,10 @@ impl Scanning {
             }
     }
 
-    fn note(&mut self, key: &[u8]) {
-        if self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, key)) {
-            self.found_bytes += key.len();
-            self.found.push(key.into());
+    fn note(&mut self, found: Scanned<'_>) {
+        if self.filter.lets(&found) {
+            self.found_bytes += found.key.len();
+            self.found.push(found.key.into());
         }
     }
 }
@@ -186,7 +200,7 @@ impl Asking for Scanning {
                 self.scan.take(part, answer.pieces(), |piece| taken.push(*piece));
                 for piece in taken {
                     self.looked_at += u64::from(piece.count);
-                    piece.entries().for_each(|entry| self.note(entry.key));
+                    piece.entries().for_each(|entry| self.note(entry));
                 }
             }
             Err(error) => self.fail(part, error.into()),

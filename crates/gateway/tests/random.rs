@@ -86,6 +86,8 @@ const FORMS: &[&str] = &[
     "RENAMENX K K",
     "SCAN 0 COUNT 1000",
     "SCAN 0 MATCH k* COUNT 1000",
+    "SCAN 0 TYPE hash COUNT 1000",
+    "SCAN 0 COUNT 1000 TYPE string",
     "SET K V",
     "SET K V",
     "SET K I",

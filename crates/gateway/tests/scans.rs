@@ -65,7 +65,17 @@ fn a_scan_lists_every_key_once_in_as_many_replies_as_it_is_asked_for() {
     }
     let (found, _) = scan(&mut connection, " MATCH key:?");
     assert_eq!(found.len(), 10);
-    assert_eq!(scan(&mut connection, " TYPE hash"), (Vec::new(), 1));
+    assert_eq!(scan(&mut connection, " TYPE hash").0, Vec::<String>::new());
+    assert_eq!(scan(&mut connection, " TYPE list"), (Vec::new(), 1));
+    assert_eq!(scan(&mut connection, " TYPE string").0.len(), KEYS);
+    for number in 0..KEYS / 2 {
+        connection.call(&format!("DEL key:{number}"));
+        connection.call(&format!("HSET key:{number} field value"));
+    }
+    let by_type = [" TYPE hash COUNT 7", " TYPE string"].map(|options| scan(&mut connection, options).0);
+    let number = |key: &String| key.strip_prefix("key:").unwrap().parse::<usize>().unwrap();
+    assert!(by_type[0].iter().all(|key| number(key) < KEYS / 2));
+    assert_eq!(by_type.map(|keys| keys.len()), [KEYS / 2; 2]);
     assert_eq!(connection.call("DBSIZE"), format!(":{KEYS}\r\n"));
     assert_eq!(bulks(connection.call("KEYS *").as_bytes()).len(), KEYS);
     assert_eq!(bulks(connection.call("KEYS key:1[1-3]").as_bytes()).len(), 3);

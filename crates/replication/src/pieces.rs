@@ -56,17 +56,17 @@ impl<'a> Piece<'a> {
             }
             // What is overdue further on is deleted at once, too.
             if !piece.is_cut {
-                // A large value is for a get.
-                let is_listed = frame.wants == ScanWants::Values && entry.form == Form::Plain;
-                piece.is_cut = !piece.cover(key, (value, is_listed), frame);
+                piece.is_cut = !piece.cover(key, entry.form, value, frame);
             }
         }
         piece
     }
 
     /// Covers one key more, if there is room for that.
-    fn cover(&mut self, key: &'a [u8], (value, is_listed): (Option<&[u8]>, bool), frame: Frame) -> bool {
-        let value = value.map(|value| Scanned { key, value: Some(value).filter(|_| is_listed) });
+    fn cover(&mut self, key: &'a [u8], form: Form, value: Option<&[u8]>, frame: Frame) -> bool {
+        // A large value is for a get.
+        let is_listed = frame.wants == ScanWants::Values && form == Form::Plain;
+        let value = value.map(|value| Scanned { key, form, value: Some(value).filter(|_| is_listed) });
         let listed = value.filter(|_| frame.wants != ScanWants::Count);
         let through = if listed.is_some() { &[][..] } else { key };
         let bytes = self.listed.len() + listed.map_or(0, |listed| listed.bytes()) + through.len();
@@ -85,8 +85,10 @@ impl<'a> Piece<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nicekv_wire::large::Reference;
     use nicekv_wire::recovery::{Entry, put_keyed_entry};
-    use nicekv_wire::{ClientId, DecodeError};
+    use nicekv_wire::scan::ScanPiece;
+    use nicekv_wire::{ClientId, Datagram};
 
     const NOW: Now = Now { boot_ns: 1, unix_ms: 1_000 };
 
@@ -105,8 +107,13 @@ mod tests {
         page
     }
 
-    fn keys(piece: &Piece<'_>) -> Result<Vec<Vec<u8>>, DecodeError> {
-        let told = nicekv_wire::scan::ScanPiece {
+    fn keys(piece: &Piece<'_>) -> Vec<Vec<u8>> {
+        told(piece, |piece| piece.entries().map(|entry| entry.key.to_vec()).collect())
+    }
+
+    /// What a client reads of it.
+    fn told<T>(piece: &Piece<'_>, read: impl Fn(&ScanPiece<'_>) -> T) -> T {
+        let told = ScanPiece {
             op: OpId::NONE,
             partition: nicekv_wire::PartitionId(1),
             epoch: nicekv_wire::Epoch(1),
@@ -118,8 +125,9 @@ mod tests {
         };
         let mut datagram = Vec::new();
         told.encode(&mut datagram);
-        nicekv_wire::Datagram::decode(&datagram)?;
-        Ok(told.entries().map(|entry| entry.key.to_vec()).collect())
+        let (_, decoded) = Datagram::decode(&datagram).unwrap();
+        let Datagram::ScanPiece(decoded) = decoded else { panic!("{decoded:?}") };
+        read(&decoded)
     }
 
     fn cut<'a>(entries: &'a [u8], wants: ScanWants, bytes_max: usize) -> Piece<'a> {
@@ -132,18 +140,41 @@ mod tests {
         let entries =
             page(&[(b"a", Some(b"1"), 0), (b"b", None, 0), (b"c", Some(b"3"), 2_000), (b"d", None, 0)]);
         let piece = cut(&entries, ScanWants::Keys, 1_000);
-        assert_eq!(keys(&piece).unwrap(), [b"a", b"c"]);
+        assert_eq!(keys(&piece), [b"a", b"c"]);
         assert_eq!((piece.through, piece.is_cut, piece.count), (&b"d"[..], false, 2));
         let counted = cut(&entries, ScanWants::Count, 1_000);
         assert_eq!((counted.count, counted.listed.len(), counted.through), (2, 0, &b"d"[..]));
     }
 
     #[test]
+    fn of_each_key_its_form_is_told_and_only_plain_values() {
+        let (mut fields, mut entries) = (Vec::new(), Vec::new());
+        nicekv_wire::hash::Field { name: b"n", value: b"1" }.append(&mut fields);
+        let name = OpId { client: ClientId(1), sequence: 2 };
+        let reference = Reference { name, length: 5_000, checksum: 9 }.bytes();
+        let held = [(Form::Plain, &b"1"[..]), (Form::Large, &reference), (Form::Hash, &fields)];
+        for (number, (form, value)) in held.into_iter().enumerate() {
+            let (version, mut bytes) = (OpId { client: ClientId(1), sequence: 1 }, Vec::new());
+            Entry { index: 1, version, expiry_ms: 0, form, value: Some(value) }.append(&mut bytes);
+            put_keyed_entry(&mut entries, &[number as u8], &bytes);
+        }
+        let listed = |wants| {
+            let piece = cut(&entries, wants, 1_000);
+            told(&piece, |piece| {
+                piece.entries().map(|one| (one.form, one.value.is_some())).collect::<Vec<_>>()
+            })
+        };
+        let forms = held.map(|(form, _)| form);
+        assert_eq!(listed(ScanWants::Keys), forms.map(|form| (form, false)));
+        assert_eq!(listed(ScanWants::Values), forms.map(|form| (form, form == Form::Plain)));
+    }
+
+    #[test]
     fn a_piece_ends_before_what_has_no_room() {
         let entries = page(&[(b"a", Some(&[7; 100]), 0), (b"b", Some(&[7; 100]), 0), (b"c", None, 0)]);
-        let one = Scanned { key: b"a", value: Some(&[7; 100]) }.bytes();
+        let one = Scanned { key: b"a", form: Form::Plain, value: Some(&[7; 100]) }.bytes();
         let piece = cut(&entries, ScanWants::Values, 2 * one - 1);
-        assert_eq!((keys(&piece).unwrap().len(), piece.is_cut, piece.through), (1, true, &b""[..]));
+        assert_eq!((keys(&piece).len(), piece.is_cut, piece.through), (1, true, &b""[..]));
         let both = cut(&entries, ScanWants::Values, 2 * one);
         assert_eq!(
             (both.count, both.is_cut, both.through),
@@ -163,7 +194,7 @@ mod tests {
             (b"d", Some(b"4"), 0),
         ]);
         let piece = cut(&entries, ScanWants::Keys, 1_000);
-        assert_eq!((keys(&piece).unwrap().len(), piece.is_cut), (1, true));
+        assert_eq!((keys(&piece).len(), piece.is_cut), (1, true));
         let overdue: Vec<_> = piece.overdue.iter().map(|(key, _)| *key).collect();
         assert_eq!(overdue, [b"b", b"c"]);
     }
@@ -175,6 +206,6 @@ mod tests {
         let (order, range) = (KeyOrder::Hash, MatchRange::new(at, at).unwrap());
         let frame = Frame { wants: ScanWants::Keys, range, order, bytes_max: 100 };
         let piece = Piece::of(&Page { entries: &entries, corrupt: &[], more: false }, frame, NOW);
-        assert_eq!(keys(&piece).unwrap(), [b"b"]);
+        assert_eq!(keys(&piece), [b"b"]);
     }
 }

@@ -119,7 +119,14 @@ impl Scanning {
         asked: &Asked,
         workload: &Workload,
     ) -> Vec<(usize, Option<Answer>)> {
-        // A large value is for a get.
+        for entry in piece.entries() {
+            assert_eq!(
+                entry.value.is_some(),
+                entry.form == Form::Plain,
+                "only plain values are told: {entry:?}"
+            );
+        }
+        // A large value, or a hash, is for a get.
         let mut listed: BTreeMap<&[u8], Option<&[u8]>> =
             piece.entries().map(|entry| (entry.key, entry.value)).collect();
         assert_eq!(listed.len(), piece.count as usize, "{piece:?} lists a key twice, or counts wrongly");

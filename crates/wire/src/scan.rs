@@ -26,7 +26,7 @@ use crate::request::Forwarded;
 use crate::route::ChainHeader;
 #[cfg(test)]
 use crate::samples::Random;
-use crate::{DecodeError, Epoch, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId, Opcode, PartitionId};
+use crate::{DecodeError, Epoch, Form, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId, Opcode, PartitionId};
 use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
 use core::net::SocketAddrV4;
@@ -216,7 +216,9 @@ part! {
     pub struct Scanned<'a> {
         /// The key.
         key: &'a [u8] as Key,
-        /// Its value, if values were asked for.
+        /// What its value is.
+        form: Form,
+        /// Its value, if values were asked for; of a large value or a hash only a get tells it.
         value: Option<&'a [u8]> as OptionalValue,
     }
 }
@@ -365,7 +367,10 @@ mod tests {
 
     #[test]
     fn what_is_listed_is_read_as_it_was() {
-        let listed = [Scanned { key: b"a", value: None }, Scanned { key: b"b", value: Some(b"") }];
+        let listed = [
+            Scanned { key: b"a", form: Form::Hash, value: None },
+            Scanned { key: b"b", form: Form::Plain, value: Some(b"") },
+        ];
         let mut bytes = Vec::new();
         listed.iter().for_each(|one| one.append(&mut bytes));
         assert_eq!(bytes.len(), listed.iter().map(Scanned::bytes).sum::<usize>());

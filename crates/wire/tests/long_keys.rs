@@ -92,7 +92,7 @@ fn told(key: &[u8], value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let request = RepairRequest { partition, epoch, sender, key, logged: 1, released: 1 };
     let state = KeyState::Stored(&entry);
     let reply = RepairReply { partition, epoch, sender, key, state, asked: (1, 1), through: 1 };
-    let scanned = encoded(|out| Scanned { key, value: Some(value) }.append(out));
+    let scanned = encoded(|out| Scanned { key, form: Form::Plain, value: Some(value) }.append(out));
     let piece = |through, listed| ScanPiece {
         op: OP,
         partition,

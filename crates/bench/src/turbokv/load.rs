@@ -203,14 +203,15 @@ fn covered_end(piece: &ScanPiece<'_>, next: u32, last: u32) -> Option<u32> {
 mod tests {
     use super::*;
     use nicekv_wire::scan::Scanned;
-    use nicekv_wire::{Epoch, OpId, PartitionId};
+    use nicekv_wire::{Epoch, Form, OpId, PartitionId};
 
     /// Of keys `listed`, of a question for those of `asked`.
     fn piece(asked: (u32, u32), listed: impl IntoIterator<Item = u32>, more: bool) -> Vec<u8> {
         let (mut bytes, mut out) = (Vec::new(), Vec::new());
         let mut count = 0;
         for number in listed {
-            Scanned { key: &key(number), value: Some(&value(number, 9, VALUE_BYTES)) }.append(&mut bytes);
+            Scanned { key: &key(number), form: Form::Plain, value: Some(&value(number, 9, VALUE_BYTES)) }
+                .append(&mut bytes);
             count += 1;
         }
         let [first, last] = [asked.0, asked.1].map(|number| u128::from_be_bytes(key(number)));

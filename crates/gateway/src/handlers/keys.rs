@@ -4,7 +4,7 @@ use super::Planned;
 use crate::choosing::Choosing;
 use crate::error::CommandError;
 use crate::plan::{Call, Context, Plan};
-use crate::scanning::{Purpose, Scanning};
+use crate::scanning::{Filter, Purpose, Scanning};
 use nicekv_client::Scan;
 use nicekv_runtime::random;
 use nicekv_wire::KeyspaceId;
@@ -19,19 +19,20 @@ pub(crate) fn scan<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planne
     const INVALID: CommandError = CommandError::fixed("ERR invalid cursor");
     let cursor = std::str::from_utf8(call.bytes(1)?).ok().and_then(|text| text.parse::<u64>().ok());
     let cursor = cursor.ok_or(INVALID)?;
-    let (mut pattern, mut count, mut has_type) = (None, COUNT_DEFAULT, true);
+    let (mut filter, mut count, mut has_type) = (Filter::default(), COUNT_DEFAULT, true);
     let mut index = 2;
     while index < call.count() {
         if index + 1 == call.count() {
             return Err(CommandError::SYNTAX);
         }
         if call.is(index, "match") {
-            pattern = Some(call.bytes(index + 1)?);
+            filter.pattern = Some(call.bytes(index + 1)?.into());
         } else if call.is(index, "count") {
             let given = parse_integer(call.bytes(index + 1)?).ok_or(CommandError::NOT_AN_INTEGER)?;
             count = usize::try_from(given).ok().filter(|count| *count > 0).ok_or(CommandError::SYNTAX)?;
         } else if call.is(index, "type") {
-            has_type = call.is(index + 1, "string");
+            filter.is_hash = Some(call.is(index + 1, "hash"));
+            has_type = call.is(index + 1, "hash") || call.is(index + 1, "string");
         } else {
             return Err(CommandError::SYNTAX);
         }
@@ -49,17 +50,18 @@ pub(crate) fn scan<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planne
         return Ok(Plan::Replied);
     }
     let purpose = Purpose::Some { count, cursors: context.server.cursors.clone() };
-    list(Scanning::new(keyspace, scan, purpose, pattern))
+    list(Scanning::new(keyspace, scan, purpose, filter))
 }
 
 /// `KEYS pattern`.
 pub(crate) fn keys<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    list(Scanning::of_all(context.session.keyspace, Purpose::All, Some(call.bytes(1)?)))
+    let filter = Filter { pattern: Some(call.bytes(1)?.into()), ..Filter::default() };
+    list(Scanning::of_all(context.session.keyspace, Purpose::All, filter))
 }
 
 /// `DBSIZE`.
 pub(crate) fn dbsize<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
-    list(Scanning::of_all(context.session.keyspace, Purpose::Size, None))
+    list(Scanning::of_all(context.session.keyspace, Purpose::Size, Filter::default()))
 }
 
 /// `FLUSHDB [ASYNC | SYNC]`: each ends when all is deleted that was there when it began.
@@ -76,7 +78,7 @@ fn flush<'a>(call: &Call<'a>, mut keyspaces: Vec<KeyspaceId>) -> Planned<'a> {
     let is_known = call.count() == 1 || (call.count() == 2 && (call.is(1, "async") || call.is(1, "sync")));
     keyspaces.sort_unstable_by(|a, b| b.cmp(a));
     let Some(first) = keyspaces.pop().filter(|_| is_known) else { return Err(CommandError::SYNTAX) };
-    list(Scanning::of_all(first, Purpose::Flush { rest: keyspaces }, None))
+    list(Scanning::of_all(first, Purpose::Flush { rest: keyspaces }, Filter::default()))
 }
 
 fn list<'a>(scanning: Scanning) -> Planned<'a> {

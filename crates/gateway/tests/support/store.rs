@@ -193,7 +193,7 @@ impl Store {
         keys.sort();
         let (mut listed, covered) = (Vec::new(), keys.len().min(3));
         for key in &keys[..covered] {
-            Scanned { key, value: None }.append(&mut listed);
+            Scanned { key, form: self.keys[*key].form, value: None }.append(&mut listed);
         }
         let more = covered < keys.len();
         let is_count = scan.wants == ScanWants::Count;
