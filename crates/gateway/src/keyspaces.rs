@@ -14,12 +14,39 @@ struct Shared {
     /// Counts the lists; written with the list locked.
     version: AtomicU64,
     keyspaces: Mutex<Vec<Keyspace>>,
+    stored: Mutex<Vec<Stored>>,
+}
+
+/// What a keyspace holds, as nodes have counted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Which.
+    pub keyspace: KeyspaceId,
+    /// Keys with a value.
+    pub keys: u64,
+    /// Of these, those that expire.
+    pub expiring: u64,
+    /// When they do on the average, in milliseconds since 1970.
+    pub expiry_ms: u64,
 }
 
 impl KnownKeyspaces {
     /// These.
     pub fn new(keyspaces: Vec<Keyspace>) -> Self {
-        Self(Arc::new(Shared { version: AtomicU64::new(1), keyspaces: Mutex::new(keyspaces) }))
+        let (version, keyspaces) = (AtomicU64::new(1), Mutex::new(keyspaces));
+        Self(Arc::new(Shared { version, keyspaces, stored: Mutex::default() }))
+    }
+
+    /// The keyspaces hold this now.
+    pub fn set_stored(&self, stored: Vec<Stored>) {
+        *self.0.stored.lock().unwrap_or_else(PoisonError::into_inner) = stored;
+    }
+
+    /// What they held when somebody said so last; in the order of their numbers.
+    pub(crate) fn stored(&self) -> Vec<Stored> {
+        let mut stored = self.0.stored.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        stored.sort_unstable_by_key(|stored| stored.keyspace);
+        stored
     }
 
     /// These, as the metadata service says now. Whether there is another one, or one less, or one is otherwise for clients.

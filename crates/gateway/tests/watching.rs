@@ -2,6 +2,8 @@
 
 mod support;
 
+use nicekv_gateway::Stored;
+use nicekv_wire::KeyspaceId;
 use std::io::Write;
 use std::time::Duration;
 use support::{Resp, World, request};
@@ -58,6 +60,31 @@ fn info_has_the_sections_that_are_asked_for() {
     let number = |name: &str| field(&memory, name).unwrap().parse::<u64>().unwrap();
     assert!(number("used_memory") > 0 && number("used_memory") <= number("used_memory_rss"));
     assert!(number("used_memory_rss") <= number("used_memory_peak"));
+}
+
+#[test]
+fn info_tells_what_keyspaces_hold_as_it_was_told() {
+    let mut world = World::new();
+    let mut connection = Resp::connect(world.gateway(|_| ()));
+    let told = |connection: &mut Resp| -> Vec<String> {
+        connection
+            .call("INFO keyspace")
+            .lines()
+            .filter(|line| line.starts_with("db"))
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(told(&mut connection), [""; 0]);
+    let stored =
+        |id, keys, expiring, expiry_ms| Stored { keyspace: KeyspaceId(id), keys, expiring, expiry_ms };
+    world.known.set_stored(vec![stored(3, 7, 2, 1_000), stored(1, 0, 0, 0), stored(0, 12, 0, 0)]);
+    let expected = ["db0:keys=12,expires=0,avg_ttl=0", "db3:keys=7,expires=2,avg_ttl=0"];
+    assert_eq!(told(&mut connection), expected, "what is over is not deleted yet");
+    let in_an_hour_ms = nicekv_runtime::now().unix_ms + 3_600_000;
+    world.known.set_stored(vec![stored(3, 7, 2, in_an_hour_ms)]);
+    let text = told(&mut connection).remove(0);
+    let ttl_ms = text.strip_prefix("db3:keys=7,expires=2,avg_ttl=").unwrap().parse::<u64>().unwrap();
+    assert!((3_000_000..=3_600_000).contains(&ttl_ms), "{text}");
 }
 
 #[test]

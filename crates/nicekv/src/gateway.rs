@@ -8,11 +8,12 @@ use crate::roles::{Prepared, Role};
 use crate::thread_count::ThreadCount;
 use crate::value_limit::ValueLimit;
 use nicekv_client::{Config, Keyspace};
-use nicekv_gateway::{Gateway, GatewayConfig, KnownKeyspaces, Listeners, TlsFiles, UserSource};
-use nicekv_metadata::ClusterInfo;
+use nicekv_gateway::{Gateway, GatewayConfig, KnownKeyspaces, Listeners, Stored, TlsFiles, UserSource};
+use nicekv_metadata::{ClusterInfo, KeyspaceInfo, UsageStatus};
 use nicekv_metrics::Source;
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Edges, UdpEndpoint, Uplink, admin, new_client_id};
+use nicekv_wire::KeyspaceId;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
@@ -206,11 +207,18 @@ pub(crate) fn prepare(
     Ok(Prepared { role: threads.into_iter().map(role).chain([watch]).collect(), source })
 }
 
-/// Looks whether keyspaces have been created or dropped. While nobody answers, the gateway goes on with those that it knows.
+/// Looks whether keyspaces have been created or dropped, and what they hold. While nobody answers, the gateway goes on with those that it knows.
 fn watch_keyspaces(known: &KnownKeyspaces, instances: &[SocketAddrV4]) {
     let Ok(json) = admin::ask(instances, &AdminRequest::ClusterInfo, WATCH_TIMEOUT) else { return };
     let Ok(info) = serde_json::from_slice::<ClusterInfo>(&json) else { return };
     known.set(info.keyspaces.iter().map(|keyspace| known_to_clients(keyspace, info.port)).collect());
+    known.set_stored(info.keyspaces.iter().map(stored).collect());
+}
+
+/// What INFO tells of a keyspace.
+fn stored(keyspace: &KeyspaceInfo) -> Stored {
+    let UsageStatus { keys, expiring, expiry_ms, .. } = keyspace.usage;
+    Stored { keyspace: KeyspaceId(keyspace.id), keys, expiring, expiry_ms }
 }
 
 /// As many connections as the system allows without asking: each takes a descriptor. Where it cannot be raised, fewer fit.

@@ -55,6 +55,9 @@ struct Requests {
 struct Count {
     keys: u64,
     bytes: u64,
+    /// Keys that expire, and the sum of the times at which they do.
+    expiring: u64,
+    expiry_sum_ms: u128,
     /// When counting began: later writes may not be in it.
     begun_ns: u64,
     /// The match value behind half of the keys.
@@ -209,6 +212,7 @@ impl<P: Protocol> NodeCore<P> {
         let asked =
             self.usage.requests.iter().map(|(keyspace, requests)| (*keyspace, requests.of(*keyspace)));
         let mut told: BTreeMap<KeyspaceId, KeyspaceUsage> = asked.collect();
+        let mut expiry_sums_ms: BTreeMap<KeyspaceId, u128> = BTreeMap::new();
         for membership in self.partitions.iter().map(P::membership) {
             let keyspace = membership.keyspace;
             if told.len() == USAGE_KEYSPACES_MAX && !told.contains_key(&keyspace) {
@@ -220,6 +224,10 @@ impl<P: Protocol> NodeCore<P> {
             usage.partitions += 1;
             usage.keys += count.keys;
             usage.bytes += count.bytes;
+            usage.expiring += count.expiring;
+            let expiry_sum_ms = expiry_sums_ms.entry(keyspace).or_default();
+            *expiry_sum_ms += count.expiry_sum_ms;
+            usage.expiry_ms = expiry_sum_ms.checked_div(usage.expiring.into()).unwrap_or(0) as u64;
             if self.host.storage.is_changed(membership.partition) {
                 let age_ms = now.boot_ns.saturating_sub(count.begun_ns) / 1_000_000;
                 usage.age_ms = usage.age_ms.max(age_ms.min(u32::MAX.into()) as u32);
@@ -235,7 +243,8 @@ impl Requests {
     /// With nothing counted yet.
     fn of(self, keyspace: KeyspaceId) -> KeyspaceUsage {
         let Self { gets, updates } = self;
-        KeyspaceUsage { keyspace, gets, updates, partitions: 0, keys: 0, bytes: 0, age_ms: 0 }
+        let (partitions, keys, bytes, expiring, expiry_ms, age_ms) = (0, 0, 0, 0, 0, 0);
+        KeyspaceUsage { keyspace, gets, updates, partitions, keys, bytes, expiring, expiry_ms, age_ms }
     }
 }
 
@@ -252,6 +261,8 @@ impl Counting {
                 self.count.keys += 1;
                 let bytes = entry.large().map_or(stored.len(), |reference| reference.length as usize);
                 self.count.bytes += (key.len() + bytes) as u64;
+                self.count.expiring += u64::from(entry.expiry_ms > 0);
+                self.count.expiry_sum_ms += u128::from(entry.expiry_ms);
                 self.take_sample(|| value(key));
             }
             last = last.max(key);

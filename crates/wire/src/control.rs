@@ -307,7 +307,11 @@ part! {
         keys: u64,
         /// What keys and values are together.
         bytes: u64,
-        /// For how long at most `keys` and `bytes` have not been true any more; 0: they are.
+        /// Of these keys, those that expire.
+        expiring: u64,
+        /// When they expire on the average, in milliseconds since 1970; 0: none does.
+        expiry_ms: u64,
+        /// For how long at most these numbers have not been true any more; 0: they are.
         age_ms: u32,
         /// Gets that have come to the node since its start, repeats included.
         gets: u64,

@@ -2,6 +2,7 @@
 
 use super::{Planned, REDIS_VERSION};
 use crate::command::COMMANDS;
+use crate::keyspaces::Stored;
 use crate::ledger::Totals;
 use crate::plan::{Call, Context, Plan};
 use crate::process;
@@ -33,7 +34,7 @@ const SECTIONS: [Section; 13] = [
     ("Errorstats", true, errors),
     ("Latencystats", false, latencies),
     ("Cluster", true, cluster),
-    ("Keyspace", true, nothing),
+    ("Keyspace", true, keyspaces),
 ];
 
 /// `INFO [section …]`.
@@ -174,6 +175,16 @@ fn processor(_: &Asked<'_>) -> Fields {
 
 fn cluster(_: &Asked<'_>) -> Fields {
     fields([("cluster_enabled", "0".into())])
+}
+
+/// Those that hold something, as in Redis.
+fn keyspaces(asked: &Asked<'_>) -> Fields {
+    let field = |stored: Stored| {
+        let Stored { keyspace, keys, expiring, expiry_ms } = stored;
+        let ttl_ms = if expiring > 0 { expiry_ms.saturating_sub(asked.unix_ms) } else { 0 };
+        (format!("db{}", keyspace.0), format!("keys={keys},expires={expiring},avg_ttl={ttl_ms}"))
+    };
+    asked.server.keyspaces.stored().into_iter().filter(|stored| stored.keys > 0).map(field).collect()
 }
 
 fn errors(asked: &Asked<'_>) -> Fields {

@@ -4,7 +4,7 @@
 mod store;
 
 use nicekv_client::Config;
-use nicekv_gateway::{Gateway, GatewayConfig, GatewayMonitor, Listeners};
+use nicekv_gateway::{Gateway, GatewayConfig, GatewayMonitor, KnownKeyspaces, Listeners};
 use nicekv_placement::Vrings;
 use nicekv_runtime::{Stop, UdpEndpoint, Waker, new_client_id, readable, wait};
 use std::collections::HashSet;
@@ -19,6 +19,8 @@ pub(crate) use store::{Store, draw};
 /// A store and gateways in front of it; all end when it is dropped.
 pub(crate) struct World {
     pub(crate) store: Arc<Mutex<Store>>,
+    /// Of the gateway that was started last.
+    pub(crate) known: KnownKeyspaces,
     vrings: Vrings,
     stop: Stop,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
@@ -34,7 +36,7 @@ impl World {
             let (store, stop) = (store.clone(), stop.clone());
             std::thread::spawn(move || run_store(&store, endpoint, &stop))
         };
-        Self { store, vrings, stop, threads: vec![thread] }
+        Self { store, vrings, stop, threads: vec![thread], known: KnownKeyspaces::default() }
     }
 
     /// Starts a gateway; where it listens.
@@ -67,6 +69,7 @@ impl World {
         let uplinks = (0..threads).map(|_| (new_client_id().unwrap(), endpoint().into())).collect();
         let gateways = Gateway::threads(listeners, uplinks, &config).unwrap();
         let monitor = gateways[0].monitor();
+        self.known = gateways[0].keyspaces();
         for gateway in gateways {
             let stop = self.stop.clone();
             self.threads.push(std::thread::spawn(move || gateway.run(&stop)));

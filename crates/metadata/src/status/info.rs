@@ -9,6 +9,8 @@ use nicekv_wire::Replication;
 use nicekv_wire::quorum::Quorum;
 use serde::{Deserialize, Serialize};
 
+use super::UsageStatus;
+
 /// What a client needs to find the store: no node, no membership.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterInfo {
@@ -83,6 +85,9 @@ pub struct KeyspaceInfo {
     pub chunks: Option<String>,
     /// It began with two to the power of this many partitions: requests for keys of one may share a datagram.
     pub partition_bits: u32,
+    /// What it holds, and what is asked of it.
+    #[serde(default)]
+    pub usage: UsageStatus,
 }
 
 impl ClusterInfo {

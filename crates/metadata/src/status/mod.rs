@@ -210,7 +210,13 @@ pub struct UsageStatus {
     pub keys: u64,
     /// Keys and values together, counted once.
     pub bytes: u64,
-    /// For how long at most `keys` and `bytes` have not been exact, since something is written; 0: they are exact.
+    /// Of these keys, those that expire.
+    #[serde(default)]
+    pub expiring: u64,
+    /// When they do on the average, in milliseconds since 1970; 0: none does.
+    #[serde(default)]
+    pub expiry_ms: u64,
+    /// For how long at most these numbers have not been exact, since something is written; 0: they are exact.
     pub age_ms: u32,
     /// Gets in a second, those that clients repeat included.
     pub gets_per_second: u64,
@@ -220,6 +226,10 @@ pub struct UsageStatus {
 
 impl UsageStatus {
     fn add(&mut self, other: &Self) {
+        let sum_ms = |usage: &Self| u128::from(usage.expiry_ms) * u128::from(usage.expiring);
+        let (sum_ms, expiring) = (sum_ms(self) + sum_ms(other), self.expiring.saturating_add(other.expiring));
+        self.expiry_ms = sum_ms.checked_div(expiring.into()).unwrap_or(0) as u64;
+        self.expiring = expiring;
         self.partitions = self.partitions.saturating_add(other.partitions);
         self.keys = self.keys.saturating_add(other.keys);
         self.bytes = self.bytes.saturating_add(other.bytes);

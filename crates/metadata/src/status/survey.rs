@@ -81,6 +81,7 @@ impl Metadata {
             replicas: spec.replicas,
             chunks: spec.chunks.map(|chunks| chunks.name().into()),
             partition_bits: spec.partitions.ilog2(),
+            usage: self.usage(spec.id),
         };
         let there = self.committed.keyspaces.iter().chain(self.committed.unfounded(&self.config));
         let mut keyspaces: Vec<_> = there.map(info).collect();
@@ -141,6 +142,8 @@ impl Metadata {
                 partitions: told.partitions.into(),
                 keys: told.keys,
                 bytes: told.bytes,
+                expiring: told.expiring,
+                expiry_ms: told.expiry_ms,
                 age_ms: told.age_ms,
                 gets_per_second: rates.gets,
                 updates_per_second: rates.updates,

@@ -12,7 +12,9 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 fn of(partitions: u32, keys: u64, gets: u64, updates: u64) -> KeyspaceUsage {
     let (keyspace, bytes, age_ms) = (KeyspaceId::DEFAULT, 100 * keys, partitions * 10);
-    KeyspaceUsage { keyspace, partitions, keys, bytes, age_ms, gets, updates }
+    // Half of the keys expire, the later the more there are.
+    let (expiring, expiry_ms) = (keys / 2, 1_000 * (keys / 2));
+    KeyspaceUsage { keyspace, partitions, keys, bytes, expiring, expiry_ms, age_ms, gets, updates }
 }
 
 /// A node's process says this at `sent_ns` of its clock.
@@ -31,14 +33,23 @@ fn what_live_nodes_say_is_added_up_and_rates_come_from_two_reports() {
     assert_eq!(cluster.status().usage, UsageStatus::default());
     tell(&mut cluster, 1, SECOND_NS, &[of(2, 10, 1_000, 50)]);
     tell(&mut cluster, 2, 7 * SECOND_NS, &[of(1, 5, 0, 0)]);
-    let mut expected =
-        UsageStatus { partitions: 3, keys: 15, bytes: 1_500, age_ms: 20, ..Default::default() };
+    let mut expected = UsageStatus {
+        partitions: 3,
+        keys: 15,
+        bytes: 1_500,
+        expiring: 7,
+        // Five at 5 s, two at 2 s.
+        expiry_ms: 29_000 / 7,
+        age_ms: 20,
+        ..Default::default()
+    };
+    assert_eq!(cluster.core().cluster_info().keyspaces[0].usage, expected);
     let status = cluster.status();
     assert_eq!((status.usage, status.keyspaces[0].usage), (expected, expected));
     // Two seconds later by the node's own clock; what another node counts has nothing to do with it.
     tell(&mut cluster, 1, 3 * SECOND_NS, &[of(2, 12, 1_600, 90)]);
-    expected.keys = 17;
-    expected.bytes = 1_700;
+    (expected.keys, expected.bytes) = (17, 1_700);
+    (expected.expiring, expected.expiry_ms) = (8, 40_000 / 8);
     (expected.gets_per_second, expected.updates_per_second) = (300, 20);
     assert_eq!(cluster.status().usage, expected);
     // A late one, the same again, and one of another process.

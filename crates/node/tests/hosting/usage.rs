@@ -37,9 +37,14 @@ impl Counted {
 
     /// Has the partition store something, or a tombstone.
     fn write(&mut self, key: &str, value: Option<&'static [u8]>) {
+        self.write_until(key, value, 0);
+    }
+
+    /// The same, to expire at that time.
+    fn write_until(&mut self, key: &str, value: Option<&'static [u8]>, expiry_ms: u64) {
         let key = key.as_bytes().to_vec();
         self.node.act(move |host, _| {
-            let entry = Entry { form: Form::Plain, index: 1, version: OpId::NONE, expiry_ms: 0, value };
+            let entry = Entry { form: Form::Plain, index: 1, version: OpId::NONE, expiry_ms, value };
             host.storage.write(PARTITION, &key, |out| entry.append(out));
         });
         self.serve();
@@ -125,6 +130,8 @@ fn keys_with_values_are_counted_again_after_they_were_written_to() {
         partitions: 1,
         keys: 0,
         bytes: 0,
+        expiring: 0,
+        expiry_ms: 0,
         age_ms: 0,
         gets: 0,
         updates: 0,
@@ -147,6 +154,23 @@ fn keys_with_values_are_counted_again_after_they_were_written_to() {
     counted.usage();
     let usage = counted.usage();
     assert_eq!((usage.keys, usage.bytes), (48, 47 * 10 + 7), "what is damaged can be got back");
+}
+
+#[test]
+fn keys_that_expire_are_counted_and_when_they_do() {
+    let mut counted = Counted::leading();
+    counted.write("stays", Some(b"four"));
+    counted.write_until("late", Some(b"four"), u64::MAX - 1);
+    counted.write_until("later", Some(b"four"), u64::MAX);
+    counted.write_until("deleted", None, 0);
+    counted.usage();
+    let usage = counted.usage();
+    assert_eq!((usage.keys, usage.expiring, usage.expiry_ms), (3, 2, u64::MAX - 1));
+    counted.remove("late");
+    counted.remove("later");
+    counted.usage();
+    let usage = counted.usage();
+    assert_eq!((usage.keys, usage.expiring, usage.expiry_ms), (1, 0, 0));
 }
 
 #[test]
