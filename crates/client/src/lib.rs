@@ -41,6 +41,7 @@ mod exchange;
 #[cfg(feature = "facade")]
 pub mod facade;
 mod heard;
+mod hub;
 mod in_flight;
 mod large;
 mod lengths;
@@ -67,6 +68,7 @@ pub use coordination::Coordination;
 pub use counters::Counters;
 pub use error::{OperationError, SubmitError};
 pub use heard::Message;
+pub use hub::{Hub, Name, Over};
 pub use large::SharedBytes;
 #[cfg(feature = "exploration")]
 pub use plant::Plant;

@@ -175,7 +175,7 @@ impl<'a> Request<'a> {
 }
 
 /// Names a submitted request until its [`Completion`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket {
     pub(crate) index: u32,
     pub(crate) generation: u32,
