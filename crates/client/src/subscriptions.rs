@@ -3,11 +3,11 @@
 //! ```text
 //!   set ─▶ due ─▶ asked ─ answered, and it is all partitions ─▶ told ─ an interval later ─▶ due
 //!            ▲       │  └ of a pattern, the next partition ─▶ due
-//!            └───────┴─── it was set again meanwhile: from the beginning, with what counts now
+//!            └───────┴─── it was set again meanwhile: at once from the beginning, with what counts now
 //! ```
 //!
 //! A channel is said to the members of its partition. A pattern is said to those of every partition, one after the other: each answer tells how far its partition goes, as in
-//! a scan. What is not listened to any more is said once, and forgotten.
+//! a scan. However often it is set meanwhile, a round comes to its end, and who waits for that is told. What is not listened to any more is said once, and forgotten.
 //!
 //! However many there are, no more than [`SAID_PER_S`] of them are said in a second: with more the interval grows, and so does the time for which they are to be remembered.
 
@@ -99,8 +99,8 @@ impl Subscriptions {
         self.last_version += 1;
         let entry = self.entries.get_mut(&id).expect("each id has one");
         (entry.count, entry.version) = (count, self.last_version);
-        // While one is asked its answer begins the next round.
-        if !entry.is_asked {
+        // Where it is being said the end of that begins the next round.
+        if !entry.is_asked && entry.at == 0 {
             self.schedule(id, 0, now_ns);
         }
         Some((id, self.last_version))
@@ -165,11 +165,10 @@ impl Subscriptions {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.is_asked) else { return };
         entry.is_asked = false;
         self.asked -= 1;
-        if entry.version != entry.said {
-            return self.schedule(id, 0, now_ns);
-        }
         let last = result.map(|answer| last_of(&answer));
         match (entry.kind, last) {
+            // What counts now is still to be said.
+            (_, Err(_)) if entry.version != entry.said => self.schedule(id, 0, now_ns),
             (ListenKind::Pattern, Ok(Some(last))) if last >= entry.at && last < u128::MAX => {
                 self.schedule(id, last + 1, now_ns);
             }
@@ -180,16 +179,18 @@ impl Subscriptions {
     fn end_round(&mut self, id: SubscriptionId, now_ns: u64, result: Result<(), OperationError>) {
         let entry = self.entries.get_mut(&id).expect("it was asked");
         self.told.push_back(Told { id, version: entry.said, result });
-        self.cost -= entry.cost;
-        if entry.count == 0 {
+        let is_newest = entry.version == entry.said;
+        if entry.count == 0 && is_newest {
+            self.cost -= entry.cost;
             if let Some(entry) = self.entries.remove(&id) {
                 self.ids.remove(&(entry.kind, entry.name));
             }
             return;
         }
+        self.cost = self.cost - entry.cost + entry.requests;
         entry.cost = entry.requests;
-        self.cost += entry.cost;
-        self.schedule(id, 0, now_ns + self.interval_ms() * NS_PER_MS);
+        let pause_ns = if is_newest { self.interval_ms() * NS_PER_MS } else { 0 };
+        self.schedule(id, 0, now_ns + pause_ns);
     }
 
     /// A request that was taken from [`Self::next`] could not be sent: it is due again soon.

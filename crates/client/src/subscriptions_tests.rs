@@ -51,20 +51,53 @@ fn a_pattern_is_said_to_every_partition() {
 }
 
 #[test]
-fn what_is_set_while_it_is_said_is_said_from_the_beginning() {
+fn what_is_set_while_it_is_said_is_said_at_once_from_the_beginning() {
     let mut subscriptions = Subscriptions::default();
-    let (id, _) = subscriptions.set(0, Pattern, b"n*", 1).unwrap();
+    let (id, first) = subscriptions.set(0, Pattern, b"n*", 1).unwrap();
     next(&mut subscriptions, 0).unwrap();
     answer(&mut subscriptions, 0, id, 41);
-    next(&mut subscriptions, 0).unwrap();
-    let (same, version) = subscriptions.set(0, Pattern, b"n*", 5).unwrap();
+    let (same, _) = subscriptions.set(0, Pattern, b"n*", 4).unwrap();
     assert_eq!(same, id);
+    assert_eq!(next(&mut subscriptions, 0), Some((id, b"n*".to_vec(), 42, 4, 3_000)), "the round goes on");
+    let (_, second) = subscriptions.set(0, Pattern, b"n*", 5).unwrap();
     assert_eq!(next(&mut subscriptions, 0), None, "one request of a name at a time");
     answer(&mut subscriptions, 0, id, u128::MAX);
-    assert_eq!(subscriptions.poll(), None, "what was said is not what counts now");
+    // Others that come and go hold up nobody, and nobody is told what was not said.
+    assert_eq!(subscriptions.poll(), Some(Told { id, version: first, result: Ok(()) }));
+    assert_eq!(subscriptions.poll(), None);
     assert_eq!(next(&mut subscriptions, 0), Some((id, b"n*".to_vec(), 0, 5, 3_000)));
     answer(&mut subscriptions, 0, id, u128::MAX);
+    assert_eq!(subscriptions.poll(), Some(Told { id, version: second, result: Ok(()) }));
+    assert_eq!(subscriptions.next_deadline(), Some(S));
+}
+
+#[test]
+fn what_has_failed_is_not_told_of_while_something_else_counts() {
+    let mut subscriptions = Subscriptions::default();
+    subscriptions.set(0, Channel, b"c", 1).unwrap();
+    next(&mut subscriptions, 0).unwrap();
+    let (id, version) = subscriptions.set(0, Channel, b"c", 0).unwrap();
+    subscriptions.answered(0, id, Err(OperationError::TimedOut));
+    assert_eq!((subscriptions.poll(), next(&mut subscriptions, 0).unwrap().3), (None, 0));
+    answer(&mut subscriptions, 0, id, 0);
     assert_eq!(subscriptions.poll(), Some(Told { id, version, result: Ok(()) }));
+    assert_eq!((subscriptions.is_empty(), subscriptions.cost), (true, 0));
+}
+
+#[test]
+fn what_is_given_up_while_it_is_said_is_said_to_all_and_forgotten() {
+    let mut subscriptions = Subscriptions::default();
+    let (id, first) = subscriptions.set(0, Pattern, b"n*", 1).unwrap();
+    next(&mut subscriptions, 0).unwrap();
+    let (_, second) = subscriptions.set(0, Pattern, b"n*", 0).unwrap();
+    answer(&mut subscriptions, 0, id, u128::MAX);
+    assert_eq!(subscriptions.poll(), Some(Told { id, version: first, result: Ok(()) }));
+    for last in [41, u128::MAX] {
+        assert_eq!(next(&mut subscriptions, 0).unwrap().3, 0);
+        answer(&mut subscriptions, 0, id, last);
+    }
+    assert_eq!(subscriptions.poll(), Some(Told { id, version: second, result: Ok(()) }));
+    assert_eq!((subscriptions.is_empty(), subscriptions.cost, subscriptions.asked), (true, 0, 0));
 }
 
 #[test]
