@@ -6,13 +6,13 @@
 //! ```
 //!
 //! A name is kept once per address: what its client says later wins, and a client with another id at the same address replaces the one before, which is no more. What
-//! is not said again in time is forgotten.
+//! is not said again in time is forgotten. Who does not listen any more is remembered as such for as long, as what it has said before may still come (M2).
 
 use crate::kinds::Map;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use foldhash::fast::FixedState;
+use hashbrown::Equivalent;
 use nicekv_wire::publish::{Listen, ListenKind};
 use nicekv_wire::{KeyspaceId, Now, OpId, Recent, glob};
 
@@ -48,11 +48,24 @@ impl Listener {
     }
 }
 
+/// Channels or patterns of all keyspaces.
+type Names = Map<(KeyspaceId, Vec<u8>), Vec<Listener>>;
+
+/// One of these, to be found without a copy.
+#[derive(Hash)]
+struct Name<'a>(KeyspaceId, &'a [u8]);
+
+impl Equivalent<(KeyspaceId, Vec<u8>)> for Name<'_> {
+    fn equivalent(&self, (keyspace, name): &(KeyspaceId, Vec<u8>)) -> bool {
+        self.0 == *keyspace && self.1 == name
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Registry {
-    channels: Map<(KeyspaceId, Vec<u8>), Vec<Listener>>,
-    patterns: BTreeMap<(KeyspaceId, Vec<u8>), Vec<Listener>>,
+    channels: Names,
+    patterns: Names,
     listeners: usize,
     name_bytes: usize,
     pattern_bytes: usize,
@@ -65,9 +78,10 @@ pub struct Registry {
 impl Registry {
     /// Nobody listens.
     pub fn new(hash_seed: u64) -> Self {
+        let names = Map::with_hasher(FixedState::with_seed(hash_seed));
         Self {
-            channels: Map::with_hasher(FixedState::with_seed(hash_seed)),
-            patterns: BTreeMap::new(),
+            channels: names.clone(),
+            patterns: names,
             listeners: 0,
             name_bytes: 0,
             pattern_bytes: 0,
@@ -77,7 +91,7 @@ impl Registry {
         }
     }
 
-    /// Names with listeners, each counted once for every address.
+    /// Names with listeners, each counted once for every address, those among them that nobody has listened to for a moment.
     pub fn listeners(&self) -> usize {
         self.listeners
     }
@@ -91,69 +105,40 @@ impl Registry {
         let hold_ms = listen.hold_ms.min(HOLD_MS_MAX);
         let until_ns = now.boot_ns.saturating_add(u64::from(hold_ms) * 1_000_000);
         let new = Listener { address, op: listen.op, count: listen.count, until_ns };
-        let (kind, name) = (listen.kind, (listen.keyspace, listen.name.to_vec()));
-        let known = self.of(kind, &name);
+        let known = self.of(listen.kind).get_mut(&Name(listen.keyspace, listen.name));
         match known.and_then(|known| known.iter_mut().find(|known| known.address == address)) {
-            Some(known) if known.is_later_than(new.op) => return Ok(()),
-            Some(known) if new.count > 0 => *known = new,
-            Some(_) => self.remove(kind, &name, address),
-            None if new.count == 0 => {}
-            None => self.insert(kind, name, new)?,
+            Some(known) if known.is_later_than(new.op) => Ok(()),
+            Some(known) => {
+                *known = new;
+                Ok(())
+            }
+            None => self.insert(listen, new),
         }
-        Ok(())
     }
 
-    fn of(&mut self, kind: ListenKind, name: &(KeyspaceId, Vec<u8>)) -> Option<&mut Vec<Listener>> {
+    fn of(&mut self, kind: ListenKind) -> &mut Names {
         match kind {
-            ListenKind::Channel => self.channels.get_mut(name),
-            ListenKind::Pattern => self.patterns.get_mut(name),
+            ListenKind::Channel => &mut self.channels,
+            ListenKind::Pattern => &mut self.patterns,
         }
     }
 
-    fn insert(
-        &mut self,
-        kind: ListenKind,
-        name: (KeyspaceId, Vec<u8>),
-        listener: Listener,
-    ) -> Result<(), Full> {
-        let bytes = name.1.len();
-        let of_pattern = if kind == ListenKind::Pattern { bytes } else { 0 };
+    fn insert(&mut self, listen: &Listen<'_>, listener: Listener) -> Result<(), Full> {
+        let bytes = listen.name.len();
+        let of_pattern = if listen.kind == ListenKind::Pattern { bytes } else { 0 };
         if self.listeners == LISTENERS_MAX
             || self.name_bytes + bytes > NAME_BYTES_MAX
             || self.pattern_bytes + of_pattern > PATTERN_BYTES_MAX
         {
-            return Err(Full);
+            // That nobody listens is true without a note of it.
+            return if listener.count == 0 { Ok(()) } else { Err(Full) };
         }
         self.listeners += 1;
         self.name_bytes += bytes;
         self.pattern_bytes += of_pattern;
-        match kind {
-            ListenKind::Channel => self.channels.entry(name).or_default().push(listener),
-            ListenKind::Pattern => self.patterns.entry(name).or_default().push(listener),
-        }
+        let name = (listen.keyspace, listen.name.to_vec());
+        self.of(listen.kind).entry(name).or_default().push(listener);
         Ok(())
-    }
-
-    fn remove(&mut self, kind: ListenKind, name: &(KeyspaceId, Vec<u8>), address: SocketAddrV4) {
-        let Some(listeners) = self.of(kind, name) else { return };
-        listeners.retain(|known| known.address != address);
-        let is_empty = listeners.is_empty();
-        if is_empty {
-            match kind {
-                ListenKind::Channel => drop(self.channels.remove(name)),
-                ListenKind::Pattern => drop(self.patterns.remove(name)),
-            }
-        }
-        self.forget(name.1.len(), kind, 1);
-    }
-
-    /// So many listeners of a name of so many bytes are no more.
-    fn forget(&mut self, bytes: usize, kind: ListenKind, count: usize) {
-        self.listeners -= count;
-        self.name_bytes -= bytes * count;
-        if kind == ListenKind::Pattern {
-            self.pattern_bytes -= bytes * count;
-        }
     }
 
     /// Forgets who has not said again that it listens.
@@ -162,20 +147,11 @@ impl Registry {
             return;
         }
         self.sweep_at_ns = now.boot_ns + SWEEP_EVERY_NS;
-        let mut gone = Vec::new();
-        let mut keep = |kind, name: &(KeyspaceId, Vec<u8>), listeners: &mut Vec<Listener>| {
-            let before = listeners.len();
-            listeners.retain(|listener| listener.until_ns > now.boot_ns);
-            if listeners.len() < before {
-                gone.push((name.1.len(), kind, before - listeners.len()));
-            }
-            !listeners.is_empty()
-        };
-        self.channels.retain(|name, listeners| keep(ListenKind::Channel, name, listeners));
-        self.patterns.retain(|name, listeners| keep(ListenKind::Pattern, name, listeners));
-        for (bytes, kind, count) in gone {
-            self.forget(bytes, kind, count);
-        }
+        let (channels, channel_bytes) = sweep(&mut self.channels, now);
+        let (patterns, pattern_bytes) = sweep(&mut self.patterns, now);
+        self.listeners -= channels + patterns;
+        self.name_bytes -= channel_bytes + pattern_bytes;
+        self.pattern_bytes -= pattern_bytes;
     }
 
     /// What came of a message that is published again.
@@ -183,7 +159,7 @@ impl Registry {
         self.recent.get(op)
     }
 
-    /// A message is published: who is to be told, each once, and how many listen there. They are counted as Redis counts: once for the channel and once
+    /// A message is published: who is to be told, each once, and how many listen there. They are counted as Redis counts (M3): once for the channel and once
     /// for each pattern.
     pub fn publish(
         &mut self,
@@ -197,12 +173,14 @@ impl Registry {
         let mut count = 0_u32;
         let told = &mut self.told;
         let mut tell = |listeners: &[Listener]| {
-            for listener in listeners.iter().filter(|listener| listener.until_ns > now.boot_ns) {
+            let here =
+                listeners.iter().filter(|listener| listener.count > 0 && listener.until_ns > now.boot_ns);
+            for listener in here {
                 count = count.saturating_add(listener.count);
                 told.push(listener.address);
             }
         };
-        if let Some(listeners) = self.channels.get(&(keyspace, channel.to_vec())) {
+        if let Some(listeners) = self.channels.get(&Name(keyspace, channel)) {
             tell(listeners);
         }
         for ((of, pattern), listeners) in &self.patterns {
@@ -215,6 +193,19 @@ impl Registry {
         self.recent.note(op, count);
         (&self.told, count)
     }
+}
+
+/// Forgets whose time is over; how many these were, and the bytes of their names.
+fn sweep(names: &mut Names, now: Now) -> (usize, usize) {
+    let (mut gone, mut bytes) = (0, 0);
+    names.retain(|name, listeners| {
+        let before = listeners.len();
+        listeners.retain(|listener| listener.until_ns > now.boot_ns);
+        gone += before - listeners.len();
+        bytes += (before - listeners.len()) * name.1.len();
+        !listeners.is_empty()
+    });
+    (gone, bytes)
 }
 
 #[cfg(test)]

@@ -96,7 +96,23 @@ fn what_a_client_says_later_counts_in_whichever_order_it_comes() {
     let mut say = |op, count| world.registry.listen(at(1), &listen(Channel, b"c", op, count), address(1));
     say(op(6, 2), 0).unwrap();
     assert_eq!(world.publish(1, "c"), (vec![], 0));
-    assert_eq!(world.registry.listeners, 0);
+    let mut say = |op, count| world.registry.listen(at(2), &listen(Channel, b"c", op, count), address(1));
+    // What it has said before comes once more.
+    say(op(6, 1), 1).unwrap();
+    assert_eq!(world.publish(2, "c"), (vec![], 0));
+    assert_eq!((world.publish(5, "c"), world.registry.listeners), ((vec![], 0), 0));
+}
+
+#[test]
+fn what_overtakes_what_was_said_before_counts() {
+    let mut world = World::new();
+    let mut say = |op, count| world.registry.listen(at(1), &listen(Pattern, b"*", op, count), address(1));
+    say(op(5, 2), 0).unwrap();
+    say(op(5, 1), 1).unwrap();
+    assert_eq!(world.publish(1, "c"), (vec![], 0));
+    let mut say = |op, count| world.registry.listen(at(1), &listen(Pattern, b"*", op, count), address(1));
+    say(op(5, 3), 2).unwrap();
+    assert_eq!(world.publish(1, "c"), (vec![1], 2));
 }
 
 #[test]
@@ -117,6 +133,8 @@ fn more_than_there_is_room_for_is_refused_and_what_is_known_goes_on() {
     }
     let refused = world.registry.listen(at(1), &listen(Pattern, b"y", op(1, 999), 1), address(1));
     assert_eq!(refused, Err(Full));
+    let gone = world.registry.listen(at(1), &listen(Pattern, b"y", op(1, 1_000), 0), address(1));
+    assert_eq!((gone, world.publish(1, "y")), (Ok(()), (vec![], 0)));
     world.listen(2, Pattern, &pattern, 1, 2);
     world.listen(2, Channel, "c", 1, 1);
     assert_eq!(world.publish(2, "c"), (vec![1], 1));
