@@ -5,8 +5,9 @@ use crate::exchange::Exchange;
 use crate::heard::{Heard, Message};
 use crate::in_flight::InFlight;
 use crate::large::{Polled, SharedBytes};
+use crate::plant::Plant;
 #[cfg(feature = "exploration")]
-use crate::plant::{Plant, Planted};
+use crate::plant::Planted;
 use crate::slot::State;
 use crate::{Completion, Config, Counters, Keyspace, Request, SubmitError, Ticket};
 use alloc::vec::Vec;
@@ -227,6 +228,9 @@ impl ClientCore {
                 return self.in_flight.on_misdirected(now.boot_ns, header.op);
             }
             Ok((_, Datagram::Published(published))) => {
+                if self.in_flight.planted.has(Plant::MessageHeardAgain) {
+                    self.heard.forget();
+                }
                 let is_taken = self.heard.take_in(&published);
                 self.in_flight.counters.messages_dropped += u64::from(!is_taken);
                 return;

@@ -1,4 +1,4 @@
-//! What was published and this client was told, until its driver takes it. Each message comes once, whoever repeats it.
+//! What was published and this client was told, until its driver takes it. Each message comes once, whoever repeats it (M1).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -48,6 +48,11 @@ impl Heard {
             });
         }
         true
+    }
+
+    /// Repeats are no longer told apart from what came before.
+    pub(crate) fn forget(&mut self) {
+        self.recent = Recent::new(RECENT_MAX);
     }
 
     pub(crate) fn poll(&mut self) -> Option<Message> {

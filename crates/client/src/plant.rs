@@ -28,6 +28,8 @@ pub enum Plant {
     ScanHolesForgotten,
     /// C11: what is behind the last piece that a switch makes of a scan is taken for covered.
     ScanLimitIsEnd,
+    /// M1: one that comes again is told again.
+    MessageHeardAgain,
 }
 
 /// The bug that a test has planted, if any.

@@ -164,6 +164,16 @@ pub enum Plant {
     ScriptClockRead,
     /// T5: what a script has done before it failed takes effect.
     ScriptFailureKept,
+    /// M1: what is published again is told again.
+    RepeatTold,
+    /// M2: that nobody listens any more is not noted.
+    LeftListenerKept,
+    /// M2: of what one client says, what comes last counts.
+    LateListenTaken,
+    /// M3: a pattern is noted as a channel of that name.
+    PatternIsChannel,
+    /// M3: of those who listen at one address one is counted.
+    ListenersOfAddressOne,
     /// R14: a version is acknowledged before it is forced.
     QuorumAckBeforeForce,
     /// R14: a new storage is counted before it has merged anything.

@@ -1,10 +1,12 @@
 //! What is published, and who listens: noted by every member of the channel's partition, told by its primary (`pubsub`).
 //!
 //! At most once: whoever was not noted in time, or loses a datagram, is not told, and nothing is sent twice. A primary remembers what it has published last; what one
-//! that died has told nobody else knows, so that listeners tell repeats apart, too.
+//! that died has told nobody else knows, so that listeners tell repeats apart, too (M1).
 
 use crate::node_core::NodeCore;
+use crate::plant::Plant;
 use crate::protocol::Protocol;
+use crate::pubsub::Full;
 use crate::status::Standing;
 use core::net::SocketAddrV4;
 use nicekv_wire::publish::{Listen, ListenKind, Listening, Publish, Published};
@@ -19,7 +21,7 @@ impl<P: Protocol> NodeCore<P> {
         };
         let Some(slot) = slot else { return };
         let to = listen.reply_to.unwrap_or(from);
-        let noted = self.registry.listen(now, listen, to);
+        let noted = self.note(now, listen, to);
         self.host.counters.listeners_refused += u64::from(noted.is_err());
         if !self.publishes(now, slot) {
             return;
@@ -30,6 +32,20 @@ impl<P: Protocol> NodeCore<P> {
         let range = self.told_range(slot, listen);
         let answer = Listening { op: listen.op, range };
         self.host.outbox.send(to, |out| answer.encode(out));
+    }
+
+    fn note(&mut self, now: Now, listen: &Listen<'_>, address: SocketAddrV4) -> Result<(), Full> {
+        let mut listen = *listen;
+        if self.host.has(Plant::LeftListenerKept) && listen.count == 0 {
+            return Ok(());
+        }
+        if self.host.has(Plant::LateListenTaken) {
+            listen.op.sequence = u64::MAX;
+        }
+        if self.host.has(Plant::PatternIsChannel) {
+            listen.kind = ListenKind::Channel;
+        }
+        self.registry.listen(now, &listen, address)
     }
 
     /// What the answer speaks for: of the partition, what follows the match value that was asked for.
@@ -46,7 +62,8 @@ impl<P: Protocol> NodeCore<P> {
         if !self.publishes(now, slot) {
             return;
         }
-        let count = match self.registry.repeated(op) {
+        let repeated = self.registry.repeated(op).filter(|_| !self.host.has(Plant::RepeatTold));
+        let count = match repeated {
             Some(count) => count,
             None => self.tell(now, &Published { keyspace, op, channel, message }),
         };
@@ -63,7 +80,7 @@ impl<P: Protocol> NodeCore<P> {
         for address in to {
             self.host.outbox.send(*address, |out| published.encode(out));
         }
-        count
+        if self.host.has(Plant::ListenersOfAddressOne) { to.len() as u32 } else { count }
     }
 
     /// Whether this node leads the partition, and may say so: within its lease there is no other one (R12).

@@ -2,8 +2,24 @@
 
 use crate::cluster::Scenario;
 use crate::faults::{Faults, StoreFaults};
+use crate::random::Random;
 use crate::scenarios::MILLISECOND_NS;
 use nicekv_wire::Duration;
+
+const SECOND_NS: u64 = 1_000 * MILLISECOND_NS;
+
+/// Three instances of the metadata service, and a store that does not always answer.
+pub(crate) fn share_store(scenario: &mut Scenario, random: &mut Random) {
+    scenario.instances = 3;
+    scenario.store_lease = Duration::from_millis(random.pick(&[200, 300, 500]));
+    scenario.store_faults = StoreFaults {
+        lost: random.pick(&[0, 10_000, 200_000]),
+        late: random.pick(&[0, 10_000, 200_000]),
+        late_max_ns: random.pick(&[20_000_000, SECOND_NS]),
+        outage: random.pick(&[0, 5_000, 50_000]),
+        outage_max_ns: random.pick(&[300_000_000, SECOND_NS]),
+    };
+}
 
 /// Instances of the metadata service that lose their store again and again, and nodes that fail meanwhile.
 pub(crate) fn shared_store(scenario: &mut Scenario) {

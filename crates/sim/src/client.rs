@@ -6,6 +6,7 @@ use crate::checker::Call;
 use crate::checker::model::{Action, Answer, Change, When};
 use crate::cluster::Scenario;
 use crate::keyspace::{Key, known_to_clients};
+use crate::listening::Listening;
 use crate::node::START_UNIX_MS;
 use crate::random::Random;
 use crate::rooms;
@@ -60,12 +61,14 @@ pub struct Client {
     renamed: u64,
     scanning: Option<Scanning>,
     pub(crate) transacting: Transacting,
+    /// If it has messages.
+    pub(crate) listening: Option<Listening>,
     /// Of names of objects.
     pub(crate) stamps: Stamps,
     plant: Option<Plant>,
 }
 
-fn now(at_ns: u64) -> Now {
+pub(crate) fn now(at_ns: u64) -> Now {
     Now { boot_ns: at_ns, unix_ms: START_UNIX_MS + at_ns / 1_000_000 }
 }
 
@@ -90,7 +93,10 @@ impl Client {
         let mut config = Config { keyspaces: keyspaces.clone(), ..Config::new(id, keyspaces[0]) };
         config.retry.min = workload.retry_min;
         (config.coordination, config.nodes) = (*coordination, nodes);
+        let with_primary = keyspaces.iter().find(|keyspace| keyspace.replication.quorum().is_none());
+        let listening = with_primary.filter(|_| workload.messages > 0);
         Self {
+            listening: listening.map(|keyspace| Listening::new(keyspace.id, workload)),
             core: ClientCore::new(config),
             first: keyspaces,
             first_keys: workload.keys.len(),
@@ -146,7 +152,8 @@ impl Client {
 
     /// Whether it has nothing left to do.
     pub fn is_done(&self) -> bool {
-        self.calls_left == 0 && self.open_calls() == 0 && self.scanning.is_none()
+        let is_quiet = self.listening.as_ref().is_none_or(Listening::is_done);
+        self.calls_left == 0 && self.open_calls() == 0 && self.scanning.is_none() && is_quiet
     }
 
     /// Calls that are not answered yet.
@@ -163,7 +170,8 @@ impl Client {
     pub fn next_turn_ns(&self, workload: &Workload) -> Option<u64> {
         let may_call = self.calls_left > 0 && self.open_calls() < workload.window;
         let call = may_call.then_some(self.call_at_ns);
-        call.into_iter().chain(self.core.next_deadline()).min()
+        let listening = self.listening.as_ref().and_then(|listening| listening.next_turn_ns(&self.core));
+        call.into_iter().chain(self.core.next_deadline()).chain(listening).min()
     }
 
     /// A datagram arrives.
@@ -218,6 +226,9 @@ impl Client {
             self.begin_scan(workload);
         }
         self.scan_on(at_ns, workload, tick);
+        if let Some(listening) = &mut self.listening {
+            listening.turn(at_ns, &mut self.core, workload, random, tick);
+        }
         self.transmit(&mut send);
     }
 
@@ -378,6 +389,9 @@ impl Client {
     fn take_answers(&mut self, at_ns: u64, workload: &Workload, tick: &mut u64) {
         while let Some(completion) = self.core.poll_event() {
             let ticket = completion.ticket.index();
+            if self.listening.as_mut().is_some_and(|listening| listening.take(at_ns, &completion, tick)) {
+                continue;
+            }
             if let Some(scanning) = self.scanning.as_mut().filter(|scanning| scanning.awaits(ticket)) {
                 let seen = scanning.take(ticket, completion.result, workload, (at_ns, tick));
                 self.stamps.note_listed(&seen);

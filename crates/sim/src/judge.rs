@@ -13,8 +13,8 @@ use crate::repairs;
 use crate::scanning;
 use crate::trunks::Trunks;
 use crate::{
-    by_fill, by_hashes, by_hot, by_kernel, by_large, by_long_keys, by_migration, by_names, by_transactions,
-    by_tree, transacting,
+    by_fill, by_hashes, by_hot, by_kernel, by_large, by_long_keys, by_messages, by_metadata, by_migration,
+    by_names, by_transactions, by_tree, transacting,
 };
 use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
@@ -58,7 +58,8 @@ const SPARES: u64 = 0x73_7061_7265;
 
 /// A random scenario. What has a chance of its own leaves the others as they are.
 pub fn draw(seed: u64) -> Scenario {
-    by_hashes::draw(by_transactions::draw(draw_single(seed), seed), seed)
+    let scenario = by_hashes::draw(by_transactions::draw(draw_single(seed), seed), seed);
+    by_messages::draw(scenario, seed)
 }
 
 /// The same, of calls on one key each.
@@ -107,6 +108,7 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
             transactions: 0,
             hashes: 0,
             scripts: 0,
+            messages: 0,
             scans: scanning::drawn(seed),
             shift_ns: Random::new(seed ^ SHIFTS).pick(&[0, 300_000_000]),
         },
@@ -126,13 +128,18 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
         retries_max: None,
         plant: None,
     };
-    draw_rest(&mut scenario, seed);
+    draw_dependent(&mut scenario, seed);
+    draw_rest(scenario, seed)
+}
+
+/// What is drawn by a file of its own.
+fn draw_rest(scenario: Scenario, seed: u64) -> Scenario {
     let scenario = by_fill::draw(by_tree::draw(by_migration::draw(scenario, seed), seed), seed);
     by_names::draw(by_long_keys::draw(by_hot::draw(scenario, seed), seed), seed)
 }
 
 /// What depends on what was drawn.
-fn draw_rest(scenario: &mut Scenario, seed: u64) {
+fn draw_dependent(scenario: &mut Scenario, seed: u64) {
     if scenario.faults.change_interval_ns > 0 {
         scenario.spares = Random::new(seed ^ SPARES).below(4) as usize;
     }
@@ -141,21 +148,8 @@ fn draw_rest(scenario: &mut Scenario, seed: u64) {
     }
     let mut random = Random::new(seed ^ INSTANCES);
     if random.below(3) == 0 {
-        share_store(scenario, &mut random);
+        by_metadata::share_store(scenario, &mut random);
     }
-}
-
-/// Three instances of the metadata service, and a store that does not always answer.
-pub fn share_store(scenario: &mut Scenario, random: &mut Random) {
-    scenario.instances = 3;
-    scenario.store_lease = Duration::from_millis(random.pick(&[200, 300, 500]));
-    scenario.store_faults = StoreFaults {
-        lost: random.pick(&[0, 10_000, 200_000]),
-        late: random.pick(&[0, 10_000, 200_000]),
-        late_max_ns: random.pick(&[20_000_000, SECOND_NS]),
-        outage: random.pick(&[0, 5_000, 50_000]),
-        outage_max_ns: random.pick(&[300_000_000, SECOND_NS]),
-    };
 }
 
 /// One with primaries, one by quorum, or both beside each other.
@@ -206,6 +200,9 @@ pub fn finish(cluster: &mut Cluster) -> Report {
     }
     if !is_whole(cluster) {
         report.violations.push(format!("not all replicas are consistent again (V): {}", describe(cluster)));
+    }
+    if report.violations.is_empty() {
+        report.violations.extend(by_messages::judge(cluster));
     }
     let keys = cluster.scenario().workload.keys.len();
     cluster.tell_all_keyspaces();

@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G8, H1 to H9, T1 to T5) and must be found: else what finds nothing
+//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G8, H1 to H9, T1 to T5, M1 to M3) and must be found: else what finds nothing
 //! proves nothing.
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
@@ -27,7 +27,7 @@ use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
 use crate::planted::{InStore, Planted};
 use crate::scenarios::{self, MILLISECOND_NS};
-use crate::{by_hashes, by_hot, by_kernel, by_large, by_transactions};
+use crate::{by_hashes, by_hot, by_kernel, by_large, by_messages, by_transactions};
 use nicekv_client::{Plant as InClient, RetryPolicy};
 use nicekv_dataplane::Plant as InSwitch;
 use nicekv_kernel_gets::Plant as InKernel;
@@ -339,6 +339,12 @@ pub const PLANTS: &[Plant] = &[
     replica("hash-form-forgotten", "", InReplica::HashFormForgotten, Hunt::Seeds(by_hashes::hashes)),
     replica("script-keys-unread", "T5", InReplica::ScriptKeysUnread, Hunt::Seeds(by_transactions::scripts)),
     replica("script-clock-read", "T5", InReplica::ScriptClockRead, Hunt::Seeds(by_transactions::scripts)),
+    client("message-heard-again", "M1", InClient::MessageHeardAgain, Hunt::Seeds(by_messages::messages)),
+    replica("repeat-told", "M1", InReplica::RepeatTold, Hunt::Seeds(by_messages::messages)),
+    replica("left-listener-kept", "M2", InReplica::LeftListenerKept, Hunt::Seeds(by_messages::messages)),
+    replica("late-listen-taken", "M2", InReplica::LateListenTaken, Hunt::Seeds(by_messages::messages)),
+    replica("pattern-is-channel", "M3", InReplica::PatternIsChannel, Hunt::Seeds(by_messages::messages)),
+    replica("listeners-of-address-one", "M3", InReplica::ListenersOfAddressOne, Hunt::Seeds(by_messages::messages)),
     replica("script-failure-kept", "T5", InReplica::ScriptFailureKept, Hunt::Seeds(by_transactions::scripts)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
@@ -387,6 +393,7 @@ pub fn overloaded(scenario: &mut Scenario) {
         transactions: 0,
         hashes: 0,
         scripts: 0,
+        messages: 0,
         scans: (0, 0, 1),
         shift_ns: 0,
     };

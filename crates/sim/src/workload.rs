@@ -42,6 +42,8 @@ pub struct Workload {
     pub hashes: u64,
     /// Of a million steps of transactions so many are scripts.
     pub scripts: u64,
+    /// Of so many things that each client does besides, half are messages that it publishes, the others change to what it listens.
+    pub messages: usize,
     /// Each client scans a keyspace after so many calls, in pieces of about so many bytes, so many of which switches may make of a scan. (0, …): it does not.
     pub scans: (usize, usize, u8),
     /// Load shifts: of two periods of this length a client is [`IDLENESS`] times as slow in one, every second client in the other. 0: it does

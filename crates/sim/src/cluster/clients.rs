@@ -33,6 +33,22 @@ impl Cluster {
         }
     }
 
+    /// Every client that has messages does so many things more.
+    pub fn add_messages(&mut self, actions: usize) {
+        let now_ns = self.queue.now_ns();
+        for client in 0..self.clients.len() {
+            if let Some(listening) = &mut self.clients[client].listening {
+                listening.add_actions(actions);
+                self.wake_client(client, now_ns);
+            }
+        }
+    }
+
+    /// The number of the last call or answer.
+    pub fn tick(&self) -> u64 {
+        self.tick
+    }
+
     pub(super) fn wake_client(&mut self, client: usize, at_ns: u64) {
         if self.clients[client].turn_at_ns.is_none_or(|turn_ns| at_ns < turn_ns) {
             self.clients[client].turn_at_ns = Some(at_ns);

@@ -191,6 +191,11 @@ impl Cluster {
         self.heal_instances();
     }
 
+    /// From now on this goes wrong.
+    pub fn disturb(&mut self, faults: Faults) {
+        self.faults = Faults { disk_max_ns: self.faults.disk_max_ns, ..faults };
+    }
+
     fn cut_off(&mut self, host: Host, direction: Direction) {
         for other in self.hosts().into_iter().filter(|other| *other != host) {
             if direction != Direction::Out {

@@ -5,8 +5,8 @@ use super::event::Event;
 use crate::reshapings::Reshapings;
 use nicekv_metadata::{MatchValue, Metadata, PartitionChange, PartitionStatus, ReshapingPhase, Status};
 use nicekv_placement::{KeyOrder, match_digest, vnodes};
-use nicekv_wire::MatchRange;
-use std::collections::BTreeSet;
+use nicekv_wire::{Epoch, MatchRange, PartitionId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Of a keyspace there are no more than so many.
 const PARTITIONS_MAX: usize = 8;
@@ -16,6 +16,18 @@ fn range(partition: &PartitionStatus) -> MatchRange {
 }
 
 impl Cluster {
+    /// The newest epoch of each partition.
+    pub fn epochs(&self) -> BTreeMap<PartitionId, Epoch> {
+        let mut epochs = BTreeMap::new();
+        for status in self.nodes.iter().filter_map(|node| Some(node.core.as_ref()?.status())) {
+            for known in &status.partitions {
+                let epoch = epochs.entry(known.partition).or_insert(known.epoch);
+                *epoch = known.epoch.max(*epoch);
+            }
+        }
+        epochs
+    }
+
     /// The operator has partitions split or merged, or changes their mind.
     pub(super) fn draw_reshaping(&mut self) {
         let interval_ns = self.faults.reshape_interval_ns;

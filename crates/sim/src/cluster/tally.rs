@@ -38,6 +38,8 @@ impl Tally {
             ("requests passed on by a node's directory", counters.coordinated),
             ("requests misdirected", counters.misdirected),
             ("partitions born at a node that still runs", counters.born),
+            ("messages published", counters.published),
+            ("messages told", counters.messages_sent),
         ];
         counted.into_iter().for_each(|(what, count)| self.count_many(what, count));
     }

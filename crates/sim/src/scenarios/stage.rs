@@ -99,6 +99,7 @@ fn busy() -> Scenario {
             transactions: 0,
             hashes: 0,
             scripts: 0,
+            messages: 0,
             scans: (0, 0, 1),
             shift_ns: 0,
         },

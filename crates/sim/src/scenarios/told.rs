@@ -304,6 +304,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
             transactions: 0,
             hashes: 0,
             scripts: 0,
+            messages: 0,
             scans: (0, 0, 1),
             shift_ns: 0,
         },

@@ -54,6 +54,7 @@ pub fn scenario(replicas: u8, write_set: u8) -> Scenario {
             transactions: 0,
             hashes: 0,
             scripts: 0,
+            messages: 0,
             scans: (0, 0, 1),
             shift_ns: 0,
         },
