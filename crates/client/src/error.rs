@@ -7,9 +7,6 @@ use thiserror::Error;
 /// A request that was not taken. Nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SubmitError {
-    /// A key has at least one byte.
-    #[error("key is empty")]
-    KeyEmpty,
     /// Above [`KEY_BYTES_MAX`](nicekv_wire::limits::KEY_BYTES_MAX).
     #[error("key of {bytes} bytes exceeds the limit of {limit} bytes")]
     KeyTooLong {

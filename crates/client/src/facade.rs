@@ -19,10 +19,8 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use futures_channel::oneshot;
 use nicekv_wire::chunk::Round;
 use nicekv_wire::number::LongDouble;
-use nicekv_wire::scan::ScanWants;
-use nicekv_wire::{
-    Condition, Duration, ExpireCondition, Expiry, Form, KeyspaceId, MatchRange, Now, OpId, Operation,
-};
+use nicekv_wire::{Condition, Duration, ExpireCondition, Expiry, Form, KeyspaceId, Now, OpId, Operation};
+use scanning::Asked;
 pub use scanning::{Listed, Pieces};
 use std::sync::mpsc;
 use thiserror::Error;
@@ -101,7 +99,7 @@ enum Kind {
     Get,
     Length,
     Publish,
-    Scan { wants: ScanWants, range: MatchRange, bytes_max: usize, pieces: u8 },
+    Scan(Asked),
     Update { condition: Condition, return_old: bool, operation: Operation<'static> },
 }
 
@@ -112,9 +110,7 @@ impl Command {
             Kind::Get => Request::Get { key },
             Kind::Length => Request::Length { key },
             Kind::Publish => Request::Publish { channel: key, message: &self.value },
-            Kind::Scan { wants, range, bytes_max, pieces } => {
-                Request::Scan { wants, range, after: key, bytes_max, pieces }
-            }
+            Kind::Scan(asked) => asked.after(key),
             Kind::Update { condition, return_old, operation } => {
                 let operation = match operation {
                     Operation::Set { expiry, .. } => Operation::Set { value: &self.value, expiry },

@@ -12,17 +12,17 @@ use nicekv_wire::{Condition, Datagram, Form, HeaderLayout, MatchRange, OpId, Ope
 pub enum Request<'a> {
     /// Reads a key.
     Get {
-        /// 1 to [`KEY_BYTES_MAX`] bytes.
+        /// At most [`KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
     },
     /// Asks how long the value of a key is, without reading it.
     Length {
-        /// 1 to [`KEY_BYTES_MAX`] bytes.
+        /// At most [`KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
     },
     /// Reads the large value of a key of which a transaction has told that it is this one, if it still is: [`OperationError::OldValueGone`] if not.
     Named {
-        /// 1 to [`KEY_BYTES_MAX`] bytes.
+        /// At most [`KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
         /// Which one.
         reference: Reference,
@@ -33,8 +33,8 @@ pub enum Request<'a> {
         wants: ScanWants,
         /// Keys with these match values.
         range: MatchRange,
-        /// Keys after this one; empty: all.
-        after: &'a [u8],
+        /// Keys after this one.
+        after: Option<&'a [u8]>,
         /// How long the answer may be, about; no longer than a datagram.
         bytes_max: usize,
         /// Into how many pieces a switch may split it, at least 1.
@@ -62,7 +62,7 @@ pub enum Request<'a> {
     },
     /// Changes a key.
     Update {
-        /// 1 to [`KEY_BYTES_MAX`] bytes.
+        /// At most [`KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
         /// When it applies.
         condition: Condition,
@@ -96,7 +96,7 @@ impl<'a> Request<'a> {
             Self::Get { key } | Self::Length { key } | Self::Named { key, .. } | Self::Update { key, .. } => {
                 key
             }
-            Self::Scan { after, .. } => after,
+            Self::Scan { after, .. } => after.unwrap_or_default(),
             Self::Listen { name, .. } => name,
             Self::Publish { channel, .. } => channel,
         }
@@ -149,10 +149,6 @@ impl<'a> Request<'a> {
 
     pub(crate) fn check_key(&self) -> Result<(), SubmitError> {
         let key = self.key();
-        let may_be_empty = matches!(self, Self::Scan { .. } | Self::Listen { .. } | Self::Publish { .. });
-        if key.is_empty() && !may_be_empty {
-            return Err(SubmitError::KeyEmpty);
-        }
         if key.len() > KEY_BYTES_MAX {
             return Err(SubmitError::KeyTooLong { bytes: key.len(), limit: KEY_BYTES_MAX });
         }

@@ -42,7 +42,7 @@ pub struct Scan {
 struct Part {
     number: u32,
     range: MatchRange,
-    after: Vec<u8>,
+    after: Option<Vec<u8>>,
     is_asked: bool,
     /// How many pieces are asked for at once; 1: it is known to be one partition's, or was when that was told.
     pieces: u8,
@@ -61,7 +61,7 @@ impl Part {
 
     /// Whether it covers a key. One that had room for none still tells how far its partition goes.
     fn goes_on_by(&self, piece: &ScanPiece<'_>) -> bool {
-        !piece.more || piece.covered_through() > self.after.as_slice()
+        !piece.more || piece.covered_through() > self.after.as_deref()
     }
 
     /// Of it these match values, from `first` to the one before `end`, if there are any.
@@ -73,10 +73,10 @@ impl Part {
 
     /// What a piece leaves of what it covers.
     fn behind(&self, piece: &ScanPiece<'_>) -> Option<Self> {
-        let after = if self.goes_on_by(piece) { piece.covered_through() } else { &self.after };
+        let after = if self.goes_on_by(piece) { piece.covered_through() } else { self.after.as_deref() };
         piece.more.then(|| Self {
             range: piece.range,
-            after: after.into(),
+            after: after.map(<[u8]>::to_vec),
             is_asked: false,
             pieces: 1,
             ..*self
@@ -86,8 +86,8 @@ impl Part {
 
 impl Scan {
     /// Of a whole keyspace, of each partition the keys after `after`.
-    pub fn new(wants: ScanWants, after: &[u8]) -> Self {
-        let (range, after, pieces) = (MatchRange::ALL, after.into(), PIECES_AT_ONCE);
+    pub fn new(wants: ScanWants, after: Option<&[u8]>) -> Self {
+        let (range, after, pieces) = (MatchRange::ALL, after.map(<[u8]>::to_vec), PIECES_AT_ONCE);
         let whole = Part { number: 0, range, after, is_asked: false, pieces };
         Self {
             wants,
@@ -135,7 +135,7 @@ impl Scan {
 
     /// Of keys in order, whether nothing is left before this one, which has that match value, nor it.
     pub fn has_passed(&self, match_value: u128, key: &[u8]) -> bool {
-        let is_before = |part: &Part| match_value < part.range.first() || key <= part.after.as_slice();
+        let is_before = |part: &Part| match_value < part.range.first() || Some(key) <= part.after.as_deref();
         self.parts.first().is_none_or(is_before)
     }
 
@@ -146,7 +146,7 @@ impl Scan {
 
     /// Bytes that it occupies beside itself.
     pub fn memory(&self) -> usize {
-        let keys: usize = self.parts.iter().map(|part| part.after.capacity()).sum();
+        let keys: usize = self.parts.iter().filter_map(|part| part.after.as_ref()).map(Vec::capacity).sum();
         keys + self.parts.capacity() * size_of::<Part>()
     }
 
@@ -160,7 +160,13 @@ impl Scan {
         let part = self.parts.iter_mut().find(|part| part.number == number).expect("such a part is left");
         part.is_asked = true;
         let (wants, bytes_max) = (self.wants, self.piece_bytes_max);
-        Request::Scan { wants, range: part.range, after: &part.after, bytes_max, pieces: part.pieces }
+        Request::Scan {
+            wants,
+            range: part.range,
+            after: part.after.as_deref(),
+            bytes_max,
+            pieces: part.pieces,
+        }
     }
 
     /// The request for a part has failed.
@@ -197,7 +203,7 @@ impl Scan {
             each(&piece);
             let hole = part.between(next, Some(piece.range.first()));
             left.extend(hole.filter(|_| !self.planted.has(Plant::ScanHolesForgotten)));
-            let is_enough = self.last.as_ref().is_some_and(|last| piece.covered_through() >= last.as_slice());
+            let is_enough = self.last.as_ref().is_some_and(|last| piece.covered_through() >= Some(last));
             left.extend(part.behind(&piece).filter(|_| !is_enough));
             next = piece.range.last().checked_add(1);
         }
@@ -232,21 +238,25 @@ mod tests {
             range: MatchRange::new(first, last).unwrap(),
             more: through.is_some(),
             count: 0,
-            through: through.unwrap_or_default(),
+            through,
             listed: &[],
         }
     }
 
     /// Number, first and last value, after which key, in how many pieces.
-    type Asked = (u32, u128, u128, Vec<u8>, u8);
+    type Asked = (u32, u128, u128, Option<Vec<u8>>, u8);
 
     fn asked(scan: &mut Scan) -> Vec<Asked> {
         core::iter::from_fn(|| {
             let number = scan.unasked()?;
             let Request::Scan { range, after, pieces, .. } = scan.ask(number) else { panic!("a scan") };
-            Some((number, range.first(), range.last(), after.to_vec(), pieces))
+            Some((number, range.first(), range.last(), after.map(<[u8]>::to_vec), pieces))
         })
         .collect()
+    }
+
+    fn after(key: &str) -> Option<Vec<u8>> {
+        Some(key.into())
     }
 
     /// The first values of those that say something.
@@ -258,35 +268,49 @@ mod tests {
     }
 
     fn by_one() -> Scan {
-        Scan::new(ScanWants::Keys, b"").split_into(1)
+        Scan::new(ScanWants::Keys, None).split_into(1)
     }
 
     #[test]
     fn pieces_and_what_is_left_are_the_whole() {
         let mut scan = by_one();
-        assert_eq!(asked(&mut scan), [(0, 0, u128::MAX, Vec::new(), 1)]);
+        assert_eq!(asked(&mut scan), [(0, 0, u128::MAX, None, 1)]);
         assert_eq!(take(&mut scan, 0, &[piece(0, 99, Some(b"k"))]), [0]);
-        assert_eq!(asked(&mut scan), [(0, 0, 99, b"k".to_vec(), 1), (1, 100, u128::MAX, Vec::new(), 1)]);
+        assert_eq!(asked(&mut scan), [(0, 0, 99, after("k"), 1), (1, 100, u128::MAX, None, 1)]);
         assert_eq!(take(&mut scan, 1, &[piece(100, u128::MAX, None)]), [100]);
         // The partition was split meanwhile: what is after the key is left of both halves.
         assert_eq!(take(&mut scan, 0, &[piece(0, 49, None)]), [0]);
-        assert_eq!(asked(&mut scan), [(0, 50, 99, b"k".to_vec(), 1)]);
+        assert_eq!(asked(&mut scan), [(0, 50, 99, after("k"), 1)]);
         assert!(!take(&mut scan, 0, &[piece(50, 99, None)]).is_empty() && scan.is_done());
     }
 
     #[test]
+    fn behind_the_empty_key_is_not_the_beginning() {
+        let mut scan = by_one();
+        asked(&mut scan);
+        let nothing = ScanPiece { more: true, ..piece(0, u128::MAX, None) };
+        assert_eq!(take(&mut scan, 0, &[nothing]), [0; 0], "not even the empty key is covered");
+        assert_eq!(asked(&mut scan), [(0, 0, u128::MAX, None, 1)]);
+        assert_eq!(take(&mut scan, 0, &[piece(0, u128::MAX, Some(b""))]), [0]);
+        assert_eq!(asked(&mut scan), [(0, 0, u128::MAX, after(""), 1)]);
+        assert!(!scan.has_passed(0, b"\0") && scan.has_passed(0, b""));
+        assert_eq!(take(&mut scan, 0, &[piece(0, u128::MAX, Some(b""))]), [0; 0], "nothing new");
+        assert_eq!(take(&mut scan, 0, &[piece(0, u128::MAX, Some(b"\0"))]), [0]);
+    }
+
+    #[test]
     fn what_no_piece_covers_is_left() {
-        let mut scan = Scan::new(ScanWants::Keys, b"a").split_into(4);
+        let mut scan = Scan::new(ScanWants::Keys, Some(b"a")).split_into(4);
         asked(&mut scan);
         let came = [piece(200, 299, None), piece(0, 99, Some(b"k")), piece(400, 499, Some(b""))];
         assert_eq!(take(&mut scan, 0, &came), [0, 200, 400]);
         let left = [
-            (0, 0, 99, b"k".to_vec(), 1),
-            (1, 100, 199, b"a".to_vec(), 4),
-            (2, 300, 399, b"a".to_vec(), 4),
+            (0, 0, 99, after("k"), 1),
+            (1, 100, 199, after("a"), 4),
+            (2, 300, 399, after("a"), 4),
             // There was room for no key.
-            (3, 400, 499, b"a".to_vec(), 1),
-            (4, 500, u128::MAX, b"a".to_vec(), 4),
+            (3, 400, 499, after("a"), 1),
+            (4, 500, u128::MAX, after("a"), 4),
         ];
         assert_eq!(asked(&mut scan), left);
     }
@@ -296,13 +320,13 @@ mod tests {
         let mut scan = by_one().split_into(2);
         asked(&mut scan);
         assert_eq!(take(&mut scan, 0, &[piece(0, 9, None), piece(10, 19, None)]), [0, 10]);
-        assert_eq!(asked(&mut scan), [(0, 20, u128::MAX, Vec::new(), 4)]);
+        assert_eq!(asked(&mut scan), [(0, 20, u128::MAX, None, 4)]);
         let rest =
             [(20, 29), (30, 39), (40, 49), (50, u128::MAX)].map(|(first, last)| piece(first, last, None));
         assert!(!take(&mut scan, 0, &rest).is_empty() && scan.is_done());
         let most = nicekv_wire::scan::Scan::pieces_max();
         let mut scan = by_one().split_into(255);
-        assert_eq!(asked(&mut scan), [(0, 0, u128::MAX, Vec::new(), most)]);
+        assert_eq!(asked(&mut scan), [(0, 0, u128::MAX, None, most)]);
     }
 
     #[test]
@@ -328,7 +352,7 @@ mod tests {
     #[test]
     fn of_keys_in_order_it_is_known_what_nothing_is_left_before() {
         let mut scan = by_one().within(MatchRange::new(10, 99).unwrap());
-        assert_eq!(asked(&mut scan), [(0, 10, 99, Vec::new(), 1)]);
+        assert_eq!(asked(&mut scan), [(0, 10, 99, None, 1)]);
         assert!(!scan.has_passed(10, b"a"));
         take(&mut scan, 0, &[piece(10, 19, Some(b"k"))]);
         let passed =
@@ -343,7 +367,7 @@ mod tests {
 
     #[test]
     fn what_says_nothing_of_a_part_is_not_believed() {
-        let mut scan = Scan::new(ScanWants::Keys, b"m").split_into(1);
+        let mut scan = Scan::new(ScanWants::Keys, Some(b"m")).split_into(1);
         asked(&mut scan);
         for strange in [piece(1, 9, None), piece(0, 9, Some(b"a")), piece(0, 9, Some(b"m"))] {
             assert!(take(&mut scan, 0, &[strange]).is_empty(), "{strange:?}");

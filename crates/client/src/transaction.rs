@@ -93,9 +93,6 @@ impl Transaction {
     }
 
     fn push(&mut self, key: &[u8], act: Act<'_>) -> Result<(), SubmitError> {
-        if key.is_empty() {
-            return Err(SubmitError::KeyEmpty);
-        }
         if key.len() > KEY_BYTES_MAX {
             return Err(SubmitError::KeyTooLong { bytes: key.len(), limit: KEY_BYTES_MAX });
         }
@@ -194,6 +191,5 @@ mod tests {
         assert_eq!(Step::each(steps).count(), 3);
         let nested = Request::update(b"{t}a", Operation::Transaction(steps));
         assert_eq!(transaction.add(&nested), Err(SubmitError::NoStep));
-        assert_eq!(transaction.add(&Request::Get { key: b"" }), Err(SubmitError::KeyEmpty));
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Choosing {
 
 fn scan(first: u128, last: u128) -> Scan {
     let range = MatchRange::new(first, last).unwrap_or(MatchRange::ALL);
-    Scan::new(ScanWants::Keys, b"").within(range).split_into(1)
+    Scan::new(ScanWants::Keys, None).within(range).split_into(1)
 }
 
 impl Choosing {

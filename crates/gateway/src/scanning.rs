@@ -135,7 +135,7 @@ impl Scanning {
     /// Of everything that a keyspace holds.
     pub(crate) fn of_all(keyspace: KeyspaceId, purpose: Purpose, filter: Filter) -> Self {
         let wants = if matches!(purpose, Purpose::Size) { ScanWants::Count } else { ScanWants::Keys };
-        Self::new(keyspace, Scan::new(wants, b""), purpose, filter)
+        Self::new(keyspace, Scan::new(wants, None), purpose, filter)
     }
 
     fn next_delete(&mut self) -> Option<(KeyspaceId, u32, Request<'_>)> {
@@ -154,7 +154,7 @@ impl Scanning {
             && self.scan.is_done()
             && let Some(next) = rest.pop()
         {
-            (self.keyspace, self.scan) = (next, Scan::new(ScanWants::Keys, b""));
+            (self.keyspace, self.scan) = (next, Scan::new(ScanWants::Keys, None));
         }
     }
 
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_cursor_is_for_its_keyspace_and_the_oldest_are_forgotten() {
         let cursors = Cursors::default();
-        let scan = |after: &[u8]| Scan::new(ScanWants::Keys, after);
+        let scan = |after: &[u8]| Scan::new(ScanWants::Keys, Some(after));
         let (keyspace, other) = (KeyspaceId(0), KeyspaceId(1));
         let first = cursors.remember(keyspace, scan(b"a"));
         let second = cursors.remember(other, scan(b"b"));

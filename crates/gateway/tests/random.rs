@@ -118,7 +118,7 @@ const FORMS: &[&str] = &[
     "OBJECT BOGUS K",
 ];
 
-const KEYS: [&str; 8] = ["k1", "k2", "k3", "k4", "h1", "h2", "h3", "n1"];
+const KEYS: [&str; 9] = ["", "k1", "k2", "k3", "k4", "h1", "h2", "h3", "n1"];
 const FIELDS: [&str; 6] = ["f", "g", "1", "-2", "long-name-of-a-field", ""];
 const VALUES: [&str; 12] = [
     "",
@@ -219,9 +219,8 @@ fn are_close(ours: &str, theirs: &str) -> bool {
 }
 
 /// Differences after which more may differ.
-const BEGIN_ANEW: [&str; 5] = [
+const BEGIN_ANEW: [&str; 4] = [
     "watched and absent again",
-    "keys have a byte at least",
     "values are shorter",
     "no place in a transaction",
     "commands within a transaction",
@@ -239,7 +238,6 @@ fn name_of(words: &[String], ours: &str, theirs: &str, queued: &[String]) -> Opt
         lines
     };
     match name.as_str() {
-        _ if ours.contains("key is empty") => Some("keys have a byte at least"),
         _ if ours.contains("limit of") => Some("values are shorter"),
         _ if ours.contains("not allowed in transactions") && !queued.is_empty() => {
             Some("no place in a transaction")

@@ -44,7 +44,7 @@ impl Asked {
         let Ok((header, Datagram::Get(get))) = Datagram::decode(&plain) else { return None };
         let Get { keyspace, op, digest, reply_to: None, forwarded: None, key, .. } = get else { return None };
         let is_for_owner = matches!(room, Some(Room::Stamp(_))) && !stamp.is_some() && is_shown(op);
-        let is_short = key.len() <= KERNEL_KEY_BYTES_MAX;
+        let is_short = (1..=KERNEL_KEY_BYTES_MAX).contains(&key.len());
         let may = header.opcode == Opcode::Get && is_short && !is_for_owner;
         may.then(|| Self {
             op,
@@ -295,8 +295,9 @@ mod tests {
     }
 
     #[test]
-    fn a_get_of_a_long_key_is_for_the_process() {
-        for (bytes, is_asked) in [(KERNEL_KEY_BYTES_MAX, true), (KERNEL_KEY_BYTES_MAX + 1, false)] {
+    fn a_get_of_a_long_key_or_the_empty_one_is_for_the_process() {
+        let longest = KERNEL_KEY_BYTES_MAX;
+        for (bytes, is_asked) in [(0, false), (1, true), (longest, true), (longest + 1, false)] {
             let asked = Asked::of(&get_of_key(OP, &vec![b'k'; bytes]));
             assert_eq!(asked.is_some(), is_asked, "{bytes}");
         }

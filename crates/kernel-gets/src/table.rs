@@ -249,9 +249,9 @@ impl Table {
         }
     }
 
-    /// The entry of a key says this; it is open unless an op locks the key. Long keys have none.
+    /// The entry of a key says this; it is open unless an op locks the key. Long keys have none, nor has the empty one.
     pub(crate) fn write(&mut self, memory: &mut impl Memory, key: Key, text: &Text<'_>) {
-        if key.1.len() > KERNEL_KEY_BYTES_MAX || !self.gates.has_room_for(text.keeper) {
+        if !(1..=KERNEL_KEY_BYTES_MAX).contains(&key.1.len()) || !self.gates.has_room_for(text.keeper) {
             return self.forget(memory, &key);
         }
         let at = match self.of_key.get(&key) {

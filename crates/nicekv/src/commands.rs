@@ -45,7 +45,7 @@ pub(crate) struct TargetArguments {
 /// `nicekv put`
 #[derive(clap::Args)]
 pub(crate) struct PutArguments {
-    /// 1 to 1024 bytes
+    /// At most 1024 bytes
     key: String,
     /// At most 512 MiB, in chains 1024 bytes, and 1280 with the key; a gateway hands out no more than its own limit [default: what comes on standard input]
     value: Option<String>,
@@ -69,7 +69,7 @@ impl PutArguments {
 /// `nicekv get`, `nicekv delete`
 #[derive(clap::Args)]
 pub(crate) struct KeyArguments {
-    /// 1 to 1024 bytes
+    /// At most 1024 bytes
     key: String,
     #[command(flatten)]
     target: TargetArguments,

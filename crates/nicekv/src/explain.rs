@@ -27,7 +27,7 @@ const SETTLE_TIME: Duration = Duration::from_millis(300);
 /// `nicekv explain`
 #[derive(clap::Args)]
 pub(crate) struct ExplainArguments {
-    /// 1 to 1024 bytes
+    /// At most 1024 bytes
     key: String,
     /// The keyspace of the key, by its name or number
     #[arg(long, value_name = "NAME", default_value = "0", hide_default_value = true)]

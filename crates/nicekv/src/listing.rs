@@ -13,7 +13,7 @@ use nicekv_runtime::chunks::ListNames;
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::new_client_id;
 use nicekv_wire::chunk::{ChunkId, Round};
-use nicekv_wire::scan::{ScanWants, key_before};
+use nicekv_wire::scan::ScanWants;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// Parts of a keyspace that are asked for at a time.
@@ -55,7 +55,7 @@ fn list(
     let id = new_client_id().map_err(|error| error.to_string())?;
     let client = client_at(address, keyspace, port, id).map_err(|failure| failure.to_string())?;
     block_on(async {
-        let mut scan = Scan::new(ScanWants::Values, &key_before(b""));
+        let mut scan = Scan::new(ScanWants::Values, None);
         while !scan.is_done() {
             let pieces = client.scan(&mut scan, PIECES_MAX).await.map_err(told)?;
             for listed in pieces.listed {

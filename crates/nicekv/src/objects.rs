@@ -56,6 +56,7 @@ pub(crate) enum ObjectCommand {
 #[derive(clap::Args)]
 pub(crate) struct PutArguments {
     /// 1 to 1024 bytes
+    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     name: String,
     /// What to store; - is standard input
     #[arg(default_value = "-")]
@@ -179,7 +180,7 @@ fn stat(arguments: &NameArguments) -> Result<(), Failure> {
 fn list(arguments: &ListObjectsArguments) -> Result<(), Failure> {
     let objects = Objects::open(&arguments.target)?;
     let prefix = arguments.prefix.as_bytes();
-    let mut scan = Scan::new(ScanWants::Keys, &key_before(prefix));
+    let mut scan = Scan::new(ScanWants::Keys, key_before(prefix).as_deref());
     while !scan.is_done() {
         let pieces = block_on(objects.names().scan(&mut scan, PIECES_MAX)).map_err(failed)?;
         let mut text = Vec::new();

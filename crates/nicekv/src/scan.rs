@@ -67,7 +67,7 @@ impl ScanArguments {
     fn scan(&self, order: KeyOrder) -> Scan {
         let first = self.first.as_deref().unwrap_or_default().as_bytes();
         let last = self.last.as_deref().map(str::as_bytes);
-        let mut scan = Scan::new(self.wants(), &key_before(first));
+        let mut scan = Scan::new(self.wants(), key_before(first).as_deref());
         if let Some(last) = last {
             scan = scan.up_to(last);
         }

@@ -43,7 +43,7 @@ pub(crate) enum TraceCommand {
 /// `nicekv trace put`
 #[derive(clap::Args)]
 pub(crate) struct TracePutArguments {
-    /// 1 to 1024 bytes
+    /// At most 1024 bytes
     key: String,
     /// At most 1024 bytes, and 1280 with the key
     value: String,
@@ -57,7 +57,7 @@ pub(crate) struct TracePutArguments {
 /// `nicekv trace get`
 #[derive(clap::Args)]
 pub(crate) struct TraceGetArguments {
-    /// 1 to 1024 bytes
+    /// At most 1024 bytes
     key: String,
     /// For programs
     #[arg(long)]

@@ -86,7 +86,7 @@ impl<P: Protocol> NodeCore<P> {
             return;
         }
         let Some((&id, after)) = wanted.iter().find(|(id, _)| self.is_idle(**id)) else { return };
-        let token = self.host.storage.scan(id, after, *bytes_left);
+        let token = self.host.storage.scan(id, after.as_deref(), *bytes_left);
         self.discards.pending = Some((token, id));
         self.discards.pages_left -= 1;
     }
@@ -99,8 +99,8 @@ impl<P: Protocol> NodeCore<P> {
             let keys = stored_entries(page.entries).map(|(key, _)| key);
             for key in keys.chain(page.corrupt.iter().map(Vec::as_slice)) {
                 self.host.storage.remove(id, key);
-                if key > after.as_slice() {
-                    *after = key.to_vec();
+                if Some(key) > after.as_deref() {
+                    *after = Some(key.to_vec());
                 }
             }
             if !page.more {

@@ -12,7 +12,7 @@ const DISCARDED_MAX: usize = 65_536;
 #[derive(Clone, Default)]
 pub(crate) struct Discards {
     /// Told, and the last key that was removed.
-    pub(crate) wanted: BTreeMap<PartitionId, Vec<u8>>,
+    pub(crate) wanted: BTreeMap<PartitionId, Option<Vec<u8>>>,
     /// Removed; what is not durable yet is not told.
     pub(crate) logged: VecDeque<(u64, PartitionId)>,
     /// Discarded by this process.

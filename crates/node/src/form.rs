@@ -164,7 +164,7 @@ impl<P: Protocol> NodeCore<P> {
         if let Some(at_ns) = self.host.copies.pause(now) {
             return self.host.arm_sweep_at(at_ns);
         }
-        let token = self.host.storage.scan_page(parent, &formation.after, PAGE_BYTES);
+        let token = self.host.storage.scan_page(parent, formation.after.as_deref(), PAGE_BYTES);
         self.formations.read(token, parent);
     }
 
@@ -189,7 +189,7 @@ impl<P: Protocol> NodeCore<P> {
     fn fill(&mut self, parent: PartitionId, page: &Page<'_>, touched: &BTreeSet<Box<[u8]>>) {
         let children = self.formations.children(parent);
         let mut rows: BTreeMap<PartitionId, Vec<u8>> = BTreeMap::new();
-        let mut last: &[u8] = &[];
+        let mut last = None;
         for (key, entry) in stored_entries(page.entries) {
             let is_its = |child: &&Child| {
                 child.range.contains(nicekv_placement::match_digest(child.order, key).match_value())
@@ -199,14 +199,14 @@ impl<P: Protocol> NodeCore<P> {
             if let Some(child) = child.filter(|_| !is_older) {
                 put_keyed_entry(rows.entry(child.partition).or_default(), key, entry);
             }
-            last = key;
+            last = Some(key);
         }
         for (child, entries) in rows {
             self.host.append(child, |out| NodeRecord::Filled(&entries).append(out));
             self.take_filled(child, &entries).expect("just read");
         }
         let formation = self.formations.by_parent.get_mut(&parent).expect("checked by the caller");
-        formation.after = last.to_vec();
+        formation.after = last.map(<[u8]>::to_vec);
         if !page.more {
             let record = self.host.append(parent, |out| NodeRecord::Formed.append(out));
             formation.stage = Stage::Forcing(record);

@@ -27,7 +27,7 @@ pub(crate) struct Formation {
     pub(crate) children: Vec<Child>,
     pub(crate) stage: Stage,
     /// The last key that was read of the parent.
-    pub(crate) after: Vec<u8>,
+    pub(crate) after: Option<Vec<u8>>,
     /// Tells it from one of the same partition before.
     pub(crate) number: u64,
 }
@@ -55,7 +55,7 @@ impl Formations {
     pub(crate) fn begin(&mut self, parent: PartitionId, children: &[Child], stage: Stage) {
         self.begun += 1;
         let (children, number) = (children.to_vec(), self.begun);
-        let formation = Formation { asked: children.clone(), children, stage, after: Vec::new(), number };
+        let formation = Formation { asked: children.clone(), children, stage, after: None, number };
         self.by_parent.insert(parent, formation);
     }
 

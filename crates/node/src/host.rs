@@ -230,7 +230,7 @@ impl Host {
     }
 
     /// Reads a page of entries; the protocol is given the number back with what was read.
-    pub fn scan(&mut self, partition: PartitionId, after: &[u8], bytes_max: usize) -> u64 {
+    pub fn scan(&mut self, partition: PartitionId, after: Option<&[u8]>, bytes_max: usize) -> u64 {
         let token = self.storage.scan(partition, after, bytes_max);
         self.waits.scans.push_back((token, partition));
         token

@@ -31,7 +31,8 @@ impl Host {
         digest: impl FnOnce() -> KeyDigest,
         reply: &Reply<'_>,
     ) -> i64 {
-        let is_kept = key.len() <= KERNEL_KEY_BYTES_MAX && reply.expiry_ms == 0 && reply.form == Form::Plain;
+        let is_short = (1..=KERNEL_KEY_BYTES_MAX).contains(&key.len());
+        let is_kept = is_short && reply.expiry_ms == 0 && reply.form == Form::Plain;
         let owner = &self.hot.owner;
         let is_in_switch = || !owner.is_idle() && owner.is_in_switch(&(keyspace, digest()));
         let is_useful = is_kept && (self.visibility.is_heard() || is_in_switch());

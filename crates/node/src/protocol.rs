@@ -216,7 +216,7 @@ pub trait Protocol: Sized {
     }
 
     /// The scrub has read a page in this epoch, of the keys after this one. Keys written since the page was asked for: `StorageQueue::is_written_since_scan`.
-    fn on_scrubbed(&mut self, host: &mut Host, now: Now, after: &[u8], page: Page<'_>);
+    fn on_scrubbed(&mut self, host: &mut Host, now: Now, after: Option<&[u8]>, page: Page<'_>);
 
     /// Looks for what is overdue; whether there is anything to look at again later.
     fn sweep(&mut self, host: &mut Host, now: Now) -> bool;

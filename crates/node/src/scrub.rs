@@ -24,7 +24,7 @@ pub(crate) struct Scrub {
     /// The partition that is being read, or the last one that was; and the last key seen in it.
     partition: Option<PartitionId>,
     is_read: bool,
-    after: Vec<u8>,
+    after: Option<Vec<u8>>,
     pending: Option<Pending>,
 }
 
@@ -67,7 +67,7 @@ impl<P: Protocol> NodeCore<P> {
         let current = current.filter(|slot| serves(&self.partitions[*slot]));
         let Some(slot) = current.or_else(|| {
             scrub.partition = self.partitions.next(scrub.partition, serves);
-            (scrub.is_read, scrub.after) = (false, Vec::new());
+            (scrub.is_read, scrub.after) = (false, None);
             self.partitions.slot(scrub.partition?)
         }) else {
             let next_ns = scrub.begun_ns + timing.scrub_interval.as_nanos() as u64;
@@ -75,12 +75,12 @@ impl<P: Protocol> NodeCore<P> {
             self.host.counters.scrubs += 1;
             return;
         };
-        if !self.partitions[slot].before_scrub(now, scrub.after.is_empty()) {
+        if !self.partitions[slot].before_scrub(now, scrub.after.is_none()) {
             return;
         }
         let bytes_max = timing.per_heartbeat(timing.scrub_bytes_per_second).max(PAGE_BYTES_MIN) as usize;
         let membership = self.partitions[slot].membership();
-        let token = self.host.storage.scan_watched(membership.partition, &scrub.after, bytes_max);
+        let token = self.host.storage.scan_watched(membership.partition, scrub.after.as_deref(), bytes_max);
         scrub.pending = Some(Pending { token, epoch: membership.epoch });
     }
 
@@ -91,17 +91,17 @@ impl<P: Protocol> NodeCore<P> {
         let partition = self.partitions.by_id(id);
         if partition.membership().epoch == pending.epoch {
             self.host.storage.find_values(id, page);
-            partition.on_scrubbed(&mut self.host, now, &self.scrub.after, page);
+            partition.on_scrubbed(&mut self.host, now, self.scrub.after.as_deref(), page);
         } else {
             partition.on_scrub_lost();
         }
-        let mut last = page.corrupt.last().map_or(&[][..], |key| key);
+        let mut last = page.corrupt.last().map(Vec::as_slice);
         for (key, _) in stored_entries(page.entries) {
             self.host.counters.scrubbed += 1;
-            last = last.max(key);
+            last = last.max(Some(key));
         }
         self.host.storage.end_watch();
-        self.scrub.after = last.to_vec();
+        self.scrub.after = last.map(<[u8]>::to_vec);
         self.scrub.is_read = !page.more;
     }
 }

@@ -31,7 +31,7 @@ enum Queued {
     Write { partition: PartitionId, key: Range<usize>, entry: Range<usize> },
     Remove { partition: PartitionId, key: Range<usize> },
     Clear { partition: PartitionId },
-    Scan { token: u64, partition: PartitionId, after: Range<usize>, bytes_max: usize },
+    Scan { token: u64, partition: PartitionId, after: Option<Range<usize>>, bytes_max: usize },
     Gather { token: u64, partition: PartitionId, keys: Range<usize>, bytes_max: usize },
     Trim { before: u64 },
     MarkValues,
@@ -176,8 +176,8 @@ impl StorageQueue {
         self.queue.push_back(Queued::Clear { partition });
     }
 
-    pub(crate) fn scan(&mut self, partition: PartitionId, after: &[u8], bytes_max: usize) -> u64 {
-        let (token, after) = (self.token(), self.stage_bytes(after));
+    pub(crate) fn scan(&mut self, partition: PartitionId, after: Option<&[u8]>, bytes_max: usize) -> u64 {
+        let (token, after) = (self.token(), after.map(|after| self.stage_bytes(after)));
         self.queue.push_back(Queued::Scan { token, partition, after, bytes_max });
         token
     }
@@ -201,7 +201,12 @@ impl StorageQueue {
     }
 
     /// A scan during which it is noted what is written to the partition, until [`Self::end_watch`].
-    pub(crate) fn scan_watched(&mut self, partition: PartitionId, after: &[u8], bytes_max: usize) -> u64 {
+    pub(crate) fn scan_watched(
+        &mut self,
+        partition: PartitionId,
+        after: Option<&[u8]>,
+        bytes_max: usize,
+    ) -> u64 {
         self.watched = Some(Watched { partition, keys: BTreeSet::new(), is_emptied: false });
         self.scan(partition, after, bytes_max)
     }
@@ -238,7 +243,7 @@ impl StorageQueue {
     }
 
     /// A scan of a partition that others are formed of, until [`Self::end_page`].
-    pub(crate) fn scan_page(&mut self, parent: PartitionId, after: &[u8], bytes_max: usize) -> u64 {
+    pub(crate) fn scan_page(&mut self, parent: PartitionId, after: Option<&[u8]>, bytes_max: usize) -> u64 {
         self.mirrors.watch(parent);
         self.scan(parent, after, bytes_max)
     }
@@ -283,7 +288,8 @@ impl StorageQueue {
             Queued::Remove { partition, key } => StorageRequest::Remove { partition, key: &bytes[key] },
             Queued::Clear { partition } => StorageRequest::Clear { partition },
             Queued::Scan { token, partition, after, bytes_max } => {
-                StorageRequest::Scan { token, partition, after: &bytes[after], bytes_max }
+                let after = after.map(|after| &bytes[after]);
+                StorageRequest::Scan { token, partition, after, bytes_max }
             }
             Queued::Gather { token, partition, keys, bytes_max } => {
                 StorageRequest::Gather { token, partition, keys: &bytes[keys], bytes_max }

@@ -67,7 +67,8 @@ struct Count {
 #[derive(Clone, Default)]
 struct Counting {
     count: Count,
-    after: Vec<u8>,
+    /// The last key that was read.
+    after: Option<Vec<u8>>,
     /// Match values of every so many-th key.
     sample: Vec<u128>,
     /// 2 to the power of that.
@@ -180,7 +181,7 @@ impl<P: Protocol> NodeCore<P> {
             usage.counting = Some(Counting { count, ..Counting::default() });
         }
         let (id, counting) = (usage.partition.expect("one is counted"), usage.counting.as_ref());
-        let after = &counting.expect("just begun").after;
+        let after = counting.expect("just begun").after.as_deref();
         usage.pages_left -= 1;
         usage.pending = Some(self.host.storage.scan(id, after, usage.bytes_left));
     }
@@ -250,7 +251,7 @@ impl Requests {
 
 impl Counting {
     fn add(&mut self, page: Page<'_>, value: impl Fn(&[u8]) -> u128) {
-        let mut last = page.corrupt.last().map_or(&[][..], |key| key);
+        let mut last = page.corrupt.last().map(Vec::as_slice);
         // One that is damaged has a value, here or elsewhere.
         for key in page.corrupt {
             self.count.keys += 1;
@@ -265,9 +266,9 @@ impl Counting {
                 self.count.expiry_sum_ms += u128::from(entry.expiry_ms);
                 self.take_sample(|| value(key));
             }
-            last = last.max(key);
+            last = last.max(Some(key));
         }
-        self.after = last.to_vec();
+        self.after = last.map(<[u8]>::to_vec);
     }
 
     /// Keeps few values of many keys, at equal distances.

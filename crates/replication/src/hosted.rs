@@ -140,7 +140,7 @@ impl Protocol for Hosted {
         each!(self, partition => partition.expire(host, now, deletes_max))
     }
 
-    fn on_scrubbed(&mut self, host: &mut Host, now: Now, after: &[u8], page: Page<'_>) {
+    fn on_scrubbed(&mut self, host: &mut Host, now: Now, after: Option<&[u8]>, page: Page<'_>) {
         each!(self, partition => partition.on_scrubbed(host, now, after, page));
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Piece<'a> {
     pub(crate) listed: Vec<u8>,
     pub(crate) count: u32,
     /// The last key that is covered, if that is not the last one listed.
-    pub(crate) through: &'a [u8],
+    pub(crate) through: Option<&'a [u8]>,
     /// Something on the page is not covered.
     pub(crate) is_cut: bool,
     /// Nothing is covered.
@@ -68,8 +68,9 @@ impl<'a> Piece<'a> {
         let is_listed = frame.wants == ScanWants::Values && form == Form::Plain;
         let value = value.map(|value| Scanned { key, form, value: Some(value).filter(|_| is_listed) });
         let listed = value.filter(|_| frame.wants != ScanWants::Count);
-        let through = if listed.is_some() { &[][..] } else { key };
-        let bytes = self.listed.len() + listed.map_or(0, |listed| listed.bytes()) + through.len();
+        let through = Some(key).filter(|_| listed.is_none());
+        let bytes =
+            self.listed.len() + listed.map_or(0, |listed| listed.bytes()) + through.map_or(0, <[u8]>::len);
         if bytes > frame.bytes_max {
             return false;
         }
@@ -141,9 +142,9 @@ mod tests {
             page(&[(b"a", Some(b"1"), 0), (b"b", None, 0), (b"c", Some(b"3"), 2_000), (b"d", None, 0)]);
         let piece = cut(&entries, ScanWants::Keys, 1_000);
         assert_eq!(keys(&piece), [b"a", b"c"]);
-        assert_eq!((piece.through, piece.is_cut, piece.count), (&b"d"[..], false, 2));
+        assert_eq!((piece.through, piece.is_cut, piece.count), (Some(&b"d"[..]), false, 2));
         let counted = cut(&entries, ScanWants::Count, 1_000);
-        assert_eq!((counted.count, counted.listed.len(), counted.through), (2, 0, &b"d"[..]));
+        assert_eq!((counted.count, counted.listed.len(), counted.through), (2, 0, Some(&b"d"[..])));
     }
 
     #[test]
@@ -174,11 +175,11 @@ mod tests {
         let entries = page(&[(b"a", Some(&[7; 100]), 0), (b"b", Some(&[7; 100]), 0), (b"c", None, 0)]);
         let one = Scanned { key: b"a", form: Form::Plain, value: Some(&[7; 100]) }.bytes();
         let piece = cut(&entries, ScanWants::Values, 2 * one - 1);
-        assert_eq!((keys(&piece).len(), piece.is_cut, piece.through), (1, true, &b""[..]));
+        assert_eq!((keys(&piece).len(), piece.is_cut, piece.through), (1, true, None));
         let both = cut(&entries, ScanWants::Values, 2 * one);
         assert_eq!(
             (both.count, both.is_cut, both.through),
-            (2, true, &b""[..]),
+            (2, true, None),
             "no room to say that it covers c"
         );
         let none = cut(&entries, ScanWants::Values, one - 1);

@@ -104,7 +104,7 @@ fn tell(node: &mut Node, epoch: u32, logged: u64, released: u64, bytes: u32) -> 
         partition: PARTITION,
         epoch: Epoch(epoch),
         sender: OTHER,
-        after: &[],
+        after: None,
         bytes,
         logged,
         released,

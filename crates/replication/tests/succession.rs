@@ -9,7 +9,7 @@ use nicekv_wire::control::{Member, MemberRole, MemberState, ReportKind};
 use nicekv_wire::quorum::{
     Entrust, Entrusted, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp, TombstoneStage, Tombstones,
 };
-use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry};
+use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, key_of_cursor, put_keyed_entry};
 use nicekv_wire::{
     ClientId, Datagram, Duration, Epoch, Form, KeyspaceId, NodeId, OpId, PartitionId, Replication, Term,
 };
@@ -201,10 +201,10 @@ fn a_checkpoint_logs_again_what_waits_for_a_successor() {
     assert_eq!(entry.index, 2, "or the log would be let go of with what the engine lacks");
 }
 
-/// The frame by which who comes asks for what comes after a key.
-fn asks(frames: &[Vec<u8>]) -> Option<(NodeId, Vec<u8>)> {
+/// Who comes, and the key behind which it asks for more.
+fn asks(frames: &[Vec<u8>]) -> Option<(NodeId, Option<Vec<u8>>)> {
     frames.iter().find_map(|frame| match CopyFrame::decode(frame).unwrap() {
-        CopyFrame::Request { joiner, after, .. } => Some((joiner, after.to_vec())),
+        CopyFrame::Request { joiner, after, .. } => Some((joiner, key_of_cursor(after).map(<[u8]>::to_vec))),
         _ => None,
     })
 }
@@ -242,9 +242,9 @@ fn coming() -> [Member; 4] {
 fn who_comes_merges_all_of_one_and_is_silent_until_its_epoch_is_in_force() {
     let mut node = started();
     enter(&mut node, 6, true, &coming());
-    assert_eq!(asks(&node.frames()), Some((NodeId(1), Vec::new())));
+    assert_eq!(asks(&node.frames()), Some((NodeId(1), None)));
     assert_eq!(held(&store(&mut node, 6, 7)), None, "it takes the store, and is silent");
-    assert_eq!(asks(&page(&mut node, 6, 9, &[(b"a", 1)], true)), Some((NodeId(1), b"a".to_vec())));
+    assert_eq!(asks(&page(&mut node, 6, 9, &[(b"a", 1)], true)), Some((NodeId(1), Some(b"a".to_vec()))));
     assert!(!is_complete(&mut node));
     page(&mut node, 6, 9, &[(b"k", 3)], false);
     assert!(is_complete(&mut node));

@@ -230,8 +230,16 @@ impl Disk {
         self.entries.get(key).is_some_and(|entry| is_damaged(entry))
     }
 
-    fn scan(&self, partition: PartitionId, after: &[u8], bytes_max: usize) -> (Vec<u8>, Vec<Vec<u8>>, bool) {
-        let from = Bound::Excluded((partition, after.to_vec()));
+    fn scan(
+        &self,
+        partition: PartitionId,
+        after: Option<&[u8]>,
+        bytes_max: usize,
+    ) -> (Vec<u8>, Vec<Vec<u8>>, bool) {
+        let from = match after {
+            Some(after) => Bound::Excluded((partition, after.to_vec())),
+            None => Bound::Included((partition, Vec::new())),
+        };
         let mut rest =
             self.entries.range((from, Bound::Unbounded)).take_while(|((of, _), _)| *of == partition);
         let (mut page, mut corrupt) = (Vec::new(), Vec::new());

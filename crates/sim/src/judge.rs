@@ -13,8 +13,8 @@ use crate::repairs;
 use crate::scanning;
 use crate::trunks::Trunks;
 use crate::{
-    by_fill, by_hashes, by_hot, by_kernel, by_large, by_long_keys, by_messages, by_metadata, by_migration,
-    by_names, by_transactions, by_tree, transacting,
+    by_empty_keys, by_fill, by_hashes, by_hot, by_kernel, by_large, by_long_keys, by_messages, by_metadata,
+    by_migration, by_names, by_transactions, by_tree, transacting,
 };
 use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
@@ -135,7 +135,7 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
 /// What is drawn by a file of its own.
 fn draw_rest(scenario: Scenario, seed: u64) -> Scenario {
     let scenario = by_fill::draw(by_tree::draw(by_migration::draw(scenario, seed), seed), seed);
-    by_names::draw(by_long_keys::draw(by_hot::draw(scenario, seed), seed), seed)
+    by_empty_keys::draw(by_names::draw(by_long_keys::draw(by_hot::draw(scenario, seed), seed), seed), seed)
 }
 
 /// What depends on what was drawn.

@@ -15,6 +15,7 @@
 
 mod answers;
 mod by_chain;
+pub mod by_empty_keys;
 mod by_fill;
 mod by_hashes;
 pub mod by_hot;

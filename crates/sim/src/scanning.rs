@@ -38,13 +38,13 @@ pub(crate) struct Scanning {
 #[derive(Clone)]
 struct Asked {
     part: u32,
-    after: Vec<u8>,
+    after: Option<Vec<u8>>,
     called: u64,
 }
 
 impl Scanning {
     pub(crate) fn new(keyspace: &Keyspace, (piece_bytes, pieces): (usize, u8), plant: Option<Plant>) -> Self {
-        let mut scan = Scan::new(ScanWants::Values, b"").in_pieces_of(piece_bytes).split_into(pieces);
+        let mut scan = Scan::new(ScanWants::Values, None).in_pieces_of(piece_bytes).split_into(pieces);
         scan.plant(plant);
         let (keyspace, order) = (keyspace.id, keyspace.order);
         Self { keyspace, order, scan, open: BTreeMap::new(), has_failed: false, covered: BTreeSet::new() }
@@ -66,7 +66,8 @@ impl Scanning {
         {
             *tick += 1;
             let request = self.scan.ask(part);
-            let asked = Asked { part, after: request.key().to_vec(), called: *tick };
+            let Request::Scan { after, .. } = request else { unreachable!("scans ask for pieces") };
+            let asked = Asked { part, after: after.map(<[u8]>::to_vec), called: *tick };
             self.open.insert(submit(self.keyspace, request), asked);
         }
     }
@@ -131,9 +132,9 @@ impl Scanning {
             piece.entries().map(|entry| (entry.key, entry.value)).collect();
         assert_eq!(listed.len(), piece.count as usize, "{piece:?} lists a key twice, or counts wrongly");
         let is_covered = |name: &[u8]| {
-            let is_before_end = !piece.more || name <= piece.covered_through();
+            let is_before_end = !piece.more || Some(name) <= piece.covered_through();
             piece.range.contains(match_digest(self.order, name).match_value())
-                && name > asked.after.as_slice()
+                && Some(name) > asked.after.as_deref()
                 && is_before_end
         };
         let mut answers = Vec::new();

@@ -121,7 +121,7 @@ impl Names {
         Some(match datagram {
             Datagram::Scan(scan) => {
                 let epoch = scan.forwarded.map(|(_, epoch, _)| format!(", passed on in epoch {}", epoch.0));
-                let (vnode, after) = (scan.digest.vnode(), text(scan.after));
+                let (vnode, after) = (scan.digest.vnode(), text(scan.after.unwrap_or_default()));
                 let passed_on = epoch.unwrap_or_default();
                 format!("{} scan from {vnode:04x} after {after}{passed_on}", self.op(scan.op))
             }

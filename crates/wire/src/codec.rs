@@ -17,7 +17,7 @@ mod tails;
 
 pub use lists::{Entries, InList, List, ListOf, ListedBytes, RestOf};
 pub use tails::{
-    Bytes, Key, LongValue, OptionalRest, OptionalResult, OptionalValue, Outcome, Rest, Trimmed, Value,
+    After, Bytes, Key, LongValue, OptionalRest, OptionalResult, OptionalValue, Outcome, Rest, Trimmed, Value,
 };
 
 use crate::bytes::{Reader, flag, put, reserved_bytes};

@@ -153,7 +153,7 @@ message! {
             quorum: Quorum,
             /// Whether the answers carry the value: a put needs the timestamp alone.
             wants_value: bool => 1 zeros,
-            /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
+            /// The key, at most [`KEY_BYTES_MAX`] bytes.
             key: &'a [u8] as Key => 2 zeros,
             /// The [`Reference`] of the large value that is going to be stored: its chunks come with the question, not after it.
             announced: Option<&'a [u8]> as OptionalValue,
@@ -182,7 +182,7 @@ message! {
             epoch: Epoch,
             /// Of the keyspace.
             quorum: Quorum,
-            /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
+            /// The key, at most [`KEY_BYTES_MAX`] bytes.
             key: &'a [u8] as Key,
             /// Its value; `None` is a deletion.
             value: Option<&'a [u8]> as OptionalValue,

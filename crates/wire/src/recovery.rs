@@ -169,7 +169,7 @@ tagged! {
     /// more than one frame in flight.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub enum CopyFrame<'a> where is_possible {
-        /// The next entries after key `after` (empty: from the first), or the deduplication records.
+        /// The next entries, or the deduplication records.
         1 => Request {
             /// Who copies.
             joiner: NodeId,
@@ -181,7 +181,7 @@ tagged! {
             section: CopySection,
             /// Only entries that were written by decisions after this one.
             since: u64,
-            /// Where to go on: the last key that it has, or the last client. Of [`CopySection::Begin`]: what it holds, opaque here.
+            /// Where to go on: behind the last key that it has ([`cursor_behind`]), or the last client; empty: at the first. Of [`CopySection::Begin`]: what it holds, opaque here.
             after: &'a [u8] as Rest<FRAME_BYTES_MAX>,
         },
         /// The answer.
@@ -253,11 +253,24 @@ impl<'a> CopyFrame<'a> {
 
     fn is_possible(&self) -> Result<(), DecodeError> {
         if let Self::Request { section: CopySection::Clients | CopySection::Entries, after, .. } = self {
-            in_range("after", after.len(), 0, KEY_BYTES_MAX)?;
+            in_range("after", after.len(), 0, 1 + KEY_BYTES_MAX)?;
         }
         Ok(())
     }
 }
+
+/// Where the entries of a copy go on: behind this key, which may be the empty one.
+pub fn cursor_behind(key: Option<&[u8]>) -> Vec<u8> {
+    key.map_or_else(Vec::new, |key| [&[BEHIND], key].concat())
+}
+
+/// The key behind which they go on; none: they begin.
+pub fn key_of_cursor(cursor: &[u8]) -> Option<&[u8]> {
+    cursor.strip_prefix(&[BEHIND])
+}
+
+/// The first byte of a cursor.
+const BEHIND: u8 = 1;
 
 /// Appends one key and its stored entry to the payload of a [`CopyFrame::Chunk`].
 pub fn put_keyed_entry(out: &mut Vec<u8>, key: &[u8], entry: &[u8]) {
@@ -269,7 +282,7 @@ pub fn put_keyed_entry(out: &mut Vec<u8>, key: &[u8], entry: &[u8]) {
 /// Reads what [`put_keyed_entry`] wrote.
 pub fn read_keyed_entry<'a>(reader: &mut Reader<'a>) -> Result<(&'a [u8], &'a [u8]), DecodeError> {
     let [key_length, entry_length]: [U16; 2] = reader.layout("keyed entry")?;
-    let key_length = in_range("key_length", key_length.get().into(), 1, KEY_BYTES_MAX)?;
+    let key_length = in_range("key_length", key_length.get().into(), 0, KEY_BYTES_MAX)?;
     let key = reader.bytes(key_length, "key_length")?;
     Ok((key, reader.bytes(entry_length.get().into(), "entry_length")?))
 }

@@ -39,7 +39,7 @@ message! {
         body {
             /// In a [`ForwardedGet`](crate::Opcode::ForwardedGet), the forwarding replica's partition, epoch and name.
             forwarded: Option<(PartitionId, Epoch, NodeId)> as Forwarded,
-            /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
+            /// The key, at most [`KEY_BYTES_MAX`] bytes.
             key: &'a [u8] as Key,
             /// Bytes that are there so that the kernel of a node may answer in their place (G8).
             padding: usize as Zeros,
@@ -347,7 +347,7 @@ message! {
             condition: Condition,
             /// Whether the reply carries the value from before.
             return_old: bool,
-            /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
+            /// The key, at most [`KEY_BYTES_MAX`] bytes.
             key: &'a [u8] as Key,
             /// What it does.
             operation: Operation<'a> as Operation<'static>,

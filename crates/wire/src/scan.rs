@@ -16,7 +16,7 @@
 //! that is to be answered by up to n pieces has to be as long as n questions for one. So nobody needs to prove that an address is its own before it is answered.
 
 use crate::bytes::{Reader, reserved_bytes};
-use crate::codec::{self, Bytes, Codec, Key, OptionalValue, RestOf};
+use crate::codec::{self, After, Codec, Key, OptionalValue, RestOf};
 use crate::declare::{code, codec_of, layout, message, part};
 use crate::header::{HeaderLayout, ROOM_CHAIN, c_type, layout_for_c};
 #[cfg(test)]
@@ -77,8 +77,8 @@ message! {
             is_cut: bool => 1 zeros,
             /// Only keys with these match values.
             range: MatchRange,
-            /// Of each partition only keys after this one; empty: all.
-            after: &'a [u8] as Bytes<0, KEY_BYTES_MAX>,
+            /// Of each partition only keys after this one.
+            after: Option<&'a [u8]> as After,
             /// Bytes that are there so that the answer may be longer.
             padding: usize as Zeros,
         }
@@ -115,8 +115,8 @@ const _: () = assert!(Scan::FIXED_BYTES + KEY_BYTES_MAX <= QUESTION_BYTES_MAX);
 
 impl Scan<'_> {
     /// The padding with which each answer of so many may have so many bytes, as far as a datagram allows that.
-    pub fn padding_for(after: &[u8], answer_bytes: usize, pieces: u8) -> usize {
-        let bytes = Self::FIXED_BYTES + after.len();
+    pub fn padding_for(after: Option<&[u8]>, answer_bytes: usize, pieces: u8) -> usize {
+        let bytes = Self::FIXED_BYTES + after.map_or(0, <[u8]>::len);
         let least = if pieces > 1 { ScanPiece::FIXED_BYTES } else { 0 };
         let answers = answer_bytes.clamp(least, DATAGRAM_BYTES_MAX) * usize::from(pieces);
         answers.div_ceil(AMPLIFICATION_MAX).min(QUESTION_BYTES_MAX).saturating_sub(bytes)
@@ -129,7 +129,7 @@ impl Scan<'_> {
 
     /// The most bytes of an answer's datagram.
     pub fn answer_bytes_max(&self) -> usize {
-        let bytes = Self::FIXED_BYTES + self.after.len() + self.padding;
+        let bytes = Self::FIXED_BYTES + self.after.map_or(0, <[u8]>::len) + self.padding;
         (AMPLIFICATION_MAX * bytes / usize::from(self.pieces).max(1)).min(DATAGRAM_BYTES_MAX)
     }
 
@@ -202,8 +202,8 @@ message! {
             more: bool => 3 zeros,
             /// How many keys there are of those that are covered.
             count: u32,
-            /// With `more`, the last key that is covered; empty: it is the last one that is listed.
-            through: &'a [u8] as Bytes<0, KEY_BYTES_MAX>,
+            /// With `more`, the last key that is covered, unless it is the last one that is listed.
+            through: Option<&'a [u8]> as After,
             /// [`Scanned`] ones, in the order of their keys; none if only their count was asked for.
             listed: &'a [u8] as RestOf<Scanned<'static>>,
         }
@@ -230,26 +230,22 @@ const _: () = assert!(
 );
 
 /// The greatest key that comes before this one; nothing comes before the empty one.
-pub fn key_before(key: &[u8]) -> Vec<u8> {
+pub fn key_before(key: &[u8]) -> Option<Vec<u8>> {
     let mut before = key.to_vec();
-    match before.last_mut() {
-        Some(0) => drop(before.pop()),
-        Some(last) => {
+    match before.last_mut()? {
+        0 => drop(before.pop()),
+        last => {
             *last -= 1;
             before.resize(KEY_BYTES_MAX.max(key.len()), 0xff);
         }
-        None => {}
     }
-    before
+    Some(before)
 }
 
 impl<'a> ScanPiece<'a> {
-    /// With [`Self::more`], the last key that is covered.
-    pub fn covered_through(&self) -> &'a [u8] {
-        match self.through {
-            [] => self.entries().last().map_or(&[], |last| last.key),
-            through => through,
-        }
+    /// With [`Self::more`], the last key that is covered, if any is.
+    pub fn covered_through(&self) -> Option<&'a [u8]> {
+        self.through.or_else(|| self.entries().last().map(|last| last.key))
     }
 
     /// What is listed.
@@ -276,7 +272,7 @@ mod tests {
     use super::*;
     use crate::{ClientId, Datagram};
 
-    fn scan(after: &[u8], padding: usize) -> Scan<'_> {
+    fn scan(after: Option<&[u8]>, padding: usize) -> Scan<'_> {
         let range = MatchRange::new(7, 9).unwrap();
         Scan {
             keyspace: KeyspaceId(0),
@@ -295,7 +291,7 @@ mod tests {
 
     #[test]
     fn an_answer_fills_a_datagram_if_the_question_is_a_third_of_it() {
-        for after in [&b""[..], b"key", &[7; KEY_BYTES_MAX]] {
+        for after in [None, Some(&b""[..]), Some(b"key"), Some(&[7; KEY_BYTES_MAX])] {
             let padded = scan(after, Scan::padding_for(after, DATAGRAM_BYTES_MAX, 1));
             let mut bytes = Vec::new();
             padded.encode(&mut bytes);
@@ -309,8 +305,9 @@ mod tests {
 
     #[test]
     fn nothing_is_between_a_key_and_the_one_before() {
-        assert_eq!((key_before(b""), key_before(b"a\0")), (b"".to_vec(), b"a".to_vec()));
-        let before = key_before(b"ab");
+        assert_eq!((key_before(b""), key_before(b"\0")), (None, Some(b"".to_vec())));
+        assert_eq!(key_before(b"a\0"), Some(b"a".to_vec()));
+        let before = key_before(b"ab").unwrap();
         assert!(before.as_slice() < &b"ab"[..] && before.as_slice() > &b"aaz"[..]);
         assert_eq!(before.len(), KEY_BYTES_MAX);
     }
@@ -318,8 +315,8 @@ mod tests {
     #[test]
     fn all_answers_together_are_no_longer_than_three_questions() {
         for (pieces, answer_bytes) in [(2, 0), (8, 300), (8, DATAGRAM_BYTES_MAX), (Scan::pieces_max(), 0)] {
-            let padding = Scan::padding_for(b"key", answer_bytes, pieces);
-            let scan = Scan { pieces, ..scan(b"key", padding) };
+            let padding = Scan::padding_for(Some(b"key"), answer_bytes, pieces);
+            let scan = Scan { pieces, ..scan(Some(b"key"), padding) };
             let mut bytes = Vec::new();
             scan.encode(&mut bytes);
             assert!(Datagram::decode(&bytes).is_ok() && bytes.len() <= QUESTION_BYTES_MAX, "{pieces}");
@@ -336,7 +333,7 @@ mod tests {
     fn a_question_that_is_too_short_for_its_answers_is_refused() {
         for pieces in [0, 3, PIECES_MAX, PIECES_MAX + 1, 255] {
             let mut bytes = Vec::new();
-            Scan { pieces, ..scan(b"", 0) }.encode(&mut bytes);
+            Scan { pieces, ..scan(None, 0) }.encode(&mut bytes);
             assert!(Datagram::decode(&bytes).is_err(), "{pieces}");
         }
     }
@@ -345,7 +342,7 @@ mod tests {
     fn a_switch_finds_what_it_cuts() {
         let range = MatchRange::new(7, 9).unwrap();
         let mut bytes = Vec::new();
-        Scan { pieces: 2, ..scan(b"key", 100) }.encode(&mut bytes);
+        Scan { pieces: 2, ..scan(Some(b"key"), 100) }.encode(&mut bytes);
         for leaves_room in [false, true] {
             if leaves_room {
                 crate::route::leave_room(&mut bytes);
@@ -361,7 +358,7 @@ mod tests {
     #[test]
     fn a_scan_is_routed_by_where_it_begins() {
         let mut bytes = Vec::new();
-        Scan { digest: KeyDigest([1; 16]), ..scan(b"", 0) }.encode(&mut bytes);
+        Scan { digest: KeyDigest([1; 16]), ..scan(None, 0) }.encode(&mut bytes);
         assert!(Datagram::decode(&bytes).is_err(), "by the digest a switch would route it elsewhere");
     }
 
@@ -381,7 +378,7 @@ mod tests {
             range: MatchRange::ALL,
             more: false,
             count: 2,
-            through: b"",
+            through: None,
             listed: &bytes,
         };
         assert!(piece.entries().eq(listed));

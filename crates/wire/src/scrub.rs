@@ -10,7 +10,7 @@
 //!   page                   └───────────┴─────       begins there: with 4 bytes of the first key that it lists
 //! ```
 
-use crate::codec::{self, Bytes, Codec, Key, Maybe, RestOf};
+use crate::codec::{self, After, Codec, Key, Maybe, RestOf};
 use crate::declare::{codec_of, layout, message, part};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX};
 use crate::scan::key_before;
@@ -31,8 +31,8 @@ message! {
             epoch: Epoch,
             /// The member that lists.
             sender: NodeId,
-            /// Only keys after this one; empty: from the first, unless [`Self::begins_with`] says otherwise.
-            after: &'a [u8] as Bytes<0, KEY_BYTES_MAX>,
+            /// Only keys after this one; none: from the first, unless [`Self::begins_with`] says otherwise.
+            after: Option<&'a [u8]> as After,
             /// How much the keys and entries are together, about.
             bytes: u32,
             /// The last decision that the sender had logged then.
@@ -118,28 +118,32 @@ impl<'a> ScrubPage<'a> {
     pub const AFTER_BYTES_MIN: usize = 256;
 
     /// The page tells of the keys after this one.
-    pub fn begins_after(&self) -> Cow<'a, [u8]> {
+    pub fn begins_after(&self) -> Option<Cow<'a, [u8]>> {
         match self.entries().next() {
             Some(first) if self.begins_with > 0 => {
-                Cow::Owned(key_before(&first.key[..usize::from(self.begins_with)]))
+                key_before(&first.key[..usize::from(self.begins_with)]).map(Cow::Owned)
             }
-            _ => Cow::Borrowed(self.after),
+            _ => self.after.map(Cow::Borrowed),
         }
     }
 
     /// Where the page ends that lists nothing: something may be there.
     pub fn ends_before(&self) -> Option<Vec<u8>> {
-        self.ends_before?.after(self.after)
+        self.ends_before?.after(self.after.unwrap_or_default())
     }
 
     fn is_possible(&self) -> Result<(), DecodeError> {
         let begins_with = usize::from(self.begins_with);
         let first_bytes = self.entries().next().map_or(0, |first| first.key.len());
-        if begins_with > 0 && (begins_with > first_bytes || !self.after.is_empty()) {
+        if begins_with > 0 && (begins_with > first_bytes || self.after.is_some()) {
             return Err(DecodeError::UnknownValue { field: "begins_with", value: begins_with as u64 });
         }
         match self.ends_before {
-            Some(cut) if self.is_last || first_bytes > 0 || cut.after(self.after).is_none() => {
+            Some(cut)
+                if self.is_last
+                    || !self.listed.is_empty()
+                    || cut.after(self.after.unwrap_or_default()).is_none() =>
+            {
                 Err(DecodeError::UnknownValue { field: "ends_before", value: cut.shared.into() })
             }
             _ => Ok(()),
@@ -175,7 +179,7 @@ mod tests {
     use super::*;
     use crate::Datagram;
 
-    fn page<'a>(after: &'a [u8], listed: &'a [u8]) -> ScrubPage<'a> {
+    fn page<'a>(after: Option<&'a [u8]>, listed: &'a [u8]) -> ScrubPage<'a> {
         ScrubPage {
             sender: NodeId(1),
             partition: PartitionId(2),
@@ -209,7 +213,7 @@ mod tests {
         let entry = ListedEntry { index: 7, digest: 9, is_tombstone: true };
         let told = [Listed { key: b"a", entry: Some(entry) }, Listed { key: b"bc", entry: None }];
         let listed = listed(&told);
-        assert!(page(b"", &listed).entries().eq(told));
+        assert!(page(None, &listed).entries().eq(told));
     }
 
     #[test]
@@ -222,13 +226,14 @@ mod tests {
         let alike = [long("a", b'x'), [&long("a", b'x')[..KEY_BYTES_MAX - 1], b"y"].concat()];
         for [first, second] in [[long("abd", 0xff), long("abf", 0)], alike] {
             let cut = Cut::between(&first, &second);
-            let gap = ScrubPage { ends_before: Some(cut), ..page(&first, &[]) };
+            let gap = ScrubPage { ends_before: Some(cut), ..page(Some(&first), &[]) };
             let listed = listed(&[Listed { key: &second, entry: None }]);
-            let next = ScrubPage { begins_with: cut.bytes(), ..page(b"", &listed) };
+            let next = ScrubPage { begins_with: cut.bytes(), ..page(None, &listed) };
             assert!(is_decoded(&gap) && is_decoded(&next));
             let end = gap.ends_before().unwrap();
             assert!(first < end && end <= second, "{end:?}");
-            assert_eq!((&*gap.begins_after(), &*next.begins_after()), (&first[..], &key_before(&end)[..]));
+            assert_eq!(gap.begins_after().as_deref(), Some(&first[..]));
+            assert_eq!(next.begins_after().as_deref(), key_before(&end).as_deref());
         }
     }
 
@@ -236,15 +241,18 @@ mod tests {
     fn a_cut_that_makes_no_sense_is_refused() {
         let listed = listed(&[Listed { key: b"abc", entry: None }]);
         let begins = |begins_with, after| is_decoded(&ScrubPage { begins_with, ..page(after, &listed) });
-        assert_eq!([0, 1, 3, 4].map(|bytes| begins(bytes, b"")), [true, true, true, false]);
-        assert!(begins(0, b"a") && !begins(1, b"a"));
-        assert!(!is_decoded(&ScrubPage { begins_with: 1, ..page(b"", &[]) }));
+        assert_eq!([0, 1, 3, 4].map(|bytes| begins(bytes, None)), [true, true, true, false]);
+        assert!(begins(0, Some(b"a")) && !begins(1, Some(b"a")) && !begins(1, Some(b"")));
+        assert!(!is_decoded(&ScrubPage { begins_with: 1, ..page(None, &[]) }));
         let ends = |shared, next| {
-            is_decoded(&ScrubPage { ends_before: Some(Cut { shared, next }), ..page(b"abc", &[]) })
+            is_decoded(&ScrubPage { ends_before: Some(Cut { shared, next }), ..page(Some(b"abc"), &[]) })
         };
         assert!(ends(2, b'd') && ends(3, 0) && !ends(2, b'c') && !ends(4, 0));
         let ends_before = Some(Cut { shared: 0, next: b'b' });
-        assert!(!is_decoded(&ScrubPage { ends_before, ..page(b"a", &listed) }));
-        assert!(!is_decoded(&ScrubPage { ends_before, is_last: true, ..page(b"a", &[]) }));
+        assert!(!is_decoded(&ScrubPage { ends_before, ..page(Some(b"a"), &listed) }));
+        assert!(!is_decoded(&ScrubPage { ends_before, is_last: true, ..page(Some(b"a"), &[]) }));
+        let empty = self::listed(&[Listed { key: b"", entry: None }]);
+        assert!(is_decoded(&page(None, &empty)));
+        assert!(!is_decoded(&ScrubPage { ends_before, ..page(None, &empty) }), "it lists the empty key");
     }
 }

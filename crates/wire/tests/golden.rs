@@ -343,7 +343,12 @@ fn of_large_values() {
 /// What was zero before pages were cut between long keys is zero in all others.
 #[test]
 fn of_scrubs() {
-    let page = |after, is_last, begins_with, ends_before, listed: Option<Listed<'_>>, out: &mut Vec<u8>| {
+    let page = |after: Option<&[u8]>,
+                is_last,
+                begins_with,
+                ends_before,
+                listed: Option<Listed<'_>>,
+                out: &mut Vec<u8>| {
         let mut told = Vec::new();
         listed.iter().for_each(|listed| listed.append(&mut told));
         let (partition, epoch, sender, bytes) = (PARTITION, Epoch(5), NodeId(4), 9);
@@ -365,22 +370,22 @@ fn of_scrubs() {
     };
     check(
         "4e4b0319003f000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
-         000700010000000500040002000000090000000000000006000000000000000501000000000000006162\
+         000700010000000500040003000000090000000000000006000000000000000501000000000000006162\
          01000000000000000700000000000000080000016b",
         |out| {
             let entry = Some(ListedEntry { index: 7, digest: 8, is_tombstone: false });
-            page(b"ab", true, 0, None, Some(Listed { key: b"k", entry }), out);
+            page(Some(b"ab"), true, 0, None, Some(Listed { key: b"k", entry }), out);
         },
     );
     check(
         "4e4b0319002b000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
-         00070001000000050004000300000009000000000000000600000000000000050000000100026600616264",
-        |out| page(b"abd", false, 0, Some(Cut::between(b"abd", b"abf")), None, out),
+         00070001000000050004000400000009000000000000000600000000000000050000000100026600616264",
+        |out| page(Some(b"abd"), false, 0, Some(Cut::between(b"abd", b"abf")), None, out),
     );
     check(
         "4e4b0319003f000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
          00070001000000050004000000000009000000000000000600000000000000050000030000000000\
          0000000000000000000000000000000000000003616266",
-        |out| page(b"", false, 3, None, Some(Listed { key: b"abf", entry: None }), out),
+        |out| page(None, false, 3, None, Some(Listed { key: b"abf", entry: None }), out),
     );
 }

@@ -112,15 +112,15 @@ fn told(key: &[u8], value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
         ("tombstones", encoded(|out| tombstones.encode(out))),
         ("repair request", encoded(|out| request.encode(out))),
         ("repair reply", encoded(|out| reply.encode(out))),
-        ("piece", encoded(|out| piece(b"", &scanned).encode(out))),
-        ("piece that lists nothing", encoded(|out| piece(key, &[]).encode(out))),
-        ("scrub page", encoded(|out| scrub_page(b"", &[Listed { key, entry: None }], out))),
-        ("scrub page behind a key", encoded(|out| scrub_page(key, &[], out))),
+        ("piece", encoded(|out| piece(None, &scanned).encode(out))),
+        ("piece that lists nothing", encoded(|out| piece(Some(key), &[]).encode(out))),
+        ("scrub page", encoded(|out| scrub_page(None, &[Listed { key, entry: None }], out))),
+        ("scrub page behind a key", encoded(|out| scrub_page(Some(key), &[], out))),
         ("hot copy", encoded(|out| copy.encode(out))),
     ]
 }
 
-fn scrub_page(after: &[u8], listed: &[Listed<'_>], out: &mut Vec<u8>) {
+fn scrub_page(after: Option<&[u8]>, listed: &[Listed<'_>], out: &mut Vec<u8>) {
     let (partition, epoch, sender) = (PARTITION, EPOCH, SENDER);
     let (begins_with, ends_before, is_last) = (0, None, true);
     let listed = encoded(|out| listed.iter().for_each(|one| one.append(out)));
@@ -142,7 +142,7 @@ fn scrub_page(after: &[u8], listed: &[Listed<'_>], out: &mut Vec<u8>) {
     page.encode(out);
 }
 
-fn scan(after: &[u8], pieces: u8) -> Vec<u8> {
+fn scan(after: Option<&[u8]>, pieces: u8) -> Vec<u8> {
     let scan = Scan {
         keyspace: KEYSPACE,
         op: OP,
@@ -163,7 +163,7 @@ fn scan(after: &[u8], pieces: u8) -> Vec<u8> {
 fn the_longest_key_goes_in_every_message_with_the_longest_small_value() {
     for key_bytes in [KERNEL_KEY_BYTES_MAX, KERNEL_KEY_BYTES_MAX + 1, KEY_BYTES_MAX] {
         let (key, value) = (vec![b'k'; key_bytes], vec![b'v'; small_value_bytes_max(key_bytes)]);
-        let scans = [("scan", scan(&key, 1)), ("scan in pieces", scan(&key, 8))];
+        let scans = [("scan", scan(Some(&key), 1)), ("scan in pieces", scan(Some(&key), 8))];
         for (what, datagram) in asked(&key, &value).into_iter().chain(scans) {
             let (_, decoded) = Datagram::decode(&datagram).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(encoded(|out| decoded.encode(out)).len(), datagram.len(), "{what}");
@@ -182,7 +182,7 @@ fn the_longest_key_goes_in_every_message_with_the_longest_small_value() {
 #[test]
 fn a_key_that_is_a_byte_longer_is_refused_by_every_message() {
     let key = vec![b'k'; KEY_BYTES_MAX + 1];
-    let longer = asked(&key, b"v").into_iter().chain(told(&key, b"v")).chain([("scan", scan(&key, 1))]);
+    let longer = asked(&key, b"v").into_iter().chain(told(&key, b"v")).chain([("scan", scan(Some(&key), 1))]);
     for (what, datagram) in longer {
         let refused = Datagram::decode(&datagram).unwrap_err();
         let DecodeError::OutOfRange { field, value, maximum, .. } = refused else {

@@ -124,5 +124,5 @@ fn check(limits: Limits<'_>, begun: Now, now: Now) -> Result<()> {
 
 /// The whole of a keyspace, with values, so many pieces of it at once.
 pub(super) fn whole(pieces: u8) -> Scan {
-    Scan::new(ScanWants::Values, b"").split_into(pieces)
+    Scan::new(ScanWants::Values, None).split_into(pieces)
 }

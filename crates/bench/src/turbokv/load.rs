@@ -109,7 +109,7 @@ impl MixedLoad {
                 let (wants, bytes_max) = (ScanWants::Values, DATAGRAM_BYTES_MAX);
                 // So that the node need not look through the partition from its beginning, and ends within it.
                 let before = range.first().checked_sub(1).map(u128::to_be_bytes);
-                let after = before.as_ref().map_or(&[][..], |key| key);
+                let after = before.as_ref().map(<[u8; 16]>::as_slice);
                 self.submit(now, Request::Scan { wants, range, after, bytes_max, pieces: 1 })?
             }
         };
@@ -193,7 +193,7 @@ fn covered_end(piece: &ScanPiece<'_>, next: u32, last: u32) -> Option<u32> {
         numbers.find(|number| u128::from_be_bytes(key(*number)) > value).unwrap_or(last + 1)
     };
     let end = match piece.more {
-        true => number_after(u128::from_be_bytes(piece.covered_through().try_into().ok()?)),
+        true => number_after(u128::from_be_bytes(piece.covered_through()?.try_into().ok()?)),
         false => number_after(piece.range.last()),
     };
     (end > next).then_some(end)
@@ -217,7 +217,8 @@ mod tests {
         let [first, last] = [asked.0, asked.1].map(|number| u128::from_be_bytes(key(number)));
         let range = MatchRange::new(first, last).unwrap();
         let (op, partition, epoch) = (OpId::NONE, PartitionId(1), Epoch(1));
-        ScanPiece { op, partition, epoch, range, more, count, through: b"", listed: &bytes }.encode(&mut out);
+        ScanPiece { op, partition, epoch, range, more, count, through: None, listed: &bytes }
+            .encode(&mut out);
         out
     }
 

@@ -149,9 +149,8 @@ impl MulticastExchange {
                 if matches!(operation, Operation::Append(_)) && to.has_large_values() {
                     self.result_bytes_max = LARGE_VALUE_BYTES_MAX;
                 }
-                let about = About { keyspace, op, digest };
-                let is_kept = to.has_large_values();
-                let reference = is_kept.then(|| buffers.keep_large(about, key, &operation, None)).flatten();
+                let (about, keeps) = (About { keyspace, op, digest }, to.has_large_values());
+                let reference = if keeps { buffers.keep_large(about, key, &operation, None) } else { None };
                 let operation = match (operation, &reference) {
                     (Operation::Set { expiry, .. }, Some(reference)) => {
                         Operation::SetLarge { reference, expiry }

@@ -4,7 +4,8 @@ use super::{Client, ClientError, Kind, OwnedAnswer};
 use crate::request::pieces_of;
 use crate::{Request, Scan};
 use alloc::vec::Vec;
-use nicekv_wire::scan::Scanned;
+use nicekv_wire::MatchRange;
+use nicekv_wire::scan::{ScanWants, Scanned};
 
 /// A key that a scan has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,24 @@ pub struct Pieces {
     pub listed: Vec<Listed>,
 }
 
+/// A part of a scan, beside the key after which it goes on.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    wants: ScanWants,
+    range: MatchRange,
+    /// There is no such key.
+    begins: bool,
+    bytes_max: usize,
+    pieces: u8,
+}
+
+impl Asked {
+    pub(super) fn after(self, key: &[u8]) -> Request<'_> {
+        let Self { wants, range, begins, bytes_max, pieces } = self;
+        Request::Scan { wants, range, after: (!begins).then_some(key), bytes_max, pieces }
+    }
+}
+
 impl Client {
     /// Asks for the next parts of a scan, at most so many at once, in the order of their match values. What fails is left of the scan.
     pub async fn scan(&self, scan: &mut Scan, parts_max: usize) -> Result<Pieces, ClientError> {
@@ -32,7 +51,8 @@ impl Client {
             let Request::Scan { wants, range, after, bytes_max, pieces } = scan.ask(part) else {
                 unreachable!("scans ask for pieces")
             };
-            asked.push((part, self.begin(after, &[], Kind::Scan { wants, range, bytes_max, pieces })));
+            let kind = Kind::Scan(Asked { wants, range, begins: after.is_none(), bytes_max, pieces });
+            asked.push((part, self.begin(after.unwrap_or_default(), &[], kind)));
         }
         let (mut pieces, mut failed) = (Pieces::default(), None);
         for (part, answer) in asked {

@@ -205,7 +205,6 @@ fn limits_are_refused_by_name_and_nothing_is_sent() {
     let mut refused =
         |request| world.client.submit(world.now, KeyspaceId::DEFAULT, request, u64::MAX).unwrap_err();
     let set = |value| Operation::Set { value, expiry: Expiry::Never };
-    assert_eq!(refused(Request::Get { key: b"" }), SubmitError::KeyEmpty);
     assert_eq!(
         refused(Request::Get { key: &[b'k'; 1_025] }).to_string(),
         "key of 1025 bytes exceeds the limit of 1024 bytes"

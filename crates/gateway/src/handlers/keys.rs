@@ -40,7 +40,7 @@ pub(crate) fn scan<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planne
     }
     let keyspace = context.session.keyspace;
     let scan = match cursor {
-        0 => Scan::new(ScanWants::Keys, b"").split_into(1),
+        0 => Scan::new(ScanWants::Keys, None).split_into(1),
         _ => context.server.cursors.at(cursor, keyspace).ok_or(INVALID)?,
     };
     if !has_type {

@@ -102,7 +102,7 @@ impl Store {
         let key = match &message {
             Datagram::Get(get) => get.key.to_vec(),
             Datagram::Update(update) => update.key.to_vec(),
-            Datagram::Scan(scan) => scan.after.to_vec(),
+            Datagram::Scan(scan) => scan.after.unwrap_or_default().to_vec(),
             other => panic!("{other:?}"),
         };
         self.requests.push(key.clone());
@@ -187,8 +187,9 @@ impl Store {
         let first = scan.range.first();
         let last = if first < HALF { HALF - 1 } else { u128::MAX };
         let range = MatchRange::new(first, last.min(scan.range.last())).unwrap();
-        let is_asked =
-            |key: &&Vec<u8>| range.contains(key_digest(key).match_value()) && key.as_slice() > scan.after;
+        let is_asked = |key: &&Vec<u8>| {
+            range.contains(key_digest(key).match_value()) && Some(key.as_slice()) > scan.after
+        };
         let mut keys: Vec<&Vec<u8>> = self.keys.keys().filter(is_asked).collect();
         keys.sort();
         let (mut listed, covered) = (Vec::new(), keys.len().min(3));
@@ -204,7 +205,7 @@ impl Store {
             range,
             more,
             count: covered as u32,
-            through: if more { keys[covered - 1] } else { b"" },
+            through: more.then(|| keys[covered - 1].as_slice()),
             listed: if is_count { &[] } else { &listed },
         };
         piece.encode(reply);

@@ -80,7 +80,7 @@ impl NativeClient {
         after: &[u8],
         last: &[u8],
     ) -> io::Result<Vec<Covered>> {
-        let mut scan = Scan::new(ScanWants::Values, after).up_to(last);
+        let mut scan = Scan::new(ScanWants::Values, Some(after)).up_to(last);
         let mut covered = Vec::new();
         let order = self.orders.get(&keyspace).copied().unwrap_or_default();
         while let Some(part) = scan.unasked() {
@@ -94,7 +94,7 @@ impl NativeClient {
                 scan.take(part, told.pieces(), |piece| {
                     let entries =
                         piece.entries().map(|one| (one.key.into(), one.value.unwrap_or_default().into()));
-                    let through = piece.more.then(|| piece.covered_through().into());
+                    let through = piece.more.then(|| piece.covered_through().unwrap_or_default().into());
                     let (range, after, listed) = (piece.range, after.clone(), entries.collect());
                     covered.push(Covered { between, range, order, after, through, listed });
                 })

@@ -52,9 +52,9 @@ impl Spread {
             leases.note_copy(now, Peer::Node(*holder));
             outbox.send(*holder, |out| copy.encode(out));
         }
-        // Switches keep no longer keys.
+        // Switches keep no longer keys, and not the empty one.
         if self.in_switch
-            && key.len() <= KERNEL_KEY_BYTES_MAX
+            && (1..=KERNEL_KEY_BYTES_MAX).contains(&key.len())
             && let Ok(entry) = Entry::decode(entry)
         {
             let reply = reply_body(&entry);

@@ -51,8 +51,8 @@ pub enum StorageRequest<'a> {
         token: u64,
         /// The partition.
         partition: PartitionId,
-        /// Only keys after this one; empty for all.
-        after: &'a [u8],
+        /// Only keys after this one.
+        after: Option<&'a [u8]>,
         /// Stop when the entries together reach this size.
         bytes_max: usize,
     },

@@ -95,7 +95,8 @@ struct Fetching {
 #[derive(Clone, Debug, Default)]
 struct Pass {
     partition: PartitionId,
-    after: Vec<u8>,
+    /// The last key that was read.
+    after: Option<Vec<u8>>,
     pending: Option<u64>,
 }
 

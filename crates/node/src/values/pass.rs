@@ -52,11 +52,11 @@ impl<P: Protocol> NodeCore<P> {
             let Some(next) = self.partitions.next(None, is_unread) else {
                 return self.host.storage.values.end_pass();
             };
-            (pass.partition, pass.after) = (next, Vec::new());
+            (pass.partition, pass.after) = (next, None);
         }
-        let (partition, after) = (pass.partition, core::mem::take(&mut pass.after));
+        let (partition, after) = (pass.partition, pass.after.take());
         self.host.storage.values.begin_page();
-        self.host.values.pass.pending = Some(self.host.storage.scan(partition, &after, PASS_BYTES));
+        self.host.values.pass.pending = Some(self.host.storage.scan(partition, after.as_deref(), PASS_BYTES));
         self.host.values.pass.after = after;
     }
 
@@ -65,14 +65,14 @@ impl<P: Protocol> NodeCore<P> {
         let pass = &mut self.host.values.pass;
         pass.pending = None;
         let index = &mut self.host.storage.values;
-        let mut last = page.corrupt.last().map_or(&[][..], |key| key);
+        let mut last = page.corrupt.last().map(Vec::as_slice);
         for (key, entry) in stored_entries(page.entries) {
             if let Some(reference) = Entry::reference_of(entry) {
                 index.note_read(pass.partition, key, reference);
             }
-            last = last.max(key);
+            last = last.max(Some(key));
         }
-        pass.after = last.to_vec();
+        pass.after = last.map(<[u8]>::to_vec);
         if !page.more {
             index.end_partition(pass.partition);
             // The next one begins at the next heartbeat.

@@ -105,7 +105,7 @@ impl Protocol for Recorder {
     fn on_request(&mut self, host: &mut Host, now: Now, from: SocketAddrV4, request: Request<'_>) {
         let what = match request {
             Request::Get(get) => ("get", get.key),
-            Request::Scan(scan) => ("scan", scan.after),
+            Request::Scan(scan) => ("scan", scan.after.unwrap_or_default()),
             Request::Update(update, datagram) => {
                 assert!(
                     matches!(Datagram::decode(datagram), Ok((_, Datagram::Update(same))) if same == *update)
@@ -197,10 +197,10 @@ impl Protocol for Recorder {
         })
     }
 
-    fn on_scrubbed(&mut self, host: &mut Host, _: Now, after: &[u8], page: Page<'_>) {
+    fn on_scrubbed(&mut self, host: &mut Host, _: Now, after: Option<&[u8]>, page: Page<'_>) {
         let written: Vec<_> =
             ["a", "b"].into_iter().filter(|key| host.storage.is_written_since_scan(key.as_bytes())).collect();
-        let after = String::from_utf8_lossy(after);
+        let after = after.map(String::from_utf8_lossy);
         self.tell(format!(
             "scrubbed after {after:?}, {} bytes, written since {written:?}",
             page.entries.len()

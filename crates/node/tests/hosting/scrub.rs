@@ -25,7 +25,8 @@ fn beat(node: &mut Node) -> Vec<String> {
     node.asked()
 }
 
-fn scan(token: u64, partition: u32, after: &[u8]) -> [String; 1] {
+fn scan(token: u64, partition: u32, after: Option<&str>) -> [String; 1] {
+    let after = after.map(str::as_bytes);
     [format!(
         "Scan {{ token: {token}, partition: PartitionId({partition}), after: {after:?}, bytes_max: 8000 }}"
     )]
@@ -44,23 +45,23 @@ fn complete(node: &mut Node, token: u64, entries: &[u8], corrupt: &[Vec<u8>], mo
 #[test]
 fn a_pass_reads_every_partition_page_by_page_and_then_waits() {
     let mut node = node();
-    assert_eq!(beat(&mut node), scan(1, 4, b""));
+    assert_eq!(beat(&mut node), scan(1, 4, None));
     let began = node.now.boot_ns;
     assert_eq!(beat(&mut node), [""; 0], "one page at a time");
     complete(&mut node, 1, &page(&["a", "b"]), &[b"c".to_vec()], true);
-    assert_eq!(node.told(), ["scrub begins", "scrubbed after \"\", 20 bytes, written since []"]);
-    assert_eq!(beat(&mut node), scan(2, 4, b"c"), "a damaged key is a key that was read");
+    assert_eq!(node.told(), ["scrub begins", "scrubbed after None, 20 bytes, written since []"]);
+    assert_eq!(beat(&mut node), scan(2, 4, Some("c")), "a damaged key is a key that was read");
     complete(&mut node, 2, &page(&["d"]), &[b"c".to_vec()], false);
-    assert_eq!(node.told(), ["scrubbed after \"c\", 10 bytes, written since []"]);
-    assert_eq!(beat(&mut node), scan(3, 6, b""));
+    assert_eq!(node.told(), ["scrubbed after Some(\"c\"), 10 bytes, written since []"]);
+    assert_eq!(beat(&mut node), scan(3, 6, None));
     complete(&mut node, 3, &page(&["d"]), &[], false);
-    assert_eq!(node.told(), ["scrub begins", "scrubbed after \"\", 10 bytes, written since []"]);
+    assert_eq!(node.told(), ["scrub begins", "scrubbed after None, 10 bytes, written since []"]);
     assert_eq!((beat(&mut node), node.core.status().counters.scrubs), (vec![], 1));
     assert_eq!(node.core.status().counters.scrubbed, 4);
     // The next one begins an interval after this one began.
     node.now.boot_ns = began + INTERVAL.as_nanos() as u64 - HEARTBEAT_NS - 1;
     assert_eq!(beat(&mut node), [""; 0]);
-    assert_eq!(beat(&mut node), scan(4, 4, b""));
+    assert_eq!(beat(&mut node), scan(4, 4, None));
     complete(&mut node, 4, b"", &[], false);
     assert_eq!(node.core.status().counters.scrubs, 1);
 }
@@ -75,7 +76,7 @@ fn a_page_that_was_asked_for_in_an_epoch_that_is_over_is_not_told() {
     });
     complete(&mut node, 1, &page(&["a"]), &[], true);
     assert_eq!(node.told(), ["scrub lost"]);
-    assert_eq!(beat(&mut node), scan(2, 4, b"a"));
+    assert_eq!(beat(&mut node), scan(2, 4, Some("a")));
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn a_partition_that_this_node_does_not_serve_is_passed_over() {
     beat(&mut node);
     complete(&mut node, 1, &page(&["a"]), &[], true);
     node.receive(METADATA, |out| others(PARTITION).encode(out));
-    assert_eq!(beat(&mut node), scan(2, 6, b""));
+    assert_eq!(beat(&mut node), scan(2, 6, None));
     complete(&mut node, 2, b"", &[], false);
     assert_eq!((beat(&mut node), node.core.status().counters.scrubs), (vec![], 1));
 }
@@ -96,14 +97,14 @@ fn a_partition_may_put_it_off_or_want_it_early() {
     book(PARTITION, |book| book.puts_off_scrub = true);
     assert_eq!(beat(&mut node), [""; 0]);
     book(PARTITION, |book| book.puts_off_scrub = false);
-    assert_eq!(beat(&mut node), scan(1, 4, b""));
+    assert_eq!(beat(&mut node), scan(1, 4, None));
     complete(&mut node, 1, b"", &[], false);
     beat(&mut node);
     complete(&mut node, 2, b"", &[], false);
     assert_eq!((beat(&mut node), node.core.status().counters.scrubs), (vec![], 1));
     assert_eq!(beat(&mut node), [""; 0]);
     book(PartitionId(6), |book| book.wants_scrub = true);
-    assert_eq!(beat(&mut node), scan(3, 4, b""));
+    assert_eq!(beat(&mut node), scan(3, 4, None));
 }
 
 #[test]
@@ -118,18 +119,22 @@ fn it_is_known_what_was_written_while_a_page_was_read() {
     write(&mut node, b"b", PARTITION);
     write(&mut node, b"a", PartitionId(6));
     complete(&mut node, 1, &page(&["a", "b"]), &[], true);
-    assert_eq!(node.told(), ["scrubbed after \"\", 20 bytes, written since [\"b\"]"]);
+    assert_eq!(node.told(), ["scrubbed after None, 20 bytes, written since [\"b\"]"]);
     beat(&mut node);
     complete(&mut node, 2, &page(&["c"]), &[], true);
-    assert_eq!(node.told(), ["scrubbed after \"b\", 10 bytes, written since []"]);
+    assert_eq!(node.told(), ["scrubbed after Some(\"b\"), 10 bytes, written since []"]);
     beat(&mut node);
     node.act(|host, _| host.storage.clear(PartitionId(6)));
     complete(&mut node, 3, &page(&["d"]), &[], true);
-    assert_eq!(node.told(), ["scrubbed after \"c\", 10 bytes, written since []"]);
+    assert_eq!(node.told(), ["scrubbed after Some(\"c\"), 10 bytes, written since []"]);
     beat(&mut node);
     node.act(|host, _| host.storage.clear(PARTITION));
     complete(&mut node, 4, &page(&["e"]), &[], true);
-    assert_eq!(node.told(), ["scrubbed after \"d\", 10 bytes, written since [\"a\", \"b\"]"], "all keys");
+    assert_eq!(
+        node.told(),
+        ["scrubbed after Some(\"d\"), 10 bytes, written since [\"a\", \"b\"]"],
+        "all keys"
+    );
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn what_is_read_comes_back_under_the_number_of_the_request() {
     let mut node = Node::member();
     node.act(|host, _| {
         assert_eq!(
-            (host.read(PARTITION, b"a"), host.read(PARTITION, b"b"), host.scan(PARTITION, b"c", 99)),
+            (host.read(PARTITION, b"a"), host.read(PARTITION, b"b"), host.scan(PARTITION, Some(b"c"), 99)),
             (1, 2, 3)
         );
     });
@@ -43,7 +43,7 @@ fn what_is_read_comes_back_under_the_number_of_the_request() {
         [
             "Read { token: 1, partition: PartitionId(4), key: [97] }",
             "Read { token: 2, partition: PartitionId(4), key: [98] }",
-            "Scan { token: 3, partition: PartitionId(4), after: [99], bytes_max: 99 }"
+            "Scan { token: 3, partition: PartitionId(4), after: Some([99]), bytes_max: 99 }"
         ]
     );
     node.core.handle_storage(node.now, StorageCompletion::Read { token: 1, entry: Some(b"e") });

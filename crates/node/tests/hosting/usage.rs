@@ -103,18 +103,19 @@ impl Counted {
                     continue;
                 }
                 Some(StorageRequest::Scan { token, after, bytes_max, .. }) => {
-                    (token, after.to_vec(), bytes_max)
+                    (token, after.map(<[u8]>::to_vec), bytes_max)
                 }
                 Some(_) => continue,
             };
             self.scans += 1;
-            let (mut entries, mut rest) = (Vec::new(), self.engine.iter().filter(|(key, _)| **key > after));
+            let (mut entries, mut rest) =
+                (Vec::new(), self.engine.iter().filter(|(key, _)| Some(*key) > after.as_ref()));
             while entries.len() < bytes_max {
                 let Some((key, entry)) = rest.next() else { break };
                 put_keyed_entry(&mut entries, key, entry);
             }
             let more = rest.next().is_some();
-            let corrupt = if after.is_empty() { &self.corrupt[..] } else { &[] };
+            let corrupt = if after.is_none() { &self.corrupt[..] } else { &[] };
             let completion = StorageCompletion::Scan { token, entries: &entries, corrupt, more };
             self.node.core.handle_storage(self.node.now, completion);
         }

@@ -19,7 +19,7 @@ use crate::config::{COPY_CHUNK_BYTES, COPY_KEYS_MAX, COPY_PAGES_MAX};
 use alloc::vec::Vec;
 use nicekv_node::{Host, Page, Plant, Standing, StreamPeer, stored_entries};
 use nicekv_wire::control::{MemberRole, MemberState};
-use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry};
+use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, cursor_behind, key_of_cursor, put_keyed_entry};
 use nicekv_wire::{Epoch, NodeId, Now};
 
 impl Partition {
@@ -68,7 +68,7 @@ impl Partition {
                 self.gather_recent(host, peer, since, base);
             }
             CopySection::Entries => {
-                let token = host.scan(self.id(), after, COPY_CHUNK_BYTES);
+                let token = host.scan(self.id(), key_of_cursor(after), COPY_CHUNK_BYTES);
                 let purpose = ScanPurpose::Copy(CopyScan { peer, since, found: Vec::new(), pages: 1 });
                 self.waits.scan(token, self.membership.epoch, purpose);
             }
@@ -119,12 +119,12 @@ impl Partition {
 
     /// A page for a joiner has been read: what is newer than what it holds goes to it, when there is enough of it.
     fn on_copy_scanned(&mut self, host: &mut Host, mut scan: CopyScan, entries: &[u8], more: bool) {
-        let mut last: &[u8] = &[];
+        let mut last = None;
         for (key, entry) in stored_entries(entries) {
             if Entry::decode(entry).is_ok_and(|entry| entry.index > scan.since) {
                 put_keyed_entry(&mut scan.found, key, entry);
             }
-            last = key;
+            last = Some(key);
         }
         if more && scan.found.len() < COPY_CHUNK_BYTES && scan.pages < COPY_PAGES_MAX {
             let token = host.scan(self.id(), last, COPY_CHUNK_BYTES);
@@ -133,7 +133,7 @@ impl Partition {
             return;
         }
         let mut payload = Vec::new();
-        EntriesChunk::append_head(self.sequence.logged(), scan.since, last, &mut payload);
+        EntriesChunk::append_head(self.sequence.logged(), scan.since, &cursor_behind(last), &mut payload);
         payload.extend_from_slice(&scan.found);
         self.send_chunk(host, scan.peer, self.membership.epoch, CopySection::Entries, more, &payload);
     }

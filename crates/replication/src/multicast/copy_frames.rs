@@ -66,7 +66,7 @@ pub(super) struct EntriesChunk<'a> {
     pub(super) covers: u64,
     /// With this part the joiner has what was written up to this decision: it asks for what was written since.
     pub(super) through: u64,
-    /// And of that only keys after this one.
+    /// And of that it goes on here.
     pub(super) after: &'a [u8],
     pub(super) entries: &'a [u8],
 }

@@ -241,7 +241,7 @@ impl Protocol for Partition {
         true
     }
 
-    fn on_scrubbed(&mut self, host: &mut Host, now: Now, after: &[u8], page: Page<'_>) {
+    fn on_scrubbed(&mut self, host: &mut Host, now: Now, after: Option<&[u8]>, page: Page<'_>) {
         self.begin_repairs(host, now, page.corrupt);
         if self.membership.standing == Standing::Consistent {
             self.list(host, after, &page);

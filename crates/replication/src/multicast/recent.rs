@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 /// Bytes that keys may take which are too long to need none of their own; beyond them the oldest are forgotten.
 const LONG_KEYS_BYTES_MAX: usize = 2 << 20;
 
-/// A key; none is of no bytes, so that is a decision which wrote nothing. Short ones need no memory of their own.
+/// A key. Short ones need no memory of their own.
 pub(super) type RecentKey = SmallVec<[u8; 24]>;
 
 /// See the module.
@@ -25,8 +25,8 @@ pub(super) type RecentKey = SmallVec<[u8; 24]>;
 pub(super) struct Recent {
     /// The decision of the first key.
     first: u64,
-    /// By decision, without gaps.
-    keys: VecDeque<RecentKey>,
+    /// By decision, without gaps; none: it has written nothing.
+    keys: VecDeque<Option<RecentKey>>,
     decisions_max: usize,
     long_keys_bytes: usize,
 }
@@ -54,7 +54,7 @@ impl Recent {
             return self.begin_after(since);
         }
         self.keys.truncate((since + 1 - self.first) as usize);
-        self.long_keys_bytes = self.keys.iter().map(bytes_of_long).sum();
+        self.long_keys_bytes = self.keys.iter().flatten().map(bytes_of_long).sum();
     }
 
     /// What decisions up to `through` wrote is forgotten.
@@ -64,7 +64,7 @@ impl Recent {
                 self.first = through + 1;
                 return;
             };
-            self.long_keys_bytes -= bytes_of_long(&key);
+            self.long_keys_bytes -= key.as_ref().map_or(0, bytes_of_long);
             self.first += 1;
         }
     }
@@ -79,16 +79,16 @@ impl Recent {
         match self.keys.get_mut(place as usize) {
             None => {
                 if place > self.keys.len() as u64 {
-                    self.keys.resize(place as usize, RecentKey::new());
+                    self.keys.resize(place as usize, None);
                 }
-                self.keys.push_back(RecentKey::from_slice(key));
+                self.keys.push_back(Some(RecentKey::from_slice(key)));
             }
-            Some(noted) if noted.is_empty() => *noted = RecentKey::from_slice(key),
-            Some(noted) if **noted == *key => return,
+            Some(noted @ None) => *noted = Some(RecentKey::from_slice(key)),
+            Some(Some(noted)) if **noted == *key => return,
             // No decision writes two keys. If a damaged or forged entry says so there is no place for both.
             Some(_) => return self.forget_through(index),
         }
-        self.long_keys_bytes += bytes_of_long(&self.keys[place as usize]);
+        self.long_keys_bytes += self.keys[place as usize].as_ref().map_or(0, bytes_of_long);
         while self.long_keys_bytes > LONG_KEYS_BYTES_MAX {
             self.forget_through(self.first);
         }
@@ -103,18 +103,18 @@ impl Recent {
     pub(super) fn written(&self, since: u64, through: u64) -> impl Iterator<Item = (u64, &RecentKey)> {
         let skipped = (since + 1).saturating_sub(self.first) as usize;
         let places = (self.first..=through).zip(&self.keys).skip(skipped);
-        places.filter(|(_, key)| !key.is_empty())
+        places.filter_map(|(index, key)| Some((index, key.as_ref()?)))
     }
 
     /// Whether decision `index` wrote this key.
     pub(super) fn is_of(&self, index: u64, key: &[u8]) -> bool {
         let place = index.checked_sub(self.first).and_then(|place| self.keys.get(place as usize));
-        place.is_some_and(|noted| **noted == *key)
+        place.is_some_and(|noted| noted.as_deref() == Some(key))
     }
 
     /// Whether any decision wrote this key.
     pub(super) fn has(&self, key: &[u8]) -> bool {
-        self.keys.iter().any(|noted| **noted == *key)
+        self.keys.iter().any(|noted| noted.as_deref() == Some(key))
     }
 }
 

@@ -97,7 +97,7 @@ impl Partition {
             range: frame.range,
             more,
             count: piece.count,
-            through: if more { piece.through } else { &[] },
+            through: piece.through.filter(|_| more),
             listed: &piece.listed,
         };
         host.counters.gets += 1;

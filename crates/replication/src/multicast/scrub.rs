@@ -32,18 +32,18 @@ const SLACK_BYTES: usize = 4 << 10;
 
 /// Puts what a scrub sees into datagrams for the other members.
 struct Listing {
-    after: Vec<u8>,
+    after: Option<Vec<u8>>,
     /// Of the first key, where `after` has no room beside it.
     begins_with: u16,
-    last: Vec<u8>,
+    last: Option<Vec<u8>>,
     listed: Vec<u8>,
     bytes: usize,
 }
 
 impl Listing {
     /// Of the keys after this one.
-    fn new(after: &[u8]) -> Self {
-        Self { after: after.to_vec(), begins_with: 0, last: Vec::new(), listed: Vec::new(), bytes: 0 }
+    fn new(after: Option<&[u8]>) -> Self {
+        Self { after: after.map(<[u8]>::to_vec), begins_with: 0, last: None, listed: Vec::new(), bytes: 0 }
     }
 
     /// `None`: it is being changed, or cannot be read.
@@ -58,20 +58,21 @@ impl Listing {
         }
         listed.append(&mut self.listed);
         self.bytes += key.len() + stored.map_or(0, <[u8]>::len);
-        self.last.clear();
-        self.last.extend_from_slice(key);
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
     }
 
     fn has_room_for(&self, listed: &Listed<'_>) -> bool {
-        let after_bytes = self.after.len().max(ScrubPage::AFTER_BYTES_MIN);
+        let after_bytes = self.after.as_ref().map_or(0, Vec::len).max(ScrubPage::AFTER_BYTES_MIN);
         after_bytes + self.listed.len() + listed.bytes() <= ScrubPage::VARYING_BYTES_MAX
     }
 
     /// What is between two long keys has a page of its own, and the next one begins where that ends.
     fn cut_before(&mut self, partition: &Partition, host: &mut Host, key: &[u8]) {
-        let cut = Cut::between(&self.after, key);
+        let cut = Cut::between(self.after.as_deref().unwrap_or_default(), key);
         self.tell(partition, host, false, Some(cut));
-        self.after.clear();
+        self.after = None;
         self.begins_with = cut.bytes();
     }
 
@@ -93,7 +94,7 @@ impl Listing {
             epoch: partition.membership.epoch,
             logged: partition.sequence.logged(),
             released: partition.sequence.released(),
-            after: &self.after,
+            after: self.after.as_deref(),
             is_last,
             bytes: self.bytes as u32,
             begins_with: self.begins_with,
@@ -108,7 +109,7 @@ impl Listing {
 
 impl Partition {
     /// Tells the other members what the scrub has found after this key.
-    pub(super) fn list(&self, host: &mut Host, after: &[u8], page: &Page<'_>) {
+    pub(super) fn list(&self, host: &mut Host, after: Option<&[u8]>, page: &Page<'_>) {
         let mut listing = Listing::new(after);
         let mut corrupt = page.corrupt.iter().peekable();
         for (key, stored) in stored_entries(page.entries) {
@@ -151,10 +152,10 @@ impl Partition {
             listed: listed.chain(end).collect(),
             pages_left: COPY_PAGES_MAX,
         };
-        self.scan_for_compare(host, compare, &page.begins_after());
+        self.scan_for_compare(host, compare, page.begins_after().as_deref());
     }
 
-    fn scan_for_compare(&mut self, host: &mut Host, compare: Compare, after: &[u8]) {
+    fn scan_for_compare(&mut self, host: &mut Host, compare: Compare, after: Option<&[u8]>) {
         let token = host.scan(self.id(), after, compare.bytes);
         self.waits.scan(token, self.membership.epoch, ScanPurpose::Compare(compare));
     }
@@ -169,14 +170,14 @@ impl Partition {
         more: bool,
     ) {
         let mut mine: Vec<(&[u8], &[u8])> = stored_entries(entries).collect();
-        let last = mine.last().map_or(&[][..], |(key, _)| *key);
+        let last = mine.last().map(|(key, _)| *key);
         // Up to here both have told everything.
         let end = compare.listed.last().map(|(key, _)| key.clone());
-        let reaches_end = !more || end.as_ref().is_some_and(|end| last >= &**end && !compare.is_last);
+        let reaches_end = !more || end.as_ref().is_some_and(|end| last >= Some(&**end) && !compare.is_last);
         let rest = match reaches_end {
             true => Vec::new(),
             false => {
-                let told = compare.listed.iter().take_while(|(key, _)| &**key <= last).count();
+                let told = compare.listed.iter().take_while(|(key, _)| Some(&**key) <= last).count();
                 compare.listed.split_off(told)
             }
         };

@@ -17,7 +17,7 @@ use core::net::SocketAddrV4;
 use nicekv_node::{CopyChunk, Host, Page, Plant, StreamPeer};
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::{Member, MemberRole, MemberState};
-use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, read_keyed_entry};
+use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, cursor_behind, key_of_cursor, read_keyed_entry};
 use nicekv_wire::{DecodeError, Epoch, NodeId, Now};
 
 /// A part that a member does not send after so many requests is asked of the next member.
@@ -75,7 +75,7 @@ struct Source {
     address: SocketAddrV4,
     epoch: Epoch,
     /// Everything up to this key is durable here.
-    after: Vec<u8>,
+    after: Option<Vec<u8>>,
     stage: Stage,
 }
 
@@ -88,7 +88,7 @@ enum Stage {
     /// So many versions are not yet durable, and whether the part was the last.
     Taking {
         pending: usize,
-        last: Vec<u8>,
+        last: Option<Vec<u8>>,
         more: bool,
     },
 }
@@ -178,7 +178,7 @@ impl QuorumPartition {
             member: member.node,
             address: member.address,
             epoch: self.membership.epoch,
-            after: Vec::new(),
+            after: None,
             stage: Stage::Asked { asks: 1, at_ns: now.boot_ns },
         });
     }
@@ -192,7 +192,7 @@ impl QuorumPartition {
             epoch: self.membership.epoch,
             section: CopySection::Entries,
             since: 0,
-            after,
+            after: &cursor_behind(after.as_deref()),
         };
         node.send_frame(StreamPeer::Dialed(*address), &request);
     }
@@ -205,7 +205,7 @@ impl QuorumPartition {
             node.counters.dropped += 1;
             return;
         }
-        let token = node.scan(self.id(), after, COPY_CHUNK_BYTES);
+        let token = node.scan(self.id(), key_of_cursor(after), COPY_CHUNK_BYTES);
         self.scans.push_back(PendingScan { token, epoch: self.membership.epoch, peer });
     }
 
@@ -235,7 +235,7 @@ impl QuorumPartition {
             node.counters.malformed += 1;
             return;
         };
-        let last = versions.last().map_or_else(Vec::new, |(key, _)| key.to_vec());
+        let last = versions.last().map(|(key, _)| key.to_vec());
         merge.round = round;
         // One more than there are, so that they cannot be done before all are counted.
         source.stage = Stage::Taking { pending: versions.len() + 1, last, more };
@@ -258,7 +258,7 @@ impl QuorumPartition {
             return;
         }
         if *more {
-            source.after = core::mem::take(last);
+            source.after = last.take();
             source.stage = Stage::Asked { asks: 1, at_ns: now.boot_ns };
             return self.ask(node);
         }

@@ -200,7 +200,7 @@ impl Protocol for QuorumPartition {
         !self.has_tombstones_enough()
     }
 
-    fn on_scrubbed(&mut self, host: &mut Host, now: Now, _: &[u8], page: Page<'_>) {
+    fn on_scrubbed(&mut self, host: &mut Host, now: Now, _: Option<&[u8]>, page: Page<'_>) {
         self.begin_repairs(host, now, page.corrupt);
         self.note_tombstones(host, now, page);
     }

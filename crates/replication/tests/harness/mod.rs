@@ -271,7 +271,8 @@ impl Node {
                 StorageRequest::Trim { .. } => {}
                 StorageRequest::Scan { token, after, bytes_max, .. } => {
                     let mut entries = Vec::new();
-                    let from = (Bound::Excluded(after.to_vec()), Bound::Unbounded);
+                    let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.to_vec()));
+                    let from = (from, Bound::Unbounded);
                     let mut rest = self.engine.range::<Vec<u8>, _>(from);
                     while entries.len() < bytes_max
                         && let Some((key, entry)) = rest.next()

@@ -34,7 +34,7 @@ pub(super) struct Spaces {
     /// What is left in them belongs to nobody.
     emptied: BTreeSet<u32>,
     /// The one that is being emptied, and the last key that has been removed from it.
-    emptying: Option<(u32, Vec<u8>)>,
+    emptying: Option<(u32, Option<Vec<u8>>)>,
     last: u32,
 }
 
@@ -151,9 +151,8 @@ impl Spaces {
 
     /// Empties a piece of what nobody needs any more. Bytes given to the engine.
     pub(super) fn empty_piece(&mut self) -> Result<u64, StoreError> {
-        let next = || self.emptied.first().map(|space| (*space, Vec::new()));
+        let next = || self.emptied.first().map(|space| (*space, None));
         let Some((space, after)) = self.emptying.take().or_else(next) else { return Ok(0) };
-        let after = (!after.is_empty()).then_some(after);
         let page = self.engine.scan(space, after.as_deref(), PIECE_BYTES)?;
         let mut bytes = 0;
         for key in page.entries.iter().map(|(key, _)| key).chain(&page.corrupt) {
@@ -161,7 +160,7 @@ impl Spaces {
             bytes += key.len() as u64;
         }
         match page.last_key() {
-            Some(last) if page.more => self.emptying = Some((space, last.to_vec())),
+            Some(last) if page.more => self.emptying = Some((space, Some(last.to_vec()))),
             _ => {
                 // Some engines keep room for a space that they know.
                 self.engine.clear(space)?;

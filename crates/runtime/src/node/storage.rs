@@ -274,7 +274,6 @@ impl NodeStorage {
                     self.unsynced_bytes += self.engine.clear(partition)?;
                 }
                 StorageRequest::Scan { token, partition, after, bytes_max } => {
-                    let after = (!after.is_empty()).then_some(after);
                     self.entries.clear();
                     let entries = &mut self.entries;
                     let mut put = |key: &[u8], entry: &[u8]| put_keyed_entry(entries, key, entry);

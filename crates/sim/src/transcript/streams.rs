@@ -3,7 +3,7 @@
 use super::{Names, describe_state, text};
 use crate::network::Host;
 use nicekv_wire::Datagram;
-use nicekv_wire::recovery::{CopyFrame, CopySection};
+use nicekv_wire::recovery::{CopyFrame, CopySection, key_of_cursor};
 
 impl Names {
     /// What members say to each other of a damaged key.
@@ -63,8 +63,11 @@ impl Names {
         let what = match CopyFrame::decode(bytes) {
             Ok(CopyFrame::Request { section, since, after, .. }) => {
                 let since = if since > 0 { format!(" written after {since}") } else { String::new() };
-                let is_first = after.is_empty() || section == CopySection::Begin;
-                let after = if is_first { String::new() } else { format!(" after {}", text(after)) };
+                let after = match section {
+                    CopySection::Entries => key_of_cursor(after),
+                    _ => Some(after).filter(|after| section == CopySection::Clients && !after.is_empty()),
+                };
+                let after = after.map_or_else(String::new, |after| format!(" after {}", text(after)));
                 format!("copy to me {}{since}{after}", part(section))
             }
             Ok(CopyFrame::Chunk { section, more, payload, .. }) => {

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 /// Bytes whose length stands in the fixed part.
 pub struct Bytes<const MIN: usize, const MAX: usize>;
 /// A key.
-pub type Key = Bytes<1, KEY_BYTES_MAX>;
+pub type Key = Bytes<0, KEY_BYTES_MAX>;
 /// A value.
 pub type Value = Bytes<0, VALUE_BYTES_MAX>;
 /// A value that may have no room in a datagram.
@@ -40,6 +40,37 @@ impl<const MIN: usize, const MAX: usize> Codec for Bytes<MIN, MAX> {
     #[cfg(test)]
     fn sample(random: &mut Random) -> &'static [u8] {
         random.bytes(MIN, MAX)
+    }
+}
+
+/// The key after which something begins; none: at the first of all, which may be the empty one.
+pub struct After;
+
+impl Codec for After {
+    type Value<'a> = Option<&'a [u8]>;
+    /// 0: none; else a byte more than the key has.
+    type Layout = U16;
+
+    fn layout(after: &Option<&[u8]>) -> U16 {
+        after.map_or(0, |key| key.len() as u16 + 1).into()
+    }
+
+    fn append_tail(after: &Option<&[u8]>, out: &mut Vec<u8>) {
+        out.extend_from_slice(after.unwrap_or_default());
+    }
+
+    fn read<'a>(
+        field: &'static str,
+        length: &U16,
+        tail: &mut Reader<'a>,
+    ) -> Result<Option<&'a [u8]>, DecodeError> {
+        let Some(length) = usize::from(length.get()).checked_sub(1) else { return Ok(None) };
+        tail.bytes(in_range(field, length, 0, KEY_BYTES_MAX)?, field).map(Some)
+    }
+
+    #[cfg(test)]
+    fn sample(random: &mut Random) -> Option<&'static [u8]> {
+        random.coin().then(|| Key::sample(random))
     }
 }
 

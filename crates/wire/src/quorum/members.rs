@@ -119,7 +119,7 @@ message! {
             serial: u64,
             /// Of the version; never [`Timestamp::NEVER`].
             timestamp: Timestamp,
-            /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
+            /// The key, at most [`KEY_BYTES_MAX`] bytes.
             key: &'a [u8] as Key,
             /// Its value; `None` is a deletion.
             value: Option<&'a [u8]> as OptionalValue,

@@ -1,0 +1,58 @@
+//! The empty key among others, whatever fails meanwhile: pages that end with it go on behind it, and those that begin before it have it.
+
+use nicekv_sim::cluster::{Scenario, Tally};
+use nicekv_sim::keyspace::{Key, Shape};
+use nicekv_sim::{by_empty_keys, judge};
+use std::io::Write;
+use std::ops::RangeInclusive;
+
+const SEEDS: RangeInclusive<u64> = 1..=25;
+
+/// Random runs of few keys, one of which is empty, and what else `change` says.
+fn survive(what: &str, shape: Shape, change: impl Fn(&mut Scenario)) -> Tally {
+    let (mut tally, mut calls) = (Tally::default(), 0);
+    for seed in SEEDS {
+        let mut scenario = judge::draw(seed);
+        scenario.keyspaces = vec![shape];
+        scenario.workload.keys = Key::of(0, shape.order, 6);
+        by_empty_keys::of(&mut scenario);
+        change(&mut scenario);
+        let report = judge::run(scenario, seed, None);
+        assert_eq!(report.violations, [""; 0], "{what}, seed {seed}");
+        assert_eq!(report.too_large, 0, "{what}, seed {seed}: its histories are not judged");
+        calls += report.calls;
+        tally.add(&report.tally);
+    }
+    writeln!(std::io::stderr(), "{what}, seeds {SEEDS:?}: {calls} calls; {tally:?}").expect("it is open");
+    assert!(calls > 10_000, "{what}: {calls}");
+    tally
+}
+
+/// As short as they can be: a key or two.
+fn scan(scenario: &mut Scenario) {
+    scenario.workload.scans = (10, 0, 1);
+}
+
+#[test]
+fn the_empty_key_survives_where_a_primary_orders_puts() {
+    survive("multicast", Shape::multicast(3, 0), scan);
+    survive("multicast, in their order", Shape::multicast(3, 2).by_range(), scan);
+}
+
+#[test]
+fn the_empty_key_survives_by_quorum() {
+    survive("quorum", Shape::quorum(3, 2), |_| {});
+}
+
+#[test]
+fn the_empty_key_survives_along_chains() {
+    survive("chains", Shape::chain(3, 1), scan);
+    survive("chains, in their order", Shape::chain(3, 1).by_range(), scan);
+}
+
+#[test]
+fn the_empty_key_survives_crashes_and_damage() {
+    survive("damage", Shape::multicast(3, 0), |scenario| {
+        (scenario.faults.crash, scenario.faults.corruption) = (500, 3_000);
+    });
+}
