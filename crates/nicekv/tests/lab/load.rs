@@ -167,11 +167,17 @@ impl Redis {
     /// What an array says, with the arrays in it.
     pub(crate) fn list(&mut self, words: &[&str]) -> Vec<String> {
         self.say(words);
+        self.hear_list()
+    }
+
+    /// What the next array says that comes.
+    pub(crate) fn hear_list(&mut self) -> Vec<String> {
         let (mut listed, mut left) = (Vec::new(), 1);
         while left > 0 {
             left -= 1;
             match self.hear() {
                 Ok(one) => listed.push(one),
+                Err(line) if line.starts_with(':') => listed.push(line),
                 Err(line) => {
                     left +=
                         line.strip_prefix('*').unwrap_or_else(|| panic!("{line}")).parse::<usize>().unwrap();

@@ -11,6 +11,7 @@ mod kernel_gets;
 mod keyspaces;
 mod large;
 mod load;
+mod messages;
 mod migration;
 mod nodes;
 mod objects;
