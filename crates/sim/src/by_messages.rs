@@ -6,14 +6,13 @@
 use crate::client::Client;
 use crate::cluster::{Cluster, Scenario};
 use crate::faults::Faults;
-use crate::judge::PROGRESS_NS;
 use crate::keyspace::{Key, Shape};
 use crate::listening::{Counted, Heard, Listening, Sent, is_of};
 use crate::random::Random;
-use crate::scenarios::MILLISECOND_NS;
 use nicekv_client::Name;
 use std::collections::{BTreeMap, BTreeSet};
 
+const MILLISECOND_NS: u64 = 1_000_000;
 /// Chooses the seeds with messages, and how many.
 const MESSAGES: u64 = 0x6d_6573_7361_6765;
 /// What each client does when all is healed.
@@ -42,8 +41,8 @@ pub(crate) fn messages(scenario: &mut Scenario) {
     (scenario.workload.large, scenario.workload.appends) = (0, 0);
 }
 
-/// Judges what clients heard and were answered while things went wrong, and has them listen and publish once more.
-pub(crate) fn judge(cluster: &mut Cluster) -> Vec<String> {
+/// Judges what clients heard and were answered while things went wrong, and has them listen and publish once more, for so long at most.
+pub(crate) fn judge(cluster: &mut Cluster, progress_ns: u64) -> Vec<String> {
     if cluster.clients().iter().all(|client| client.listening.is_none()) {
         return Vec::new();
     }
@@ -52,7 +51,7 @@ pub(crate) fn judge(cluster: &mut Cluster) -> Vec<String> {
     let (since, before) = (cluster.tick(), cluster.epochs());
     cluster.disturb(REPEATING);
     cluster.add_messages(ACTIONS);
-    let end_ns = cluster.now_ns() + PROGRESS_NS;
+    let end_ns = cluster.now_ns() + progress_ns;
     cluster.run_until(end_ns, |cluster| cluster.clients().iter().all(Client::is_done));
     // What is late comes.
     let end_ns = cluster.now_ns() + 10 * REPEATING.delay_max_ns;

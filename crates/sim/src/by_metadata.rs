@@ -3,9 +3,9 @@
 use crate::cluster::Scenario;
 use crate::faults::{Faults, StoreFaults};
 use crate::random::Random;
-use crate::scenarios::MILLISECOND_NS;
 use nicekv_wire::Duration;
 
+const MILLISECOND_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000 * MILLISECOND_NS;
 
 /// Three instances of the metadata service, and a store that does not always answer.

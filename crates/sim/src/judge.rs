@@ -202,7 +202,7 @@ pub fn finish(cluster: &mut Cluster) -> Report {
         report.violations.push(format!("not all replicas are consistent again (V): {}", describe(cluster)));
     }
     if report.violations.is_empty() {
-        report.violations.extend(by_messages::judge(cluster));
+        report.violations.extend(by_messages::judge(cluster, PROGRESS_NS));
     }
     let keys = cluster.scenario().workload.keys.len();
     cluster.tell_all_keyspaces();
