@@ -154,7 +154,11 @@ pub fn result<'a>(taken: &Taken<'a>, version: OpId) -> Result<Answer<'a>, Operat
     };
     let Taken { expiry_ms, integer, form, .. } = *taken;
     let value = taken.value_is_result.then_some(taken.value);
-    let form = if form == Form::Large { form } else { form.told() };
+    let form = match value {
+        Some(_) if form == Form::Large => form,
+        Some(_) => form.told(),
+        None => Form::Plain,
+    };
     Ok(Answer { outcome, version, expiry_ms, integer, value, form })
 }
 

@@ -5,6 +5,7 @@ use crate::command::{Command, Kind};
 use crate::error::CommandError;
 use crate::gathering::Gathering;
 use crate::parser::{Arguments, Parser};
+use crate::permits::Permits;
 use crate::plan::{Call, Context, Plan, Session};
 use crate::reply::{Protocol, ReplyWriter};
 use crate::rope::Rope;
@@ -18,6 +19,7 @@ use nicekv_wire::limits::{LONG_VALUE_BYTES_MAX, TRANSACTION_BYTES_MAX};
 use nicekv_wire::replication::Effect;
 use nicekv_wire::transaction::{Act, Step, Taken};
 use nicekv_wire::{Condition, Form, OpId, Status};
+use std::sync::Arc;
 
 /// Runs commands one after the other.
 #[derive(Debug)]
@@ -62,6 +64,8 @@ impl Refused {
 
 /// The replies of scripts have as much room.
 const TOO_MUCH_PUBLISHED: &[u8] = b"ERR script publishes too much";
+/// Longest arguments of one command, together: more than scripts have memory for.
+const ARGUMENTS_BYTES_MAX: usize = 16 << 20;
 /// Commands beside those on keys that may be run.
 const WITHOUT_KEYS: [&str; 3] = ["echo", "ping", "time"];
 /// Those that draw something.
@@ -70,10 +74,11 @@ const RANDOM: [&str; 1] = ["hrandfield"];
 impl LocalCommands {
     /// At this time, in milliseconds of the Unix epoch, which they know as the present.
     pub fn new(unix_ms: u64, is_read_only: bool) -> Self {
+        let permits = Arc::new(Permits::new(2 * ARGUMENTS_BYTES_MAX, Vec::new()));
         Self {
             unix_ms,
             is_read_only,
-            server: ServerState::default(),
+            server: ServerState { permits, ..ServerState::default() },
             session: Session::default(),
             parser: Parser::new(LONG_VALUE_BYTES_MAX),
             words: Vec::new(),
@@ -94,7 +99,9 @@ impl LocalCommands {
         out: &mut Vec<u8>,
     ) -> Result<(), Refused> {
         let Self { unix_ms, is_read_only, server, session, parser, words, published } = self;
-        let Some(arguments) = parse(parser, words, arguments) else { return Err(Refused::Arity) };
+        let Some(arguments) = parse(parser, words, arguments, &server.permits) else {
+            return Err(Refused::Arity);
+        };
         let command = command(arguments, *is_read_only, keys);
         let ran = command.map(|command| {
             let mut written = Rope::default();
@@ -121,7 +128,12 @@ impl LocalCommands {
     }
 }
 
-fn parse<'a>(parser: &'a mut Parser, words: &mut Vec<u8>, arguments: &[&[u8]]) -> Option<Arguments<'a>> {
+fn parse<'a>(
+    parser: &'a mut Parser,
+    words: &mut Vec<u8>,
+    arguments: &[&[u8]],
+    permits: &Arc<Permits>,
+) -> Option<Arguments<'a>> {
     words.clear();
     words.extend_from_slice(format!("*{}\r\n", arguments.len()).as_bytes());
     for argument in arguments {
@@ -129,7 +141,16 @@ fn parse<'a>(parser: &'a mut Parser, words: &mut Vec<u8>, arguments: &[&[u8]]) -
         words.extend_from_slice(argument);
         words.extend_from_slice(b"\r\n");
     }
-    if parser.parse(words).is_err() {
+    let mut rest = words.as_slice();
+    while let Ok(used) = parser.parse(rest) {
+        rest = &rest[used..];
+        let Some(wants) = parser.wants() else { break };
+        match permits.ask_now(wants.bytes) {
+            Some(claim) => parser.accept(claim),
+            None => parser.deny(),
+        }
+    }
+    if parser.command().is_none() {
         *parser = Parser::new(LONG_VALUE_BYTES_MAX);
         return None;
     }

@@ -19,6 +19,8 @@ const MESSAGES: u64 = 0x6d_6573_7361_6765;
 const ACTIONS: usize = 60;
 /// After this nodes have forgotten who has left without their notice, and what was late has come.
 const FORGOTTEN_NS: u64 = 4_000 * MILLISECOND_NS;
+/// Clients that wait so long are answered then.
+const PATIENCE_NS: u64 = 200 * MILLISECOND_NS;
 /// Then the network only repeats and delays.
 const REPEATING: Faults =
     Faults { duplication: 300_000, delay: 200_000, delay_max_ns: 20 * MILLISECOND_NS, ..Faults::NONE };
@@ -61,8 +63,9 @@ pub(crate) fn judge(cluster: &mut Cluster, progress_ns: u64) -> Vec<String> {
         cluster.clients().iter().filter_map(|client| client.listening.as_ref()).collect();
     let is_in_order = cluster.scenario().faults.delay == 0;
     let mut violations = judge_all(&all, since, is_in_order);
-    // Who takes a partition over has heard of nobody before.
-    if cluster.epochs() == before {
+    // Who takes a partition over has heard of nobody before, and who gives up at once is not answered.
+    let is_patient = cluster.scenario().workload.timeout_ns >= PATIENCE_NS;
+    if cluster.epochs() == before && is_patient {
         violations.extend(judge_quiet(&all, since));
     }
     violations

@@ -75,7 +75,7 @@ fn long_keys_are_as_others_in_keyspaces_of_all_kinds_and_survive_kill_minus_9() 
     let up = Up::start(scratch.path(), &arguments);
     use_keys(&mut up.redis());
     use_keys(&mut select(&up, 3));
-    let in_chains = &VALUES[..2];
+    let in_chains = &VALUES[..5];
     for keyspace in [0, 1, 3] {
         fill(&mut select(&up, keyspace), &VALUES);
         stay(&mut select(&up, keyspace), &VALUES);
@@ -95,19 +95,23 @@ fn long_keys_are_as_others_in_keyspaces_of_all_kinds_and_survive_kill_minus_9() 
 }
 
 #[test]
-fn what_is_too_long_with_a_long_key_is_refused_by_its_limit_where_values_are_short() {
+fn what_a_long_key_leaves_no_room_for_in_a_datagram_goes_along_chains_up_to_their_limit() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--engine", "memory", "--keyspace", KEYSPACES[1]]);
     let mut chains = select(&up, 1);
     let key = key("k", "");
-    let limit = "-ERR value of 257 bytes exceeds the limit of 256 bytes that a key of 1024 bytes leaves it";
-    assert_eq!(chains.call(&["SET", &key, &value(257)]), limit);
-    assert_eq!(chains.call(&["MSET", "other", "1", &key, &value(257)]), limit);
+    let limit = "-ERR value of 57345 bytes exceeds the limit of 57344 bytes";
+    assert_eq!(chains.call(&["SET", &key, &value(57_345)]), limit);
+    assert_eq!(chains.call(&["MSET", "other", "1", &key, &value(57_345)]), limit);
     assert_eq!(chains.call(&["EXISTS", &key, "other"]), ":0", "nothing is stored");
-    assert_eq!(chains.call(&["SET", &key, &value(256)]), "+OK");
+    for length in [256, 257, 57_343] {
+        assert_eq!(chains.call(&["SET", &key, &value(length)]), "+OK");
+        gets(&mut chains, &key, &value(length));
+    }
+    assert_eq!(chains.call(&["APPEND", &key, "x"]), ":57344");
     let appended = chains.call(&["APPEND", &key, "x"]);
-    assert_eq!(appended, "-ERR value would exceed the limit of 256 bytes");
-    gets(&mut chains, &key, &value(256));
+    assert_eq!(appended, "-ERR value would exceed the limit of 57344 bytes");
+    assert_eq!(chains.call(&["STRLEN", &key]), ":57344");
     let longer = format!("{key}x");
     let refused = "-ERR key of 1025 bytes exceeds the limit of 1024 bytes";
     assert_eq!(chains.call(&["SET", &longer, "1"]), refused);
