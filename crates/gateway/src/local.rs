@@ -245,7 +245,7 @@ fn ask<T>(request: &Request<'_>, keys: &mut dyn ScriptKeys, take: impl FnOnce(An
     let mut told = match *request {
         Request::Get { key } | Request::Length { key } => keys.get(key),
         Request::Update { key, operation, condition, return_old } => {
-            keys.update(key, &operation.in_one_message(key.len()), condition, return_old)
+            keys.update(key, &operation, condition, return_old)
         }
         Request::Named { .. } | Request::Scan { .. } | Request::Listen { .. } | Request::Publish { .. } => {
             return take(Err(OperationError::NoSuchKeyspace).into());

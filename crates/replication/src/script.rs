@@ -94,12 +94,16 @@ impl ScriptKeys for Lent<'_, '_> {
         let Some((&own, state)) = self.now.get_key_value(key) else {
             return told(Verdict::unchanged(Status::CrossPartition, None));
         };
-        let update = Update { key: own, operation: *operation, condition, return_old, ..*self.update };
+        let operation = operation.in_one_message(own.len());
+        if operation.check_beside(own.len()).is_err() {
+            return told(Verdict::unchanged(Status::ValueTooLong, None));
+        }
+        let update = Update { key: own, operation, condition, return_old, ..*self.update };
         let verdict = evaluate(&update, state.as_ref());
         if verdict.tells_large() {
             return told(Verdict::unchanged(Status::ValueTooLong, None));
         }
-        if let Some(after) = after(&verdict, operation) {
+        if let Some(after) = after(&verdict, &operation) {
             // What has expired when the script was called it does not see.
             let is_over = |state: &KeyValue| state.expiry_ms != 0 && state.expiry_ms <= self.unix_ms;
             self.now.insert(own, after.filter(|state| !is_over(state)));

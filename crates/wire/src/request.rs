@@ -302,7 +302,7 @@ impl<'a> Operation<'a> {
     }
 
     /// Whether a key of so many bytes can have what it carries.
-    pub(crate) fn check_beside(&self, key_bytes: usize) -> Result<(), DecodeError> {
+    pub fn check_beside(&self, key_bytes: usize) -> Result<(), DecodeError> {
         let value = self.value();
         match self.form() {
             form @ (Form::Large | Form::Long) => form.check_beside(key_bytes, Some(value)),

@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 use nicekv_node::{ScriptEnd, ScriptEngine};
+use nicekv_wire::limits::LONG_VALUE_BYTES_MAX;
 use nicekv_wire::transaction::{Act, Step, Taken};
 use nicekv_wire::{ClientId, Expiry, KeyDigest, KeyspaceId, OpId};
 
@@ -155,4 +156,17 @@ fn what_has_no_room_takes_no_effect() {
     });
     let (verdict, _, written) = taken(&scripts, &[declare(b"a"), RUN]);
     assert!(written.is_empty() && verdict.effect == Effect::None, "{:?}", verdict.status);
+}
+
+#[test]
+fn a_value_for_which_no_datagram_has_room_is_written_and_a_longer_one_is_refused() {
+    let scripts = by(|_, keys| {
+        assert_eq!(set(keys, b"a", &[b'x'; 5_000], Expiry::Never).status, Status::Ok);
+        let longer = vec![b'y'; LONG_VALUE_BYTES_MAX + 1];
+        assert_eq!(set(keys, b"a", &longer, Expiry::Never).status, Status::ValueTooLong);
+        done(b"")
+    });
+    let (verdict, _, written) = taken(&scripts, &[declare(b"a"), RUN]);
+    assert_eq!(written, [("a".into(), Some("x".repeat(5_000)))]);
+    assert_eq!(Taken::each(&verdict.value).next().map(|taken| taken.form), Some(Form::Long));
 }
