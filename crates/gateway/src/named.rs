@@ -128,3 +128,53 @@ fn reference(answer: Answer<'_>) -> Option<Reference> {
     let value = answer.value.filter(|_| answer.form == Form::Large)?;
     Reference::decode(value).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Finish;
+    use nicekv_wire::replication::Effect;
+    use nicekv_wire::transaction::Taken;
+    use nicekv_wire::{ClientId, Status};
+
+    const NAME: OpId = OpId { client: ClientId(1), sequence: 2 };
+
+    fn answer(value: &[u8]) -> Answer<'_> {
+        let (outcome, version, value) = (Outcome::Done, NAME, Some(value));
+        Answer { outcome, version, expiry_ms: 0, integer: 0, value, form: Form::Plain }
+    }
+
+    #[test]
+    fn what_is_wanted_is_read_and_of_the_rest_the_length_is_known() {
+        let reference = Reference { name: NAME, length: 70_000, checksum: 7 };
+        let (bytes, mut transaction) = (reference.bytes(), Transaction::default());
+        let (status, effect, form) = (Status::Ok, Effect::None, Form::Large);
+        let (value_is_result, value) = (true, &bytes[..]);
+        let large = Taken { status, effect, value_is_result, form, value, expiry_ms: 9, integer: 0 };
+        let mut results = Vec::new();
+        for _ in 0..2 {
+            transaction.add(&Request::Get { key: b"k" }).unwrap();
+            large.append(&mut results);
+        }
+        let elements = [Finish::Value, Finish::Length].map(Element::One);
+        let of = |elements: &[Element], results: &[u8]| {
+            NamedValues::of(&transaction, 0, elements, &answer(results))
+        };
+        assert!(of(&[Finish::Length, Finish::Length].map(Element::One), &results).is_none());
+        assert!(of(&elements, b"").is_none());
+        let mut named = of(&elements, &results).unwrap();
+        assert_eq!(named.next(), Some((0, Request::Named { key: b"k", reference })));
+        assert_eq!(named.next(), None);
+        assert_eq!(named.under_way(), 1);
+        assert_eq!(named.memory(), results.len() + size_of::<Named>() + 1);
+        assert!(named.take(0, Ok(answer(b"whole")).into()));
+        assert_eq!((named.is_stale(), named.under_way()), (false, 0));
+        let value = Value::of(b"whole", None).memory();
+        assert_eq!(named.memory(), results.len() + size_of::<Named>() + 1 + value);
+        let told: Vec<_> = named.each().map(|answered| answered.result.unwrap()).collect();
+        let values: Vec<_> = told.iter().map(|told| (told.value, told.integer, told.expiry_ms)).collect();
+        assert_eq!(values, [(Some(&b"whole"[..]), 0, 9), (None, 70_000, 9)]);
+        let mut named = of(&elements, &results).unwrap();
+        assert!(named.take(0, Err(OperationError::OldValueGone).into()) && named.is_stale());
+    }
+}
