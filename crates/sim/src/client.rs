@@ -338,8 +338,8 @@ impl Client {
             0..3 if self.is_large(key, workload, random) => Change::Set(by_large::value(op, &value)),
             0..3 => Change::Set(long_keys::value(value, op, self.key_of(key, workload))),
             3 => Change::Delete,
-            // What is long would become a large value, of which transactions tell the name alone.
-            4 if workload.transactions == 0 => Change::Append(b"7".to_vec()),
+            // What transactions have made long would become a large value, of which they tell the name alone.
+            4 if workload.scripts == 0 => Change::Append(b"7".to_vec()),
             _ => Change::Increment(1),
         };
         let version = self.seen.get(&key).copied().unwrap_or(OpId::NONE);

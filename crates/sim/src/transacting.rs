@@ -16,8 +16,10 @@ use std::collections::BTreeMap;
 
 /// Begins the names of keys that are together: so long that ordered keys that begin with it share a match value.
 pub(crate) const TAG: &[u8] = b"{kept together}-";
-/// Of long values: one has room in a datagram and two have not, or one has none.
-const LONG_BYTES: [usize; 4] = [0, 800, 0, 3_000];
+/// Of long values: two of them have no room in a datagram, …
+const LONG_BYTES: usize = 800;
+/// … or one has none, where there are scripts.
+const LONGER_BYTES: usize = 3_000;
 /// Most steps of a transaction.
 const STEPS_MAX: u64 = 4;
 /// Steps that a script takes on the wire: its two keys, and itself.
@@ -204,6 +206,15 @@ fn draw_condition(key: usize, drawn: &Drawn<'_>, random: &mut Random) -> When {
     }
 }
 
+fn long_bytes(drawn: &Drawn<'_>) -> usize {
+    match drawn.op.sequence % 4 {
+        1 => LONG_BYTES,
+        3 if drawn.scripts > 0 => LONGER_BYTES,
+        3 => LONG_BYTES,
+        _ => 0,
+    }
+}
+
 fn draw_update(key: usize, number: u64, drawn: &Drawn<'_>, random: &mut Random) -> Action {
     let op = drawn.op;
     let value = format!("{}{number}", (op.client.0 & 0xff) * 1000 + op.sequence).into_bytes();
@@ -215,7 +226,7 @@ fn draw_update(key: usize, number: u64, drawn: &Drawn<'_>, random: &mut Random) 
         }
         0 | 1 => Change::Set(value),
         // What is no number: increments of it fail. Some are so long that transactions and their results come in fragments.
-        2 => Change::Set([b"t", &value[..], &vec![b'x'; LONG_BYTES[(op.sequence % 4) as usize]]].concat()),
+        2 => Change::Set([b"t", &value[..], &vec![b'x'; long_bytes(drawn)]].concat()),
         3 => Change::Delete,
         4 => Change::Append(b"7".to_vec()),
         _ => Change::Increment(1),
