@@ -94,7 +94,7 @@ pub enum OperationError {
     /// Not applied: the result would be longer than the limit. Not read: it is longer than this client's.
     #[error("value would exceed the limit of {limit} bytes")]
     ResultTooLong {
-        /// [`small_value_bytes_max`](nicekv_wire::limits::small_value_bytes_max) with the key, or [`Config::value_bytes_max`](crate::Config::value_bytes_max).
+        /// [`LONG_VALUE_BYTES_MAX`](nicekv_wire::limits::LONG_VALUE_BYTES_MAX), or [`Config::value_bytes_max`](crate::Config::value_bytes_max).
         limit: usize,
     },
     /// Applied: the update has taken effect, but its caller wanted the value from before, a large one, and that was gone before it was read as a whole, or could not

@@ -7,8 +7,8 @@
 //!
 //! Commands, replies and error texts are those of Redis 7.0 as far as the store has what they are about. Different on purpose:
 //!
-//! * Keys have at most 1,024 bytes and values at most 64 MiB (up to 512 if configured), or in keyspaces that have no large ones 1,024 bytes, and 1,280 with the key; more is refused with an error that
-//!   names the limit. INCRBYFLOAT reads and writes no number that has more than 1,280 bytes with its key.
+//! * Keys have at most 1,024 bytes and values at most 64 MiB (up to 512 if configured), or in keyspaces that have no large ones 56 KiB; more is refused with an error that
+//!   names the limit. INCRBYFLOAT adds to no number that was set with more bytes than a datagram has room for beside its key.
 //! * `MSET`, `DEL` and other commands on several keys are not atomic: each key is an op of its own.
 //! * A database is a keyspace: `SELECT n` goes to keyspace n, and what a keyspace cannot do is refused (`INCR` without a primary).
 //! * A cursor of `SCAN` is remembered by its gateway, the last 4,096 of them; `DBSIZE` counts, and takes longer the more there is.
