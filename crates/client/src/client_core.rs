@@ -364,7 +364,7 @@ impl ClientCore {
         self.in_flight.key_of(ticket)
     }
 
-    /// The value of the completion that was taken last, if it is a large one: whoever keeps it need not copy it.
+    /// The value of the completion that was taken last, if it is longer than a datagram: whoever keeps it need not copy it.
     pub fn take_value(&mut self) -> Option<Vec<u8>> {
         self.in_flight.due.take_delivered()
     }

@@ -5,6 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_placement::{Vrings, match_digest};
+use nicekv_wire::limits::LONG_VALUE_BYTES_MAX;
 use nicekv_wire::{ClientId, Duration, KeyDigest, KeyOrder, KeyspaceId, Replication};
 
 /// Ops in flight at once, unless configured otherwise.
@@ -122,6 +123,10 @@ pub struct Config {
     pub in_flight_max: usize,
     /// Longest value that is put, or got, in bytes: from what a datagram has room for to [`LARGE_BYTES_MAX`](nicekv_wire::limits::LARGE_BYTES_MAX). A get of a longer one fails.
     pub value_bytes_max: usize,
+    /// Longest value that goes in one message of several datagrams, where one has no room for it; longer ones go in chunks, and are *large*: nodes then have
+    /// only their names in what they log and tell each other, so that no transaction or script can read them. At most
+    /// [`LONG_VALUE_BYTES_MAX`]; quorum keyspaces have no such values, chains no large ones.
+    pub whole_bytes_max: usize,
     /// Longer values are not read before the driver allows it ([`ClientCore::poll_wanted`](crate::ClientCore::poll_wanted)). Unless configured otherwise
     /// none waits.
     pub unasked_bytes_max: usize,
@@ -146,6 +151,7 @@ impl Config {
             keyspaces: vec![keyspace.into()],
             in_flight_max: IN_FLIGHT_MAX,
             value_bytes_max: LARGE_VALUE_BYTES_MAX,
+            whole_bytes_max: LONG_VALUE_BYTES_MAX,
             unasked_bytes_max: usize::MAX,
             // 2 MB a second.
             byte_ns: 500,

@@ -97,6 +97,9 @@ pub enum OperationError {
         /// [`LONG_VALUE_BYTES_MAX`](nicekv_wire::limits::LONG_VALUE_BYTES_MAX), or [`Config::value_bytes_max`](crate::Config::value_bytes_max).
         limit: usize,
     },
+    /// Nobody was told: so many listen that what is published there has to be shorter.
+    #[error("nobody was told: too many listen for a message of this length, send shorter ones")]
+    TooManyListeners,
     /// Applied: the update has taken effect, but its caller wanted the value from before, a large one, and that was gone before it was read as a whole, or could not
     /// be read in time.
     #[error("the update has taken effect, but the value from before is gone, or could not be read")]

@@ -7,6 +7,8 @@ use nicekv_wire::{KeyspaceId, Recent};
 
 /// Messages that wait to be taken; with more, those that come are dropped.
 const WAITING_MAX: usize = 8_192;
+/// Bytes of these.
+const WAITING_BYTES_MAX: usize = 32 << 20;
 /// Messages that are remembered, to tell repeats apart: a publisher that got no answer, as the primary has died, has another one publish it again.
 const RECENT_MAX: usize = 65_536;
 
@@ -25,22 +27,25 @@ pub struct Message {
 #[derive(Clone, Debug)]
 pub(crate) struct Heard {
     waiting: VecDeque<Message>,
+    waiting_bytes: usize,
     recent: Recent,
 }
 
 impl Default for Heard {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), recent: Recent::new(RECENT_MAX) }
+        Self { waiting: VecDeque::new(), waiting_bytes: 0, recent: Recent::new(RECENT_MAX) }
     }
 }
 
 impl Heard {
     /// Takes a message in; false if there is no room for it.
     pub(crate) fn take_in(&mut self, published: &Published<'_>) -> bool {
-        if self.waiting.len() == WAITING_MAX {
+        let bytes = published.channel.len() + published.message.len();
+        if self.waiting.len() == WAITING_MAX || self.waiting_bytes + bytes > WAITING_BYTES_MAX {
             return false;
         }
         if self.recent.note(published.op, 0) {
+            self.waiting_bytes += bytes;
             self.waiting.push_back(Message {
                 keyspace: published.keyspace,
                 channel: published.channel.to_vec(),
@@ -56,7 +61,9 @@ impl Heard {
     }
 
     pub(crate) fn poll(&mut self) -> Option<Message> {
-        self.waiting.pop_front()
+        let message = self.waiting.pop_front()?;
+        self.waiting_bytes -= message.channel.len() + message.message.len();
+        Some(message)
     }
 }
 
@@ -82,5 +89,18 @@ mod tests {
             assert!(heard.take_in(&published(sequence)));
         }
         assert!(!heard.take_in(&published(0)));
+    }
+
+    #[test]
+    fn long_messages_that_nobody_takes_have_a_bound_and_room_again_once_they_are_taken() {
+        let (mut heard, message) = (Heard::default(), [7; 1 << 15]);
+        let take_in = |heard: &mut Heard, sequence| {
+            let op = OpId { client: ClientId(7), sequence };
+            heard.take_in(&Published { keyspace: KeyspaceId::DEFAULT, op, channel: b"", message: &message })
+        };
+        let room = (WAITING_BYTES_MAX / message.len()) as u64;
+        assert!((0..room).all(|sequence| take_in(&mut heard, sequence)));
+        assert!(!take_in(&mut heard, room) && heard.poll().is_some() && take_in(&mut heard, room + 1));
+        assert!(!take_in(&mut heard, room + 2));
     }
 }

@@ -22,7 +22,7 @@
 use crate::company::Parts;
 use crate::config::{Keyspace, RetryPolicy};
 use crate::coordination::Coordinator;
-use crate::exchange::{Exchange, Name, Round, Step};
+use crate::exchange::{Buffers, Exchange, Name, Round, Step};
 use crate::large::{Due, Large, SharedBytes};
 use crate::lengths::GetLength;
 use crate::line::Links;
@@ -40,6 +40,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::{ClientId, Datagram, OpId};
 
 /// See the module.
@@ -149,7 +150,7 @@ impl InFlight {
         deadline_ns: u64,
     ) -> Ticket {
         let place = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::new(exchange));
+            self.slots.push(Slot::new(exchange, Buffers::new(self.due.whole_bytes_max)));
             self.slots.len() as u32 - 1
         });
         let name = self.name(place);
@@ -245,8 +246,12 @@ impl InFlight {
         let (ticket, op) = (Ticket { index, generation: slot.generation }, slot.op);
         slot.state = State::Free;
         slot.generation = slot.generation.wrapping_add(1);
+        slot.buffers.let_go_of_long();
         let value = match slot.buffers.large.take() {
             Some(large) => self.due.deliver(*large),
+            None if slot.buffers.value.len() > DATAGRAM_BYTES_MAX => {
+                self.due.deliver(Large::Whole(core::mem::take(&mut slot.buffers.value)))
+            }
             None => slot.buffers.value.as_slice(),
         };
         let length = slot.wants_length.then_some(value.len());

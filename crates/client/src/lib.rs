@@ -12,7 +12,7 @@
 //! asynchronous handle, `facade::Client`, whose requests reach that thread through a queue.
 //!
 //! What all requests have in common is in `in_flight`; what is said to replicas, and what their answers mean, in `exchange`, one
-//! module per protocol. Values that are too long for a datagram go and come in chunks, of which `large` takes care. One client serves several keyspaces, each by its own protocol and through its own pair of vrings.
+//! module per protocol. What is too long for a datagram goes in fragments, and values that are too long for a message ([`Config::whole_bytes_max`]) in chunks, of which `large` takes care. One client serves several keyspaces, each by its own protocol and through its own pair of vrings.
 //!
 //! Invariants:
 //! * An update is retried with the *same* op id until it is answered or its deadline passes, so it takes effect at most once.

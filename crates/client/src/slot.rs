@@ -83,7 +83,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(crate) fn new(exchange: Exchange) -> Self {
+    pub(crate) fn new(exchange: Exchange, buffers: Buffers) -> Self {
         Self {
             state: State::Free,
             generation: 0,
@@ -106,7 +106,7 @@ impl Slot {
             unasked_bytes_max: usize::MAX,
             wanted: None,
             exchange,
-            buffers: Buffers::new(),
+            buffers,
             result: Err(OperationError::TimedOut),
         }
     }

@@ -8,12 +8,12 @@
 //! Commands, replies and error texts are those of Redis 7.0 as far as the store has what they are about. Different on purpose:
 //!
 //! * Keys have at most 1,024 bytes and values at most 64 MiB (up to 512 if configured), or in keyspaces that have no large ones 56 KiB; more is refused with an error that
-//!   names the limit. INCRBYFLOAT adds to no number that was set with more bytes than a datagram has room for beside its key.
+//!   names the limit.
 //! * `MSET`, `DEL` and other commands on several keys are not atomic: each key is an op of its own.
 //! * A database is a keyspace: `SELECT n` goes to keyspace n, and what a keyspace cannot do is refused (`INCR` without a primary).
 //! * A cursor of `SCAN` is remembered by its gateway, the last 4,096 of them; `DBSIZE` counts, and takes longer the more there is.
 //! * A transaction is one op of its keys' partition: they need a hash tag in common, `{user:1}:name` and `{user:1}:age`, or EXEC answers CROSSSLOT and executes nothing. Its commands, and its
-//!   results, have 1,024 bytes at most each; it reads no large values. Times of expiry count from when a command is queued. SCAN, KEYS, DBSIZE, SELECT and what else is about the connection have no
+//!   results, have 60 KiB at most each; large values that it names are read when it is done. Times of expiry count from when a command is queued. SCAN, KEYS, DBSIZE, SELECT and what else is about the connection have no
 //!   place in it.
 //! * A script is one op, too, with all of its keys declared; one that fails has no effect.
 //! * A command has at most 1,048,576 arguments, of which at most 64 MiB are kept; connections that together hold too much are closed,

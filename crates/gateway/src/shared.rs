@@ -219,6 +219,7 @@ fn failure(error: OperationError) -> usize {
         | OperationError::ResultTooLong { .. }
         | OperationError::NoSuchKeyspace
         | OperationError::OldValueGone
+        | OperationError::TooManyListeners
         | OperationError::StaleStamp
         | OperationError::CrossPartition
         | OperationError::WrongType => 4,

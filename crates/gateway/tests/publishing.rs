@@ -179,10 +179,14 @@ fn limits_are_told_by_name() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
-    let (long, longer) = ("m".repeat(1_020), "m".repeat(1_021));
-    assert_eq!(connection.call(&format!("PUBLISH news {long}")), ":0\r\n");
-    let too_long = "-ERR channel and message of 1025 bytes exceed the limit of 1024 bytes\r\n";
-    assert_eq!(connection.call(&format!("PUBLISH news {longer}")), too_long);
+    let mut listener = listener(address, "SUBSCRIBE news");
+    let longest = "m".repeat(57_340);
+    connection.send(&[b"PUBLISH", b"news", longest.as_bytes()]);
+    assert_eq!(connection.reply(), b":1\r\n");
+    assert!(text(&mut listener) == message("news", &longest));
+    connection.send(&[b"PUBLISH", b"news!", longest.as_bytes()]);
+    let too_long = b"-ERR channel and message of 57345 bytes exceed the limit of 57344 bytes\r\n";
+    assert_eq!(connection.reply(), too_long);
     let channel = vec![b'c'; 1 << 20];
     let too_long = b"-ERR channel of 1048576 bytes exceeds the limit of 1024 bytes\r\n";
     for verb in [b"SUBSCRIBE".as_slice(), b"PSUBSCRIBE", b"UNSUBSCRIBE"] {
@@ -192,7 +196,7 @@ fn limits_are_told_by_name() {
     connection.send(&[b"PUBLISH", &channel, b"m"]);
     assert_eq!(
         connection.reply(),
-        b"-ERR channel and message of 1048577 bytes exceed the limit of 1024 bytes\r\n"
+        b"-ERR channel and message of 1048577 bytes exceed the limit of 57344 bytes\r\n"
     );
     let quorum = world.gateway(|config| {
         config.client.keyspaces[0].replication = Replication::Quorum(Quorum::new(3, 2).unwrap());

@@ -47,7 +47,7 @@ pub(crate) struct TargetArguments {
 pub(crate) struct PutArguments {
     /// At most 1024 bytes
     key: String,
-    /// At most 512 MiB, in chains 1024 bytes, and 1280 with the key; a gateway hands out no more than its own limit [default: what comes on standard input]
+    /// At most 512 MiB, in chains 56 KiB; a gateway hands out no more than its own limit [default: what comes on standard input]
     value: Option<String>,
     #[command(flatten)]
     target: TargetArguments,

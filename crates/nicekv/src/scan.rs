@@ -32,7 +32,7 @@ pub(crate) struct ScanArguments {
     /// Stop after so many keys
     #[arg(long, value_name = "KEYS")]
     limit: Option<u64>,
-    /// Print values, too, behind a tab; of a large one (above 1,024 bytes, or too long for a datagram with its key) the key alone
+    /// Print values, too, behind a tab; of one that is too long for a datagram with its key (above 1,024 bytes) the key alone
     #[arg(long, conflicts_with = "count")]
     values: bool,
     /// Print only how many keys there are

@@ -28,7 +28,7 @@ impl<P: Protocol> NodeCore<P> {
         // What switches have let pass from anybody is no word of a node.
         let is_allowed = match header.and_then(HeaderLayout::opcode) {
             Some(Opcode::Fragment | Opcode::PeerFragment) | None => false,
-            Some(Opcode::Update | Opcode::Directed) => true,
+            Some(Opcode::Update | Opcode::Directed | Opcode::Publish) => true,
             Some(_) => sender.is_some(),
         };
         if !is_allowed {

@@ -130,7 +130,7 @@ impl<P: Protocol> NodeCore<P> {
                 self.on_control(now, from, &datagram);
             }
             Datagram::Listen(listen) => self.on_listen(now, from, &listen),
-            Datagram::Publish(publish) => self.on_publish(now, from, &publish),
+            Datagram::Publish(publish) => self.on_publish(now, from, &publish, room),
             Datagram::Chunk(_) | Datagram::ReadChunks(_) => self.on_large(now, from, &datagram),
             Datagram::Acks(acks) => self.on_acks(now, from, &acks),
             Datagram::Decisions(decisions) => self.on_decisions(now, from, &decisions),

@@ -152,13 +152,18 @@ impl Outbox {
 
     /// Queues the datagram that `encode` writes.
     pub fn send(&mut self, to: SocketAddrV4, encode: impl FnOnce(&mut Vec<u8>)) {
+        self.send_to_all(&[to], encode);
+    }
+
+    /// Queues one datagram that goes to each of these.
+    pub fn send_to_all(&mut self, to: &[SocketAddrV4], encode: impl FnOnce(&mut Vec<u8>)) {
         if self.direct.is_empty() {
             self.bytes.clear();
         }
         encode(&mut self.scratch);
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&self.scratch);
-        self.direct.push_back((to, start..self.bytes.len()));
+        self.direct.extend(to.iter().map(|to| (*to, start..self.bytes.len())));
     }
 
     /// Queues the acknowledgement of a prepare.
@@ -262,9 +267,10 @@ impl Outbox {
         if out.len() <= DATAGRAM_BYTES_MAX {
             return Some(to);
         }
-        // What a client is told is a reply, and nothing else.
-        let is_reply = HeaderLayout::peek(out).and_then(HeaderLayout::opcode) == Some(Opcode::Reply);
-        let sender = (!is_reply).then_some(self.node);
+        // A client is told no other.
+        let opcode = HeaderLayout::peek(out).and_then(HeaderLayout::opcode);
+        let is_for_client = matches!(opcode, Some(Opcode::Reply | Opcode::Published));
+        let sender = (!is_for_client).then_some(self.node);
         let message = core::mem::take(out);
         let name = name_of(&message);
         self.fragments = Some((to, Fragments::new(message, name, sender)));

@@ -7,10 +7,12 @@ use crate::node_core::NodeCore;
 use crate::plant::Plant;
 use crate::protocol::Protocol;
 use crate::pubsub::Full;
+use crate::requests::written_in;
 use crate::status::Standing;
 use core::net::SocketAddrV4;
 use nicekv_wire::publish::{Listen, ListenKind, Listening, Publish, Published};
-use nicekv_wire::{MatchRange, Now, OpId, Reply, Status};
+use nicekv_wire::route::Room;
+use nicekv_wire::{MatchRange, Now, Reply, Status};
 
 impl<P: Protocol> NodeCore<P> {
     /// A client says who listens there.
@@ -56,31 +58,37 @@ impl<P: Protocol> NodeCore<P> {
     }
 
     /// A client publishes something.
-    pub(crate) fn on_publish(&mut self, now: Now, from: SocketAddrV4, publish: &Publish<'_>) {
+    pub(crate) fn on_publish(
+        &mut self,
+        now: Now,
+        from: SocketAddrV4,
+        publish: &Publish<'_>,
+        room: Option<&Room>,
+    ) {
         let &Publish { keyspace, op, digest, reply_to, channel, message } = publish;
         let Some(slot) = self.route(keyspace, channel, &digest) else { return };
-        if !self.publishes(now, slot) {
+        if !self.came_by_its_chain(slot, true, written_in(room).0) || !self.publishes(now, slot) {
             return;
         }
         let repeated = self.registry.repeated(op).filter(|_| !self.host.has(Plant::RepeatTold));
-        let count = match repeated {
-            Some(count) => count,
+        let told = match repeated {
+            Some(count) => Some(count),
             None => self.tell(now, &Published { keyspace, op, channel, message }),
         };
-        let to = reply_to.unwrap_or(from);
-        self.host.reply(Some(to), &told(op, count));
+        let reply = match told {
+            Some(count) => Reply { integer: count.into(), ..Reply::bare(op, Status::Ok) },
+            None => Reply::bare(op, Status::ValueTooLong),
+        };
+        self.host.reply(Some(reply_to.unwrap_or(from)), &reply);
     }
 
-    /// Sends a message to whoever listens; how many these are.
-    fn tell(&mut self, now: Now, published: &Published<'_>) -> u32 {
-        let Published { keyspace, op, channel, .. } = *published;
-        let (to, count) = self.registry.publish(now, keyspace, op, channel);
+    /// Sends a message to whoever listens; how many these are, or `None` if it is too long for so many.
+    fn tell(&mut self, now: Now, published: &Published<'_>) -> Option<u32> {
+        let (to, count) = self.registry.publish(now, published)?;
         self.host.counters.published += 1;
         self.host.counters.messages_sent += to.len() as u64;
-        for address in to {
-            self.host.outbox.send(*address, |out| published.encode(out));
-        }
-        if self.host.has(Plant::ListenersOfAddressOne) { to.len() as u32 } else { count }
+        self.host.outbox.send_to_all(to, |out| published.encode(out));
+        Some(if self.host.has(Plant::ListenersOfAddressOne) { to.len() as u32 } else { count })
     }
 
     /// Whether this node leads the partition, and may say so: within its lease there is no other one (R12).
@@ -92,8 +100,4 @@ impl<P: Protocol> NodeCore<P> {
         self.host.counters.dropped += u64::from(leads && !may);
         may
     }
-}
-
-fn told(op: OpId, count: u32) -> Reply<'static> {
-    Reply { integer: count.into(), ..Reply::bare(op, Status::Ok) }
 }

@@ -2,7 +2,7 @@
 //! becomes its primary knows it.
 //!
 //! ```text
-//!   Listen ─▶ channel, pattern ─▶ (client's address, how many, until when) ─▶ Publish: one datagram to each address
+//!   Listen ─▶ channel, pattern ─▶ (client's address, how many, until when) ─▶ Publish: told once to each address
 //! ```
 //!
 //! A name is kept once per address: what its client says later wins, and a client with another id at the same address replaces the one before, which is no more. What
@@ -13,11 +13,15 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use foldhash::fast::FixedState;
 use hashbrown::Equivalent;
-use nicekv_wire::publish::{Listen, ListenKind};
+use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::publish::{Listen, ListenKind, Published};
 use nicekv_wire::{KeyspaceId, Now, OpId, Recent, glob};
 
 /// Names with their listeners, of all keyspaces.
 const LISTENERS_MAX: usize = 65_536;
+/// Most bytes that one message makes a node send: as many as short ones make it, to as many as may listen.
+const TOLD_BYTES_MAX: usize = 64 << 20;
+const _: () = assert!(LISTENERS_MAX * VALUE_BYTES_MAX <= TOLD_BYTES_MAX);
 /// Bytes of these names.
 const NAME_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the patterns among them: each is compared with what is published.
@@ -160,14 +164,9 @@ impl Registry {
     }
 
     /// A message is published: who is to be told, each once, and how many listen there. They are counted as Redis counts (M3): once for the channel and once
-    /// for each pattern.
-    pub fn publish(
-        &mut self,
-        now: Now,
-        keyspace: KeyspaceId,
-        op: OpId,
-        channel: &[u8],
-    ) -> (&[SocketAddrV4], u32) {
+    /// for each pattern. `None`: it is too long for so many, and nobody is told.
+    pub fn publish(&mut self, now: Now, published: &Published<'_>) -> Option<(&[SocketAddrV4], u32)> {
+        let Published { keyspace, op, channel, message } = *published;
         self.sweep(now);
         self.told.clear();
         let mut count = 0_u32;
@@ -190,8 +189,11 @@ impl Registry {
         }
         self.told.sort_unstable();
         self.told.dedup();
+        if self.told.len() * (channel.len() + message.len()) > TOLD_BYTES_MAX {
+            return None;
+        }
         self.recent.note(op, count);
-        (&self.told, count)
+        Some((&self.told, count))
     }
 }
 

@@ -27,6 +27,10 @@ struct World {
     sequence: u64,
 }
 
+fn published(keyspace: KeyspaceId, op: OpId, channel: &[u8]) -> Published<'_> {
+    Published { keyspace, op, channel, message: b"m" }
+}
+
 impl World {
     fn new() -> Self {
         Self { registry: Registry::new(7), sequence: 0 }
@@ -41,8 +45,8 @@ impl World {
     /// The ports that are told, and how many listen there.
     fn publish(&mut self, second: u64, channel: &str) -> (Vec<u16>, u32) {
         self.sequence += 1;
-        let (to, count) =
-            self.registry.publish(at(second), KEYSPACE, op(99, self.sequence), channel.as_bytes());
+        let published = published(KEYSPACE, op(99, self.sequence), channel.as_bytes());
+        let (to, count) = self.registry.publish(at(second), &published).unwrap();
         let mut ports: Vec<_> = to.iter().map(SocketAddrV4::port).collect();
         ports.sort_unstable();
         (ports, count)
@@ -64,7 +68,7 @@ fn each_address_is_told_once_and_all_that_listen_are_counted() {
     assert_eq!(world.publish(1, "other"), (vec![3], 1));
     assert_eq!(world.publish(1, "nobody's"), (vec![1], 1));
     assert_eq!(world.publish(1, "silence"), (vec![], 0));
-    let (to, count) = world.registry.publish(at(1), KeyspaceId(5), op(98, 1), b"news");
+    let (to, count) = world.registry.publish(at(1), &published(KeyspaceId(5), op(98, 1), b"news")).unwrap();
     assert_eq!((to.len(), count), (0, 0), "another keyspace's");
 }
 
@@ -120,7 +124,7 @@ fn a_repeat_is_known_with_what_came_of_it() {
     let mut world = World::new();
     world.listen(1, Channel, "c", 1, 4);
     assert_eq!(world.registry.repeated(op(7, 7)), None);
-    assert_eq!(world.registry.publish(at(1), KEYSPACE, op(7, 7), b"c").1, 4);
+    assert_eq!(world.registry.publish(at(1), &published(KEYSPACE, op(7, 7), b"c")).unwrap().1, 4);
     assert_eq!(world.registry.repeated(op(7, 7)), Some(4));
 }
 
@@ -162,4 +166,20 @@ fn names_have_a_bound_together_and_so_have_listeners() {
         world.registry.listen(at(5), &listen(Channel, &long, op(1, 1), 1), address(60_000)),
         Err(Full)
     );
+}
+
+#[test]
+fn a_long_message_has_a_bound_by_how_many_are_told() {
+    let mut world = World::new();
+    let message = [7; 32 << 10];
+    let most = (TOLD_BYTES_MAX / message.len()) as u16;
+    let publish = |world: &mut World, sequence| {
+        let published = Published { message: &message, ..published(KEYSPACE, op(7, sequence), b"") };
+        world.registry.publish(at(1), &published).map(|(to, _)| to.len())
+    };
+    (0..most).for_each(|port| world.listen(1, Channel, "", port, 1));
+    assert_eq!(publish(&mut world, 1), Some(most.into()));
+    world.listen(1, Channel, "", most, 1);
+    assert_eq!((publish(&mut world, 2), world.registry.repeated(op(7, 2))), (None, None));
+    assert_eq!(world.publish(1, "").0.len(), usize::from(most) + 1, "shorter ones are told");
 }

@@ -90,7 +90,7 @@ impl<P: Protocol> NodeCore<P> {
             _ => unreachable!("no request"),
         };
         let slot = self.or_parent(slot, &request, keyspace);
-        let slot = slot.filter(|slot| self.came_by_its_chain(*slot, &request, chain));
+        let slot = slot.filter(|slot| self.came_by_its_chain(*slot, request.is_put(), chain));
         let is_ending = |slot: &usize| {
             self.births.waits() && self.births.ends(self.partitions[*slot].membership().partition)
         };
@@ -116,9 +116,14 @@ impl<P: Protocol> NodeCore<P> {
 
     /// Whether a request has come by the chain of this epoch (C5), if a switch has said by which; what another node passes on has come to that. A client
     /// that leaves no room names no epoch: then the roles alone decide (C3).
-    fn came_by_its_chain(&mut self, slot: usize, request: &Request<'_>, chain: Option<&ChainHeader>) -> bool {
+    pub(crate) fn came_by_its_chain(
+        &mut self,
+        slot: usize,
+        is_put: bool,
+        chain: Option<&ChainHeader>,
+    ) -> bool {
         let Some(chain) = chain.filter(|_| !self.host.has(Plant::ChainHeaderUnchecked)) else { return true };
-        let is_its = self.partitions[slot].membership().is_passed_by(chain, request.is_put());
+        let is_its = self.partitions[slot].membership().is_passed_by(chain, is_put);
         self.host.counters.refused += u64::from(!is_its);
         is_its
     }
@@ -187,7 +192,7 @@ impl<P: Protocol> NodeCore<P> {
 }
 
 /// The chain header, and the stamp, that a switch has left.
-fn written_in(room: Option<&Room>) -> (Option<&ChainHeader>, Stamp) {
+pub(crate) fn written_in(room: Option<&Room>) -> (Option<&ChainHeader>, Stamp) {
     match room {
         Some(Room::Chain(chain)) => (Some(chain), Stamp::NONE),
         Some(Room::Stamp(stamp)) => (None, *stamp),

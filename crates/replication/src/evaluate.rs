@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use nicekv_node::ValuePart;
 use nicekv_wire::large::Reference;
-use nicekv_wire::limits::{LONG_VALUE_BYTES_MAX, VALUE_BYTES_MAX, small_value_bytes_max};
+use nicekv_wire::limits::{LONG_VALUE_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_wire::number::{LongDouble, parse_integer};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
@@ -135,7 +135,8 @@ pub(crate) fn parts(update: &Update<'_>, state: Option<&KeyValue>) -> Option<[Va
         return None;
     }
     let length = state.map_or(0, KeyValue::length) + added;
-    if length <= small_value_bytes_max(update.key.len()) as u64 || !condition_holds(update.condition, state) {
+    let has_large = is_large || state.is_some_and(|state| state.form == Form::Large);
+    if !has_large && length <= LONG_VALUE_BYTES_MAX as u64 || !condition_holds(update.condition, state) {
         return None;
     }
     let before = state.map_or(ValuePart::Bytes(Vec::new()), KeyValue::part);

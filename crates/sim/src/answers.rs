@@ -27,7 +27,9 @@ pub(crate) fn not_applied(error: OperationError) -> Option<Status> {
         OperationError::StaleStamp => Some(Status::StaleStamp),
         OperationError::CrossPartition => Some(Status::CrossPartition),
         OperationError::WrongType => Some(Status::WrongType),
-        error @ (OperationError::NotAFloat | OperationError::NoSuchKeyspace) => {
+        error @ (OperationError::NotAFloat
+        | OperationError::NoSuchKeyspace
+        | OperationError::TooManyListeners) => {
             panic!("no node has reason to say: {error}")
         }
     }

@@ -5,12 +5,15 @@ use crate::faults::Faults;
 use crate::keyspace::{Key, Shape};
 use crate::random::Random;
 use nicekv_wire::OpId;
+use nicekv_wire::limits::LONG_VALUE_BYTES_MAX;
 
 const MILLISECOND_NS: u64 = 1_000_000;
 /// Chooses the seeds in which some values are large.
 const LARGE: u64 = 0x6c_6172_6765;
 /// Chooses how many appends there are among them.
 const APPENDS: u64 = 0x61_7070_656e_6473;
+/// Chooses which of them are not large, but go in one message of several datagrams.
+const WHOLE: u64 = 0x77_686f_6c65;
 /// Bytes of the shortest and the longest, about: two chunks, and six.
 const BYTES: (u64, u64) = (1_100, 8_000);
 
@@ -18,6 +21,11 @@ const BYTES: (u64, u64) = (1_100, 8_000);
 pub(crate) fn drawn(seed: u64) -> u64 {
     let mut random = Random::new(seed ^ LARGE);
     if random.below(4) == 0 { 300_000 } else { 0 }
+}
+
+/// Values of up to so many bytes are not large in this run: none, the shorter ones, or all.
+pub(crate) fn whole_drawn(seed: u64) -> usize {
+    Random::new(seed ^ WHOLE).pick(&[0, 3_000, LONG_VALUE_BYTES_MAX])
 }
 
 /// Of a million updates of keys that may have large values, in such a run, so many are appends.
@@ -49,6 +57,7 @@ pub(crate) fn killed(scenario: &mut Scenario) {
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
     scenario.workload.keys = Key::of(0, nicekv_wire::KeyOrder::Hash, 3);
     (scenario.workload.large, scenario.workload.pause_ns_max) = (900_000, 10 * MILLISECOND_NS);
+    scenario.workload.whole_bytes_max = 0;
     (scenario.clients, scenario.workload.calls) = (4, 150);
     scenario.faults = Faults { crash: 4_000, downtime_max_ns: 300 * MILLISECOND_NS, ..Faults::NONE };
 }

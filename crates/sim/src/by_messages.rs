@@ -166,9 +166,7 @@ fn judge_order(client: usize, heard: &[Heard], since: u64, sent: &Messages<'_>) 
         let same = |(_, (other, sent)): &&(&Heard, &(usize, &Sent))| {
             other == publisher && sent.channel == first.channel
         };
-        let is_before = |(_, (_, sent)): &&(&Heard, &(usize, &Sent))| {
-            sent.ended.is_some_and(|(ended, _)| ended < first.begun)
-        };
+        let is_before = |(_, (_, sent)): &&(&Heard, &(usize, &Sent))| matches!(sent.ended, Some((ended, Some(_))) if ended < first.begun);
         if let Some((later, _)) = known[index + 1..].iter().filter(same).find(is_before) {
             let (who, first, then) = (client + 1, text(earlier), text(later));
             return Some(format!("client-{who} is told {first}, and then {then}, which was before"));

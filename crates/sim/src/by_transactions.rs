@@ -10,6 +10,7 @@ use crate::keyspace::{Key, Shape};
 use crate::listing::{self, LISTED_MAX};
 use crate::random::Random;
 use crate::transacting::{TAG, together};
+use nicekv_wire::limits::LONG_VALUE_BYTES_MAX;
 
 /// Chooses the seeds with transactions, and what they are like.
 const TRANSACTIONS: u64 = 0x74_7261_6e73;
@@ -29,7 +30,7 @@ pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     let shape = if random.below(4) == 0 { shape.by_range() } else { shape };
     transact(&mut scenario, shape, random.pick(&[2, 3]));
     scenario.workload.transactions = random.pick(&[200_000, 500_000, 900_000]);
-    scenario.workload.scripts = random.pick(&[0, 100_000, 400_000]);
+    script(&mut scenario, random.pick(&[0, 100_000, 400_000]));
     scenario
 }
 
@@ -61,7 +62,14 @@ pub(crate) fn transactions(scenario: &mut Scenario) {
 /// Scripts among their steps.
 pub(crate) fn scripts(scenario: &mut Scenario) {
     transactions(scenario);
-    scenario.workload.scripts = 300_000;
+    script(scenario, 300_000);
+}
+
+/// Of a million steps so many are scripts. These read what others set, however long.
+fn script(scenario: &mut Scenario, steps: u64) {
+    scenario.workload.scripts = steps;
+    scenario.workload.large = if steps > 0 { 300_000 } else { 0 };
+    scenario.workload.whole_bytes_max = LONG_VALUE_BYTES_MAX;
 }
 
 /// Transactions at three members; nodes die and start again, with all that they have forced or nothing.

@@ -91,7 +91,7 @@ impl Client {
         let mut keyspaces = known_to_clients(&scenario.keyspaces);
         keyspaces.iter_mut().for_each(|keyspace| vary(keyspace, id));
         let mut config = Config { keyspaces: keyspaces.clone(), ..Config::new(id, keyspaces[0]) };
-        config.retry.min = workload.retry_min;
+        (config.retry.min, config.whole_bytes_max) = (workload.retry_min, workload.whole_bytes_max);
         (config.coordination, config.nodes) = (*coordination, nodes);
         let with_primary = keyspaces.iter().find(|keyspace| keyspace.replication.quorum().is_none());
         let listening = with_primary.filter(|_| workload.messages > 0);
@@ -338,8 +338,7 @@ impl Client {
             0..3 if self.is_large(key, workload, random) => Change::Set(by_large::value(op, &value)),
             0..3 => Change::Set(long_keys::value(value, op, self.key_of(key, workload))),
             3 => Change::Delete,
-            // What transactions have made long would become a large value, of which they tell the name alone.
-            4 if workload.scripts == 0 => Change::Append(b"7".to_vec()),
+            4 => Change::Append(b"7".to_vec()),
             _ => Change::Increment(1),
         };
         let version = self.seen.get(&key).copied().unwrap_or(OpId::NONE);

@@ -103,6 +103,7 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
             timeout_ns: if keys > 2 { random.pick(&[SECOND_NS / 4, SECOND_NS]) } else { 2 * SECOND_NS },
             expiring: random.pick(&[0, 300_000]),
             large: by_large::drawn(seed),
+            whole_bytes_max: by_large::whole_drawn(seed),
             appends: by_large::appends_drawn(seed),
             gets: 0,
             transactions: 0,

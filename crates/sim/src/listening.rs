@@ -16,8 +16,8 @@ const PAUSE_NS_MAX: u64 = 100_000_000;
 /// Some of these are patterns of others by their looks, and one is last of all where keys are in their order.
 const CHANNELS: [&[u8]; 5] = [b"news", b"new", b"n*", b"other", b"\xff\xff"];
 const PATTERNS: [&[u8]; 4] = [b"n*", b"*", b"news", b"[^n]*"];
-/// Of a long message: with its channel and its number it has room in a datagram.
-const LONG_BYTES: usize = 900;
+/// Of long messages: with its channel and its number one has room in a datagram, another needs several.
+const LONG_BYTES: [usize; 2] = [900, 3_000];
 
 /// What was published.
 #[derive(Clone, Debug)]
@@ -207,7 +207,7 @@ impl Listening {
         }
         let channel = random.pick(&CHANNELS);
         let (client, number) = (core.config().client.0 & 0xff, self.sent.len());
-        let long = if random.below(4) == 0 { LONG_BYTES } else { 0 };
+        let long = if random.below(4) == 0 { LONG_BYTES[number % LONG_BYTES.len()] } else { 0 };
         let message = format!("{client}/{number} {:x<long$}", "").into_bytes();
         let request = Request::Publish { channel, message: &message };
         let deadline_ns = at_ns + workload.timeout_ns;

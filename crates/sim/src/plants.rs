@@ -388,6 +388,7 @@ pub fn overloaded(scenario: &mut Scenario) {
         timeout_ns: 5_000 * MILLISECOND_NS,
         expiring: 0,
         large: 0,
+        whole_bytes_max: 0,
         appends: 0,
         gets: 0,
         transactions: 0,

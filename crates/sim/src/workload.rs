@@ -32,6 +32,8 @@ pub struct Workload {
     pub expiring: u64,
     /// Of a million sets that store for ever so many are of values that are too long for a datagram, where those may be.
     pub large: u64,
+    /// Of those that a datagram has no room for, values of up to so many bytes go as a whole in several, and longer ones are large.
+    pub whole_bytes_max: usize,
     /// Of a million updates where values may be large so many are appends.
     pub appends: u64,
     /// Of a million calls so many are gets, and a third of the others.

@@ -1,4 +1,4 @@
-//! Large values: what is too long for one datagram goes in chunks, and is spoken of by its name.
+//! Large values: what is too long for one message, or for one datagram where messages have no more (quorum keyspaces), goes in chunks, and is spoken of by its name.
 //!
 //! ```text
 //!   client ──Update, SetLarge (name, length, checksum)──▶ multicast vnode ─▶ every replica      the op; sent again, it asks for reports

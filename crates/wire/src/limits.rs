@@ -4,12 +4,12 @@
 pub const KEY_BYTES_MAX: usize = 1024;
 /// Longest key of which kernels and switches keep the value, in bytes: gets of longer ones go on to a node's process.
 pub const KERNEL_KEY_BYTES_MAX: usize = 256;
-/// Longest value that goes in one datagram, in bytes; longer ones go in chunks ([`crate::large`]), and so do shorter ones beside long keys ([`small_value_bytes_max`]).
+/// Longest value that goes in one datagram, in bytes; longer ones, and shorter ones beside long keys ([`small_value_bytes_max`]), are long or large ([`crate::Form`]).
 pub const VALUE_BYTES_MAX: usize = 1024;
 /// Longest key and value together that go in one datagram, in bytes: whatever a message says beside them has room.
 pub const PAIR_BYTES_MAX: usize = 1280;
 /// Longest channel and message together, in bytes ([`crate::publish`]).
-pub const PUBLISHED_BYTES_MAX: usize = 1024;
+pub const PUBLISHED_BYTES_MAX: usize = HASH_BYTES_MAX;
 /// Longest value, in bytes, unless clients and nodes are told otherwise.
 pub const LARGE_VALUE_BYTES_MAX: u32 = 64 << 20;
 /// Longest value of all, in bytes.
@@ -31,7 +31,7 @@ pub const MEMBERS_MAX: usize = 9;
 /// The UDP port that requests to vnodes and node-to-node messages use unless told otherwise.
 pub const PORT_DEFAULT: u16 = 7400;
 
-/// Longest value that goes in one datagram with a key of so many bytes, in bytes. A longer one is a *large* value ([`crate::large`]).
+/// Longest value that goes in one datagram with a key of so many bytes, in bytes. A longer one is long or large ([`crate::Form`]).
 pub const fn small_value_bytes_max(key_bytes: usize) -> usize {
     let room = PAIR_BYTES_MAX.saturating_sub(key_bytes);
     if room < VALUE_BYTES_MAX { room } else { VALUE_BYTES_MAX }

@@ -11,8 +11,7 @@
 
 use crate::codec::Bytes;
 use crate::declare::{code, codec_of, layout, message};
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, PUBLISHED_BYTES_MAX};
-use crate::route::ChainHeader;
+use crate::limits::{KEY_BYTES_MAX, MESSAGE_BYTES_MAX, PUBLISHED_BYTES_MAX};
 use crate::{DecodeError, KeyDigest, KeyspaceId, MatchRange, OpId};
 use core::net::SocketAddrV4;
 
@@ -112,8 +111,7 @@ message! {
 }
 
 const _: () = assert!(
-    Publish::FIXED_BYTES + PUBLISHED_BYTES_MAX <= DATAGRAM_BYTES_MAX - ChainHeader::BYTES
-        && KEY_BYTES_MAX <= PUBLISHED_BYTES_MAX
+    Publish::FIXED_BYTES + PUBLISHED_BYTES_MAX <= MESSAGE_BYTES_MAX && KEY_BYTES_MAX <= PUBLISHED_BYTES_MAX
 );
 
 fn fits(channel: &[u8], message: &[u8]) -> Result<(), DecodeError> {

@@ -21,7 +21,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use multicast::MulticastExchange;
-use nicekv_wire::limits::MEMBERS_MAX;
+use nicekv_wire::limits::{DATAGRAM_BYTES_MAX, MEMBERS_MAX, small_value_bytes_max};
 use nicekv_wire::quorum::{Quorum, QuorumHeld, Timestamp};
 use nicekv_wire::{
     Datagram, HeaderLayout, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId, Operation, Replication,
@@ -71,6 +71,8 @@ pub(crate) struct Name {
 /// What an exchange writes to; kept for the next request, so that nothing is allocated.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffers {
+    /// As [`Config`](crate::Config) says.
+    whole_bytes_max: usize,
     /// Where the datagram goes.
     pub(crate) to: SocketAddrV4,
     /// Where a large value is read.
@@ -104,11 +106,24 @@ struct Held {
 }
 
 impl Buffers {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(whole_bytes_max: usize) -> Self {
         let to = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         let (datagram, value, large, kept, spare, held, covered) = Default::default();
         let (vnode, is_for_chain) = (0, false);
-        Self { to, unicast: to, vnode, is_for_chain, datagram, value, large, kept, spare, held, covered }
+        Self {
+            whole_bytes_max,
+            to,
+            unicast: to,
+            vnode,
+            is_for_chain,
+            datagram,
+            value,
+            large,
+            kept,
+            spare,
+            held,
+            covered,
+        }
     }
 
     /// How many replicas hold that version or a newer one.
@@ -136,7 +151,7 @@ impl Buffers {
         About { keyspace: KeyspaceId(header.keyspace.get()), op, digest: KeyDigest(header.digest) }
     }
 
-    /// Keeps what an operation puts, if that is too long for a datagram with the key; what it is named by in its place. `quorum`: if not all replicas are needed (R14).
+    /// Keeps what an operation puts, if that is too long for the message; what it is named by in its place. `quorum`: if not all replicas are needed (R14).
     fn keep_large(
         &mut self,
         about: About,
@@ -144,10 +159,21 @@ impl Buffers {
         operation: &Operation<'_>,
         quorum: Option<Quorum>,
     ) -> Option<Vec<u8>> {
-        let put = Put::of(about, key, operation, self.kept.as_ref(), quorum)?;
+        let small_max = small_value_bytes_max(key.len());
+        let others_max = if quorum.is_some() { small_max } else { self.whole_bytes_max.max(small_max) };
+        let put = Put::of(about, operation, others_max, self.kept.as_ref(), quorum)?;
         let reference = put.reference().bytes();
         self.large = Some(Box::new(Large::Put(put)));
         Some(reference)
+    }
+
+    /// The request is over: what is longer than a datagram is not kept for the next one.
+    pub(crate) fn let_go_of_long(&mut self) {
+        for buffer in [&mut self.datagram, &mut self.spare] {
+            if buffer.capacity() > 2 * DATAGRAM_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
     }
 
     fn set_value(&mut self, value: &[u8]) {

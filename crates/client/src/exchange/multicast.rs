@@ -186,6 +186,9 @@ impl MulticastExchange {
                 Step::Afresh
             }
             Status::Expired => Step::Forgotten,
+            Status::ValueTooLong if self.kind == Kind::Publish => {
+                Step::Done(Err(OperationError::TooManyListeners))
+            }
             Status::ValueTooLong => {
                 Step::Done(Err(OperationError::ResultTooLong { limit: self.result_bytes_max }))
             }

@@ -40,7 +40,7 @@ use alloc::vec::Vec;
 pub(crate) use asked::From;
 use core::net::SocketAddrV4;
 use nicekv_transport::Stragglers;
-use nicekv_wire::limits::{LARGE_BYTES_MAX, VALUE_BYTES_MAX};
+use nicekv_wire::limits::{LARGE_BYTES_MAX, LONG_VALUE_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_wire::{KeyDigest, KeyspaceId, NodeId, OpId};
 pub(crate) use put::Put;
 pub(crate) use read::Read;
@@ -60,7 +60,7 @@ pub(crate) struct About {
 pub(crate) enum Large {
     Put(Put),
     Read(Read),
-    /// It was read, and its completion is to be taken.
+    /// It is here, and its completion is to be taken.
     Whole(Vec<u8>),
 }
 
@@ -81,6 +81,7 @@ pub(crate) struct Due {
     /// As their `due_ns` say.
     slots: BTreeSet<(u64, u32)>,
     value_bytes_max: usize,
+    pub(crate) whole_bytes_max: usize,
     pub(crate) unasked_bytes_max: usize,
     byte_ns: u64,
     /// Slots that wait for the driver to allow what they read, and have not been told to it.
@@ -94,11 +95,13 @@ pub(crate) struct Due {
 impl Due {
     pub(crate) fn new(config: &Config) -> Self {
         let value_bytes_max = config.value_bytes_max;
+        assert!(config.whole_bytes_max <= LONG_VALUE_BYTES_MAX);
         assert!((VALUE_BYTES_MAX..=LARGE_BYTES_MAX as usize).contains(&value_bytes_max));
         Self {
             now_ns: 0,
             slots: BTreeSet::new(),
             value_bytes_max,
+            whole_bytes_max: config.whole_bytes_max,
             unasked_bytes_max: config.unasked_bytes_max,
             byte_ns: config.byte_ns,
             wanted: VecDeque::new(),
@@ -125,7 +128,7 @@ impl Due {
         &self.delivered
     }
 
-    /// The value of the last completion, if it was a large one.
+    /// The value of the last completion, if it was longer than a datagram.
     pub(crate) fn take_delivered(&mut self) -> Option<Vec<u8>> {
         Some(core::mem::take(&mut self.delivered)).filter(|value| !value.is_empty())
     }

@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_transport::{Event, Mask, Report, Sender, SenderConfig, Stragglers, Transmit, checksum};
 use nicekv_wire::large::{Chunk, RECEIVERS_ALL, Reference, TransferReport, receiver_bit};
-use nicekv_wire::limits::{MEMBERS_MAX, small_value_bytes_max};
+use nicekv_wire::limits::MEMBERS_MAX;
 use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{Epoch, NodeId, OpId, Operation, Status};
 
@@ -87,18 +87,16 @@ pub(crate) struct Put {
 }
 
 impl Put {
-    /// Of what an operation puts, if that is too long for a datagram with the key; not copied if it is `kept`.
+    /// Of what an operation puts, if that has more than `others_max` bytes; not copied if it is `kept`.
     pub(crate) fn of(
         about: About,
-        key: &[u8],
         operation: &Operation<'_>,
+        others_max: usize,
         kept: Option<&SharedBytes>,
         quorum: Option<Quorum>,
     ) -> Option<Self> {
         match operation {
-            Operation::Set { value, .. } | Operation::Append(value)
-                if value.len() > small_value_bytes_max(key.len()) =>
-            {
+            Operation::Set { value, .. } | Operation::Append(value) if value.len() > others_max => {
                 Some(Self::new(about, SharedBytes::of(value, kept), quorum))
             }
             _ => None,

@@ -226,6 +226,34 @@ fn what_a_long_key_leaves_no_room_for_is_large() {
 }
 
 #[test]
+fn what_one_message_has_room_for_is_not_large() {
+    for replication in [Replication::Multicast, Replication::Quorum(Quorum::new(3, 2).unwrap())] {
+        let is_long = |whole_bytes_max: usize, bytes: usize| {
+            let mut world = World::with(CALM, 11, |config| {
+                config.whole_bytes_max = whole_bytes_max;
+                config.keyspaces[0].replication = replication;
+            });
+            let value = value_of(bytes, 11);
+            world
+                .submit(Request::update(KEY, Operation::Set { value: &value, expiry: Expiry::Never }), 5_000);
+            let mut out = Vec::new();
+            world.client.poll_transmit(&mut out);
+            matches!(Datagram::decode(&out), Ok((_, Datagram::Fragment(_))))
+        };
+        let has_primary = replication == Replication::Multicast;
+        for (limit, bytes, fits) in [
+            (0, 1_500, false),
+            (2_000, 2_000, true),
+            (2_000, 2_001, false),
+            (LONG_VALUE_BYTES_MAX, LONG_VALUE_BYTES_MAX, true),
+            (LONG_VALUE_BYTES_MAX, LONG_VALUE_BYTES_MAX + 1, false),
+        ] {
+            assert_eq!(is_long(limit, bytes), fits && has_primary, "{replication:?}: {bytes} of {limit}");
+        }
+    }
+}
+
+#[test]
 fn what_is_too_long_is_refused_at_once() {
     let limit = 100_000;
     let submit = |keyspace: Replication, operation| {

@@ -9,7 +9,6 @@ use crate::permits::Kept;
 use crate::requests::{Origin, Origins};
 use crate::shared::Member;
 use nicekv_client::{Answer, Completion, Ticket};
-use nicekv_wire::limits::LONG_VALUE_BYTES_MAX;
 use nicekv_wire::{Duration, Now};
 use slab::Slab;
 use std::sync::Arc;
@@ -51,10 +50,7 @@ impl Gateway {
             (Some(mut claim), Ok(answer)) if is_long(&answer) => {
                 let Answer { outcome, version, expiry_ms, integer, form, .. } = answer;
                 let op = completion.op;
-                // Got anew, it may have become one that is not large, which has no more bytes than that.
-                let value = answer.value.unwrap_or_default();
-                let copy = if value.len() <= LONG_VALUE_BYTES_MAX { value.to_vec() } else { Vec::new() };
-                let bytes = self.core.take_value().unwrap_or(copy);
+                let bytes = self.core.take_value().expect("it is longer than a datagram");
                 claim.shrink_to(bytes.len());
                 let kept = Arc::new(Kept::new(bytes, claim));
                 let answer = Answer { outcome, version, expiry_ms, integer, value: Some(&kept.bytes), form };

@@ -7,6 +7,10 @@ use nicekv_client::Config;
 use nicekv_gateway::{Gateway, GatewayConfig, GatewayMonitor, KnownKeyspaces, Listeners};
 use nicekv_placement::Vrings;
 use nicekv_runtime::{Stop, UdpEndpoint, Waker, new_client_id, readable, wait};
+use nicekv_transport::{Assembler, Part, name_of};
+use nicekv_wire::Datagram;
+use nicekv_wire::fragment::{FRAGMENT_BYTES, Fragment, Fragments};
+use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -111,12 +115,20 @@ impl Drop for World {
 fn run_store(store: &Mutex<Store>, mut endpoint: UdpEndpoint, stop: &Stop) -> std::io::Result<()> {
     let waker = Waker::new()?;
     stop.register(&waker);
+    let mut assembler = Assembler::new(FRAGMENT_BYTES, 16 << 20);
     while !stop.is_stopped() {
         wait(&mut [readable(&endpoint), readable(&waker)], None)?;
         let mut requests = Vec::new();
-        endpoint.receive(|message| requests.push((message.from, message.bytes.to_vec())))?;
+        endpoint.receive(|message| match Datagram::decode(message.bytes) {
+            Ok((_, Datagram::Fragment(Fragment { name, count, index, bytes, .. }))) => {
+                let part = Part { name, count, index, bytes };
+                let whole = assembler.take(0, message.from, &part).expect("the client sends what it should");
+                requests.extend(whole.map(|whole| (message.from, whole)));
+            }
+            _ => requests.push((message.from, message.bytes.to_vec())),
+        })?;
         let replies = store.lock().unwrap().handle_all(requests);
-        let mut replies = replies.into_iter();
+        let mut replies = replies.into_iter().flat_map(|(to, reply)| sent(reply).map(move |sent| (to, sent)));
         endpoint.send_with(|out| {
             let (to, reply) = replies.next()?;
             out.extend_from_slice(&reply);
@@ -124,6 +136,21 @@ fn run_store(store: &Mutex<Store>, mut endpoint: UdpEndpoint, stop: &Stop) -> st
         })?;
     }
     Ok(())
+}
+
+/// The datagrams in which a reply goes.
+fn sent(reply: Vec<u8>) -> impl Iterator<Item = Vec<u8>> {
+    let mut whole = Some(reply);
+    let long = whole.take_if(|reply| reply.len() > DATAGRAM_BYTES_MAX);
+    let mut fragments = long.map(|reply| {
+        let name = name_of(&reply);
+        Fragments::new(reply, name, None)
+    });
+    let next = move || {
+        let mut out = Vec::new();
+        fragments.as_mut()?.poll(&mut out).then_some(out)
+    };
+    whole.into_iter().chain(std::iter::from_fn(next))
 }
 
 /// A redis-server of its own, to compare with; it ends when it is dropped.

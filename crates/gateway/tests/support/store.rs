@@ -152,7 +152,8 @@ impl Store {
         let (to, count) = match self.listeners.0.repeated(op) {
             Some(count) => (Vec::new(), count),
             None => {
-                let (to, count) = self.listeners.0.publish(now(), keyspace, op, channel);
+                let published = Published { keyspace, op, channel, message };
+                let (to, count) = self.listeners.0.publish(now(), &published).expect("few listen");
                 (to.to_vec(), count)
             }
         };

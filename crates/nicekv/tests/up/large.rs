@@ -29,7 +29,7 @@ fn a_large_value_is_what_was_put_and_survives_kill_minus_9() {
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
     let mut redis = up.redis();
     // One datagram; the first that has more; one chunk and two; more than a receiver takes without a word.
-    let lengths = [1_024, 1_025, 1_408, 1_409, 100_000, 20_000_000];
+    let lengths = [1_024, 1_025, 1_409, 57_344, 57_345, 100_000, 20_000_000];
     for length in lengths {
         let (key, value) = (format!("of-{length}"), text(length, length as u64));
         assert_eq!(redis.call(&["SET", &key, &value]), "+OK", "{length} bytes");
@@ -144,6 +144,11 @@ fn transactions_and_scripts_have_values_for_which_no_datagram_has_room() {
         assert_eq!(redis.call(&["GETBIT", "{t}f", "400000"]), ":1");
         assert_eq!(redis.call(&["SETBIT", "{t}g", "100000", "1"]), ":0");
         assert_eq!(redis.call(&["STRLEN", "{t}g"]), ":12501");
+        assert_eq!(redis.call(&["SET", "{t}h", &longest]), "+OK");
+        let script = "return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('APPEND', KEYS[1], 'x')";
+        assert_eq!(redis.call(&["EVAL", script, "1", "{t}h", &longest]), ":50001");
+        let taken = executed(&mut redis, &[&["GETDEL", "{t}h"], &["EXISTS", "{t}h"]]);
+        assert!(taken == format!("*[${longest}x,:0]"), "{}", &taken[..100]);
         let too_long = executed(&mut redis, &[&["GET", "{t}d"], &["GET", "{t}f"]]);
         assert!(too_long.starts_with("-EXECABORT"), "{}", &too_long[..100]);
         assert_eq!(redis.call(&["DEL", "{t}b", "{t}c", "{t}g"]), ":3");
@@ -167,7 +172,7 @@ fn exec_reads_large_values_as_they_were_when_it_was_done() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--engine", "memory"]);
     let mut redis = up.redis();
-    let values: Vec<String> = [1_025, 70_000, 3_000_000].map(|length| text(length, length as u64)).to_vec();
+    let values: Vec<String> = [57_345, 70_000, 3_000_000].map(|length| text(length, length as u64)).to_vec();
     for (number, value) in values.iter().enumerate() {
         assert_eq!(redis.call(&["SET", &format!("{{t}}{number}"), value]), "+OK");
     }
@@ -245,9 +250,9 @@ fn what_is_appended_makes_values_large_and_larger_and_survives_kill_minus_9() {
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
     let mut redis = up.redis();
     let mut grown = Grown(String::new());
-    // To nothing, to a short value; over the room of a datagram; of many parts; more than a datagram has room for, and much more.
-    for (bytes, seed) in
-        [(1_000, 1), (24, 2), (1, 3), (900, 4), (5_000, 5), (3_000_000, 6), (1, 7), (700_000, 8)]
+    // To nothing, to a short value; over the room of a datagram, and of a message; of many parts; more than a datagram has room for, and much more.
+    for (seed, bytes) in
+        (1..).zip([1_000, 24, 1, 900, 5_000, 50_000, 419, 1, 3_000, 3_000_000, 1, 70_000, 700_000])
     {
         grown.append(&mut redis, &text(bytes, seed));
         assert_eq!(redis.call(&["STRLEN", "k"]), format!(":{}", grown.0.len()));
@@ -256,8 +261,8 @@ fn what_is_appended_makes_values_large_and_larger_and_survives_kill_minus_9() {
     assert_eq!(redis.call(&["EXPIRE", "k", "1000"]), ":1");
     grown.append(&mut redis, "end");
     assert_ne!(redis.call(&["TTL", "k"]), ":-1", "the expiry stays");
-    let large = text(2_000, 9);
-    assert_eq!(redis.call(&["APPEND", "new", &large]), ":2000");
+    let large = text(60_000, 20);
+    assert_eq!(redis.call(&["APPEND", "new", &large]), ":60000");
     assert!(get(&mut redis, "new") == large);
     up.kill();
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);

@@ -120,10 +120,7 @@ fn a_long_key_leaves_less_room_for_what_is_made() {
     let fits = "x".repeat(250);
     let form = |suffix| check(of(Operation::Append(suffix)), state(&fits, 0), Effect::Store, Status::Ok).form;
     assert_eq!((form(b"abcdef"), form(b"abcdefg")), (Form::Plain, Form::Long));
-    assert_eq!(parts(&of(Operation::Append(b"abcdef")), state(&fits, 0).as_ref()), None);
-    let bytes = |bytes: &[u8]| ValuePart::Bytes(bytes.to_vec());
-    let made = parts(&of(Operation::Append(b"abcdefg")), state(&fits, 0).as_ref());
-    assert_eq!(made, Some([bytes(fits.as_bytes()), bytes(b"abcdefg")]));
+    assert_eq!(parts(&of(Operation::Append(b"abcdefg")), state(&fits, 0).as_ref()), None, "not large");
     let form = |delta| check(of(by_float(delta)), None, Effect::Store, Status::Ok).form;
     assert_eq!((form("1e255"), form("1e256")), (Form::Plain, Form::Long));
     check(of(by_float("1")), large(300), Effect::None, Status::ValueTooLong);
@@ -140,10 +137,14 @@ fn large(length: u32) -> Option<KeyValue> {
 fn what_is_too_long_for_a_decision_is_made_of_what_was_before_and_what_is_added() {
     let append = update(Operation::Append(b"de"));
     let bytes = |bytes: &[u8]| ValuePart::Bytes(bytes.to_vec());
-    let (short, long) = ("x".repeat(VALUE_BYTES_MAX - 2), "x".repeat(VALUE_BYTES_MAX - 1));
+    let (fits, longer) = ("x".repeat(LONG_VALUE_BYTES_MAX - 2), "x".repeat(LONG_VALUE_BYTES_MAX - 1));
     assert_eq!(parts(&append, None), None);
-    assert_eq!(parts(&append, state(&short, 0).as_ref()), None, "there is room");
-    assert_eq!(parts(&append, state(&long, 0).as_ref()), Some([bytes(long.as_bytes()), bytes(b"de")]));
+    assert_eq!(parts(&append, state(&fits, 0).as_ref()), None, "there is room");
+    assert_eq!(parts(&append, state(&longer, 0).as_ref()), Some([bytes(longer.as_bytes()), bytes(b"de")]));
+    // What is large stays so.
+    assert_eq!(parts(&append, large(2_000).as_ref()).map(|[before, _]| before), {
+        Some(ValuePart::Large(Reference { name: OLD, length: 2_000, checksum: 7 }))
+    });
     let reference = Reference { name: OLD, length: 5_000, checksum: 7 };
     let of_large = Some([ValuePart::Large(reference), bytes(b"de")]);
     assert_eq!(parts(&append, large(5_000).as_ref()), of_large);

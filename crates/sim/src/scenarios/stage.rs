@@ -94,6 +94,7 @@ fn busy() -> Scenario {
             timeout_ns: 1_000 * MILLISECOND_NS,
             expiring: 0,
             large: 0,
+            whole_bytes_max: 0,
             appends: 0,
             gets: 0,
             transactions: 0,

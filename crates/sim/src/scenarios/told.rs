@@ -299,6 +299,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
             timeout_ns: 10_000 * MILLISECOND_NS,
             expiring: 0,
             large: 0,
+            whole_bytes_max: 0,
             appends: 0,
             gets: 0,
             transactions: 0,

@@ -49,6 +49,7 @@ pub fn scenario(replicas: u8, write_set: u8) -> Scenario {
             timeout_ns: 3_000 * MILLISECOND_NS,
             expiring: 0,
             large: 0,
+            whole_bytes_max: 0,
             appends: 0,
             gets: 0,
             transactions: 0,
