@@ -91,12 +91,13 @@ impl<P: Protocol> NodeCore<P> {
         Some(if self.host.has(Plant::ListenersOfAddressOne) { to.len() as u32 } else { count })
     }
 
-    /// Whether this node leads the partition, and may say so: within its lease there is no other one (R12).
+    /// Whether this node leads the partition, and may say so: before its epoch is activated the direct part of its predecessor's lease is over (R12), so what
+    /// that one has still to tell when it wakes up is not told after what came later.
     fn publishes(&mut self, now: Now, slot: usize) -> bool {
         let membership = self.partitions[slot].membership();
-        let leads =
-            membership.standing == Standing::Consistent && membership.primary == self.host.config.node;
-        let may = leads && self.host.has_lease(now);
+        let is_primary = membership.primary == self.host.config.node;
+        let leads = is_primary && membership.standing == Standing::Consistent && membership.activated;
+        let may = leads && self.host.has_direct_lease(now);
         self.host.counters.dropped += u64::from(leads && !may);
         may
     }
