@@ -14,6 +14,7 @@ use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
 use nicekv_wire::transaction::Argument;
 use std::cell::RefCell;
 use std::fmt::{Display, Formatter};
+use std::sync::OnceLock;
 
 /// What scripts are called in messages.
 const CHUNK: &str = "@user_script";
@@ -50,7 +51,7 @@ pub(crate) fn run<'keys>(call: &ScriptCall<'_>, keys: &'keys mut (dyn ScriptKeys
     let ended = lua.scope(move |scope| {
         let native = native(lua, meter)?;
         add_commands(scope, &native, meter, commands)?;
-        let prelude = lua.load(PRELUDE).set_name("=redis").into_function()?;
+        let prelude = lua.load(prelude()).set_mode(ChunkMode::Binary).into_function()?;
         meter.watch(lua)?;
         let declared = texts(lua, call.keys.iter().copied())?;
         let arguments = texts(lua, Argument::each(call.arguments))?;
@@ -75,6 +76,16 @@ pub(crate) fn run<'keys>(call: &ScriptCall<'_>, keys: &'keys mut (dyn ScriptKeys
         ended.bytes.extend_from_slice(commands.borrow().0.published());
     }
     Ok(ended)
+}
+
+/// The prelude as Lua's machine has it: to read it anew for each script takes longer than most scripts.
+fn prelude() -> &'static [u8] {
+    static COMPILED: OnceLock<Vec<u8>> = OnceLock::new();
+    COMPILED.get_or_init(|| {
+        let lua = Lua::new_with(StdLib::NONE, LuaOptions::new()).expect("there is memory for it");
+        let read = lua.load(PRELUDE).set_name("=redis").into_function();
+        read.expect("it is Lua").dump(false)
+    })
 }
 
 fn not_compiled(message: &str) -> Ended {
