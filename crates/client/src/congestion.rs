@@ -53,18 +53,18 @@ impl CongestionWindow {
         self.base_ns
     }
 
-    /// A datagram is under way.
-    pub(crate) fn entered(&mut self) {
-        self.under_way += 1;
+    /// So many datagrams are under way. There may be one message that is longer than the window.
+    pub(crate) fn entered(&mut self, datagrams: usize) {
+        self.under_way += datagrams;
     }
 
-    /// It is not any more, or nobody knows whether it is.
-    pub(crate) fn left(&mut self) {
-        self.under_way -= 1;
+    /// They are not any more, or nobody knows whether they are.
+    pub(crate) fn left(&mut self, datagrams: usize) {
+        self.under_way -= datagrams;
     }
 
     /// What was sent once, at `sent_ns`, is answered; answers take `smoothed_ns` of late. Called before it leaves.
-    pub(crate) fn answered(&mut self, now_ns: u64, sent_ns: u64, smoothed_ns: u64) {
+    pub(crate) fn answered(&mut self, now_ns: u64, sent_ns: u64, smoothed_ns: u64, datagrams: usize) {
         let took_ns = now_ns.saturating_sub(sent_ns);
         self.base_ns = self.base_ns.min(took_ns.max(1));
         // One that is late alone tells of an accident, not of a queue.
@@ -79,7 +79,7 @@ impl CongestionWindow {
         } else if self.under_way * 2 >= self.size() {
             // Of a window that is not used nobody knows whether it could be larger.
             let step = if queued_ns < DELAY_TARGET_NS / 2 { ONE / 8 } else { ONE * ONE / self.size };
-            self.size = (self.size + step).min(self.size_max);
+            self.size = (self.size + step * datagrams as u64).min(self.size_max);
         }
     }
 
@@ -111,21 +111,21 @@ mod tests {
         let mut longest = 0;
         for number in 0..answers {
             while window.has_room() {
-                window.entered();
+                window.entered(1);
                 queue.push_back(now_ns);
             }
             now_ns += service_ns;
             let sent_ns = queue.pop_front().expect("the window lets some through");
             let took_ns = now_ns - sent_ns;
             smoothed_ns = if number == 0 { took_ns } else { (7 * smoothed_ns + took_ns) / 8 };
-            window.answered(now_ns, sent_ns, smoothed_ns);
-            window.left();
+            window.answered(now_ns, sent_ns, smoothed_ns, 1);
+            window.left(1);
             if number > answers / 2 {
                 longest = longest.max(queue.len());
             }
         }
         let size = window.size();
-        queue.iter().for_each(|_| window.left());
+        queue.iter().for_each(|_| window.left(1));
         (size, longest)
     }
 
@@ -164,24 +164,24 @@ mod tests {
     fn a_window_that_is_not_used_does_not_grow_and_one_late_answer_does_not_shrink_it() {
         let mut window = CongestionWindow::new(16_384);
         for number in 1..1_000 {
-            window.entered();
-            window.answered(number * MS, number * MS - 50_000, 50_000);
-            window.left();
+            window.entered(1);
+            window.answered(number * MS, number * MS - 50_000, 50_000, 1);
+            window.left(1);
         }
         assert_eq!(window.size(), WINDOW_INITIAL);
-        window.answered(2_000 * MS, 1_900 * MS, 60_000);
+        window.answered(2_000 * MS, 1_900 * MS, 60_000, 1);
         assert_eq!(window.size(), WINDOW_INITIAL);
     }
 
     #[test]
     fn late_answers_at_the_least_size_move_the_base() {
         let mut window = CongestionWindow::new(16_384);
-        window.answered(MS, MS - 50_000, 50_000);
+        window.answered(MS, MS - 50_000, 50_000, 1);
         for number in 1..100 {
-            window.answered(number * 100 * MS, number * 100 * MS - 20 * MS, 20 * MS);
+            window.answered(number * 100 * MS, number * 100 * MS - 20 * MS, 20 * MS, 1);
         }
         assert!(window.base_ns() > 15 * MS, "{}", window.base_ns());
-        window.answered(20_000 * MS, 20_000 * MS - 60_000, MS);
+        window.answered(20_000 * MS, 20_000 * MS - 60_000, MS, 1);
         assert_eq!(window.base_ns(), 60_000);
     }
 }

@@ -189,6 +189,9 @@ impl InFlight {
         let step = slot.exchange.on_datagram(datagram, &mut slot.buffers);
         if !matches!(step, Step::Wait | Step::Stray) && slot.state == State::InFlight {
             self.note_node(index, from, now_ns);
+            if let Datagram::Reply(reply) = datagram {
+                self.lane(index).note_answer(reply.value.map_or(0, <[u8]>::len));
+            }
             self.answered(index, now_ns);
         }
         self.look_after_read(index, now_ns);
@@ -197,16 +200,15 @@ impl InFlight {
 
     /// What an answer tells of the replicas' haste.
     fn answered(&mut self, index: u32, now_ns: u64) {
-        let &Slot { sent_ns, copies, first_sent_ns, turn: Turn { destination, .. }, .. } =
-            &self.slots[index as usize];
+        let &Slot { sent_ns, copies, first_sent_ns, turn, .. } = &self.slots[index as usize];
         let copies = if self.stands_apart(index) { 0 } else { copies };
         let lane = self.lane(index);
         let took_ns = now_ns.saturating_sub(sent_ns);
         match copies {
-            1 => lane.answered(now_ns, sent_ns, destination),
+            1 => lane.answered(now_ns, sent_ns, turn),
             // Sooner than any answer ever was: it is to the first datagram.
             2 if took_ns < lane.window.base_ns() => {
-                lane.measured(now_ns.saturating_sub(first_sent_ns), destination);
+                lane.measured(now_ns.saturating_sub(first_sent_ns), turn.destination);
             }
             _ => {}
         }

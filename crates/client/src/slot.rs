@@ -37,10 +37,12 @@ pub(crate) struct Turn {
     pub(crate) standing: Standing,
     /// Part of the vring that the datagram goes to.
     pub(crate) destination: u8,
+    /// In how many datagrams it goes, or is likely to be answered.
+    pub(crate) datagrams: usize,
 }
 
 impl Turn {
-    pub(crate) const NONE: Self = Self { standing: Standing::Out, destination: 0 };
+    pub(crate) const NONE: Self = Self { standing: Standing::Out, destination: 0, datagrams: 1 };
 }
 
 #[derive(Clone, Debug)]

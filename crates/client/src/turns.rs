@@ -20,6 +20,8 @@ use crate::plant::Plant;
 use crate::round_trip::RoundTrip;
 use crate::slot::{Standing, State, Turn};
 use crate::{Config, OperationError};
+use nicekv_wire::fragment::FRAGMENT_BYTES;
+use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 
 /// Requests of one kind to one keyspace: they take about the same time.
 #[derive(Clone, Debug)]
@@ -28,6 +30,29 @@ pub(crate) struct Lane {
     pub(crate) window: CongestionWindow,
     line: Line,
     destinations: Destinations,
+    answers: Answers,
+}
+
+/// How long answers are, on the average of late: nobody knows how long the next one is, and many long ones at once overrun the same queues as long requests do.
+#[derive(Clone, Copy, Debug, Default)]
+struct Answers {
+    /// In a 256th of a datagram.
+    datagrams: usize,
+}
+
+impl Answers {
+    fn note(&mut self, value_bytes: usize) {
+        self.datagrams += datagrams_of(value_bytes) * 256 / 8;
+        self.datagrams -= self.datagrams / 8;
+    }
+
+    fn datagrams(self) -> usize {
+        self.datagrams.div_ceil(256)
+    }
+}
+
+fn datagrams_of(bytes: usize) -> usize {
+    if bytes <= DATAGRAM_BYTES_MAX { 1 } else { bytes.div_ceil(FRAGMENT_BYTES) }
 }
 
 impl Lane {
@@ -37,13 +62,19 @@ impl Lane {
             window: CongestionWindow::new(config.in_flight_max),
             line: Line::EMPTY,
             destinations: Destinations::new(),
+            answers: Answers::default(),
         }
     }
 
     /// What was sent there once, at `sent_ns`, is answered.
-    pub(crate) fn answered(&mut self, now_ns: u64, sent_ns: u64, destination: u8) {
-        self.measured(now_ns.saturating_sub(sent_ns), destination);
-        self.window.answered(now_ns, sent_ns, self.round_trip.smoothed_ns());
+    pub(crate) fn answered(&mut self, now_ns: u64, sent_ns: u64, turn: Turn) {
+        self.measured(now_ns.saturating_sub(sent_ns), turn.destination);
+        self.window.answered(now_ns, sent_ns, self.round_trip.smoothed_ns(), turn.datagrams);
+    }
+
+    /// An answer has a value of so many bytes.
+    pub(crate) fn note_answer(&mut self, value_bytes: usize) {
+        self.answers.note(value_bytes);
     }
 
     /// What was sent there was answered after `sample_ns`.
@@ -84,10 +115,12 @@ impl InFlight {
     pub(crate) fn line_up(&mut self, index: u32, now_ns: u64) {
         let slot = &mut self.slots[index as usize];
         let [destination, _] = slot.buffers.vnode.to_be_bytes();
-        slot.turn = Turn { standing: Standing::Out, destination };
-        let turn = slot.turn;
+        let sent = datagrams_of(slot.buffers.datagram.len());
         let lane = self.lane(index);
+        let datagrams = sent.max(lane.answers.datagrams());
+        let turn = Turn { standing: Standing::Out, destination, datagrams };
         let is_last = !lane.line.is_empty() && !lane.destinations.is_silent(turn.destination);
+        self.slots[index as usize].turn = turn;
         match is_last {
             true => self.stand(index, Standing::InLine, now_ns),
             false => self.turn_of(index, now_ns),
@@ -134,7 +167,7 @@ impl InFlight {
     fn stand(&mut self, index: u32, standing: Standing, now_ns: u64) {
         let turn = &mut self.slots[index as usize].turn;
         turn.standing = standing;
-        let destination = turn.destination;
+        let Turn { destination, datagrams, .. } = *turn;
         let (lane, links, in_line) = self.lane_and_links(index);
         match standing {
             Standing::InLine => {
@@ -142,7 +175,7 @@ impl InFlight {
                 *in_line += 1;
             }
             Standing::Parked => links.push_back(lane.destinations.parked(destination), index),
-            Standing::Counted => lane.window.entered(),
+            Standing::Counted => lane.window.entered(datagrams),
             Standing::Probe | Standing::Apart | Standing::Out => {}
         }
         match standing {
@@ -156,7 +189,7 @@ impl InFlight {
 
     /// The slot's datagram needs no turn any more.
     pub(crate) fn leave(&mut self, index: u32) {
-        let Turn { standing, destination } = self.slots[index as usize].turn;
+        let Turn { standing, destination, datagrams } = self.slots[index as usize].turn;
         self.slots[index as usize].turn.standing = Standing::Out;
         let (lane, links, in_line) = self.lane_and_links(index);
         match standing {
@@ -168,7 +201,7 @@ impl InFlight {
             Standing::Parked => links.remove(lane.destinations.parked(destination), index),
             Standing::Counted | Standing::Probe | Standing::Apart => {
                 if standing == Standing::Counted {
-                    lane.window.left();
+                    lane.window.left(datagrams);
                 }
                 lane.destinations.left(destination);
                 if lane.destinations.takes_probe(destination) {
@@ -199,10 +232,12 @@ impl InFlight {
 
     /// What is heard of the slot's op is no answer, but the answer will tell nothing of haste, and takes no room of others.
     pub(crate) fn stand_apart(&mut self, index: u32) {
-        let standing = core::mem::replace(&mut self.slots[index as usize].turn.standing, Standing::Apart);
+        let turn = &mut self.slots[index as usize].turn;
+        let datagrams = turn.datagrams;
+        let standing = core::mem::replace(&mut turn.standing, Standing::Apart);
         assert!(matches!(standing, Standing::Counted | Standing::Probe | Standing::Apart), "{standing:?}");
         if standing == Standing::Counted {
-            self.lane(index).window.left();
+            self.lane(index).window.left(datagrams);
         }
     }
 
@@ -213,7 +248,7 @@ impl InFlight {
     /// The slot's datagram was not answered in time.
     pub(crate) fn unanswered(&mut self, index: u32, now_ns: u64) {
         let slot = &mut self.slots[index as usize];
-        let (sent_ns, Turn { standing, destination }) = (slot.sent_ns, slot.turn);
+        let (sent_ns, Turn { standing, destination, datagrams }) = (slot.sent_ns, slot.turn);
         if standing == Standing::Apart {
             return;
         }
@@ -223,7 +258,7 @@ impl InFlight {
         if is_lost {
             lane.window.lost(now_ns, sent_ns);
         } else if standing == Standing::Counted {
-            lane.window.left();
+            lane.window.left(datagrams);
             self.slots[index as usize].turn.standing = Standing::Probe;
         }
     }
