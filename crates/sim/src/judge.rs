@@ -67,8 +67,7 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
     let mut random = Random::new(!seed);
     let (keys, clients) = (random.pick(&[1, 2, 8, 40]), random.between(2, 5) as usize);
     let nodes = random.pick(&[3, 3, 4, 5]);
-    let keyspaces = keyspace::with_chains(draw_keyspaces(nodes, &mut random), nodes, seed);
-    let keyspaces = keyspace::with_orders(keyspaces, seed);
+    let keyspaces = draw_keyspaces(nodes, &mut random, seed);
     let edges = Random::new(seed ^ EDGES).below(5) == 0;
     let mut scenario = Scenario {
         nodes,
@@ -154,7 +153,7 @@ fn draw_dependent(scenario: &mut Scenario, seed: u64) {
 }
 
 /// One with primaries, one by quorum, or both beside each other.
-fn draw_keyspaces(nodes: usize, random: &mut Random) -> Vec<Shape> {
+fn draw_keyspaces(nodes: usize, random: &mut Random, seed: u64) -> Vec<Shape> {
     let multicast = Shape::multicast(random.pick(&[3, 3, 3, 2]), random.pick(&[0, 1, 2]));
     let (replicas, write_set) = match nodes {
         5 => random.pick(&[(3, 2), (5, 3), (5, 2), (4, 2)]),
@@ -162,12 +161,13 @@ fn draw_keyspaces(nodes: usize, random: &mut Random) -> Vec<Shape> {
         _ => random.pick(&[(3, 2), (3, 2), (3, 1), (3, 3), (2, 1)]),
     };
     let quorum = Shape::quorum(replicas, write_set);
-    match random.below(7) {
+    let shapes = match random.below(7) {
         0..3 => vec![multicast],
         3 | 4 => vec![multicast, quorum],
         5 => vec![quorum, multicast],
         _ => vec![quorum],
-    }
+    };
+    keyspace::with_orders(keyspace::with_chains(shapes, nodes, seed), seed)
 }
 
 /// Runs a scenario to its end, and tells `print` what happens.
