@@ -118,7 +118,7 @@ impl ObjectWriter {
                 _ => {
                     let whole = large.whole(&record).map_err(|why| names.failed(why))?;
                     // A hash is no name.
-                    let named = whole.into_iter().filter(|whole| whole.form == Form::Plain);
+                    let named = whole.into_iter().filter(|whole| whole.form != Form::Hash);
                     for Whole { key, version, value, .. } in named {
                         totals.add(&self.write_object(writer, &key, (version, value), source)?);
                     }
