@@ -54,17 +54,17 @@ impl CongestionWindow {
     }
 
     /// So many datagrams are under way. There may be one message that is longer than the window.
-    pub(crate) fn entered(&mut self, datagrams: usize) {
-        self.under_way += datagrams;
+    pub(crate) fn entered(&mut self, datagrams: u16) {
+        self.under_way += usize::from(datagrams);
     }
 
     /// They are not any more, or nobody knows whether they are.
-    pub(crate) fn left(&mut self, datagrams: usize) {
-        self.under_way -= datagrams;
+    pub(crate) fn left(&mut self, datagrams: u16) {
+        self.under_way -= usize::from(datagrams);
     }
 
     /// What was sent once, at `sent_ns`, is answered; answers take `smoothed_ns` of late. Called before it leaves.
-    pub(crate) fn answered(&mut self, now_ns: u64, sent_ns: u64, smoothed_ns: u64, datagrams: usize) {
+    pub(crate) fn answered(&mut self, now_ns: u64, sent_ns: u64, smoothed_ns: u64, datagrams: u16) {
         let took_ns = now_ns.saturating_sub(sent_ns);
         self.base_ns = self.base_ns.min(took_ns.max(1));
         // One that is late alone tells of an accident, not of a queue.
@@ -79,7 +79,7 @@ impl CongestionWindow {
         } else if self.under_way * 2 >= self.size() {
             // Of a window that is not used nobody knows whether it could be larger.
             let step = if queued_ns < DELAY_TARGET_NS / 2 { ONE / 8 } else { ONE * ONE / self.size };
-            self.size = (self.size + step * datagrams as u64).min(self.size_max);
+            self.size = (self.size + step * u64::from(datagrams)).min(self.size_max);
         }
     }
 

@@ -189,23 +189,23 @@ impl InFlight {
         let step = slot.exchange.on_datagram(datagram, &mut slot.buffers);
         if !matches!(step, Step::Wait | Step::Stray) && slot.state == State::InFlight {
             self.note_node(index, from, now_ns);
-            if let Datagram::Reply(reply) = datagram {
-                self.lane(index).note_answer(reply.value.map_or(0, <[u8]>::len));
-            }
-            self.answered(index, now_ns);
+            self.answered(index, now_ns, datagram);
         }
         self.look_after_read(index, now_ns);
         self.take(index, step, now_ns);
     }
 
-    /// What an answer tells of the replicas' haste.
-    fn answered(&mut self, index: u32, now_ns: u64) {
+    /// What an answer tells of the replicas' haste, and of answers to come.
+    fn answered(&mut self, index: u32, now_ns: u64, datagram: &Datagram<'_>) {
         let &Slot { sent_ns, copies, first_sent_ns, turn, .. } = &self.slots[index as usize];
         let copies = if self.stands_apart(index) { 0 } else { copies };
         let lane = self.lane(index);
         let took_ns = now_ns.saturating_sub(sent_ns);
         match copies {
-            1 => lane.answered(now_ns, sent_ns, turn),
+            1 => {
+                let value = if let Datagram::Reply(reply) = datagram { reply.value } else { None };
+                lane.answered(now_ns, sent_ns, turn, value.map_or(0, <[u8]>::len));
+            }
             // Sooner than any answer ever was: it is to the first datagram.
             2 if took_ns < lane.window.base_ns() => {
                 lane.measured(now_ns.saturating_sub(first_sent_ns), turn.destination);
@@ -248,7 +248,9 @@ impl InFlight {
         let (ticket, op) = (Ticket { index, generation: slot.generation }, slot.op);
         slot.state = State::Free;
         slot.generation = slot.generation.wrapping_add(1);
-        slot.buffers.let_go_of_long();
+        if slot.turn.datagrams > 1 {
+            slot.buffers.let_go_of_long();
+        }
         let value = match slot.buffers.large.take() {
             Some(large) => self.due.deliver(*large),
             None if slot.buffers.value.len() > DATAGRAM_BYTES_MAX => {

@@ -38,7 +38,7 @@ pub(crate) struct Turn {
     /// Part of the vring that the datagram goes to.
     pub(crate) destination: u8,
     /// In how many datagrams it goes, or is likely to be answered.
-    pub(crate) datagrams: usize,
+    pub(crate) datagrams: u16,
 }
 
 impl Turn {

@@ -21,7 +21,7 @@ use crate::round_trip::RoundTrip;
 use crate::slot::{Standing, State, Turn};
 use crate::{Config, OperationError};
 use nicekv_wire::fragment::FRAGMENT_BYTES;
-use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
+use nicekv_wire::limits::{DATAGRAM_BYTES_MAX, MESSAGE_BYTES_MAX};
 
 /// Requests of one kind to one keyspace: they take about the same time.
 #[derive(Clone, Debug)]
@@ -36,23 +36,26 @@ pub(crate) struct Lane {
 /// How long answers are, on the average of late: nobody knows how long the next one is, and many long ones at once overrun the same queues as long requests do.
 #[derive(Clone, Copy, Debug, Default)]
 struct Answers {
-    /// In a 256th of a datagram.
-    datagrams: usize,
+    /// In a 256th of a datagram; 0: none was longer than one.
+    datagrams: u16,
 }
 
 impl Answers {
     fn note(&mut self, value_bytes: usize) {
+        if self.datagrams == 0 && value_bytes <= DATAGRAM_BYTES_MAX {
+            return;
+        }
         self.datagrams += datagrams_of(value_bytes) * 256 / 8;
         self.datagrams -= self.datagrams / 8;
     }
 
-    fn datagrams(self) -> usize {
+    fn datagrams(self) -> u16 {
         self.datagrams.div_ceil(256)
     }
 }
 
-fn datagrams_of(bytes: usize) -> usize {
-    if bytes <= DATAGRAM_BYTES_MAX { 1 } else { bytes.div_ceil(FRAGMENT_BYTES) }
+fn datagrams_of(bytes: usize) -> u16 {
+    if bytes <= DATAGRAM_BYTES_MAX { 1 } else { bytes.min(MESSAGE_BYTES_MAX).div_ceil(FRAGMENT_BYTES) as u16 }
 }
 
 impl Lane {
@@ -66,15 +69,11 @@ impl Lane {
         }
     }
 
-    /// What was sent there once, at `sent_ns`, is answered.
-    pub(crate) fn answered(&mut self, now_ns: u64, sent_ns: u64, turn: Turn) {
+    /// What was sent there once, at `sent_ns`, is answered, with a value of so many bytes.
+    pub(crate) fn answered(&mut self, now_ns: u64, sent_ns: u64, turn: Turn, value_bytes: usize) {
+        self.answers.note(value_bytes);
         self.measured(now_ns.saturating_sub(sent_ns), turn.destination);
         self.window.answered(now_ns, sent_ns, self.round_trip.smoothed_ns(), turn.datagrams);
-    }
-
-    /// An answer has a value of so many bytes.
-    pub(crate) fn note_answer(&mut self, value_bytes: usize) {
-        self.answers.note(value_bytes);
     }
 
     /// What was sent there was answered after `sample_ns`.

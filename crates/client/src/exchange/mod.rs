@@ -159,15 +159,19 @@ impl Buffers {
         operation: &Operation<'_>,
         quorum: Option<Quorum>,
     ) -> Option<Vec<u8>> {
-        let small_max = small_value_bytes_max(key.len());
-        let others_max = if quorum.is_some() { small_max } else { self.whole_bytes_max.max(small_max) };
-        let put = Put::of(about, operation, others_max, self.kept.as_ref(), quorum)?;
+        let (Operation::Set { value, .. } | Operation::Append(value)) = operation else { return None };
+        let is_whole = quorum.is_none() && value.len() <= self.whole_bytes_max;
+        if is_whole || value.len() <= small_value_bytes_max(key.len()) {
+            return None;
+        }
+        let put = Put::new(about, SharedBytes::of(value, self.kept.as_ref()), quorum);
         let reference = put.reference().bytes();
         self.large = Some(Box::new(Large::Put(put)));
         Some(reference)
     }
 
     /// The request is over: what is longer than a datagram is not kept for the next one.
+    #[cold]
     pub(crate) fn let_go_of_long(&mut self) {
         for buffer in [&mut self.datagram, &mut self.spare] {
             if buffer.capacity() > 2 * DATAGRAM_BYTES_MAX {

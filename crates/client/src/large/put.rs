@@ -17,7 +17,7 @@ use nicekv_transport::{Event, Mask, Report, Sender, SenderConfig, Stragglers, Tr
 use nicekv_wire::large::{Chunk, RECEIVERS_ALL, Reference, TransferReport, receiver_bit};
 use nicekv_wire::limits::MEMBERS_MAX;
 use nicekv_wire::quorum::Quorum;
-use nicekv_wire::{Epoch, NodeId, OpId, Operation, Status};
+use nicekv_wire::{Epoch, NodeId, OpId, Status};
 
 /// Chunks that leave before anybody has reported.
 const FIRST_FLIGHT: u32 = 64;
@@ -87,23 +87,8 @@ pub(crate) struct Put {
 }
 
 impl Put {
-    /// Of what an operation puts, if that has more than `others_max` bytes; not copied if it is `kept`.
-    pub(crate) fn of(
-        about: About,
-        operation: &Operation<'_>,
-        others_max: usize,
-        kept: Option<&SharedBytes>,
-        quorum: Option<Quorum>,
-    ) -> Option<Self> {
-        match operation {
-            Operation::Set { value, .. } | Operation::Append(value) if value.len() > others_max => {
-                Some(Self::new(about, SharedBytes::of(value, kept), quorum))
-            }
-            _ => None,
-        }
-    }
-
-    fn new(about: About, value: SharedBytes, quorum: Option<Quorum>) -> Self {
+    /// Of a value by the op that it is about.
+    pub(crate) fn new(about: About, value: SharedBytes, quorum: Option<Quorum>) -> Self {
         let reference = Reference { name: about.op, length: value.len() as u32, checksum: checksum(&value) };
         Self {
             about,
