@@ -7,13 +7,14 @@ use harness::pair::{
     recover, watermark,
 };
 use harness::{CLIENT, Node, answer, update};
-use nicekv_node::ShiftKind;
+use nicekv_node::{ShiftKind, Step, TraceEvent};
 use nicekv_placement::key_digest;
 use nicekv_wire::chunk::Round;
 use nicekv_wire::recovery::{RecoverRequest, UndecidedOp};
 use nicekv_wire::replication::Resend;
 use nicekv_wire::{
-    Condition, Datagram, Duration, Epoch, Expiry, Get, KeyspaceId, OpId, Operation, Status, Term, Update,
+    Condition, Datagram, Duration, Epoch, Expiry, Get, KeyspaceId, NodeId, OpId, Operation, Status, Term,
+    Update,
 };
 
 #[test]
@@ -43,6 +44,30 @@ fn what_all_have_forced_alone_is_decided_and_answered_at_once() {
     let sent = ack(&mut node, 5, 1, false);
     assert_eq!(decisions(&sent), [(op(1), false, Status::Ok, 1)]);
     assert_eq!(answer(&sent), Some((Status::Ok, None)));
+}
+
+/// A member may have the op sooner than the primary; an operator who watches its client is told of each that has forced it.
+#[test]
+fn acks_are_seen_by_whoever_watches_whether_they_come_before_the_op_or_after_it() {
+    for is_early in [true, false] {
+        let mut node = primary();
+        node.core.trace().watch(op(1).client);
+        for is_ack in [is_early, !is_early] {
+            if is_ack {
+                ack(&mut node, 5, 1, false);
+            } else {
+                increment(&mut node, 1);
+            }
+        }
+        let events = node.core.trace().events(op(1).client);
+        let by = |event: &TraceEvent| match event.step {
+            Step::Acknowledged(by) => Some(by),
+            _ => None,
+        };
+        let mut by: Vec<NodeId> = events.iter().filter_map(by).collect();
+        by.sort();
+        assert_eq!(by, [NodeId(1), OTHER], "early: {is_early}: {events:?}");
+    }
 }
 
 /// Contention is what any member says, whichever hears of it first, and makes the answer wait for all.

@@ -235,6 +235,7 @@ impl Partition {
     fn want_op(&mut self, host: &mut Host, now: Now, (holder, position): (NodeId, usize), ack: &PrepareAck) {
         let op = ack.op;
         let Some(address) = self.membership.address(holder) else { return };
+        host.trace.note(now, op, Step::Acknowledged(holder));
         let fetch = Fetch {
             sender: host.config.node,
             partition: self.id(),
