@@ -301,6 +301,11 @@ impl Command {
         (self.first_key().max(1)..end).step_by(step as usize)
     }
 
+    /// Whether its first argument is its only key.
+    pub(crate) fn has_one_key(&self) -> bool {
+        self.keys == ONE
+    }
+
     /// Number of the first argument that is a key, if there is one.
     pub(crate) fn first_key(&self) -> usize {
         // Behind a subcommand.

@@ -2,7 +2,6 @@
 //!
 //! The clock is read once a turn, so a command that asks nothing of the store takes no time here.
 
-use crate::words::Words;
 use nicekv_wire::Duration;
 use nicekv_wire::durations::{SharedDurations, bound_ns};
 use std::collections::BTreeMap;
@@ -10,22 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// A command that has begun.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     /// Its number in the table.
     pub(crate) called: usize,
     pub(crate) since_ns: u64,
     /// Errors that its thread had counted by then.
     pub(crate) errors: u64,
-    /// For the slow log.
-    pub(crate) words: Option<Words>,
-}
-
-impl Begun {
-    /// Bytes that it holds.
-    pub(crate) fn memory(&self) -> usize {
-        self.words.as_ref().map_or(0, Words::memory)
-    }
+    /// Where its words are, for the slow log.
+    pub(crate) said: Option<u64>,
 }
 
 /// A command that has its reply.

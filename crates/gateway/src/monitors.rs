@@ -63,13 +63,13 @@ pub(crate) fn line<'a>(
     unix_ms: u64,
     database: u16,
     peer: &str,
-    words: impl Iterator<Item = std::borrow::Cow<'a, [u8]>>,
+    words: impl Iterator<Item = &'a [u8]>,
 ) -> Arc<[u8]> {
     let mut line =
         format!("+{}.{:06} [{database} {peer}]", unix_ms / 1_000, unix_ms % 1_000 * 1_000).into_bytes();
     for word in words {
         line.extend_from_slice(b" \"");
-        for byte in word.iter() {
+        for byte in word {
             match byte {
                 b'\\' | b'"' => line.extend_from_slice(&[b'\\', *byte]),
                 b'\n' => line.extend_from_slice(b"\\n"),
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_line_is_as_in_redis() {
-        let words = [&b"set"[..], b"a\"b\\", b"\x00\r\n\x7f"].map(std::borrow::Cow::Borrowed);
+        let words = [&b"set"[..], b"a\"b\\", b"\x00\r\n\x7f"];
         let line = line(1_700_000_000_123, 3, "127.0.0.1:5", words.into_iter());
         let expected = "+1700000000.123000 [3 127.0.0.1:5] \"set\" \"a\\\"b\\\\\" \"\\x00\\r\\n\\x7f\"\r\n";
         assert_eq!(String::from_utf8_lossy(&line), expected);

@@ -47,24 +47,6 @@ pub(crate) enum Plan<'a> {
     Many(Many),
 }
 
-impl Plan<'_> {
-    /// Whether it needs room for one request.
-    pub(crate) fn is_one_request(&self) -> bool {
-        matches!(self, Self::One(..) | Self::Made(..) | Self::Put(..) | Self::AllOrNone(_))
-    }
-
-    /// That request.
-    pub(crate) fn request(&self) -> Option<Request<'_>> {
-        match self {
-            Self::One(request, _) => Some(*request),
-            Self::Made(made, _) => Some(made.request()),
-            Self::Put(put, _) => Some(put.request()),
-            Self::AllOrNone(transaction) => transaction.request(),
-            _ => None,
-        }
-    }
-}
-
 /// An update that carries other bytes than one of the arguments.
 #[derive(Debug)]
 pub(crate) struct Made<'a> {

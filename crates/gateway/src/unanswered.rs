@@ -26,6 +26,7 @@ use crate::reply::{Protocol, ReplyWriter};
 use crate::requests::HashedMap;
 use crate::rope::Rope;
 use crate::subscribing::{Changed, Changing};
+use crate::words::Said;
 use nicekv_client::OperationError;
 use nicekv_client::Outcome;
 use nicekv_wire::OpId;
@@ -70,8 +71,11 @@ impl Keys {
             return Self { first: Some(hash(arguments.prefix(1))), ..Self::none() };
         }
         let uses = if command.kind == Kind::Read { Uses::Reads { turn } } else { Uses::Writes };
+        if command.has_one_key() {
+            return Self { first: Some(hash(arguments.prefix(1))), uses, ..Self::none() };
+        }
         let indexes = || command.key_indexes(arguments.count(), &|index| arguments.prefix(index));
-        if indexes().nth(KEYS_SHARED_MAX).is_some() {
+        if arguments.count() > KEYS_SHARED_MAX && indexes().nth(KEYS_SHARED_MAX).is_some() {
             return Self { exclusive: true, ..Self::none() };
         }
         let mut hashes = indexes().map(|index| hash(arguments.prefix(index)));
@@ -99,11 +103,11 @@ impl Keys {
 #[derive(Debug)]
 pub(crate) enum State {
     One(Finish),
-    Many(Gathering),
+    Many(Box<Gathering>),
     Asking(Box<dyn Asking>),
     /// 1 if all of a transaction was done, 0 if nothing was, as something that is required was not so.
     AllOrNone,
-    Changing(Changing),
+    Changing(Box<Changing>),
     Ready(Rope),
 }
 
@@ -111,9 +115,9 @@ impl State {
     fn memory(&self) -> usize {
         match self {
             Self::One(finish) => finish.memory(),
-            Self::Many(gathering) => gathering.memory(),
+            Self::Many(gathering) => size_of::<Gathering>() + gathering.memory(),
             Self::Asking(asking) => asking.memory(),
-            Self::Changing(changing) => changing.memory(),
+            Self::Changing(changing) => size_of::<Changing>() + changing.memory(),
             Self::Ready(reply) => reply.own_bytes(),
             Self::AllOrNone => 0,
         }
@@ -167,7 +171,8 @@ pub(crate) struct Unanswered {
     /// The command that is added next, and whether it has no reply.
     next: (Option<Begun>, bool),
     /// Those that have been answered, and are not counted yet.
-    pub(crate) done: Vec<Done>,
+    done: Vec<Done>,
+    pub(crate) said: Said,
 }
 
 impl Unanswered {
@@ -238,6 +243,7 @@ impl Unanswered {
     pub(crate) fn memory(&self) -> usize {
         let key_bytes = size_of::<(u64, (u32, Uses))>() + 1;
         self.held_bytes
+            + self.said.memory()
             + self.queue.capacity() * size_of::<Pending>()
             + self.keys_in_use.capacity() * key_bytes * 8 / 7
     }
@@ -246,6 +252,7 @@ impl Unanswered {
     pub(crate) fn shrink(&mut self) {
         self.queue.shrink_to_fit();
         self.keys_in_use.shrink_to_fit();
+        self.said.shrink();
     }
 
     /// Whether a command on these keys has to wait for some of these.
@@ -265,7 +272,22 @@ impl Unanswered {
 
     /// What is added next is none; `is_quiet`: it has no reply.
     pub(crate) fn begin_none(&mut self, is_quiet: bool) {
+        // There was no room for the one before.
+        if let (Some(Begun { said: Some(at), .. }), _) = self.next {
+            self.said.take_back(at);
+        }
         self.next = (None, is_quiet);
+    }
+
+    /// Hands out each that was answered, with what was said.
+    pub(crate) fn account(&mut self, mut each: impl FnMut(Done, &Said)) {
+        self.done.drain(..).for_each(|done| each(done, &self.said));
+        match self.queue.front() {
+            None => self.said.forget(None),
+            Some(Pending { begun: Some(Begun { said: Some(at), .. }), .. }) => self.said.forget(Some(*at)),
+            // None was to be logged when it began.
+            Some(_) => {}
+        }
     }
 
     /// Adds a command that has requests.
@@ -276,8 +298,7 @@ impl Unanswered {
         self.exclusive |= keys.exclusive;
         self.wanting += usize::from(state.wants_value());
         let (begun, is_quiet) = (self.next.0.take(), self.next.1);
-        let begun_bytes = begun.as_ref().map_or(0, Begun::memory);
-        self.held_bytes += keys.others.capacity() * size_of::<u64>() + state.memory() + begun_bytes;
+        self.held_bytes += keys.others.capacity() * size_of::<u64>() + state.memory();
         self.queue.push_back(Pending { keys, state, begun, is_quiet });
     }
 
@@ -367,8 +388,7 @@ impl Unanswered {
         let Pending { keys, state, begun, is_quiet } = &mut self.queue[index];
         let (begun, is_quiet) = (begun.take(), *is_quiet);
         let keys = std::mem::replace(keys, Keys::none());
-        let begun_bytes = begun.as_ref().map_or(0, Begun::memory);
-        self.held_bytes -= keys.others.capacity() * size_of::<u64>() + state.memory() + begun_bytes;
+        self.held_bytes -= keys.others.capacity() * size_of::<u64>() + state.memory();
         let state = std::mem::replace(state, State::Ready(Rope::default()));
         self.wanting -= usize::from(state.wants_value());
         self.release(&keys);

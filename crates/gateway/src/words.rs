@@ -1,80 +1,129 @@
 //! The words of a command as others may see them: in the slow log, and by MONITOR. Passwords are left out, as in Redis.
 
+use crate::command::{Command, Kind};
 use crate::parser::Arguments;
-use std::borrow::Cow;
 
 /// Arguments of an entry of the slow log, and bytes of each (as in Redis); what is beyond is counted.
 const WORDS_MAX: usize = 32;
 const WORD_BYTES_MAX: usize = 128;
 const REDACTED: &[u8] = b"(redacted)";
 
-/// See the module. They are kept as one piece: most have few bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Words {
+/// Those of one command.
+pub(crate) type Words = Vec<Vec<u8>>;
+
+/// The words of the commands of a connection that may become slow, in the order of the commands.
+///
+/// ```text
+///   first ▼ of the oldest command that is not answered
+///         │ 3 ⟨3 S E T⟩ ⟨1 k⟩ ⟨2 v v⟩ │ 2 ⟨3 G E T⟩ ⟨1 k⟩ │
+/// ```
+///
+/// One buffer for all: almost none is ever looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
     bytes: Vec<u8>,
-    ends: Vec<u32>,
+    /// Where they begin, counted from the connection's first.
+    first: u64,
 }
 
-impl Words {
-    /// Of a command by its name, cut as an entry of the slow log is.
-    pub(crate) fn of(name: &str, arguments: Arguments<'_>) -> Self {
-        let mut words = Self::default();
+impl Said {
+    /// Adds those of a command, cut as an entry of the slow log is; where they are.
+    pub(crate) fn add(&mut self, command: &Command, arguments: Arguments<'_>) -> u64 {
+        let at = self.end();
         let count = arguments.count();
-        for index in 0..count {
-            if index + 1 == WORDS_MAX && count > WORDS_MAX {
-                words.push(format!("... ({} more arguments)", count - index).as_bytes(), None);
-                break;
-            }
-            let word = shown(name, arguments, index);
-            let is_whole = matches!(word, Cow::Owned(_));
-            let length = if is_whole { word.len() } else { arguments.length(index) };
+        let kept = if count > WORDS_MAX { WORDS_MAX - 1 } else { count };
+        self.bytes.push(count.min(WORDS_MAX) as u8);
+        for index in 0..kept {
+            let (word, length) = if is_secret(command, arguments, index) {
+                (REDACTED, REDACTED.len())
+            } else {
+                (arguments.prefix(index), arguments.length(index))
+            };
             let kept = &word[..word.len().min(WORD_BYTES_MAX)];
-            let more = length - kept.len();
-            words.push(kept, (more > 0).then_some(more));
+            match length - kept.len() {
+                0 => self.push(kept, b""),
+                more => self.push(kept, format!("... ({more} more bytes)").as_bytes()),
+            }
         }
-        words
+        if count > kept {
+            self.push(b"", format!("... ({} more arguments)", count - kept).as_bytes());
+        }
+        at
     }
 
-    fn push(&mut self, word: &[u8], more: Option<usize>) {
+    /// A word and what is said of its rest, both short.
+    fn push(&mut self, word: &[u8], rest: &[u8]) {
+        self.bytes.push((word.len() + rest.len()) as u8);
         self.bytes.extend_from_slice(word);
-        if let Some(more) = more {
-            self.bytes.extend_from_slice(format!("... ({more} more bytes)").as_bytes());
+        self.bytes.extend_from_slice(rest);
+    }
+
+    fn end(&self) -> u64 {
+        self.first + self.bytes.len() as u64
+    }
+
+    /// Those of the command that are there.
+    pub(crate) fn words(&self, at: u64) -> Words {
+        let (count, mut rest) = self.bytes[(at - self.first) as usize..].split_first().expect("as added");
+        let word = |_| {
+            let (length, words) = rest.split_first().expect("as added");
+            let (word, others) = words.split_at((*length).into());
+            rest = others;
+            word.to_vec()
+        };
+        (0..*count).map(word).collect()
+    }
+
+    /// Those of the newest command, which are there, are not needed.
+    pub(crate) fn take_back(&mut self, at: u64) {
+        self.bytes.truncate((at - self.first) as usize);
+    }
+
+    /// Those of commands before this one are not needed any more; `None`: of all.
+    pub(crate) fn forget(&mut self, until: Option<u64>) {
+        let over = (until.unwrap_or(self.end()) - self.first) as usize;
+        // What is left is moved, so that is to be less.
+        if over * 2 >= self.bytes.len() {
+            self.bytes.drain(..over);
+            self.first += over as u64;
         }
-        self.ends.push(self.bytes.len() as u32);
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start as usize..*end as usize])
-    }
-
-    /// Bytes that they hold.
+    /// Bytes that they occupy.
     pub(crate) fn memory(&self) -> usize {
-        self.bytes.capacity() + self.ends.capacity() * size_of::<u32>()
+        self.bytes.capacity()
+    }
+
+    pub(crate) fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
     }
 }
 
 /// One word of a command.
-pub(crate) fn shown<'a>(name: &str, arguments: Arguments<'a>, index: usize) -> Cow<'a, [u8]> {
+pub(crate) fn shown<'a>(command: &Command, arguments: Arguments<'a>, index: usize) -> &'a [u8] {
+    if is_secret(command, arguments, index) { REDACTED } else { arguments.prefix(index) }
+}
+
+/// Whether it is a password, or may be.
+fn is_secret(command: &Command, arguments: Arguments<'_>, index: usize) -> bool {
+    if command.kind != Kind::Connection {
+        return false;
+    }
     let is = |index: usize, word: &str| {
         index < arguments.count() && arguments.prefix(index).eq_ignore_ascii_case(word.as_bytes())
     };
-    let is_secret = match name {
+    match command.name {
         "auth" => index > 0,
         "acl" => index > 2 && is(1, "setuser"),
         "hello" => (2..index).any(|before| is(before, "auth") && index <= before + 2),
         _ => false,
-    };
-    if is_secret { Cow::Owned(REDACTED.into()) } else { Cow::Borrowed(arguments.prefix(index)) }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::COMMANDS;
     use crate::parser::Parser;
 
     fn words(parts: &[&[u8]]) -> Vec<String> {
@@ -87,8 +136,31 @@ mod tests {
         let mut parser = Parser::new(1 << 20);
         parser.parse(&bytes).unwrap();
         let arguments = parser.command().unwrap();
-        let name = String::from_utf8_lossy(parts[0]).to_lowercase();
-        Words::of(&name, arguments).iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+        let command = Command::find(parts[0]).unwrap_or(&COMMANDS[0]);
+        let mut said = Said::default();
+        said.add(command, arguments);
+        let at = said.add(command, arguments);
+        said.words(at).iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    }
+
+    #[test]
+    fn they_are_kept_while_a_command_that_is_as_old_is_not_answered() {
+        let mut parser = Parser::new(1 << 20);
+        parser.parse(b"*1\r\n$4\r\nPING\r\n").unwrap();
+        let mut said = Said::default();
+        let add = |said: &mut Said| said.add(&COMMANDS[0], parser.command().unwrap());
+        let places = [add(&mut said), add(&mut said), add(&mut said)];
+        assert_eq!(places, [0, 6, 12]);
+        said.forget(Some(places[1]));
+        assert_eq!((said.bytes.len(), said.words(places[0])), (18, vec![b"PING".to_vec()]), "few are over");
+        said.forget(Some(places[2]));
+        assert_eq!((said.bytes.len(), said.words(places[2])), (6, vec![b"PING".to_vec()]));
+        let newest = add(&mut said);
+        said.take_back(newest);
+        assert_eq!((said.bytes.len(), add(&mut said)), (6, newest));
+        said.forget(None);
+        said.shrink();
+        assert_eq!((said.memory(), add(&mut said)), (0, newest + 6));
     }
 
     #[test]

@@ -207,6 +207,7 @@ impl Exchange {
     }
 
     /// Of a request; fails if the protocol has no way to do that.
+    #[inline]
     pub(crate) fn new(
         replication: Replication,
         request: &Request<'_>,

@@ -1,6 +1,7 @@
 //! What a connection makes of its commands: each is issued whole, unless it has more requests than there is room for, or is queued for a transaction.
 
 use super::{Connection, Progress, access, error_reply};
+use crate::asking::Asking;
 use crate::command::{Command, Kind};
 use crate::error::CommandError;
 use crate::errors;
@@ -15,7 +16,7 @@ use crate::requests::{Origin, Requests};
 use crate::rope::Rope;
 use crate::security::SUBJECTS;
 use crate::unanswered::{Keys, Output, State};
-use crate::words::Words;
+use nicekv_client::Request;
 
 /// What Redis says to who listens by RESP2.
 const ONLY_LISTENS: &str =
@@ -68,49 +69,63 @@ impl Connection {
             return Err(Progress::WindowFull);
         }
         let errors = errors::count();
-        let admitted = access::admit_queued(session, command, requests);
         let mut written = Rope::default();
-        let mut reply = ReplyWriter { out: &mut written, protocol: session.protocol };
-        let (unix_ms, server) = (requests.now.unix_ms, &*requests.member.server);
-        let context = &mut Context { unix_ms, session, server, reply: &mut reply };
-        let planned =
-            admitted.and_then(|()| (command.handler)(context, &Call { arguments, name: command.name }));
+        let planned = planned(command, arguments, session, requests, &mut written);
         let is_answered = matches!(planned, Ok(Plan::Replied | Plan::Close) | Err(_));
-        unanswered.begin(begun(command, errors, is_answered, arguments, requests), session.quiet.is_on());
-        let (number, connection) = (unanswered.next_number(), session.id);
-        let origin = |requests: &Requests<'_>| origin(slot, connection, (number, command), requests);
-        match planned.map(|plan| announced(plan, session, unix_ms)) {
-            Ok(Plan::Replied) => unanswered.push_ready(written, output),
-            Ok(Plan::Close) => {
-                self.closing = true;
+        let settings = &requests.member.server.settings;
+        let said = settings.may_log(is_answered).then(|| unanswered.said.add(command, arguments));
+        let begun = Begun { called: command.number(), since_ns: requests.now.boot_ns, errors, said };
+        unanswered.begin(begun, session.quiet.is_on());
+        let number = unanswered.next_number();
+        let origin = origin(slot, session.id, (number, command), requests);
+        let mut one = |request: Request<'_>, keys: Keys, state| {
+            if requests.room() == 0 {
+                return Err(Progress::WindowFull);
+            }
+            let kept = arguments.kept(request.value());
+            match requests.submit(session.keyspace, request, origin, keys.first(), kept) {
+                Ok(()) => unanswered.push(keys, state),
+                Err(error) => unanswered.push_ready(error_reply(&error.into(), session.protocol), output),
+            }
+            Ok(())
+        };
+        match planned {
+            Ok(Plan::One(request, finish)) => one(request, keys, State::One(finish))?,
+            Ok(Plan::Made(made, finish)) => one(made.request(), keys, State::One(finish))?,
+            Ok(Plan::Put(put, finish)) => one(put.request(), keys, State::One(finish))?,
+            Ok(Plan::AllOrNone(transaction)) => {
+                one(transaction.request().expect("it has steps"), keys, State::AllOrNone)?;
+            }
+            Ok(plan @ (Plan::Replied | Plan::Close)) => {
+                self.closing |= matches!(plan, Plan::Close);
                 unanswered.push_ready(written, output);
             }
-            Ok(plan) if plan.is_one_request() => {
-                if requests.room() == 0 {
-                    return Err(Progress::WindowFull);
-                }
-                let (origin, request) = (origin(requests), plan.request().expect("it has one"));
-                let kept = arguments.kept(request.value());
-                match requests.submit(session.keyspace, request, origin, keys.first(), kept) {
-                    Ok(()) => unanswered.push(keys, state_of(plan)),
-                    Err(error) => self.refuse(&error.into()),
-                }
-            }
             Ok(Plan::Change(change)) => self.change(slot, change, keys, requests),
-            Ok(Plan::Many(many)) => {
-                unanswered.push(keys, State::Many(Gathering::new(many.finish, many.keys.len())));
-                self.issuing = Some(Issuing::new((number, command), Rest::Many { many, sent: 0 }));
+            Ok(Plan::Many(many)) => self.ask_each(many, keys, (number, command)),
+            Ok(Plan::Asking(asking)) => self.ask(asking, keys, (number, command)),
+            // It may publish something.
+            Ok(Plan::Script(transaction, steps)) => {
+                let script = Executing::of_script(session.caller(requests.now.unix_ms), transaction, steps);
+                self.ask(Box::new(script), keys, (number, command));
             }
-            Ok(plan @ Plan::Asking(_)) => {
-                unanswered.push(keys, state_of(plan));
-                self.issuing = Some(Issuing::new((number, command), Rest::Asking));
-            }
-            Ok(_) => unreachable!("all others have one request"),
             Err(error) => self.refuse(&error),
         }
         self.leave_reset(slot, requests);
         self.show(command, requests);
         Ok(())
+    }
+
+    /// A command begins that asks for one thing after the other.
+    fn ask(&mut self, asking: Box<dyn Asking>, keys: Keys, command: (u64, &'static Command)) {
+        self.unanswered.push(keys, State::Asking(asking));
+        self.issuing = Some(Issuing::new(command, Rest::Asking));
+    }
+
+    /// A command begins that asks for each of several keys.
+    fn ask_each(&mut self, many: Many, keys: Keys, command: (u64, &'static Command)) {
+        let gathering = Gathering::new(many.finish, many.keys.len());
+        self.unanswered.push(keys, State::Many(Box::new(gathering)));
+        self.issuing = Some(Issuing::new(command, Rest::Many { many, sent: 0 }));
     }
 
     /// What the parser's command is, if it may run now; `None`: that is said, or the connection ends.
@@ -247,38 +262,19 @@ impl Connection {
     }
 }
 
-/// A script that is no step of a transaction may publish something.
-fn announced<'a>(plan: Plan<'a>, session: &Session, unix_ms: u64) -> Plan<'a> {
-    match plan {
-        Plan::Script(transaction, steps) => {
-            let script = Executing::of_script(session.caller(unix_ms), transaction, steps);
-            Plan::Asking(Box::new(script))
-        }
-        other => other,
-    }
-}
-
-/// What is waited for, of a plan whose requests are not counted.
-fn state_of(plan: Plan<'_>) -> State {
-    match plan {
-        Plan::One(_, finish) | Plan::Made(_, finish) | Plan::Put(_, finish) => State::One(finish),
-        Plan::AllOrNone(_) => State::AllOrNone,
-        Plan::Asking(asking) => State::Asking(asking),
-        other => unreachable!("{other:?} is none of these"),
-    }
-}
-
-/// A command begins: one that asks nothing of the store is answered already.
-fn begun(
+/// What is to be done for a command, by its handler, which may have `written` the reply.
+fn planned<'a>(
     command: &'static Command,
-    errors: u64,
-    is_answered: bool,
-    arguments: Arguments<'_>,
+    arguments: Arguments<'a>,
+    session: &mut Session,
     requests: &Requests<'_>,
-) -> Begun {
-    let may_log = requests.member.server.settings.may_log(is_answered);
-    let words = may_log.then(|| Words::of(command.name, arguments));
-    Begun { called: command.number(), since_ns: requests.now.boot_ns, errors, words }
+    written: &mut Rope,
+) -> Result<Plan<'a>, CommandError> {
+    access::admit_queued(session, command, requests)?;
+    let mut reply = ReplyWriter { out: written, protocol: session.protocol };
+    let (unix_ms, server) = (requests.now.unix_ms, &*requests.member.server);
+    let context = &mut Context { unix_ms, session, server, reply: &mut reply };
+    (command.handler)(context, &Call { arguments, name: command.name })
 }
 
 /// The first request of a command of a connection, by its number.

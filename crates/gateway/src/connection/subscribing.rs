@@ -51,7 +51,7 @@ impl Connection {
             changing.write(&mut ReplyWriter { out: &mut written, protocol: self.session.protocol });
             return self.unanswered.push_ready(written, &mut self.output);
         }
-        self.unanswered.push(keys, State::Changing(changing));
+        self.unanswered.push(keys, State::Changing(Box::new(changing)));
     }
 
     fn total(&self) -> usize {

@@ -29,7 +29,7 @@ impl Connection {
             && !SUBJECTS[command.asks(arguments).0].categories.overlaps(Categories::ADMIN)
             && command.name != "monitor"
         {
-            let words = (0..arguments.count()).map(|index| shown(command.name, arguments, index));
+            let words = (0..arguments.count()).map(|index| shown(command, arguments, index));
             let line = monitors::line(unix_ms, self.session.keyspace.0, &self.session.listed.peer(), words);
             let monitored = server.threads.iter().filter(|thread| thread.monitors.any());
             monitored.for_each(|thread| thread.show(&line));
@@ -38,24 +38,25 @@ impl Connection {
 
     /// Counts the commands that were answered, and logs those that were slow.
     pub(crate) fn account(&mut self, now: Now, member: &Member) {
-        let server = &member.server;
-        for Done { begun, has_failed } in self.unanswered.done.drain(..) {
+        let Member { server, .. } = member;
+        let session = &self.session;
+        self.unanswered.account(|Done { begun, has_failed }, said| {
             let took = Duration::from_nanos(now.boot_ns.saturating_sub(begun.since_ns));
             member.own().ledger.done(begun.called, took, has_failed);
-            if let Some(words) = begun.words
+            if let Some(at) = begun.said
                 && server.settings.is_slow(took)
             {
                 let slow = Slow {
                     number: 0,
                     unix_s: now.unix_ms / 1_000,
                     took_us: took.as_micros() as u64,
-                    words,
-                    address: self.session.listed.peer(),
-                    name: self.session.name.clone(),
+                    words: said.words(at),
+                    address: session.listed.peer(),
+                    name: session.name.clone(),
                 };
                 server.slow_log.add(slow, server.settings.slow_kept());
             }
-        }
+        });
     }
 
     /// Shows lines to it, if it is a monitor; false if it does not read them.

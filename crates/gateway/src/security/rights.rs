@@ -96,8 +96,9 @@ impl Rights {
         self.allowed.has(subject)
     }
 
+    /// Whether they are all, and plainly so: rules may come to the same.
     pub(crate) fn is_everything(&self) -> bool {
-        self.allowed == EVERYTHING
+        self.begins_with_all && self.rules.is_empty()
     }
 
     /// Rules from which it can be made again.
