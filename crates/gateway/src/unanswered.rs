@@ -272,11 +272,14 @@ impl Unanswered {
 
     /// What is added next is none; `is_quiet`: it has no reply.
     pub(crate) fn begin_none(&mut self, is_quiet: bool) {
-        // There was no room for the one before.
-        if let (Some(Begun { said: Some(at), .. }), _) = self.next {
+        self.next = (None, is_quiet);
+    }
+
+    /// The command that was to be added next is not: there is no room for its request yet.
+    pub(crate) fn put_off(&mut self) {
+        if let Some(Begun { said: Some(at), .. }) = self.next.0.take() {
             self.said.take_back(at);
         }
-        self.next = (None, is_quiet);
     }
 
     /// Hands out each that was answered, with what was said.

@@ -1,6 +1,7 @@
 //! What waits for what, and what it all occupies.
 
 use super::*;
+use crate::parser::Parser;
 use crate::plan::Finish;
 use nicekv_client::{Answer, Outcome};
 use nicekv_wire::{Form, OpId};
@@ -116,4 +117,42 @@ fn memory_is_what_was_allocated_and_is_given_back() {
     assert_eq!(unanswered.memory(), queue + hashes(&unanswered));
     unanswered.shrink();
     assert_eq!(unanswered.memory(), 0);
+}
+
+#[test]
+fn words_are_kept_until_their_command_is_accounted_for() {
+    let mut parser = Parser::new(1 << 20);
+    parser.parse(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n").unwrap();
+    let (called, mut unanswered, mut bytes) =
+        (Command::find(b"get").unwrap(), Unanswered::default(), Rope::default());
+    let begin = |unanswered: &mut Unanswered, since_ns| {
+        let said = Some(unanswered.said.add(called, parser.command().unwrap()));
+        unanswered.begin(Begun { called: called.number(), since_ns, errors: 0, said }, false);
+    };
+    // Put off with nobody before it, it leaves nothing behind, and begins anew.
+    begin(&mut unanswered, 1);
+    unanswered.put_off();
+    unanswered.account(|done, _| panic!("{done:?} is not done"));
+    let empty = unanswered.said.add(called, parser.command().unwrap());
+    unanswered.said.take_back(empty);
+    assert_eq!(empty, 0);
+    for since_ns in [2, 3] {
+        begin(&mut unanswered, since_ns);
+        unanswered.push(keys(&[since_ns]), State::One(Finish::Integer));
+    }
+    begin(&mut unanswered, 4);
+    unanswered.put_off();
+    let accounted = |unanswered: &mut Unanswered| {
+        let mut all = Vec::new();
+        unanswered
+            .account(|done, said| all.push((done.begun.since_ns, said.words(done.begun.said.unwrap()))));
+        all
+    };
+    let words = || vec![b"GET".to_vec(), b"k".to_vec()];
+    unanswered.complete(1, 0, integer(1), output(&mut bytes));
+    assert_eq!(accounted(&mut unanswered), [(3, words())]);
+    unanswered.complete(0, 0, integer(1), output(&mut bytes));
+    assert_eq!(accounted(&mut unanswered), [(2, words())]);
+    unanswered.shrink();
+    assert_eq!((unanswered.said.memory(), unanswered.is_empty()), (0, true));
 }

@@ -80,6 +80,7 @@ impl Connection {
         let origin = origin(slot, session.id, (number, command), requests);
         let mut one = |request: Request<'_>, keys: Keys, state| {
             if requests.room() == 0 {
+                unanswered.put_off();
                 return Err(Progress::WindowFull);
             }
             let kept = arguments.kept(request.value());

@@ -96,9 +96,8 @@ impl Rights {
         self.allowed.has(subject)
     }
 
-    /// Whether they are all, and plainly so: rules may come to the same.
     pub(crate) fn is_everything(&self) -> bool {
-        self.begins_with_all && self.rules.is_empty()
+        self.allowed == EVERYTHING
     }
 
     /// Rules from which it can be made again.
