@@ -81,6 +81,7 @@ mod subscribing;
 mod tls;
 mod transaction;
 mod unanswered;
+mod uses;
 mod words;
 
 pub use config::GatewayConfig;

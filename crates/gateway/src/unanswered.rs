@@ -14,18 +14,16 @@
 
 use crate::answered::Answered;
 use crate::asking::Asking;
-use crate::command::{Command, Kind};
 use crate::error::CommandError;
 use crate::errors;
 use crate::gathering::Gathering;
 use crate::ledger::{Begun, Done};
-use crate::limits::KEYS_SHARED_MAX;
-use crate::parser::Arguments;
 use crate::plan::Finish;
 use crate::reply::{Protocol, ReplyWriter};
 use crate::requests::HashedMap;
 use crate::rope::Rope;
 use crate::subscribing::{Changed, Changing};
+use crate::uses::{Keys, Uses};
 use crate::words::Said;
 use nicekv_client::OperationError;
 use nicekv_client::Outcome;
@@ -35,70 +33,6 @@ use std::collections::hash_map::Entry;
 
 /// What most replies have beside the value: the kind, a length, line ends.
 const REPLY_FRAME_BYTES: usize = 12;
-
-/// The keys of a command, as hashes: two keys with one hash only wait for each other needlessly.
-#[derive(Debug)]
-pub(crate) struct Keys {
-    first: Option<u64>,
-    others: Vec<u64>,
-    /// It has too many to list.
-    exclusive: bool,
-    uses: Uses,
-}
-
-/// What a command does to its keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Uses {
-    /// It reads them, by requests of this turn.
-    Reads {
-        turn: u64,
-    },
-    Writes,
-}
-
-impl Keys {
-    /// Of a command that is issued in this turn.
-    pub(crate) fn of(
-        command: &Command,
-        arguments: Arguments<'_>,
-        turn: u64,
-        hash: impl Fn(&[u8]) -> u64,
-    ) -> Self {
-        if matches!(command.kind, Kind::Scan | Kind::Flush | Kind::Transaction | Kind::Listen) {
-            return Self { exclusive: true, ..Self::none() };
-        }
-        if command.kind == Kind::Publish {
-            return Self { first: Some(hash(arguments.prefix(1))), ..Self::none() };
-        }
-        let uses = if command.kind == Kind::Read { Uses::Reads { turn } } else { Uses::Writes };
-        if command.has_one_key() {
-            return Self { first: Some(hash(arguments.prefix(1))), uses, ..Self::none() };
-        }
-        let indexes = || command.key_indexes(arguments.count(), &|index| arguments.prefix(index));
-        if arguments.count() > KEYS_SHARED_MAX && indexes().nth(KEYS_SHARED_MAX).is_some() {
-            return Self { exclusive: true, ..Self::none() };
-        }
-        let mut hashes = indexes().map(|index| hash(arguments.prefix(index)));
-        Self { first: hashes.next(), others: hashes.collect(), exclusive: false, uses }
-    }
-
-    fn none() -> Self {
-        Self { first: None, others: Vec::new(), exclusive: false, uses: Uses::Writes }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.first.is_none() && !self.exclusive
-    }
-
-    /// The first of them; `None` if there are none, or too many.
-    pub(crate) fn first(&self) -> Option<u64> {
-        self.first
-    }
-
-    fn iter(&self) -> impl Iterator<Item = u64> {
-        self.first.iter().chain(&self.others).copied()
-    }
-}
 
 #[derive(Debug)]
 pub(crate) enum State {

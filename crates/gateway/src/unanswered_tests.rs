@@ -1,6 +1,7 @@
 //! What waits for what, and what it all occupies.
 
 use super::*;
+use crate::command::Command;
 use crate::parser::Parser;
 use crate::plan::Finish;
 use nicekv_client::{Answer, Outcome};

@@ -15,7 +15,8 @@ use crate::reply::ReplyWriter;
 use crate::requests::{Origin, Requests};
 use crate::rope::Rope;
 use crate::security::SUBJECTS;
-use crate::unanswered::{Keys, Output, State};
+use crate::unanswered::{Output, State};
+use crate::uses::Keys;
 use nicekv_client::Request;
 
 /// What Redis says to who listens by RESP2.

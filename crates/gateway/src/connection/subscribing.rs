@@ -7,7 +7,8 @@ use crate::reply::{Protocol, ReplyWriter};
 use crate::requests::Requests;
 use crate::rope::Rope;
 use crate::subscribing::{Change, Changed, Changing};
-use crate::unanswered::{Keys, Output, State};
+use crate::unanswered::{Output, State};
+use crate::uses::Keys;
 use nicekv_client::{Message, OperationError};
 
 impl Connection {

@@ -163,7 +163,12 @@ fn an_etcd_that_is_silent_for_a_minute_is_told_of_all_the_while_and_puts_go_on()
             let failed = load.failed();
             load.wait_for_progress();
             assert_eq!(load.failed(), failed);
-            assert_eq!(metric(&lab, SILENT) as u64, 0);
+            // Another instance may lead by now; the first hears of the store when it asks next.
+            let deadline = Instant::now() + PATIENCE;
+            while metric(&lab, SILENT) >= 1.0 {
+                assert!(Instant::now() < deadline, "the first instance takes the store for silent");
+                std::thread::sleep(POLL_PAUSE);
+            }
         });
         lab.down();
     });
