@@ -1,6 +1,5 @@
 //! The last commands that were slow (SLOWLOG).
 
-use crate::words::Words;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +14,8 @@ pub(crate) struct Slow {
     /// When it was answered.
     pub(crate) unix_s: u64,
     pub(crate) took_us: u64,
-    pub(crate) words: Words,
+    /// Cut where they are long (`words`).
+    pub(crate) words: Vec<Vec<u8>>,
     /// Of the connection.
     pub(crate) address: String,
     pub(crate) name: Vec<u8>,
@@ -58,7 +58,7 @@ mod tests {
             number: 0,
             unix_s: 1,
             took_us,
-            words: Words::default(),
+            words: Vec::new(),
             address: String::new(),
             name: Vec::new(),
         };

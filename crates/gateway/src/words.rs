@@ -8,9 +8,6 @@ const WORDS_MAX: usize = 32;
 const WORD_BYTES_MAX: usize = 128;
 const REDACTED: &[u8] = b"(redacted)";
 
-/// Those of one command.
-pub(crate) type Words = Vec<Vec<u8>>;
-
 /// The words of the commands of a connection that may become slow, in the order of the commands.
 ///
 /// ```text
@@ -63,7 +60,7 @@ impl Said {
     }
 
     /// Those of the command that are there.
-    pub(crate) fn words(&self, at: u64) -> Words {
+    pub(crate) fn words(&self, at: u64) -> Vec<Vec<u8>> {
         let (count, mut rest) = self.bytes[(at - self.first) as usize..].split_first().expect("as added");
         let word = |_| {
             let (length, words) = rest.split_first().expect("as added");
