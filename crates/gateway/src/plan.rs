@@ -47,6 +47,13 @@ pub(crate) enum Plan<'a> {
     Many(Many),
 }
 
+impl Plan<'_> {
+    /// Whether it needs room for one request.
+    pub(crate) fn is_one_request(&self) -> bool {
+        matches!(self, Self::One(..) | Self::Made(..) | Self::Put(..) | Self::AllOrNone(_))
+    }
+}
+
 /// An update that carries other bytes than one of the arguments.
 #[derive(Debug)]
 pub(crate) struct Made<'a> {

@@ -209,13 +209,6 @@ impl Unanswered {
         self.next = (None, is_quiet);
     }
 
-    /// The command that was to be added next is not: there is no room for its request yet.
-    pub(crate) fn put_off(&mut self) {
-        if let Some(Begun { said: Some(at), .. }) = self.next.0.take() {
-            self.said.take_back(at);
-        }
-    }
-
     /// Hands out each that was answered, with what was said.
     pub(crate) fn account(&mut self, mut each: impl FnMut(Done, &Said)) {
         self.done.drain(..).for_each(|done| each(done, &self.said));

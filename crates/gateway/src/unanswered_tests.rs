@@ -130,19 +130,10 @@ fn words_are_kept_until_their_command_is_accounted_for() {
         let said = Some(unanswered.said.add(called, parser.command().unwrap()));
         unanswered.begin(Begun { called: called.number(), since_ns, errors: 0, said }, false);
     };
-    // Put off with nobody before it, it leaves nothing behind, and begins anew.
-    begin(&mut unanswered, 1);
-    unanswered.put_off();
-    unanswered.account(|done, _| panic!("{done:?} is not done"));
-    let empty = unanswered.said.add(called, parser.command().unwrap());
-    unanswered.said.take_back(empty);
-    assert_eq!(empty, 0);
     for since_ns in [2, 3] {
         begin(&mut unanswered, since_ns);
         unanswered.push(keys(&[since_ns]), State::One(Finish::Integer));
     }
-    begin(&mut unanswered, 4);
-    unanswered.put_off();
     let accounted = |unanswered: &mut Unanswered| {
         let mut all = Vec::new();
         unanswered

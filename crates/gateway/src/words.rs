@@ -31,11 +31,7 @@ impl Said {
         let kept = if count > WORDS_MAX { WORDS_MAX - 1 } else { count };
         self.bytes.push(count.min(WORDS_MAX) as u8);
         for index in 0..kept {
-            let (word, length) = if is_secret(command, arguments, index) {
-                (REDACTED, REDACTED.len())
-            } else {
-                (arguments.prefix(index), arguments.length(index))
-            };
+            let (word, length) = shown(command, arguments, index);
             let kept = &word[..word.len().min(WORD_BYTES_MAX)];
             match length - kept.len() {
                 0 => self.push(kept, b""),
@@ -71,11 +67,6 @@ impl Said {
         (0..*count).map(word).collect()
     }
 
-    /// Those of the newest command, which are there, are not needed.
-    pub(crate) fn take_back(&mut self, at: u64) {
-        self.bytes.truncate((at - self.first) as usize);
-    }
-
     /// Those of commands before this one are not needed any more; `None`: of all.
     pub(crate) fn forget(&mut self, until: Option<u64>) {
         let over = (until.unwrap_or(self.end()) - self.first) as usize;
@@ -96,9 +87,12 @@ impl Said {
     }
 }
 
-/// One word of a command.
-pub(crate) fn shown<'a>(command: &Command, arguments: Arguments<'a>, index: usize) -> &'a [u8] {
-    if is_secret(command, arguments, index) { REDACTED } else { arguments.prefix(index) }
+/// One word of a command, as much of it as is there, and how long it was.
+pub(crate) fn shown<'a>(command: &Command, arguments: Arguments<'a>, index: usize) -> (&'a [u8], usize) {
+    match is_secret(command, arguments, index) {
+        true => (REDACTED, REDACTED.len()),
+        false => (arguments.prefix(index), arguments.length(index)),
+    }
 }
 
 /// Whether it is a password, or may be.
@@ -153,8 +147,6 @@ mod tests {
         said.forget(Some(places[2]));
         assert_eq!((said.bytes.len(), said.words(places[2])), (6, vec![b"PING".to_vec()]));
         let newest = add(&mut said);
-        said.take_back(newest);
-        assert_eq!((said.bytes.len(), add(&mut said)), (6, newest));
         said.forget(None);
         said.shrink();
         assert_eq!((said.memory(), add(&mut said)), (0, newest + 6));

@@ -72,6 +72,9 @@ impl Connection {
         let errors = errors::count();
         let mut written = Rope::default();
         let planned = planned(command, arguments, session, requests, &mut written);
+        if requests.room() == 0 && planned.as_ref().is_ok_and(Plan::is_one_request) {
+            return Err(Progress::WindowFull);
+        }
         let is_answered = matches!(planned, Ok(Plan::Replied | Plan::Close) | Err(_));
         let settings = &requests.member.server.settings;
         let said = settings.may_log(is_answered).then(|| unanswered.said.add(command, arguments));
@@ -80,23 +83,18 @@ impl Connection {
         let number = unanswered.next_number();
         let origin = origin(slot, session.id, (number, command), requests);
         let mut one = |request: Request<'_>, keys: Keys, state| {
-            if requests.room() == 0 {
-                unanswered.put_off();
-                return Err(Progress::WindowFull);
-            }
             let kept = arguments.kept(request.value());
             match requests.submit(session.keyspace, request, origin, keys.first(), kept) {
                 Ok(()) => unanswered.push(keys, state),
                 Err(error) => unanswered.push_ready(error_reply(&error.into(), session.protocol), output),
             }
-            Ok(())
         };
         match planned {
-            Ok(Plan::One(request, finish)) => one(request, keys, State::One(finish))?,
-            Ok(Plan::Made(made, finish)) => one(made.request(), keys, State::One(finish))?,
-            Ok(Plan::Put(put, finish)) => one(put.request(), keys, State::One(finish))?,
+            Ok(Plan::One(request, finish)) => one(request, keys, State::One(finish)),
+            Ok(Plan::Made(made, finish)) => one(made.request(), keys, State::One(finish)),
+            Ok(Plan::Put(put, finish)) => one(put.request(), keys, State::One(finish)),
             Ok(Plan::AllOrNone(transaction)) => {
-                one(transaction.request().expect("it has steps"), keys, State::AllOrNone)?;
+                one(transaction.request().expect("it has steps"), keys, State::AllOrNone);
             }
             Ok(plan @ (Plan::Replied | Plan::Close)) => {
                 self.closing |= matches!(plan, Plan::Close);

@@ -29,7 +29,7 @@ impl Connection {
             && !SUBJECTS[command.asks(arguments).0].categories.overlaps(Categories::ADMIN)
             && command.name != "monitor"
         {
-            let words = (0..arguments.count()).map(|index| shown(command, arguments, index));
+            let words = (0..arguments.count()).map(|index| shown(command, arguments, index).0);
             let line = monitors::line(unix_ms, self.session.keyspace.0, &self.session.listed.peer(), words);
             let monitored = server.threads.iter().filter(|thread| thread.monitors.any());
             monitored.for_each(|thread| thread.show(&line));
