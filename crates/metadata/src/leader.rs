@@ -30,6 +30,9 @@ use crate::status::Counters;
 use crate::targets::Targets;
 use crate::view::{Observed, Situation, has_live_consistent};
 
+/// How far nodes' logs are durable is persisted about so often, if it has changed: a storage that has forgotten less than was written meanwhile is found out by its peers alone (R18).
+const REMEMBER_INTERVAL_NS: u64 = 500_000_000;
+
 /// What the driver must do with the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageRequest {
@@ -60,6 +63,10 @@ pub struct Metadata {
     in_flight: Option<State>,
     /// Whether `in_flight` has been handed to the driver.
     requested: bool,
+    /// Whether all that differs in `in_flight` is what is remembered of storages.
+    only_remembers: bool,
+    /// When that was persisted last.
+    remembered_ns: u64,
     /// The version under which this leader's term is persisted; nothing leaves before.
     first_version: u64,
     /// Until then nobody else can lead.
@@ -100,6 +107,8 @@ impl Metadata {
             now_ns: now.boot_ns,
             in_flight: Some(next),
             requested: false,
+            only_remembers: false,
+            remembered_ns: now.boot_ns,
             targets,
             outbox: Outbox::default(),
             directory: None,
@@ -186,8 +195,9 @@ impl Metadata {
         let news = match datagram {
             Datagram::Heartbeat(heartbeat) => {
                 let lease_ns = observations.handle_heartbeat(now_ns, heartbeat);
+                let has_forgotten = !observations.forgetful.is_empty();
                 self.reply(from, heartbeat, lease_ns);
-                Ok(false)
+                Ok(has_forgotten)
             }
             Datagram::AssignAck(ack) => observations.handle_ack(&self.committed, ack),
             Datagram::Usage(usage) => observations.handle_usage(now_ns, usage).map(|()| false),
@@ -219,6 +229,12 @@ impl Metadata {
         self.now_ns = now.boot_ns;
         let next = self.in_flight.take().expect("only what is in flight is persisted");
         assert_eq!(next.version, persisted.version, "steps are persisted one by one");
+        if core::mem::take(&mut self.only_remembers) {
+            // Nothing that is said follows from it.
+            self.committed = next;
+            self.observed_change = true;
+            return;
+        }
         self.adopt(next);
     }
 
@@ -343,7 +359,9 @@ impl Metadata {
         self.settle();
         let decision = decide(&self.situation());
         self.observations.loads.turn(self.now_ns, nanoseconds(self.config.timing.divide_interval));
-        let Some(Decision { state, expelled, divided_by_load }) = decision else { return self.balance() };
+        let Some(Decision { state, expelled, divided_by_load }) = decision else {
+            return if self.is_remembering_due() { self.remember_storages() } else { self.balance() };
+        };
         self.observations.loads.divided += divided_by_load as u64;
         let until_ns = self.now_ns + nanoseconds(self.config.timing.rejoin_delay);
         for (id, node) in expelled {
@@ -353,6 +371,30 @@ impl Metadata {
             self.adopt(state.clone());
         }
         self.begin_step(state);
+    }
+
+    fn is_remembering_due(&self) -> bool {
+        self.now_ns >= self.remembered_ns + REMEMBER_INTERVAL_NS
+            && self.observations.storages != self.committed.storages
+    }
+
+    /// Persists how far nodes say that their logs are durable, and nothing else.
+    fn remember_storages(&mut self) {
+        self.remembered_ns = self.now_ns;
+        let mut next = self.committed.clone();
+        next.version += 1;
+        next.storages.clone_from(&self.observations.storages);
+        self.begin_step(next);
+        self.only_remembers = true;
+    }
+
+    /// The process is about to end in good order: what is remembered of storages is persisted, if that can be done at once.
+    pub fn handle_stop(&mut self, now: Now) {
+        self.now_ns = now.boot_ns;
+        let is_free = self.in_flight.is_none() && self.is_leading();
+        if is_free && self.observations.storages != self.committed.storages {
+            self.remember_storages();
+        }
     }
 
     pub(crate) fn has_step_in_flight(&self) -> bool {

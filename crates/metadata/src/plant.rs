@@ -34,6 +34,8 @@ pub enum Plant {
     RestartUnnoticed,
     /// R9: a member that comes back with empty storage is still taken for consistent.
     EmptyStorageTrusted,
+    /// R18: a storage that lacks what was confirmed is trusted.
+    ForgettingTrusted,
     /// R14: a succession goes on although who leaves was started again.
     SuccessionOutlivesProcess,
     /// R14: a succession begins although the newcomer may believe that it is in the one before.
@@ -77,7 +79,7 @@ pub enum Plant {
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -89,6 +91,7 @@ impl Plant {
         Self::RacksNotCounted,
         Self::RestartUnnoticed,
         Self::EmptyStorageTrusted,
+        Self::ForgettingTrusted,
         Self::SuccessionOutlivesProcess,
         Self::SuccessorUntold,
         Self::SoleHolderGivenUp,

@@ -11,7 +11,7 @@ use crate::decide::moves::MOVES_PER_NODE_MAX;
 use crate::observations::{Observations, Watch};
 use crate::plant::Plant;
 use crate::policy::Policy;
-use crate::state::{Left, Member, Partition, Process, Removed, State, Wish};
+use crate::state::{Left, Member, Partition, Process, Removed, State, Wish, storages};
 use crate::targets::Targets;
 
 /// What is known about the nodes, from the view of one partition.
@@ -20,6 +20,10 @@ pub(crate) trait Observed {
     fn policy(&self) -> Policy;
     /// The node's process, if it is live.
     fn live(&self, node: NodeId) -> Option<Process>;
+    /// Under which decisions know the node's storage, if anything is remembered of it (R18).
+    fn identity(&self, _node: NodeId) -> Option<u128> {
+        None
+    }
     /// Whether `survivor` has proven to be there since `silent` is not: else they may have died together, and be `silent`
     /// the one that comes back with its data.
     fn outlives(&self, survivor: NodeId, silent: NodeId) -> bool;
@@ -233,6 +237,10 @@ impl Observed for View<'_> {
 
     fn live(&self, node: NodeId) -> Option<Process> {
         self.situation.observations.membership.live(node)
+    }
+
+    fn identity(&self, node: NodeId) -> Option<u128> {
+        storages::identity(&self.situation.state.storages, node)
     }
 
     fn outlives(&self, survivor: NodeId, silent: NodeId) -> bool {

@@ -354,6 +354,17 @@ impl<P: Protocol> NodeCore<P> {
         self.host.disk_space = space;
     }
 
+    /// The process has found its log durable through this position, counted over the life of the storage. To be called once, when the log has been replayed; not of a
+    /// storage that keeps nothing.
+    pub fn begin_durable(&mut self, position: u64) {
+        self.host.session.begin_durable(position);
+    }
+
+    /// The log is durable through this position of its life. Peers and the metadata service remember it: a later process that finds less has forgotten something (R18).
+    pub fn set_durable(&mut self, position: u64) {
+        self.host.session.set_durable(position);
+    }
+
     /// As [`NodeConfig::tells_visibility`] says; to be called before anything is handled.
     pub fn tell_visibility(&mut self) {
         self.host.visibility.tell();

@@ -19,6 +19,10 @@ pub struct Session {
     pub(crate) direct_until_ns: u64,
     /// Heartbeats sent since the metadata service answered one.
     unanswered: u16,
+    /// Position through which the log was durable when the process started.
+    opened: u64,
+    /// Position through which it is durable now.
+    durable: u64,
 }
 
 impl Session {
@@ -52,7 +56,19 @@ impl Session {
             sent_ns: now.boot_ns,
             unanswered,
             space,
+            opened: self.opened,
+            durable: self.durable,
         }
+    }
+
+    /// The log was found durable through this position of its life.
+    pub(crate) fn begin_durable(&mut self, position: u64) {
+        (self.opened, self.durable) = (position, position);
+    }
+
+    /// The log is durable through this position of its life.
+    pub(crate) fn set_durable(&mut self, position: u64) {
+        self.durable = position;
     }
 
     /// Whether the reply is for this process, and of no older term (R13).

@@ -72,6 +72,8 @@ fn a_leader_whose_compare_and_swap_fails_stops_at_once() {
         sent_ns: 1,
         unanswered: 0,
         space: DiskSpace::Enough,
+        opened: 0,
+        durable: 0,
     }
     .encode(&mut bytes);
     node.send_to(&bytes, endpoint.local_address()).unwrap();

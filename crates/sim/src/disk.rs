@@ -56,6 +56,8 @@ pub struct Disk {
     log: Vec<Vec<u8>>,
     first: u64,
     forced: u64,
+    /// Records of the disk's life before the first one that this process counts.
+    before: u64,
     /// As the process sees it.
     entries: Entries,
     durable: Entries,
@@ -76,6 +78,11 @@ impl Disk {
     /// Number of the last record that no crash takes away.
     pub fn forced(&self) -> u64 {
         self.forced
+    }
+
+    /// The same, counted over the life of the disk.
+    pub fn durable(&self) -> u64 {
+        self.before + self.forced
     }
 
     /// What the process sees.
@@ -277,6 +284,7 @@ impl Disk {
             Busy::Force { through, values } => {
                 self.forced = self.forced.max(through);
                 self.values.forced = self.values.forced.max(values);
+                core.set_durable(self.durable());
                 core.handle_storage(now, StorageCompletion::Forced { through });
             }
             Busy::Sync { entries, log_through, values, trims_before } => {
@@ -304,6 +312,7 @@ impl Disk {
         self.values.crash(|| false);
         self.entries.clone_from(&self.durable);
         // A new process counts from 1, and finds durable what it finds.
+        self.before += self.first - 1;
         self.first = 1;
         self.forced = self.appended();
     }
@@ -318,5 +327,6 @@ impl Disk {
         }
         let busy = self.execute(now, core);
         assert!(busy.is_empty(), "replaying a log forces nothing");
+        core.begin_durable(self.durable());
     }
 }

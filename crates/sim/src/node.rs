@@ -81,6 +81,8 @@ pub enum Kept {
     All,
     /// The disk is lost: it starts again with an empty one.
     NoDisk,
+    /// The disk is put back as it was when [`Node::take_snapshot`] was called.
+    Snapshot,
 }
 
 /// Kernels answer gets.
@@ -136,6 +138,8 @@ pub struct Node {
     pub space: DiskSpace,
     /// Its clocks.
     pub clock: Clock,
+    /// What was on the disk at an earlier time, if that was kept.
+    snapshot: Option<Disk>,
     /// Counts disks.
     disks: u64,
     /// Counts processes.
@@ -183,6 +187,7 @@ impl Node {
             is_forgetful,
             space: DiskSpace::Enough,
             clock,
+            snapshot: None,
             disks: 1,
             process: 0,
             internal_client: ClientId(0),
@@ -259,6 +264,13 @@ impl Node {
         }
     }
 
+    /// Keeps what a process that started now would find on the disk.
+    pub fn take_snapshot(&mut self) {
+        let mut disk = self.disk.clone();
+        disk.crash_keeping(disk.forced());
+        self.snapshot = Some(disk);
+    }
+
     /// Kills the process; `kept`: the last record of the log that stays, if not left to chance.
     pub fn crash(&mut self, kept: Kept, random: &mut Random) {
         self.left = self.kernel.take().filter(Kernel::outlives_process);
@@ -272,6 +284,7 @@ impl Node {
             Kept::Forced => self.disk.crash_keeping(self.disk.forced()),
             Kept::All => self.disk.crash_keeping(self.disk.appended()),
             Kept::NoDisk => (self.disk, self.disks) = (Disk::new(), self.disks + 1),
+            Kept::Snapshot => self.disk = self.snapshot.clone().expect("a snapshot was taken"),
         }
         (self.turn_at_ns, self.disk_free_ns, self.paused_until_ns, self.busy_until_ns) = (None, 0, 0, 0);
     }

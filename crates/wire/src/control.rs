@@ -30,6 +30,11 @@ message! {
             storage: u128,
             /// When it was sent, on the node's own boot-time clock; echoed, so that the lease counts from the sending (R12).
             sent_ns: u64,
+            /// Position in the life of its log through which this process found it durable when it started; 0 of a storage that keeps nothing. Less than the storage once
+            /// confirmed proves that the storage has forgotten something (R18).
+            opened: u64,
+            /// Position through which the log is durable now.
+            durable: u64,
         }
     }
 }
@@ -269,6 +274,8 @@ tagged! {
         /// The primary of a sealed epoch: this was the partition's last decision, every member has forced it, nothing is open, and nothing is decided any more
         /// (R17).
         5 => Drained(u64),
+        /// The primary has seen that this member lacks decisions that it had confirmed as durable: its storage has forgotten something (R18).
+        6 => Forgot(NodeId),
     }
 }
 

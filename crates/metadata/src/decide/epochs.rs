@@ -52,6 +52,7 @@ pub(crate) fn first(
         removed: Vec::new(),
         originals,
         newcomers: Vec::new(),
+        emptied: Vec::new(),
         divisions: Divisions::default(),
         left: Vec::new(),
         forming: None,
@@ -81,6 +82,14 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     let mut next = Partition { epoch: partition.epoch + 1, members, forming: None, ..partition.clone() };
     let hold: Vec<NodeId> = next.holders().map(|member| member.node).collect();
     next.newcomers.retain(|node| !hold.contains(node));
+    let Partition { members, originals, emptied, .. } = &mut next;
+    emptied.retain(|node| {
+        let holds_anew = |member: &Member| {
+            let is_it = member.node == *node && member.standing.is_consistent();
+            is_it && observed.identity(*node) == Some(member.process.storage)
+        };
+        originals.contains(node) && !members.iter().any(holds_anew)
+    });
     for member in &before.members {
         // By quorum, who joins may answer already, but for newcomers.
         let may_answer = observed.policy().silent == Silent::Counted
@@ -189,13 +198,14 @@ fn next_member(
     all_acknowledged: bool,
     observed: &impl Observed,
 ) -> Member {
-    let same_process = process.incarnation == member.process.incarnation;
+    let same_process =
+        process.incarnation == member.process.incarnation && is_same_storage(member, process, observed);
     let standing = match member.standing {
         Standing::Copying if same_process && is_consistent(member, all_acknowledged, observed) => {
             Standing::Promoted
         }
         standing if same_process => standing,
-        // Its log holds all that it promised.
+        // Its log holds all that it promised (R18).
         standing if standing.is_consistent() && is_same_storage(member, process, observed) => {
             Standing::Promoted
         }

@@ -40,6 +40,9 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
     if let Some(state) = found_keyspaces(situation) {
         return Some(Decision { state, expelled: Vec::new(), divided_by_load: 0 });
     }
+    if let Some(state) = forgetful_storages(situation) {
+        return Some(Decision { state, expelled: Vec::new(), divided_by_load: 0 });
+    }
     let mut load = Load::of(situation);
     let (mut changes, mut expelled) = (BTreeMap::new(), Vec::new());
     for (id, partition) in situation.state.partitions() {
@@ -81,6 +84,21 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
     }
     state.version += 1;
     Some(Decision { state, expelled, divided_by_load })
+}
+
+/// Storages that have forgotten something are remembered as others, and what is in them is void (R18).
+fn forgetful_storages(situation: &Situation<'_>) -> Option<State> {
+    let forgetful = &situation.observations.forgetful;
+    if forgetful.is_empty() {
+        return None;
+    }
+    let mut next = situation.state.clone();
+    next.version += 1;
+    for (&node, &storage) in forgetful {
+        next.storages.insert(node, storage);
+        next.note_emptied(NodeId(node));
+    }
+    Some(next)
 }
 
 /// Whether a node holds nothing, and can answer no get that it should not: it is gone, or knows that it holds nothing. From then on it

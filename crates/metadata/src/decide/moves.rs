@@ -103,9 +103,8 @@ pub(crate) fn break_off(partition: &Partition, observed: &impl Observed) -> Opti
     let leaves = partition.members.iter().find(|member| !partition.originals.contains(&member.node))?;
     let newcomer = *partition.newcomers.first()?;
     let is_as_before = |node: NodeId| {
-        let process = |member: &Member| (member.node, member.process.incarnation);
-        let live = observed.live(node).map(|process| (node, process.incarnation));
-        live.is_some() && partition.member(node).map(process) == live
+        let live = observed.live(node);
+        live.is_some() && partition.member(node).map(|member| member.process) == live
     };
     let target = observed.target();
     let goes_on = (is_as_before(leaves.node) || observed.has(Plant::SuccessionOutlivesProcess))

@@ -169,9 +169,9 @@ impl Membership {
         node.granted_ns = now_ns;
     }
 
-    /// A node says that it lives. Foreign nodes have been sorted out.
-    pub(crate) fn handle_heartbeat(&mut self, now_ns: u64, heartbeat: &Heartbeat) {
-        let process = Process { incarnation: heartbeat.incarnation, storage: heartbeat.storage };
+    /// A node says that it lives, with a storage that decisions know under this identity. Foreign nodes have been sorted out.
+    pub(crate) fn handle_heartbeat(&mut self, now_ns: u64, heartbeat: &Heartbeat, storage: u128) {
+        let process = Process { incarnation: heartbeat.incarnation, storage };
         let Some(node) = self.nodes.get_mut(&heartbeat.node) else { return };
         let is_known = node.live && node.process == Some(process);
         if !is_known {

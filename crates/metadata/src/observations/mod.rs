@@ -24,7 +24,8 @@ use nicekv_wire::{NodeId, PartitionId};
 use crate::config::{Config, Timing, nanoseconds};
 use crate::plant::Plant;
 use crate::policy::Policy;
-use crate::state::State;
+use crate::state::storages::{self, Judgement};
+use crate::state::{Partition, State, Storages};
 pub(crate) use balance::{Balance, Begun, REST_PERIODS};
 pub(crate) use chunks::ChunkReports;
 pub use chunks::TargetReport;
@@ -51,6 +52,10 @@ pub(crate) struct Observations {
     pub(crate) heats: Heats,
     pub(crate) balance: Balance,
     pub(crate) chunks: ChunkReports,
+    /// How far nodes say that their logs are durable: what is persisted of it, and what has come since.
+    pub(crate) storages: Storages,
+    /// Storages that have forgotten something, until that is persisted.
+    pub(crate) forgetful: Storages,
     /// A leader before may have granted leases that run until then.
     quiet_until_ns: u64,
     /// Processes that do not know yet that they were removed somewhere: they get no lease (R12).
@@ -75,6 +80,8 @@ impl Observations {
             heats: Heats::default(),
             balance: Balance::new(now_ns),
             chunks: ChunkReports::new(now_ns),
+            storages: state.storages.clone(),
+            forgetful: Storages::new(),
             quiet_until_ns: now_ns + quiet_ns,
             unaware: BTreeSet::new(),
             plant: None,
@@ -115,6 +122,16 @@ impl Observations {
 
     /// The state went from `before` to `after`.
     pub(crate) fn handle_change(&mut self, before: &State, after: &State, now_ns: u64) {
+        self.forgetful.retain(|node, storage| {
+            let is_persisted = after.storages.get(node).is_some_and(|known| {
+                known.losses >= storage.losses && known.identity() == storage.identity()
+            });
+            if is_persisted {
+                self.storages.insert(*node, *storage);
+            }
+            !is_persisted && after.node(NodeId(*node)).is_some()
+        });
+        self.storages.retain(|node, _| after.node(NodeId(*node)).is_some());
         if before.nodes != after.nodes {
             self.membership.set_nodes(after.nodes.iter().map(|node| node.config.id), now_ns);
         }
@@ -144,7 +161,19 @@ impl Observations {
     /// Returns the lease that the node gets, in nanoseconds from the sending (R12).
     pub(crate) fn handle_heartbeat(&mut self, now_ns: u64, heartbeat: &Heartbeat) -> u64 {
         let Heartbeat { node, incarnation, .. } = *heartbeat;
-        self.membership.handle_heartbeat(now_ns, heartbeat);
+        let storage = match storages::judge(&self.storages, heartbeat) {
+            Judgement::Void(storage) if !self.has(Plant::ForgettingTrusted) => {
+                // It takes part when that is persisted: a leader to come is to know it, too.
+                self.forgetful.insert(node.0, storage);
+                return 0;
+            }
+            Judgement::Void(storage) | Judgement::Sound(storage) => storage,
+        };
+        if self.forgetful.contains_key(&node.0) {
+            return 0;
+        }
+        self.storages.insert(node.0, storage);
+        self.membership.handle_heartbeat(now_ns, heartbeat, storage.identity());
         let is_entitled =
             self.membership.is_live(node, incarnation) && !self.unaware.contains(&(node, incarnation));
         let may_serve = (is_entitled || self.has(Plant::LeaseToRemoved)) && now_ns >= self.quiet_until_ns;
@@ -205,6 +234,7 @@ impl Observations {
         let is_possible = match kind {
             ReportKind::CopyDone => true,
             ReportKind::Accuse(accused) => accused != node && is_member(accused),
+            ReportKind::Forgot(member) => partition.primary == node && is_member(member),
             ReportKind::Fence => Policy::of(state.keyspace(partition)).has_fences,
             ReportKind::Formed => partition.forming.is_some(),
             ReportKind::Drained(_) => {
@@ -220,10 +250,19 @@ impl Observations {
                 self.handle_accusation(now_ns, id, node, accused);
                 Ok(false)
             }
+            ReportKind::Forgot(member) => Ok(self.handle_forgetful(partition, member)),
             ReportKind::Fence => Ok(self.watch_mut(id).handle_fence()),
             ReportKind::Formed => Ok(self.watch_mut(id).handle_formed(node, incarnation, epoch.0)),
             ReportKind::Drained(index) => Ok(self.watch_mut(id).handle_drained(incarnation, epoch.0, index)),
         }
+    }
+
+    /// The primary has seen that a member lacks what it had confirmed: if it is still the process that is meant. Returns whether that is news.
+    fn handle_forgetful(&mut self, partition: &Partition, node: NodeId) -> bool {
+        let process = partition.member(node).map(|member| member.process);
+        let is_meant = process.is_some() && self.membership.live(node) == process;
+        let Some(storage) = self.storages.get(&node.0).filter(|_| is_meant) else { return false };
+        self.forgetful.insert(node.0, storage.with_a_loss()).is_none()
     }
 
     fn handle_accusation(&mut self, now_ns: u64, id: PartitionId, accuser: NodeId, accused: NodeId) {

@@ -12,6 +12,7 @@ mod partition;
 mod placed;
 mod reshaped;
 mod reshaping;
+pub(crate) mod storages;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
@@ -35,9 +36,10 @@ use placed::Placed;
 pub(crate) use reshaping::{
     Child, FORMING_MAX, Forming, Parent, RESHAPED_MAX, RESHAPINGS_MAX, Reshaping, is_followed,
 };
+pub(crate) use storages::Storages;
 
 /// Version of the encoding, its first byte.
-const FORMAT_VERSION: u8 = 13;
+const FORMAT_VERSION: u8 = 14;
 
 /// What the operator wants of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +96,8 @@ pub(crate) struct State {
     placed: BTreeMap<PartitionId, Placed>,
     /// Who holds chunks of objects; none before there was a keyspace with names of such.
     pub(crate) chunks: Option<ChunkGroups>,
+    /// How far nodes have said that their logs are durable.
+    pub(crate) storages: Storages,
 }
 
 /// Why the core does not start.
@@ -155,6 +159,7 @@ impl State {
             reshaped: BTreeMap::new(),
             placed: BTreeMap::new(),
             chunks: None,
+            storages: Storages::new(),
         }
     }
 
@@ -318,6 +323,15 @@ impl State {
         let before = self.partition(id).expect("the partition is there");
         let round = if next.epoch > before.epoch { newest } else { before.round };
         self.partitions.insert(id, Partition { round, ..next });
+    }
+
+    /// What a node holds of any partition is void: it begins anew wherever it joins.
+    pub(crate) fn note_emptied(&mut self, node: NodeId) {
+        for partition in self.partitions.values_mut() {
+            if partition.originals.contains(&node) && !partition.emptied.contains(&node) {
+                partition.emptied.push(node);
+            }
+        }
     }
 
     /// The keyspace of a partition.

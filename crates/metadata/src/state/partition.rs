@@ -92,6 +92,9 @@ pub(crate) struct Partition {
     /// Originals that have never been consistent since they are.
     #[serde(with = "node_ids")]
     pub(crate) newcomers: Vec<NodeId>,
+    /// Originals whose storage has forgotten something, until they have copied everything (R18): what they hold is void.
+    #[serde(with = "node_ids")]
+    pub(crate) emptied: Vec<NodeId>,
     /// Which member answers whose gets.
     pub(crate) divisions: Divisions,
     /// Who may hold something of it without being a member (R16).
@@ -120,7 +123,9 @@ impl Partition {
             // A spare of a chain: whatever it holds from another time is void (C8).
             (false, false) if !member.standing.is_consistent() => MemberRole::Newcomer,
             (false, false) => MemberRole::Leaving,
-            (false, true) if self.is_newcomer(member.node) => MemberRole::Newcomer,
+            (false, true) if self.is_newcomer(member.node) || self.emptied.contains(&member.node) => {
+                MemberRole::Newcomer
+            }
             (false, true) => MemberRole::Original,
         }
     }
@@ -205,7 +210,7 @@ impl Partition {
             return Err("who has left a partition is a member of it, or an unknown node");
         }
         if self.members.iter().any(is_in_two_roles)
-            || !self.newcomers.iter().all(|node| self.originals.contains(node))
+            || !self.newcomers.iter().chain(&self.emptied).all(|node| self.originals.contains(node))
             || !self.members.iter().enumerate().all(is_named_once)
         {
             return Err("a member is named twice, or in the wrong role");

@@ -36,6 +36,7 @@ fn state() -> State {
         reshaped: BTreeMap::new(),
         placed: BTreeMap::new(),
         chunks: None,
+        storages: Default::default(),
     };
     for keyspace in 0..2 {
         for range in spec(keyspace, 1 << keyspace).ranges() {

@@ -13,8 +13,16 @@ const NODE: NodeId = NodeId(1);
 fn says(core: &mut Metadata, cluster: &Cluster, now: Now) -> (Vec<HeartbeatReply>, usize) {
     let process = cluster.nodes[&NODE].running.as_ref().unwrap().process;
     let (incarnation, storage, sent_ns) = (process.incarnation, process.storage, now.boot_ns);
-    let heartbeat =
-        Heartbeat { node: NODE, incarnation, storage, sent_ns, unanswered: 0, space: DiskSpace::Enough };
+    let heartbeat = Heartbeat {
+        node: NODE,
+        incarnation,
+        storage,
+        sent_ns,
+        unanswered: 0,
+        space: DiskSpace::Enough,
+        opened: 0,
+        durable: 0,
+    };
     core.handle_datagram(now, address(NODE), &encode(|out| heartbeat.encode(out)));
     core.handle_batch_end(now);
     let (mut replies, mut others, mut bytes) = (Vec::new(), 0, Vec::new());

@@ -20,8 +20,16 @@ fn forgeries(cluster: &Cluster) -> Vec<Vec<u8>> {
     let (incarnation, storage) = (process.incarnation, process.storage);
     let epoch = Epoch(super::scenarios::partition(cluster, PARTITION).epoch);
     let report = |kind| encode(|out| Report { node, incarnation, partition, epoch, kind }.encode(out));
-    let deaf =
-        Heartbeat { node, incarnation, storage, sent_ns: 1, unanswered: 9, space: DiskSpace::Exhausted };
+    let deaf = Heartbeat {
+        node,
+        incarnation,
+        storage,
+        sent_ns: 1,
+        unanswered: 9,
+        space: DiskSpace::Exhausted,
+        opened: 0,
+        durable: 0,
+    };
     let restarted = Heartbeat { incarnation: incarnation + 1, unanswered: 0, ..deaf };
     let ack = AssignAck {
         node,
@@ -45,6 +53,8 @@ fn forgeries(cluster: &Cluster) -> Vec<Vec<u8>> {
 #[test]
 fn what_names_a_node_and_comes_from_elsewhere_changes_nothing() {
     let mut cluster = ready(3, 3);
+    // What is remembered of storages is persisted after a while.
+    cluster.run(1000);
     let stored = cluster.stored.clone();
     let forgeries = forgeries(&cluster);
     let mut elsewhere = address(NAMED);

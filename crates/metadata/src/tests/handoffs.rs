@@ -111,7 +111,10 @@ fn two_failures_get_two_handoffs_at_once_and_one_original_is_enough() {
         cluster.start(node);
     }
     cluster.run_until_ready(3000);
-    assert!(partitions().all(|id| handoffs(&partition(&cluster, id)).is_empty()));
+    cluster.run_until(100, "no handoffs", |cluster| {
+        partitions().all(|id| handoffs(&partition(cluster, id)).is_empty())
+    });
+    cluster.run_until_ready(3000);
     puts_go_on(&mut cluster);
 }
 

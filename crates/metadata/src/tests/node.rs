@@ -114,8 +114,17 @@ impl Node {
             let (unanswered, space) = (running.unanswered, self.space);
             running.unanswered = unanswered.saturating_add(1);
             sent.push(encode(|out| {
-                Heartbeat { node: id, incarnation, storage, sent_ns: clock_ns, unanswered, space }
-                    .encode(out);
+                Heartbeat {
+                    node: id,
+                    incarnation,
+                    storage,
+                    sent_ns: clock_ns,
+                    unanswered,
+                    space,
+                    opened: 0,
+                    durable: 0,
+                }
+                .encode(out);
             }));
         }
         if now_ns < running.report_at_ns {

@@ -405,6 +405,8 @@ fn what_is_not_understood_is_counted() {
                 sent_ns: 1,
                 unanswered: 0,
                 space: DiskSpace::Enough,
+                opened: 0,
+                durable: 0,
             }
             .encode(out);
         })

@@ -179,6 +179,11 @@ impl DurableLog {
         Ok(through)
     }
 
+    /// Position through which it is durable.
+    pub(super) fn durable(&self) -> LogPosition {
+        self.log.synced()
+    }
+
     pub(super) fn observe(&self) -> LogObservation {
         LogObservation {
             forces: self.forcing.sync.forces(),

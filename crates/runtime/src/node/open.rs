@@ -86,6 +86,7 @@ pub fn open_durable(
     if let Some(error) = refused {
         return Err(error);
     }
+    core.begin_durable(log.synced().0);
     if let Some(first) = values.sync_first() {
         log.sync_first(first);
     }

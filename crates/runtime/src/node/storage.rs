@@ -185,6 +185,7 @@ impl NodeStorage {
     pub(super) fn finish_forces(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         if let Some(through) = log.finish_forces()? {
+            core.set_durable(log.durable().0);
             core.handle_storage(now, StorageCompletion::Forced { through });
         }
         self.begin_syncs()

@@ -34,6 +34,8 @@ pub enum Mishap {
         /// When it starts again; `None`: when it is told to, or all is healed.
         downtime_ns: Option<u64>,
     },
+    /// What is on a node's disk now is kept, to be put back later ([`Kept::Snapshot`]).
+    TakeSnapshot(usize),
     /// A node starts, if it is down.
     Start(usize),
     /// Nodes, switches and metadata service are killed and start again.
@@ -125,6 +127,12 @@ impl Cluster {
             Mishap::Crash { node, kept, downtime_ns } => {
                 self.tally.count("crashes");
                 self.crash_node(node, kept, downtime_ns);
+            }
+            Mishap::TakeSnapshot(node) => {
+                self.note(|names| {
+                    Some(format!("a snapshot of the disk of {}", names.host(Host::Node(node))))
+                });
+                self.nodes[node].take_snapshot();
             }
             Mishap::Start(node) => self.start_node(node),
             Mishap::PowerLoss { downtime_ns } => self.power_off(downtime_ns),

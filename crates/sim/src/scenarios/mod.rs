@@ -8,6 +8,7 @@ mod cuts;
 mod datagrams;
 mod deaths;
 mod fabric;
+mod forgotten;
 mod load;
 mod moves;
 mod places;
@@ -21,8 +22,9 @@ pub use stage::Script;
 pub(crate) use stage::{MILLISECOND_NS, PARTITION};
 
 /// By what fails.
-const SCRIPTS: [&[Script]; 10] = [
+const SCRIPTS: [&[Script]; 11] = [
     deaths::SCRIPTS,
+    forgotten::SCRIPTS,
     places::SCRIPTS,
     space::SCRIPTS,
     cuts::SCRIPTS,

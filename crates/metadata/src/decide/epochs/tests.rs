@@ -153,6 +153,7 @@ fn partition(members: &str) -> Partition {
         removed: Vec::new(),
         originals: [1, 2, 3].map(NodeId).into(),
         newcomers: Vec::new(),
+        emptied: Vec::new(),
         divisions: Divisions::default(),
         left: Vec::new(),
         forming: None,
