@@ -104,6 +104,7 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
             large: by_large::drawn(seed),
             whole_bytes_max: by_large::whole_drawn(seed),
             appends: by_large::appends_drawn(seed),
+            reads_at_once: by_large::reads_at_once_drawn(seed),
             gets: 0,
             transactions: 0,
             hashes: 0,
