@@ -14,6 +14,7 @@ mod large_memory;
 mod long_keys;
 mod manners;
 mod matrix;
+mod matrix_table;
 mod metrics;
 mod object_backup;
 mod objects;

@@ -2,56 +2,14 @@
 
 use crate::cluster::{Redis, Up};
 use crate::large::text;
+use crate::matrix_table::{Is, KINDS, LONG_VALUE_BYTES_MAX, SIZE_MAX, check_sizes, keyspace_arguments};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The database of a keyspace is its place here.
-struct Kind {
-    /// As it is created; the first one is there.
-    spec: &'static str,
-    is: Is,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Is {
-    /// One with a primary, whose values may be large.
-    Plain,
-    /// Each value goes in one message.
-    Chain,
-    /// Without a primary.
-    Quorum,
-    /// A switch spreads its hot keys, and knows no transactions.
-    Hot,
-}
-
-const KINDS: [Kind; 12] = [
-    Kind { spec: "default", is: Is::Plain },
-    Kind { spec: "chain", is: Is::Chain },
-    Kind { spec: "quorum,write-set=2", is: Is::Quorum },
-    Kind { spec: "range", is: Is::Plain },
-    Kind { spec: "range,chain", is: Is::Chain },
-    Kind { spec: "balancing=hot", is: Is::Hot },
-    Kind { spec: "balancing=migrate", is: Is::Plain },
-    Kind { spec: "partitions=1", is: Is::Plain },
-    Kind { spec: "replicas=1", is: Is::Plain },
-    Kind { spec: "replicas=2", is: Is::Plain },
-    Kind { spec: "quorum,replicas=2,write-set=1", is: Is::Quorum },
-    Kind { spec: "chain,replicas=2", is: Is::Chain },
-];
-
-/// Of a message, bytes.
-const LONG_VALUE_BYTES_MAX: usize = 57_344;
-/// Other sizes than those around the length of a datagram, and of two fragments.
-const SIZES: [usize; 11] = [0, 1, 1_023, 1_024, 1_025, 4_096, 4_097, 57_343, 57_344, 57_345, 1_000_000];
-const AROUND_A_DATAGRAM: std::ops::Range<usize> = 1_270..1_420;
-const AROUND_TWO_FRAGMENTS: std::ops::Range<usize> = 2_440..2_500;
-
 fn start(scratch: &std::path::Path) -> Up {
-    let mut arguments = vec!["--engine".to_owned(), "memory".into()];
-    for (number, kind) in KINDS.iter().enumerate().skip(1) {
-        arguments.extend(["--keyspace".into(), format!("k{number}={}", kind.spec)]);
-    }
-    Up::start(scratch, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    let keyspaces = keyspace_arguments();
+    let keyspaces = keyspaces.iter().map(String::as_str);
+    Up::start(scratch, &["--engine", "memory"].into_iter().chain(keyspaces).collect::<Vec<_>>())
 }
 
 fn in_keyspace(up: &Up, number: usize) -> Redis {
@@ -64,22 +22,18 @@ fn in_keyspace(up: &Up, number: usize) -> Redis {
 fn values_of_all_sizes_are_what_was_set_in_all_kinds_of_keyspaces_or_refused_with_the_limit() {
     let scratch = tempfile::tempdir().unwrap();
     let up = start(scratch.path());
-    let all = text(*SIZES.iter().max().expect("some"), 7);
+    let all = text(SIZE_MAX, 7);
     std::thread::scope(|scope| {
         for (number, kind) in KINDS.iter().enumerate() {
             let (mut redis, all) = (in_keyspace(&up, number), &all);
             scope.spawn(move || {
-                for size in SIZES.into_iter().chain(AROUND_A_DATAGRAM).chain(AROUND_TWO_FRAGMENTS) {
-                    let (value, of) = (&all[..size], format!("{size} bytes in {}", kind.spec));
-                    let reply = redis.call(&["SET", "k", value]);
-                    if kind.is == Is::Chain && size > LONG_VALUE_BYTES_MAX {
-                        assert!(reply.starts_with("-ERR") && reply.contains("57344"), "{of}: {reply}");
-                        continue;
+                check_sizes(kind, all, |command| {
+                    let reply = redis.call(command);
+                    match reply.strip_prefix('-') {
+                        Some(error) => Err(error.to_owned()),
+                        None => Ok(reply[1..].to_owned()),
                     }
-                    assert_eq!(reply, "+OK", "{of}");
-                    assert!(redis.call(&["GET", "k"]) == format!("${value}"), "{of} come back otherwise");
-                    assert_eq!(redis.call(&["STRLEN", "k"]), format!(":{size}"), "{of}");
-                }
+                });
             });
         }
     });
