@@ -359,11 +359,6 @@ impl ClientCore {
         self.in_flight.give_up(ticket, limit);
     }
 
-    /// Which key a get reads that has not ended.
-    pub fn key_of(&self, ticket: Ticket) -> Option<(KeyspaceId, &[u8])> {
-        self.in_flight.key_of(ticket)
-    }
-
     /// The value of the completion that was taken last, if it is longer than a datagram: whoever keeps it need not copy it.
     pub fn take_value(&mut self) -> Option<Vec<u8>> {
         self.in_flight.due.take_delivered()

@@ -51,6 +51,21 @@ impl<P: Copy + PartialEq> Hub<P> {
         Self { keyspace, subscriptions: Subscriptions::default(), names, waiting, tickets }
     }
 
+    /// Whether somebody listens to this one, so that one more costs nothing.
+    pub fn is_listened_to(&self, name: &Name) -> bool {
+        self.names.contains_key(name)
+    }
+
+    /// Channels and patterns that somebody listens to, and those among them that are being given up.
+    pub fn len(&self) -> usize {
+        self.subscriptions.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.subscriptions.is_empty()
+    }
+
     /// Somebody listens; its command `command` waits for that to be known. False: there are too many channels and patterns.
     pub fn join(&mut self, now: Now, place: P, name: &Name, command: u64) -> bool {
         let count = self.names.get(name).map_or(0, Vec::len) as u32 + 1;

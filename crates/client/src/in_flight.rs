@@ -384,7 +384,7 @@ impl InFlight {
         let name = self.name(index);
         let slot = &mut self.slots[index as usize];
         (slot.op, slot.copies) = (name.op, 0);
-        slot.exchange.begin_afresh(name, &mut slot.buffers);
+        slot.round = slot.exchange.begin_afresh(name, &mut slot.buffers);
         self.line_up(index, now_ns);
     }
 

@@ -57,6 +57,7 @@ mod subscriptions;
 mod summary;
 pub mod transaction;
 mod turns;
+mod waiters;
 mod wheel;
 
 pub use client_core::ClientCore;
@@ -75,6 +76,7 @@ pub use plant::Plant;
 pub use request::{Answer, Completion, Outcome, Request, Ticket};
 pub use scan::Scan;
 pub use subscriptions::{SUBSCRIPTIONS_MAX, SubscriptionId, Subscriptions, Told};
+pub use waiters::{Separated, Waiters};
 
 /// Whether this build has bugs that tests can plant. Cargo unites the features of what is built together, so a binary asks.
 pub const HAS_PLANTS: bool = cfg!(feature = "exploration");

@@ -30,6 +30,8 @@ pub enum Plant {
     ScanLimitIsEnd,
     /// M1: one that comes again is told again.
     MessageHeardAgain,
+    /// Of gets that share a request whose value is long, only one goes on.
+    SharersForgotten,
 }
 
 /// The bug that a test has planted, if any.

@@ -3,7 +3,7 @@
 use crate::error::CommandError;
 use crate::shared::Member;
 pub(crate) use nicekv_client::Name;
-use nicekv_client::{ClientCore, Completion, Message, Over};
+use nicekv_client::{ClientCore, Completion, Message, Over, SUBSCRIPTIONS_MAX};
 use nicekv_wire::{Duration, KeyspaceId, Now};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// What is published knows no databases, as in Redis: all of it is of the first one.
 pub(crate) const KEYSPACE: KeyspaceId = KeyspaceId::DEFAULT;
 
-const TOO_MANY: &str = "ERR too many channels and patterns are listened to through this gateway";
+/// What a connection is told that listens to so many, or to as many as all may.
+fn too_many(listens_to: usize, names_max: usize) -> CommandError {
+    CommandError::text(format!(
+        "ERR this connection listens to {listens_to} channels and patterns, its limit for now: of the {names_max} that a thread of the gateway has room for, as many are left to others"
+    ))
+}
 
 /// A connection, by its place and its id: the place may have been given to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,17 +61,21 @@ impl Default for Hub {
 }
 
 impl Hub {
-    /// A connection listens; its command `command` waits for that to be known.
+    /// A connection listens, which listened to `before` others; its command `command` waits for that to be known. It has no more than are left to all others: so however many it
+    /// wants, these can listen, too.
     pub(crate) fn join(
         &mut self,
         now: Now,
-        place: Place,
+        (place, before): (Place, usize),
         name: &Name,
         command: u64,
         member: &Member,
     ) -> Result<(), CommandError> {
-        if !self.0.join(now, place, name, command) {
-            return Err(CommandError::fixed(TOO_MANY));
+        // Nodes know no more for all threads together.
+        let names_max = SUBSCRIPTIONS_MAX / member.server.threads.len().max(1);
+        let has_share = self.0.is_listened_to(name) || before < names_max.saturating_sub(self.0.len());
+        if !has_share || !self.0.join(now, place, name, command) {
+            return Err(too_many(before, names_max));
         }
         member.server.listened.add(name.clone());
         Ok(())

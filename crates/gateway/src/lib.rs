@@ -87,7 +87,7 @@ mod words;
 pub use config::GatewayConfig;
 pub use event_loop::{Gateway, Listeners};
 pub use keyspaces::{KnownKeyspaces, Stored};
-pub use limits::THREADS_MAX;
+pub use limits::{CONNECTIONS_MAX, THREADS_MAX};
 pub use local::{LocalCommands, Refused};
 pub use observation::{FailedRequest, GatewayMonitor, GatewayObservation};
 pub use security::UserSource;

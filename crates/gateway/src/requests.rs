@@ -15,7 +15,7 @@
 use crate::hub::{self, Hub};
 use crate::permits::Kept;
 use crate::shared::Member;
-use nicekv_client::{ClientCore, Request, SharedBytes, SubmitError, Ticket};
+use nicekv_client::{ClientCore, Request, SharedBytes, SubmitError, Ticket, Waiters};
 use nicekv_wire::{Duration, KeyspaceId, Now};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -46,54 +46,8 @@ pub(crate) struct Origin {
     pub(crate) since_ns: u64,
 }
 
-/// The origins of each request in flight, by the index of its ticket: one, and those that share it. Each is a part of an unanswered command,
-/// of which every connection has a bounded number.
-#[derive(Debug, Default)]
-pub(crate) struct Origins(Vec<Place>);
-
-#[derive(Debug, Default)]
-struct Place {
-    first: Option<(Ticket, Origin)>,
-    sharing: Vec<Origin>,
-}
-
-impl Origins {
-    pub(crate) fn begin(&mut self, ticket: Ticket, origin: Origin) {
-        if self.0.len() <= ticket.index() {
-            self.0.resize_with(ticket.index() + 1, Place::default);
-        }
-        self.0[ticket.index()].first = Some((ticket, origin));
-    }
-
-    /// Whether the request is not answered, nor given up.
-    fn is_open(&self, ticket: Ticket) -> bool {
-        self.0[ticket.index()].first.is_some_and(|(of, _)| of == ticket)
-    }
-
-    /// The origin that a request was made for, if it is open.
-    pub(crate) fn first(&self, ticket: Ticket) -> Option<Origin> {
-        self.0.get(ticket.index())?.first.filter(|(of, _)| *of == ticket).map(|(_, origin)| origin)
-    }
-
-    /// Takes away those that share a request. If it was made for one that is not alive, one that is takes its place.
-    pub(crate) fn take_sharing(&mut self, ticket: Ticket, is_alive: impl Fn(&Origin) -> bool) -> Vec<Origin> {
-        let Place { first, sharing } = &mut self.0[ticket.index()];
-        let mut sharing: Vec<_> = std::mem::take(sharing).into_iter().filter(&is_alive).collect();
-        if let Some((_, origin)) =
-            first.as_mut().filter(|(_, origin)| !is_alive(origin) && !sharing.is_empty())
-        {
-            *origin = sharing.remove(0);
-        }
-        sharing
-    }
-
-    /// The origins of a request that is answered.
-    pub(crate) fn take(&mut self, ticket: Ticket) -> impl Iterator<Item = Origin> + use<> {
-        let Place { first, sharing } = &mut self.0[ticket.index()];
-        let (_, first) = first.take().expect("every ticket has an origin");
-        [first].into_iter().chain(std::mem::take(sharing))
-    }
-}
+/// The origins of each request in flight. Each is a part of an unanswered command, of which every connection has a bounded number.
+pub(crate) type Origins = Waiters<Origin>;
 
 /// Passes on what is a keyed hash already.
 #[derive(Clone, Copy, Debug, Default)]
@@ -207,7 +161,7 @@ impl Requests<'_> {
         // It may have been given up before it left.
         let same = self.gets.find(hash, keyspace, key).filter(|ticket| self.origins.is_open(*ticket));
         if let Some(ticket) = same {
-            self.origins.0[ticket.index()].sharing.push(origin);
+            self.origins.join(ticket, (keyspace, key), origin);
             return Ok(());
         }
         let ticket = self.begin(keyspace, request, origin, None)?;

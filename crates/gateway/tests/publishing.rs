@@ -209,6 +209,30 @@ fn limits_are_told_by_name() {
 }
 
 #[test]
+fn a_connection_that_wants_all_channels_leaves_others_as_many() {
+    const NAMES: usize = 65_536;
+    let mut world = World::new();
+    let address = world.gateway(|_| ());
+    let (mut greedy, mut other) = (Resp::connect(address), Resp::connect(address));
+    let (mut listens_to, mut refused) = (0, String::new());
+    while refused.is_empty() {
+        let names: Vec<String> = (listens_to..listens_to + 1_024).map(|name| format!("c{name}")).collect();
+        let reply = greedy.call(&format!("SUBSCRIBE {}", names.join(" ")));
+        if reply.starts_with('-') {
+            refused = reply;
+            break;
+        }
+        (1..names.len()).for_each(|_| drop(greedy.reply()));
+        listens_to += names.len();
+        assert!(listens_to <= NAMES / 2, "{listens_to} of {NAMES}");
+    }
+    assert_eq!(listens_to, NAMES / 2, "{refused}");
+    assert!(refused.contains(&format!("listens to {}", NAMES / 2)), "it is told its limit: {refused}");
+    assert_eq!(other.call("SUBSCRIBE news"), subscribed("subscribe", "news", 1));
+    assert_eq!(other.call("SUBSCRIBE c0"), subscribed("subscribe", "c0", 2));
+}
+
+#[test]
 fn a_listener_that_does_not_read_is_closed() {
     let mut world = World::new();
     let address = world.gateway(|_| ());

@@ -14,7 +14,6 @@ use nicekv_metrics::Source;
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Edges, UdpEndpoint, Uplink, admin, new_client_id};
 use nicekv_wire::KeyspaceId;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::num::NonZero;
@@ -139,6 +138,10 @@ impl Settings {
         Ok(Listeners { plain: plain.map(bind).transpose()?, tls })
     }
 
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(ThreadCount::default_here).into()
+    }
+
     pub(crate) fn has_tls(&self) -> bool {
         self.tls.is_some()
     }
@@ -171,17 +174,16 @@ impl Settings {
 }
 
 /// The threads of the gateway on `listeners`, whose clients are bound to `address`, and edges of this process's switch if there is one; SELECT
-/// goes to the keyspaces by their numbers, and of others it hears from these instances of the metadata service.
+/// goes to the keyspaces by their numbers, and of others it hears from these instances of the metadata service. `connections_max`: as many as the process has descriptors for.
 pub(crate) fn prepare(
     name: &str,
     listeners: Listeners,
     address: Ipv4Addr,
     edges: Option<&Edges>,
     (keyspaces, instances): (Vec<Keyspace>, Vec<SocketAddrV4>),
-    settings: Settings,
+    (settings, connections_max): (Settings, usize),
 ) -> Result<Prepared<Vec<Role>>, Failure> {
-    raise_descriptor_limit();
-    let threads = settings.threads.unwrap_or_else(ThreadCount::default_here).into();
+    let threads = settings.threads();
     let uplink = || {
         let endpoint = UdpEndpoint::bind(SocketAddrV4::new(address, 0))?;
         match edges {
@@ -194,6 +196,7 @@ pub(crate) fn prepare(
     let first = *keyspaces.first().expect("every cluster has a default keyspace");
     let mut config = GatewayConfig::new(Config { keyspaces, ..Config::new(uplinks[0].0, first) });
     settings.apply(&mut config);
+    config.connections_max = connections_max;
     let threads = Gateway::threads(listeners, uplinks, &config).map_err(Failure::environment)?;
     let known = threads[0].keyspaces();
     let watch: Role = Box::new(move |stop| {
@@ -219,10 +222,4 @@ fn watch_keyspaces(known: &KnownKeyspaces, instances: &[SocketAddrV4]) {
 fn stored(keyspace: &KeyspaceInfo) -> Stored {
     let UsageStatus { keys, expiring, expiry_ms, .. } = keyspace.usage;
     Stored { keyspace: KeyspaceId(keyspace.id), keys, expiring, expiry_ms }
-}
-
-/// As many connections as the system allows without asking: each takes a descriptor. Where it cannot be raised, fewer fit.
-fn raise_descriptor_limit() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }

@@ -11,6 +11,7 @@ mod bounded;
 mod clients;
 mod commands;
 mod config;
+mod descriptors;
 mod discovery;
 mod doors;
 mod explain;

@@ -4,6 +4,7 @@
 //! and then *spawned*. A role that fails stops the whole process.
 
 use crate::config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
+use crate::descriptors::Needs;
 use crate::failure::Failure;
 use crate::gateway::GatewayFlags;
 use crate::kernel_gets;
@@ -258,6 +259,7 @@ pub(crate) fn run_metadata(
     let all = config.metadata.all();
     let InstanceSection { address, control, metrics: of_file, .. } =
         named(&all, name, "instance of the metadata service", |instance| &instance.name)?;
+    Needs::of_process().metadata(config.switches.len()).check()?;
     let address = SocketAddrV4::new(*address, config.port);
     let endpoint = UdpEndpoint::bind(address).map_err(bind_error("the metadata service", address))?;
     let listen =
@@ -274,6 +276,7 @@ pub(crate) fn run_metadata(
 /// `nicekv node`
 pub(crate) fn run_node(config: &ClusterConfig, name: &str, metrics: MetricsArguments) -> Result<(), Failure> {
     let section = named(&config.nodes, name, "node", |node| &node.name)?;
+    Needs::of_process().node(section.data_directory.is_some()).check()?;
     let address = SocketAddrV4::new(section.address, config.port);
     let endpoint = UdpEndpoint::bind(address).map_err(bind_error(name, address))?;
     let listener = listen(address).map_err(bind_error(name, address))?;
@@ -345,10 +348,18 @@ pub(crate) fn run_gateway(
 ) -> Result<(), Failure> {
     let section = named(&config.gateways, name, "gateway", |gateway| &gateway.name)?;
     let settings = flags.settings(Some(section))?;
+    let connections_max = Needs::of_process().gateway(settings.threads()).connections()?;
     let listeners = settings.bind(section.listen.map(Into::into))?;
     let keyspaces = config.client_keyspaces()?;
     let known = (keyspaces, config.metadata_controls());
-    let gateway = crate::gateway::prepare(name, listeners, Ipv4Addr::UNSPECIFIED, None, known, settings)?;
+    let gateway = crate::gateway::prepare(
+        name,
+        listeners,
+        Ipv4Addr::UNSPECIFIED,
+        None,
+        known,
+        (settings, connections_max),
+    )?;
     run_threads(name, gateway, metrics.or(section.metrics))
 }
 

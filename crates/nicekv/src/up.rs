@@ -14,6 +14,7 @@ use crate::config::{
     ClusterConfig, HotArguments, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication,
     SwitchSection, TimingSection,
 };
+use crate::descriptors::Needs;
 use crate::doors::Doors;
 use crate::failure::Failure;
 use crate::gateway::GatewayFlags;
@@ -129,6 +130,7 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     // Checked before anything is created.
     configuration(arguments, 1, 0)?.metadata_config()?;
     let settings = arguments.gateway.settings(None)?;
+    let connections_max = needs(arguments, &settings)?.connections()?;
     let redis = settings.bind(arguments.resp.or((!settings.has_tls()).then_some(RESP)))?;
     let metrics = arguments.metrics.bind()?;
     let root = Root::open(arguments)?;
@@ -138,6 +140,7 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     let data = root.describe();
     let (mut threads, edges, sources) = start(&config, root, sockets, &stop)?;
     roles::say(format_args!("starting {} nodes, {data}", config.nodes.len()))?;
+    let settings = (settings, connections_max);
     let front = Front { redis, edges: &edges, settings, metrics, sources };
     match serve(&config, endpoint, front, &stop, &mut threads) {
         Ok(_announcement) => {
@@ -151,6 +154,13 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
             Err(failure)
         }
     }
+}
+
+/// The descriptors that all roles need.
+fn needs(arguments: &UpArguments, settings: &gateway::Settings) -> Result<Needs, Failure> {
+    let keyspaces = configuration(arguments, 1, 0)?.client_keyspaces()?.len();
+    let others = Needs::of_process().metadata(1).switch().gateway(settings.threads()).clients(keyspaces);
+    Ok((0..arguments.nodes).fold(others, |needs, _| needs.node(arguments.engine == Engine::Durable)))
 }
 
 /// The configuration of a cluster on the loopback interface.
@@ -355,7 +365,8 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
 struct Front<'a> {
     redis: Listeners,
     edges: &'a Edges,
-    settings: gateway::Settings,
+    /// And how many connections there may be.
+    settings: (gateway::Settings, usize),
     metrics: metrics::Endpoint,
     /// Of the roles behind the gateway.
     sources: Vec<Source>,
@@ -369,7 +380,7 @@ fn serve(
     stop: &Stop,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
-    let (doors, keyspaces) = (Doors::of(&redis, settings.login())?, config.client_keyspaces()?);
+    let (doors, keyspaces) = (Doors::of(&redis, settings.0.login())?, config.client_keyspaces()?);
     let known = (keyspaces.clone(), vec![endpoint]);
     let roles::Prepared { role: gateway, source } =
         gateway::prepare("gateway", redis, Ipv4Addr::LOCALHOST, Some(edges), known, settings)?;

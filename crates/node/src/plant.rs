@@ -58,6 +58,8 @@ pub enum Plant {
     ExpiryByLocalClock,
     /// R1: a large value is whole when all its chunks have come, whatever they are. (The disk's bug: the simulator's disk has it.)
     ChecksumIgnored,
+    /// R10: a client is told that nothing is stored when the primary has no room for a large value, though nothing is decided.
+    NoRoomToldUndecided,
     /// R1: a secondary acknowledges an op whose large value it has not.
     PreparedWithoutValue,
     /// R14: a replica of a quorum counts though it has not the large value that it is to hold.

@@ -21,6 +21,7 @@ mod state_file;
 mod strangers;
 mod tls;
 
+pub use connections::VISITORS_MAX;
 pub use etcd::{Etcd, EtcdConfig, EtcdError};
 pub use keeper::{Alone, Keeper, KeeperError};
 pub use shared::SharedStore;

@@ -34,6 +34,7 @@ pub use durable_log::LogObservation;
 pub use kernel::KernelObservation;
 pub use open::{OpenError, open_durable, open_memory};
 pub use storage::{NodeStorage, StorageOptions};
+pub use streams::STREAMS_MAX;
 
 use crate::inquiry::{Inquirer, Inquiries};
 use crate::{DatagramCounters, Left, Linger, Stop, Uplink, Waker, is_ready, now, readable, wait};

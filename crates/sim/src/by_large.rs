@@ -14,6 +14,8 @@ const LARGE: u64 = 0x6c_6172_6765;
 const APPENDS: u64 = 0x61_7070_656e_6473;
 /// Chooses which of them are not large, but go in one message of several datagrams.
 const WHOLE: u64 = 0x77_686f_6c65;
+/// Chooses how many of them a client reads at a time.
+const READS: u64 = 0x72_6561_6473;
 /// Bytes of the shortest and the longest, about: two chunks, and six.
 const BYTES: (u64, u64) = (1_100, 8_000);
 
@@ -32,6 +34,11 @@ pub(crate) fn whole_drawn(seed: u64) -> usize {
 pub(crate) fn appends_drawn(seed: u64) -> u64 {
     let mut random = Random::new(seed ^ APPENDS);
     if drawn(seed) == 0 { 0 } else { random.pick(&[0, 200_000, 500_000]) }
+}
+
+/// In a run with large values a client reads so many of them at a time; 0: all.
+pub(crate) fn reads_at_once_drawn(seed: u64) -> usize {
+    if drawn(seed) == 0 { 0 } else { Random::new(seed ^ READS).pick(&[0, 1, 2]) }
 }
 
 /// What an append adds: some bytes, nearly as many as a datagram has room for, or more.
@@ -66,6 +73,21 @@ pub(crate) fn killed(scenario: &mut Scenario) {
 pub(crate) fn by_quorum(scenario: &mut Scenario) {
     lost(scenario);
     scenario.keyspaces = vec![Shape::quorum(3, 2)];
+}
+
+/// Many connections of a client ask for the same large values at once, and it reads one of these at a time.
+pub fn shared(scenario: &mut Scenario) {
+    killed(scenario);
+    scenario.keyspaces = vec![Shape::quorum(3, 2), Shape::multicast(3, 0)];
+    scenario.workload.keys = Key::of_all(4, &scenario.keyspaces);
+    (scenario.workload.reads_at_once, scenario.workload.window) = (1, 8);
+    (scenario.workload.gets, scenario.faults) = (600_000, Faults::NONE);
+}
+
+/// Values find no room on the disks of some, while that of others takes them.
+pub fn without_room(scenario: &mut Scenario) {
+    killed(scenario);
+    scenario.faults = Faults { disk_full: 20_000, ..Faults::NONE };
 }
 
 /// Few keys, and processes that end; and datagrams get lost.

@@ -1,20 +1,23 @@
 //! A client: the real core, a random workload, and the history of what it was told.
 
+mod drawing;
+
 use crate::answers::{answer, not_applied};
 use crate::by_names::Stamps;
 use crate::checker::Call;
-use crate::checker::model::{Action, Answer, Change, When};
+use crate::checker::model::{Action, Answer, Change};
 use crate::cluster::Scenario;
 use crate::keyspace::{Key, known_to_clients};
 use crate::listening::Listening;
+use crate::long_keys;
 use crate::node::START_UNIX_MS;
 use crate::random::Random;
 use crate::rooms;
 use crate::scanning::Scanning;
+use crate::sharing::Sharing;
 use crate::transacting::{self, Drawn, Transacting};
 pub use crate::workload::{HURRY, Workload};
-use crate::{by_hashes, by_large, long_keys};
-use nicekv_client::{Addressing, ClientCore, Config, Counters, Keyspace, Plant, Request};
+use nicekv_client::{Addressing, ClientCore, Config, Counters, Keyspace, Plant, Request, Waiters};
 use nicekv_wire::{ClientId, Form, KeyspaceId, Now, OpId, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -52,8 +55,11 @@ pub struct Client {
     pub calls_left: usize,
     /// All calls made so far. Those that took no effect for sure are left out.
     pub history: Vec<KeyCall>,
-    /// By the ticket's index, the place in `history`.
-    open: BTreeMap<usize, usize>,
+    /// The places in `history` of the calls that wait for each request.
+    waiters: Waiters<usize>,
+    /// Calls that are not answered yet, of transactions none.
+    open: usize,
+    sharing: Sharing,
     void: Vec<usize>,
     /// Versions seen, by key.
     seen: BTreeMap<usize, OpId>,
@@ -93,6 +99,7 @@ impl Client {
         let mut config = Config { keyspaces: keyspaces.clone(), ..Config::new(id, keyspaces[0]) };
         (config.retry.min, config.whole_bytes_max) = (workload.retry_min, workload.whole_bytes_max);
         (config.coordination, config.nodes) = (*coordination, nodes);
+        config.unasked_bytes_max = Sharing::unasked_bytes_max(workload.reads_at_once);
         let with_primary = keyspaces.iter().find(|keyspace| keyspace.replication.quorum().is_none());
         let listening = with_primary.filter(|_| workload.messages > 0);
         Self {
@@ -106,7 +113,9 @@ impl Client {
             call_at_ns: workload.begins_ns,
             calls_left: workload.calls,
             history: Vec::new(),
-            open: BTreeMap::new(),
+            waiters: Waiters::default(),
+            open: 0,
+            sharing: Sharing::new(workload.reads_at_once),
             void: Vec::new(),
             seen: BTreeMap::new(),
             renamed: 0,
@@ -126,6 +135,7 @@ impl Client {
     /// Plants a bug.
     pub fn plant(&mut self, plant: Plant) {
         self.core.plant(Some(plant));
+        self.waiters.plant(Some(plant));
         self.plant = Some(plant);
     }
 
@@ -158,7 +168,7 @@ impl Client {
 
     /// Calls that are not answered yet.
     pub fn open_calls(&self) -> usize {
-        self.open.len() + self.transacting.open_calls()
+        self.open + self.transacting.open_calls()
     }
 
     /// Its history without the calls that took no effect.
@@ -222,6 +232,11 @@ impl Client {
                 Some(_) => self.draw_for_quorum(key, workload, random),
                 None => self.draw(key, at_ns, workload, random),
             };
+            let also = if action == Action::Get { self.sharing.also(self.calls_left, random) } else { 0 };
+            for _ in 0..also {
+                self.calls_left -= 1;
+                self.call(at_ns, key, Action::Get, workload, tick);
+            }
             self.call(at_ns, key, action, workload, tick);
             self.begin_scan(workload);
         }
@@ -229,7 +244,27 @@ impl Client {
         if let Some(listening) = &mut self.listening {
             listening.turn(at_ns, &mut self.core, workload, random, tick);
         }
+        self.read_long(at_ns, workload);
         self.transmit(&mut send);
+    }
+
+    /// Lets long values be read, and calls gets anew that had shared a request for one.
+    fn read_long(&mut self, at_ns: u64, workload: &Workload) {
+        let Self { core, waiters, sharing, history, .. } = self;
+        sharing.end_turn();
+        sharing.allow(now(at_ns), core, waiters);
+        while let Some(place) = sharing.poll_separated() {
+            let Key { keyspace, name } = &workload.keys[history[place].key];
+            let (request, deadline_ns) = (Request::Get { key: name }, at_ns + workload.timeout_ns);
+            match core.submit(now(at_ns), KeyspaceId(*keyspace), request, deadline_ns) {
+                Ok(ticket) => waiters.begin(ticket, place),
+                // The keyspace is gone: as in a gateway the get ends with that.
+                Err(_) => {
+                    self.open -= 1;
+                    self.void.push(place);
+                }
+            }
+        }
     }
 
     fn transmit(&mut self, send: &mut impl FnMut(SocketAddrV4, &[u8])) {
@@ -253,10 +288,21 @@ impl Client {
             },
         };
         let (now, deadline_ns) = (now(at_ns), at_ns + workload.timeout_ns);
-        let ticket =
-            self.core.submit(now, KeyspaceId(*keyspace), request, deadline_ns).expect("within limits");
+        let place = self.history.len();
+        let shared = self.sharing.of(key).filter(|_| action == Action::Get);
+        match shared.filter(|ticket| self.waiters.is_open(*ticket)) {
+            Some(ticket) => self.waiters.join(ticket, (KeyspaceId(*keyspace), name), place),
+            None => {
+                let ticket = self.core.submit(now, KeyspaceId(*keyspace), request, deadline_ns);
+                let ticket = ticket.expect("within limits");
+                self.waiters.begin(ticket, place);
+                if action == Action::Get {
+                    self.sharing.begin(key, ticket);
+                }
+            }
+        }
         *tick += 1;
-        self.open.insert(ticket.index(), self.history.len());
+        self.open += 1;
         let call = Call { action, called: *tick, answered: None };
         self.history.push(KeyCall { key, call, called_ns: at_ns, ended_ns: None });
     }
@@ -319,73 +365,6 @@ impl Client {
         self.core.next_op()
     }
 
-    fn draw(&self, key: usize, at_ns: u64, workload: &Workload, random: &mut Random) -> Action {
-        let reads = workload.gets > 0 && random.chance(workload.gets);
-        if reads || random.below(3) == 0 {
-            return Action::Get;
-        }
-        let op = self.next_op();
-        let value = format!("{}", (self.core.config().client.0 & 0xff) * 1000 + op.sequence).into_bytes();
-        let change = match random.below(8) {
-            _ if workload.hashes > 0 && random.chance(workload.hashes) => {
-                by_hashes::change(op, value, random)
-            }
-            _ if self.is_appended_to(key, workload, random) => Change::Append(by_large::suffix(op, &value)),
-            0..3 if random.chance(workload.expiring) => {
-                let at_ms = START_UNIX_MS + at_ns / 1_000_000 + random.below(600);
-                Change::SetExpiring { value, at_ms }
-            }
-            0..3 if self.is_large(key, workload, random) => Change::Set(by_large::value(op, &value)),
-            0..3 => Change::Set(long_keys::value(value, op, self.key_of(key, workload))),
-            3 => Change::Delete,
-            4 => Change::Append(b"7".to_vec()),
-            _ => Change::Increment(1),
-        };
-        let version = self.seen.get(&key).copied().unwrap_or(OpId::NONE);
-        let condition = match random.below(6) {
-            0 => When::IfAbsent,
-            1 => When::IfPresent,
-            2 => When::IfVersion(version),
-            _ => When::Always,
-        };
-        // A hash that is changed is not told with what it was.
-        let return_old = random.below(4) == 0 && !change.is_of_fields();
-        Action::Update { op, condition, return_old, change }
-    }
-
-    /// Whether the next set is of a large value.
-    fn is_large(&self, key: usize, workload: &Workload, random: &mut Random) -> bool {
-        workload.large > 0 && self.has_large_values(key, workload) && random.chance(workload.large)
-    }
-
-    /// Whether the next update adds to what is, or becomes, a large value.
-    fn is_appended_to(&self, key: usize, workload: &Workload, random: &mut Random) -> bool {
-        workload.appends > 0 && self.has_large_values(key, workload) && random.chance(workload.appends)
-    }
-
-    fn key_of<'a>(&self, key: usize, workload: &'a Workload) -> (&'a Key, bool) {
-        (&workload.keys[key], self.has_large_values(key, workload))
-    }
-
-    fn has_large_values(&self, key: usize, workload: &Workload) -> bool {
-        let id = KeyspaceId(workload.keys[key].keyspace);
-        let is_home = |known: &Keyspace| known.id == id && known.has_large_values();
-        self.core.config().keyspaces.iter().any(is_home)
-    }
-
-    /// What a keyspace without a primary understands.
-    fn draw_for_quorum(&self, key: usize, workload: &Workload, random: &mut Random) -> Action {
-        let op = self.next_op();
-        let value = format!("{}/{}", op.client.0 & 0xff, op.sequence).into_bytes();
-        let change = match random.below(5) {
-            0 => Change::Erase,
-            1 | 2 if self.is_large(key, workload, random) => Change::Set(by_large::value(op, &value)),
-            1 | 2 => Change::Set(long_keys::value(value, op, self.key_of(key, workload))),
-            _ => return Action::Get,
-        };
-        Action::Update { op, condition: When::Always, return_old: false, change }
-    }
-
     fn take_answers(&mut self, at_ns: u64, workload: &Workload, tick: &mut u64) {
         while let Some(completion) = self.core.poll_event() {
             let ticket = completion.ticket.index();
@@ -403,7 +382,8 @@ impl Client {
                 self.transacting.take(ticket, completion.result, tick);
                 continue;
             }
-            let index = self.open.remove(&completion.ticket.index()).expect("each call completes once");
+            self.sharing.ended(completion.ticket);
+            let places = self.waiters.take(completion.ticket);
             let answer = match completion.result {
                 Ok(told) => Some(answer(&told)),
                 Err(error) => not_applied(error).map(|status| Answer {
@@ -414,23 +394,26 @@ impl Client {
                     form: Form::Plain,
                 }),
             };
-            self.history[index].ended_ns = Some(at_ns);
-            let is_get = self.history[index].call.action == Action::Get;
-            if answer.as_ref().map_or(is_get, Answer::is_refusal) {
-                self.void.push(index);
-                continue;
+            for place in places {
+                self.open -= 1;
+                self.history[place].ended_ns = Some(at_ns);
+                let is_get = self.history[place].call.action == Action::Get;
+                if answer.as_ref().map_or(is_get, Answer::is_refusal) {
+                    self.void.push(place);
+                    continue;
+                }
+                *tick += 1;
+                let KeyCall { key, call, .. } = &mut self.history[place];
+                if let Some(answer) = &answer {
+                    self.seen.insert(*key, answer.version);
+                }
+                let erases = matches!(call.action, Action::Update { change: Change::Erase, .. });
+                let answer = answer.clone().map(|answer| match erases {
+                    true => Answer { status: Status::Ok, ..answer },
+                    false => answer,
+                });
+                call.answered = answer.map(|answer| (*tick, answer));
             }
-            *tick += 1;
-            let KeyCall { key, call, .. } = &mut self.history[index];
-            if let Some(answer) = &answer {
-                self.seen.insert(*key, answer.version);
-            }
-            let erases = matches!(call.action, Action::Update { change: Change::Erase, .. });
-            let answer = answer.map(|answer| match erases {
-                true => Answer { status: Status::Ok, ..answer },
-                false => answer,
-            });
-            call.answered = answer.map(|answer| (*tick, answer));
         }
     }
 }

@@ -69,7 +69,7 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
     let nodes = random.pick(&[3, 3, 4, 5]);
     let keyspaces = draw_keyspaces(nodes, &mut random, seed);
     let edges = Random::new(seed ^ EDGES).below(5) == 0;
-    let mut scenario = Scenario {
+    let scenario = Scenario {
         nodes,
         spares: 0,
         keyspaces: keyspaces.clone(),
@@ -104,6 +104,7 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
             large: by_large::drawn(seed),
             whole_bytes_max: by_large::whole_drawn(seed),
             appends: by_large::appends_drawn(seed),
+            reads_at_once: by_large::reads_at_once_drawn(seed),
             gets: 0,
             transactions: 0,
             hashes: 0,
@@ -128,12 +129,12 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
         retries_max: None,
         plant: None,
     };
-    draw_dependent(&mut scenario, seed);
     draw_rest(scenario, seed)
 }
 
-/// What is drawn by a file of its own.
-fn draw_rest(scenario: Scenario, seed: u64) -> Scenario {
+/// What depends on what was drawn, and what is drawn by a file of its own.
+fn draw_rest(mut scenario: Scenario, seed: u64) -> Scenario {
+    draw_dependent(&mut scenario, seed);
     let scenario = by_fill::draw(by_tree::draw(by_migration::draw(scenario, seed), seed), seed);
     by_empty_keys::draw(by_names::draw(by_long_keys::draw(by_hot::draw(scenario, seed), seed), seed), seed)
 }

@@ -15,6 +15,8 @@ pub(crate) struct LargeValues {
     pub(crate) is_marked: bool,
     /// A planted bug: what has come is not compared with its checksum.
     pub(crate) is_trusting: bool,
+    /// There is no room for another one.
+    pub(crate) is_full: bool,
     /// What is being written, and how much of it was.
     parts: BTreeMap<OpId, Vec<u8>>,
     /// With their numbers, in the order in which they were whole.
@@ -54,6 +56,7 @@ impl LargeValues {
             return ValueEnd::Whole;
         }
         match self.parts.remove(&name) {
+            Some(_) if self.is_full => ValueEnd::NoRoom,
             Some(value) if checksum(&value) == expected || self.is_trusting => {
                 self.ended += 1;
                 if let Some((number, former)) = self.whole.insert(name, (self.ended, value)) {

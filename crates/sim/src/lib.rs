@@ -62,6 +62,7 @@ mod reshapings;
 mod rooms;
 mod scanning;
 pub mod scenarios;
+mod sharing;
 pub mod shown;
 pub mod switch;
 mod transacting;

@@ -256,9 +256,10 @@ impl Node {
         self.checkpoint_after = self.disk.appended() + random.between(20, 400);
     }
 
-    /// Its disk has this much room from now on.
-    pub fn set_space(&mut self, space: DiskSpace) {
+    /// Its disk has this much room from now on, and none for large values if it `lacks_room`. The process hears of that when it writes one.
+    pub fn set_space(&mut self, space: DiskSpace, lacks_room: bool) {
         self.space = space;
+        self.disk.values.is_full = lacks_room;
         if let Some(core) = &mut self.core {
             core.set_disk_space(space);
         }

@@ -36,6 +36,9 @@ pub struct Workload {
     pub whole_bytes_max: usize,
     /// Of a million updates where values may be large so many are appends.
     pub appends: u64,
+    /// Each client reads at most so many large values at a time, gets of one key that it calls in one turn share a request, and it calls several of them at once. 0: it reads all that it asks
+    /// for, each by itself.
+    pub reads_at_once: usize,
     /// Of a million calls so many are gets, and a third of the others.
     pub gets: u64,
     /// Of a million calls so many are transactions of the first keys that are together, if some are.

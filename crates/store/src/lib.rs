@@ -28,11 +28,11 @@ pub mod log;
 pub mod values;
 
 pub use data_directory::{DataDirectory, Expected};
-pub use engine::{DurableEngine, Engine, EngineSync, MemoryEngine, ScanPage};
+pub use engine::{DurableEngine, Engine, EngineSync, MemoryEngine, OPEN_TABLES_MAX, ScanPage};
 pub use error::StoreError;
 pub use files::{Files, Forgetful, RealFiles};
 pub use log::{GroupCommit, Log, LogIdentity, LogOptions, LogPosition, LogSync, Recovered, SyncFirst};
-pub use values::{ValueOptions, ValueOwner, Values};
+pub use values::{OPEN_SEGMENTS_MAX, ValueOptions, ValueOwner, Values};
 
 /// Result of every operation of this crate.
 pub type Result<T> = std::result::Result<T, StoreError>;

@@ -13,7 +13,7 @@
 use crate::bytes::{Reader, in_range, reserved_bytes};
 use crate::header::{HeaderLayout, ROOM_CHAIN, ROOM_STAMP, c_type, layout_for_c};
 use crate::hot::Stamp;
-use crate::limits::MEMBERS_MAX;
+use crate::limits::{DATAGRAM_BYTES_MAX, MEMBERS_MAX};
 use crate::{DecodeError, Epoch, Opcode, PartitionId};
 use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
@@ -119,7 +119,8 @@ impl Room {
     }
 }
 
-/// Makes room for a chain header in an encoded request. What is none, or has room, is left as it is.
+/// Makes room for a chain header in an encoded request. What is none, has room, or would not fit a datagram any more, is left as it is: a longer message goes in fragments, each of which
+/// has a header of its own.
 pub fn leave_room(datagram: &mut Vec<u8>) {
     leave(datagram, ROOM_CHAIN);
 }
@@ -130,12 +131,16 @@ pub fn leave_room_for_stamp(datagram: &mut Vec<u8>) {
 }
 
 fn leave(datagram: &mut Vec<u8>, room: u8) {
+    let whole = datagram.len();
     let Ok((header, _)) = HeaderLayout::mut_from_prefix(datagram) else { return };
     if header.room != 0 || !may_have_room(header, room) {
         return;
     }
-    header.room = room;
     let bytes = Room::bytes(room);
+    if whole + bytes > DATAGRAM_BYTES_MAX {
+        return;
+    }
+    header.room = room;
     let length = header.body_length.get() + bytes as u16;
     header.body_length = length.into();
     let at = size_of::<HeaderLayout>();
@@ -196,7 +201,7 @@ pub const ROOM_AT: usize = offset_of!(HeaderLayout, room);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{DATAGRAM_BYTES_MAX, PAIR_BYTES_MAX};
+    use crate::limits::PAIR_BYTES_MAX;
     use crate::{ClientId, Datagram, Get, KeyDigest, KeyspaceId, OpId, Update};
 
     fn get() -> Vec<u8> {
@@ -299,6 +304,20 @@ mod tests {
             assert_eq!(refused(&|bytes| bytes[3] = opcode as u8), no_request);
         }
         refused(&|bytes| bytes[5] = 1);
+    }
+
+    #[test]
+    fn what_goes_in_fragments_has_no_room() {
+        let leave =
+            [(leave_room as fn(&mut Vec<u8>), ChainHeader::BYTES), (leave_room_for_stamp, Stamp::BYTES)];
+        for (leave, bytes) in leave {
+            for (spare, has_room) in [(bytes, true), (bytes - 1, false)] {
+                let mut message = get();
+                message.resize(DATAGRAM_BYTES_MAX - spare, 0);
+                leave(&mut message);
+                assert_eq!(take_room(&message, &mut Vec::new()).is_some(), has_room, "{spare} spare");
+            }
+        }
     }
 
     /// The largest request is still a datagram.

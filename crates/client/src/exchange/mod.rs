@@ -245,6 +245,14 @@ impl Exchange {
         }
     }
 
+    /// Whether it reads a key and changes nothing, so that it may begin anew under another op id.
+    pub(crate) fn is_get(&self) -> bool {
+        match self {
+            Self::Multicast(exchange) => exchange.is_get(),
+            Self::Quorum(exchange) => exchange.is_get(),
+        }
+    }
+
     /// Whether the switch passes what is sent now to one node, and that answers.
     pub(crate) fn is_asked_of_one(&self) -> bool {
         matches!(self, Self::Multicast(exchange) if exchange.is_get())
@@ -268,8 +276,8 @@ impl Exchange {
         }
     }
 
-    /// The pause after [`Step::Afresh`] is over: writes the datagram under another op id.
-    pub(crate) fn begin_afresh(&mut self, name: Name, buffers: &mut Buffers) {
+    /// The pause after [`Step::Afresh`] is over: writes the datagram of the first round under another op id.
+    pub(crate) fn begin_afresh(&mut self, name: Name, buffers: &mut Buffers) -> Round {
         match self {
             Self::Multicast(exchange) => exchange.begin_afresh(name, buffers),
             Self::Quorum(exchange) => exchange.begin_afresh(name, buffers),

@@ -270,7 +270,7 @@ impl MulticastExchange {
         if self.planted.has(Plant::RetryIsNewOp) { Step::Afresh } else { Step::Again }
     }
 
-    pub(super) fn begin_afresh(&mut self, Name { op, watermark }: Name, buffers: &mut Buffers) {
+    pub(super) fn begin_afresh(&mut self, Name { op, watermark }: Name, buffers: &mut Buffers) -> Round {
         (self.is_refused, self.unread) = (false, None);
         if let Some(Large::Put(put)) = buffers.large.as_deref_mut() {
             put.rename(op);
@@ -283,6 +283,7 @@ impl MulticastExchange {
             Datagram::Update(update) => rename(Update { op, watermark, ..update }, out),
             other => unreachable!("not a request: {other:?}"),
         });
+        if self.kind == Kind::Update { Round::Write } else { Round::Read }
     }
 
     pub(super) fn given_up(&self) -> OperationError {

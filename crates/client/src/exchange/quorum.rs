@@ -119,10 +119,15 @@ impl QuorumExchange {
     }
 
     /// What was to be read is not there any more.
-    pub(super) fn begin_afresh(&mut self, Name { op, .. }: Name, buffers: &mut Buffers) {
+    pub(super) fn begin_afresh(&mut self, Name { op, .. }: Name, buffers: &mut Buffers) -> Round {
         *self = Self { op, ..Self::new_of(self.quorum, self.kind, self.key_bytes, self.planted) };
         buffers.held.clear();
         buffers.rewrite(|datagram, _, out| query_again(&datagram, op).encode(out));
+        Round::Read
+    }
+
+    pub(super) fn is_get(&self) -> bool {
+        self.kind == Kind::Get
     }
 
     pub(super) fn on_datagram(&mut self, datagram: &Datagram<'_>, buffers: &mut Buffers) -> Step {

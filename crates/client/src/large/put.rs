@@ -8,6 +8,9 @@
 //! ```
 //!
 //! Who a report comes from is what it says; a stranger may say anything. What makes no sense changes nothing.
+//!
+//! A report is about the value, never about the op: whoever has all of the value may have logged the op, and it may yet be decided (R1, R15). So a replica that takes
+//! nothing, the primary too, is left out and nothing else; the op ends by its decision, which is a reply, or at its deadline with its outcome unknown.
 
 use super::slow::{Slow, SlowReplicas};
 use super::{About, SharedBytes};
@@ -23,17 +26,6 @@ use nicekv_wire::{Epoch, NodeId, OpId, Status};
 const FIRST_FLIGHT: u32 = 64;
 /// The pace of a transfer at first: no bound before something is lost. Until then receivers' room is one, which they tell, and reports are the clock.
 const CHUNKS_PER_SECOND: u32 = 1_000_000;
-
-/// What to make of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
-    /// Nothing.
-    Nothing,
-    /// A replica has told what it has, or may have.
-    Report,
-    /// The primary has decided: nothing is stored.
-    End(Status),
-}
 
 /// What was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,19 +144,16 @@ impl Put {
         self.is_sending() && !self.is_held
     }
 
-    /// A replica has told what it has.
-    pub(super) fn on_report(&mut self, now_ns: u64, said: &TransferReport) -> Heard {
+    /// A replica has told what it has, or that it takes nothing. False: that changes nothing.
+    pub(super) fn on_report(&mut self, now_ns: u64, said: &TransferReport) -> bool {
         let report = report_of(said);
         if !report.is_possible(self.reference.chunks()) {
-            return Heard::Nothing;
+            return false;
         }
         // Where there is no primary each replica names the members.
         let names_members = !said.members.is_empty();
         if names_members && !self.take_members(now_ns, said) {
-            return Heard::Nothing;
-        }
-        if names_members && said.status != Status::Ok && self.quorum.is_none() {
-            return Heard::End(said.status);
+            return false;
         }
         let Some(members) = &self.members else {
             return self.keep_early(said, report);
@@ -172,9 +161,9 @@ impl Put {
         match members.place(said.sender).filter(|_| members.epoch == said.epoch) {
             Some(place) if said.status == Status::Ok => self.take(now_ns, place, &report),
             Some(place) => self.leave_out(now_ns, place),
-            None => return Heard::Nothing,
+            None => return false,
         }
-        Heard::Report
+        true
     }
 
     /// Whether the list of members that a primary gives is the known one, or is from now on.
@@ -211,13 +200,13 @@ impl Put {
     }
 
     /// Nobody knows yet whether it is from one who receives.
-    fn keep_early(&mut self, said: &TransferReport, report: Report) -> Heard {
+    fn keep_early(&mut self, said: &TransferReport, report: Report) -> bool {
         self.early.retain(|(node, ..)| *node != said.sender);
         if self.early.len() == MEMBERS_MAX {
-            return Heard::Nothing;
+            return false;
         }
         self.early.push((said.sender, said.epoch, report));
-        Heard::Report
+        true
     }
 
     fn take(&mut self, now_ns: u64, place: u8, report: &Report) {

@@ -1,6 +1,6 @@
 //! Large values and the slots of their requests.
 
-use super::put::{Heard, Sent};
+use super::put::Sent;
 use super::read::Taken;
 use super::{Large, Polled};
 use crate::exchange::{Buffers, Step};
@@ -9,7 +9,6 @@ use crate::slot::State;
 use crate::summary::Summary;
 use alloc::vec::Vec;
 use nicekv_wire::large::{Chunk, TransferReport};
-use nicekv_wire::{Datagram, Reply};
 
 const NEVER_NS: u64 = u64::MAX;
 /// A transfer that has nothing to send now is not looked at sooner: what its pace lets go meanwhile leaves as a train.
@@ -106,23 +105,19 @@ impl InFlight {
             return;
         };
         let was_awaited = put.is_awaited();
-        let heard = put.on_report(now_ns, report);
+        let is_of_use = put.on_report(now_ns, report);
         put.count_alone(&mut self.due.stragglers);
-        match heard {
-            Heard::Nothing => self.counters.stray_reports += 1,
-            Heard::Report if is_waiting => self.settle_sending(index, was_awaited, now_ns),
-            Heard::Report => {
-                self.heard(index, now_ns);
-                self.stand_apart(index);
-                self.settle_sending(index, was_awaited, now_ns);
-                self.give_turns(now_ns);
-            }
-            Heard::End(status) => {
-                let reply = Datagram::Reply(Reply::bare(report.op, status));
-                let step = slot.exchange.on_datagram(&reply, &mut slot.buffers);
-                self.heard(index, now_ns);
-                self.take(index, step, now_ns);
-            }
+        if !is_of_use {
+            self.counters.stray_reports += 1;
+            return;
+        }
+        if !is_waiting {
+            self.heard(index, now_ns);
+            self.stand_apart(index);
+        }
+        self.settle_sending(index, was_awaited, now_ns);
+        if !is_waiting {
+            self.give_turns(now_ns);
         }
     }
 

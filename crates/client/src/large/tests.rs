@@ -399,3 +399,26 @@ fn a_replica_is_served_alone_in_four_puts_at_a_time() {
     }
     assert!(world.in_flight().due.stragglers.is_empty() && world.is_clean());
 }
+
+#[test]
+fn a_get_of_any_k_that_is_set_aside_lets_go_of_its_op_and_is_got_anew() {
+    let mut world = any_of_three();
+    world.client.in_flight.due.unasked_bytes_max = 100;
+    world.submit(Request::Get { key: b"color" });
+    let op = |world: &mut World| Datagram::decode(&world.sent()[0]).unwrap().0.op;
+    let first = op(&mut world);
+    let reference = Reference { name: OpId { client: ClientId(9), sequence: 1 }, length: 5_000, checksum: 0 };
+    let large = reference.bytes();
+    let timestamp = Timestamp::NEVER.next(reference.name).unwrap();
+    world.answer(first, timestamp, Content::Large(&large));
+    let (ticket, bytes) = world.client.poll_wanted().expect("it is longer than what is read unasked");
+    assert_eq!((bytes, world.client.next_deadline()), (5_000, None));
+    world.client.set_aside(ticket);
+    assert_eq!(world.in_flight().find(first), None, "its op is over");
+    world.client.allow(world.now, ticket, bytes);
+    let second = op(&mut world);
+    assert_ne!(first, second);
+    world.answer(second, timestamp, Content::Large(&large));
+    let sent = world.sent();
+    assert!(matches!(Datagram::decode(&sent[0]), Ok((_, Datagram::ReadChunks(_)))), "it is read now");
+}

@@ -4,7 +4,6 @@ use crate::Ticket;
 use crate::in_flight::InFlight;
 use crate::large::Large;
 use crate::slot::{Slot, State};
-use nicekv_wire::{Datagram, KeyspaceId};
 
 impl InFlight {
     /// The slot's request is answered by the name of a value that is longer than what is read unasked. Its deadline waits, too.
@@ -50,7 +49,7 @@ impl InFlight {
     /// What waits for long should not: a get lets go of its op and of what it has heard, and is sent anew when it is allowed. An update that has taken effect
     /// goes on waiting for the value from before.
     pub(crate) fn set_aside(&mut self, ticket: Ticket) {
-        let is_get = |slot: &Slot| slot.exchange.is_asked_of_one() && slot.state == State::Reading;
+        let is_get = |slot: &Slot| slot.exchange.is_get() && slot.state == State::Reading;
         let Some(slot) = self.open(ticket).filter(|slot| slot.wanted.is_some() && is_get(slot)) else {
             return;
         };
@@ -67,13 +66,5 @@ impl InFlight {
             self.finish(ticket.index, Err(error));
             self.give_turns(self.due.now_ns);
         }
-    }
-
-    /// The keyspace and the key of a get that has not ended.
-    pub(crate) fn key_of(&self, ticket: Ticket) -> Option<(KeyspaceId, &[u8])> {
-        let slot = self.slots.get(ticket.index as usize)?;
-        let is_it = slot.generation == ticket.generation && slot.exchange.is_asked_of_one();
-        let datagram = is_it.then(|| Datagram::decode(&slot.buffers.datagram).ok())??.1;
-        if let Datagram::Get(get) = datagram { Some((get.keyspace, get.key)) } else { None }
     }
 }

@@ -5,8 +5,9 @@ use nicekv_client::{Keyspace, OperationError, Outcome, Request, SubmitError};
 use nicekv_placement::Vrings;
 use nicekv_transport::Report;
 use nicekv_wire::large::TransferReport;
-use nicekv_wire::limits::{CHUNK_BYTES, KEY_BYTES_MAX, LONG_VALUE_BYTES_MAX};
+use nicekv_wire::limits::{CHUNK_BYTES, DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, LONG_VALUE_BYTES_MAX};
 use nicekv_wire::quorum::Quorum;
+use nicekv_wire::route::take_room;
 use nicekv_wire::{
     Datagram, Epoch, Expiry, KeyspaceId, NodeId, OpId, Opcode, Operation, Replication, Reply, Status,
 };
@@ -107,34 +108,53 @@ fn another_primary_with_other_members_gets_what_they_lack() {
 
 #[test]
 fn what_is_refused_for_now_is_put_again_under_another_name() {
-    for by_report in [false, true] {
-        let mut world = World::new(CALM, 6);
-        let value = value_of(LENGTH, 6);
-        let began_ns = world.now.boot_ns;
-        (world.refusals, world.refuses_by_report) = (vec![Status::Busy; 2], by_report);
-        world.put(&value);
-        let op = check(&mut world, &value, &[0, 1, 2]);
-        assert_eq!((op.sequence, world.client.counters().busy), (3, 2));
-        assert!(world.now.boot_ns - began_ns < 300 * MS, "two pauses, and no silence");
-        assert!(world.values.contains_key(&op), "the name is the op's");
-        let under = |sequence| world.sent.iter().filter(move |(_, op)| op.sequence == sequence).count();
-        assert!(under(1) <= 65 && under(2) <= 65, "{} {}: no more than the first flight", under(1), under(2));
-    }
+    let mut world = World::new(CALM, 6);
+    let value = value_of(LENGTH, 6);
+    let began_ns = world.now.boot_ns;
+    world.refusals = vec![Status::Busy; 2];
+    world.put(&value);
+    let op = check(&mut world, &value, &[0, 1, 2]);
+    assert_eq!((op.sequence, world.client.counters().busy), (3, 2));
+    assert!(world.now.boot_ns - began_ns < 300 * MS, "two pauses, and no silence");
+    assert!(world.values.contains_key(&op), "the name is the op's");
+    let under = |sequence| world.sent.iter().filter(move |(_, op)| op.sequence == sequence).count();
+    assert!(under(1) <= 65 && under(2) <= 65, "{} {}: no more than the first flight", under(1), under(2));
 }
 
 #[test]
-fn a_refusal_by_report_ends_it_as_a_reply_would() {
+fn a_refusal_that_is_decided_ends_it() {
     let ends = [
         (Status::DiskFull, OperationError::DiskFull),
         (Status::ValueTooLong, OperationError::ResultTooLong { limit: LONG_VALUE_BYTES_MAX }),
     ];
     for (status, error) in ends {
         let mut world = World::new(CALM, 7);
-        (world.refusals, world.refuses_by_report) = (vec![status], true);
+        world.refusals = vec![status];
         world.put(&value_of(LENGTH, 7));
         assert_eq!(world.end().result, Err(error));
         assert!(is_idle(&world));
     }
+}
+
+#[test]
+fn a_primary_that_takes_nothing_has_decided_nothing() {
+    for status in [Status::DiskFull, Status::Busy] {
+        let mut world = World::new(CALM, 7);
+        world.replicas[0].status = Some(status);
+        let value = value_of(LENGTH, 7);
+        world.put(&value);
+        world.run_until(|world| world.replicas[1].prefix() as usize == CHUNKS);
+        assert!(world.finished.is_empty(), "{status:?}: others have the value, and may have logged the op");
+        // It has room again, and the op is decided.
+        world.replicas[0].status = None;
+        let op = check(&mut world, &value, &[0, 1, 2]);
+        assert_eq!(op.sequence, 1, "{status:?}: the op is the same");
+    }
+    let mut world = World::new(CALM, 7);
+    world.replicas[0].status = Some(Status::DiskFull);
+    world.put(&value_of(LENGTH, 7));
+    assert_eq!(world.end().result, Err(OperationError::OutcomeUnknown), "it never has room");
+    assert!(is_idle(&world));
 }
 
 #[test]
@@ -250,6 +270,34 @@ fn what_one_message_has_room_for_is_not_large() {
         ] {
             assert_eq!(is_long(limit, bytes), fits && has_primary, "{replication:?}: {bytes} of {limit}");
         }
+    }
+}
+
+#[test]
+fn a_long_value_of_a_hot_key_is_a_message_that_its_receivers_understand() {
+    for bytes in [1_024, 1_025, 1_300, 1_400, 5_000, LONG_VALUE_BYTES_MAX] {
+        let mut world = World::with(CALM, 11, |config| {
+            config.whole_bytes_max = LONG_VALUE_BYTES_MAX;
+            config.keyspaces[0].is_hot = true;
+        });
+        let value = value_of(bytes, 11);
+        world.submit(Request::update(KEY, Operation::Set { value: &value, expiry: Expiry::Never }), 5_000);
+        let (mut message, mut plain, mut out) = (Vec::new(), Vec::new(), Vec::new());
+        while world.client.poll_transmit(&mut out).is_some() {
+            assert!(out.len() <= DATAGRAM_BYTES_MAX, "{bytes}");
+            let has_room = take_room(&out, &mut plain).is_some();
+            let datagram = if has_room { &plain } else { &out };
+            match Datagram::decode(datagram).unwrap().1 {
+                Datagram::Fragment(fragment) => message.extend_from_slice(fragment.bytes),
+                _ => message.clone_from(datagram),
+            }
+            assert!(has_room || bytes > 1_024, "{bytes}");
+        }
+        let decoded = Datagram::decode(&message).map(|(_, datagram)| datagram);
+        assert!(
+            matches!(decoded, Ok(Datagram::Update(update)) if update.operation.value() == value),
+            "{bytes}"
+        );
     }
 }
 

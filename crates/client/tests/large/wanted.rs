@@ -128,27 +128,12 @@ fn the_value_from_before_is_read_when_it_may_and_the_update_is_not_sent_again() 
     let (key, condition) = (KEY, Condition::Always);
     world.submit(Request::Update { key, condition, return_old: true, operation }, 500);
     let (ticket, bytes) = wanted(&mut world);
-    assert_eq!(world.client.key_of(ticket), None, "it is no get");
     world.client.set_aside(ticket);
     wait_long(&mut world);
     world.client.allow(world.now, ticket, bytes);
     world.transmit();
     check(&mut world, LENGTH, 6);
     assert_eq!(world.sent_count(Opcode::Update), 1);
-}
-
-#[test]
-fn the_key_of_a_get_is_known_while_it_waits() {
-    let mut world = world(7);
-    world.get();
-    let (ticket, _) = wanted(&mut world);
-    for _ in 0..2 {
-        assert_eq!(world.client.key_of(ticket), Some((KeyspaceId::DEFAULT, KEY)));
-        world.client.set_aside(ticket);
-    }
-    world.client.give_up(ticket, None);
-    world.end();
-    assert_eq!(world.client.key_of(ticket), None);
 }
 
 #[test]

@@ -86,8 +86,6 @@ pub(crate) struct World {
     pub(crate) weather: Weather,
     /// What the primary says to ops, in their order, before it takes one.
     pub(crate) refusals: Vec<Status>,
-    /// Refusals are said in reports.
-    pub(crate) refuses_by_report: bool,
     /// Large values by name, and what the key's value is.
     pub(crate) values: BTreeMap<OpId, Vec<u8>>,
     pub(crate) current: Option<OpId>,
@@ -134,7 +132,6 @@ impl World {
             primary: NodeId(0),
             weather,
             refusals: Vec::new(),
-            refuses_by_report: false,
             values: BTreeMap::new(),
             current: None,
             small: None,
@@ -254,11 +251,7 @@ impl World {
         if is_primary && !self.refusals.is_empty() {
             let status = self.refusals.remove(0);
             self.decided.insert(op, status);
-            let report = self.report(node, op, status, Report::default());
-            return match self.refuses_by_report {
-                true => self.tell(&Datagram::TransferReport(report)),
-                false => self.tell(&Datagram::Reply(Reply::bare(op, status))),
-            };
+            return self.tell(&Datagram::Reply(Reply::bare(op, status)));
         }
         let now_ns = self.now.boot_ns;
         let transfer = self.replicas[node].transfers.entry(op).or_insert_with(|| Transfer {
@@ -374,7 +367,8 @@ impl World {
 
     fn decide(&mut self, op: OpId) {
         let member = |node: &NodeId| &self.replicas[usize::from(node.0)];
-        let takes = self.members.iter().filter(|node| member(node).status.is_none());
+        let takes =
+            self.members.iter().filter(|node| **node == self.primary || member(node).status.is_none());
         if self.decided.contains_key(&op) || !takes.clone().all(|node| member(node).whole(op).is_some()) {
             return;
         }

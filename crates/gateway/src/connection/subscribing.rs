@@ -36,7 +36,8 @@ impl Connection {
                 false => self.session.subscribed.remove(&name),
             };
             if is_changed && joins {
-                let joined = requests.hub.join(requests.now, place, &name, number, requests.member);
+                let before = self.total() - 1;
+                let joined = requests.hub.join(requests.now, (place, before), &name, number, requests.member);
                 if let Err(error) = joined {
                     self.session.subscribed.remove(&name);
                     changing.fail(error);

@@ -8,7 +8,7 @@ use crate::pace::{LOOK_EVERY, Seen};
 use crate::permits::Kept;
 use crate::requests::{Origin, Origins};
 use crate::shared::Member;
-use nicekv_client::{Answer, Completion, Ticket};
+use nicekv_client::{Answer, Completion, Separated, Ticket};
 use nicekv_wire::{Duration, Now};
 use slab::Slab;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Gateway {
             return true;
         }
         let ticket = completion.ticket;
-        let reader = self.origins.first(ticket).and_then(|origin| of(&mut self.connections, &origin));
+        let reader = self.origins.first(ticket).and_then(|origin| of(&mut self.connections, origin));
         let claim = reader.and_then(|connection| connection.reads.take(ticket));
         let is_long = |answer: &Answer<'_>| answer.value.is_some_and(|value| value.len() > SHORT_BYTES_MAX);
         match (claim, completion.result) {
@@ -89,15 +89,13 @@ impl Gateway {
         let is_alive = |origin: &Origin| {
             connections.get(origin.slot).is_some_and(|connection| connection.session.id == origin.connection)
         };
-        let others = self.origins.take_sharing(ticket, is_alive);
-        for origin in others {
-            let Some((keyspace, key)) = self.core.key_of(ticket) else { continue };
-            if let Some(connection) = of(&mut self.connections, &origin) {
-                connection.reads.defer(origin, keyspace, key.to_vec());
-                enqueue(&mut self.queue, origin.slot, connection);
-            }
+        let Separated { keyspace, key, waiters } = self.origins.separate(ticket, is_alive);
+        for origin in waiters {
+            let connection = of(&mut self.connections, &origin).expect("it is alive");
+            connection.reads.defer(origin, keyspace, key.clone());
+            enqueue(&mut self.queue, origin.slot, connection);
         }
-        let first = self.origins.first(ticket).expect("every ticket has an origin");
+        let first = *self.origins.first(ticket).expect("every ticket has an origin");
         match of(&mut self.connections, &first) {
             Some(connection) => {
                 connection.reads.name(first, ticket, bytes);

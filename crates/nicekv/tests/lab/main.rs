@@ -11,6 +11,8 @@ mod kernel_gets;
 mod keyspaces;
 mod large;
 mod load;
+#[path = "../up/matrix_table.rs"]
+mod matrix_table;
 mod messages;
 mod migration;
 mod nodes;
@@ -18,6 +20,7 @@ mod objects;
 mod partitions;
 mod ranges;
 mod replicast;
+mod sizes;
 mod switches;
 mod tap;
 mod trace;

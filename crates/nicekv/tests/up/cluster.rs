@@ -2,7 +2,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -15,8 +15,20 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 /// The binary under test; its announcements are kept in `scratch`.
 pub(crate) fn nicekv(scratch: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nicekv"));
+    command.args(arguments);
+    with_environment(scratch, command)
+}
+
+/// The same in a process that may have so many files open, and cannot raise that.
+pub(crate) fn limited(scratch: &Path, files_max: u32, arguments: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit -n {files_max} && exec \"$0\" \"$@\"");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_nicekv")]).args(arguments);
+    with_environment(scratch, command)
+}
+
+fn with_environment(scratch: &Path, mut command: Command) -> Command {
     command
-        .args(arguments)
         .current_dir(scratch)
         .env("XDG_RUNTIME_DIR", scratch)
         // A lab that may run on this machine is none of ours.
@@ -59,9 +71,21 @@ impl Up {
         Self::start_with(scratch, &[&["--tls-resp", "localhost:0"], arguments].concat())
     }
 
+    /// The same as [`Self::start`] in a process that may have so many files open.
+    pub(crate) fn start_limited(scratch: &Path, files_max: u32, arguments: &[&str]) -> Self {
+        let mut command = limited(scratch, files_max, &["up", "--resp", "localhost:0"]);
+        command.args(arguments);
+        Self::start_by(command)
+    }
+
     fn start_with(scratch: &Path, arguments: &[&str]) -> Self {
         let mut command = nicekv(scratch, &["up"]);
-        let mut process = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        command.args(arguments);
+        Self::start_by(command)
+    }
+
+    fn start_by(mut command: Command) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = mpsc::channel();
         let output = BufReader::new(process.stdout.take().unwrap()).lines();
         std::thread::spawn(move || output.map_while(Result::ok).try_for_each(|line| sender.send(line)));
@@ -140,10 +164,29 @@ impl Redis {
     }
 
     pub(crate) fn try_call(&mut self, command: &[&str]) -> std::io::Result<String> {
+        self.send(command)?;
+        self.line()
+    }
+
+    /// Sends a command whose reply is read later.
+    pub(crate) fn send(&mut self, command: &[&str]) -> std::io::Result<()> {
         let mut request = format!("*{}\r\n", command.len());
         command.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
-        self.0.get_mut().write_all(request.as_bytes())?;
-        self.line()
+        self.0.get_mut().write_all(request.as_bytes())
+    }
+
+    /// Closes this side of the connection; replies may still come.
+    pub(crate) fn end_sending(&mut self) {
+        self.0.get_mut().shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// The next reply with its elements; `None`: the other side has closed the connection.
+    pub(crate) fn next_reply(&mut self) -> std::io::Result<Option<String>> {
+        if self.0.fill_buf()?.is_empty() {
+            return Ok(None);
+        }
+        let reply = self.line()?;
+        Ok(Some(self.with_elements(reply)))
     }
 
     /// The reply with its elements, as in `*[$value,:1]`.

@@ -3,7 +3,9 @@
 mod access;
 mod backup;
 mod cluster;
+mod descriptors;
 mod explain;
+mod full_disk;
 mod groups;
 mod hot;
 mod keyspaces;
@@ -11,6 +13,8 @@ mod large;
 mod large_memory;
 mod long_keys;
 mod manners;
+mod matrix;
+mod matrix_table;
 mod metrics;
 mod object_backup;
 mod objects;

@@ -5,13 +5,14 @@ use super::{PAUSE_NS, ROOM, TRANSFERS_MAX};
 use crate::host::Host;
 use crate::membership::Membership;
 use crate::node_core::NodeCore;
+use crate::plant::Plant;
 use crate::protocol::Protocol;
 use crate::storage::ValueEnd;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_transport::Taken;
 use nicekv_wire::large::{Chunk, Reference, receiver_bit};
-use nicekv_wire::{Datagram, NodeId, Now, OpId, Status};
+use nicekv_wire::{Datagram, NodeId, Now, OpId, Reply, Status, Update};
 
 impl Host {
     /// A client puts a large value that is not here: it may send it. What has come of it before is told.
@@ -35,6 +36,11 @@ impl Host {
         let seed = self.config.hash_seed ^ name.sequence.rotate_left(32) ^ u64::from(self.config.node.0);
         let transfer = Transfer::new(now, put, membership.partition, seed);
         self.values.transfers.insert(name, transfer);
+    }
+
+    /// Whether this update names a large value that a client has sent, and for which the disk has no room: the update goes to its protocol for it to be refused.
+    pub fn has_no_room_for(&self, update: &Update<'_>) -> bool {
+        self.values.without_room == Some(update.op)
     }
 
     /// Whether a client is sending a large value: some of it came just now.
@@ -133,21 +139,25 @@ impl<P: Protocol> NodeCore<P> {
         }
         let Some(mut transfer) = transfer else { return };
         let Some(slot) = self.partitions.slot(transfer.partition) else { return };
-        let membership = self.partitions[slot].membership();
-        match end {
-            ValueEnd::Whole => {
-                self.host.report_value(membership, &transfer.reference, transfer.teller(), Status::Ok);
-                let (from, request) = (transfer.from, core::mem::take(&mut transfer.request));
-                if !request.is_empty() {
-                    self.handle_plain(now, from, &request, None);
-                }
-            }
+        let status = match end {
+            ValueEnd::Whole => Status::Ok,
+            ValueEnd::NoRoom => Status::DiskFull,
             // Its sender asks again, and then begins anew.
-            ValueEnd::Wrong => {}
-            ValueEnd::NoRoom => {
-                self.host.report_value(membership, &transfer.reference, transfer.teller(), Status::DiskFull);
-            }
+            ValueEnd::Wrong => return,
+        };
+        let membership = self.partitions[slot].membership();
+        self.host.report_value(membership, &transfer.reference, transfer.teller(), status);
+        let (from, request) = (transfer.from, core::mem::take(&mut transfer.request));
+        // What the report says is no decision: others may have the value. Where there is a primary, the protocol refuses the op.
+        if request.is_empty() || (end == ValueEnd::NoRoom && !transfer.has_primary) {
+            return;
         }
+        if end == ValueEnd::NoRoom && self.host.has(Plant::NoRoomToldUndecided) {
+            return self.host.reply(Some(transfer.reply_to), &Reply::bare(name, Status::DiskFull));
+        }
+        self.host.values.without_room = (end == ValueEnd::NoRoom).then_some(name);
+        self.handle_plain(now, from, &request, None);
+        self.host.values.without_room = None;
     }
 
     /// Says what is due, and lets go of what nobody sends any more.

@@ -106,6 +106,8 @@ pub struct Values {
     transfers: Map<OpId, Transfer>,
     fetches: BTreeMap<OpId, Fetching>,
     makings: BTreeMap<OpId, Making>,
+    /// The value whose update is looked at just now although there is no room for it.
+    without_room: Option<OpId>,
     /// Something is lacking that was not asked for.
     is_wanting: bool,
     /// Requests that are to be looked at once more when a value is here: from where, and as they came.

@@ -11,6 +11,9 @@
 //!
 //! Along a chain each node tells its predecessor the least room that it, or anybody behind it, has; the head refuses what that does not admit.
 //!
+//! A large value may find no room although there was some when its op came. Its member then refuses the op in the same way: what it has told the client who sends the value
+//! ends nothing, as the others may have the value, and the op.
+//!
 //! A decision needs space too, so the driver sets some aside; from that also deletes are taken in, as long as it lasts. Gets need none.
 //!
 //! The same is said of updates of objects' names whose stamps are older than the epoch takes them (P8): nobody logs them, as whoever finds one open when an epoch begins cannot
@@ -39,7 +42,7 @@ impl Partition {
     /// Whether an update that this member does not hold yet was refused because of a full disk, or of stamps that are too old.
     pub(super) fn refuses(&mut self, host: &mut Host, now: Now, update: &Update<'_>, source: Source) -> bool {
         let space = if self.is_chain() { self.space_from_here(host) } else { host.disk_space };
-        let is_full = !space.admits(&update.operation);
+        let is_full = !space.admits(&update.operation) || host.has_no_room_for(update);
         // What a member passes on may have been open when the epoch began.
         let is_stale = matches!(source, Source::Client(_)) && self.is_stale(host, update);
         if !is_full && !is_stale {

@@ -23,7 +23,7 @@ use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
 
 /// Most connections beside one of each switch: so there is always a visitor who can give way.
-const VISITORS_MAX: usize = 64;
+pub const VISITORS_MAX: usize = 64;
 /// Most visitors from one address.
 const VISITORS_PER_SOURCE_MAX: usize = 16;
 /// Connections accepted before other work is done.

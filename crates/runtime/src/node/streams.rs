@@ -16,8 +16,8 @@ use nicekv_wire::{ClientId, Durations, Now, PartitionId};
 use std::io;
 use std::net::TcpListener;
 
-/// Most connections in each direction; beyond it a frame is dropped, and its sender repeats it.
-const STREAMS_MAX: usize = 64;
+/// Most connections, in both directions together; beyond it a frame is dropped, and its sender repeats it.
+pub const STREAMS_MAX: usize = 48;
 /// Each side keeps one frame per partition in flight.
 const LIMITS: FrameLimits =
     FrameLimits { frame_bytes_max: FRAME_BYTES_MAX, output_bytes_max: 16 * FRAME_BYTES_MAX };
@@ -37,7 +37,7 @@ impl Streams {
     }
 
     fn is_full(&self) -> bool {
-        self.open.len() >= 2 * STREAMS_MAX
+        self.open.len() >= STREAMS_MAX
     }
 
     pub(super) fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {

@@ -157,7 +157,7 @@ impl Cluster {
             Mishap::Space { node, space } => {
                 self.tally.count("changes of a disk's space");
                 self.note(|names| Some(format!("the disk of {}: {space:?}", names.host(Host::Node(node)))));
-                self.nodes[node].set_space(space);
+                self.nodes[node].set_space(space, space != DiskSpace::Enough);
             }
             Mishap::Mend => {
                 self.note(|_| Some("all cuts are mended".into()));
@@ -190,7 +190,7 @@ impl Cluster {
         self.power_loss_at = None;
         self.agent_away_until_ns.fill(0);
         for node in &mut self.nodes {
-            node.set_space(DiskSpace::Enough);
+            node.set_space(DiskSpace::Enough, false);
             node.disk.mend();
         }
         self.full_until_ns.fill(0);
@@ -256,7 +256,10 @@ impl Cluster {
         if self.random.chance(self.faults.disk_full) {
             self.tally.count("changes of a disk's space");
             let spaces = [DiskSpace::Enough, DiskSpace::Enough, DiskSpace::Reserve, DiskSpace::Exhausted];
-            self.nodes[index].set_space(self.random.pick(&spaces));
+            let space = self.random.pick(&spaces);
+            // What is enough for an op may be too little for a value.
+            let lacks_room = space != DiskSpace::Enough || self.random.below(2) == 0;
+            self.nodes[index].set_space(space, lacks_room);
         }
         if self.random.chance(self.faults.corruption) {
             self.damage_value(index);

@@ -96,6 +96,7 @@ fn busy() -> Scenario {
             large: 0,
             whole_bytes_max: 0,
             appends: 0,
+            reads_at_once: 0,
             gets: 0,
             transactions: 0,
             hashes: 0,

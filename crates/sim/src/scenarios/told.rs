@@ -301,6 +301,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
             large: 0,
             whole_bytes_max: 0,
             appends: 0,
+            reads_at_once: 0,
             gets: 0,
             transactions: 0,
             hashes: 0,

@@ -51,6 +51,7 @@ pub fn scenario(replicas: u8, write_set: u8) -> Scenario {
             large: 0,
             whole_bytes_max: 0,
             appends: 0,
+            reads_at_once: 0,
             gets: 0,
             transactions: 0,
             hashes: 0,

@@ -31,7 +31,7 @@ use super::worker::{Worker, failed, set_tree_key};
 use super::{Engine, EngineSync, ScanPage};
 use crate::{Result, StoreError};
 use foldhash::fast::RandomState;
-use lsm_tree::{AbstractTree, AnyTree, Cache, Guard, SeqNo, SequenceNumberCounter};
+use lsm_tree::{AbstractTree, AnyTree, Cache, DescriptorTable, Guard, SeqNo, SequenceNumberCounter};
 use std::{
     borrow::Cow,
     collections::VecDeque,
@@ -57,6 +57,9 @@ pub struct DurableOptions {
     /// Size of the cache of table blocks.
     pub cache_bytes: u64,
 }
+
+/// Most tables that are kept open; a merge has further ones open while it runs.
+pub const OPEN_TABLES_MAX: usize = 64;
 
 impl Default for DurableOptions {
     fn default() -> Self {
@@ -85,6 +88,7 @@ impl LsmEngine {
         let (sequence, visible) = (SequenceNumberCounter::default(), SequenceNumberCounter::default());
         let tree = lsm_tree::Config::new(directory, sequence.clone(), visible.clone())
             .use_cache(Arc::new(Cache::with_capacity_bytes(options.cache_bytes)))
+            .use_descriptor_table(Some(Arc::new(DescriptorTable::new(OPEN_TABLES_MAX))))
             .open()
             .map_err(failed("open"))?;
         let next = tree.get_highest_seqno().map_or(0, |newest| newest + 1);

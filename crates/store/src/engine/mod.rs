@@ -13,7 +13,7 @@ mod unlisted;
 mod worker;
 
 pub use checksummed::Checksummed;
-pub use durable::{DurableOptions, LsmEngine};
+pub use durable::{DurableOptions, LsmEngine, OPEN_TABLES_MAX};
 pub use memory::MemoryEngine;
 
 use crate::Result;

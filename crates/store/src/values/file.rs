@@ -11,8 +11,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Most files that are kept open for what may come; who writes or reads holds further ones.
-const OPEN_FILES_MAX: usize = 128;
+/// Most segments that are kept open for what may come; whoever writes or reads holds further ones.
+pub const OPEN_SEGMENTS_MAX: usize = 16;
 
 /// An open segment. Whoever holds it goes on reading when the segment is removed.
 pub(super) struct ValueFile {
@@ -75,7 +75,7 @@ impl OpenFiles {
             Some(at) => files.remove(at).expect("it was just found").1,
             None => Arc::new(open()?),
         };
-        if files.len() == OPEN_FILES_MAX {
+        if files.len() == OPEN_SEGMENTS_MAX {
             files.pop_front();
         }
         files.push_back((number, file.clone()));

@@ -31,6 +31,7 @@ mod segments;
 mod sync;
 mod writing;
 
+pub use file::OPEN_SEGMENTS_MAX;
 pub use format::{BLOCK_BYTES, OWNER_KEY_BYTES_MAX, VALUE_BYTES_MAX, ValueOwner};
 pub use open::FoundValues;
 pub use pinned::Pinned;

@@ -1,0 +1,38 @@
+//! Values of all sizes in all kinds of keyspaces, by the switch in the kernel.
+
+use crate::as_root;
+use crate::fixture::LabUnderTest;
+use crate::load::Redis;
+use crate::matrix_table::{KINDS, SIZE_MAX, check_sizes, keyspace_arguments};
+
+fn values_of_all_sizes(hook: &str) {
+    let keyspaces = keyspace_arguments();
+    let cluster = ["--nodes", "3", "--clients", "1", "--engine", "memory", "--switch", hook];
+    let arguments: Vec<&str> = cluster.into_iter().chain(keyspaces.iter().map(String::as_str)).collect();
+    let lab = LabUnderTest::up(&format!("sizes-{hook}"), &arguments);
+    // Nowhere the same.
+    let all: String = (0..SIZE_MAX / 8 + 1).map(|number| format!("{number:07} ")).collect();
+    std::thread::scope(|scope| {
+        for (number, kind) in KINDS.iter().enumerate() {
+            let (mut redis, all) = (Redis::on(&lab, "client-0"), &all);
+            scope.spawn(move || {
+                assert_eq!(redis.ask(&["SELECT", &number.to_string()]), Ok("OK".into()));
+                check_sizes(kind, all, |command| {
+                    let reply = redis.ask(command);
+                    let number = reply.as_ref().err().and_then(|line| line.strip_prefix(':'));
+                    number.map(|number| Ok(number.to_owned())).unwrap_or(reply)
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn values_of_all_sizes_are_what_was_set_at_tc() {
+    as_root("values_of_all_sizes_are_what_was_set_at_tc", || values_of_all_sizes("tc"));
+}
+
+#[test]
+fn values_of_all_sizes_are_what_was_set_at_xdp() {
+    as_root("values_of_all_sizes_are_what_was_set_at_xdp", || values_of_all_sizes("xdp"));
+}

@@ -1,0 +1,61 @@
+//! A process runs out of file descriptors: connections are refused, and nothing else.
+
+use crate::cluster::{Redis, Up, limited, outcome};
+use crate::large::text;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::time::Duration;
+
+#[test]
+fn a_limit_that_the_roles_alone_need_is_refused_with_the_number() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (code, output, error) =
+        outcome(limited(scratch.path(), 150, &["up", "--resp", "localhost:0", "--data-dir", "data"]));
+    assert_eq!((code, output.as_str(), error.lines().count()), (Some(2), "", 1), "{error}");
+    assert!(error.contains("150 open files") && error.contains("needs "), "{error}");
+    assert!(!scratch.path().join("data").exists(), "nothing was created");
+}
+
+#[test]
+fn idle_connections_take_what_they_may_and_the_log_has_its_next_file() {
+    const FILES_MAX: u32 = 1_024;
+    const VALUE_BYTES: usize = 50_000;
+    /// More than a segment of the log.
+    const VALUES: usize = 900;
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start_limited(scratch.path(), FILES_MAX, &["--data-dir", "data"]);
+    let mut redis = up.redis();
+    let limit = maxclients(&mut redis);
+    assert!((16..FILES_MAX as usize).contains(&limit), "{limit}");
+    let connect = || {
+        let stream = TcpStream::connect(&up.resp).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    };
+    let mut idle: Vec<Redis> = (1..limit).map(|_| Redis::new(connect())).collect();
+    for redis in &mut idle {
+        assert_eq!(redis.call(&["PING"]), "+PONG");
+    }
+    for _ in 0..10 {
+        let mut line = String::new();
+        BufReader::new(connect()).read_line(&mut line).unwrap();
+        assert_eq!(line, "-ERR max number of clients reached\r\n");
+    }
+    let value = text(VALUE_BYTES, 3);
+    for number in 0..VALUES {
+        assert_eq!(redis.call(&["SET", &number.to_string(), &value]), "+OK", "value {number}");
+    }
+    // A file of large values, too.
+    assert_eq!(redis.call(&["SET", "large", &text(1 << 20, 4)]), "+OK");
+    assert!(redis.call(&["GET", "0"]) == format!("${value}"));
+    drop(idle.pop());
+    let mut again = Redis::new(connect());
+    assert_eq!(again.call(&["PING"]), "+PONG", "a place is free again");
+    assert_eq!(up.interrupt(), Some(0));
+}
+
+fn maxclients(redis: &mut Redis) -> usize {
+    let info = redis.call(&["INFO", "clients"]);
+    let line = info.lines().find_map(|line| line.strip_prefix("maxclients:"));
+    line.unwrap_or_else(|| panic!("no maxclients in {info}")).parse().unwrap()
+}
