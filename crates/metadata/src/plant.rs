@@ -70,6 +70,8 @@ pub enum Plant {
     FullKept,
     /// P8: names are said to have adopted a round before anybody has heard of it.
     AdoptedUnheard,
+    /// Row 25: nodes are believed to be on ports that switches have: unchecked, left in the tables, and not taken back.
+    PortsTrusted,
     /// P13: a move of chunks is over before anybody has said so.
     MoveNotAwaited,
 }
@@ -77,7 +79,7 @@ pub enum Plant {
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -107,6 +109,7 @@ impl Plant {
         Self::HotMerged,
         Self::FullKept,
         Self::AdoptedUnheard,
+        Self::PortsTrusted,
         Self::MoveNotAwaited,
     ];
 }

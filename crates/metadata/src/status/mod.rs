@@ -63,6 +63,9 @@ pub struct Status {
     pub partitions: Vec<PartitionStatus>,
     /// By id.
     pub switches: Vec<SwitchStatus>,
+    /// Changes that were begun and taken back since a switch refused the tables that followed: the newest last.
+    #[serde(default)]
+    pub taken_back: Vec<String>,
     /// Fill and hits of the switch tables.
     pub tables: Vec<TableStatus>,
     /// How gets are divided among replicas; none if they are not to be.
@@ -344,6 +347,20 @@ pub struct SwitchStatus {
     /// The trunks to other switches, by their numbers.
     #[serde(default)]
     pub trunks: Vec<TrunkStatus>,
+    /// Nodes on ports that it does not have: its tables leave them out.
+    #[serde(default)]
+    pub missing_ports: Vec<MissingPort>,
+}
+
+/// A node on a port that a switch does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingPort {
+    /// The node's number.
+    pub node: u16,
+    /// Its name.
+    pub name: String,
+    /// The port, by the node's configuration.
+    pub port: u16,
 }
 
 /// A trunk of a switch.
