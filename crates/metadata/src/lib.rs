@@ -58,7 +58,7 @@ pub use leader::{Metadata, Persisted, StorageRequest};
 pub use observations::TargetReport;
 pub use partitions::{MatchValue, PartitionChange, PartitionPlan};
 pub use plant::Plant;
-pub use state::{StateError, persisted_version};
+pub use state::{StateError, StoredCluster, persisted_version};
 pub use status::{
     BalancingStatus, ChunkInfo, ChunksStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus,
     Health, HealthCounts, HotEntryStatus, HotKeyStatus, HotStatus, HotSwitchStatus, KeyspaceInfo,

@@ -1,8 +1,10 @@
 //! `nicekv up` and the client commands, through the real binary.
 
 mod access;
+mod again;
 mod backup;
 mod cluster;
+mod discovery;
 mod explain;
 mod groups;
 mod hot;
