@@ -12,6 +12,7 @@ mod partition;
 mod placed;
 mod reshaped;
 mod reshaping;
+mod stored;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
@@ -35,6 +36,7 @@ use placed::Placed;
 pub(crate) use reshaping::{
     Child, FORMING_MAX, Forming, Parent, RESHAPED_MAX, RESHAPINGS_MAX, Reshaping, is_followed,
 };
+pub use stored::StoredCluster;
 
 /// Version of the encoding, its first byte.
 const FORMAT_VERSION: u8 = 13;
@@ -126,42 +128,6 @@ pub enum StateError {
         "keyspace {name} is configured with the ring {ring}/16, which another one of this cluster has; say `unicast_vring` and `multicast_vring`"
     )]
     RingTaken { name: String, ring: Ipv4Addr },
-}
-
-/// What a stored state says that whoever starts the cluster again must know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredCluster {
-    /// Nodes that are or were to hold something and are not forgotten, by their ids.
-    pub nodes: Vec<NodeConfig>,
-    /// Those of them that were not given up with `node remove`.
-    pub kept: usize,
-    /// The smallest id that no node ever had.
-    pub next_node: u16,
-    /// Keyspaces that have come into being, those that commands created included; none before the cluster began.
-    pub keyspaces: Vec<KeyspaceSpec>,
-    /// The smallest id that no configured keyspace has or had.
-    pub next_keyspace: KeyspaceId,
-}
-
-impl StoredCluster {
-    /// What is in encoded state.
-    ///
-    /// # Errors
-    /// It is damaged, or of another release.
-    pub fn read(bytes: &[u8]) -> Result<Self, StateError> {
-        let state = State::decode(bytes)?;
-        let dropped = state.dropped.iter().map(|dropped| dropped.spec.id);
-        let ids =
-            state.keyspaces.iter().map(|spec| spec.id).chain(dropped).chain(state.retired.iter().copied());
-        let last = ids.filter(|id| *id < CREATED_FIRST).max().unwrap_or(KeyspaceId::DEFAULT);
-        Ok(Self {
-            nodes: state.node_configs(),
-            kept: state.nodes.iter().filter(|node| node.wish != Wish::Removed).count(),
-            next_node: state.next_node,
-            next_keyspace: KeyspaceId(last.0 + 1),
-            keyspaces: state.keyspaces,
-        })
-    }
 }
 
 /// The version inside encoded state, for [`crate::StateStore::compare_and_swap`].

@@ -9,6 +9,7 @@ mod info;
 mod migration;
 mod migrations;
 mod phases;
+mod ports;
 mod reshapings;
 mod survey;
 mod targets;
@@ -27,6 +28,7 @@ pub use hot::{HotEntryStatus, HotStatus, HotSwitchStatus};
 pub use info::{ChunkInfo, ClusterInfo, KeyspaceInfo, LayoutInfo};
 pub use migration::{HotKeyStatus, MigrationStatus};
 pub use phases::{ReshapingPhase, ReshapingStatus};
+pub use ports::MissingPort;
 
 /// The state of everything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -350,17 +352,6 @@ pub struct SwitchStatus {
     /// Nodes on ports that it does not have: its tables leave them out.
     #[serde(default)]
     pub missing_ports: Vec<MissingPort>,
-}
-
-/// A node on a port that a switch does not have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MissingPort {
-    /// The node's number.
-    pub node: u16,
-    /// Its name.
-    pub name: String,
-    /// The port, by the node's configuration.
-    pub port: u16,
 }
 
 /// A trunk of a switch.
