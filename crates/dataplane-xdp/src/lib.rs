@@ -289,6 +289,12 @@ impl Backend for KernelSwitch {
         self.install_generation(&tables)
     }
 
+    fn ports(&self) -> Option<Vec<u16>> {
+        let mut ports: Vec<u16> = self.ports.iter().map(|(_, port)| port.index).collect();
+        ports.sort_unstable();
+        Some(ports)
+    }
+
     fn table_status(&self) -> Result<Vec<TableStatus>, BackendError> {
         Ok(TableStatus::list(self.installed.as_ref(), &self.counters()?))
     }

@@ -100,6 +100,11 @@ pub trait Backend {
     /// multicast ring is neither.
     fn entry_requests(&self, table: Table) -> Result<Vec<EntryRequests>, BackendError>;
 
+    /// The ports that it has, ascending; `None`: hosts need none of it, as it reaches them by their addresses.
+    fn ports(&self) -> Option<Vec<u16>> {
+        None
+    }
+
     /// All cells of a register.
     fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError>;
 

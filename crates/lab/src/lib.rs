@@ -412,6 +412,12 @@ pub fn is_there() -> bool {
     Scope::from_environment().is_ok_and(|scope| matches!(LabState::load(&scope), Ok(Some(_))))
 }
 
+/// TCP addresses of the metadata service's instances of the lab, if there is one: only its hosts reach them.
+pub fn controls() -> Vec<SocketAddrV4> {
+    let state = Scope::from_environment().and_then(|scope| LabState::load(&scope));
+    state.ok().flatten().map(|state| state.metadata).unwrap_or_default()
+}
+
 /// If there is a lab, moves the calling thread into its first client host and returns the TCP addresses of its
 /// metadata service's instances. To be called before any other thread is started.
 pub fn enter_client() -> Result<Option<Vec<SocketAddrV4>>> {

@@ -1,10 +1,11 @@
 //! What an operator asks of a running cluster (NICE §4.4, ring re-configuration): what would follow, and whether it is refused.
 
-use alloc::collections::BTreeMap;
-use alloc::string::String;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
+use nicekv_dataplane::{GROUP_CAPACITY, TableError};
 use nicekv_placement::{KeyspaceError, Protocol, check_keyspaces};
 use nicekv_wire::NodeId;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,8 @@ use thiserror::Error;
 use crate::config::{Config, ConfigError, NodeConfig};
 use crate::leader::Metadata;
 use crate::plant::Plant;
+use crate::policy::Policy;
+use crate::probation::Undo;
 use crate::state::{Node, State, Wish};
 use crate::targets::Targets;
 use crate::view::{Observed, is_intact};
@@ -154,6 +157,24 @@ pub enum Refused {
     TooManyPartitions { keyspace: String, most: u32 },
     #[error("the switches have no room for it: {error}")]
     Tables { error: String },
+    #[error(
+        "switch {} has no port {port}, the `switch_port` of {name}: correct it, or start the switch with that port",
+        switch_name.clone().unwrap_or_else(|| switch.to_string())
+    )]
+    NoPort { name: String, port: u16, switch: u16, switch_name: Option<String> },
+}
+
+impl Refused {
+    /// With switches by their names.
+    #[must_use]
+    pub fn naming_switches(self, name_of: impl Fn(u16) -> Option<String>) -> Self {
+        match self {
+            Self::NoPort { name, port, switch, .. } => {
+                Self::NoPort { name, port, switch, switch_name: name_of(switch) }
+            }
+            other => other,
+        }
+    }
 }
 
 impl Metadata {
@@ -171,7 +192,13 @@ impl Metadata {
     /// # Errors
     /// Why it is refused.
     pub fn change(&mut self, change: &Change) -> Result<Plan, Refused> {
-        self.begin_change(|metadata| metadata.changed(change))
+        let plan = self.begin_change(|metadata| metadata.changed(change))?;
+        if let Change::Add { name, .. } = change {
+            let is_new = plan.node >= self.committed.next_node;
+            let wish = if is_new { Wish::Removed } else { Wish::Drained };
+            self.watch_switches(Undo::Node { name: name.clone(), wish });
+        }
+        Ok(plan)
     }
 
     /// Begins the state that follows from a change, unless another step is under way.
@@ -219,7 +246,10 @@ impl Metadata {
                     switch_port: *switch_port,
                     home: *home,
                 };
-                self.add(&mut next, config)?
+                let node = self.add(&mut next, config)?;
+                self.check_tables(&next)?;
+                self.check_groups(&next)?;
+                node
             }
             Change::Drain { name } => take_away(&mut next, name, Wish::Drained)?,
             Change::Remove { name } => {
@@ -230,6 +260,35 @@ impl Metadata {
             }
         };
         Ok((plan_of(&next, node), next))
+    }
+
+    /// Whether every switch has the port that leads to a node, as far as switches have reported theirs.
+    fn check_port(&self, next: &State, node: NodeId) -> Result<(), Refused> {
+        let nodes = next.node_configs();
+        let Some(config) = nodes.iter().find(|config| config.id == node) else { return Ok(()) };
+        match self.observations.switches.without_port(config, &nodes) {
+            Some((switch, port)) => {
+                Err(Refused::NoPort { name: config.name.clone(), port, switch: switch.0, switch_name: None })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether switches have room for the groups that there are when everything has moved to where it is to be.
+    fn check_groups(&self, next: &State) -> Result<(), Refused> {
+        let mut targets = Targets::default();
+        targets.update(next);
+        let replicated = next.partitions().filter(|(_, it)| !Policy::of(next.keyspace(it)).is_chain);
+        let groups = replicated.map(|(id, partition)| {
+            let members = targets.of(id).unwrap_or(&partition.originals);
+            members.iter().copied().collect::<BTreeSet<_>>()
+        });
+        match groups.collect::<BTreeSet<_>>().len() {
+            groups if groups > GROUP_CAPACITY => {
+                Err(Refused::Tables { error: TableError::TooManyGroups { groups }.to_string() })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn add(&self, next: &mut State, config: NodeConfig) -> Result<NodeId, Refused> {
@@ -244,6 +303,7 @@ impl Metadata {
                 Wish::Removed => return Err(Refused::Already { name: config.name, wish: "being removed" }),
                 Wish::Drained => known.wish = Wish::Holds,
             }
+            self.check_port(next, id)?;
             return Ok(id);
         }
         let id = config.id;
@@ -251,6 +311,7 @@ impl Metadata {
         next.nodes.push(Node { config, wish: Wish::Holds, added: true });
         let nodes = next.nodes.iter().map(|node| node.config.clone()).collect();
         Config { nodes, ..self.config.clone() }.validate()?;
+        self.check_port(next, id)?;
         Ok(id)
     }
 

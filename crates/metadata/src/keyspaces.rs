@@ -17,6 +17,7 @@ use crate::change::Refused;
 use crate::decide;
 use crate::leader::Metadata;
 use crate::plant::Plant;
+use crate::probation::Undo;
 use crate::state::State;
 
 /// A change of the set of keyspaces.
@@ -62,7 +63,11 @@ impl Metadata {
     /// # Errors
     /// Why it is refused.
     pub fn change_keyspace(&mut self, change: &KeyspaceChange) -> Result<KeyspacePlan, Refused> {
-        self.begin_change(|metadata| metadata.with_keyspace(change))
+        let plan = self.begin_change(|metadata| metadata.with_keyspace(change))?;
+        if let KeyspaceChange::Create { .. } = change {
+            self.watch_switches(Undo::Keyspace { id: KeyspaceId(plan.id), name: plan.name.clone() });
+        }
+        Ok(plan)
     }
 
     fn with_keyspace(&self, change: &KeyspaceChange) -> Result<(KeyspacePlan, State), Refused> {

@@ -25,6 +25,7 @@ use crate::decide::{Decision, decide};
 use crate::hot::HotKeys;
 use crate::observations::{Observations, Stale};
 use crate::plant::Plant;
+use crate::probation::Probation;
 use crate::state::{State, StateError};
 use crate::status::Counters;
 use crate::targets::Targets;
@@ -77,6 +78,7 @@ pub struct Metadata {
     /// Of `committed`, once somebody has asked for it.
     directory: Option<Directory>,
     pub(crate) hot: HotKeys,
+    pub(crate) probation: Probation,
     pub(crate) counters: Counters,
     now_ns: u64,
     tick_at_ns: u64,
@@ -113,6 +115,7 @@ impl Metadata {
             outbox: Outbox::default(),
             directory: None,
             hot: HotKeys::new(committed.term + 1, now.boot_ns),
+            probation: Probation::default(),
             counters: Counters::default(),
             observed_change: false,
             committed,
@@ -253,6 +256,7 @@ impl Metadata {
             self.observations.switches.settle(&self.config.nodes);
             self.observations.switches.set_tables(tables);
         }
+        self.probation.handle_tables(self.committed.version, self.observations.switches.generation());
         self.observed_change = true;
     }
 
@@ -348,7 +352,7 @@ impl Metadata {
     /// Everything that a decision may look at.
     pub(crate) fn situation(&self) -> Situation<'_> {
         let Self { config, committed, observations, targets, now_ns, .. } = self;
-        Situation { config, state: committed, observations, targets, now_ns: *now_ns }
+        Situation { config, state: committed, observations, targets, now_ns: *now_ns, moves_wait: false }
     }
 
     /// Compares the state with what is observed; what is to be next is then in flight.
@@ -357,7 +361,16 @@ impl Metadata {
             return;
         }
         self.settle();
-        let decision = decide(&self.situation());
+        if let Some(state) = self.taken_back() {
+            return self.begin_step(state);
+        }
+        let mut decision = decide(&self.situation());
+        if decision.as_ref().is_some_and(|decision| self.overflows(&decision.state)) {
+            // A failover needs no room that a move would take.
+            let mut situation = self.situation();
+            situation.moves_wait = true;
+            decision = decide(&situation);
+        }
         self.observations.loads.turn(self.now_ns, nanoseconds(self.config.timing.divide_interval));
         let Some(Decision { state, expelled, divided_by_load }) = decision else {
             return if self.is_remembering_due() { self.remember_storages() } else { self.balance() };
@@ -410,7 +423,14 @@ impl Metadata {
     fn settle(&mut self) {
         for (id, partition) in self.committed.partitions() {
             let Self { config, committed, observations, targets, now_ns, .. } = &*self;
-            let situation = Situation { config, state: committed, observations, targets, now_ns: *now_ns };
+            let situation = Situation {
+                config,
+                state: committed,
+                observations,
+                targets,
+                now_ns: *now_ns,
+                moves_wait: false,
+            };
             let view = situation.view(id, partition);
             let has_live_consistent = has_live_consistent(partition, &view);
             let all_live = partition.members.iter().all(|member| view.live(member.node).is_some());

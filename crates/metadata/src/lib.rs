@@ -35,6 +35,7 @@ mod observations;
 mod partitions;
 mod plant;
 mod policy;
+mod probation;
 mod state;
 mod status;
 mod store;
@@ -57,13 +58,14 @@ pub use leader::{Metadata, Persisted, StorageRequest};
 pub use observations::TargetReport;
 pub use partitions::{MatchValue, PartitionChange, PartitionPlan};
 pub use plant::Plant;
-pub use state::{StateError, persisted_version};
+pub use state::{StateError, StoredCluster, persisted_version};
 pub use status::{
     BalancingStatus, ChunkInfo, ChunksStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus,
     Health, HealthCounts, HotEntryStatus, HotKeyStatus, HotStatus, HotSwitchStatus, KeyspaceInfo,
-    KeyspaceStatus, LayoutInfo, MemberStanding, MemberStatus, MemberStatusState, MigrationStatus, NodeState,
-    NodeStatus, NodeWish, PartitionState, PartitionStatus, ReshapingPhase, ReshapingStatus, Status,
-    StrangerStatus, SwitchStatus, TargetStatus, TrunkState, TrunkStatus, UsageStatus,
+    KeyspaceStatus, LayoutInfo, MemberStanding, MemberStatus, MemberStatusState, MigrationStatus,
+    MissingPort, NodeState, NodeStatus, NodeWish, PartitionState, PartitionStatus, ReshapingPhase,
+    ReshapingStatus, Status, StrangerStatus, SwitchStatus, TargetStatus, TrunkState, TrunkStatus,
+    UsageStatus,
 };
 pub use store::StateStore;
 

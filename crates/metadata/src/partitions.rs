@@ -19,6 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::announce::rules;
 use crate::change::{Moves, Refused};
+use crate::config::Config;
 use crate::leader::Metadata;
 use crate::state::{Gone, Partition, RESHAPED_MAX, RESHAPINGS_MAX, Reshaping, State, is_followed};
 use crate::targets::Targets;
@@ -255,7 +256,8 @@ impl Metadata {
 
     /// Whether switches have room for the tables of a state, and for the partitions that are to be in it beside those that are.
     pub(crate) fn check_tables(&self, next: &State) -> Result<(), Refused> {
-        let tables = rules::compile(&self.config, next, None);
+        let config = Config { nodes: next.node_configs(), ..self.config.clone() };
+        let tables = rules::compile(&config, next, None);
         let refused = |error: TableError| Refused::Tables { error: error.to_string() };
         tables.validate(&self.config.vrings()).map_err(refused)?;
         let blocks = |range: MatchRange| vnode_blocks(range).map_or(0, |blocks| blocks.len());

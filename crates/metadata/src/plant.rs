@@ -72,6 +72,8 @@ pub enum Plant {
     FullKept,
     /// P8: names are said to have adopted a round before anybody has heard of it.
     AdoptedUnheard,
+    /// Row 25: nodes are believed to be on ports that switches have: unchecked, left in the tables, and not taken back.
+    PortsTrusted,
     /// P13: a move of chunks is over before anybody has said so.
     MoveNotAwaited,
 }
@@ -79,7 +81,7 @@ pub enum Plant {
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -110,6 +112,7 @@ impl Plant {
         Self::HotMerged,
         Self::FullKept,
         Self::AdoptedUnheard,
+        Self::PortsTrusted,
         Self::MoveNotAwaited,
     ];
 }

@@ -172,14 +172,16 @@ pub(crate) struct Situation<'a> {
     pub(crate) observations: &'a Observations,
     pub(crate) targets: &'a Targets,
     pub(crate) now_ns: u64,
+    /// Whether partitions are to stay where they are for now: switches have no room for what moves need.
+    pub(crate) moves_wait: bool,
 }
 
 impl<'a> Situation<'a> {
     /// From where a partition stands.
     pub(crate) fn view(self, id: PartitionId, partition: &'a Partition) -> View<'a> {
         let policy = Policy::of(self.state.keyspace(partition));
-        let (watch, target) =
-            (self.observations.watch(id), self.targets.of(id).unwrap_or(&partition.originals));
+        let target = self.targets.of(id).filter(|_| !self.moves_wait).unwrap_or(&partition.originals);
+        let watch = self.observations.watch(id);
         View { situation: self, id, partition, policy, watch, target, load: None }
     }
 

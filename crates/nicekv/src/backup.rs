@@ -22,7 +22,7 @@ mod restoring;
 mod verify;
 
 use crate::commands::{answer, keyspace, print};
-use crate::discovery::{self, EndpointArguments};
+use crate::discovery::{self, EndpointArguments, Purpose};
 use crate::failure::Failure;
 use crate::objects::Objects;
 use chunks::ChunkFile;
@@ -67,7 +67,7 @@ pub(crate) struct RestoreArguments {
 }
 
 pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
-    let endpoint = discovery::find(&arguments.endpoint)?;
+    let endpoint = discovery::find(&arguments.endpoint, Purpose::Read)?;
     let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
     let chosen = chosen(&info, &arguments.keyspaces)?;
     let path = &arguments.file;
@@ -177,7 +177,7 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
         let all = describe(partitions, &totals);
         return print(format!("good: cluster {cluster}, keyspaces {names}, {all}\n").as_bytes());
     }
-    let endpoint = discovery::find(&arguments.endpoint)?;
+    let endpoint = discovery::find(&arguments.endpoint, Purpose::Change)?;
     let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
     let status: Status = answer(&endpoint, &AdminRequest::Status)?;
     let destinations = Destinations::find(&header, (&info, &status), &endpoint, arguments.merge)?;

@@ -1,7 +1,7 @@
 //! Client and admin commands.
 
 use crate::clients::{client_for, failed};
-use crate::discovery::{self, EndpointArguments};
+use crate::discovery::{self, EndpointArguments, Purpose};
 use crate::failure::Failure;
 use crate::hot::describe_hot;
 use crate::keyspaces::describe_dropped;
@@ -113,14 +113,14 @@ pub(crate) struct ChangeArguments {
 
 pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
     let value = arguments.value()?;
-    with_client(&arguments.target, async |client| {
+    with_client(&arguments.target, Purpose::Change, async |client| {
         client.put(arguments.key.as_bytes(), &value, Expiry::Never).await.map_err(failed)?;
         Ok(())
     })
 }
 
 pub(crate) fn get(arguments: &KeyArguments) -> Result<(), Failure> {
-    with_client(&arguments.target, async |client| {
+    with_client(&arguments.target, Purpose::Read, async |client| {
         let value = client.get(arguments.key.as_bytes()).await.map_err(failed)?;
         let value = value.ok_or_else(|| Failure::Operation(format!("{:?} has no value", arguments.key)))?;
         print(&[&value.bytes, b"\n".as_slice()].concat())
@@ -128,14 +128,14 @@ pub(crate) fn get(arguments: &KeyArguments) -> Result<(), Failure> {
 }
 
 pub(crate) fn delete(arguments: &KeyArguments) -> Result<(), Failure> {
-    with_client(&arguments.target, async |client| {
+    with_client(&arguments.target, Purpose::Change, async |client| {
         let existed = client.delete(arguments.key.as_bytes()).await.map_err(failed)?;
         print(if existed { b"deleted\n" } else { b"had no value\n" })
     })
 }
 
 pub(crate) fn status(arguments: &StatusArguments) -> Result<(), Failure> {
-    let endpoint = discovery::find(&arguments.endpoint)?;
+    let endpoint = discovery::find(&arguments.endpoint, Purpose::Read)?;
     let json = match admin::ask(&endpoint, &AdminRequest::Status, ADMIN_TIMEOUT) {
         Ok(json) => json,
         Err(none) => return nobody_leads(&none, arguments),
@@ -355,23 +355,29 @@ pub(crate) fn ask_for<P: DeserializeOwned>(
 
 pub(crate) fn with_client(
     arguments: &TargetArguments,
+    purpose: Purpose,
     operate: impl AsyncFnOnce(Client) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let id = new_client_id().map_err(Failure::environment)?;
-    block_on(operate(client_of(arguments, id)?))
+    block_on(operate(client_of(arguments, id, purpose)?))
 }
 
 /// A client of a keyspace, with an id that no client had before.
-pub(crate) fn client_of(arguments: &TargetArguments, id: ClientId) -> Result<Client, Failure> {
-    Ok(client_with_order(arguments, id)?.0)
+pub(crate) fn client_of(
+    arguments: &TargetArguments,
+    id: ClientId,
+    purpose: Purpose,
+) -> Result<Client, Failure> {
+    Ok(client_with_order(arguments, id, purpose)?.0)
 }
 
 /// The same, and how the keyspace's keys are partitioned.
 pub(crate) fn client_with_order(
     arguments: &TargetArguments,
     id: ClientId,
+    purpose: Purpose,
 ) -> Result<(Client, KeyOrder), Failure> {
-    let endpoint = discovery::find(&arguments.endpoint)?;
+    let endpoint = discovery::find(&arguments.endpoint, purpose)?;
     let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
     let known = keyspace(&info, &arguments.keyspace)?;
     Ok((client_for(known, info.port, id)?, known.order()))

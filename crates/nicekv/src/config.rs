@@ -29,7 +29,7 @@ pub(crate) use sections::{
 
 use crate::failure::Failure;
 use crate::logs::LogSection;
-use keyspaces::protocol;
+pub(crate) use keyspaces::protocol;
 use nicekv_client::Keyspace;
 use nicekv_dataplane::{Prefix, VringSet};
 use nicekv_metadata::{

@@ -1,5 +1,6 @@
-//! Finding a running cluster: `--endpoint`, `NICEKV_ENDPOINT`, the running `up`, the running lab, in this order. Where several run and
-//! nobody has said which, one line on standard error says which one it is.
+//! Finding a running cluster: `--endpoint` or `NICEKV_ENDPOINT`, the `up` of the data directory that is here, the running lab, the only running `up`, in this order.
+//! Where several run and none of these is meant, what changes anything is refused with a list of them, and what only reads says on standard error which one it reads.
+//! Announcements of other users are never looked at.
 
 use crate::address;
 use crate::failure::Failure;
@@ -10,12 +11,13 @@ use std::io::Write;
 use std::net::SocketAddrV4;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 /// Where commands find a cluster.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct EndpointArguments {
-    /// TCP address of the metadata service, of any of its instances or of several with commas between them [default: the running `up`, then the
-    /// running lab]
+    /// TCP address of the metadata service, of any of its instances or of several with commas between them [default: the `up` of
+    /// ./nicekv-data, then the running lab, then the only running `up`]
     #[arg(long, env = "NICEKV_ENDPOINT", value_name = "ADDR:PORT", value_delimiter = ',', value_parser = address::parse_v4)]
     endpoint: Vec<SocketAddrV4>,
 }
@@ -28,41 +30,124 @@ struct UpState {
     started_ns: u64,
     endpoint: SocketAddrV4,
     resp: std::net::SocketAddr,
+    /// Its data directory; none: it has its data in memory.
+    data: Option<PathBuf>,
+}
+
+/// Where `up` has its data unless it is said.
+pub(crate) const DATA_DIRECTORY: &str = "./nicekv-data";
+const NONE: &str = "no cluster is running: start one with `nicekv up`, or name one with --endpoint ADDR:PORT";
+const CHOOSE: &str = "choose with --endpoint ADDR:PORT or NICEKV_ENDPOINT";
+
+/// What a command does with the cluster that it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It shows something.
+    Read,
+    /// It writes, or administers: never to a cluster that is merely likely to be meant.
+    Change,
 }
 
 /// TCP addresses of instances of the metadata service. For the lab, the calling thread is moved into a client's network namespace: call it before any
 /// other thread is started.
-pub(crate) fn find(arguments: &EndpointArguments) -> Result<Vec<SocketAddrV4>, Failure> {
+pub(crate) fn find(arguments: &EndpointArguments, purpose: Purpose) -> Result<Vec<SocketAddrV4>, Failure> {
     if !arguments.endpoint.is_empty() {
         return Ok(arguments.endpoint.clone());
     }
-    let ups = running_ups();
-    if let Some(up) = ups.last() {
-        if ups.len() > 1 || nicekv_lab::is_there() {
-            let others = others(&ups[..ups.len() - 1], nicekv_lab::is_there());
-            eprintln!("nicekv: this is the cluster of {up}, not {others}: choose with --endpoint ADDR:PORT");
-        }
-        return Ok(vec![up.endpoint]);
+    let (ups, has_lab) = (running_ups(), nicekv_lab::is_there());
+    let chosen =
+        choose(&ups, local_directory().as_deref(), has_lab, purpose).map_err(Failure::Environment)?;
+    if let Some(notice) = chosen.notice {
+        // Some commands look twice.
+        static SHOWN: Once = Once::new();
+        SHOWN.call_once(|| eprintln!("nicekv: {notice}"));
+    }
+    if let Some(place) = chosen.up {
+        return Ok(vec![ups[place].endpoint]);
     }
     let lab = nicekv_lab::enter_client().map_err(Failure::environment)?;
-    lab.ok_or_else(|| {
-        let line = "no cluster is running: start one with `nicekv up`, or name one with --endpoint ADDR:PORT";
-        Failure::Environment(line.into())
-    })
+    lab.ok_or_else(|| Failure::Environment(NONE.into()))
+}
+
+/// The same for a command that is given a configuration file, where the metadata service is at `controls`: that is the cluster unless an endpoint is named.
+pub(crate) fn find_configured(
+    arguments: &EndpointArguments,
+    controls: Vec<SocketAddrV4>,
+) -> Result<Vec<SocketAddrV4>, Failure> {
+    if !arguments.endpoint.is_empty() || controls.is_empty() {
+        return find(arguments, Purpose::Change);
+    }
+    // Files of the lab name addresses that only its hosts reach.
+    if nicekv_lab::controls().iter().any(|address| controls.contains(address)) {
+        nicekv_lab::enter_client().map_err(Failure::environment)?;
+    }
+    Ok(controls)
+}
+
+/// The data directory that `up` uses unless it is said, if there is one here.
+fn local_directory() -> Option<PathBuf> {
+    fs::canonicalize(DATA_DIRECTORY).ok().filter(|path| path.is_dir())
+}
+
+/// Which cluster is meant.
+#[derive(Debug, PartialEq, Eq)]
+struct Chosen {
+    /// Its place in the list; `None`: it is the lab.
+    up: Option<usize>,
+    /// For people, where others could have been meant.
+    notice: Option<String>,
+}
+
+/// The cluster of the data directory `here`, or the lab, or the only `up`. `ups`: the one that was started last at the end.
+fn choose(ups: &[UpState], here: Option<&Path>, has_lab: bool, purpose: Purpose) -> Result<Chosen, String> {
+    let is_here = |up: &UpState| here.is_some() && up.data.as_deref() == here;
+    if let Some(place) = ups.iter().rposition(is_here) {
+        return Ok(Chosen { up: Some(place), notice: None });
+    }
+    let list = || {
+        let ups = ups.iter().rev().map(ToString::to_string);
+        let lab = has_lab.then(|| "the lab (nicekv lab exec client-0 -- nicekv …)".to_owned());
+        lab.into_iter().chain(ups).collect::<Vec<_>>().join("; ")
+    };
+    let stopped = here.map(|path| format!("the cluster in {} does not run", path.display()));
+    let choice = match (has_lab, ups) {
+        (true, []) => return Ok(Chosen { up: None, notice: None }),
+        (true, _) => {
+            let notice = format!("this is the lab; there are also {}: {CHOOSE}", others(ups));
+            return Ok(Chosen { up: None, notice: Some(notice) });
+        }
+        (false, []) => return Err(stopped.map_or(NONE.into(), |stopped| format!("{stopped}: {NONE}"))),
+        (false, [_]) if stopped.is_none() => return Ok(Chosen { up: Some(0), notice: None }),
+        (false, _) => ups.len() - 1,
+    };
+    match (purpose, stopped) {
+        (Purpose::Change, Some(stopped)) => {
+            Err(format!("{stopped}, and others do: {}: nothing was done, {CHOOSE}", list()))
+        }
+        (Purpose::Change, None) => {
+            Err(format!("several clusters are running: {}: nothing was done, {CHOOSE}", list()))
+        }
+        (Purpose::Read, _) => {
+            let notice = format!("this is the cluster of {}: {CHOOSE}", ups[choice]);
+            let rest = others(&ups[..choice]);
+            let notice = if choice == 0 { notice } else { format!("{notice}; there are also {rest}") };
+            Ok(Chosen { up: Some(choice), notice: Some(notice) })
+        }
+    }
 }
 
 impl fmt::Display for UpState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pid, endpoint, resp, .. } = self;
-        write!(formatter, "`nicekv up` at {endpoint} (resp {resp}, process {pid})")
+        let Self { pid, endpoint, resp, data, .. } = self;
+        let data =
+            data.as_ref().map_or("data in memory".into(), |data| format!("data in {}", data.display()));
+        write!(formatter, "`nicekv up` at {endpoint} (resp {resp}, process {pid}, {data})")
     }
 }
 
 /// What else could have been meant.
-fn others(ups: &[UpState], has_lab: bool) -> String {
-    let ups = ups.iter().map(|up| format!("that at {}", up.endpoint));
-    let lab = has_lab.then(|| "the lab (nicekv lab exec client-0 -- nicekv …)".to_owned());
-    ups.chain(lab).collect::<Vec<_>>().join(" or ")
+fn others(ups: &[UpState]) -> String {
+    ups.iter().rev().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Those that run, the one that was started last at the end.
@@ -93,11 +178,21 @@ pub(crate) struct Announcement {
     _locked: File,
 }
 
-/// Announces this process to commands, which find the one that was started last.
-pub(crate) fn announce(endpoint: SocketAddrV4, resp: std::net::SocketAddr) -> std::io::Result<Announcement> {
+/// Announces this process to commands.
+pub(crate) fn announce(
+    endpoint: SocketAddrV4,
+    resp: std::net::SocketAddr,
+    data: Option<&Path>,
+) -> std::io::Result<Announcement> {
     let (directory, pid) = (state_directory(true)?, std::process::id());
     let (path, new) = (directory.join(format!("up-{pid}.json")), directory.join(format!("up-{pid}.new")));
-    let state = UpState { pid, started_ns: nicekv_runtime::now().boot_ns, endpoint, resp };
+    let state = UpState {
+        pid,
+        started_ns: nicekv_runtime::now().boot_ns,
+        endpoint,
+        resp,
+        data: data.map(Path::to_owned),
+    };
     let mut file = File::create(&new)?;
     file.lock()?;
     file.write_all(&serde_json::to_vec(&state)?)?;

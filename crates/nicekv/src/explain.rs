@@ -6,7 +6,7 @@ mod differences;
 mod tests;
 
 use crate::commands::{answer, keyspace, print};
-use crate::discovery::{self, EndpointArguments};
+use crate::discovery::{self, EndpointArguments, Purpose};
 use crate::failure::Failure;
 use nicekv_client::{Request, SubmitError};
 use nicekv_dataplane::control::Lookup;
@@ -75,7 +75,7 @@ pub(crate) struct Asked<'a> {
 pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     let key = arguments.key.as_bytes();
     Request::Get { key }.check().map_err(|error: SubmitError| Failure::environment(error))?;
-    let endpoint = discovery::find(&arguments.endpoint)?;
+    let endpoint = discovery::find(&arguments.endpoint, Purpose::Read)?;
     let asked = Asked { endpoint: &endpoint, key: &arguments.key, keyspace: &arguments.keyspace };
     let (mut told, mut nodes) = asked.explain()?;
     if !told.differences.is_empty() {

@@ -4,7 +4,7 @@
 
 use crate::commands::{self, ChangeArguments, ListArguments, answer, ask_for, print};
 use crate::config::{KeyspaceBalancing, ObjectChunks, Partitioning, Replication};
-use crate::discovery;
+use crate::discovery::{self, Purpose};
 use crate::failure::Failure;
 use nicekv_metadata::{DroppedStatus, KeyspaceChange, KeyspacePlan, KeyspaceStatus, Status};
 use nicekv_placement::{ChunkDelivery, LoadBalancing};
@@ -92,7 +92,7 @@ struct Listed<'a> {
 }
 
 fn list(arguments: &ListArguments) -> Result<(), Failure> {
-    let endpoint = discovery::find(&arguments.endpoint)?;
+    let endpoint = discovery::find(&arguments.endpoint, Purpose::Read)?;
     let Status { keyspaces, dropped, .. } = answer(&endpoint, &AdminRequest::Status)?;
     let mut text = if arguments.json {
         let listed = Listed { keyspaces: &keyspaces, dropped: &dropped };
@@ -147,13 +147,17 @@ fn create(arguments: &CreateArguments) -> Result<(), Failure> {
     set("partition-bytes", arguments.partition_bytes.map(|value| value.to_string()));
     set("replicas", replicas.map(|value| value.to_string()));
     set("partitions", partitions.map(|value| value.to_string()));
-    let endpoint = discovery::find(&change.endpoint)?;
+    let endpoint = discovery::find(&change.endpoint, Purpose::Change)?;
     let Some(plan) = carry_out(&endpoint, &KeyspaceChange::Create { text }, change)? else { return Ok(()) };
     if change.no_wait {
         return Ok(());
     }
     wait(&endpoint, |status| match status.keyspaces.iter().find(|keyspace| keyspace.id == plan.id) {
-        None => Progress::Done("it has been dropped meanwhile".into()),
+        None => {
+            let begin = format!("keyspace {} is dropped again", plan.name);
+            let refused = status.taken_back.iter().rfind(|line| line.starts_with(&begin));
+            refused.cloned().map_or(Progress::Done("it has been dropped meanwhile".into()), Progress::Failed)
+        }
         Some(keyspace) if keyspace.ready < keyspace.partitions => {
             Progress::Left(format!("{} partitions left", keyspace.partitions - keyspace.ready))
         }
@@ -166,7 +170,7 @@ fn create(arguments: &CreateArguments) -> Result<(), Failure> {
 
 fn drop_keyspace(arguments: &DropArguments) -> Result<(), Failure> {
     let DropArguments { name, change, yes_drop } = arguments;
-    let endpoint = discovery::find(&change.endpoint)?;
+    let endpoint = discovery::find(&change.endpoint, Purpose::Change)?;
     let wanted = KeyspaceChange::Drop { name: name.clone() };
     if !change.dry_run {
         // What is refused is refused before anything is asked.
@@ -230,6 +234,7 @@ fn carry_out(
 pub(crate) enum Progress {
     Left(String),
     Done(String),
+    Failed(String),
 }
 
 pub(crate) fn wait(endpoint: &[SocketAddrV4], progress: impl Fn(&Status) -> Progress) -> Result<(), Failure> {
@@ -237,6 +242,7 @@ pub(crate) fn wait(endpoint: &[SocketAddrV4], progress: impl Fn(&Status) -> Prog
     let mut told = String::new();
     loop {
         match progress(&answer(endpoint, &AdminRequest::Status)?) {
+            Progress::Failed(line) => return Err(Failure::Operation(line)),
             Progress::Done(line) if is_terminal => return print(format!("\r\x1b[K{line}\n").as_bytes()),
             Progress::Done(line) => return print(format!("{line}\n").as_bytes()),
             Progress::Left(line) if is_terminal => {

@@ -1,14 +1,14 @@
 //! What balancing by migration does, for people.
 
 use crate::commands::{ListArguments, answer, print};
-use crate::discovery;
+use crate::discovery::{self, Purpose};
 use crate::failure::Failure;
 use nicekv_metadata::{HotKeyStatus, MigrationStatus, Status};
 use nicekv_runtime::control_plane::AdminRequest;
 
 /// `nicekv partition balance`
 pub(crate) fn show(arguments: &ListArguments) -> Result<(), Failure> {
-    let endpoint = discovery::find(&arguments.endpoint)?;
+    let endpoint = discovery::find(&arguments.endpoint, Purpose::Read)?;
     let Status { migrations, .. } = answer(&endpoint, &AdminRequest::Status)?;
     let mut text = match arguments.json {
         true => serde_json::to_string(&migrations).map_err(Failure::environment)?,

@@ -5,7 +5,7 @@
 
 use crate::commands::{ListArguments, answer, ask_for, print};
 use crate::config::{self, RoleKind};
-use crate::discovery::{self, EndpointArguments};
+use crate::discovery::{self, EndpointArguments, Purpose};
 use crate::failure::Failure;
 use nicekv_metadata::{Change, NodeStatus, NodeWish, Plan, Status};
 use nicekv_runtime::control_plane::AdminRequest;
@@ -69,6 +69,7 @@ pub(crate) fn run(command: &NodeCommand) -> Result<(), Failure> {
             let section = config.nodes.iter().find(|node| node.name == arguments.name);
             let section = section
                 .ok_or_else(|| Failure::Environment(format!("the file has no node {:?}", arguments.name)))?;
+            let endpoint = discovery::find_configured(&arguments.endpoint, config.metadata_controls())?;
             let change = Change::Add {
                 name: section.name.clone(),
                 address: SocketAddrV4::new(section.address, config.port),
@@ -77,23 +78,25 @@ pub(crate) fn run(command: &NodeCommand) -> Result<(), Failure> {
                 home: switch
                     .as_ref()
                     .or(section.switch.as_ref())
-                    .map(|name| home(name, arguments))
+                    .map(|name| home(name, &endpoint))
                     .transpose()?,
             };
-            carry_out(&change, Some(section.id), arguments)
+            carry_out(&endpoint, &change, Some(section.id), arguments)
         }
         NodeCommand::Drain(arguments) => {
-            carry_out(&Change::Drain { name: arguments.name.clone() }, None, arguments)
+            let endpoint = discovery::find(&arguments.endpoint, Purpose::Change)?;
+            carry_out(&endpoint, &Change::Drain { name: arguments.name.clone() }, None, arguments)
         }
         NodeCommand::Remove(arguments) => {
-            carry_out(&Change::Remove { name: arguments.name.clone() }, None, arguments)
+            let endpoint = discovery::find(&arguments.endpoint, Purpose::Change)?;
+            carry_out(&endpoint, &Change::Remove { name: arguments.name.clone() }, None, arguments)
         }
     }
 }
 
 /// The number of a switch.
-fn home(name: &str, arguments: &ChangeArguments) -> Result<u16, Failure> {
-    let status: Status = answer(&discovery::find(&arguments.endpoint)?, &AdminRequest::Status)?;
+fn home(name: &str, endpoint: &[SocketAddrV4]) -> Result<u16, Failure> {
+    let status: Status = answer(endpoint, &AdminRequest::Status)?;
     let found = status.switches.iter().find(|switch| switch.name == name);
     found.map(|switch| switch.id).ok_or_else(|| {
         let names: Vec<_> = status.switches.iter().map(|switch| switch.name.as_str()).collect();
@@ -102,7 +105,8 @@ fn home(name: &str, arguments: &ChangeArguments) -> Result<u16, Failure> {
 }
 
 fn list(arguments: &ListArguments) -> Result<(), Failure> {
-    let status: Status = answer(&discovery::find(&arguments.endpoint)?, &AdminRequest::Status)?;
+    let status: Status =
+        answer(&discovery::find(&arguments.endpoint, Purpose::Read)?, &AdminRequest::Status)?;
     let mut text = if arguments.json {
         serde_json::to_string(&status.nodes).map_err(Failure::environment)?
     } else {
@@ -132,9 +136,13 @@ fn describe(node: &NodeStatus) -> String {
 }
 
 /// Shows what follows, does it, and waits for it.
-fn carry_out(change: &Change, number: Option<u16>, arguments: &ChangeArguments) -> Result<(), Failure> {
-    let endpoint = discovery::find(&arguments.endpoint)?;
-    let plan: Plan = ask_for(&endpoint, &AdminRequest::Plan(change.clone()))?;
+fn carry_out(
+    endpoint: &[SocketAddrV4],
+    change: &Change,
+    number: Option<u16>,
+    arguments: &ChangeArguments,
+) -> Result<(), Failure> {
+    let plan: Plan = ask_for(endpoint, &AdminRequest::Plan(change.clone()))?;
     if let Some(number) = number.filter(|number| *number != plan.node) {
         let line = format!("the file says id = {number}, but its number in this cluster is {}", plan.node);
         return Err(Failure::Environment(line));
@@ -143,8 +151,8 @@ fn carry_out(change: &Change, number: Option<u16>, arguments: &ChangeArguments) 
     if arguments.dry_run {
         return Ok(());
     }
-    let _: Plan = ask_for(&endpoint, &AdminRequest::Change(change.clone()))?;
-    if arguments.no_wait { Ok(()) } else { wait(&endpoint, change, &arguments.name) }
+    let _: Plan = ask_for(endpoint, &AdminRequest::Change(change.clone()))?;
+    if arguments.no_wait { Ok(()) } else { wait(endpoint, change, &arguments.name) }
 }
 
 fn show(plan: &Plan) -> String {
@@ -161,6 +169,9 @@ fn wait(endpoint: &[SocketAddrV4], change: &Change, name: &str) -> Result<(), Fa
     let (mut most, mut told) = (0, usize::MAX);
     loop {
         let status = answer(endpoint, &AdminRequest::Status)?;
+        if let (Change::Add { .. }, Some(why)) = (change, why_not_added(&status, name)) {
+            return Err(Failure::Operation(why));
+        }
         let left = left(&status, change, name);
         most = most.max(left);
         if is_terminal {
@@ -176,6 +187,22 @@ fn wait(endpoint: &[SocketAddrV4], change: &Change, name: &str) -> Result<(), Fa
         }
         std::thread::sleep(LOOK_INTERVAL);
     }
+}
+
+/// Why a node that is to be added will not take its share, if a switch keeps it from that.
+fn why_not_added(status: &Status, name: &str) -> Option<String> {
+    let begin = format!("node {name} is ");
+    if let Some(refused) = status.taken_back.iter().rfind(|line| line.starts_with(&begin)) {
+        return Some(refused.clone());
+    }
+    status.switches.iter().find_map(|switch| {
+        let missing = switch.missing_ports.iter().find(|missing| missing.name == name)?;
+        let switch = if switch.name.is_empty() { switch.id.to_string() } else { switch.name.clone() };
+        let port = missing.port;
+        Some(format!(
+            "switch {switch} has no port {port}, the `switch_port` of {name}: start it with that port, or `nicekv node remove {name}`"
+        ))
+    })
 }
 
 /// Replicas that are to move, or to be let go, before a change is done.

@@ -13,6 +13,7 @@ mod turns;
 
 use crate::clients::failed;
 use crate::commands::{TargetArguments, print};
+use crate::discovery::Purpose;
 use crate::failure::Failure;
 pub(crate) use chunks::{NotGot, Objects};
 use collecting::GcArguments;
@@ -128,7 +129,7 @@ pub(crate) fn run(command: &ObjectCommand) -> Result<(), Failure> {
 
 fn put(arguments: &PutArguments) -> Result<(), Failure> {
     let mut source = open_source(&arguments.file)?;
-    let objects = Objects::open(&arguments.target)?;
+    let objects = Objects::open(&arguments.target, Purpose::Change)?;
     let (manifest, stamp) = objects.put(&mut source, arguments.chunk_kib << 10)?;
     let (key, value) = (arguments.name.as_bytes(), manifest.encode());
     let confirm = || objects.confirm(&manifest);
@@ -143,7 +144,7 @@ fn put(arguments: &PutArguments) -> Result<(), Failure> {
 }
 
 fn get(arguments: &GetArguments) -> Result<(), Failure> {
-    let objects = Objects::open(&arguments.target)?;
+    let objects = Objects::open(&arguments.target, Purpose::Read)?;
     let (_, manifest) = block_on(find(objects.names(), &arguments.name))?;
     let range = arguments.range.unwrap_or_default().within(manifest.length)?;
     let mut sink = Sink::create(&arguments.file)?;
@@ -169,7 +170,7 @@ struct Stat {
 }
 
 fn stat(arguments: &NameArguments) -> Result<(), Failure> {
-    let objects = Objects::open(&arguments.target)?;
+    let objects = Objects::open(&arguments.target, Purpose::Read)?;
     let (value, manifest) = block_on(find(objects.names(), &arguments.name))?;
     let Manifest { length: bytes, chunk_bytes, ref chunks, .. } = manifest;
     let stat = Stat { bytes, chunks: chunks.len(), chunk_bytes, version: value.version.to_string() };
@@ -178,7 +179,7 @@ fn stat(arguments: &NameArguments) -> Result<(), Failure> {
 }
 
 fn list(arguments: &ListObjectsArguments) -> Result<(), Failure> {
-    let objects = Objects::open(&arguments.target)?;
+    let objects = Objects::open(&arguments.target, Purpose::Read)?;
     let prefix = arguments.prefix.as_bytes();
     let mut scan = Scan::new(ScanWants::Keys, key_before(prefix).as_deref());
     while !scan.is_done() {
@@ -194,7 +195,7 @@ fn list(arguments: &ListObjectsArguments) -> Result<(), Failure> {
 }
 
 fn delete(arguments: &NameArguments) -> Result<(), Failure> {
-    let objects = Objects::open(&arguments.target)?;
+    let objects = Objects::open(&arguments.target, Purpose::Change)?;
     let existed = block_on(objects.names().delete(arguments.name.as_bytes())).map_err(failed)?;
     match existed {
         true => print(b"deleted\n"),

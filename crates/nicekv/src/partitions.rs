@@ -4,7 +4,7 @@
 //! change goes on.
 
 use crate::commands::{self, ChangeArguments, ListArguments, answer, ask_for, print};
-use crate::discovery::{self, EndpointArguments};
+use crate::discovery::{self, EndpointArguments, Purpose};
 use crate::failure::Failure;
 use crate::keyspaces::{Progress, wait};
 use nicekv_metadata::{
@@ -93,16 +93,16 @@ pub(crate) fn run(command: &PartitionCommand) -> Result<(), Failure> {
     match command {
         PartitionCommand::List(arguments) => list(arguments),
         PartitionCommand::Split(arguments) => {
-            let endpoint = discovery::find(&arguments.change.endpoint)?;
+            let endpoint = discovery::find(&arguments.change.endpoint, Purpose::Change)?;
             carry_out(&endpoint, &chosen(&endpoint, arguments)?, &arguments.change)
         }
         PartitionCommand::Merge(MergeArguments { one, other, change }) => {
-            let endpoint = discovery::find(&change.endpoint)?;
+            let endpoint = discovery::find(&change.endpoint, Purpose::Change)?;
             carry_out(&endpoint, &PartitionChange::Merge { partitions: [*one, *other] }, change)
         }
         PartitionCommand::Balance(arguments) => crate::migration::show(arguments),
         PartitionCommand::Cancel(CancelArguments { partition, endpoint }) => {
-            let endpoint = discovery::find(endpoint)?;
+            let endpoint = discovery::find(endpoint, Purpose::Change)?;
             let wanted = PartitionChange::Cancel { partition: *partition };
             let plan: PartitionPlan = ask_for(&endpoint, &AdminRequest::ChangePartitions(wanted))?;
             print(format!("given up: {} as before\n", named(&plan.parents)).as_bytes())
@@ -138,7 +138,7 @@ struct Listed<'a> {
 }
 
 fn list(arguments: &PartitionListArguments) -> Result<(), Failure> {
-    let endpoint = discovery::find(&arguments.list.endpoint)?;
+    let endpoint = discovery::find(&arguments.list.endpoint, Purpose::Read)?;
     let status: Status = answer(&endpoint, &AdminRequest::Status)?;
     let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
     let keyspace = arguments.keyspace.as_deref().map(|name| commands::keyspace(&info, name));

@@ -80,8 +80,16 @@ fn of_stranger(stranger: &StrangerStatus, nodes: &[NodeStatus]) -> String {
 }
 
 fn of_switch(switch: &SwitchStatus) -> Option<String> {
-    let SwitchStatus { id, connected, current, error, .. } = switch;
+    let SwitchStatus { id, connected, current, error, missing_ports, .. } = switch;
     match (connected, error, current) {
+        (true, None, _) if !missing_ports.is_empty() => {
+            let missing =
+                missing_ports.iter().map(|missing| format!("{} for {}", missing.port, missing.name));
+            let missing = missing.collect::<Vec<_>>().join(", ");
+            Some(format!(
+                "switch {id} does not have these ports: {missing}: nothing reaches these nodes; start the switch with the ports, or remove the nodes"
+            ))
+        }
         (false, _, _) => Some(format!("switch {id} is not connected: what it knows may be old")),
         (true, Some(error), _) => Some(format!("switch {id} refused its tables: {error}")),
         (true, None, false) => Some(format!("switch {id} does not have the newest tables yet")),

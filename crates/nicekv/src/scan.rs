@@ -5,6 +5,7 @@
 
 use crate::clients::failed;
 use crate::commands::{TargetArguments, client_with_order, print};
+use crate::discovery::Purpose;
 use crate::failure::Failure;
 use futures_executor::block_on;
 use nicekv_client::Scan;
@@ -48,7 +49,7 @@ pub(crate) fn run(arguments: &ScanArguments) -> Result<(), Failure> {
         return Err(Failure::Environment(format!("{:?} comes before {first:?}", last.unwrap_or_default())));
     }
     let id = new_client_id().map_err(Failure::environment)?;
-    let (client, order) = client_with_order(&arguments.target, id)?;
+    let (client, order) = client_with_order(&arguments.target, id, Purpose::Read)?;
     let scan = arguments.scan(order);
     block_on(Listing { arguments, order, scan, seen: 0, held: BTreeMap::new(), held_bytes: 0 }.run(&client))
 }

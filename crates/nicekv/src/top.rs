@@ -11,7 +11,7 @@ mod screen;
 mod sections;
 
 use crate::commands::{ask, print};
-use crate::discovery::{self, EndpointArguments};
+use crate::discovery::{self, EndpointArguments, Purpose};
 use crate::failure::Failure;
 use latencies::Gathered;
 use nicekv_metadata::Status;
@@ -38,7 +38,7 @@ pub(crate) struct TopArguments {
 }
 
 pub(crate) fn run(arguments: &TopArguments) -> Result<(), Failure> {
-    let (endpoint, pages) = (discovery::find(&arguments.endpoint)?, arguments.metrics.clone());
+    let (endpoint, pages) = (discovery::find(&arguments.endpoint, Purpose::Read)?, arguments.metrics.clone());
     let mut watch = Watch { endpoint, pages, last: None };
     let interval = Duration::from_millis(arguments.interval_ms);
     let first = watch.look()?;

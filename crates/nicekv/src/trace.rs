@@ -12,7 +12,7 @@
 
 use crate::clients::failed;
 use crate::commands::{TargetArguments, answer, client_of, print};
-use crate::discovery;
+use crate::discovery::{self, Purpose};
 use crate::explain::{Asked, Explanation};
 use crate::failure::Failure;
 use futures_executor::block_on;
@@ -124,10 +124,11 @@ pub(crate) fn run(command: &TraceCommand) -> Result<(), Failure> {
 }
 
 fn trace(key: &str, value: Option<&[u8]>, target: &TargetArguments) -> Result<Traced, Failure> {
-    let endpoint = discovery::find(&target.endpoint)?;
+    let purpose = if value.is_some() { Purpose::Change } else { Purpose::Read };
+    let endpoint = discovery::find(&target.endpoint, purpose)?;
     let asked = Asked { endpoint: &endpoint, key, keyspace: &target.keyspace };
     let id = new_client_id().map_err(Failure::environment)?;
-    let client = client_of(target, id)?;
+    let client = client_of(target, id, purpose)?;
     let (before, nodes) = asked.explain()?;
     let members = watch(&before.partition, &nodes, id);
     let sights = Sights::begin(&endpoint, Lookup { watch: Some(id.0), ..before.lookup() })?;

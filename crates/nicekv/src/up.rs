@@ -28,19 +28,23 @@ use nicekv_client::facade::Client;
 use nicekv_gateway::Listeners;
 use nicekv_metadata::Status;
 use nicekv_metrics::Source;
-use nicekv_placement::{KeyspaceDefaults, RingsBase, Vrings, parse_keyspaces, partitions_for};
+use nicekv_placement::Vrings;
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{
     AgentLink, Edges, Stop, UdpEndpoint, Uplink, UserSpaceSwitch, admin, listen, start_client,
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
+use nicekv_wire::Expiry;
 use nicekv_wire::chunk::Round;
-use nicekv_wire::{Expiry, KeyspaceId};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+mod layout;
+
+use layout::Layout;
 
 const METADATA_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 20, 255, 1);
 /// Tries to find a port that is free for UDP and TCP.
@@ -74,15 +78,17 @@ const TIMING: TimingSection = TimingSection {
 /// `nicekv up`
 #[derive(Args)]
 pub(crate) struct UpArguments {
-    /// Storage nodes
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
-    nodes: u8,
-    /// Copies of each value; at most as many as nodes
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
-    replicas: u8,
-    /// How copies are kept in step
-    #[arg(long, value_enum, default_value = "multicast")]
-    replication: Replication,
+    /// Storage nodes [default: those of the data directory, or 3]
+    ///
+    /// More than the data directory has: the others are added, and partitions move to them.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
+    nodes: Option<u8>,
+    /// Copies of each value; at most as many as nodes [default: as in the data directory, or 3]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
+    replicas: Option<u8>,
+    /// How copies are kept in step [default: as in the data directory, or multicast]
+    #[arg(long, value_enum)]
+    replication: Option<Replication>,
     /// Of a quorum: so many copies hold what is acknowledged (k); a get asks R - k + 1
     #[arg(long, value_name = "K")]
     write_set: Option<u8>,
@@ -90,13 +96,13 @@ pub(crate) struct UpArguments {
     ///
     /// NAME alone, or NAME= and settings: id (1, 2, … in the order given, as in SELECT 1), replication, write-set, replicas, partitions,
     /// unicast and multicast (rings like 127.12.0.0/16). What is not said is as in the default keyspace, but for replication, which is
-    /// multicast.
+    /// multicast. Keyspaces of the data directory need not be named again.
     #[arg(long = "keyspace", value_name = "NAME=SPEC")]
     keyspaces: Vec<String>,
     #[command(flatten)]
     hot: HotArguments,
     /// Where the data are kept; created if it does not exist
-    #[arg(long, value_name = "DIR", default_value = "./nicekv-data")]
+    #[arg(long, value_name = "DIR", default_value = discovery::DATA_DIRECTORY)]
     data_dir: PathBuf,
     /// Whether data survive the process
     #[arg(long, value_enum, default_value = "durable")]
@@ -128,20 +134,22 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     let stop = Stop::new();
     stop.on_signals().map_err(Failure::environment)?;
     // Checked before anything is created.
-    configuration(arguments, 1, 0)?.metadata_config()?;
+    let layout = Layout::of(arguments)?;
+    configuration(arguments, &layout, 1, 0)?.metadata_config()?;
     let settings = arguments.gateway.settings(None)?;
-    let connections_max = needs(arguments, &settings)?.connections()?;
+    let connections_max = needs(arguments, &layout, &settings)?.connections()?;
     let redis = settings.bind(arguments.resp.or((!settings.has_tls()).then_some(RESP)))?;
     let metrics = arguments.metrics.bind()?;
     let root = Root::open(arguments)?;
-    let sockets = Sockets::bind(arguments)?;
-    let config = configuration(arguments, sockets.port, root.cluster)?;
+    let sockets = Sockets::bind(arguments, &layout)?;
+    let config = configuration(arguments, &layout, sockets.port, root.cluster)?;
     let endpoint = sockets.metadata_address;
-    let data = root.describe();
+    let (data, root_path) = (root.describe(), root.path());
     let (mut threads, edges, sources) = start(&config, root, sockets, &stop)?;
     roles::say(format_args!("starting {} nodes, {data}", config.nodes.len()))?;
+    let place = root_path.as_deref();
     let settings = (settings, connections_max);
-    let front = Front { redis, edges: &edges, settings, metrics, sources };
+    let front = Front { redis, edges: &edges, settings, metrics, sources, layout: &layout, place };
     match serve(&config, endpoint, front, &stop, &mut threads) {
         Ok(_announcement) => {
             roles::ended(&stop, threads)?;
@@ -157,17 +165,26 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
 }
 
 /// The descriptors that all roles need.
-fn needs(arguments: &UpArguments, settings: &gateway::Settings) -> Result<Needs, Failure> {
-    let keyspaces = configuration(arguments, 1, 0)?.client_keyspaces()?.len();
+fn needs(
+    arguments: &UpArguments,
+    layout: &Layout,
+    settings: &gateway::Settings,
+) -> Result<Needs, Failure> {
+    let keyspaces = configuration(arguments, layout, 1, 0)?.client_keyspaces()?.len();
     let others = Needs::of_process().metadata(1).switch().gateway(settings.threads()).clients(keyspaces);
-    Ok((0..arguments.nodes).fold(others, |needs, _| needs.node(arguments.engine == Engine::Durable)))
+    Ok(layout.numbers().fold(others, |needs, _| needs.node(arguments.engine == Engine::Durable)))
 }
 
 /// The configuration of a cluster on the loopback interface.
-fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<ClusterConfig, Failure> {
+fn configuration(
+    arguments: &UpArguments,
+    layout: &Layout,
+    port: u16,
+    cluster: u128,
+) -> Result<ClusterConfig, Failure> {
     let Vrings { unicast, multicast, .. } = Vrings::on_loopback(port);
     let node = |number: u8| NodeSection {
-        name: format!("node-{number}"),
+        name: layout::node_name(number),
         id: number.into(),
         address: Ipv4Addr::new(127, 20, 0, number),
         mac: MacAddress([2, 0, 0, 0, 0, number]),
@@ -175,7 +192,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         switch: None,
         data_directory: None,
         metrics: None,
-        spare: false,
+        spare: layout.added.contains(&number),
         kernel_get_mib: NodeSection::kernel_get_mib(),
         copy_mib_per_second: NodeSection::copy_mib_per_second(),
         value_mib_max: arguments.gateway.gateway_value_mib.unwrap_or(NodeSection::value_mib_max()),
@@ -183,22 +200,15 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         coordinates: false,
     };
     let control = SocketAddrV4::new(METADATA_ADDRESS, port);
-    let defaults = KeyspaceDefaults {
-        id: KeyspaceId(1),
-        replicas: arguments.replicas.into(),
-        partitions: partitions_for(arguments.nodes.into()),
-        rings: RingsBase::Loopback,
-    };
-    let keyspaces = parse_keyspaces(arguments.keyspaces.iter().map(String::as_str), &defaults);
-    let keyspaces = keyspaces.map_err(Failure::environment)?;
+    let KeyspaceSection { replication, write_set, .. } = KeyspaceSection::of(&layout.default);
     Ok(ClusterConfig {
         role: None,
         cluster_id: format!("{cluster:032x}"),
         port,
-        replicas: arguments.replicas.into(),
-        replication: arguments.replication,
-        write_set: arguments.write_set,
-        partition_bits: partitions_for(arguments.nodes.into()).ilog2() as u8,
+        replicas: layout.default.replicas,
+        replication,
+        write_set,
+        partition_bits: layout.default.partitions.ilog2() as u8,
         unicast_vring: unicast,
         multicast_vring: multicast,
         group_ring: None,
@@ -209,10 +219,10 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
             control: vec![control],
             ..MetadataSection::default()
         },
-        nodes: (1..=arguments.nodes).map(node).collect(),
+        nodes: layout.numbers().map(node).collect(),
         switches: vec![user_space_switch(control)],
         gateways: vec![],
-        keyspaces: keyspaces.iter().map(KeyspaceSection::of).collect(),
+        keyspaces: layout.keyspaces.iter().map(KeyspaceSection::of).collect(),
         timing: TIMING,
         hot: arguments.hot.section(),
         log: LogSection::default(),
@@ -268,6 +278,11 @@ impl Root {
         }
     }
 
+    fn path(&self) -> Option<PathBuf> {
+        let path = self.directory.as_ref().map(DataDirectory::path)?;
+        Some(std::fs::canonicalize(path).unwrap_or(path.into()))
+    }
+
     /// A role's own directory inside.
     fn open_role(&self, name: &str) -> Result<Option<DataDirectory>, Failure> {
         let path = self.directory.as_ref().map(|directory| directory.path().join(name));
@@ -285,10 +300,10 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn bind(arguments: &UpArguments) -> Result<Self, Failure> {
+    fn bind(arguments: &UpArguments, layout: &Layout) -> Result<Self, Failure> {
         let mut last = None;
         for _ in 0..PORT_TRIES_MAX {
-            match Self::try_bind(arguments) {
+            match Self::try_bind(arguments, layout) {
                 Ok(sockets) => return Ok(sockets),
                 Err(failure) if arguments.port != 0 => return Err(failure),
                 // Free for UDP and not for TCP: the kernel chooses another one.
@@ -298,7 +313,7 @@ impl Sockets {
         Err(last.expect("there was a try"))
     }
 
-    fn try_bind(arguments: &UpArguments) -> Result<Self, Failure> {
+    fn try_bind(arguments: &UpArguments, layout: &Layout) -> Result<Self, Failure> {
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, arguments.port);
         let switch = UdpEndpoint::bind_switch("lo", arguments.port).map_err(bind_error("the switch", any))?;
         let port = switch.local_address().port();
@@ -310,7 +325,7 @@ impl Sockets {
         };
         let metadata = bind("the metadata service", METADATA_ADDRESS)?;
         let node = |number| bind("a node", Ipv4Addr::new(127, 20, 0, number));
-        let nodes = (1..=arguments.nodes).map(node).collect::<Result<_, _>>()?;
+        let nodes = layout.numbers().map(node).collect::<Result<_, _>>()?;
         switch.share_port(false).map_err(Failure::environment)?;
         let metadata_address = SocketAddrV4::new(METADATA_ADDRESS, port);
         Ok(Self { port, switch, metadata, metadata_address, nodes })
@@ -370,13 +385,16 @@ struct Front<'a> {
     metrics: metrics::Endpoint,
     /// Of the roles behind the gateway.
     sources: Vec<Source>,
+    layout: &'a Layout,
+    /// The data directory, if there is one.
+    place: Option<&'a Path>,
 }
 
 /// Waits until the cluster is ready, opens it to clients, and says so.
 fn serve(
     config: &ClusterConfig,
     endpoint: SocketAddrV4,
-    Front { redis, edges, settings, metrics, mut sources }: Front<'_>,
+    Front { redis, edges, settings, metrics, mut sources, layout, place }: Front<'_>,
     stop: &Stop,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
@@ -397,10 +415,11 @@ fn serve(
         block_on(probe(&client.with_keyspace(keyspace.id), has_objects))?;
     }
     threads.extend(gateway.into_iter().map(|role| roles::spawn_role(stop, "gateway", role)));
-    let announcement = discovery::announce(endpoint, doors.any()?).map_err(Failure::environment)?;
+    let announcement = discovery::announce(endpoint, doors.any()?, place).map_err(Failure::environment)?;
     let (nodes, replicas) = (config.nodes.len(), config.replicas);
     let told = doors.told();
     roles::say(format_args!("ready {told} endpoint={endpoint} nodes={nodes} replicas={replicas}"))?;
+    layout.add_nodes(config, endpoint)?;
     let command = doors.command()?;
     roles::say(format_args!("connect with `{command}` or `nicekv put KEY VALUE`; Ctrl-C stops"))?;
     Ok(announcement)

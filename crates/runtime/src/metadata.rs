@@ -25,7 +25,7 @@ pub use connections::VISITORS_MAX;
 pub use etcd::{Etcd, EtcdConfig, EtcdError};
 pub use keeper::{Alone, Keeper, KeeperError};
 pub use shared::SharedStore;
-pub use state_file::{MemoryState, StateFile, StateFileError};
+pub use state_file::{MemoryState, StateFile, StateFileError, peek};
 pub use tls::{EtcdTls, Pem, TlsError};
 
 use crate::inquiry::{Inquirer, Inquiries};

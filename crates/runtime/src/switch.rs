@@ -91,8 +91,8 @@ struct InstanceLink {
     metadata: SocketAddrV4,
     stream: Option<FramedStream>,
     dial_at_ns: u64,
-    /// Which cables it knows to be dead.
-    told: Option<Vec<u16>>,
+    /// The ports that it knows, and which of their cables it knows to be dead.
+    told: Option<(Option<Vec<u16>>, Vec<u16>)>,
 }
 
 impl AgentLink {
@@ -152,10 +152,16 @@ impl AgentLink {
                         (*count, *last) = (*count + 1, Some((link.metadata, version)));
                         false
                     }
-                    served => served.is_ok() && link.tell(self.cables.down()).is_ok(),
+                    served => {
+                        let present = agent.backend().ports();
+                        served.is_ok() && link.tell(present, self.cables.down()).is_ok()
+                    }
                 },
                 None if now.boot_ns < link.dial_at_ns => true,
-                None => link.dial(&self.name).is_ok(),
+                None => {
+                    let present = agent.backend().ports();
+                    link.dial(&self.name).is_ok() && link.tell(present, self.cables.down()).is_ok()
+                }
             };
             if !served {
                 link.stream = None;
@@ -185,15 +191,20 @@ impl InstanceLink {
         Ok(())
     }
 
-    /// Says which cables are dead, if it was not told yet.
-    fn tell(&mut self, down: Option<&[u16]>) -> Result<(), crate::StreamError> {
-        let (Some(stream), Some(down)) = (&mut self.stream, down) else { return Ok(()) };
-        if self.told.as_deref() == Some(down) {
+    /// Reports the ports and the dead cables, unless the instance knows them.
+    fn tell(&mut self, present: Option<Vec<u16>>, down: Option<&[u16]>) -> Result<(), crate::StreamError> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        if present.is_none() && down.is_none() {
             return Ok(());
         }
-        let reply = ControlReply::Ports { down: down.to_vec() };
+        let ports = (present, down.unwrap_or_default().to_vec());
+        if self.told.as_ref() == Some(&ports) {
+            return Ok(());
+        }
+        let (present, down) = ports.clone();
+        let reply = ControlReply::Ports { present, down };
         stream.queue(&control::encode(&reply).expect("replies are short"))?;
-        self.told = Some(down.to_vec());
+        self.told = Some(ports);
         stream.flush()
     }
 }

@@ -310,6 +310,7 @@ pub const PLANTS: &[Plant] = &[
     metadata("round-adopted-unheard", "P8", InMetadata::AdoptedUnheard, Hunt::Seeds(crate::by_names::names)),
     metadata("full-partition-kept", "", InMetadata::FullKept, Hunt::Seeds(crate::by_fill::fills)),
     metadata("switches-above-learn-first", "", InMetadata::AboveBeforeBelow, Hunt::Script("a-chain-moves-from-rack-to-rack")),
+    metadata("ports-trusted", "", InMetadata::PortsTrusted, Hunt::Script("port-missing")),
     metadata("racks-not-counted", "C12", InMetadata::RacksNotCounted, Hunt::Script("a-rack-is-cut-off-with-the-tail")),
     switch("rack-keeps-records", "C12", InSwitch::TablesSurviveRestart, Hunt::Script("a-rack-starts-again-without-records")),
     kernel("lock-ignored-by-kernel", "G1", InKernel::LockIgnored, by_kernel::shared),

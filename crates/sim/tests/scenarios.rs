@@ -70,6 +70,7 @@ rows! {
     row_24_old_leader_resumes 24 "old-leader-resumes";
     row_24_leader_outlives_its_seat 24 "leader-outlives-its-seat";
     row_25_tables_full 25 "tables-full";
+    row_25_port_missing 25 "port-missing";
     row_22_ways_around_a_cable_and_a_switch 22 "ways-around-a-cable-and-a-switch";
     row_22_hundreds_of_switches 22 "hundreds-of-switches-of-which-one-lags";
     row_22_a_chain_moves_from_rack_to_rack 22 "a-chain-moves-from-rack-to-rack";

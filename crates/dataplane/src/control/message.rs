@@ -175,9 +175,11 @@ pub enum ControlReply {
         /// The entries.
         found: Found,
     },
-    /// Ports whose cable is dead, as far as the switch can tell: said without being asked, whenever it changes and with each new connection.
+    /// The switch's ports: said without being asked, with each new connection and whenever one changes.
     Ports {
-        /// Their numbers, ascending.
+        /// Numbers of all its ports, ascending; `None`: it reaches hosts by their addresses.
+        present: Option<Vec<u16>>,
+        /// Those whose cable is dead, as far as the switch can tell, ascending.
         down: Vec<u16>,
     },
     /// What clients have asked for. No count ever falls while the switch runs and its entry stays.

@@ -36,6 +36,10 @@ impl Backend for Pipeline {
         self.router.update(update)
     }
 
+    fn ports(&self) -> Option<Vec<u16>> {
+        Some(self.ports.clone())
+    }
+
     fn table_status(&self) -> Result<Vec<TableStatus>, BackendError> {
         self.router.table_status()
     }

@@ -31,6 +31,12 @@ impl Places {
     pub fn masks<'a>(&'a self, members: &'a MemberSet) -> impl Iterator<Item = (HostId, u16)> + 'a {
         members.as_slice().iter().zip(&self.0).map(|(host, place)| (*host, 1 << place))
     }
+
+    /// The places of those `members` of which `is_reached` is true.
+    pub(super) fn reaching(&self, members: &MemberSet, is_reached: impl Fn(HostId) -> bool) -> Self {
+        let placed = members.as_slice().iter().zip(&self.0);
+        Self(placed.filter(|(host, _)| is_reached(**host)).map(|(_, place)| *place).collect())
+    }
 }
 
 /// The entry of a group for switches that know of masks. `order`: who has which place; `None`: nobody has. Nothing if nobody has any.

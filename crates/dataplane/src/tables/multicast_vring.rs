@@ -50,6 +50,20 @@ impl MemberSet {
     }
 }
 
+impl MulticastEntry {
+    /// The same entry for the members of which `is_reached` is true; `None` if there are none, or if the entry is of a chain and one of its nodes is not reached.
+    #[must_use]
+    pub fn reaching(&self, is_reached: impl Fn(HostId) -> bool) -> Option<Self> {
+        if self.chain.as_ref().is_some_and(|chain| !chain.nodes().iter().all(|host| is_reached(*host))) {
+            return None;
+        }
+        let members =
+            MemberSet::new(self.members.as_slice().iter().copied().filter(|host| is_reached(*host)));
+        let places = self.places.as_ref().map(|places| places.reaching(&self.members, is_reached));
+        (!members.as_slice().is_empty()).then(|| Self { members, places, ..self.clone() })
+    }
+}
+
 impl Entry for MulticastEntry {
     const NAME: &'static str = "multicast_vring";
     const HITS: &'static str = "multicast_hits";

@@ -105,6 +105,7 @@ impl Observations {
         self.switches.plant(switches::Bugs {
             above_before_below: plant == Plant::AboveBeforeBelow,
             racks_not_counted: plant == Plant::RacksNotCounted,
+            ports_trusted: plant == Plant::PortsTrusted,
         });
         if plant == Plant::FormerLeasesForgotten {
             self.quiet_until_ns = 0;

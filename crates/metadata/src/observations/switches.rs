@@ -14,13 +14,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
-use nicekv_dataplane::{HostId, Table, TableSet, TableStatus, Topology};
+use nicekv_dataplane::{HostId, MemberSet, RecordEntry, Table, TableSet, TableStatus, Topology};
 
 use super::fabric::Fabric;
 use super::order::Order;
 use super::requests::RequestCounts;
-use crate::config::{NodeConfig, SwitchId, Timing, nanoseconds};
-use crate::status::SwitchStatus;
+use crate::config::{Config, NodeConfig, SwitchId, Timing, host_id, nanoseconds};
+use crate::status::{MissingPort, SwitchStatus};
 
 #[derive(Clone, Debug, Default)]
 struct Switch {
@@ -38,6 +38,8 @@ struct Switch {
     tables: Vec<TableStatus>,
     /// Why it refused the newest tables.
     failure: Option<String>,
+    /// Its ports, as it reported them; `None`: it has not, or needs none.
+    ports: Option<BTreeSet<u16>>,
 }
 
 #[derive(Clone, Debug)]
@@ -55,6 +57,8 @@ pub(crate) struct Switches {
     newest: TableSet,
     /// Term of a newer leader, if a switch knows one.
     newer_term: Option<u64>,
+    /// A switch refused this generation, or a later one: who, and why.
+    refusal: Option<(SwitchId, u64, String)>,
     bugs: Bugs,
 }
 
@@ -65,6 +69,8 @@ pub(crate) struct Bugs {
     pub(crate) above_before_below: bool,
     /// Those at which servers hang are not waited for.
     pub(crate) racks_not_counted: bool,
+    /// Every switch is believed to have every port.
+    pub(crate) ports_trusted: bool,
 }
 
 impl Switches {
@@ -78,6 +84,7 @@ impl Switches {
             order: Order::default(),
             newest: TableSet::default(),
             newer_term: None,
+            refusal: None,
             bugs: Bugs::default(),
         }
     }
@@ -86,6 +93,54 @@ impl Switches {
     #[cfg(any(test, feature = "exploration"))]
     pub(crate) fn plant(&mut self, bugs: Bugs) {
         self.bugs = bugs;
+    }
+
+    /// The generation of the newest tables; 0: there are none.
+    pub(crate) fn generation(&self) -> u64 {
+        self.newest.generation
+    }
+
+    /// Takes the newest refusal of tables of `generation`, or later ones: by which switch, and why.
+    pub(crate) fn take_refusal(&mut self, generation: u64) -> Option<(SwitchId, String)> {
+        let (switch, refused, reason) = self.refusal.take()?;
+        (refused >= generation).then_some((switch, reason))
+    }
+
+    /// The first switch that has reported its ports and lacks the one on which it would have a node, and that port.
+    pub(crate) fn without_port(&self, node: &NodeConfig, nodes: &[NodeConfig]) -> Option<(SwitchId, u16)> {
+        let topology = Config::settled(self.fabric.topology(), nodes);
+        self.switches.iter().find_map(|(id, switch)| {
+            let host = host_id(node.id);
+            let is_here = topology.home(host).is_none_or(|home| home == id.0);
+            let port = topology.port(id.0, host).unwrap_or(node.switch_port);
+            let lacks = self.lacks(switch, port);
+            (is_here && lacks).then_some((*id, port))
+        })
+    }
+
+    fn lacks(&self, switch: &Switch, port: u16) -> bool {
+        !self.bugs.ports_trusted && switch.ports.as_ref().is_some_and(|ports| !ports.contains(&port))
+    }
+
+    /// Hosts of the newest tables that would be on ports which the switch does not have, with these ports.
+    fn unreachable(&self, id: SwitchId, switch: &Switch) -> BTreeMap<HostId, u16> {
+        if switch.ports.is_none() {
+            return BTreeMap::new();
+        }
+        let hosts = TableSet { hosts: self.newest.hosts.clone(), ..TableSet::default() };
+        let placed = self.fabric.place(id.0, &hosts).hosts.into_iter();
+        placed.filter(|host| self.lacks(switch, host.port)).map(|host| (host.id, host.port)).collect()
+    }
+
+    /// The newest tables as they are for one switch: with its own ports, and without hosts on ports that it does not have. One such host must not keep
+    /// the switch from all else that is new.
+    fn tables_for(&self, id: SwitchId) -> TableSet {
+        let unreachable =
+            self.switches.get(&id).map(|switch| self.unreachable(id, switch)).unwrap_or_default();
+        if unreachable.is_empty() {
+            return self.fabric.place(id.0, &self.newest);
+        }
+        self.fabric.place(id.0, &reaching(self.newest.clone(), |host| !unreachable.contains_key(&host)))
     }
 
     /// Nodes that have come since hang where they say.
@@ -172,6 +227,10 @@ impl Switches {
             error: switch.failure.clone(),
             entries: switch.entries,
             trunks: self.fabric.trunks(id.0),
+            missing_ports: {
+                let missing = self.unreachable(*id, switch).into_iter();
+                missing.map(|(HostId(node), port)| MissingPort { node, name: String::new(), port }).collect()
+            },
         };
         self.switches.iter().map(status).collect()
     }
@@ -201,6 +260,7 @@ impl Switches {
                 doubtful: true,
                 acknowledged: switch.acknowledged,
                 entries: switch.entries,
+                ports: switch.ports.take(),
                 ..Switch::default()
             };
         }
@@ -247,14 +307,18 @@ impl Switches {
             }
             ControlReply::Refused { .. } => {}
             ControlReply::Failed { generation, reason } if generation == newest => {
+                self.refusal = Some((id, generation, reason.clone()));
                 switch.failure = Some(reason);
             }
             ControlReply::Failed { .. } => {}
             ControlReply::Requests { generation, matched, requests, .. } if generation == Some(newest) => {
-                let tables = self.fabric.place(id.0, &self.newest);
+                let tables = self.tables_for(id);
                 self.requests.handle(now_ns, id, matched, &requests, &tables, self.fabric.topology());
             }
-            ControlReply::Ports { down } => self.fabric.ports_down(id.0, down),
+            ControlReply::Ports { present, down } => {
+                self.fabric.ports_down(id.0, down);
+                self.handle_ports(id, present);
+            }
             // Hot keys have a core of their own.
             ControlReply::Requests { .. }
             | ControlReply::HotChanged { .. }
@@ -270,6 +334,21 @@ impl Switches {
         self.reroute(now_ns);
     }
 
+    /// A switch has reported its ports: its tables may have to be others.
+    fn handle_ports(&mut self, id: SwitchId, present: Option<Vec<u16>>) {
+        let Some(switch) = self.switches.get(&id) else { return };
+        let before = self.unreachable(id, switch);
+        let ports = present.map(|ports| ports.into_iter().collect());
+        let switch = Switch { ports, ..switch.clone() };
+        let is_other = self.unreachable(id, &switch) != before;
+        self.switches.insert(id, switch);
+        if is_other && self.newest.generation > 0 {
+            self.newest.generation += 1;
+            self.order = Order::default();
+            self.renew();
+        }
+    }
+
     /// The next request that is due.
     pub(crate) fn poll(&mut self, now_ns: u64, term: u64) -> Option<(SwitchId, ControlRequest)> {
         if self.newest.generation == 0 {
@@ -279,13 +358,16 @@ impl Switches {
         let awaited = self.switches.iter();
         let awaited = awaited.filter(|(_, switch)| switch.connected && switch.acknowledged != newest);
         let awaited: BTreeSet<u16> = awaited.map(|(id, _)| id.0).collect();
-        for (&id, switch) in self.switches.iter_mut().filter(|(_, switch)| switch.connected) {
+        let ids: Vec<SwitchId> = self.switches.keys().copied().collect();
+        for id in ids {
+            let Some(switch) = self.switches.get_mut(&id).filter(|switch| switch.connected) else { continue };
             let current = switch.acknowledged == newest && !switch.doubtful;
             let mut is_due = || self.order.is_due(now_ns, id.0, |other| awaited.contains(&other));
             if !current && now_ns >= switch.install_at_ns && is_due() {
                 switch.install_at_ns = now_ns + self.interval_ns;
-                let tables = self.fabric.place(id.0, &self.newest);
-                switch.entries = Table::ALL.iter().map(|table| tables.entries(*table)).sum();
+                let tables = self.tables_for(id);
+                let entries = Table::ALL.iter().map(|table| tables.entries(*table)).sum();
+                self.switches.entry(id).and_modify(|switch| switch.entries = entries);
                 return Some((id, ControlRequest::Install { term, tables }));
             }
             if now_ns >= switch.status_at_ns {
@@ -298,5 +380,39 @@ impl Switches {
             }
         }
         None
+    }
+}
+
+/// Tables without hosts that are not reached, and what leads to them. Whoever asks for their partitions gets no answer, as with a host that is away.
+fn reaching(tables: TableSet, is_reached: impl Fn(HostId) -> bool) -> TableSet {
+    // Both rings have the same blocks of vnodes in the same order, and go on having them.
+    let mut unicast = Vec::new();
+    let mut multicast = Vec::new();
+    for (place, entry) in tables.multicast.iter().enumerate() {
+        let of_gets = tables.unicast.get(place);
+        let reached = entry.reaching(&is_reached);
+        match (of_gets, reached) {
+            (Some(of_gets), Some(entry)) if is_reached(of_gets.host) => {
+                unicast.push(of_gets.clone());
+                multicast.push(entry);
+            }
+            (None, Some(entry)) => multicast.push(entry),
+            _ => {}
+        }
+    }
+    let record = tables.record.iter().filter_map(|entry| {
+        let members =
+            MemberSet::new(entry.members.as_slice().iter().copied().filter(|host| is_reached(*host)));
+        let chain = entry.chain.as_ref();
+        let is_whole = chain.is_none_or(|chain| chain.nodes().iter().all(|host| is_reached(*host)));
+        (is_whole && is_reached(entry.host)).then(|| RecordEntry { members, ..entry.clone() })
+    });
+    TableSet {
+        hosts: tables.hosts.iter().filter(|host| is_reached(host.id)).cloned().collect(),
+        division: tables.division.iter().filter(|entry| is_reached(entry.host)).cloned().collect(),
+        record: record.collect(),
+        unicast,
+        multicast,
+        ..tables
     }
 }

@@ -13,6 +13,7 @@ mod placed;
 mod reshaped;
 mod reshaping;
 pub(crate) mod storages;
+mod stored;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
@@ -37,6 +38,7 @@ pub(crate) use reshaping::{
     Child, FORMING_MAX, Forming, Parent, RESHAPED_MAX, RESHAPINGS_MAX, Reshaping, is_followed,
 };
 pub(crate) use storages::Storages;
+pub use stored::StoredCluster;
 
 /// Version of the encoding, its first byte.
 const FORMAT_VERSION: u8 = 14;

@@ -9,6 +9,7 @@ mod info;
 mod migration;
 mod migrations;
 mod phases;
+mod ports;
 mod reshapings;
 mod survey;
 mod targets;
@@ -27,6 +28,7 @@ pub use hot::{HotEntryStatus, HotStatus, HotSwitchStatus};
 pub use info::{ChunkInfo, ClusterInfo, KeyspaceInfo, LayoutInfo};
 pub use migration::{HotKeyStatus, MigrationStatus};
 pub use phases::{ReshapingPhase, ReshapingStatus};
+pub use ports::MissingPort;
 
 /// The state of everything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +65,9 @@ pub struct Status {
     pub partitions: Vec<PartitionStatus>,
     /// By id.
     pub switches: Vec<SwitchStatus>,
+    /// Changes that were begun and taken back since a switch refused the tables that followed: the newest last.
+    #[serde(default)]
+    pub taken_back: Vec<String>,
     /// Fill and hits of the switch tables.
     pub tables: Vec<TableStatus>,
     /// How gets are divided among replicas; none if they are not to be.
@@ -344,6 +349,9 @@ pub struct SwitchStatus {
     /// The trunks to other switches, by their numbers.
     #[serde(default)]
     pub trunks: Vec<TrunkStatus>,
+    /// Nodes on ports that it does not have: its tables leave them out.
+    #[serde(default)]
+    pub missing_ports: Vec<MissingPort>,
 }
 
 /// A trunk of a switch.

@@ -53,7 +53,13 @@ impl Metadata {
             dropped,
             reshapings: self.reshapings(),
             partitions,
-            switches: self.observations.switches.status(),
+            switches: {
+                let mut switches = self.observations.switches.status();
+                let missing = switches.iter_mut().flat_map(|switch| &mut switch.missing_ports);
+                missing.for_each(|missing| missing.name = self.name(NodeId(missing.node)));
+                switches
+            },
+            taken_back: self.probation.taken_back().to_vec(),
             tables: self.observations.switches.table_status(),
             balancing: self.balancing_status(),
             migrations: self.migrations(),

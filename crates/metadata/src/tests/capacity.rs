@@ -52,6 +52,7 @@ fn cluster(nodes: usize, replicas: usize, is_balanced: bool) -> (Config, State) 
         observations: &observations,
         targets: &std::mem::take(&mut targets),
         now_ns: 0,
+        moves_wait: false,
     };
     let mut changes = BTreeMap::new();
     revise_divisions(&situation, &mut changes);

@@ -226,6 +226,10 @@ impl Cluster {
             switch.connected = true;
             switch.connection += 1;
             core.handle_switch_connected(now, id);
+            if let Some(present) = switch.ports.clone() {
+                let reply = Box::new(ControlReply::Ports { present: Some(present), down: Vec::new() });
+                self.events.push((now.boot_ns + STEP_NS, Event::FromSwitch(id, switch.connection, reply)));
+            }
         }
     }
 

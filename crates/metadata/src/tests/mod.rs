@@ -20,6 +20,7 @@ mod migration;
 mod node;
 mod observed;
 mod puts;
+mod refused_tables;
 mod regrouping;
 mod requests;
 mod reshaping;

@@ -21,6 +21,10 @@ pub(super) struct Switch {
     pub(super) connected: bool,
     /// Installs nothing, as if a table were full.
     pub(super) is_full: bool,
+    /// Refuses tables with more unicast entries, which it does not say beforehand.
+    pub(super) unicast_max: usize,
+    /// The ports that it has and reports; `None`: it needs none.
+    pub(super) ports: Option<Vec<u16>>,
     /// Refuses all that concerns hot keys.
     pub(super) has_no_hot_keys: bool,
     /// Counts connections: what was sent over an older one is lost.
@@ -38,6 +42,8 @@ impl Switch {
             tables: None,
             connected: false,
             is_full: false,
+            unicast_max: usize::MAX,
+            ports: None,
             has_no_hot_keys: false,
             connection: 0,
         }
@@ -61,10 +67,22 @@ impl Switch {
                 let reason = "table division is full".into();
                 ControlReply::Failed { generation: tables.generation, reason }
             }
+            ControlRequest::Install { tables, .. } if self.why_refused(&tables).is_some() => {
+                let reason = self.why_refused(&tables).unwrap_or_default();
+                ControlReply::Failed { generation: tables.generation, reason }
+            }
             request => self.agent.handle(request),
         };
         self.tables = self.agent.backend_mut().tables().cloned();
         reply
+    }
+
+    fn why_refused(&self, tables: &TableSet) -> Option<String> {
+        if tables.unicast.len() > self.unicast_max {
+            return Some("no memory for unicast_vring".into());
+        }
+        let ports = self.ports.as_ref()?;
+        tables.validate_ports(|port| ports.contains(&port)).err().map(|error| error.to_string())
     }
 
     /// A client asks so often for what is at this address.

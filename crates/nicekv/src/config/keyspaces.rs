@@ -198,7 +198,7 @@ impl KeyspaceSection {
 }
 
 /// The protocol of the keyspace of that name.
-pub(super) fn protocol(
+pub(crate) fn protocol(
     name: &str,
     replication: Replication,
     write_set: Option<u8>,

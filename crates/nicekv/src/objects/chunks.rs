@@ -3,7 +3,7 @@
 use super::turns::{Turn, Turns};
 use crate::clients::{client_for, failed};
 use crate::commands::{TargetArguments, answer, keyspace};
-use crate::discovery;
+use crate::discovery::{self, Purpose};
 use crate::failure::Failure;
 use crate::groups::ask;
 use futures_executor::block_on;
@@ -58,8 +58,8 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    pub(super) fn open(arguments: &TargetArguments) -> Result<Self, Failure> {
-        let endpoint = discovery::find(&arguments.endpoint)?;
+    pub(super) fn open(arguments: &TargetArguments, purpose: Purpose) -> Result<Self, Failure> {
+        let endpoint = discovery::find(&arguments.endpoint, purpose)?;
         let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
         let known = match arguments.keyspace.as_str() {
             // Unless another one is said, the first that has names of objects.

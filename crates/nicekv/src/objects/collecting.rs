@@ -2,7 +2,7 @@
 
 use super::standing::standing;
 use crate::commands::{answer, ask_for, print};
-use crate::discovery::{self, EndpointArguments};
+use crate::discovery::{self, EndpointArguments, Purpose};
 use crate::failure::Failure;
 use nicekv_metadata::{ChunksStatus, Status};
 use nicekv_runtime::control_plane::AdminRequest;
@@ -27,7 +27,8 @@ pub(crate) struct GcArguments {
 }
 
 pub(super) fn run(arguments: &GcArguments) -> Result<(), Failure> {
-    let endpoint = discovery::find(&arguments.endpoint)?;
+    let purpose = if arguments.now { Purpose::Change } else { Purpose::Read };
+    let endpoint = discovery::find(&arguments.endpoint, purpose)?;
     let before = chunks(&endpoint)?;
     if !arguments.now {
         return print(standing(&before).as_bytes());

@@ -61,6 +61,42 @@ fn puts_go_on_when_nodes_are_added_drained_and_removed() {
     });
 }
 
+/// docs/FAULTS.md row 25.
+#[test]
+fn a_node_on_a_port_that_the_switch_does_not_have_is_refused() {
+    let name = "a_node_on_a_port_that_the_switch_does_not_have_is_refused";
+    as_root(name, || {
+        let lab = LabUnderTest::up("noport", &["--nodes", "3", "--spares", "1"]);
+        let config = std::fs::read_to_string(lab.config()).unwrap();
+        // The entry of the spare, on a port that no switch has.
+        let (before, entry) = config.split_once("name = \"node-3\"").unwrap();
+        let line = entry.lines().find(|line| line.starts_with("switch_port")).unwrap();
+        let wrong = format!("{before}name = \"node-3\"{}", entry.replacen(line, "switch_port = 99", 1));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), wrong).unwrap();
+        lab.succeeds(&["start", "node-3"]);
+        for dry_run in [&["--dry-run"][..], &[]] {
+            let words = [&["add", "node-3", "--config", file.path().to_str().unwrap()], dry_run].concat();
+            let refused = node(&lab, &words);
+            assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+            let error = text(&refused.stderr);
+            assert!(error.contains("has no port 99") && error.contains("node-3"), "{error}");
+        }
+        assert_eq!(members(&lab).len(), 3, "nothing has changed");
+        // The next failover is installed.
+        Load::during(&lab, |load| {
+            lab.succeeds(&["kill", "node-1"]);
+            load.wait_for_progress();
+        });
+        let switches = status(&lab)["switches"].clone();
+        assert!(switches.as_array().unwrap().iter().all(|switch| switch["current"] == true), "{switches}");
+        // With its own port it is taken.
+        lab.succeeds(&["start", "node-1"]);
+        succeeds(&lab, &["add", "node-3", "--config", &lab.config()]);
+        lab.down();
+    });
+}
+
 #[test]
 fn three_nodes_become_nine_and_three_again() {
     as_root("three_nodes_become_nine_and_three_again", || grow_and_shrink("grow", &[]));

@@ -1,9 +1,11 @@
 //! `nicekv up` and the client commands, through the real binary.
 
 mod access;
+mod again;
 mod backup;
 mod cluster;
 mod descriptors;
+mod discovery;
 mod explain;
 mod full_disk;
 mod groups;

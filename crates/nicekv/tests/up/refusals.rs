@@ -53,7 +53,7 @@ fn row_34_directories_that_are_not_this_clusters() {
     };
     start("one");
     start("other");
-    refused(scratch.path(), &["--data-dir", "one"], "set of nodes");
+    refused(scratch.path(), &["--data-dir", "one", "--nodes", "1", "--replicas", "1"], "contradicts");
     assert!(!scratch.path().join("one/node-3").exists(), "a refused start leaves nothing behind");
 
     // A node of another cluster.

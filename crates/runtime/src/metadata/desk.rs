@@ -50,6 +50,12 @@ impl Desk<'_> {
                 return Ok(Answer::Now(NotLeading::new(control_plane, known).encode()));
             }
         };
+        let named = |refused: Refused| {
+            refused.naming_switches(|number| {
+                let named = switches.iter().find(|(_, id)| id.0 == number);
+                named.map(|(name, _)| name.clone())
+            })
+        };
         let json = match request {
             AdminRequest::Status => serde_json::to_vec(&status(core)),
             AdminRequest::ClusterInfo => serde_json::to_vec(&core.cluster_info()),
@@ -58,8 +64,8 @@ impl Desk<'_> {
                 serde_json::to_vec(&core.cluster_info())
             }
             AdminRequest::CollectChunks => return begun(core, Metadata::collect_chunks),
-            AdminRequest::Plan(change) => planned(core.plan(change)),
-            AdminRequest::Change(change) => return begun(core, |core| core.change(change)),
+            AdminRequest::Plan(change) => planned(core.plan(change).map_err(named)),
+            AdminRequest::Change(change) => return begun(core, |core| core.change(change).map_err(named)),
             AdminRequest::PlanPartitions(change) => planned(core.plan_partitions(change)),
             AdminRequest::ChangePartitions(change) => {
                 return begun(core, |core| core.change_partitions(change));

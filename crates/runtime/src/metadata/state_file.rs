@@ -10,7 +10,7 @@
 use nicekv_metadata::{StateError, StateStore, persisted_version};
 use nicekv_store::{DataDirectory, Files};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -80,6 +80,25 @@ impl StateFile {
     }
 }
 
+/// The state in a directory that may be another process's, as it is now; `None`: there is none.
+pub fn peek(directory: &Path) -> Result<Option<Vec<u8>>, StateFileError> {
+    let path = directory.join(FILE);
+    match std::fs::read(&path) {
+        Ok(content) => checked(&content, &path).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StateFileError::Io { operation: "read", path, source }),
+    }
+}
+
+fn checked(content: &[u8], path: &Path) -> Result<Vec<u8>, StateFileError> {
+    let damaged = || StateFileError::Damaged { path: path.to_owned() };
+    let (checksum, bytes) = content.split_first_chunk::<CHECKSUM_BYTES>().ok_or_else(damaged)?;
+    if u32::from_be_bytes(*checksum) != crc32c::crc32c(bytes) {
+        return Err(damaged());
+    }
+    Ok(bytes.to_vec())
+}
+
 impl StateStore for StateFile {
     type Error = StateFileError;
 
@@ -91,13 +110,9 @@ impl StateStore for StateFile {
         let length = file.length().map_err(self.io("read", FILE))?;
         let mut content = vec![0; length as usize];
         file.read_at(0, &mut content).map_err(self.io("read", FILE))?;
-        let damaged = || StateFileError::Damaged { path: self.directory.path().join(FILE) };
-        let (checksum, bytes) = content.split_first_chunk::<CHECKSUM_BYTES>().ok_or_else(damaged)?;
-        if u32::from_be_bytes(*checksum) != crc32c::crc32c(bytes) {
-            return Err(damaged());
-        }
-        self.version = persisted_version(bytes)?;
-        Ok(Some(bytes.to_vec()))
+        let bytes = checked(&content, &self.directory.path().join(FILE))?;
+        self.version = persisted_version(&bytes)?;
+        Ok(Some(bytes))
     }
 
     fn compare_and_swap(&mut self, expected_version: u64, bytes: &[u8]) -> Result<(), StateFileError> {

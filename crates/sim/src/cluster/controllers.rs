@@ -62,8 +62,8 @@ pub(super) struct Controllers {
 pub(super) struct Link {
     pub(super) switch: usize,
     process: u64,
-    /// Which ports are dead, as far as that process was told.
-    pub(super) told: Option<Vec<u16>>,
+    /// Which ports there are, and which are dead, as far as that process was told.
+    pub(super) told: Option<(Option<Vec<u16>>, Vec<u16>)>,
 }
 
 impl Controller {
@@ -397,6 +397,10 @@ impl Cluster {
             ControlRequest::Install { tables, .. } if self.queue.now_ns() < self.full_until_ns[switch] => {
                 self.tally.count("tables refused for want of room");
                 ControlReply::Failed { generation: tables.generation, reason: "no room".into() }
+            }
+            ControlRequest::Install { tables, .. } if self.lacks_port(tables) => {
+                self.tally.count("tables refused for want of a port");
+                ControlReply::Failed { generation: tables.generation, reason: "no such port".into() }
             }
             _ => self.switches[switch].handle(request),
         };

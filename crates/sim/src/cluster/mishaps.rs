@@ -114,6 +114,8 @@ pub enum Mishap {
         /// For how long.
         full_ns: u64,
     },
+    /// No switch has the port of this node.
+    PortMissing(usize),
 }
 
 /// So long after an accusation the metadata service may act upon it.
@@ -177,6 +179,7 @@ impl Cluster {
             Mishap::Remove(node) => self.remove_node(node),
             Mishap::SwitchRestart(switch) => self.crash_switch(switch),
             Mishap::AgentCut { switch, away_ns } => self.part_agent(switch, away_ns),
+            Mishap::PortMissing(node) => self.missing_port = Some(self.node_config(node).switch_port),
             Mishap::TablesFull { switch, full_ns } => self.full_until_ns[switch] = now_ns + full_ns,
         }
         debug_assert_eq!(now_ns, self.queue.now_ns(), "a fault takes no time");
@@ -194,6 +197,7 @@ impl Cluster {
             node.disk.mend();
         }
         self.full_until_ns.fill(0);
+        self.missing_port = None;
         (0..self.nodes.len()).for_each(|node| self.queue.after(0, Event::NodeStart(node)));
         self.queue.after(0, Event::MetadataStart);
         self.heal_instances();

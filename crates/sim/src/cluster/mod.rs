@@ -107,6 +107,8 @@ pub struct Cluster {
     agent_away_until_ns: Vec<u64>,
     /// A switch refuses tables before.
     full_until_ns: Vec<u64>,
+    /// A port that no switch has; they report the others as soon as there is one.
+    missing_port: Option<u16>,
     created: Created,
     reshapings: Reshapings,
     places: Places,
@@ -177,6 +179,7 @@ impl Cluster {
             links_made: 0,
             agent_away_until_ns: vec![0; scenario.switch_count()],
             full_until_ns: vec![0; scenario.switch_count()],
+            missing_port: None,
             created: Created::default(),
             reshapings: Reshapings::default(),
             places: Places::default(),

@@ -3,9 +3,9 @@
 use super::Cluster;
 use super::event::Event;
 use crate::network::Host;
-use crate::switch::TRUNK_PORT;
-use nicekv_dataplane::Topology;
+use crate::switch::{METADATA_PORT, TRUNK_PORT};
 use nicekv_dataplane::control::ControlReply;
+use nicekv_dataplane::{TableSet, Topology};
 use nicekv_metadata::{host_id, service_host_id};
 
 /// An agent sees that a cable is dead, and its word arrives, after this.
@@ -103,18 +103,30 @@ impl Cluster {
         (!is_lost && self.is_open(switch, neighbour)).then(|| (neighbour, Some(port_of(switch))))
     }
 
-    /// What an agent says of the cables to other switches, over connections that do not know it yet.
+    /// Whether tables name a host on the port that no switch has.
+    pub(super) fn lacks_port(&self, tables: &TableSet) -> bool {
+        tables.validate_ports(|port| self.missing_port != Some(port)).is_err()
+    }
+
+    /// What an agent says of its ports, and of the cables to other switches, over connections that do not know it yet.
     pub(super) fn tell_ports(&mut self, switch: usize) {
-        if !self.scenario.has_trunks() {
+        let present = self.missing_port.map(|missing| {
+            let all =
+                (0..METADATA_PORT + self.scenario.instances as u16).chain(TRUNK_PORT..TRUNK_PORT + 1_000);
+            all.filter(|port| *port != missing).collect::<Vec<_>>()
+        });
+        let has_told = self.links.values().any(|link| link.told.is_some());
+        if !self.scenario.has_trunks() && present.is_none() && !has_told {
             return;
         }
         let is_dead = |other: &usize| self.is_parted(Host::Switch(switch), Host::Switch(*other));
         let down: Vec<u16> =
             self.trunks[switch].iter().filter(|other| is_dead(other)).map(|other| port_of(*other)).collect();
         for (number, link) in self.links.iter_mut().filter(|(_, link)| link.switch == switch) {
-            if link.told.as_ref() != Some(&down) {
-                link.told = Some(down.clone());
-                let reply = ControlReply::Ports { down: down.clone() };
+            let told = (present.clone(), down.clone());
+            if link.told.as_ref() != Some(&told) {
+                link.told = Some(told);
+                let reply = ControlReply::Ports { present: present.clone(), down: down.clone() };
                 self.queue.after(NOTICE_NS, Event::FromAgent(*number, Box::new(reply)));
             }
         }

@@ -99,4 +99,33 @@ pub(super) const SCRIPTS: &[Script] = &[
             (stage.cluster.tally().of("tables refused for want of room") > 0).then_some(())
         },
     },
+    Script {
+        name: "port-missing",
+        row: 25,
+        what: "an operator adds a node on a port that no switch has; then a primary fails",
+        shape: |scenario| {
+            two_switches(scenario);
+            scenario.spares = 1;
+            scenario.faults.downtime_max_ns = 0;
+        },
+        play: |stage| {
+            let spare = 3;
+            // Switches report their ports before, after or while the operator asks.
+            if stage.random.below(2) == 0 {
+                stage.inflict(Mishap::Add(spare));
+            }
+            stage.inflict(Mishap::PortMissing(spare));
+            stage.run(100);
+            stage.inflict(Mishap::Add(spare));
+            stage.run(100);
+            stage.inflict(crash(stage.primary()?, 2_000));
+            stage.run(1_000);
+            let status = stage.cluster.metadata()?.status();
+            if let Some(switch) = status.switches.iter().find(|switch| !switch.current) {
+                let why = switch.error.as_deref().unwrap_or("it has not acknowledged them");
+                stage.violations.push(format!("the failover is not in switch {}: {why}", switch.id));
+            }
+            Some(())
+        },
+    },
 ];

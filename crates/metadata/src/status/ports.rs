@@ -1,0 +1,16 @@
+//! Ports that nodes are configured with, and switches do not have.
+
+use alloc::string::String;
+
+use serde::{Deserialize, Serialize};
+
+/// A node on a port that a switch does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingPort {
+    /// The node's number.
+    pub node: u16,
+    /// Its name.
+    pub name: String,
+    /// The port, by the node's configuration.
+    pub port: u16,
+}

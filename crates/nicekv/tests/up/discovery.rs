@@ -1,0 +1,68 @@
+//! Which of several clusters a command means.
+
+use crate::cluster::{Up, nicekv, outcome};
+use std::fs;
+use std::path::Path;
+
+/// One node: it starts soonest.
+const SMALL: [&str; 4] = ["--nodes", "1", "--replicas", "1"];
+
+/// Of a command in `place`, where announcements are in `scratch`.
+fn run(scratch: &Path, place: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = nicekv(scratch, arguments);
+    command.current_dir(place);
+    outcome(command)
+}
+
+#[test]
+fn the_data_directory_that_is_here_decides() {
+    let scratch = tempfile::tempdir().unwrap();
+    let scratch = scratch.path();
+    let place = |name: &str| {
+        let place = scratch.join(name);
+        fs::create_dir(&place).unwrap();
+        place
+    };
+    let (one, other, neither) = (place("one"), place("other"), place("neither"));
+    let start = |data: &Path| {
+        let data = data.join("nicekv-data");
+        Up::start(scratch, &[&["--data-dir", data.to_str().unwrap()], &SMALL[..]].concat())
+    };
+    let mine = start(&one);
+    // The only one: no matter from where.
+    assert_eq!(run(scratch, &neither, &["put", "color", "blue"]), (Some(0), String::new(), String::new()));
+    let theirs = start(&other);
+    assert_eq!(run(scratch, &one, &["put", "color", "green"]), (Some(0), String::new(), String::new()));
+    assert_eq!(run(scratch, &other, &["get", "color"]).0, Some(1), "the newest one has nothing of it");
+    assert_eq!(run(scratch, &one, &["get", "color"]), (Some(0), "green\n".into(), String::new()));
+
+    // From elsewhere: what changes something is refused, with all that it could be; what reads says what it reads.
+    for change in [
+        &["put", "color", "red"][..],
+        &["delete", "color"],
+        &["keyspace", "create", "more"],
+        &["node", "drain", "node-1"],
+        &["partition", "split", "0"],
+    ] {
+        let (code, output, error) = run(scratch, &neither, change);
+        assert_eq!((code, output.as_str(), error.lines().count()), (Some(2), "", 1), "{change:?}: {error}");
+        for part in
+            [&mine.endpoint[..], &theirs.endpoint, "--endpoint", "NICEKV_ENDPOINT", "nothing was done"]
+        {
+            assert!(error.contains(part), "{change:?}: {part} in {error}");
+        }
+    }
+    let (code, output, error) = run(scratch, &neither, &["node", "list"]);
+    assert!(code == Some(0) && output.contains("node-1"), "{output} {error}");
+    assert!(error.lines().count() == 1 && error.contains(&theirs.endpoint), "{error}");
+    let named = ["put", "color", "red", "--endpoint", &theirs.endpoint];
+    assert_eq!(run(scratch, &one, &named).0, Some(0), "what is named wins");
+    assert_eq!(run(scratch, &other, &["get", "color"]).1, "red\n");
+    assert_eq!(run(scratch, &one, &["get", "color"]).1, "green\n");
+
+    // The cluster of this place does not run: another one is not meant.
+    assert_eq!(mine.interrupt(), Some(0));
+    let (code, _, error) = run(scratch, &one, &["put", "color", "red"]);
+    assert!(code == Some(2) && error.contains("does not run") && error.contains(&theirs.endpoint), "{error}");
+    assert_eq!(run(scratch, &other, &["get", "color"]).1, "red\n");
+}
