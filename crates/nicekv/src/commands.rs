@@ -5,6 +5,7 @@ use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use crate::hot::describe_hot;
 use crate::keyspaces::describe_dropped;
+use crate::listening::describe_listening;
 use crate::migration::describe_migration;
 use crate::objects::describe_chunks;
 use crate::partitions::describe_reshaping;
@@ -218,6 +219,7 @@ fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
     lines.extend(tables.iter().map(|table| {
         format!("table {} {}/{} entries, {} hits", table.name, table.entries, table.capacity, table.hits)
     }));
+    lines.extend(describe_listening(&status.control_plane.listening));
     lines
 }
 

@@ -299,7 +299,20 @@ impl ClusterConfig {
 
     /// Where commands reach them.
     pub(crate) fn metadata_controls(&self) -> Vec<SocketAddrV4> {
-        self.metadata.all().into_iter().flat_map(|instance| instance.control).collect()
+        self.metadata_instances().into_iter().flat_map(|(_, controls)| controls).collect()
+    }
+
+    /// The names of the instances, and where commands reach them. A file that does not say where, such as a node's, has only their
+    /// addresses: there it is the port of the cluster.
+    pub(crate) fn metadata_instances(&self) -> Vec<(String, Vec<SocketAddrV4>)> {
+        let all = self.metadata.all().into_iter();
+        let all = all.filter(|instance| !instance.address.is_unspecified() || !instance.control.is_empty());
+        let of = |instance: InstanceSection| {
+            let usual = SocketAddrV4::new(instance.address, self.port);
+            let control = if instance.control.is_empty() { vec![usual] } else { instance.control };
+            (instance.name, control)
+        };
+        all.map(of).collect()
     }
 
     /// The switch that hides the senders of what it passes on.

@@ -143,6 +143,17 @@ impl Settings {
         self.tls.is_some()
     }
 
+    /// What Redis clients need at this address, and whether those who do not have it can do nothing.
+    pub(crate) fn access(&self, address: SocketAddr) -> (&'static str, bool) {
+        match self.users {
+            UserSource::PasswordFile(_) => ("password", true),
+            UserSource::AclFile(_) => ("user and password", true),
+            UserSource::Open if !self.protected_mode => ("no password", false),
+            UserSource::Open if address.ip().is_loopback() => ("no password", false),
+            UserSource::Open => ("no password, but protected mode refuses other hosts", true),
+        }
+    }
+
     /// How `redis-cli` logs in.
     pub(crate) fn login(&self) -> &'static str {
         match self.users {

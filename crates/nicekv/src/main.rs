@@ -21,6 +21,7 @@ mod hot;
 mod kernel_gets;
 mod keyspaces;
 mod lab;
+mod listening;
 mod listing;
 mod logs;
 mod metrics;

@@ -34,6 +34,11 @@ impl MetricsArguments {
 }
 
 impl Endpoint {
+    /// Where it is.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.0.as_ref()?.local_addr().ok()
+    }
+
     /// The role that answers there for these roles; none if there is no endpoint.
     pub(crate) fn role(self, sources: Vec<Source>) -> Result<Option<Role>, Failure> {
         let Some(listener) = self.0 else { return Ok(None) };

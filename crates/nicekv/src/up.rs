@@ -17,6 +17,7 @@ use crate::config::{
 use crate::doors::Doors;
 use crate::failure::Failure;
 use crate::gateway::GatewayFlags;
+use crate::listening::{self, Uses};
 use crate::logs::{self, LogArguments, LogLevel, LogSection};
 use crate::metrics::{self, MetricsArguments};
 use crate::roles::{self, bind_error, open_directory, random_id};
@@ -30,7 +31,7 @@ use nicekv_metrics::Source;
 use nicekv_placement::{KeyspaceDefaults, RingsBase, Vrings, parse_keyspaces, partitions_for};
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{
-    AgentLink, Edges, Stop, UdpEndpoint, Uplink, UserSpaceSwitch, admin, listen, start_client,
+    AgentLink, Edges, Stop, UdpEndpoint, Uplink, UserSpaceSwitch, admin, in_words, listen, start_client,
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::chunk::Round;
@@ -52,6 +53,7 @@ const PROBE_KEY: &[u8] = b"\0nicekv up: probe";
 /// Where Redis clients connect unless it is said.
 const RESP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6379);
 const SWITCH: &str = "switch";
+const GATEWAY: &str = "gateway";
 /// Patient: the nodes share a process, so none fails alone, and a busy machine must not look like a dead node. The lease stays short
 /// because a restart waits for it; that it also waits until every node has read its log costs nothing but that. Handoffs would be
 /// for nothing.
@@ -369,15 +371,17 @@ fn serve(
     stop: &Stop,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
+    let uses = uses(config, &redis, &settings, metrics.address());
     let (doors, keyspaces) = (Doors::of(&redis, settings.login())?, config.client_keyspaces()?);
     let known = (keyspaces.clone(), vec![endpoint]);
     let roles::Prepared { role: gateway, source } =
-        gateway::prepare("gateway", redis, Ipv4Addr::LOCALHOST, Some(edges), known, settings)?;
+        gateway::prepare(GATEWAY, redis, Ipv4Addr::LOCALHOST, Some(edges), known, settings)?;
     sources.push(source);
     threads.push(roles::spawn_role(stop, "log", logs::watch::watcher(sources.clone())));
     // Before the cluster is ready: one that does not become so is what metrics are for.
     let metrics = metrics.role(sources)?;
     threads.extend(metrics.map(|role| roles::spawn_role(stop, "metrics", role)));
+    threads.push(roles::spawn_role(stop, "listening", listening::reporter(uses, vec![endpoint])));
     wait_until_ready(endpoint, stop)?;
     let specs = config.checked_keyspaces()?;
     for keyspace in &keyspaces {
@@ -395,6 +399,19 @@ fn serve(
     Ok(announcement)
 }
 
+/// What each socket of this process is for.
+fn uses(
+    config: &ClusterConfig,
+    redis: &Listeners,
+    settings: &gateway::Settings,
+    metrics: Option<SocketAddr>,
+) -> Uses {
+    let uses = Uses::of(GATEWAY).gateway(GATEWAY, redis, settings).metrics("up", metrics);
+    let uses = config.metadata.all().iter().fold(uses, |uses, instance| uses.instance(config, instance));
+    let uses = config.nodes.iter().fold(uses, |uses, node| uses.node(config, node));
+    config.switches.iter().fold(uses, |uses, switch| uses.switch(config, switch))
+}
+
 fn wait_until_ready(endpoint: SocketAddrV4, stop: &Stop) -> Result<(), Failure> {
     let started = Instant::now();
     while admin::ask(&[endpoint], &AdminRequest::Ready, READY_ASK).is_err() {
@@ -407,7 +424,10 @@ fn wait_until_ready(endpoint: SocketAddrV4, stop: &Stop) -> Result<(), Failure> 
             let status: Status = serde_json::from_slice(&status).map_err(Failure::environment)?;
             let reason =
                 status.why_not_ready.unwrap_or("for no reason that the metadata service knows".into());
-            return Err(Failure::Environment(format!("not ready after {READY_TIMEOUT:?}: {reason}")));
+            return Err(Failure::Environment(format!(
+                "not ready after {}: {reason}",
+                in_words(READY_TIMEOUT)
+            )));
         }
     }
     Ok(())

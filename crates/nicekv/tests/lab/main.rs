@@ -10,6 +10,7 @@ mod hot;
 mod kernel_gets;
 mod keyspaces;
 mod large;
+mod listening;
 mod load;
 mod messages;
 mod migration;
@@ -18,6 +19,8 @@ mod objects;
 mod partitions;
 mod ranges;
 mod replicast;
+#[path = "../sockets.rs"]
+mod sockets;
 mod switches;
 mod tap;
 mod trace;

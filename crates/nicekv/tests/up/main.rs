@@ -9,6 +9,7 @@ mod hot;
 mod keyspaces;
 mod large;
 mod large_memory;
+mod listening;
 mod long_keys;
 mod manners;
 mod metrics;
@@ -17,6 +18,8 @@ mod objects;
 mod quorum;
 mod ranges;
 mod refusals;
+#[path = "../sockets.rs"]
+mod sockets;
 mod usage;
 mod versions;
 
