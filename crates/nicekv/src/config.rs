@@ -7,6 +7,7 @@
 //! [`templates`] has the files of the roles, [`check`] what is wrong with one, [`across`] what is wrong between several.
 
 mod across;
+mod binds;
 mod check;
 mod command;
 mod gateways;
