@@ -352,6 +352,9 @@ pub(crate) fn run_gateway(
     let listeners = settings.bind(section.listen.map(Into::into))?;
     let keyspaces = config.client_keyspaces()?;
     let uses = Uses::of(name).gateway(name, &listeners, &settings);
+    if let Some(missing) = crate::gateway::missing_route(&keyspaces) {
+        say(format_args!("{name}: {missing}"))?;
+    }
     let known = (keyspaces, config.metadata_controls());
     let listening = (uses, config.metadata_controls());
     let gateway = crate::gateway::prepare(name, listeners, Ipv4Addr::UNSPECIFIED, None, known, settings)?;

@@ -56,7 +56,7 @@ pub(super) fn binds(file: usize, config: &ClusterConfig) -> Vec<Bind> {
             for control in instance.control {
                 add(format!("{place}.control"), &instance.name, Tcp, control.into(), false);
             }
-            for metrics in instance.metrics {
+            if let Some(metrics) = instance.metrics {
                 add(format!("{place}.metrics"), &instance.name, Tcp, metrics, false);
             }
         }
@@ -68,7 +68,7 @@ pub(super) fn binds(file: usize, config: &ClusterConfig) -> Vec<Bind> {
             add(place("address"), &node.name, Tcp, at(node.address, config.port), true);
             let target = at(node.address, GroupRing::usual_target_port(config.port));
             add(place("address"), &node.name, Udp, target, true);
-            for metrics in node.metrics {
+            if let Some(metrics) = node.metrics {
                 add(place("metrics"), &node.name, Tcp, metrics, false);
             }
         }
@@ -78,14 +78,14 @@ pub(super) fn binds(file: usize, config: &ClusterConfig) -> Vec<Bind> {
             for (field, address) in gateway.addresses() {
                 add(format!("gateways.{index}.{field}"), &gateway.name, Tcp, address.into(), false);
             }
-            for metrics in gateway.metrics {
+            if let Some(metrics) = gateway.metrics {
                 add(format!("gateways.{index}.metrics"), &gateway.name, Tcp, metrics, false);
             }
         }
     }
     if is_of(RoleKind::Switch) {
         for (index, switch) in config.switches.iter().enumerate() {
-            for metrics in switch.metrics {
+            if let Some(metrics) = switch.metrics {
                 add(format!("switches.{index}.metrics"), &switch.name, Tcp, metrics, false);
             }
         }

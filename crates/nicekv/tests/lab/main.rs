@@ -19,7 +19,7 @@ mod objects;
 mod partitions;
 mod ranges;
 mod replicast;
-#[path = "../sockets.rs"]
+#[path = "../shared/sockets.rs"]
 mod sockets;
 mod switches;
 mod tap;

@@ -18,7 +18,7 @@ mod objects;
 mod quorum;
 mod ranges;
 mod refusals;
-#[path = "../sockets.rs"]
+#[path = "../shared/sockets.rs"]
 mod sockets;
 mod usage;
 mod versions;
