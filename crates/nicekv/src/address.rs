@@ -16,6 +16,13 @@ pub(crate) fn parse_v4(text: &str) -> Result<SocketAddrV4, String> {
     found.into_iter().find_map(v4).ok_or_else(|| format!("{text:?} has no IPv4 address"))
 }
 
+/// The addresses in a variable of the environment, with commas between them; none if it is empty or not set.
+pub(crate) fn of_environment(variable: &str) -> Result<Vec<SocketAddrV4>, String> {
+    let Ok(text) = std::env::var(variable) else { return Ok(Vec::new()) };
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    words.map(|word| parse_v4(word).map_err(|error| format!("{variable}: {error}"))).collect()
+}
+
 /// An address and a port, of IPv6, too, if it is written in digits.
 pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
     text.parse().or_else(|_| parse_v4(text).map(SocketAddr::V4))

@@ -11,12 +11,15 @@ use std::net::SocketAddrV4;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+/// Says where a cluster is, as `--endpoint` does.
+const ENDPOINT_VARIABLE: &str = "NICEKV_ENDPOINT";
+
 /// Where commands find a cluster.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct EndpointArguments {
-    /// TCP address of the metadata service, of any of its instances or of several with commas between them [default: the running `up`, then the
-    /// running lab]
-    #[arg(long, env = "NICEKV_ENDPOINT", value_name = "ADDR:PORT", value_delimiter = ',', value_parser = address::parse_v4)]
+    /// TCP address of the metadata service, of any of its instances or of several with commas between them [default: NICEKV_ENDPOINT of the
+    /// environment, then the running `up`, then the running lab]
+    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',', value_parser = address::parse_v4)]
     endpoint: Vec<SocketAddrV4>,
 }
 
@@ -35,6 +38,10 @@ struct UpState {
 pub(crate) fn find(arguments: &EndpointArguments) -> Result<Vec<SocketAddrV4>, Failure> {
     if !arguments.endpoint.is_empty() {
         return Ok(arguments.endpoint.clone());
+    }
+    let of_environment = address::of_environment(ENDPOINT_VARIABLE).map_err(Failure::Environment)?;
+    if !of_environment.is_empty() {
+        return Ok(of_environment);
     }
     let ups = running_ups();
     if let Some(up) = ups.last() {
