@@ -28,6 +28,20 @@ pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
     text.parse().or_else(|_| parse_v4(text).map(SocketAddr::V4))
 }
 
+/// Why an address cannot be bound, and what to do.
+pub(crate) fn bind_reason(error: &std::io::Error) -> String {
+    use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
+    let advice = match error.kind() {
+        AddrInUse => "another process has this port: stop it, or choose another port",
+        AddrNotAvailable => {
+            "no interface of this host has this address: `ip address` shows those that there are"
+        }
+        PermissionDenied => "ports below 1024 need root: choose another port",
+        _ => return error.to_string(),
+    };
+    format!("{error}; {advice}")
+}
+
 /// A field of a configuration file.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddrV4, D::Error> {
     let text = String::deserialize(deserializer)?;

@@ -135,8 +135,13 @@ pub(crate) fn read_with(
 }
 
 fn read_text(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Failure::Environment(format!("{}: {error}", path.display())))
+    std::fs::read_to_string(path).map_err(|error| {
+        let advice = match error.kind() {
+            std::io::ErrorKind::NotFound => "; `nicekv config print ROLE` prints one to begin with",
+            _ => "",
+        };
+        Failure::Environment(format!("{}: {error}{advice}", path.display()))
+    })
 }
 
 /// The error follows the file's name: `:LINE: FIELD: why`, or `: why` where no line alone is to blame.

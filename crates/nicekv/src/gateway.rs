@@ -33,7 +33,8 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).map_err(|error| {
-        Failure::Environment(format!("cannot listen for Redis clients on {address}: {error}"))
+        let reason = address::bind_reason(&error);
+        Failure::Environment(format!("cannot listen for Redis clients on {address}: {reason}"))
     })
 }
 

@@ -12,6 +12,8 @@ mod clients;
 mod commands;
 mod config;
 mod discovery;
+#[cfg(test)]
+mod documents;
 mod doors;
 mod explain;
 mod failure;
@@ -290,6 +292,7 @@ fn misused(error: clap::Error) -> Failure {
         .collect();
     let told = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let told = told.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let told = told.replace("invalid digit found in string", "not a whole number");
     Failure::Environment(format!("{}; see `nicekv{command} --help`", told.trim_start_matches("error: ")))
 }
 

@@ -26,8 +26,10 @@ impl MetricsArguments {
     /// Binds it, so that a port in use is refused before anything runs.
     pub(crate) fn bind(self) -> Result<Endpoint, Failure> {
         let bound = self.metrics.map(|address| {
-            TcpListener::bind(address)
-                .map_err(|error| Failure::Environment(format!("cannot serve metrics on {address}: {error}")))
+            TcpListener::bind(address).map_err(|error| {
+                let reason = address::bind_reason(&error);
+                Failure::Environment(format!("cannot serve metrics on {address}: {reason}"))
+            })
         });
         Ok(Endpoint(bound.transpose()?))
     }

@@ -95,7 +95,10 @@ pub(crate) fn random_id() -> Result<u128, Failure> {
 /// Binds a UDP socket of a role.
 pub(crate) fn bind_error(what: &str, address: SocketAddrV4) -> impl Fn(std::io::Error) -> Failure {
     let what = what.to_owned();
-    move |error| Failure::Environment(format!("cannot bind {what} to {address}: {error}"))
+    move |error| {
+        let reason = crate::address::bind_reason(&error);
+        Failure::Environment(format!("cannot bind {what} to {address}: {reason}"))
+    }
 }
 
 /// The metadata service. `directory`: where its state is; in memory without one.

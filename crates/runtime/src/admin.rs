@@ -220,7 +220,7 @@ fn read_frame(stream: &mut TcpStream, bytes_max: usize) -> io::Result<Vec<u8>> {
     stream.read_exact(&mut length).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => {
             let line = format!(
-                "it has hung up: is it of a release with control protocol {VERSION}, as this program?"
+                "it has hung up: it is no metadata service, such as a node, or of another release than this program, which speaks control protocol {VERSION}"
             );
             io::Error::new(error.kind(), line)
         }

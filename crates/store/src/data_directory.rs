@@ -58,7 +58,10 @@ impl DataDirectory {
     pub fn open(files: &Arc<dyn Files>, path: &Path, expected: Expected<'_>) -> Result<Self> {
         assert!(!expected.owner.contains('\n'), "an owner is one line");
         let not_writable = |source| StoreError::NotWritable { path: path.to_path_buf(), source };
-        files.create_directory(path).map_err(not_writable)?;
+        files.create_directory(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => not_writable(io::Error::other("it is a file")),
+            _ => not_writable(error),
+        })?;
         // Before the lock file is made: a directory that is refused is left as it is.
         if !has_format(&**files, path)?
             && refuse_foreign(&**files, path).is_err()

@@ -18,6 +18,7 @@ mod nodes;
 mod objects;
 mod partitions;
 mod ranges;
+mod readme;
 mod replicast;
 #[path = "../shared/sockets.rs"]
 mod sockets;

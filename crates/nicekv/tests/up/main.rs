@@ -17,6 +17,7 @@ mod object_backup;
 mod objects;
 mod quorum;
 mod ranges;
+mod readme;
 mod refusals;
 #[path = "../shared/sockets.rs"]
 mod sockets;
