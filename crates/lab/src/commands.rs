@@ -44,7 +44,7 @@ pub(crate) fn exec(scope: &Scope, host: &str, command: &[OsString]) -> Result<()
 
 /// Which of several instances of the metadata service `metadata` is.
 #[derive(Clone, Copy)]
-pub(crate) enum Wanted {
+enum Wanted {
     /// The one that leads.
     Leader,
     /// The first one that does not run.
@@ -55,7 +55,7 @@ pub(crate) enum Wanted {
 
 /// The host that an operator means. Of several instances of the metadata service, `metadata` is the one in question, and the command
 /// says which that is; `metadata-0` is the first one.
-pub(crate) fn meant(scope: &Scope, host: &str, wanted: Wanted) -> Result<String> {
+fn meant(scope: &Scope, host: &str, wanted: Wanted) -> Result<String> {
     let metadata = Host::Metadata.to_string();
     if host == format!("{metadata}-0") {
         return Ok(metadata);
@@ -95,6 +95,22 @@ fn leader(scope: &Scope, state: &LabState) -> Result<String> {
     })
 }
 
+pub(crate) fn kill_meant(scope: &Scope, host: &str) -> Result<()> {
+    kill(scope, &meant(scope, host, Wanted::Leader)?)
+}
+
+pub(crate) fn start_meant(scope: &Scope, host: &str) -> Result<()> {
+    start(scope, &meant(scope, host, Wanted::Ended)?)
+}
+
+pub(crate) fn pause_meant(scope: &Scope, host: &str) -> Result<()> {
+    pause(scope, &meant(scope, host, Wanted::Leader)?)
+}
+
+pub(crate) fn resume_meant(scope: &Scope, host: &str) -> Result<()> {
+    resume(scope, &meant(scope, host, Wanted::Paused)?)
+}
+
 pub(crate) fn kill(scope: &Scope, host: &str) -> Result<()> {
     let _lock = Lock::take(scope, PATIENCE)?;
     let mut state = load(scope)?;
@@ -103,7 +119,7 @@ pub(crate) fn kill(scope: &Scope, host: &str) -> Result<()> {
     if killed { Ok(()) } else { Err(LabError::RunsNot { host: host.name }) }
 }
 
-pub(crate) fn start(scope: &Scope, host: &str) -> Result<()> {
+fn start(scope: &Scope, host: &str) -> Result<()> {
     let _lock = Lock::take(scope, PATIENCE)?;
     let mut state = load(scope)?;
     let host = state.host_mut(host)?;

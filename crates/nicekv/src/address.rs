@@ -1,5 +1,6 @@
 //! Addresses as people write them: `127.0.0.1:7400`, `localhost:7400`.
 
+use crate::failure::Failure;
 use serde::{Deserialize, Deserializer};
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 
@@ -40,6 +41,15 @@ pub(crate) fn bind_reason(error: &std::io::Error) -> String {
         _ => return error.to_string(),
     };
     format!("{error}; {advice}")
+}
+
+/// Binds a UDP socket of a role.
+pub(crate) fn bind_error(what: &str, address: SocketAddrV4) -> impl Fn(std::io::Error) -> Failure {
+    let what = what.to_owned();
+    move |error| {
+        let reason = bind_reason(&error);
+        Failure::Environment(format!("cannot bind {what} to {address}: {reason}"))
+    }
 }
 
 /// A field of a configuration file.

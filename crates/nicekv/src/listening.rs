@@ -41,6 +41,20 @@ impl Uses {
         Self { known: Vec::new(), asker: asker.to_owned() }
     }
 
+    /// Of a process that has all roles of a cluster.
+    pub(crate) fn of_cluster(
+        config: &ClusterConfig,
+        gateway: &str,
+        listeners: &Listeners,
+        settings: &Settings,
+        metrics: Option<SocketAddr>,
+    ) -> Self {
+        let uses = Self::of(gateway).gateway(gateway, listeners, settings).metrics("up", metrics);
+        let uses = config.metadata.all().iter().fold(uses, |uses, instance| uses.instance(config, instance));
+        let uses = config.nodes.iter().fold(uses, |uses, node| uses.node(config, node));
+        config.switches.iter().fold(uses, |uses, switch| uses.switch(config, switch))
+    }
+
     fn add(&mut self, role: &str, protocol: &str, address: SocketAddr, purpose: &str) -> &mut OpenSocket {
         self.known.push(OpenSocket {
             role: role.to_owned(),
@@ -230,9 +244,12 @@ impl Reach {
     }
 }
 
+/// What sockets have in common that are shown together: reach, whether it is protected, login, protocol and purpose.
+type Use<'a> = (Reach, bool, &'a str, &'a str, &'a str);
+
 /// What `nicekv status` shows: a line for each use, with all addresses, those first that most can reach.
 pub(crate) fn describe_listening(listening: &[OpenSocket]) -> Vec<String> {
-    let mut groups: Vec<((Reach, bool, &str, &str, &str), Vec<&OpenSocket>)> = Vec::new();
+    let mut groups: Vec<(Use<'_>, Vec<&OpenSocket>)> = Vec::new();
     for socket in listening {
         let OpenSocket { protocol, purpose, login, is_protected, .. } = socket;
         let key = (Reach::of(socket), *is_protected, &**login, &**protocol, &**purpose);

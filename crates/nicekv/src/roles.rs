@@ -3,6 +3,7 @@
 //! A role is *prepared* first (sockets bound, locks taken, configuration checked: whatever can be refused is refused with one line)
 //! and then *spawned*. A role that fails stops the whole process.
 
+use crate::address::bind_error;
 use crate::config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
 use crate::failure::Failure;
 use crate::gateway::GatewayFlags;
@@ -90,15 +91,6 @@ pub(crate) fn open_directory(path: &Path, cluster: u128, owner: &str) -> Result<
 pub(crate) fn random_id() -> Result<u128, Failure> {
     let half = || random().map(u128::from).map_err(Failure::environment);
     Ok(half()? << 64 | half()?)
-}
-
-/// Binds a UDP socket of a role.
-pub(crate) fn bind_error(what: &str, address: SocketAddrV4) -> impl Fn(std::io::Error) -> Failure {
-    let what = what.to_owned();
-    move |error| {
-        let reason = crate::address::bind_reason(&error);
-        Failure::Environment(format!("cannot bind {what} to {address}: {reason}"))
-    }
 }
 
 /// The metadata service. `directory`: where its state is; in memory without one.

@@ -10,6 +10,7 @@
 //! All of 127.0.0.0/8 is local on Linux, so the vnode addresses are real addresses. Several clusters run side by side: their
 //! ports differ.
 
+use crate::address::{self, bind_error};
 use crate::config::{
     ClusterConfig, HotArguments, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication,
     SwitchSection, TimingSection,
@@ -20,8 +21,8 @@ use crate::gateway::GatewayFlags;
 use crate::listening::{self, Uses};
 use crate::logs::{self, LogArguments, LogLevel, LogSection};
 use crate::metrics::{self, MetricsArguments};
-use crate::roles::{self, bind_error, open_directory, random_id};
-use crate::{address, clients, discovery, gateway};
+use crate::roles::{self, open_directory, random_id};
+use crate::{clients, discovery, gateway};
 use clap::{Args, ValueEnum};
 use futures_executor::block_on;
 use nicekv_client::facade::Client;
@@ -371,7 +372,7 @@ fn serve(
     stop: &Stop,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
-    let uses = uses(config, &redis, &settings, metrics.address());
+    let uses = Uses::of_cluster(config, GATEWAY, &redis, &settings, metrics.address());
     let (doors, keyspaces) = (Doors::of(&redis, settings.login())?, config.client_keyspaces()?);
     let known = (keyspaces.clone(), vec![endpoint]);
     let roles::Prepared { role: gateway, source } =
@@ -397,19 +398,6 @@ fn serve(
     let command = doors.command()?;
     roles::say(format_args!("connect with `{command}` or `nicekv put KEY VALUE`; Ctrl-C stops"))?;
     Ok(announcement)
-}
-
-/// What each socket of this process is for.
-fn uses(
-    config: &ClusterConfig,
-    redis: &Listeners,
-    settings: &gateway::Settings,
-    metrics: Option<SocketAddr>,
-) -> Uses {
-    let uses = Uses::of(GATEWAY).gateway(GATEWAY, redis, settings).metrics("up", metrics);
-    let uses = config.metadata.all().iter().fold(uses, |uses, instance| uses.instance(config, instance));
-    let uses = config.nodes.iter().fold(uses, |uses, node| uses.node(config, node));
-    config.switches.iter().fold(uses, |uses, switch| uses.switch(config, switch))
 }
 
 fn wait_until_ready(endpoint: SocketAddrV4, stop: &Stop) -> Result<(), Failure> {

@@ -3,7 +3,9 @@
 //! An address of a network belongs to one host, so two roles that bind it with the same port are in each other's way. A loopback address is
 //! another one on every host, unless the cluster is on one host: then a node or the metadata service has a loopback address.
 
-use super::{ClusterConfig, RoleKind};
+use super::{
+    ClusterConfig, GatewaySection, InstanceSection, MetadataSection, NodeSection, RoleKind, SwitchSection,
+};
 use nicekv_placement::GroupRing;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -37,73 +39,93 @@ pub(super) struct Conflict<'a> {
 
 /// All that the roles of a file bind: of a role's own file that role alone, of the whole cluster's file all.
 pub(super) fn binds(file: usize, config: &ClusterConfig) -> Vec<Bind> {
-    use Protocol::{Tcp, Udp};
-    let mut all = Vec::new();
-    let mut add = |place: String, role: &str, protocol, address: SocketAddr, is_server| {
-        all.push(Bind { file, place, role: role.to_owned(), protocol, address, device: None, is_server });
-    };
-    let at = |ip: Ipv4Addr, port: u16| SocketAddr::from((ip, port));
     let is_of = |role: RoleKind| config.role.is_none_or(|own| own == role);
+    let mut found = Found { file, port: config.port, all: Vec::new() };
     if is_of(RoleKind::Metadata) {
-        for (index, instance) in config.metadata.all().into_iter().enumerate() {
+        found.instances(&config.metadata);
+    }
+    if is_of(RoleKind::Node) || is_of(RoleKind::Metadata) {
+        config.nodes.iter().enumerate().for_each(|(index, node)| found.node(index, node));
+    }
+    if is_of(RoleKind::Gateway) {
+        config.gateways.iter().enumerate().for_each(|(index, gateway)| found.gateway(index, gateway));
+    }
+    if is_of(RoleKind::Switch) {
+        config.switches.iter().enumerate().for_each(|(index, switch)| found.switch(index, switch));
+    }
+    found.all
+}
+
+/// Those of a file, so far.
+struct Found {
+    file: usize,
+    /// Of the vrings.
+    port: u16,
+    all: Vec<Bind>,
+}
+
+impl Found {
+    fn add(&mut self, place: String, role: &str, protocol: Protocol, address: SocketAddr) -> &mut Bind {
+        let (file, role) = (self.file, role.to_owned());
+        self.all.push(Bind { file, place, role, protocol, address, device: None, is_server: false });
+        self.all.last_mut().expect("it was added")
+    }
+
+    fn add_server(&mut self, place: String, role: &str, protocol: Protocol, ip: Ipv4Addr, port: u16) {
+        self.add(place, role, protocol, (ip, port).into()).is_server = true;
+    }
+
+    fn add_metrics(&mut self, place: &str, role: &str, metrics: Option<SocketAddr>) {
+        if let Some(metrics) = metrics {
+            self.add(format!("{place}.metrics"), role, Protocol::Tcp, metrics);
+        }
+    }
+
+    fn instances(&mut self, section: &MetadataSection) {
+        for (index, instance) in section.all().into_iter().enumerate() {
+            let InstanceSection { name, address, control, metrics, .. } = instance;
             let place = match index {
                 0 => "metadata".to_owned(),
                 _ => format!("metadata.instances.{}", index - 1),
             };
-            if !instance.address.is_unspecified() {
-                add(format!("{place}.address"), &instance.name, Udp, at(instance.address, config.port), true);
+            if !address.is_unspecified() {
+                self.add_server(format!("{place}.address"), &name, Protocol::Udp, address, self.port);
             }
-            for control in instance.control {
-                add(format!("{place}.control"), &instance.name, Tcp, control.into(), false);
+            for control in control {
+                self.add(format!("{place}.control"), &name, Protocol::Tcp, control.into());
             }
-            if let Some(metrics) = instance.metrics {
-                add(format!("{place}.metrics"), &instance.name, Tcp, metrics, false);
-            }
+            self.add_metrics(&place, &name, metrics);
         }
     }
-    if is_of(RoleKind::Node) || is_of(RoleKind::Metadata) {
-        for (index, node) in config.nodes.iter().enumerate() {
-            let place = |field: &str| format!("nodes.{index}.{field}");
-            add(place("address"), &node.name, Udp, at(node.address, config.port), true);
-            add(place("address"), &node.name, Tcp, at(node.address, config.port), true);
-            let target = at(node.address, GroupRing::usual_target_port(config.port));
-            add(place("address"), &node.name, Udp, target, true);
-            if let Some(metrics) = node.metrics {
-                add(place("metrics"), &node.name, Tcp, metrics, false);
-            }
+
+    fn node(&mut self, index: usize, node: &NodeSection) {
+        let NodeSection { name, address, metrics, .. } = node;
+        let place = format!("nodes.{index}");
+        let own = || format!("{place}.address");
+        self.add_server(own(), name, Protocol::Udp, *address, self.port);
+        self.add_server(own(), name, Protocol::Tcp, *address, self.port);
+        let target = GroupRing::usual_target_port(self.port);
+        self.add_server(own(), name, Protocol::Udp, *address, target);
+        self.add_metrics(&place, name, *metrics);
+    }
+
+    fn gateway(&mut self, index: usize, gateway: &GatewaySection) {
+        let place = format!("gateways.{index}");
+        for (field, address) in gateway.addresses() {
+            self.add(format!("{place}.{field}"), &gateway.name, Protocol::Tcp, address.into());
+        }
+        self.add_metrics(&place, &gateway.name, gateway.metrics);
+    }
+
+    fn switch(&mut self, index: usize, switch: &SwitchSection) {
+        let place = format!("switches.{index}");
+        self.add_metrics(&place, &switch.name, switch.metrics);
+        if switch.router_mac.is_none() && switch.ports.is_empty() {
+            let address = (switch.address(), self.port).into();
+            let bind = self.add(format!("{place}.device"), &switch.name, Protocol::Udp, address);
+            bind.device = Some(switch.device().to_owned());
         }
     }
-    if is_of(RoleKind::Gateway) {
-        for (index, gateway) in config.gateways.iter().enumerate() {
-            for (field, address) in gateway.addresses() {
-                add(format!("gateways.{index}.{field}"), &gateway.name, Tcp, address.into(), false);
-            }
-            if let Some(metrics) = gateway.metrics {
-                add(format!("gateways.{index}.metrics"), &gateway.name, Tcp, metrics, false);
-            }
-        }
-    }
-    if is_of(RoleKind::Switch) {
-        for (index, switch) in config.switches.iter().enumerate() {
-            if let Some(metrics) = switch.metrics {
-                add(format!("switches.{index}.metrics"), &switch.name, Tcp, metrics, false);
-            }
-        }
-        for (index, switch) in config.switches.iter().enumerate() {
-            if switch.router_mac.is_none() && switch.ports.is_empty() {
-                all.push(Bind {
-                    file,
-                    place: format!("switches.{index}.device"),
-                    role: switch.name.clone(),
-                    protocol: Udp,
-                    address: at(switch.address(), config.port),
-                    device: Some(switch.device().to_owned()),
-                    is_server: false,
-                });
-            }
-        }
-    }
-    all
 }
 
 /// Pairs that exclude each other.
