@@ -1,6 +1,8 @@
 //! Errors of commands, in the words of Redis where it has them.
 
+use crate::outage;
 use nicekv_client::{OperationError, SubmitError};
+use nicekv_wire::KeyspaceId;
 use std::borrow::Cow;
 
 /// Why a command is answered by an error.
@@ -45,6 +47,16 @@ impl CommandError {
 
     pub(crate) fn bytes(text: Vec<u8>) -> Self {
         Self(Cow::Owned(text))
+    }
+
+    /// SELECT and COPY go to keyspaces by their numbers, which are these.
+    pub(crate) fn no_such_database(keyspaces: &[KeyspaceId]) -> Self {
+        let mut numbers: Vec<u16> = keyspaces.iter().map(|keyspace| keyspace.0).collect();
+        numbers.sort_unstable();
+        let numbers = numbers.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+        Self::text(format!(
+            "ERR DB index is out of range: a database is a keyspace, and there are these: {numbers}; `nicekv keyspace create` makes others"
+        ))
     }
 
     pub(crate) fn arity(command: &str) -> Self {
@@ -104,8 +116,12 @@ impl From<OperationError> for CommandError {
     fn from(error: OperationError) -> Self {
         match error {
             OperationError::OutcomeUnknown => {
-                Self::text(format!("ERR {error}; read the key before you decide to send the command again"))
+                let cause = outage::cause();
+                Self::text(format!(
+                    "ERR {error}; read the key before you decide to send the command again{cause}"
+                ))
             }
+            OperationError::TimedOut => Self::text(format!("ERR {error}{}", outage::cause())),
             OperationError::WrongType => Self::WRONG_TYPE,
             other => Self::text(format!("ERR {other}")),
         }

@@ -60,6 +60,7 @@ mod named;
 mod objects;
 mod observation;
 mod other_types;
+mod outage;
 mod pace;
 mod parser;
 mod pause;
@@ -90,6 +91,7 @@ pub use keyspaces::{KnownKeyspaces, Stored};
 pub use limits::{CONNECTIONS_MAX, THREADS_MAX};
 pub use local::{LocalCommands, Refused};
 pub use observation::{FailedRequest, GatewayMonitor, GatewayObservation};
+pub use outage::note_metadata_silence;
 pub use security::UserSource;
 pub use tls::TlsFiles;
 

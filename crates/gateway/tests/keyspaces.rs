@@ -11,7 +11,7 @@ use support::{Resp, World, request};
 
 const OK: &str = "+OK\r\n";
 const NO_VALUE: &str = "$-1\r\n";
-const OUT_OF_RANGE: &str = "-ERR DB index is out of range\r\n";
+const OUT_OF_RANGE: &str = "-ERR DB index is out of range: a database is a keyspace, and there are these: 0, 3, 5; `nicekv keyspace create` makes others\r\n";
 
 /// Keyspaces 0, 3 and, by quorum, 5.
 fn world() -> (World, SocketAddr) {

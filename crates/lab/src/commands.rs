@@ -6,6 +6,8 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use nicekv_dataplane_xdp::Hook;
+use nicekv_runtime::admin;
+use nicekv_runtime::control_plane::AdminRequest;
 use serde_json::{Value, json};
 
 use crate::error::{LabError, Result};
@@ -21,6 +23,8 @@ use crate::up::{PATIENCE, last_words, spawn};
 const ENDPOINT_VARIABLE: &str = "NICEKV_ENDPOINT";
 /// A process that cannot work says so within this time.
 const EARLY_END: Duration = Duration::from_millis(300);
+/// For an instance of the metadata service that leads: another one does so about a second after the last.
+const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn load(scope: &Scope) -> Result<LabState> {
     LabState::load(scope)?.ok_or(LabError::NotRunning)
@@ -38,6 +42,75 @@ pub(crate) fn exec(scope: &Scope, host: &str, command: &[OsString]) -> Result<()
     Err(LabError::Execute { program: program.to_string_lossy().into(), source: error })
 }
 
+/// Which of several instances of the metadata service `metadata` is.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// The one that leads.
+    Leader,
+    /// The first one that does not run.
+    Ended,
+    /// The first one that is paused.
+    Paused,
+}
+
+/// The host that an operator means. Of several instances of the metadata service, `metadata` is the one in question, and the command
+/// says which that is; `metadata-0` is the first one.
+fn meant(scope: &Scope, host: &str, wanted: Wanted) -> Result<String> {
+    let metadata = Host::Metadata.to_string();
+    if host == format!("{metadata}-0") {
+        return Ok(metadata);
+    }
+    let state = load(scope)?;
+    let instances = || state.hosts.iter().filter(|host| host.name.instance().is_some());
+    if host != metadata || instances().count() == 1 {
+        return Ok(host.to_owned());
+    }
+    let first = |is_it: &dyn Fn(&HostState) -> bool| {
+        instances().find(|host| is_it(host)).map_or(metadata.clone(), |host| host.name.to_string())
+    };
+    let (found, how) = match wanted {
+        Wanted::Leader => (leader(scope, &state)?, "leads"),
+        Wanted::Ended => (first(&|host| !host.is_running()), "did not run"),
+        Wanted::Paused => {
+            (first(&|host| host.process.is_some_and(|process| process.is_paused())), "was paused")
+        }
+    };
+    println!("{found}, which {how}");
+    Ok(found)
+}
+
+/// The instance of the metadata service that leads, by its own word.
+fn leader(scope: &Scope, state: &LabState) -> Result<String> {
+    let ask = || admin::ask(&state.metadata, &AdminRequest::Status, LEADER_TIMEOUT);
+    let answer = scope.namespace(Host::Metadata).inside(ask)?;
+    let named = answer.map_err(|error| error.to_string()).and_then(|json| {
+        let status: Value = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+        let instance = status["control_plane"]["instance"].as_str();
+        instance.map(str::to_owned).ok_or_else(|| "it does not say its name".to_owned())
+    });
+    named.map_err(|reason| {
+        let numbers = state.hosts.iter().filter_map(|host| host.name.instance());
+        let instances = numbers.map(|number| format!("metadata-{number}")).collect::<Vec<_>>().join(", ");
+        LabError::NoLeader { instances, reason }
+    })
+}
+
+pub(crate) fn kill_meant(scope: &Scope, host: &str) -> Result<()> {
+    kill(scope, &meant(scope, host, Wanted::Leader)?)
+}
+
+pub(crate) fn start_meant(scope: &Scope, host: &str) -> Result<()> {
+    start(scope, &meant(scope, host, Wanted::Ended)?)
+}
+
+pub(crate) fn pause_meant(scope: &Scope, host: &str) -> Result<()> {
+    pause(scope, &meant(scope, host, Wanted::Leader)?)
+}
+
+pub(crate) fn resume_meant(scope: &Scope, host: &str) -> Result<()> {
+    resume(scope, &meant(scope, host, Wanted::Paused)?)
+}
+
 pub(crate) fn kill(scope: &Scope, host: &str) -> Result<()> {
     let _lock = Lock::take(scope, PATIENCE)?;
     let mut state = load(scope)?;
@@ -46,7 +119,7 @@ pub(crate) fn kill(scope: &Scope, host: &str) -> Result<()> {
     if killed { Ok(()) } else { Err(LabError::RunsNot { host: host.name }) }
 }
 
-pub(crate) fn start(scope: &Scope, host: &str) -> Result<()> {
+fn start(scope: &Scope, host: &str) -> Result<()> {
     let _lock = Lock::take(scope, PATIENCE)?;
     let mut state = load(scope)?;
     let host = state.host_mut(host)?;

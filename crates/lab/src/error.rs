@@ -47,6 +47,10 @@ pub enum LabError {
     Runs { host: Host },
     #[error("{host} is not running: `nicekv lab start {host}` starts it")]
     RunsNot { host: Host },
+    #[error(
+        "no instance of the metadata service leads now, so none is \"metadata\": name one, {instances} ({reason})"
+    )]
+    NoLeader { instances: String, reason: String },
     #[error("the switch has no cable of its own: name one of the other hosts")]
     NoCable,
     #[error("there is no cable between {one} and {other}, or these are no switches")]

@@ -32,6 +32,7 @@ mod patience;
 mod plan;
 mod power_loss;
 mod process;
+mod progress;
 mod ready;
 mod scope;
 mod state;
@@ -84,24 +85,24 @@ pub enum LabCommand {
         #[arg(long)]
         partitions: bool,
     },
-    /// End a host's process at once, by SIGKILL
+    /// End a host's process at once, by SIGKILL; of several instances of the metadata service, `metadata` is the one that leads
     Kill {
-        /// switch, metadata, node-0…, client-0…, also switch-1…, metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
+        /// switch, metadata, node-0…, client-0…, also switch-1…, metadata-0…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
         host: String,
     },
-    /// Start a host's process again
+    /// Start a host's process again; of several instances, `metadata` is the first one that does not run
     Start {
-        /// switch, metadata, node-0…, client-0…, also switch-1…, metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
+        /// switch, metadata, node-0…, client-0…, also switch-1…, metadata-0…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
         host: String,
     },
-    /// Stop a host's process where it is, by SIGSTOP, until `resume`
+    /// Stop a host's process where it is, by SIGSTOP, until `resume`; `metadata` is as for `kill`
     Pause {
-        /// switch, metadata, node-0…, client-0…, also switch-1…, metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
+        /// switch, metadata, node-0…, client-0…, also switch-1…, metadata-0…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
         host: String,
     },
-    /// Let a paused process go on
+    /// Let a paused process go on; of several instances, `metadata` is the first one that is paused
     Resume {
-        /// switch, metadata, node-0…, client-0…, also switch-1…, metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
+        /// switch, metadata, node-0…, client-0…, also switch-1…, metadata-0…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
         host: String,
     },
     /// Restart a switch: its tables are lost, and filled again by the metadata service
@@ -378,10 +379,10 @@ pub fn run(command: LabCommand, configure: Configure<'_>) -> Result<ExitCode> {
         LabCommand::Up(arguments) => up::up(&scope, &arguments, configure)?,
         LabCommand::Exec { host, command } => commands::exec(&scope, &host, &command)?,
         LabCommand::Status { json, partitions } => return commands::status(&scope, json, partitions),
-        LabCommand::Kill { host } => commands::kill(&scope, &host)?,
-        LabCommand::Start { host } => commands::start(&scope, &host)?,
-        LabCommand::Pause { host } => commands::pause(&scope, &host)?,
-        LabCommand::Resume { host } => commands::resume(&scope, &host)?,
+        LabCommand::Kill { host } => commands::kill_meant(&scope, &host)?,
+        LabCommand::Start { host } => commands::start_meant(&scope, &host)?,
+        LabCommand::Pause { host } => commands::pause_meant(&scope, &host)?,
+        LabCommand::Resume { host } => commands::resume_meant(&scope, &host)?,
         LabCommand::SwitchRestart { host } => commands::restart_switch(&scope, &host)?,
         LabCommand::Cut { host, inward, outward } => faults::change(&scope, Some(&host), |faults| {
             (faults.cut_in, faults.cut_out) = (!outward, !inward);

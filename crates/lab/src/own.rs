@@ -10,6 +10,7 @@ use crate::clients::{Client, RespClient};
 use crate::commands;
 use crate::error::{LabError, Result};
 use crate::faults;
+use crate::progress::Progress;
 use crate::ready;
 use crate::scope::Scope;
 use crate::state::LabState;
@@ -114,7 +115,7 @@ impl OwnLab {
 
     /// Waits until every partition has all its replicas again and every gateway works.
     pub(crate) fn wait_until_whole(&self, interrupted: &AtomicBool) -> Result<()> {
-        ready::wait(&self.scope, &self.state()?, interrupted)
+        ready::wait(&self.scope, &self.state()?, interrupted, &mut Progress::of("lab"))
     }
 
     /// Kills a process that runs. One that has ended by itself is what tests are for.

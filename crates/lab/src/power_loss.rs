@@ -23,6 +23,7 @@ use crate::clients::Client;
 use crate::error::{LabError, Result};
 use crate::own::{OwnLab, Wanted};
 use crate::process::kill_together;
+use crate::progress::Progress;
 use crate::scope::Scope;
 use crate::up::{interruption, last_words, start_all, stop_if};
 use crate::{Configure, ControlArguments, NetworkArguments, PowerLossArguments};
@@ -130,7 +131,9 @@ fn lose_power(
         let killed = kill_everything(lab, random);
         // Before anything is started again: what is in flight has ended with the power.
         stopped.store(true, Ordering::Relaxed);
-        let started = killed.and_then(|()| start_all(&lab.scope, &mut lab.state()?, interrupted));
+        let started = killed.and_then(|()| {
+            start_all(&lab.scope, &mut lab.state()?, interrupted, &mut Progress::of("lab power-loss"))
+        });
         let written = writers
             .into_iter()
             .map(|writer| writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));

@@ -10,6 +10,7 @@ use nicekv_runtime::control_plane::AdminRequest;
 use crate::clients::{Reply, RespClient};
 use crate::error::{LabError, Result};
 use crate::patience::Patience;
+use crate::progress::Progress;
 use crate::scope::Scope;
 use crate::state::LabState;
 use crate::topology::Host;
@@ -26,12 +27,18 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 const PROBE_KEY: &str = "nicekv lab up: probe";
 
 /// Waits until the lab is ready.
-pub(crate) fn wait(scope: &Scope, state: &LabState, interrupted: &AtomicBool) -> Result<()> {
+pub(crate) fn wait(
+    scope: &Scope,
+    state: &LabState,
+    interrupted: &AtomicBool,
+    progress: &mut Progress,
+) -> Result<()> {
     let patience = Patience::from(Instant::now(), READY_TIMEOUT, RETRY_PAUSE);
     let metadata = scope.namespace(Host::Metadata);
     patience
         .retry(interrupted, || {
             check_processes(scope, state)?;
+            progress.tell(|| format!("all processes run, not ready yet: {}", why_not(scope, state)));
             let ready = metadata.inside(|| admin::ask(&state.metadata, &AdminRequest::Ready, ASK_TIMEOUT))?;
             Ok(ready.map(|_| ()).map_err(|_| String::new()))
         })
@@ -45,6 +52,7 @@ pub(crate) fn wait(scope: &Scope, state: &LabState, interrupted: &AtomicBool) ->
         let mut gateway = RespClient::new(scope.namespace(*client), 0, PROBE_TIMEOUT);
         patience.retry(interrupted, || {
             check_processes(scope, state)?;
+            progress.tell(|| format!("the cluster is ready, {client} is being tried"));
             let probed = probe(&mut gateway)?;
             Ok(probed.map_err(|error| format!("the probe through {client}: {error}")))
         })?;

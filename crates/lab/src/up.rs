@@ -32,6 +32,7 @@ use crate::lock::Lock;
 use crate::network::Cables;
 use crate::plan::{Plan, PlannedHot};
 use crate::process::{ProcessId, spawn_detached};
+use crate::progress::Progress;
 use crate::ready;
 use crate::scope::Scope;
 use crate::state::{HostState, LabState, Phase};
@@ -80,8 +81,9 @@ pub(crate) fn bring_up(
     let mut state = new_state(scope, arguments)?;
     refuse_strangers(scope, &state)?;
     state.save(scope)?;
-    let built = build(scope, &lock, arguments, configure, &mut state, interrupted);
-    let ready = built.and_then(|()| ready::wait(scope, &state, interrupted));
+    let mut progress = Progress::of("lab up");
+    let built = build(scope, &lock, arguments, configure, &mut state, interrupted, &mut progress);
+    let ready = built.and_then(|()| ready::wait(scope, &state, interrupted, &mut progress));
     let running = ready.and_then(|()| {
         state.phase = Phase::Running;
         state.save(scope)
@@ -212,6 +214,7 @@ fn build(
     configure: Configure<'_>,
     state: &mut LabState,
     interrupted: &AtomicBool,
+    progress: &mut Progress,
 ) -> Result<()> {
     create_files(scope, arguments, configure, state)?;
     let vrings = vrings(&keyspaces(arguments)?);
@@ -220,14 +223,16 @@ fn build(
     }
     let layout = state.layout();
     let cables = Cables { hook: state.switch, mtu: arguments.network.mtu };
-    for host in &state.hosts {
+    for (built, host) in state.hosts.iter().enumerate() {
         stop_if(interrupted)?;
+        progress
+            .tell(|| format!("{built} of {} hosts have a network namespace and cables", state.hosts.len()));
         match state.fabric {
             Fabric::Switch => network::add_host(lock, scope, layout, host.name, cables, &vrings)?,
             Fabric::Plain => network::add_plain_host(lock, scope, host.name, cables.mtu, &vrings)?,
         }
     }
-    start_all(scope, state, interrupted)
+    start_all(scope, state, interrupted, progress)
 }
 
 /// Every ring that hosts must find the way to.
@@ -237,9 +242,15 @@ fn vrings(further: &[KeyspaceSpec]) -> Vec<String> {
 }
 
 /// Starts the process of every host.
-pub(crate) fn start_all(scope: &Scope, state: &mut LabState, interrupted: &AtomicBool) -> Result<()> {
+pub(crate) fn start_all(
+    scope: &Scope,
+    state: &mut LabState,
+    interrupted: &AtomicBool,
+    progress: &mut Progress,
+) -> Result<()> {
     for index in 0..state.hosts.len() {
         stop_if(interrupted)?;
+        progress.tell(|| format!("{index} of {} processes are started", state.hosts.len()));
         if state.hosts[index].is_spare {
             continue;
         }

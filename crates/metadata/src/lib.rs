@@ -62,10 +62,10 @@ pub use state::{StateError, StoredCluster, persisted_version};
 pub use status::{
     BalancingStatus, ChunkInfo, ChunksStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus,
     Health, HealthCounts, HotEntryStatus, HotKeyStatus, HotStatus, HotSwitchStatus, KeyspaceInfo,
-    KeyspaceStatus, LayoutInfo, MemberStanding, MemberStatus, MemberStatusState, MigrationStatus,
-    MissingPort, NodeState, NodeStatus, NodeWish, PartitionState, PartitionStatus, ReshapingPhase,
-    ReshapingStatus, Status, StrangerStatus, SwitchStatus, TargetStatus, TrunkState, TrunkStatus,
-    UsageStatus,
+    KeyspaceStatus, LayoutInfo, ListeningReport, MemberStanding, MemberStatus, MemberStatusState,
+    MigrationStatus, MissingPort, NodeState, NodeStatus, NodeWish, OpenSocket, PartitionState,
+    PartitionStatus, PeerStatus, ReshapingPhase, ReshapingStatus, Status, StrangerStatus, SwitchStatus,
+    TargetStatus, TrunkState, TrunkStatus, UsageStatus,
 };
 pub use store::StateStore;
 

@@ -1,5 +1,6 @@
 //! Addresses as people write them: `127.0.0.1:7400`, `localhost:7400`.
 
+use crate::failure::Failure;
 use serde::{Deserialize, Deserializer};
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 
@@ -16,9 +17,39 @@ pub(crate) fn parse_v4(text: &str) -> Result<SocketAddrV4, String> {
     found.into_iter().find_map(v4).ok_or_else(|| format!("{text:?} has no IPv4 address"))
 }
 
+/// The addresses in a variable of the environment, with commas between them; none if it is empty or not set.
+pub(crate) fn of_environment(variable: &str) -> Result<Vec<SocketAddrV4>, String> {
+    let Ok(text) = std::env::var(variable) else { return Ok(Vec::new()) };
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    words.map(|word| parse_v4(word).map_err(|error| format!("{variable}: {error}"))).collect()
+}
+
 /// An address and a port, of IPv6, too, if it is written in digits.
 pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
     text.parse().or_else(|_| parse_v4(text).map(SocketAddr::V4))
+}
+
+/// Why an address cannot be bound, and what to do.
+pub(crate) fn bind_reason(error: &std::io::Error) -> String {
+    use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
+    let advice = match error.kind() {
+        AddrInUse => "another process has this port: stop it, or choose another port",
+        AddrNotAvailable => {
+            "no interface of this host has this address: `ip address` shows those that there are"
+        }
+        PermissionDenied => "ports below 1024 need root: choose another port",
+        _ => return error.to_string(),
+    };
+    format!("{error}; {advice}")
+}
+
+/// Binds a UDP socket of a role.
+pub(crate) fn bind_error(what: &str, address: SocketAddrV4) -> impl Fn(std::io::Error) -> Failure {
+    let what = what.to_owned();
+    move |error| {
+        let reason = bind_reason(&error);
+        Failure::Environment(format!("cannot bind {what} to {address}: {reason}"))
+    }
 }
 
 /// A field of a configuration file.

@@ -1,8 +1,8 @@
 //! Native clients of a keyspace, for whoever has asked where keyspaces are.
 
 use crate::failure::Failure;
-use nicekv_client::Keyspace;
 use nicekv_client::facade::{Client, ClientError};
+use nicekv_client::{Keyspace, OperationError};
 use nicekv_metadata::KeyspaceInfo;
 use nicekv_runtime::{Stop, start_client_as};
 use nicekv_wire::{ClientId, KeyspaceId};
@@ -41,6 +41,9 @@ pub(crate) fn client_at(
 pub(crate) fn failed(error: ClientError) -> Failure {
     match error {
         ClientError::Refused(_) => Failure::environment(error),
+        ClientError::Failed(OperationError::TimedOut | OperationError::OutcomeUnknown) => {
+            Failure::NoAnswer(error.to_string())
+        }
         ClientError::Failed(_) | ClientError::QueueFull { .. } | ClientError::Stopped => {
             Failure::operation(error)
         }

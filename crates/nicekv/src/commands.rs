@@ -5,6 +5,7 @@ use crate::discovery::{self, EndpointArguments, Purpose};
 use crate::failure::Failure;
 use crate::hot::describe_hot;
 use crate::keyspaces::describe_dropped;
+use crate::listening::describe_listening;
 use crate::migration::describe_migration;
 use crate::objects::describe_chunks;
 use crate::partitions::describe_reshaping;
@@ -163,7 +164,9 @@ fn nobody_leads(none: &NoLeader, arguments: &StatusArguments) -> Result<(), Fail
 }
 
 fn no_leader(none: &NoLeader) -> Failure {
-    Failure::Environment(format!("{none}; is it running, and is that what it printed after endpoint=?"))
+    Failure::Environment(format!(
+        "{none}; is it running, and is that what it printed after endpoint=? Without one that leads, gets stop when the nodes' leases end"
+    ))
 }
 
 /// Who leads, and whether it hears its store.
@@ -218,6 +221,7 @@ fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
     lines.extend(tables.iter().map(|table| {
         format!("table {} {}/{} entries, {} hits", table.name, table.entries, table.capacity, table.hits)
     }));
+    lines.extend(describe_listening(&status.control_plane.listening));
     lines
 }
 
@@ -359,7 +363,27 @@ pub(crate) fn with_client(
     operate: impl AsyncFnOnce(Client) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let id = new_client_id().map_err(Failure::environment)?;
-    block_on(operate(client_of(arguments, id, purpose)?))
+    let (client, _, endpoint) = connected(arguments, id, purpose)?;
+    block_on(operate(client)).map_err(|failure| match failure {
+        Failure::NoAnswer(line) => Failure::Operation(format!("{line}; {}", why_no_answer(&endpoint))),
+        failure => failure,
+    })
+}
+
+/// What the metadata service knows of why nobody has answered.
+fn why_no_answer(endpoint: &[SocketAddrV4]) -> String {
+    let status = match admin::ask(endpoint, &AdminRequest::Status, ADMIN_TIMEOUT) {
+        Ok(json) => serde_json::from_slice::<Status>(&json),
+        Err(none) => return format!("{none}: without one that leads, the nodes' leases end and gets stop"),
+    };
+    let wrong = status.map(|status| problems(&status)).unwrap_or_default();
+    match wrong.split_first() {
+        None => "`nicekv status` shows nothing wrong: is there a way from this host to the vrings?".into(),
+        Some((worst, [])) => format!("WRONG: {worst}"),
+        Some((worst, others)) => {
+            format!("WRONG: {worst} (`nicekv status` shows {} more)", others.len())
+        }
+    }
 }
 
 /// A client of a keyspace, with an id that no client had before.
@@ -377,10 +401,20 @@ pub(crate) fn client_with_order(
     id: ClientId,
     purpose: Purpose,
 ) -> Result<(Client, KeyOrder), Failure> {
+    let (client, order, _) = connected(arguments, id, purpose)?;
+    Ok((client, order))
+}
+
+/// The same, and where the metadata service is.
+fn connected(
+    arguments: &TargetArguments,
+    id: ClientId,
+    purpose: Purpose,
+) -> Result<(Client, KeyOrder, Vec<SocketAddrV4>), Failure> {
     let endpoint = discovery::find(&arguments.endpoint, purpose)?;
     let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
     let known = keyspace(&info, &arguments.keyspace)?;
-    Ok((client_for(known, info.port, id)?, known.order()))
+    Ok((client_for(known, info.port, id)?, known.order(), endpoint))
 }
 
 pub(crate) fn keyspace<'a>(info: &'a ClusterInfo, name: &str) -> Result<&'a KeyspaceInfo, Failure> {

@@ -7,6 +7,7 @@
 //! [`templates`] has the files of the roles, [`check`] what is wrong with one, [`across`] what is wrong between several.
 
 mod across;
+mod binds;
 mod check;
 mod command;
 mod gateways;
@@ -134,8 +135,13 @@ pub(crate) fn read_with(
 }
 
 fn read_text(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Failure::Environment(format!("{}: {error}", path.display())))
+    std::fs::read_to_string(path).map_err(|error| {
+        let advice = match error.kind() {
+            std::io::ErrorKind::NotFound => "; `nicekv config print ROLE` prints one to begin with",
+            _ => "",
+        };
+        Failure::Environment(format!("{}: {error}{advice}", path.display()))
+    })
 }
 
 /// The error follows the file's name: `:LINE: FIELD: why`, or `: why` where no line alone is to blame.
@@ -299,7 +305,20 @@ impl ClusterConfig {
 
     /// Where commands reach them.
     pub(crate) fn metadata_controls(&self) -> Vec<SocketAddrV4> {
-        self.metadata.all().into_iter().flat_map(|instance| instance.control).collect()
+        self.metadata_instances().into_iter().flat_map(|(_, controls)| controls).collect()
+    }
+
+    /// The names of the instances, and where commands reach them. A file that does not say where, such as a node's, has only their
+    /// addresses: there it is the port of the cluster.
+    pub(crate) fn metadata_instances(&self) -> Vec<(String, Vec<SocketAddrV4>)> {
+        let all = self.metadata.all().into_iter();
+        let all = all.filter(|instance| !instance.address.is_unspecified() || !instance.control.is_empty());
+        let of = |instance: InstanceSection| {
+            let usual = SocketAddrV4::new(instance.address, self.port);
+            let control = if instance.control.is_empty() { vec![usual] } else { instance.control };
+            (instance.name, control)
+        };
+        all.map(of).collect()
     }
 
     /// The switch that hides the senders of what it passes on.

@@ -13,12 +13,15 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
+/// Says where a cluster is, as `--endpoint` does.
+const ENDPOINT_VARIABLE: &str = "NICEKV_ENDPOINT";
+
 /// Where commands find a cluster.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct EndpointArguments {
-    /// TCP address of the metadata service, of any of its instances or of several with commas between them [default: the `up` of
-    /// ./nicekv-data, then the running lab, then the only running `up`]
-    #[arg(long, env = "NICEKV_ENDPOINT", value_name = "ADDR:PORT", value_delimiter = ',', value_parser = address::parse_v4)]
+    /// TCP address of the metadata service, of any of its instances or of several with commas between them [default: NICEKV_ENDPOINT of the
+    /// environment, then the `up` of ./nicekv-data, then the running lab, then the only running `up`]
+    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',', value_parser = address::parse_v4)]
     endpoint: Vec<SocketAddrV4>,
 }
 
@@ -53,6 +56,10 @@ pub(crate) enum Purpose {
 pub(crate) fn find(arguments: &EndpointArguments, purpose: Purpose) -> Result<Vec<SocketAddrV4>, Failure> {
     if !arguments.endpoint.is_empty() {
         return Ok(arguments.endpoint.clone());
+    }
+    let of_environment = address::of_environment(ENDPOINT_VARIABLE).map_err(Failure::Environment)?;
+    if !of_environment.is_empty() {
+        return Ok(of_environment);
     }
     let (ups, has_lab) = (running_ups(), nicekv_lab::is_there());
     let chosen =

@@ -9,6 +9,8 @@ use std::process::ExitCode;
 pub(crate) enum Failure {
     /// The check or operation failed: exit code 1.
     Operation(String),
+    /// Nobody answered a request before its deadline: exit code 1.
+    NoAnswer(String),
     /// Usage or environment: exit code 2.
     Environment(String),
 }
@@ -34,7 +36,7 @@ impl Failure {
 
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Operation(_) => ExitCode::from(1),
+            Self::Operation(_) | Self::NoAnswer(_) => ExitCode::from(1),
             Self::Environment(_) => ExitCode::from(2),
         }
     }
@@ -42,7 +44,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Operation(line) | Self::Environment(line)) = self;
+        let (Self::Operation(line) | Self::NoAnswer(line) | Self::Environment(line)) = self;
         // One line, whatever a library has put into it.
         formatter.write_str(&line.replace('\n', " "))
     }

@@ -4,18 +4,24 @@ use crate::address;
 use crate::clients::known_to_clients;
 use crate::config::GatewaySection;
 use crate::failure::Failure;
+use crate::logs::differences::Event;
+use crate::logs::watch::emit;
 use crate::roles::{Prepared, Role};
 use crate::thread_count::ThreadCount;
 use crate::value_limit::ValueLimit;
+use log::Level;
 use nicekv_client::{Config, Keyspace};
-use nicekv_gateway::{Gateway, GatewayConfig, KnownKeyspaces, Listeners, Stored, TlsFiles, UserSource};
+use nicekv_gateway::{
+    Gateway, GatewayConfig, KnownKeyspaces, Listeners, Stored, TlsFiles, UserSource, note_metadata_silence,
+};
 use nicekv_metadata::{ClusterInfo, KeyspaceInfo, UsageStatus};
 use nicekv_metrics::Source;
+use nicekv_runtime::admin::NoLeader;
 use nicekv_runtime::control_plane::AdminRequest;
-use nicekv_runtime::{Edges, UdpEndpoint, Uplink, admin, new_client_id};
+use nicekv_runtime::{Edges, Stop, UdpEndpoint, Uplink, admin, new_client_id, now};
 use nicekv_wire::KeyspaceId;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,7 +32,8 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).map_err(|error| {
-        Failure::Environment(format!("cannot listen for Redis clients on {address}: {error}"))
+        let reason = address::bind_reason(&error);
+        Failure::Environment(format!("cannot listen for Redis clients on {address}: {reason}"))
     })
 }
 
@@ -146,6 +153,17 @@ impl Settings {
         self.tls.is_some()
     }
 
+    /// What Redis clients need at this address, and whether those who do not have it can do nothing.
+    pub(crate) fn access(&self, address: SocketAddr) -> (&'static str, bool) {
+        match self.users {
+            UserSource::PasswordFile(_) => ("password", true),
+            UserSource::AclFile(_) => ("user and password", true),
+            UserSource::Open if !self.protected_mode => ("no password", false),
+            UserSource::Open if address.ip().is_loopback() => ("no password", false),
+            UserSource::Open => ("no password, but protected mode refuses other hosts", true),
+        }
+    }
+
     /// How `redis-cli` logs in.
     pub(crate) fn login(&self) -> &'static str {
         match self.users {
@@ -199,9 +217,9 @@ pub(crate) fn prepare(
     config.connections_max = connections_max;
     let threads = Gateway::threads(listeners, uplinks, &config).map_err(Failure::environment)?;
     let known = threads[0].keyspaces();
+    let mut watch = Watch::of(name, known, instances);
     let watch: Role = Box::new(move |stop| {
-        let look = || watch_keyspaces(&known, &instances);
-        stop.every(WATCH_INTERVAL, look).map_err(|error| error.to_string())
+        stop.every(WATCH_INTERVAL, || watch.look(stop)).map_err(|error| error.to_string())
     });
     let role = |gateway: Gateway| -> Role {
         Box::new(move |stop| gateway.run(stop).map_err(|error| error.to_string()))
@@ -210,12 +228,68 @@ pub(crate) fn prepare(
     Ok(Prepared { role: threads.into_iter().map(role).chain([watch]).collect(), source })
 }
 
-/// Looks whether keyspaces have been created or dropped, and what they hold. While nobody answers, the gateway goes on with those that it knows.
-fn watch_keyspaces(known: &KnownKeyspaces, instances: &[SocketAddrV4]) {
-    let Ok(json) = admin::ask(instances, &AdminRequest::ClusterInfo, WATCH_TIMEOUT) else { return };
-    let Ok(info) = serde_json::from_slice::<ClusterInfo>(&json) else { return };
-    known.set(info.keyspaces.iter().map(|keyspace| known_to_clients(keyspace, info.port)).collect());
-    known.set_stored(info.keyspaces.iter().map(stored).collect());
+/// Looks whether keyspaces have been created or dropped, what they hold, and whether a metadata service answers. While none does, the
+/// gateway goes on with the keyspaces that it knows.
+struct Watch {
+    name: String,
+    known: KnownKeyspaces,
+    instances: Vec<SocketAddrV4>,
+    /// When one answered last, or else when this began, on the boot-time clock.
+    answered_ns: u64,
+    /// What is said while none answers: once.
+    is_silent: bool,
+}
+
+impl Watch {
+    fn of(name: &str, known: KnownKeyspaces, instances: Vec<SocketAddrV4>) -> Self {
+        Self { name: name.to_owned(), known, instances, answered_ns: now().boot_ns, is_silent: false }
+    }
+
+    fn look(&mut self, stop: &Stop) {
+        // A file may name no metadata service; then there is nothing to wait for.
+        if self.instances.is_empty() {
+            return;
+        }
+        match admin::ask(&self.instances, &AdminRequest::ClusterInfo, WATCH_TIMEOUT) {
+            Ok(json) => self.on_answer(&json),
+            // Who stops this process stops the others, too.
+            Err(_) if stop.is_stopped() => {}
+            Err(none) => self.on_silence(&none),
+        }
+    }
+
+    fn on_answer(&mut self, json: &[u8]) {
+        let Ok(info) = serde_json::from_slice::<ClusterInfo>(json) else { return };
+        let Self { known, .. } = self;
+        known.set(info.keyspaces.iter().map(|keyspace| known_to_clients(keyspace, info.port)).collect());
+        known.set_stored(info.keyspaces.iter().map(stored).collect());
+        self.answered_ns = now().boot_ns;
+        note_metadata_silence(None);
+        if std::mem::take(&mut self.is_silent) {
+            emit("gateway", &self.name, Event::new(Level::Info, "metadata-answers"));
+        }
+    }
+
+    fn on_silence(&mut self, none: &NoLeader) {
+        note_metadata_silence(Some(self.answered_ns));
+        if !std::mem::replace(&mut self.is_silent, true) {
+            let reason = format!("waits for the metadata service: {none}");
+            emit("gateway", &self.name, Event::new(Level::Warn, "metadata-silent").with("reason", &*reason));
+        }
+    }
+}
+
+/// What a gateway cannot do without, if it is not there: a way to the vrings.
+pub(crate) fn missing_route(keyspaces: &[Keyspace]) -> Option<String> {
+    let vrings = keyspaces.first()?.vrings;
+    let ring = SocketAddrV4::new(vrings.unicast, vrings.port);
+    let routed = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(ring));
+    routed.err().map(|error| {
+        format!(
+            "there is no way to {}/16, where requests go ({error}): clients wait until there is a route (docs/OPERATIONS.md, \"The network\")",
+            vrings.unicast
+        )
+    })
 }
 
 /// What INFO tells of a keyspace.

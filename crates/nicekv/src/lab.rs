@@ -132,7 +132,7 @@ fn gateway(plan: &Plan, name: &str) -> GatewaySection {
         value_mib_max: None,
         password_file: None,
         acl_file: None,
-        metrics: Some(metrics(Ipv4Addr::UNSPECIFIED)),
+        metrics: Some(metrics(Ipv4Addr::LOCALHOST)),
     }
 }
 
@@ -190,7 +190,7 @@ fn switch(
         address: None,
         data_directory: Some(directory.into()),
         // The host of an edge has another role.
-        metrics: Some(SocketAddr::from((Ipv4Addr::UNSPECIFIED, METRICS_PORT + 1))),
+        metrics: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, METRICS_PORT + 1))),
     }
 }
 

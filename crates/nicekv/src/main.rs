@@ -13,6 +13,8 @@ mod commands;
 mod config;
 mod descriptors;
 mod discovery;
+#[cfg(test)]
+mod documents;
 mod doors;
 mod explain;
 mod failure;
@@ -22,6 +24,7 @@ mod hot;
 mod kernel_gets;
 mod keyspaces;
 mod lab;
+mod listening;
 mod listing;
 mod logs;
 mod metrics;
@@ -290,6 +293,7 @@ fn misused(error: clap::Error) -> Failure {
         .collect();
     let told = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let told = told.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let told = told.replace("invalid digit found in string", "not a whole number");
     Failure::Environment(format!("{}; see `nicekv{command} --help`", told.trim_start_matches("error: ")))
 }
 

@@ -26,14 +26,21 @@ impl MetricsArguments {
     /// Binds it, so that a port in use is refused before anything runs.
     pub(crate) fn bind(self) -> Result<Endpoint, Failure> {
         let bound = self.metrics.map(|address| {
-            TcpListener::bind(address)
-                .map_err(|error| Failure::Environment(format!("cannot serve metrics on {address}: {error}")))
+            TcpListener::bind(address).map_err(|error| {
+                let reason = address::bind_reason(&error);
+                Failure::Environment(format!("cannot serve metrics on {address}: {reason}"))
+            })
         });
         Ok(Endpoint(bound.transpose()?))
     }
 }
 
 impl Endpoint {
+    /// Where it is.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.0.as_ref()?.local_addr().ok()
+    }
+
     /// The role that answers there for these roles; none if there is no endpoint.
     pub(crate) fn role(self, sources: Vec<Source>) -> Result<Option<Role>, Failure> {
         let Some(listener) = self.0 else { return Ok(None) };

@@ -1,6 +1,11 @@
 //! What is wrong with a cluster, the worst first: what `nicekv status` and `nicekv top` begin with.
 
-use nicekv_metadata::{DiskState, HealthCounts, NodeState, NodeStatus, Status, StrangerStatus, SwitchStatus};
+use crate::listening::exposed;
+use nicekv_metadata::{
+    DiskState, HealthCounts, NodeState, NodeStatus, PeerStatus, Status, StrangerStatus, SwitchStatus,
+};
+use nicekv_runtime::in_words;
+use std::time::Duration;
 
 /// A table with more of its entries in use is soon full.
 const FULL_PERCENT: u32 = 90;
@@ -15,6 +20,8 @@ pub(crate) fn problems(status: &Status) -> Vec<String> {
     lines.extend(status.control_plane.strangers.iter().map(|stranger| of_stranger(stranger, &status.nodes)));
     lines.extend(status.nodes.iter().flat_map(of_node));
     lines.extend(status.switches.iter().filter_map(of_switch));
+    lines.extend(exposed(&status.control_plane.listening));
+    lines.extend(status.control_plane.peers.iter().filter_map(|peer| of_peer(peer, status)));
     let full = status.tables.iter().filter(|table| table.entries * 100 > table.capacity * FULL_PERCENT);
     lines.extend(full.map(|table| {
         format!("table {} has {} of {} entries in use", table.name, table.entries, table.capacity)
@@ -77,6 +84,20 @@ fn of_stranger(stranger: &StrangerStatus, nodes: &[NodeStatus]) -> String {
         name.unwrap_or_default(),
         ago_ms / 1000
     )
+}
+
+/// An instance of the metadata service that does not answer the one that leads.
+fn of_peer(peer: &PeerStatus, status: &Status) -> Option<String> {
+    let PeerStatus { name, addresses, silent } = peer;
+    let (since_ms, why) = silent.as_ref()?;
+    let peers = &status.control_plane.peers;
+    let left = 1 + peers.iter().filter(|peer| peer.silent.is_none()).count();
+    let address = addresses.first().map(|address| format!(" ({address})")).unwrap_or_default();
+    Some(format!(
+        "metadata instance {name}{address} has not answered for {}: {why}; {left} of {} are left, without any gets and puts would stop: start it again, its log says why it ended",
+        in_words(Duration::from_millis(*since_ms)),
+        1 + peers.len()
+    ))
 }
 
 fn of_switch(switch: &SwitchStatus) -> Option<String> {

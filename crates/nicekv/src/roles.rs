@@ -3,11 +3,13 @@
 //! A role is *prepared* first (sockets bound, locks taken, configuration checked: whatever can be refused is refused with one line)
 //! and then *spawned*. A role that fails stops the whole process.
 
+use crate::address::bind_error;
 use crate::config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
 use crate::descriptors::Needs;
 use crate::failure::Failure;
 use crate::gateway::GatewayFlags;
 use crate::kernel_gets;
+use crate::listening::{self, Uses};
 use crate::logs;
 use crate::logs::differences::Event;
 use crate::logs::watch::{emit, watcher};
@@ -92,12 +94,6 @@ pub(crate) fn random_id() -> Result<u128, Failure> {
     Ok(half()? << 64 | half()?)
 }
 
-/// Binds a UDP socket of a role.
-pub(crate) fn bind_error(what: &str, address: SocketAddrV4) -> impl Fn(std::io::Error) -> Failure {
-    let what = what.to_owned();
-    move |error| Failure::Environment(format!("cannot bind {what} to {address}: {error}"))
-}
-
 /// The metadata service. `directory`: where its state is; in memory without one.
 pub(crate) fn prepare_metadata(
     config: &ClusterConfig,
@@ -127,7 +123,7 @@ where
         .map_err(Failure::environment)?;
     let service = MetadataService::new(core, store, endpoint, listeners, config.switch_ids())
         .map_err(Failure::environment)?
-        .known_as(MetadataSection::FIRST, config.metadata_controls());
+        .known_as(MetadataSection::FIRST, config.metadata_instances());
     let source = Source::Metadata(service.inquirer());
     Ok(Prepared { role: Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())), source })
 }
@@ -245,7 +241,7 @@ fn prepare_shared(
     let instance = random().map_err(Failure::environment)?;
     let store = SharedStore::start(etcd, timing, instance).map_err(Failure::environment)?;
     let service = MetadataService::standing_by(core, store, endpoint, listeners, config.switch_ids())
-        .known_as(name, config.metadata_controls());
+        .known_as(name, config.metadata_instances());
     let source = Source::Metadata(service.inquirer());
     Ok(Prepared { role: Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())), source })
 }
@@ -257,9 +253,10 @@ pub(crate) fn run_metadata(
     metrics: MetricsArguments,
 ) -> Result<(), Failure> {
     let all = config.metadata.all();
-    let InstanceSection { address, control, metrics: of_file, .. } =
-        named(&all, name, "instance of the metadata service", |instance| &instance.name)?;
+    let instance = named(&all, name, "instance of the metadata service", |instance| &instance.name)?;
+    let InstanceSection { address, control, metrics: of_file, .. } = instance;
     Needs::of_process().metadata(config.switches.len()).check()?;
+    let listening = (Uses::of(name).instance(config, instance), config.metadata_controls());
     let address = SocketAddrV4::new(*address, config.port);
     let endpoint = UdpEndpoint::bind(address).map_err(bind_error("the metadata service", address))?;
     let listen =
@@ -267,10 +264,10 @@ pub(crate) fn run_metadata(
     let listeners = control.iter().map(listen).collect::<Result<_, _>>()?;
     let metrics = metrics.or(*of_file);
     if config.metadata.store == Store::Etcd {
-        return run_alone(name, prepare_shared(config, name, endpoint, listeners)?, metrics);
+        return run_alone(name, prepare_shared(config, name, endpoint, listeners)?, metrics, listening);
     }
     let directory = open_directory(&config.metadata.data_directory(), config.cluster()?, "metadata")?;
-    run_alone(name, prepare_metadata(config, Some(directory), endpoint, listeners)?, metrics)
+    run_alone(name, prepare_metadata(config, Some(directory), endpoint, listeners)?, metrics, listening)
 }
 
 /// `nicekv node`
@@ -285,7 +282,8 @@ pub(crate) fn run_node(config: &ClusterConfig, name: &str, metrics: MetricsArgum
         None => None,
     };
     let node = prepare_node(config, section, directory, endpoint.into(), listener)?;
-    run_alone(name, node, metrics.or(section.metrics))
+    let listening = (Uses::of(name).node(config, section), config.metadata_controls());
+    run_alone(name, node, metrics.or(section.metrics), listening)
 }
 
 /// `nicekv switch`
@@ -299,13 +297,14 @@ pub(crate) fn run_switch(
     let (source, metrics) = (Source::Switch(name.to_owned(), link.inquirer()), metrics.or(section.metrics));
     let memory = Some(open_term(open_directory(&section.data_directory(), config.cluster()?, name)?)?);
     let vrings = config.vrings()?;
+    let listening = (Uses::of(name).switch(config, section), section.control.clone());
     let Some(router_mac) = section.router_mac else {
         let device = section.device();
         let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, config.port);
         let endpoint = UdpEndpoint::bind_switch(device, config.port).map_err(bind_error(name, address))?;
         let switch = UserSpaceSwitch::new(endpoint, vrings, link, memory).map_err(Failure::environment)?;
         let role: Role = Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string()));
-        return run_alone(name, Prepared { role, source }, metrics);
+        return run_alone(name, Prepared { role, source }, metrics, listening);
     };
     let ports = section.ports.iter().map(|port| {
         let index = interface_index(&port.device);
@@ -331,7 +330,7 @@ pub(crate) fn run_switch(
     let mut agent = switch_agent(switch, memory);
     let role: Role =
         Box::new(move |stop| run_agent(link, &mut agent, stop).map_err(|error| error.to_string()));
-    run_alone(name, Prepared { role, source }, metrics)
+    run_alone(name, Prepared { role, source }, metrics, listening)
 }
 
 /// The newest term that a switch has obeyed.
@@ -351,7 +350,12 @@ pub(crate) fn run_gateway(
     let connections_max = Needs::of_process().gateway(settings.threads()).connections()?;
     let listeners = settings.bind(section.listen.map(Into::into))?;
     let keyspaces = config.client_keyspaces()?;
+    let uses = Uses::of(name).gateway(name, &listeners, &settings);
+    if let Some(missing) = crate::gateway::missing_route(&keyspaces) {
+        say(format_args!("{name}: {missing}"))?;
+    }
     let known = (keyspaces, config.metadata_controls());
+    let listening = (uses, config.metadata_controls());
     let gateway = crate::gateway::prepare(
         name,
         listeners,
@@ -360,25 +364,44 @@ pub(crate) fn run_gateway(
         known,
         (settings, connections_max),
     )?;
-    run_threads(name, gateway, metrics.or(section.metrics))
+    run_threads(name, gateway, metrics.or(section.metrics), listening)
 }
 
+/// What its sockets are for, and where that is reported.
+type Listening = (Uses, Vec<SocketAddrV4>);
+
 /// Runs one role in this process, until a signal.
-fn run_alone(name: &str, prepared: Prepared, metrics: MetricsArguments) -> Result<(), Failure> {
+fn run_alone(
+    name: &str,
+    prepared: Prepared,
+    metrics: MetricsArguments,
+    listening: Listening,
+) -> Result<(), Failure> {
     let Prepared { role, source } = prepared;
-    run_threads(name, Prepared { role: vec![role], source }, metrics)
+    run_threads(name, Prepared { role: vec![role], source }, metrics, listening)
 }
 
 /// The same with a role of several threads.
-fn run_threads(name: &str, prepared: Prepared<Vec<Role>>, metrics: MetricsArguments) -> Result<(), Failure> {
+fn run_threads(
+    name: &str,
+    prepared: Prepared<Vec<Role>>,
+    metrics: MetricsArguments,
+    (uses, instances): Listening,
+) -> Result<(), Failure> {
     let Prepared { role: roles, source } = prepared;
     let kind = source.name().0;
     let watcher = watcher(vec![source.clone()]);
-    let metrics = metrics.bind()?.role(vec![source])?;
+    let metrics = metrics.bind()?;
+    let uses = uses.metrics(name, metrics.address());
+    let (metrics, reporter) = (metrics.role(vec![source])?, listening::reporter(uses, instances));
     let stop = Stop::new();
     stop.on_signals().map_err(Failure::environment)?;
-    let threads: Vec<_> =
-        roles.into_iter().chain(metrics).chain([watcher]).map(|role| spawn_role(&stop, name, role)).collect();
+    let threads: Vec<_> = roles
+        .into_iter()
+        .chain(metrics)
+        .chain([watcher, reporter])
+        .map(|role| spawn_role(&stop, name, role))
+        .collect();
     say(format_args!("running {name}"))?;
     emit(kind, name, Event::new(Level::Info, "started").with("version", env!("CARGO_PKG_VERSION")));
     notify::ready()

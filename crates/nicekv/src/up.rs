@@ -10,6 +10,7 @@
 //! All of 127.0.0.0/8 is local on Linux, so the vnode addresses are real addresses. Several clusters run side by side: their
 //! ports differ.
 
+use crate::address::{self, bind_error};
 use crate::config::{
     ClusterConfig, HotArguments, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication,
     SwitchSection, TimingSection,
@@ -18,10 +19,11 @@ use crate::descriptors::Needs;
 use crate::doors::Doors;
 use crate::failure::Failure;
 use crate::gateway::GatewayFlags;
+use crate::listening::{self, Uses};
 use crate::logs::{self, LogArguments, LogLevel, LogSection};
 use crate::metrics::{self, MetricsArguments};
-use crate::roles::{self, bind_error, open_directory, random_id};
-use crate::{address, clients, discovery, gateway};
+use crate::roles::{self, open_directory, random_id};
+use crate::{clients, discovery, gateway};
 use clap::{Args, ValueEnum};
 use futures_executor::block_on;
 use nicekv_client::facade::Client;
@@ -31,7 +33,7 @@ use nicekv_metrics::Source;
 use nicekv_placement::Vrings;
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{
-    AgentLink, Edges, Stop, UdpEndpoint, Uplink, UserSpaceSwitch, admin, listen, start_client,
+    AgentLink, Edges, Stop, UdpEndpoint, Uplink, UserSpaceSwitch, admin, in_words, listen, start_client,
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::Expiry;
@@ -57,6 +59,7 @@ const PROBE_KEY: &[u8] = b"\0nicekv up: probe";
 /// Where Redis clients connect unless it is said.
 const RESP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6379);
 const SWITCH: &str = "switch";
+const GATEWAY: &str = "gateway";
 /// Patient: the nodes share a process, so none fails alone, and a busy machine must not look like a dead node. The lease stays short
 /// because a restart waits for it; that it also waits until every node has read its log costs nothing but that. Handoffs would be
 /// for nothing.
@@ -398,15 +401,17 @@ fn serve(
     stop: &Stop,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
+    let uses = Uses::of_cluster(config, GATEWAY, &redis, &settings.0, metrics.address());
     let (doors, keyspaces) = (Doors::of(&redis, settings.0.login())?, config.client_keyspaces()?);
     let known = (keyspaces.clone(), vec![endpoint]);
     let roles::Prepared { role: gateway, source } =
-        gateway::prepare("gateway", redis, Ipv4Addr::LOCALHOST, Some(edges), known, settings)?;
+        gateway::prepare(GATEWAY, redis, Ipv4Addr::LOCALHOST, Some(edges), known, settings)?;
     sources.push(source);
     threads.push(roles::spawn_role(stop, "log", logs::watch::watcher(sources.clone())));
     // Before the cluster is ready: one that does not become so is what metrics are for.
     let metrics = metrics.role(sources)?;
     threads.extend(metrics.map(|role| roles::spawn_role(stop, "metrics", role)));
+    threads.push(roles::spawn_role(stop, "listening", listening::reporter(uses, vec![endpoint])));
     wait_until_ready(endpoint, stop)?;
     let specs = config.checked_keyspaces()?;
     for keyspace in &keyspaces {
@@ -437,7 +442,10 @@ fn wait_until_ready(endpoint: SocketAddrV4, stop: &Stop) -> Result<(), Failure> 
             let status: Status = serde_json::from_slice(&status).map_err(Failure::environment)?;
             let reason =
                 status.why_not_ready.unwrap_or("for no reason that the metadata service knows".into());
-            return Err(Failure::Environment(format!("not ready after {READY_TIMEOUT:?}: {reason}")));
+            return Err(Failure::Environment(format!(
+                "not ready after {}: {reason}",
+                in_words(READY_TIMEOUT)
+            )));
         }
     }
     Ok(())

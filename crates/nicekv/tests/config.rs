@@ -251,3 +251,81 @@ fn what_the_container_file_takes_is_there() {
     let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
     assert_eq!(nicekv(&arguments).status.code(), Some(0), "{command:?}");
 }
+
+/// A cluster whose roles are all on one host: what each binds is told before any is started.
+const ONE_HOST: &str = r#"
+cluster_id = "000000000000000000000000c0ffee00"
+replicas = 1
+[metadata]
+address = "127.20.255.1"
+control = ["127.20.255.1:7400"]
+data_directory = "metadata"
+[[nodes]]
+name = "node-0"
+id = 0
+address = "127.20.0.1"
+mac = "02:00:00:00:01:01"
+switch_port = 1
+metrics = "127.0.0.1:9464"
+[[switches]]
+name = "switch"
+control = ["127.20.255.1:7400"]
+device = "other"
+[[gateways]]
+name = "gateway-0"
+listen = "127.0.0.1:6379"
+[[gateways]]
+name = "gateway-1"
+listen = "127.0.0.1:6380"
+"#;
+
+#[test]
+fn roles_of_one_host_that_bind_the_same_are_refused() {
+    let mut files = Files { directory: tempfile::tempdir().unwrap(), paths: Vec::new() };
+    files.add("cluster", ONE_HOST);
+    let output = files.check();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let lo = ("device = \"other\"", "device = \"lo\"");
+    files.refused(
+        "cluster",
+        lo.0,
+        lo.1,
+        &["switches[0].device", "UDP port 7400 of every address of lo", "nicekv up"],
+    );
+    let same_port = ["gateways[1].listen: 127.0.0.1:6379 is gateway-0's (listen)", "give gateway-1 another"];
+    files.refused("cluster", "127.0.0.1:6380", "127.0.0.1:6379", &same_port);
+    files.refused("cluster", "127.0.0.1:6380", "0.0.0.0:9464", &["0.0.0.0:9464 is node-0's (metrics)"]);
+    let every_network = ["metadata.control", "0.0.0.0 is every network", "no login"];
+    files.refused(
+        "cluster",
+        "control = [\"127.20.255.1:7400\"]",
+        "control = [\"0.0.0.0:7400\"]",
+        &every_network,
+    );
+    files.refused(
+        "cluster",
+        "address = \"127.20.0.1\"",
+        "address = \"0.0.0.0\"",
+        &["nodes[0].address", "every network"],
+    );
+}
+
+#[test]
+fn roles_of_several_files_that_bind_the_same_are_refused() {
+    let files = Files::new();
+    let edit = |name: &str, from: &str, to: &str| {
+        let text = std::fs::read_to_string(files.path(name)).unwrap();
+        assert!(text.contains(from), "{name} has no {from}");
+        std::fs::write(files.path(name), text.replacen(from, to, 1)).unwrap();
+    };
+    files.refused("gateway", "127.0.0.1:6379", "10.20.1.2:7400", &["10.20.1.2:7400 is node-1's (address)"]);
+    // A node's host has a gateway, too, and both would serve their metrics at one port.
+    edit("gateway", "# metrics = \"127.0.0.1:9464\"", "metrics = \"10.20.1.1:9464\"");
+    let told = ["nodes[0].metrics: 10.20.1.1:9464 is gateway-0's (metrics) in ", "give node-0 another"];
+    files.refused("node-0", "# metrics", "metrics", &told);
+    // On hosts of their own they may have the same loopback address.
+    edit("gateway", "10.20.1.1:9464", "127.0.0.1:9464");
+    edit("node-0", "# metrics = \"10.20.1.1:9464\"", "metrics = \"127.0.0.1:9464\"");
+    let output = files.check();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}

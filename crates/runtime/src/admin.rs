@@ -1,6 +1,7 @@
 //! Asking the metadata service, for commands: one connection to each instance, one question, blocking.
 
 use crate::control_plane::{AdminRequest, BackupFrame, Greeting, NotLeading, Role, VERSION, decode, encode};
+use crate::in_words;
 use nicekv_metadata::Status;
 use nicekv_wire::recovery::FRAME_BYTES_MAX;
 use std::fmt;
@@ -15,6 +16,10 @@ const ANSWER_BYTES_MAX: usize = crate::control_plane::CONTROL_LIMITS.frame_bytes
 const INSTANCES_MAX: usize = 32;
 /// Between two tries to find a leader, or a way to it.
 const AGAIN_PAUSE: Duration = Duration::from_millis(100);
+/// A peer that accepts and is silent for so long is asked in RESP, what else it might be.
+const SILENCE_MAX: Duration = Duration::from_millis(500);
+/// For the answer to that.
+const RESP_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Nobody leads: what each instance said instead of an answer.
 #[derive(Debug)]
@@ -78,7 +83,7 @@ fn ask_all(
         if is_known || none.instances.len() == INSTANCES_MAX {
             return;
         }
-        none.instances.push((address, format!("no answer in {timeout:?}")));
+        none.instances.push((address, format!("no answer in {}", in_words(timeout))));
         *open += 1;
         let (answers, request) = (answers.clone(), request.clone());
         // Nobody waits for one that does not answer.
@@ -110,7 +115,7 @@ fn ask_all(
             }
             Err(error) => {
                 none.may_lead_soon |= has_no_way(&error);
-                error.to_string()
+                reason(&error, timeout)
             }
         };
         for instance in none.instances.iter_mut().filter(|(known, _)| *known == address) {
@@ -151,8 +156,29 @@ pub fn back_up(
     }
 }
 
-fn ask_one(metadata: SocketAddrV4, request: &AdminRequest, timeout: Duration) -> io::Result<Vec<u8>> {
-    let answer = read_frame(&mut dial(metadata, request, timeout)?, ANSWER_BYTES_MAX)?;
+/// What an operator needs of the error of [`ask_one`].
+pub(crate) fn reason(error: &io::Error, timeout: Duration) -> String {
+    match is_silence(error) {
+        true => format!("no answer in {}", in_words(timeout)),
+        false => error.to_string(),
+    }
+}
+
+/// Asks one instance, whether it leads or not.
+pub(crate) fn ask_one(
+    metadata: SocketAddrV4,
+    request: &AdminRequest,
+    timeout: Duration,
+) -> io::Result<Vec<u8>> {
+    let mut stream = dial(metadata, request, timeout)?;
+    stream.set_read_timeout(Some(SILENCE_MAX.min(timeout)))?;
+    if stream.peek(&mut [0]).is_err_and(|error| is_silence(&error)) && speaks_resp(metadata) {
+        let line = "this is a port for Redis clients; the endpoint is the metadata service's port, \
+                    which `nicekv up` prints as endpoint=";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, line));
+    }
+    stream.set_read_timeout(Some(timeout))?;
+    let answer = read_frame(&mut stream, ANSWER_BYTES_MAX)?;
     match Greeting::other_version(&answer) {
         None => Ok(answer),
         Some(version) => {
@@ -160,6 +186,18 @@ fn ask_one(metadata: SocketAddrV4, request: &AdminRequest, timeout: Duration) ->
             Err(io::Error::new(io::ErrorKind::InvalidData, line))
         }
     }
+}
+
+/// Whether a Redis server or a gateway answers there, with whatever status or error.
+fn speaks_resp(address: SocketAddrV4) -> bool {
+    let ask = || {
+        let mut stream = TcpStream::connect_timeout(&address.into(), RESP_TIMEOUT)?;
+        stream.set_read_timeout(Some(RESP_TIMEOUT))?;
+        stream.write_all(b"PING\r\n")?;
+        let mut first = [0];
+        stream.read_exact(&mut first).map(|()| first[0])
+    };
+    ask().is_ok_and(|first: u8| matches!(first, b'+' | b'-'))
 }
 
 /// A connection, on which a question was asked.
@@ -182,7 +220,7 @@ fn read_frame(stream: &mut TcpStream, bytes_max: usize) -> io::Result<Vec<u8>> {
     stream.read_exact(&mut length).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => {
             let line = format!(
-                "it has hung up: is it of a release with control protocol {VERSION}, as this program?"
+                "it has hung up: it is no metadata service, such as a node, or of another release than this program, which speaks control protocol {VERSION}"
             );
             io::Error::new(error.kind(), line)
         }

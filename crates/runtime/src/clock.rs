@@ -14,9 +14,36 @@ pub fn now() -> Now {
     }
 }
 
+/// A duration as people write it: to a second from ten seconds on, to a tenth below, to a millisecond below one second.
+pub fn in_words(duration: std::time::Duration) -> String {
+    match duration.as_millis() + u128::from(duration.subsec_nanos() % 1_000_000 >= 500_000) {
+        milliseconds @ 0..1_000 => format!("{milliseconds} ms"),
+        milliseconds => match (milliseconds + 50) / 100 {
+            tenths @ 0..100 if tenths % 10 != 0 => format!("{}.{} s", tenths / 10, tenths % 10),
+            _ => format!("{} s", (milliseconds + 500) / 1_000),
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn durations_have_the_digits_that_people_read() {
+        for (nanoseconds, words) in [
+            (4_999_999_964, "5 s"),
+            (0, "0 ms"),
+            (1_499_999, "1 ms"),
+            (999_600_000, "1 s"),
+            (1_500_000_000, "1.5 s"),
+            (9_970_000_000, "10 s"),
+            (59_600_000_000, "60 s"),
+        ] {
+            assert_eq!(in_words(Duration::from_nanos(nanoseconds)), words);
+        }
+    }
 
     #[test]
     fn the_boot_clock_never_goes_back() {

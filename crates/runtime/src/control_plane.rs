@@ -9,7 +9,9 @@
 //! ```
 
 use nicekv_dataplane::control::{CONTROL_MESSAGE_BYTES_MAX, Found, Lookup};
-use nicekv_metadata::{Change, ControlPlane, KeyspaceChange, PartitionChange, Status, TargetReport};
+use nicekv_metadata::{
+    Change, ControlPlane, KeyspaceChange, ListeningReport, PartitionChange, Status, TargetReport,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
@@ -79,6 +81,8 @@ pub enum AdminRequest {
     PlanPartitions(PartitionChange),
     /// The same, and it is begun: it is written down when the answer comes.
     ChangePartitions(PartitionChange),
+    /// Tells on which sockets a process of the cluster receives; answered by `true`. For [`Status`] alone.
+    Listening(ListeningReport),
 }
 
 /// A frame of a backup, as a node sends them.
@@ -239,7 +243,7 @@ pub enum ControlPlaneError {
 }
 
 const MAGIC: [u8; 6] = *b"nicekv";
-pub(crate) const VERSION: u8 = 13;
+pub(crate) const VERSION: u8 = 14;
 
 impl Greeting {
     /// The first frame of a connection.

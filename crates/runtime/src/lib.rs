@@ -39,7 +39,7 @@ mod wait;
 mod wake;
 
 pub use client::{new_client_id, receive_into, renew_client_id, start_client, start_client_as};
-pub use clock::now;
+pub use clock::{in_words, now};
 pub use memory::{keep_large_buffers_apart, release_free_memory};
 pub use stop::Stop;
 pub use stream::{FrameLimits, FramedStream, StreamError, accept, dial, listen};

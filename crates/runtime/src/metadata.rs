@@ -15,7 +15,9 @@ mod connections;
 mod desk;
 mod etcd;
 mod keeper;
+mod listening;
 mod lookups;
+mod peers;
 mod shared;
 mod state_file;
 mod strangers;
@@ -84,6 +86,8 @@ pub struct MetadataService<K> {
     endpoint: UdpEndpoint,
     listeners: Vec<TcpListener>,
     connections: Connections,
+    /// The names and addresses of the other instances.
+    others: Vec<(String, Vec<SocketAddrV4>)>,
     inquiries: Inquiries<(), MetadataObservation>,
     persists: Durations,
     /// The step under way.
@@ -131,16 +135,19 @@ impl<K: Keeper> MetadataService<K> {
             endpoint,
             listeners,
             connections,
+            others: Vec::new(),
             inquiries,
             persists,
             persist_began_ns: 0,
         }
     }
 
-    /// Under this name, and beside these, it is known to commands.
+    /// Under this name it is known to commands, and beside these: the names and addresses of all instances, this one included.
     #[must_use]
-    pub fn known_as(mut self, name: &str, instances: Vec<SocketAddrV4>) -> Self {
+    pub fn known_as(mut self, name: &str, all: Vec<(String, Vec<SocketAddrV4>)>) -> Self {
         let (instance, store) = (name.to_owned(), self.keeper.name().to_owned());
+        let instances = all.iter().flat_map(|(_, addresses)| addresses.clone()).collect();
+        self.others = all.into_iter().filter(|(other, _)| other != name).collect();
         self.connections.control_plane =
             ControlPlane { instance, store, instances, ..ControlPlane::default() };
         self
@@ -157,6 +164,7 @@ impl<K: Keeper> MetadataService<K> {
         stop.register(&waker);
         self.inquiries.begin(&waker);
         self.keeper.register(&waker);
+        let peers = peers::watch(stop, std::mem::take(&mut self.others))?;
         while !stop.is_stopped() {
             self.sleep(&waker)?;
             waker.clear();
@@ -171,6 +179,9 @@ impl<K: Keeper> MetadataService<K> {
                 .outage()
                 .map(|(since_ns, why)| (now.boot_ns.saturating_sub(since_ns) / 1_000_000, why));
             self.connections.control_plane.strangers = self.connections.strangers.heard(now);
+            if let Some(peers) = peers.try_iter().last() {
+                self.connections.control_plane.peers = peers;
+            }
             self.connections.receive(now, self.core.as_mut());
             if let Some(core) = &mut self.core
                 && core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns)

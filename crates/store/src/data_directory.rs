@@ -58,7 +58,17 @@ impl DataDirectory {
     pub fn open(files: &Arc<dyn Files>, path: &Path, expected: Expected<'_>) -> Result<Self> {
         assert!(!expected.owner.contains('\n'), "an owner is one line");
         let not_writable = |source| StoreError::NotWritable { path: path.to_path_buf(), source };
-        files.create_directory(path).map_err(not_writable)?;
+        files.create_directory(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => not_writable(io::Error::other("it is a file")),
+            _ => not_writable(error),
+        })?;
+        // Before the lock file is made: a directory that is refused is left as it is.
+        if !has_format(&**files, path)?
+            && refuse_foreign(&**files, path).is_err()
+            && !has_format(&**files, path)?
+        {
+            refuse_foreign(&**files, path)?;
+        }
         let lock = files.try_lock(&path.join(LOCK_FILE)).map_err(not_writable)?;
         let lock = lock.ok_or_else(|| StoreError::InUse { path: path.to_path_buf() })?;
         let (format, is_new) = match read_format(&**files, path)? {
@@ -179,6 +189,15 @@ impl Format {
             return Err(StoreError::OtherOwner { path: path.to_path_buf(), found, expected });
         }
         Ok(())
+    }
+}
+
+fn has_format(files: &dyn Files, directory: &Path) -> Result<bool> {
+    let path = directory.join(FORMAT_FILE);
+    match files.open(&path, false) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(StoreError::io("open", &path)(error)),
     }
 }
 

@@ -56,7 +56,8 @@ pub(crate) fn select<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
     const TEXT: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
     let number = i32::try_from(call.integer(1)?).map_err(|_| CommandError::fixed(TEXT))?;
     let known = context.server.keyspaces.has(number);
-    context.session.keyspace = known.ok_or(CommandError::fixed("ERR DB index is out of range"))?;
+    context.session.keyspace =
+        known.ok_or_else(|| CommandError::no_such_database(&context.server.keyspaces.all()))?;
     ok(context)
 }
 

@@ -24,7 +24,8 @@ pub(crate) fn copy<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planne
         } else if call.is(index, "db") && index + 1 < call.count() {
             let number = i32::try_from(call.integer(index + 1)?).map_err(|_| CommandError::NOT_AN_INTEGER)?;
             let known = context.server.keyspaces.has(number);
-            let keyspace = known.ok_or(CommandError::fixed("ERR DB index is out of range"))?;
+            let keyspace =
+                known.ok_or_else(|| CommandError::no_such_database(&context.server.keyspaces.all()))?;
             is_other = keyspace != context.session.keyspace;
             index += 1;
         } else {

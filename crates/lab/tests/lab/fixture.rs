@@ -69,6 +69,12 @@ impl LabUnderTest {
         format!("/run/nicekv/lab-{}/config.toml", self.name)
     }
 
+    /// Which its commands find in their environment.
+    #[allow(dead_code, reason = "not every test that shares this file needs it")]
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Takes it down, and looks.
     pub(crate) fn down(&self) {
         self.succeeds(&["down"]);

@@ -16,6 +16,7 @@ pub(crate) mod storages;
 mod stored;
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -102,6 +103,29 @@ pub(crate) struct State {
     pub(crate) storages: Storages,
 }
 
+/// What differs between two keyspaces, as they are written: `name=setting=value,setting=value`.
+fn differences(stored: &str, configured: &str) -> String {
+    let whole = || format!("keyspace {stored} is stored, {configured} is configured");
+    let (Some((name, stored_settings)), Some((other_name, configured_settings))) =
+        (stored.split_once('='), configured.split_once('='))
+    else {
+        return whole();
+    };
+    if name != other_name {
+        return whole();
+    }
+    let only = |these: &str, those: &str| {
+        let those: Vec<&str> = those.split(',').collect();
+        let only: Vec<&str> = these.split(',').filter(|setting| !those.contains(setting)).collect();
+        if only.is_empty() { "nothing of that".into() } else { only.join(",") }
+    };
+    format!(
+        "keyspace {name} is stored with {}, {} is configured",
+        only(stored_settings, configured_settings),
+        only(configured_settings, stored_settings)
+    )
+}
+
 /// Why the core does not start.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the message of each variant says what its fields are")]
@@ -122,7 +146,7 @@ pub enum StateError {
         "the set of nodes differs: {name} is a node of this cluster, and not configured; `nicekv node remove` gives nodes up"
     )]
     NodeMissing { name: String },
-    #[error("keyspace {stored} is stored, {configured} is configured; changing it is not supported")]
+    #[error("{}; changing it is not supported", differences(.stored, .configured))]
     KeyspaceChanged { stored: String, configured: String },
     #[error(
         "keyspace {name} of this cluster has the ring {ring}/16, which is none of the configuration's any more"

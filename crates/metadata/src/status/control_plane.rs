@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddrV4};
+use core::net::{IpAddr, SocketAddr, SocketAddrV4};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,51 @@ pub struct ControlPlane {
     pub instances: Vec<SocketAddrV4>,
     /// Who has spoken to it as another release does, a while ago at most.
     pub strangers: Vec<StrangerStatus>,
+    /// The other instances, as this one reaches them.
+    #[serde(default)]
+    pub peers: Vec<PeerStatus>,
+    /// Sockets on which the processes of the cluster receive, by role, as they have reported them a short while ago.
+    #[serde(default)]
+    pub listening: Vec<OpenSocket>,
+}
+
+/// Another instance of the metadata service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its name.
+    pub name: String,
+    /// Where it should answer.
+    pub addresses: Vec<SocketAddrV4>,
+    /// Milliseconds since it answered last, or since this instance began to ask, and why it does not; `None`: it answers.
+    pub silent: Option<(u64, String)>,
+}
+
+/// A socket on which a process receives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenSocket {
+    /// Whose it is, such as `node-0`.
+    pub role: String,
+    /// tcp or udp.
+    pub protocol: String,
+    /// Where it is bound.
+    pub address: SocketAddr,
+    /// The only interface on which it receives, if it is bound to one.
+    pub device: Option<String>,
+    /// Who uses it, and what for.
+    pub purpose: String,
+    /// What a peer needs to use it: a password, or nothing.
+    pub login: String,
+    /// Whether a peer that reaches the address can do nothing without a login.
+    pub is_protected: bool,
+}
+
+/// What a process reports of its sockets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListeningReport {
+    /// Which process of its host: the name of its first role.
+    pub process: String,
+    /// All that it receives on.
+    pub sockets: Vec<OpenSocket>,
 }
 
 /// A sender of another release.

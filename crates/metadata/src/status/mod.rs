@@ -23,7 +23,7 @@ use nicekv_wire::MatchRange;
 use serde::{Deserialize, Serialize};
 
 pub use chunks::{ChunksStatus, TargetStatus};
-pub use control_plane::{ControlPlane, StrangerStatus};
+pub use control_plane::{ControlPlane, ListeningReport, OpenSocket, PeerStatus, StrangerStatus};
 pub use hot::{HotEntryStatus, HotStatus, HotSwitchStatus};
 pub use info::{ChunkInfo, ClusterInfo, KeyspaceInfo, LayoutInfo};
 pub use migration::{HotKeyStatus, MigrationStatus};

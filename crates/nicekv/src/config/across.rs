@@ -1,10 +1,10 @@
 //! What is wrong between files that are each right: the roles of one cluster have to agree.
 
+use super::binds::{Conflict, binds, conflicts};
 use super::check::{Problem, Server, servers};
-use super::{ClusterConfig, GatewaySection, RoleKind};
+use super::{ClusterConfig, RoleKind};
 use nicekv_wire::NodeId;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 
 /// A file that was read.
@@ -33,7 +33,7 @@ pub(super) fn findings(files: &[Checked]) -> Vec<Finding> {
         across.members(*whole);
         across.switches(*whole);
     }
-    across.gateways();
+    across.binds();
     across.found
 }
 
@@ -190,26 +190,15 @@ impl Across<'_> {
         }
     }
 
-    fn gateways(&mut self) {
-        let mut seen: BTreeMap<SocketAddrV4, (String, usize)> = BTreeMap::new();
-        for file in 0..self.files.len() {
-            let config = &self.files[file].config;
-            let of = |(index, gateway): (usize, &GatewaySection)| {
-                let name = gateway.name.clone();
-                let all = gateway.addresses().map(|(field, address)| (index, name.clone(), field, address));
-                all.collect::<Vec<_>>()
-            };
-            let addresses: Vec<_> = config.gateways.iter().enumerate().flat_map(of).collect();
-            for (index, name, field, listen) in addresses {
-                // These mean another address on every host.
-                if listen.ip().is_loopback() || *listen.ip() == Ipv4Addr::UNSPECIFIED {
-                    continue;
-                }
-                let (owner, by) = seen.entry(listen).or_insert((name.clone(), file)).clone();
-                if owner != name {
-                    let line = format!("is {owner}'s in {}; give {name} another", self.name(by));
-                    self.add(file, format!("gateways.{index}.{field}"), line);
-                }
+    /// What roles of different files bind.
+    fn binds(&mut self) {
+        let all = self.files.iter().enumerate();
+        let all: Vec<_> = all.flat_map(|(file, checked)| binds(file, &checked.config)).collect();
+        for conflict in conflicts(&all) {
+            let Conflict { first, second } = conflict;
+            // Within a file it has been found already.
+            if first.file != second.file {
+                self.add(second.file, second.place.clone(), conflict.line(Some(&self.name(first.file))));
             }
         }
     }

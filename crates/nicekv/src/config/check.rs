@@ -1,12 +1,13 @@
 //! What is wrong with one file, each problem with the field that is to blame and what to do about it. What the metadata service itself refuses is asked of
 //! it last, and has no line.
 
-use super::{ClusterConfig, MBIT, NodeSection, Replication, RoleKind, SwitchSection};
+use super::binds::{binds, conflicts};
+use super::{ClusterConfig, MBIT, Replication, RoleKind, SwitchSection};
 use crate::config::sections::MacAddress;
 use nicekv_metadata::LINK_BITS_PER_SECOND_BOUNDS;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::Ipv4Addr;
 use toml::de::{DeArray, DeTable, DeValue};
 
 /// Shorter periods of balancing by migration would hold two counts of a switch.
@@ -81,7 +82,7 @@ pub(super) fn problems(config: &ClusterConfig) -> Vec<Problem> {
     found.servers(config);
     found.replication(config);
     config.switches.iter().enumerate().for_each(|(index, switch)| found.switch(config, index, switch));
-    found.endpoints(config);
+    found.binds(config);
     found.gateways(config);
     found.timing(config);
     found.hot(config);
@@ -279,31 +280,17 @@ impl Findings {
         }
     }
 
-    /// TCP addresses of one role, which are all its own.
-    fn endpoints(&mut self, config: &ClusterConfig) {
-        let mut check = |place: String, metrics: Option<SocketAddr>, others: &[SocketAddr]| {
-            if let Some(metrics) =
-                metrics.filter(|metrics| others.iter().any(|other| overlap(*metrics, *other)))
-            {
-                self.add(
-                    format!("{place}.metrics"),
-                    format!("{metrics} is in use by the role itself; choose another port"),
-                );
-            }
-        };
-        for (index, instance) in config.metadata.all().into_iter().enumerate() {
-            let place =
-                if index == 0 { "metadata".into() } else { format!("metadata.instances.{}", index - 1) };
-            let control: Vec<_> = instance.control.iter().map(|address| SocketAddr::V4(*address)).collect();
-            check(place, instance.metrics, &control);
+    /// What roles bind: nothing twice, and nothing without a login on all networks of a host.
+    fn binds(&mut self, config: &ClusterConfig) {
+        let binds = binds(0, config);
+        for conflict in conflicts(&binds) {
+            self.add(conflict.second.place.clone(), conflict.line(None));
         }
-        for (index, NodeSection { address, metrics, .. }) in config.nodes.iter().enumerate() {
-            let own = SocketAddrV4::new(*address, config.port);
-            check(format!("nodes.{index}"), *metrics, &[own.into()]);
-        }
-        for (index, gateway) in config.gateways.iter().enumerate() {
-            let own: Vec<_> = gateway.addresses().map(|(_, address)| address.into()).collect();
-            check(format!("gateways.{index}"), gateway.metrics, &own);
+        for bind in binds.iter().filter(|bind| bind.is_exposed()) {
+            self.add(
+                bind.place.clone(),
+                "0.0.0.0 is every network of the host, and there is no login: name the address at which the cluster reaches it",
+            );
         }
     }
 
@@ -364,10 +351,4 @@ impl Findings {
             self.add("link_mbit_per_second", line);
         }
     }
-}
-
-/// Whether both cannot be listened on by one process.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let is_any = |ip: IpAddr| ip.is_unspecified();
-    one.port() == other.port() && (one.ip() == other.ip() || is_any(one.ip()) || is_any(other.ip()))
 }

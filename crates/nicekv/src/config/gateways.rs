@@ -91,9 +91,6 @@ impl GatewaySection {
             if self.tls_certificate.is_none() || self.tls_key.is_none() {
                 found.push(("tls_resp", "takes tls_certificate and tls_key, PEM files"));
             }
-            if self.listen == self.tls_resp {
-                found.push(("tls_resp", "is in use by listen; choose another port, or leave listen out"));
-            }
         } else if self.tls_certificate.is_some() || self.tls_key.is_some() || self.tls_ca.is_some() {
             found.push((
                 "tls_certificate",

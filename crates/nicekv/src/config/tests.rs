@@ -294,7 +294,11 @@ fn a_gateway_is_told_what_makes_no_sense_together_by_its_field() {
         (format!("{listen}{tls}"), "tls_resp", "takes tls_certificate and tls_key"),
         (format!("{listen}{tls}tls_certificate = \"c\"\n"), "tls_resp", "takes tls_certificate"),
         (format!("{listen}{files}"), "tls_certificate", "are of tls_resp"),
-        (format!("{listen}{}{files}", tls.replace("6380", "6379")), "tls_resp", "is in use by listen"),
+        (
+            format!("{listen}{}{files}", tls.replace("6380", "6379")),
+            "tls_resp",
+            "is in use by the role itself (listen)",
+        ),
         (format!("{listen}{tls}{files}").replace("6380", "9467"), "metrics", "is in use by the role itself"),
         (
             format!("{listen}password_file = \"p\"\nacl_file = \"u\"\n"),

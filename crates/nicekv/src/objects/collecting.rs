@@ -1,6 +1,6 @@
 //! `nicekv object gc`: how garbage collection stands, and a round of it now.
 
-use super::standing::standing;
+use super::standing::{removed, standing};
 use crate::commands::{answer, ask_for, print};
 use crate::discovery::{self, EndpointArguments, Purpose};
 use crate::failure::Failure;
@@ -35,9 +35,11 @@ pub(super) fn run(arguments: &GcArguments) -> Result<(), Failure> {
     }
     // What was put in the round before the present one is not collected in it: its object may get its name yet.
     let until = Instant::now() + Duration::from_secs(arguments.timeout);
-    collect(&endpoint, until, arguments.timeout)?;
+    let between = collect(&endpoint, until, arguments.timeout)?;
     let after = collect(&endpoint, until, arguments.timeout)?;
-    print(standing(&after).as_bytes())
+    // A report from before the first round may be older than the last put.
+    let most = if between.held() > before.held() { &between } else { &before };
+    print(format!("{}{}", removed(most, &after), standing(&after)).as_bytes())
 }
 
 /// A round; how it stands when it is done.
@@ -52,7 +54,7 @@ fn collect(endpoint: &[SocketAddrV4], until: Instant, seconds: u64) -> Result<Ch
         if Instant::now() > until {
             let names: Vec<&str> = after.unswept().map(|target| target.name.as_str()).collect();
             let why = match after.is_adopted {
-                true => format!("not done: {}", names.join(", ")),
+                true => format!("pending at {}", names.join(", ")),
                 false => "not all partitions of names go by it".into(),
             };
             return Err(Failure::Operation(format!(

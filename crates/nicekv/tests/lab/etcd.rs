@@ -253,3 +253,44 @@ fn an_etcd_with_another_clusters_keys_is_left_alone() {
         lab.down();
     });
 }
+
+#[test]
+fn status_names_a_dead_instance_and_kill_metadata_means_the_leader() {
+    with_etcd("status_names_a_dead_instance_and_kill_metadata_means_the_leader", || {
+        let lab = up("instances");
+        let wrong = |lab: &LabUnderTest| -> Vec<String> {
+            let shown = lab.command(&["status"]).output().unwrap();
+            let lines = text(&shown.stdout);
+            lines.lines().filter(|line| line.starts_with("WRONG")).map(str::to_owned).collect()
+        };
+        let answers = |status: &Value| {
+            let peers = status["control_plane"]["peers"].as_array().unwrap();
+            peers.len() == 2 && peers.iter().all(|peer| peer["silent"].is_null())
+        };
+        wait_for(&lab, |status| status["ready"] == true && answers(status));
+        assert_eq!(wrong(&lab), [""; 0]);
+        // The first instance to be killed need not be the one that leads.
+        let first = leader(&status(&lab));
+        lab.succeeds(&["kill", &first]);
+        let led = wait_for_other(&lab, &first);
+        lab.succeeds(&["start", &first]);
+        wait_for(&lab, |status| leader(status) == led && answers(status));
+        let said = text(&lab.succeeds(&["kill", "metadata"]).stdout);
+        assert_eq!(said, format!("{led}, which leads\n"));
+        assert_eq!(lab.state_of(&led), "ended");
+        wait_for_other(&lab, &led);
+        wait_for(&lab, |status| {
+            let peers = status["control_plane"]["peers"].as_array().unwrap();
+            peers.iter().any(|peer| peer["name"] == led.as_str() && !peer["silent"].is_null())
+        });
+        let lines = wrong(&lab);
+        let named = format!("WRONG: metadata instance {led} (10.20.0.");
+        let line = lines.iter().find(|line| line.starts_with(&named));
+        let line = line.unwrap_or_else(|| panic!("{named:?} is not in {lines:?}"));
+        assert!(line.contains("2 of 3 are left") && line.contains("start it again"), "{line}");
+        let said = text(&lab.succeeds(&["start", "metadata"]).stdout);
+        assert_eq!(said, format!("{led}, which did not run\n"));
+        wait_for(&lab, answers);
+        lab.down();
+    });
+}

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::fixture::{LabUnderTest, text};
 use crate::load::{Load, Redis};
 use crate::tap::Tap;
-use crate::{NODES, PATIENCE, Victim, as_root, status, wait_for};
+use crate::{NODES, PATIENCE, Victim, as_root, nicekv, status, wait_for};
 
 pub(crate) fn is_ready(status: &Value) -> bool {
     status["ready"] == true
@@ -99,6 +99,46 @@ fn a_switch_that_starts_again_drops_what_is_for_the_vrings_until_it_is_filled() 
             assert!(Instant::now() < deadline, "the switch is not filled");
         }
         wait_for(&lab, is_ready);
+        lab.down();
+    });
+}
+
+#[test]
+fn errors_name_the_metadata_service_that_is_gone() {
+    as_root("errors_name_the_metadata_service_that_is_gone", || {
+        let lab = LabUnderTest::up("unled", &["--engine", "memory", "--nodes", "3"]);
+        let mut redis = Redis::on(&lab, "client-0");
+        assert_eq!(redis.ask(&["SET", "color", "blue"]), Ok("OK".into()));
+        lab.succeeds(&["kill", "metadata"]);
+        let deadline = Instant::now() + PATIENCE;
+        // Gets go on until the leases end.
+        let error = loop {
+            if let Err(error) = redis.ask(&["GET", "color"]) {
+                break error;
+            }
+            assert!(Instant::now() < deadline, "gets go on without leases");
+        };
+        for part in [
+            "timed out: no replica answered before the deadline; ",
+            "no metadata service has answered for ",
+            "start it again",
+        ] {
+            assert!(error.contains(part), "{part:?} is not in {error}");
+        }
+        let native = nicekv(&lab, &["get", "color"]);
+        let said = text(&native.stderr);
+        assert_eq!((native.status.code(), said.lines().count()), (Some(2), 1), "{native:?}");
+        for part in [
+            "no answer from a leading metadata service (10.20.0.2:7400: ",
+            "gets stop when the nodes' leases end",
+        ] {
+            assert!(said.contains(part), "{part:?} is not in {said}");
+        }
+        lab.succeeds(&["start", "metadata"]);
+        wait_for(&lab, is_ready);
+        while redis.ask(&["GET", "color"]) != Ok("blue".into()) {
+            assert!(Instant::now() < deadline, "gets do not go on");
+        }
         lab.down();
     });
 }

@@ -10,6 +10,7 @@ mod hot;
 mod kernel_gets;
 mod keyspaces;
 mod large;
+mod listening;
 mod load;
 #[path = "../up/matrix_table.rs"]
 mod matrix_table;
@@ -19,8 +20,11 @@ mod nodes;
 mod objects;
 mod partitions;
 mod ranges;
+mod readme;
 mod replicast;
 mod sizes;
+#[path = "../shared/sockets.rs"]
+mod sockets;
 mod switches;
 mod tap;
 mod trace;

@@ -29,7 +29,11 @@ fn each_has_its_own_keys_and_its_own_way_to_keep_them() {
     let mut redis = up.redis();
     assert_eq!(redis.call(&["GET", "color"]), "$blue");
     assert_eq!((redis.call(&["SELECT", "1"]), redis.call(&["GET", "color"])), ("+OK".into(), "$red".into()));
-    assert!(redis.call(&["SELECT", "3"]).starts_with("-ERR DB index is out of range"));
+    let refused = redis.call(&["SELECT", "3"]);
+    assert!(
+        refused.starts_with("-ERR DB index is out of range: ") && refused.contains("0, 1, 2;"),
+        "{refused}"
+    );
 
     let status = run(&["status"]).1;
     for part in [

@@ -13,6 +13,7 @@ mod hot;
 mod keyspaces;
 mod large;
 mod large_memory;
+mod listening;
 mod long_keys;
 mod manners;
 mod matrix;
@@ -22,7 +23,10 @@ mod object_backup;
 mod objects;
 mod quorum;
 mod ranges;
+mod readme;
 mod refusals;
+#[path = "../shared/sockets.rs"]
+mod sockets;
 mod usage;
 mod versions;
 

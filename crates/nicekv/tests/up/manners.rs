@@ -3,8 +3,10 @@
 use crate::cluster::{Up, nicekv, outcome};
 use crate::refusals::refused;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 #[test]
 fn up_says_where_the_data_are_how_to_connect_and_when_it_has_stopped() {
@@ -74,6 +76,75 @@ fn localhost_is_an_address() {
 }
 
 #[test]
+fn an_empty_endpoint_in_the_environment_is_none() {
+    let scratch = tempfile::tempdir().unwrap();
+    let get = |endpoint: &str| {
+        let mut command = nicekv(scratch.path(), &["get", "color"]);
+        command.env("NICEKV_ENDPOINT", endpoint);
+        outcome(command)
+    };
+    for endpoint in ["", " ", ","] {
+        let (code, _, error) = get(endpoint);
+        assert!(code == Some(2) && error.contains("no cluster is running"), "{endpoint:?}: {error}");
+    }
+    let (code, _, error) = get("nonsense");
+    assert!(code == Some(2) && error.contains("NICEKV_ENDPOINT: \"nonsense\" is not like"), "{error}");
+    let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "1", "--replicas", "1"]);
+    let (code, _, error) = get(&up.endpoint);
+    assert!(code == Some(1) && error.contains("has no value"), "{error}");
+}
+
+#[test]
+fn a_port_that_is_no_endpoint_is_named_for_what_it_is() {
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "1", "--replicas", "1"]);
+    let port = up.endpoint.rsplit_once(':').unwrap().1;
+    let node = format!("127.20.0.1:{port}");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = silent.local_addr().unwrap().to_string();
+    for (endpoint, parts) in [
+        (&up.resp, &["this is a port for Redis clients", "prints as endpoint="][..]),
+        (&node, &["it is no metadata service"]),
+        (&silent, &["no answer in 5 s"]),
+    ] {
+        let (code, _, error) = outcome(nicekv(scratch.path(), &["get", "color", "--endpoint", endpoint]));
+        assert_eq!((code, error.lines().count()), (Some(2), 1), "{endpoint}: {error}");
+        assert!(parts.iter().all(|part| error.contains(part)), "{endpoint}: {parts:?} in {error}");
+    }
+}
+
+#[test]
+fn a_gateway_without_a_network_says_what_it_waits_for() {
+    let name = "a_gateway_without_a_network_says_what_it_waits_for";
+    if !rustix::process::geteuid().is_root() {
+        // Past the test harness, which swallows what the macros print.
+        writeln!(std::io::stderr(), "NOT RUN (needs root): {name}").unwrap();
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let (_, file, _) = outcome(nicekv(scratch.path(), &["config", "print", "gateway"]));
+    fs::write(scratch.path().join("gateway.toml"), file).unwrap();
+    // A host on which loopback alone is up.
+    let mut process = Command::new("unshare")
+        .args(["--net", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_nicekv")])
+        .args(["gateway", "--config", "gateway.toml", "--name", "gateway-0"])
+        .current_dir(scratch.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(process.stdout.take().unwrap()).lines();
+    let mut logged = BufReader::new(process.stderr.take().unwrap()).lines();
+    let first = said.next().unwrap().unwrap();
+    let event = logged.find(|line| line.as_ref().is_ok_and(|line| line.contains("metadata-silent")));
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert!(first.contains("gateway-0: there is no way to 10.10.0.0/16"), "{first}");
+    let event = event.expect("it says what it waits for").unwrap();
+    assert!(event.contains("waits for the metadata service") && event.contains("10.20.0.2:7400"), "{event}");
+}
+
+#[test]
 fn the_help_of_the_roles_shows_the_configuration() {
     let scratch = tempfile::tempdir().unwrap();
     for role in ["node", "metadata", "switch", "gateway"] {
@@ -117,7 +188,7 @@ fn status_is_a_summary_unless_partitions_are_asked_for() {
         summary.contains("32 of 32 partitions whole") && summary.contains("3 of 3 nodes live"),
         "{summary}"
     );
-    assert!(summary.lines().count() < 20, "{summary}");
+    assert!(summary.lines().count() < 25, "{summary}");
 }
 
 #[test]

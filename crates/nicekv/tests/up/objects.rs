@@ -83,7 +83,7 @@ fn a_version_that_is_not_the_names_changes_nothing() {
 /// Chunks of all targets together, copies counted.
 fn chunks(scratch: &Path, words: &[&str]) -> u64 {
     let told = succeeds(scratch, words);
-    let (_, rest) = told.split_once(": ").unwrap();
+    let (_, rest) = told.split_once("; ").unwrap();
     rest.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{told}"))
 }
 

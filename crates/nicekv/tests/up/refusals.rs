@@ -35,6 +35,18 @@ fn row_34_a_directory_or_a_port_in_use() {
 }
 
 #[test]
+fn a_directory_of_somebody_else_is_left_as_it_is() {
+    let scratch = tempfile::tempdir().unwrap();
+    let photos = scratch.path().join("photos");
+    fs::create_dir(&photos).unwrap();
+    fs::write(photos.join("beach.jpg"), "a photo").unwrap();
+    refused(scratch.path(), &["--data-dir", "photos"], "it holds \"beach.jpg\" and no nicekv-format");
+    let left: Vec<_> = fs::read_dir(&photos).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["beach.jpg"]);
+    refused(scratch.path(), &["--data-dir", "photos/beach.jpg"], "it is a file");
+}
+
+#[test]
 fn row_33_more_replicas_than_nodes() {
     let scratch = tempfile::tempdir().unwrap();
     refused(scratch.path(), &["--data-dir", "data", "--replicas", "4"], "4 replicas");

@@ -12,12 +12,13 @@
 //! ```
 
 use super::desk::{Answer, Desk};
+use super::listening::Listening;
 use super::lookups::Pending;
 use super::strangers::{Protocol, Strangers};
 use crate::control_plane::{CONTROL_LIMITS, Greeting, NotLeading, Role, decode, encode};
 use crate::{FramedStream, PollFd, StreamError, accept};
 use nicekv_dataplane::control::{self, ControlReply, ControlRequest, Lookup};
-use nicekv_metadata::{ControlPlane, Metadata, SwitchId};
+use nicekv_metadata::{ControlPlane, ListeningReport, Metadata, SwitchId};
 use nicekv_wire::{Duration, Now};
 use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -81,6 +82,8 @@ enum Aside {
     Found(SwitchId, Box<ControlReply>),
     /// A peer speaks another version of the protocol.
     Stranger(IpAddr, u8),
+    /// A process reports its sockets.
+    Listening(Box<ListeningReport>),
 }
 
 pub(super) struct Connections {
@@ -89,12 +92,13 @@ pub(super) struct Connections {
     /// What is said of this instance.
     pub(super) control_plane: ControlPlane,
     pub(super) strangers: Strangers,
+    listening: Listening,
 }
 
 impl Connections {
     pub(super) fn new(switches: Vec<(String, SwitchId)>) -> Self {
         let (control_plane, strangers) = (ControlPlane::default(), Strangers::default());
-        Self { switches, open: Vec::new(), control_plane, strangers }
+        Self { switches, open: Vec::new(), control_plane, strangers, listening: Listening::default() }
     }
 
     fn connections_max(&self) -> usize {
@@ -205,6 +209,10 @@ impl Connections {
                 }
                 Aside::Stranger(address, version) => {
                     self.strangers.hear(now, address, Protocol::Control, version);
+                }
+                Aside::Listening(report) => {
+                    self.listening.report(now, self.open[index].source, *report);
+                    self.control_plane.listening = self.listening.sockets();
                 }
                 Aside::Lookup(lookup) => {
                     let request =
@@ -395,6 +403,10 @@ impl Connection {
         match desk.answer(&request).map_err(io::Error::from)? {
             Answer::Now(json) => return self.stream.queue(&json),
             Answer::Persisted(version, json) => self.held = Some((version, json)),
+            Answer::Noted(report) => {
+                asides.push(Aside::Listening(report));
+                return self.stream.queue(b"true");
+            }
             Answer::Found(lookup) => asides.push(Aside::Lookup(lookup)),
             Answer::Ready => self.peer = Peer::Admin { waits: true },
         }

@@ -2,7 +2,7 @@
 
 use crate::control_plane::{AdminRequest, NotLeading};
 use nicekv_dataplane::control::Lookup;
-use nicekv_metadata::{ControlPlane, Metadata, Refused, Status, SwitchId};
+use nicekv_metadata::{ControlPlane, ListeningReport, Metadata, Refused, Status, SwitchId};
 use serde::Serialize;
 
 pub(super) enum Answer {
@@ -13,6 +13,8 @@ pub(super) enum Answer {
     Ready,
     /// When the switches have answered.
     Found(Lookup),
+    /// At once; the report is to be kept.
+    Noted(Box<ListeningReport>),
 }
 
 /// Who answers.
@@ -74,6 +76,7 @@ impl Desk<'_> {
             AdminRequest::ChangeKeyspace(change) => return begun(core, |core| core.change_keyspace(change)),
             AdminRequest::Ready => return Ok(Answer::Ready),
             AdminRequest::Lookup(lookup) => return Ok(Answer::Found(*lookup)),
+            AdminRequest::Listening(report) => return Ok(Answer::Noted(report.clone().into())),
             // Nodes are asked themselves.
             AdminRequest::Partition(_)
             | AdminRequest::Watch(_)

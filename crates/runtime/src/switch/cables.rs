@@ -2,7 +2,7 @@
 
 use crate::sys;
 use nicekv_wire::{Duration, Now};
-use std::net::{Ipv4Addr, UdpSocket};
+use socket2::{Domain, Socket, Type};
 use std::os::fd::AsFd as _;
 
 /// Between two looks.
@@ -13,7 +13,8 @@ const INTERVAL: Duration = Duration::from_millis(10);
 pub struct Cables {
     /// Numbers and interfaces, ascending.
     ports: Vec<(u16, String)>,
-    socket: Option<UdpSocket>,
+    /// To ask the kernel with; bound to nothing, so that nobody can send to it.
+    socket: Option<Socket>,
     down: Vec<u16>,
     look_at_ns: u64,
 }
@@ -25,7 +26,7 @@ impl Cables {
         ports.sort();
         let socket = match ports.is_empty() {
             true => None,
-            false => Some(UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?),
+            false => Some(Socket::new(Domain::IPV4, Type::DGRAM, None)?),
         };
         Ok(Self { ports, socket, down: Vec::new(), look_at_ns: 0 })
     }

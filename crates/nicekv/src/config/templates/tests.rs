@@ -144,7 +144,7 @@ fn every_field_that_a_role_reads_is_there() {
         all(Switch, &[of_cluster, links, others]),
         all(Edge, &[of_cluster, links, others]),
         all(UserSwitch, &[of_cluster, links, others]),
-        all(Gateway, &[links, &["group_ring", "clients", "metadata", "nodes", "switches", "timing", "hot"]]),
+        all(Gateway, &[links, &["group_ring", "clients", "nodes", "switches", "timing", "hot"]]),
         all(Cluster, &[&["role"]]),
     ]);
     held::<MetadataSection>(&[all(Metadata, &[])]);

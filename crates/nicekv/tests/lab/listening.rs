@@ -1,0 +1,33 @@
+//! What is open to whom: `nicekv status` beside the kernel's lists of sockets, on every host.
+
+use crate::fixture::LabUnderTest;
+use crate::sockets::{of_process, of_status};
+use crate::{PATIENCE, POLL_PAUSE, as_root, status};
+use std::time::Instant;
+
+#[test]
+fn status_shows_every_socket_of_every_host_and_none_is_open_to_all_networks() {
+    as_root("status_shows_every_socket_of_every_host_and_none_is_open_to_all_networks", || {
+        let lab = LabUnderTest::up("listening", &["--engine", "memory", "--nodes", "3", "--clients", "2"]);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let shown = status(&lab);
+            let hosts = shown["hosts"].as_array().unwrap();
+            let differing = hosts.iter().find_map(|host| {
+                let (name, process) = (host["name"].as_str().unwrap(), host["pid"].as_u64().unwrap() as u32);
+                let (bound, told) = (of_process(process), of_status(&shown, |role| role == name));
+                (bound != told).then(|| format!("{name} has {bound:#?}, status shows {told:#?}"))
+            });
+            let Some(differing) = differing else { break };
+            assert!(Instant::now() < deadline, "{differing}");
+            std::thread::sleep(POLL_PAUSE);
+        }
+        let shown = status(&lab);
+        for socket in shown["control_plane"]["listening"].as_array().unwrap() {
+            let (address, purpose) = (socket["address"].as_str().unwrap(), &socket["purpose"]);
+            // A gateway asks from where the kernel chooses; only answers to its own requests mean anything there.
+            let is_open = address.starts_with("0.0.0.0") && purpose != "answers to what it asks";
+            assert!(!is_open && purpose != "not known", "{socket}");
+        }
+    });
+}
