@@ -393,7 +393,7 @@ fn reaching(tables: TableSet, is_reached: impl Fn(HostId) -> bool) -> TableSet {
         let reached = entry.reaching(&is_reached);
         match (of_gets, reached) {
             (Some(of_gets), Some(entry)) if is_reached(of_gets.host) => {
-                unicast.push(of_gets.clone());
+                unicast.push(*of_gets);
                 multicast.push(entry);
             }
             (None, Some(entry)) => multicast.push(entry),
@@ -408,8 +408,8 @@ fn reaching(tables: TableSet, is_reached: impl Fn(HostId) -> bool) -> TableSet {
         (is_whole && is_reached(entry.host)).then(|| RecordEntry { members, ..entry.clone() })
     });
     TableSet {
-        hosts: tables.hosts.iter().filter(|host| is_reached(host.id)).cloned().collect(),
-        division: tables.division.iter().filter(|entry| is_reached(entry.host)).cloned().collect(),
+        hosts: tables.hosts.iter().filter(|host| is_reached(host.id)).copied().collect(),
+        division: tables.division.iter().filter(|entry| is_reached(entry.host)).copied().collect(),
         record: record.collect(),
         unicast,
         multicast,
