@@ -21,7 +21,7 @@ use nicekv_runtime::{admin, new_client_id};
 use nicekv_wire::limits::LARGE_BYTES_MAX;
 use nicekv_wire::{ClientId, Expiry, KeyOrder};
 use serde::de::DeserializeOwned;
-use std::io::{Read, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -66,7 +66,19 @@ impl PutArguments {
     }
 }
 
-/// `nicekv get`, `nicekv delete`
+/// `nicekv get`
+#[derive(clap::Args)]
+pub(crate) struct GetArguments {
+    /// At most 1024 bytes
+    key: String,
+    /// No newline behind the value at a terminal either; elsewhere the value is written as it is
+    #[arg(long)]
+    raw: bool,
+    #[command(flatten)]
+    target: TargetArguments,
+}
+
+/// `nicekv delete`
 #[derive(clap::Args)]
 pub(crate) struct KeyArguments {
     /// At most 1024 bytes
@@ -119,19 +131,28 @@ pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
     })
 }
 
-pub(crate) fn get(arguments: &KeyArguments) -> Result<(), Failure> {
+pub(crate) fn get(arguments: &GetArguments) -> Result<(), Failure> {
     with_client(&arguments.target, async |client| {
         let value = client.get(arguments.key.as_bytes()).await.map_err(failed)?;
         let value = value.ok_or_else(|| Failure::Operation(format!("{:?} has no value", arguments.key)))?;
-        print(&[&value.bytes, b"\n".as_slice()].concat())
+        let mut bytes = value.bytes;
+        if !arguments.raw && std::io::stdout().is_terminal() {
+            bytes.push(b'\n');
+        }
+        print(&bytes)
     })
 }
 
 pub(crate) fn delete(arguments: &KeyArguments) -> Result<(), Failure> {
-    with_client(&arguments.target, async |client| {
-        let existed = client.delete(arguments.key.as_bytes()).await.map_err(failed)?;
-        print(if existed { b"deleted\n" } else { b"had no value\n" })
-    })
+    let (client, known) = client_and_keyspace(&arguments.target)?;
+    if known.chunks.is_some() {
+        return Err(Failure::Environment(format!(
+            "the keys of keyspace {} are names of objects: `nicekv object delete` removes them",
+            known.name
+        )));
+    }
+    let existed = block_on(client.delete(arguments.key.as_bytes())).map_err(failed)?;
+    print(if existed { b"deleted\n" } else { b"had no value\n" })
 }
 
 pub(crate) fn status(arguments: &StatusArguments) -> Result<(), Failure> {
@@ -371,10 +392,21 @@ pub(crate) fn client_with_order(
     arguments: &TargetArguments,
     id: ClientId,
 ) -> Result<(Client, KeyOrder), Failure> {
+    let (info, known) = known_keyspace(arguments)?;
+    Ok((client_for(&known, info.port, id)?, known.order()))
+}
+
+fn client_and_keyspace(arguments: &TargetArguments) -> Result<(Client, KeyspaceInfo), Failure> {
+    let (info, known) = known_keyspace(arguments)?;
+    let id = new_client_id().map_err(Failure::environment)?;
+    Ok((client_for(&known, info.port, id)?, known))
+}
+
+fn known_keyspace(arguments: &TargetArguments) -> Result<(ClusterInfo, KeyspaceInfo), Failure> {
     let endpoint = discovery::find(&arguments.endpoint)?;
     let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
-    let known = keyspace(&info, &arguments.keyspace)?;
-    Ok((client_for(known, info.port, id)?, known.order()))
+    let known = keyspace(&info, &arguments.keyspace)?.clone();
+    Ok((info, known))
 }
 
 pub(crate) fn keyspace<'a>(info: &'a ClusterInfo, name: &str) -> Result<&'a KeyspaceInfo, Failure> {
