@@ -20,7 +20,7 @@ use crate::gateway::GatewayFlags;
 use crate::logs::{self, LogArguments, LogLevel, LogSection};
 use crate::metrics::{self, MetricsArguments};
 use crate::roles::{self, bind_error, open_directory, random_id};
-use crate::{address, clients, discovery, gateway};
+use crate::{address, clients, discovery, gateway, keyspaces};
 use clap::{Args, ValueEnum};
 use futures_executor::block_on;
 use nicekv_client::facade::Client;
@@ -86,11 +86,7 @@ pub(crate) struct UpArguments {
     #[arg(long, value_name = "K")]
     write_set: Option<u8>,
     /// Another keyspace beside the default one, such as sessions=replication=quorum,write-set=2, orders=range,chain or carts=replicas=2; may be repeated
-    ///
-    /// NAME alone, or NAME= and settings: id (1, 2, … in the order given, as in SELECT 1), replication, write-set, replicas, partitions,
-    /// unicast and multicast (rings like 127.12.0.0/16). What is not said is as in the default keyspace, but for replication, which is
-    /// multicast.
-    #[arg(long = "keyspace", value_name = "NAME=SPEC")]
+    #[arg(long = "keyspace", value_name = "NAME=SPEC", long_help = keyspaces::spec_help())]
     keyspaces: Vec<String>,
     #[command(flatten)]
     hot: HotArguments,

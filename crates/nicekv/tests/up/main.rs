@@ -3,6 +3,7 @@
 mod access;
 mod backup;
 mod cluster;
+mod damaged_files;
 mod explain;
 mod groups;
 mod hot;
