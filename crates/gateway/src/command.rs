@@ -8,7 +8,7 @@ use crate::handlers::{
 use crate::other_types;
 use crate::parser::Arguments;
 use crate::plan::Handler;
-use crate::security::{SUBJECTS, Subject};
+use crate::security::{Refusal, SUBJECTS, Subject, User};
 
 /// One command.
 #[derive(Debug)]
@@ -250,6 +250,20 @@ impl Command {
     ) -> (usize, bool) {
         let subject = Subject::of_call(self.number(), (count > 1).then(|| argument(1)));
         (subject, (3..count).any(|index| argument(index).eq_ignore_ascii_case(b"get")))
+    }
+
+    /// Refuses what a user may not do: the command, its keys and its channels. Its arguments are so many, the name included.
+    pub(crate) fn check<'a>(
+        &'static self,
+        user: &User,
+        count: usize,
+        argument: &dyn Fn(usize) -> &'a [u8],
+    ) -> Result<(), Refusal<'a>> {
+        let (subject, has_get) = self.asks_of(count, argument);
+        user.check(subject, self.key_indexes(count, argument).map(argument), has_get)?;
+        let (channels, is_pattern) = self.channel_indexes(count);
+        let forbidden = channels.map(argument).find(|channel| !user.may_channel(channel, is_pattern));
+        forbidden.map_or(Ok(()), |channel| Err(Refusal::Channel(channel)))
     }
 
     /// Whether its first argument says what it does.

@@ -47,7 +47,7 @@ fn admit(
         return Ok(());
     }
     let subject = command.asks(arguments).0;
-    let checked = user.check_call(command, arguments.count(), &|index| arguments.prefix(index));
+    let checked = command.check(user, arguments.count(), &|index| arguments.prefix(index));
     // As in Redis a subcommand that there is not is said to be none, whoever calls it.
     let is_unknown = subject == command.number() && arguments.count() > 1 && command.has_subcommands();
     checked.map_err(|refusal| match refusal {

@@ -161,7 +161,7 @@ fn dryrun<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
         return Err(CommandError::arity(command.name));
     }
     let argument = |index: usize| call.arguments.prefix(index + 3);
-    match user.check_call(command, count, &argument) {
+    match command.check(user, count, &argument) {
         Ok(()) => return ok(context),
         Err(refusal) => context.reply.bulk(&refusal.told_of(user)),
     }

@@ -4,7 +4,6 @@ use super::catalogue::{SUBJECTS, Subject};
 use super::keys::{Access, KeyRights};
 use super::password::Hashed;
 use super::rights::Rights;
-use crate::command::Command;
 use nicekv_wire::glob;
 use thiserror::Error;
 
@@ -214,21 +213,6 @@ impl User {
             _ => (),
         }
         Ok(())
-    }
-
-    /// Whether it may run a command with its arguments, which are so many, the name included: the command, its keys and its channels.
-    pub(crate) fn check_call<'a>(
-        &self,
-        command: &'static Command,
-        count: usize,
-        argument: &dyn Fn(usize) -> &'a [u8],
-    ) -> Result<(), Refusal<'a>> {
-        let (subject, has_get) = command.asks_of(count, argument);
-        self.check(subject, command.key_indexes(count, argument).map(argument), has_get)?;
-        let (channels, is_pattern) = command.channel_indexes(count);
-        let mut channels = channels.map(argument);
-        let forbidden = channels.find(|channel| !self.may_channel(channel, is_pattern));
-        forbidden.map_or(Ok(()), |channel| Err(Refusal::Channel(channel)))
     }
 
     /// Whether it may run the subject with this number on these keys; `has_get`: GET is one of the options.
