@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Programs whose package has another name.
-const PACKAGES: [(&str, &str); 14] = [
+const PACKAGES: [(&str, &str); 15] = [
     ("etcd", "etcd-server"),
     ("ip", "iproute2"),
     ("nft", "nftables"),
@@ -22,6 +22,7 @@ const PACKAGES: [(&str, &str); 14] = [
     ("script", "bsdutils"),
     ("objdump", "binutils"),
     ("setpriv", "util-linux"),
+    ("sysctl", "procps"),
     ("systemd-analyze", "systemd"),
     ("systemd-sysusers", "systemd"),
     ("dpkg-deb", "dpkg"),

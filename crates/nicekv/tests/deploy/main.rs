@@ -266,7 +266,7 @@ fn a_cluster_from_files_and_units_is_operated_under_load() {
     if !rustix::process::geteuid().is_root() {
         return not_run("root", name);
     }
-    if !needs(&["ip", "ethtool", "setpriv", "etcd"], name) {
+    if !needs(&["ip", "ethtool", "sysctl", "setpriv", "etcd"], name) {
         return;
     }
     let mut deployment = Deployment::new();

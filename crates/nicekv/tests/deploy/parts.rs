@@ -16,7 +16,7 @@ fn the_switch_needs_the_capabilities_of_its_unit_and_no_others() {
     if !rustix::process::geteuid().is_root() {
         return not_run("root", name);
     }
-    if !needs(&["ip", "ethtool", "setpriv"], name) {
+    if !needs(&["ip", "ethtool", "sysctl", "setpriv"], name) {
         return;
     }
     let mut network = Network::new();
