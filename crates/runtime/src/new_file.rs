@@ -19,7 +19,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 /// Before the umask.
 const MODE_OF_ANY: u32 = 0o666;
@@ -71,6 +71,8 @@ impl NewFile {
 
     fn create_with(path: &Path, mode: u32) -> io::Result<Self> {
         let beside = beside(path)?;
+        // Held so that a signal finds both the file and the note of it, or neither.
+        let mut unfinished = unfinished();
         for _ in 0..TRIES_MAX {
             let Some(file) = open(&beside, mode)? else { continue };
             match file.try_lock() {
@@ -81,7 +83,8 @@ impl NewFile {
             // It may have been renamed between the two.
             let (ours, here) = (file.metadata()?, fs::symlink_metadata(&beside));
             if here.is_ok_and(|here| (here.dev(), here.ino()) == (ours.dev(), ours.ino())) {
-                remember(&beside);
+                unfinished.push(beside.clone());
+                drop(unfinished);
                 let created = Self { file, places: Some((beside, path.to_owned())) };
                 created.file.set_len(0)?;
                 return Ok(created);
@@ -129,8 +132,10 @@ impl NewFile {
     fn finish_by(mut self, rename: impl FnOnce(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
         let Some((beside, path)) = &self.places else { return Ok(()) };
         self.file.sync_all()?;
+        let mut unfinished = unfinished();
         rename(beside, path)?;
-        forget(beside);
+        unfinished.retain(|other| other != beside);
+        drop(unfinished);
         self.places = None;
         Ok(())
     }
@@ -140,8 +145,9 @@ impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some((beside, _)) = &self.places {
             // Still locked: nobody else has it.
+            let mut unfinished = unfinished();
             let _ = fs::remove_file(beside);
-            forget(beside);
+            unfinished.retain(|other| other != beside);
         }
     }
 }
@@ -175,7 +181,7 @@ fn begin_to_listen() -> io::Result<()> {
     std::thread::Builder::new().name("unfinished".into()).spawn(move || {
         for signal in signals.forever() {
             // Held until the end: nothing is finished from here on.
-            let unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+            let unfinished = unfinished();
             unfinished.iter().for_each(|path| drop(fs::remove_file(path)));
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
@@ -230,12 +236,8 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(beside))
 }
 
-fn remember(path: &Path) {
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
-}
-
-fn forget(path: &Path) {
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| other != path);
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
