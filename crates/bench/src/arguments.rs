@@ -123,5 +123,6 @@ impl OutputArguments {
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(BenchError::system(format!("write {}", path.display())))
+    nicekv_runtime::write_whole(path, text.as_bytes())
+        .map_err(BenchError::system(format!("write {}", path.display())))
 }

@@ -102,8 +102,14 @@ impl ClientCore {
         }
     }
 
+    /// Whether the keys of a keyspace are names of objects, as far as it has learnt.
+    pub fn holds_objects(&self, keyspace: KeyspaceId) -> bool {
+        self.config.keyspaces.iter().any(|known| known.id == keyspace && known.holds_objects)
+    }
+
     fn learn_again(&mut self, place: usize, keyspace: &Keyspace) {
         let known = &mut self.config.keyspaces[place];
+        known.holds_objects = keyspace.holds_objects;
         let Keyspace { is_hot, partition_bits, .. } = *keyspace;
         if (known.is_hot, known.partition_bits) != (is_hot, partition_bits) {
             (known.is_hot, known.partition_bits) = (is_hot, partition_bits);

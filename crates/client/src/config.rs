@@ -67,6 +67,8 @@ pub struct Keyspace {
     pub partition_bits: Option<u32>,
     /// Whether switches spread its hot keys: then its gets and updates have room for what a switch says of their key, and go alone (H2).
     pub is_hot: bool,
+    /// Whether its keys are names of objects, which only updates with a stamp of their chunks may change (P9).
+    pub holds_objects: bool,
 }
 
 impl Keyspace {
@@ -108,6 +110,7 @@ impl From<Vrings> for Keyspace {
             addressing: Addressing::Ring,
             partition_bits: None,
             is_hot: false,
+            holds_objects: false,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::handlers::{
 use crate::other_types;
 use crate::parser::Arguments;
 use crate::plan::Handler;
-use crate::security::{SUBJECTS, Subject};
+use crate::security::{Refusal, SUBJECTS, Subject, User};
 
 /// One command.
 #[derive(Debug)]
@@ -178,6 +178,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     on_keys("renamenx", 3, Kind::Write, TWO, moving::renamenx),
     alone("reset", 1, connection::reset),
     write("restore", -4, objects::restore),
+    other("role", 1, server::role),
     scan("scan", -2, keys::scan),
     other("script", -2, scripts::script),
     other("select", 2, connection::select),
@@ -238,9 +239,31 @@ impl Command {
 
     /// What a user is to be allowed beside its keys: the number of the subject, and whether GET is one of the options.
     pub(crate) fn asks(&'static self, arguments: Arguments<'_>) -> (usize, bool) {
-        let count = arguments.count();
-        let subject = Subject::of_call(self.number(), (count > 1).then(|| arguments.prefix(1)));
-        (subject, (3..count).any(|index| arguments.prefix(index).eq_ignore_ascii_case(b"get")))
+        self.asks_of(arguments.count(), &|index| arguments.prefix(index))
+    }
+
+    /// The same of arguments that are so many, the name included.
+    pub(crate) fn asks_of<'a>(
+        &'static self,
+        count: usize,
+        argument: &dyn Fn(usize) -> &'a [u8],
+    ) -> (usize, bool) {
+        let subject = Subject::of_call(self.number(), (count > 1).then(|| argument(1)));
+        (subject, (3..count).any(|index| argument(index).eq_ignore_ascii_case(b"get")))
+    }
+
+    /// Refuses what a user may not do: the command, its keys and its channels. Its arguments are so many, the name included.
+    pub(crate) fn check<'a>(
+        &'static self,
+        user: &User,
+        count: usize,
+        argument: &dyn Fn(usize) -> &'a [u8],
+    ) -> Result<(), Refusal<'a>> {
+        let (subject, has_get) = self.asks_of(count, argument);
+        user.check(subject, self.key_indexes(count, argument).map(argument), has_get)?;
+        let (channels, is_pattern) = self.channel_indexes(count);
+        let forbidden = channels.map(argument).find(|channel| !user.may_channel(channel, is_pattern));
+        forbidden.map_or(Ok(()), |channel| Err(Refusal::Channel(channel)))
     }
 
     /// Whether its first argument says what it does.
@@ -256,6 +279,11 @@ impl Command {
     /// Whether it waits while what writes is paused.
     pub(crate) fn writes(&self) -> bool {
         matches!(self.kind, Kind::Write | Kind::Flush | Kind::Publish) || self.name == "exec"
+    }
+
+    /// Whether it may change keys, by itself or by what it runs.
+    pub(crate) fn changes_keys(&self) -> bool {
+        matches!(self.kind, Kind::Write | Kind::Flush | Kind::Script)
     }
 
     /// Whether a transaction may have it.

@@ -20,6 +20,9 @@ impl CommandError {
 
     pub(crate) const NOT_STRINGS: Self = Self::fixed("ERR The specified keys must contain string values");
     pub(crate) const NO_AUTH: Self = Self::fixed("NOAUTH Authentication required.");
+    pub(crate) const OF_OBJECTS: Self = Self::fixed(
+        "ERR nothing was changed: the keys of this keyspace are names of objects, which `nicekv object` alone changes",
+    );
     pub(crate) const NO_CHANNEL: Self = Self::fixed("NOPERM No permissions to access a channel");
     pub(crate) const NO_KEY: Self = Self::fixed("NOPERM No permissions to access a key");
     pub(crate) const WRONG_PASSWORD: Self =

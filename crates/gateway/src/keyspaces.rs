@@ -52,7 +52,9 @@ impl KnownKeyspaces {
     /// These, as the metadata service says now. Whether there is another one, or one less, or one is otherwise for clients.
     pub fn set(&self, keyspaces: Vec<Keyspace>) -> bool {
         let mut known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
-        let what_matters = |keyspace: &Keyspace| (keyspace.id, keyspace.is_hot, keyspace.partition_bits);
+        let what_matters = |keyspace: &Keyspace| {
+            (keyspace.id, keyspace.is_hot, keyspace.partition_bits, keyspace.holds_objects)
+        };
         if known.iter().map(what_matters).eq(keyspaces.iter().map(what_matters)) {
             return false;
         }
@@ -64,6 +66,19 @@ impl KnownKeyspaces {
     pub(crate) fn all(&self) -> Vec<KeyspaceId> {
         let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().map(|keyspace| keyspace.id).collect()
+    }
+
+    /// The first keyspace whose keys FLUSHALL may not delete, and what it has.
+    pub(crate) fn not_flushable(&self) -> Option<(KeyspaceId, &'static str)> {
+        let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().find_map(|keyspace| {
+            let has = match keyspace.replication {
+                _ if keyspace.holds_objects => "names of objects",
+                Replication::Quorum(_) => "no primaries that list its keys, as it is replicated by quorum",
+                _ => return None,
+            };
+            Some((keyspace.id, has))
+        })
     }
 
     pub(crate) fn has(&self, number: i32) -> Option<KeyspaceId> {

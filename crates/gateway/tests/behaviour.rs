@@ -217,10 +217,10 @@ fn tools_find_what_they_look_for() {
         assert!(info.contains(expected), "{expected} in {info}");
     }
     assert!(!connection.call("INFO clients").contains("# Server"));
-    assert_eq!(connection.call("COMMAND COUNT"), ":100\r\n");
+    assert_eq!(connection.call("COMMAND COUNT"), ":101\r\n");
     let get = "*1\r\n*10\r\n$3\r\nget\r\n:2\r\n*1\r\n+readonly\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n";
     assert_eq!(connection.call("COMMAND INFO GET"), get);
-    assert!(connection.call("COMMAND DOCS").starts_with("*200\r\n"));
+    assert!(connection.call("COMMAND DOCS").starts_with("*202\r\n"));
     assert_eq!(connection.call("CLIENT SETINFO LIB-NAME test"), "+OK\r\n");
     assert_eq!(connection.call("CLIENT SETINFO bogus test"), "-ERR Unrecognized option 'bogus'\r\n");
     assert_eq!(connection.call("CLIENT ID"), ":1\r\n");

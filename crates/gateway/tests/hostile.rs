@@ -22,7 +22,10 @@ fn raise_descriptor_limit(wanted: u64) -> bool {
 #[test]
 fn row_32_ten_thousand_idle_connections_disturb_nobody() {
     if !raise_descriptor_limit(2 * IDLE as u64 + 1_000) {
-        eprintln!("NOT RUN: {IDLE} idle connections need a hard limit of {} open files", 2 * IDLE + 1_000);
+        nicekv_tools::not_run(
+            &format!("a hard limit of {} open files", 2 * IDLE + 1_000),
+            "idle connections",
+        );
         return;
     }
     let mut world = World::new();

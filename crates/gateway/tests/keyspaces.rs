@@ -119,7 +119,7 @@ fn client_info_says_whose_it_is() {
 }
 
 #[test]
-fn all_keyspaces_are_flushed_up_to_one_that_refuses() {
+fn flushall_deletes_nothing_if_one_keyspace_cannot_be_flushed() {
     let (_world, address) = world();
     let mut connection = Resp::connect(address);
     for keyspace in ["0", "3"] {
@@ -127,14 +127,78 @@ fn all_keyspaces_are_flushed_up_to_one_that_refuses() {
         assert_eq!(connection.call("SET key value"), OK);
     }
     let refused = connection.call("FLUSHALL");
-    assert!(refused.starts_with("-ERR "), "{refused}");
+    assert!(refused.starts_with("-ERR nothing was deleted: keyspace 5 "), "{refused}");
     for keyspace in ["0", "3"] {
         assert_eq!(connection.call(&format!("SELECT {keyspace}")), OK);
-        assert_eq!(connection.call("EXISTS key"), ":0\r\n", "{keyspace}");
+        assert_eq!(connection.call("EXISTS key"), ":1\r\n", "{keyspace}");
     }
     // Of one alone nothing else is.
     assert_eq!((connection.call("SELECT 3"), connection.call("SET key value")), (OK.into(), OK.into()));
     assert_eq!((connection.call("SELECT 0"), connection.call("SET key value")), (OK.into(), OK.into()));
     assert_eq!((connection.call("FLUSHDB"), connection.call("EXISTS key")), (OK.into(), ":0\r\n".into()));
     assert_eq!((connection.call("SELECT 3"), connection.call("EXISTS key")), (OK.into(), ":1\r\n".into()));
+}
+
+/// A call of a command of this arity: its name, and arguments that do for any.
+fn any_call(name: &str, arity: i32) -> Vec<String> {
+    let arguments = (1..arity.unsigned_abs()).map(|_| "1".to_owned());
+    [name.to_owned()].into_iter().chain(arguments).collect()
+}
+
+#[test]
+fn names_of_objects_are_changed_by_no_command_of_the_table() {
+    const REFUSED: &str = "-ERR nothing was changed: the keys of this keyspace are names of objects";
+    let mut world = World::new();
+    let address = world.gateway(|config| {
+        let vrings = config.client.keyspaces[0].vrings;
+        let objects = Keyspace { id: KeyspaceId(7), holds_objects: true, ..vrings.into() };
+        config.client.keyspaces.push(objects);
+    });
+    let mut connection = Resp::connect(address);
+    let mut call = |words: &[String]| {
+        connection.send(&words.iter().map(String::as_bytes).collect::<Vec<_>>());
+        String::from_utf8(connection.reply()).unwrap()
+    };
+    let words = |command: &str| command.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let table = call(&words("COMMAND"));
+    let mut lines = table.lines().filter(|line| !line.starts_with('$'));
+    let mut commands = Vec::new();
+    while let Some(line) = lines.next() {
+        // Name, arity, flags.
+        if line == "*10" {
+            let (name, arity, _) = (lines.next().unwrap(), lines.next().unwrap(), lines.next());
+            let flag = lines.next().unwrap().to_owned();
+            commands.push((name.to_owned(), arity[1..].parse::<i32>().unwrap(), flag));
+        }
+    }
+    assert!(commands.len() > 100, "{commands:?}");
+    assert_eq!(call(&words("SELECT 7")), OK);
+    let mut writing = 0;
+    for (name, arity, flag) in &commands {
+        let is_writing = ["+write", "+movablekeys"].contains(&flag.as_str());
+        if !is_writing {
+            continue;
+        }
+        writing += 1;
+        let any = any_call(name, *arity);
+        let refused = call(&any);
+        let refuses = |reply: &str| {
+            reply.starts_with(REFUSED) || (name == "flushall" && reply.contains("nothing was "))
+        };
+        assert!(refuses(&refused), "{any:?}: {refused}");
+        // Nor in a transaction.
+        assert_eq!(call(&words("MULTI")), OK);
+        let queued = call(&any);
+        assert!(refuses(&queued), "{any:?} in a transaction: {queued}");
+        assert!(call(&words("EXEC")).starts_with("-EXECABORT"), "{any:?}");
+    }
+    assert!(writing >= 35, "{commands:?}");
+    assert_eq!(world.requests(), [""; 0], "none has asked the store for anything");
+    assert_eq!(call(&words("GET 1")), NO_VALUE);
+    // From another keyspace they cannot be reached either.
+    assert_eq!(call(&words("SELECT 0")), OK);
+    let refused = call(&words("FLUSHALL"));
+    assert!(refused.starts_with("-ERR nothing was deleted: keyspace 7 has names of objects"), "{refused}");
+    assert_eq!(call(&words("SET 1 v")), OK);
+    assert_eq!(call(&words("FLUSHDB")), OK);
 }

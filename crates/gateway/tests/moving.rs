@@ -93,7 +93,7 @@ fn every_key_may_be_the_random_one_and_none_that_is_not_there() {
 #[test]
 fn redis_restores_what_is_dumped_here_and_the_other_way_round() {
     let Some(redis) = RedisServer::start() else {
-        eprintln!("NOT RUN: redis-server is not installed, so payloads were not exchanged with it");
+        nicekv_tools::needs(&["redis-server"], "redis_restores_what_is_dumped_here_and_the_other_way_round");
         return;
     };
     let mut world = World::new();

@@ -319,7 +319,7 @@ impl Both {
 #[test]
 fn random_commands_are_answered_as_by_redis() {
     let Some(redis) = RedisServer::start() else {
-        eprintln!("NOT RUN: redis-server is not installed, so random commands were not compared with it");
+        nicekv_tools::needs(&["redis-server"], "random_commands_are_answered_as_by_redis");
         return;
     };
     let seed = std::env::var("NICEKV_SEED").map_or(7, |text| text.parse().unwrap());

@@ -100,7 +100,7 @@ fn the_gateway_answers_as_recorded() {
 #[test]
 fn redis_answers_as_recorded() {
     if RedisServer::start().is_none() {
-        eprintln!("NOT RUN: redis-server is not installed, so the transcripts were not compared with it");
+        nicekv_tools::needs(&["redis-server"], "redis_answers_as_recorded");
         return;
     }
     for path in transcripts() {

@@ -37,8 +37,6 @@ pub enum LabError {
     MemoryInDirectory,
     #[error("several instances of the metadata service share their state: --metadata-store etcd")]
     ManyInstances,
-    #[error("etcd is not installed, on Debian `apt install etcd-server`")]
-    EtcdMissing,
     #[error(transparent)]
     Keyspace(#[from] nicekv_placement::KeyspaceError),
     #[error("the lab has no host {host:?}; its hosts are {hosts}")]
@@ -67,7 +65,7 @@ pub enum LabError {
     Switch(#[from] nicekv_dataplane_xdp::XdpError),
     #[error("{0}")]
     Configuration(String),
-    #[error("{tool} is not there: install it (Debian: `apt install iproute2 ethtool nftables`)")]
+    #[error("{tool} is not installed, on Debian `apt install {}`", nicekv_tools::package(tool))]
     ToolMissing { tool: String },
     #[error("`{command}` failed: {reason}")]
     Tool { command: String, reason: String },

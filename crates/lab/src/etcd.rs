@@ -19,7 +19,11 @@ const ELECTION_MS: &str = "500";
 /// Refuses what could not be started.
 pub(crate) fn find() -> Result<()> {
     let version = Command::new(SERVER).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if version.is_ok_and(|status| status.success()) { Ok(()) } else { Err(LabError::EtcdMissing) }
+    if version.is_ok_and(|status| status.success()) {
+        Ok(())
+    } else {
+        Err(LabError::ToolMissing { tool: SERVER.into() })
+    }
 }
 
 /// Starts a member, on what it left if it was there before.

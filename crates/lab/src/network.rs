@@ -144,7 +144,7 @@ fn add_edge_cable(lock: &Lock, namespace: &Namespace, host: Host, mtu: Mtu, vrin
     let (mac, router_mac) = (format_mac(mac(host.address())), format_mac(crate::topology::mac(ROUTER)));
     run(lock, &format!("ip -n {name} link add {near} address {mac} type veth peer name {far}"))?;
     run(lock, &format!("ip netns exec {name} ethtool -K {near} tx-udp-segmentation off"))?;
-    accept_own(lock, name, near)?;
+    accept_own(namespace, near)?;
     for end in [near, far] {
         run(lock, &format!("ip -n {name} link set {end} mtu {mtu} arp off up"))?;
     }
@@ -156,8 +156,9 @@ fn add_edge_cable(lock: &Lock, namespace: &Namespace, host: Host, mtu: Mtu, vrin
 }
 
 /// What a host sends to a vring of which it has the node itself comes back with its own address.
-fn accept_own(lock: &Lock, namespace: &str, interface: &str) -> Result<()> {
-    run(lock, &format!("ip netns exec {namespace} sysctl -q -w net.ipv4.conf.{interface}.accept_local=1"))
+fn accept_own(namespace: &Namespace, interface: &str) -> Result<()> {
+    let path = format!("/proc/sys/net/ipv4/conf/{interface}/accept_local");
+    namespace.inside(|| fs::write(&path, "1"))?.map_err(LabError::io("write", Path::new(&path)))
 }
 
 /// No router solicitations and the like: what is seen on a cable is the cluster's.
@@ -201,7 +202,7 @@ fn connect(
     run(lock, &format!("ip netns exec {switch} ethtool -K {host} {port}"))?;
     run(lock, &format!("ip -n {name} addr add {address}/16 dev eth0"))?;
     run(lock, &format!("ip -n {name} link set eth0 up"))?;
-    accept_own(lock, name, "eth0")?;
+    accept_own(namespace, "eth0")?;
     run(lock, &format!("ip -n {switch} link set {host} up"))?;
     run(lock, &format!("ip -n {name} neigh add {ROUTER} lladdr {router_mac} nud permanent dev eth0"))?;
     for vring in vrings {

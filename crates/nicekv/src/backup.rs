@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   backup ─ status ─▶ metadata service         each partition from the node that leads it, one after the other
-//!          ─ Backup ─▶ node: Begin (epoch, decision) ─ Entries, Part … ─ End ─▶ FILE.new ─▶ FILE
+//!          ─ Backup ─▶ node: Begin (epoch, decision) ─ Entries, Part … ─ End ─▶ .FILE.nicekv-new ─▶ FILE
 //!                                            names of objects: with their chunks, from targets
 //!   restore: the whole FILE is checked first, then put key by key, as any client puts; of objects the chunks before the name
 //! ```
@@ -29,7 +29,7 @@ use chunks::ChunkFile;
 use format::{Header, Record, Totals, Writer};
 use nicekv_metadata::{ClusterInfo, KeyspaceInfo, Status};
 use nicekv_runtime::control_plane::AdminRequest;
-use nicekv_runtime::now;
+use nicekv_runtime::{now, remove_unfinished_on_signals};
 use objects::{Names, ObjectWriter};
 use partitions::write_patiently;
 use restoring::{Destinations, NotRestored, Restored, restore_all};
@@ -77,10 +77,7 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
             path.display()
         )));
     }
-    let mut new = path.clone().into_os_string();
-    new.push(".new");
-    let new = PathBuf::from(new);
-    let named = |error: std::io::Error| Failure::Environment(format!("{}: {error}", new.display()));
+    let named = |error: std::io::Error| Failure::Environment(format!("{}: {error}", path.display()));
     let header = Header {
         cluster: format!("{:032x}", info.cluster),
         program: env!("CARGO_PKG_VERSION").into(),
@@ -89,20 +86,11 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
         objects: chosen.iter().filter(|keyspace| keyspace.chunks.is_some()).map(|it| it.id).collect(),
     };
     let sources = sources(&chosen, &info, &endpoint)?;
-    let mut writer = Writer::create(&new, &header).map_err(named)?;
-    let written = write_all(&mut writer, &endpoint, &header, (&sources, &new)).and_then(|told| {
-        writer.finish().and_then(|()| std::fs::rename(&new, path)).map_err(named).map(|()| told)
-    });
-    match written {
-        Ok((partitions, totals)) => {
-            print(format!("{} in {}\n", describe(partitions, &totals), path.display()).as_bytes())
-        }
-        Err(failure) => {
-            // What is there is not whole.
-            _ = std::fs::remove_file(&new);
-            Err(failure)
-        }
-    }
+    remove_unfinished_on_signals().map_err(named)?;
+    let mut writer = Writer::create(path, &header).map_err(named)?;
+    let (partitions, totals) = write_all(&mut writer, &endpoint, &header, (&sources, path))?;
+    writer.finish().map_err(named)?;
+    print(format!("{} in {}\n", describe(partitions, &totals), path.display()).as_bytes())
 }
 
 /// Those that are named, or all. A quorum has no decisions at which it could be consistent.
@@ -153,11 +141,9 @@ fn write_all(
         let totals = match sources.get(&partition.keyspace) {
             None => write_patiently(writer, endpoint, partition.id)?,
             Some(source) => {
-                let names = Names::beside(path);
-                let mut beside = names.create(header)?;
+                let mut beside = Names::create(path, header)?;
                 write_patiently(&mut beside, endpoint, partition.id)?;
-                beside.finish().map_err(Failure::environment)?;
-                objects.write(writer, &names, source)?
+                objects.write(writer, &Names::of(beside)?, source)?
             }
         };
         all.add(&totals);

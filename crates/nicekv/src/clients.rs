@@ -16,6 +16,7 @@ pub(crate) fn known_to_clients(keyspace: &KeyspaceInfo, port: u16) -> Keyspace {
         order: keyspace.order(),
         partition_bits: Some(keyspace.partition_bits),
         is_hot: keyspace.hot,
+        holds_objects: keyspace.chunks.is_some(),
         ..keyspace.vrings(port).into()
     }
 }

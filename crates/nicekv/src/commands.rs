@@ -22,7 +22,7 @@ use nicekv_runtime::{admin, new_client_id};
 use nicekv_wire::limits::LARGE_BYTES_MAX;
 use nicekv_wire::{ClientId, Expiry, KeyOrder};
 use serde::de::DeserializeOwned;
-use std::io::{Read, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -67,7 +67,19 @@ impl PutArguments {
     }
 }
 
-/// `nicekv get`, `nicekv delete`
+/// `nicekv get`
+#[derive(clap::Args)]
+pub(crate) struct GetArguments {
+    /// At most 1024 bytes
+    key: String,
+    /// No newline behind the value at a terminal either; elsewhere the value is written as it is
+    #[arg(long)]
+    raw: bool,
+    #[command(flatten)]
+    target: TargetArguments,
+}
+
+/// `nicekv delete`
 #[derive(clap::Args)]
 pub(crate) struct KeyArguments {
     /// At most 1024 bytes
@@ -120,16 +132,27 @@ pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
     })
 }
 
-pub(crate) fn get(arguments: &KeyArguments) -> Result<(), Failure> {
+pub(crate) fn get(arguments: &GetArguments) -> Result<(), Failure> {
     with_client(&arguments.target, Purpose::Read, async |client| {
         let value = client.get(arguments.key.as_bytes()).await.map_err(failed)?;
         let value = value.ok_or_else(|| Failure::Operation(format!("{:?} has no value", arguments.key)))?;
-        print(&[&value.bytes, b"\n".as_slice()].concat())
+        let mut bytes = value.bytes;
+        if !arguments.raw && std::io::stdout().is_terminal() {
+            bytes.push(b'\n');
+        }
+        print(&bytes)
     })
 }
 
 pub(crate) fn delete(arguments: &KeyArguments) -> Result<(), Failure> {
-    with_client(&arguments.target, Purpose::Change, async |client| {
+    let refuse_objects = |known: &KeyspaceInfo| match known.chunks {
+        Some(_) => Err(Failure::Environment(format!(
+            "the keys of keyspace {} are names of objects: `nicekv object delete` removes them",
+            known.name
+        ))),
+        None => Ok(()),
+    };
+    with_checked_client(&arguments.target, Purpose::Change, refuse_objects, async |client| {
         let existed = client.delete(arguments.key.as_bytes()).await.map_err(failed)?;
         print(if existed { b"deleted\n" } else { b"had no value\n" })
     })
@@ -362,8 +385,19 @@ pub(crate) fn with_client(
     purpose: Purpose,
     operate: impl AsyncFnOnce(Client) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
+    with_checked_client(arguments, purpose, |_| Ok(()), operate)
+}
+
+/// The same in a keyspace that passes a check.
+fn with_checked_client(
+    arguments: &TargetArguments,
+    purpose: Purpose,
+    check: impl FnOnce(&KeyspaceInfo) -> Result<(), Failure>,
+    operate: impl AsyncFnOnce(Client) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let id = new_client_id().map_err(Failure::environment)?;
-    let (client, _, endpoint) = connected(arguments, id, purpose)?;
+    let Connected { client, known, endpoint } = connected(arguments, id, purpose)?;
+    check(&known)?;
     block_on(operate(client)).map_err(|failure| match failure {
         Failure::NoAnswer(line) => Failure::Operation(format!("{line}; {}", why_no_answer(&endpoint))),
         failure => failure,
@@ -401,20 +435,23 @@ pub(crate) fn client_with_order(
     id: ClientId,
     purpose: Purpose,
 ) -> Result<(Client, KeyOrder), Failure> {
-    let (client, order, _) = connected(arguments, id, purpose)?;
-    Ok((client, order))
+    let Connected { client, known, .. } = connected(arguments, id, purpose)?;
+    Ok((client, known.order()))
 }
 
-/// The same, and where the metadata service is.
-fn connected(
-    arguments: &TargetArguments,
-    id: ClientId,
-    purpose: Purpose,
-) -> Result<(Client, KeyOrder, Vec<SocketAddrV4>), Failure> {
+/// A client of a keyspace.
+struct Connected {
+    client: Client,
+    known: KeyspaceInfo,
+    /// Where the metadata service is.
+    endpoint: Vec<SocketAddrV4>,
+}
+
+fn connected(arguments: &TargetArguments, id: ClientId, purpose: Purpose) -> Result<Connected, Failure> {
     let endpoint = discovery::find(&arguments.endpoint, purpose)?;
     let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
-    let known = keyspace(&info, &arguments.keyspace)?;
-    Ok((client_for(known, info.port, id)?, known.order(), endpoint))
+    let known = keyspace(&info, &arguments.keyspace)?.clone();
+    Ok(Connected { client: client_for(&known, info.port, id)?, known, endpoint })
 }
 
 pub(crate) fn keyspace<'a>(info: &'a ClusterInfo, name: &str) -> Result<&'a KeyspaceInfo, Failure> {

@@ -288,6 +288,7 @@ impl ClusterConfig {
             order: spec.order,
             partition_bits: Some(spec.partitions.ilog2()),
             is_hot: spec.is_hot(),
+            holds_objects: spec.chunks.is_some(),
             ..spec.vrings(self.port).into()
         };
         Ok(self.checked_keyspaces()?.into_iter().map(known).collect())

@@ -1,7 +1,7 @@
 //! How a command fails: one line, and an exit code.
 
 use nicekv_bench::BenchError;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::process::ExitCode;
 
 /// Why a command failed.
@@ -45,7 +45,11 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Operation(line) | Self::NoAnswer(line) | Self::Environment(line)) = self;
-        // One line, whatever a library has put into it.
-        formatter.write_str(&line.replace('\n', " "))
+        // One line without control characters, whatever a library or a peer has put into it.
+        line.chars().try_for_each(|one| match one {
+            '\n' => formatter.write_char(' '),
+            one if one.is_control() => write!(formatter, "{}", one.escape_default()),
+            one => formatter.write_char(one),
+        })
     }
 }

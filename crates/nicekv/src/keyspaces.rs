@@ -7,7 +7,7 @@ use crate::config::{KeyspaceBalancing, ObjectChunks, Partitioning, Replication};
 use crate::discovery::{self, Purpose};
 use crate::failure::Failure;
 use nicekv_metadata::{DroppedStatus, KeyspaceChange, KeyspacePlan, KeyspaceStatus, Status};
-use nicekv_placement::{ChunkDelivery, LoadBalancing};
+use nicekv_placement::{ChunkDelivery, KEYSPACE_SETTINGS, LoadBalancing};
 use nicekv_runtime::control_plane::AdminRequest;
 use serde::Serialize;
 use std::io::{BufRead, IsTerminal, Write};
@@ -31,25 +31,37 @@ pub(crate) enum KeyspaceCommand {
     Drop(DropArguments),
 }
 
+/// What `--keyspace NAME=SPEC` takes.
+pub(crate) fn spec_help() -> String {
+    let settings = KEYSPACE_SETTINGS.map(|(name, takes)| format!("\n  {name}: {takes}"));
+    format!(
+        "Another keyspace beside the default one, such as sessions=replication=quorum,write-set=2, orders=range,chain, pictures=chunks=multicast or carts=replicas=2; may be repeated. Keyspaces of the data directory need not be named again\n\n\
+         NAME alone ({NAME}), or NAME= and settings with commas between them; of partitioning and replication the value is enough. What each takes, and what it is unless it is said:\n{}",
+        settings.concat()
+    )
+}
+
+const NAME: &str = "1 to 64 letters, digits, '-', '_' and '.'";
+
 #[derive(clap::Args)]
 pub(crate) struct CreateArguments {
-    /// Which keyspace
+    /// Which keyspace: 1 to 64 letters, digits, '-', '_' and '.'
     name: String,
     #[command(flatten)]
     change: ChangeArguments,
     /// How copies are kept in step
     #[arg(long, value_enum, default_value = "multicast")]
     replication: Replication,
-    /// Of a quorum: so many copies hold what is acknowledged (k); a get asks R - k + 1
+    /// With `--replication quorum`: copies that hold what is acknowledged (k), 1 to R; a get asks R - k + 1
     #[arg(long, value_name = "K")]
     write_set: Option<u8>,
     /// How keys are divided among partitions
     #[arg(long, value_enum, default_value = "hash")]
     partitioning: Partitioning,
-    /// Copies of each value (R) [default: as in the default keyspace]
+    /// Copies of each value (R), 1 to 9 and at most as many as nodes [default: as in the default keyspace]
     #[arg(long, value_name = "R")]
     replicas: Option<usize>,
-    /// Partitions, a power of two [default: as in the default keyspace]
+    /// Partitions, a power of two up to 1024; 4096 in all keyspaces together [default: as in the default keyspace]
     #[arg(long, value_name = "N")]
     partitions: Option<u32>,
     /// How load spreads: partitions go where load is little, or keys that are asked most are copied
@@ -58,10 +70,10 @@ pub(crate) struct CreateArguments {
     /// It has names of objects (`nicekv object`), whose chunks go to their storage targets so; needs `--replication multicast`
     #[arg(long, value_enum)]
     chunks: Option<ObjectChunks>,
-    /// With `--balancing migrate`: a partition with more keys is split
+    /// With `--balancing migrate`: a partition with more keys is split [default: any number]
     #[arg(long, value_name = "N")]
     partition_keys: Option<u64>,
-    /// The same of bytes, keys and values together
+    /// The same of bytes, keys and values together [default: any number]
     #[arg(long, value_name = "N")]
     partition_bytes: Option<u64>,
 }
@@ -257,5 +269,61 @@ pub(crate) fn wait(endpoint: &[SocketAddrV4], progress: impl Fn(&Status) -> Prog
             }
         }
         std::thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Args as _;
+    use nicekv_placement::{
+        KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KeyspaceDefaults, KeyspaceSpec, PARTITIONS_MAX,
+        RingsBase,
+    };
+    use nicekv_wire::KeyspaceId;
+    use nicekv_wire::limits::MEMBERS_MAX;
+
+    fn help(command: clap::Command) -> String {
+        command.term_width(0).render_long_help().to_string()
+    }
+
+    /// What the parser says of a text; it names what it would take.
+    fn refusal(text: &str) -> String {
+        let defaults =
+            KeyspaceDefaults { id: KeyspaceId(1), replicas: 3, partitions: 64, rings: RingsBase::Loopback };
+        KeyspaceSpec::parse(text, &defaults).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn help_has_every_setting_that_the_parser_takes_and_no_other() {
+        let up = help(crate::up::UpArguments::augment_args(clap::Command::new("up")));
+        let create = help(CreateArguments::augment_args(clap::Command::new("create")));
+        // Each value is refused, so each setting is known.
+        let known = refusal("x=bogus=1");
+        for (setting, _) in KEYSPACE_SETTINGS {
+            let said = refusal(&format!("x={setting}=bogus"));
+            assert!(said.contains(&format!("{setting} is \"bogus\"")), "{said}");
+            assert!(known.contains(setting), "{known}");
+            assert!(up.contains(&format!("\n            {setting}: ")), "up: {setting}\n{up}");
+            // A number and rings are given by the cluster.
+            if !["id", "unicast", "multicast"].contains(&setting) {
+                assert!(create.contains(&format!("--{setting} <")), "create: {setting}\n{create}");
+            }
+            // Where there are few values, each is named.
+            let values = said.split_once("must be ").unwrap().1.replace(" or ", ", ");
+            if ["replication", "partitioning", "balancing", "chunks"].contains(&setting) {
+                for value in values.split(", ") {
+                    assert!(
+                        up.contains(value) && create.contains(&format!("- {value}")),
+                        "{setting}={value}"
+                    );
+                }
+            }
+        }
+        let limits =
+            [MEMBERS_MAX, KEYSPACE_PARTITIONS_MAX as usize, PARTITIONS_MAX as usize, KEYSPACE_NAME_BYTES_MAX];
+        for limit in limits {
+            assert!(up.contains(&limit.to_string()) && create.contains(&limit.to_string()), "{limit}");
+        }
     }
 }

@@ -146,6 +146,10 @@ fn json(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+fn needs_quotes(sign: char) -> bool {
+    sign.is_whitespace() || sign.is_control() || sign == '"'
+}
+
 /// Everything but time, level and event.
 struct Fields(LogFormat, String);
 
@@ -157,7 +161,7 @@ impl<'kvs> VisitSource<'kvs> for Fields {
         _ = match format {
             LogFormat::Json if is_bare => write!(fields, ",{}:{text}", json(key.as_str())),
             LogFormat::Json => write!(fields, ",{}:{}", json(key.as_str()), json(&text)),
-            LogFormat::Line if text.contains(|sign: char| sign.is_whitespace() || sign == '"') => {
+            LogFormat::Line if text.contains(needs_quotes) => {
                 write!(fields, " {key}={text:?}")
             }
             LogFormat::Line => write!(fields, " {key}={text}"),
@@ -228,6 +232,8 @@ mod tests {
             ("leads", Value::from(true)),
             ("why", Value::from("two\nlines, \"quoted\"")),
         ];
+        let bell = written(LogFormat::Line, &[("name", Value::from("\x1b[31m"))]);
+        assert!(bell.ends_with("WARN tried name=\"\\u{1b}[31m\"\n"), "{bell}");
         assert_eq!(
             written(LogFormat::Line, &fields),
             "1970-01-01T00:00:00.000Z WARN tried partition=3 leads=true why=\"two\\nlines, \\\"quoted\\\"\"\n"

@@ -34,6 +34,7 @@ mod notify;
 mod objects;
 mod partitions;
 mod plan;
+mod printable;
 mod problems;
 mod roles;
 mod scan;
@@ -109,7 +110,9 @@ enum Command {
     /// Store a value
     Put(commands::PutArguments),
     /// Print a value; exit code 1 if there is none
-    Get(commands::KeyArguments),
+    ///
+    /// The bytes of the value and nothing else, but a newline behind it at a terminal.
+    Get(commands::GetArguments),
     /// Remove a key
     Delete(commands::KeyArguments),
     /// List keys

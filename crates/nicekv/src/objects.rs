@@ -15,6 +15,7 @@ use crate::clients::failed;
 use crate::commands::{TargetArguments, print};
 use crate::discovery::Purpose;
 use crate::failure::Failure;
+use crate::printable::printable;
 pub(crate) use chunks::{NotGot, Objects};
 use collecting::GcArguments;
 pub(crate) use standing::describe_chunks;
@@ -43,6 +44,8 @@ pub(crate) enum ObjectCommand {
     /// Show how long an object is, and its version
     Stat(NameArguments),
     /// List the names of objects, one a line
+    ///
+    /// Control characters and backslashes in a name are shown as in Rust's strings: \n, \u{1b}, \\; bytes that are no text as \xff.
     List(ListObjectsArguments),
     /// Remove the name of an object; exit code 1 if there is none
     ///
@@ -184,12 +187,12 @@ fn list(arguments: &ListObjectsArguments) -> Result<(), Failure> {
     let mut scan = Scan::new(ScanWants::Keys, key_before(prefix).as_deref());
     while !scan.is_done() {
         let pieces = block_on(objects.names().scan(&mut scan, PIECES_MAX)).map_err(failed)?;
-        let mut text = Vec::new();
+        let mut text = String::new();
         for listed in pieces.listed.iter().filter(|listed| listed.key.starts_with(prefix)) {
-            text.extend_from_slice(&listed.key);
-            text.push(b'\n');
+            text += &printable(&listed.key);
+            text.push('\n');
         }
-        print(&text)?;
+        print(text.as_bytes())?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ pub(crate) fn problems(status: &Status) -> Vec<String> {
         let since_s = since_ms.div_ceil(1000);
         lines.push(format!("the store of the metadata service has been silent for {since_s} s: {why}"));
     }
-    lines.extend(status.control_plane.strangers.iter().map(|stranger| of_stranger(stranger, &status.nodes)));
+    lines.extend(of_strangers(&status.control_plane.strangers, &status.nodes));
     lines.extend(status.nodes.iter().flat_map(of_node));
     lines.extend(status.switches.iter().filter_map(of_switch));
     lines.extend(exposed(&status.control_plane.listening));
@@ -74,16 +74,23 @@ fn of_node(node: &NodeStatus) -> Vec<String> {
     state.into_iter().chain(disk).collect()
 }
 
-/// Who is of another release: nobody hears it, and it is silent otherwise.
-fn of_stranger(stranger: &StrangerStatus, nodes: &[NodeStatus]) -> String {
-    let StrangerStatus { address, protocol, version, known, ago_ms, .. } = stranger;
-    let name =
-        nodes.iter().find(|node| *address == *node.address.ip()).map(|node| format!(" ({})", node.name));
-    format!(
-        "{address}{} speaks version {version} of the {protocol} protocol, this cluster version {known}: it is not heard; last {} s ago",
-        name.unwrap_or_default(),
+/// Senders of other releases: nobody hears them, and they are silent otherwise. One line, however many there are: whoever can send a datagram can look like one.
+fn of_strangers(strangers: &[StrangerStatus], nodes: &[NodeStatus]) -> Option<String> {
+    let name_of = |stranger: &StrangerStatus| {
+        nodes.iter().find(|node| stranger.address == *node.address.ip()).map(|node| &node.name)
+    };
+    // A node of the cluster matters most, then who was heard last.
+    let shown = strangers.iter().min_by_key(|stranger| (name_of(stranger).is_none(), stranger.ago_ms))?;
+    let StrangerStatus { address, protocol, version, known, ago_ms, .. } = shown;
+    let name = name_of(shown).map(|name| format!(" ({name})")).unwrap_or_default();
+    let others = match strangers.len() - 1 {
+        0 => String::new(),
+        others => format!("; and {others} other senders or versions, see `nicekv status --json`"),
+    };
+    Some(format!(
+        "{address}{name} speaks version {version} of the {protocol} protocol, this cluster version {known}: it is not heard; last {} s ago{others}",
         ago_ms / 1000
-    )
+    ))
 }
 
 /// An instance of the metadata service that does not answer the one that leads.
@@ -195,5 +202,19 @@ mod tests {
         assert!(all.len() == 10 && all[0].contains("lost") && all[8].contains("division"), "{all:?}");
         let waiting = problems(&status(|status| status["why_not_ready"] = "an epoch".into()));
         assert_eq!(waiting, ["not ready: an epoch"], "what has no other reason");
+    }
+
+    #[test]
+    fn senders_of_other_releases_are_one_line_however_many_there_are() {
+        let stranger = |address: &str, version: u32, ago_ms: u64| json!({"address": address, "protocol": "wire", "version": version, "known": 2, "count": 1, "ago_ms": ago_ms});
+        let lines = problems(&status(|status| {
+            let mut strangers: Vec<Value> = (0..16).map(|at| stranger("10.9.9.9", 100 + at, 50)).collect();
+            strangers.insert(7, stranger("127.20.0.1", 3, 9_000));
+            status["control_plane"] = json!({"instance": "", "store": "file", "outage": null, "instances": [],
+                "strangers": strangers});
+        }));
+        let expected = "127.20.0.1 (node-1) speaks version 3 of the wire protocol, this cluster version 2: it is not heard; \
+            last 9 s ago; and 16 other senders or versions, see `nicekv status --json`";
+        assert_eq!(lines, [expected]);
     }
 }

@@ -7,6 +7,7 @@ use crate::clients::failed;
 use crate::commands::{TargetArguments, client_with_order, print};
 use crate::discovery::Purpose;
 use crate::failure::Failure;
+use crate::printable::printable;
 use futures_executor::block_on;
 use nicekv_client::Scan;
 use nicekv_client::facade::{Client, Listed};
@@ -161,9 +162,9 @@ impl Listing<'_> {
         let room = self.arguments.limit.map_or(u64::MAX, |limit| limit - self.seen);
         listed.truncate(usize::try_from(room).unwrap_or(usize::MAX));
         self.seen += listed.len() as u64;
-        let mut text = Vec::new();
+        let mut text = String::new();
         listed.iter().for_each(|one| append(one, &mut text));
-        print(&text)
+        print(text.as_bytes())
     }
 }
 
@@ -171,14 +172,14 @@ fn is_before_end(listed: &Listed, last: Option<&str>) -> bool {
     last.is_none_or(|last| listed.key.as_slice() <= last.as_bytes())
 }
 
-/// A line: what is not printable as in Rust's strings.
-fn append(Listed { key, value }: &Listed, out: &mut Vec<u8>) {
-    out.extend(key.escape_ascii());
+/// A line, in which every key and value is printable.
+fn append(Listed { key, value }: &Listed, out: &mut String) {
+    out.push_str(&printable(key));
     if let Some(value) = value {
-        out.push(b'\t');
-        out.extend(value.escape_ascii());
+        out.push('\t');
+        out.push_str(&printable(value));
     }
-    out.push(b'\n');
+    out.push('\n');
 }
 
 #[cfg(test)]
@@ -209,9 +210,9 @@ mod tests {
 
     #[test]
     fn keys_are_lines() {
-        let mut out = Vec::new();
+        let mut out = String::new();
         append(&Listed { key: b"a\nb".to_vec(), value: Some(b"\xff".to_vec()) }, &mut out);
         append(&Listed { key: b"c".to_vec(), value: None }, &mut out);
-        assert_eq!(out, b"a\\nb\t\\xff\nc\n");
+        assert_eq!(out, "a\\nb\t\\xff\nc\n");
     }
 }

@@ -23,7 +23,7 @@ use crate::listening::{self, Uses};
 use crate::logs::{self, LogArguments, LogLevel, LogSection};
 use crate::metrics::{self, MetricsArguments};
 use crate::roles::{self, open_directory, random_id};
-use crate::{clients, discovery, gateway};
+use crate::{clients, discovery, gateway, keyspaces};
 use clap::{Args, ValueEnum};
 use futures_executor::block_on;
 use nicekv_client::facade::Client;
@@ -96,11 +96,7 @@ pub(crate) struct UpArguments {
     #[arg(long, value_name = "K")]
     write_set: Option<u8>,
     /// Another keyspace beside the default one, such as sessions=replication=quorum,write-set=2, orders=range,chain or carts=replicas=2; may be repeated
-    ///
-    /// NAME alone, or NAME= and settings: id (1, 2, … in the order given, as in SELECT 1), replication, write-set, replicas, partitions,
-    /// unicast and multicast (rings like 127.12.0.0/16). What is not said is as in the default keyspace, but for replication, which is
-    /// multicast. Keyspaces of the data directory need not be named again.
-    #[arg(long = "keyspace", value_name = "NAME=SPEC")]
+    #[arg(long = "keyspace", value_name = "NAME=SPEC", long_help = keyspaces::spec_help())]
     keyspaces: Vec<String>,
     #[command(flatten)]
     hot: HotArguments,

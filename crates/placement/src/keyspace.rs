@@ -14,6 +14,8 @@
 
 mod settings;
 
+pub use settings::KEYSPACE_SETTINGS;
+
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -40,8 +42,6 @@ pub const KEYSPACE_PARTITIONS_MAX: u32 = 1 << PARTITION_BITS_MAX;
 pub const PARTITIONS_MAX: u32 = 4096;
 /// Longest name of a keyspace.
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 64;
-
-const SETTINGS: &str = "id, replication, write-set, replicas, partitioning, partitions, balancing, partition-keys, partition-bytes, chunks, unicast and multicast";
 
 /// How the replicas are kept in step, as far as an operator chooses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -190,7 +190,7 @@ pub enum Refusal {
     NameCharacter,
     #[error("{setting:?} is no setting like replicas=3, nor range, hash, chain, multicast or quorum")]
     NoSetting { setting: String },
-    #[error("there is no setting {setting:?}, only {SETTINGS}")]
+    #[error("there is no setting {setting:?}, only {}", settings::names())]
     UnknownSetting { setting: String },
     #[error("{setting} is said twice")]
     SaidTwice { setting: String },

@@ -28,9 +28,9 @@ pub use group::{
     CHUNK_SLOTS, GROUP_MASK_ALL, GROUP_MASK_BITS, GROUP_MEMBERS_MAX, GROUPS_MAX, GroupRing, mask_of,
 };
 pub use keyspace::{
-    CREATED_FIRST, ChunkDelivery, KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACES_MAX,
-    KeyspaceDefaults, KeyspaceError, KeyspaceSpec, LoadBalancing, PARTITIONS_MAX, Protocol, Refusal,
-    check_keyspaces, parse_keyspaces, partitions_for,
+    CREATED_FIRST, ChunkDelivery, KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACE_SETTINGS,
+    KEYSPACES_MAX, KeyspaceDefaults, KeyspaceError, KeyspaceSpec, LoadBalancing, PARTITIONS_MAX, Protocol,
+    Refusal, check_keyspaces, parse_keyspaces, partitions_for,
 };
 pub use partition::{PARTITION_BITS_MAX, Partitioning, VnodeBlock, vnode_blocks, vnodes};
 pub use rendezvous::rendezvous_rank;

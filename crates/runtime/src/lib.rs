@@ -27,6 +27,7 @@ mod inbox;
 pub mod inquiry;
 mod memory;
 pub mod metadata;
+mod new_file;
 pub mod node;
 mod stop;
 mod stream;
@@ -41,6 +42,7 @@ mod wake;
 pub use client::{new_client_id, receive_into, renew_client_id, start_client, start_client_as};
 pub use clock::{in_words, now};
 pub use memory::{keep_large_buffers_apart, release_free_memory};
+pub use new_file::{NewFile, remove_unfinished_on_signals, write_whole};
 pub use stop::Stop;
 pub use stream::{FrameLimits, FramedStream, StreamError, accept, dial, listen};
 pub use switch::{

@@ -41,7 +41,7 @@ impl Server {
         ]);
         let process = match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                eprintln!("not run: etcd is not installed, on Debian `apt install etcd-server`");
+                nicekv_tools::needs(&["etcd"], "the metadata service's state in etcd");
                 return None;
             }
             process => process.unwrap(),

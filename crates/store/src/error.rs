@@ -39,7 +39,11 @@ pub enum StoreError {
         position: LogPosition,
     },
     /// A log segment was written for another cluster, node or storage.
-    #[error("{path} belongs to another cluster, node or storage", path = path.display())]
+    #[error(
+        "{path} belongs to another cluster, node or storage, or its head is damaged: if it is this node's own, remove its data directory \
+         and start it again, so that it copies everything from the other replicas",
+        path = path.display()
+    )]
     LogForeign {
         /// The segment.
         path: PathBuf,
@@ -65,7 +69,11 @@ pub enum StoreError {
         reason: String,
     },
     /// A segment of large values was written for another cluster, node or storage.
-    #[error("{path} belongs to another cluster, node or storage", path = path.display())]
+    #[error(
+        "{path} belongs to another cluster, node or storage, or its head is damaged: if it is this node's own, remove its data directory \
+         and start it again, so that it copies everything from the other replicas",
+        path = path.display()
+    )]
     ValuesForeign {
         /// The segment.
         path: PathBuf,
@@ -168,6 +176,18 @@ pub enum StoreError {
         /// The library's reason.
         reason: String,
     },
+    /// The engine cannot be opened, since a file of it is damaged, too short or missing.
+    #[error(
+        "{path} is damaged: the storage engine cannot read it ({reason}); remove the data directory of this node \
+         and start it again: it copies everything from the other replicas",
+        path = path.display()
+    )]
+    EngineFileDamaged {
+        /// The file, or the directory of the engine if it may be any of its tables.
+        path: PathBuf,
+        /// The library's reason.
+        reason: String,
+    },
     /// The data directory is of another cluster.
     #[error("{path} belongs to cluster {found:032x}, not to {expected:032x}", path = path.display())]
     OtherCluster {
@@ -241,7 +261,11 @@ pub enum StoreError {
         entry: String,
     },
     /// The format file is not readable as such.
-    #[error("{path} is damaged: {reason}", path = path.display())]
+    #[error(
+        "{path} is damaged: {reason}; put it back from a copy, or, of a node, remove the data directory and start it again: \
+         it copies everything from the other replicas",
+        path = path.display()
+    )]
     FormatDamaged {
         /// The format file.
         path: PathBuf,

@@ -201,7 +201,7 @@ fn what_the_kernel_is_asked() {
         .env(TRACED, &root)
         .output();
     let Ok(output) = strace else {
-        eprintln!("what_the_kernel_is_asked: NOT RUN (needs strace)");
+        nicekv_tools::needs(&["strace"], "what_the_kernel_is_asked");
         return;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

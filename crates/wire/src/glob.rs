@@ -1,57 +1,36 @@
-//! Patterns as in Redis: `*`, `?`, `[abc]`, `[^a-z]`, and `\` before what means itself.
+//! Patterns as in Redis (`stringmatchlen`): `*`, `?`, `[abc]`, `[^a-z]`, and `\` before what means itself.
 
-/// One element of a pattern.
-enum Element<'a> {
-    Many,
-    Any,
-    Byte(u8),
-    Class { negated: bool, members: &'a [u8] },
-}
-
-/// The first element of a pattern, and what is behind it.
-fn first(pattern: &[u8]) -> Option<(Element<'_>, &[u8])> {
-    let (byte, rest) = pattern.split_first()?;
-    Some(match (byte, rest) {
-        (b'*', rest) => (Element::Many, rest),
-        (b'?', rest) => (Element::Any, rest),
-        (b'\\', [escaped, rest @ ..]) => (Element::Byte(*escaped), rest),
-        (b'[', rest) => class(rest),
-        (byte, rest) => (Element::Byte(*byte), rest),
-    })
-}
-
-/// What is behind an opening bracket; without a closing one, a class goes to the end.
-fn class(pattern: &[u8]) -> (Element<'_>, &[u8]) {
-    let negated = pattern.first() == Some(&b'^');
-    let pattern = &pattern[usize::from(negated)..];
-    let mut at = 0;
-    while at < pattern.len() && pattern[at] != b']' {
-        at += if pattern[at] == b'\\' { 2 } else { 1 };
-    }
-    let at = at.min(pattern.len());
-    (Element::Class { negated, members: &pattern[..at] }, pattern.get(at + 1..).unwrap_or_default())
-}
-
-fn is_member(mut members: &[u8], byte: u8) -> bool {
+/// Whether a class has a byte, and what is behind it. The class begins behind its opening bracket, and goes to the end if no bracket closes it.
+///
+/// As in Redis, a byte behind `\` begins no range, and whatever is behind a `-` ends one, also a closing bracket.
+fn class(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
+    let is_negated = pattern.first() == Some(&b'^');
+    let mut left = &pattern[usize::from(is_negated)..];
+    let mut has = false;
     loop {
-        members = match *members {
-            [b'\\', one, ref rest @ ..] | [one, ref rest @ ..]
-                if rest.first() != Some(&b'-') || rest.len() < 2 =>
-            {
-                if one == byte {
-                    return true;
-                }
-                rest
+        let (is_member, behind) = match *left {
+            [] => return (has != is_negated, left),
+            [b'\\', one, ref behind @ ..] => (one == byte, behind),
+            [b']', ref behind @ ..] => return (has != is_negated, behind),
+            [one, b'-', other, ref behind @ ..] => {
+                ((one.min(other)..=one.max(other)).contains(&byte), behind)
             }
-            [one, b'-', other, ref rest @ ..] => {
-                if (one.min(other)..=one.max(other)).contains(&byte) {
-                    return true;
-                }
-                rest
-            }
-            _ => return false,
+            [one, ref behind @ ..] => (one == byte, behind),
         };
+        has |= is_member;
+        left = behind;
     }
+}
+
+/// What is behind the first element of a pattern, which is not `*`, if that element matches the byte.
+fn behind_first(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+    let (matches, behind) = match *pattern {
+        [] => return None,
+        [b'?', ref behind @ ..] => (true, behind),
+        [b'[', ref behind @ ..] => class(behind, byte),
+        [b'\\', one, ref behind @ ..] | [one, ref behind @ ..] => (one == byte, behind),
+    };
+    matches.then_some(behind)
 }
 
 /// Whether a name is one of the pattern's. Linear in the product of the lengths.
@@ -60,27 +39,15 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     // Behind the last star, and what it has left of the name.
     let mut star: Option<(&[u8], &[u8])> = None;
     loop {
-        let step = match (first(left), rest.split_first()) {
-            (Some((Element::Many, behind)), _) => {
-                star = Some((behind, rest));
-                left = behind;
-                continue;
-            }
-            (None, None) => return true,
-            (Some((Element::Any, behind)), Some((_, others))) => Some((behind, others)),
-            (Some((Element::Byte(wanted), behind)), Some((byte, others))) if wanted == *byte => {
-                Some((behind, others))
-            }
-            (Some((Element::Class { negated, members }, behind)), Some((byte, others)))
-                if is_member(members, *byte) != negated =>
-            {
-                Some((behind, others))
-            }
-            _ => None,
-        };
-        // What does not fit has the last star take one byte more.
-        (left, rest) = match (step, star) {
-            (Some(next), _) => next,
+        if let [b'*', behind @ ..] = left {
+            star = Some((behind, rest));
+            left = behind;
+            continue;
+        }
+        let Some((byte, others)) = rest.split_first() else { return left.is_empty() };
+        // What does not match has the last star take one byte more.
+        (left, rest) = match (behind_first(left, *byte), star) {
+            (Some(behind), _) => (behind, others),
             (None, Some((behind, [_, others @ ..]))) => {
                 star = Some((behind, others));
                 (behind, others)
@@ -115,7 +82,15 @@ mod tests {
             ("h[a-b]llo", "hbllo", true),
             ("h[b-a]llo", "hallo", true),
             ("h[a-b]llo", "hcllo", false),
-            ("h[a-]llo", "h-llo", true),
+            ("h[a-]llo", "h-llo", false),
+            ("h[a-]llo", "h_", true),
+            ("h[a-]llo]o", "h_o", true),
+            ("hell[\\n-p]", "hello", false),
+            ("hell[\\n-p]", "hell-", true),
+            ("[]a", "a", false),
+            ("[^]a", "xa", true),
+            ("[^", "x", true),
+            ("[a\\", "\\", true),
             ("h\\?llo", "h?llo", true),
             ("h\\?llo", "hallo", false),
             ("[\\]]", "]", true),

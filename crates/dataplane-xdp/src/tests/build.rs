@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use super::live_failures;
-use super::namespaces::{as_root, not_run};
+use super::namespaces::as_root;
 use crate::Hook;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
@@ -190,11 +190,7 @@ const VALUE_MUTATIONS: [(Hook, &str, &str, &str); 15] = [
 ];
 
 fn has_clang(name: &str) -> bool {
-    let found = Command::new("clang").arg("--version").output().is_ok_and(|output| output.status.success());
-    if !found {
-        not_run("clang", name);
-    }
-    found
+    nicekv_tools::needs(&["clang"], name)
 }
 
 fn build(directory: &Path, arguments: &[&str]) -> Output {

@@ -10,7 +10,7 @@
 #![allow(unsafe_code, reason = "setns(2) and packet(7) sockets have no safe form in libc")]
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::process::Command;
@@ -296,18 +296,13 @@ fn restore_vlan_tag(frame: &mut Vec<u8>, auxiliary: &libc::tpacket_auxdata) {
 pub(super) fn as_root(name: &str, test: impl FnOnce() + Send) {
     // SAFETY: has no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        not_run("root", name);
+        nicekv_tools::not_run("root", name);
         return;
     }
     let result = std::thread::scope(|scope| scope.spawn(test).join());
     if let Err(panic) = result {
         std::panic::resume_unwind(panic);
     }
-}
-
-/// Past the test harness, which swallows what the macros print.
-pub(super) fn not_run(needs: &str, name: &str) {
-    writeln!(io::stderr(), "NOT RUN (needs {needs}): {name}").expect("standard error");
 }
 
 /// Takes every privilege from the calling thread.

@@ -24,6 +24,10 @@ pub(super) fn called(
     let arguments = parser.command().expect("complete");
     let command = Command::resolve(arguments, last)?;
     admit(session, command, arguments, requests)?;
+    // Names of objects are changed with the stamps of their chunks, which no command has.
+    if command.changes_keys() && requests.core.holds_objects(session.keyspace) {
+        return Err(CommandError::OF_OBJECTS);
+    }
     large::admit(parser, &requests.member.server.permits)?;
     Ok(command)
 }
@@ -42,15 +46,8 @@ fn admit(
     if user.may_everything() {
         return Ok(());
     }
-    let (subject, has_get) = command.asks(arguments);
-    let keys = command.key_indexes(arguments.count(), &|index| arguments.prefix(index));
-    let keys = keys.map(|index| arguments.prefix(index));
-    let (channels, is_pattern) = command.channel_indexes(arguments.count());
-    let mut channels = channels.map(|index| arguments.prefix(index));
-    let checked = user.check(subject, keys, has_get).and_then(|()| {
-        let forbidden = channels.find(|channel| !user.may_channel(channel, is_pattern));
-        forbidden.map_or(Ok(()), |channel| Err(Refusal::Channel(channel)))
-    });
+    let subject = command.asks(arguments).0;
+    let checked = command.check(user, arguments.count(), &|index| arguments.prefix(index));
     // As in Redis a subcommand that there is not is said to be none, whoever calls it.
     let is_unknown = subject == command.number() && arguments.count() > 1 && command.has_subcommands();
     checked.map_err(|refusal| match refusal {

@@ -4,7 +4,7 @@ use super::{Planned, ok, unknown_subcommand};
 use crate::command::Command;
 use crate::error::CommandError;
 use crate::plan::{Call, Context, Plan};
-use crate::security::{Categories, SUBJECTS, Subject, Users, digits};
+use crate::security::{Categories, SUBJECTS, Users, digits};
 
 mod edit;
 mod log;
@@ -161,10 +161,7 @@ fn dryrun<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
         return Err(CommandError::arity(command.name));
     }
     let argument = |index: usize| call.arguments.prefix(index + 3);
-    let subcommand = (count > 1).then(|| argument(1));
-    let subject = Subject::of_call(command.number(), subcommand);
-    let has_get = (3..count).any(|index| argument(index).eq_ignore_ascii_case(b"get"));
-    match user.check(subject, command.key_indexes(count, &argument).map(argument), has_get) {
+    match command.check(user, count, &argument) {
         Ok(()) => return ok(context),
         Err(refusal) => context.reply.bulk(&refusal.told_of(user)),
     }

@@ -69,8 +69,14 @@ pub(crate) fn flushdb<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
     flush(call, vec![context.session.keyspace])
 }
 
-/// `FLUSHALL [ASYNC | SYNC]`: FLUSHDB of all keyspaces; it ends at the first that refuses to be listed, or written so.
+/// `FLUSHALL [ASYNC | SYNC]`: FLUSHDB of all keyspaces; it deletes nothing if one of them cannot be flushed.
 pub(crate) fn flushall<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    if let Some((keyspace, has)) = context.server.keyspaces.not_flushable() {
+        return Err(CommandError::text(format!(
+            "ERR nothing was deleted: keyspace {} has {has}; FLUSHDB deletes the keys of one keyspace",
+            keyspace.0
+        )));
+    }
     flush(call, context.server.keyspaces.all())
 }
 

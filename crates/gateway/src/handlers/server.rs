@@ -4,8 +4,9 @@ use super::{Planned, unknown_subcommand};
 use crate::command::{COMMANDS, Command, Kind};
 use crate::error::CommandError;
 use crate::plan::{Call, Context, Plan};
+use nicekv_wire::number::parse_integer;
 
-/// `COMMAND [COUNT | INFO [name …] | DOCS [name …] | LIST]`.
+/// `COMMAND [COUNT | INFO [name …] | DOCS [name …] | GETKEYS name [argument …] | LIST]`.
 pub(crate) fn command<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     let named = || (2..call.count()).map(|index| Command::find(call.arguments.prefix(index)));
     let total = COMMANDS.len();
@@ -44,12 +45,47 @@ pub(crate) fn command<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
                 _ => b"string",
             });
         }
-    } else if call.is(1, "count") || call.is(1, "list") {
+    } else if call.is(1, "getkeys") && call.count() > 3 {
+        return get_keys(context, call);
+    } else if ["count", "getkeys", "list"].iter().any(|name| call.is(1, name)) {
         let subcommand = String::from_utf8_lossy(call.bytes(1)?).to_ascii_lowercase();
         return Err(CommandError::arity(&format!("command|{subcommand}")));
     } else {
         return Err(unknown_subcommand("COMMAND", call.bytes(1)?));
     }
+    Ok(Plan::Replied)
+}
+
+/// The arguments of a command that are keys.
+fn get_keys<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let command = Command::find(call.arguments.prefix(2));
+    let command = command.ok_or(CommandError::fixed("ERR Invalid command specified"))?;
+    if command.keys.is_none() && command.kind != Kind::Script {
+        return Err(CommandError::fixed("ERR The command has no key arguments"));
+    }
+    let count = call.count() - 2;
+    if !command.takes(count) {
+        return Err(CommandError::fixed("ERR Invalid number of arguments specified for command"));
+    }
+    let argument = |index: usize| call.arguments.prefix(index + 2);
+    let mut keys: Vec<&[u8]> = command.key_indexes(count, &argument).map(argument).collect();
+    if command.kind == Kind::Script {
+        // As in Redis, one that has fewer than it says has none.
+        keys.truncate(if parse_integer(argument(2)) == Some(keys.len() as i64) { keys.len() } else { 0 });
+    } else if keys.is_empty() {
+        return Err(CommandError::fixed("ERR Invalid arguments specified for command"));
+    }
+    context.reply.array(keys.len());
+    keys.iter().for_each(|key| context.reply.bulk(key));
+    Ok(Plan::Replied)
+}
+
+/// `ROLE`: as INFO says, a master without replicas of its own. The nodes replicate, and a gateway keeps no offset.
+pub(crate) fn role<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
+    context.reply.array(3);
+    context.reply.bulk(b"master");
+    context.reply.integer(0);
+    context.reply.array(0);
     Ok(Plan::Replied)
 }
 

@@ -241,14 +241,17 @@ fn write_down(key: &str, mut calls: Vec<Call>) -> Result<PathBuf> {
     let path = std::env::temp_dir().join(format!("nicekv-{key}.txt"));
     calls.sort_by_key(|call| call.called);
     let write = || {
-        let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
+        let new = nicekv_runtime::NewFile::create_private(&path)?;
+        let mut file = std::io::BufWriter::new(new.file());
         for Call { action, called, answered } in &calls {
             match answered {
                 Some((at, answer)) => writeln!(file, "{called} {at} {action:?} => {answer:?}")?,
                 None => writeln!(file, "{called} - {action:?} => unknown")?,
             }
         }
-        file.flush()
+        file.flush()?;
+        drop(file);
+        new.finish()
     };
     write().map_err(LabError::io("write", &path))?;
     Ok(path)

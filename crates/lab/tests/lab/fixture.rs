@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
 use std::process::{Command, Output};
 
 use nicekv_lab::LAB_VARIABLE;
@@ -135,7 +134,4 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Past the test harness, which swallows what the macros print.
-pub(crate) fn not_run(needs: &str, name: &str) {
-    writeln!(std::io::stderr(), "NOT RUN (needs {needs}): {name}").expect("standard error");
-}
+pub(crate) use nicekv_tools::not_run;

@@ -12,6 +12,7 @@
 //! Each checksum covers what is before it, too: nothing can be missing, doubled or in another order, and without the end it is not whole.
 
 use super::error::{BackupError, Damage};
+use nicekv_runtime::NewFile;
 use nicekv_wire::chunk::{CHUNK_LENGTH_MAX, ChunkId};
 use nicekv_wire::{ClientId, OpId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -140,10 +141,11 @@ impl Part {
     }
 }
 
-/// A file that is being written, and where it can be gone back to.
+/// A file that is being written, and where it can be gone back to. It is removed if it is not finished.
 pub(super) struct Writer {
     file: BufWriter<File>,
     place: Place,
+    new: NewFile,
 }
 
 /// After a record.
@@ -154,13 +156,18 @@ pub(super) struct Place {
 }
 
 impl Writer {
+    /// For a file that is not there. What it holds is as private as the data.
     pub(super) fn create(path: &Path, header: &Header) -> io::Result<Self> {
-        use std::os::unix::fs::OpenOptionsExt;
-        // What it holds is as private as the data.
-        let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+        if path.symlink_metadata().is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        Self::to(NewFile::create_private(path)?, header)
+    }
+
+    pub(super) fn to(new: NewFile, header: &Header) -> io::Result<Self> {
         let line = format!("{MARK}{VERSION}\n");
         let place = Place { offset: line.len() as u64, checksum: crc32c::crc32c(line.as_bytes()) };
-        let mut writer = Self { file: BufWriter::new(file), place };
+        let mut writer = Self { file: BufWriter::new(new.file().try_clone()?), place, new };
         writer.file.write_all(line.as_bytes())?;
         writer.json(b'H', header)?;
         Ok(writer)
@@ -207,10 +214,16 @@ impl Writer {
         Ok(())
     }
 
-    /// It is whole, and on the disk.
+    /// It is whole, on the disk and in its place.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.file.flush()?;
-        self.file.get_ref().sync_all()
+        self.new.finish_new()
+    }
+
+    /// It is whole, and goes when it is dropped.
+    pub(super) fn unfinished(mut self) -> io::Result<NewFile> {
+        self.file.flush()?;
+        Ok(self.new)
     }
 }
 

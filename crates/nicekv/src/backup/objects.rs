@@ -1,7 +1,7 @@
 //! Names of objects, with their chunks.
 //!
 //! ```text
-//!   a partition's names as of one moment ─▶ FILE.new.names ─▶ each name: its chunks that are not in the file yet ─▶ C … ─▶ E (V …)
+//!   a partition's names as of one moment ─▶ .FILE.names.nicekv-new ─▶ each name: its chunks that are not in the file yet ─▶ C … ─▶ E (V …)
 //!                                                              └ one is gone: has the name another object? that one; no name? nothing; else an error
 //! ```
 //!
@@ -15,6 +15,7 @@ use crate::clients::failed;
 use crate::failure::Failure;
 use crate::objects::{NotGot, Objects};
 use futures_executor::block_on;
+use nicekv_runtime::NewFile;
 use nicekv_wire::Form;
 use nicekv_wire::OpId;
 use nicekv_wire::chunk::ChunkId;
@@ -23,7 +24,7 @@ use nicekv_wire::limits::small_value_bytes_max;
 use nicekv_wire::recovery::{Entry, put_keyed_entry};
 use std::collections::HashSet;
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A name is looked at so often, each time that its object was replaced, and collected, while it was read.
 const TRIES_MAX: usize = 5;
@@ -58,36 +59,29 @@ impl Source for Objects {
 
 /// The names of a partition, in a file that goes with this.
 pub(super) struct Names {
-    path: PathBuf,
+    file: NewFile,
 }
 
 impl Names {
-    /// In a file beside the backup.
-    pub(super) fn beside(path: &Path) -> Self {
+    /// To be filled with one partition, in a file beside the backup.
+    pub(super) fn create(path: &Path, header: &Header) -> Result<Writer, Failure> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".names");
-        Self { path: beside.into() }
+        let file = NewFile::create_private(Path::new(&beside));
+        file.and_then(|file| Writer::to(file, header)).map_err(unwritten)
     }
 
-    /// To be filled with one partition.
-    pub(super) fn create(&self, header: &Header) -> Result<Writer, Failure> {
-        Writer::create(&self.path, header).map_err(|error| self.failed(error))
+    /// What one was filled with.
+    pub(super) fn of(writer: Writer) -> Result<Self, Failure> {
+        Ok(Self { file: writer.unfinished().map_err(unwritten)? })
     }
 
-    /// What it was filled with.
     fn open(&self) -> Result<Reader, Failure> {
-        Reader::open(&self.path).map_err(|error| self.failed(error))
+        Reader::open(self.file.path()).map_err(|error| self.failed(error))
     }
 
     fn failed(&self, error: impl Display) -> Failure {
-        Failure::Environment(format!("{}: {error}", self.path.display()))
-    }
-}
-
-impl Drop for Names {
-    fn drop(&mut self) {
-        // It may have been created in vain.
-        _ = std::fs::remove_file(&self.path);
+        Failure::Environment(format!("{}: {error}", self.file.path().display()))
     }
 }
 

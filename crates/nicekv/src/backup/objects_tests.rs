@@ -74,15 +74,14 @@ fn header() -> Header {
 
 /// The names of `moment`, as a node tells them, written with what `source` has by now.
 fn written(path: &Path, moment: &Fake, source: &Fake) -> Result<Totals, Failure> {
-    let names = Names::beside(path);
-    let mut beside = names.create(&header()).unwrap();
+    let mut beside = Names::create(path, &header()).unwrap();
     let begin = Begin { keyspace: KEYSPACE, partition: 1, epoch: 1, index: 9, node: "n".into() };
     beside.write(&Record::Begin(begin)).unwrap();
     for (key, found) in &moment.names {
         write_name(&mut beside, key, found).unwrap();
     }
     beside.write(&Record::Close(Totals::default())).unwrap();
-    beside.finish().unwrap();
+    let names = Names::of(beside).unwrap();
     let mut writer = Writer::create(path, &header()).unwrap();
     let totals = ObjectWriter::default().write(&mut writer, &names, source)?;
     writer.write(&Record::End(totals)).unwrap();

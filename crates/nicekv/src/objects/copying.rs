@@ -1,8 +1,9 @@
 //! Files and pipes that objects come from and go to.
 
 use crate::failure::Failure;
+use nicekv_runtime::{NewFile, remove_unfinished_on_signals};
 use std::fs::File;
-use std::io::{BufWriter, Read, Write, stdin, stdout};
+use std::io::{BufWriter, Read, Stdout, Write, stdin, stdout};
 use std::path::Path;
 
 const STANDARD: &str = "-";
@@ -43,29 +44,46 @@ pub(super) fn open_source(path: &Path) -> Result<Box<dyn Read>, Failure> {
     Ok(Box::new(file))
 }
 
-/// Where an object goes.
+/// Where an object goes: a file is there when all of it is.
 pub(super) struct Sink {
-    to: BufWriter<Box<dyn Write>>,
+    to: Destination,
     name: String,
+}
+
+enum Destination {
+    Standard(BufWriter<Stdout>),
+    File(NewFile),
 }
 
 impl Sink {
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
-        let to: Box<dyn Write> = if path == Path::new(STANDARD) {
-            Box::new(stdout().lock())
+        let to = if path == Path::new(STANDARD) {
+            Ok(Destination::Standard(BufWriter::new(stdout())))
         } else {
-            Box::new(File::create(path).map_err(|error| Failure::Environment(format!("{name}: {error}")))?)
+            remove_unfinished_on_signals().and_then(|()| NewFile::create(path)).map(Destination::File)
         };
-        Ok(Self { to: BufWriter::new(to), name })
+        match to {
+            Ok(to) => Ok(Self { to, name }),
+            Err(error) => Err(Failure::Environment(format!("{name}: {error}"))),
+        }
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.to.write_all(bytes).map_err(|error| Failure::Environment(format!("{}: {error}", self.name)))
+        let written = match &mut self.to {
+            Destination::Standard(to) => to.write_all(bytes),
+            // Chunks are long.
+            Destination::File(new) => new.file().write_all(bytes),
+        };
+        written.map_err(|error| Failure::Environment(format!("{}: {error}", self.name)))
     }
 
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
-        self.to.flush().map_err(|error| Failure::Environment(format!("{}: {error}", self.name)))
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        let finished = match self.to {
+            Destination::Standard(mut to) => to.flush(),
+            Destination::File(new) => new.finish(),
+        };
+        finished.map_err(|error| Failure::Environment(format!("{}: {error}", self.name)))
     }
 }
 

@@ -42,21 +42,12 @@ const NODES: [Host; 5] = [
 ];
 const CLIENT: Host = host("gateway-0", "10.20.2.1", "02:00:00:00:02:01", 10);
 
-/// Past the test harness, which swallows what the macros print.
-fn not_run(needs: &str, name: &str) {
-    writeln!(std::io::stderr(), "NOT RUN (needs {needs}): {name}").expect("standard error");
-}
-
-fn is_there(tool: &str) -> bool {
-    let status =
-        Command::new("sh").args(["-c", &format!("command -v {tool}")]).stdout(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
-}
+use nicekv_tools::{needs, not_run};
 
 #[test]
 fn units_are_such_as_systemd_takes_and_few_may_do_anything() {
-    if !is_there("systemd-analyze") {
-        return not_run("systemd-analyze", "units_are_such_as_systemd_takes_and_few_may_do_anything");
+    if !needs(&["systemd-analyze"], "units_are_such_as_systemd_takes_and_few_may_do_anything") {
+        return;
     }
     let directory = tempfile::tempdir().unwrap();
     for role in ROLES {
@@ -275,8 +266,8 @@ fn a_cluster_from_files_and_units_is_operated_under_load() {
     if !rustix::process::geteuid().is_root() {
         return not_run("root", name);
     }
-    if let Some(missing) = ["ip", "ethtool", "setpriv", "etcd"].into_iter().find(|tool| !is_there(tool)) {
-        return not_run(missing, name);
+    if !needs(&["ip", "ethtool", "sysctl", "setpriv", "etcd"], name) {
+        return;
     }
     let mut deployment = Deployment::new();
     check_files(&deployment);

@@ -3,7 +3,8 @@
 use crate::files::switch_file;
 use crate::hosts::{Network, SWITCH};
 use crate::units::{fails_without, give, start};
-use crate::{NODES, ROLES, is_there, not_run};
+use crate::{NODES, ROLES};
+use nicekv_tools::{needs, not_run};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -15,8 +16,8 @@ fn the_switch_needs_the_capabilities_of_its_unit_and_no_others() {
     if !rustix::process::geteuid().is_root() {
         return not_run("root", name);
     }
-    if let Some(missing) = ["ip", "ethtool", "setpriv"].into_iter().find(|tool| !is_there(tool)) {
-        return not_run(missing, name);
+    if !needs(&["ip", "ethtool", "sysctl", "setpriv"], name) {
+        return;
     }
     let mut network = Network::new();
     network.add(NODES[0]);
@@ -46,10 +47,8 @@ fn the_package_is_built_and_installed() {
     if !rustix::process::geteuid().is_root() {
         return not_run("root", name);
     }
-    if let Some(missing) =
-        ["dpkg", "dpkg-deb", "objdump", "systemd-sysusers"].into_iter().find(|tool| !is_there(tool))
-    {
-        return not_run(missing, name);
+    if !needs(&["dpkg", "dpkg-deb", "objdump", "systemd-sysusers"], name) {
+        return;
     }
     let (directory, program) = (tempfile::tempdir().unwrap(), env!("CARGO_BIN_EXE_nicekv"));
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

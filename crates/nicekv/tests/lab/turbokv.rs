@@ -65,7 +65,7 @@ fn everybody_reads_what_anybody_has_written(lab: &LabUnderTest) -> Vec<String> {
         }
     }
     for client in 0..CLIENTS {
-        assert_eq!(nicekv(lab, client, &["get", "n-key"]), "13\n");
+        assert_eq!(nicekv(lab, client, &["get", "n-key"]), "13");
     }
     keys
 }

@@ -25,7 +25,7 @@ fn redis_cli(address: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new("redis-cli");
     let said = command.args(["-h", host, "-p", port, "--no-auth-warning"]).args(arguments).output();
     let Ok(said) = said else {
-        eprintln!("NOT RUN: redis-cli is not installed");
+        nicekv_tools::needs(&["redis-cli"], "redis-cli at a gateway with users or TLS");
         return None;
     };
     let text = [said.stdout, said.stderr].concat();

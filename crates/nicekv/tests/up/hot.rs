@@ -125,7 +125,7 @@ fn keyspaces_whose_hot_keys_cannot_be_spread_are_refused_with_the_reason() {
     assert!(created.0 == Some(2) && created.2.contains("hot keys need multicast: "), "{created:?}");
     assert_eq!(run(&["keyspace", "create", "carts", "--balancing", "hot"]).0, Some(0));
     assert_eq!(run(&["put", "color", "blue", "--keyspace", "carts"]).0, Some(0));
-    assert_eq!(run(&["get", "color", "--keyspace", "carts"]).1, "blue\n");
+    assert_eq!(run(&["get", "color", "--keyspace", "carts"]).1, "blue");
     assert!(run(&["status"]).1.contains("carts multicast R=3 balancing=hot"));
     assert_eq!(up.interrupt(), Some(0));
 }

@@ -23,7 +23,7 @@ fn each_has_its_own_keys_and_its_own_way_to_keep_them() {
     assert_eq!(run(&["put", "color", "red", "--keyspace", "sessions"]).0, Some(0));
     assert_eq!(run(&["put", "color", "green", "--keyspace", "2"]).0, Some(0));
     let read = ["default", "sessions", "carts"].map(get);
-    assert_eq!(read, ["blue\n", "red\n", "green\n"]);
+    assert_eq!(read, ["blue", "red", "green"]);
     assert_eq!(run(&["delete", "color", "--keyspace", "carts"]).1, "deleted\n");
     // SELECT goes to them by number.
     let mut redis = up.redis();
@@ -52,7 +52,7 @@ fn each_has_its_own_keys_and_its_own_way_to_keep_them() {
     // They are found again, and a further one comes into being beside them.
     let up = Up::start(scratch.path(), &[&KEYSPACES[..], &["--keyspace", "new"]].concat());
     let read = ["default", "sessions", "carts", "new"].map(get);
-    assert_eq!(read, ["blue\n", "red\n", "", ""]);
+    assert_eq!(read, ["blue", "red", "", ""]);
     assert_eq!(run(&["put", "color", "grey", "--keyspace", "new"]).0, Some(0));
     assert_eq!(up.interrupt(), Some(0));
 }
@@ -88,7 +88,7 @@ fn one_is_created_while_the_cluster_runs_and_dropped() {
     assert_eq!(up.interrupt(), Some(0));
 
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
-    assert_eq!(run(&["get", "color", "--keyspace", "carts"]).1, "green\n");
+    assert_eq!(run(&["get", "color", "--keyspace", "carts"]).1, "green");
     assert_eq!(run(&["keyspace", "drop", "carts", "--yes-drop", "cart"]).0, Some(2));
     let (code, told, _) = run(&["keyspace", "drop", "carts", "--yes-drop", "carts"]);
     assert!(code == Some(0) && told.ends_with("dropped, and discarded everywhere\n"), "{told}");

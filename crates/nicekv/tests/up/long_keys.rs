@@ -132,10 +132,15 @@ fn commands_and_scans_know_long_keys() {
     for key in &keys {
         let put = run(&["put", key, &value(300), "--keyspace", "ranges"]);
         assert_eq!(put, (Some(0), String::new(), String::new()));
-        assert_eq!(run(&["get", key, "--keyspace", "ranges"]).1, format!("{}\n", value(300)));
+        assert_eq!(run(&["get", key, "--keyspace", "ranges"]).1, value(300));
     }
     let lines = |keys: &[String]| -> String {
-        keys.iter().map(|key| format!("{}\n", key.as_bytes().escape_ascii())).collect()
+        let escaped = |key: &String| {
+            ["\u{7f}", "\u{10ffff}"]
+                .iter()
+                .fold(key.clone(), |key, one| key.replace(one, &one.escape_unicode().to_string()))
+        };
+        keys.iter().map(|key| escaped(key) + "\n").collect()
     };
     assert_eq!(run(&["scan", "--keyspace", "ranges"]).1, lines(&keys));
     let within = run(&["scan", &keys[2], &keys[9], "--keyspace", "ranges"]);

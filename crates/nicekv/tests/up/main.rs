@@ -6,6 +6,7 @@ mod backup;
 mod cluster;
 mod descriptors;
 mod discovery;
+mod damaged_files;
 mod explain;
 mod full_disk;
 mod groups;
@@ -21,6 +22,7 @@ mod matrix_table;
 mod metrics;
 mod object_backup;
 mod objects;
+mod outputs;
 mod quorum;
 mod ranges;
 mod readme;
@@ -150,8 +152,8 @@ fn commands_find_the_running_cluster_and_say_how_it_went() {
     let up = Up::start(scratch.path(), &[&nodes[..], &chain].concat());
     let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
     assert_eq!(run(&["put", "color", "blue"]), (Some(0), String::new(), String::new()));
-    assert_eq!(run(&["get", "color"]), (Some(0), "blue\n".into(), String::new()));
-    assert_eq!(run(&["get", "color", "--endpoint", &up.endpoint]).1, "blue\n");
+    assert_eq!(run(&["get", "color"]), (Some(0), "blue".into(), String::new()));
+    assert_eq!(run(&["get", "color", "--endpoint", &up.endpoint]).1, "blue");
     assert_eq!(up.redis().call(&["GET", "color"]), "$blue");
     assert_eq!(run(&["delete", "color"]).0, Some(0));
     let (code, output, error) = run(&["get", "color"]);
@@ -199,9 +201,9 @@ fn clusters_run_side_by_side_and_do_not_see_each_other() {
     let parts = [&*other.endpoint, &*other.resp, &*one.endpoint, "--endpoint"];
     assert!(parts.iter().all(|part| line.contains(part)), "{line}");
     let named = outcome(nicekv(scratch.path(), &["get", "color", "--endpoint", &one.endpoint]));
-    assert_eq!(named, (Some(0), "blue\n".into(), String::new()), "who names it needs no hint");
+    assert_eq!(named, (Some(0), "blue".into(), String::new()), "who names it needs no hint");
     assert_eq!(other.interrupt(), Some(0));
-    assert_eq!(outcome(nicekv(scratch.path(), &["get", "color"])), (Some(0), "blue\n".into(), String::new()));
+    assert_eq!(outcome(nicekv(scratch.path(), &["get", "color"])), (Some(0), "blue".into(), String::new()));
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn nearly_all_are_there(told: &str) {
 
 fn is_left_over(entry: &std::io::Result<std::fs::DirEntry>) -> bool {
     let name = entry.as_ref().unwrap().file_name().into_string().unwrap();
-    name.ends_with(".new") || name.ends_with(".names")
+    name.ends_with(".nicekv-new")
 }
 
 #[test]

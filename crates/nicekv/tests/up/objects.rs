@@ -78,6 +78,7 @@ fn a_version_that_is_not_the_names_changes_nothing() {
     refused(here, &["object", "delete", "name"], "there is no object");
     // What is no object gets no name.
     refused(here, &["put", "--keyspace", "things", "name", "a value"], "names of objects");
+    refused(here, &["delete", "--keyspace", "things", "name"], "nicekv object delete");
 }
 
 /// Chunks of all targets together, copies counted.

@@ -35,7 +35,7 @@ fn what_needs_no_primary_works_and_the_rest_is_refused_by_name() {
 
     let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
     assert_eq!(run(&["put", "color", "blue"]), (Some(0), String::new(), String::new()));
-    assert_eq!(run(&["get", "color"]).1, "blue\n");
+    assert_eq!(run(&["get", "color"]).1, "blue");
     assert_eq!(redis.call(&["GET", "color"]), "$blue");
     assert_eq!(run(&["delete", "color"]).0, Some(0));
     assert_eq!(run(&["get", "color"]).0, Some(1));

@@ -24,7 +24,7 @@ fn partitions_are_split_at_keys_and_merged_while_redis_goes_on() {
         for (number, key) in KEYS.iter().enumerate() {
             assert_eq!(redis.call(&["GET", key]), format!("${number}"), "{key}");
             let got = run(&["get", key, "--keyspace", "orders"]);
-            assert_eq!(got.1, format!("{number}\n"), "{key}: {}", got.2);
+            assert_eq!(got.1, number.to_string(), "{key}: {}", got.2);
         }
     };
     check(&mut redis);
@@ -79,7 +79,7 @@ fn one_that_is_created_keeps_its_order() {
     assert_eq!(up.interrupt(), Some(0));
 
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
-    assert_eq!(run(&["get", "m", "--keyspace", "orders"]).1, "1\n");
+    assert_eq!(run(&["get", "m", "--keyspace", "orders"]).1, "1");
     let list = run(&["partition", "list", "--keyspace", "orders"]).1;
     assert!(list.contains("\"m\" to the last key"), "{list}");
     assert_eq!(up.interrupt(), Some(0));

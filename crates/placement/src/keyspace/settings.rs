@@ -1,12 +1,41 @@
 //! The text of a keyspace, setting by setting.
 
-use alloc::string::ToString;
+use alloc::format;
+use alloc::string::{String, ToString};
 use core::net::Ipv4Addr;
 use core::str::FromStr;
 
 use nicekv_wire::{KeyOrder, KeyspaceId};
 
 use super::{ChunkDelivery, KeyspaceDefaults, KeyspaceSpec, LoadBalancing, Protocol, Refusal};
+
+/// Settings of a keyspace's text, each with what it takes.
+pub const KEYSPACE_SETTINGS: [(&str, &str); 12] = [
+    ("id", "1 to 15, as in SELECT 1; the next that is free"),
+    ("replication", "multicast, chain or quorum; multicast"),
+    ("write-set", "1 to R, of quorum replication alone: copies that hold what is acknowledged (k)"),
+    ("replicas", "1 to 9: copies of each value (R); as in the default keyspace"),
+    ("partitioning", "hash or range: how keys are divided among partitions; hash"),
+    ("partitions", "a power of two up to 1024, 4096 in all keyspaces together; as in the default keyspace"),
+    (
+        "balancing",
+        "none, migrate (partitions move, split and merge by load) or hot (keys that are asked most are copied); none",
+    ),
+    ("partition-keys", "with migrate: a partition with more keys is split; any"),
+    ("partition-bytes", "the same of bytes, keys and values together; any"),
+    (
+        "chunks",
+        "multicast or unicast: the keys are names of objects, whose chunks go to their targets so; none",
+    ),
+    ("unicast", "a ring like 127.12.0.0/16; one of the cluster's own"),
+    ("multicast", "likewise"),
+];
+
+/// As in a sentence.
+pub(super) fn names() -> String {
+    let [first @ .., last] = KEYSPACE_SETTINGS.map(|(name, _)| name);
+    format!("{} and {last}", first.join(", "))
+}
 
 /// What a text says.
 #[derive(Default)]

@@ -32,7 +32,10 @@ pub enum StateFileError {
         source: io::Error,
     },
     /// Its checksum does not match.
-    #[error("{path} is damaged", path = path.display())]
+    #[error(
+        "{path} is damaged; put it back from a copy, or begin with empty data directories and `nicekv restore` a backup",
+        path = path.display()
+    )]
     Damaged {
         /// The file.
         path: PathBuf,

@@ -27,6 +27,7 @@
 
 use super::buffer::Buffer;
 use super::merge::{Merged, Source};
+use super::unlisted::{lacks_version, suspect};
 use super::worker::{Worker, failed, set_tree_key};
 use super::{Engine, EngineSync, ScanPage};
 use crate::{Result, StoreError};
@@ -48,6 +49,19 @@ const PARTITION_BYTES: usize = size_of::<u32>();
 /// Reads see the newest version of the tree, whatever it is: what is not wholly in it yet is still in a buffer. A number from the counter
 /// could be of a version that the engine's thread lets go of before the reader has come to look for it.
 const NEWEST: SeqNo = SeqNo::MAX;
+
+/// Why the tree cannot be opened. What is missing or too short is damage, too: the library tells it as the operating system does.
+fn unopened(directory: &Path, error: lsm_tree::Error) -> StoreError {
+    use std::io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
+    match error {
+        lsm_tree::Error::Io(error)
+            if ![InvalidData, InvalidInput, NotFound, UnexpectedEof].contains(&error.kind()) =>
+        {
+            StoreError::io("open the storage engine in", directory)(error)
+        }
+        error => StoreError::EngineFileDamaged { path: suspect(directory), reason: error.to_string() },
+    }
+}
 
 /// Sizes of the durable engine.
 #[derive(Clone, Copy, Debug)]
@@ -85,12 +99,17 @@ pub struct LsmEngine {
 impl LsmEngine {
     /// Opens or creates the tree in `directory`.
     pub fn open(directory: &Path, options: DurableOptions) -> Result<Self> {
+        // The library would begin anew, and what is in the tables would be gone.
+        if lacks_version(directory) {
+            let reason = "it is missing, though there are tables".into();
+            return Err(StoreError::EngineFileDamaged { path: suspect(directory), reason });
+        }
         let (sequence, visible) = (SequenceNumberCounter::default(), SequenceNumberCounter::default());
         let tree = lsm_tree::Config::new(directory, sequence.clone(), visible.clone())
             .use_cache(Arc::new(Cache::with_capacity_bytes(options.cache_bytes)))
             .use_descriptor_table(Some(Arc::new(DescriptorTable::new(OPEN_TABLES_MAX))))
             .open()
-            .map_err(failed("open"))?;
+            .map_err(|error| unopened(directory, error))?;
         let next = tree.get_highest_seqno().map_or(0, |newest| newest + 1);
         sequence.fetch_max(next);
         visible.fetch_max(next);

@@ -8,7 +8,7 @@ use lsm_tree::{AbstractTree, AnyTree, TableId};
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// As the library names them.
 const CURRENT_FILE: &str = "current";
@@ -30,6 +30,26 @@ pub(super) fn remove(tree: &AnyTree, first: TableId) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether there are tables, and nothing that says which of them count.
+pub(super) fn lacks_version(directory: &Path) -> bool {
+    let mut tables = fs::read_dir(directory.join(TABLES_DIRECTORY)).into_iter().flatten();
+    !directory.join(CURRENT_FILE).exists() && tables.next().is_some()
+}
+
+/// What of an engine that cannot be opened is damaged, as far as can be told: the file that names the version, the version's list of tables, or the
+/// directory of both if it may as well be a table.
+pub(super) fn suspect(directory: &Path) -> PathBuf {
+    let current = directory.join(CURRENT_FILE);
+    let Ok(number) = version_after_crash(directory) else { return current };
+    let version = directory.join(format!("v{number}"));
+    match fs::metadata(&version) {
+        Ok(list) if list.len() > 0 => directory.to_path_buf(),
+        Ok(_) => version,
+        // It names a version that there is not.
+        Err(_) => current,
+    }
 }
 
 /// The number of the version that the directory names.

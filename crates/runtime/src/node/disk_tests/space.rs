@@ -68,7 +68,7 @@ impl Drop for SmallDisk {
 fn row_09_a_real_disk_fills_up_under_log_and_engine() {
     const PUTS_MAX: u32 = 20_000;
     let Some(disk) = SmallDisk::mount("16m") else {
-        eprintln!("NOT RUN (needs root): a full disk under the real engine");
+        nicekv_tools::not_run("root", "row_09_a_real_disk_fills_up_under_log_and_engine");
         return;
     };
     let options = StorageOptions {

@@ -1,0 +1,112 @@
+//! Each file of a data directory, damaged: `up` starts and serves what was acknowledged, or names the file and says what to do.
+
+use crate::cluster::{Up, nicekv};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const KEYS: usize = 200;
+/// Longest garbage: a file that is preallocated may be long.
+const GARBAGE_BYTES_MAX: usize = 1 << 20;
+
+fn arguments(data: &str) -> [&str; 6] {
+    ["--data-dir", data, "--resp", "127.0.0.1:0", "--keyspace", "objects=chunks=multicast"]
+}
+
+fn fill(up: &Up) {
+    let mut redis = up.redis();
+    for key in 0..KEYS {
+        assert_eq!(redis.call(&["SET", &format!("k{key}"), &format!("v{key}")]), "+OK");
+    }
+    assert_eq!(redis.call(&["SET", "large", &"x".repeat(100_000)]), "+OK");
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut all: Vec<_> =
+        entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect();
+    all.sort();
+    all
+}
+
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+    assert!(copied.success());
+}
+
+/// Starts it: all keys are as they were, or what it says on standard error.
+fn start(scratch: &Path, context: &str) -> Option<String> {
+    let mut command = nicekv(scratch, &["up"]);
+    command.args(arguments("damaged")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let mut output = std::io::BufReader::new(process.stdout.take().unwrap());
+    let resp = loop {
+        let mut line = String::new();
+        if std::io::BufRead::read_line(&mut output, &mut line).unwrap() == 0 {
+            break None;
+        }
+        if line.starts_with("ready") {
+            let resp = line.split(' ').find_map(|word| word.strip_prefix("resp="));
+            break resp.map(str::to_owned);
+        }
+    };
+    let Some(resp) = resp else {
+        let mut said = String::new();
+        process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(process.wait().unwrap().code(), Some(2), "{context}: {said}");
+        return Some(said);
+    };
+    let mut redis = crate::cluster::Redis::new(std::net::TcpStream::connect(resp).unwrap());
+    for key in 0..KEYS {
+        assert_eq!(redis.call(&["GET", &format!("k{key}")]), format!("$v{key}"), "{context}");
+    }
+    assert_eq!(redis.call(&["STRLEN", "large"]), ":100000", "{context}");
+    process.kill().unwrap();
+    process.wait().unwrap();
+    None
+}
+
+#[test]
+fn a_damaged_file_harms_nothing_or_is_named_with_what_to_do() {
+    let scratch = tempfile::tempdir().unwrap();
+    let here = scratch.path();
+    let up =
+        Up::start_on(here, "127.0.0.1:0", &["--data-dir", "data", "--keyspace", "objects=chunks=multicast"]);
+    fill(&up);
+    fs::write(here.join("in"), "y".repeat(2_000_000)).unwrap();
+    assert!(nicekv(here, &["object", "put", "name", "in"]).stdout(Stdio::null()).status().unwrap().success());
+    assert_eq!(up.interrupt(), Some(0));
+    let (whole, damaged) = (here.join("data"), here.join("damaged"));
+    // One of the nodes stands for all.
+    let all = files(&whole).into_iter().map(|file| file.strip_prefix(&whole).unwrap().to_owned());
+    let all: Vec<_> = all.filter(|file| !file.starts_with("node-2") && !file.starts_with("node-3")).collect();
+    assert!(all.len() >= 12, "{all:?}");
+    let mut named = 0;
+    for file in &all {
+        let bytes = fs::read(whole.join(file)).unwrap();
+        let garbage = vec![0xa5; bytes.len().min(GARBAGE_BYTES_MAX)];
+        for (damage, content) in
+            [("empty", &[][..]), ("half", &bytes[..bytes.len() / 2]), ("garbage", &garbage)]
+        {
+            // A lock has no content.
+            if bytes.is_empty() {
+                continue;
+            }
+            let _ = fs::remove_dir_all(&damaged);
+            copy(&whole, &damaged);
+            fs::write(damaged.join(file), content).unwrap();
+            let context = format!("{damage} {}", file.display());
+            let Some(said) = start(here, &context) else { continue };
+            named += 1;
+            // Of the engine's tables their directory.
+            let is_table = file.starts_with("node-1/engine") && !file.ends_with("current");
+            let path = Path::new("damaged").join(if is_table { Path::new("node-1/engine") } else { file });
+            assert!(said.contains(&path.display().to_string()), "{context}: {said}");
+            assert_eq!(said.lines().count(), 1, "{context}: {said}");
+            let remedies = ["remove ", "put it back from a copy"];
+            assert!(remedies.iter().any(|remedy| said.contains(remedy)), "{context}: {said}");
+        }
+    }
+    assert!(named >= 10, "{named} of {all:?}");
+}
