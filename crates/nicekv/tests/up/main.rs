@@ -17,6 +17,7 @@ mod objects;
 mod quorum;
 mod ranges;
 mod refusals;
+mod scripts;
 mod usage;
 mod versions;
 
