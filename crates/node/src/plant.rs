@@ -164,8 +164,6 @@ pub enum Plant {
     ScriptClockRead,
     /// T5: what a script has done before it failed takes effect.
     ScriptFailureKept,
-    /// T5: a script that was ended for its time, or nearly so, is told to its client before all members have forced that.
-    ScriptTimeToldEarly,
     /// T6: an op that has ended this node twice is evaluated once more.
     OpMarksIgnored,
     /// M1: what is published again is told again.

@@ -1,7 +1,7 @@
 //! What runs scripts here: a few programs, by their names. They are what [`Program`] says, on the keys that a node lends. Some have no end yet when they are asked for it first.
 
 use crate::checker::program::Program;
-use nicekv_node::{ScriptCall, ScriptEnd, ScriptEngine, ScriptKeys, ScriptRun, ScriptStates};
+use nicekv_node::{ScriptCall, ScriptEnd, ScriptEngine, ScriptRun, ScriptStates};
 use nicekv_wire::number::parse_integer;
 use nicekv_wire::{Condition, Expiry, Operation};
 

@@ -49,10 +49,7 @@ impl Partition {
             if !may_decide(key) || !keys.iter().all(|key| may_decide(key)) {
                 return;
             }
-            host.op_marks.begin(op);
-            let verdict = self.judge(host, now, key, op);
-            host.op_marks.end();
-            let Some(verdict) = verdict else {
+            let Some(verdict) = self.judge_unless_barred(host, now, key, op) else {
                 // Along a chain a delete by expiry that goes before it waits for nobody.
                 let is_passed = |key: &[u8]| self.next_decidable(host, key).is_some_and(|next| next != op);
                 if self.is_chain() && is_passed(key) {
@@ -67,6 +64,18 @@ impl Partition {
         }
     }
 
+    /// What an op does, as [`Self::judge`] says; an error if that has ended this node twice (T6).
+    fn judge_unless_barred(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> Option<Verdict> {
+        if host.op_marks.bars(op) && !host.has(Plant::OpMarksIgnored) {
+            host.count_barred(self.id(), self.membership.epoch, op);
+            return Some(Verdict::unchanged(Status::EndedByStore, None));
+        }
+        host.op_marks.begin(op);
+        let verdict = self.judge(host, now, key, op);
+        host.op_marks.end();
+        verdict
+    }
+
     /// What an op does; `None`: something else comes first, and then it is its turn again.
     fn judge(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> Option<Verdict> {
         let state = self.locks.op(op)?;
@@ -78,10 +87,6 @@ impl Partition {
         }
         if state.votes.any_refused {
             return Some(Verdict::unchanged(Status::DiskFull, None));
-        }
-        if host.op_marks.bars(op) && !host.has(Plant::OpMarksIgnored) {
-            host.count_barred(self.id(), self.membership.epoch, op);
-            return Some(Verdict::unchanged(Status::EndedByStore, None));
         }
         // Then what it carries does not matter either.
         if !needs_state(state.stored.head()) {
@@ -180,8 +185,7 @@ impl Partition {
         let verdict = if aborts { Verdict::unchanged(Status::ConditionFailed, None) } else { verdict };
         let Some(state) = self.locks.op(op) else { return };
         host.puts.decided.count_ns(now.boot_ns.saturating_sub(state.since_ns));
-        let is_told_late =
-            is_refusal(verdict.status) || (verdict.may_differ && !host.has(Plant::ScriptTimeToldEarly));
+        let is_told_late = is_refusal(verdict.status) || verdict.may_differ;
         let (mut any_unreleased, mut any_waits) = (false, false);
         state.stored.each_key(|key| {
             let Some(locked) = self.locks.key(key) else { return };

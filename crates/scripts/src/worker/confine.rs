@@ -11,6 +11,9 @@ use std::time::Duration;
 /// Memory beside what is mapped at the start: a script's 16 MiB, several copies of the states of its keys, replies.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
 
+/// Of 1,000: how willingly the kernel ends it where memory runs out.
+const OOM_SCORE: &str = "500";
+
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
@@ -18,7 +21,7 @@ const ARCHITECTURE: u32 = 0xc000_00b7;
 
 /// System calls that a worker needs: messages, memory, its clock and timer, and its end.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-const ALLOWED: [libc::c_long; 24] = [
+const ALLOWED: [libc::c_long; 25] = [
     libc::SYS_read,
     libc::SYS_recvfrom,
     libc::SYS_write,
@@ -41,12 +44,15 @@ const ALLOWED: [libc::c_long; 24] = [
     libc::SYS_getpid,
     libc::SYS_tgkill,
     libc::SYS_close,
+    libc::SYS_fcntl,
     libc::SYS_exit,
     libc::SYS_exit_group,
 ];
 
 /// From here on this process can do nothing but run scripts. Not undone.
 pub(super) fn confine() -> io::Result<()> {
+    // Where memory runs out, a script is what to do without. Not everywhere may this be written.
+    let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let mapped = mapped_bytes()?;
     for (resource, limit) in [
