@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// A script that takes less than this part of its processor time will end alike elsewhere.
 const SURE_PART: u32 = 8;
+/// Most bytes of what a script has written: far more than a decision has room for.
+const WRITTEN_BYTES_MAX: usize = 4 << 20;
 
 /// Runs scripts that come by standard input, which is a socket, until that is closed.
 pub fn serve() -> io::Result<()> {
@@ -23,7 +25,14 @@ pub fn serve() -> io::Result<()> {
         let job = Job::decode(&request).map_err(io::Error::other)?;
         let mut keys = LentKeys::decode(job.states).map_err(io::Error::other)?;
         let end = run(&job, &mut keys)?;
-        let answer = message::outcome(&end, |out| keys.append_written(out));
+        let mut written = Vec::new();
+        if !end.has_failed {
+            keys.append_written(&mut written);
+        }
+        let answer = match written.len() {
+            ..=WRITTEN_BYTES_MAX => message::outcome(&end, |out| out.append(&mut written)),
+            _ => message::outcome(&writes_too_much(), |_| {}),
+        };
         node.write_all(&answer)?;
     }
     Ok(())
@@ -40,6 +49,11 @@ fn run(job: &Job<'_>, keys: &mut LentKeys<'_>) -> io::Result<ScriptEnd> {
     confine::set_cpu_bound(Duration::ZERO)?;
     let took = processor_time().saturating_sub(before);
     Ok(ScriptEnd { may_differ: took * SURE_PART > bound, ..end })
+}
+
+fn writes_too_much() -> ScriptEnd {
+    let reply = format!("-ERR the script writes more than {WRITTEN_BYTES_MAX} bytes\r\n").into_bytes();
+    ScriptEnd { reply, has_failed: true, may_differ: false }
 }
 
 fn processor_time() -> Duration {

@@ -56,9 +56,9 @@ pub(super) fn confine() -> io::Result<()> {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let mapped = mapped_bytes()?;
     for (resource, limit) in [
-        (Resource::Core, none.clone()),
-        (Resource::Fsize, none.clone()),
-        (Resource::Nofile, none.clone()),
+        (Resource::Core, none),
+        (Resource::Fsize, none),
+        (Resource::Nofile, none),
         (Resource::Nproc, none),
         (Resource::As, at_most(Resource::As, mapped + MEMORY_BYTES_MAX)),
     ] {
