@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 /// Most processor time of a script.
 pub const CPU_MS_MAX: u32 = 200;
 /// Of one that another node may have run before, and told: so much more that it ends by its time only where it would have there.
-const CPU_MS_MAX_RECOVERED: u32 = 40 * CPU_MS_MAX;
+const CPU_MS_MAX_RECOVERED: u32 = 3 * CPU_MS_MAX;
 /// Most time of a script on the clock, for a worker that is stopped, or has disarmed its timer; before clients give up.
 const WALL_MAX: Duration = Duration::from_secs(4);
 const WALL_MAX_RECOVERED: Duration = Duration::from_secs(20);
