@@ -126,6 +126,9 @@ pub enum OperationError {
     /// Not applied, or not read: the key has a hash, and what was asked for is of plain values, or the other way round.
     #[error("the key holds a value of another kind: a hash where it was to be plain, or the other way round")]
     WrongType,
+    /// Not applied: evaluating the request has crashed a node twice.
+    #[error("ended by the store, nothing was stored: this request has crashed a node twice; please report it")]
+    EndedByStore,
     /// Not applied: the keyspace does not exist.
     #[error("no such keyspace")]
     NoSuchKeyspace,
@@ -146,6 +149,7 @@ impl OperationError {
             Status::StaleStamp => Self::StaleStamp,
             Status::CrossPartition => Self::CrossPartition,
             Status::WrongType => Self::WrongType,
+            Status::EndedByStore => Self::EndedByStore,
             Status::NoSuchKeyspace => Self::NoSuchKeyspace,
         })
     }

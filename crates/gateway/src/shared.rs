@@ -221,6 +221,7 @@ fn failure(error: OperationError) -> usize {
         | OperationError::OldValueGone
         | OperationError::TooManyListeners
         | OperationError::StaleStamp
+        | OperationError::EndedByStore
         | OperationError::CrossPartition
         | OperationError::WrongType => 4,
     }

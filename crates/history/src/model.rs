@@ -114,7 +114,7 @@ pub struct Answer {
 impl Answer {
     /// Whether it says that nothing was done, for a reason that is not the key's.
     pub fn is_refusal(&self) -> bool {
-        matches!(self.status, Status::Busy | Status::DiskFull | Status::StaleStamp)
+        matches!(self.status, Status::Busy | Status::DiskFull | Status::StaleStamp | Status::EndedByStore)
     }
 
     /// What is told of a script that has this reply.

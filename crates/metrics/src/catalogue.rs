@@ -110,6 +110,7 @@ catalogue! {
         NODE_RESENT: Counter "nicekv_node_resent" ["node"] "Prepares sent again to a member that had not acknowledged them"
         NODE_ASSEMBLED: Counter "nicekv_node_assembled" ["node"] "Messages that came in fragments, as they are longer than a datagram"
         NODE_NO_SPACE: Counter "nicekv_node_refused_for_space" ["node"] "Prepares refused because the disk is full"
+        NODE_BARRED: Counter "nicekv_node_ops_ended" ["node"] "Requests that have crashed the node twice, and were answered with an error since; the log says which"
         NODE_CORRUPT: Counter "nicekv_node_corrupt_values" ["node"] "Values found damaged"
         NODE_REPAIRED: Counter "nicekv_node_repaired_values" ["node"] "Of the damaged values, those got back from another member or written anew"
         NODE_DIFFERING: Counter "nicekv_node_differing_values" ["node"] "Entries that differed from what most members have, and were put right"

@@ -110,6 +110,7 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
         (&NODE_RESENT, counters.resent),
         (&NODE_ASSEMBLED, counters.assembled),
         (&NODE_NO_SPACE, counters.refused_for_space),
+        (&NODE_BARRED, counters.barred),
         (&NODE_CORRUPT, counters.corrupt),
         (&NODE_REPAIRED, counters.repaired),
         (&NODE_DIFFERING, counters.differing),

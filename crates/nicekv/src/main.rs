@@ -151,6 +151,9 @@ enum Command {
     Plan(plan::PlanArguments),
     /// Show what goes on, live: what is wrong, keyspaces with their rates, nodes, switch tables; `q` ends it
     Top(top::TopArguments),
+    /// Run scripts for a node, which starts this by itself
+    #[command(hide = true)]
+    ScriptWorker,
 }
 
 #[derive(clap::Args)]
@@ -344,6 +347,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Status(arguments) => commands::status(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::ScriptWorker => roles::run_script_worker(),
     }?;
     Ok(ExitCode::SUCCESS)
 }

@@ -31,7 +31,7 @@ use nicekv_runtime::{
     AgentLink, Cables, Sights, Stop, TermFile, UdpEndpoint, Uplink, UserSpaceSwitch, Waker, WatchedPort,
     listen, new_client_id, now, random, run_agent, switch_agent,
 };
-use nicekv_scripts::LuaScripts;
+use nicekv_scripts::WorkerScripts;
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::{Duration, NodeId};
 use std::io::Write;
@@ -40,6 +40,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+/// What runs the scripts of a node: this program once more.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+const SCRIPT_WORKER: &str = "script-worker";
 /// So many endpoints of etcd can be silent before the lease of who leads is over, and a beat be late.
 const ASKED_PER_LEASE: u32 = 5;
 
@@ -170,7 +173,8 @@ pub(crate) fn prepare_node(
             }
         };
         let node = Node::new(core, storage, uplink, listener, waker, linger);
-        let node = node.with_scripts(Scripts::new(Arc::new(LuaScripts)));
+        let worker = WorkerScripts::new(OWN_PROGRAM.into(), vec![SCRIPT_WORKER.into()]);
+        let node = node.with_scripts(Scripts::new(Arc::new(worker)));
         let node = match kernel {
             Some((program, size)) => node.with_kernel(program, size),
             None => node,
@@ -190,6 +194,11 @@ pub(crate) fn prepare_node(
 fn spawn_beside(stop: &Stop, target: TargetSetup) -> JoinHandle<()> {
     let running = stop.clone();
     spawn(stop, "target", move || target.run(&running))
+}
+
+/// Serves a node that has started this process for its scripts.
+pub(crate) fn run_script_worker() -> Result<(), Failure> {
+    nicekv_scripts::serve().map_err(Failure::environment)
 }
 
 /// What the files say of whom to believe as etcd.

@@ -3,6 +3,7 @@
 use crate::config::NodeConfig;
 use crate::hot::Hot;
 use crate::kinds::{Map, StreamPeer};
+use crate::op_marks::OpMarks;
 use crate::outbox::Outbox;
 use crate::pace::Pace;
 use crate::plant::Plant;
@@ -54,6 +55,8 @@ pub struct Host {
     pub disk_space: DiskSpace,
     /// Programs of clients.
     pub scripts: Scripts,
+    /// Which ops have ended this node's process.
+    pub op_marks: OpMarks,
     pub(crate) waits: Waits,
     pub(crate) streams: VecDeque<(StreamPeer, Vec<u8>)>,
     /// When partitions are to be looked over for lost messages.
@@ -86,6 +89,7 @@ impl Host {
             trace: Trace::default(),
             disk_space: DiskSpace::default(),
             scripts: Scripts::default(),
+            op_marks: OpMarks::default(),
             waits: Waits::default(),
             streams: VecDeque::new(),
             sweep_at_ns: None,
@@ -132,6 +136,12 @@ impl Host {
     pub fn count_refused_for_space(&mut self, partition: PartitionId, epoch: Epoch, op: OpId) {
         self.counters.refused_for_space += 1;
         self.latest.refused_for_space = Some(Place { partition, epoch, op });
+    }
+
+    /// An op has ended this node too often to be evaluated again.
+    pub fn count_barred(&mut self, partition: PartitionId, epoch: Epoch, op: OpId) {
+        self.counters.barred += 1;
+        self.latest.barred = Some(Place { partition, epoch, op });
     }
 
     /// Whether a test has planted this bug.

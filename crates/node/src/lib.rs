@@ -41,6 +41,7 @@ mod log;
 mod membership;
 mod mirrors;
 mod node_core;
+mod op_marks;
 mod outbox;
 mod pace;
 mod peers;
@@ -73,12 +74,16 @@ pub use kinds::{Map, StreamPeer};
 pub use membership::Membership;
 pub use nicekv_wire::control::DiskSpace;
 pub use node_core::NodeCore;
+pub use op_marks::{MarkKeeper, OpMarks};
 pub use outbox::Outbox;
 pub use pace::Pace;
 pub use plant::Plant;
 pub use protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request, stored_entries};
 pub use pubsub::{Full, Registry};
-pub use scripts::{ScriptCall, ScriptEnd, ScriptEngine, ScriptKeys, ScriptTold, Scripts};
+pub use scripts::{
+    DamagedStates, ScriptCall, ScriptEnd, ScriptEngine, ScriptKeys, ScriptRun, ScriptStates, ScriptTold,
+    Scripts,
+};
 pub use session::Session;
 pub use status::{
     Counters, HotCounters, Latest, NodeStatus, PartitionStatus, Place, PutStages, Standing, Stranger,

@@ -9,6 +9,7 @@ use crate::host::Host;
 use crate::hosted::Partitions;
 use crate::kinds::StreamPeer;
 use crate::membership::Membership;
+use crate::op_marks::OpMarks;
 use crate::plant::Plant;
 use crate::protocol::{CopyChunk, CopyRequest, Message, Protocol};
 use crate::pubsub::Registry;
@@ -91,6 +92,11 @@ impl<P: Protocol> NodeCore<P> {
     /// What runs scripts from now on.
     pub fn run_scripts(&mut self, scripts: Scripts) {
         self.host.scripts = scripts;
+    }
+
+    /// Has it note which op it evaluates, for when that ends the process.
+    pub fn mark_ops(&mut self, marks: OpMarks) {
+        self.host.op_marks = marks;
     }
 
     /// A datagram arrived at the node's address.
@@ -275,6 +281,7 @@ impl<P: Protocol> NodeCore<P> {
             self.follow_directory();
             self.tend_values(now);
         }
+        self.go_on_with_scripts(now);
         if self.host.sweep_at_ns.is_some_and(|at_ns| now.boot_ns >= at_ns) {
             self.host.sweep_at_ns = None;
             let mut is_work_left = false;
@@ -307,7 +314,20 @@ impl<P: Protocol> NodeCore<P> {
         self.report_transfers(now);
         self.fetch_wanted_values(now);
         self.tell_drained();
+        self.host.scripts.end_turn();
         self.host.storage.end_batch();
+    }
+
+    /// Decides ops that have waited for scripts, as far as those have ended.
+    fn go_on_with_scripts(&mut self, now: Now) {
+        while let Some(waiting) = self.host.scripts.begin_turn(now) {
+            if let Some(slot) = self.partitions.slot(waiting.partition) {
+                self.partitions[slot].on_script_turn(&mut self.host, now, &waiting.key);
+            }
+            if !self.host.scripts.end_one_turn(now) {
+                break;
+            }
+        }
     }
 
     /// A frame arrived on a copying stream.
@@ -404,7 +424,9 @@ impl<P: Protocol> NodeCore<P> {
     pub fn next_deadline(&self) -> u64 {
         let hot_ns = self.host.hot.next_deadline();
         let values_ns = self.host.values.next_deadline();
-        self.heartbeat_at_ns.min(self.host.sweep_at_ns.unwrap_or(u64::MAX)).min(hot_ns).min(values_ns)
+        let scripts_ns = self.host.scripts.next_deadline();
+        let sweep_ns = self.host.sweep_at_ns.unwrap_or(u64::MAX);
+        self.heartbeat_at_ns.min(sweep_ns).min(hot_ns).min(values_ns).min(scripts_ns)
     }
 
     /// What befalls the requests of the client that an operator watches.

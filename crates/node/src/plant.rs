@@ -170,6 +170,8 @@ pub enum Plant {
     ScriptClockRead,
     /// T5: what a script has done before it failed takes effect.
     ScriptFailureKept,
+    /// T6: an op that has ended this node twice is evaluated once more.
+    OpMarksIgnored,
     /// M1: what is published again is told again.
     RepeatTold,
     /// M2: that nobody listens any more is not noted.

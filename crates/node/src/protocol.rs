@@ -178,6 +178,9 @@ pub trait Protocol: Sized {
         host.finish_internal(name);
     }
 
+    /// A script of the next op of this key was still running, or waited for another one: the op may be decided now ([`Scripts`](crate::Scripts)).
+    fn on_script_turn(&mut self, _host: &mut Host, _now: Now, _key: &[u8]) {}
+
     /// Whether a get of a key that is not locked, for any of its keys, would be answered here (within the lease), by whichever entry was last told of it.
     fn answers_gets(&self, _host: &Host) -> bool {
         false

@@ -135,6 +135,8 @@ pub struct Latest {
     pub differing: Option<Place>,
     /// Of [`Counters::refused_for_space`].
     pub refused_for_space: Option<Place>,
+    /// Of [`Counters::barred`].
+    pub barred: Option<Place>,
     /// Of [`Counters::other_version`].
     pub stranger: Option<Stranger>,
 }
@@ -176,6 +178,8 @@ pub struct Counters {
     pub assembled: u64,
     /// Prepares refused here because the disk is full.
     pub refused_for_space: u64,
+    /// Ops that have ended this node twice, and were decided as errors.
+    pub barred: u64,
     /// Values found damaged here.
     pub corrupt: u64,
     /// Of these, got back from another member or written anew.

@@ -57,6 +57,8 @@ pub(crate) struct Verdict {
     pub(crate) value: Vec<u8>,
     pub(crate) form: Form,
     pub(crate) value_is_result: bool,
+    /// Another evaluation may come to something else, so nobody is told before all members have forced the decision.
+    pub(crate) may_differ: bool,
 }
 
 impl Verdict {
@@ -71,6 +73,7 @@ impl Verdict {
             value: Vec::new(),
             form: Form::Plain,
             value_is_result: false,
+            may_differ: false,
         }
     }
 
@@ -89,7 +92,8 @@ impl Verdict {
     fn store(op: OpId, value: Vec<u8>, expiry_ms: u64) -> Self {
         let (effect, status) = (Effect::Store, Status::Ok);
         let (form, value_is_result) = (Form::Plain, false);
-        Self { effect, status, version: op, expiry_ms, integer: 0, value, form, value_is_result }
+        let may_differ = false;
+        Self { effect, status, version: op, expiry_ms, integer: 0, value, form, value_is_result, may_differ }
     }
 
     /// Stores a value that may have no room in a datagram.

@@ -108,6 +108,10 @@ impl Protocol for Hosted {
         each!(self, partition => partition.on_value_made(host, now, key, name, made));
     }
 
+    fn on_script_turn(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        each!(self, partition => partition.on_script_turn(host, now, key));
+    }
+
     fn answers_gets(&self, host: &Host) -> bool {
         each!(self, partition => Protocol::answers_gets(&**partition, host))
     }

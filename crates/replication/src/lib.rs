@@ -28,6 +28,7 @@ pub use config::{
 pub use hosted::{Hosted, Replica};
 pub use multicast::Partition;
 pub use quorum::QuorumPartition;
+pub use script::{LentKeys, SCRIPT_STATES_BYTES_MAX};
 
 /// Whether this build has bugs that tests can plant. Cargo unites the features of what is built together, so a binary asks.
 pub const HAS_PLANTS: bool = cfg!(feature = "exploration");

@@ -1,17 +1,26 @@
 //! A script as a step of a transaction (T5): it has the keys that were declared for it, as the steps before have left them, and what it leaves is what those steps do.
 
-use crate::evaluate::{KeyValue, Verdict, evaluate};
-use crate::transaction::{after, read};
-use alloc::collections::{BTreeMap, BTreeSet};
+mod lent;
+
+pub use lent::LentKeys;
+
+use crate::evaluate::{KeyValue, Verdict};
+use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::vec::Vec;
-use nicekv_node::{ScriptCall, ScriptKeys, ScriptTold, Scripts};
+use nicekv_node::{ScriptCall, ScriptEnd, Scripts};
 use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
 use nicekv_wire::replication::Effect;
-use nicekv_wire::{Condition, Form, Operation, Status, Update};
+use nicekv_wire::{Status, Update};
+
+/// Most bytes of the values of all keys that a script declares: they are copied for it.
+pub const SCRIPT_STATES_BYTES_MAX: usize = 4 << 20;
 
 /// Who runs scripts; bugs have what they do differ.
 pub(crate) struct Runner<'a> {
     pub(crate) scripts: &'a Scripts,
+    /// The op was open when the epoch began.
+    pub(crate) is_recovered: bool,
     /// Instead of the time that a script was called.
     pub(crate) clock_ms: Option<u64>,
     /// Whether one that fails takes effect nevertheless.
@@ -27,29 +36,40 @@ pub(crate) struct Ran<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs a script of `update` on keys that are in these states.
+    /// Runs a script of `update`, its step of this number, on keys that are in these states. `None`: it has not ended yet.
     pub(crate) fn run<'a>(
         &self,
         update: &Update<'_>,
+        step: u32,
         (keys, call): (&[&'a [u8]], &ScriptCall<'_>),
         states: &BTreeMap<&'a [u8], Option<KeyValue>>,
-    ) -> Ran<'a> {
+    ) -> Option<Ran<'a>> {
         let call = ScriptCall { unix_ms: self.clock_ms.unwrap_or(call.unix_ms), keys, ..*call };
-        let of = |key: &&'a [u8]| (*key, states.get(*key).cloned().flatten());
-        let now = keys.iter().map(of).collect();
-        let mut lent = Lent { update, unix_ms: call.unix_ms, now, written: BTreeSet::new() };
-        let end = self.scripts.run(&call, &mut lent);
+        let state_of = |key: &'a [u8]| states.get(key).and_then(Option::as_ref);
+        let bytes: usize = keys.iter().filter_map(|key| state_of(key)).map(|state| state.value.len()).sum();
+        if bytes > SCRIPT_STATES_BYTES_MAX {
+            let reply = format!(
+                "-ERR the keys of the script have {bytes} bytes, more than the limit of {SCRIPT_STATES_BYTES_MAX} bytes\r\n"
+            );
+            let end = ScriptEnd { reply: reply.into(), has_failed: true, may_differ: false };
+            return Some(Ran { verdict: told_to_client(end), written: Vec::new() });
+        }
+        let now = keys.iter().map(|key| (*key, state_of(key).cloned())).collect();
+        let mut lent = LentKeys::new(update.op, call.unix_ms, now);
+        let end = self.scripts.run((update.op, step, self.is_recovered), &call, &mut lent)?;
         if end.reply.len() > TRANSACTION_BYTES_MAX {
             let verdict = Verdict::unchanged(Status::ValueTooLong, None);
-            return Ran { verdict, written: Vec::new() };
+            return Some(Ran { verdict, written: Vec::new() });
         }
-        let verdict =
-            Verdict { value: end.reply, value_is_result: true, ..Verdict::unchanged(Status::Ok, None) };
-        let Lent { now, written, .. } = lent;
         let takes_effect = !end.has_failed || self.keeps_failures;
-        let written = now.into_iter().filter(|(key, _)| takes_effect && written.contains(key)).collect();
-        Ran { verdict, written }
+        let written = if takes_effect { lent.into_written() } else { Vec::new() };
+        Some(Ran { verdict: told_to_client(end), written })
     }
+}
+
+fn told_to_client(end: ScriptEnd) -> Verdict {
+    let ScriptEnd { reply, may_differ, .. } = end;
+    Verdict { value: reply, value_is_result: true, may_differ, ..Verdict::unchanged(Status::Ok, None) }
 }
 
 /// What is done to a key that is so afterwards, and was there or not before.
@@ -66,57 +86,6 @@ pub(crate) fn effect(was_there: bool, state: Option<&KeyValue>) -> Verdict {
         None if was_there => Verdict { effect: Effect::Remove, ..unchanged },
         None => unchanged,
     }
-}
-
-struct Lent<'a, 'u> {
-    update: &'u Update<'u>,
-    unix_ms: u64,
-    now: BTreeMap<&'a [u8], Option<KeyValue>>,
-    written: BTreeSet<&'a [u8]>,
-}
-
-impl ScriptKeys for Lent<'_, '_> {
-    fn has(&self, key: &[u8]) -> bool {
-        self.now.contains_key(key)
-    }
-
-    fn get(&self, key: &[u8]) -> ScriptTold {
-        told(read(self.now.get(key).and_then(Option::as_ref)))
-    }
-
-    fn update(
-        &mut self,
-        key: &[u8],
-        operation: &Operation<'_>,
-        condition: Condition,
-        return_old: bool,
-    ) -> ScriptTold {
-        let Some((&own, state)) = self.now.get_key_value(key) else {
-            return told(Verdict::unchanged(Status::CrossPartition, None));
-        };
-        let operation = operation.in_one_message(own.len());
-        if operation.check_beside(own.len()).is_err() {
-            return told(Verdict::unchanged(Status::ValueTooLong, None));
-        }
-        let update = Update { key: own, operation, condition, return_old, ..*self.update };
-        let verdict = evaluate(&update, state.as_ref());
-        if verdict.tells_large() {
-            return told(Verdict::unchanged(Status::ValueTooLong, None));
-        }
-        if let Some(after) = after(&verdict, &operation) {
-            // What has expired when the script was called it does not see.
-            let is_over = |state: &KeyValue| state.expiry_ms != 0 && state.expiry_ms <= self.unix_ms;
-            self.now.insert(own, after.filter(|state| !is_over(state)));
-            self.written.insert(own);
-        }
-        told(verdict)
-    }
-}
-
-fn told(verdict: Verdict) -> ScriptTold {
-    let Verdict { status, value, value_is_result, form, expiry_ms, integer, .. } = verdict;
-    let (value, form) = if value_is_result { (Some(value), form) } else { (None, Form::Plain) };
-    ScriptTold { status, value, form, expiry_ms, integer }
 }
 
 #[cfg(test)]

@@ -14,6 +14,13 @@ use nicekv_wire::transaction::{Act, Step, Taken};
 use nicekv_wire::{Form, OpId, Operation, Status, Update};
 use smallvec::SmallVec;
 
+/// Why the steps behind one are not taken.
+enum Halt {
+    /// It ends the transaction: none is taken.
+    Ended(Status),
+    ScriptRunning,
+}
+
 /// What its steps have come to so far.
 struct Taking<'a, 'u> {
     update: &'u Update<'a>,
@@ -26,29 +33,32 @@ struct Taking<'a, 'u> {
 /// Takes the steps of a transaction, or none if one requires what is not so (T4); `state`: what a key of it is. Whatever has no room in one decision takes no effect, nor what wants a large value of
 /// a key that it writes: of others it tells which one they have.
 /// A bug has what is required pass `unread`.
+/// `None`: a script of it has not ended yet, and the steps are to be taken again, on the same states.
 pub(crate) fn take_steps(
     update: &Update<'_>,
     state: impl Fn(&[u8]) -> Option<KeyValue>,
     (runner, unread): (&Runner<'_>, bool),
-) -> Verdict {
+) -> Option<Verdict> {
     let (states, verdicts) = (BTreeMap::new(), Vec::new());
     let mut taking = Taking { update, states, verdicts, declared: 0 };
     for step in Step::each(update.operation.value()) {
         taking.states.entry(step.key).or_insert_with(|| state(step.key));
-        if let Err(status) = taking.take(&step, runner, unread) {
-            return Verdict::unchanged(status, None);
+        match taking.take(&step, runner, unread) {
+            Ok(()) => {}
+            Err(Halt::Ended(status)) => return Some(Verdict::unchanged(status, None)),
+            Err(Halt::ScriptRunning) => return None,
         }
     }
-    join(update.op, taking.verdicts)
+    Some(join(update.op, taking.verdicts))
 }
 
 impl<'a> Taking<'a, '_> {
-    /// Takes one of them; why none is taken if it ends the transaction.
-    fn take(&mut self, step: &Step<'a>, runner: &Runner<'_>, unread: bool) -> Result<(), Status> {
+    /// Takes one of them.
+    fn take(&mut self, step: &Step<'a>, runner: &Runner<'_>, unread: bool) -> Result<(), Halt> {
         let state = self.states.get(step.key).and_then(Option::as_ref);
         let verdict = match step.act {
             Act::Require(condition) if !unread && !condition_holds(condition, state) => {
-                return Err(Status::ConditionFailed);
+                return Err(Halt::Ended(Status::ConditionFailed));
             }
             Act::Require(_) | Act::Declare => Verdict::unchanged(Status::Ok, None),
             Act::Read => read(state),
@@ -68,7 +78,9 @@ impl<'a> Taking<'a, '_> {
                 let from = self.verdicts.len() - self.declared;
                 let keys: Vec<&'a [u8]> = self.verdicts[from..].iter().map(|(key, _)| *key).collect();
                 let call = ScriptCall { unix_ms, is_read_only, source, keys: &[], arguments };
-                let ran = runner.run(self.update, (&keys, &call), &self.states);
+                let number = self.verdicts.len() as u32;
+                let ran = runner.run(self.update, number, (&keys, &call), &self.states);
+                let ran = ran.ok_or(Halt::ScriptRunning)?;
                 self.take_written(from, ran.written);
                 ran.verdict
             }
@@ -129,19 +141,20 @@ fn join(op: OpId, mut verdicts: Vec<(&[u8], Verdict)>) -> Verdict {
     let is_lost = |(key, verdict): &(&[u8], Verdict)| {
         verdict.tells_large() && written.get(key).is_some_and(|large| large.as_ref() != Some(&verdict.value))
     };
+    let may_differ = verdicts.iter().any(|(_, verdict)| verdict.may_differ);
     if verdicts.iter().any(is_lost) {
-        return Verdict::unchanged(Status::ValueTooLong, None);
+        return Verdict { may_differ, ..Verdict::unchanged(Status::ValueTooLong, None) };
     }
     let mut value = Vec::new();
     for (_, verdict) in &verdicts {
         taken(verdict).append(&mut value);
     }
     if value.len() > TRANSACTION_BYTES_MAX {
-        return Verdict::unchanged(Status::ValueTooLong, None);
+        return Verdict { may_differ, ..Verdict::unchanged(Status::ValueTooLong, None) };
     }
     let effect = if written.is_empty() { Effect::None } else { Effect::Transaction };
     let unchanged = Verdict::unchanged(Status::Ok, None);
-    Verdict { effect, version: op, value, value_is_result: true, ..unchanged }
+    Verdict { effect, version: op, value, value_is_result: true, may_differ, ..unchanged }
 }
 
 fn taken(verdict: &Verdict) -> Taken<'_> {

@@ -7,7 +7,10 @@ use harness::pair::{
     recover, watermark,
 };
 use harness::{CLIENT, Node, answer, update};
-use nicekv_node::{StorageCompletion, StorageRequest};
+use nicekv_node::{
+    MarkKeeper, OpMarks, ScriptCall, ScriptEnd, ScriptEngine, ScriptRun, ScriptStates, Scripts,
+    StorageCompletion, StorageRequest,
+};
 use nicekv_placement::key_digest;
 use nicekv_wire::recovery::{Entry, UndecidedOp};
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, PrepareAck};
@@ -16,6 +19,7 @@ use nicekv_wire::{
     Condition, Entries, Epoch, Expiry, Form, KeyDigest, KeyspaceId, MatchRange, OpId, Operation, Replication,
     Status, Term,
 };
+use std::sync::Arc;
 
 fn apply<'a>(key: &'a [u8], operation: Operation<'a>) -> Step<'a> {
     Step { key, act: Act::Apply { operation, condition: Condition::Always, return_old: false } }
@@ -283,4 +287,72 @@ fn keys_of_another_partition_are_refused_by_the_primary_alone() {
     assert_eq!(node.log.len(), logged);
     let plain = node.receive(CLIENT, |out| update(op(4), lower[0], Operation::Increment(1)).encode(out));
     assert_eq!(acks(&plain).len(), 1);
+}
+
+/// A script that has its end when it is asked for it the third time, and another run of which may come to another one.
+struct Late;
+
+impl ScriptEngine for Late {
+    fn run(&self, run: &ScriptRun, _: &ScriptCall<'_>, keys: &mut dyn ScriptStates) -> Option<ScriptEnd> {
+        (run.asked == 2).then(|| {
+            keys.update(b"a", &Operation::Increment(1), Condition::Always, false);
+            ScriptEnd { reply: b"+OK\r\n".to_vec(), has_failed: false, may_differ: true }
+        })
+    }
+}
+
+/// Its keys are locked meanwhile, other keys are not; whoever asks is told when all have forced it (T5).
+#[test]
+fn a_script_that_takes_long_goes_on_beside_the_node_and_may_be_told_late() {
+    let mut node = primary();
+    node.core.run_scripts(Scripts::new(Arc::new(Late)));
+    let act = Act::Run { unix_ms: 1, is_read_only: false, source: b"script", arguments: b"" };
+    let steps = [Step { key: b"a", act: Act::Declare }, Step { key: b"a", act }];
+    node.transact(op(1), &steps);
+    assert_eq!(decisions(&ack(&mut node, 5, 1, false)), [], "it is running");
+    node.transact(op(2), &[add(b"a")]);
+    assert_eq!(decisions(&ack(&mut node, 5, 2, false)), [], "its key is locked");
+    node.transact(op(3), &[add(b"c")]);
+    assert_eq!(decisions(&ack(&mut node, 5, 3, false)), [(op(3), false, Status::Ok, 0)]);
+    let mut ask = || {
+        node.pass(std::time::Duration::from_millis(1));
+        node.sent()
+    };
+    assert_eq!(decisions(&ask()), [], "it is running still");
+    let sent = ask();
+    let decided = [(op(1), true, Status::Ok, 0), (op(2), true, Status::Ok, 0)];
+    assert_eq!((decisions(&sent), answer(&sent)), (decided.into(), None), "contended, so nobody is told yet");
+    progress(&mut node, 5, 3);
+    assert_eq!(held(&node, b"a"), Some("2".into()));
+}
+
+/// Keeps nothing: the test says what has ended the node.
+struct Unkept;
+
+impl MarkKeeper for Unkept {
+    fn begin(&self, _: OpId) {}
+
+    fn end(&self) {}
+}
+
+/// It is not evaluated again, and like any refusal it is told when all have forced it (T6).
+#[test]
+fn an_op_that_has_ended_the_node_twice_is_decided_as_an_error() {
+    let mut node = primary();
+    node.core.mark_ops(OpMarks::new(Arc::new(Unkept), [op(1), op(2)].into()));
+    node.transact(op(1), &[add(b"a"), add(b"b")]);
+    let sent = ack(&mut node, 5, 1, false);
+    assert_eq!(
+        (decisions(&sent), answer(&sent)),
+        (vec![(op(1), true, Status::EndedByStore, 0)], None),
+        "nobody is told yet"
+    );
+    assert_eq!(answer(&progress(&mut node, 5, 1)), Some((Status::EndedByStore, None)));
+    increment(&mut node, 2);
+    assert_eq!(decisions(&ack(&mut node, 5, 2, false)), [(op(2), true, Status::EndedByStore, 0)]);
+    progress(&mut node, 5, 2);
+    assert_eq!([&b"a"[..], b"b", b"n"].map(|key| held(&node, key)), [None, None, None]);
+    assert_eq!(node.core.status().counters.barred, 2);
+    increment(&mut node, 3);
+    assert_eq!(decisions(&ack(&mut node, 5, 3, false)), [(op(3), false, Status::Ok, 1)], "others go on");
 }

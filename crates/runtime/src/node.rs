@@ -19,6 +19,7 @@ mod durable_log;
 mod helm;
 mod kernel;
 mod needed;
+mod op_marks;
 mod open;
 mod snapshot;
 mod space;

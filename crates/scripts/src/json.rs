@@ -6,6 +6,8 @@ use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
 
 /// Deepest nesting.
 const DEPTH_MAX: usize = 100;
+/// What it costs to write a number that is no integer.
+pub(crate) const NUMBER_STEPS: u64 = 50;
 /// Longest text.
 const BYTES_MAX: usize = 4 * TRANSACTION_BYTES_MAX;
 
@@ -29,7 +31,10 @@ fn append(value: &Value, depth: usize, meter: &Meter, out: &mut Vec<u8>) -> Resu
         Value::Number(number) if !number.is_finite() => {
             return Err(Error::runtime("Cannot serialise number: must not be NaN or Inf"));
         }
-        Value::Number(number) => out.extend_from_slice(shortest(*number).as_bytes()),
+        Value::Number(number) => {
+            meter.charge(NUMBER_STEPS)?;
+            out.extend_from_slice(shortest(*number).as_bytes());
+        }
         Value::String(text) => append_text(text, meter, out)?,
         Value::Table(table) if depth >= DEPTH_MAX => {
             let _ = table;
@@ -59,7 +64,11 @@ pub(crate) fn general(number: f64, digits_max: usize) -> String {
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let is_short = (-4..digits_max as i32).contains(&exponent);
-    let fixed = format!("{number:.*}", (digits_max as i32 - 1 - exponent).max(0) as usize);
+    let fixed = if is_short {
+        format!("{number:.*}", (digits_max as i32 - 1 - exponent) as usize)
+    } else {
+        String::new()
+    };
     let text = if is_short { &*fixed } else { digits };
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text };
     let sign = if exponent < 0 { '-' } else { '+' };
@@ -110,7 +119,10 @@ fn append_table(table: &Table, depth: usize, meter: &Meter, out: &mut Vec<u8>) -
         match &key {
             Value::String(text) => append_text(text, meter, out)?,
             Value::Integer(number) => out.extend_from_slice(format!("\"{number}\"").as_bytes()),
-            Value::Number(number) => out.extend_from_slice(format!("\"{}\"", shortest(*number)).as_bytes()),
+            Value::Number(number) => {
+                meter.charge(NUMBER_STEPS)?;
+                out.extend_from_slice(format!("\"{}\"", shortest(*number)).as_bytes());
+            }
             _ => return Err(Error::runtime("Cannot serialise table: table key must be a number or string")),
         }
         out.push(b':');

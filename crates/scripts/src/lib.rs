@@ -1,4 +1,4 @@
-//! Lua 5.1 in a sandbox, for what a node runs of its clients ([`ScriptEngine`]).
+//! Lua 5.1 in a sandbox, in a process beside the node ([`WorkerScripts`]), for what a node runs of its clients ([`ScriptEngine`](nicekv_node::ScriptEngine)).
 //!
 //! ```text
 //!   ScriptCall ─▶ a state of its own (sandbox) ─▶ redis.call ─▶ LocalCommands ─▶ ScriptKeys
@@ -13,28 +13,32 @@
 //! Each has a state of its own, which is freed afterwards, so nothing is left of one for the next.
 
 mod bits;
+mod formats;
 mod json;
 mod meter;
 mod patterns;
 mod redis;
 mod reply;
 mod sandbox;
+mod worker;
 
-use nicekv_node::{ScriptCall, ScriptEnd, ScriptEngine, ScriptKeys};
+use nicekv_node::{ScriptCall, ScriptEnd, ScriptKeys};
 
 pub use meter::{MEMORY_BYTES_MAX, STEPS_MAX};
+pub use worker::{CPU_MS_MAX, WorkerScripts, serve};
 
-/// See the crate.
+/// Runs scripts in this process, each to its end: in a worker, and in tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LuaScripts;
 
-impl ScriptEngine for LuaScripts {
-    fn run(&self, call: &ScriptCall<'_>, keys: &mut dyn ScriptKeys) -> ScriptEnd {
+impl LuaScripts {
+    /// Runs a script to its end.
+    pub fn run(&self, call: &ScriptCall<'_>, keys: &mut dyn ScriptKeys) -> ScriptEnd {
         match sandbox::run(call, keys) {
-            Ok(reply) => ScriptEnd { has_failed: reply.is_raised, reply: reply.bytes },
+            Ok(reply) => ScriptEnd { has_failed: reply.is_raised, reply: reply.bytes, may_differ: false },
             Err(error) => {
                 let text = sandbox::text(&error);
-                ScriptEnd { reply: reply::error(text.as_bytes()), has_failed: true }
+                ScriptEnd { reply: reply::error(text.as_bytes()), has_failed: true, may_differ: false }
             }
         }
     }

@@ -5,8 +5,14 @@ local setmetatable, getmetatable, tostring_of = setmetatable, getmetatable, tost
 local raw_pcall, raw_xpcall = pcall, xpcall
 local over, charge, explain = native.over, native.charge, native.explain
 local string, table, math, coroutine = string, table, math, coroutine
-local concat, insert, remove, sort, maxn = table.concat, table.insert, table.remove, table.sort, table.maxn
-local format, sub = string.format, string.sub
+local concat, insert, remove, sort = table.concat, table.insert, table.remove, table.sort
+local raw_unpack, raw_tonumber, next = unpack, tonumber, next
+local format, sub, byte = string.format, string.sub, string.byte
+local upper, lower, reverse = string.upper, string.lower, string.reverse
+-- Shorter strings than this cost no more than the instructions that are about them.
+local LONG = 256
+-- Most values that a call takes or returns.
+local VALUES_MAX = 7000
 
 -- Without addresses, which are other ones each time.
 local function tostring(...)
@@ -169,17 +175,108 @@ string.gfind = nil
 string.dump = nil
 string.rep = native.rep
 
+-- What the library does by itself, in one instruction, is charged by its arguments before it is done.
+local function charge_text(text, bytes_per_step)
+  if type(text) == "string" and #text > LONG then charge(#text / bytes_per_step) end
+end
+
+local function number_of(value, place, name)
+  local number = raw_tonumber(value)
+  if number then return number end
+  local got = value == nil and "no value" or type(value)
+  error("bad argument #" .. place .. " to '" .. name .. "' (number expected, got " .. got .. ")", 3)
+end
+
+function string.sub(text, first, last)
+  text, first = text_of(text, 1, "sub"), number_of(first, 2, "sub")
+  if last ~= nil then last = number_of(last, 3, "sub") end
+  charge_text(text, 64)
+  return sub(text, first, last)
+end
+
+function string.upper(text)
+  text = text_of(text, 1, "upper")
+  charge_text(text, 8)
+  return upper(text)
+end
+
+function string.lower(text)
+  text = text_of(text, 1, "lower")
+  charge_text(text, 8)
+  return lower(text)
+end
+
+function string.reverse(text)
+  text = text_of(text, 1, "reverse")
+  charge_text(text, 8)
+  return reverse(text)
+end
+
+function string.byte(text, first, last)
+  text, first = text_of(text, 1, "byte"), first == nil and 1 or number_of(first, 2, "byte")
+  last = last == nil and first or number_of(last, 3, "byte")
+  if last - first >= VALUES_MAX and #text > VALUES_MAX then error("string slice too long", 2) end
+  if last ~= first then charge_text(text, 4) end
+  return byte(text, first, last)
+end
+
+function string.format(...)
+  native.charge_format(...)
+  local is_done, text = raw_pcall(format, ...)
+  if is_done then return text end
+  if type(text) == "string" then text = string.gsub(text, "'%?'", "'format'") end
+  error(text, 2)
+end
+
+local function tonumber(...)
+  if select("#", ...) == 0 then error("bad argument #1 to 'tonumber' (value expected)", 2) end
+  local value, base = ...
+  charge_text(value, 2)
+  if base == nil then return raw_tonumber(value) end
+  value, base = text_of(value, 1, "tonumber"), number_of(base, 2, "tonumber")
+  if not (base >= 2 and base <= 36) then error("bad argument #2 to 'tonumber' (base out of range)", 2) end
+  return raw_tonumber(value, base)
+end
+
+-- The library makes 32-bit integers of numbers, and counts with them: whoever gives it others has meant none.
+local function is_place(number)
+  return number > -2147483648 and number < 2147483647
+end
+
+local function unpack(list, first, last)
+  if type(list) ~= "table" then
+    error("bad argument #1 to 'unpack' (table expected, got " .. (list == nil and "no value" or type(list)) .. ")", 2)
+  end
+  first, last = first == nil and 1 or raw_tonumber(first), last == nil and #list or raw_tonumber(last)
+  if not first or not last then error("bad argument to 'unpack' (number expected)", 2) end
+  if not (first <= last) then return end
+  if not is_place(first) or not is_place(last) or last - first >= VALUES_MAX then
+    error("too many results to unpack", 2)
+  end
+  charge(last - first)
+  return raw_unpack(list, first, last)
+end
+
 -- What takes long by itself is counted.
 function table.concat(list, between, first, last)
   if type(list) ~= "table" then error("bad argument #1 to 'concat' (table expected, got " .. type(list) .. ")", 2) end
-  charge(#list)
-  return concat(list, between, first or 1, last or #list)
+  first, last = first == nil and 1 or raw_tonumber(first), last == nil and #list or raw_tonumber(last)
+  if not first or not last or not is_place(first) or not is_place(last) then
+    error("bad argument to 'concat' (position out of bounds)", 2)
+  end
+  if last >= first then charge(last - first) end
+  local text = concat(list, between, first, last)
+  charge_text(text, 16)
+  return text
 end
 
 function table.insert(list, ...)
   if type(list) == "table" and select("#", ...) == 2 then
-    local place = tonumber((...))
-    if place and place < #list then charge(#list - place) end
+    local place = raw_tonumber((...))
+    if place then
+      if not is_place(place) then error("bad argument #2 to 'insert' (position out of bounds)", 2) end
+      if place < #list then charge(#list - place) end
+    end
   end
   return insert(list, ...)
 end
@@ -187,19 +284,48 @@ end
 function table.remove(list, place)
   if type(list) ~= "table" then error("bad argument #1 to 'remove' (table expected, got " .. type(list) .. ")", 2) end
   if place == nil then return remove(list) end
+  local number = raw_tonumber(place)
+  if number and not is_place(number) then error("bad argument #2 to 'remove' (position out of bounds)", 2) end
   charge(#list)
   return remove(list, place)
 end
 
 function table.sort(list, before)
   if type(list) ~= "table" then error("bad argument #1 to 'sort' (table expected, got " .. type(list) .. ")", 2) end
+  -- As often as it compares, it may go over two whole strings.
+  local bytes = 0
   charge(#list * 20)
+  for place = 1, #list do
+    local value = rawget(list, place)
+    if type(value) == "string" then bytes = bytes + #value end
+  end
+  charge(bytes * 2)
   return sort(list, before)
 end
 
 function table.maxn(list)
-  if type(list) == "table" then charge(#list) end
-  return maxn(list)
+  if type(list) ~= "table" then error("bad argument #1 to 'maxn' (table expected, got " .. type(list) .. ")", 2) end
+  local most = 0
+  for place in next, list do
+    if type(place) == "number" and place > most then most = place end
+  end
+  return most
+end
+
+function table.foreach(list, by)
+  if type(list) ~= "table" then error("bad argument #1 to 'foreach' (table expected, got " .. type(list) .. ")", 2) end
+  for place, value in next, list do
+    local result = by(place, value)
+    if result ~= nil then return result end
+  end
+end
+
+function table.foreachi(list, by)
+  if type(list) ~= "table" then error("bad argument #1 to 'foreachi' (table expected, got " .. type(list) .. ")", 2) end
+  for place = 1, #list do
+    local result = by(place, rawget(list, place))
+    if result ~= nil then return result end
+  end
 end
 
 local function no_random()

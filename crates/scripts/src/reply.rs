@@ -1,11 +1,14 @@
 //! What is said in RESP2, as values of Lua, and the other way round, by the rules of Redis.
 
+use crate::meter::Meter;
 use mlua::{Error, Lua, Result, Table, Value};
 use nicekv_wire::limits::TRANSACTION_BYTES_MAX;
 use nicekv_wire::number::parse_integer;
 
 /// Deepest nesting of a reply.
 const DEPTH_MAX: usize = 128;
+/// What each value of a reply costs beside its bytes.
+const VALUE_STEPS: u64 = 10;
 
 /// An error; line ends in it become spaces.
 pub(crate) fn error(text: &[u8]) -> Vec<u8> {
@@ -80,7 +83,8 @@ fn too_long() -> Error {
 }
 
 /// A reply of a command; an error is a table with `err`.
-pub(crate) fn read(lua: &Lua, rest: &mut &[u8]) -> Result<Value> {
+pub(crate) fn read(lua: &Lua, rest: &mut &[u8], meter: &Meter) -> Result<Value> {
+    meter.charge(VALUE_STEPS)?;
     let cut = || Error::runtime("a reply that is none");
     let end = rest.windows(2).position(|pair| pair == b"\r\n").ok_or_else(cut)?;
     let (&kind, text) = rest[..end].split_first().ok_or_else(cut)?;
@@ -104,7 +108,7 @@ pub(crate) fn read(lua: &Lua, rest: &mut &[u8]) -> Result<Value> {
         (b'*', Ok(count)) => {
             let table = lua.create_table_with_capacity(count.min(rest.len()), 0)?;
             for index in 1..=count {
-                table.raw_set(index, read(lua, rest)?)?;
+                table.raw_set(index, read(lua, rest, meter)?)?;
             }
             Ok(Value::Table(table))
         }

@@ -2,7 +2,7 @@
 
 use crate::meter::{Meter, over};
 use crate::patterns::{Captured, Found, search};
-use crate::{bits, json, redis, reply};
+use crate::{bits, formats, json, redis, reply};
 use mlua::chunk::ChunkMode;
 use mlua::{
     Error, ExternalError, Function, Lua, LuaOptions, LuaString, MultiValue, Result, Scope, StdLib, Table,
@@ -76,6 +76,11 @@ pub(crate) fn run<'keys>(call: &ScriptCall<'_>, keys: &'keys mut (dyn ScriptKeys
         ended.bytes.extend_from_slice(commands.borrow().0.published());
     }
     Ok(ended)
+}
+
+/// Does once what would be done for the first script.
+pub(crate) fn warm_up() {
+    prelude();
 }
 
 /// The prelude as Lua's machine has it: to read it anew for each script takes longer than most scripts.
@@ -162,7 +167,15 @@ fn native(lua: &Lua, meter: &Meter) -> Result<Table> {
     table.set("charge", lua.create_function(move |_, steps: f64| of.charge(steps.max(0.0) as u64))?)?;
     table.set("explain", lua.create_function(explain)?)?;
     table.set("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
-    table.set("sha1hex", lua.create_function(|_, text: LuaString| Ok(redis::sha1hex(&text.as_bytes())))?)?;
+    let of = meter.clone();
+    let sha1hex = move |_: &Lua, text: LuaString| {
+        of.charge_for(&text)?;
+        Ok(redis::sha1hex(&text.as_bytes()))
+    };
+    table.set("sha1hex", lua.create_function(sha1hex)?)?;
+    let of = meter.clone();
+    let charge_format = move |_: &Lua, words: Variadic<Value>| formats::charge(&words, &of);
+    table.set("charge_format", lua.create_function(charge_format)?)?;
     table.set("bit", bits::table(lua)?)?;
     table.set("cjson", cjson(lua, meter)?)?;
     let of = meter.clone();
@@ -176,14 +189,15 @@ fn native(lua: &Lua, meter: &Meter) -> Result<Table> {
         match search(&text, &pattern, from - 1, &of)? {
             // All of it, if nothing else is captured.
             Some(found) if found.captures.is_empty() => {
-                placed(lua, &found, &[Captured::Text(&text[found.start..found.end])])
+                placed(lua, &found, &[Captured::Text(&text[found.start..found.end])], &of)
             }
-            Some(found) => placed(lua, &found, &found.captures),
+            Some(found) => placed(lua, &found, &found.captures, &of),
             None => Ok(MultiValue::new()),
         }
     };
     table.set("search", lua.create_function(searched)?)?;
-    table.set("expand", lua.create_function(expand)?)?;
+    let of = meter.clone();
+    table.set("expand", lua.create_function(move |lua, words| expand(lua, words, &of))?)?;
     Ok(table)
 }
 
@@ -206,7 +220,7 @@ fn add_commands<'scope, 'env, 'keys: 'env>(
     commands: &'env RefCell<(LocalCommands, &'keys mut (dyn ScriptKeys + 'keys))>,
 ) -> Result<()> {
     let run = move |lua: &Lua, arguments: Variadic<Value>| {
-        let arguments = words(lua, &arguments)?;
+        let arguments = words(lua, &arguments, meter)?;
         // A command calls no script.
         let (commands, keys) = &mut *commands.borrow_mut();
         redis::call(lua, meter, commands, *keys, &arguments)
@@ -229,7 +243,7 @@ fn add_commands<'scope, 'env, 'keys: 'env>(
 }
 
 /// The words of a command.
-fn words(lua: &Lua, arguments: &Variadic<Value>) -> Result<Variadic<LuaString>> {
+fn words(lua: &Lua, arguments: &Variadic<Value>, meter: &Meter) -> Result<Variadic<LuaString>> {
     let refused = |text: &str| CommandFailed(text.as_bytes().to_vec()).into_lua_err();
     if arguments.is_empty() {
         return Err(refused("ERR Please specify at least one argument for this redis lib call"));
@@ -237,7 +251,10 @@ fn words(lua: &Lua, arguments: &Variadic<Value>) -> Result<Variadic<LuaString>> 
     let word = |value: &Value| match value {
         Value::String(text) => Ok(text.clone()),
         Value::Integer(number) => lua.create_string(number.to_string()),
-        Value::Number(number) => lua.create_string(json::general(*number, 17)),
+        Value::Number(number) => {
+            meter.charge(json::NUMBER_STEPS)?;
+            lua.create_string(json::general(*number, 17))
+        }
         _ => Err(refused("ERR Lua redis lib command arguments must be strings or integers")),
     };
     arguments.iter().map(word).collect()
@@ -296,7 +313,7 @@ fn find(lua: &Lua, (text, pattern, from, is_plain): FindWords, meter: &Meter) ->
     let is_plain = is_plain || !pattern.iter().any(|byte| b"^$*+?.([%-".contains(byte));
     if !is_plain {
         return match search(&text, &pattern, from - 1, meter)? {
-            Some(found) => placed(lua, &found, &found.captures),
+            Some(found) => placed(lua, &found, &found.captures, meter),
             None => Ok(MultiValue::from_vec(vec![Value::Nil])),
         };
     }
@@ -312,11 +329,14 @@ fn find(lua: &Lua, (text, pattern, from, is_plain): FindWords, meter: &Meter) ->
     })))
 }
 
-fn placed(lua: &Lua, found: &Found<'_>, captures: &[Captured<'_>]) -> Result<MultiValue> {
+fn placed(lua: &Lua, found: &Found<'_>, captures: &[Captured<'_>], meter: &Meter) -> Result<MultiValue> {
     let mut values = vec![Value::Integer(found.start as i64 + 1), Value::Integer(found.end as i64)];
     for capture in captures {
         values.push(match capture {
-            Captured::Text(text) => Value::String(lua.create_string(text)?),
+            Captured::Text(text) => {
+                meter.charge(text.len() as u64 / 16)?;
+                Value::String(lua.create_string(text)?)
+            }
             Captured::Position(place) => Value::Integer(*place as i64),
         });
     }
@@ -327,6 +347,7 @@ fn placed(lua: &Lua, found: &Found<'_>, captures: &[Captured<'_>]) -> Result<Mul
 fn expand(
     lua: &Lua,
     (by, whole, captures): (LuaString, LuaString, Variadic<LuaString>),
+    meter: &Meter,
 ) -> Result<LuaString> {
     let (mut out, by) = (Vec::new(), by.as_bytes());
     let mut rest = by.iter();
@@ -345,5 +366,6 @@ fn expand(
             return Err(Error::runtime("resulting string too large"));
         }
     }
+    meter.charge(by.len() as u64 / 4 + out.len() as u64 / 16)?;
     lua.create_string(&out)
 }

@@ -1,6 +1,7 @@
 //! Scripts on keys of a map.
 
 mod attacks;
+mod fuzz;
 
 use super::*;
 use nicekv_node::ScriptTold;
@@ -31,6 +32,10 @@ impl ScriptKeys for Keys {
         }
     }
 
+    fn work_bytes(&self, key: &[u8]) -> usize {
+        self.values.get(key).map_or(0, |(value, _)| value.len())
+    }
+
     fn update(
         &mut self,
         key: &[u8],
@@ -53,7 +58,8 @@ impl ScriptKeys for Keys {
             }
             Operation::Expire { at_ms, .. } => Some((value, *at_ms)),
             Operation::Delete => None,
-            other => panic!("{other:?}"),
+            // Whatever else a program that is drawn asks for.
+            _ => return ScriptTold { status: Status::WrongType, value: None, ..told },
         };
         match after {
             Some(after) => drop(self.values.insert(key.to_vec(), after)),

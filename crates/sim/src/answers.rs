@@ -25,6 +25,7 @@ pub(crate) fn not_applied(error: OperationError) -> Option<Status> {
         OperationError::Busy => Some(Status::Busy),
         OperationError::DiskFull => Some(Status::DiskFull),
         OperationError::StaleStamp => Some(Status::StaleStamp),
+        OperationError::EndedByStore => Some(Status::EndedByStore),
         OperationError::CrossPartition => Some(Status::CrossPartition),
         OperationError::WrongType => Some(Status::WrongType),
         error @ (OperationError::NotAFloat

@@ -31,6 +31,7 @@ pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     transact(&mut scenario, shape, random.pick(&[2, 3]));
     scenario.workload.transactions = random.pick(&[200_000, 500_000, 900_000]);
     script(&mut scenario, random.pick(&[0, 100_000, 400_000]));
+    scenario.faults.deadly = random.pick(&[0, 0, 0, 10_000]);
     scenario
 }
 
@@ -89,6 +90,12 @@ pub(crate) fn with_failovers(scenario: &mut Scenario) {
     (scenario.workload.pause_ns_max, scenario.workload.expiring) = (2 * MILLISECOND_NS, 0);
     scenario.faults =
         Faults { crash: 20_000, loss: 250_000, downtime_max_ns: 10 * MILLISECOND_NS, ..Faults::NONE };
+}
+
+/// Transactions and scripts, of which some end each process that evaluates them; nothing else goes wrong.
+pub(crate) fn deadly(scenario: &mut Scenario) {
+    scripts(scenario);
+    scenario.faults = Faults { deadly: 15_000, downtime_max_ns: 20 * MILLISECOND_NS, ..Faults::NONE };
 }
 
 /// Judges the calls on keys that are together, and what clients saw of their transactions.

@@ -131,6 +131,8 @@ faults! {
     late_disk_ns "late-disk" Time 0, 500_000, 10_000_000;
     /// A chunk of a large value is damaged on its way.
     garbled "garbled" Probability 0, 2_000, 50_000;
+    /// An op ends the process of each node that evaluates it, as far as that keeps a disk.
+    deadly "deadly" Probability 0, 0, 0;
 }
 
 /// What goes wrong between instances and store; probabilities in millionths.

@@ -52,6 +52,7 @@ mod migrations;
 pub mod network;
 pub mod node;
 pub mod objects;
+mod op_marks;
 mod places;
 pub mod planted;
 pub mod plants;

@@ -3,6 +3,7 @@
 use crate::disk::{Busy, Disk};
 use crate::faults::Faults;
 use crate::kernel::{Answer, Kernel};
+use crate::op_marks::Marks;
 use crate::programs::Programs;
 use crate::random::Random;
 use crate::rooms;
@@ -113,6 +114,8 @@ pub struct Surroundings {
     pub discard_bytes_per_second: u64,
     /// Whether their kernels answer gets, and a bug of that.
     pub kernel_gets: Option<KernelGets>,
+    /// Of a million ops so many end the process of each node that evaluates them.
+    pub deadly: u64,
     /// A bug of the replicas.
     pub plant: Option<Plant>,
 }
@@ -164,6 +167,8 @@ pub struct Node {
     pub turn_at_ns: Option<u64>,
     /// The log begins a segment at this record, and the core writes a checkpoint.
     checkpoint_after: u64,
+    /// Which ops have ended it.
+    marks: Marks,
     /// What may be shown elsewhere.
     pub shown: Shown,
     /// Where it is shown, if it is.
@@ -200,6 +205,7 @@ impl Node {
             disk_free_ns: 0,
             turn_at_ns: None,
             checkpoint_after: 0,
+            marks: Marks::default(),
             shown: Shown::default(),
             kernel: None,
             left: None,
@@ -237,6 +243,9 @@ impl Node {
             },
         });
         core.run_scripts(Scripts::new(Arc::new(Programs)));
+        if !self.in_memory && surroundings.deadly > 0 {
+            core.mark_ops(self.marks.begin_process(surroundings.deadly));
+        }
         if self.is_forgetful {
             core.bound_clients(FORGETFUL_BYTES);
             core.bound_recent(FORGETFUL_DECISIONS);
@@ -288,6 +297,11 @@ impl Node {
             Kept::Snapshot => self.disk = self.snapshot.clone().expect("a snapshot was taken"),
         }
         (self.turn_at_ns, self.disk_free_ns, self.paused_until_ns, self.busy_until_ns) = (None, 0, 0, 0);
+    }
+
+    /// Whether an op has ended its process in the middle of its turn: then nothing has come of that, and [`Self::crash`] is to follow.
+    pub fn has_ended(&self) -> bool {
+        self.core.is_some() && self.marks.has_ended()
     }
 
     /// A datagram reaches the socket; false if there is no room for it.
@@ -342,6 +356,9 @@ impl Node {
         }
         core.handle_batch_end(now);
         let mut busy = Vec::new();
+        if self.marks.has_ended() {
+            return busy;
+        }
         let slices = &mut self.slices;
         let is_over = || slices.as_mut().is_some_and(|random| random.below(2) == 0);
         self.is_unfinished = !self.disk.execute_until(now, core, &mut busy, is_over);

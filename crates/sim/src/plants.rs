@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G8, H1 to H9, T1 to T5, M1 to M3) and must be found: else what finds nothing
+//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G8, H1 to H9, T1 to T6, M1 to M3) and must be found: else what finds nothing
 //! proves nothing.
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
@@ -351,6 +351,7 @@ pub const PLANTS: &[Plant] = &[
     replica("late-listen-taken", "M2", InReplica::LateListenTaken, Hunt::Seeds(by_messages::messages)),
     replica("pattern-is-channel", "M3", InReplica::PatternIsChannel, Hunt::Seeds(by_messages::messages)),
     replica("listeners-of-address-one", "M3", InReplica::ListenersOfAddressOne, Hunt::Seeds(by_messages::messages)),
+    replica("op-marks-ignored", "T6", InReplica::OpMarksIgnored, Hunt::Seeds(by_transactions::deadly)),
     replica("script-failure-kept", "T5", InReplica::ScriptFailureKept, Hunt::Seeds(by_transactions::scripts)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];

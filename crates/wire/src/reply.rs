@@ -39,6 +39,8 @@ code! {
         CrossPartition = 12,
         /// The operation is not one of values of this [`Form`], whatever its condition, or its client wants to be told a hash from before; it was not applied.
         WrongType = 13,
+        /// Evaluating the op has ended a node's process twice, so it was decided without being evaluated; it was not applied.
+        EndedByStore = 14,
     }
 }
 

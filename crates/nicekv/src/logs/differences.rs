@@ -86,6 +86,7 @@ pub(crate) fn of_node(before: Option<&NodeStatus>, now: &NodeStatus) -> Vec<Even
     grown(Level::Warn, "values-differing", before.differing, now.differing, latest.differing);
     let refused = (before.refused_for_space, now.refused_for_space);
     grown(Level::Warn, "puts-refused-disk-full", refused.0, refused.1, latest.refused_for_space);
+    grown(Level::Error, "op-ended", before.barred, now.barred, latest.barred);
     let stranger = growth(Level::Warn, OTHER_VERSION, before.other_version, now.other_version);
     let stranger = stranger
         .map(|event| of_other_version(event, "wire", latest.stranger.map(|it| (it.from, it.version))));

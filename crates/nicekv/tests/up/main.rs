@@ -29,6 +29,7 @@ mod readme;
 mod refusals;
 #[path = "../shared/sockets.rs"]
 mod sockets;
+mod scripts;
 mod usage;
 mod versions;
 

@@ -25,9 +25,9 @@ use nicekv_wire::chunk::Round;
 use nicekv_wire::replication::{Decision, Effect, Progress};
 use nicekv_wire::{NodeId, Now, OpId, Status, StoredKey, Update};
 
-/// Whether a decision says that an op was not executed, which its own evaluation later on need not: no client is told before all members have forced it.
+/// Whether a decision says that an op was not executed, which its own evaluation later on, or elsewhere, need not: no client is told before all members have forced it.
 pub(super) fn is_refusal(status: Status) -> bool {
-    matches!(status, Status::DiskFull | Status::StaleStamp)
+    matches!(status, Status::DiskFull | Status::StaleStamp | Status::EndedByStore)
 }
 
 impl Partition {
@@ -49,7 +49,7 @@ impl Partition {
             if !may_decide(key) || !keys.iter().all(|key| may_decide(key)) {
                 return;
             }
-            let Some(verdict) = self.judge(host, now, key, op) else {
+            let Some(verdict) = self.judge_unless_barred(host, now, key, op) else {
                 // Along a chain a delete by expiry that goes before it waits for nobody.
                 let is_passed = |key: &[u8]| self.next_decidable(host, key).is_some_and(|next| next != op);
                 if self.is_chain() && is_passed(key) {
@@ -62,6 +62,18 @@ impl Partition {
             self.end_making(key, op);
             others.extend(keys.into_iter().filter(|other| **other != *key));
         }
+    }
+
+    /// What an op does, as [`Self::judge`] says; an error if that has ended this node twice (T6).
+    fn judge_unless_barred(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> Option<Verdict> {
+        if host.op_marks.bars(op) && !host.has(Plant::OpMarksIgnored) {
+            host.count_barred(self.id(), self.membership.epoch, op);
+            return Some(Verdict::unchanged(Status::EndedByStore, None));
+        }
+        host.op_marks.begin(op);
+        let verdict = self.judge(host, now, key, op);
+        host.op_marks.end();
+        verdict
     }
 
     /// What an op does; `None`: something else comes first, and then it is its turn again.
@@ -173,7 +185,7 @@ impl Partition {
         let verdict = if aborts { Verdict::unchanged(Status::ConditionFailed, None) } else { verdict };
         let Some(state) = self.locks.op(op) else { return };
         host.puts.decided.count_ns(now.boot_ns.saturating_sub(state.since_ns));
-        let refused = is_refusal(verdict.status);
+        let is_told_late = is_refusal(verdict.status) || verdict.may_differ;
         let (mut any_unreleased, mut any_waits) = (false, false);
         state.stored.each_key(|key| {
             let Some(locked) = self.locks.key(key) else { return };
@@ -182,8 +194,8 @@ impl Partition {
         });
         // A hold does nothing in any order.
         let any_contended = state.votes.any_contended && !is_hold(state.stored.head());
-        let contended =
-            (any_contended || any_unreleased || recovered || refused) && !host.has(Plant::IgnoreContention);
+        let contended = (any_contended || any_unreleased || recovered || is_told_late)
+            && !host.has(Plant::IgnoreContention);
         // Along a chain nothing is shown before all behind have it.
         let contended = contended || self.membership.is_chain;
         // Only worth keeping if somebody is waiting for it.

@@ -185,6 +185,10 @@ impl Protocol for Partition {
         self.take_made(host, now, key, name, made);
     }
 
+    fn on_script_turn(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        self.decide_key(host, now, key);
+    }
+
     fn answers_gets(&self, host: &Host) -> bool {
         match self.is_chain() {
             true => self.is_tail(host) && self.tail_answers_gets(host),

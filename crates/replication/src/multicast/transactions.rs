@@ -37,10 +37,16 @@ impl Partition {
         let is_unread = host.has(Plant::TransactionRequirementUnread);
         let runner = Runner {
             scripts: &host.scripts,
+            is_recovered: self.is_recovered(op),
             clock_ms: host.has(Plant::ScriptClockRead).then_some(now.unix_ms),
             keeps_failures: host.has(Plant::ScriptFailureKept),
         };
-        Some(take_steps(&self.locks.op(op)?.stored.update(), known, (&runner, is_unread)))
+        let stored = &self.locks.op(op)?.stored;
+        let verdict = take_steps(&stored.update(), known, (&runner, is_unread));
+        if verdict.is_none() {
+            host.scripts.wait(now, self.id(), stored.stored_key(), op);
+        }
+        verdict
     }
 
     /// What a transaction that is being decided makes of its keys.

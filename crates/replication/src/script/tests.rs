@@ -3,10 +3,10 @@ use crate::transaction::{entries, take_steps};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
-use nicekv_node::{ScriptEnd, ScriptEngine};
+use nicekv_node::{ScriptEnd, ScriptEngine, ScriptKeys, ScriptRun, ScriptStates, ScriptTold};
 use nicekv_wire::limits::LONG_VALUE_BYTES_MAX;
 use nicekv_wire::transaction::{Act, Step, Taken};
-use nicekv_wire::{ClientId, Expiry, KeyDigest, KeyspaceId, OpId};
+use nicekv_wire::{ClientId, Condition, Expiry, Form, KeyDigest, KeyspaceId, OpId, Operation};
 
 const OP: OpId = OpId { client: ClientId(7), sequence: 3 };
 const NOW_MS: u64 = 1_000;
@@ -15,13 +15,13 @@ const NOW_MS: u64 = 1_000;
 struct Does(fn(&ScriptCall<'_>, &mut dyn ScriptKeys) -> ScriptEnd);
 
 impl ScriptEngine for Does {
-    fn run(&self, call: &ScriptCall<'_>, keys: &mut dyn ScriptKeys) -> ScriptEnd {
-        (self.0)(call, keys)
+    fn run(&self, _: &ScriptRun, call: &ScriptCall<'_>, keys: &mut dyn ScriptStates) -> Option<ScriptEnd> {
+        Some((self.0)(call, keys))
     }
 }
 
 fn done(reply: &[u8]) -> ScriptEnd {
-    ScriptEnd { reply: reply.to_vec(), has_failed: false }
+    ScriptEnd { reply: reply.to_vec(), ..ScriptEnd::default() }
 }
 
 fn set(keys: &mut dyn ScriptKeys, key: &[u8], value: &[u8], expiry: Expiry) -> ScriptTold {
@@ -63,8 +63,8 @@ fn taken(scripts: &Scripts, steps: &[Step<'_>]) -> (Verdict, Vec<String>, Writte
         };
         Some(KeyValue { version: OpId::NONE, expiry_ms: 0, value, form })
     };
-    let runner = Runner { scripts, clock_ms: None, keeps_failures: false };
-    let verdict = take_steps(&update, state, (&runner, false));
+    let runner = Runner { scripts, is_recovered: false, clock_ms: None, keeps_failures: false };
+    let verdict = take_steps(&update, state, (&runner, false)).expect("ended");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let results = Taken::each(&verdict.value).filter(|taken| taken.value_is_result);
     let results = results.map(|taken| text(taken.value)).collect();
@@ -106,7 +106,7 @@ fn what_a_script_leaves_is_what_the_declarations_of_its_keys_do_and_later_steps_
 fn one_that_fails_has_no_effect_and_the_other_steps_count() {
     let scripts = by(|_, keys| {
         set(keys, b"a", b"lost", Expiry::Never);
-        ScriptEnd { reply: b"-ERR it fails\r\n".to_vec(), has_failed: true }
+        ScriptEnd { reply: b"-ERR it fails\r\n".to_vec(), has_failed: true, may_differ: false }
     });
     let add =
         Act::Apply { operation: Operation::Increment(1), condition: Condition::Always, return_old: false };

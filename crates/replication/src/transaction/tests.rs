@@ -47,11 +47,9 @@ fn taken_of(steps: &[Step<'_>], state: impl Fn(&[u8]) -> Option<KeyValue>) -> Ve
         operation: Operation::Transaction(&bytes),
         key: steps[0].key,
     };
-    take_steps(
-        &update,
-        state,
-        (&Runner { scripts: &Scripts::default(), clock_ms: None, keeps_failures: false }, false),
-    )
+    let scripts = &Scripts::default();
+    let runner = Runner { scripts, is_recovered: false, clock_ms: None, keeps_failures: false };
+    take_steps(&update, state, (&runner, false)).expect("there is no script")
 }
 
 /// What is written: of what is removed no value.

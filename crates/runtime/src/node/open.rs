@@ -1,6 +1,7 @@
 //! Opening a node's storage: the engine, the space, the log, which is read back.
 
 use super::durable_log::DurableLog;
+use super::op_marks;
 use super::space::Space;
 use super::spaces::Spaces;
 use super::storage::{NodeStorage, StorageOptions};
@@ -22,6 +23,9 @@ pub enum OpenError {
     /// By the store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The file that knows which ops have ended the node.
+    #[error("the file op-marks of the data directory: {0}")]
+    Marks(std::io::Error),
     /// A record of the log is not of this release, or contradicts those before it.
     #[error("record {position} of the log is not understood: {error}")]
     Record {
@@ -68,6 +72,7 @@ pub fn open_durable(
     };
     let log_options = LogOptions { segment_bytes_max: options.segment_bytes_max, ..LogOptions::default() };
     let mut core = Replica::new(config);
+    core.mark_ops(op_marks::open(directory.path()).map_err(OpenError::Marks)?);
     let (mut replayed, mut refused) = (0, None);
     let path = directory.path().join("log");
     let space = Space::open(files.clone(), directory.path(), options.reserve_bytes)?;

@@ -40,6 +40,16 @@ impl Cluster {
             return self.wake_node(index, now_ns);
         }
         let busy = self.nodes[index].turn(now_ns, self.scenario.pace.service_ns, &mut self.random);
+        self.end_turn(index, busy);
+    }
+
+    /// Goes on with what a turn has led to, unless an op has ended the process in it.
+    fn end_turn(&mut self, index: usize, busy: Vec<Busy>) {
+        if self.nodes[index].has_ended() {
+            self.tally.count("processes ended by an op");
+            let downtime_ns = self.random.below(self.faults.downtime_max_ns);
+            return self.crash_node(index, Kept::Any, Some(downtime_ns));
+        }
         self.start_disk(index, busy);
         self.flush_node(index);
     }
@@ -104,8 +114,7 @@ impl Cluster {
             return self.wake_node(index, now_ns + late_ns);
         }
         let more = self.nodes[index].turn(now_ns, self.scenario.pace.service_ns, &mut self.random);
-        self.start_disk(index, more);
-        self.flush_node(index);
+        self.end_turn(index, more);
     }
 
     /// Sends what the core has to send, and sets the time of its next turn.

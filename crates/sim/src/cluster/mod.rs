@@ -137,6 +137,7 @@ fn surroundings_of(scenario: &Scenario, seed: u64) -> Surroundings {
         heat: scenario.heat(),
         usage: scenario.usage(),
         discard_bytes_per_second: scenario.discard_bytes_per_second,
+        deadly: scenario.faults.deadly,
         plant: scenario.plant.and_then(Planted::replica),
     }
 }

@@ -32,6 +32,7 @@ impl Tally {
         let counted = [
             ("values made by primaries", values.made),
             ("prepares refused for space", counters.refused_for_space),
+            ("ops barred", counters.barred),
             ("values repaired", counters.repaired),
             ("deletions forgotten", counters.forgotten),
             ("differing entries put right", counters.differing),

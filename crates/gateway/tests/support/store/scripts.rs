@@ -1,7 +1,7 @@
 //! Scripts, which have the keys that were declared.
 
 use super::Store;
-use nicekv_node::{ScriptCall, ScriptEngine, ScriptKeys, ScriptTold};
+use nicekv_node::{ScriptCall, ScriptKeys, ScriptTold};
 use nicekv_scripts::LuaScripts;
 use nicekv_wire::{Condition, Datagram, Form, Operation, Status, Update};
 
@@ -30,6 +30,10 @@ impl ScriptKeys for Lent<'_> {
                 ScriptTold { status, value: None, form, expiry_ms: 0, integer: 0 }
             }
         }
+    }
+
+    fn work_bytes(&self, key: &[u8]) -> usize {
+        self.store.keys.get(key).map_or(0, |stored| stored.value.len())
     }
 
     fn update(

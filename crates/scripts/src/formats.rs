@@ -1,0 +1,31 @@
+//! What `string.format` costs: digits are computed with long numbers, and texts are copied.
+
+use crate::meter::Meter;
+use mlua::{Result, Value};
+
+/// Bytes of a format, or of a text, for a step.
+const BYTES_PER_STEP: usize = 8;
+/// Digits of a number for a step; each costs a pass over the digits before it.
+const DIGITS_PER_STEP: f64 = 2.0;
+/// What each thing that is formatted costs.
+const VALUE_STEPS: u64 = 10;
+
+/// Charges for a format and its values, which are to be formatted.
+pub(crate) fn charge(words: &[Value], meter: &Meter) -> Result<()> {
+    let steps = words.iter().map(|word| match word {
+        Value::String(text) => VALUE_STEPS + (text.as_bytes().len() / BYTES_PER_STEP) as u64,
+        Value::Number(number) => VALUE_STEPS + number_steps(*number),
+        _ => VALUE_STEPS,
+    });
+    let steps = steps.sum();
+    // The longest precision is 99: it matters where numbers are written.
+    let Some(Value::String(format)) = words.first() else { return meter.charge(steps) };
+    let precisions = format.as_bytes().iter().filter(|byte| **byte == b'.').count() as u64;
+    meter.charge(steps + precisions * number_steps(1e99))
+}
+
+/// By its digits before and behind the point.
+fn number_steps(number: f64) -> u64 {
+    let digits = if number.is_finite() { number.abs().max(1.0).log10() } else { 0.0 };
+    (digits / DIGITS_PER_STEP) as u64
+}
