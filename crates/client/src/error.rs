@@ -127,7 +127,9 @@ pub enum OperationError {
     #[error("the key holds a value of another kind: a hash where it was to be plain, or the other way round")]
     WrongType,
     /// Not applied: evaluating the request has crashed a node twice.
-    #[error("ended by the store, nothing was stored: this request has crashed a node twice; please report it")]
+    #[error(
+        "ended by the store, nothing was stored: this request has crashed a node twice; please report it"
+    )]
     EndedByStore,
     /// Not applied: the keyspace does not exist.
     #[error("no such keyspace")]

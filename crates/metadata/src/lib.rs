@@ -1,4 +1,4 @@
-//! The metadata service of NICEKV, as a pure core (NICE §4.1, §4.4, §4.5; rules R6, R7, R9, R12, R13, R15 to R17).
+//! The metadata service of NICEKV, as a pure core (NICE §4.1, §4.4, §4.5; rules R6, R7, R9, R12, R13, R15 to R18).
 //!
 //! ```text
 //!   nodes, switch agents             observations            decide                        announce

@@ -164,11 +164,7 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
 }
 
 /// The descriptors that all roles need.
-fn needs(
-    arguments: &UpArguments,
-    layout: &Layout,
-    settings: &gateway::Settings,
-) -> Result<Needs, Failure> {
+fn needs(arguments: &UpArguments, layout: &Layout, settings: &gateway::Settings) -> Result<Needs, Failure> {
     let keyspaces = configuration(arguments, layout, 1, 0)?.client_keyspaces()?.len();
     let others = Needs::of_process().metadata(1).switch().gateway(settings.threads()).clients(keyspaces);
     Ok(layout.numbers().fold(others, |needs, _| needs.node(arguments.engine == Engine::Durable)))

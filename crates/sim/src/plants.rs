@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G8, H1 to H9, T1 to T6, M1 to M3) and must be found: else what finds nothing
+//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R18, C1 to C12, G1 to G8, H1 to H9, T1 to T6, M1 to M3) and must be found: else what finds nothing
 //! proves nothing.
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
@@ -36,7 +36,7 @@ use nicekv_node::Plant as InReplica;
 use nicekv_wire::{Duration, KeyOrder};
 
 /// A bug that is not found within so many seeds is not found.
-pub const SEEDS_MAX: u64 = 500;
+pub const SEEDS_MAX: u64 = 2_000;
 /// More states than an exploration needs to find one.
 const STATES_MAX: usize = 3_000_000;
 
@@ -205,7 +205,7 @@ pub const PLANTS: &[Plant] = &[
     replica("handoff-not-emptied", "R8", InReplica::HandoffNotEmptied, Hunt::Seeds(left_and_back)),
     replica("handoff-denies-missing", "R8", InReplica::HandoffDeniesMissing, Hunt::Seeds(with_handoffs)),
     replica("answer-after-leaving", "R8", InReplica::AnswerAfterLeaving, Hunt::Seeds(late_with_handoffs)),
-    replica("restarted-answers-at-once", "R18", InReplica::RestartedAnswersAtOnce, Hunt::Script("older-disks")),
+    replica("restarted-answers-at-once", "R18", InReplica::RestartedAnswersAtOnce, Hunt::Script("disks-without-their-last-moments")),
     replica("forgetting-ignored", "R18", InReplica::ForgettingIgnored, Hunt::Script("older-disks")),
     replica("answer-unadmitted", "R9", InReplica::AnswerUnadmitted, Hunt::Script("restarted-but-reachable")),
     replica("dedupe-forgotten-at-failover", "R10", InReplica::DedupeForgottenAtFailover, Hunt::Seeds(as_drawn)),

@@ -83,6 +83,15 @@ impl Shown {
             self.expected.insert(header.op, None);
             return;
         }
+        if opcode == Some(Opcode::Bundle as u8)
+            && let Ok((header, Datagram::Bundle(bundle))) = Datagram::decode(bytes)
+        {
+            // A get that has come alone before may be answered anew: what was open then does not count.
+            bundle.datagrams(&header).for_each(|(header, _)| {
+                self.expected.insert(header.op, None);
+            });
+            return;
+        }
         if ![Opcode::Get, Opcode::ForwardedGet].iter().any(|get| opcode == Some(*get as u8)) {
             return;
         }

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Rows that the table must have.
-const ROWS: std::ops::RangeInclusive<u32> = 1..=35;
+const ROWS: std::ops::RangeInclusive<u32> = 1..=39;
 /// Rows of faults that are not survived yet; the table says so.
 const NOT_HELD: [u32; 1] = [30];
 /// Documents that were never in the tree.
@@ -95,7 +95,7 @@ fn the_architecture_names_what_exists() {
 }
 
 /// The rules' letters, and how many of each there are: of all protocols, of chains and scans, of gets in the kernel, of hot keys, of transactions, and of messages.
-const RULES: [(char, u32); 6] = [('R', 17), ('C', 12), ('G', 8), ('H', 9), ('T', 6), ('M', 3)];
+const RULES: [(char, u32); 6] = [('R', 18), ('C', 12), ('G', 8), ('H', 9), ('T', 6), ('M', 3)];
 /// Rules whose breach shows only if a client falls silent at the wrong moment: a tiny world finds it, which no cluster comes to by chance.
 const TINY_WORLD: &str = "crates/node/src/hot/exhaustive.rs";
 const IN_TINY_WORLD: [(char, u32, &str); 3] =

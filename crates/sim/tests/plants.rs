@@ -1,11 +1,11 @@
-//! Every planted bug is found, within 500 seeds and a minute of processor time: a busy machine is no reason to miss one.
+//! Every planted bug is found, within 2,000 seeds and two minutes of processor time: a busy machine is no reason to miss one.
 
 use nicekv_sim::plants::PLANTS;
 use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
 use std::time::Duration;
 
-const TIME_MAX: Duration = Duration::from_secs(60);
+const TIME_MAX: Duration = Duration::from_secs(120);
 
 #[test]
 fn planted_bugs_are_found() {

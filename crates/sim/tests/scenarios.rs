@@ -43,13 +43,14 @@ rows! {
     row_05_power_loss 5 "power-loss";
     row_05_power_loss_and_another_primary 5 "power-loss-and-another-primary";
     row_28_last_holder_dies 28 "last-holder-dies";
+    row_36_disks_lost_in_a_restart 36 "disks-lost-in-a-restart";
+    row_37_older_disks 37 "older-disks";
+    row_37_disks_without_their_last_moments 37 "disks-without-their-last-moments";
+    row_37_older_disks_of_a_chain 37 "older-disks-of-a-chain";
+    row_37_older_disk_of_a_quorum 37 "older-disk-of-a-quorum";
     row_28_who_leaves_starts_again 28 "who-leaves-starts-again";
     row_28_successor_does_not_hear_that_it_is_none 28 "successor-does-not-hear-that-it-is-none";
     row_28_who_has_left_does_not_hear_of_it 28 "who-has-left-does-not-hear-of-it";
-    row_36_disks_lost_in_a_restart 36 "disks-lost-in-a-restart";
-    row_37_older_disks 37 "older-disks";
-    row_37_older_disks_of_a_chain 37 "older-disks-of-a-chain";
-    row_37_older_disk_of_a_quorum 37 "older-disk-of-a-quorum";
     row_09_returns_without_space 9 "returns-without-space";
     row_09_chain_without_space_behind_the_head 9 "chain-without-space-behind-the-head";
     row_11_primary_in_a_minority 11 "primary-in-a-minority";

@@ -4,9 +4,9 @@ mod access;
 mod again;
 mod backup;
 mod cluster;
+mod damaged_files;
 mod descriptors;
 mod discovery;
-mod damaged_files;
 mod explain;
 mod full_disk;
 mod groups;
@@ -27,9 +27,9 @@ mod quorum;
 mod ranges;
 mod readme;
 mod refusals;
+mod scripts;
 #[path = "../shared/sockets.rs"]
 mod sockets;
-mod scripts;
 mod usage;
 mod versions;
 

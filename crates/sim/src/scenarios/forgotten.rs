@@ -28,6 +28,23 @@ pub(super) const SCRIPTS: &[Script] = &[
         play: |stage| older_disks(stage, 2, 0),
     },
     Script {
+        name: "disks-without-their-last-moments",
+        row: 37,
+        what: "the same with disks that lack the last few forces, of which nobody outside can know yet",
+        shape: few_keys,
+        play: |stage| {
+            let victims = victims(stage, 2);
+            for node in &victims {
+                stage.inflict(Mishap::TakeSnapshot(*node));
+            }
+            let events = 20 + stage.random.below(200);
+            (0..events).for_each(|_| stage.cluster.step());
+            stage.inflict(Mishap::MetadataCrash { downtime_ns: MILLISECOND_NS });
+            restart_all(stage, &victims, Kept::Snapshot);
+            Some(())
+        },
+    },
+    Script {
         name: "older-disks-of-a-chain",
         row: 37,
         what: "the same of a chain",
