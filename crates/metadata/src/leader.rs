@@ -401,15 +401,6 @@ impl Metadata {
         self.only_remembers = true;
     }
 
-    /// The process is about to end in good order: what is remembered of storages is persisted, if that can be done at once.
-    pub fn handle_stop(&mut self, now: Now) {
-        self.now_ns = now.boot_ns;
-        let is_free = self.in_flight.is_none() && self.is_leading();
-        if is_free && self.observations.storages != self.committed.storages {
-            self.remember_storages();
-        }
-    }
-
     pub(crate) fn has_step_in_flight(&self) -> bool {
         self.in_flight.is_some()
     }

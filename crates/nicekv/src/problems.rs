@@ -71,7 +71,13 @@ fn of_node(node: &NodeStatus) -> Vec<String> {
         }
         DiskState::Exhausted => Some(format!("the disk of node {name} is full to the last")),
     };
-    state.into_iter().chain(disk).collect()
+    let forgotten = (node.forgotten > 0).then(|| {
+        format!(
+            "the storage of node {name} lacks what it had confirmed (an older directory, a lost log or a disk that lies): it copies {} partitions anew; look at its disk",
+            node.forgotten
+        )
+    });
+    state.into_iter().chain(disk).chain(forgotten).collect()
 }
 
 /// Senders of other releases: nobody hears them, and they are silent otherwise. One line, however many there are: whoever can send a datagram can look like one.

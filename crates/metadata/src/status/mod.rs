@@ -121,6 +121,12 @@ pub struct NodeStatus {
     pub share: usize,
     /// Of these, those that it does not hold yet.
     pub missing: usize,
+    /// Partitions that it copies anew, as its storage has forgotten something that it had confirmed (R18).
+    #[serde(default)]
+    pub forgotten: usize,
+    /// How often that has happened to its storage.
+    #[serde(default)]
+    pub losses: u32,
     /// Gets that come to it in a second.
     #[serde(default)]
     pub gets_per_second: u64,

@@ -196,6 +196,8 @@ impl Metadata {
                 Wish::Drained => NodeWish::Drained,
                 Wish::Removed => NodeWish::Removed,
             },
+            forgotten: partitions().filter(|(_, partition)| partition.emptied.contains(&id)).count(),
+            losses: self.committed.storages.get(&id.0).map_or(0, |storage| storage.losses),
             members: partitions().filter(|(_, partition)| partition.member(id).is_some()).count(),
             share: partitions().filter(|(at, partition)| self.target(*at, partition).contains(&id)).count(),
             missing: self.missing(id),

@@ -67,7 +67,7 @@ fn puts_go_on_when_leaders_are_killed_and_paused() {
         // Any instance leads to the one that leads.
         for endpoint in ["10.20.0.2:7400", "10.20.0.3:7400", "10.20.0.4:7400"] {
             let get = ["exec", "client-0", "--", &program(), "get", "writer-0-0", "--endpoint", endpoint];
-            assert_eq!(text(&lab.succeeds(&get).stdout), "0\n");
+            assert_eq!(text(&lab.succeeds(&get).stdout), "0");
         }
         lab.down();
     });

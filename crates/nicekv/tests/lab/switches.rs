@@ -105,7 +105,7 @@ fn a_root_with_leaves_serves_clients_of_both() {
         for (writer, reader) in [("client-0", "client-1"), ("client-1", "client-0")] {
             lab.succeeds(&["exec", writer, "--", &program(), "put", writer, "value"]);
             let output = lab.succeeds(&["exec", reader, "--", &program(), "get", writer]);
-            assert_eq!(text(&output.stdout), "value\n");
+            assert_eq!(text(&output.stdout), "value");
         }
         for leaf in ["switch-1", "switch-2"] {
             lab.succeeds(&["switch-restart", leaf]);

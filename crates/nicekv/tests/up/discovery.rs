@@ -34,7 +34,7 @@ fn the_data_directory_that_is_here_decides() {
     let theirs = start(&other);
     assert_eq!(run(scratch, &one, &["put", "color", "green"]), (Some(0), String::new(), String::new()));
     assert_eq!(run(scratch, &other, &["get", "color"]).0, Some(1), "the newest one has nothing of it");
-    assert_eq!(run(scratch, &one, &["get", "color"]), (Some(0), "green\n".into(), String::new()));
+    assert_eq!(run(scratch, &one, &["get", "color"]), (Some(0), "green".into(), String::new()));
 
     // From elsewhere: what changes something is refused, with all that it could be; what reads says what it reads.
     for change in [
@@ -57,12 +57,12 @@ fn the_data_directory_that_is_here_decides() {
     assert!(error.lines().count() == 1 && error.contains(&theirs.endpoint), "{error}");
     let named = ["put", "color", "red", "--endpoint", &theirs.endpoint];
     assert_eq!(run(scratch, &one, &named).0, Some(0), "what is named wins");
-    assert_eq!(run(scratch, &other, &["get", "color"]).1, "red\n");
-    assert_eq!(run(scratch, &one, &["get", "color"]).1, "green\n");
+    assert_eq!(run(scratch, &other, &["get", "color"]).1, "red");
+    assert_eq!(run(scratch, &one, &["get", "color"]).1, "green");
 
     // The cluster of this place does not run: another one is not meant.
     assert_eq!(mine.interrupt(), Some(0));
     let (code, _, error) = run(scratch, &one, &["put", "color", "red"]);
     assert!(code == Some(2) && error.contains("does not run") && error.contains(&theirs.endpoint), "{error}");
-    assert_eq!(run(scratch, &other, &["get", "color"]).1, "red\n");
+    assert_eq!(run(scratch, &other, &["get", "color"]).1, "red");
 }

@@ -88,7 +88,9 @@ pub fn peek(directory: &Path) -> Result<Option<Vec<u8>>, StateFileError> {
     let path = directory.join(FILE);
     match std::fs::read(&path) {
         Ok(content) => checked(&content, &path).map(Some),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(source) => Err(StateFileError::Io { operation: "read", path, source }),
     }
 }
