@@ -42,13 +42,20 @@ fn replay(transcript: &str, address: SocketAddr) -> String {
     dialogue
 }
 
-/// A reply with its lines apart and without what differs from run to run (the connection's id).
+/// What this gateway adds to the words of Redis: the keyspaces that there are.
+const ADDED: &str = ": a database is a keyspace";
+
+/// A reply with its lines apart and without what differs from run to run (the connection's id), or is added here.
 fn readable(reply: &[u8]) -> String {
     let mut text = reply.escape_ascii().to_string().replace("\\r\\n", "\n").replace("\\'", "'");
     if let Some(at) = text.find("$2\nid\n:") {
         let number = at + "$2\nid\n:".len();
         let end = number + text[number..].find('\n').unwrap();
         text.replace_range(number..end, "ID");
+    }
+    if let Some(at) = text.find(ADDED) {
+        let end = at + text[at..].find('\n').unwrap();
+        text.replace_range(at..end, "");
     }
     text
 }
