@@ -191,7 +191,6 @@ fn recover_joiner(node: &mut Node) {
         next: 0,
         logged: 0,
         forced: 0,
-        released: 0,
         undecided: Vec::new(),
     };
     node.receive(JOINER_ADDRESS, |out| reply.encode(out));

@@ -267,7 +267,7 @@ impl Partition {
     /// Multicasts the watermark, and a decision if there is one.
     fn tell_members(&self, host: &mut Host, decision: Option<&Decision<'_>>) {
         if self.membership.members.len() > 1 {
-            host.outbox.multicast_decision(&self.membership, decision, self.watermark(host));
+            host.outbox.multicast_decision(&self.membership, decision, self.watermark());
         }
     }
 
@@ -329,6 +329,5 @@ impl Partition {
         for key in keys {
             self.decide_key(host, now, &key);
         }
-        self.look_for_proof(host);
     }
 }

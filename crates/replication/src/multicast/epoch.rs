@@ -24,7 +24,7 @@ use crate::clients::Lookup;
 use crate::config::CATCH_UP_DATAGRAMS_MAX;
 use alloc::vec::Vec;
 use nicekv_node::{Host, Membership, Plant, Standing};
-use nicekv_wire::control::{Assign, ReportKind};
+use nicekv_wire::control::Assign;
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
 use nicekv_wire::replication::Decision;
@@ -139,7 +139,6 @@ impl Partition {
             next: if told.len() == UNDECIDED_MAX { last } else { 0 },
             logged: self.sequence.logged(),
             forced: self.sequence.forced(),
-            released: self.sequence.released(),
             undecided: undecided.collect(),
         };
         host.outbox.send(self.membership.primary_address(), |out| reply.encode(out));
@@ -169,37 +168,15 @@ impl Partition {
         }
     }
 
-    /// Primary: when all members are heard, goes on with what the farthest of them has; reports one that has forgotten something instead, and waits for an epoch in which
-    /// that one joins (R18).
-    pub(super) fn finish_collecting(&mut self, host: &mut Host, now: Now) {
-        let lead = self.lead.as_ref().expect("a primary");
-        let Some((from, target)) = lead.farthest().filter(|_| lead.phase() == Phase::Collecting) else {
-            return;
-        };
-        if let Some(forgetful) = self.forgetful_member().filter(|_| !host.has(Plant::ForgettingIgnored)) {
-            return host.report(self.id(), self.membership.epoch, ReportKind::Forgot(forgetful));
-        }
+    fn finish_collecting(&mut self, host: &mut Host, now: Now) {
         let lead = self.lead.as_mut().expect("a primary");
+        let Some((from, target)) = lead.farthest() else { return };
         if target > self.sequence.logged() && !host.has(Plant::AdoptNothing) {
             lead.adopt(from, target);
             self.ask(host);
         } else {
             self.become_ready(host, now);
         }
-    }
-
-    /// Primary: a member that lacks decisions of which another one knows that all had made them durable. Only members that hold everything know that: who joins takes what comes by
-    /// copying for released.
-    fn forgetful_member(&self) -> Option<NodeId> {
-        let lead = self.lead.as_ref()?;
-        let position = |at: usize| match at == lead.me() {
-            true => (self.sequence.logged(), self.sequence.released()),
-            false => lead.told_by(at),
-        };
-        let members = self.membership.members.iter().enumerate();
-        let holders = members.filter(|(_, member)| member.holds_all());
-        let released = holders.clone().map(|(at, _)| position(at).1).max()?;
-        { holders }.find(|(at, _)| position(*at).0 < released).map(|(_, member)| member.node)
     }
 
     /// In recovery the primary adopts what a member has decided of.
@@ -236,7 +213,7 @@ impl Partition {
         if self.is_chain() {
             return self.send_entries_after(host, address, after);
         }
-        let watermark = self.watermark(host);
+        let watermark = self.watermark();
         for decided in self.sequence.after(after).take(CATCH_UP_DATAGRAMS_MAX) {
             let decision = decided.wire(self.id(), self.membership.epoch);
             host.outbox.unicast_decision(address, Some(&decision), watermark);
@@ -270,7 +247,7 @@ impl Partition {
         let Some(lead) = self.lead.as_mut().filter(|lead| lead.is_ready()) else { return };
         lead.note_served(now, position);
         let address = self.membership.members[position].address;
-        let watermark = self.watermark(host);
+        let watermark = self.watermark();
         host.outbox.unicast_decision(address, None, watermark);
         let mut bytes = 0;
         for decided in self.sequence.after(logged) {
@@ -294,7 +271,6 @@ impl Partition {
         for key in keys {
             self.decide_key(host, now, &key);
         }
-        self.look_for_proof(host);
         host.arm_sweep(now);
     }
 }

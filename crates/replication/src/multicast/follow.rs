@@ -51,8 +51,6 @@ impl Partition {
         if watermark.forced > self.sequence.released() {
             self.release(host, now, watermark.forced);
         }
-        // What all have made durable this member has, too.
-        self.is_proven |= watermark.recovered && self.membership.standing.serves();
     }
 
     /// Another member says what all hold. The primary may have told nobody yet, if it was uncontended.

@@ -20,8 +20,7 @@ impl Partition {
         if self.is_chain() {
             return self.on_chain_get(host, now, get, from);
         }
-        let serves = self.membership.standing.serves() && self.look_for_proof(host);
-        let serves = serves || self.answers_unadmitted(host, get.key);
+        let serves = self.membership.standing.serves() || self.answers_unadmitted(host, get.key);
         let may_serve = serves && host.has_lease(now);
         let heard = match get.forwarded {
             Some((_, epoch, node)) => self.is_primary() && self.membership.accepts(epoch, node),
@@ -42,13 +41,6 @@ impl Partition {
             host.trace.note(now, get.op, Step::Waits);
             self.wait_for_outcome(host, waiting, get.key);
         }
-    }
-
-    /// Whether what this process found on its disk is known to be all that was confirmed before it started (R18): the recovery of an epoch that it takes part in is complete,
-    /// or it has copied what it lacked. Until then a key that nothing locks may have an op that this disk has forgotten.
-    pub(super) fn look_for_proof(&mut self, host: &Host) -> bool {
-        self.is_proven |= host.has(Plant::RestartedAnswersAtOnce) || self.is_recovered_wholly(host);
-        self.is_proven
     }
 
     /// Primary: whether a locked key may have an op from before this epoch, which the old primary may have shown: undecided, or decided

@@ -32,8 +32,6 @@ pub(super) struct Peer {
     cursor: u64,
     logged: u64,
     forced: u64,
-    /// The last decision that it knew to be durable at all members when the epoch began.
-    released: u64,
     /// When it last made progress or was sent what it lacks.
     heard_ns: u64,
     /// How often it was sent what it lacks, in vain.
@@ -128,7 +126,6 @@ impl Lead {
         let is_asked = self.phase == Phase::Collecting && !peer.is_heard && peer.cursor == reply.cursor;
         if is_asked {
             (peer.logged, peer.forced, peer.cursor) = (reply.logged, reply.forced, reply.next);
-            peer.released = reply.released;
             peer.is_heard = reply.next == 0;
         }
         is_asked
@@ -139,11 +136,6 @@ impl Lead {
         let all_heard = self.peers.iter().all(|peer| peer.is_heard);
         let by_logged = self.peers.iter().enumerate().map(|(position, peer)| (position, peer.logged));
         by_logged.max_by_key(|(_, logged)| *logged).filter(|_| all_heard)
-    }
-
-    /// The last decisions that a member had logged, and knew to be durable at all, when the epoch began.
-    pub(super) fn told_by(&self, position: usize) -> (u64, u64) {
-        (self.peers[position].logged, self.peers[position].released)
     }
 
     /// Decisions up to `target` are to be had from a member.
@@ -300,17 +292,7 @@ mod tests {
 
     fn reply(cursor: u64, next: u64, logged: u64, forced: u64) -> RecoverReply {
         let (sender, partition, epoch) = (NodeId(2), PartitionId(0), Epoch(1));
-        RecoverReply {
-            sender,
-            partition,
-            epoch,
-            cursor,
-            next,
-            logged,
-            forced,
-            released: 0,
-            undecided: Vec::new(),
-        }
+        RecoverReply { sender, partition, epoch, cursor, next, logged, forced, undecided: Vec::new() }
     }
 
     fn progress(logged: u64, forced: u64) -> Progress {

@@ -192,10 +192,7 @@ impl Protocol for Partition {
     fn answers_gets(&self, host: &Host) -> bool {
         match self.is_chain() {
             true => self.is_tail(host) && self.tail_answers_gets(host),
-            false => {
-                let is_proven = self.is_proven || self.is_recovered_wholly(host);
-                self.membership.standing.serves() && is_proven
-            }
+            false => self.membership.standing.serves(),
         }
     }
 
@@ -287,7 +284,6 @@ impl Protocol for Partition {
         let is_whole = self.membership.activated && !self.membership.sealed && !self.is_chain();
         is_whole
             && self.lead.as_ref().is_some_and(|lead| lead.is_ready())
-            && self.is_proven
             && self.membership.standing.serves()
     }
 
@@ -304,7 +300,6 @@ impl Protocol for Partition {
             return self.hop.has_spoken().then(|| self.sequence.released());
         }
         let leads = self.lead.as_ref().is_some_and(|lead| lead.is_ready()) && self.membership.activated;
-        let leads = leads && self.is_proven;
         let is_held_back = self.sequence.unreleased().any(|decided| decided.contended);
         (leads && !is_held_back).then(|| self.sequence.logged())
     }

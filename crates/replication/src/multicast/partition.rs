@@ -42,8 +42,6 @@ pub struct Partition {
     pub(super) hop: Hop,
     /// What the disk is asked for.
     pub(super) waits: Waits,
-    /// Whether this process knows that it holds what was confirmed before it started (R18).
-    pub(super) is_proven: bool,
 }
 
 impl Partition {
@@ -61,7 +59,6 @@ impl Partition {
             repairs: Repairs::default(),
             hop: Hop::default(),
             waits: Waits::default(),
-            is_proven: false,
         }
     }
 
@@ -78,13 +75,12 @@ impl Partition {
         self.sequence.logged() < logged || self.sequence.released() < released
     }
 
-    pub(super) fn watermark(&self, host: &Host) -> Watermark {
+    pub(super) fn watermark(&self) -> Watermark {
         Watermark {
             partition: self.id(),
             epoch: self.membership.epoch,
             base: self.sequence.base().unwrap_or(0),
             forced: if self.is_chain() { self.held_up_to_here() } else { self.sequence.released() },
-            recovered: !self.is_chain() && self.is_recovered_wholly(host),
         }
     }
 }

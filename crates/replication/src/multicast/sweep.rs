@@ -25,7 +25,6 @@ impl Partition {
         }
         if self.is_primary() {
             self.sweep_lead(host, now);
-            self.look_for_proof(host);
             let lead = self.lead.as_ref().expect("a primary");
             return !lead.is_ready()
                 || !lead.wanted().is_empty()
@@ -34,7 +33,6 @@ impl Partition {
                 || self.membership.has_joiners();
         }
         self.sweep_member(host, now);
-        let awaits_proof = self.membership.standing.serves() && !self.is_proven;
         if self.membership.standing == Standing::Joining {
             self.sweep_join(host, now);
         }
@@ -42,14 +40,13 @@ impl Partition {
             || self.awaits_release()
             || self.sequence.forced() < self.sequence.logged()
             || self.reporting.is_pending()
-            || awaits_proof
             || self.membership.standing == Standing::Joining
     }
 
     fn sweep_lead(&mut self, host: &mut Host, now: Now) {
         if !self.lead.as_ref().expect("a primary").is_ready() {
             self.ask(host);
-            return self.finish_collecting(host, now);
+            return;
         }
         self.fetch_wanted(host);
         self.retry_makings(host, now);
@@ -131,7 +128,7 @@ impl Partition {
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         if !overdue.is_empty() {
             self.tell_progress(host, true);
-        } else if self.awaits_release() || (self.membership.standing.serves() && !self.is_proven) {
+        } else if self.awaits_release() {
             if self.reporting.take_gap(now, resend_ns) {
                 self.tell_progress(host, true);
             }
