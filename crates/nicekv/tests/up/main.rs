@@ -8,7 +8,6 @@ mod damaged_files;
 mod descriptors;
 mod discovery;
 mod explain;
-mod forgotten;
 mod full_disk;
 mod groups;
 mod hot;
