@@ -189,9 +189,8 @@ impl Metadata {
         let news = match datagram {
             Datagram::Heartbeat(heartbeat) => {
                 let lease_ns = observations.handle_heartbeat(now_ns, heartbeat);
-                let has_forgotten = !observations.forgetful.is_empty();
                 self.reply(from, heartbeat, lease_ns);
-                Ok(has_forgotten)
+                Ok(false)
             }
             Datagram::AssignAck(ack) => observations.handle_ack(&self.committed, ack),
             Datagram::Usage(usage) => observations.handle_usage(now_ns, usage).map(|()| false),

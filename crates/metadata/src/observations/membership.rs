@@ -4,7 +4,7 @@
 //!   node                      metadata
 //!    │ Heartbeat ────────────────▶│  a process not yet known
 //!    │◀──────────────── Probe{n}  │  does it hear us? is it the one that runs now, not a datagram from the past?
-//!    │ ProbeReply{n} ────────────▶│  live
+//!    │ ProbeReply{n} ────────────▶│  live, if its storage holds what it confirmed (R18)
 //!    │ Heartbeat{sent} ──────────▶│
 //!    │◀── HeartbeatReply{sent, lease}  may answer gets until sent + lease on its own clock (R12)
 //!    │         (lost)             │  overdue by half a period: is it there?
@@ -49,8 +49,8 @@ struct Node {
     silent_ns: u64,
     /// What its disk has room for, as it said last.
     space: DiskSpace,
-    /// A process that was heard and has to answer a probe yet, and what its disk has room for.
-    candidate: Option<(Process, DiskSpace)>,
+    /// The newest heartbeat of a process that has to answer a probe yet.
+    candidate: Option<Heartbeat>,
     probing: Option<Probing>,
     /// Last lease granted to the process, and to any before it.
     granted_ns: u64,
@@ -169,13 +169,12 @@ impl Membership {
         node.granted_ns = now_ns;
     }
 
-    /// A node says that it lives, with a storage that decisions know under this identity. Foreign nodes have been sorted out.
-    pub(crate) fn handle_heartbeat(&mut self, now_ns: u64, heartbeat: &Heartbeat, storage: u128) {
-        let process = Process { incarnation: heartbeat.incarnation, storage };
+    /// A node says that it lives. Heartbeats of unknown nodes are ignored.
+    pub(crate) fn handle_heartbeat(&mut self, now_ns: u64, heartbeat: &Heartbeat) {
+        let is_known = self.is_live(heartbeat.node, heartbeat.incarnation);
         let Some(node) = self.nodes.get_mut(&heartbeat.node) else { return };
-        let is_known = node.live && node.process == Some(process);
         if !is_known {
-            node.candidate = Some((process, heartbeat.space));
+            node.candidate = Some(*heartbeat);
         } else if node.is_deaf(now_ns, heartbeat.unanswered, &self.timing) {
             self.suspect(heartbeat.node, now_ns);
         } else {
@@ -199,24 +198,36 @@ impl Membership {
         self.outbox.push((id, self.probes_sent));
     }
 
-    /// The node's answer: the process that it comes from is the one that runs.
-    pub(crate) fn handle_probe_reply(&mut self, now_ns: u64, reply: &ProbeReply) {
-        let Some(node) = self.nodes.get_mut(&reply.node) else { return };
-        let Some(probing) = node.probing.filter(|probing| probing.nonce == reply.nonce) else { return };
-        let is_reply_of = |process: &Process| process.incarnation == reply.incarnation;
-        let candidate = node.candidate.filter(|(process, _)| is_reply_of(process));
-        if candidate.is_none() && !(node.live && node.process.as_ref().is_some_and(is_reply_of)) {
-            return;
+    /// The node's answer: the process that it comes from is the one that runs. Returns that process's heartbeat if it is not live yet: the caller examines its storage, and
+    /// then calls [`Self::admit`] or [`Self::refuse`].
+    pub(crate) fn handle_probe_reply(&mut self, now_ns: u64, reply: &ProbeReply) -> Option<Heartbeat> {
+        let is_live = self.is_live(reply.node, reply.incarnation);
+        let node = self.nodes.get_mut(&reply.node)?;
+        let probing = node.probing.filter(|probing| probing.nonce == reply.nonce)?;
+        let candidate = node.candidate.filter(|candidate| candidate.incarnation == reply.incarnation);
+        if candidate.is_none() && !is_live {
+            return None;
         }
-        node.probing = None;
-        node.candidate = None;
+        (node.probing, node.candidate) = (None, None);
         (node.proven_ns, node.heard_ns) = (probing.begun_ns, now_ns);
-        let Some((candidate, space)) = candidate else { return };
-        if node.process.map(|process| process.incarnation) != Some(candidate.incarnation) {
+        candidate
+    }
+
+    /// The process has answered a probe, and decisions know its storage under this identity: it is live.
+    pub(crate) fn admit(&mut self, heartbeat: &Heartbeat, storage: u128) {
+        let node = self.nodes.get_mut(&heartbeat.node).expect("only known nodes answer probes");
+        let process = Process { incarnation: heartbeat.incarnation, storage };
+        if node.process.map(|process| process.incarnation) != Some(process.incarnation) {
             node.granted_before_ns = node.granted_before_ns.max(node.granted_ns);
         }
-        (node.process, node.space) = (Some(candidate), space);
-        node.live = true;
+        (node.process, node.space, node.live) = (Some(process), heartbeat.space, true);
+    }
+
+    /// The process has answered a probe, and may not take part yet. The one before it is gone.
+    pub(crate) fn refuse(&mut self, id: NodeId, now_ns: u64) {
+        if self.nodes.get(&id).is_some_and(|node| node.live) {
+            self.suspect(id, now_ns);
+        }
     }
 
     /// When the next live node is to be suspected, unless it is heard before.

@@ -162,19 +162,16 @@ impl Observations {
     /// Returns the lease that the node gets, in nanoseconds from the sending (R12).
     pub(crate) fn handle_heartbeat(&mut self, now_ns: u64, heartbeat: &Heartbeat) -> u64 {
         let Heartbeat { node, incarnation, .. } = *heartbeat;
-        let storage = match storages::judge(&self.storages, heartbeat) {
-            Judgement::Void(storage) if !self.has(Plant::ForgettingTrusted) => {
-                // It takes part when that is persisted: a leader to come is to know it, too.
-                self.forgetful.insert(node.0, storage);
-                return 0;
-            }
-            Judgement::Void(storage) | Judgement::Sound(storage) => storage,
-        };
         if self.forgetful.contains_key(&node.0) {
+            // Admitted once its loss is persisted, so that the next leader knows it, too.
             return 0;
         }
-        self.storages.insert(node.0, storage);
-        self.membership.handle_heartbeat(now_ns, heartbeat, storage.identity());
+        self.membership.handle_heartbeat(now_ns, heartbeat);
+        if self.membership.is_live(node, incarnation)
+            && let Some(storage) = self.storages.get_mut(&node.0)
+        {
+            storage.confirm(heartbeat.durable);
+        }
         let is_entitled =
             self.membership.is_live(node, incarnation) && !self.unaware.contains(&(node, incarnation));
         let may_serve = (is_entitled || self.has(Plant::LeaseToRemoved)) && now_ns >= self.quiet_until_ns;
@@ -184,8 +181,20 @@ impl Observations {
         if may_serve { nanoseconds(self.timing.lease) } else { 0 }
     }
 
+    /// Examines the storage of a process that has just answered its first probe (R18). Heartbeats alone prove nothing: one of a former process may arrive late, and what that one
+    /// found in its storage says nothing of the process that runs.
     pub(crate) fn handle_probe_reply(&mut self, now_ns: u64, reply: &ProbeReply) {
-        self.membership.handle_probe_reply(now_ns, reply);
+        let Some(heartbeat) = self.membership.handle_probe_reply(now_ns, reply) else { return };
+        match storages::judge(&self.storages, &heartbeat) {
+            Judgement::Void(storage) if !self.has(Plant::ForgettingTrusted) => {
+                self.forgetful.insert(reply.node.0, storage);
+                self.membership.refuse(reply.node, now_ns);
+            }
+            Judgement::Void(storage) | Judgement::Sound(storage) => {
+                self.storages.insert(reply.node.0, storage);
+                self.membership.admit(&heartbeat, storage.identity());
+            }
+        }
     }
 
     pub(crate) fn handle_usage(&mut self, now_ns: u64, usage: &Usage) -> Result<(), Stale> {

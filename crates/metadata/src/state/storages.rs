@@ -34,6 +34,11 @@ impl Storage {
         self.id.wrapping_add(self.losses.into())
     }
 
+    /// Its log is durable through `position`, says the process that uses it.
+    pub(crate) fn confirm(&mut self, position: u64) {
+        self.durable = self.durable.max(position);
+    }
+
     /// It has forgotten something.
     pub(crate) fn with_a_loss(self) -> Self {
         Self { losses: self.losses + 1, ..self }
