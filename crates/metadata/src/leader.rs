@@ -31,6 +31,9 @@ use crate::status::Counters;
 use crate::targets::Targets;
 use crate::view::{Observed, Situation, has_live_consistent};
 
+/// How far nodes' logs are durable is persisted about so often, if it has changed: a storage that has forgotten no more than was written meanwhile is not found out (R18).
+const REMEMBER_INTERVAL_NS: u64 = 500_000_000;
+
 /// What the driver must do with the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageRequest {
@@ -61,6 +64,10 @@ pub struct Metadata {
     in_flight: Option<State>,
     /// Whether `in_flight` has been handed to the driver.
     requested: bool,
+    /// Whether all that differs in `in_flight` is what is remembered of storages.
+    only_remembers: bool,
+    /// When that was persisted last.
+    remembered_ns: u64,
     /// The version under which this leader's term is persisted; nothing leaves before.
     first_version: u64,
     /// Until then nobody else can lead.
@@ -102,6 +109,8 @@ impl Metadata {
             now_ns: now.boot_ns,
             in_flight: Some(next),
             requested: false,
+            only_remembers: false,
+            remembered_ns: now.boot_ns,
             targets,
             outbox: Outbox::default(),
             directory: None,
@@ -222,6 +231,12 @@ impl Metadata {
         self.now_ns = now.boot_ns;
         let next = self.in_flight.take().expect("only what is in flight is persisted");
         assert_eq!(next.version, persisted.version, "steps are persisted one by one");
+        if core::mem::take(&mut self.only_remembers) {
+            // Nothing that is said follows from it.
+            self.committed = next;
+            self.observed_change = true;
+            return;
+        }
         self.adopt(next);
     }
 
@@ -357,7 +372,7 @@ impl Metadata {
         }
         self.observations.loads.turn(self.now_ns, nanoseconds(self.config.timing.divide_interval));
         let Some(Decision { state, expelled, divided_by_load }) = decision else {
-            return self.balance();
+            return if self.is_remembering_due() { self.remember_storages() } else { self.balance() };
         };
         self.observations.loads.divided += divided_by_load as u64;
         let until_ns = self.now_ns + nanoseconds(self.config.timing.rejoin_delay);
@@ -368,6 +383,21 @@ impl Metadata {
             self.adopt(state.clone());
         }
         self.begin_step(state);
+    }
+
+    fn is_remembering_due(&self) -> bool {
+        self.now_ns >= self.remembered_ns + REMEMBER_INTERVAL_NS
+            && self.observations.storages != self.committed.storages
+    }
+
+    /// Persists how far nodes say that their logs are durable, and nothing else.
+    fn remember_storages(&mut self) {
+        self.remembered_ns = self.now_ns;
+        let mut next = self.committed.clone();
+        next.version += 1;
+        next.storages.clone_from(&self.observations.storages);
+        self.begin_step(next);
+        self.only_remembers = true;
     }
 
     pub(crate) fn has_step_in_flight(&self) -> bool {
@@ -382,15 +412,7 @@ impl Metadata {
     /// Notes for every partition who of its members is there.
     fn settle(&mut self) {
         for (id, partition) in self.committed.partitions() {
-            let Self { config, committed, observations, targets, now_ns, .. } = &*self;
-            let situation = Situation {
-                config,
-                state: committed,
-                observations,
-                targets,
-                now_ns: *now_ns,
-                moves_wait: false,
-            };
+            let situation = self.situation();
             let view = situation.view(id, partition);
             let has_live_consistent = has_live_consistent(partition, &view);
             let all_live = partition.members.iter().all(|member| view.live(member.node).is_some());

@@ -8,6 +8,7 @@ mod damaged_files;
 mod descriptors;
 mod discovery;
 mod explain;
+mod forgotten;
 mod full_disk;
 mod groups;
 mod hot;

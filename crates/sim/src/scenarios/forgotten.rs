@@ -61,7 +61,7 @@ fn victims(stage: &mut Stage, most: u64) -> Vec<usize> {
     (first..first + count).map(|node| node % 3).collect()
 }
 
-/// The metadata service goes on: what it has heard is not persisted.
+/// How far nodes had come is persisted every 500 ms; who forgets less is not found out.
 fn older_disks(stage: &mut Stage, most: u64) -> Played {
     let victims = victims(stage, most);
     for node in &victims {
@@ -77,7 +77,11 @@ fn older_disks(stage: &mut Stage, most: u64) -> Played {
     Some(())
 }
 
+/// The metadata service forgets what it has not persisted, or not.
 fn restart_all(stage: &mut Stage, victims: &[usize], kept: Kept) {
+    if stage.random.below(2) == 0 {
+        stage.inflict(Mishap::MetadataCrash { downtime_ns: 10 * MILLISECOND_NS });
+    }
     for node in 0..3 {
         let kept = if victims.contains(&node) { kept } else { Kept::Forced };
         let downtime_ns = Some((5 + stage.random.below(40)) * MILLISECOND_NS);
