@@ -31,7 +31,7 @@ use crate::status::Counters;
 use crate::targets::Targets;
 use crate::view::{Observed, Situation, has_live_consistent};
 
-/// How far nodes' logs are durable is persisted about so often, if it has changed: a storage that has forgotten no more than was written meanwhile is not found out (R18).
+/// How far nodes' logs are durable is persisted about so often, if it has changed: a storage that has forgotten less than was written meanwhile is found out by its peers alone (R18).
 const REMEMBER_INTERVAL_NS: u64 = 500_000_000;
 
 /// What the driver must do with the state.

@@ -380,7 +380,7 @@ impl<P: Protocol> NodeCore<P> {
         self.host.session.begin_durable(position);
     }
 
-    /// The log is durable through this position of its life. The metadata service remembers it: a later process that finds less has forgotten something (R18).
+    /// The log is durable through this position of its life. Peers and the metadata service remember it: a later process that finds less has forgotten something (R18).
     pub fn set_durable(&mut self, position: u64) {
         self.host.session.set_durable(position);
     }

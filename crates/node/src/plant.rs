@@ -48,6 +48,10 @@ pub enum Plant {
     AnswerAfterLeaving,
     /// R9: a process answers gets before it is admitted.
     AnswerUnadmitted,
+    /// R18: a restarted process answers gets before it is known that its disk has forgotten nothing.
+    RestartedAnswersAtOnce,
+    /// R18: a primary goes on with a member that has forgotten what it had confirmed.
+    ForgettingIgnored,
     /// R10: a new primary forgets the results of the ops before.
     DedupeForgottenAtFailover,
     /// R11: a value has expired when the replica's own clock says so.

@@ -17,7 +17,7 @@ const JOINS: u32 = 6;
 
 /// The head has forced entries up to this one.
 fn watermark(forced: u64) -> Watermark {
-    Watermark { partition: PARTITION, epoch: Epoch(JOINS), base: 0, forced }
+    Watermark { partition: PARTITION, epoch: Epoch(JOINS), base: 0, forced, recovered: false }
 }
 
 fn forward(node: &mut Node, watermark: Watermark, entries: &[ChainEntry<'_>]) -> Sent {

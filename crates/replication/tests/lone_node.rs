@@ -269,7 +269,8 @@ fn what_one_client_leaves_to_be_remembered_goes_in_pieces() {
     let (sender, partition, epoch) = (NodeId(2), PartitionId(0), Epoch(6));
     let undecided = Vec::new();
     let (cursor, next, logged, forced) = (0, 0, 0, 0);
-    let reply = RecoverReply { sender, partition, epoch, cursor, next, logged, forced, undecided };
+    let reply =
+        RecoverReply { sender, partition, epoch, cursor, next, logged, forced, released: 0, undecided };
     node.receive(CLIENT, |out| reply.encode(out));
     let section = CopySection::Clients;
     let request = CopyFrame::Request { joiner: sender, partition, epoch, section, since: 0, after: &[] };

@@ -55,7 +55,7 @@ fn it_asks_until_it_is_answered_though_nothing_is_open() {
 fn it_adopts_what_a_member_has_decided_of() {
     let mut node = Node::started();
     node.grant_lease(Term(3));
-    node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
+    node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
     increment(&mut node, 1);
     increment(&mut node, 2);
     node.assign_with(Term(3), Epoch(6), &[other()]);
@@ -191,6 +191,7 @@ fn recover_joiner(node: &mut Node) {
         next: 0,
         logged: 0,
         forced: 0,
+        released: 0,
         undecided: Vec::new(),
     };
     node.receive(JOINER_ADDRESS, |out| reply.encode(out));
@@ -224,6 +225,7 @@ fn it_decides_when_the_epoch_is_in_force() {
     let tell = |node: &mut Node, activated| {
         node.assign_as(activated, Term(3), Epoch(6), NodeId(1), vec![Node::me(), other()])
     };
+    node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
     tell(&mut node, false);
     tell(&mut node, false);
     recover(&mut node, 6, 0, Vec::new());

@@ -165,6 +165,7 @@ fn a_copy_looks_for_what_is_new_on_several_pages() {
         next: 0,
         logged: 0,
         forced: 0,
+        released: 0,
         undecided: Vec::new(),
     };
     node.receive(address, |out| reply.encode(out));

@@ -144,7 +144,7 @@ fn a_transaction_is_decided_when_all_of_its_keys_are_read() {
 fn an_open_transaction_is_recovered() {
     let mut node = Node::started();
     node.grant_lease(Term(3));
-    node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
+    node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
     increment(&mut node, 2);
     let told: Vec<bool> =
         acks(&node.transact(op(1), &[add(b"a"), add(b"n")])).iter().map(|ack| ack.contended).collect();

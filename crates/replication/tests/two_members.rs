@@ -20,7 +20,7 @@ use nicekv_wire::{
 #[test]
 fn the_second_op_of_a_key_is_contended_and_stays_so_in_later_epochs() {
     let mut node = Node::started();
-    node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
+    node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
     let told: Vec<bool> =
         [1, 2].iter().flat_map(|c| acks(&increment(&mut node, *c))).map(|a| a.contended).collect();
     assert_eq!(told, [false, true]);
@@ -274,14 +274,14 @@ fn nothing_leaves_before_it_is_taken_what_may_be_shown() {
 #[test]
 fn a_member_takes_in_what_the_client_has_given_up_if_it_is_open_at_the_primary() {
     let mut node = Node::started();
-    node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
+    node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
     let put = |sequence, watermark| {
         let op = OpId { sequence, ..op(1) };
         Update { watermark, ..update(op, b"n", Operation::Increment(1)) }
     };
     let newer = put(5, 5);
     assert_eq!(acks(&node.receive(CLIENT, |out| newer.encode(out))).len(), 1);
-    decide(&mut node, 5, 1, newer.op);
+    decide(&mut node, 1, 1, newer.op);
     assert_eq!(node.engine.len(), 1);
     let older = put(3, 3);
     assert_eq!(acks(&node.receive(CLIENT, |out| older.encode(out))), [], "it may have been executed");
@@ -289,7 +289,7 @@ fn a_member_takes_in_what_the_client_has_given_up_if_it_is_open_at_the_primary()
         let mut datagram = Vec::new();
         older.encode(&mut datagram);
         let resend =
-            Resend { partition: PARTITION, epoch: Epoch(5), sender: OTHER, logged, datagram: &datagram };
+            Resend { partition: PARTITION, epoch: Epoch(1), sender: OTHER, logged, datagram: &datagram };
         acks(&node.receive(OTHER_ADDRESS, |out| resend.encode(out)))
     };
     assert_eq!(resend(0), [], "it may have been decided since");

@@ -373,6 +373,7 @@ fn describe_report(report: &Report) -> String {
     let what = match report.kind {
         ReportKind::CopyDone => "everything is copied".to_owned(),
         ReportKind::Accuse(node) => format!("{node} does not answer"),
+        ReportKind::Forgot(node) => format!("{node} has forgotten what it had confirmed"),
         ReportKind::Fence => "an epoch after this one".to_owned(),
         ReportKind::Formed => "its children are formed".to_owned(),
         ReportKind::Drained(index) => format!("drained at decision {index}"),

@@ -45,6 +45,7 @@ rows! {
     row_28_last_holder_dies 28 "last-holder-dies";
     row_36_disks_lost_in_a_restart 36 "disks-lost-in-a-restart";
     row_37_older_disks 37 "older-disks";
+    row_37_disks_without_their_last_moments 37 "disks-without-their-last-moments";
     row_37_older_disks_of_a_chain 37 "older-disks-of-a-chain";
     row_37_older_disk_of_a_quorum 37 "older-disk-of-a-quorum";
     row_28_who_leaves_starts_again 28 "who-leaves-starts-again";

@@ -274,6 +274,8 @@ tagged! {
         /// The primary of a sealed epoch: this was the partition's last decision, every member has forced it, nothing is open, and nothing is decided any more
         /// (R17).
         5 => Drained(u64),
+        /// The primary has seen that this member lacks decisions that it had confirmed as durable: its storage has forgotten something (R18).
+        6 => Forgot(NodeId),
     }
 }
 

@@ -61,12 +61,14 @@ message! {
             logged: u64,
             /// The last decision that survives its crash.
             forced: u64,
+            /// The last decision that it knows to be durable at every member of an epoch before (R18).
+            released: u64,
         }
     }
 }
 
 /// Most ops of one [`RecoverReply`].
-pub const UNDECIDED_MAX: usize = 57;
+pub const UNDECIDED_MAX: usize = 56;
 const UNDECIDED_BYTES: usize = size_of::<<UndecidedOp as Codec>::Layout>();
 const _: () = assert!(RecoverReply::FIXED_BYTES + UNDECIDED_MAX * UNDECIDED_BYTES <= DATAGRAM_BYTES_MAX);
 

@@ -164,6 +164,9 @@ part! {
         base: u64,
         /// Every member has forced the decisions up to this one: contended ones may be shown, all may be forgotten. Along a chain: the sender has, and every one before it.
         forced: u64,
+        /// Whether the primary's recovery is complete: every op that was open when the epoch began is decided, and released. A member that has restarted answers gets from
+        /// then on (R18). Along a chain it means nothing.
+        recovered: bool => 7 zeros,
     }
 }
 

@@ -218,13 +218,14 @@ fn of_primaries() {
         form: Form::Plain,
         value_is_result: true,
     };
-    let watermarks = [Watermark { partition: PARTITION, epoch: Epoch(2), base: 3, forced: 4 }];
+    let watermarks =
+        [Watermark { partition: PARTITION, epoch: Epoch(2), base: 3, forced: 4, recovered: true }];
     let watermarks = Entries::Values(&watermarks);
-    let golden = "4e4b0312007100000000000000000000000000000000000000000000000000000000000000000000\
+    let golden = "4e4b0312007900000000000000000000000000000000000000000000000000000000000000000000\
          00000000000000000004000100010000000700010000000200000000000000030000000000000004\
-         00070001000000050000000402010001000000000000000901020304050607080000000000001112\
-         00000000000021220000000000000031000000000000000300000000000000040005000076616c75\
-         65";
+         01000000000000000007000100000005000000040201000100000000000000090102030405060708\
+         00000000000011120000000000002122000000000000003100000000000000030000000000000004\
+         0005000076616c7565";
     check(golden, |out| {
         Decisions {
             keyspace: nicekv_wire::KeyspaceId::DEFAULT,
@@ -254,14 +255,25 @@ fn of_primaries() {
 fn of_recovery_and_sessions() {
     let sender = NodeId(4);
     check(
-        "4e4b0315004800000000000000000000000000000000000000000000000000000000000000000000\
+        "4e4b0315005000000000000000000000000000000000000000000000000000000000000000000000\
          00000000000000000007000100000003000400010000000000000000000000040000000000000005\
-         00000000000000060000000000000007010203040506070800000000000011120100000000000000",
+         00000000000000060000000000000007000000000000000801020304050607080000000000001112\
+         0100000000000000",
         |out| {
             let undecided = vec![UndecidedOp { op: OP, contended: true }];
             let (partition, epoch) = (PARTITION, Epoch(3));
-            RecoverReply { sender, partition, epoch, cursor: 4, next: 5, logged: 6, forced: 7, undecided }
-                .encode(out);
+            RecoverReply {
+                sender,
+                partition,
+                epoch,
+                cursor: 4,
+                next: 5,
+                logged: 6,
+                forced: 7,
+                released: 8,
+                undecided,
+            }
+            .encode(out);
         },
     );
     check(

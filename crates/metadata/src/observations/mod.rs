@@ -25,7 +25,7 @@ use crate::config::{Config, Timing, nanoseconds};
 use crate::plant::Plant;
 use crate::policy::Policy;
 use crate::state::storages::{self, Judgement};
-use crate::state::{State, Storages};
+use crate::state::{Partition, State, Storages};
 pub(crate) use balance::{Balance, Begun, REST_PERIODS};
 pub(crate) use chunks::ChunkReports;
 pub use chunks::TargetReport;
@@ -244,6 +244,7 @@ impl Observations {
         let is_possible = match kind {
             ReportKind::CopyDone => true,
             ReportKind::Accuse(accused) => accused != node && is_member(accused),
+            ReportKind::Forgot(member) => is_member(member) && (member == node || partition.primary == node),
             ReportKind::Fence => Policy::of(state.keyspace(partition)).has_fences,
             ReportKind::Formed => partition.forming.is_some(),
             ReportKind::Drained(_) => {
@@ -259,10 +260,21 @@ impl Observations {
                 self.handle_accusation(now_ns, id, node, accused);
                 Ok(false)
             }
+            ReportKind::Forgot(member) => Ok(self.handle_forgetful(now_ns, partition, member)),
             ReportKind::Fence => Ok(self.watch_mut(id).handle_fence()),
             ReportKind::Formed => Ok(self.watch_mut(id).handle_formed(node, incarnation, epoch.0)),
             ReportKind::Drained(index) => Ok(self.watch_mut(id).handle_drained(incarnation, epoch.0, index)),
         }
+    }
+
+    /// The primary has found that a member lacks what it had confirmed: counts if the member is still the same process. Returns whether this is news.
+    fn handle_forgetful(&mut self, now_ns: u64, partition: &Partition, node: NodeId) -> bool {
+        let process = partition.member(node).map(|member| member.process);
+        let is_meant = process.is_some() && self.membership.live(node) == process;
+        let Some(storage) = self.storages.get(&node.0).filter(|_| is_meant) else { return false };
+        self.forgetful.insert(node.0, storage.with_a_loss());
+        self.membership.refuse(node, now_ns);
+        true
     }
 
     fn handle_accusation(&mut self, now_ns: u64, id: PartitionId, accuser: NodeId, accused: NodeId) {

@@ -121,7 +121,7 @@ fn messages(epoch: Epoch, sender: NodeId) -> Vec<(Vec<u8>, &'static str)> {
     let acks = |prepares, progress| Acks { sender, prepares, progress };
     add("prepare ack 7", &|out| acks(Entries::Values(&prepares), Entries::Values(&[])).encode(out));
     add("progress 8 with 0", &|out| acks(Entries::Values(&[]), Entries::Values(&progress)).encode(out));
-    let watermarks = [Watermark { partition, epoch, base: 1, forced: 2 }];
+    let watermarks = [Watermark { partition, epoch, base: 1, forced: 2, recovered: false }];
     let decisions = Decisions {
         keyspace: nicekv_wire::KeyspaceId::DEFAULT,
         digest: nicekv_wire::KeyDigest::default(),
@@ -195,6 +195,7 @@ fn what_is_not_for_nodes_is_refused_and_noise_is_counted() {
             next: 0,
             logged: 0,
             forced: 0,
+            released: 0,
         }
         .encode(out);
     });

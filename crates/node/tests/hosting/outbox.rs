@@ -40,7 +40,7 @@ fn reply(outbox: &mut Outbox, sequence: u64) {
 }
 
 fn watermark(partition: u32, forced: u64) -> Watermark {
-    Watermark { partition: PartitionId(partition), epoch: EPOCH, base: 0, forced }
+    Watermark { partition: PartitionId(partition), epoch: EPOCH, base: 0, forced, recovered: false }
 }
 
 fn decision(partition: u32, index: u64, value: &[u8]) -> Decision<'_> {

@@ -265,9 +265,9 @@ impl Partition {
     }
 
     /// Multicasts the watermark, and a decision if there is one.
-    fn tell_members(&self, host: &mut Host, decision: Option<&Decision<'_>>) {
+    pub(super) fn tell_members(&self, host: &mut Host, decision: Option<&Decision<'_>>) {
         if self.membership.members.len() > 1 {
-            host.outbox.multicast_decision(&self.membership, decision, self.watermark());
+            host.outbox.multicast_decision(&self.membership, decision, self.watermark(host));
         }
     }
 
@@ -329,5 +329,6 @@ impl Partition {
         for key in keys {
             self.decide_key(host, now, &key);
         }
+        self.look_for_proof(host, now);
     }
 }

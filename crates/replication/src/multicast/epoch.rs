@@ -20,15 +20,25 @@ use super::partition::Partition;
 use super::record::Record;
 use super::reporting::Reporting;
 use super::sequence::Decided;
+use super::sweep::SWEPT_OPS_MAX;
 use crate::clients::Lookup;
 use crate::config::CATCH_UP_DATAGRAMS_MAX;
 use alloc::vec::Vec;
 use nicekv_node::{Host, Membership, Plant, Standing};
-use nicekv_wire::control::Assign;
+use nicekv_wire::control::{Assign, ReportKind};
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
-use nicekv_wire::replication::Decision;
+use nicekv_wire::replication::{Decision, Effect};
 use nicekv_wire::{Epoch, NodeId, Now, OpId, StoredKey};
+
+/// Whether an op that is not here may be undecided. A process that may have forgotten something does not conclude it from later ops of the client.
+fn is_unknown(lookup: Lookup<'_>, is_proven: bool) -> bool {
+    match lookup {
+        Lookup::New => true,
+        Lookup::Expired => !is_proven,
+        Lookup::Finished(_) => false,
+    }
+}
 
 impl Partition {
     /// The metadata service assigns an epoch. Whether this replica is in it now.
@@ -61,6 +71,9 @@ impl Partition {
         self.enter_chain(host, now, &membership);
         if self.membership.epoch == Epoch::default() {
             self.drop_torn(host);
+            let is_empty = self.sequence.logged() == 0 && self.locks.count() == 0 && self.former.is_none();
+            // Nothing was confirmed before a partition's first epoch, or by one who is new to it.
+            self.is_proven |= membership.epoch == Epoch(1) || (is_empty && membership.standing == Standing::Handoff);
         }
         self.membership = membership;
         if self.membership.sealed {
@@ -72,6 +85,7 @@ impl Partition {
         }
         self.sequence.enter_epoch(host.has(Plant::EarlyDecisionsKept));
         (self.join, self.lead, self.reporting) = (None, None, Reporting::default());
+        host.counters.dropped += core::mem::take(&mut self.awaiting_proof).len() as u64;
         self.repairs.clear();
         self.locks.enter_epoch(now, host.has(Plant::CountOlderAcks));
         match self.membership.standing {
@@ -116,6 +130,13 @@ impl Partition {
                 let fetch = Fetch { sender, partition, epoch, wanted };
                 host.outbox.send(self.membership.members[from].address, |out| fetch.encode(out));
             }
+            Phase::Fetching => {
+                for (op, holder) in lead.fetched_first().take(SWEPT_OPS_MAX) {
+                    let Some(address) = self.membership.address(holder) else { continue };
+                    let fetch = Fetch { sender, partition, epoch, wanted: Wanted::Op(op) };
+                    host.outbox.send(address, |out| fetch.encode(out));
+                }
+            }
             Phase::Ready => {}
         }
     }
@@ -139,6 +160,7 @@ impl Partition {
             next: if told.len() == UNDECIDED_MAX { last } else { 0 },
             logged: self.sequence.logged(),
             forced: self.sequence.forced(),
+            released: self.sequence.released(),
             undecided: undecided.collect(),
         };
         host.outbox.send(self.membership.primary_address(), |out| reply.encode(out));
@@ -157,8 +179,11 @@ impl Partition {
         for undecided in &reply.undecided {
             if self.locks.holds(undecided.op) {
                 self.locks.count_acks(undecided.op, 1 << position, undecided.contended, false);
-            } else if self.clients.lookup(undecided.op) == Lookup::New {
+            } else if is_unknown(self.clients.lookup(undecided.op), self.is_proven) {
                 lead.want(undecided.op, reply.sender);
+                if undecided.contended {
+                    lead.note_contended(undecided.op);
+                }
             }
         }
         if reply.next != 0 {
@@ -168,15 +193,74 @@ impl Partition {
         }
     }
 
-    fn finish_collecting(&mut self, host: &mut Host, now: Now) {
+    /// Primary: when all members are heard, goes on with what the farthest of them has; reports one that has forgotten something instead, and waits for an epoch in which
+    /// that one joins (R18).
+    pub(super) fn finish_collecting(&mut self, host: &mut Host, now: Now) {
+        let lead = self.lead.as_ref().expect("a primary");
+        let Some((from, target)) = lead.farthest().filter(|_| lead.phase() == Phase::Collecting) else {
+            return;
+        };
+        if let Some(forgetful) = self.forgetful_member().filter(|_| !host.has(Plant::ForgettingIgnored)) {
+            return host.report(self.id(), self.membership.epoch, ReportKind::Forgot(forgetful));
+        }
         let lead = self.lead.as_mut().expect("a primary");
-        let Some((from, target)) = lead.farthest() else { return };
         if target > self.sequence.logged() && !host.has(Plant::AdoptNothing) {
             lead.adopt(from, target);
             self.ask(host);
         } else {
-            self.become_ready(host, now);
+            self.fetch_open_ops(host, now);
         }
+    }
+
+    /// Primary: has all decisions. If it may have forgotten ops that it had acknowledged, it gets those that others hold before it decides: each may have been answered (R18).
+    fn fetch_open_ops(&mut self, host: &mut Host, now: Now) {
+        if self.is_proven || self.is_chain() {
+            return self.become_ready(host, now);
+        }
+        self.lead.as_mut().expect("a primary").begin_fetching();
+        self.finish_fetching(host, now);
+    }
+
+    /// Primary: goes on when it holds all that others do.
+    pub(super) fn finish_fetching(&mut self, host: &mut Host, now: Now) {
+        let Some(lead) = self.lead.as_mut().filter(|lead| lead.phase() == Phase::Fetching) else { return };
+        lead.keep_wanting(|op| {
+            !self.locks.holds(op) && !self.sequence.has(op) && is_unknown(self.clients.lookup(op), false)
+        });
+        if lead.wanted().is_empty() {
+            self.become_ready(host, now);
+        } else {
+            self.ask(host);
+        }
+    }
+
+    /// Whether this member had to hold an op that was decided, and does not: it has forgotten it (R18).
+    pub(super) fn has_forgotten(&self, host: &Host, decided: &Decided) -> bool {
+        self.membership.standing == Standing::Consistent
+            && !self.is_chain()
+            && decided.effect != Effect::None
+            && !self.locks.holds(decided.op)
+            && !matches!(self.clients.lookup(decided.op), Lookup::Finished(_))
+            && !host.has(Plant::ForgettingIgnored)
+    }
+
+    pub(super) fn report_forgotten(&self, host: &mut Host) {
+        host.report(self.id(), self.membership.epoch, ReportKind::Forgot(host.config.node));
+    }
+
+    /// Primary: a member that lacks decisions which another one knows to be durable at all. Only members that hold everything are compared: a joiner counts what it has copied as
+    /// released. So does a member of a chain with what those after it hold; what it lacks itself its predecessor sends it.
+    fn forgetful_member(&self) -> Option<NodeId> {
+        let lead = self.lead.as_ref().filter(|_| !self.is_chain())?;
+        let position = |at: usize| match at == lead.me() {
+            true => (self.sequence.logged(), self.sequence.released()),
+            false => lead.told_by(at),
+        };
+        let members = self.membership.members.iter().enumerate();
+        let holders: Vec<_> = members.filter(|(_, member)| member.holds_all()).collect();
+        let released = holders.iter().map(|(at, _)| position(*at).1).max()?;
+        let forgetful = holders.into_iter().find(|(at, _)| position(*at).0 < released)?;
+        Some(forgetful.1.node)
     }
 
     /// In recovery the primary adopts what a member has decided of.
@@ -198,12 +282,15 @@ impl Partition {
     }
 
     pub(super) fn adopt(&mut self, host: &mut Host, now: Now, decided: Decided) {
+        if self.has_forgotten(host, &decided) {
+            return self.report_forgotten(host);
+        }
         self.log_decision(host, now, decided);
         let phase = self.lead.as_ref().map(Lead::phase);
         if let Some(Phase::Adopting { target, .. }) = phase
             && self.sequence.logged() >= target
         {
-            self.become_ready(host, now);
+            self.fetch_open_ops(host, now);
         }
     }
 
@@ -213,7 +300,7 @@ impl Partition {
         if self.is_chain() {
             return self.send_entries_after(host, address, after);
         }
-        let watermark = self.watermark();
+        let watermark = self.watermark(host);
         for decided in self.sequence.after(after).take(CATCH_UP_DATAGRAMS_MAX) {
             let decision = decided.wire(self.id(), self.membership.epoch);
             host.outbox.unicast_decision(address, Some(&decision), watermark);
@@ -247,7 +334,7 @@ impl Partition {
         let Some(lead) = self.lead.as_mut().filter(|lead| lead.is_ready()) else { return };
         lead.note_served(now, position);
         let address = self.membership.members[position].address;
-        let watermark = self.watermark();
+        let watermark = self.watermark(host);
         host.outbox.unicast_decision(address, None, watermark);
         let mut bytes = 0;
         for decided in self.sequence.after(logged) {
@@ -271,6 +358,7 @@ impl Partition {
         for key in keys {
             self.decide_key(host, now, &key);
         }
+        self.look_for_proof(host, now);
         host.arm_sweep(now);
     }
 }

@@ -20,11 +20,13 @@ impl Partition {
             return self.report_gap(host, now);
         }
         if decision.index == next {
-            self.log_learned(host, now, Decided::from_wire(decision));
-            while !self.keeps_too_much()
-                && let Some(decided) = self.sequence.take_early()
-            {
+            let mut next = Some(Decided::from_wire(decision));
+            while let Some(decided) = next {
+                if self.has_forgotten(host, &decided) {
+                    return self.report_forgotten(host);
+                }
                 self.log_learned(host, now, decided);
+                next = if self.keeps_too_much() { None } else { self.sequence.take_early() };
             }
             self.tell_progress_within(host, now, host.config.timing.progress_delay.as_nanos() as u64);
         }
@@ -51,6 +53,8 @@ impl Partition {
         if watermark.forced > self.sequence.released() {
             self.release(host, now, watermark.forced);
         }
+        // What all have made durable this member has, too.
+        self.is_proven |= watermark.recovered && self.membership.standing.serves();
     }
 
     /// Another member says what all hold. The primary may have told nobody yet, if it was uncontended.

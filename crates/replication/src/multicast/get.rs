@@ -4,9 +4,11 @@
 //! answers what is visible. The value is read as of the datagram's arrival, which lies within the client's call however late the answer
 //! leaves.
 
+use super::lead::Lead;
 use super::locks::WaitingGet;
 use super::partition::Partition;
 use super::waits::PendingRead;
+use crate::config::WAITING_GETS_MAX;
 use crate::entry::is_overdue;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -30,16 +32,48 @@ impl Partition {
             host.counters.dropped += 1;
             return;
         }
+        self.look_for_proof(host, now);
         let waiting = WaitingGet { op: get.op, reply_to: get.reply_to.unwrap_or(from), is_judged: false };
-        if !self.locks.is_locked(get.key) || self.answers_stale(host) {
-            self.serve_get(host, now, waiting, get.key);
+        if self.is_proven {
+            self.route_get(host, now, waiting, get.key);
         } else if !self.is_primary() {
             self.forward_get(host, now, waiting, get.key);
-        } else if !self.is_recovering(get.key) || host.has(Plant::GetDuringRecovery) {
-            self.serve_get(host, now, waiting, get.key);
+        } else if self.awaiting_proof.len() < WAITING_GETS_MAX {
+            host.trace.note(now, get.op, Step::Waits);
+            self.awaiting_proof.push((waiting, get.key.into()));
+        } else {
+            host.counters.dropped += 1;
+        }
+    }
+
+    fn route_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
+        if !self.locks.is_locked(key) || self.answers_stale(host) {
+            self.serve_get(host, now, get, key);
+        } else if !self.is_primary() {
+            self.forward_get(host, now, get, key);
+        } else if !self.is_recovering(key) || host.has(Plant::GetDuringRecovery) {
+            self.serve_get(host, now, get, key);
         } else {
             host.trace.note(now, get.op, Step::Waits);
-            self.wait_for_outcome(host, waiting, get.key);
+            self.wait_for_outcome(host, get, key);
+        }
+    }
+
+    /// Checks whether what this process found on its disk is known to be all that was confirmed before it started (R18): the recovery of an epoch that it takes part in is
+    /// complete, or it has copied what it lacked. Until then a key that nothing locks may have an op that this disk has forgotten. A primary says so once in an epoch.
+    pub(super) fn look_for_proof(&mut self, host: &mut Host, now: Now) {
+        if self.is_proven && self.lead.as_ref().is_none_or(Lead::is_complete) {
+            return;
+        }
+        let is_complete = self.is_recovered_wholly(host);
+        if is_complete && self.lead.as_mut().is_some_and(Lead::complete) && !self.is_chain() {
+            self.tell_members(host, None);
+        }
+        if !self.is_proven && (is_complete || host.has(Plant::RestartedAnswersAtOnce)) {
+            self.is_proven = true;
+            for (get, key) in core::mem::take(&mut self.awaiting_proof) {
+                self.route_get(host, now, get, &key);
+            }
         }
     }
 

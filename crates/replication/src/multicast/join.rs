@@ -285,7 +285,7 @@ impl Partition {
     fn complete_copy(&mut self, host: &mut Host) {
         let join = self.join.as_mut().expect("checked by the caller");
         join.end_copy(host.map());
-        self.former = None;
+        (self.former, self.is_proven) = (None, true);
         let record = host.append_awaited(self.id(), |out| Record::Complete.append(out));
         host.storage.want_force();
         self.waits.force(record, UnforcedWhat::Copy);

@@ -19,6 +19,8 @@ pub(super) enum Phase {
     Collecting,
     /// Fetches decisions up to `target` from the member that has them.
     Adopting { from: usize, target: u64 },
+    /// Fetches the ops that only others hold (R18).
+    Fetching,
     /// Decides.
     Ready,
 }
@@ -32,6 +34,8 @@ pub(super) struct Peer {
     cursor: u64,
     logged: u64,
     forced: u64,
+    /// The last decision that it knew to be durable at all members when the epoch began.
+    released: u64,
     /// When it last made progress or was sent what it lacks.
     heard_ns: u64,
     /// How often it was sent what it lacks, in vain.
@@ -65,6 +69,8 @@ pub(super) struct Lead {
     wanted: BTreeMap<OpId, Wanted>,
     /// When the last decision was sent.
     decided_ns: u64,
+    /// All that was open when the epoch began is decided, and durable at all.
+    is_complete: bool,
     /// Nothing is decided any more (R17).
     is_drained: bool,
     /// Where to answer the refusals that it decided without a prepare, by index.
@@ -86,6 +92,7 @@ impl Lead {
             recovery_end: 0,
             wanted: BTreeMap::new(),
             decided_ns: now.boot_ns,
+            is_complete: false,
             is_drained: false,
             refused: BTreeMap::new(),
             makings: Makings::default(),
@@ -103,6 +110,16 @@ impl Lead {
 
     pub(super) fn is_ready(&self) -> bool {
         self.phase == Phase::Ready
+    }
+
+    /// Whether [`Self::complete`] was called.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// The recovery is complete. Whether that is news.
+    pub(super) fn complete(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_complete, true)
     }
 
     /// Whether [`Self::end`] was called.
@@ -126,6 +143,7 @@ impl Lead {
         let is_asked = self.phase == Phase::Collecting && !peer.is_heard && peer.cursor == reply.cursor;
         if is_asked {
             (peer.logged, peer.forced, peer.cursor) = (reply.logged, reply.forced, reply.next);
+            peer.released = reply.released;
             peer.is_heard = reply.next == 0;
         }
         is_asked
@@ -138,9 +156,19 @@ impl Lead {
         by_logged.max_by_key(|(_, logged)| *logged).filter(|_| all_heard)
     }
 
+    /// The last decisions that a member had logged, and knew to be durable at all, when the epoch began.
+    pub(super) fn told_by(&self, position: usize) -> (u64, u64) {
+        (self.peers[position].logged, self.peers[position].released)
+    }
+
     /// Decisions up to `target` are to be had from a member.
     pub(super) fn adopt(&mut self, from: usize, target: u64) {
         self.phase = Phase::Adopting { from, target };
+    }
+
+    /// What was decided is here; open ops are not.
+    pub(super) fn begin_fetching(&mut self) {
+        self.phase = Phase::Fetching;
     }
 
     /// All that was decided up to `logged` is here. Ops up to record `recovered_through` are from before the epoch.
@@ -176,6 +204,20 @@ impl Lead {
         let wanted = self.wanted.entry(op).or_insert(Wanted { holder, acks: 0, is_contended: false });
         wanted.holder = holder;
         is_new
+    }
+
+    /// Ops to be fetched now, with their holders. An uncontended one may have been answered, so that a contended one of its key comes after it: those come first.
+    pub(super) fn fetched_first(&self) -> impl Iterator<Item = (OpId, NodeId)> {
+        let only_contended = self.wanted.values().all(|wanted| wanted.is_contended);
+        let first = self.wanted.iter().filter(move |(_, wanted)| only_contended || !wanted.is_contended);
+        first.map(|(op, wanted)| (*op, wanted.holder))
+    }
+
+    /// A member holds an op that is wanted as contended.
+    pub(super) fn note_contended(&mut self, op: OpId) {
+        if let Some(wanted) = self.wanted.get_mut(&op) {
+            wanted.is_contended = true;
+        }
     }
 
     /// A member, by position, has acknowledged an op that is wanted. Whether that is news.
@@ -267,11 +309,12 @@ mod exploration {
                 Phase::Collecting => 0.hash(state),
                 Phase::Adopting { from, target } => (from, target).hash(state),
                 Phase::Ready => 2.hash(state),
+                Phase::Fetching => 3.hash(state),
             }
             for peer in &self.peers {
-                (peer.is_heard, peer.logged, peer.forced).hash(state);
+                (peer.is_heard, peer.logged, peer.forced, peer.released).hash(state);
             }
-            (self.recovery_end, &self.wanted).hash(state);
+            (self.recovery_end, self.is_complete, &self.wanted).hash(state);
         }
     }
 }
@@ -292,7 +335,17 @@ mod tests {
 
     fn reply(cursor: u64, next: u64, logged: u64, forced: u64) -> RecoverReply {
         let (sender, partition, epoch) = (NodeId(2), PartitionId(0), Epoch(1));
-        RecoverReply { sender, partition, epoch, cursor, next, logged, forced, undecided: Vec::new() }
+        RecoverReply {
+            sender,
+            partition,
+            epoch,
+            cursor,
+            next,
+            logged,
+            forced,
+            released: 0,
+            undecided: Vec::new(),
+        }
     }
 
     fn progress(logged: u64, forced: u64) -> Progress {

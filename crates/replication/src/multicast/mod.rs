@@ -192,7 +192,10 @@ impl Protocol for Partition {
     fn answers_gets(&self, host: &Host) -> bool {
         match self.is_chain() {
             true => self.is_tail(host) && self.tail_answers_gets(host),
-            false => self.membership.standing.serves(),
+            false => {
+                let is_proven = self.is_proven || self.is_recovered_wholly(host);
+                self.membership.standing.serves() && is_proven
+            }
         }
     }
 
@@ -284,6 +287,7 @@ impl Protocol for Partition {
         let is_whole = self.membership.activated && !self.membership.sealed && !self.is_chain();
         is_whole
             && self.lead.as_ref().is_some_and(|lead| lead.is_ready())
+            && self.is_proven
             && self.membership.standing.serves()
     }
 
@@ -300,6 +304,7 @@ impl Protocol for Partition {
             return self.hop.has_spoken().then(|| self.sequence.released());
         }
         let leads = self.lead.as_ref().is_some_and(|lead| lead.is_ready()) && self.membership.activated;
+        let leads = leads && self.is_proven;
         let is_held_back = self.sequence.unreleased().any(|decided| decided.contended);
         (leads && !is_held_back).then(|| self.sequence.logged())
     }
@@ -403,7 +408,7 @@ mod exploration {
             self.sequence.fingerprint(state);
             self.clients.export(ExportCursor::START, usize::MAX).0.hash(state);
             self.contents.fingerprint(state);
-            self.reporting.is_pending().hash(state);
+            (self.reporting.is_pending(), self.is_proven, self.awaiting_proof.len()).hash(state);
             self.hop.fingerprint(state);
             self.lead.as_ref().inspect(|lead| lead.fingerprint(state));
         }

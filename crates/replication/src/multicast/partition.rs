@@ -4,13 +4,15 @@ use super::chain::Hop;
 use super::contents::Contents;
 use super::joiner::{Former, Join};
 use super::lead::Lead;
-use super::locks::Locks;
+use super::locks::{Locks, WaitingGet};
 use super::repairs::Repairs;
 use super::reporting::Reporting;
 use super::sequence::Sequence;
 use super::waits::Waits;
 use crate::clients::Clients;
 use crate::config::CLIENTS_BYTES_MAX;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use nicekv_node::{Host, Membership};
 use nicekv_wire::PartitionId;
 use nicekv_wire::replication::Watermark;
@@ -42,6 +44,10 @@ pub struct Partition {
     pub(super) hop: Hop,
     /// What the disk is asked for.
     pub(super) waits: Waits,
+    /// Whether this process knows that it holds what was confirmed before it started (R18).
+    pub(super) is_proven: bool,
+    /// Primary: gets that wait until it is.
+    pub(super) awaiting_proof: Vec<(WaitingGet, Box<[u8]>)>,
 }
 
 impl Partition {
@@ -59,6 +65,8 @@ impl Partition {
             repairs: Repairs::default(),
             hop: Hop::default(),
             waits: Waits::default(),
+            is_proven: false,
+            awaiting_proof: Vec::new(),
         }
     }
 
@@ -75,12 +83,13 @@ impl Partition {
         self.sequence.logged() < logged || self.sequence.released() < released
     }
 
-    pub(super) fn watermark(&self) -> Watermark {
+    pub(super) fn watermark(&self, host: &Host) -> Watermark {
         Watermark {
             partition: self.id(),
             epoch: self.membership.epoch,
             base: self.sequence.base().unwrap_or(0),
             forced: if self.is_chain() { self.held_up_to_here() } else { self.sequence.released() },
+            recovered: !self.is_chain() && self.is_recovered_wholly(host),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The first half of a put: every replica logs the client's datagram, forces it, and acknowledges to the primary (NICE §4.3, R1).
 
+use super::lead::Phase;
 use super::partition::Partition;
 use super::record::Record;
 use super::waits::UnforcedWhat;
@@ -56,6 +57,9 @@ impl Partition {
             }
             return;
         }
+        self.look_for_proof(host, now);
+        // Until then the primary takes in what others hold, and nobody anything that may be newer (R18).
+        let awaits_proof = self.membership.standing.serves() && !self.is_proven && !self.is_chain();
         match self.clients.lookup(op) {
             Lookup::New => {}
             Lookup::Finished(result) => {
@@ -68,6 +72,7 @@ impl Partition {
             // The client has given it up, but it is open at the primary: without this ack it would stay so for ever. Not if it may have
             // been decided since the primary sent it, and forgotten.
             Lookup::Expired if !self.is_primary() && self.is_open_elsewhere(source) => {}
+            Lookup::Expired if awaits_proof && self.is_fetched(op) => {}
             Lookup::Expired => {
                 if self.is_primary() {
                     host.reply(update.reply_to.or(source.address()), &Reply::bare(op, Status::Expired));
@@ -75,7 +80,7 @@ impl Partition {
                 return;
             }
         }
-        if self.is_closed_to(host, source) {
+        if self.is_closed_to(host, source) || (awaits_proof && !matches!(source, Source::Member { .. })) {
             // Silence: what takes this partition's place is asked again.
             host.counters.dropped += 1;
             return;
@@ -105,6 +110,12 @@ impl Partition {
             return self.take_in(host, now, stored, source);
         }
         self.log_prepare(host, now, StoredUpdate::new(update, datagram, source.address(), spare));
+    }
+
+    /// Primary: whether it gets this op from a member before it decides anything.
+    fn is_fetched(&self, op: OpId) -> bool {
+        let lead = self.lead.as_ref().filter(|lead| lead.phase() == Phase::Fetching);
+        lead.is_some_and(|lead| lead.wanted().contains_key(&op))
     }
 
     /// A client asks how much of a large value is here: all, as its op is open.
@@ -180,6 +191,7 @@ impl Partition {
         if let Some(early) = self.lead.as_mut().and_then(|lead| lead.have(op)) {
             // Others had it sooner: a large value comes to each at a time of its own. Without this node's own ack they are not all.
             self.locks.count_acks(op, early.acks, early.is_contended, false);
+            self.finish_fetching(host, now);
         }
         host.arm_sweep(now);
         if host.has(Plant::AckBeforeForce) {

@@ -121,6 +121,11 @@ impl Sequence {
         self.decisions.iter()
     }
 
+    /// Whether one of them is about this op.
+    pub(super) fn has(&self, op: OpId) -> bool {
+        self.decisions.iter().any(|decided| decided.op == op)
+    }
+
     /// Those of them that come after decision `index`.
     pub(super) fn after(&self, index: u64) -> impl Iterator<Item = &Decided> {
         self.decisions.iter().skip(index.saturating_sub(self.released) as usize)

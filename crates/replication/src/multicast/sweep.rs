@@ -9,7 +9,7 @@ use nicekv_wire::recovery::{Fetch, Wanted};
 use nicekv_wire::{NodeId, Now, OpId};
 
 /// Most open ops that one sweep looks at, the oldest first.
-const SWEPT_OPS_MAX: usize = 256;
+pub(super) const SWEPT_OPS_MAX: usize = 256;
 
 impl Partition {
     /// Looks for what is overdue; whether there is anything to look at again later.
@@ -25,6 +25,7 @@ impl Partition {
         }
         if self.is_primary() {
             self.sweep_lead(host, now);
+            self.look_for_proof(host, now);
             let lead = self.lead.as_ref().expect("a primary");
             return !lead.is_ready()
                 || !lead.wanted().is_empty()
@@ -33,6 +34,7 @@ impl Partition {
                 || self.membership.has_joiners();
         }
         self.sweep_member(host, now);
+        let awaits_proof = self.membership.standing.serves() && !self.is_proven;
         if self.membership.standing == Standing::Joining {
             self.sweep_join(host, now);
         }
@@ -40,13 +42,14 @@ impl Partition {
             || self.awaits_release()
             || self.sequence.forced() < self.sequence.logged()
             || self.reporting.is_pending()
+            || awaits_proof
             || self.membership.standing == Standing::Joining
     }
 
     fn sweep_lead(&mut self, host: &mut Host, now: Now) {
         if !self.lead.as_ref().expect("a primary").is_ready() {
             self.ask(host);
-            return;
+            return self.finish_collecting(host, now);
         }
         self.fetch_wanted(host);
         self.retry_makings(host, now);
@@ -128,7 +131,7 @@ impl Partition {
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         if !overdue.is_empty() {
             self.tell_progress(host, true);
-        } else if self.awaits_release() {
+        } else if self.awaits_release() || (self.membership.standing.serves() && !self.is_proven) {
             if self.reporting.take_gap(now, resend_ns) {
                 self.tell_progress(host, true);
             }

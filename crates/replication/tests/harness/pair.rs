@@ -98,7 +98,8 @@ pub(crate) fn decide_as(node: &mut Node, epoch: u32, index: u64, op: OpId, conte
 
 /// The other member, as the primary, tells where its epoch begins; all hold what was decided up to there.
 pub(crate) fn watermark(node: &mut Node, epoch: u32, base: u64) -> Sent {
-    let watermark = Watermark { partition: PARTITION, epoch: Epoch(epoch), base, forced: base };
+    let epoch = Epoch(epoch);
+    let watermark = Watermark { partition: PARTITION, epoch, base, forced: base, recovered: true };
     let (watermarks, decisions) = (Entries::Values(&[watermark]), Entries::Values(&[]));
     node.receive(OTHER_ADDRESS, |out| {
         Decisions {
@@ -125,7 +126,8 @@ pub(crate) fn progress(node: &mut Node, epoch: u32, forced: u64) -> Sent {
 pub(crate) fn recover(node: &mut Node, epoch: u32, logged: u64, undecided: Vec<UndecidedOp>) -> Sent {
     let (sender, partition, epoch) = (OTHER, PARTITION, Epoch(epoch));
     let (cursor, next, forced) = (0, 0, logged);
-    let reply = RecoverReply { sender, partition, epoch, cursor, next, logged, forced, undecided };
+    let reply =
+        RecoverReply { sender, partition, epoch, cursor, next, logged, forced, released: 0, undecided };
     node.receive(OTHER_ADDRESS, |out| reply.encode(out))
 }
 

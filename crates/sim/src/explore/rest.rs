@@ -3,11 +3,14 @@
 use super::world::{KEY, NOW, World};
 use crate::checker::{self, Action, Answer};
 use nicekv_placement::key_digest;
-use nicekv_wire::{ClientId, Datagram, Get, KeyspaceId, OpId, PartitionId};
+use nicekv_wire::{ClientId, Datagram, Get, KeyspaceId, Now, OpId, PartitionId};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// More rounds than any healthy cluster needs.
-const ROUNDS_MAX: usize = 40;
+const ROUNDS_MAX: u64 = 40;
+/// A restarted member forces what it found, tells the primary, and hears that all have.
+const SETTLING_ROUNDS: u64 = 3;
+const SECOND_NS: u64 = 1_000_000_000;
 const READER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 2, 99), 1);
 
 /// The history with a last get at every member; or what is wrong.
@@ -31,8 +34,8 @@ pub(super) fn bring_to_rest(mut world: World) -> Result<Vec<checker::Call>, Stri
         }
     }
     world.activate();
-    let mut rounds = 0;
-    while rounds == 0 || !is_at_rest(&world) {
+    let mut rounds: u64 = 0;
+    while rounds < SETTLING_ROUNDS || !is_at_rest(&world) {
         rounds += 1;
         if rounds > ROUNDS_MAX {
             return Err(format!("no progress (V): {}", describe(&world)));
@@ -42,7 +45,9 @@ pub(super) fn bring_to_rest(mut world: World) -> Result<Vec<checker::Call>, Stri
             world.request(client, asked);
         }
         for index in world.roles.members.clone() {
-            world.act(index, |core, _| core.handle_deadline(NOW));
+            // Time passes: what may wait for a while is sent now.
+            let now = Now { boot_ns: NOW.boot_ns + rounds * SECOND_NS, ..NOW };
+            world.act(index, |core, _| core.handle_deadline(now));
         }
         if !world.deliver_all() {
             return Err("messages without end (V)".into());

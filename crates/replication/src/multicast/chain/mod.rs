@@ -146,7 +146,7 @@ impl Partition {
         if !self.hop.is_heard() || self.sequence.base().is_none() {
             return;
         }
-        let watermark = self.watermark();
+        let watermark = self.watermark(host);
         let mut sent = self.hop.sent();
         for decided in self.sequence.after(sent) {
             let has_room = self.hop.in_flight() + (decided.index - sent) <= CHAIN_ENTRIES_IN_FLIGHT_MAX;
@@ -178,7 +178,7 @@ impl Partition {
 
     /// Sends the head of an epoch that begins the entries that it lacks.
     pub(super) fn send_entries_after(&self, host: &mut Host, to: SocketAddrV4, after: u64) {
-        let watermark = self.watermark();
+        let watermark = self.watermark(host);
         for decided in self.sequence.after(after).take(CATCH_UP_DATAGRAMS_MAX) {
             if !self.send_entry(host, to, decided, watermark) {
                 break;
@@ -262,7 +262,7 @@ impl Partition {
         let Some(next) = next.filter(|next| next.node == sender) else { return };
         self.hop.take_progress(now, progress, !host.has(Plant::NeverSentAgain));
         if progress.gap && self.sequence.base().is_some() {
-            host.outbox.forward(next.address, None, self.watermark());
+            host.outbox.forward(next.address, None, self.watermark(host));
         }
         self.forward(host, now);
         self.tell_news(host);
@@ -298,7 +298,7 @@ impl Partition {
     /// Tells the successor where the epoch begins, and how far all up to here have forced.
     pub(super) fn tell_successor(&self, host: &mut Host) {
         if let Some(next) = self.membership.successor(host.config.node) {
-            host.outbox.forward(next.address, None, self.watermark());
+            host.outbox.forward(next.address, None, self.watermark(host));
         }
     }
 
@@ -428,7 +428,7 @@ impl Partition {
             return;
         };
         host.counters.resent += 1;
-        host.outbox.forward(next.address, None, self.watermark());
+        host.outbox.forward(next.address, None, self.watermark(host));
         self.forward(host, now);
         if tries >= host.config.timing.accuse_after_resends {
             host.report(self.id(), self.membership.epoch, ReportKind::Accuse(next.node));
