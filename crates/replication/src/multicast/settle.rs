@@ -200,7 +200,9 @@ impl Partition {
         } else if self.is_primary() {
             self.advance_release(host, now);
         } else if index > self.sequence.released() {
-            let is_waited_for = self.sequence.is_contended(index) || self.membership.sealed;
+            // The recovery is complete when all have what was decided before the epoch.
+            let is_of_recovery = self.sequence.base().is_none_or(|base| index <= base);
+            let is_waited_for = self.sequence.is_contended(index) || self.membership.sealed || is_of_recovery;
             let delay = if is_waited_for { 0 } else { host.config.timing.progress_delay.as_nanos() as u64 };
             self.tell_progress_within(host, now, delay);
         }

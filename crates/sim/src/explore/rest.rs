@@ -113,7 +113,7 @@ fn read(world: &mut World, index: usize) -> Result<checker::Call, String> {
             });
         }
     }
-    Err(format!("node {index} answers no get (V)"))
+    Err(format!("node {index} answers no get (V): {}", describe(world)))
 }
 
 /// With the smallest times in the same order, so that equal histories are equal.
