@@ -249,9 +249,9 @@ impl Partition {
     }
 
     /// Primary: a member that lacks decisions which another one knows to be durable at all. Only members that hold everything are compared: a joiner counts what it has copied as
-    /// released. So does a member of a chain with what those after it hold; what it lacks itself its predecessor sends it.
+    /// released.
     fn forgetful_member(&self) -> Option<NodeId> {
-        let lead = self.lead.as_ref().filter(|_| !self.is_chain())?;
+        let lead = self.lead.as_ref()?;
         let position = |at: usize| match at == lead.me() {
             true => (self.sequence.logged(), self.sequence.released()),
             false => lead.told_by(at),

@@ -390,6 +390,7 @@ impl Partition {
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         if self.lead.as_ref().is_some_and(|lead| !lead.is_ready()) {
             self.ask(host);
+            self.finish_collecting(host, now);
         } else if self.sequence.base().is_none() {
             self.report_gap(host, now);
         } else if self.awaits_those_before(host) && self.reporting.take_gap(now, resend_ns) {
