@@ -81,15 +81,15 @@ pub(crate) fn with_restarts(scenario: &mut Scenario) {
         Faults { crash: 2_000, loss: 20_000, downtime_max_ns: 400 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// Two keys that all want at once, at two members that often start again: ops come to them in different orders, and who leads next has not heard what was decided, and has the ops acknowledged
-/// again by who comes back.
+/// Two keys that all want at once, while members die and others take their places: ops come to them in different orders, and who leads next has not heard what was decided, and has the
+/// ops acknowledged again.
 pub(crate) fn with_failovers(scenario: &mut Scenario) {
-    transact(scenario, Shape::multicast(2, 0), 2);
-    scenario.nodes = 3;
+    transact(scenario, Shape::multicast(3, 0), 2);
+    scenario.nodes = 5;
     (scenario.clients, scenario.workload.calls) = (4, 300);
     (scenario.workload.pause_ns_max, scenario.workload.expiring) = (2 * MILLISECOND_NS, 0);
     scenario.faults =
-        Faults { crash: 20_000, loss: 250_000, downtime_max_ns: 10 * MILLISECOND_NS, ..Faults::NONE };
+        Faults { crash: 10_000, loss: 250_000, downtime_max_ns: 400 * MILLISECOND_NS, ..Faults::NONE };
 }
 
 /// Transactions and scripts, of which some end each process that evaluates them; nothing else goes wrong.
