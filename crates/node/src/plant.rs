@@ -50,6 +50,10 @@ pub enum Plant {
     AnswerUnadmitted,
     /// R18: a restarted process answers gets before it is known that its disk has forgotten nothing.
     RestartedAnswersAtOnce,
+    /// R18: a restarted primary decides before it has the open ops that only others hold.
+    OpenOpsNotFetched,
+    /// R18: a restarted member takes in new ops before it is proven.
+    UnprovenTakesNewOps,
     /// R18: a primary goes on with a member that has forgotten what it had confirmed.
     ForgettingIgnored,
     /// R10: a new primary forgets the results of the ops before.

@@ -206,6 +206,8 @@ pub const PLANTS: &[Plant] = &[
     replica("handoff-denies-missing", "R8", InReplica::HandoffDeniesMissing, Hunt::Seeds(with_handoffs)),
     replica("answer-after-leaving", "R8", InReplica::AnswerAfterLeaving, Hunt::Seeds(late_with_handoffs)),
     replica("restarted-answers-at-once", "R18", InReplica::RestartedAnswersAtOnce, Hunt::Script("disks-without-their-last-moments")),
+    replica("open-ops-not-fetched", "R18", InReplica::OpenOpsNotFetched, Hunt::Script("disks-without-their-last-moments")),
+    replica("unproven-takes-new-ops", "R18", InReplica::UnprovenTakesNewOps, Hunt::Script("disks-without-their-last-moments")),
     replica("forgetting-ignored", "R18", InReplica::ForgettingIgnored, Hunt::Script("older-disks")),
     replica("answer-unadmitted", "R9", InReplica::AnswerUnadmitted, Hunt::Script("restarted-but-reachable")),
     replica("dedupe-forgotten-at-failover", "R10", InReplica::DedupeForgottenAtFailover, Hunt::Seeds(as_drawn)),

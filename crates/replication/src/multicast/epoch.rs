@@ -214,7 +214,7 @@ impl Partition {
 
     /// Primary: has all decisions. If it may have forgotten ops that it had acknowledged, it gets those that others hold before it decides: each may have been answered (R18).
     fn fetch_open_ops(&mut self, host: &mut Host, now: Now) {
-        if self.is_proven || self.is_chain() {
+        if self.is_proven || self.is_chain() || host.has(Plant::OpenOpsNotFetched) {
             return self.become_ready(host, now);
         }
         self.lead.as_mut().expect("a primary").begin_fetching();

@@ -80,7 +80,8 @@ impl Partition {
                 return;
             }
         }
-        if self.is_closed_to(host, source) || (awaits_proof && !matches!(source, Source::Member { .. })) {
+        let is_new = !matches!(source, Source::Member { .. }) && !host.has(Plant::UnprovenTakesNewOps);
+        if self.is_closed_to(host, source) || (awaits_proof && is_new) {
             // Silence: what takes this partition's place is asked again.
             host.counters.dropped += 1;
             return;
