@@ -113,6 +113,11 @@ fn a_damaged_file_harms_nothing_or_is_named_with_what_to_do() {
             let is_table = file.starts_with("node-1/engine") && !file.ends_with("current");
             let path = Path::new("damaged").join(if is_table { Path::new("node-1/engine") } else { file });
             let remedies = ["remove ", "put it back from a copy"];
+            // Nobody can say where it was, but what it was.
+            if damage == "no" && file.ends_with("metadata-state") {
+                assert!(said.contains("the metadata state is an older copy"), "{said}");
+                continue;
+            }
             let is_clear = said.contains(&path.display().to_string())
                 && said.lines().count() == 1
                 && remedies.iter().any(|remedy| said.contains(remedy));

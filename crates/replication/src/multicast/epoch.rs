@@ -23,7 +23,7 @@ use super::sequence::Decided;
 use crate::clients::Lookup;
 use crate::config::CATCH_UP_DATAGRAMS_MAX;
 use alloc::vec::Vec;
-use nicekv_node::{Host, Membership, Plant, Standing};
+use nicekv_node::{Host, Membership, Plant, Protocol, Standing};
 use nicekv_wire::control::Assign;
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
@@ -33,7 +33,8 @@ use nicekv_wire::{Epoch, NodeId, Now, OpId, StoredKey};
 impl Partition {
     /// The metadata service assigns an epoch. Whether this replica is in it now.
     pub(super) fn take_assign(&mut self, host: &mut Host, now: Now, assign: &Assign) -> bool {
-        if assign.epoch < self.membership.epoch {
+        if assign.epoch < self.epoch_min() {
+            // Decisions of two epochs of one number would be taken for the same (R7).
             return false;
         }
         if assign.epoch == self.membership.epoch {
