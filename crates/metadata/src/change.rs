@@ -67,6 +67,10 @@ pub enum Refused {
     NotLeading,
     #[error("another change is being written down; try again")]
     Busy,
+    #[error(
+        "the metadata state is an older copy, so nothing can be changed; `nicekv status` says what to do"
+    )]
+    OldState,
     #[error("the cluster has not begun: {0}")]
     NotBegun(&'static str),
     #[error("there is no node {name:?}; `nicekv node list` names them")]
@@ -206,6 +210,9 @@ impl Metadata {
         &mut self,
         change: impl FnOnce(&Self) -> Result<(P, State), Refused>,
     ) -> Result<P, Refused> {
+        if self.observations.contradiction.is_some() {
+            return Err(Refused::OldState);
+        }
         if self.has_step_in_flight() {
             return Err(Refused::Busy);
         }

@@ -278,8 +278,12 @@ impl Metadata {
     pub fn handle_batch_end(&mut self, now: Now) {
         self.now_ns = now.boot_ns;
         if core::mem::take(&mut self.observed_change) {
-            self.decide();
-            self.announce();
+            if self.observations.contradiction.is_some() {
+                self.persist_contradiction();
+            } else {
+                self.decide();
+                self.announce();
+            }
         }
         for (node, nonce) in self.observations.membership.take_probes() {
             let probe = Probe { term: self.committed.term(), nonce };
@@ -398,6 +402,16 @@ impl Metadata {
         next.storages.clone_from(&self.observations.storages);
         self.begin_step(next);
         self.only_remembers = true;
+    }
+
+    /// The state is an older copy: nothing follows from it but that this is never forgotten.
+    fn persist_contradiction(&mut self) {
+        let contradiction = self.observations.contradiction;
+        if self.in_flight.is_none() && self.is_leading() && self.committed.contradiction != contradiction {
+            let mut next = self.committed.clone();
+            (next.version, next.contradiction) = (next.version + 1, contradiction);
+            self.begin_step(next);
+        }
     }
 
     pub(crate) fn has_step_in_flight(&self) -> bool {

@@ -63,7 +63,7 @@ pub use status::{
     BalancingStatus, ChunkInfo, ChunksStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus,
     Health, HealthCounts, HotEntryStatus, HotKeyStatus, HotStatus, HotSwitchStatus, KeyspaceInfo,
     KeyspaceStatus, LayoutInfo, ListeningReport, MemberStanding, MemberStatus, MemberStatusState,
-    MigrationStatus, MissingPort, NodeState, NodeStatus, NodeWish, OpenSocket, PartitionState,
+    MigrationStatus, MissingPort, NodeState, NodeStatus, NodeWish, OLDER_STATE, OpenSocket, PartitionState,
     PartitionStatus, PeerStatus, ReshapingPhase, ReshapingStatus, Status, StrangerStatus, SwitchStatus,
     TargetStatus, TrunkState, TrunkStatus, UsageStatus,
 };

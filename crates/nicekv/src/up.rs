@@ -28,7 +28,7 @@ use clap::{Args, ValueEnum};
 use futures_executor::block_on;
 use nicekv_client::facade::Client;
 use nicekv_gateway::Listeners;
-use nicekv_metadata::Status;
+use nicekv_metadata::{OLDER_STATE, Status};
 use nicekv_metrics::Source;
 use nicekv_placement::Vrings;
 use nicekv_runtime::control_plane::AdminRequest;
@@ -428,12 +428,15 @@ fn wait_until_ready(endpoint: SocketAddrV4, stop: &Stop) -> Result<(), Failure> 
         if stop.is_stopped() {
             return Err(Failure::Environment(stop.failure().unwrap_or("stopped before it was ready".into())));
         }
-        if started.elapsed() > READY_TIMEOUT {
-            let status = admin::ask(&[endpoint], &AdminRequest::Status, READY_TIMEOUT)
-                .map_err(Failure::environment)?;
-            let status: Status = serde_json::from_slice(&status).map_err(Failure::environment)?;
-            let reason =
-                status.why_not_ready.unwrap_or("for no reason that the metadata service knows".into());
+        let is_late = started.elapsed() > READY_TIMEOUT;
+        let reason = match why_not_ready(endpoint, if is_late { READY_TIMEOUT } else { READY_ASK }) {
+            Err(_) if !is_late => continue,
+            reason => reason?,
+        };
+        if reason.starts_with(OLDER_STATE) {
+            return Err(Failure::Environment(reason));
+        }
+        if is_late {
             return Err(Failure::Environment(format!(
                 "not ready after {}: {reason}",
                 in_words(READY_TIMEOUT)
@@ -441,6 +444,12 @@ fn wait_until_ready(endpoint: SocketAddrV4, stop: &Stop) -> Result<(), Failure> 
         }
     }
     Ok(())
+}
+
+fn why_not_ready(endpoint: SocketAddrV4, timeout: Duration) -> Result<String, Failure> {
+    let status = admin::ask(&[endpoint], &AdminRequest::Status, timeout).map_err(Failure::environment)?;
+    let status: Status = serde_json::from_slice(&status).map_err(Failure::environment)?;
+    Ok(status.why_not_ready.unwrap_or("for no reason that the metadata service knows".into()))
 }
 
 /// A write is read back, and leaves nothing behind.

@@ -66,6 +66,12 @@ impl<P: Protocol> NodeCore<P> {
             self.note_assigned(slot, assign);
             self.entered(slot);
             self.note_children(now, slot, assign);
+        } else {
+            let epoch = self.partitions[slot].epoch_min();
+            if epoch > assign.epoch && self.births.is_durable(id) {
+                // A leader that knows of no such epoch has an old state, and finds it out by this.
+                self.acknowledge(id, epoch, false, false);
+            }
         }
         self.partitions.set_route(slot);
         true

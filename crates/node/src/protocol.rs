@@ -133,6 +133,12 @@ pub trait Protocol: Sized {
     /// The epoch that it is in.
     fn membership(&self) -> &Membership;
 
+    /// The oldest epoch in which this process can be: the one that it is in, or, before it is in any, one after all epochs of which its log holds decisions (R9). An
+    /// assignment of an older one comes late, or the metadata service goes on from a state that is older than what this replica has seen.
+    fn epoch_min(&self) -> Epoch {
+        self.membership().epoch
+    }
+
     /// The metadata service assigns an epoch. Whether this replica is in it now, and says so.
     fn on_assign(&mut self, host: &mut Host, now: Now, assign: &Assign) -> bool;
 

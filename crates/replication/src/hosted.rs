@@ -11,7 +11,7 @@ use nicekv_node::{
 };
 use nicekv_wire::control::Assign;
 use nicekv_wire::large::Reference;
-use nicekv_wire::{DecodeError, NodeId, Now, OpId, PartitionId, Replication};
+use nicekv_wire::{DecodeError, Epoch, NodeId, Now, OpId, PartitionId, Replication};
 
 /// A storage node with all protocols of this crate.
 pub type Replica = NodeCore<Hosted>;
@@ -55,6 +55,10 @@ impl Protocol for Hosted {
 
     fn membership(&self) -> &Membership {
         each!(self, partition => partition.membership())
+    }
+
+    fn epoch_min(&self) -> Epoch {
+        each!(self, partition => partition.epoch_min())
     }
 
     fn on_assign(&mut self, host: &mut Host, now: Now, assign: &Assign) -> bool {

@@ -324,3 +324,45 @@ fn what_a_lost_target_held_is_put_again_and_what_is_damaged_is_replaced() {
     others.into_iter().chain([first]).for_each(|target| target.join().unwrap());
     switch.join().unwrap();
 }
+
+/// docs/FAULTS.md row 36.
+#[test]
+fn chunks_of_a_lost_segment_are_copied_again() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (stop, first_stop) = (Stop::new(), Stop::new());
+    let (ring, _controller, switch) = start_switch(&stop, true);
+    let ask = || Some(known_without(1, None));
+    let start =
+        |of: &Stop, target: u16| start_tending(of, target, ring, Delivery::Multicast, scratch.path(), ask);
+    let (first_watch, first) = start(&first_stop, 0);
+    let (mut watched, others): (Vec<_>, Vec<_>) = (1..TARGETS).map(|target| start(&stop, target)).unzip();
+    let (client, initiator) = start_client(&stop, ring, Delivery::Multicast, ask);
+    let lengths: Vec<usize> = (1..=12).map(|number| number * 10_000).collect();
+    let ids = put_and_get(&client, &lengths);
+    let copies = |progress: &[Progress]| progress.iter().map(|one| one.chunks).sum::<usize>();
+    let is_whole = |progress: &[Progress]| {
+        let is_well = |one: &Progress| one.passes > 0 && one.lacking + one.unsettled == 0;
+        progress.iter().all(is_well) && copies(progress) == COPIES * ids.len()
+    };
+    watched.push(first_watch.clone());
+    until(&watched, "as many copies as are wanted", is_whole);
+    assert!(first_watch.progress().chunks > 0);
+    first_stop.stop();
+    first.join().unwrap();
+    let segments = std::fs::read_dir(scratch.path().join("target-0")).unwrap();
+    let segments: Vec<_> = segments.map(|entry| entry.unwrap().path()).collect();
+    assert!(!segments.is_empty());
+    segments.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    let (watch, first) = start(&stop, 0);
+    *watched.last_mut().unwrap() = watch;
+    // At any of the targets.
+    until(&watched, "what was lost", is_whole);
+    for id in ids {
+        assert_eq!(chunk_id(&client.get(id).wait().unwrap()), id);
+    }
+    drop(client);
+    initiator.join().unwrap().unwrap();
+    stop.stop();
+    others.into_iter().chain([first]).for_each(|target| target.join().unwrap());
+    switch.join().unwrap();
+}

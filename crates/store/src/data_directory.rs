@@ -28,6 +28,8 @@ const FORMAT_VERSION: u32 = 3;
 const FORMAT_FILE: &str = "nicekv-format";
 const FORMAT_FILE_NEW: &str = "nicekv-format.new";
 const LOCK_FILE: &str = "nicekv-lock";
+/// Entries of a data directory: where there is one of them and no format file, that file is lost.
+const OWN_ENTRIES: [&str; 4] = ["engine", "metadata", "metadata-state", "switch-term"];
 /// Entries that a directory may hold before it has a format file.
 const HARMLESS_ENTRIES: [&str; 3] = [FORMAT_FILE_NEW, LOCK_FILE, "lost+found"];
 
@@ -226,6 +228,10 @@ fn write_format(files: &dyn Files, directory: &Path, format: &Format) -> io::Res
 /// Without a format file the directory must be empty: a lost one must not make a node start afresh beside its data.
 fn refuse_foreign(files: &dyn Files, directory: &Path) -> Result<()> {
     let entries = files.list(directory).map_err(StoreError::io("list", directory))?;
+    if entries.iter().any(|entry| OWN_ENTRIES.contains(&entry.as_str())) {
+        let (path, reason) = (directory.join(FORMAT_FILE), "it is missing, though there are data beside it");
+        return Err(StoreError::FormatDamaged { path, reason });
+    }
     match entries.into_iter().find(|entry| !HARMLESS_ENTRIES.contains(&entry.as_str())) {
         Some(entry) => Err(StoreError::NotADataDirectory { path: directory.to_path_buf(), entry }),
         None => Ok(()),

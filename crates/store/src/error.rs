@@ -38,6 +38,28 @@ pub enum StoreError {
         /// The record that should be there.
         position: LogPosition,
     },
+    /// A segment that the log's manifest names, or that later ones follow, is not there.
+    #[error(
+        "{path} is missing: it held records of the log that were durable; remove the data directory of this node and start it \
+         again: it copies everything from the other replicas",
+        path = path.display()
+    )]
+    LogSegmentMissing {
+        /// The segment.
+        path: PathBuf,
+    },
+    /// There are segments of a log, or other data that a log came before, and nothing says which segments there must be.
+    #[error(
+        "{path} is {what}: it says which files the log of this node has; remove the data directory of this node and start it \
+         again: it copies everything from the other replicas",
+        path = path.display()
+    )]
+    LogManifest {
+        /// The manifest.
+        path: PathBuf,
+        /// Missing or damaged.
+        what: &'static str,
+    },
     /// A log segment was written for another cluster, node or storage.
     #[error(
         "{path} belongs to another cluster, node or storage, or its head is damaged: if it is this node's own, remove its data directory \

@@ -25,7 +25,7 @@ use crate::config::{Config, Timing, nanoseconds};
 use crate::plant::Plant;
 use crate::policy::Policy;
 use crate::state::storages::{self, Judgement};
-use crate::state::{Partition, State, Storages};
+use crate::state::{Contradiction, Partition, State, Storages};
 pub(crate) use balance::{Balance, Begun, REST_PERIODS};
 pub(crate) use chunks::ChunkReports;
 pub use chunks::TargetReport;
@@ -56,6 +56,8 @@ pub(crate) struct Observations {
     pub(crate) storages: Storages,
     /// Storages that have forgotten something, until that is persisted.
     pub(crate) forgetful: Storages,
+    /// What shows that the state is an older copy, until it is persisted.
+    pub(crate) contradiction: Option<Contradiction>,
     /// A leader before may have granted leases that run until then.
     quiet_until_ns: u64,
     /// Processes that do not know yet that they were removed somewhere: they get no lease (R12).
@@ -82,6 +84,7 @@ impl Observations {
             chunks: ChunkReports::new(now_ns),
             storages: state.storages.clone(),
             forgetful: Storages::new(),
+            contradiction: state.contradiction,
             quiet_until_ns: now_ns + quiet_ns,
             unaware: BTreeSet::new(),
             plant: None,
@@ -174,7 +177,9 @@ impl Observations {
         }
         let is_entitled =
             self.membership.is_live(node, incarnation) && !self.unaware.contains(&(node, incarnation));
-        let may_serve = (is_entitled || self.has(Plant::LeaseToRemoved)) && now_ns >= self.quiet_until_ns;
+        let may_serve = (is_entitled || self.has(Plant::LeaseToRemoved))
+            && now_ns >= self.quiet_until_ns
+            && self.contradiction.is_none();
         if may_serve && is_entitled {
             self.membership.grant(node, now_ns);
         }
@@ -221,12 +226,18 @@ impl Observations {
         Ok(())
     }
 
-    /// Returns whether the acknowledgement says something new.
+    /// Returns whether the acknowledgement says something new. Of an epoch that the state does not know it shows that the state is an older copy: epochs are persisted before
+    /// anyone hears of them.
     pub(crate) fn handle_ack(&mut self, state: &State, ack: &AssignAck) -> Result<bool, Stale> {
-        let newest = state.newest_epoch(ack.partition);
-        let possible = newest.is_some_and(|newest| ack.epoch.0 <= newest);
-        if !possible || !self.membership.is_live(ack.node, ack.incarnation) {
+        let newest = state.newest_epoch(ack.partition).ok_or(Stale)?;
+        if !self.membership.is_live(ack.node, ack.incarnation) {
             return Err(Stale);
+        }
+        if ack.epoch.0 > newest {
+            let is_news = self.contradiction.is_none();
+            let shown = Contradiction::new(ack.node, ack.partition, ack.epoch.0, newest);
+            self.contradiction.get_or_insert(shown);
+            return Ok(is_news);
         }
         Ok(self.watch_mut(ack.partition).handle_ack(ack))
     }

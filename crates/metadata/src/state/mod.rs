@@ -4,6 +4,7 @@
 //! what the node's heartbeats say.
 
 mod chunks;
+mod contradiction;
 mod divisions;
 mod dropped;
 mod encoding;
@@ -28,6 +29,7 @@ use thiserror::Error;
 
 use crate::config::{Config, ConfigError, NodeConfig};
 pub(crate) use chunks::ChunkGroups;
+pub(crate) use contradiction::Contradiction;
 pub(crate) use divisions::{Division, Divisions};
 pub(crate) use dropped::{Dropped, Gone};
 pub(crate) use encoding::node_id;
@@ -42,7 +44,7 @@ pub(crate) use storages::Storages;
 pub use stored::StoredCluster;
 
 /// Version of the encoding, its first byte.
-const FORMAT_VERSION: u8 = 14;
+const FORMAT_VERSION: u8 = 15;
 
 /// What the operator wants of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +103,8 @@ pub(crate) struct State {
     pub(crate) chunks: Option<ChunkGroups>,
     /// How far nodes have said that their logs are durable.
     pub(crate) storages: Storages,
+    /// Once a node has shown that this state is an older copy of a newer one.
+    pub(crate) contradiction: Option<Contradiction>,
 }
 
 /// What differs between two keyspaces, as they are written: `name=setting=value,setting=value`.
@@ -186,6 +190,7 @@ impl State {
             placed: BTreeMap::new(),
             chunks: None,
             storages: Storages::new(),
+            contradiction: None,
         }
     }
 

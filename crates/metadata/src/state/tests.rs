@@ -37,6 +37,7 @@ fn state() -> State {
         placed: BTreeMap::new(),
         chunks: None,
         storages: Default::default(),
+        contradiction: None,
     };
     for keyspace in 0..2 {
         for range in spec(keyspace, 1 << keyspace).ranges() {

@@ -12,6 +12,7 @@ mod phases;
 mod ports;
 mod reshapings;
 mod survey;
+pub use survey::OLDER_STATE;
 mod targets;
 
 use alloc::string::String;

@@ -20,6 +20,9 @@ use crate::policy::Policy;
 use crate::state::{Dropped, Layout, Member, Node, Partition, Standing, Wish};
 use crate::view::{self, Observed};
 
+/// Begins the reason why a cluster is not ready that will not become ready by itself, as its state is not the newest.
+pub const OLDER_STATE: &str = "the metadata state is an older copy";
+
 impl Metadata {
     /// The state of everything, at `now`.
     pub fn status(&self) -> Status {
@@ -313,6 +316,14 @@ impl Metadata {
         }
         if !self.is_leading() {
             return Some("the metadata term is not yet persisted".into());
+        }
+        if let Some(shown) = &self.observations.contradiction {
+            let node = self.config.node(shown.node()).map_or("a node", |node| &node.name);
+            return Some(format!(
+                "{OLDER_STATE}: {node} has been in epochs of partition {} that it does not know; stop the cluster and put back the \
+                 newest metadata state, or begin with empty data directories and `nicekv restore` a backup",
+                shown.partition()
+            ));
         }
         let absent =
             self.config.nodes.iter().find(|node| self.observations.membership.live(node.id).is_none());

@@ -19,6 +19,7 @@ mod keyspaces;
 mod migration;
 mod node;
 mod observed;
+mod older_state;
 mod puts;
 mod refused_tables;
 mod regrouping;

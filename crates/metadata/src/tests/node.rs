@@ -38,6 +38,8 @@ pub(super) struct Node {
     pub(super) clock_permille: i64,
     /// The last put that the storage holds, by partition.
     pub(super) values: BTreeMap<PartitionId, u64>,
+    /// The epoch of the last put that the storage holds, by partition.
+    pub(super) logged: BTreeMap<PartitionId, Epoch>,
     /// Partitions that are formed, of which parents: durable.
     formed: BTreeMap<PartitionId, BTreeSet<PartitionId>>,
     incarnations: u64,
@@ -53,6 +55,7 @@ impl Node {
             space: DiskSpace::Enough,
             clock_permille,
             values: BTreeMap::new(),
+            logged: BTreeMap::new(),
             formed: BTreeMap::new(),
             incarnations: 0,
         }
@@ -79,6 +82,7 @@ impl Node {
     pub(super) fn wipe(&mut self) {
         self.storage += 1;
         self.values.clear();
+        self.logged.clear();
         self.formed.clear();
     }
 
@@ -237,6 +241,16 @@ impl Node {
                     return None;
                 }
                 let running = self.running.as_mut()?;
+                let logged = self.logged.get(&assign.partition).filter(|logged| assign.epoch <= **logged);
+                if let (Some(logged), None) = (logged, running.assigned.get(&assign.partition)) {
+                    // As a former process this node was in that epoch.
+                    let (partition, epoch) = (assign.partition, Epoch(logged.0 + 1));
+                    let (activated, discarded) = (false, false);
+                    return Some(encode(|out| {
+                        AssignAck { node: id, incarnation, partition, epoch, activated, discarded }
+                            .encode(out);
+                    }));
+                }
                 let (partition, discard, of) = (assign.partition, assign.discard, assign.epoch);
                 let known = running.assigned.entry(partition).or_insert_with(|| assign.clone());
                 if (assign.epoch, assign.activated) > (known.epoch, known.activated) {
@@ -247,6 +261,7 @@ impl Node {
                 if discarded {
                     assert!(known.members.iter().all(|member| member.node != id), "a member is to discard");
                     self.values.remove(&partition);
+                    self.logged.remove(&partition);
                 }
                 Some(encode(|out| {
                     AssignAck { node: id, incarnation, partition, epoch, activated, discarded }.encode(out);

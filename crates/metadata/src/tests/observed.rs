@@ -82,7 +82,10 @@ fn a_probe_is_taken_for_no_other_not_even_a_former_leaders() {
 fn answer(membership: &mut Membership, now_ns: u64, incarnation: u64) -> Vec<NodeId> {
     let probes = membership.take_probes();
     for (node, nonce) in &probes {
-        membership.handle_probe_reply(now_ns, &ProbeReply { incarnation, nonce: *nonce, node: *node });
+        let reply = ProbeReply { incarnation, nonce: *nonce, node: *node };
+        if let Some(heartbeat) = membership.handle_probe_reply(now_ns, &reply) {
+            membership.admit(&heartbeat, 5);
+        }
     }
     probes.into_iter().map(|(node, _)| node).collect()
 }
@@ -90,7 +93,7 @@ fn answer(membership: &mut Membership, now_ns: u64, incarnation: u64) -> Vec<Nod
 /// Node 1 is live since the start.
 fn membership() -> Membership {
     let mut membership = Membership::new(&config(3, 3), 1, START);
-    membership.handle_heartbeat(START, &heartbeat(NODE, 7, 0), 5);
+    membership.handle_heartbeat(START, &heartbeat(NODE, 7, 0));
     assert_eq!(membership.live(NODE), None, "a heartbeat may be of the past");
     assert_eq!(answer(&mut membership, START, 7), [NODE]);
     assert_eq!(membership.live(NODE), Some(Process { incarnation: 7, storage: 5 }));
@@ -123,13 +126,13 @@ fn a_probe_is_tried_so_often_and_no_more() {
     // Heartbeats arrive, answers to probes do not.
     let mut membership = membership();
     let due = START + 1_000 * MS + 1;
-    membership.handle_heartbeat(due, &heartbeat(NODE, 7, 0), 5);
+    membership.handle_heartbeat(due, &heartbeat(NODE, 7, 0));
     membership.tick(due);
     let mut tries = membership.take_probes().len();
     for step in 1..=12 {
         let now_ns = due + step * 10 * MS;
         assert!(membership.is_live(NODE, 7), "{step}");
-        membership.handle_heartbeat(now_ns, &heartbeat(NODE, 7, 0), 5);
+        membership.handle_heartbeat(now_ns, &heartbeat(NODE, 7, 0));
         membership.tick(now_ns);
         tries += membership.take_probes().len();
     }
@@ -140,9 +143,9 @@ fn a_probe_is_tried_so_often_and_no_more() {
 fn a_node_that_does_not_hear_is_suspected_with_its_third_unanswered_heartbeat() {
     for (unanswered, probed_ms, is_live) in [(3, 40, false), (2, 40, true), (3, 39, true), (4, 41, false)] {
         let mut membership = membership();
-        membership.handle_heartbeat(START + 80 * MS, &heartbeat(NODE, 7, 1), 5);
+        membership.handle_heartbeat(START + 80 * MS, &heartbeat(NODE, 7, 1));
         assert_eq!(membership.take_probes().len(), 1, "asked at once");
-        membership.handle_heartbeat(START + (80 + probed_ms) * MS, &heartbeat(NODE, 7, unanswered), 5);
+        membership.handle_heartbeat(START + (80 + probed_ms) * MS, &heartbeat(NODE, 7, unanswered));
         assert_eq!(membership.live(NODE).is_some(), is_live, "{unanswered} {probed_ms}");
         assert_eq!(membership.take_probes(), [], "it has been asked");
     }
@@ -151,10 +154,10 @@ fn a_node_that_does_not_hear_is_suspected_with_its_third_unanswered_heartbeat() 
 #[test]
 fn others_are_asked_when_one_falls_silent_and_each_at_least_once_a_second() {
     let mut membership = membership();
-    membership.handle_heartbeat(START, &heartbeat(OTHER, 8, 0), 5);
+    membership.handle_heartbeat(START, &heartbeat(OTHER, 8, 0));
     assert_eq!(answer(&mut membership, START, 8), [OTHER]);
     let beat = |membership: &mut Membership, node, now_ns| {
-        membership.handle_heartbeat(now_ns, &heartbeat(node, if node == NODE { 7 } else { 8 }, 0), 5);
+        membership.handle_heartbeat(now_ns, &heartbeat(node, if node == NODE { 7 } else { 8 }, 0));
     };
     for ms in [40, 80, 120] {
         beat(&mut membership, OTHER, START + ms * MS);
@@ -186,7 +189,7 @@ fn a_lease_is_over_when_the_slowest_clock_has_it_over() {
     over(&membership, 7, START + 50 * MS);
     over(&membership, 6, START);
     // Another process takes its place: what was granted to the former one is remembered.
-    membership.handle_heartbeat(START + 60 * MS, &heartbeat(NODE, 9, 0), 5);
+    membership.handle_heartbeat(START + 60 * MS, &heartbeat(NODE, 9, 0));
     answer(&mut membership, START + 60 * MS, 9);
     over(&membership, 7, START + 50 * MS);
     membership.grant(NODE, START + 90 * MS);
@@ -198,21 +201,22 @@ fn a_lease_is_over_when_the_slowest_clock_has_it_over() {
 #[test]
 fn only_the_process_that_was_asked_answers() {
     let mut membership = membership();
-    membership.handle_heartbeat(START + 10 * MS, &heartbeat(NODE, 9, 0), 5);
+    membership.handle_heartbeat(START + 10 * MS, &heartbeat(NODE, 9, 0));
     let [(node, nonce)] = membership.take_probes()[..] else { panic!("one probe") };
     let reply = |incarnation, nonce| ProbeReply { incarnation, nonce, node };
     for wrong in [reply(8, nonce), reply(9, nonce + 1)] {
         membership.handle_probe_reply(START + 11 * MS, &wrong);
         assert!(membership.is_live(NODE, 7));
     }
-    membership.handle_probe_reply(START + 11 * MS, &reply(9, nonce));
+    let heartbeat = membership.handle_probe_reply(START + 11 * MS, &reply(9, nonce));
+    membership.admit(&heartbeat.expect("of the process that was asked"), 5);
     assert!(membership.is_live(NODE, 9));
     // An answer is as good as a heartbeat.
     assert_eq!(membership.next_suspicion_ns(), Some(START + 136 * MS));
 }
 
 fn full(membership: &mut Membership, now_ns: u64, space: DiskSpace) {
-    membership.handle_heartbeat(now_ns, &Heartbeat { space, ..heartbeat(NODE, 7, 0) }, 5);
+    membership.handle_heartbeat(now_ns, &Heartbeat { space, ..heartbeat(NODE, 7, 0) });
 }
 
 #[test]
@@ -221,7 +225,7 @@ fn what_a_disk_has_room_for_is_what_the_live_process_said_last() {
     full(&mut membership, START + MS, DiskSpace::Reserve);
     assert_eq!((membership.space(NODE), membership.space(OTHER)), (DiskSpace::Reserve, DiskSpace::Enough));
     let foreign = Heartbeat { space: DiskSpace::Exhausted, ..heartbeat(NODE, 9, 0) };
-    membership.handle_heartbeat(START + 2 * MS, &foreign, 5);
+    membership.handle_heartbeat(START + 2 * MS, &foreign);
     assert_eq!(membership.space(NODE), DiskSpace::Reserve);
     answer(&mut membership, START + 3 * MS, 9);
     assert_eq!(membership.space(NODE), DiskSpace::Exhausted);
@@ -296,7 +300,7 @@ fn a_dark_partition_is_settled_when_all_are_there_or_had_their_time() {
 fn proven(at_ns: [u64; 3]) -> Membership {
     let mut membership = Membership::new(&config(3, 3), 1, 0);
     for (node, at_ns) in (1..).map(NodeId).zip(at_ns) {
-        membership.handle_heartbeat(at_ns, &heartbeat(node, node.0.into(), 0), 5);
+        membership.handle_heartbeat(at_ns, &heartbeat(node, node.0.into(), 0));
         answer(&mut membership, at_ns, node.0.into());
     }
     membership

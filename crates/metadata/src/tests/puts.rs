@@ -57,10 +57,13 @@ impl Cluster {
                     continue;
                 }
                 let members: Vec<_> = assign.members.iter().map(|member| member.node).collect();
+                let epoch = assign.epoch;
                 self.puts += 1;
                 self.acknowledged.insert(partition, self.puts);
                 for member in members {
-                    self.nodes.get_mut(&member).unwrap().values.insert(partition, self.puts);
+                    let node = self.nodes.get_mut(&member).unwrap();
+                    node.values.insert(partition, self.puts);
+                    node.logged.insert(partition, epoch);
                 }
             }
         }

@@ -23,6 +23,7 @@ mod matrix_table;
 mod metrics;
 mod object_backup;
 mod objects;
+mod older_metadata;
 mod outputs;
 mod quorum;
 mod ranges;

@@ -24,7 +24,7 @@ use super::sweep::SWEPT_OPS_MAX;
 use crate::clients::Lookup;
 use crate::config::CATCH_UP_DATAGRAMS_MAX;
 use alloc::vec::Vec;
-use nicekv_node::{Host, Membership, Plant, Standing};
+use nicekv_node::{Host, Membership, Plant, Protocol, Standing};
 use nicekv_wire::control::{Assign, ReportKind};
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
@@ -43,7 +43,8 @@ fn is_unknown(lookup: Lookup<'_>, is_proven: bool) -> bool {
 impl Partition {
     /// The metadata service assigns an epoch. Whether this replica is in it now.
     pub(super) fn take_assign(&mut self, host: &mut Host, now: Now, assign: &Assign) -> bool {
-        if assign.epoch < self.membership.epoch {
+        if assign.epoch < self.epoch_min() {
+            // Decisions of two epochs of one number would be taken for the same (R7).
             return false;
         }
         if assign.epoch == self.membership.epoch {

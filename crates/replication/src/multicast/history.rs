@@ -55,6 +55,11 @@ impl History {
         self.runs.iter().rev().find(|run| run.first <= index)
     }
 
+    /// The epoch of the last decision.
+    pub(super) fn newest(&self) -> Option<Epoch> {
+        self.runs.last().map(|run| run.origin)
+    }
+
     /// Forgets what comes after `through`.
     pub(super) fn truncate(&mut self, through: u64) {
         self.runs.retain(|run| run.first <= through);

@@ -63,7 +63,7 @@ use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::{Entry, Wanted};
 use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{PrepareAck, Progress};
-use nicekv_wire::{DecodeError, Entries, NodeId, Now, OpId, PartitionId, Replication};
+use nicekv_wire::{DecodeError, Entries, Epoch, NodeId, Now, OpId, PartitionId, Replication};
 pub use partition::Partition;
 use prepare::Source;
 use record::Record;
@@ -84,6 +84,14 @@ impl Protocol for Partition {
 
     fn membership(&self) -> &Membership {
         &self.membership
+    }
+
+    fn epoch_min(&self) -> Epoch {
+        if self.membership.epoch > Epoch::default() {
+            return self.membership.epoch;
+        }
+        let former = self.former.as_ref().and_then(|former| former.history.newest());
+        Epoch(self.sequence.history().newest().max(former).map_or(0, |newest| newest.0 + 1))
     }
 
     fn on_assign(&mut self, host: &mut Host, now: Now, assign: &Assign) -> bool {

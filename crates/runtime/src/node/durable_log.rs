@@ -206,7 +206,8 @@ impl DurableLog {
     /// Makes everything durable.
     pub(super) fn close(&mut self) -> Result<(), StoreError> {
         self.log.write()?;
-        self.forcing.sync.sync().map(drop)
+        self.forcing.sync.sync()?;
+        self.log.close()
     }
 
     /// Writes what is appended, when no request is left. A full disk is remembered and tried again. If a segment begins

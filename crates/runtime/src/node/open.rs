@@ -11,7 +11,8 @@ use nicekv_node::NodeConfig;
 use nicekv_replication::Replica;
 use nicekv_store::engine::DurableOptions;
 use nicekv_store::{
-    DataDirectory, DurableEngine, Files, Log, LogIdentity, LogOptions, LogPosition, MemoryEngine, StoreError,
+    DataDirectory, DurableEngine, Engine, Files, Log, LogIdentity, LogOptions, LogPosition, MemoryEngine,
+    StoreError,
 };
 use nicekv_wire::{DecodeError, Now};
 use std::sync::Arc;
@@ -64,7 +65,10 @@ pub fn open_durable(
     // The engine is told when to sync, so its own bound must not come first.
     let engine_options =
         DurableOptions { memtable_bytes_max: 8 * options.engine_sync_bytes, ..DurableOptions::default() };
-    let engine = DurableEngine::open(&directory.path().join("engine"), engine_options)?;
+    let engine_path = directory.path().join("engine");
+    // One that is missing is created only when the log shows that there was none.
+    let open_engine = || DurableEngine::open(&engine_path, engine_options);
+    let engine = if DurableEngine::is_in(&engine_path) { Some(open_engine()?) } else { None };
     let identity = LogIdentity {
         cluster_id: directory.cluster_id(),
         storage_id: directory.storage_id(),
@@ -82,7 +86,13 @@ pub fn open_durable(
     if let Some(names) = &found {
         core.begin_values(names.iter().copied());
     }
-    let (mut log, _) = Log::open(files, &path, identity, log_options, |position, record| {
+    // What engine and large values hold came through the log.
+    let has_keys = engine.as_ref().is_some_and(|engine| engine.approximate_keys() > 0);
+    let has_values = found.as_ref().is_some_and(|names| !names.is_empty());
+    if (has_keys || has_values) && !Log::is_in(&*files, &path)? {
+        return Err(Log::missing(&path).into());
+    }
+    let (mut log, recovered) = Log::open(files, &path, identity, log_options, |position, record| {
         if refused.is_none() {
             replayed += 1;
             refused = core.replay(now, record).err().map(|error| OpenError::Record { position, error });
@@ -91,6 +101,12 @@ pub fn open_durable(
     if let Some(error) = refused {
         return Err(error);
     }
+    let engine = match engine {
+        Some(engine) => engine,
+        // What the log held before its first position was in the engine.
+        None if recovered.first > LogPosition(1) => return Err(DurableEngine::missing(&engine_path).into()),
+        None => open_engine()?,
+    };
     core.begin_durable(log.synced().0);
     if let Some(first) = values.sync_first() {
         log.sync_first(first);

@@ -16,7 +16,7 @@ pub use checksummed::Checksummed;
 pub use durable::{DurableOptions, LsmEngine, OPEN_TABLES_MAX};
 pub use memory::MemoryEngine;
 
-use crate::Result;
+use crate::{Result, StoreError};
 use std::path::Path;
 
 /// The engine that survives a restart: an LSM tree whose values carry checksums of our own.
@@ -26,6 +26,17 @@ impl DurableEngine {
     /// Opens or creates the engine in `directory`, which nothing else may use.
     pub fn open(directory: &Path, options: DurableOptions) -> Result<Self> {
         Ok(Self::new(LsmEngine::open(directory, options)?))
+    }
+
+    /// Whether there is an engine in `directory`.
+    pub fn is_in(directory: &Path) -> bool {
+        unlisted::has_version(directory)
+    }
+
+    /// The error for a `directory` in which there must be an engine and is none.
+    pub fn missing(directory: &Path) -> StoreError {
+        let reason = "it is missing, though the log goes on from what it held".into();
+        StoreError::EngineFileDamaged { path: unlisted::suspect(directory), reason }
     }
 }
 

@@ -32,10 +32,15 @@ pub(super) fn remove(tree: &AnyTree, first: TableId) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether there is an engine.
+pub(super) fn has_version(directory: &Path) -> bool {
+    directory.join(CURRENT_FILE).exists()
+}
+
 /// Whether there are tables, and nothing that says which of them count.
 pub(super) fn lacks_version(directory: &Path) -> bool {
     let mut tables = fs::read_dir(directory.join(TABLES_DIRECTORY)).into_iter().flatten();
-    !directory.join(CURRENT_FILE).exists() && tables.next().is_some()
+    !has_version(directory) && tables.next().is_some()
 }
 
 /// What of an engine that cannot be opened is damaged, as far as can be told: the file that names the version, the version's list of tables, or the

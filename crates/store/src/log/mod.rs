@@ -3,8 +3,8 @@
 //! # Invariants
 //! - Positions are sequence numbers: +1 per record, across segments, for the life of the log. Each record holds
 //!   the checksum of its predecessor, each segment header that of the last record before it.
-//! - The first segment's name is durable before the log is used, and what [`Log::trim`] leaves first is durable too:
-//!   so a log that seems to begin at a position does begin there.
+//! - The manifest names the first segment and the last one that holds durable records, so a log whose segments are
+//!   missing is known to be damaged: see `manifest`.
 //! - A force covers all earlier records (R2): segments are forced oldest first, the directory last.
 //! - Each record carries `synced_through`, the position through which the log was known to be durable when the
 //!   record was appended. [`Log::write`] adds an unforced *marker* record if the log became durable further and
@@ -23,15 +23,18 @@
 //! - Otherwise nothing shows that *s* was ever durable: the log ends before *s*, and the rest, which may have holes
 //!   and even later segments after a power loss, is dropped and reported (docs/FAULTS.md row 6).
 //!
+//! What the manifest says was durable must be there, too: every segment that it names, and every record through its
+//! position. Otherwise it is damage: [`StoreError::LogSegmentMissing`], [`StoreError::LogDamaged`].
+//!
 //! The limit of this rule: bytes cannot be told from a torn write if all that proves them durable is gone with
 //! them. So damage is taken for a torn tail if it hits the records of the last force before its marker (or a later
-//! record) reached the disk, or hits these too; and removing whole segments from either end is not seen here
-//! ([`Recovered`] names both ends).
+//! record) reached the disk, or hits these too, in the last segment that the manifest names.
 //!
 //! Before the caller continues, whatever is not proven durable is written again and forced: see `recover`.
 
 mod format;
 mod group_commit;
+mod manifest;
 mod recover;
 mod segment;
 mod sync;
@@ -41,9 +44,11 @@ pub use group_commit::{GroupCommit, SyncNotifier};
 pub use sync::{LogSync, SyncFirst};
 
 use crate::{Result, StoreError, files::Files};
-use format::{encode_record, segment_name, segment_seed};
+use format::{encode_record, parse_segment_name, segment_name, segment_seed};
+use manifest::{Extent, MANIFEST_FILE, Manifest};
 use segment::Segment;
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -98,6 +103,20 @@ pub struct Log {
 }
 
 impl Log {
+    /// Whether there is a log in `directory`, or something is left of one.
+    pub fn is_in(files: &dyn Files, directory: &Path) -> Result<bool> {
+        let names = match files.list(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            names => names.map_err(StoreError::io("list", directory))?,
+        };
+        Ok(names.iter().any(|name| name == MANIFEST_FILE || parse_segment_name(name).is_some()))
+    }
+
+    /// The error for a `directory` in which there must be a log and is none.
+    pub fn missing(directory: &Path) -> StoreError {
+        StoreError::LogManifest { path: directory.join(MANIFEST_FILE), what: "missing" }
+    }
+
     /// Opens or creates the log in `directory`. `visit` gets every payload in order, with its position; if an error
     /// is returned, what it got is to be forgotten. When this returns `Ok`, all visited records are durable.
     pub fn open(
@@ -108,9 +127,11 @@ impl Log {
         mut visit: impl FnMut(LogPosition, &[u8]),
     ) -> Result<(Self, Recovered)> {
         files.create_directory(directory).map_err(StoreError::io("create", directory))?;
-        let (tail, recovered) = recover::recover(&*files, directory, &identity, &mut visit)?;
+        let manifest = open_manifest(&*files, directory, &identity)?;
+        let (tail, recovered) =
+            recover::recover(&*files, directory, &identity, &manifest.extent(), &mut visit)?;
         let synced = tail.next.0 - 1;
-        let shared = Arc::new(Shared::new(files, directory.to_path_buf(), synced));
+        let shared = Arc::new(Shared::new(files, directory.to_path_buf(), manifest, synced));
         let mut segments = tail.segments;
         let segment = match tail.last {
             Some((file, bytes, length)) => Segment::new(file, bytes, length, options.ahead_bytes),
@@ -119,7 +140,10 @@ impl Log {
                 create_first_segment(&shared, &identity, tail.next, options.ahead_bytes)?
             }
         };
-        let seed = segment_seed(&identity, *segments.last().expect("one was just added"));
+        let (first, last) = (segments[0], *segments.last().expect("one was just added"));
+        let extent = Extent { first, last: Some(last), durable: LogPosition(synced) };
+        shared.replace_manifest(|before| *before = extent)?;
+        let seed = segment_seed(&identity, last);
         let (next, checksum) = (tail.next.0, tail.checksum);
         let (buffer, marked) = (Vec::new(), 0);
         let log = Self { shared, identity, options, segments, segment, seed, buffer, next, checksum, marked };
@@ -164,7 +188,8 @@ impl Log {
             return Err(self.permanent(StoreError::Io { operation: "write", path, source: error }));
         }
         self.buffer.clear();
-        self.shared.note_written(&self.segment.file, self.next - 1);
+        let first = *self.segments.last().expect("there is one");
+        self.shared.note_written(first, &self.segment.file, self.next - 1);
         if self.segment.bytes >= self.options.segment_bytes_max { self.rotate() } else { Ok(()) }
     }
 
@@ -235,22 +260,46 @@ impl Log {
     }
 
     /// Deletes whole segments all of whose records are before `before` (the caller's engine is durable past them).
-    /// What is left begins with a durable record, or is the current segment. One directory force per deleted segment keeps the rest without gaps.
+    /// What is left begins with a durable record, or is the current segment. The manifest names the new first segment
+    /// before any is deleted: what a crash leaves of the others goes at the next opening.
     pub fn trim(&mut self, before: LogPosition) -> Result<()> {
         let before = before.min(self.synced());
-        while self.segments.len() > 1 && self.segments[1] <= before {
-            let path = self.shared.directory.join(segment_name(self.segments[0]));
-            self.shared.files.remove(&path).map_err(StoreError::io("remove", &path))?;
-            self.segments.remove(0);
-            let directory = &self.shared.directory;
-            self.shared.files.sync_directory(directory).map_err(StoreError::io("sync", directory))?;
+        let dead = self.segments[1..].iter().take_while(|first| **first <= before).count();
+        if dead == 0 {
+            return Ok(());
         }
-        Ok(())
+        let first = self.segments[dead];
+        match self.shared.replace_manifest(|extent| extent.first = first) {
+            Err(error) if error.is_out_of_space() => return Ok(()), // the next trim deletes them
+            replaced => replaced?,
+        }
+        let directory = &self.shared.directory;
+        for first in self.segments.drain(..dead) {
+            let path = directory.join(segment_name(first));
+            self.shared.files.remove(&path).map_err(StoreError::io("remove", &path))?;
+        }
+        self.shared.files.sync_directory(directory).map_err(StoreError::io("sync", directory))
+    }
+
+    /// Has the manifest say how far the log is durable, so that a last segment that is shorter at the next opening is
+    /// known to be damaged. For a process that ends in good order.
+    pub fn close(&mut self) -> Result<()> {
+        self.shared.check()?;
+        let durable = self.synced();
+        self.shared.replace_manifest(|extent| extent.durable = durable)
     }
 }
 
-/// Creates a log's first segment and forces it: without that, a power loss could keep only later segments, and the
-/// log would seem to begin there.
+/// The manifest of a log, a new one if there is no log.
+fn open_manifest(files: &dyn Files, directory: &Path, identity: &LogIdentity) -> Result<Manifest> {
+    match Manifest::open(files, directory, identity)? {
+        Some(manifest) => Ok(manifest),
+        None if Log::is_in(files, directory)? => Err(Log::missing(directory)),
+        None => Manifest::create(files, directory, identity),
+    }
+}
+
+/// Creates a log's first segment and makes it durable, since the manifest names it next.
 fn create_first_segment(
     shared: &Shared,
     identity: &LogIdentity,

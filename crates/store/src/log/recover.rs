@@ -1,7 +1,7 @@
 //! Reading a log back, and the decision between a torn tail and damage (rule in the module `log`).
 
 use super::{
-    LogIdentity, LogPosition, Recovered,
+    Extent, LogIdentity, LogPosition, Recovered,
     format::{
         Record, SEGMENT_HEADER_BYTES, SegmentHeader, decode_record, decode_segment_header,
         encode_segment_header, parse_segment_name, segment_name, segment_seed,
@@ -32,7 +32,10 @@ struct Recovery<'a> {
     files: &'a dyn Files,
     directory: &'a Path,
     identity: &'a LogIdentity,
+    extent: &'a Extent,
     segments: Vec<LogPosition>,
+    /// First position of the last segment that continues the log.
+    reached: Option<LogPosition>,
     next: LogPosition,
     checksum: u32,
     synced_through: u64,
@@ -47,32 +50,48 @@ struct Break {
     offset: u64,
 }
 
-/// Validates all segments, hands each payload to `visit`, cuts a torn tail, and makes what is left durable.
+/// Validates all segments, hands each payload to `visit`, cuts a torn tail, and makes what is left durable. What a trim has
+/// left of segments before the first one is removed.
 pub(super) fn recover(
     files: &dyn Files,
     directory: &Path,
     identity: &LogIdentity,
+    extent: &Extent,
     visit: &mut dyn FnMut(LogPosition, &[u8]),
 ) -> Result<(Tail, Recovered)> {
     let names = files.list(directory).map_err(StoreError::io("list", directory))?;
     let mut segments: Vec<LogPosition> = names.iter().filter_map(|name| parse_segment_name(name)).collect();
     segments.sort_unstable();
-    let first = segments.first().copied().unwrap_or(LogPosition(1));
+    let first = extent.first;
+    let trimmed: Vec<_> = segments.extract_if(.., |segment| *segment < first).collect();
+    let has_first = extent.last.is_some() || !segments.is_empty();
+    let mut named = has_first.then_some(first).into_iter().chain(extent.last);
+    if let Some(missing) = named.find(|named| !segments.contains(named)) {
+        return Err(StoreError::LogSegmentMissing { path: directory.join(segment_name(missing)) });
+    }
     let recovered = Recovered { first, next: first, records: 0, bytes_dropped: 0, dropped_from: None };
     let mut recovery = Recovery {
         files,
         directory,
         identity,
+        extent,
         segments,
+        reached: None,
         next: first,
         checksum: 0,
         synced_through: 0,
         end: 0,
         recovered,
     };
-    if let Some(end) = recovery.read_valid(visit)? {
-        recovery.refuse_if_durable(&end)?;
-        recovery.cut(&end)?;
+    let end = recovery.read_valid(visit)?;
+    recovery.refuse_if_named(end.as_ref())?;
+    if let Some(end) = &end {
+        recovery.refuse_if_durable(end)?;
+        recovery.cut(end)?;
+    }
+    for first in trimmed {
+        let path = directory.join(segment_name(first));
+        files.remove(&path).map_err(StoreError::io("remove", &path))?;
     }
     recovery.make_durable()?;
     recovery.finish()
@@ -103,6 +122,7 @@ impl Recovery<'_> {
                 return Ok(Some(if has_zeros { zeros_before } else { Break { segment, offset: 0 } }));
             }
             self.end = valid_bytes as u64;
+            self.reached = Some(self.segments[segment]);
             let tail = &content[valid_bytes..];
             if tail.iter().any(|byte| *byte != 0) {
                 return Ok(Some(Break { segment, offset: self.end }));
@@ -159,6 +179,22 @@ impl Recovery<'_> {
         self.checksum = record.checksum;
         self.synced_through = self.synced_through.max(record.synced_through);
         self.next = LogPosition(record.sequence + 1);
+    }
+
+    /// What the manifest says was durable has been found.
+    fn refuse_if_named(&self, end: Option<&Break>) -> Result<()> {
+        if self.next > self.extent.durable && self.reached >= self.extent.last {
+            return Ok(());
+        }
+        let (segment, offset) = match end {
+            Some(end) => (end.segment, end.offset),
+            None => (self.segments.len() - 1, self.end),
+        };
+        if offset == 0 && self.segments[segment] > self.next {
+            let path = self.directory.join(segment_name(self.next));
+            return Err(StoreError::LogSegmentMissing { path });
+        }
+        Err(StoreError::LogDamaged { path: self.path(segment), offset, position: self.next })
     }
 
     /// Looks in everything behind the break for a record which says that the place of the break was durable.

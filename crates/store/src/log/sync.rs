@@ -1,6 +1,9 @@
 //! Forcing the log from another thread.
 
-use super::LogPosition;
+use super::{
+    LogPosition,
+    manifest::{Extent, MANIFEST_FILE, Manifest},
+};
 use crate::{
     Result, StoreError,
     files::{Files, StoreFile},
@@ -28,6 +31,8 @@ pub(super) struct Shared {
     state: Mutex<SyncState>,
     /// Held for the whole of a force, so that no two overlap.
     forcing: Mutex<()>,
+    /// Written by forces and trims.
+    manifest: Mutex<Manifest>,
     /// Sequence number through which the log is durable.
     synced: AtomicU64,
     /// Moving average of how long a force takes.
@@ -44,9 +49,9 @@ const RECENT_NS_MAX: u64 = 64_000_000;
 struct SyncState {
     /// Sequence number through which the operating system has the log.
     written: u64,
-    /// Segments with unforced bytes, oldest first; all but the last are full. Grows by one per segment written
-    /// during one force, so its bound is the disk.
-    unsynced: Vec<Arc<dyn StoreFile>>,
+    /// Segments with unforced bytes and their first positions, oldest first; all but the last are full. Grows by one
+    /// per segment written during one force, so its bound is the disk.
+    unsynced: Vec<(LogPosition, Arc<dyn StoreFile>)>,
     /// A segment was created since the last force of the directory.
     directory_changed: bool,
     /// Forced before the segments.
@@ -60,13 +65,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     /// The state after recovery: everything through `synced` is durable.
-    pub(super) fn new(files: Arc<dyn Files>, directory: PathBuf, synced: u64) -> Self {
+    pub(super) fn new(files: Arc<dyn Files>, directory: PathBuf, manifest: Manifest, synced: u64) -> Self {
         let (unsynced, directory_changed) = (vec![], false);
         let state = SyncState { written: synced, unsynced, directory_changed, first: None, failed: None };
-        let (state, forcing) = (Mutex::new(state), Mutex::new(()));
+        let (state, forcing, manifest) = (Mutex::new(state), Mutex::new(()), Mutex::new(manifest));
         let (synced, recent_ns) = (AtomicU64::new(synced), AtomicU64::new(0));
         let forces = SharedDurations::default();
-        Self { files, directory, state, forcing, synced, recent_ns, forces }
+        Self { files, directory, state, forcing, manifest, synced, recent_ns, forces }
     }
 
     pub(super) fn synced(&self) -> u64 {
@@ -77,12 +82,12 @@ impl Shared {
         locked(&self.state).written
     }
 
-    /// Bytes of `file` up to record `sequence` were handed to the operating system.
-    pub(super) fn note_written(&self, file: &Arc<dyn StoreFile>, sequence: u64) {
+    /// Bytes of `file`, the segment that begins with `first`, up to record `sequence` were handed to the operating system.
+    pub(super) fn note_written(&self, first: LogPosition, file: &Arc<dyn StoreFile>, sequence: u64) {
         let mut state = locked(&self.state);
         state.written = sequence;
-        if !state.unsynced.last().is_some_and(|last| Arc::ptr_eq(last, file)) {
-            state.unsynced.push(file.clone());
+        if state.unsynced.last().is_none_or(|(last, _)| *last != first) {
+            state.unsynced.push((first, file.clone()));
         }
     }
 
@@ -123,15 +128,39 @@ impl Shared {
             first.sync_first().map_err(|error| self.fail(&error))?;
         }
         let failed = |error| self.fail(&StoreError::io("force", &self.directory)(error));
-        for file in &unsynced {
+        for (_, file) in &unsynced {
             file.sync().map_err(failed)?;
         }
         if directory_changed {
             self.files.sync_directory(&self.directory).map_err(failed)?;
         }
+        if let Some((newest, _)) = unsynced.last() {
+            self.name_in_manifest(*newest, LogPosition(written)).map_err(|error| self.fail(&error))?;
+        }
         self.synced.fetch_max(written, Ordering::AcqRel);
         self.measured(began.elapsed());
         Ok(LogPosition(written))
+    }
+
+    /// Names a segment that holds durable records, unless it is named already: one sync more per segment.
+    fn name_in_manifest(&self, newest: LogPosition, durable: LogPosition) -> Result<()> {
+        self.replace_manifest(|extent| {
+            if extent.last < Some(newest) {
+                (extent.last, extent.durable) = (Some(newest), durable);
+            }
+        })
+    }
+
+    /// Changes what the manifest says, durably. A failure is permanent, but for a full disk.
+    pub(super) fn replace_manifest(&self, change: impl FnOnce(&mut Extent)) -> Result<()> {
+        let mut manifest = locked(&self.manifest);
+        let mut extent = manifest.extent();
+        change(&mut extent);
+        manifest.replace(extent).map_err(|source| {
+            let path = self.directory.join(MANIFEST_FILE);
+            let error = StoreError::Io { operation: "write", path, source };
+            if error.is_out_of_space() { error } else { self.fail(&error) }
+        })
     }
 
     /// By whoever forces: they take turns.

@@ -58,7 +58,12 @@ pub fn flushed(payloads: &[&[u8]]) -> Forgetful {
     disk.copy()
 }
 
+pub fn manifest_path() -> PathBuf {
+    Path::new(DIRECTORY).join("manifest")
+}
+
 pub fn segment_paths(disk: &Forgetful) -> Vec<PathBuf> {
     let names = disk.list(Path::new(DIRECTORY)).unwrap();
-    names.into_iter().map(|name| Path::new(DIRECTORY).join(name)).collect()
+    let segments = names.into_iter().filter(|name| name.starts_with("log-") && name.ends_with(".nklog"));
+    segments.map(|name| Path::new(DIRECTORY).join(name)).collect()
 }

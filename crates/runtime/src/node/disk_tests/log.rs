@@ -7,11 +7,21 @@ use nicekv_store::files::PowerLoss;
 /// So many of the zeros behind the records are looked at.
 const ZEROS: usize = 20;
 
-/// The last file of the log and what it holds.
-fn segment(disk: &Forgetful, path: &Path) -> (PathBuf, Vec<u8>) {
+/// Bytes of a segment's header, which the manifest says is durable.
+const HEADER: usize = 76;
+
+/// The segments of the log, oldest first.
+fn segments(disk: &Forgetful, path: &Path) -> Vec<PathBuf> {
     let directory = path.join("log");
-    let name = disk.list(&directory).unwrap().into_iter().max().unwrap();
-    let path = directory.join(name);
+    let names = disk.list(&directory).unwrap().into_iter().filter(|name| name.ends_with(".nklog"));
+    let mut paths: Vec<_> = names.map(|name| directory.join(name)).collect();
+    paths.sort();
+    paths
+}
+
+/// The last segment of the log and what it holds.
+fn segment(disk: &Forgetful, path: &Path) -> (PathBuf, Vec<u8>) {
+    let path = segments(disk, path).pop().unwrap();
     let mut bytes = disk.content(&path).unwrap();
     let records = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     bytes.truncate((records + ZEROS).min(bytes.len()));
@@ -62,6 +72,11 @@ fn row_06_a_log_cut_at_any_byte_keeps_what_was_before() {
     for length in 0..=bytes.len() {
         let cut = disk.copy();
         cut.set_content(&path, bytes[..length].to_vec());
+        if length < HEADER {
+            let error = machine(&cut).start().err().expect("a durable header is cut");
+            assert!(error.to_string().contains("remove the data directory of this node"), "{error}");
+            continue;
+        }
         let mut cluster = Cluster::lone(&machine(&cut), 2);
         // The decision of the last put that is found may be cut off; then its prepare is decided again.
         let found: Vec<bool> =
@@ -96,6 +111,48 @@ fn row_07_a_log_damaged_in_the_middle_is_refused_and_left_alone() {
             assert!(error.to_string().contains("remove the data directory of this node"), "{error}");
         }
     }
+}
+
+#[test]
+fn row_07_a_log_without_some_of_its_files_is_refused_whenever_it_is_opened() {
+    let options = StorageOptions {
+        segment_bytes_max: 8 << 10,
+        engine_sync_bytes: 6 << 10,
+        reserve_bytes: 0,
+        ..StorageOptions::DEFAULT
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Forgetful::new(64);
+    let machine = |disk: &Forgetful| Machine::new(Arc::new(disk.clone()), directory.path(), options, 1);
+    let mut cluster = Cluster::lone(&machine(&disk), 1);
+    put_all(&mut cluster, 0..400);
+    drop(cluster);
+    disk.remove(&directory.path().join("nicekv-lock")).unwrap();
+    let manifest = directory.path().join("log/manifest");
+    let (segments, engine) = (segments(&disk, directory.path()), directory.path().join("engine"));
+    assert!(!segments[0].ends_with("log-0000000000000001.nklog"), "some of it is in the engine alone");
+    let mut each: Vec<Vec<&PathBuf>> = segments.iter().chain([&manifest]).map(|path| vec![path]).collect();
+    each.push(segments.iter().collect());
+    each.push(segments.iter().chain([&manifest]).collect());
+    let refused = |disk: &Forgetful, missing: &dyn std::fmt::Debug| {
+        for _ in 0..2 {
+            let error = machine(disk).start().err().unwrap_or_else(|| panic!("{missing:?} is not missed"));
+            assert!(error.to_string().contains("remove the data directory of this node"), "{error}");
+        }
+    };
+    for missing in each {
+        let without = disk.copy();
+        missing.iter().for_each(|path| without.remove(path).unwrap());
+        refused(&without, &missing);
+    }
+    let elsewhere = directory.path().join("engine-elsewhere");
+    std::fs::rename(&engine, &elsewhere).unwrap();
+    refused(&disk.copy(), &engine);
+    assert!(!engine.exists(), "nothing is put in its place");
+    std::fs::rename(&elsewhere, &engine).unwrap();
+    let mut cluster = Cluster::lone(&machine(&disk), 2);
+    assert_eq!(cluster.get(0, &key(0)), Some(Some(value(0))));
+    assert_eq!(cluster.get(0, &key(399)), Some(Some(value(399))));
 }
 
 #[test]
