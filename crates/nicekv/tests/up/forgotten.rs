@@ -114,10 +114,13 @@ fn older_directories_and_lost_logs_change_no_answer() {
     let logs: Vec<_> = logs.filter(|path| path.extension().is_some_and(|is| is == "nklog")).collect();
     assert!(!logs.is_empty());
     logs.iter().for_each(|path| fs::remove_file(path).unwrap());
+    let (code, text, error) = outcome(nicekv(here, &[&["up"], &OPTIONS[..]].concat()));
+    assert_ne!(code, Some(0), "{text}");
+    assert!(error.contains(".nklog"), "it does not say what is missing: {error}");
+    fs::remove_dir_all(&node).unwrap();
     let up = Up::start(here, &OPTIONS);
-    read(&up, round, "a lost log");
-    assert_eq!(losses(here, &up), 2);
+    read(&up, round, "a lost directory");
     up.kill();
     let up = Up::start(here, &OPTIONS);
-    read(&up, round, "a lost log, started again");
+    read(&up, round, "a lost directory, started again");
 }
