@@ -69,7 +69,8 @@ impl Source for Fake {
 
 fn header() -> Header {
     let (cluster, program) = ("c".into(), "0".into());
-    Header { cluster, program, unix_ms: 1, keyspaces: vec![(KEYSPACE, "o".into())], objects: vec![KEYSPACE] }
+    let keyspaces = vec![StoredKeyspace { id: KEYSPACE, name: "o".into(), ..StoredKeyspace::default() }];
+    Header { cluster, program, unix_ms: 1, keyspaces, objects: vec![KEYSPACE] }
 }
 
 /// The names of `moment`, as a node tells them, written with what `source` has by now.
