@@ -110,7 +110,7 @@ pub enum OperationError {
     Busy,
     /// Not applied: a replica's disk is full.
     #[error(
-        "a replica's disk is full, nothing was stored: make room on it or delete keys; gets and deletes go on"
+        "a replica's disk is full, nothing was stored: free space on the disk or delete keys, `nicekv status` names the node; gets and deletes go on"
     )]
     DiskFull,
     /// Not applied: the key is to be the name of an object, and the update says no stamp of its chunks, or an older one than garbage collection is at (P9).

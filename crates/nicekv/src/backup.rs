@@ -4,7 +4,7 @@
 //!   backup ─ status ─▶ metadata service         each partition from the node that leads it, one after the other
 //!          ─ Backup ─▶ node: Begin (epoch, decision) ─ Entries, Part … ─ End ─▶ .FILE.nicekv-new ─▶ FILE
 //!                                            names of objects: with their chunks, from targets
-//!   restore: the whole FILE is checked first, then put key by key, as any client puts; of objects the chunks before the name
+//!   restore: the whole FILE is checked first, and keyspaces that are missing are created; then it is put key by key, as any client puts; of objects the chunks before the name
 //! ```
 //!
 //! Each partition is as it was at one decision: everything that was acknowledged before the backup was begun is in it, and of any two updates of a
@@ -17,6 +17,7 @@ mod format;
 mod large;
 mod objects;
 mod partitions;
+mod preparing;
 mod putters;
 mod restoring;
 mod verify;
@@ -26,18 +27,25 @@ use crate::discovery::{self, EndpointArguments, Purpose};
 use crate::failure::Failure;
 use crate::objects::Objects;
 use chunks::ChunkFile;
-use format::{Header, Record, Totals, Writer};
+use format::{Header, Record, StoredKeyspace, Totals, Writer};
 use nicekv_metadata::{ClusterInfo, KeyspaceInfo, Status};
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{now, remove_unfinished_on_signals};
 use objects::{Names, ObjectWriter};
 use partitions::write_patiently;
+use preparing::prepare;
 use restoring::{Destinations, NotRestored, Restored, restore_all};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use verify::{Verified, verify};
+
+impl StoredKeyspace {
+    fn of(keyspace: &KeyspaceInfo) -> Self {
+        Self { id: keyspace.id, name: keyspace.name.clone(), settings: keyspace.settings.clone() }
+    }
+}
 
 /// `nicekv backup`
 #[derive(clap::Args)]
@@ -59,6 +67,11 @@ pub(crate) struct RestoreArguments {
     /// Also into keyspaces that hold something: what both have is then as in the backup
     #[arg(long)]
     merge: bool,
+    /// Create this keyspace with other settings than it had, such as orders=replicas=2 or sessions=quorum,write-set=2; may be repeated
+    ///
+    /// What SPEC does not say is as in the backup. Keyspaces that exist already stay as they are.
+    #[arg(long = "keyspace", value_name = "NAME=SPEC")]
+    keyspaces: Vec<String>,
     /// Check the file and show what it has, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -82,7 +95,7 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
         cluster: format!("{:032x}", info.cluster),
         program: env!("CARGO_PKG_VERSION").into(),
         unix_ms: now().unix_ms,
-        keyspaces: chosen.iter().map(|keyspace| (keyspace.id, keyspace.name.clone())).collect(),
+        keyspaces: chosen.iter().map(|keyspace| StoredKeyspace::of(keyspace)).collect(),
         objects: chosen.iter().filter(|keyspace| keyspace.chunks.is_some()).map(|it| it.id).collect(),
     };
     let sources = sources(&chosen, &info, &endpoint)?;
@@ -134,7 +147,7 @@ fn write_all(
     (sources, path): (&BTreeMap<u16, Objects>, &Path),
 ) -> Result<(usize, Totals), Failure> {
     let status: Status = answer(endpoint, &AdminRequest::Status)?;
-    let is_chosen = |id: u16| header.keyspaces.iter().any(|(chosen, _)| *chosen == id);
+    let is_chosen = |id: u16| header.keyspaces.iter().any(|chosen| chosen.id == id);
     let partitions = status.partitions.iter().filter(|partition| is_chosen(partition.keyspace));
     let (mut objects, mut all, mut count) = (ObjectWriter::default(), Totals::default(), 0);
     for partition in partitions {
@@ -158,15 +171,19 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
     let named = |told: &dyn Display| Failure::Environment(format!("{}: {told}", path.display()));
     let Verified { header, partitions, totals, chunks } = verify(path).map_err(|error| named(&error))?;
     if arguments.dry_run {
-        let names: Vec<_> = header.keyspaces.iter().map(|(_, name)| name.as_str()).collect();
+        let names: Vec<_> = header.keyspaces.iter().map(|keyspace| keyspace.name.as_str()).collect();
         let (cluster, names) = (&header.cluster, names.join(", "));
         let all = describe(partitions, &totals);
-        return print(format!("good: cluster {cluster}, keyspaces {names}, {all}\n").as_bytes());
+        let mut text = format!("good: cluster {cluster}, keyspaces {names}, {all}\n");
+        for StoredKeyspace { name, settings, .. } in &header.keyspaces {
+            text += &format!("keyspace {name}={settings}\n");
+        }
+        return print(text.as_bytes());
     }
     let endpoint = discovery::find(&arguments.endpoint, Purpose::Change)?;
+    prepare(&header, &endpoint, arguments)?;
     let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
-    let status: Status = answer(&endpoint, &AdminRequest::Status)?;
-    let destinations = Destinations::find(&header, (&info, &status), &endpoint, arguments.merge)?;
+    let destinations = Destinations::find(&header, &info, &endpoint)?;
     let chunks = ChunkFile::open(path, chunks).map_err(|error| named(&error))?;
     let Restored { keys, expired } = restore_all(path, &destinations, &chunks).map_err(|why| match why {
         NotRestored::File(error) => named(&error),

@@ -164,7 +164,18 @@ fn create(arguments: &CreateArguments) -> Result<(), Failure> {
     if change.no_wait {
         return Ok(());
     }
-    wait(&endpoint, |status| match status.keyspaces.iter().find(|keyspace| keyspace.id == plan.id) {
+    wait_until_created(&endpoint, &plan)
+}
+
+/// Creates a keyspace, and waits until it is there.
+pub(crate) fn create_and_wait(endpoint: &[SocketAddrV4], create: &KeyspaceChange) -> Result<(), Failure> {
+    let plan: KeyspacePlan = ask_for(endpoint, &AdminRequest::ChangeKeyspace(create.clone()))?;
+    print(format!("created: {}\n", plan.text).as_bytes())?;
+    wait_until_created(endpoint, &plan)
+}
+
+fn wait_until_created(endpoint: &[SocketAddrV4], plan: &KeyspacePlan) -> Result<(), Failure> {
+    wait(endpoint, |status| match status.keyspaces.iter().find(|keyspace| keyspace.id == plan.id) {
         None => {
             let begin = format!("keyspace {} is dropped again", plan.name);
             let refused = status.taken_back.iter().rfind(|line| line.starts_with(&begin));

@@ -45,6 +45,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         metrics: Some(metrics(node.address)),
         kernel_get_mib: plan.kernel_get_mib,
         copy_mib_per_second: NodeSection::copy_mib_per_second(),
+        reserve_mib: None,
         value_mib_max: NodeSection::value_mib_max(),
         linger_us: NodeSection::linger_us(),
         coordinates: plan.nodes_coordinate,

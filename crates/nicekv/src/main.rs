@@ -36,6 +36,7 @@ mod partitions;
 mod plan;
 mod printable;
 mod problems;
+mod reserves;
 mod roles;
 mod scan;
 mod sim;

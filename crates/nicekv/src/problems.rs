@@ -66,10 +66,12 @@ fn of_node(node: &NodeStatus) -> Vec<String> {
     };
     let disk = match node.disk {
         DiskState::Enough => None,
-        DiskState::Reserve => {
-            Some(format!("the disk of node {name} is full: puts are refused, deletes go on"))
-        }
-        DiskState::Exhausted => Some(format!("the disk of node {name} is full to the last")),
+        DiskState::Reserve => Some(format!(
+            "the disk of node {name} is full: puts are refused, gets and deletes go on; free space on the disk or delete keys"
+        )),
+        DiskState::Exhausted => Some(format!(
+            "the disk of node {name} is full to the last: puts and deletes are refused; free space on the disk"
+        )),
     };
     let forgotten = (node.forgotten > 0).then(|| {
         format!(

@@ -15,6 +15,7 @@ use crate::logs::differences::Event;
 use crate::logs::watch::{emit, watcher};
 use crate::metrics::MetricsArguments;
 use crate::notify;
+use crate::reserves::Reserves;
 use crate::targets::TargetSetup;
 use log::Level;
 use nicekv_dataplane_xdp::{Hook, KernelSwitch, Port};
@@ -131,11 +132,11 @@ where
     Ok(Prepared { role: Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())), source })
 }
 
-/// A storage node. Its log is read when the role runs.
+/// A storage node, and its directory with what it sets aside there. Its log is read when the role runs.
 pub(crate) fn prepare_node(
     config: &ClusterConfig,
     section: &NodeSection,
-    directory: Option<DataDirectory>,
+    directory: Option<(DataDirectory, StorageOptions)>,
     uplink: Uplink,
     listener: TcpListener,
 ) -> Result<Prepared, Failure> {
@@ -159,16 +160,16 @@ pub(crate) fn prepare_node(
     };
     let linger = Duration::from_micros(section.linger_us);
     let watch = TargetWatch::default();
-    let target = TargetSetup::new(config, section, directory.as_ref(), watch.clone());
+    let place = directory.as_ref().map(|(directory, _)| directory);
+    let target = TargetSetup::new(config, section, place, watch.clone());
     let inquiries = Inquiries::default();
     let source = Source::Node(section.name.clone(), inquiries.inquirer(), watch);
     let role: Role = Box::new(move |stop| {
         let waker = Waker::new().map_err(|error| error.to_string())?;
         let (core, storage) = match directory {
             None => open_memory(replica),
-            Some(directory) => {
-                let (files, options) = (Arc::new(RealFiles), StorageOptions::default());
-                open_durable(replica, now(), files, directory, options, waker.clone())
+            Some((directory, options)) => {
+                open_durable(replica, now(), Arc::new(RealFiles), directory, options, waker.clone())
                     .map_err(|error| error.to_string())?
             }
         };
@@ -287,7 +288,12 @@ pub(crate) fn run_node(config: &ClusterConfig, name: &str, metrics: MetricsArgum
     let endpoint = UdpEndpoint::bind(address).map_err(bind_error(name, address))?;
     let listener = listen(address).map_err(bind_error(name, address))?;
     let directory = match &section.data_directory {
-        Some(path) => Some(open_directory(path, config.cluster()?, name)?),
+        Some(path) => {
+            let directory = open_directory(path, config.cluster()?, name)?;
+            let reserves = Reserves::of(path, 1, section.reserve_mib)?;
+            reserves.shortage(&[path])?.map_or(Ok(()), |line| say(format_args!("{line}")))?;
+            Some((directory, reserves.options()))
+        }
         None => None,
     };
     let node = prepare_node(config, section, directory, endpoint.into(), listener)?;

@@ -22,11 +22,13 @@ use crate::gateway::GatewayFlags;
 use crate::listening::{self, Uses};
 use crate::logs::{self, LogArguments, LogLevel, LogSection};
 use crate::metrics::{self, MetricsArguments};
+use crate::reserves::{ReserveMib, Reserves};
 use crate::roles::{self, open_directory, random_id};
 use crate::{clients, discovery, gateway, keyspaces};
 use clap::{Args, ValueEnum};
 use futures_executor::block_on;
-use nicekv_client::facade::Client;
+use nicekv_client::OperationError;
+use nicekv_client::facade::{Client, ClientError};
 use nicekv_gateway::Listeners;
 use nicekv_metadata::{OLDER_STATE, Status};
 use nicekv_metrics::Source;
@@ -103,6 +105,9 @@ pub(crate) struct UpArguments {
     /// Where the data are kept; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = discovery::DATA_DIRECTORY)]
     data_dir: PathBuf,
+    /// What each node sets aside for the time when the disk is full, in MiB, at least 4 [default: 64, or less on a small disk]
+    #[arg(long, value_name = "N")]
+    reserve_mib: Option<ReserveMib>,
     /// Whether data survive the process
     #[arg(long, value_enum, default_value = "durable")]
     engine: Engine,
@@ -190,6 +195,7 @@ fn configuration(
         spare: layout.added.contains(&number),
         kernel_get_mib: NodeSection::kernel_get_mib(),
         copy_mib_per_second: NodeSection::copy_mib_per_second(),
+        reserve_mib: arguments.reserve_mib,
         value_mib_max: arguments.gateway.gateway_value_mib.unwrap_or(NodeSection::value_mib_max()),
         linger_us: NodeSection::linger_us(),
         coordinates: false,
@@ -278,6 +284,19 @@ impl Root {
         Some(std::fs::canonicalize(path).unwrap_or(path.into()))
     }
 
+    /// What the nodes set aside; none in memory.
+    fn reserves(&self, config: &ClusterConfig) -> Result<Option<Reserves>, Failure> {
+        let Some(directory) = &self.directory else { return Ok(None) };
+        let nodes = &config.nodes;
+        let reserve = nodes.first().and_then(|node| node.reserve_mib);
+        let reserves = Reserves::of(directory.path(), nodes.len(), reserve)?;
+        let directories: Vec<_> = nodes.iter().map(|node| directory.path().join(&node.name)).collect();
+        if let Some(line) = reserves.shortage(&directories)? {
+            roles::say(format_args!("{line}"))?;
+        }
+        Ok(Some(reserves))
+    }
+
     /// A role's own directory inside.
     fn open_role(&self, name: &str) -> Result<Option<DataDirectory>, Failure> {
         let path = self.directory.as_ref().map(|directory| directory.path().join(name));
@@ -346,6 +365,7 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
     let switch: roles::Role = Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string()));
     let mut prepared =
         vec![(SWITCH.into(), roles::Prepared { role: switch, source }), ("metadata".into(), metadata)];
+    let reserves = root.reserves(config)?;
     for (section, (endpoint, listener)) in config.nodes.iter().zip(sockets.nodes) {
         let directory = root.open_role(&section.name)?;
         if metadata_is_new && directory.as_ref().is_some_and(|directory| !directory.is_new()) {
@@ -354,6 +374,7 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
             return Err(Failure::Environment(line));
         }
         let uplink = Uplink::on_edge(endpoint, &edges).map_err(Failure::environment)?;
+        let directory = directory.zip(reserves.as_ref().map(Reserves::options));
         let node = roles::prepare_node(config, section, directory, uplink, listener)?;
         prepared.push((section.name.clone(), node));
     }
@@ -406,10 +427,23 @@ fn serve(
     threads.push(roles::spawn_role(stop, "listening", listening::reporter(uses, vec![endpoint])));
     wait_until_ready(endpoint, stop)?;
     let specs = config.checked_keyspaces()?;
+    let mut refuses = false;
     for keyspace in &keyspaces {
         let (client, _) = start_client(stop, Ipv4Addr::LOCALHOST, *keyspace).map_err(Failure::environment)?;
         let has_objects = specs.iter().any(|spec| spec.id == keyspace.id && spec.chunks.is_some());
-        block_on(probe(&client.with_keyspace(keyspace.id), has_objects))?;
+        match block_on(probe(&client.with_keyspace(keyspace.id), has_objects)) {
+            // Gets and deletes go on, and deletes are what helps.
+            Err(NotProbed::Client(ClientError::Failed(OperationError::DiskFull))) => refuses = true,
+            Err(NotProbed::Client(error)) => return Err(clients::failed(error)),
+            Err(NotProbed::Lost) => {
+                let line = "the probe write was acknowledged and not read back";
+                return Err(Failure::Operation(line.into()));
+            }
+            Ok(()) => {}
+        }
+    }
+    if refuses {
+        roles::say(format_args!("warning: puts are refused, {}", OperationError::DiskFull))?;
     }
     threads.extend(gateway.into_iter().map(|role| roles::spawn_role(stop, "gateway", role)));
     let announcement = discovery::announce(endpoint, doors.any()?, place).map_err(Failure::environment)?;
@@ -452,19 +486,31 @@ fn why_not_ready(endpoint: SocketAddrV4, timeout: Duration) -> Result<String, Fa
     Ok(status.why_not_ready.unwrap_or("for no reason that the metadata service knows".into()))
 }
 
+enum NotProbed {
+    Client(ClientError),
+    /// An acknowledged write is not there.
+    Lost,
+}
+
+impl From<ClientError> for NotProbed {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
 /// A write is read back, and leaves nothing behind.
-async fn probe(client: &Client, has_objects: bool) -> Result<(), Failure> {
+async fn probe(client: &Client, has_objects: bool) -> Result<(), NotProbed> {
     let version = if has_objects {
         // It needs no chunks, so none of them can be too old.
         client.put_stamped(PROBE_KEY, b"probe", Round(u64::MAX), None).await
     } else {
         client.put(PROBE_KEY, b"probe", Expiry::Never).await.map(Some)
     };
-    let version = version.map_err(clients::failed)?;
-    let read = client.get(PROBE_KEY).await.map_err(clients::failed)?;
+    let version = version?;
+    let read = client.get(PROBE_KEY).await?;
     if read.map(|read| read.version) != version || version.is_none() {
-        return Err(Failure::Operation("the probe write was acknowledged and not read back".into()));
+        return Err(NotProbed::Lost);
     }
-    client.delete(PROBE_KEY).await.map_err(clients::failed)?;
+    client.delete(PROBE_KEY).await?;
     Ok(())
 }

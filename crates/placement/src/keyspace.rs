@@ -380,7 +380,17 @@ impl KeyspaceSpec {
 
 impl fmt::Display for KeyspaceSpec {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, name, replicas, partitions, unicast, multicast, .. } = self;
+        let Self { id, name, unicast, multicast, .. } = self;
+        let settings = self.settings();
+        write!(formatter, "{name}=id={id},{settings},unicast={unicast}/16,multicast={multicast}/16")
+    }
+}
+
+impl KeyspaceSpec {
+    /// Its settings with commas between them, as [`KeyspaceSpec::parse`] reads them after the name: all but its number and its rings,
+    /// which belong to its cluster.
+    pub fn settings(&self) -> String {
+        let Self { replicas, partitions, .. } = self;
         let replication = match self.protocol {
             Protocol::Multicast => "multicast".into(),
             Protocol::Chain => "chain".into(),
@@ -390,23 +400,21 @@ impl fmt::Display for KeyspaceSpec {
             KeyOrder::Hash => "hash",
             KeyOrder::Range => "range",
         };
-        write!(
-            formatter,
-            "{name}=id={id},replication={replication},replicas={replicas},partitioning={partitioning},\
-             partitions={partitions},"
-        )?;
+        let mut settings = format!(
+            "replication={replication},replicas={replicas},partitioning={partitioning},partitions={partitions}"
+        );
         if self.balancing != LoadBalancing::None {
-            write!(formatter, "balancing={},", self.balancing.name())?;
+            settings += &format!(",balancing={}", self.balancing.name());
         }
         for (name, limit) in [("keys", self.partition_keys), ("bytes", self.partition_bytes)] {
             if let Some(limit) = limit {
-                write!(formatter, "partition-{name}={limit},")?;
+                settings += &format!(",partition-{name}={limit}");
             }
         }
         if let Some(chunks) = self.chunks {
-            write!(formatter, "chunks={},", chunks.name())?;
+            settings += &format!(",chunks={}", chunks.name());
         }
-        write!(formatter, "unicast={unicast}/16,multicast={multicast}/16")
+        settings
     }
 }
 

@@ -9,7 +9,10 @@ const KEYS: u32 = 200;
 const ROUNDS: u8 = 3;
 
 fn open(directory: &Path) -> nicekv_store::Result<DurableEngine> {
-    DurableEngine::open(directory, DurableOptions { memtable_bytes_max: 4096, cache_bytes: 1 << 20 })
+    DurableEngine::open(
+        directory,
+        DurableOptions { memtable_bytes_max: 4096, cache_bytes: 1 << 20, ..DurableOptions::default() },
+    )
 }
 
 /// An engine with tables, and with more than one version in its past.

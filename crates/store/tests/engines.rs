@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::{collections::BTreeMap, path::Path};
 
 fn small() -> DurableOptions {
-    DurableOptions { memtable_bytes_max: 16 << 10, cache_bytes: 1 << 20 }
+    DurableOptions { memtable_bytes_max: 16 << 10, cache_bytes: 1 << 20, ..DurableOptions::default() }
 }
 
 fn durable(directory: &Path) -> DurableEngine {

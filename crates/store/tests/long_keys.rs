@@ -9,7 +9,8 @@ const KEYS: u32 = 60;
 
 fn durable(directory: &Path) -> DurableEngine {
     // So that some are in tables, and some in none.
-    let options = DurableOptions { memtable_bytes_max: 16 << 10, cache_bytes: 1 << 20 };
+    let options =
+        DurableOptions { memtable_bytes_max: 16 << 10, cache_bytes: 1 << 20, ..DurableOptions::default() };
     DurableEngine::open(directory, options).expect("opens")
 }
 

@@ -65,6 +65,9 @@ impl Files for Sparse {
     fn available(&self, _directory: &Path) -> io::Result<u64> {
         Ok(u64::MAX)
     }
+    fn disk(&self, _directory: &Path) -> io::Result<u64> {
+        Ok(0)
+    }
     fn try_lock(&self, _path: &Path) -> io::Result<Option<FileLock>> {
         Ok(None)
     }

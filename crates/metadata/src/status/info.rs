@@ -83,6 +83,9 @@ pub struct KeyspaceInfo {
     /// How chunks of its objects go, if it has names of such.
     #[serde(default)]
     pub chunks: Option<String>,
+    /// All of its settings, as a new keyspace takes them.
+    #[serde(default)]
+    pub settings: String,
     /// It began with two to the power of this many partitions: requests for keys of one may share a datagram.
     pub partition_bits: u32,
     /// What it holds, and what is asked of it.

@@ -88,6 +88,7 @@ impl Metadata {
             chain: spec.protocol == Protocol::Chain,
             hot: spec.is_hot(),
             replicas: spec.replicas,
+            settings: spec.settings(),
             chunks: spec.chunks.map(|chunks| chunks.name().into()),
             partition_bits: spec.partitions.ilog2(),
             usage: self.usage(spec.id),

@@ -20,7 +20,7 @@ pub(super) enum BackupError {
     #[error("no backup of nicekv")]
     NotOurs,
     /// Of another release.
-    #[error("a backup of format {0}, this program reads formats 1 to 3: take its release")]
+    #[error("a backup of format {0}, this program reads format 4: take its release")]
     Format(String),
     /// It is not what was written.
     #[error("damaged at byte {at}: {why}; nothing was restored from here on")]

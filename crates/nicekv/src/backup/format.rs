@@ -1,13 +1,13 @@
 //! The file of a backup.
 //!
 //! ```text
-//!   nicekv-backup 3\n
+//!   nicekv-backup 4\n
 //!   kind (1 byte) │ length (4, big-endian) │ that many bytes │ CRC-32C (4) of everything up to here
 //!   H: JSON, of what it is │ P: JSON, a partition begins │ C: a chunk: id (32), bytes │ E: keyed entries │ V: a part of a large value │ Q: JSON, it ends │ … │ Z: JSON, the end
 //! ```
 //!
-//! Parts of large values come in the order of the entries that speak of them, each value from its beginning to its end; format 1 has none. Where keys are names of objects each chunk comes before the
-//! first name that needs it, and once in the file; formats 1 and 2 have none, and checksums of what follows the first line.
+//! Parts of large values come in the order of the entries that speak of them, each value from its beginning to its end. Where keys are names of objects each chunk comes before the
+//! first name that needs it, and once in the file. Formats before 4 have no settings of keyspaces, and are refused.
 //!
 //! Each checksum covers what is before it, too: nothing can be missing, doubled or in another order, and without the end it is not whole.
 
@@ -21,10 +21,8 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 const MARK: &str = "nicekv-backup ";
-/// Of what is written, …
-const VERSION: &str = "3";
-/// … and what is read, too.
-const OLDER_VERSIONS: [&str; 2] = ["1", "2"];
+/// Of what is written and read.
+const VERSION: &str = "4";
 /// Of the head of a part of a large value: client, sequence, offset.
 const PART_HEAD_BYTES: usize = 20;
 /// Of a record beside what it holds: kind, length and checksum.
@@ -45,11 +43,20 @@ pub(super) struct Header {
     pub(super) program: String,
     /// By the clock of the host where it was written, when it was begun.
     pub(super) unix_ms: u64,
-    /// Their numbers and names.
-    pub(super) keyspaces: Vec<(u16, String)>,
+    pub(super) keyspaces: Vec<StoredKeyspace>,
     /// Numbers of those whose keys are names of objects.
     #[serde(default)]
     pub(super) objects: Vec<u16>,
+}
+
+/// A keyspace that the file has values of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StoredKeyspace {
+    /// Its number in the cluster that was backed up.
+    pub(super) id: u16,
+    pub(super) name: String,
+    /// As a new keyspace takes them.
+    pub(super) settings: String,
 }
 
 /// A partition begins: what follows is what it held when this decision was the last.
@@ -243,7 +250,6 @@ impl Reader {
         let text = std::str::from_utf8(&line).ok().and_then(|line| line.strip_suffix('\n'));
         let checksum = match text.and_then(|line| line.strip_prefix(MARK)) {
             Some(VERSION) => crc32c::crc32c(&line),
-            Some(version) if OLDER_VERSIONS.contains(&version) => 0,
             Some(other) => return Err(BackupError::Format(other.into())),
             None => return Err(BackupError::NotOurs),
         };

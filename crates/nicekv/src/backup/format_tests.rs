@@ -1,11 +1,9 @@
 use super::*;
-use crate::backup::verify::{Verified, verify};
 use nicekv_chunks::chunk_id;
-use nicekv_wire::Form;
-use nicekv_wire::recovery::{Entry, put_keyed_entry};
 
 fn header() -> Header {
-    let keyspaces = vec![(0, "default".into())];
+    let settings = "replication=chain,replicas=3".into();
+    let keyspaces = vec![StoredKeyspace { id: 0, name: "default".into(), settings }];
     Header { cluster: "c".into(), program: "0".into(), unix_ms: 1, keyspaces, objects: vec![7] }
 }
 
@@ -66,8 +64,8 @@ fn every_byte_counts_and_none_may_be_missing() {
         assert!(!error.contains('\n'), "{error}");
         std::fs::write(&path, &whole[..at]).unwrap();
         let is_noticed = match read(&path) {
-            Err(BackupError::Damaged { why: Damage::CutShort, .. }) => at >= b"nicekv-backup 3\n".len(),
-            Err(BackupError::NotOurs) => at < b"nicekv-backup 3\n".len(),
+            Err(BackupError::Damaged { why: Damage::CutShort, .. }) => at >= b"nicekv-backup 4\n".len(),
+            Err(BackupError::NotOurs) => at < b"nicekv-backup 4\n".len(),
             _ => false,
         };
         assert!(is_noticed, "cut short behind {at} bytes");
@@ -83,7 +81,7 @@ fn another_format_is_told_from_what_is_none() {
     std::fs::write(&path, "nicekv-backup 99\nwhatever").unwrap();
     let error = Reader::open(&path).err().unwrap();
     assert!(matches!(&error, BackupError::Format(format) if format == "99"));
-    assert!(error.to_string().contains("format 99, this program reads formats 1 to 3"), "{error}");
+    assert!(error.to_string().contains("format 99, this program reads format 4"), "{error}");
     std::fs::write(&path, "PK\u{3}\u{4}").unwrap();
     let error = Reader::open(&path).err().unwrap();
     assert!(matches!(error, BackupError::NotOurs) && error.to_string() == "no backup of nicekv");
@@ -106,38 +104,13 @@ fn the_longest_chunk_is_one_record_and_is_found_again_by_its_place() {
     assert!(std::fs::read(&path).unwrap()[place..][..bytes.len()] == bytes);
 }
 
-/// As releases of before have written it.
-fn older(version: &str, records: &[(u8, &[u8])]) -> Vec<u8> {
-    let (mut file, mut checksum) = (format!("nicekv-backup {version}\n").into_bytes(), 0);
-    for (kind, payload) in records {
-        let record = [&[*kind], &(payload.len() as u32).to_be_bytes()[..], payload].concat();
-        checksum = crc32c::crc32c_append(checksum, &record);
-        file.extend_from_slice(&record);
-        file.extend_from_slice(&checksum.to_be_bytes());
-    }
-    file
-}
-
 #[test]
-fn backups_of_releases_before_are_read() {
+fn backups_without_settings_of_keyspaces_are_refused_by_their_format() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("b");
-    let (mut entry, mut entries, version) = (vec![], vec![], OpId { client: ClientId(1), sequence: 1 });
-    Entry { index: 1, version, expiry_ms: 0, form: Form::Plain, value: Some(b"blue") }.append(&mut entry);
-    put_keyed_entry(&mut entries, b"color", &entry);
-    let totals = format!(r#"{{"entries":1,"bytes":{}}}"#, entries.len());
-    let records: [(u8, &[u8]); 5] = [
-        (b'H', br#"{"cluster":"c","program":"0.1","unix_ms":1,"keyspaces":[[0,"default"]]}"#),
-        (b'P', br#"{"keyspace":0,"partition":1,"epoch":1,"index":2,"node":"node-1"}"#),
-        (b'E', &entries),
-        (b'Q', totals.as_bytes()),
-        (b'Z', totals.as_bytes()),
-    ];
-    for version in ["1", "2"] {
-        std::fs::write(&path, older(version, &records)).unwrap();
-        let Verified { header, partitions, totals, .. } = verify(&path).unwrap();
-        assert_eq!((header.objects.len(), partitions, totals.entries, totals.chunks), (0, 1, 1, 0));
+    for version in ["1", "2", "3"] {
+        std::fs::write(&path, format!("nicekv-backup {version}\nH")).unwrap();
+        let error = Reader::open(&path).err().unwrap();
+        assert!(matches!(&error, BackupError::Format(format) if format == version), "{error}");
     }
-    std::fs::write(&path, older("3", &records)).unwrap();
-    assert!(matches!(verify(&path), Err(BackupError::Damaged { why: Damage::Checksum, .. })));
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::backup::error::{BackupError, Damage};
-use crate::backup::format::Begin;
+use crate::backup::format::{Begin, StoredKeyspace};
 use crate::backup::verify::verify;
 use nicekv_chunks::{GetError, Manifest, chunk_id};
 use nicekv_runtime::chunks::ChunkClientError;
@@ -69,7 +69,8 @@ impl Source for Fake {
 
 fn header() -> Header {
     let (cluster, program) = ("c".into(), "0".into());
-    Header { cluster, program, unix_ms: 1, keyspaces: vec![(KEYSPACE, "o".into())], objects: vec![KEYSPACE] }
+    let keyspaces = vec![StoredKeyspace { id: KEYSPACE, name: "o".into(), ..StoredKeyspace::default() }];
+    Header { cluster, program, unix_ms: 1, keyspaces, objects: vec![KEYSPACE] }
 }
 
 /// The names of `moment`, as a node tells them, written with what `source` has by now.

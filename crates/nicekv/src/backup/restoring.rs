@@ -2,15 +2,16 @@
 
 use super::chunks::{ChunkFile, needs};
 use super::error::{BackupError, Damage};
-use super::format::{Header, Reader, Record};
+use super::format::{Header, Reader, Record, StoredKeyspace};
 use super::large::{LargeEntries, Whole};
 use super::putters::{Giver, Put, Putters};
 use crate::clients::{client_for, failed};
+use crate::commands::keyspace;
 use crate::failure::Failure;
 use crate::objects::Objects;
 use futures_executor::block_on;
 use nicekv_client::facade::Client;
-use nicekv_metadata::{ClusterInfo, KeyspaceInfo, Status};
+use nicekv_metadata::ClusterInfo;
 use nicekv_runtime::{new_client_id, now};
 use nicekv_wire::{Expiry, Form};
 use std::collections::BTreeMap;
@@ -35,29 +36,15 @@ enum Destination {
 pub(super) struct Destinations(BTreeMap<u16, Destination>);
 
 impl Destinations {
-    /// Refused if a keyspace is not there, has something else, or is not empty.
+    /// In a cluster that has the keyspaces of the backup.
     pub(super) fn find(
         header: &Header,
-        (info, status): (&ClusterInfo, &Status),
+        info: &ClusterInfo,
         endpoint: &[SocketAddrV4],
-        merge: bool,
     ) -> Result<Self, Failure> {
         let mut found = BTreeMap::new();
-        for (id, name) in &header.keyspaces {
-            let Some(known) = info.keyspaces.iter().find(|keyspace| keyspace.name == *name) else {
-                let line = format!(
-                    "the backup has keyspace {name}, this cluster has not: it must be there, with whatever R"
-                );
-                return Err(Failure::Environment(line));
-            };
-            let keys =
-                status.keyspaces.iter().find(|keyspace| keyspace.name == *name).map(|it| it.usage.keys);
-            if let Some(keys) = keys.filter(|keys| *keys > 0 && !merge) {
-                let line =
-                    format!("keyspace {name} holds {keys} keys: restore into a new cluster, or say --merge");
-                return Err(Failure::Environment(line));
-            }
-            check_kind(known, header.objects.contains(id))?;
+        for StoredKeyspace { id, name, .. } in &header.keyspaces {
+            let known = keyspace(info, name)?;
             let destination = match known.chunks {
                 Some(_) => Destination::Objects(
                     Objects::of(known, info, endpoint.to_vec())?.with_timeout(PUT_TIMEOUT),
@@ -100,20 +87,6 @@ impl Destinations {
             // Verified: it is one of the header's.
             None => Ok(()),
         }
-    }
-}
-
-/// Names of objects need their chunks, and nothing else goes where they are.
-fn check_kind(known: &KeyspaceInfo, has_objects: bool) -> Result<(), Failure> {
-    let name = &known.name;
-    match (known.chunks.is_some(), has_objects) {
-        (true, false) => Err(Failure::Environment(format!(
-            "keyspace {name} has names of objects here, and the backup has no chunks of it: it is of an older format, or of another keyspace"
-        ))),
-        (false, true) => Err(Failure::Environment(format!(
-            "the backup has objects of keyspace {name}, which has none here: make it with --chunks"
-        ))),
-        _ => Ok(()),
     }
 }
 

@@ -79,7 +79,7 @@ impl Seen {
     }
 
     fn begin(&mut self, begin: &Begin, header: &Header) -> Result<(), Damage> {
-        if !header.keyspaces.iter().any(|(id, _)| *id == begin.keyspace) {
+        if !header.keyspaces.iter().any(|keyspace| keyspace.id == begin.keyspace) {
             return Err(Damage::ForeignKeyspace);
         }
         let has_objects = header.objects.contains(&begin.keyspace);

@@ -1,6 +1,7 @@
 //! The tables of the file, but those of keyspaces: one struct each, fields named as in the file.
 
 use crate::address;
+use crate::reserves::ReserveMib;
 use crate::value_limit::ValueLimit;
 use nicekv_dataplane_xdp::Hook;
 use nicekv_metadata::Timing;
@@ -253,6 +254,9 @@ pub(crate) struct NodeSection {
     /// How fast it copies what it lacks, in MiB a second over all partitions; 0: as fast as it goes.
     #[serde(default = "NodeSection::copy_mib_per_second")]
     pub(crate) copy_mib_per_second: u64,
+    /// What it sets aside on its disk, in MiB [default: 64, or less on a small disk that nothing else shares].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reserve_mib: Option<ReserveMib>,
     /// Longest value that an update makes by adding to another. The same at all nodes: any may be the one that decides.
     #[serde(default = "NodeSection::value_mib_max")]
     pub(crate) value_mib_max: ValueLimit,

@@ -179,8 +179,8 @@ fn a_file_that_is_no_good_and_a_cluster_that_is_not_empty_are_refused() {
     refused(&damaged, "damaged");
     refused(&whole[..whole.len() - 1], "not the whole backup");
     let of_format = |format: &str| [format.as_bytes(), &whole[16..]].concat();
-    refused(&of_format("nicekv-backup 4\n"), "format 4, this program reads formats 1 to 3");
-    refused(&of_format("nicekv-backup 2\n"), "damaged");
+    refused(&of_format("nicekv-backup 5\n"), "format 5, this program reads format 4");
+    refused(&of_format("nicekv-backup 3\n"), "format 3, this program reads format 4");
     refused(b"color=blue", "no backup of nicekv");
     one_line(nicekv(scratch.path(), &["restore", "nowhere", "--endpoint", &up.endpoint]), "nowhere");
     std::fs::write(&path, &whole).unwrap();
@@ -210,4 +210,99 @@ fn a_file_that_is_no_good_and_a_cluster_that_is_not_empty_are_refused() {
         ],
     );
     one_line(nicekv(scratch.path(), &["backup", "other", "--endpoint", &other.endpoint]), "quorum keyspace");
+}
+
+/// What `keyspace list` says of each but the default one: without what is stored, and rings.
+fn settings(scratch: &Path, up: &Up) -> Vec<(String, serde_json::Value)> {
+    let text = command(scratch, &["keyspace", "list", "--json", "--endpoint", &up.endpoint]);
+    let listed: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let of = |keyspace: &serde_json::Value| {
+        let kept = ["replication", "write_set", "replicas", "partitions", "balancing"];
+        let kept = kept.map(|name| keyspace[name].clone());
+        (keyspace["name"].as_str().unwrap().to_owned(), serde_json::Value::from(kept.to_vec()))
+    };
+    let mut all: Vec<_> = listed["keyspaces"].as_array().unwrap().iter().map(of).collect();
+    all.retain(|(name, _)| name != "default");
+    all.sort_by(|one, other| one.0.cmp(&other.0));
+    all
+}
+
+#[test]
+fn keyspaces_that_are_missing_are_created_as_they_were_and_all_problems_are_named_at_once() {
+    const CREATED: [&[&str]; 4] = [
+        &[
+            "orders",
+            "--replication",
+            "chain",
+            "--partitioning",
+            "range",
+            "--replicas",
+            "2",
+            "--partitions",
+            "16",
+        ],
+        &["carts", "--balancing", "migrate", "--partition-keys", "100000", "--replicas", "2"],
+        &["hot", "--balancing", "hot"],
+        &["plain", "--partitions", "8"],
+    ];
+    let scratch = tempfile::tempdir().unwrap();
+    let run = |up: &Up, arguments: &[&str]| {
+        command(scratch.path(), &[arguments, &["--endpoint", &up.endpoint]].concat())
+    };
+    let put = |up: &Up, name: &str| run(up, &["put", "--keyspace", name, "key", &format!("of {name}")]);
+    let get = |up: &Up, name: &str| run(up, &["get", "--keyspace", name, "key"]);
+    let up = Up::start(scratch.path(), &[&["--engine", "memory"], NODES].concat());
+    for arguments in CREATED {
+        run(&up, &[&["keyspace", "create"], arguments].concat());
+        put(&up, arguments[0]);
+    }
+    run(&up, &["backup", "file"]);
+    let shown = run(&up, &["restore", "file", "--dry-run"]);
+    assert!(
+        shown.contains("keyspace orders=replication=chain,replicas=2,partitioning=range,partitions=16"),
+        "{shown}"
+    );
+    let before = settings(scratch.path(), &up);
+    up.kill();
+
+    let up = Up::start(scratch.path(), &[&["--engine", "memory"], NODES].concat());
+    let told = run(&up, &["restore", "file"]);
+    assert!(told.contains("created: orders=") && told.contains("restored 4 keys"), "{told}");
+    assert_eq!(settings(scratch.path(), &up), before);
+    for arguments in CREATED {
+        assert_eq!(get(&up, arguments[0]).trim_end(), format!("of {}", arguments[0]));
+    }
+    up.kill();
+
+    // Two do not fit on one node: both are named, and nothing has changed.
+    let one = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "1", "--replicas", "1"]);
+    let refused = |more: &[&str]| {
+        let arguments = [&["restore", "file", "--endpoint", &one.endpoint], more].concat();
+        let (code, output, error) = outcome(nicekv(scratch.path(), &arguments));
+        assert_eq!((code, output.as_str(), error.lines().count()), (Some(2), "", 1), "{error}");
+        error
+    };
+    let error = refused(&["--keyspace", "nobody=chain", "--keyspace", "plain=replicas=1"]);
+    for part in [
+        "4 problems",
+        "--keyspace nobody",
+        "\"orders\": 2 replicas",
+        "\"carts\": 2 replicas",
+        "\"hot\": 3 replicas",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert!(settings(scratch.path(), &one).is_empty());
+    let changes = [
+        "orders=replicas=1",
+        "carts=quorum,write-set=1,replicas=1,balancing=none",
+        "hot=replicas=1",
+        "plain=replicas=1",
+    ];
+    let changes: Vec<&str> = changes.iter().flat_map(|change| ["--keyspace", *change]).collect();
+    run(&one, &[&["restore", "file"], &changes[..]].concat());
+    let after = settings(scratch.path(), &one);
+    assert_eq!(after[0], ("carts".into(), serde_json::json!(["quorum", 1, 1, before[0].1[3], null])));
+    assert_eq!(get(&one, "carts").trim_end(), "of carts");
+    assert_eq!(get(&one, "orders").trim_end(), "of orders");
 }

@@ -74,7 +74,8 @@ impl Partition {
             self.drop_torn(host);
             let is_empty = self.sequence.logged() == 0 && self.locks.count() == 0 && self.former.is_none();
             // Nothing was confirmed before a partition's first epoch, or by one who is new to it.
-            self.is_proven |= membership.epoch == Epoch(1) || (is_empty && membership.standing == Standing::Handoff);
+            self.is_proven |=
+                membership.epoch == Epoch(1) || (is_empty && membership.standing == Standing::Handoff);
         }
         self.membership = membership;
         if self.membership.sealed {

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// See [`StorageOptions::trim_bytes_min`].
 const ENGINE_PART: u64 = 16;
+/// While space is short the log is trimmed after this part of a segment.
+const SHORT_PART: u64 = 8;
 
 /// Forces are made by the node's own thread while they take no longer: gets that arrive meanwhile wait for it.
 const QUICK: Duration = Duration::from_millis(1);
@@ -247,9 +249,19 @@ impl DurableLog {
     }
 
     /// Whether it is time for a checkpoint though the segment is not full.
-    pub(super) fn is_trim_due(&self, now: Now, options: &StorageOptions, engine_bytes: u64) -> bool {
-        let least = options.trim_bytes_min.max(self.trimmed_bytes).max(engine_bytes / ENGINE_PART);
-        now.boot_ns >= self.trim_at_ns
+    /// On a disk that is short of space it does not wait for its time: the log is what comes back soonest.
+    pub(super) fn is_trim_due(
+        &self,
+        now: Now,
+        options: &StorageOptions,
+        engine_bytes: u64,
+        is_short: bool,
+    ) -> bool {
+        let least = match is_short {
+            true => options.segment_bytes_max / SHORT_PART,
+            false => options.trim_bytes_min.max(self.trimmed_bytes).max(engine_bytes / ENGINE_PART),
+        };
+        (is_short || now.boot_ns >= self.trim_at_ns)
             && self.checkpoint.is_none()
             && self.log.segment_bytes() >= self.trimmed_bytes + least
     }

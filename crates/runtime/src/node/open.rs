@@ -18,6 +18,9 @@ use nicekv_wire::{DecodeError, Now};
 use std::sync::Arc;
 use thiserror::Error;
 
+/// Smaller tables are not worth their files.
+const TABLE_BYTES_MIN: u64 = 256 << 10;
+
 /// Why a node's storage cannot be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
@@ -63,8 +66,11 @@ pub fn open_durable(
 ) -> Result<(Replica, NodeStorage), OpenError> {
     config.storage = directory.storage_id();
     // The engine is told when to sync, so its own bound must not come first.
-    let engine_options =
-        DurableOptions { memtable_bytes_max: 8 * options.engine_sync_bytes, ..DurableOptions::default() };
+    let engine_options = DurableOptions {
+        memtable_bytes_max: 8 * options.engine_sync_bytes,
+        table_bytes: (options.engine_sync_bytes / 4).max(TABLE_BYTES_MIN),
+        ..DurableOptions::default()
+    };
     let engine_path = directory.path().join("engine");
     // One that is missing is created only when the log shows that there was none.
     let open_engine = || DurableEngine::open(&engine_path, engine_options);

@@ -183,6 +183,14 @@ impl Spaces {
         self.engine.sync()
     }
 
+    pub(super) fn set_space_short(&self, is_short: bool) {
+        self.engine.set_space_short(is_short);
+    }
+
+    pub(super) fn merge_lacked_space(&self) -> bool {
+        self.engine.merge_lacked_space()
+    }
+
     pub(super) fn disk_bytes(&self) -> u64 {
         self.engine.disk_bytes()
     }

@@ -16,7 +16,7 @@ use super::durable_log::{DurableLog, Forcing, LogObservation};
 use super::snapshot::{Next, Snapshot, carry_out};
 use super::spaces::Spaces;
 use super::values::{Done, Found, LargeValues};
-use nicekv_node::{StorageCompletion, StorageRequest, gathered_keys};
+use nicekv_node::{DiskSpace, StorageCompletion, StorageRequest, gathered_keys};
 use nicekv_replication::Replica;
 use nicekv_store::{EngineSync, StoreError};
 use nicekv_wire::recovery::put_keyed_entry;
@@ -30,6 +30,12 @@ const SLICE: Duration = Duration::from_millis(4);
 const SYNC_RETRY: Duration = Duration::from_secs(1);
 /// Between two pieces of emptying what was cleared: others have the disk and the processor most of the time.
 const EMPTY_PAUSE: Duration = Duration::from_millis(5);
+/// Of a small disk, this part of what a node has of it is set aside.
+const RESERVE_DIVISOR: u64 = 8;
+/// Limits of a node's reserve. The least still holds a checkpoint, an engine sync and the largest request that is open.
+pub const RESERVE_BYTES_MIN: u64 = 4 << 20;
+/// See [`RESERVE_BYTES_MIN`].
+pub const RESERVE_BYTES_MAX: u64 = 64 << 20;
 
 /// Sizes of a node's storage.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +44,8 @@ pub struct StorageOptions {
     pub segment_bytes_max: u64,
     /// The engine is synced after so many bytes of keys and values.
     pub engine_sync_bytes: u64,
-    /// So much of the disk is set aside for the time when it is full: at least a segment and an engine sync.
+    /// So much of the disk is set aside for the time when it is full: at least a segment and two engine syncs, as the engine's merges
+    /// take what a few syncs wrote.
     pub reserve_bytes: u64,
     /// What was deleted or written over is given back in such steps, however little is written: after so long,
     pub trim_interval: Duration,
@@ -50,12 +57,28 @@ pub struct StorageOptions {
 impl StorageOptions {
     /// Unless something else is said.
     pub const DEFAULT: Self = Self {
-        segment_bytes_max: 32 << 20,
-        engine_sync_bytes: 32 << 20,
-        reserve_bytes: 64 << 20,
+        segment_bytes_max: RESERVE_BYTES_MAX / 2,
+        engine_sync_bytes: RESERVE_BYTES_MAX / 4,
+        reserve_bytes: RESERVE_BYTES_MAX,
         trim_interval: Duration::from_secs(30),
         trim_bytes_min: 256 << 10,
     };
+
+    /// For a node with this much set aside. The rest is as large as the reserve admits.
+    pub fn with_reserve(reserve_bytes: u64) -> Self {
+        Self {
+            segment_bytes_max: reserve_bytes / 2,
+            engine_sync_bytes: reserve_bytes / 4,
+            reserve_bytes,
+            ..Self::DEFAULT
+        }
+    }
+
+    /// For one of `nodes` that share a disk of `capacity` bytes: small disks are not spent on reserves.
+    pub fn on_disk(capacity: u64, nodes: usize) -> Self {
+        let share = capacity / nodes.max(1) as u64;
+        Self::with_reserve((share / RESERVE_DIVISOR).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX))
+    }
 }
 
 impl Default for StorageOptions {
@@ -221,7 +244,13 @@ impl NodeStorage {
                 // The engine may hold tables that it does not need.
                 self.syncs_wanted.push(AfterSync::Nothing);
             }
-            if log.is_trim_due(now, &self.options, self.engine.disk_bytes()) {
+            // Tables that are not merged take ever more space: better refuse puts while the reserve is enough for a merge.
+            if self.engine.merge_lacked_space() && log.space.state() == DiskSpace::Enough {
+                log.space.run_out()?;
+            }
+            let is_short = log.space.state() != DiskSpace::Enough;
+            self.engine.set_space_short(is_short);
+            if log.is_trim_due(now, &self.options, self.engine.disk_bytes(), is_short) {
                 log.rotate()?;
             }
             log.write(self.appended, core)?;

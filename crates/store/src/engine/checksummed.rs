@@ -92,6 +92,14 @@ impl<E: Engine> Engine for Checksummed<E> {
         self.inner.sync()
     }
 
+    fn set_space_short(&self, is_short: bool) {
+        self.inner.set_space_short(is_short);
+    }
+
+    fn merge_lacked_space(&self) -> bool {
+        self.inner.merge_lacked_space()
+    }
+
     fn disk_bytes(&self) -> u64 {
         self.inner.disk_bytes()
     }

@@ -39,7 +39,10 @@ use std::{
     hash::BuildHasher,
     ops::Bound,
     path::Path,
-    sync::{Arc, Condvar, Mutex},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::{Builder, JoinHandle},
 };
 
@@ -70,6 +73,8 @@ pub struct DurableOptions {
     pub memtable_bytes_max: u64,
     /// Size of the cache of table blocks.
     pub cache_bytes: u64,
+    /// Size of the tables that merges write when space is short; otherwise they are 4 times as large.
+    pub table_bytes: u64,
 }
 
 /// Most tables that are kept open; a merge has further ones open while it runs.
@@ -77,7 +82,7 @@ pub const OPEN_TABLES_MAX: usize = 64;
 
 impl Default for DurableOptions {
     fn default() -> Self {
-        Self { memtable_bytes_max: 32 << 20, cache_bytes: 64 << 20 }
+        Self { memtable_bytes_max: 32 << 20, cache_bytes: 64 << 20, table_bytes: 4 << 20 }
     }
 }
 
@@ -119,6 +124,9 @@ impl LsmEngine {
             visible,
             work: Mutex::default(),
             changed: Condvar::new(),
+            table_bytes: options.table_bytes,
+            is_short: AtomicBool::new(false),
+            merge_lacked_space: AtomicBool::new(false),
         });
         let for_thread = worker.clone();
         let thread = Builder::new().name("engine".into()).spawn(move || for_thread.run());
@@ -293,7 +301,63 @@ impl Engine for LsmEngine {
         (self.tree.approximate_len() + buffered + self.fresh.len()) as u64
     }
 
+    fn set_space_short(&self, is_short: bool) {
+        self.worker.is_short.store(is_short, Ordering::Relaxed);
+    }
+
+    fn merge_lacked_space(&self) -> bool {
+        self.worker.merge_lacked_space.swap(false, Ordering::Relaxed)
+    }
+
     fn disk_bytes(&self) -> u64 {
         self.tree.disk_space()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removals_give_their_space_back_in_small_merges_when_space_is_short() {
+        const KEYS: u32 = 4_000;
+        let directory = tempfile::tempdir().unwrap();
+        let options = DurableOptions { table_bytes: 256 << 10, ..DurableOptions::default() };
+        let mut engine = LsmEngine::open(directory.path(), options).unwrap();
+        // Distinct, and in no order.
+        let key = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes();
+        let value = |number: u32| -> Vec<u8> {
+            (0..1_000u32)
+                .map(|at| (number.wrapping_mul(31).wrapping_add(at).wrapping_mul(2_654_435_761) >> 24) as u8)
+                .collect()
+        };
+        for number in 0..KEYS {
+            engine.put(number % 7, &key(number), &value(number)).unwrap();
+            if number % 500 == 0 {
+                engine.sync().unwrap();
+            }
+        }
+        engine.sync().unwrap();
+        // A merge of all is what there is no room for.
+        engine.set_space_short(true);
+        let before = engine.disk_bytes();
+        for number in (0..KEYS).filter(|number| number % 4 != 0) {
+            engine.remove(number % 7, &key(number)).unwrap();
+        }
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while engine.disk_bytes() > before / 2 {
+            let levels: Vec<_> = (0..7).map(|level| engine.tree.level_table_count(level)).collect();
+            assert!(
+                std::time::Instant::now() < deadline,
+                "{} of {before} bytes in {levels:?}, {} removals",
+                engine.disk_bytes(),
+                engine.tree.tombstone_count()
+            );
+            engine.sync().unwrap();
+        }
+        for number in 0..KEYS {
+            let expected = (number % 4 == 0).then(|| value(number));
+            assert_eq!(engine.get(number % 7, &key(number)).unwrap(), expected, "key {number}");
+        }
     }
 }

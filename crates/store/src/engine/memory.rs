@@ -209,6 +209,12 @@ impl Engine for MemoryEngine {
         self.partitions.values().map(|partition| partition.table.len() as u64).sum()
     }
 
+    fn set_space_short(&self, _is_short: bool) {}
+
+    fn merge_lacked_space(&self) -> bool {
+        false
+    }
+
     fn disk_bytes(&self) -> u64 {
         0
     }

@@ -110,6 +110,12 @@ pub trait Engine: Send {
     /// About how many keys all partitions hold; may count overwritten and removed ones.
     fn approximate_keys(&self) -> u64;
 
+    /// While space is short, syncs also give back what removals hide, however little is written.
+    fn set_space_short(&self, is_short: bool);
+
+    /// Whether a merge has found no space since this was asked last.
+    fn merge_lacked_space(&self) -> bool;
+
     /// About how much of the disk the tables take.
     fn disk_bytes(&self) -> u64;
 

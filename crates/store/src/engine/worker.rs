@@ -1,11 +1,19 @@
 //! The engine's thread: brings buffers into the tree, writes tables, compacts.
 //!
 //! ```text
-//!   wait for a sync ─▶ insert its buffers ─▶ write a table, force, list ─▶ it is done ─▶ compact while it pays
-//!                                                                                       └─▶ much is removed: merge all
+//!   wait for a sync ─▶ insert its buffers ─▶ write a table, sync, list ─▶ it is done ─▶ compact while it pays
+//!                                                                                       ├─▶ much is removed: merge all
+//!                                                                                       └─▶ space is short: sink removals
 //! ```
 //!
 //! Compaction makes flushing wait, and so what is written next is bounded by how fast tables are merged.
+//!
+//! Space is short: the disk has no room for a second copy of the tables, so removals are brought to what they hide in pieces.
+//!
+//! ```text
+//!   levels 1 to 5 ─▶ level 6, a few tables at a time      ┌─ level 0, cut into tables as narrow as those of level 6 ─▶ level 5
+//!                                                         └▶ level 6, a few tables at a time: removals and what they hide go
+//! ```
 //!
 //! The library leaves what it has written of a table that it cannot finish, and looks for such files only when it opens a tree. On a full disk that is
 //! the space that was to come back, so what a step leaves that fails is removed here (`unlisted`).
@@ -14,8 +22,12 @@ use super::buffer::Buffer;
 use super::unlisted;
 use crate::files::{Files, RealFiles};
 use crate::{Result, StoreError};
-use lsm_tree::{AbstractTree, AnyTree, SeqNo, SequenceNumberCounter, compaction::Leveled};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use lsm_tree::{
+    AbstractTree, AnyTree, SeqNo, SequenceNumberCounter,
+    compaction::{Leveled, MoveDown},
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Compactions in a row before flushing is looked at again.
@@ -27,10 +39,30 @@ const FIRST_LEVEL_RUNS_GOAL: usize = 4;
 const REMOVALS_MIN: u64 = 1_000;
 /// Nor are larger tables merged at once, since flushing would wait for long: there removals sink from level to level as more is written.
 const MERGED_BYTES_MAX: u64 = 1 << 30;
-/// Largest table that merging makes: the size that the library's levels have.
-const TABLE_BYTES: u64 = 64 << 20;
+/// While there is space, tables are so many times as large as those that are merged when it is short.
+const USUAL_TABLES: u64 = 4;
+/// When space is short, removals are sunk if that gives back this part of a table.
+const SINK_DIVISOR: u64 = 8;
+/// Merges in a row while removals sink, before flushing is looked at again.
+const SINK_STEPS_MAX: usize = 16;
+/// Tables into which the first level is cut for each table of the last level, and at most: each of them overlaps few tables there.
+const CUTS_PER_TABLE: u64 = 4;
+const CUTS_MAX: u64 = 1024;
+/// As the library has them.
+const LAST_LEVEL: usize = 6;
+const BEFORE_LAST_LEVEL: usize = 5;
+/// Tree keys below and above those of all partitions, which are longer. They are in the tree from its beginning, and so in its last
+/// level: the library merges a table only with tables whose keys enclose its own.
+const BOUNDS: [&[u8]; 2] = [&[0], &[0xff]];
+/// A tree key between these that no partition has.
+const UNUSED_KEY: [u8; 2] = [0, 0];
 /// Tables are not merged for so long after a merge that found no space: it takes what there is, and gives it back, and the log could use it.
 const COMPACTION_RETRY: Duration = Duration::from_secs(5);
+/// The same while space is short, and merges are what gives it back.
+const SHORT_RETRY: Duration = Duration::from_secs(1);
+
+/// The engines of this process merge one after the other: if they share a disk, its free space may be enough for one merge only.
+static MERGES: Mutex<()> = Mutex::new(());
 
 /// What the engine and its thread share.
 pub(super) struct Worker {
@@ -40,6 +72,12 @@ pub(super) struct Worker {
     pub(super) visible: SequenceNumberCounter,
     pub(super) work: Mutex<Work>,
     pub(super) changed: Condvar,
+    /// Size of the tables that merges write when space is short.
+    pub(super) table_bytes: u64,
+    /// The disk is full, or nearly so.
+    pub(super) is_short: AtomicBool,
+    /// A merge has found no space.
+    pub(super) merge_lacked_space: AtomicBool,
 }
 
 #[derive(Default)]
@@ -77,9 +115,15 @@ impl Worker {
             let is_flushed = outcome.is_ok();
             self.end(sync, outcome);
             if is_flushed && Instant::now() >= compact_from {
-                let compacted = self.compact(watermark).and_then(|()| self.drop_removals());
-                if compacted.is_err_and(|error| is_out_of_space(&error)) {
-                    compact_from = Instant::now() + COMPACTION_RETRY;
+                let is_short = self.is_short.load(Ordering::Relaxed);
+                let compacted = match is_short {
+                    true => self.sink(),
+                    false => self.compact(watermark).and_then(|room| Ok(self.drop_removals()? && room)),
+                };
+                let has_room = *compacted.as_ref().unwrap_or(&true);
+                if !has_room || compacted.is_err_and(|error| is_out_of_space(&error)) {
+                    compact_from = Instant::now() + if is_short { SHORT_RETRY } else { COMPACTION_RETRY };
+                    self.merge_lacked_space.store(true, Ordering::Relaxed);
                 }
             }
         }
@@ -104,6 +148,9 @@ impl Worker {
 
     fn insert(&self, buffer: &Buffer) {
         let mut tree_key = Vec::new();
+        if self.tree.approximate_len() == 0 {
+            BOUNDS.iter().for_each(|key| self.write(key, Some(&[])));
+        }
         buffer.for_each(|partition, (key, value)| {
             set_tree_key(&mut tree_key, partition, key);
             self.write(&tree_key, value);
@@ -123,7 +170,7 @@ impl Worker {
     /// The library deletes tables that a compaction has replaced only when it writes a later one. If nothing else is to be written, that is
     /// a removal of a key that sorts before all partitions: on a full disk nothing else may come until they are gone.
     fn let_go_of_tables(&self) {
-        self.write(&[0], None);
+        self.write(&UNUSED_KEY, None);
         self.tree.rotate_memtable();
     }
 
@@ -152,26 +199,142 @@ impl Worker {
     }
 
     /// A compaction that fails leaves the tables as they were; flushing meets the same disk and reports it.
-    fn compact(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
-        let strategy = Arc::new(Leveled::default());
+    /// False if there is no room for it.
+    fn compact(&self, watermark: SeqNo) -> lsm_tree::Result<bool> {
+        let strategy = Arc::new(Leveled::default().with_table_target_size(USUAL_TABLES * self.table_bytes));
         for _ in 0..COMPACTIONS_IN_A_ROW_MAX {
-            self.step(|tree| tree.compact(strategy.clone(), watermark))?;
+            let into = (1..=LAST_LEVEL).find(|level| self.tables_of(*level) > 0).unwrap_or(LAST_LEVEL);
+            if self.l0_is_due() && !self.has_room(self.bytes_of(0) + self.bytes_of(into)) {
+                return Ok(false);
+            }
+            self.merge(|tree| tree.compact(strategy.clone(), watermark))?;
             if self.tree.l0_run_count() <= FIRST_LEVEL_RUNS_GOAL {
                 break;
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    fn l0_is_due(&self) -> bool {
+        self.tables_of(0) >= FIRST_LEVEL_RUNS_GOAL
+    }
+
+    /// Whether the disk has room for what a merge writes, and others, which also need some, still have a little then. A merge that finds
+    /// out by itself takes all space first.
+    fn has_room(&self, bytes: u64) -> bool {
+        let available = RealFiles.available(&self.tree.tree_config().path).unwrap_or(0);
+        bytes + USUAL_TABLES * self.table_bytes <= available
+    }
+
+    /// What is left of tables of so many bytes when removals and what they hide are gone, as far as the tree knows.
+    fn live_bytes(&self, bytes: u64) -> u64 {
+        let (removals, entries) = (self.tree.tombstone_count(), self.tree.approximate_len() as u64);
+        let (shown, hidden) = (entries.saturating_sub(2 * removals), entries.saturating_sub(removals));
+        (u128::from(bytes) * u128::from(shown) / u128::from(hidden.max(1))) as u64
     }
 
     /// See [`REMOVALS_MIN`]. As with any compaction, what fails leaves the tables as they were.
-    fn drop_removals(&self) -> lsm_tree::Result<()> {
+    fn drop_removals(&self) -> lsm_tree::Result<bool> {
         if !self.is_merging_worth_it() {
-            return Ok(());
+            return Ok(true);
         }
-        self.step(|tree| tree.major_compact(TABLE_BYTES, self.visible.get()))?;
+        self.merge(|tree| tree.major_compact(USUAL_TABLES * self.table_bytes, self.visible.get()))?;
         self.let_go_of_tables();
         let _ = self.flush(self.visible.get()); // the tables only stay a little longer
-        Ok(())
+        Ok(true)
+    }
+
+    /// A step that other engines wait for.
+    fn merge(&self, merge: impl FnOnce(&AnyTree) -> lsm_tree::Result<()>) -> lsm_tree::Result<()> {
+        let _turn = MERGES.lock().unwrap_or_else(PoisonError::into_inner);
+        self.step(merge)
+    }
+
+    /// Brings removals and all else to the last level, where removals end with what they hide. A merge takes the first level, or a few
+    /// tables, so it fits into the reserve of a full disk. What is left when the steps are used up is for the next sync.
+    /// False if there is no room for the next merge.
+    fn sink(&self) -> lsm_tree::Result<bool> {
+        let (mut steps, mut has_room) = (0, true);
+        while steps < SINK_STEPS_MAX && self.sinking_gives_back() {
+            let before = self.tree.current_version().id();
+            let deepest = (1..LAST_LEVEL).rfind(|level| self.tables_of(*level) > 0);
+            let bytes = match deepest {
+                Some(BEFORE_LAST_LEVEL) => {
+                    let bytes = self.bytes_of(BEFORE_LAST_LEVEL) + self.bytes_of(LAST_LEVEL);
+                    self.live_bytes(bytes / self.tables_of(BEFORE_LAST_LEVEL) as u64)
+                }
+                Some(_) => 0,
+                None => self.bytes_of(0),
+            };
+            has_room = self.has_room(bytes);
+            if !has_room {
+                break;
+            }
+            match deepest {
+                Some(BEFORE_LAST_LEVEL) => self.sink_some_tables()?,
+                Some(level) => {
+                    let down = Arc::new(MoveDown(level as u8, BEFORE_LAST_LEVEL as u8));
+                    self.merge(|tree| tree.compact(down, self.visible.get()))?;
+                }
+                None => self.cut_first_level()?,
+            }
+            if self.tree.current_version().id() == before {
+                break;
+            }
+            steps += 1;
+        }
+        if steps > 0 {
+            self.let_go_of_tables();
+            let _ = self.flush(self.visible.get()); // the tables only stay a little longer
+        }
+        Ok(has_room)
+    }
+
+    /// Merges the tables of the level before the last that need least with the last level.
+    fn sink_some_tables(&self) -> lsm_tree::Result<()> {
+        let first = (1..LAST_LEVEL).find(|level| self.tables_of(*level) > 0).unwrap_or(BEFORE_LAST_LEVEL);
+        // How much the levels may hold: as much as they like, but for the one before the last, which may hold nothing.
+        let strategy = match BEFORE_LAST_LEVEL - first {
+            0 => Leveled::default().with_l0_threshold(0),
+            above => {
+                let mut ratios = vec![1.0; above];
+                ratios[above - 1] = 0.0;
+                Leveled::default().with_l0_threshold(u8::MAX).with_level_ratio_policy(ratios)
+            }
+        };
+        let strategy = Arc::new(strategy.with_table_target_size(self.table_bytes));
+        self.merge(|tree| tree.compact(strategy, self.visible.get()))
+    }
+
+    /// Merges the first level into the level before the last, which is empty, in tables as narrow as those of the last level.
+    fn cut_first_level(&self) -> lsm_tree::Result<()> {
+        // The library moves a level of one run as it is. Two runs that overlap it merges, and so they are cut.
+        BOUNDS.iter().for_each(|key| self.write(key, Some(&[])));
+        self.tree.rotate_memtable();
+        self.flush(self.visible.get())?;
+        let cuts = (CUTS_PER_TABLE * self.bytes_of(LAST_LEVEL) / self.table_bytes).clamp(1, CUTS_MAX);
+        let cut_bytes = self.bytes_of(0).div_ceil(cuts).clamp(1, self.table_bytes);
+        let strategy = Leveled::default().with_l0_threshold(0).with_table_target_size(cut_bytes);
+        self.merge(|tree| tree.compact(Arc::new(strategy), self.visible.get()))
+    }
+
+    fn tables_of(&self, level: usize) -> usize {
+        self.tree.level_table_count(level).unwrap_or_default()
+    }
+
+    fn bytes_of(&self, level: usize) -> u64 {
+        let version = self.tree.current_version();
+        let runs = version.level(level).into_iter().flat_map(|level| level.iter());
+        runs.flat_map(|run| run.iter()).map(|table| table.metadata.file_size).sum()
+    }
+
+    /// Whether it is worth sinking what there is: the first level is large, or removals hide much, as if each hid an entry of average
+    /// size.
+    fn sinking_gives_back(&self) -> bool {
+        let (removals, entries) = (self.tree.tombstone_count(), self.tree.approximate_len() as u64);
+        let average = self.tree.disk_space() / entries.saturating_sub(removals).max(1);
+        removals * average >= self.table_bytes / SINK_DIVISOR
+            || self.tree.l0_run_count() > FIRST_LEVEL_RUNS_GOAL
     }
 
     fn is_merging_worth_it(&self) -> bool {

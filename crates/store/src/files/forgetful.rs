@@ -318,6 +318,10 @@ impl Files for Forgetful {
         Ok(locked(&self.disk).available())
     }
 
+    fn disk(&self, _directory: &Path) -> io::Result<u64> {
+        Ok(Arc::as_ptr(&self.disk).addr() as u64)
+    }
+
     fn try_lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
         let mut disk = locked(&self.disk);
         disk.live.entry(path.to_path_buf()).or_default();

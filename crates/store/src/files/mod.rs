@@ -37,6 +37,8 @@ pub trait Files: Send + Sync {
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
     /// Bytes that can still be written to files in a directory.
     fn available(&self, directory: &Path) -> io::Result<u64>;
+    /// Number of the disk that a directory is on: two directories with the same number share its space.
+    fn disk(&self, directory: &Path) -> io::Result<u64>;
     /// Takes the exclusive lock of a file, creating it; `None` if another holder has it. Dropping releases it.
     fn try_lock(&self, path: &Path) -> io::Result<Option<FileLock>>;
 }

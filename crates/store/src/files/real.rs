@@ -19,6 +19,14 @@ const MODE_OF_OTHERS: u32 = 0o077;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealFiles;
 
+impl RealFiles {
+    /// Size of the disk that a directory is on, in bytes, without what is kept for root.
+    pub fn capacity(self, directory: &Path) -> io::Result<u64> {
+        let disk = rustix::fs::statvfs(directory)?;
+        Ok((disk.f_blocks - (disk.f_bfree - disk.f_bavail)) * disk.f_frsize)
+    }
+}
+
 impl Files for RealFiles {
     fn create_directory(&self, path: &Path) -> io::Result<()> {
         if path.is_dir() {
@@ -71,6 +79,10 @@ impl Files for RealFiles {
     fn available(&self, directory: &Path) -> io::Result<u64> {
         let disk = rustix::fs::statvfs(directory)?;
         Ok(disk.f_bavail * disk.f_frsize)
+    }
+
+    fn disk(&self, directory: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(directory)?.dev())
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<FileLock>> {

@@ -113,6 +113,10 @@ impl Files for Watched {
         self.files.available(directory)
     }
 
+    fn disk(&self, directory: &Path) -> io::Result<u64> {
+        self.files.disk(directory)
+    }
+
     fn try_lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
         self.files.try_lock(path)
     }

@@ -129,6 +129,7 @@ fn every_field_that_a_role_reads_is_there() {
         "kernel_get_mib",
         "linger_us",
         "metrics",
+        "reserve_mib",
         "value_mib_max",
     ][..];
     held::<ClusterConfig>(&[

@@ -1,0 +1,139 @@
+//! What nodes set aside on a disk, and whether the disk has it (docs/FAULTS.md row 9).
+
+use crate::failure::Failure;
+use nicekv_runtime::node::{RESERVE_BYTES_MIN, StorageOptions};
+use nicekv_store::{Files, RealFiles};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+const MIB: u64 = 1 << 20;
+const RESERVE_FILE: &str = "reserve";
+
+/// MiB that a node sets aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u64")]
+pub(crate) struct ReserveMib(u64);
+
+impl TryFrom<u64> for ReserveMib {
+    type Error = String;
+
+    fn try_from(mib: u64) -> Result<Self, String> {
+        let least = RESERVE_BYTES_MIN / MIB;
+        match mib {
+            _ if mib < least => Err(format!("a reserve of {mib} MiB: a node needs at least {least}")),
+            _ if mib > u64::MAX / MIB / 64 => Err(format!("a reserve of {mib} MiB is larger than any disk")),
+            mib => Ok(Self(mib)),
+        }
+    }
+}
+
+impl std::str::FromStr for ReserveMib {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse::<u64>().map_err(|_| format!("{text:?} is no number of MiB"))?.try_into()
+    }
+}
+
+/// Reserves of the nodes of one process that share a disk.
+pub(crate) struct Reserves {
+    /// A directory on the disk.
+    place: PathBuf,
+    nodes: usize,
+    options: StorageOptions,
+}
+
+impl Reserves {
+    /// For `nodes` nodes on the disk of `place`, which exists.
+    pub(crate) fn of(place: &Path, nodes: usize, reserve: Option<ReserveMib>) -> Result<Self, Failure> {
+        let options = match reserve {
+            Some(ReserveMib(mib)) => StorageOptions::with_reserve(mib * MIB),
+            None => {
+                let capacity = RealFiles.capacity(place).map_err(|error| unknown(place, &error))?;
+                StorageOptions::on_disk(capacity, nodes)
+            }
+        };
+        Ok(Self { place: place.into(), nodes, options })
+    }
+
+    pub(crate) fn options(&self) -> StorageOptions {
+        self.options
+    }
+
+    /// What the nodes need to accept puts: their reserves, and a quarter of them free besides.
+    fn needed_bytes(&self) -> u64 {
+        self.nodes as u64 * self.options.reserve_bytes / 4 * 5
+    }
+
+    /// Why the nodes in these directories will refuse puts, for people; none if they will accept them.
+    pub(crate) fn shortage(&self, directories: &[impl AsRef<Path>]) -> Result<Option<String>, Failure> {
+        let free = RealFiles.available(&self.place).map_err(|error| unknown(&self.place, &error))?;
+        // What a process before has set aside is there for this one.
+        let reserved =
+            |directory: &Path| std::fs::metadata(directory.join(RESERVE_FILE)).map_or(0, |it| it.len());
+        let has: u64 = free + directories.iter().map(|directory| reserved(directory.as_ref())).sum::<u64>();
+        if has >= self.needed_bytes() {
+            return Ok(None);
+        }
+        let reserve = self.options.reserve_bytes / MIB;
+        let who = match self.nodes {
+            1 => format!("the node sets {reserve} MiB aside"),
+            nodes => format!("each of {nodes} nodes sets {reserve} MiB aside"),
+        };
+        let place = std::path::absolute(&self.place).unwrap_or(self.place.clone());
+        Ok(Some(format!(
+            "warning: the disk of {} has {} MiB free, {who} for a full disk and {} MiB in all must be free: \
+             puts are refused until space is freed on the disk or keys are deleted{}",
+            place.display(),
+            has / MIB,
+            self.needed_bytes().div_ceil(MIB),
+            match self.options.reserve_bytes > RESERVE_BYTES_MIN {
+                true =>
+                    "; a smaller reserve (--reserve-mib of `nicekv up`, reserve_mib of a node) needs less",
+                false => "",
+            }
+        )))
+    }
+}
+
+fn unknown(place: &Path, error: &std::io::Error) -> Failure {
+    Failure::Environment(format!("cannot tell how large the disk of {} is: {error}", place.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_has_too_little_is_named_with_what_it_has_and_needs() {
+        let scratch = tempfile::tempdir().unwrap();
+        let huge = RealFiles.available(scratch.path()).unwrap() / MIB + (1 << 20);
+        let reserves = Reserves::of(scratch.path(), 3, Some(ReserveMib(huge))).unwrap();
+        let line = reserves.shortage(&[scratch.path()]).unwrap().unwrap();
+        let needed = 3 * huge * 5 / 4;
+        for part in [
+            format!("each of 3 nodes sets {huge} MiB"),
+            format!("{needed} MiB in all"),
+            "--reserve-mib".into(),
+        ] {
+            assert!(line.contains(&part), "{part}: {line}");
+        }
+        let least = Reserves::of(scratch.path(), 1, Some(ReserveMib(4))).unwrap();
+        assert_eq!(least.shortage(&[scratch.path()]).unwrap(), None);
+    }
+
+    #[test]
+    fn a_small_disk_is_shared_and_a_large_one_is_not_spent() {
+        let reserve = |capacity, nodes| StorageOptions::on_disk(capacity, nodes).reserve_bytes / MIB;
+        assert_eq!([reserve(1 << 40, 3), reserve(480 * MIB, 3), reserve(480 * MIB, 1)], [64, 20, 60]);
+        assert_eq!(reserve(50 * MIB, 3), 4, "what a node needs in any case");
+    }
+
+    #[test]
+    fn a_reserve_that_a_node_cannot_work_with_is_refused() {
+        assert!("3".parse::<ReserveMib>().unwrap_err().contains("at least 4"));
+        assert!("x".parse::<ReserveMib>().unwrap_err().contains("no number"));
+        assert!(u64::MAX.to_string().parse::<ReserveMib>().is_err());
+        assert_eq!("4".parse(), Ok(ReserveMib(4)));
+    }
+}
