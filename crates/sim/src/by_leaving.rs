@@ -34,7 +34,7 @@ pub(crate) fn late_with_handoffs(scenario: &mut Scenario) {
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
     scenario.workload.keys = Key::several(0, 100);
     scenario.clients = 10;
-    scenario.faults.late_ns = 2 * MILLISECOND_NS;
+    scenario.faults.late_ns = 6 * MILLISECOND_NS;
     scenario.balancing = true;
     scenario.faults.agent_cut = 200_000;
 }

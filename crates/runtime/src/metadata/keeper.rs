@@ -1,12 +1,21 @@
 //! What keeps the state, and says who leads: a store of its own ([`Alone`]), or one that several instances share
 //! ([`super::SharedStore`]).
 
+use super::state_file::StateFileError;
 use crate::Waker;
+use crate::clock::now;
 use nicekv_metadata::{ElectionEvent, StateStore};
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Between two tries to persist a step on a full disk.
+const SPACE_RETRY: Duration = Duration::from_millis(100);
+
+/// Since when a store does not take steps, by the boot-time clock, and why.
+type Outage = Mutex<Option<(u64, String)>>;
 
 /// An error of whatever kind.
 pub type KeeperError = Box<dyn std::error::Error + Send + Sync>;
@@ -38,6 +47,7 @@ pub struct Alone {
     stored: Receiver<Result<Stored, KeeperError>>,
     thread: Option<JoinHandle<()>>,
     waker: Arc<OnceLock<Waker>>,
+    outage: Arc<Outage>,
     exclusive_until_ns: u64,
 }
 
@@ -56,10 +66,12 @@ impl Alone {
         let (steps, received) = mpsc::channel();
         let (reports, stored) = mpsc::channel();
         let waker = Arc::new(OnceLock::new());
+        let outage = Arc::new(Outage::default());
         let (exclusive_until_ns, whom) = (store.exclusive_until_ns(), waker.clone());
-        let run = move || keep(store, &received, &reports, &whom);
+        let shown = outage.clone();
+        let run = move || keep(store, &received, &reports, &whom, &shown);
         let thread = std::thread::Builder::new().name("metadata-store".into()).spawn(run)?;
-        Ok(Self { steps: Some(steps), stored, thread: Some(thread), waker, exclusive_until_ns })
+        Ok(Self { steps: Some(steps), stored, thread: Some(thread), waker, outage, exclusive_until_ns })
     }
 }
 
@@ -69,9 +81,29 @@ fn keep(
     steps: &Receiver<(u64, Vec<u8>)>,
     reports: &Sender<Result<Stored, KeeperError>>,
     waker: &OnceLock<Waker>,
+    outage: &Outage,
 ) {
+    let outage = || outage.lock().unwrap_or_else(PoisonError::into_inner);
     for (version, bytes) in steps {
-        let stored = store.compare_and_swap(version - 1, &bytes).map_err(Into::into);
+        let stored = loop {
+            let stored = store.compare_and_swap(version - 1, &bytes).map_err(Into::into);
+            let is_for_space = |error: &KeeperError| {
+                error.downcast_ref::<StateFileError>().is_some_and(StateFileError::is_for_space)
+            };
+            let has_ended = || matches!(steps.try_recv(), Err(TryRecvError::Disconnected));
+            match &stored {
+                // The service goes on without deciding anything until there is space again.
+                Err(error) if is_for_space(error) && !has_ended() => {
+                    let mut outage = outage();
+                    let since_ns = outage.as_ref().map_or(now().boot_ns, |(since_ns, _)| *since_ns);
+                    *outage = Some((since_ns, error.to_string()));
+                    drop(outage);
+                    std::thread::sleep(SPACE_RETRY);
+                }
+                _ => break stored,
+            }
+        };
+        *outage() = None;
         let stored = stored.map(|()| Stored { version, exclusive_until_ns: store.exclusive_until_ns() });
         let is_last = stored.is_err();
         // A service that has ended reads none.
@@ -120,7 +152,7 @@ impl Keeper for Alone {
     }
 
     fn outage(&self) -> Option<(u64, String)> {
-        None
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

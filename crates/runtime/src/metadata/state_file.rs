@@ -5,6 +5,8 @@
 //!   checksum (CRC32C, big-endian) │ state
 //! ```
 //!
+//! The space of the next state is set aside as soon as this one is there, so that a full disk does not keep the service from persisting steps.
+//!
 //! The directory's lock keeps other processes away, so the version is compared in memory.
 
 use nicekv_metadata::{StateError, StateStore, persisted_version};
@@ -17,6 +19,8 @@ use thiserror::Error;
 const FILE: &str = "metadata-state";
 const FILE_NEW: &str = "metadata-state.new";
 const CHECKSUM_BYTES: usize = 4;
+/// Set aside for the next state: so much, or twice the length of this one.
+const SPACE_BYTES_MIN: u64 = 64 << 10;
 
 /// Why the state could not be read or replaced.
 #[derive(Debug, Error)]
@@ -53,6 +57,14 @@ pub enum StateFileError {
     },
 }
 
+impl StateFileError {
+    /// Whether space on the disk is all that was missing.
+    pub(super) fn is_for_space(&self) -> bool {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        matches!(self, Self::Io { source, .. } if full.contains(&source.kind()))
+    }
+}
+
 /// The state in a data directory, which is held as long as this lives.
 pub struct StateFile {
     files: Arc<dyn Files>,
@@ -74,12 +86,21 @@ impl StateFile {
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let (path, new) = (self.directory.path().join(FILE), self.directory.path().join(FILE_NEW));
         let file = self.files.open(&new, true)?;
-        file.set_length(0)?;
         file.write_at(0, &crc32c::crc32c(bytes).to_be_bytes())?;
         file.write_at(CHECKSUM_BYTES as u64, bytes)?;
+        file.set_length((CHECKSUM_BYTES + bytes.len()) as u64)?;
         file.sync()?;
         self.files.rename(&new, &path)?;
-        self.files.sync_directory(self.directory.path())
+        self.files.sync_directory(self.directory.path())?;
+        self.set_space_aside(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Whether there is room is seen when it is needed.
+    fn set_space_aside(&self, length: u64) {
+        if let Ok(file) = self.files.open(&self.directory.path().join(FILE_NEW), true) {
+            let _ = file.allocate(SPACE_BYTES_MIN.max(2 * length));
+        }
     }
 }
 
@@ -113,6 +134,7 @@ impl StateStore for StateFile {
             file => file.map_err(self.io("open", FILE))?,
         };
         let length = file.length().map_err(self.io("read", FILE))?;
+        self.set_space_aside(length);
         let mut content = vec![0; length as usize];
         file.read_at(0, &mut content).map_err(self.io("read", FILE))?;
         let bytes = checked(&content, &self.directory.path().join(FILE))?;
@@ -262,6 +284,18 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_step_is_persisted_on_a_full_disk() {
+        let [(version, first), (_, second)] = states().try_into().unwrap();
+        let disk = Forgetful::new(64);
+        let mut file = on(Arc::new(disk.clone()));
+        file.load().unwrap();
+        file.compare_and_swap(0, &first).unwrap();
+        disk.set_capacity(Some(disk.used()));
+        file.compare_and_swap(version, &second).unwrap();
+        assert_eq!(file.load().unwrap(), Some(second));
+    }
+
+    #[test]
     fn a_power_loss_at_any_call_leaves_one_step_or_the_other() {
         let [(version, first), (_, second)] = states().try_into().unwrap();
         for survivors in [false, true] {
@@ -290,7 +324,7 @@ pub(super) mod tests {
                 let found = on(Arc::new(disk.clone())).load().unwrap().unwrap();
                 assert!(found == second || (swapped.is_err() && found == first), "after {calls} calls");
                 if swapped.is_ok() {
-                    assert!(calls >= 6, "create, cut, two writes, force, rename, force the directory");
+                    assert!(calls >= 6, "create, two writes, cut, sync, rename, sync of the directory");
                     break;
                 }
             }
