@@ -45,7 +45,7 @@ pub(super) fn prepare(
                 match ask_for::<KeyspacePlan>(endpoint, &AdminRequest::PlanKeyspace(create.clone())) {
                     Ok(_) => texts.push(create),
                     Err(Failure::Environment(why)) => {
-                        problems.push(format!("{why}; --keyspace {name}=SPEC changes its settings"))
+                        problems.push(format!("{why}; --keyspace {name}=SPEC changes its settings"));
                     }
                     Err(other) => return Err(other),
                 }
