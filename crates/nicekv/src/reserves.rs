@@ -110,7 +110,7 @@ mod tests {
         let huge = RealFiles.available(scratch.path()).unwrap() / MIB + (1 << 20);
         let reserves = Reserves::of(scratch.path(), 3, Some(ReserveMib(huge))).unwrap();
         let line = reserves.shortage(&[scratch.path()]).unwrap().unwrap();
-        let needed = 3 * huge * 5 / 4;
+        let needed = (3 * huge * 5).div_ceil(4);
         for part in [
             format!("each of 3 nodes sets {huge} MiB"),
             format!("{needed} MiB in all"),
