@@ -1,13 +1,12 @@
 //! What nodes set aside on a disk, and whether the disk has it (docs/FAULTS.md row 9).
 
 use crate::failure::Failure;
-use nicekv_runtime::node::{RESERVE_BYTES_MIN, StorageOptions};
+use nicekv_runtime::node::{RESERVE_BYTES_MIN, RESERVE_FILE, StorageOptions};
 use nicekv_store::{Files, RealFiles};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
-const RESERVE_FILE: &str = "reserve";
 
 /// MiB that a node sets aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +67,7 @@ impl Reserves {
     /// Why the nodes in these directories will refuse puts, for people; none if they will accept them.
     pub(crate) fn shortage(&self, directories: &[impl AsRef<Path>]) -> Result<Option<String>, Failure> {
         let free = RealFiles.available(&self.place).map_err(|error| unknown(&self.place, &error))?;
-        // What a process before has set aside is there for this one.
+        // The reserve of an earlier process is available to this one.
         let reserved =
             |directory: &Path| std::fs::metadata(directory.join(RESERVE_FILE)).map_or(0, |it| it.len());
         let has: u64 = free + directories.iter().map(|directory| reserved(directory.as_ref())).sum::<u64>();

@@ -314,6 +314,6 @@ impl StoreError {
 }
 
 /// Whether the operating system says that the disk or quota is full.
-pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
+pub fn is_out_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -29,7 +29,7 @@ pub mod values;
 
 pub use data_directory::{DataDirectory, Expected};
 pub use engine::{DurableEngine, Engine, EngineSync, MemoryEngine, OPEN_TABLES_MAX, ScanPage};
-pub use error::StoreError;
+pub use error::{StoreError, is_out_of_space};
 pub use files::{Files, Forgetful, RealFiles};
 pub use log::{GroupCommit, Log, LogIdentity, LogOptions, LogPosition, LogSync, Recovered, SyncFirst};
 pub use values::{OPEN_SEGMENTS_MAX, ValueOptions, ValueOwner, Values};

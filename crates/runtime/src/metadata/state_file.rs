@@ -10,7 +10,7 @@
 //! The directory's lock keeps other processes away, so the version is compared in memory.
 
 use nicekv_metadata::{StateError, StateStore, persisted_version};
-use nicekv_store::{DataDirectory, Files};
+use nicekv_store::{DataDirectory, Files, is_out_of_space};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,8 +60,7 @@ pub enum StateFileError {
 impl StateFileError {
     /// Whether space on the disk is all that was missing.
     pub(super) fn is_for_space(&self) -> bool {
-        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-        matches!(self, Self::Io { source, .. } if full.contains(&source.kind()))
+        matches!(self, Self::Io { source, .. } if is_out_of_space(source))
     }
 }
 

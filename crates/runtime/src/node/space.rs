@@ -15,14 +15,15 @@
 
 use nicekv_node::DiskSpace;
 use nicekv_store::files::StoreFile;
-use nicekv_store::{Files, StoreError};
+use nicekv_store::{Files, StoreError, is_out_of_space};
 use nicekv_wire::{Duration, Now};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-const RESERVE_FILE: &str = "reserve";
+/// A node's reserve, in its data directory.
+pub const RESERVE_FILE: &str = "reserve";
 /// This part of the reserves must be free besides.
 const LOW_DIVISOR: u64 = 4;
 /// Between two looks at the disk.
@@ -203,7 +204,7 @@ impl Disk {
 fn take(reserve: &dyn StoreFile, bytes: u64) -> io::Result<bool> {
     match reserve.allocate(bytes) {
         Ok(()) => Ok(true),
-        Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+        Err(error) if is_out_of_space(&error) => {
             reserve.set_length(0)?;
             Ok(false)
         }
