@@ -40,7 +40,7 @@ impl Drop for SmallDisk {
 fn row_09_a_put_that_is_refused_for_a_full_disk_is_not_there_afterwards() {
     let scratch = tempfile::tempdir().unwrap();
     let Some(_disk) = SmallDisk::at(&scratch.path().join("disk"), DISK_MIB) else {
-        eprintln!("NOT RUN (needs root): full disks under large values");
+        nicekv_tools::not_run("root", "full disks under large values");
         return;
     };
     let up = Up::start(scratch.path(), &["--data-dir", "disk/data"]);

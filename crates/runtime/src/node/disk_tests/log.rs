@@ -7,6 +7,14 @@ use nicekv_store::files::PowerLoss;
 /// So many of the zeros behind the records are looked at.
 const ZEROS: usize = 20;
 
+/// So small that a few hundred puts need several segments and engine syncs.
+const SMALL: StorageOptions = StorageOptions {
+    segment_bytes_max: 8 << 10,
+    engine_sync_bytes: 6 << 10,
+    reserve_bytes: 0,
+    ..StorageOptions::DEFAULT
+};
+
 /// Bytes of a segment's header, which the manifest says is durable.
 const HEADER: usize = 76;
 
@@ -30,15 +38,9 @@ fn segment(disk: &Forgetful, path: &Path) -> (PathBuf, Vec<u8>) {
 
 #[test]
 fn row_05_a_power_loss_takes_no_acknowledged_put() {
-    let options = StorageOptions {
-        segment_bytes_max: 8 << 10,
-        engine_sync_bytes: 6 << 10,
-        reserve_bytes: 0,
-        ..StorageOptions::DEFAULT
-    };
     let directory = tempfile::tempdir().unwrap();
     let disk = Forgetful::new(64);
-    let machine = Machine::new(Arc::new(disk.clone()), directory.path(), options, 1);
+    let machine = Machine::new(Arc::new(disk.clone()), directory.path(), SMALL, 1);
     let mut last = 0;
     for round in 0..12u32 {
         let mut cluster = Cluster::lone(&machine, round + 1);
@@ -115,15 +117,9 @@ fn row_07_a_log_damaged_in_the_middle_is_refused_and_left_alone() {
 
 #[test]
 fn row_07_a_log_without_some_of_its_files_is_refused_whenever_it_is_opened() {
-    let options = StorageOptions {
-        segment_bytes_max: 8 << 10,
-        engine_sync_bytes: 6 << 10,
-        reserve_bytes: 0,
-        ..StorageOptions::DEFAULT
-    };
     let directory = tempfile::tempdir().unwrap();
     let disk = Forgetful::new(64);
-    let machine = |disk: &Forgetful| Machine::new(Arc::new(disk.clone()), directory.path(), options, 1);
+    let machine = |disk: &Forgetful| Machine::new(Arc::new(disk.clone()), directory.path(), SMALL, 1);
     let mut cluster = Cluster::lone(&machine(&disk), 1);
     put_all(&mut cluster, 0..400);
     drop(cluster);
