@@ -42,7 +42,7 @@ fn replay(transcript: &str, address: SocketAddr) -> String {
     dialogue
 }
 
-/// What this gateway adds to the words of Redis: the keyspaces that there are.
+/// Redis' error ends before this; the gateway adds the list of keyspaces.
 const ADDED: &str = ": a database is a keyspace";
 
 /// A reply with its lines apart and without what differs from run to run (the connection's id), or is added here.

@@ -92,7 +92,7 @@ pub fn open_durable(
     if let Some(names) = &found {
         core.begin_values(names.iter().copied());
     }
-    // What engine and large values hold came through the log.
+    // Everything in the engine and the large values was written to the log first.
     let has_keys = engine.as_ref().is_some_and(|engine| engine.approximate_keys() > 0);
     let has_values = found.as_ref().is_some_and(|names| !names.is_empty());
     if (has_keys || has_values) && !Log::is_in(&*files, &path)? {

@@ -23,8 +23,8 @@
 //! - Otherwise nothing shows that *s* was ever durable: the log ends before *s*, and the rest, which may have holes
 //!   and even later segments after a power loss, is dropped and reported (docs/FAULTS.md row 6).
 //!
-//! What the manifest says was durable must be there, too: every segment that it names, and every record through its
-//! position. Otherwise it is damage: [`StoreError::LogSegmentMissing`], [`StoreError::LogDamaged`].
+//! Opening also checks the manifest: every segment that it names and every durable record through its position must
+//! exist. Otherwise it is damage: [`StoreError::LogSegmentMissing`], [`StoreError::LogDamaged`].
 //!
 //! The limit of this rule: bytes cannot be told from a torn write if all that proves them durable is gone with
 //! them. So damage is taken for a torn tail if it hits the records of the last force before its marker (or a later

@@ -181,7 +181,7 @@ impl Recovery<'_> {
         self.next = LogPosition(record.sequence + 1);
     }
 
-    /// What the manifest says was durable has been found.
+    /// Errors if a segment or a durable record that the manifest names is missing.
     fn refuse_if_named(&self, end: Option<&Break>) -> Result<()> {
         if self.next > self.extent.durable && self.reached >= self.extent.last {
             return Ok(());
