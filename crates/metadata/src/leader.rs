@@ -447,6 +447,12 @@ impl Metadata {
             self.observations.watch_mut(assign.partition).handle_discard_sent(node, self.now_ns);
             self.transmit(node, Message::Assign(assign.into()));
         }
+        for (node, stray) in core::mem::take(&mut self.observations.strays) {
+            if let Some(Announcement { node, assign }) = announce::for_stray(&self.situation(), node, &stray)
+            {
+                self.transmit(node, Message::Assign(assign.into()));
+            }
+        }
     }
 
     fn transmit(&mut self, node: NodeId, message: Message) {

@@ -36,6 +36,8 @@ pub enum Plant {
     EmptyStorageTrusted,
     /// R18: a storage that lacks what was confirmed is trusted.
     ForgettingTrusted,
+    /// R16: what a node has found on its disk and nobody needs is not discarded.
+    StraysKept,
     /// R14: a succession goes on although who leaves was started again.
     SuccessionOutlivesProcess,
     /// R14: a succession begins although the newcomer may believe that it is in the one before.
@@ -81,7 +83,7 @@ pub enum Plant {
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -94,6 +96,7 @@ impl Plant {
         Self::RestartUnnoticed,
         Self::EmptyStorageTrusted,
         Self::ForgettingTrusted,
+        Self::StraysKept,
         Self::SuccessionOutlivesProcess,
         Self::SuccessorUntold,
         Self::SoleHolderGivenUp,

@@ -9,6 +9,9 @@
 //!      │◀──AssignAck: discarded────────│
 //! ```
 //!
+//! A disk that was put back as it was may hold partitions of which the metadata service believes that this node has discarded them, or that are long gone. Nobody
+//! tells the node of these, so it asks: it reports what it has found on its disk and has been told nothing of.
+//!
 //! Invariants:
 //! * Only who stands outside discards, in the epoch in which it was told or a later one in which it still does. An epoch that makes it a member
 //!   breaks it off, and it joins with nothing: what is left is void.
@@ -26,11 +29,14 @@ use crate::protocol::{Page, Protocol, stored_entries};
 use crate::records::NodeRecord;
 use crate::status::Standing;
 use alloc::vec::Vec;
-use nicekv_wire::control::Assign;
-use nicekv_wire::{Epoch, PartitionId, Replication};
+use nicekv_wire::control::{Assign, ReportKind};
+use nicekv_wire::{Duration, Epoch, Now, PartitionId, Replication};
 
 /// Most pages at one heartbeat: partitions may be small.
 const PAGES_MAX: usize = 32;
+/// Between two reports of strays. Members are told of their partitions within much less.
+const STRAY_INTERVAL: Duration = Duration::from_millis(500);
+
 impl<P: Protocol> NodeCore<P> {
     /// The partition was discarded in this epoch, or a later one; whether the assignment says nothing else.
     pub(crate) fn on_fenced(&mut self, assign: &Assign, epoch: Epoch) -> bool {
@@ -59,7 +65,8 @@ impl<P: Protocol> NodeCore<P> {
     }
 
     /// To be called at every heartbeat.
-    pub(crate) fn discard(&mut self) {
+    pub(crate) fn discard(&mut self, now: Now) {
+        self.report_stray(now);
         let timing = &self.host.config.timing;
         self.discards.bytes_left = timing.per_heartbeat(timing.discard_bytes_per_second) as usize;
         self.discards.pages_left = PAGES_MAX;
@@ -68,6 +75,25 @@ impl<P: Protocol> NodeCore<P> {
             self.host.storage.want_force();
         }
         self.discard_next();
+    }
+
+    /// Now and then reports one of the partitions that this process found on its disk and has been told nothing of.
+    fn report_stray(&mut self, now: Now) {
+        let (last, at_ns) = self.discards.reported;
+        if at_ns == 0 {
+            // It has just started.
+            self.discards.reported = (None, now.after(STRAY_INTERVAL));
+        }
+        if now.boot_ns < self.discards.reported.1 {
+            return;
+        }
+        let is_stray = |partition: &P| partition.membership().epoch == Epoch::default();
+        let next = self.partitions.next(last, is_stray).or_else(|| self.partitions.next(None, is_stray));
+        self.discards.reported = (next, now.after(STRAY_INTERVAL));
+        if let Some(partition) = next.and_then(|id| self.partitions.get(id)) {
+            let (id, kind) = (partition.membership().partition, ReportKind::Stray(partition.replication()));
+            self.host.report(id, Epoch::default(), kind);
+        }
     }
 
     /// Whether nothing is pending for a partition.

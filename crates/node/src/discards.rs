@@ -19,6 +19,8 @@ pub(crate) struct Discards {
     done: Fences,
     /// The page that is being read.
     pub(crate) pending: Option<(u64, PartitionId)>,
+    /// The last partition that was reported as a stray, and when the next one is.
+    pub(crate) reported: (Option<PartitionId>, u64),
     /// What may still be read before the next heartbeat.
     pub(crate) bytes_left: usize,
     pub(crate) pages_left: usize,

@@ -275,7 +275,7 @@ impl<P: Protocol> NodeCore<P> {
             self.watch_usage(now);
             self.tell_sources(now);
             self.tell_heat(now);
-            self.discard();
+            self.discard(now);
             self.form(now);
             self.retry_births(now);
             self.follow_directory();

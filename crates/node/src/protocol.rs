@@ -130,6 +130,9 @@ pub trait Protocol: Sized {
     /// Whether this is a partition of such a keyspace: what it holds means something else under another protocol.
     fn is(&self, replication: Replication) -> bool;
 
+    /// A protocol of which [`Self::is`] is true.
+    fn replication(&self) -> Replication;
+
     /// The epoch that it is in.
     fn membership(&self) -> &Membership;
 

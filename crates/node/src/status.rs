@@ -93,6 +93,8 @@ pub struct PartitionStatus {
     pub logged: u64,
     /// The last decision that every member holds.
     pub released: u64,
+    /// Whether what its process found on its disk is known to be all that it had confirmed (R18).
+    pub proven: bool,
 }
 
 /// How long the stages of a put took here, each counted from when the node took it in.

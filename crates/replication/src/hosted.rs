@@ -53,6 +53,10 @@ impl Protocol for Hosted {
         each!(self, partition => partition.is(replication))
     }
 
+    fn replication(&self) -> Replication {
+        each!(self, partition => partition.replication())
+    }
+
     fn membership(&self) -> &Membership {
         each!(self, partition => partition.membership())
     }

@@ -50,3 +50,12 @@ pub(crate) fn reshaped_with_losses_of_power(scenario: &mut Scenario) {
     (scenario.faults.power_loss, scenario.faults.disk_max_ns) = (300, 5 * MILLISECOND_NS);
     (scenario.workload.keys, scenario.workload.window) = (Key::several(0, 2), 4);
 }
+
+/// The same as the first, and nodes get disks back as they were before some splits and merges.
+pub(crate) fn reshaped_with_older_disks(scenario: &mut Scenario) {
+    reshaped(scenario);
+    scenario.workload.keys = Key::several(0, 20);
+    let downtime_max_ns = 50 * MILLISECOND_NS;
+    scenario.faults = Faults { crash: 2_000, downtime_max_ns, disk_older: 1_000_000, ..scenario.faults };
+    (scenario.faults.loss, scenario.faults.delay) = (0, 0);
+}

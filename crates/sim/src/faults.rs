@@ -38,6 +38,9 @@ pub enum FaultError {
     Value { name: &'static str, expected: &'static str, given: String },
 }
 
+/// Drawn by a chance of their own, so that seeds give what they gave before there were such.
+const DRAWN_APART: [&str; 3] = ["deadly", "disk-lost", "disk-older"];
+
 macro_rules! faults {
     ($($(#[doc = $help:literal])+ $field:ident $name:literal $unit:ident $none:literal, $rare:literal, $frequent:literal;)+) => {
         /// Probabilities are in millionths of what they befall; times are in nanoseconds.
@@ -50,10 +53,9 @@ macro_rules! faults {
             /// A healthy cluster.
             pub const NONE: Self = Self { $($field: $none,)+ };
 
-            /// Each kind of fault is absent, rare or frequent.
+            /// Each kind of fault is absent, rare or frequent. Those of [`DRAWN_APART`] are absent.
             pub fn draw(random: &mut Random) -> Self {
-                // Worlds of their own have deadly ops: nothing is drawn for them, so that seeds give what they gave before there were such.
-                Self { $($field: if $name == "deadly" { $none } else { random.pick(&[$none, $rare, $frequent]) },)+ }
+                Self { $($field: if DRAWN_APART.contains(&$name) { $none } else { random.pick(&[$none, $rare, $frequent]) },)+ }
             }
         }
 
@@ -134,6 +136,10 @@ faults! {
     garbled "garbled" Probability 0, 2_000, 50_000;
     /// An op ends the process of each node that evaluates it, as far as that keeps a disk.
     deadly "deadly" Probability 0, 0, 0;
+    /// A node that is killed, alone or as all power is lost, has an empty disk when it starts again: a segment of its log is missing, and the operator gave it a new one. See `disk-older`.
+    disk_lost "disk-lost" Probability 0, 0, 0;
+    /// The same, but its disk is put back as it was at an earlier time. One replica of each partition keeps its disk, and is not away meanwhile.
+    disk_older "disk-older" Probability 0, 0, 0;
 }
 
 /// What goes wrong between instances and store; probabilities in millionths.

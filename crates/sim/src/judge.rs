@@ -56,10 +56,23 @@ const DISCARDS: u64 = 0x64_6973_6361_7264;
 /// Chooses how many nodes there are besides those that a cluster begins with.
 const SPARES: u64 = 0x73_7061_7265;
 
+/// Chooses the seeds in which disks are lost, or put back as they were.
+const LOST_DISKS: u64 = 0x6c6f_7374_6469_736b;
+
 /// A random scenario. What has a chance of its own leaves the others as they are.
 pub fn draw(seed: u64) -> Scenario {
     let scenario = by_hashes::draw(by_transactions::draw(draw_single(seed), seed), seed);
-    by_messages::draw(scenario, seed)
+    let mut scenario = by_messages::draw(scenario, seed);
+    let mut random = Random::new(!(seed ^ LOST_DISKS));
+    if random.below(3) == 0 {
+        let faults = &mut scenario.faults;
+        (faults.disk_lost, faults.disk_older) =
+            random.pick(&[(500_000, 0), (0, 1_000_000), (200_000, 800_000)]);
+        // What is in memory alone, or slow, is seldom held by all.
+        (faults.memory, faults.slow, faults.crash) = (0, 0, faults.crash.max(200));
+        faults.power_loss = faults.power_loss.max(random.pick(&[0, 20]));
+    }
+    scenario
 }
 
 /// The same, of calls on one key each.

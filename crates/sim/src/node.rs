@@ -120,6 +120,14 @@ pub struct Surroundings {
     pub plant: Option<Plant>,
 }
 
+/// A disk as it was.
+#[derive(Clone)]
+struct Snapshot {
+    taken_ns: u64,
+    disk: Disk,
+    number: u64,
+}
+
 /// See the module.
 #[derive(Clone)]
 pub struct Node {
@@ -142,8 +150,10 @@ pub struct Node {
     /// Its clocks.
     pub clock: Clock,
     /// What was on the disk at an earlier time, if that was kept.
-    snapshot: Option<Disk>,
-    /// Counts disks.
+    snapshot: Option<Snapshot>,
+    /// The number of its disk, of all that it has had.
+    disk_number: u64,
+    /// How many it has had.
     disks: u64,
     /// Counts processes.
     pub process: u64,
@@ -193,6 +203,7 @@ impl Node {
             space: DiskSpace::Enough,
             clock,
             snapshot: None,
+            disk_number: 1,
             disks: 1,
             process: 0,
             internal_client: ClientId(0),
@@ -217,7 +228,7 @@ impl Node {
         assert!(self.core.is_none());
         self.process += 1;
         // A memory engine is a new one at every start.
-        let life = if self.in_memory { self.process } else { self.disks };
+        let life = if self.in_memory { self.process } else { self.disk_number };
         let now = self.clock.now(at_ns);
         let unix_ms = START_UNIX_MS + at_ns / 1_000_000;
         let internal_client = ClientId::new(unix_ms, random.bits());
@@ -275,10 +286,15 @@ impl Node {
     }
 
     /// Keeps what a process that started now would find on the disk.
-    pub fn take_snapshot(&mut self) {
+    pub fn take_snapshot(&mut self, at_ns: u64) {
         let mut disk = self.disk.clone();
         disk.crash_keeping(disk.forced());
-        self.snapshot = Some(disk);
+        self.snapshot = Some(Snapshot { taken_ns: at_ns, disk, number: self.disk_number });
+    }
+
+    /// When that was, if it was.
+    pub fn snapshot_ns(&self) -> Option<u64> {
+        self.snapshot.as_ref().map(|snapshot| snapshot.taken_ns)
     }
 
     /// Kills the process; `kept`: the last record of the log that stays, if not left to chance.
@@ -293,8 +309,14 @@ impl Node {
             Kept::Any => self.disk.crash(random),
             Kept::Forced => self.disk.crash_keeping(self.disk.forced()),
             Kept::All => self.disk.crash_keeping(self.disk.appended()),
-            Kept::NoDisk => (self.disk, self.disks) = (Disk::new(), self.disks + 1),
-            Kept::Snapshot => self.disk = self.snapshot.clone().expect("a snapshot was taken"),
+            Kept::NoDisk => {
+                self.disks += 1;
+                (self.disk, self.disk_number) = (Disk::new(), self.disks);
+            }
+            Kept::Snapshot => {
+                let Snapshot { disk, number, .. } = self.snapshot.clone().expect("a snapshot was taken");
+                (self.disk, self.disk_number) = (disk, number);
+            }
         }
         (self.turn_at_ns, self.disk_free_ns, self.paused_until_ns, self.busy_until_ns) = (None, 0, 0, 0);
     }

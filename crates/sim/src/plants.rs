@@ -16,6 +16,7 @@ use crate::by_quorum::{
 };
 use crate::by_reshaping::{
     reshaped, reshaped_with_crashes, reshaped_with_late_pages, reshaped_with_losses_of_power,
+    reshaped_with_older_disks,
 };
 use crate::client::Workload;
 use crate::cluster::{Scenario, Tally};
@@ -230,6 +231,7 @@ pub const PLANTS: &[Plant] = &[
     metadata("handoff-leads", "R8", InMetadata::HandoffLeads, Hunt::Seeds(with_handoffs)),
     metadata("restart-unnoticed", "R9", InMetadata::RestartUnnoticed, Hunt::Seeds(as_drawn)),
     metadata("empty-storage-trusted", "R9", InMetadata::EmptyStorageTrusted, Hunt::Seeds(in_memory)),
+    metadata("strays-kept", "R16", InMetadata::StraysKept, Hunt::Seeds(reshaped_with_older_disks)),
     metadata("forgetting-trusted", "R18", InMetadata::ForgettingTrusted, Hunt::Script("older-disk-of-a-quorum")),
     replica("direct-lease-ignored", "R12", InReplica::DirectLeaseIgnored, Hunt::Seeds(by_clients_of_paused_nodes)),
     replica("torn-op-kept", "L2", InReplica::TornOpKept, Hunt::Seeds(by_large::killed)),

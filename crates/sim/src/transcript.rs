@@ -374,6 +374,7 @@ fn describe_report(report: &Report) -> String {
         ReportKind::CopyDone => "everything is copied".to_owned(),
         ReportKind::Accuse(node) => format!("{node} does not answer"),
         ReportKind::Forgot(node) => format!("{node} has forgotten what it had confirmed"),
+        ReportKind::Stray(_) => "found on the disk, and not told of it".to_owned(),
         ReportKind::Fence => "an epoch after this one".to_owned(),
         ReportKind::Formed => "its children are formed".to_owned(),
         ReportKind::Drained(index) => format!("drained at decision {index}"),

@@ -276,6 +276,8 @@ tagged! {
         5 => Drained(u64),
         /// The primary has seen that this member lacks decisions that it had confirmed as durable: its storage has forgotten something (R18).
         6 => Forgot(NodeId),
+        /// The process found this partition on its disk and has been told nothing of it: if nobody needs what it holds, it is to discard that (R16).
+        7 => Stray(Replication),
     }
 }
 

@@ -8,7 +8,7 @@ pub(crate) mod rules;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use core::net::SocketAddrV4;
+use core::net::{Ipv4Addr, SocketAddrV4};
 
 use nicekv_placement::{KeyspaceSpec, vnodes};
 use nicekv_wire::chunk::Round;
@@ -17,11 +17,12 @@ use nicekv_wire::control::{
     Probe,
 };
 use nicekv_wire::hot::HotAssign;
-use nicekv_wire::{Epoch, NodeId, PartitionId};
+use nicekv_wire::{Epoch, KeyOrder, KeyspaceId, MatchRange, NodeId, PartitionId};
 
 use crate::config::nanoseconds;
 use crate::decide::dropped;
-use crate::observations::Observations;
+use crate::observations::{Observations, Stray};
+use crate::plant::Plant;
 use crate::state::{Child, Gone, Left, Member, Parent, Partition, Removed};
 use crate::view::Situation;
 
@@ -145,6 +146,44 @@ pub(crate) fn due_discards(situation: &Situation<'_>) -> Vec<Announcement> {
         }
     }
     due
+}
+
+/// What a node is told of a partition that it found on its disk: to discard it, if it is not to be a member and nobody needs what it holds (R16); else nothing. An id that
+/// was given and that no partition has is nobody's any more, whichever copy of the state this is.
+pub(crate) fn for_stray(situation: &Situation<'_>, node: NodeId, stray: &Stray) -> Option<Announcement> {
+    let Stray { partition: id, incarnation, replication } = *stray;
+    let state = situation.state;
+    let is_live = situation.observations.membership.is_live(node, incarnation);
+    if !is_live || situation.observations.has(Plant::StraysKept) {
+        return None;
+    }
+    let discard = match state.partition(id) {
+        Some(partition) if partition.has(node) || !situation.may_discard(id, partition) => return None,
+        Some(partition) => assign(situation, id, partition, incarnation),
+        None if !state.was_given(id) || state.is_awaited(id) => return None,
+        None => Assign {
+            term: state.term(),
+            incarnation,
+            partition: id,
+            keyspace: KeyspaceId::DEFAULT,
+            range: MatchRange::ALL,
+            order: KeyOrder::Hash,
+            replication,
+            multicast: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+            // There is none after its last one.
+            epoch: Epoch(u32::MAX),
+            activated: true,
+            primary: NodeId(0),
+            replicas: replication.quorum().map_or(1, |quorum| quorum.replicas() as u8),
+            members: Vec::new(),
+            discard: true,
+            children: Vec::new(),
+            sealed: false,
+            parents: Vec::new(),
+            stamp_min: Round::default(),
+        },
+    };
+    Some(Announcement { node, assign: Assign { discard: true, ..discard } })
 }
 
 /// Live processes that have not acknowledged what the partition is now.

@@ -19,7 +19,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use nicekv_wire::control::{AssignAck, Heartbeat, ProbeReply, Report, ReportKind, Sources, Usage};
 use nicekv_wire::heat::Heat;
-use nicekv_wire::{NodeId, PartitionId};
+use nicekv_wire::{NodeId, PartitionId, Replication};
 
 use crate::config::{Config, Timing, nanoseconds};
 use crate::plant::Plant;
@@ -40,6 +40,14 @@ pub(crate) use watch::Watch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stale;
 
+/// A partition that a process found on its disk and has been told nothing of.
+#[derive(Clone, Copy)]
+pub(crate) struct Stray {
+    pub(crate) partition: PartitionId,
+    pub(crate) incarnation: u64,
+    pub(crate) replication: Replication,
+}
+
 /// See the module.
 #[derive(Clone)]
 pub(crate) struct Observations {
@@ -56,6 +64,8 @@ pub(crate) struct Observations {
     pub(crate) storages: Storages,
     /// Storages that have forgotten something, until that is persisted.
     pub(crate) forgetful: Storages,
+    /// The last one of each node that has not been answered.
+    pub(crate) strays: BTreeMap<NodeId, Stray>,
     /// What shows that the state is an older copy, until it is persisted.
     pub(crate) contradiction: Option<Contradiction>,
     /// A leader before may have granted leases that run until then.
@@ -84,6 +94,7 @@ impl Observations {
             chunks: ChunkReports::new(now_ns),
             storages: state.storages.clone(),
             forgetful: Storages::new(),
+            strays: BTreeMap::new(),
             contradiction: state.contradiction,
             quiet_until_ns: now_ns + quiet_ns,
             unaware: BTreeSet::new(),
@@ -250,12 +261,20 @@ impl Observations {
         report: &Report,
     ) -> Result<bool, Stale> {
         let Report { node, incarnation, partition: id, epoch, kind } = *report;
+        if let ReportKind::Stray(replication) = kind {
+            if !self.membership.is_live(node, incarnation) {
+                return Err(Stale);
+            }
+            self.strays.insert(node, Stray { partition: id, incarnation, replication });
+            return Ok(true);
+        }
         let partition = state.partition(id).filter(|partition| partition.epoch() == epoch).ok_or(Stale)?;
         let is_member = |node| partition.member(node).is_some();
         let is_possible = match kind {
             ReportKind::CopyDone => true,
             ReportKind::Accuse(accused) => accused != node && is_member(accused),
             ReportKind::Forgot(member) => is_member(member) && (member == node || partition.primary == node),
+            ReportKind::Stray(_) => false,
             ReportKind::Fence => Policy::of(state.keyspace(partition)).has_fences,
             ReportKind::Formed => partition.forming.is_some(),
             ReportKind::Drained(_) => {
@@ -272,6 +291,7 @@ impl Observations {
                 Ok(false)
             }
             ReportKind::Forgot(member) => Ok(self.handle_forgetful(now_ns, partition, member)),
+            ReportKind::Stray(_) => unreachable!("noted above"),
             ReportKind::Fence => Ok(self.watch_mut(id).handle_fence()),
             ReportKind::Formed => Ok(self.watch_mut(id).handle_formed(node, incarnation, epoch.0)),
             ReportKind::Drained(index) => Ok(self.watch_mut(id).handle_drained(incarnation, epoch.0, index)),

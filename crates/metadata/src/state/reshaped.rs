@@ -65,6 +65,18 @@ impl State {
         self.reshapings.retain(|other| other != reshaping);
     }
 
+    /// Whether a partition has, or had, this id, or is to have it.
+    pub(crate) fn was_given(&self, id: PartitionId) -> bool {
+        id.0 < self.next_partition
+    }
+
+    /// Whether a partition of this id is still to come, or its end is still to be told.
+    pub(crate) fn is_awaited(&self, id: PartitionId) -> bool {
+        let forming = self.partitions.values().filter_map(|partition| partition.forming.as_ref());
+        let is_to_come = forming.flat_map(|forming| &forming.children).any(|child| child.partition == id);
+        is_to_come || self.newest_epoch(id).is_some()
+    }
+
     /// Partitions that somebody is still to make something of what this one leaves: its children are not whole yet.
     pub(crate) fn is_young(&self, id: PartitionId) -> bool {
         self.reshaped.values().any(|gone| !gone.quiet && gone.children.contains(&id))

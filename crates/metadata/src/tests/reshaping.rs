@@ -3,6 +3,7 @@
 mod chains;
 mod faults;
 mod ranges;
+mod strays;
 
 use nicekv_wire::control::DiskSpace;
 use nicekv_wire::{KeyspaceId, NodeId, PartitionId};

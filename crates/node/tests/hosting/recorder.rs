@@ -87,6 +87,10 @@ impl Protocol for Recorder {
         self.replication == replication
     }
 
+    fn replication(&self) -> Replication {
+        self.replication
+    }
+
     fn membership(&self) -> &Membership {
         &self.membership
     }
@@ -226,6 +230,7 @@ impl Protocol for Recorder {
             open_ops: 0,
             logged: 0,
             released: 0,
+            proven: true,
         }
     }
 }

@@ -56,8 +56,11 @@ impl Partition {
         }
         let membership = Membership::of(assign, host.config.node);
         if membership.standing.serves() && self.former.is_some() {
-            // Never pretend to hold what was not copied.
+            // Never pretend to hold what was not copied. That it was copied has been reported when it was durable, so this storage has forgotten it (R18).
             host.counters.refused += 1;
+            if !host.has(Plant::ForgettingIgnored) {
+                host.report(self.id(), assign.epoch, ReportKind::Forgot(host.config.node));
+            }
             return false;
         }
         self.enter(host, now, membership);

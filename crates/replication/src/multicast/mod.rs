@@ -82,6 +82,10 @@ impl Protocol for Partition {
         matches!(replication, Replication::Multicast | Replication::Chain)
     }
 
+    fn replication(&self) -> Replication {
+        if self.is_chain() { Replication::Chain } else { Replication::Multicast }
+    }
+
     fn membership(&self) -> &Membership {
         &self.membership
     }
@@ -365,6 +369,7 @@ impl Protocol for Partition {
             open_ops: self.locks.count(),
             logged: self.sequence.logged(),
             released: self.sequence.released(),
+            proven: self.is_proven,
         }
     }
 }

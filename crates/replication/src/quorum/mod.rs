@@ -54,6 +54,7 @@ use nicekv_node::{
     CopyChunk, CopyRequest, Host, Membership, Message, Page, PartitionStatus, Protocol, Request,
 };
 use nicekv_wire::control::Assign;
+use nicekv_wire::quorum::Quorum;
 use nicekv_wire::recovery::{CopySection, Entry};
 use nicekv_wire::{DecodeError, NodeId, Now, PartitionId, Replication};
 pub use partition::QuorumPartition;
@@ -76,6 +77,11 @@ impl Protocol for QuorumPartition {
             (Replication::Quorum(_), None) => true,
             (Replication::Multicast | Replication::Chain, _) => false,
         }
+    }
+
+    fn replication(&self) -> Replication {
+        // Before it is told of an epoch it may be of any quorum.
+        Replication::Quorum(self.quorum.unwrap_or(Quorum::new(1, 1).expect("one of one is a quorum")))
     }
 
     fn membership(&self) -> &Membership {

@@ -14,6 +14,7 @@ impl Cluster {
         }
         let node = self.random.below(self.nodes.len() as u64) as usize;
         match self.random.below(8) {
+            _ if self.losses.is_some() => {}
             0..4 => self.inflict(Mishap::Add(node)),
             4..7 => self.inflict(Mishap::Drain(node)),
             _ => self.inflict(Mishap::Remove(node)),

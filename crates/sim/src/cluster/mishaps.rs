@@ -134,7 +134,7 @@ impl Cluster {
                 self.note(|names| {
                     Some(format!("a snapshot of the disk of {}", names.host(Host::Node(node))))
                 });
-                self.nodes[node].take_snapshot();
+                self.nodes[node].take_snapshot(now_ns);
             }
             Mishap::Start(node) => self.start_node(node),
             Mishap::PowerLoss { downtime_ns } => self.power_off(downtime_ns),
@@ -188,6 +188,7 @@ impl Cluster {
     /// No fault happens any more; what is down comes back.
     pub fn heal(&mut self) {
         self.faults = Faults { disk_max_ns: self.faults.disk_max_ns, ..Faults::NONE };
+        self.losses = None;
         self.note(|_| Some("all faults are healed".into()));
         self.network.heal();
         self.power_loss_at = None;
@@ -244,12 +245,16 @@ impl Cluster {
 
     /// What befalls a node before it does anything.
     pub(super) fn draw_node_fault(&mut self, index: usize) {
-        if self.random.chance(self.faults.crash) && self.may_crash(index) {
+        self.look_at_losses();
+        let may_fail = self.losses.is_none();
+        if self.random.chance(self.faults.crash) && may_fail && self.may_crash(index) {
             self.tally.count("crashes");
+            let kept = self.draw_loss(index);
             let downtime_ns = self.random.below(self.faults.downtime_max_ns);
-            return self.crash_node(index, Kept::Any, Some(downtime_ns));
+            return self.crash_node(index, kept, Some(downtime_ns));
         }
-        if self.random.chance(self.faults.pause) {
+        self.draw_snapshot(index);
+        if self.random.chance(self.faults.pause) && may_fail {
             let pause_ns = self.random.below(self.faults.pause_max_ns);
             self.pause_node(index, pause_ns);
         }
@@ -265,7 +270,7 @@ impl Cluster {
             let lacks_room = space != DiskSpace::Enough || self.random.below(2) == 0;
             self.nodes[index].set_space(space, lacks_room);
         }
-        if self.random.chance(self.faults.corruption) {
+        if self.random.chance(self.faults.corruption) && may_fail {
             self.damage_value(index);
         }
     }
@@ -310,9 +315,7 @@ impl Cluster {
             return true;
         }
         let now_ns = self.queue.now_ns();
-        // Who is accused may be the next to go, before the crash is known.
-        let is_accused = self.controllers.accused_ns.is_some_and(|at_ns| now_ns < at_ns + ACCUSED_NS);
-        if self.has_shared_step() || self.lacks_large() || is_accused {
+        if self.is_unsettled() {
             return false;
         }
         let Some(metadata) = self.controllers.at_rest(now_ns) else { return false };
@@ -346,6 +349,14 @@ impl Cluster {
             })
     }
 
+    /// Whether the metadata service is about to change something, or a large value is lacking somewhere.
+    pub(super) fn is_unsettled(&self) -> bool {
+        let now_ns = self.queue.now_ns();
+        // Who is accused may be the next to go, before a crash is known.
+        let is_accused = self.controllers.accused_ns.is_some_and(|at_ns| now_ns < at_ns + ACCUSED_NS);
+        self.has_shared_step() || self.lacks_large() || is_accused
+    }
+
     pub(super) fn draw_metadata_fault(&mut self) {
         if self.random.chance(self.faults.metadata_crash) {
             let downtime_ns = self.random.below(self.faults.downtime_max_ns);
@@ -365,7 +376,7 @@ impl Cluster {
 
     pub(super) fn lose_power(&mut self) {
         // See `may_crash`.
-        if !self.nodes.iter().any(|node| node.in_memory) {
+        if !self.nodes.iter().any(|node| node.in_memory) && self.losses.is_none() {
             let downtime_ns = self.random.below(self.faults.downtime_max_ns);
             self.power_off(downtime_ns);
         }
@@ -375,9 +386,14 @@ impl Cluster {
     fn power_off(&mut self, downtime_ns: u64) {
         self.tally.count("losses of all power");
         self.note(|_| Some("all power is lost".into()));
+        let victims = self.draw_losses();
         for node in 0..self.nodes.len() {
             let extra_ns = self.random.below(downtime_ns);
-            self.crash_node(node, Kept::Any, Some(downtime_ns + extra_ns));
+            match victims.iter().find(|(victim, _)| *victim == node) {
+                // Who kept everything is not the last to come back.
+                Some((_, kept)) => self.crash_node(node, *kept, Some(2 * downtime_ns)),
+                None => self.crash_node(node, Kept::Any, Some(downtime_ns + extra_ns)),
+            }
         }
         (0..self.switches.len()).for_each(|switch| self.crash_switch(switch));
         if self.scenario.instances > 1 {
@@ -390,7 +406,7 @@ impl Cluster {
         if self.faults.cut_interval_ns == 0 {
             return;
         }
-        if self.random.below(2) == 0 {
+        if self.random.below(2) == 0 || self.losses.is_some() {
             self.network.heal();
         } else {
             self.cut_somewhere();

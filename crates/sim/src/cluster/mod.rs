@@ -11,7 +11,7 @@
 //!   controllers  the metadata service, its store, the switches' agents
 //!   keyspaces    that come and go; partitions: that are split and merged; places: of members, that others take
 //!   hot          hot entries in switches, and what nodes are told of them
-//!   mishaps      faults: drawn by chance, or done by a script
+//!   mishaps      faults: drawn by chance, or done by a script; losses: of disks
 //! ```
 //!
 //! A cluster is a value: a clone goes on exactly as the original does, or differently if something is done to it.
@@ -24,6 +24,7 @@ mod event;
 mod hot;
 mod instances;
 mod keyspaces;
+mod losses;
 mod machines;
 mod migrations;
 mod mishaps;
@@ -61,6 +62,7 @@ use crate::transcript::Names;
 use crate::watch::Watch;
 use controllers::{Controllers, Link};
 use event::Event;
+use losses::Losses;
 use nicekv_client::Coordination;
 use nicekv_dataplane::VringSet;
 use nicekv_metadata::Metadata;
@@ -116,6 +118,8 @@ pub struct Cluster {
     hot: HotEntries,
     connections: BTreeMap<u64, Connection>,
     connections_made: u64,
+    /// Of disks, that are not made up for yet.
+    losses: Option<Losses>,
     /// At this event the power is lost.
     power_loss_at: Option<u64>,
     /// Numbers calls and answers.
@@ -188,6 +192,7 @@ impl Cluster {
             hot: HotEntries::new(seed ^ HOT),
             connections: BTreeMap::new(),
             connections_made: 0,
+            losses: None,
             power_loss_at: None,
             tick: 0,
             tally: Tally::default(),

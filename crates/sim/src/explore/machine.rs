@@ -35,6 +35,7 @@ const UNTOLD: PartitionStatus = PartitionStatus {
     open_ops: 0,
     logged: 0,
     released: 0,
+    proven: false,
 };
 
 impl Machine {
