@@ -36,6 +36,8 @@ pub enum Plant {
     EmptyStorageTrusted,
     /// R18: a storage that lacks what was confirmed is trusted.
     ForgettingTrusted,
+    /// R18: a state that is older than what nodes have seen is gone on with.
+    OlderStateTrusted,
     /// R16: what a node has found on its disk and nobody needs is not discarded.
     StraysKept,
     /// R14: a succession goes on although who leaves was started again.
@@ -83,7 +85,7 @@ pub enum Plant {
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -96,6 +98,7 @@ impl Plant {
         Self::RestartUnnoticed,
         Self::EmptyStorageTrusted,
         Self::ForgettingTrusted,
+        Self::OlderStateTrusted,
         Self::StraysKept,
         Self::SuccessionOutlivesProcess,
         Self::SuccessorUntold,

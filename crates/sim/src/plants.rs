@@ -231,6 +231,7 @@ pub const PLANTS: &[Plant] = &[
     metadata("handoff-leads", "R8", InMetadata::HandoffLeads, Hunt::Seeds(with_handoffs)),
     metadata("restart-unnoticed", "R9", InMetadata::RestartUnnoticed, Hunt::Seeds(as_drawn)),
     metadata("empty-storage-trusted", "R9", InMetadata::EmptyStorageTrusted, Hunt::Seeds(in_memory)),
+    metadata("older-state-trusted", "R18", InMetadata::OlderStateTrusted, Hunt::Script("older-metadata-state")),
     metadata("strays-kept", "R16", InMetadata::StraysKept, Hunt::Seeds(reshaped_with_older_disks)),
     metadata("forgetting-trusted", "R18", InMetadata::ForgettingTrusted, Hunt::Script("older-disk-of-a-quorum")),
     replica("direct-lease-ignored", "R12", InReplica::DirectLeaseIgnored, Hunt::Seeds(by_clients_of_paused_nodes)),

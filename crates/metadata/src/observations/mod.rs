@@ -244,7 +244,7 @@ impl Observations {
         if !self.membership.is_live(ack.node, ack.incarnation) {
             return Err(Stale);
         }
-        if ack.epoch.0 > newest {
+        if ack.epoch.0 > newest && !self.has(Plant::OlderStateTrusted) {
             let is_news = self.contradiction.is_none();
             let shown = Contradiction::new(ack.node, ack.partition, ack.epoch.0, newest);
             self.contradiction.get_or_insert(shown);

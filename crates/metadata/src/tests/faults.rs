@@ -122,8 +122,9 @@ const PLANT_SEEDS_MAX: u64 = 200;
 
 /// The nodes of this world keep no log, so it is nothing to them in which epoch they restart; a former leader's
 /// leases have a scenario of their own; keyspaces by quorum need replicas that count, and balancing clients that ask.
-const FOUND_ELSEWHERE: [Plant; 22] = [
+const FOUND_ELSEWHERE: [Plant; 23] = [
     Plant::ForgettingTrusted,
+    Plant::OlderStateTrusted,
     Plant::StraysKept,
     // Every switch has every port here.
     Plant::PortsTrusted,

@@ -51,6 +51,8 @@ pub(super) struct Controllers {
     running: Vec<Controller>,
     started: u64,
     pub(super) stored: Option<Vec<u8>>,
+    /// A copy of it, of some time.
+    pub(super) copied: Option<Vec<u8>>,
     /// Writes under way.
     persists: usize,
     /// When a member has accused another one last.

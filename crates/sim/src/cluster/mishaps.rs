@@ -80,6 +80,10 @@ pub enum Mishap {
         /// It starts again after this.
         downtime_ns: u64,
     },
+    /// The state of the metadata service is copied aside. One instance alone.
+    CopyState,
+    /// The state and the copy change places. The metadata service does not run.
+    ExchangeState,
     /// The metadata service is paused, another one takes over, then it resumes.
     MetadataPause {
         /// How long it is paused.
@@ -168,6 +172,13 @@ impl Cluster {
             Mishap::MetadataCrash { downtime_ns } => {
                 self.tally.count("metadata crashes");
                 self.crash_metadata(downtime_ns);
+            }
+            Mishap::CopyState => self.controllers.copied = self.controllers.stored.clone(),
+            Mishap::ExchangeState => {
+                let controllers = &mut self.controllers;
+                assert!(controllers.newest().is_none(), "it would not notice");
+                std::mem::swap(&mut controllers.stored, &mut controllers.copied);
+                self.note(|_| Some("the metadata state and its copy change places".into()));
             }
             Mishap::MetadataPause { pause_ns, takeover_ns } => {
                 self.tally.count("metadata pauses");

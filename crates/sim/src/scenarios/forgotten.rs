@@ -1,4 +1,5 @@
-//! Storages that have forgotten what they had confirmed (rows 36 and 37, R18): all nodes stop, and some come back with an older disk, or without one.
+//! Storages that have forgotten what they had confirmed (rows 36, 37 and 40, R18): all nodes stop, and some come back with an older disk, or without one; or the
+//! metadata service goes on from an older copy of its state.
 
 use super::moves::as_it_is;
 use super::stage::{MILLISECOND_NS, Played, Script, Stage};
@@ -52,6 +53,39 @@ pub(super) const SCRIPTS: &[Script] = &[
         play: |stage| older_disks(stage, 2, 0),
     },
     Script {
+        name: "older-metadata-state",
+        row: 40,
+        what: "epochs go on, then the metadata service starts from a copy of its state that is older, alone or with all nodes; then from the newest one again",
+        shape: few_keys,
+        play: |stage| {
+            stage.inflict(Mishap::CopyState);
+            let away = stage.random.below(3) as usize;
+            for _ in 0..2 {
+                let downtime_ns = Some(300 * MILLISECOND_NS);
+                stage.inflict(Mishap::Crash { node: away, kept: Kept::Forced, downtime_ns });
+                stage.run(600);
+            }
+            exchange_state(stage);
+            if stage.random.below(2) == 0 {
+                (0..3).for_each(|node| restart(stage, node, Kept::Forced));
+            }
+            stage.run(1_000);
+            let why = stage.cluster.metadata().and_then(|metadata| metadata.status().why_not_ready);
+            if !why.as_ref().is_some_and(|why| why.contains("older copy")) {
+                stage
+                    .violations
+                    .push(format!("the state is older, and the metadata service does not say so: {why:?}"));
+            }
+            exchange_state(stage);
+            // A switch remembers the terms of those who led with the copy.
+            for _ in 0..2 {
+                stage.run(300);
+                stage.inflict(Mishap::MetadataCrash { downtime_ns: 10 * MILLISECOND_NS });
+            }
+            Some(())
+        },
+    },
+    Script {
         name: "older-disk-of-a-quorum",
         row: 37,
         what: "the same of one replica of a quorum, whose disk is older than what is remembered of it",
@@ -100,9 +134,20 @@ fn restart_all(stage: &mut Stage, victims: &[usize], kept: Kept) {
         stage.inflict(Mishap::MetadataCrash { downtime_ns: 10 * MILLISECOND_NS });
     }
     for node in 0..3 {
-        let kept = if victims.contains(&node) { kept } else { Kept::Forced };
-        let downtime_ns = Some((5 + stage.random.below(40)) * MILLISECOND_NS);
-        stage.inflict(Mishap::Crash { node, kept, downtime_ns });
+        restart(stage, node, if victims.contains(&node) { kept } else { Kept::Forced });
     }
     stage.run(1_500);
+}
+
+fn restart(stage: &mut Stage, node: usize, kept: Kept) {
+    let downtime_ns = Some((5 + stage.random.below(40)) * MILLISECOND_NS);
+    stage.inflict(Mishap::Crash { node, kept, downtime_ns });
+}
+
+fn exchange_state(stage: &mut Stage) {
+    stage.inflict(Mishap::MetadataCrash { downtime_ns: 60 * MILLISECOND_NS });
+    // What was being written is written, or not.
+    stage.run(50);
+    stage.inflict(Mishap::ExchangeState);
+    stage.run(20);
 }
