@@ -1,10 +1,17 @@
-//! Values of up to 4 MiB, as histories have them: by their first bytes, up to a slash, from which follows all the rest.
+//! Long values, as histories have them: by their first bytes, up to a slash, from which follows all the rest.
 
 use nicekv_history::model::Change;
 use nicekv_history::{Action, Call};
 
-/// Lengths are spread evenly by their logarithm.
-const LENGTH_BITS_MAX: u64 = 22;
+/// How long they are: up to this power of two, spread evenly by their logarithm.
+#[derive(Clone, Copy)]
+pub(super) struct Lengths(u32);
+
+/// Up to 4 MiB.
+pub(super) const LARGE: Lengths = Lengths(22);
+/// Up to 32 KiB: in fragments, but not in chunks.
+pub(super) const WHOLE: Lengths = Lengths(15);
+
 const END: u8 = b'/';
 /// What a history has of a value that is not what was put.
 const DAMAGED: &[u8] = b"damaged: ";
@@ -16,10 +23,10 @@ fn scrambled(number: u64) -> u64 {
 }
 
 /// The value of this word.
-pub(super) fn of_word(word: &[u8]) -> Vec<u8> {
+pub(super) fn of_word(word: &[u8], Lengths(bits_max): Lengths) -> Vec<u8> {
     let seed = word.iter().fold(7, |seed, byte| scrambled(seed ^ u64::from(*byte)));
     let bits = seed >> 8 & 0xff_ffff;
-    let length = (LENGTH_BITS_MAX as f64 * bits as f64 / f64::from(1 << 24)).exp2() as usize;
+    let length = (f64::from(bits_max) * bits as f64 / f64::from(1 << 24)).exp2() as usize;
     let mut value = Vec::with_capacity(word.len() + length + 8);
     value.extend_from_slice(word);
     value.push(END);
@@ -34,27 +41,27 @@ pub(super) fn of_word(word: &[u8]) -> Vec<u8> {
 }
 
 /// Its word, if it is whole.
-fn word_of(value: &[u8]) -> Vec<u8> {
+fn word_of(value: &[u8], lengths: Lengths) -> Vec<u8> {
     let word = value.split(|byte| *byte == END).next().unwrap_or_default();
-    if of_word(word) == value { word.to_vec() } else { [DAMAGED, word].concat() }
+    if of_word(word, lengths) == value { word.to_vec() } else { [DAMAGED, word].concat() }
 }
 
 /// What is called instead of `action`, whose values are words.
-pub(super) fn expanded(action: &Action) -> Action {
+pub(super) fn expanded(action: &Action, lengths: Lengths) -> Action {
     let mut action = action.clone();
     if let Action::Update { change: Change::Set(value), .. } = &mut action {
-        *value = of_word(value);
+        *value = of_word(value, lengths);
     }
     action
 }
 
 /// The call as a history has it.
-pub(super) fn shortened(mut call: Call) -> Call {
+pub(super) fn shortened(mut call: Call, lengths: Lengths) -> Call {
     if let Action::Update { change: Change::Set(value), .. } = &mut call.action {
-        *value = word_of(value);
+        *value = word_of(value, lengths);
     }
     if let Some(value) = call.answered.as_mut().and_then(|(_, answer)| answer.value.as_mut()) {
-        *value = word_of(value);
+        *value = word_of(value, lengths);
     }
     call
 }
@@ -68,13 +75,13 @@ mod tests {
         let mut longest = 0;
         for number in 0..300 {
             let word = number.to_string().into_bytes();
-            let value = of_word(&word);
+            let value = of_word(&word, LARGE);
             longest = longest.max(value.len());
-            assert_eq!(word_of(&value), word);
+            assert_eq!(word_of(&value, LARGE), word);
             let mut damaged = value.clone();
             *damaged.last_mut().unwrap() ^= 1;
-            assert_ne!(word_of(&damaged), word, "{number}");
-            assert_ne!(word_of(&value[..value.len() - 1]), word, "{number}");
+            assert_ne!(word_of(&damaged, LARGE), word, "{number}");
+            assert_ne!(word_of(&value[..value.len() - 1], LARGE), word, "{number}");
         }
         assert!((1 << 20..=(1 << 22) + 8).contains(&longest), "{longest}");
     }

@@ -76,7 +76,7 @@ impl fmt::Display for Objects {
 
 /// The content of a number.
 fn content(number: u64) -> Vec<u8> {
-    large::of_word(format!("object-{number}").as_bytes())
+    large::of_word(format!("object-{number}").as_bytes(), large::LARGE)
 }
 
 /// A user, with what its names may have.

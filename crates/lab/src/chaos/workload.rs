@@ -3,7 +3,7 @@
 //! Every keyspace has the same keys, so that one which is taken for that of another keyspace shows. Half of them belong to the native
 //! clients, who compare versions; the other half is shared with Redis clients, who are not told any, so that there nobody's answer counts
 //! as having told one. A keyspace by quorum is only asked for what it understands (R14); one whose hot keys are spread is asked for few of its keys most of the time, and mostly gets.
-//! An eighth of the keys has values of 1 B to 4 MiB, which histories have shortened (`large`); nothing is made of these by primaries.
+//! An eighth of the keys has values of 1 B to 4 MiB, in chains to 32 KiB, which histories have shortened (`large`); nothing is made of these by primaries.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use nicekv_history::{Action, Answer, Call};
 use nicekv_placement::{KeyspaceSpec, LoadBalancing, Protocol};
 use nicekv_wire::{OpId, Status};
 
-use super::large;
+use super::large::{self, Lengths};
 use crate::clients::Client;
 use crate::error::Result;
 
@@ -25,7 +25,7 @@ pub(crate) const KEYS: usize = 128;
 const HOT_KEYS: u64 = 4;
 /// Of ten calls to a keyspace whose hot keys are spread so many are gets, and a part of the others.
 const HOT_GETS_OF_TEN: u64 = 8;
-/// Every so manieth key of either half has large values.
+/// Every so manieth key of either half has long values.
 const LARGE_EVERY: usize = 8;
 /// Calls of a client between two scans of all keys, on average.
 const CALLS_PER_SCAN: u64 = 400;
@@ -79,9 +79,12 @@ impl Keys<'_> {
     /// Makes one call; versions are not told for keys without.
     pub(crate) fn call(self, client: &mut Client, key: Key, action: Action) -> Result<Call> {
         let (keyspace, name) = (self.keyspaces[key.keyspace].id, self.name(key));
-        let mut call = match self.is_large(key) {
-            true => large::shortened(client.call(keyspace, name.as_bytes(), large::expanded(&action))?),
-            false => client.call(keyspace, name.as_bytes(), action)?,
+        let mut call = match self.lengths(key) {
+            Some(lengths) => {
+                let action = large::expanded(&action, lengths);
+                large::shortened(client.call(keyspace, name.as_bytes(), action)?, lengths)
+            }
+            None => client.call(keyspace, name.as_bytes(), action)?,
         };
         let erases = matches!(call.action, Action::Update { change: Change::Erase, .. });
         if let Some((_, answer)) = &mut call.answered {
@@ -105,7 +108,7 @@ impl Keys<'_> {
         let covered = client.scan(spec.id, after.as_bytes(), last.as_bytes())?;
         let mut calls = Vec::new();
         // Of large values scans tell no more than that there is one.
-        let keys = (0..KEYS).map(|index| Key { keyspace, index }).filter(|key| !self.is_large(*key));
+        let keys = (0..KEYS).map(|index| Key { keyspace, index }).filter(|key| self.lengths(*key).is_none());
         let keys: Vec<Key> = keys.collect();
         for (piece, key) in covered.iter().flat_map(|piece| keys.iter().map(move |key| (piece, *key))) {
             let (called, at) = piece.between;
@@ -131,10 +134,13 @@ impl Keys<'_> {
         Key { keyspace, index: 2 * place + usize::from(shared) }
     }
 
-    /// Whether the key has large values. Chains have none.
-    fn is_large(self, key: Key) -> bool {
-        let is_possible = !matches!(self.keyspaces[key.keyspace].protocol, Protocol::Chain);
-        is_possible && key.index / 2 % LARGE_EVERY == LARGE_EVERY - 1
+    /// How long the values of the key are, if they are long. Chains have none that are stored in chunks.
+    fn lengths(self, key: Key) -> Option<Lengths> {
+        let is_long = key.index / 2 % LARGE_EVERY == LARGE_EVERY - 1;
+        is_long.then_some(match self.keyspaces[key.keyspace].protocol {
+            Protocol::Chain => large::WHOLE,
+            Protocol::Multicast | Protocol::Quorum { .. } => large::LARGE,
+        })
     }
 
     fn is_hot(self, keyspace: usize) -> bool {
@@ -147,7 +153,7 @@ impl Keys<'_> {
             return Action::Get;
         }
         match self.keyspaces[key.keyspace].protocol {
-            Protocol::Multicast if self.is_large(key) => {
+            Protocol::Multicast | Protocol::Chain if self.lengths(key).is_some() => {
                 draw_large(client.is_told_versions() && key.has_versions(), seen, value, random)
             }
             Protocol::Multicast | Protocol::Chain => {
