@@ -1,7 +1,7 @@
 //! What nodes set aside on a disk, and whether the disk has it (docs/FAULTS.md row 9).
 
 use crate::failure::Failure;
-use nicekv_runtime::node::{RESERVE_BYTES_MIN, RESERVE_FILE, StorageOptions};
+use nicekv_runtime::node::{RESERVE_BYTES_MIN, RESERVE_FILE, StorageOptions, free_bytes_min};
 use nicekv_store::{Files, RealFiles};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -59,9 +59,10 @@ impl Reserves {
         self.options
     }
 
-    /// What the nodes need to accept puts: their reserves, and a quarter of them free besides.
+    /// What the nodes need to accept puts.
     fn needed_bytes(&self) -> u64 {
-        self.nodes as u64 * self.options.reserve_bytes / 4 * 5
+        let reserve_bytes = self.nodes as u64 * self.options.reserve_bytes;
+        reserve_bytes + free_bytes_min(reserve_bytes)
     }
 
     /// Why the nodes in these directories will refuse puts, for people; none if they will accept them.

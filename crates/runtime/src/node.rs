@@ -34,7 +34,7 @@ use kernel::Kernel;
 pub use durable_log::LogObservation;
 pub use kernel::KernelObservation;
 pub use open::{OpenError, open_durable, open_memory};
-pub use space::RESERVE_FILE;
+pub use space::{RESERVE_FILE, free_bytes_min};
 pub use storage::{NodeStorage, RESERVE_BYTES_MAX, RESERVE_BYTES_MIN, StorageOptions};
 pub use streams::STREAMS_MAX;
 

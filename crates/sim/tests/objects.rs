@@ -7,7 +7,7 @@ use std::io::Write;
 #[test]
 fn random_worlds_hold() {
     let (mut put, mut got, mut collected, mut crashes) = (0, 0, 0, 0);
-    let (mut lost, mut reshaped, mut put_again, mut surplus) = (0, 0, 0, 0);
+    let (mut lost, mut older, mut reshaped, mut put_again, mut surplus) = (0, 0, 0, 0, 0);
     for seed in 1..=150 {
         let report = run(draw(seed), seed);
         assert!(report.violations.is_empty(), "nicekv sim --objects --seed {seed}: {:?}", report.violations);
@@ -16,6 +16,7 @@ fn random_worlds_hold() {
         collected += report.collected;
         crashes += report.crashes;
         lost += report.lost;
+        older += report.older;
         reshaped += report.reshaped;
         put_again += report.put_again;
         surplus += report.surplus;
@@ -23,6 +24,7 @@ fn random_worlds_hold() {
     assert!(put > 5_000 && got > 5_000, "{put} put, {got} got");
     assert!(collected > 1_000 && crashes > 300, "{collected} collected, {crashes} crashes");
     assert!(lost > 20 && reshaped > 10, "{lost} targets lost, {reshaped} reshapings");
+    assert!(older > 20, "{older} disks put back as they were");
     assert!(put_again > 200 && surplus > 500, "{put_again} chunks put again, {surplus} copies dropped");
 }
 

@@ -24,8 +24,12 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// A node's reserve, in its data directory.
 pub const RESERVE_FILE: &str = "reserve";
-/// This part of the reserves must be free besides.
-const LOW_DIVISOR: u64 = 4;
+
+/// What must be free besides reserves of so many bytes, for puts to be accepted.
+pub const fn free_bytes_min(reserve_bytes: u64) -> u64 {
+    reserve_bytes / 4
+}
+
 /// Between two looks at the disk.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -148,7 +152,7 @@ impl Disk {
     }
 
     fn low_bytes(&self) -> u64 {
-        self.reserve_bytes() / LOW_DIVISOR
+        free_bytes_min(self.reserve_bytes())
     }
 
     /// A node comes with a reserve, which it may have kept from its last process.

@@ -12,8 +12,8 @@ const CUT_MS: u64 = 40;
 
 impl World {
     pub(super) fn schedule_faults(&mut self) {
-        use Fault::{Crash, Cut, Damage, Initiator, Loss, Map, Power};
-        for fault in [Crash, Power, Initiator, Cut, Damage, Map, Loss] {
+        use Fault::{Crash, Cut, Damage, Initiator, Loss, Map, Older, Power};
+        for fault in [Crash, Power, Initiator, Cut, Damage, Map, Loss, Older] {
             self.schedule(fault);
         }
         let round_ms = self.shape.faults.round_ms;
@@ -32,6 +32,7 @@ impl World {
             Fault::Damage => faults.damage_ms,
             Fault::Map => faults.map_ms,
             Fault::Loss => faults.loss_ms,
+            Fault::Older => faults.older_ms,
         }
     }
 
@@ -59,6 +60,7 @@ impl World {
             Fault::Damage => self.damage(target),
             Fault::Map => self.change_map(),
             Fault::Loss => self.lose_target(target),
+            Fault::Older => self.keep_or_put_back(),
         }
     }
 
@@ -144,6 +146,27 @@ impl World {
             self.judge.excuse(id);
             (self.is_whole, self.has_damaged) = (false, true);
         }
+    }
+
+    /// A copy of a disk is taken, or one that was taken is put back. What it lacks counts as a copy no more.
+    fn keep_or_put_back(&mut self) {
+        let Some((target, older)) = self.older.take() else {
+            let target = self.random.below(self.targets.len() as u64) as usize;
+            self.older = Some((target, self.targets[target].disk.chunks.clone()));
+            return;
+        };
+        let host = &self.targets[target];
+        if !self.is_whole || host.is_gone || host.core.is_none() {
+            // Another copy may be gone.
+            return;
+        }
+        self.kill_target(target);
+        let disk = &mut self.targets[target].disk;
+        let newer = std::mem::replace(&mut disk.chunks, older);
+        let lacking: Vec<_> = newer.into_keys().filter(|id| !disk.chunks.contains_key(id)).collect();
+        lacking.into_iter().for_each(|id| self.judge.excuse(id));
+        (self.is_whole, self.has_damaged) = (false, true);
+        self.report.older += 1;
     }
 
     /// From now on nothing fails.

@@ -23,6 +23,8 @@ pub struct ObjectReport {
     pub crashes: u64,
     /// Targets that were lost for good, and reshapings of groups that came to their end.
     pub lost: u64,
+    /// Disks that were put back as they were.
+    pub older: u64,
     /// See `lost`.
     pub reshaped: u64,
     /// Chunks that targets put again, and copies that they dropped because there were enough.

@@ -31,6 +31,8 @@ pub struct ObjectFaults {
     pub map_ms: u64,
     /// A target is lost for good, with its disk.
     pub loss_ms: u64,
+    /// A copy of a target's disk is taken, and every other time put back: it lacks what came since, and has what was deleted.
+    pub older_ms: u64,
     /// A round of garbage collection begins.
     pub round_ms: u64,
     /// A disk that is ten times slower than others.
@@ -143,7 +145,7 @@ fn faults(random: &mut Random) -> ObjectFaults {
     let (crash_ms, power_ms, initiator_ms) = (often(100, 2), often(200, 3), often(200, 3));
     let (cut_ms, damage_ms, map_ms, round_ms) = (often(100, 3), often(200, 4), often(200, 3), often(60, 1));
     let loss_ms = often(300, 3);
-    ObjectFaults {
+    let mut faults = ObjectFaults {
         loss: random.pick(&[0, 1_000, 20_000, 100_000]),
         duplicate: random.pick(&[0, 20_000]),
         garble: random.pick(&[0, 0, 2_000]),
@@ -155,8 +157,11 @@ fn faults(random: &mut Random) -> ObjectFaults {
         damage_ms,
         map_ms,
         loss_ms,
+        older_ms: 0,
         round_ms,
         has_slow_disk: random.chance(MILLION / 4),
         disk_bytes: random.pick(&[u64::MAX / 4, u64::MAX / 4, 1 << 20]),
-    }
+    };
+    faults.older_ms = random.pick(&[0, 0, 100, 300]);
+    faults
 }

@@ -11,7 +11,8 @@ use crate::queue::Queue;
 use crate::random::Random;
 use nicekv_chunks::{Group, Initiator, Map, Target};
 use nicekv_wire::NodeId;
-use nicekv_wire::chunk::{MapVersion, Round};
+use nicekv_wire::chunk::{ChunkId, MapVersion, Round};
+use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ pub(super) enum Fault {
     Map,
     /// A target is lost for good.
     Loss,
+    /// See [`ObjectFaults::older_ms`](super::shape::ObjectFaults).
+    Older,
 }
 
 #[derive(Clone, Debug)]
@@ -144,6 +147,8 @@ pub(super) struct World {
     pub(super) is_healed: bool,
     /// As targets say, enough of them hold all that is held: one may be lost, or a copy be damaged.
     pub(super) is_whole: bool,
+    /// What was on a target's disk at an earlier time.
+    pub(super) older: Option<(usize, BTreeMap<ChunkId, (Vec<u8>, Vec<NodeId>)>)>,
     /// When a copy was damaged, or a target lost and not removed yet: by which map, and how many passes targets had made.
     pub(super) passed_before: Option<(MapVersion, Vec<u64>)>,
     /// A copy was damaged since targets were heard; it may be gone by now.
@@ -170,6 +175,7 @@ impl World {
             judge: Judge::default(),
             is_healed: false,
             is_whole: true,
+            older: None,
             passed_before: None,
             has_damaged: false,
             is_reading_back: false,

@@ -35,6 +35,7 @@ fn run_seeds(seeds: RangeInclusive<u64>) -> Outcome {
         sum.collected += report.collected;
         sum.crashes += report.crashes;
         sum.lost += report.lost;
+        sum.older += report.older;
         sum.reshaped += report.reshaped;
         sum.put_again += report.put_again;
         sum.surplus += report.surplus;
@@ -56,8 +57,9 @@ fn run_seeds(seeds: RangeInclusive<u64>) -> Outcome {
         sum.crashes
     );
     say!(
-        "{} targets lost for good, {} reshapings of groups, {} chunks put again by targets, {} copies dropped as surplus",
+        "{} targets lost for good, {} disks put back as they were, {} reshapings of groups, {} chunks put again by targets, {} copies dropped as surplus",
         sum.lost,
+        sum.older,
         sum.reshaped,
         sum.put_again,
         sum.surplus
