@@ -56,12 +56,12 @@ pub(crate) struct Prepared<R = Role> {
     pub(crate) source: Source,
 }
 
-/// Runs `role` on a thread of its own. Its failure, and its panic, stop the process.
+/// Runs `role` on a thread of its own; none if there is none. Then, as if it fails or panics, the process is stopped.
 pub(crate) fn spawn(
     stop: &Stop,
     name: &str,
     role: impl FnOnce() -> Result<(), String> + Send + 'static,
-) -> JoinHandle<()> {
+) -> Option<JoinHandle<()>> {
     struct FailOnPanic(Stop, String);
     impl Drop for FailOnPanic {
         fn drop(&mut self) {
@@ -77,7 +77,11 @@ pub(crate) fn spawn(
             stop.fail(format!("{name}: {error}"));
         }
     };
-    std::thread::Builder::new().name(name.to_owned()).spawn(run).expect("a thread for each role")
+    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    let why = |error| {
+        format!("{name}: there is no thread for it, raise the limit of processes (ulimit -u): {error}")
+    };
+    spawned.map_err(|error| stop.fail(why(error))).ok()
 }
 
 /// Opens a data directory of the cluster, or creates it.
@@ -184,7 +188,7 @@ pub(crate) fn prepare_node(
         let ended = node.answering(inquiries).run(stop).map_err(|error| error.to_string());
         // At the stop the directory is another one's when this role has ended. A failure is told first: the target ends with the process.
         if ended.is_ok() {
-            let _ = target.join();
+            let _ = target.map(JoinHandle::join);
         }
         ended
     });
@@ -192,7 +196,7 @@ pub(crate) fn prepare_node(
 }
 
 /// The storage target of a node, on a thread of its own.
-fn spawn_beside(stop: &Stop, target: TargetSetup) -> JoinHandle<()> {
+fn spawn_beside(stop: &Stop, target: TargetSetup) -> Option<JoinHandle<()>> {
     let running = stop.clone();
     spawn(stop, "target", move || target.run(&running))
 }
@@ -415,7 +419,7 @@ fn run_threads(
         .into_iter()
         .chain(metrics)
         .chain([watcher, reporter])
-        .map(|role| spawn_role(&stop, name, role))
+        .filter_map(|role| spawn_role(&stop, name, role))
         .collect();
     say(format_args!("running {name}"))?;
     emit(kind, name, Event::new(Level::Info, "started").with("version", env!("CARGO_PKG_VERSION")));
@@ -427,7 +431,7 @@ fn run_threads(
 }
 
 /// Runs a role that was prepared on a thread of its own.
-pub(crate) fn spawn_role(stop: &Stop, name: &str, role: Role) -> JoinHandle<()> {
+pub(crate) fn spawn_role(stop: &Stop, name: &str, role: Role) -> Option<JoinHandle<()>> {
     let owned = stop.clone();
     spawn(stop, name, move || role(&owned))
 }

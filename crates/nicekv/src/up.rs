@@ -388,8 +388,8 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
         });
         (thread, prepared.source)
     };
-    let (threads, sources) = prepared.into_iter().map(spawn).unzip();
-    Ok((threads, edges, sources))
+    let (threads, sources): (Vec<_>, _) = prepared.into_iter().map(spawn).unzip();
+    Ok((threads.into_iter().flatten().collect(), edges, sources))
 }
 
 /// What is open to others: Redis clients, and whoever reads metrics.
@@ -420,11 +420,11 @@ fn serve(
     let roles::Prepared { role: gateway, source } =
         gateway::prepare(GATEWAY, redis, Ipv4Addr::LOCALHOST, Some(edges), known, settings)?;
     sources.push(source);
-    threads.push(roles::spawn_role(stop, "log", logs::watch::watcher(sources.clone())));
+    threads.extend(roles::spawn_role(stop, "log", logs::watch::watcher(sources.clone())));
     // Before the cluster is ready: one that does not become so is what metrics are for.
     let metrics = metrics.role(sources)?;
-    threads.extend(metrics.map(|role| roles::spawn_role(stop, "metrics", role)));
-    threads.push(roles::spawn_role(stop, "listening", listening::reporter(uses, vec![endpoint])));
+    threads.extend(metrics.and_then(|role| roles::spawn_role(stop, "metrics", role)));
+    threads.extend(roles::spawn_role(stop, "listening", listening::reporter(uses, vec![endpoint])));
     wait_until_ready(endpoint, stop)?;
     let specs = config.checked_keyspaces()?;
     let mut refuses = false;
@@ -445,7 +445,7 @@ fn serve(
     if refuses {
         roles::say(format_args!("warning: puts are refused, {}", OperationError::DiskFull))?;
     }
-    threads.extend(gateway.into_iter().map(|role| roles::spawn_role(stop, "gateway", role)));
+    threads.extend(gateway.into_iter().filter_map(|role| roles::spawn_role(stop, "gateway", role)));
     let announcement = discovery::announce(endpoint, doors.any()?, place).map_err(Failure::environment)?;
     let (nodes, replicas) = (config.nodes.len(), config.replicas);
     let told = doors.told();

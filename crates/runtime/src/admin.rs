@@ -83,11 +83,15 @@ fn ask_all(
         if is_known || none.instances.len() == INSTANCES_MAX {
             return;
         }
-        none.instances.push((address, format!("no answer in {}", in_words(timeout))));
-        *open += 1;
         let (answers, request) = (answers.clone(), request.clone());
         // Nobody waits for one that does not answer.
-        std::thread::spawn(move || answers.send((address, ask_one(address, &request, timeout))));
+        let ask = move || answers.send((address, ask_one(address, &request, timeout)));
+        let (begun, why) = match std::thread::Builder::new().spawn(ask) {
+            Ok(_) => (1, format!("no answer in {}", in_words(timeout))),
+            Err(error) => (0, format!("not asked: there is no thread for it ({error})")),
+        };
+        *open += begun;
+        none.instances.push((address, why));
     };
     for instance in instances {
         begin(&mut none, *instance, &mut open);

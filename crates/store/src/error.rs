@@ -298,7 +298,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Wraps an operating system error: `map_err(StoreError::io("read", path))`.
-    pub(crate) fn io(operation: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
+    pub fn io(operation: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::Io { operation, path, source }
     }

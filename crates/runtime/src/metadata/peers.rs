@@ -30,9 +30,16 @@ pub(super) fn watch(
         let mut answered_at = vec![began; others.len()];
         let _ = stop.every(INTERVAL, || {
             let failures: Vec<Option<String>> = std::thread::scope(|scope| {
-                let asked: Vec<_> =
-                    others.iter().map(|(_, addresses)| scope.spawn(|| failure_of(addresses))).collect();
-                asked.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
+                let ask = |addresses| {
+                    std::thread::Builder::new().spawn_scoped(scope, move || failure_of(addresses))
+                };
+                let asked: Vec<_> = others.iter().map(|(_, addresses)| ask(addresses)).collect();
+                let why = |error| Some(format!("not asked: there is no thread for it ({error})"));
+                let ended = |asked: std::io::Result<std::thread::ScopedJoinHandle<'_, _>>| match asked {
+                    Ok(thread) => thread.join().unwrap_or_default(),
+                    Err(error) => why(error),
+                };
+                asked.into_iter().map(ended).collect()
             });
             let now = Instant::now();
             let peers = others.iter().zip(failures).zip(&mut answered_at).map(|((other, why), answered)| {

@@ -104,7 +104,7 @@ impl DurableLog {
         directory: DataDirectory,
         trim_at_ns: u64,
         waker: Waker,
-    ) -> Self {
+    ) -> std::io::Result<Self> {
         let sync = log.sync_handle();
         let forcing = Forcing { sync, inbox: Mutex::default(), waker, is_out: AtomicBool::new(false) };
         let forcing = Arc::new(forcing);
@@ -115,8 +115,8 @@ impl DurableLog {
                 forcing.wake();
             })
         };
-        Self {
-            commit: GroupCommit::start(log.sync_handle(), notify),
+        Ok(Self {
+            commit: GroupCommit::start(log.sync_handle(), notify)?,
             forcing,
             segments: log.segments(),
             trim_at_ns,
@@ -130,7 +130,7 @@ impl DurableLog {
             checkpoint: None,
             space,
             _directory: directory,
-        }
+        })
     }
 
     /// Each force begins with this.

@@ -62,9 +62,11 @@ pub(super) fn run<T: Led>(work: T) -> Result<(), T::Error> {
     let name = std::thread::current().name().unwrap_or("node").to_owned();
     std::thread::scope(|scope| {
         let stand_in = std::thread::Builder::new().name(name);
-        let stand_in = stand_in.spawn_scoped(scope, || serve(&helm, None)).expect("a thread to stand by");
+        // If there is no thread for it, nothing else is done here while something is forced.
+        let stand_in = stand_in.spawn_scoped(scope, || serve(&helm, None)).ok();
         let led = serve(&helm, Some(work));
-        led.and(stand_in.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let ended = stand_in.map(|it| it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        led.and(ended.unwrap_or(Ok(())))
     })
 }
 

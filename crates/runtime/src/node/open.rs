@@ -117,7 +117,8 @@ pub fn open_durable(
     if let Some(first) = values.sync_first() {
         log.sync_first(first);
     }
-    let log = DurableLog::new(log, space, directory, now.after(options.trim_interval), waker);
+    let log = DurableLog::new(log, space, directory, now.after(options.trim_interval), waker)
+        .map_err(StoreError::io("start a thread for", &path))?;
     let mut storage = NodeStorage::new(Spaces::open(Box::new(engine))?, values, Some(log), replayed, options);
     storage.run(now, &mut core)?;
     while storage.is_unfinished() {

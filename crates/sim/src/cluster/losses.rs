@@ -5,7 +5,7 @@
 
 use super::Cluster;
 use crate::keyspace::Shape;
-use crate::node::Kept;
+use crate::node::{Kept, Node};
 use nicekv_metadata::MemberStanding;
 use nicekv_node::Standing;
 use nicekv_wire::PartitionId;
@@ -122,8 +122,7 @@ impl Cluster {
     /// Whether every replica is there, holds everything, and is known to.
     fn all_hold_everything(&self) -> bool {
         let now_ns = self.queue.now_ns();
-        let is_well =
-            |node: &crate::node::Node| node.core.is_some() && node.paused_until_ns <= now_ns && !node.is_slow;
+        let is_well = |node: &Node| node.core.is_some() && node.paused_until_ns <= now_ns && !node.is_slow;
         if !self.nodes.iter().all(is_well)
             || self.network.has_cuts()
             || self.is_unsettled()

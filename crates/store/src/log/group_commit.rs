@@ -39,9 +39,9 @@ struct Wanted {
 impl GroupCommit {
     /// Starts the thread.
     ///
-    /// # Panics
-    /// If the operating system refuses a thread.
-    pub fn start(sync: LogSync, notify: SyncNotifier) -> Self {
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub fn start(sync: LogSync, notify: SyncNotifier) -> std::io::Result<Self> {
         let queue = Arc::new(Queue { wanted: Mutex::default(), changed: Condvar::new() });
         let for_thread = queue.clone();
         let run = move || {
@@ -49,8 +49,8 @@ impl GroupCommit {
                 notify(sync.sync());
             }
         };
-        let thread = Builder::new().name("log-sync".into()).spawn(run).expect("a thread for the log");
-        Self { queue, thread: Some(thread) }
+        let thread = Builder::new().name("log-sync".into()).spawn(run)?;
+        Ok(Self { queue, thread: Some(thread) })
     }
 
     /// Asks for a force of `position`, which [`super::Log::write`] must have handed over before: then the force
