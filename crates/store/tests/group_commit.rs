@@ -55,7 +55,7 @@ fn setup() -> Setup {
         Log::open(Arc::new(files), Path::new(DIRECTORY), identity(), options(), |_, _| {}).unwrap();
     (0..CREATION_SYNCS).for_each(|_| begun.recv_timeout(PATIENCE).unwrap());
     let notify = Box::new(move |result| notify.send(result).expect("the test listens"));
-    let commit = GroupCommit::start(log.sync_handle(), notify);
+    let commit = GroupCommit::start(log.sync_handle(), notify).unwrap();
     Setup { disk, log, commit, begun, end, notified }
 }
 

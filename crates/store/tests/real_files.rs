@@ -124,7 +124,8 @@ fn work(directory: &Path) {
     let options = LogOptions { segment_bytes_max: 400, ..LogOptions::default() };
     let (mut log, _) = Log::open(files, &data.join("log"), identity, options, |_, _| {}).unwrap();
     let (notify, notified) = channel();
-    let commit = GroupCommit::start(log.sync_handle(), Box::new(move |forced| notify.send(forced).unwrap()));
+    let told = Box::new(move |forced| notify.send(forced).unwrap());
+    let commit = GroupCommit::start(log.sync_handle(), told).unwrap();
     for _ in 0..8 {
         let position = log.append(&[b'x'; 150]).unwrap();
         log.write().unwrap();

@@ -283,7 +283,7 @@ fn check_failed(values: &mut Values) {
     let is_failed = |result: Result<(), StoreError>| matches!(result, Err(StoreError::ValuesFailed { .. }));
     assert!(is_failed(values.sync_handle().sync()), "although this one would succeed");
     assert!(is_failed(values.begin(name(99), owner(99), 10).map(drop)));
-    assert!(is_failed(values.compact_step(1).map(drop)));
+    assert!(is_failed(values.compact_step(1, None).map(drop)));
     check(values, 1, BLOCK);
 }
 

@@ -55,12 +55,12 @@ fn a_dead_segment_goes_at_once() {
 fn a_segment_below_half_moves_in_small_steps() {
     let disk = disk();
     let mut values = filled(disk.clone(), 3).unwrap();
-    assert!(!values.compact_step(u64::MAX).unwrap(), "all are alive");
+    assert!(!values.compact_step(u64::MAX, None).unwrap(), "all are alive");
     remove(&mut values, [1, 2]);
-    assert!(!values.compact_step(u64::MAX).unwrap(), "half is alive");
+    assert!(!values.compact_step(u64::MAX, None).unwrap(), "half is alive");
     remove(&mut values, [4]);
     let mut steps = 0;
-    while values.compact_step(1).unwrap() {
+    while values.compact_step(1, None).unwrap() {
         steps += 1;
         check(&values, 3, LENGTH);
     }
@@ -84,6 +84,21 @@ fn a_segment_below_half_moves_in_small_steps() {
 }
 
 #[test]
+fn while_space_is_short_segments_move_that_are_more_than_half_alive_if_there_is_room() {
+    let disk = disk();
+    let mut values = filled(disk.clone(), 3).unwrap();
+    remove(&mut values, [1]);
+    let live = values.statistics().live_bytes / 11 * 3;
+    assert!(!values.compact_step(u64::MAX, None).unwrap(), "three in four are alive");
+    assert!(!values.compact_step(u64::MAX, Some(live - 1)).unwrap(), "there is no room for three");
+    let before = disk.used();
+    while values.compact_step(u64::MAX, Some(live)).unwrap() {}
+    assert!(disk.used() < before, "{} of {before} bytes", disk.used());
+    assert_eq!(values.statistics().dead_bytes, 0);
+    assert_eq!(names(&values), (2..=3 * FULL).collect::<Vec<_>>());
+}
+
+#[test]
 fn all_that_is_dead_goes_in_the_end() {
     let disk = disk();
     let mut values = open(&disk);
@@ -93,8 +108,8 @@ fn all_that_is_dead_goes_in_the_end() {
         if number > 10 {
             remove(&mut values, [number - 10]);
         }
-        values.compact_step(u64::MAX).unwrap();
-        values.compact_step(u64::MAX).unwrap();
+        values.compact_step(u64::MAX, None).unwrap();
+        values.compact_step(u64::MAX, None).unwrap();
         most = most.max(disk.used());
     }
     assert!(most < 12 * options().segment_bytes, "{most} bytes for ten values");
@@ -132,7 +147,7 @@ fn what_is_removed_while_it_is_copied_is_not_brought_back() {
         let mut values = filled(disk.clone(), 2).unwrap();
         remove(&mut values, [1, 2, 4]);
         for _ in 0..steps {
-            values.compact_step(1).unwrap();
+            values.compact_step(1, None).unwrap();
         }
         remove(&mut values, [3]);
         put_forced(&mut values, 3, BLOCK).unwrap();
@@ -159,7 +174,7 @@ fn a_segment_stays_until_its_copies_are_durable() {
             put_forced(&mut values, 10, BLOCK).unwrap();
             remove(&mut values, 3..=9);
             for _ in 0..steps {
-                values.compact_step(1).unwrap();
+                values.compact_step(1, None).unwrap();
             }
             remove(&mut values, [gone]);
             drop(values);
@@ -239,7 +254,7 @@ fn a_write_that_finds_no_space_stops_a_copy_for_now() {
         let mut values = filled(disk.clone(), 2).unwrap();
         remove(&mut values, [1, 2, 4]);
         for _ in 0..=writes {
-            values.compact_step(1).unwrap();
+            values.compact_step(1, None).unwrap();
         }
         disk.fail_next_write(28, 100);
         match compact(&mut values) {
@@ -261,7 +276,7 @@ fn a_failed_force_of_copies_is_never_forgotten() {
     remove(&mut values, [1, 2, 4]);
     disk.fail_next_sync(5);
     assert!(matches!(compact(&mut values), Err(StoreError::ValuesFailed { .. })));
-    assert!(matches!(values.compact_step(1), Err(StoreError::ValuesFailed { .. })));
+    assert!(matches!(values.compact_step(1, None), Err(StoreError::ValuesFailed { .. })));
     check(&values, 3, LENGTH);
     drop(values);
     disk.power_loss(PowerLoss::DropAll);

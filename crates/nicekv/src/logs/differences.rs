@@ -353,6 +353,7 @@ mod tests {
             open_ops: 0,
             logged: 9,
             released: 9,
+            proven: true,
         }
     }
 

@@ -75,9 +75,9 @@ fn row_09_a_put_that_is_refused_for_a_full_disk_is_not_there_afterwards() {
     drop(up);
 }
 
-/// In the engine's tables, which is where space comes back last; not to be compressed.
-fn incompressible(seed: usize) -> String {
-    (0..300)
+/// Not to be compressed. So many times 32 bytes: few are in the engine's tables, many are stored in chunks.
+fn incompressible(seed: usize, parts: usize) -> String {
+    (0..parts)
         .map(|at| format!("{:032x}", u128::from_be_bytes(key_digest(format!("{seed} {at}").as_bytes()).0)))
         .collect()
 }
@@ -85,11 +85,11 @@ fn incompressible(seed: usize) -> String {
 const FULL: &str = "disk is full";
 
 /// Puts until nothing is accepted for so long; the keys that are there.
-fn fill(redis: &mut Redis, quiet: Duration) -> Vec<String> {
+fn fill(redis: &mut Redis, quiet: Duration, parts: usize) -> Vec<String> {
     let (mut stored, mut last) = (Vec::new(), Instant::now());
     for number in 0.. {
         let key = format!("fill-{number}");
-        let reply = redis.call(&["SET", &key, &incompressible(number)]);
+        let reply = redis.call(&["SET", &key, &incompressible(number, parts)]);
         if reply == "+OK" {
             stored.push(key);
             last = Instant::now();
@@ -106,20 +106,27 @@ fn fill(redis: &mut Redis, quiet: Duration) -> Vec<String> {
 
 #[test]
 fn row_09_deletes_on_a_full_disk_that_three_nodes_share_make_room_for_puts() {
+    deletes_make_room(160, 300, 1_000);
+}
+
+#[test]
+fn row_09_deletes_of_large_values_make_room_likewise() {
+    deletes_make_room(240, 3_200, 100);
+}
+
+/// Values of `parts` times 32 bytes; at least `least` of them fit on the disk.
+fn deletes_make_room(mib: usize, parts: usize, least: usize) {
     /// After half of the keys are deleted; it takes a few seconds on an idle machine.
     const AGAIN: Duration = Duration::from_secs(30);
     let scratch = tempfile::tempdir().unwrap();
-    let Some(_disk) = SmallDisk::at(&scratch.path().join("disk"), 160) else {
-        nicekv_tools::not_run(
-            "root",
-            "row_09_deletes_on_a_full_disk_that_three_nodes_share_make_room_for_puts",
-        );
+    let Some(_disk) = SmallDisk::at(&scratch.path().join("disk"), mib) else {
+        nicekv_tools::not_run("root", "deletes on a full disk that three nodes share");
         return;
     };
     let up = Up::start(scratch.path(), &["--data-dir", "disk/data"]);
     let mut redis = up.redis();
-    let stored = fill(&mut redis, Duration::from_secs(3));
-    assert!(stored.len() > 1_000, "{} fit on the disk", stored.len());
+    let stored = fill(&mut redis, Duration::from_secs(3), parts);
+    assert!(stored.len() > least, "{} fit on the disk", stored.len());
     let (_, status, _) = outcome(nicekv(scratch.path(), &["status", "--endpoint", &up.endpoint]));
     assert!(status.contains("free space on the disk or delete keys"), "{status}");
     for key in stored.iter().step_by(2) {
@@ -129,7 +136,7 @@ fn row_09_deletes_on_a_full_disk_that_three_nodes_share_make_room_for_puts() {
     // A quarter of what was deleted, so that it is no single put that finds room.
     let (mut again, wanted) = (0, stored.len() / 8);
     while again < wanted {
-        let reply = redis.call(&["SET", &format!("again-{again}"), &incompressible(again)]);
+        let reply = redis.call(&["SET", &format!("again-{again}"), &incompressible(again, parts)]);
         assert!(reply == "+OK" || reply.contains(FULL), "{reply}");
         again += usize::from(reply == "+OK");
         assert!(deleted.elapsed() < AGAIN, "{again} of {wanted} puts after {AGAIN:?}: {reply}");
@@ -139,7 +146,7 @@ fn row_09_deletes_on_a_full_disk_that_three_nodes_share_make_room_for_puts() {
     }
     for key in stored.iter().skip(1).step_by(20) {
         let number: usize = key.strip_prefix("fill-").unwrap().parse().unwrap();
-        assert!(redis.call(&["GET", key]) == format!("${}", incompressible(number)), "{key}");
+        assert!(redis.call(&["GET", key]) == format!("${}", incompressible(number, parts)), "{key}");
     }
     drop(up);
 }

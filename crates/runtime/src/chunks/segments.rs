@@ -167,8 +167,8 @@ impl SegmentChunks {
         Ok(self.finished.drain(..).map(|op| StorageDone::Finished { op, end: End::Whole }).collect())
     }
 
-    pub(super) fn compact(&mut self) -> Result<bool, StoreError> {
-        match self.values.compact_step(COMPACTED_BYTES) {
+    pub(super) fn compact(&mut self, room: Option<u64>) -> Result<bool, StoreError> {
+        match self.values.compact_step(COMPACTED_BYTES, room) {
             // Damage is found when it is read; a full disk is waited for.
             Err(StoreError::Corrupt { .. }) => Ok(false),
             Err(error) if error.is_out_of_space() => Ok(false),

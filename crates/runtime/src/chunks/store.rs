@@ -18,6 +18,8 @@ use thiserror::Error;
 const MEMORY_BYTES: u64 = 1 << 30;
 /// So much of a disk is left to others.
 const RESERVE_BYTES: u64 = 256 << 20;
+/// With less than that for chunks the disk is nearly full: more is worth moving to give back what is dead.
+const SHORT_BYTES: u64 = 128 << 20;
 /// An idle disk gives back what is dead, and is looked at, so often.
 const IDLE: Duration = Duration::from_millis(200);
 
@@ -142,9 +144,11 @@ impl ChunkStore {
 
     /// Gives back some of what is dead. Whether there is more.
     fn compact(&mut self) -> Result<bool, ChunkStoreError> {
+        let free_bytes = self.free_bytes()?;
+        let room = (free_bytes < SHORT_BYTES).then_some(free_bytes + RESERVE_BYTES / 2);
         Ok(match &mut self.kind {
             Kind::Memory(_) => false,
-            Kind::Segments(segments, _) => segments.compact()?,
+            Kind::Segments(segments, _) => segments.compact(room)?,
         })
     }
 }

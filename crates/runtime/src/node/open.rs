@@ -10,6 +10,7 @@ use crate::Waker;
 use nicekv_node::NodeConfig;
 use nicekv_replication::Replica;
 use nicekv_store::engine::DurableOptions;
+use nicekv_store::values::ValueOptions;
 use nicekv_store::{
     DataDirectory, DurableEngine, Engine, Files, Log, LogIdentity, LogOptions, LogPosition, MemoryEngine,
     StoreError,
@@ -20,6 +21,8 @@ use thiserror::Error;
 
 /// Smaller tables are not worth their files.
 const TABLE_BYTES_MIN: u64 = 256 << 10;
+/// Values are up to a quarter of it.
+const VALUE_SEGMENT_BYTES_MIN: u64 = 4 << 20;
 
 /// Why a node's storage cannot be opened.
 #[derive(Debug, Error)]
@@ -67,8 +70,8 @@ pub fn open_durable(
     config.storage = directory.storage_id();
     // The engine is told when to sync, so its own bound must not come first.
     let engine_options = DurableOptions {
-        memtable_bytes_max: 8 * options.engine_sync_bytes,
-        table_bytes: (options.engine_sync_bytes / 4).max(TABLE_BYTES_MIN),
+        memtable_bytes_max: 4 * options.engine_sync_bytes,
+        table_bytes: (options.engine_sync_bytes / 8).max(TABLE_BYTES_MIN),
         ..DurableOptions::default()
     };
     let engine_path = directory.path().join("engine");
@@ -87,7 +90,12 @@ pub fn open_durable(
     let path = directory.path().join("log");
     let space = Space::open(files.clone(), directory.path(), options.reserve_bytes)?;
     core.set_disk_space(space.state());
-    let values = LargeValues::on_disk(files.clone(), directory.path().join("values"), identity)?;
+    // What lives in a segment fits into the reserve, so it can be moved when the disk is full.
+    let segment_bytes =
+        options.reserve_bytes.clamp(VALUE_SEGMENT_BYTES_MIN, ValueOptions::default().segment_bytes);
+    let value_options = ValueOptions { segment_bytes, ..ValueOptions::default() };
+    let values =
+        LargeValues::on_disk(files.clone(), directory.path().join("values"), identity, value_options)?;
     let found = values.found();
     if let Some(names) = &found {
         core.begin_values(names.iter().copied());

@@ -87,6 +87,11 @@ impl Space {
         locked(&self.disk).state
     }
 
+    /// What is free on the disk, at this moment.
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.files.available(&self.directory).unwrap_or(0)
+    }
+
     /// Looks at the disk, now and then; whether it has, and there is not enough.
     pub(super) fn watch(&mut self, now: Now) -> Result<bool, StoreError> {
         if now.boot_ns < self.look_at_ns {

@@ -23,6 +23,7 @@ use nicekv_wire::recovery::put_keyed_entry;
 use nicekv_wire::{Duration, Now, PartitionId};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Scanning is done in pieces: after so long the node does its other work, heartbeats above all.
 const SLICE: Duration = Duration::from_millis(4);
@@ -42,10 +43,9 @@ pub const RESERVE_BYTES_MAX: u64 = 64 << 20;
 pub struct StorageOptions {
     /// A checkpoint is written, and the log before it let go, after so much.
     pub segment_bytes_max: u64,
-    /// The engine is synced after so many bytes of keys and values.
+    /// The engine is synced after so many bytes of keys and values; after half as many while space is short, as its merges then take what a few syncs wrote.
     pub engine_sync_bytes: u64,
-    /// So much of the disk is set aside for the time when it is full: at least a segment and two engine syncs, as the engine's merges
-    /// take what a few syncs wrote.
+    /// So much of the disk is set aside for the time when it is full: at least a segment and an engine sync.
     pub reserve_bytes: u64,
     /// What was deleted or written over is given back in such steps, however little is written: after so long,
     pub trim_interval: Duration,
@@ -58,7 +58,7 @@ impl StorageOptions {
     /// Unless something else is said.
     pub const DEFAULT: Self = Self {
         segment_bytes_max: RESERVE_BYTES_MAX / 2,
-        engine_sync_bytes: RESERVE_BYTES_MAX / 4,
+        engine_sync_bytes: RESERVE_BYTES_MAX / 2,
         reserve_bytes: RESERVE_BYTES_MAX,
         trim_interval: Duration::from_secs(30),
         trim_bytes_min: 256 << 10,
@@ -68,7 +68,7 @@ impl StorageOptions {
     pub fn with_reserve(reserve_bytes: u64) -> Self {
         Self {
             segment_bytes_max: reserve_bytes / 2,
-            engine_sync_bytes: reserve_bytes / 4,
+            engine_sync_bytes: reserve_bytes / 2,
             reserve_bytes,
             ..Self::DEFAULT
         }
@@ -93,6 +93,8 @@ pub struct NodeStorage {
     values: LargeValues,
     /// Segments of large values have something to give back.
     is_compacting: bool,
+    /// While space is short, for that.
+    turn: Option<Turn>,
     /// None: nothing survives the process.
     log: Option<DurableLog>,
     /// Records appended and replayed, as the core counts them.
@@ -120,6 +122,24 @@ enum AfterSync {
     Trim { before: u64 },
 }
 
+/// Nodes of this process compact large values one after the other while space is short: if they share a disk, its free space may be enough for one only.
+struct Turn;
+
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+impl Turn {
+    /// If no other node has it.
+    fn take() -> Option<Self> {
+        (!IS_TAKEN.swap(true, Ordering::Acquire)).then_some(Self)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        IS_TAKEN.store(false, Ordering::Release);
+    }
+}
+
 impl NodeStorage {
     pub(super) fn new(
         engine: Spaces,
@@ -132,6 +152,7 @@ impl NodeStorage {
             engine,
             values,
             is_compacting: false,
+            turn: None,
             log,
             appended,
             force_wanted: false,
@@ -217,7 +238,7 @@ impl NodeStorage {
     /// Executes the requests, and those to which their completions lead, as far as a slice of time allows.
     pub(super) fn run(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         self.finish_syncs(now, core)?;
-        if self.unsynced_bytes >= self.options.engine_sync_bytes && self.syncs_wanted.is_empty() {
+        if self.unsynced_bytes >= self.sync_bytes() && self.syncs_wanted.is_empty() {
             self.syncs_wanted.push(AfterSync::Nothing);
         }
         self.empty_if_due(now)?;
@@ -234,6 +255,11 @@ impl NodeStorage {
         }
     }
 
+    fn sync_bytes(&self) -> u64 {
+        let is_short = self.log.as_ref().is_some_and(|log| log.space.state() != DiskSpace::Enough);
+        self.options.engine_sync_bytes / if is_short { 2 } else { 1 }
+    }
+
     /// Hands what nobody has asked to force to the operating system, and the log's own note of how far it is durable.
     pub(super) fn idle(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         if self.is_unfinished {
@@ -244,6 +270,8 @@ impl NodeStorage {
                 // The engine may hold tables that it does not need.
                 self.syncs_wanted.push(AfterSync::Nothing);
             }
+            // Less is worth compacting while there is space.
+            self.is_compacting |= log.space.state() != DiskSpace::Enough;
             // Tables that are not merged take ever more space: better refuse puts while the reserve is enough for a merge.
             if self.engine.merge_lacked_space() && log.space.state() == DiskSpace::Enough {
                 log.space.run_out()?;
@@ -384,8 +412,19 @@ impl NodeStorage {
             self.empty_at_ns = now.after(EMPTY_PAUSE);
         }
         if self.is_compacting && now.boot_ns >= self.empty_at_ns {
-            self.is_compacting = self.values.compact()?;
             self.empty_at_ns = now.after(EMPTY_PAUSE);
+            let space = self.log.as_ref().map(|log| &log.space);
+            let room =
+                space.filter(|space| space.state() != DiskSpace::Enough).map(|space| space.free_bytes() / 2);
+            if room.is_some() && self.turn.is_none() {
+                self.turn = Turn::take();
+            }
+            if room.is_none() || self.turn.is_some() {
+                self.is_compacting = self.values.compact(room)?;
+            }
+            if !self.values.is_copying() {
+                self.turn = None;
+            }
         }
         Ok(())
     }

@@ -49,6 +49,7 @@ pub(super) struct DiskValues {
     files: Arc<dyn Files>,
     directory: PathBuf,
     identity: LogIdentity,
+    options: ValueOptions,
     values: Option<Values>,
     parts: HashMap<OpId, Part>,
 }
@@ -73,9 +74,11 @@ impl LargeValues {
         files: Arc<dyn Files>,
         directory: PathBuf,
         identity: LogIdentity,
+        options: ValueOptions,
     ) -> Result<Self, StoreError> {
         let is_there = Values::are_in(&*files, &directory)?;
-        let mut disk = DiskValues { files, directory, identity, values: None, parts: HashMap::new() };
+        let mut disk =
+            DiskValues { files, directory, identity, options, values: None, parts: HashMap::new() };
         if is_there {
             disk.open()?;
         }
@@ -184,15 +187,21 @@ impl LargeValues {
         }
     }
 
-    /// Gives back some of what is dead; whether there is more of it.
-    pub(super) fn compact(&mut self) -> Result<bool, StoreError> {
-        match self {
-            Self::Disk(disk) => match &mut disk.values {
-                Some(values) => values.compact_step(COMPACTED_BYTES),
-                None => Ok(false),
-            },
-            Self::Memory(_) => Ok(false),
+    /// Gives back some of what is dead; whether there is more of it. `room`: see [`Values::compact_step`].
+    pub(super) fn compact(&mut self, room: Option<u64>) -> Result<bool, StoreError> {
+        let Self::Disk(disk) = self else { return Ok(false) };
+        let Some(values) = &mut disk.values else { return Ok(false) };
+        match values.compact_step(COMPACTED_BYTES, room) {
+            // Others may give back what the damaged one keeps, which is found when it is read.
+            Err(StoreError::Corrupt { .. }) => Ok(true),
+            Err(error) if error.is_out_of_space() => Ok(false),
+            other => other,
         }
+    }
+
+    /// Whether that has taken space that it has not given back yet.
+    pub(super) fn is_copying(&self) -> bool {
+        matches!(self, Self::Disk(disk) if disk.values.as_ref().is_some_and(Values::is_copying))
     }
 }
 
@@ -207,8 +216,7 @@ impl DiskValues {
         if self.values.is_some() {
             return Ok(None);
         }
-        let options = ValueOptions::default();
-        self.values = Some(Values::open(self.files.clone(), &self.directory, self.identity, options)?);
+        self.values = Some(Values::open(self.files.clone(), &self.directory, self.identity, self.options)?);
         Ok(self.sync_first())
     }
 
@@ -310,12 +318,48 @@ mod tests {
 
     const LENGTH: u32 = 200_000;
 
+    fn on_disk(directory: &std::path::Path, options: ValueOptions) -> LargeValues {
+        let identity = LogIdentity { cluster_id: 1, storage_id: 2, node_id: 3 };
+        LargeValues::on_disk(Arc::new(RealFiles), directory.into(), identity, options).unwrap()
+    }
+
+    /// A damaged value may be met by what moves values as well as by who reads it.
+    #[test]
+    fn a_damaged_value_keeps_its_segment_and_others_give_back_what_is_dead() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("values");
+        let mut disk =
+            on_disk(&directory, ValueOptions { segment_bytes: 1 << 20, ..ValueOptions::default() });
+        disk.mark().unwrap();
+        let name = |sequence| OpId { client: ClientId(7), sequence };
+        let value = vec![7; LENGTH as usize];
+        for sequence in 1..=20 {
+            disk.write(name(sequence), LENGTH, 0, &value).unwrap();
+            let checksum = nicekv_transport::checksum(&value);
+            let reference = Reference { name: name(sequence), length: LENGTH, checksum };
+            assert_eq!(disk.end(&reference).unwrap(), ValueEnd::Whole);
+        }
+        let segments = || std::fs::read_dir(&directory).unwrap().map(|it| it.unwrap().path());
+        let first = segments().min().unwrap();
+        let file = std::fs::File::options().write(true).open(&first).unwrap();
+        file.write_all_at(&[0xff; 8], 2 * 4_096 + 500).unwrap();
+        let before = segments().count();
+        // Of each segment one value is left; of the first one that is the damaged one.
+        (2..=20)
+            .filter(|sequence| sequence % 5 != 1)
+            .for_each(|sequence| disk.remove(name(sequence)).unwrap());
+        while disk.compact(None).unwrap() {}
+        assert!(first.exists() && segments().count() < before, "{} of {before}", segments().count());
+        let mut part = [0; 100];
+        assert_eq!(disk.read(name(1), 0, &mut part).unwrap(), Found::Damaged);
+        assert_eq!(disk.read(name(11), 0, &mut part).unwrap(), Found::Here);
+    }
+
     #[test]
     fn only_what_does_not_match_its_checksums_is_damaged() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("values");
-        let identity = LogIdentity { cluster_id: 1, storage_id: 2, node_id: 3 };
-        let mut disk = LargeValues::on_disk(Arc::new(RealFiles), directory.clone(), identity).unwrap();
+        let mut disk = on_disk(&directory, ValueOptions::default());
         assert!(disk.found().is_none() && disk.mark().unwrap().is_some());
         let value: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
         let name = OpId { client: ClientId(7), sequence: 1 };
@@ -344,9 +388,8 @@ mod tests {
     #[test]
     fn what_has_been_hashed_is_not_written_over() {
         let scratch = tempfile::tempdir().unwrap();
-        let identity = LogIdentity { cluster_id: 1, storage_id: 2, node_id: 3 };
         let directory = scratch.path().join("values");
-        let mut disk = LargeValues::on_disk(Arc::new(RealFiles), directory, identity).unwrap();
+        let mut disk = on_disk(&directory, ValueOptions::default());
         disk.mark().unwrap();
         let value: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
         let name = OpId { client: ClientId(7), sequence: 1 };

@@ -17,11 +17,14 @@ struct Writing {
     has_room: bool,
 }
 
+/// What chunks are, and who holds them beside.
+pub(super) type Chunks = BTreeMap<ChunkId, (Vec<u8>, Vec<NodeId>)>;
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     /// What is durable.
-    pub(super) chunks: BTreeMap<ChunkId, (Vec<u8>, Vec<NodeId>)>,
+    pub(super) chunks: Chunks,
     /// Of that, what reads find damaged.
     pub(super) damaged: BTreeSet<ChunkId>,
     writing: BTreeMap<OpId, Writing>,

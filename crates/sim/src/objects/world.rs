@@ -1,6 +1,6 @@
 //! The world: who there is, what is going to happen, and its order.
 
-use super::disk::{Disk, Doing};
+use super::disk::{Chunks, Disk, Doing};
 use super::names::{Manifest, Names};
 use super::planted::Planted;
 use super::report::ObjectReport;
@@ -11,8 +11,7 @@ use crate::queue::Queue;
 use crate::random::Random;
 use nicekv_chunks::{Group, Initiator, Map, Target};
 use nicekv_wire::NodeId;
-use nicekv_wire::chunk::{ChunkId, MapVersion, Round};
-use std::collections::BTreeMap;
+use nicekv_wire::chunk::{MapVersion, Round};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
@@ -148,7 +147,7 @@ pub(super) struct World {
     /// As targets say, enough of them hold all that is held: one may be lost, or a copy be damaged.
     pub(super) is_whole: bool,
     /// What was on a target's disk at an earlier time.
-    pub(super) older: Option<(usize, BTreeMap<ChunkId, (Vec<u8>, Vec<NodeId>)>)>,
+    pub(super) older: Option<(usize, Chunks)>,
     /// When a copy was damaged, or a target lost and not removed yet: by which map, and how many passes targets had made.
     pub(super) passed_before: Option<(MapVersion, Vec<u64>)>,
     /// A copy was damaged since targets were heard; it may be gone by now.

@@ -15,6 +15,8 @@ use nicekv_wire::OpId;
 
 /// A segment less of which is alive than one in this is compacted.
 const LIVE_PART: u64 = 2;
+/// While space is short, one more of which is dead than one in this.
+const DEAD_PART: u64 = 8;
 
 pub(super) struct Compaction {
     source: u64,
@@ -32,7 +34,7 @@ struct Copy {
 
 impl Values {
     /// Does a part of the compaction that there is to be done, and copies about `bytes_max` at most (and one block at least). False if
-    /// there is nothing to do. Before a compacted segment is removed its copies must be durable: the step forces them, unless some force
+    /// there is nothing to do. `room`: space is short, and what lives in a segment must not be more. Before a compacted segment is removed its copies must be durable: the step forces them, unless some force
     /// did in the meantime.
     ///
     /// On a full disk ([`StoreError::is_out_of_space`]) it may be called again. [`StoreError::Corrupt`] names the owner of a damaged value:
@@ -40,9 +42,9 @@ impl Values {
     ///
     /// [`StoreError::is_out_of_space`]: crate::StoreError::is_out_of_space
     /// [`StoreError::Corrupt`]: crate::StoreError::Corrupt
-    pub fn compact_step(&mut self, bytes_max: u64) -> Result<bool> {
+    pub fn compact_step(&mut self, bytes_max: u64, room: Option<u64>) -> Result<bool> {
         self.segments.shared.check()?;
-        let Some(mut compaction) = self.compaction.take() else { return self.begin_compaction() };
+        let Some(mut compaction) = self.compaction.take() else { return self.begin_compaction(room) };
         let is_done = self.copy_some(&mut compaction, bytes_max);
         match &is_done {
             Ok(true) => {} // it is empty, so a later step removes it
@@ -52,9 +54,14 @@ impl Values {
         is_done.map(|_| true)
     }
 
+    /// Whether what lives in a segment is being copied.
+    pub fn is_copying(&self) -> bool {
+        self.compaction.is_some()
+    }
+
     /// Chooses a segment, or removes one that is empty. False if there is none.
-    fn begin_compaction(&mut self) -> Result<bool> {
-        let Some(source) = self.next_source() else { return Ok(false) };
+    fn begin_compaction(&mut self, room: Option<u64>) -> Result<bool> {
+        let Some(source) = self.next_source(room) else { return Ok(false) };
         if self.segments.current == Some(source) {
             self.segments.seal()?;
         }
@@ -70,7 +77,7 @@ impl Values {
     }
 
     /// The segment least of which is alive, if it is worth it.
-    fn next_source(&self) -> Option<u64> {
+    fn next_source(&self, room: Option<u64>) -> Option<u64> {
         let segments = &self.segments;
         let is_worth_it = |number: u64, segment: &Segment| {
             let (is_current, used) = (segments.current == Some(number), segment.used());
@@ -79,7 +86,11 @@ impl Values {
             }
             let may_move = !segment.is_own && !segment.is_blocked && segment.writing == 0;
             let is_full = !is_current || used >= segments.options.segment_bytes / 2;
-            may_move && is_full && segment.live * LIVE_PART < used
+            let gives_enough = match room {
+                None => segment.live * LIVE_PART < used,
+                Some(room) => (used - segment.live.min(used)) * DEAD_PART > used && segment.live <= room,
+            };
+            may_move && is_full && gives_enough
         };
         let sources = segments.known.iter().filter(|(number, segment)| is_worth_it(**number, segment));
         let live_part = |segment: &Segment| segment.live * 1_000 / segment.used().max(1);

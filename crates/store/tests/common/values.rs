@@ -103,7 +103,7 @@ pub fn segment_paths(disk: &Forgetful) -> Vec<PathBuf> {
 /// Compacts until there is nothing to do.
 pub fn compact(values: &mut Values) -> Result<()> {
     for _ in 0..10_000 {
-        if !values.compact_step(1)? {
+        if !values.compact_step(1, None)? {
             return Ok(());
         }
     }
