@@ -87,7 +87,7 @@ pub enum PutError {
     Unknown,
     /// No target of the group has room (P15).
     #[error(
-        "no target of the chunk's group has room for it; add nodes, or delete objects and collect garbage"
+        "no target of the chunk's group has room for it; add nodes, or delete objects and collect garbage (`nicekv object gc --now`)"
     )]
     NoSpace,
     /// It has no bytes, or too many.
