@@ -2,30 +2,15 @@
 
 mod support;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
 use support::{Resp, World, request};
 
 const IDLE: usize = 10_000;
 
-/// Two ends of each connection, and what else the test has open. False if the system does not allow it.
-fn raise_descriptor_limit(wanted: u64) -> bool {
-    let limit = getrlimit(Resource::Nofile);
-    let enough = |bound: Option<u64>| bound.is_none_or(|bound| bound >= wanted);
-    if !enough(limit.current) && enough(limit.maximum) {
-        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit }).unwrap();
-    }
-    enough(getrlimit(Resource::Nofile).current)
-}
-
 #[test]
 fn row_32_ten_thousand_idle_connections_disturb_nobody() {
-    if !raise_descriptor_limit(2 * IDLE as u64 + 1_000) {
-        nicekv_tools::not_run(
-            &format!("a hard limit of {} open files", 2 * IDLE + 1_000),
-            "idle connections",
-        );
+    if !support::may_connect(IDLE, "idle connections") {
         return;
     }
     let mut world = World::new();

@@ -209,6 +209,7 @@ pub fn finish(cluster: &mut Cluster) -> Report {
     come_to_rest(cluster);
     report.violations.extend(by_fill::judge(cluster, PROGRESS_NS, is_whole));
     report.violations.extend(judge_retries(cluster));
+    report.violations.extend(judge_losses(cluster));
     report.violations.extend(by_names::judge(cluster.clients()));
     if !all_done(cluster) {
         report.violations.push("clients wait for answers for ever (V)".into());
@@ -271,6 +272,17 @@ pub fn answered(cluster: &Cluster) -> usize {
 /// Whether every call is answered, every replica is there, and no op is open.
 pub fn is_at_rest(cluster: &Cluster) -> bool {
     all_done(cluster) && is_whole(cluster) && is_quiet(cluster)
+}
+
+/// No storage is taken for one that has forgotten something, unless it has (R18).
+fn judge_losses(cluster: &Cluster) -> Option<String> {
+    let status = cluster.metadata()?.status();
+    let is_sound = |id: u16| {
+        let node = &cluster.nodes()[usize::from(id) - 1];
+        !node.has_forgotten && !node.in_memory
+    };
+    let wronged = status.nodes.iter().find(|node| node.losses > 0 && is_sound(node.id))?;
+    Some(format!("node-{} is taken for one that has forgotten something, and has not (R18)", wronged.id))
 }
 
 /// Clients send no more than replicas can take.

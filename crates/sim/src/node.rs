@@ -155,6 +155,8 @@ pub struct Node {
     disk_number: u64,
     /// How many it has had.
     disks: u64,
+    /// Whether a disk of it was lost, or put back as it was.
+    pub has_forgotten: bool,
     /// Counts processes.
     pub process: u64,
     /// Under this id the process issues updates of its own.
@@ -205,6 +207,7 @@ impl Node {
             snapshot: None,
             disk_number: 1,
             disks: 1,
+            has_forgotten: false,
             process: 0,
             internal_client: ClientId(0),
             inbox: VecDeque::new(),
@@ -304,6 +307,7 @@ impl Node {
         self.inbox.clear();
         self.done.clear();
         self.is_unfinished = false;
+        self.has_forgotten |= matches!(kept, Kept::NoDisk | Kept::Snapshot);
         match kept {
             _ if self.in_memory => self.disk = Disk::new(),
             Kept::Any => self.disk.crash(random),

@@ -36,7 +36,7 @@ fn load_moves_splits_and_merges_in_random_runs() {
 fn full_partitions_are_split_in_random_runs() {
     let is_bounded = |seed: &u64| judge::draw(*seed).keyspaces.iter().any(|shape| shape.keys_max.is_some());
     let (mut full, mut merges, mut crashes) = (0, 0, 0);
-    for seed in (1..).filter(is_bounded).take(40) {
+    for seed in (1..).filter(is_bounded).take(60) {
         let report = judge::run(judge::draw(seed), seed, None);
         assert_eq!(report.violations, [""; 0], "replay: nicekv sim --seed {seed}");
         full += report.tally.of("partitions split as they were full");

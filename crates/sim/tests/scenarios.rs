@@ -47,8 +47,8 @@ rows! {
     row_37_older_disks 37 "older-disks";
     row_37_disks_without_their_last_moments 37 "disks-without-their-last-moments";
     row_37_older_disks_of_a_chain 37 "older-disks-of-a-chain";
-    row_37_older_disk_of_a_quorum 37 "older-disk-of-a-quorum";
     row_40_older_metadata_state 40 "older-metadata-state";
+    row_37_older_disk_of_a_quorum 37 "older-disk-of-a-quorum";
     row_28_who_leaves_starts_again 28 "who-leaves-starts-again";
     row_28_successor_does_not_hear_that_it_is_none 28 "successor-does-not-hear-that-it-is-none";
     row_28_who_has_left_does_not_hear_of_it 28 "who-has-left-does-not-hear-of-it";

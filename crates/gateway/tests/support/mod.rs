@@ -11,6 +11,7 @@ use nicekv_transport::{Assembler, Part, name_of};
 use nicekv_wire::Datagram;
 use nicekv_wire::fragment::{FRAGMENT_BYTES, Fragment, Fragments};
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -19,6 +20,22 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 pub(crate) use store::{Store, draw};
+
+/// Whether the test may have so many connections, of which it has both ends; if not, it says that it is not run.
+pub(crate) fn may_connect(count: usize, what: &str) -> bool {
+    // And what else it has open.
+    let wanted = 2 * count as u64 + 1_000;
+    let limit = getrlimit(Resource::Nofile);
+    let is_enough = |bound: Option<u64>| bound.is_none_or(|bound| bound >= wanted);
+    if !is_enough(limit.current) && is_enough(limit.maximum) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit }).unwrap();
+    }
+    let may = is_enough(getrlimit(Resource::Nofile).current);
+    if !may {
+        nicekv_tools::not_run(&format!("a hard limit of {wanted} open files"), what);
+    }
+    may
+}
 
 /// A store and gateways in front of it; all end when it is dropped.
 pub(crate) struct World {

@@ -53,7 +53,7 @@ impl SmallDisk {
             .args(["-t", "tmpfs", "-o", &options, "nicekv-test"])
             .arg(directory.path())
             .output();
-        mount.is_ok_and(|output| output.status.success()).then_some(Self(directory))
+        mount.is_ok_and(|output| output.status.success()).then(|| Self(directory))
     }
 }
 
