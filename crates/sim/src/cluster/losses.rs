@@ -4,6 +4,7 @@
 //! one is not away, and nothing else fails but datagrams and switches: what all members that are there have forgotten, nothing can show.
 
 use super::Cluster;
+use crate::faults::Faults;
 use crate::keyspace::Shape;
 use crate::node::{Kept, Node};
 use nicekv_metadata::MemberStanding;
@@ -18,13 +19,6 @@ const SNAPSHOTS: u64 = 5_000;
 const LOSS_MAX: u64 = 10_000;
 /// And none is later.
 const DELAY_MAX_NS: u64 = 2_000_001;
-
-/// Disks are lost; what goes wrong again when all is made up for.
-#[derive(Clone, Copy)]
-pub(super) struct Losses {
-    loss: u64,
-    delay_max_ns: u64,
-}
 
 impl Cluster {
     /// What a node that is killed alone finds when it starts again.
@@ -69,12 +63,11 @@ impl Cluster {
     /// Everything may go wrong again when all nodes are known to hold everything.
     pub(super) fn look_at_losses(&mut self) {
         const LOOKED_EVERY: u64 = 16;
-        if let Some(losses) = self.losses
+        if let Some(faults) = self.losses
             && self.tally.events.is_multiple_of(LOOKED_EVERY)
             && self.all_hold_everything()
         {
-            self.losses = None;
-            (self.faults.loss, self.faults.delay_max_ns) = (losses.loss, losses.delay_max_ns);
+            (self.losses, self.faults) = (None, faults);
             self.note(|_| Some("what disks had lost is made up for".into()));
         }
     }
@@ -84,8 +77,8 @@ impl Cluster {
     }
 
     fn begin_losses(&mut self) {
-        let (loss, delay_max_ns) = (self.faults.loss, self.faults.delay_max_ns);
-        self.losses = Some(Losses { loss, delay_max_ns });
+        self.losses = Some(self.faults);
+        let Faults { loss, delay_max_ns, .. } = self.faults;
         (self.faults.loss, self.faults.delay_max_ns) = (loss.min(LOSS_MAX), delay_max_ns.min(DELAY_MAX_NS));
     }
 

@@ -62,7 +62,6 @@ use crate::transcript::Names;
 use crate::watch::Watch;
 use controllers::{Controllers, Link};
 use event::Event;
-use losses::Losses;
 use nicekv_client::Coordination;
 use nicekv_dataplane::VringSet;
 use nicekv_metadata::Metadata;
@@ -118,8 +117,8 @@ pub struct Cluster {
     hot: HotEntries,
     connections: BTreeMap<u64, Connection>,
     connections_made: u64,
-    /// Of disks, that are not made up for yet.
-    losses: Option<Losses>,
+    /// While what disks have lost is not made up for: what goes wrong again then.
+    losses: Option<Faults>,
     /// At this event the power is lost.
     power_loss_at: Option<u64>,
     /// Numbers calls and answers.
