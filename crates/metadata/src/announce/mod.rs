@@ -17,7 +17,7 @@ use nicekv_wire::control::{
     Probe,
 };
 use nicekv_wire::hot::HotAssign;
-use nicekv_wire::{Epoch, KeyOrder, KeyspaceId, MatchRange, NodeId, PartitionId};
+use nicekv_wire::{Epoch, KeyOrder, KeyspaceId, MatchRange, NodeId, PartitionId, Replication};
 
 use crate::config::nanoseconds;
 use crate::decide::dropped;
@@ -161,26 +161,11 @@ pub(crate) fn for_stray(situation: &Situation<'_>, node: NodeId, stray: &Stray) 
         Some(partition) if partition.has(node) || !situation.may_discard(id, partition) => return None,
         Some(partition) => assign(situation, id, partition, incarnation),
         None if !state.was_given(id) || state.is_awaited(id) => return None,
+        // No epoch follows the last one.
         None => Assign {
-            term: state.term(),
-            incarnation,
-            partition: id,
-            keyspace: KeyspaceId::DEFAULT,
-            range: MatchRange::ALL,
-            order: KeyOrder::Hash,
-            replication,
-            multicast: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
-            // There is none after its last one.
             epoch: Epoch(u32::MAX),
             activated: true,
-            primary: NodeId(0),
-            replicas: replication.quorum().map_or(1, |quorum| quorum.replicas() as u8),
-            members: Vec::new(),
-            discard: true,
-            children: Vec::new(),
-            sealed: false,
-            parents: Vec::new(),
-            stamp_min: Round::default(),
+            ..without_members(situation, id, replication, incarnation)
         },
     };
     Some(Announcement { node, assign: Assign { discard: true, ..discard } })
@@ -218,21 +203,39 @@ fn last_assign(
     gone: &Gone,
     incarnation: u64,
 ) -> Assign {
-    let Situation { config, state, .. } = situation;
+    let multicast = spec.vrings(situation.config.port).multicast_ring();
     Assign {
-        term: state.term(),
-        incarnation,
-        partition: id,
         keyspace: spec.id,
         range: gone.range,
         order: spec.order,
-        replication: spec.replication(),
-        multicast: spec.vrings(config.port).multicast_ring(),
+        multicast,
         epoch: Epoch(gone.epoch),
         activated: gone.quiet,
-        // Nobody.
-        primary: NodeId(0),
         replicas: spec.replicas as u8,
+        ..without_members(situation, id, spec.replication(), incarnation)
+    }
+}
+
+/// An assignment that makes nobody a member.
+fn without_members(
+    situation: &Situation<'_>,
+    id: PartitionId,
+    replication: Replication,
+    incarnation: u64,
+) -> Assign {
+    Assign {
+        term: situation.state.term(),
+        incarnation,
+        partition: id,
+        keyspace: KeyspaceId::DEFAULT,
+        range: MatchRange::ALL,
+        order: KeyOrder::Hash,
+        replication,
+        multicast: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+        epoch: Epoch::default(),
+        activated: false,
+        primary: NodeId(0),
+        replicas: replication.quorum().map_or(1, |quorum| quorum.replicas() as u8),
         members: Vec::new(),
         discard: false,
         children: Vec::new(),

@@ -34,10 +34,9 @@ pub(super) fn watch(
                     std::thread::Builder::new().spawn_scoped(scope, move || failure_of(addresses))
                 };
                 let asked: Vec<_> = others.iter().map(|(_, addresses)| ask(addresses)).collect();
-                let why = |error| Some(format!("not asked: there is no thread for it ({error})"));
                 let ended = |asked: std::io::Result<std::thread::ScopedJoinHandle<'_, _>>| match asked {
                     Ok(thread) => thread.join().unwrap_or_default(),
-                    Err(error) => why(error),
+                    Err(error) => Some(format!("not asked: there is no thread for it ({error})")),
                 };
                 asked.into_iter().map(ended).collect()
             });
