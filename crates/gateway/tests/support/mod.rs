@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 pub(crate) use store::{Store, draw};
 
-/// Whether the test may have so many connections, of which it has both ends; if not, it says that it is not run.
+/// Raises the limit on open files for `count` connections with both ends in this process. False, with NOT RUN printed, if the hard limit is too low.
 pub(crate) fn may_connect(count: usize, what: &str) -> bool {
     // And what else it has open.
     let wanted = 2 * count as u64 + 1_000;

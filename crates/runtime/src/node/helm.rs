@@ -62,7 +62,7 @@ pub(super) fn run<T: Led>(work: T) -> Result<(), T::Error> {
     let name = std::thread::current().name().unwrap_or("node").to_owned();
     std::thread::scope(|scope| {
         let stand_in = std::thread::Builder::new().name(name);
-        // If there is no thread for it, nothing else is done here while something is forced.
+        // Without a second thread the node does nothing else during an fsync.
         let stand_in = stand_in.spawn_scoped(scope, || serve(&helm, None)).ok();
         let led = serve(&helm, Some(work));
         let ended = stand_in.map(|it| it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));

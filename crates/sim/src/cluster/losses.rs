@@ -21,7 +21,7 @@ const LOSS_MAX: u64 = 10_000;
 const DELAY_MAX_NS: u64 = 2_000_001;
 
 impl Cluster {
-    /// What a node that is killed alone finds when it starts again.
+    /// Draws what a crash leaves on the disk of one node.
     pub(super) fn draw_loss(&mut self, node: usize) -> Kept {
         if !self.loses_disks() || self.nodes[node].in_memory || self.most_losses() == 0 {
             return Kept::Any;

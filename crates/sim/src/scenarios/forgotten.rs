@@ -146,7 +146,7 @@ fn restart(stage: &mut Stage, node: usize, kept: Kept) {
 
 fn exchange_state(stage: &mut Stage) {
     stage.inflict(Mishap::MetadataCrash { downtime_ns: 60 * MILLISECOND_NS });
-    // What was being written is written, or not.
+    // Lets a write in flight complete or get lost.
     stage.run(50);
     stage.inflict(Mishap::ExchangeState);
     stage.run(20);
