@@ -369,8 +369,15 @@ impl Metadata {
         if consistent < replicas {
             return Some(format!("{consistent} of {replicas} members are consistent"));
         }
-        if let Some(member) = partition.members.iter().find(|member| view.live(member.node).is_none()) {
-            return Some(format!("{} is not there", member.node));
+        for member in &partition.members {
+            match view.live(member.node) {
+                None => return Some(format!("{} is not there", member.node)),
+                // It may have come back without its disk: what it holds counts when that is decided.
+                Some(live) if live != member.process => {
+                    return Some(format!("{} has been restarted", member.node));
+                }
+                Some(_) => {}
+            }
         }
         if let (Some(parent), Some(node)) = (partition.parents.first(), self.not_taken_over(id, partition)) {
             return Some(format!(

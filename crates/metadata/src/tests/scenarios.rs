@@ -227,6 +227,12 @@ fn a_restart_with_empty_storage_joins_anew() {
     let (id, node) = (PartitionId(0), NodeId(1));
     cluster.nodes.get_mut(&node).unwrap().wipe();
     cluster.start(node);
+    let process = cluster.nodes[&node].running.as_ref().unwrap().process;
+    cluster.run_until(200, "live", |cluster| {
+        cluster.core.as_ref().unwrap().observations.membership.live(node) == Some(process)
+    });
+    let why = cluster.status().why_not_ready.unwrap();
+    assert!(why.contains("node-1 has been restarted"), "known before it is decided what follows: {why}");
     cluster.run_until(200, "joining", |cluster| {
         partition(cluster, id).member(node).is_some_and(|member| !member.standing.is_consistent())
     });
