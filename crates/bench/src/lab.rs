@@ -6,7 +6,7 @@ use crate::error::{BenchError, Result};
 use crate::netns::Hosts;
 use nicekv_lab::topology::{Host, METADATA};
 use nicekv_lab::{Hook, LAB_VARIABLE};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Of a lab that is alone, and before what tells it from others: it does not collide with one that somebody works with.
@@ -151,8 +151,7 @@ impl Lab {
 
     /// Carries out a command of an operator, such as `node drain node-0`, to its end.
     pub(crate) fn operate(&self, words: &[&str]) -> Result<()> {
-        let program = std::env::current_exe().map_err(BenchError::system("find the executable"))?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(program("nicekv")?);
         command.args(words).args(["--endpoint", &METADATA.to_string()]);
         self.inside(Host::Client(0), || run(&self.name, command))?
     }
@@ -188,8 +187,12 @@ impl Drop for Lab {
 }
 
 fn command(lab: &str, verb: &str) -> Result<Command> {
-    let program = std::env::current_exe().map_err(BenchError::system("find the executable"))?;
-    let mut command = Command::new(program);
-    command.args(["lab", verb]).env(LAB_VARIABLE, lab);
+    let mut command = Command::new(program("nicekv-lab")?);
+    command.arg(verb).env(LAB_VARIABLE, lab);
     Ok(command)
+}
+
+/// Another program of the project.
+pub(crate) fn program(name: &'static str) -> Result<PathBuf> {
+    nicekv_cli::find(name).map_err(|missing| BenchError::Environment(missing.to_string()))
 }

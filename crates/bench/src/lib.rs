@@ -17,7 +17,7 @@
 //!   turbokv-… ─▶ lab ─▶ turbokv::load ─▶ statistics ─▶ report
 //!   kvswitch-fig… ─▶ kvswitch::rack, a simulation, or kvswitch::kernel, the real programs ─▶ statistics ─▶ report
 //!   kvswitch-table1 ─▶ kvswitch::bed, the real programs ─▶ statistics ─▶ report
-//!   table2, table3, table5, fig8 … fig13, `nicekv sim replicast` ─▶ replicast, a simulation ─▶ report, curves
+//!   table2, table3, table5, fig8 … fig13, `nicekv bench replicast-sim` ─▶ replicast, a simulation ─▶ report, curves
 //!   tables ─▶ namespaces and a bare switch ─▶ statistics ─▶ report
 //!   each ─▶ a table, lines of JSON (`report`), a chart (`plot`)
 //! ```
@@ -81,7 +81,7 @@ pub use overload::OverloadArguments;
 pub use peers::PeersArguments;
 pub use profile::ProfileArguments;
 pub use redis_benchmark::RedisBenchmarkArguments;
-pub use replicast::{ReplicastArguments, ReplicastSimArguments, simulate as simulate_replicast};
+pub use replicast::{ReplicastArguments, ReplicastSimArguments};
 pub use scans::ScansArguments;
 pub use statistics::ROUNDS_MIN;
 pub use tables::TablesArguments;
@@ -148,6 +148,8 @@ pub enum BenchCommand {
     KvswitchTable1(KvswitchTable1Arguments),
     /// Put 1 MiB chunks over links of 100 Mbit/s to nine targets, by negotiation (Replicast-M, -H) and by hash over TCP: all alike, one slow disk, one busy link; needs root
     Replicast(NegotiatedArguments),
+    /// Simulate one setup of Replicast at the paper's scale, each frame: throughput, disks' time and latency, beside what the paper prints
+    ReplicastSim(ReplicastSimArguments),
     /// Simulate Replicast at the paper's scale, each frame: throughput, disks' time and latency of M, H and uch-ccp with disks of 400 MB/s (Replicast Table 2)
     #[command(name = "table2", visible_alias = "replicast-table2")]
     ReplicastTable2(ReplicastArguments),
@@ -177,7 +179,7 @@ pub enum BenchCommand {
     ReplicastFig13(ReplicastArguments),
 }
 
-/// Runs a bench and prints its figures. The executable must be `nicekv` itself, which starts the lab.
+/// Runs a bench and prints its figures. `nicekv` and `nicekv-lab` have to be beside this program, or in `PATH`.
 pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
     match command {
         BenchCommand::Peers(arguments) => peers::run(arguments),
@@ -203,6 +205,7 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::KvswitchNodes(arguments) => kvswitch::nodes::run(arguments),
         BenchCommand::KvswitchTable1(arguments) => kvswitch::table1::run(arguments),
         BenchCommand::Replicast(arguments) => negotiated::run(arguments),
+        BenchCommand::ReplicastSim(arguments) => replicast::simulate(arguments),
         BenchCommand::ReplicastTable2(arguments) => replicast::run(replicast::Figure::Table2, arguments),
         BenchCommand::ReplicastTable3(arguments) => replicast::run(replicast::Figure::Table3, arguments),
         BenchCommand::ReplicastTable5(arguments) => replicast::run(replicast::Figure::Table5, arguments),

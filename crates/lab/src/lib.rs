@@ -42,8 +42,7 @@ mod up;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::net::SocketAddrV4;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -58,10 +57,15 @@ pub use topology::Fabric;
 use faults::CableFaults;
 use layout::{Shape, TURBOKV_HOSTS, TURBOKV_SWITCHES};
 use scope::Scope;
-use state::LabState;
 
-/// Writes the configuration file that all roles of the program read, from a plan; its error is one line.
-pub type Configure<'a> = &'a dyn Fn(&Plan) -> std::result::Result<String, String>;
+/// The program whose roles run on the hosts of a lab, as `ROLE --config FILE [--name HOST]`.
+#[derive(Clone, Copy)]
+pub struct Roles<'a> {
+    /// The program.
+    pub program: &'a Path,
+    /// Writes the configuration file that all of its roles read; an error is one line.
+    pub configure: &'a dyn Fn(&Plan) -> std::result::Result<String, String>,
+}
 
 /// `nicekv lab`
 #[derive(Clone, Debug, Subcommand)]
@@ -370,13 +374,12 @@ enum Engine {
     Memory,
 }
 
-/// Carries out a command on the lab that [`LAB_VARIABLE`] names. The program that calls it is the one whose roles
-/// run, as `ROLE --config FILE [--name HOST]`.
-pub fn run(command: LabCommand, configure: Configure<'_>) -> Result<ExitCode> {
+/// Carries out a command on the lab that [`LAB_VARIABLE`] names.
+pub fn run(command: LabCommand, roles: Roles<'_>) -> Result<ExitCode> {
     require_root()?;
     let scope = Scope::from_environment()?;
     match command {
-        LabCommand::Up(arguments) => up::up(&scope, &arguments, configure)?,
+        LabCommand::Up(arguments) => up::up(&scope, &arguments, roles)?,
         LabCommand::Exec { host, command } => commands::exec(&scope, &host, &command)?,
         LabCommand::Status { json, partitions } => return commands::status(&scope, json, partitions),
         LabCommand::Kill { host } => commands::kill_meant(&scope, &host)?,
@@ -401,33 +404,11 @@ pub fn run(command: LabCommand, configure: Configure<'_>) -> Result<ExitCode> {
         }
         LabCommand::Unplug { one, other } => links::change(&scope, &one, &other, false)?,
         LabCommand::Plug { one, other } => links::change(&scope, &one, &other, true)?,
-        LabCommand::Chaos(arguments) => return chaos::run(&scope, &arguments, configure),
-        LabCommand::PowerLoss(arguments) => return power_loss::run(&scope, &arguments, configure),
+        LabCommand::Chaos(arguments) => return chaos::run(&scope, &arguments, roles),
+        LabCommand::PowerLoss(arguments) => return power_loss::run(&scope, &arguments, roles),
         LabCommand::Down => up::down(&scope)?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Whether there is a lab, running or left behind.
-pub fn is_there() -> bool {
-    Scope::from_environment().is_ok_and(|scope| matches!(LabState::load(&scope), Ok(Some(_))))
-}
-
-/// TCP addresses of the metadata service's instances of the lab, if there is one: only its hosts reach them.
-pub fn controls() -> Vec<SocketAddrV4> {
-    let state = Scope::from_environment().and_then(|scope| LabState::load(&scope));
-    state.ok().flatten().map(|state| state.metadata).unwrap_or_default()
-}
-
-/// If there is a lab, moves the calling thread into its first client host and returns the TCP addresses of its
-/// metadata service's instances. To be called before any other thread is started.
-pub fn enter_client() -> Result<Option<Vec<SocketAddrV4>>> {
-    let scope = Scope::from_environment()?;
-    let Some(state) = LabState::load(&scope)? else { return Ok(None) };
-    require_root()?;
-    let client = state.clients.first().ok_or(LabError::NotRunning)?;
-    scope.namespace(*client).enter()?;
-    Ok(Some(state.metadata))
 }
 
 fn percent(text: &str) -> std::result::Result<f64, String> {

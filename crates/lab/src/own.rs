@@ -16,7 +16,7 @@ use crate::scope::Scope;
 use crate::state::LabState;
 use crate::topology::{Host, WIRE_PORT};
 use crate::up::{self, last_words};
-use crate::{Configure, ControlArguments, Engine, NetworkArguments, UpArguments};
+use crate::{ControlArguments, Engine, NetworkArguments, Roles, UpArguments};
 
 /// Nodes of such a lab.
 pub(crate) const NODES: u8 = 5;
@@ -49,7 +49,7 @@ impl OwnLab {
         base: &Scope,
         name: &str,
         wanted: Wanted<'_>,
-        configure: Configure<'_>,
+        roles: Roles<'_>,
         interrupted: &AtomicBool,
     ) -> Result<Self> {
         let scope = base.beside(name)?;
@@ -71,7 +71,7 @@ impl OwnLab {
             network,
             data_dir: None,
         };
-        up::bring_up(&scope, &arguments, configure, interrupted)?;
+        up::bring_up(&scope, &arguments, roles, interrupted)?;
         let keyspaces = up::all_keyspaces(&arguments)?;
         let lab = Self { scope, keyspaces, kept: false };
         for spare in NODES..NODES + spares {

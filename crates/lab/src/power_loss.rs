@@ -26,7 +26,7 @@ use crate::process::kill_together;
 use crate::progress::Progress;
 use crate::scope::Scope;
 use crate::up::{interruption, last_words, start_all, stop_if};
-use crate::{Configure, ControlArguments, NetworkArguments, PowerLossArguments};
+use crate::{ControlArguments, NetworkArguments, PowerLossArguments, Roles};
 
 /// Writers, half of them through the gateways.
 const WRITERS: u64 = 6;
@@ -53,18 +53,14 @@ fn last_key(round: u32, writer: u64) -> String {
 }
 
 /// Runs the rounds; exit code 1 if a put is missing.
-pub(crate) fn run(
-    base: &Scope,
-    arguments: &PowerLossArguments,
-    configure: Configure<'_>,
-) -> Result<ExitCode> {
+pub(crate) fn run(base: &Scope, arguments: &PowerLossArguments, roles: Roles<'_>) -> Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(|| nicekv_runtime::now().boot_ns % 1_000_000);
     let NetworkArguments { switch, fabric, .. } = arguments.network;
     println!("power-loss --times {} --seed {seed} --switch {switch} --fabric {fabric}", arguments.times);
     let interrupted = interruption()?;
     let wanted =
         Wanted { further: &[], spares: 0, control: ControlArguments::default(), network: arguments.network };
-    let lab = OwnLab::up(base, "power-loss", wanted, configure, &interrupted)?;
+    let lab = OwnLab::up(base, "power-loss", wanted, roles, &interrupted)?;
     let mut random = Random::new(seed);
     let (mut acknowledged, mut rounds) = (0, Vec::new());
     for round in 1..=arguments.times {

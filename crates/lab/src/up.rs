@@ -40,7 +40,7 @@ use crate::topology::{
     Fabric, HOSTS_OF_A_KIND_MAX, Host, INSTANCES_MAX, RESP, VRINGS, WIRE_PORT, control_hosts, hosts,
 };
 use crate::{
-    Configure, ControlArguments, Engine, MetadataStore, Mtu, NetworkArguments, UpArguments, etcd, network,
+    ControlArguments, Engine, MetadataStore, Mtu, NetworkArguments, Roles, UpArguments, etcd, network,
 };
 
 /// For the tools of a command that was killed to end.
@@ -48,8 +48,8 @@ const UP_PATIENCE: Duration = Duration::from_secs(1);
 /// For another command to end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) fn up(scope: &Scope, arguments: &UpArguments, configure: Configure<'_>) -> Result<()> {
-    let state = bring_up(scope, arguments, configure, &*interruption()?)?;
+pub(crate) fn up(scope: &Scope, arguments: &UpArguments, roles: Roles<'_>) -> Result<()> {
+    let state = bring_up(scope, arguments, roles, &*interruption()?)?;
     let clients = state.clients.iter().map(Host::to_string).collect::<Vec<_>>().join(",");
     let (resp, nodes, replicas) = (state.resp, arguments.nodes(), arguments.replicas);
     println!("ready resp={resp} inside={clients} nodes={nodes} replicas={replicas}");
@@ -70,7 +70,7 @@ pub(crate) fn interruption() -> Result<Arc<AtomicBool>> {
 pub(crate) fn bring_up(
     scope: &Scope,
     arguments: &UpArguments,
-    configure: Configure<'_>,
+    roles: Roles<'_>,
     interrupted: &AtomicBool,
 ) -> Result<LabState> {
     check(arguments)?;
@@ -78,11 +78,11 @@ pub(crate) fn bring_up(
     refuse_second(scope)?;
     let lock = Lock::take(scope, UP_PATIENCE)?;
     refuse_second(scope)?;
-    let mut state = new_state(scope, arguments)?;
+    let mut state = new_state(scope, arguments, roles.program);
     refuse_strangers(scope, &state)?;
     state.save(scope)?;
     let mut progress = Progress::of("lab up");
-    let built = build(scope, &lock, arguments, configure, &mut state, interrupted, &mut progress);
+    let built = build(scope, &lock, arguments, roles, &mut state, interrupted, &mut progress);
     let ready = built.and_then(|()| ready::wait(scope, &state, interrupted, &mut progress));
     let running = ready.and_then(|()| {
         state.phase = Phase::Running;
@@ -179,7 +179,7 @@ fn refuse_strangers(scope: &Scope, state: &LabState) -> Result<()> {
     }
 }
 
-fn new_state(scope: &Scope, arguments: &UpArguments) -> Result<LabState> {
+fn new_state(scope: &Scope, arguments: &UpArguments, program: &Path) -> LabState {
     let nodes = arguments.nodes() + arguments.spares;
     let NetworkArguments { topology, switches, fabric, .. } = arguments.network;
     let mut hosts = hosts(nodes, arguments.clients(), fabric, Layout::new(topology, switches, nodes));
@@ -190,13 +190,13 @@ fn new_state(scope: &Scope, arguments: &UpArguments) -> Result<LabState> {
     let clients = hosts.iter().copied().filter(|host| matches!(host, Host::Client(_))).collect();
     let is_spare = |name| matches!(name, Host::Node(number) if usize::from(number) >= arguments.nodes());
     let host = |name| HostState { name, process: None, is_spare: is_spare(name) };
-    Ok(LabState {
+    LabState {
         phase: Phase::Starting,
         namespace_prefix: scope.namespace_prefix(),
         metadata,
         resp: RESP,
         clients,
-        program: std::env::current_exe().map_err(LabError::system("find this program"))?,
+        program: program.into(),
         config: scope.directory().join("config.toml"),
         hosts: hosts.into_iter().map(host).collect(),
         topology,
@@ -204,19 +204,19 @@ fn new_state(scope: &Scope, arguments: &UpArguments) -> Result<LabState> {
         faults: Faults::new(),
         fabric,
         switch: arguments.network.switch.on_veth(),
-    })
+    }
 }
 
 fn build(
     scope: &Scope,
     lock: &Lock,
     arguments: &UpArguments,
-    configure: Configure<'_>,
+    roles: Roles<'_>,
     state: &mut LabState,
     interrupted: &AtomicBool,
     progress: &mut Progress,
 ) -> Result<()> {
-    create_files(scope, arguments, configure, state)?;
+    create_files(scope, arguments, roles, state)?;
     let vrings = vrings(&keyspaces(arguments)?);
     if state.fabric == Fabric::Plain {
         network::add_plain_host(lock, scope, Host::Fabric, arguments.network.mtu, &vrings)?;
@@ -264,12 +264,7 @@ pub(crate) fn stop_if(interrupted: &AtomicBool) -> Result<()> {
     if interrupted.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) }
 }
 
-fn create_files(
-    scope: &Scope,
-    arguments: &UpArguments,
-    configure: Configure<'_>,
-    state: &LabState,
-) -> Result<()> {
+fn create_files(scope: &Scope, arguments: &UpArguments, roles: Roles<'_>, state: &LabState) -> Result<()> {
     let logs = scope.directory().join("logs");
     fs::create_dir_all(&logs).map_err(LabError::io("create", &logs))?;
     let data = match arguments.engine {
@@ -294,7 +289,7 @@ fn create_files(
             data.as_deref(),
         )
     };
-    let text = configure(&plan).map_err(LabError::Configuration)?;
+    let text = (roles.configure)(&plan).map_err(LabError::Configuration)?;
     fs::write(&state.config, text).map_err(LabError::io("write", &state.config))
 }
 

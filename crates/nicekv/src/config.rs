@@ -1,426 +1,71 @@
-//! A cluster in TOML: in one file, the same for every role, or in a file for each role, which has what that role needs of it and names the role.
-//!
-//! ```toml
-#![doc = include_str!("cluster.toml")]
-//! ```
-//!
-//! [`templates`] has the files of the roles, [`check`] what is wrong with one, [`across`] what is wrong between several.
+//! `nicekv config check | print`.
 
-mod across;
-mod binds;
-mod check;
-mod command;
-mod gateways;
-mod hot;
-mod keyspaces;
-mod sections;
-mod templates;
-#[cfg(test)]
-mod tests;
-mod topology;
-
-pub(crate) use command::{ConfigCommand, run};
-pub(crate) use gateways::GatewaySection;
-pub(crate) use hot::{HotArguments, HotSection};
-pub(crate) use keyspaces::{KeyspaceBalancing, KeyspaceSection, ObjectChunks, Partitioning, Replication};
-pub(crate) use sections::{
-    InstanceSection, MacAddress, MetadataSection, NodeSection, PortSection, Store, SwitchSection,
-    TimingSection,
-};
-
+use crate::commands::print;
 use crate::failure::Failure;
-use crate::logs::LogSection;
-pub(crate) use keyspaces::protocol;
-use nicekv_client::Keyspace;
-use nicekv_dataplane::{Prefix, VringSet};
-use nicekv_metadata::{
-    Balancing, LINK_BITS_PER_SECOND, NODES_MAX, NodeConfig as MetadataNode, ServiceConfig, SwitchId, Timing,
-};
-use nicekv_placement::{
-    GroupRing, KeyOrder, KeyspaceSpec, LoadBalancing, RingsBase, check_keyspaces, usual_group_ring,
-};
-use nicekv_wire::{Duration, KeyspaceId, NodeId};
-use serde::{Deserialize, Serialize};
-use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::Path;
+use nicekv_config::{Checked, Template, findings};
+use std::path::PathBuf;
 
-/// What `--help` of the roles shows: every field with its unit and default. The tests read it.
-pub(crate) const EXAMPLE: &str = include_str!("cluster.toml");
-
-/// Bits a second.
-const MBIT: u64 = 1_000_000;
-
-/// See the module.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ClusterConfig {
-    /// Whose file it is; `None`: of all roles.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) role: Option<RoleKind>,
-    pub(crate) cluster_id: String,
-    #[serde(default = "ClusterConfig::port")]
-    pub(crate) port: u16,
-    #[serde(default = "ClusterConfig::replicas")]
-    pub(crate) replicas: usize,
-    #[serde(default)]
-    pub(crate) replication: Replication,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) write_set: Option<u8>,
-    #[serde(default = "ClusterConfig::partition_bits")]
-    pub(crate) partition_bits: u8,
-    #[serde(default = "ClusterConfig::unicast_vring")]
-    pub(crate) unicast_vring: Ipv4Addr,
-    #[serde(default = "ClusterConfig::multicast_vring")]
-    pub(crate) multicast_vring: Ipv4Addr,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) group_ring: Option<String>,
-    #[serde(default = "ClusterConfig::link_mbit_per_second")]
-    pub(crate) link_mbit_per_second: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) clients: Option<String>,
-    #[serde(default)]
-    pub(crate) metadata: MetadataSection,
-    #[serde(default)]
-    pub(crate) nodes: Vec<NodeSection>,
-    #[serde(default)]
-    pub(crate) switches: Vec<SwitchSection>,
-    #[serde(default)]
-    pub(crate) gateways: Vec<GatewaySection>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) keyspaces: Vec<KeyspaceSection>,
-    #[serde(default)]
-    pub(crate) timing: TimingSection,
-    #[serde(default)]
-    pub(crate) hot: HotSection,
-    #[serde(default)]
-    pub(crate) log: LogSection,
+/// `nicekv config`
+#[derive(clap::Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check configuration files, each by itself and all beside each other
+    ///
+    /// Every problem is a line on standard error: file, line, field, and what to do; then the exit code is 2. Nothing is started, bound or created.
+    Check {
+        /// Of one cluster: of its roles, or one of the whole
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Print a configuration file to begin with: every field, with its default
+    Print {
+        /// Whose
+        #[arg(value_enum, value_name = "ROLE")]
+        template: Template,
+    },
 }
 
-/// The roles that have a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum RoleKind {
-    Metadata,
-    Node,
-    Switch,
-    Gateway,
+pub(crate) fn run(command: &ConfigCommand) -> Result<(), Failure> {
+    match command {
+        ConfigCommand::Check { files } => check_all(files),
+        ConfigCommand::Print { template } => print(template.text().as_bytes()),
+    }
 }
 
-impl RoleKind {
-    /// As the file and the command line say it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Metadata => "metadata",
-            Self::Node => "node",
-            Self::Switch => "switch",
-            Self::Gateway => "gateway",
+fn check_all(paths: &[PathBuf]) -> Result<(), Failure> {
+    let (mut files, mut lines) = (Vec::new(), Vec::new());
+    for path in paths {
+        match Checked::read(path) {
+            Ok(file) => files.push(file),
+            Err(wrong) => lines.extend(wrong),
         }
     }
-}
-
-/// Reads and checks the configuration of a role.
-pub(crate) fn read(path: &Path, role: RoleKind) -> Result<ClusterConfig, Failure> {
-    read_with(path, role, |_| {})
-}
-
-/// The same with what a command line says instead.
-pub(crate) fn read_with(
-    path: &Path,
-    role: RoleKind,
-    amend: impl FnOnce(&mut ClusterConfig),
-) -> Result<ClusterConfig, Failure> {
-    let text = read_text(path)?;
-    let parsed = parse_with(&text, amend).and_then(|config| config.of(role));
-    parsed.map_err(|error| Failure::Environment(format!("{}{error}", path.display())))
-}
-
-fn read_text(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|error| {
-        let advice = match error.kind() {
-            std::io::ErrorKind::NotFound => "; `nicekv config print ROLE` prints one to begin with",
-            _ => "",
-        };
-        Failure::Environment(format!("{}: {error}{advice}", path.display()))
-    })
-}
-
-/// The error follows the file's name: `:LINE: FIELD: why`, or `: why` where no line alone is to blame.
-fn parse_with(text: &str, amend: impl FnOnce(&mut ClusterConfig)) -> Result<ClusterConfig, String> {
-    let mut config: ClusterConfig = toml::from_str(text).map_err(|error| located(text, &error))?;
-    amend(&mut config);
-    match check::problems(&config).first() {
-        Some(problem) => Err(problem.located(text)),
-        None => Ok(config),
-    }
-}
-
-fn located(text: &str, error: &toml::de::Error) -> String {
-    let message = error.message();
-    let Some(span) = error.span() else { return format!(": {message}") };
-    let before = text.get(..span.start).unwrap_or(text);
-    let (number, start) = (before.matches('\n').count() + 1, before.rfind('\n').map_or(0, |at| at + 1));
-    let line = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default().trim();
-    let field = line.split('=').next().unwrap_or_default().trim();
-    // What is missing is missing from the section that begins there.
-    if field.is_empty() || message.contains(field) {
-        format!(":{number}: {message}")
-    } else {
-        format!(":{number}: {field}: {message}")
-    }
-}
-
-impl ClusterConfig {
-    fn port() -> u16 {
-        7400
-    }
-
-    fn replicas() -> usize {
-        3
-    }
-
-    fn partition_bits() -> u8 {
-        6
-    }
-
-    fn unicast_vring() -> Ipv4Addr {
-        RingsBase::Network.rings(KeyspaceId::DEFAULT).0
-    }
-
-    fn multicast_vring() -> Ipv4Addr {
-        RingsBase::Network.rings(KeyspaceId::DEFAULT).1
-    }
-
-    pub(crate) fn link_mbit_per_second() -> u64 {
-        LINK_BITS_PER_SECOND / MBIT
-    }
-
-    /// Refuses the file of another role.
-    fn of(self, role: RoleKind) -> Result<Self, String> {
-        match self.role {
-            Some(other) if other != role => {
-                let (other, role) = (other.name(), role.name());
-                Err(format!(
-                    ": role: the file of a {other}, not of a {role}: see `nicekv config print {role}`"
-                ))
-            }
-            _ => Ok(self),
+    for finding in findings(&files) {
+        let Checked { path, text, .. } = &files[finding.file];
+        let line = format!("{}{}", path.display(), finding.problem.located(text));
+        if finding.is_note {
+            print(format!("note: {line}\n").as_bytes())?;
+        } else {
+            lines.push(line);
         }
     }
-
-    /// Whether all nodes and switches are to be in this file.
-    fn is_of_cluster(&self) -> bool {
-        matches!(self.role, None | Some(RoleKind::Metadata))
+    if lines.is_empty() {
+        return print(files.iter().map(describe).collect::<String>().as_bytes());
     }
-
-    pub(crate) fn cluster(&self) -> Result<u128, Failure> {
-        u128::from_str_radix(&self.cluster_id, 16)
-            .map_err(|_| Failure::Environment("cluster_id is not a hexadecimal number".into()))
+    let (last, others) = lines.split_last().expect("there are some");
+    for line in others {
+        eprintln!("nicekv: {line}");
     }
-
-    /// Keyspace 0.
-    fn default_keyspace(&self) -> Result<KeyspaceSpec, Failure> {
-        Ok(KeyspaceSpec {
-            id: KeyspaceId::DEFAULT,
-            name: "default".into(),
-            protocol: protocol("default", self.replication, self.write_set)?,
-            order: KeyOrder::Hash,
-            balancing: LoadBalancing::None,
-            partition_keys: None,
-            partition_bytes: None,
-            chunks: None,
-            replicas: self.replicas,
-            partitions: 1u32.checked_shl(self.partition_bits.into()).unwrap_or(0),
-            unicast: self.unicast_vring,
-            multicast: self.multicast_vring,
-        })
-    }
-
-    /// All keyspaces, the default one first. What makes no sense is refused by [`Self::metadata_config`].
-    fn keyspaces(&self) -> Result<Vec<KeyspaceSpec>, Failure> {
-        let default = self.default_keyspace()?;
-        let further = self.keyspaces.iter().map(|section| section.spec(&default));
-        let further = further.collect::<Result<Vec<_>, _>>()?;
-        Ok(std::iter::once(default).chain(further).collect())
-    }
-
-    /// The same, checked; against the number of nodes only where the file has them.
-    pub(crate) fn checked_keyspaces(&self) -> Result<Vec<KeyspaceSpec>, Failure> {
-        if self.is_of_cluster() {
-            return Ok(self.metadata_config()?.keyspaces);
-        }
-        let keyspaces = self.keyspaces()?;
-        check_keyspaces(&keyspaces, NODES_MAX).map_err(Failure::environment)?;
-        Ok(keyspaces)
-    }
-
-    /// The rings of all keyspaces.
-    pub(crate) fn vrings(&self) -> Result<VringSet, Failure> {
-        nicekv_metadata::vrings_of(&self.checked_keyspaces()?, self.group_ring()?)
-            .map_err(|error| Failure::Environment(format!("group_ring: {error}")))
-    }
-
-    /// Of each link, as far as storage targets reserve windows on it.
-    fn link_bits_per_second(&self) -> u64 {
-        self.link_mbit_per_second.saturating_mul(MBIT)
-    }
-
-    /// That of groups of storage targets.
-    fn group_ring(&self) -> Result<Option<GroupRing>, Failure> {
-        let Some(said) = &self.group_ring else {
-            return Ok(usual_group_ring(&self.keyspaces()?, self.port));
-        };
-        let Prefix { address, length } = parse_prefix("group_ring", said)?;
-        let target_port = GroupRing::usual_target_port(self.port);
-        Ok(Some(GroupRing { base: address.into(), length, port: self.port, target_port }))
-    }
-
-    /// What only the whole shows.
-    fn validate(&self) -> Result<(), Failure> {
-        self.cluster()?;
-        self.vrings().map(|_| ())
-    }
-
-    /// What clients have to know, the default keyspace first.
-    pub(crate) fn client_keyspaces(&self) -> Result<Vec<Keyspace>, Failure> {
-        let known = |spec: KeyspaceSpec| Keyspace {
-            id: spec.id,
-            replication: spec.replication(),
-            order: spec.order,
-            partition_bits: Some(spec.partitions.ilog2()),
-            is_hot: spec.is_hot(),
-            holds_objects: spec.chunks.is_some(),
-            ..spec.vrings(self.port).into()
-        };
-        Ok(self.checked_keyspaces()?.into_iter().map(known).collect())
-    }
-
-    pub(crate) fn heartbeat(&self) -> Duration {
-        Duration::from_millis(self.timing.heartbeat_ms)
-    }
-
-    /// Where nodes reach the instances of the metadata service.
-    pub(crate) fn metadata_addresses(&self) -> Vec<SocketAddrV4> {
-        let all = self.metadata.all();
-        all.iter().map(|instance| SocketAddrV4::new(instance.address, self.port)).collect()
-    }
-
-    /// Where commands reach them.
-    pub(crate) fn metadata_controls(&self) -> Vec<SocketAddrV4> {
-        self.metadata_instances().into_iter().flat_map(|(_, controls)| controls).collect()
-    }
-
-    /// The names of the instances, and where commands reach them. A file that does not say where, such as a node's, has only their
-    /// addresses: there it is the port of the cluster.
-    pub(crate) fn metadata_instances(&self) -> Vec<(String, Vec<SocketAddrV4>)> {
-        let all = self.metadata.all().into_iter();
-        let all = all.filter(|instance| !instance.address.is_unspecified() || !instance.control.is_empty());
-        let of = |instance: InstanceSection| {
-            let usual = SocketAddrV4::new(instance.address, self.port);
-            let control = if instance.control.is_empty() { vec![usual] } else { instance.control };
-            (instance.name, control)
-        };
-        all.map(of).collect()
-    }
-
-    /// The switch that hides the senders of what it passes on.
-    pub(crate) fn hiding_switch(&self) -> Option<SocketAddrV4> {
-        let user_space = self.switches.iter().find(|switch| switch.router_mac.is_none())?;
-        Some(SocketAddrV4::new(user_space.address(), self.port))
-    }
-
-    /// Switches are known to the metadata service by their place in the file.
-    pub(crate) fn switch_ids(&self) -> Vec<(String, SwitchId)> {
-        let named = self.switches.iter().enumerate();
-        named.map(|(index, switch)| (switch.name.clone(), SwitchId(index as u16))).collect()
-    }
-
-    /// Where the switches have to look for the instances of the metadata service.
-    fn services(&self) -> Result<Vec<ServiceConfig>, Failure> {
-        let has_ports = self.switches.iter().any(|switch| switch.router_mac.is_some());
-        let service = |(instance, index): (InstanceSection, u8)| {
-            let (mac, switch_port) = match (instance.mac, instance.switch_port) {
-                (Some(mac), Some(switch_port)) => (mac.0, switch_port),
-                _ if has_ports => {
-                    let line = format!(
-                        "{} needs mac and switch_port: a switch with ports lets through from there alone what metadata says",
-                        instance.name
-                    );
-                    return Err(Failure::Environment(line));
-                }
-                // There is no Ethernet, and there are no ports.
-                _ => ([2, 0, 0, 0xff, 0xff, 0xff - index], u16::MAX - u16::from(index)),
-            };
-            Ok(ServiceConfig { address: SocketAddrV4::new(instance.address, self.port), mac, switch_port })
-        };
-        self.metadata.all().into_iter().zip(0..).map(service).collect()
-    }
-
-    /// What the metadata service is configured with; checks everything on the way.
-    pub(crate) fn metadata_config(&self) -> Result<nicekv_metadata::Config, Failure> {
-        let node = |node: &NodeSection| {
-            Ok(MetadataNode {
-                id: NodeId(node.id),
-                name: node.name.clone(),
-                address: SocketAddrV4::new(node.address, self.port),
-                mac: node.mac.0,
-                switch_port: node.switch_port,
-                home: self.home(&node.name, node.switch.as_deref())?,
-            })
-        };
-        let balancing = match &self.clients {
-            Some(clients) => Balancing::Source { clients: parse_prefix("clients", clients)? },
-            None => Balancing::None,
-        };
-        let config = nicekv_metadata::Config {
-            cluster: self.cluster()?,
-            nodes: self.nodes.iter().map(node).collect::<Result<_, Failure>>()?,
-            keyspaces: self.keyspaces()?,
-            port: self.port,
-            group_ring: self.group_ring()?,
-            link_bits_per_second: self.link_bits_per_second(),
-            balancing,
-            switches: self.switch_ids().into_iter().map(|(_, id)| id).collect(),
-            services: self.services()?,
-            topology: self.topology()?,
-            timing: Timing {
-                heartbeat: self.heartbeat(),
-                heartbeats_missed: self.timing.heartbeats_missed,
-                lease: Duration::from_millis(self.timing.lease_ms),
-                probe: Duration::from_millis(self.timing.probe_ms),
-                grace_heartbeats: self.timing.grace_heartbeats,
-                handoff_delay: self
-                    .timing
-                    .handoffs
-                    .then(|| Duration::from_millis(self.timing.handoff_delay_ms)),
-                rebalance_delay: (self.timing.rebalance_delay_ms > 0)
-                    .then(|| Duration::from_millis(self.timing.rebalance_delay_ms)),
-                balance_period: Duration::from_millis(self.timing.balance_period_ms),
-                balance_requests_min: self.timing.balance_requests_min,
-                target_patience: (self.timing.target_patience_ms > 0)
-                    .then(|| Duration::from_millis(self.timing.target_patience_ms)),
-                collect_interval: (self.timing.collect_interval_ms > 0)
-                    .then(|| Duration::from_millis(self.timing.collect_interval_ms)),
-                ..Timing::default()
-            },
-            hot: self.hot.settings(),
-        };
-        self.metadata.check().map_err(Failure::Environment)?;
-        // Spares must fit in, too.
-        config.validate().map_err(Failure::environment)?;
-        let is_first =
-            |node: &MetadataNode| self.nodes.iter().any(|first| first.id == node.id.0 && !first.spare);
-        let first = nicekv_metadata::Config {
-            nodes: config.nodes.iter().filter(|node| is_first(node)).cloned().collect(),
-            ..config
-        };
-        first.validate().map_err(Failure::environment)?;
-        Ok(first)
-    }
+    Err(Failure::Environment(last.clone()))
 }
 
-fn parse_prefix(field: &str, text: &str) -> Result<Prefix, Failure> {
-    let parsed = text.split_once('/').and_then(|(address, length)| {
-        Some(Prefix::new(address.parse::<Ipv4Addr>().ok()?.octets(), length.parse().ok()?))
-    });
-    parsed.ok_or_else(|| Failure::Environment(format!("{field}: {text:?} is no prefix like 10.20.2.0/24")))
+fn describe(file: &Checked) -> String {
+    let Checked { path, config, .. } = file;
+    let role = config.role.map_or("the whole cluster".into(), |role| format!("a {}", role.name()));
+    let names = [
+        config.nodes.iter().map(|node| &*node.name).collect::<Vec<_>>(),
+        config.switches.iter().map(|switch| &*switch.name).collect(),
+        config.gateways.iter().map(|gateway| &*gateway.name).collect(),
+    ]
+    .concat();
+    format!("{}: good, of {role}: {}\n", path.display(), names.join(", "))
 }

@@ -2,8 +2,9 @@
 //! Where several run and none of these is meant, what changes anything is refused with a list of them, and what only reads says on standard error which one it reads.
 //! Announcements of other users are never looked at.
 
-use crate::address;
 use crate::failure::Failure;
+use crate::lab::Lab;
+use nicekv_config::address;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{self, File, TryLockError};
@@ -61,9 +62,9 @@ pub(crate) fn find(arguments: &EndpointArguments, purpose: Purpose) -> Result<Ve
     if !of_environment.is_empty() {
         return Ok(of_environment);
     }
-    let (ups, has_lab) = (running_ups(), nicekv_lab::is_there());
+    let (ups, lab) = (running_ups(), Lab::find());
     let chosen =
-        choose(&ups, local_directory().as_deref(), has_lab, purpose).map_err(Failure::Environment)?;
+        choose(&ups, local_directory().as_deref(), lab.is_some(), purpose).map_err(Failure::Environment)?;
     if let Some(notice) = chosen.notice {
         // Some commands look twice.
         static SHOWN: Once = Once::new();
@@ -72,8 +73,9 @@ pub(crate) fn find(arguments: &EndpointArguments, purpose: Purpose) -> Result<Ve
     if let Some(place) = chosen.up {
         return Ok(vec![ups[place].endpoint]);
     }
-    let lab = nicekv_lab::enter_client().map_err(Failure::environment)?;
-    lab.ok_or_else(|| Failure::Environment(NONE.into()))
+    let lab = lab.ok_or_else(|| Failure::Environment(NONE.into()))?;
+    lab.enter_client()?;
+    Ok(lab.metadata)
 }
 
 /// The same for a command that is given a configuration file, where the metadata service is at `controls`: that is the cluster unless an endpoint is named.
@@ -85,9 +87,8 @@ pub(crate) fn find_configured(
         return find(arguments, Purpose::Change);
     }
     // Files of the lab name addresses that only its hosts reach.
-    if nicekv_lab::controls().iter().any(|address| controls.contains(address)) {
-        nicekv_lab::enter_client().map_err(Failure::environment)?;
-    }
+    let lab = Lab::find().filter(|lab| lab.metadata.iter().any(|address| controls.contains(address)));
+    lab.map_or(Ok(()), |lab| lab.enter_client())?;
     Ok(controls)
 }
 

@@ -1,7 +1,9 @@
 //! What the documents tell people to type, checked against what the program takes: commands, flags and paths.
 
 use crate::Arguments;
-use clap::{CommandFactory, Parser};
+use clap::{Command, CommandFactory, Subcommand};
+use nicekv_bench::BenchCommand;
+use nicekv_lab::LabCommand;
 use std::path::{Path, PathBuf};
 
 const DOCUMENTS: [&str; 8] = [
@@ -17,6 +19,13 @@ const DOCUMENTS: [&str; 8] = [
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// `nicekv` with the commands of the programs that it runs. The simulator has flags of its own.
+fn program() -> Command {
+    Arguments::command()
+        .mut_subcommand("lab", |_| LabCommand::augment_subcommands(Command::new("lab")))
+        .mut_subcommand("bench", |_| BenchCommand::augment_subcommands(Command::new("bench")))
 }
 
 /// Name and text of each document.
@@ -70,7 +79,7 @@ fn commands_to_be_typed_are_taken() {
     for (name, text) in documents() {
         for line in typed(&text) {
             let Some(words) = words(&line) else { continue };
-            let parsed = Arguments::try_parse_from(std::iter::once("nicekv").chain(words));
+            let parsed = program().try_get_matches_from(std::iter::once("nicekv").chain(words));
             assert!(parsed.is_ok(), "{name}: {line}: {}", parsed.err().unwrap());
             count += 1;
         }
@@ -80,7 +89,7 @@ fn commands_to_be_typed_are_taken() {
 
 /// What is wrong with a command that sentences mention, often in part: its subcommands and flags are looked at, not its values.
 fn wrong_with(words: &[&str]) -> Option<String> {
-    let mut command = Arguments::command();
+    let mut command = program();
     command.build();
     let mut command = &command;
     let mut is_name = true;
@@ -94,7 +103,6 @@ fn wrong_with(words: &[&str]) -> Option<String> {
             is_name = false;
             let flag: &str = flag.split('=').next().unwrap_or_default().trim_end_matches(['…', ',', '.']);
             let is_known = command.get_arguments().any(|argument| argument.get_long() == Some(flag));
-            // The simulator has flags of its own.
             if !is_known && command.get_name() != "sim" {
                 return Some(format!("`{}` has no --{flag}", command.get_name()));
             }

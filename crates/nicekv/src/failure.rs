@@ -1,7 +1,7 @@
 //! How a command fails: one line, and an exit code.
 
-use nicekv_bench::BenchError;
-use std::fmt::{self, Write as _};
+use nicekv_config::ConfigError;
+use std::fmt;
 use std::process::ExitCode;
 
 /// Why a command failed.
@@ -26,14 +26,6 @@ impl Failure {
         Self::Operation(error.to_string())
     }
 
-    /// A bench, or a simulation of one, failed.
-    pub(crate) fn of_bench(error: BenchError) -> Self {
-        match error.exit_code() {
-            2 => Self::environment(error),
-            _ => Self::operation(error),
-        }
-    }
-
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Operation(_) | Self::NoAnswer(_) => ExitCode::from(1),
@@ -42,14 +34,15 @@ impl Failure {
     }
 }
 
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::environment(error)
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Operation(line) | Self::NoAnswer(line) | Self::Environment(line)) = self;
-        // One line without control characters, whatever a library or a peer has put into it.
-        line.chars().try_for_each(|one| match one {
-            '\n' => formatter.write_char(' '),
-            one if one.is_control() => write!(formatter, "{}", one.escape_default()),
-            one => formatter.write_char(one),
-        })
+        formatter.write_str(&nicekv_cli::one_line(line))
     }
 }

@@ -1,16 +1,16 @@
 //! The RESP gateway of this process.
 
-use crate::address;
 use crate::clients::known_to_clients;
-use crate::config::GatewaySection;
 use crate::failure::Failure;
 use crate::logs::differences::Event;
 use crate::logs::watch::emit;
 use crate::roles::{Prepared, Role};
-use crate::thread_count::ThreadCount;
-use crate::value_limit::ValueLimit;
 use log::Level;
 use nicekv_client::{Config, Keyspace};
+use nicekv_config::GatewaySection;
+use nicekv_config::ThreadCount;
+use nicekv_config::ValueLimit;
+use nicekv_config::address;
 use nicekv_gateway::{
     Gateway, GatewayConfig, KnownKeyspaces, Listeners, Stored, TlsFiles, UserSource, note_metadata_silence,
 };

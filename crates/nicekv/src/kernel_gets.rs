@@ -1,9 +1,9 @@
 //! Whether a node's kernel answers gets: wherever the role may load programs, and someone would be answered.
 
-use crate::config::{ClusterConfig, NodeSection};
 use crate::logs::differences::Event;
 use crate::logs::watch::emit;
 use log::Level;
+use nicekv_config::{ClusterConfig, NodeSection};
 use nicekv_dataplane_xdp::gets::RunningGets;
 use nicekv_kernel_gets::{ENTRY_WORDS, Program, Size, WAYS};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};

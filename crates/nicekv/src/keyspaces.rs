@@ -3,9 +3,9 @@
 //! A change is written down by the metadata service and carried out step by step; the command waits and may be ended: the change goes on.
 
 use crate::commands::{self, ChangeArguments, ListArguments, answer, ask_for, print};
-use crate::config::{KeyspaceBalancing, ObjectChunks, Partitioning, Replication};
 use crate::discovery::{self, Purpose};
 use crate::failure::Failure;
+use nicekv_config::{KeyspaceBalancing, ObjectChunks, Partitioning, Replication};
 use nicekv_metadata::{DroppedStatus, KeyspaceChange, KeyspacePlan, KeyspaceStatus, Status};
 use nicekv_placement::{ChunkDelivery, KEYSPACE_SETTINGS, LoadBalancing};
 use nicekv_runtime::control_plane::AdminRequest;

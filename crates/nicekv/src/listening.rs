@@ -3,9 +3,9 @@
 //!
 //! The list is the kernel's and not ours, so that no socket can be forgotten; what is known of the roles only says what each is for.
 
-use crate::config::{ClusterConfig, InstanceSection, NodeSection, SwitchSection};
 use crate::gateway::Settings;
 use crate::roles::Role;
+use nicekv_config::{ClusterConfig, InstanceSection, NodeSection, SwitchSection};
 use nicekv_gateway::Listeners;
 use nicekv_metadata::{ListeningReport, OpenSocket};
 use nicekv_placement::GroupRing;

@@ -14,10 +14,9 @@ mod hot;
 pub(crate) mod watch;
 
 use crate::failure::Failure;
-use clap::ValueEnum;
 use log::kv::{Error, Key, Value, VisitSource};
 use log::{LevelFilter, Log, Metadata, Record};
-use serde::{Deserialize, Serialize};
+use nicekv_config::{LogFormat, LogLevel, LogSection};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::OnceLock;
@@ -26,42 +25,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Targets that are ours begin with it.
 const TARGET: &str = "nicekv";
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
-
-/// What is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogLevel {
-    /// Nothing
-    Off,
-    /// What ends a role
-    Error,
-    /// And what is wrong
-    Warn,
-    /// And what changes: members, primaries, leaders, switches
-    #[default]
-    Info,
-    /// And every epoch, and every generation of tables
-    Debug,
-}
-
-/// How it is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogFormat {
-    /// For people
-    #[default]
-    Line,
-    /// An object a line, for programs; then what is else said on standard output is an event, too
-    Json,
-}
-
-/// `[log]` of the configuration file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct LogSection {
-    pub(crate) level: LogLevel,
-    pub(crate) format: LogFormat,
-}
 
 /// `--log-level`, `--log-format`
 #[derive(Clone, Copy, Debug, Default, clap::Args)]

@@ -5,9 +5,7 @@
 //!
 //! Exit codes: 0 done, 1 the check or operation failed, 2 usage or environment, each failure with one line on standard error.
 
-mod address;
 mod backup;
-mod bounded;
 mod clients;
 mod commands;
 mod config;
@@ -39,18 +37,15 @@ mod problems;
 mod reserves;
 mod roles;
 mod scan;
-mod sim;
 mod targets;
-mod thread_count;
+mod tools;
 mod top;
 mod trace;
 mod up;
-mod value_limit;
 
-use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
-use config::RoleKind;
 use failure::Failure;
+use nicekv_config::RoleKind;
 use rustix::fs::Mode;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -94,14 +89,14 @@ enum Command {
     #[command(subcommand)]
     Config(config::ConfigCommand),
     /// Run a cluster on hosts of its own: network namespaces around a switch in the kernel; needs root
-    #[command(subcommand)]
-    Lab(nicekv_lab::LabCommand),
-    /// Measure how fast NICEKV is beside its peers
-    #[command(subcommand)]
-    Bench(nicekv_bench::BenchCommand),
-    /// Run the whole system in a deterministic simulation that fails on purpose, and judge what clients saw
     #[command(disable_help_flag = true, disable_version_flag = true)]
-    Sim(sim::SimArguments),
+    Lab(tools::ToolArguments),
+    /// Measure how fast NICEKV is beside its peers
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Bench(tools::ToolArguments),
+    /// Run with injected faults in a deterministic simulation; check linearizability
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Sim(tools::ToolArguments),
     /// List, create and drop keyspaces of a running cluster
     #[command(subcommand)]
     Keyspace(keyspaces::KeyspaceCommand),
@@ -169,11 +164,11 @@ struct MetadataArguments {
     #[command(flatten)]
     file: ConfigArguments,
     /// Which instance this process is: one of `instances`
-    #[arg(long, default_value = config::MetadataSection::FIRST)]
+    #[arg(long, default_value = nicekv_config::MetadataSection::FIRST)]
     name: String,
     /// Where the state is kept [default: as the file says]
     #[arg(long, value_enum)]
-    store: Option<config::Store>,
+    store: Option<nicekv_config::Store>,
     /// Members of etcd, such as http://10.20.0.2:2379, or https://…, with commas between them [default: as the file says]
     #[arg(long, value_name = "URL,…", value_delimiter = ',')]
     endpoints: Vec<String>,
@@ -200,7 +195,7 @@ struct TlsArguments {
 }
 
 impl TlsArguments {
-    fn apply(self, section: &mut config::MetadataSection) {
+    fn apply(self, section: &mut nicekv_config::MetadataSection) {
         let Self { ca_file, certificate_file, key_file } = self;
         section.ca_file = ca_file.or(section.ca_file.take());
         section.certificate_file = certificate_file.or(section.certificate_file.take());
@@ -210,19 +205,20 @@ impl TlsArguments {
 
 impl MetadataArguments {
     /// The file, with what the command line says instead.
-    fn config(self) -> Result<config::ClusterConfig, Failure> {
+    fn config(self) -> Result<nicekv_config::ClusterConfig, Failure> {
         let Self { file: ConfigArguments { config: path }, store, endpoints, tls, .. } = self;
-        config::read_with(&path, RoleKind::Metadata, |config| {
+        let config = nicekv_config::read_with(&path, RoleKind::Metadata, |config| {
             let section = &mut config.metadata;
             section.store = store.unwrap_or(section.store);
             if !endpoints.is_empty() {
                 section.endpoints = endpoints;
             }
             tls.apply(section);
-            if store == Some(config::Store::Etcd) {
+            if store == Some(nicekv_config::Store::Etcd) {
                 section.data_directory = None;
             }
-        })
+        })?;
+        Ok(config)
     }
 }
 
@@ -267,12 +263,13 @@ struct GatewayArguments {
 fn configuration_help() -> String {
     format!(
         "The configuration file, here one for all roles of a cluster; `nicekv config print ROLE` has one for each role. Relative paths are from the working directory:\n\n{}",
-        config::EXAMPLE
+        nicekv_config::EXAMPLE
     )
 }
 
 fn main() -> ExitCode {
-    let outcome = Arguments::try_parse().map_err(misused).and_then(|arguments| run(arguments.command));
+    let parsed = nicekv_cli::parse::<Arguments>().map_err(Failure::Environment);
+    let outcome = parsed.and_then(|arguments| run(arguments.command));
     match outcome {
         Ok(exit_code) => exit_code,
         Err(failure) => {
@@ -284,39 +281,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// One line for wrong usage. What is printed because it was asked for, such as `--help`, ends the process here.
-fn misused(error: clap::Error) -> Failure {
-    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        error.exit();
-    }
-    let text = error.to_string();
-    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).map(str::to_owned);
-    // A value that is refused comes without the usage: then the first word says which command it is about.
-    let usage = usage.unwrap_or_else(|| std::env::args().take(2).collect::<Vec<_>>().join(" "));
-    let words = usage.split(' ').skip(1);
-    let command: String = words
-        .take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()))
-        .map(|word| format!(" {word}"))
-        .collect();
-    let told = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
-    let told = told.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-    let told = told.replace("invalid digit found in string", "not a whole number");
-    Failure::Environment(format!("{}; see `nicekv{command} --help`", told.trim_start_matches("error: ")))
-}
-
 fn run(command: Command) -> Result<ExitCode, Failure> {
     if matches!(command, Command::Up(_) | Command::Node(_) | Command::Metadata(_) | Command::Switch(_)) {
         // What the engine's library creates is private, too.
         rustix::process::umask(Mode::RWXG | Mode::RWXO);
     }
     match command {
-        Command::Lab(command) => return lab::run(command),
-        Command::Bench(command) => nicekv_bench::run(&command).map_err(Failure::of_bench),
+        Command::Lab(arguments) => tools::run("nicekv-lab", &arguments),
+        Command::Bench(arguments) => tools::run("nicekv-bench", &arguments),
         Command::Up(arguments) => up::run(&arguments),
         Command::Node(NodeArguments { command: Some(command), .. }) => nodes::run(&command),
         Command::Node(NodeArguments { config, name, metrics, log, .. }) => {
             let (config, name) = (config.expect("required"), name.expect("required"));
-            let config = logged(config::read(&config, RoleKind::Node)?, log)?;
+            let config = logged(nicekv_config::read(&config, RoleKind::Node)?, log)?;
             roles::run_node(&config, &name, metrics)
         }
         Command::Metadata(arguments) => {
@@ -324,18 +301,18 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
             roles::run_metadata(&logged(arguments.config()?, log)?, &name, metrics)
         }
         Command::Switch(RoleArguments { config, metrics, log, name }) => {
-            let config = logged(config::read(&config.config, RoleKind::Switch)?, log)?;
+            let config = logged(nicekv_config::read(&config.config, RoleKind::Switch)?, log)?;
             roles::run_switch(&config, &name, metrics)
         }
         Command::Gateway(GatewayArguments { role, flags }) => {
             let RoleArguments { config, metrics, log, name } = role;
-            let config = logged(config::read(&config.config, RoleKind::Gateway)?, log)?;
+            let config = logged(nicekv_config::read(&config.config, RoleKind::Gateway)?, log)?;
             roles::run_gateway(&config, &name, &flags, metrics)
         }
         Command::Config(command) => config::run(&command),
         Command::Keyspace(command) => keyspaces::run(&command),
         Command::Partition(command) => partitions::run(&command),
-        Command::Sim(arguments) => sim::run(&arguments),
+        Command::Sim(arguments) => tools::run("nicekv-sim", &arguments),
         Command::Put(arguments) => commands::put(&arguments),
         Command::Get(arguments) => commands::get(&arguments),
         Command::Delete(arguments) => commands::delete(&arguments),
@@ -355,9 +332,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
 
 /// A role's configuration; from here on events are logged.
 fn logged(
-    config: config::ClusterConfig,
+    config: nicekv_config::ClusterConfig,
     arguments: logs::LogArguments,
-) -> Result<config::ClusterConfig, Failure> {
+) -> Result<nicekv_config::ClusterConfig, Failure> {
     logs::begin(arguments.or(config.log))?;
     Ok(config)
 }

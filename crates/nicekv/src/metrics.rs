@@ -1,8 +1,8 @@
 //! Where the metrics of this process are read.
 
-use crate::address;
 use crate::failure::Failure;
 use crate::roles::{self, Role};
+use nicekv_config::address;
 use nicekv_metrics::{Page, Source};
 use std::net::{SocketAddr, TcpListener};
 

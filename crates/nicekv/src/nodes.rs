@@ -4,9 +4,9 @@
 //! the change goes on.
 
 use crate::commands::{ListArguments, answer, ask_for, print};
-use crate::config::{self, RoleKind};
 use crate::discovery::{self, EndpointArguments, Purpose};
 use crate::failure::Failure;
+use nicekv_config::{self as config, RoleKind};
 use nicekv_metadata::{Change, NodeStatus, NodeWish, Plan, Status};
 use nicekv_runtime::control_plane::AdminRequest;
 use std::io::{IsTerminal, Write};

@@ -1,38 +1,12 @@
 //! What nodes set aside on a disk, and whether the disk has it (docs/FAULTS.md row 9).
 
 use crate::failure::Failure;
+use nicekv_config::ReserveMib;
 use nicekv_runtime::node::{RESERVE_BYTES_MIN, RESERVE_FILE, StorageOptions, free_bytes_min};
 use nicekv_store::{Files, RealFiles};
-use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
-
-/// MiB that a node sets aside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "u64")]
-pub(crate) struct ReserveMib(u64);
-
-impl TryFrom<u64> for ReserveMib {
-    type Error = String;
-
-    fn try_from(mib: u64) -> Result<Self, String> {
-        let least = RESERVE_BYTES_MIN / MIB;
-        match mib {
-            _ if mib < least => Err(format!("a reserve of {mib} MiB: a node needs at least {least}")),
-            _ if mib > u64::MAX / MIB / 64 => Err(format!("a reserve of {mib} MiB is larger than any disk")),
-            mib => Ok(Self(mib)),
-        }
-    }
-}
-
-impl std::str::FromStr for ReserveMib {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        text.parse::<u64>().map_err(|_| format!("{text:?} is no number of MiB"))?.try_into()
-    }
-}
 
 /// Reserves of the nodes of one process that share a disk.
 pub(crate) struct Reserves {
@@ -46,7 +20,7 @@ impl Reserves {
     /// For `nodes` nodes on the disk of `place`, which exists.
     pub(crate) fn of(place: &Path, nodes: usize, reserve: Option<ReserveMib>) -> Result<Self, Failure> {
         let options = match reserve {
-            Some(ReserveMib(mib)) => StorageOptions::with_reserve(mib * MIB),
+            Some(reserve) => StorageOptions::with_reserve(reserve.bytes()),
             None => {
                 let capacity = RealFiles.capacity(place).map_err(|error| unknown(place, &error))?;
                 StorageOptions::on_disk(capacity, nodes)
@@ -104,11 +78,15 @@ fn unknown(place: &Path, error: &std::io::Error) -> Failure {
 mod tests {
     use super::*;
 
+    fn reserve(mib: u64) -> ReserveMib {
+        mib.try_into().unwrap()
+    }
+
     #[test]
     fn a_disk_that_has_too_little_is_named_with_what_it_has_and_needs() {
         let scratch = tempfile::tempdir().unwrap();
         let huge = RealFiles.available(scratch.path()).unwrap() / MIB + (1 << 20);
-        let reserves = Reserves::of(scratch.path(), 3, Some(ReserveMib(huge))).unwrap();
+        let reserves = Reserves::of(scratch.path(), 3, Some(reserve(huge))).unwrap();
         let line = reserves.shortage(&[scratch.path()]).unwrap().unwrap();
         let needed = (3 * huge * 5).div_ceil(4);
         for part in [
@@ -118,7 +96,7 @@ mod tests {
         ] {
             assert!(line.contains(&part), "{part}: {line}");
         }
-        let least = Reserves::of(scratch.path(), 1, Some(ReserveMib(4))).unwrap();
+        let least = Reserves::of(scratch.path(), 1, Some(reserve(4))).unwrap();
         assert_eq!(least.shortage(&[scratch.path()]).unwrap(), None);
     }
 
@@ -127,13 +105,5 @@ mod tests {
         let reserve = |capacity, nodes| StorageOptions::on_disk(capacity, nodes).reserve_bytes / MIB;
         assert_eq!([reserve(1 << 40, 3), reserve(480 * MIB, 3), reserve(480 * MIB, 1)], [64, 20, 60]);
         assert_eq!(reserve(50 * MIB, 3), 4, "what a node needs in any case");
-    }
-
-    #[test]
-    fn a_reserve_that_a_node_cannot_work_with_is_refused() {
-        assert!("3".parse::<ReserveMib>().unwrap_err().contains("at least 4"));
-        assert!("x".parse::<ReserveMib>().unwrap_err().contains("no number"));
-        assert!(u64::MAX.to_string().parse::<ReserveMib>().is_err());
-        assert_eq!("4".parse(), Ok(ReserveMib(4)));
     }
 }

@@ -3,8 +3,6 @@
 //! A role is *prepared* first (sockets bound, locks taken, configuration checked: whatever can be refused is refused with one line)
 //! and then *spawned*. A role that fails stops the whole process.
 
-use crate::address::bind_error;
-use crate::config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
 use crate::descriptors::Needs;
 use crate::failure::Failure;
 use crate::gateway::GatewayFlags;
@@ -18,6 +16,8 @@ use crate::notify;
 use crate::reserves::Reserves;
 use crate::targets::TargetSetup;
 use log::Level;
+use nicekv_config::address::bind_error;
+use nicekv_config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
 use nicekv_dataplane_xdp::{Hook, KernelSwitch, Port};
 use nicekv_metadata::{Metadata, SeatTiming, StateStore};
 use nicekv_metrics::Source;

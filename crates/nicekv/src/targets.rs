@@ -1,9 +1,9 @@
 //! The storage target of a node: a thread beside it, which begins when there are groups of targets (Replicast §II), and has a socket and a directory of its own.
 
-use crate::config::{ClusterConfig, NodeSection};
 use crate::groups::{ask_for_groups, report};
 use crate::listing;
 use nicekv_chunks::{TargetConfig, TendingConfig};
+use nicekv_config::{ClusterConfig, NodeSection};
 use nicekv_reservation::Delivery;
 use nicekv_runtime::chunks::{ChunkStore, ChunkTarget, TargetParts, TargetWatch, View, ring_of, windows};
 use nicekv_runtime::{Stop, UdpEndpoint, Waker, new_client_id, now, random, readable, wait};

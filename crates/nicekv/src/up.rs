@@ -10,25 +10,26 @@
 //! All of 127.0.0.0/8 is local on Linux, so the vnode addresses are real addresses. Several clusters run side by side: their
 //! ports differ.
 
-use crate::address::{self, bind_error};
-use crate::config::{
-    ClusterConfig, HotArguments, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication,
-    SwitchSection, TimingSection,
-};
 use crate::descriptors::Needs;
 use crate::doors::Doors;
 use crate::failure::Failure;
 use crate::gateway::GatewayFlags;
 use crate::listening::{self, Uses};
-use crate::logs::{self, LogArguments, LogLevel, LogSection};
+use crate::logs::{self, LogArguments};
 use crate::metrics::{self, MetricsArguments};
-use crate::reserves::{ReserveMib, Reserves};
+use crate::reserves::Reserves;
 use crate::roles::{self, open_directory, random_id};
 use crate::{clients, discovery, gateway, keyspaces};
 use clap::{Args, ValueEnum};
 use futures_executor::block_on;
 use nicekv_client::OperationError;
 use nicekv_client::facade::{Client, ClientError};
+use nicekv_config::address::{self, bind_error};
+use nicekv_config::{
+    ClusterConfig, HotArguments, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication,
+    SwitchSection, TimingSection,
+};
+use nicekv_config::{LogLevel, LogSection, ReserveMib};
 use nicekv_gateway::Listeners;
 use nicekv_metadata::{OLDER_STATE, Status};
 use nicekv_metrics::Source;
@@ -335,7 +336,8 @@ impl Sockets {
         let bind = |what: &str, ip: Ipv4Addr| {
             let address = SocketAddrV4::new(ip, port);
             let endpoint = UdpEndpoint::bind_beside_switch(address).map_err(bind_error(what, address))?;
-            Ok((endpoint, listen(address).map_err(bind_error(what, address))?))
+            let socket = listen(address).map_err(bind_error(what, address))?;
+            Ok::<_, Failure>((endpoint, socket))
         };
         let metadata = bind("the metadata service", METADATA_ADDRESS)?;
         let node = |number| bind("a node", Ipv4Addr::new(127, 20, 0, number));

@@ -2,7 +2,7 @@
 
 use super::{CLIENT, NODES, PEER_PORT};
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab, LabPlan, Network, Size};
+use crate::lab::{Engine, Lab, LabPlan, Network, Size, program};
 use crate::redis_server::{RedisServer, Role};
 use nicekv_lab::topology::{Host, RESP};
 use std::io::{BufRead, BufReader};
@@ -23,8 +23,7 @@ impl Store {
             let size = Size { nodes: NODES, replicas: NODES };
             return Lab::up(&LabPlan::new(size, engine, network, directory)).map(Self::Lab);
         }
-        let program = std::env::current_exe().map_err(BenchError::system("find the executable"))?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(program("nicekv")?);
         command.args(["up", "--engine", engine.name(), "--resp", "127.0.0.1:0"]);
         command.arg("--data-dir").arg(directory.join(format!("up-{}", engine.name())));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -1,4 +1,4 @@
-//! `nicekv sim replicast`, and `nicekv bench table2`, `table3`, `table5`, `fig8` to `fig13`: Replicast at the paper's scale, by a simulation of every frame (Replicast §IV).
+//! `nicekv bench replicast-sim`, and `nicekv bench table2`, `table3`, `table5`, `fig8` to `fig13`: Replicast at the paper's scale, by a simulation of every frame (Replicast §IV).
 //!
 //! ```text
 //!   setup ─▶ unicast: uch-ccp              ┐
@@ -55,7 +55,7 @@ pub struct ReplicastArguments {
     output: OutputArguments,
 }
 
-/// Arguments of `nicekv sim replicast`.
+/// Arguments of `nicekv bench replicast-sim`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReplicastSimArguments {
     /// One protocol; all three unless told otherwise
@@ -156,7 +156,7 @@ pub(crate) fn run(figure: Figure, arguments: &ReplicastArguments) -> Result<()> 
 }
 
 /// Simulates cells of the paper's tables, or others, and prints what comes of them.
-pub fn simulate(arguments: &ReplicastSimArguments) -> Result<()> {
+pub(crate) fn simulate(arguments: &ReplicastSimArguments) -> Result<()> {
     const NAME: &str = "replicast";
     let seeds = arguments.seeds.clone().unwrap_or(SEEDS);
     let plain = arguments.setups();

@@ -40,7 +40,7 @@ use crate::links;
 use crate::own::{NODES, OwnLab, Wanted};
 use crate::scope::Scope;
 use crate::up::{interruption, stop_if};
-use crate::{ChaosArguments, Configure, MetadataStore, NetworkArguments};
+use crate::{ChaosArguments, MetadataStore, NetworkArguments, Roles};
 
 use changes::{Heard, SPARES, Trip};
 use judge::Report;
@@ -58,7 +58,7 @@ const RESP_CLIENTS: u64 = 5;
 const NAP: Duration = Duration::from_millis(50);
 
 /// Runs the phases; exit code 1 if one of them failed.
-pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure<'_>) -> Result<ExitCode> {
+pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, roles: Roles<'_>) -> Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(|| nicekv_runtime::now().boot_ns % 1_000_000);
     let further = arguments.keyspaces.iter().map(|text| format!(" --keyspace {text}"));
     let &ChaosArguments { minutes, control, network, .. } = arguments;
@@ -67,7 +67,7 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure
     println!("chaos --minutes {minutes} --seed {seed} {control} {network}{further}");
     let interrupted = interruption()?;
     let wanted = Wanted { further: &arguments.keyspaces, spares: SPARES, control, network };
-    let lab = OwnLab::up(base, "chaos", wanted, configure, &interrupted)?;
+    let lab = OwnLab::up(base, "chaos", wanted, roles, &interrupted)?;
     let victims = Victims {
         nodes: NODES + SPARES,
         fabric,

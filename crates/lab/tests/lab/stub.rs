@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -67,7 +68,11 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
     let command = Arguments::parse_from(program.chain(arguments.iter().cloned())).command;
     match command {
         Command::Lab(command) => {
-            return nicekv_lab::run(command, &configure).unwrap_or_else(|error| {
+            return nicekv_lab::run(
+                command,
+                nicekv_lab::Roles { program: Path::new(&crate::program()), configure: &configure },
+            )
+            .unwrap_or_else(|error| {
                 eprintln!("{error}");
                 ExitCode::from(error.exit_code())
             });

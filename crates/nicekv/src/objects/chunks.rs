@@ -139,7 +139,7 @@ impl Objects {
         let mut under_way = VecDeque::new();
         let mut finish = |(_turn, put): (Turn<'_>, Pending<Placed, PutError>)| {
             stamp = stamp.min(put.wait().map_err(Failure::operation)?.stamp);
-            Ok(())
+            Ok::<_, Failure>(())
         };
         while let Some((id, bytes)) = next()? {
             let turn = loop {

@@ -2,9 +2,9 @@
 
 use super::{Engine, UpArguments};
 use crate::commands::ask_for;
-use crate::config::{ClusterConfig, KeyspaceSection, Replication, protocol};
 use crate::failure::Failure;
 use crate::roles;
+use nicekv_config::{ClusterConfig, KeyspaceSection, Replication, protocol};
 use nicekv_metadata::{Change, Plan, StoredCluster};
 use nicekv_placement::{
     CREATED_FIRST, KeyspaceDefaults, KeyspaceSpec, RingsBase, parse_keyspaces, partitions_for,
@@ -129,7 +129,7 @@ impl Layout {
     /// Adds the nodes that the cluster does not have yet. What moves to them moves while the cluster serves.
     pub(super) fn add_nodes(&self, config: &ClusterConfig, endpoint: SocketAddrV4) -> Result<(), Failure> {
         for number in &self.added {
-            let is_this = |node: &&crate::config::NodeSection| node.id == u16::from(*number);
+            let is_this = |node: &&nicekv_config::NodeSection| node.id == u16::from(*number);
             let Some(section) = config.nodes.iter().find(is_this) else { continue };
             let change = Change::Add {
                 name: section.name.clone(),

@@ -45,12 +45,12 @@ macro_rules! say {
 mod enumeration;
 mod objects;
 
-/// Run the whole system in a deterministic simulation that fails on purpose, and judge what clients saw
+/// Run with injected faults in a deterministic simulation; check linearizability
 #[derive(Parser)]
 #[command(
     name = "nicekv-sim",
     version,
-    after_help = "`nicekv sim replicast` simulates performance instead: see `nicekv sim replicast --help`"
+    after_help = "`nicekv bench replicast-sim` simulates performance instead."
 )]
 struct SimArguments {
     /// Seeds from A to B, both included; 1..50 unless told otherwise

@@ -1,14 +1,12 @@
 //! What is printed is what the structs say: every field that a role reads, with the default that it has.
 
 use super::*;
-use crate::config::sections::{HostSection, InstanceSection, MetadataSection, NodeSection};
-use crate::config::sections::{PortSection, SwitchSection, TimingSection};
-use crate::config::{
-    ClusterConfig, GatewaySection, HotSection, KeyspaceSection, RoleKind, check, parse_with,
-};
-use crate::logs::LogSection;
+use crate::log::LogSection;
+use crate::sections::{HostSection, InstanceSection, MetadataSection, NodeSection};
+use crate::sections::{PortSection, SwitchSection, TimingSection};
 use crate::thread_count::ThreadCount;
 use crate::value_limit::ValueLimit;
+use crate::{ClusterConfig, GatewaySection, HotSection, KeyspaceSection, RoleKind, check, parse_with};
 use nicekv_gateway::GatewayConfig;
 use serde::de::DeserializeOwned;
 use std::num::NonZero;

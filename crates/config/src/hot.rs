@@ -7,25 +7,25 @@ use std::time::Duration;
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct HotSection {
-    pub(crate) period_ms: u64,
-    pub(crate) keys_max: u32,
-    pub(crate) stages: u32,
-    pub(crate) history_ppm: u32,
-    pub(crate) requests_min: u32,
-    pub(crate) threshold_start_ppm: u32,
-    pub(crate) threshold_min_ppm: u32,
-    pub(crate) threshold_factor_ppm: u32,
-    pub(crate) imbalance_max_ppm: u32,
-    pub(crate) calm_periods: u32,
-    pub(crate) slack_ppm: u32,
-    pub(crate) values_max: u32,
-    pub(crate) holders_max: u32,
+pub struct HotSection {
+    pub period_ms: u64,
+    pub keys_max: u32,
+    pub stages: u32,
+    pub history_ppm: u32,
+    pub requests_min: u32,
+    pub threshold_start_ppm: u32,
+    pub threshold_min_ppm: u32,
+    pub threshold_factor_ppm: u32,
+    pub imbalance_max_ppm: u32,
+    pub calm_periods: u32,
+    pub slack_ppm: u32,
+    pub values_max: u32,
+    pub holders_max: u32,
 }
 
 /// Who has copies of hot keys, on a command line.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct HotArguments {
+pub struct HotArguments {
     /// Keys with balancing=hot of which the switch has a copy itself [default: as `[hot] values_max` of the configuration]
     #[arg(long, value_name = "N")]
     hot_values: Option<u32>,
@@ -35,7 +35,7 @@ pub(crate) struct HotArguments {
 }
 
 impl HotArguments {
-    pub(crate) fn section(&self) -> HotSection {
+    pub fn section(&self) -> HotSection {
         HotSection::default().with(self.hot_values, self.hot_holders)
     }
 }
@@ -63,7 +63,7 @@ impl Default for HotSection {
 
 impl HotSection {
     /// The same, but for how many keys have a copy in the switch, and how many nodes have copies of a key, where that is said.
-    pub(crate) fn with(self, values_max: Option<u32>, holders_max: Option<u32>) -> Self {
+    pub fn with(self, values_max: Option<u32>, holders_max: Option<u32>) -> Self {
         Self {
             values_max: values_max.unwrap_or(self.values_max),
             holders_max: holders_max.unwrap_or(self.holders_max),
@@ -71,7 +71,7 @@ impl HotSection {
         }
     }
 
-    pub(crate) fn settings(&self) -> HotSettings {
+    pub fn settings(&self) -> HotSettings {
         let Self { keys_max, stages, history_ppm, requests_min, calm_periods, slack_ppm, .. } = *self;
         HotSettings {
             period: Duration::from_millis(self.period_ms),

@@ -1,14 +1,14 @@
 //! Where servers hang at which switch, and how switches hang together.
 
 use super::{ClusterConfig, SwitchSection};
-use crate::failure::Failure;
+use crate::error::ConfigError;
 use nicekv_dataplane::{HostId, Topology};
 use nicekv_dataplane_xdp::Hook;
 use nicekv_wire::NodeId;
 
 impl ClusterConfig {
     /// What differs from where servers say themselves that they hang. Whether the switches form a tree is checked with the whole.
-    pub(super) fn topology(&self) -> Result<Topology, Failure> {
+    pub(super) fn topology(&self) -> Result<Topology, ConfigError> {
         let mut topology = Topology::default();
         // The cluster knows the homes of its nodes itself.
         let nodes = self.nodes.iter();
@@ -33,7 +33,7 @@ impl ClusterConfig {
     }
 
     /// With the homes of nodes, too, as their entries have them.
-    pub(super) fn topology_with_nodes(&self) -> Result<Topology, Failure> {
+    pub(super) fn topology_with_nodes(&self) -> Result<Topology, ConfigError> {
         let mut topology = self.topology()?;
         for node in &self.nodes {
             if let Some(home) = self.home(&node.name, node.switch.as_deref())? {
@@ -44,7 +44,7 @@ impl ClusterConfig {
     }
 
     /// The number of the switch that a server says it hangs at.
-    pub(super) fn home(&self, name: &str, switch: Option<&str>) -> Result<Option<u16>, Failure> {
+    pub(super) fn home(&self, name: &str, switch: Option<&str>) -> Result<Option<u16>, ConfigError> {
         let number = |switch| self.switch_number(switch).map_err(|error| wrong(name, "switch", &error));
         switch.map(number).transpose()
     }
@@ -53,7 +53,7 @@ impl ClusterConfig {
         &self,
         topology: &mut Topology,
         (switch, index): (&SwitchSection, u16),
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ConfigError> {
         for port in &switch.ports {
             let Some(neighbour) = &port.trunk else { continue };
             let refused = |error: &str| Err(wrong(&switch.name, "trunk", error));
@@ -82,7 +82,7 @@ fn attach_hosts(
     topology: &mut Topology,
     (switch, index): (&SwitchSection, u16),
     known: impl Fn(&str) -> Option<HostId>,
-) -> Result<(), Failure> {
+) -> Result<(), ConfigError> {
     for host in &switch.hosts {
         let id = known(&host.name).ok_or_else(|| {
             let error = format!("{} is no node, and no instance of the metadata service", host.name);
@@ -93,6 +93,6 @@ fn attach_hosts(
     Ok(())
 }
 
-fn wrong(name: &str, field: &str, error: &str) -> Failure {
-    Failure::Environment(format!("{name}: {field}: {error}"))
+fn wrong(name: &str, field: &str, error: &str) -> ConfigError {
+    ConfigError::new(format!("{name}: {field}: {error}"))
 }

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 
 /// What `nicekv config print` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Template {
+pub enum Template {
     /// The metadata service, or its instances
     Metadata,
     /// A storage node
@@ -26,7 +26,7 @@ pub(crate) enum Template {
 mod tests;
 
 impl Template {
-    pub(super) fn text(self) -> &'static str {
+    pub fn text(self) -> &'static str {
         match self {
             Self::Metadata => include_str!("templates/metadata.toml"),
             Self::Node => include_str!("templates/node.toml"),

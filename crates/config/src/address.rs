@@ -1,11 +1,11 @@
 //! Addresses as people write them: `127.0.0.1:7400`, `localhost:7400`.
 
-use crate::failure::Failure;
+use crate::error::ConfigError;
 use serde::{Deserialize, Deserializer};
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 
 /// An IPv4 address and a port; a name is looked up.
-pub(crate) fn parse_v4(text: &str) -> Result<SocketAddrV4, String> {
+pub fn parse_v4(text: &str) -> Result<SocketAddrV4, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
@@ -18,19 +18,19 @@ pub(crate) fn parse_v4(text: &str) -> Result<SocketAddrV4, String> {
 }
 
 /// The addresses in a variable of the environment, with commas between them; none if it is empty or not set.
-pub(crate) fn of_environment(variable: &str) -> Result<Vec<SocketAddrV4>, String> {
+pub fn of_environment(variable: &str) -> Result<Vec<SocketAddrV4>, String> {
     let Ok(text) = std::env::var(variable) else { return Ok(Vec::new()) };
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
     words.map(|word| parse_v4(word).map_err(|error| format!("{variable}: {error}"))).collect()
 }
 
 /// An address and a port, of IPv6, too, if it is written in digits.
-pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
+pub fn parse(text: &str) -> Result<SocketAddr, String> {
     text.parse().or_else(|_| parse_v4(text).map(SocketAddr::V4))
 }
 
 /// Why an address cannot be bound, and what to do.
-pub(crate) fn bind_reason(error: &std::io::Error) -> String {
+pub fn bind_reason(error: &std::io::Error) -> String {
     use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
     let advice = match error.kind() {
         AddrInUse => "another process has this port: stop it, or choose another port",
@@ -44,24 +44,22 @@ pub(crate) fn bind_reason(error: &std::io::Error) -> String {
 }
 
 /// Binds a UDP socket of a role.
-pub(crate) fn bind_error(what: &str, address: SocketAddrV4) -> impl Fn(std::io::Error) -> Failure {
+pub fn bind_error(what: &str, address: SocketAddrV4) -> impl Fn(std::io::Error) -> ConfigError {
     let what = what.to_owned();
     move |error| {
         let reason = bind_reason(&error);
-        Failure::Environment(format!("cannot bind {what} to {address}: {reason}"))
+        ConfigError::new(format_args!("cannot bind {what} to {address}: {reason}"))
     }
 }
 
 /// A field of a configuration file.
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddrV4, D::Error> {
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddrV4, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse_v4(&text).map_err(serde::de::Error::custom)
 }
 
 /// One, or a list of them.
-pub(crate) fn deserialize_some<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<SocketAddrV4>, D::Error> {
+pub fn deserialize_some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddrV4>, D::Error> {
     struct Some;
     impl<'de> serde::de::Visitor<'de> for Some {
         type Value = Vec<String>;
@@ -83,7 +81,7 @@ pub(crate) fn deserialize_some<'de, D: Deserializer<'de>>(
 }
 
 /// A field that may be absent, of IPv6, too.
-pub(crate) fn deserialize_optional<'de, D: Deserializer<'de>>(
+pub fn deserialize_optional<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SocketAddr>, D::Error> {
     let text = String::deserialize(deserializer)?;
@@ -91,9 +89,7 @@ pub(crate) fn deserialize_optional<'de, D: Deserializer<'de>>(
 }
 
 /// A list of them.
-pub(crate) fn deserialize_all<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<SocketAddrV4>, D::Error> {
+pub fn deserialize_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddrV4>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     texts.iter().map(|text| parse_v4(text).map_err(serde::de::Error::custom)).collect()
 }

@@ -1,7 +1,7 @@
 //! The tables of the file, but those of keyspaces: one struct each, fields named as in the file.
 
 use crate::address;
-use crate::reserves::ReserveMib;
+use crate::reserve::ReserveMib;
 use crate::value_limit::ValueLimit;
 use nicekv_dataplane_xdp::Hook;
 use nicekv_metadata::Timing;
@@ -13,19 +13,19 @@ use std::path::{Path, PathBuf};
 /// `[timing]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct TimingSection {
-    pub(crate) heartbeat_ms: u64,
-    pub(crate) heartbeats_missed: u32,
-    pub(crate) lease_ms: u64,
-    pub(crate) probe_ms: u64,
-    pub(crate) grace_heartbeats: u32,
-    pub(crate) handoffs: bool,
-    pub(crate) handoff_delay_ms: u64,
-    pub(crate) rebalance_delay_ms: u64,
-    pub(crate) balance_period_ms: u64,
-    pub(crate) balance_requests_min: u32,
-    pub(crate) collect_interval_ms: u64,
-    pub(crate) target_patience_ms: u64,
+pub struct TimingSection {
+    pub heartbeat_ms: u64,
+    pub heartbeats_missed: u32,
+    pub lease_ms: u64,
+    pub probe_ms: u64,
+    pub grace_heartbeats: u32,
+    pub handoffs: bool,
+    pub handoff_delay_ms: u64,
+    pub rebalance_delay_ms: u64,
+    pub balance_period_ms: u64,
+    pub balance_requests_min: u32,
+    pub collect_interval_ms: u64,
+    pub target_patience_ms: u64,
 }
 
 impl Default for TimingSection {
@@ -50,57 +50,57 @@ impl Default for TimingSection {
 /// `[metadata]`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct MetadataSection {
+pub struct MetadataSection {
     /// [`Ipv4Addr::UNSPECIFIED`] in the file of a role that does not look for the service.
-    pub(crate) address: Ipv4Addr,
+    pub address: Ipv4Addr,
     /// Its place at the switch, where that has ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) mac: Option<MacAddress>,
+    pub mac: Option<MacAddress>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) switch_port: Option<u16>,
+    pub switch_port: Option<u16>,
     /// Which switch, where there are trunks between several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) switch: Option<String>,
+    pub switch: Option<String>,
     #[serde(default, deserialize_with = "address::deserialize_all")]
-    pub(crate) control: Vec<SocketAddrV4>,
+    pub control: Vec<SocketAddrV4>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) data_directory: Option<PathBuf>,
+    pub data_directory: Option<PathBuf>,
     /// Where its metrics are read.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "address::deserialize_optional"
     )]
-    pub(crate) metrics: Option<SocketAddr>,
+    pub metrics: Option<SocketAddr>,
     #[serde(default)]
-    pub(crate) store: Store,
+    pub store: Store,
     /// Of etcd.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) endpoints: Vec<String>,
+    pub endpoints: Vec<String>,
     /// Of etcd's certificates, where endpoints begin with https; PEM, like the following.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ca_file: Option<PathBuf>,
+    pub ca_file: Option<PathBuf>,
     /// That this instance shows to etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) certificate_file: Option<PathBuf>,
+    pub certificate_file: Option<PathBuf>,
     /// Its private key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) key_file: Option<PathBuf>,
+    pub key_file: Option<PathBuf>,
     /// Of the keys in etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) prefix: Option<String>,
+    pub prefix: Option<String>,
     /// For which an instance leads after it was heard by etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) lease_ms: Option<u64>,
+    pub lease_ms: Option<u64>,
     /// Further ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) instances: Vec<InstanceSection>,
+    pub instances: Vec<InstanceSection>,
 }
 
 /// Where the metadata service keeps its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Store {
+pub enum Store {
     /// In one file of its own
     #[default]
     File,
@@ -111,23 +111,23 @@ pub(crate) enum Store {
 /// One of `instances`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct InstanceSection {
-    pub(crate) name: String,
-    pub(crate) address: Ipv4Addr,
+pub struct InstanceSection {
+    pub name: String,
+    pub address: Ipv4Addr,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) mac: Option<MacAddress>,
+    pub mac: Option<MacAddress>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) switch_port: Option<u16>,
+    pub switch_port: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) switch: Option<String>,
+    pub switch: Option<String>,
     #[serde(default, deserialize_with = "address::deserialize_all")]
-    pub(crate) control: Vec<SocketAddrV4>,
+    pub control: Vec<SocketAddrV4>,
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "address::deserialize_optional"
     )]
-    pub(crate) metrics: Option<SocketAddr>,
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Default for MetadataSection {
@@ -155,12 +155,12 @@ impl Default for MetadataSection {
 
 impl MetadataSection {
     /// The first one is this section itself.
-    pub(crate) const FIRST: &str = "metadata";
+    pub const FIRST: &str = "metadata";
     const PREFIX: &str = "/nicekv";
     const LEASE_MS: u64 = 1000;
 
     /// Every instance.
-    pub(crate) fn all(&self) -> Vec<InstanceSection> {
+    pub fn all(&self) -> Vec<InstanceSection> {
         let Self { address, mac, switch_port, switch, control, metrics, .. } = self.clone();
         let name = Self::FIRST.into();
         let first = InstanceSection { name, address, mac, switch_port, switch, control, metrics };
@@ -171,22 +171,22 @@ impl MetadataSection {
         self.endpoints.iter().any(|endpoint| endpoint.starts_with("https://"))
     }
 
-    pub(crate) fn prefix(&self) -> &str {
+    pub fn prefix(&self) -> &str {
         self.prefix.as_deref().unwrap_or(Self::PREFIX)
     }
 
-    pub(crate) fn lease_ms(&self) -> u64 {
+    pub fn lease_ms(&self) -> u64 {
         self.lease_ms.unwrap_or(Self::LEASE_MS)
     }
 
     /// Where the state is, if etcd does not have it. There is no service without: one that comes back and knows nothing would
     /// found the cluster anew, at term 1, and no switch would obey it.
-    pub(crate) fn data_directory(&self) -> PathBuf {
+    pub fn data_directory(&self) -> PathBuf {
         self.data_directory.clone().unwrap_or_else(|| usual_directory(Self::FIRST))
     }
 
     /// What makes no sense together, in one line.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         let all = self.all();
         let is_twice = |(index, instance): (usize, &InstanceSection)| {
             all[..index].iter().any(|before| before.name == instance.name)
@@ -228,65 +228,65 @@ impl MetadataSection {
 /// `[[nodes]]`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NodeSection {
-    pub(crate) name: String,
-    pub(crate) id: u16,
-    pub(crate) address: Ipv4Addr,
-    pub(crate) mac: MacAddress,
-    pub(crate) switch_port: u16,
+pub struct NodeSection {
+    pub name: String,
+    pub id: u16,
+    pub address: Ipv4Addr,
+    pub mac: MacAddress,
+    pub switch_port: u16,
     /// The one switch that it hangs at, where there are trunks between several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) switch: Option<String>,
+    pub switch: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) data_directory: Option<PathBuf>,
+    pub data_directory: Option<PathBuf>,
     /// Not one of the nodes that the cluster begins with: `nicekv node add` makes it one.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-    pub(crate) spare: bool,
+    pub spare: bool,
     /// Passes on requests to chains that are for other nodes.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-    pub(crate) coordinates: bool,
+    pub coordinates: bool,
     /// Microseconds for which the node looks again, letting others run, before it sleeps.
     #[serde(default = "NodeSection::linger_us")]
-    pub(crate) linger_us: u64,
+    pub linger_us: u64,
     /// Memory for gets that the kernel answers, in MiB; 0: it answers none.
     #[serde(default = "NodeSection::kernel_get_mib")]
-    pub(crate) kernel_get_mib: u32,
+    pub kernel_get_mib: u32,
     /// How fast it copies what it lacks, in MiB a second over all partitions; 0: as fast as it goes.
     #[serde(default = "NodeSection::copy_mib_per_second")]
-    pub(crate) copy_mib_per_second: u64,
+    pub copy_mib_per_second: u64,
     /// What it sets aside on its disk, in MiB [default: 64, or less on a small disk that nothing else shares].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) reserve_mib: Option<ReserveMib>,
+    pub reserve_mib: Option<ReserveMib>,
     /// Longest value that an update makes by adding to another. The same at all nodes: any may be the one that decides.
     #[serde(default = "NodeSection::value_mib_max")]
-    pub(crate) value_mib_max: ValueLimit,
+    pub value_mib_max: ValueLimit,
     /// Where its metrics are read.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "address::deserialize_optional"
     )]
-    pub(crate) metrics: Option<SocketAddr>,
+    pub metrics: Option<SocketAddr>,
 }
 
 impl NodeSection {
     /// The default of the field.
-    pub(crate) fn copy_mib_per_second() -> u64 {
+    pub fn copy_mib_per_second() -> u64 {
         nicekv_node::Timing::default().copy_bytes_per_second >> 20
     }
 
     /// The default of the field.
-    pub(crate) fn value_mib_max() -> ValueLimit {
+    pub fn value_mib_max() -> ValueLimit {
         ValueLimit::DEFAULT
     }
 
     /// The default of the field.
-    pub(crate) fn kernel_get_mib() -> u32 {
+    pub fn kernel_get_mib() -> u32 {
         32
     }
 
     /// The default of the field.
-    pub(crate) fn linger_us() -> u64 {
+    pub fn linger_us() -> u64 {
         Linger::DEFAULT.as_micros() as u64
     }
 }
@@ -294,51 +294,51 @@ impl NodeSection {
 /// `[[switches]]`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SwitchSection {
-    pub(crate) name: String,
+pub struct SwitchSection {
+    pub name: String,
     /// Where the agent finds the metadata service; only the switch itself needs it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "address::deserialize_some")]
-    pub(crate) control: Vec<SocketAddrV4>,
+    pub control: Vec<SocketAddrV4>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) router_mac: Option<MacAddress>,
+    pub router_mac: Option<MacAddress>,
     /// In the kernel: the interfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) ports: Vec<PortSection>,
+    pub ports: Vec<PortSection>,
     /// Nodes that hang here at another port than their `switch_port`, and `metadata`, if it does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) hosts: Vec<HostSection>,
+    pub hosts: Vec<HostSection>,
     /// User space: the interface whose addresses include the vrings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) device: Option<String>,
+    pub device: Option<String>,
     /// User space: the source of what it passes on; nodes hear messages of each other from there. Absent: 127.0.0.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) address: Option<Ipv4Addr>,
+    pub address: Option<Ipv4Addr>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) data_directory: Option<PathBuf>,
+    pub data_directory: Option<PathBuf>,
     /// Where its metrics are read.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "address::deserialize_optional"
     )]
-    pub(crate) metrics: Option<SocketAddr>,
+    pub metrics: Option<SocketAddr>,
 }
 
 impl SwitchSection {
     /// Of the user-space switch, if it does not say.
     const DEVICE: &str = "lo";
 
-    pub(crate) fn device(&self) -> &str {
+    pub fn device(&self) -> &str {
         self.device.as_deref().unwrap_or(Self::DEVICE)
     }
 
-    pub(crate) fn address(&self) -> Ipv4Addr {
+    pub fn address(&self) -> Ipv4Addr {
         self.address.unwrap_or(Ipv4Addr::LOCALHOST)
     }
 
     /// Where the agent keeps the newest term. There is no switch without: an older controller could reach one that has just
     /// started.
-    pub(crate) fn data_directory(&self) -> PathBuf {
+    pub fn data_directory(&self) -> PathBuf {
         self.data_directory.clone().unwrap_or_else(|| usual_directory(&self.name))
     }
 }
@@ -350,29 +350,29 @@ fn usual_directory(name: &str) -> PathBuf {
 /// One of `ports`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PortSection {
-    pub(crate) number: u16,
-    pub(crate) device: String,
+pub struct PortSection {
+    pub number: u16,
+    pub device: String,
     /// Where the programs are attached there.
     #[serde(default)]
-    pub(crate) hook: Hook,
+    pub hook: Hook,
     /// The switch that it leads to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) trunk: Option<String>,
+    pub trunk: Option<String>,
 }
 
 /// One of `hosts`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct HostSection {
-    pub(crate) name: String,
-    pub(crate) port: u16,
+pub struct HostSection {
+    pub name: String,
+    pub port: u16,
 }
 
 /// An Ethernet address, written as `02:00:00:00:00:01`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) struct MacAddress(pub(crate) [u8; 6]);
+pub struct MacAddress(pub [u8; 6]);
 
 impl TryFrom<String> for MacAddress {
     type Error = String;

@@ -3,7 +3,7 @@
 
 use super::binds::{binds, conflicts};
 use super::{ClusterConfig, MBIT, Replication, RoleKind, SwitchSection};
-use crate::config::sections::MacAddress;
+use crate::sections::MacAddress;
 use nicekv_metadata::LINK_BITS_PER_SECOND_BOUNDS;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
@@ -17,15 +17,15 @@ const HOT_PERIOD_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
 
 /// Something that is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Problem {
+pub struct Problem {
     /// A field, as `nodes.1.address`; empty: no field alone.
-    pub(super) place: String,
-    pub(super) line: String,
+    pub place: String,
+    pub line: String,
 }
 
 impl Problem {
     /// To follow the file's name: `:LINE: FIELD: why`, or `: why`.
-    pub(super) fn located(&self, text: &str) -> String {
+    pub fn located(&self, text: &str) -> String {
         let Self { place, line } = self;
         match line_of(text, place) {
             Some(number) => format!(":{number}: {}: {line}", shown(place)),
@@ -76,7 +76,7 @@ fn line_of(text: &str, place: &str) -> Option<usize> {
 }
 
 /// All of them, those first that others may follow from.
-pub(super) fn problems(config: &ClusterConfig) -> Vec<Problem> {
+pub fn problems(config: &ClusterConfig) -> Vec<Problem> {
     let mut found = Findings::default();
     found.presence(config);
     found.servers(config);
@@ -99,20 +99,20 @@ pub(super) fn problems(config: &ClusterConfig) -> Vec<Problem> {
 struct Findings(Vec<Problem>);
 
 /// A node or an instance of the metadata service.
-pub(super) struct Server {
-    pub(super) place: String,
-    pub(super) name: String,
-    pub(super) id: Option<u16>,
-    pub(super) address: Ipv4Addr,
-    pub(super) mac: Option<MacAddress>,
-    pub(super) switch_port: Option<u16>,
+pub(crate) struct Server {
+    pub place: String,
+    pub name: String,
+    pub id: Option<u16>,
+    pub address: Ipv4Addr,
+    pub mac: Option<MacAddress>,
+    pub switch_port: Option<u16>,
     /// At which that port is, where there are trunks between several.
-    pub(super) switch: Option<String>,
+    pub switch: Option<String>,
 }
 
 impl Server {
     /// What no two of them share: field and value.
-    pub(super) fn own(&self) -> impl Iterator<Item = (&'static str, String)> {
+    pub(crate) fn own(&self) -> impl Iterator<Item = (&'static str, String)> {
         [
             ("id", self.id.map(|id| id.to_string())),
             ("address", Some(self.address.to_string())),
@@ -131,7 +131,7 @@ impl Server {
 }
 
 /// Those of a file, the metadata service first.
-pub(super) fn servers(config: &ClusterConfig) -> Vec<Server> {
+pub(crate) fn servers(config: &ClusterConfig) -> Vec<Server> {
     let instances = config.metadata.all().into_iter().enumerate().map(|(index, instance)| Server {
         place: if index == 0 { "metadata".into() } else { format!("metadata.instances.{}", index - 1) },
         name: instance.name,

@@ -4,7 +4,7 @@ mod balancing;
 mod edges;
 mod etcd;
 mod faults;
-#[path = "../../../lab/tests/lab/fixture.rs"]
+#[path = "../lab/fixture.rs"]
 mod fixture;
 mod hot;
 mod kernel_gets;
@@ -12,7 +12,7 @@ mod keyspaces;
 mod large;
 mod listening;
 mod load;
-#[path = "../up/matrix_table.rs"]
+#[path = "../../../nicekv/tests/up/matrix_table.rs"]
 mod matrix_table;
 mod messages;
 mod migration;
@@ -23,7 +23,7 @@ mod ranges;
 mod readme;
 mod replicast;
 mod sizes;
-#[path = "../shared/sockets.rs"]
+#[path = "../../../nicekv/tests/shared/sockets.rs"]
 mod sockets;
 mod switches;
 mod tap;
@@ -34,6 +34,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -49,8 +50,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const POLL_PAUSE: Duration = Duration::from_millis(20);
 const NODES: usize = 5;
 
+/// `nicekv`, which `cargo test --workspace` puts beside `nicekv-lab`.
 pub(crate) fn program() -> String {
-    env!("CARGO_BIN_EXE_nicekv").into()
+    let program = Path::new(env!("CARGO_BIN_EXE_nicekv-lab")).with_file_name("nicekv");
+    assert!(program.exists(), "there is no {}: build it with `cargo build -p nicekv`", program.display());
+    program.into_os_string().into_string().expect("a path in UTF-8")
 }
 
 /// `nicekv WORDS`, on a client host.

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 /// The longest value, in MiB: 1 to 512.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "usize", into = "usize")]
-pub(crate) struct ValueLimit(usize);
+pub struct ValueLimit(usize);
 
 impl ValueLimit {
     const MIB_MAX: usize = LARGE_BYTES_MAX as usize >> 20;
     /// Unless something is said.
-    pub(crate) const DEFAULT: Self = Self(LARGE_VALUE_BYTES_MAX as usize >> 20);
+    pub const DEFAULT: Self = Self(LARGE_VALUE_BYTES_MAX as usize >> 20);
 
-    pub(crate) fn bytes(self) -> usize {
+    pub fn bytes(self) -> usize {
         self.0 << 20
     }
 }

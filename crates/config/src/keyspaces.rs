@@ -1,6 +1,6 @@
 //! Keyspaces in the file: the default one is the file's own top, `[[keyspaces]]` are those beside it.
 
-use crate::failure::Failure;
+use crate::error::ConfigError;
 use clap::ValueEnum;
 use nicekv_placement::{
     ChunkDelivery, KeyOrder, KeyspaceError, KeyspaceSpec, LoadBalancing, Protocol, Refusal, RingsBase,
@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 /// How the replicas of a keyspace are kept in step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Replication {
+pub enum Replication {
     /// A primary orders all puts (multicast two-phase commit): every operation
     #[default]
     Multicast,
@@ -25,7 +25,7 @@ pub(crate) enum Replication {
 /// How the keys of a keyspace are divided among its partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Partitioning {
+pub enum Partitioning {
     /// By their digests: evenly
     #[default]
     Hash,
@@ -54,7 +54,7 @@ impl From<KeyOrder> for Partitioning {
 /// How the load of a keyspace spreads over nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum KeyspaceBalancing {
+pub enum KeyspaceBalancing {
     /// Partitions are where the ring says
     #[default]
     None,
@@ -87,7 +87,7 @@ impl From<LoadBalancing> for KeyspaceBalancing {
 /// How the chunks of objects, whose names a keyspace has, go to their targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum ObjectChunks {
+pub enum ObjectChunks {
     /// Once, to all of them, in a window that they have in common
     Multicast,
     /// To one after the other, each in a window of its own
@@ -125,36 +125,36 @@ fn is_hash(partitioning: &Partitioning) -> bool {
 /// `[[keyspaces]]`: one beside the default one. What it does not say is as in that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct KeyspaceSection {
-    pub(crate) name: String,
-    pub(crate) id: u16,
+pub struct KeyspaceSection {
+    pub name: String,
+    pub id: u16,
     #[serde(default)]
-    pub(crate) replication: Replication,
+    pub replication: Replication,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) write_set: Option<u8>,
+    pub write_set: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) replicas: Option<usize>,
+    pub replicas: Option<usize>,
     #[serde(default, skip_serializing_if = "is_hash")]
-    pub(crate) partitioning: Partitioning,
+    pub partitioning: Partitioning,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) partitions: Option<u32>,
+    pub partitions: Option<u32>,
     #[serde(default, skip_serializing_if = "is_none")]
-    pub(crate) balancing: KeyspaceBalancing,
+    pub balancing: KeyspaceBalancing,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) partition_keys: Option<u64>,
+    pub partition_keys: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) partition_bytes: Option<u64>,
+    pub partition_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) chunks: Option<ObjectChunks>,
+    pub chunks: Option<ObjectChunks>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) unicast_vring: Option<Ipv4Addr>,
+    pub unicast_vring: Option<Ipv4Addr>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) multicast_vring: Option<Ipv4Addr>,
+    pub multicast_vring: Option<Ipv4Addr>,
 }
 
 impl KeyspaceSection {
     /// Says everything.
-    pub(crate) fn of(spec: &KeyspaceSpec) -> Self {
+    pub fn of(spec: &KeyspaceSpec) -> Self {
         let (replication, write_set) = match spec.protocol {
             Protocol::Multicast => (Replication::Multicast, None),
             Protocol::Chain => (Replication::Chain, None),
@@ -177,7 +177,7 @@ impl KeyspaceSection {
         }
     }
 
-    pub(super) fn spec(&self, default: &KeyspaceSpec) -> Result<KeyspaceSpec, Failure> {
+    pub(super) fn spec(&self, default: &KeyspaceSpec) -> Result<KeyspaceSpec, ConfigError> {
         let rings = if default.unicast.is_loopback() { RingsBase::Loopback } else { RingsBase::Network };
         let (unicast, multicast) = rings.rings(KeyspaceId(self.id));
         Ok(KeyspaceSpec {
@@ -198,11 +198,11 @@ impl KeyspaceSection {
 }
 
 /// The protocol of the keyspace of that name.
-pub(crate) fn protocol(
+pub fn protocol(
     name: &str,
     replication: Replication,
     write_set: Option<u8>,
-) -> Result<Protocol, Failure> {
+) -> Result<Protocol, ConfigError> {
     let reason = match (replication, write_set) {
         (Replication::Multicast, None) => return Ok(Protocol::Multicast),
         (Replication::Chain, None) => return Ok(Protocol::Chain),
@@ -210,5 +210,5 @@ pub(crate) fn protocol(
         (Replication::Multicast | Replication::Chain, Some(_)) => Refusal::WriteSetWithoutQuorum,
         (Replication::Quorum, None) => Refusal::QuorumWithoutWriteSet,
     };
-    Err(Failure::environment(KeyspaceError::Refused { name: name.into(), reason }))
+    Err(ConfigError::new(KeyspaceError::Refused { name: name.into(), reason }))
 }

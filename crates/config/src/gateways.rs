@@ -11,51 +11,51 @@ use std::path::PathBuf;
 /// `[[gateways]]`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct GatewaySection {
-    pub(crate) name: String,
+pub struct GatewaySection {
+    pub name: String,
     /// Where clients come without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "optional_v4")]
-    pub(crate) listen: Option<SocketAddrV4>,
+    pub listen: Option<SocketAddrV4>,
     /// Where they come with it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "optional_v4")]
-    pub(crate) tls_resp: Option<SocketAddrV4>,
+    pub tls_resp: Option<SocketAddrV4>,
     /// That clients are shown there; PEM, like the following.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) tls_certificate: Option<PathBuf>,
+    pub tls_certificate: Option<PathBuf>,
     /// Its private key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) tls_key: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
     /// Of certificates that clients must show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) tls_ca: Option<PathBuf>,
+    pub tls_ca: Option<PathBuf>,
     /// Whether other hosts are refused while nobody needs a password.
     #[serde(default = "GatewaySection::protected_mode")]
-    pub(crate) protected_mode: bool,
+    pub protected_mode: bool,
     /// Threads; `None`: half as many as there are processors, 1 to 8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) threads: Option<ThreadCount>,
+    pub threads: Option<ThreadCount>,
     /// Most MiB of commands and replies, less what is large, that all its connections together may hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) memory_mib_max: Option<usize>,
+    pub memory_mib_max: Option<usize>,
     /// Most MiB of large arguments and values that these may hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) large_mib_max: Option<NonZero<usize>>,
+    pub large_mib_max: Option<NonZero<usize>>,
     /// MiB of the longest value that clients may set or get.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) value_mib_max: Option<ValueLimit>,
+    pub value_mib_max: Option<ValueLimit>,
     /// Has the default user's password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) password_file: Option<PathBuf>,
+    pub password_file: Option<PathBuf>,
     /// Has users, as Redis' ACL files do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) acl_file: Option<PathBuf>,
+    pub acl_file: Option<PathBuf>,
     /// Where its metrics are read.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "address::deserialize_optional"
     )]
-    pub(crate) metrics: Option<SocketAddr>,
+    pub metrics: Option<SocketAddr>,
 }
 
 /// An address, or nothing.
@@ -65,12 +65,12 @@ fn optional_v4<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Sock
 
 impl GatewaySection {
     /// The default of the field.
-    pub(crate) fn protected_mode() -> bool {
+    pub fn protected_mode() -> bool {
         true
     }
 
     /// Where it listens.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddrV4)> {
+    pub fn addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddrV4)> {
         let all = [("listen", self.listen), ("tls_resp", self.tls_resp)];
         all.into_iter().filter_map(|(field, address)| Some((field, address?)))
     }

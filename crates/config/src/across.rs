@@ -1,28 +1,46 @@
 //! What is wrong between files that are each right: the roles of one cluster have to agree.
 
 use super::binds::{Conflict, binds, conflicts};
-use super::check::{Problem, Server, servers};
-use super::{ClusterConfig, RoleKind};
+use super::check::{Problem, Server, problems, servers};
+use super::{ClusterConfig, RoleKind, located, read_text};
 use nicekv_wire::NodeId;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A file that was read.
-pub(super) struct Checked {
-    pub(super) path: PathBuf,
-    pub(super) text: String,
-    pub(super) config: ClusterConfig,
+pub struct Checked {
+    pub path: PathBuf,
+    pub text: String,
+    pub config: ClusterConfig,
+}
+
+impl Checked {
+    /// Reads and checks one file.
+    ///
+    /// # Errors
+    /// A line for each problem, which begins with the file's name.
+    pub fn read(path: &Path) -> Result<Self, Vec<String>> {
+        let text = read_text(path).map_err(|error| vec![error.to_string()])?;
+        let named = |told: String| format!("{}{told}", path.display());
+        let parsed = toml::from_str::<ClusterConfig>(&text);
+        let config = parsed.map_err(|error| vec![named(located(&text, &error))])?;
+        let problems = problems(&config);
+        if problems.is_empty() {
+            return Ok(Self { path: path.into(), text, config });
+        }
+        Err(problems.iter().map(|problem| named(problem.located(&text))).collect())
+    }
 }
 
 /// What was found in the file of that number; no problem if nobody has to do anything.
-pub(super) struct Finding {
-    pub(super) file: usize,
-    pub(super) problem: Problem,
-    pub(super) is_note: bool,
+pub struct Finding {
+    pub file: usize,
+    pub problem: Problem,
+    pub is_note: bool,
 }
 
 /// Everything that is to be said of the files beside each other.
-pub(super) fn findings(files: &[Checked]) -> Vec<Finding> {
+pub fn findings(files: &[Checked]) -> Vec<Finding> {
     // The metadata service's file knows most: what others say is compared with it.
     let mut order: Vec<usize> = (0..files.len()).collect();
     order.sort_by_key(|index| !files[*index].config.is_of_cluster());

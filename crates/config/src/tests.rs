@@ -1,7 +1,7 @@
 //! The example is complete, and errors say where they are.
 
 use super::*;
-use crate::config::sections::HostSection;
+use crate::sections::HostSection;
 
 fn parse(text: &str) -> Result<ClusterConfig, String> {
     parse_with(text, |_| {})

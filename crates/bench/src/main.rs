@@ -1,0 +1,30 @@
+//! `nicekv-bench`, which `nicekv bench` runs.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use nicekv_bench::BenchCommand;
+
+/// Measure how fast NICEKV is beside its peers
+#[derive(Parser)]
+#[command(name = "nicekv-bench", bin_name = "nicekv bench", version, propagate_version = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+fn main() -> ExitCode {
+    let arguments = match nicekv_cli::parse::<Arguments>() {
+        Ok(arguments) => arguments,
+        Err(line) => return fail(&line, 2),
+    };
+    match nicekv_bench::run(&arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error.to_string(), error.exit_code()),
+    }
+}
+
+fn fail(message: &str, exit_code: u8) -> ExitCode {
+    eprintln!("nicekv: {}", nicekv_cli::one_line(message));
+    exit_code.into()
+}

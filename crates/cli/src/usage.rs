@@ -1,0 +1,52 @@
+//! Errors of usage: one line, as all errors are.
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+/// The arguments of this process. If they ask for `--help` or `--version`, prints it and ends the process.
+///
+/// # Errors
+/// One line that says what is wrong and where help is.
+pub fn parse<Arguments: Parser>() -> Result<Arguments, String> {
+    Arguments::try_parse().map_err(|error| {
+        if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            error.exit();
+        }
+        usage_error(&error)
+    })
+}
+
+/// The error in one line.
+pub fn usage_error(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).map(str::to_owned);
+    // clap shows no usage where a value is refused: the first argument names the command.
+    let usage = usage.unwrap_or_else(|| {
+        let own = std::env::args().next().unwrap_or_default();
+        let own = own.rsplit('/').next().unwrap_or_default().replace('-', " ");
+        std::iter::once(own).chain(std::env::args().skip(1).take(1)).collect::<Vec<_>>().join(" ")
+    });
+    let words = usage.split(' ').skip(1);
+    let command: String = words
+        .take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()))
+        .map(|word| format!(" {word}"))
+        .collect();
+    let message =
+        text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let message = message.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let message = message.replace("invalid digit found in string", "not a whole number");
+    format!("{}; see `nicekv{command} --help`", message.trim_start_matches("error: "))
+}
+
+/// A message as one line without control characters, whatever a library or a peer has put into it.
+pub fn one_line(message: &str) -> String {
+    let mut line = String::with_capacity(message.len());
+    for character in message.chars() {
+        match character {
+            '\n' => line.push(' '),
+            character if character.is_control() => line.extend(character.escape_default()),
+            character => line.push(character),
+        }
+    }
+    line
+}

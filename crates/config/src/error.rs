@@ -1,0 +1,14 @@
+//! Why a configuration is refused.
+
+use std::fmt::Display;
+
+/// One line: the file, the line and the field as far as they are known, what is wrong, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(String);
+
+impl ConfigError {
+    pub fn new(reason: impl Display) -> Self {
+        Self(reason.to_string())
+    }
+}

@@ -1,0 +1,21 @@
+//! `nicekv lab`, `nicekv bench` and `nicekv sim`: each becomes the program of that name, which is beside this one or in `PATH`.
+
+use crate::failure::Failure;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// The arguments of another program, as they are.
+#[derive(clap::Args)]
+pub(crate) struct ToolArguments {
+    /// See `--help`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Replaces this process by `program`; returns only if that fails.
+pub(crate) fn run(program: &'static str, arguments: &ToolArguments) -> Result<(), Failure> {
+    let path = nicekv_cli::find(program).map_err(Failure::environment)?;
+    let error = Command::new(&path).args(&arguments.arguments).exec();
+    Err(Failure::Environment(format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,50 @@
+//! `nicekv lab`, `nicekv bench` and `nicekv sim` become the programs of these names beside `nicekv`, or say how to get one.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const TOOLS: [&str; 3] = ["lab", "bench", "sim"];
+
+/// `nicekv` at a path of its own in `folder`, with no other program in `PATH`.
+fn nicekv(folder: &Path, arguments: &[&str]) -> Output {
+    let (built, here) = (env!("CARGO_BIN_EXE_nicekv"), folder.join("nicekv"));
+    if !here.exists() {
+        fs::hard_link(built, &here).or_else(|_| fs::copy(built, &here).map(drop)).expect("room for a copy");
+    }
+    Command::new(&here).args(arguments).env("PATH", "/usr/bin:/bin").output().expect("it runs")
+}
+
+#[test]
+fn a_tool_gets_its_arguments_unchanged_and_its_exit_code_is_returned() {
+    let folder = tempfile::tempdir().unwrap();
+    for tool in TOOLS {
+        let program = folder.path().join(format!("nicekv-{tool}"));
+        fs::write(&program, "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 7\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let lists =
+            [&[][..], &["--seeds", "1..3", "--trace"], &["up", "--help"], &["--help"], &["--", "x y", "-V"]];
+        for arguments in lists {
+            let output = nicekv(folder.path(), &[&[tool], arguments].concat());
+            assert_eq!(output.status.code(), Some(7), "{tool}: {output:?}");
+            let given: String =
+                arguments.iter().filter(|argument| **argument != "--").map(|a| format!("{a}\n")).collect();
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(text.trim_start(), given, "{tool} {arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_tool_is_named_with_the_command_that_builds_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for tool in TOOLS {
+        let output = nicekv(folder.path(), &[tool, "--help"]);
+        assert_eq!(output.status.code(), Some(2));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let release = if cfg!(debug_assertions) { "" } else { " --release" };
+        assert!(text.contains(&format!("cargo build{release} -p nicekv-{tool}")), "{text}");
+    }
+}
