@@ -183,7 +183,7 @@ impl<'a> Search<'a> {
 
 #[cfg(test)]
 #[allow(dead_code, reason = "others use the rest")]
-#[path = "../tests/reference/mod.rs"]
+#[path = "../tests/integration/reference/mod.rs"]
 mod reference;
 
 #[cfg(test)]

@@ -1,0 +1,5 @@
+//! The client library.
+
+mod bundles;
+mod facade;
+mod quorum;

@@ -1,0 +1,34 @@
+//! The checker against every order of many small random histories: good ones, ones with a wrong answer, unknown outcomes in both.
+
+#[allow(dead_code, reason = "others use the rest")]
+use crate::reference;
+
+use nicekv_history::random::Random;
+use nicekv_history::{Verdict, check};
+use reference::{history, orders, spoil};
+
+/// Histories that are compared.
+const HISTORIES: u64 = 60_000;
+
+#[test]
+fn every_order_of_small_histories_gives_the_same_verdict() {
+    let mut random = Random::new(1);
+    let (mut linearizable, mut violations) = (0, 0);
+    for number in 0..HISTORIES {
+        let mut calls = history(&mut random);
+        if random.below(2) == 0 {
+            spoil(&mut calls, &mut random);
+        }
+        let expected = match orders(&calls) {
+            true => Verdict::Linearizable,
+            false => Verdict::Violation,
+        };
+        assert_eq!(check(&calls), expected, "history {number}: {calls:?}");
+        match expected {
+            Verdict::Linearizable => linearizable += 1,
+            _ => violations += 1,
+        }
+    }
+    let least = HISTORIES / 10;
+    assert!(linearizable > least && violations > least, "{linearizable} linearizable, {violations} not");
+}

@@ -1,0 +1,7 @@
+//! Checkers of histories.
+
+mod brute_force;
+mod histories;
+mod long;
+mod reference;
+mod together;

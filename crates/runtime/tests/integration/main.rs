@@ -1,0 +1,10 @@
+//! Roles over real sockets and files.
+
+mod chunks;
+mod cluster;
+mod etcd;
+mod log_bound;
+mod metadata_stops;
+mod support;
+mod switch;
+mod udp;

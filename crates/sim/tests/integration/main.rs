@@ -1,0 +1,30 @@
+//! The simulator judged: what it finds, and what it must not find.
+
+mod balancing;
+mod chains;
+mod command;
+mod coordination;
+mod disks;
+mod documentation;
+mod empty_keys;
+mod enumeration;
+mod exhaustive;
+mod expiry;
+mod forgotten;
+mod hot;
+mod large;
+mod long_keys;
+mod migration;
+mod objects;
+mod overload;
+mod plants;
+mod quorum;
+mod quorum_damage;
+mod quorum_deletions;
+mod quorum_large;
+mod quorum_places;
+mod quorum_rows;
+mod scenarios;
+mod seeds;
+mod transcripts;
+mod trees;
