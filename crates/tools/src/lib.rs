@@ -31,6 +31,11 @@ const PACKAGES: [(&str, &str); 15] = [
     ("umount", "mount"),
 ];
 
+/// Whether tests run in full, as `.ci/long` has them: all seeds, all planted bugs, all bounds. Else they run a sample that takes a minute.
+pub fn runs_long() -> bool {
+    std::env::var_os("NICEKV_TESTS").is_some_and(|value| value == "long")
+}
+
 /// The Debian package that has a program.
 pub fn package(program: &str) -> &str {
     PACKAGES.iter().find(|(known, _)| *known == program).map_or(program, |(_, package)| package)
