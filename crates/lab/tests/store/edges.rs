@@ -3,7 +3,7 @@
 use crate::faults::{is_out, is_ready};
 use crate::fixture::{LabUnderTest, text};
 use crate::load::{Load, Redis};
-use crate::{Victim, as_root, status, wait_for};
+use crate::{Victim, as_root, as_root_in_long_runs, status, wait_for};
 
 #[test]
 fn puts_go_on_when_a_host_dies_with_its_edge_and_when_edges_are_away() {
@@ -45,7 +45,7 @@ fn puts_go_on_when_a_host_dies_with_its_edge_and_when_edges_are_away() {
 
 #[test]
 fn chaos_finds_nothing_on_a_plain_network() {
-    as_root("chaos_finds_nothing_on_a_plain_network", || {
+    as_root_in_long_runs("chaos_finds_nothing_on_a_plain_network", || {
         // Faults of a plain network are rules of nftables.
         if !nicekv_tools::needs(&["nft"], "chaos_finds_nothing_on_a_plain_network") {
             return;

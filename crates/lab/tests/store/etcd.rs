@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::fixture::{LabUnderTest, text};
 use crate::load::{Load, Redis};
-use crate::{PATIENCE, POLL_PAUSE, as_root, inside, program, status, wait_for};
+use crate::{PATIENCE, POLL_PAUSE, as_root, as_root_in_long_runs, inside, program, status, wait_for};
 
 /// An outage that outlasts the leader's lease and those of the nodes.
 const OUTAGE: Duration = Duration::from_secs(5);
@@ -21,6 +21,10 @@ fn with_etcd(name: &str, test: impl FnOnce()) {
             test();
         }
     });
+}
+
+fn with_etcd_in_long_runs(name: &str, test: impl FnOnce()) {
+    as_root_in_long_runs(name, || with_etcd(name, test));
 }
 
 fn up(name: &str) -> LabUnderTest {
@@ -129,47 +133,53 @@ const SILENT: &str = "nicekv_metadata_store_silent_seconds";
 
 #[test]
 fn an_etcd_that_is_silent_for_a_minute_is_told_of_all_the_while_and_puts_go_on() {
-    with_etcd("an_etcd_that_is_silent_for_a_minute_is_told_of_all_the_while_and_puts_go_on", || {
-        let lab = up("minute");
-        Load::during(&lab, |load| {
-            for member in ["etcd-0", "etcd-1", "etcd-2"] {
-                lab.succeeds(&["pause", member]);
-            }
-            let begun = Instant::now();
-            let mut told_s = 0.0;
-            while begun.elapsed() < MINUTE {
-                // Gets wait for leases, so that writers, which read what they wrote, are slow; puts wait for nobody.
-                load.wait_for_puts(1);
+    with_etcd_in_long_runs(
+        "an_etcd_that_is_silent_for_a_minute_is_told_of_all_the_while_and_puts_go_on",
+        || {
+            let lab = up("minute");
+            Load::during(&lab, |load| {
+                for member in ["etcd-0", "etcd-1", "etcd-2"] {
+                    lab.succeeds(&["pause", member]);
+                }
+                let begun = Instant::now();
+                let mut told_s = 0.0;
+                while begun.elapsed() < MINUTE {
+                    // Gets wait for leases, so that writers, which read what they wrote, are slow; puts wait for nobody.
+                    load.wait_for_puts(1);
+                    let silent_s = metric(&lab, SILENT);
+                    assert!(silent_s >= told_s, "{silent_s} after {told_s}");
+                    told_s = silent_s;
+                    let answer =
+                        lab.command(&["exec", "client-0", "--", &program(), "status"]).output().unwrap();
+                    let told = text(&answer.stderr);
+                    let is_told = answer.status.code() == Some(2) && told.contains("no answer from etcd");
+                    assert!(is_told || begun.elapsed() < OUTAGE, "{answer:?}");
+                }
+                // The last look was before the last question, which may have taken long.
                 let silent_s = metric(&lab, SILENT);
-                assert!(silent_s >= told_s, "{silent_s} after {told_s}");
-                told_s = silent_s;
-                let answer = lab.command(&["exec", "client-0", "--", &program(), "status"]).output().unwrap();
-                let told = text(&answer.stderr);
-                let is_told = answer.status.code() == Some(2) && told.contains("no answer from etcd");
-                assert!(is_told || begun.elapsed() < OUTAGE, "{answer:?}");
-            }
-            // The last look was before the last question, which may have taken long.
-            let silent_s = metric(&lab, SILENT);
-            assert!(silent_s > (MINUTE - OUTAGE).as_secs_f64(), "{silent_s} s");
-            assert_eq!(metric(&lab, "nicekv_metadata_leads") as u64, 0);
-            for member in ["etcd-0", "etcd-1", "etcd-2"] {
-                lab.succeeds(&["resume", member]);
-            }
-            wait_for(&lab, |status| status["ready"] == true && status["control_plane"]["outage"].is_null());
-            load.wait_for_progress();
-            // The gets of those writers are answered again, too.
-            let failed = load.failed();
-            load.wait_for_progress();
-            assert_eq!(load.failed(), failed);
-            // Another instance may lead by now; the first hears of the store when it asks next.
-            let deadline = Instant::now() + PATIENCE;
-            while metric(&lab, SILENT) >= 1.0 {
-                assert!(Instant::now() < deadline, "the first instance takes the store for silent");
-                std::thread::sleep(POLL_PAUSE);
-            }
-        });
-        lab.down();
-    });
+                assert!(silent_s > (MINUTE - OUTAGE).as_secs_f64(), "{silent_s} s");
+                assert_eq!(metric(&lab, "nicekv_metadata_leads") as u64, 0);
+                for member in ["etcd-0", "etcd-1", "etcd-2"] {
+                    lab.succeeds(&["resume", member]);
+                }
+                wait_for(&lab, |status| {
+                    status["ready"] == true && status["control_plane"]["outage"].is_null()
+                });
+                load.wait_for_progress();
+                // The gets of those writers are answered again, too.
+                let failed = load.failed();
+                load.wait_for_progress();
+                assert_eq!(load.failed(), failed);
+                // Another instance may lead by now; the first hears of the store when it asks next.
+                let deadline = Instant::now() + PATIENCE;
+                while metric(&lab, SILENT) >= 1.0 {
+                    assert!(Instant::now() < deadline, "the first instance takes the store for silent");
+                    std::thread::sleep(POLL_PAUSE);
+                }
+            });
+            lab.down();
+        },
+    );
 }
 
 #[test]
@@ -213,7 +223,7 @@ fn keyspaces_are_created_and_dropped_across_changes_of_the_leader() {
 
 #[test]
 fn chaos_finds_nothing_where_instances_and_members_die() {
-    with_etcd("chaos_finds_nothing_where_instances_and_members_die", || {
+    with_etcd_in_long_runs("chaos_finds_nothing_where_instances_and_members_die", || {
         let lab = LabUnderTest::new("ce");
         let control = ["--metadata", "3", "--metadata-store", "etcd"];
         let output = lab.succeeds(&[&["chaos", "--minutes", "0.4", "--seed", "5"][..], &control].concat());

@@ -107,6 +107,11 @@ fn as_root(name: &str, test: impl FnOnce()) {
     if rustix::process::geteuid().is_root() { test() } else { not_run("root", name) }
 }
 
+/// A test that takes long, and whose subject others of an ordinary run touch, too.
+fn as_root_in_long_runs(name: &str, test: impl FnOnce()) {
+    if nicekv_tools::runs_long() { as_root(name, test) } else { not_run("NICEKV_TESTS=long", name) }
+}
+
 #[test]
 fn a_put_leaves_the_client_once_and_arrives_once_at_each_replica() {
     as_root("a_put_leaves_the_client_once_and_arrives_once_at_each_replica", || {

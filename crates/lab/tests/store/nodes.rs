@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::fixture::{LabUnderTest, text};
 use crate::load::Load;
-use crate::{as_root, nicekv, status};
+use crate::{as_root, as_root_in_long_runs, nicekv, status};
 
 /// `nicekv node WORDS`, on a client host.
 fn node(lab: &LabUnderTest, words: &[&str]) -> Output {
@@ -105,7 +105,7 @@ fn three_nodes_become_nine_and_three_again() {
 #[test]
 fn three_nodes_become_nine_and_three_again_by_quorum() {
     let name = "three_nodes_become_nine_and_three_again_by_quorum";
-    as_root(name, || grow_and_shrink("growq", &["--write-set", "2"]));
+    as_root_in_long_runs(name, || grow_and_shrink("growq", &["--write-set", "2"]));
 }
 
 /// Under load, of which no operation fails.

@@ -1,6 +1,6 @@
 //! `nicekv bench replicast`, a quick run of its first case: figures of every side, and nothing is left behind.
 
-use crate::{as_root, program};
+use crate::{as_root_in_long_runs, program};
 use serde_json::Value;
 use std::process::Command;
 
@@ -9,7 +9,7 @@ const PREFIX: &str = "nicekv-bench-replicast-";
 
 #[test]
 fn each_side_puts_chunks_as_often_over_its_links_as_it_says() {
-    as_root("each_side_puts_chunks_as_often_over_its_links_as_it_says", || {
+    as_root_in_long_runs("each_side_puts_chunks_as_often_over_its_links_as_it_says", || {
         let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
         let json = scratch.path().join("figures");
         let mut bench = Command::new(program());
