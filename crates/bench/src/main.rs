@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use nicekv_bench::BenchCommand;
+use nicekv_cli::fail;
 
 /// Measure how fast NICEKV is beside its peers
 #[derive(Parser)]
@@ -16,15 +17,13 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = match nicekv_cli::parse::<Arguments>() {
         Ok(arguments) => arguments,
-        Err(line) => return fail(&line, 2),
+        Err(line) => return fail(line, 2),
     };
     match nicekv_bench::run(&arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error.to_string(), error.exit_code()),
+        Err(error) => {
+            let exit_code = error.exit_code();
+            fail(error, exit_code)
+        }
     }
-}
-
-fn fail(message: &str, exit_code: u8) -> ExitCode {
-    eprintln!("nicekv: {}", nicekv_cli::one_line(message));
-    exit_code.into()
 }

@@ -1,4 +1,4 @@
-//! What the command-line programs of the project have in common.
+//! Shared by the project's command-line programs.
 //!
 //! `nicekv` runs and operates a cluster. `nicekv-lab`, `nicekv-bench` and `nicekv-sim` build clusters of network namespaces, measure and
 //! simulate: programs of their own, so that what ships holds nothing of them. `nicekv lab …` runs `nicekv-lab …`, and the lab runs
@@ -7,5 +7,5 @@
 mod programs;
 mod usage;
 
-pub use programs::{Missing, find, how_to_build};
-pub use usage::{one_line, parse, usage_error};
+pub use programs::{Missing, find};
+pub use usage::{fail, one_line, parse};

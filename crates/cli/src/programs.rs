@@ -30,7 +30,7 @@ impl fmt::Display for Missing {
 }
 
 /// The command that builds a program with the profile of this one.
-pub fn how_to_build(program: &str) -> String {
+fn how_to_build(program: &str) -> String {
     let release = if cfg!(debug_assertions) { "" } else { " --release" };
     format!("cargo build{release} -p {program}")
 }

@@ -2,6 +2,8 @@
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use std::fmt::Display;
+use std::process::ExitCode;
 
 /// The arguments of this process. If they ask for `--help` or `--version`, prints it and ends the process.
 ///
@@ -12,20 +14,17 @@ pub fn parse<Arguments: Parser>() -> Result<Arguments, String> {
         if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
             error.exit();
         }
-        usage_error(&error)
+        let own = Arguments::command();
+        usage_error(&error, own.get_bin_name().unwrap_or(own.get_name()))
     })
 }
 
-/// The error in one line.
-pub fn usage_error(error: &clap::Error) -> String {
+/// The error in one line. `program`: how users call it.
+fn usage_error(error: &clap::Error, program: &str) -> String {
     let text = error.to_string();
     let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).map(str::to_owned);
     // clap shows no usage where a value is refused: the first argument names the command.
-    let usage = usage.unwrap_or_else(|| {
-        let own = std::env::args().next().unwrap_or_default();
-        let own = own.rsplit('/').next().unwrap_or_default().replace('-', " ");
-        std::iter::once(own).chain(std::env::args().skip(1).take(1)).collect::<Vec<_>>().join(" ")
-    });
+    let usage = usage.unwrap_or_else(|| format!("{program} {}", std::env::args().nth(1).unwrap_or_default()));
     let words = usage.split(' ').skip(1);
     let command: String = words
         .take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()))
@@ -36,6 +35,12 @@ pub fn usage_error(error: &clap::Error) -> String {
     let message = message.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     let message = message.replace("invalid digit found in string", "not a whole number");
     format!("{}; see `nicekv{command} --help`", message.trim_start_matches("error: "))
+}
+
+/// Prints why the program failed, on standard error; returns the exit code.
+pub fn fail(message: impl Display, exit_code: u8) -> ExitCode {
+    eprintln!("nicekv: {}", one_line(&message.to_string()));
+    exit_code.into()
 }
 
 /// A message as one line without control characters, whatever a library or a peer has put into it.

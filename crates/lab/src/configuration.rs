@@ -11,7 +11,7 @@ use nicekv_config::{
 };
 use nicekv_lab::{Hook, Plan, PlannedEdge, PlannedInstance, PlannedNode, PlannedPort, PlannedSwitch};
 use nicekv_placement::{Vrings, partitions_for};
-use nicekv_runtime::random;
+use nicekv_runtime::random_id;
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 
 /// Where each host of a lab has its metrics, as is usual for exporters.
@@ -21,7 +21,7 @@ const METRICS_PORT: u16 = 9464;
 pub(crate) fn of(plan: &Plan) -> Result<String, String> {
     let cluster = match &plan.data_directory {
         Some(path) => cluster_of(path)?,
-        None => random_id()?,
+        None => random_id().map_err(in_words)?,
     };
     let directory = |name: &str| plan.data_directory.as_ref().map(|path| path.join(name));
     let node = |node: &PlannedNode| NodeSection {
@@ -197,18 +197,12 @@ fn cluster_of(path: &Path) -> Result<u128, String> {
     let expected = Expected {
         cluster_id: None,
         owner: "nicekv lab",
-        cluster_id_if_new: random_id()?,
-        storage_id_if_new: random_id()?,
+        cluster_id_if_new: random_id().map_err(in_words)?,
+        storage_id_if_new: random_id().map_err(in_words)?,
     };
     // The lock is given back: each role holds the directory of its own.
     let directory = DataDirectory::open(&files, path, expected).map_err(in_words)?;
     Ok(directory.cluster_id())
-}
-
-/// A random 128-bit name.
-fn random_id() -> Result<u128, String> {
-    let half = || random().map(u128::from).map_err(in_words);
-    Ok(half()? << 64 | half()?)
 }
 
 fn in_words(error: impl Display) -> String {

@@ -5,6 +5,7 @@ mod configuration;
 use std::process::ExitCode;
 
 use clap::Parser;
+use nicekv_cli::fail;
 use nicekv_lab::{LabCommand, LabError, Roles};
 
 /// Run a cluster on hosts of its own: network namespaces around a switch in the kernel; needs root
@@ -29,9 +30,4 @@ fn main() -> ExitCode {
         let exit_code = error.exit_code();
         fail(error, exit_code)
     })
-}
-
-fn fail(line: impl std::fmt::Display, exit_code: u8) -> ExitCode {
-    eprintln!("nicekv: {}", nicekv_cli::one_line(&line.to_string()));
-    exit_code.into()
 }

@@ -37,9 +37,11 @@ impl Lab {
     /// Moves the calling thread, and those that it starts, into the first client host.
     pub(crate) fn enter_client(&self) -> Result<(), Failure> {
         if !rustix::process::geteuid().is_root() {
-            return Err(Failure::Environment("the lab needs root: run this as root, or with sudo".into()));
+            return Err(Failure::Environment(
+                "nicekv lab needs root, for network namespaces and eBPF: run it with sudo".into(),
+            ));
         }
-        let none = || Failure::Environment("no lab is running: start one with `nicekv lab up`".into());
+        let none = || Failure::Environment("no lab is running: `nicekv lab up` starts one".into());
         let client = self.clients.first().ok_or_else(none)?;
         let path = Path::new("/run/netns").join(format!("{}{client}", self.namespace_prefix));
         let enter = || {

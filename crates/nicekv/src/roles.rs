@@ -30,7 +30,7 @@ use nicekv_runtime::metadata::{
 use nicekv_runtime::node::{Node, StorageOptions, open_durable, open_memory};
 use nicekv_runtime::{
     AgentLink, Cables, Sights, Stop, TermFile, UdpEndpoint, Uplink, UserSpaceSwitch, Waker, WatchedPort,
-    listen, new_client_id, now, random, run_agent, switch_agent,
+    listen, new_client_id, now, random, random_id, run_agent, switch_agent,
 };
 use nicekv_scripts::WorkerScripts;
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
@@ -91,15 +91,9 @@ pub(crate) fn open_directory(path: &Path, cluster: u128, owner: &str) -> Result<
         cluster_id: Some(cluster),
         owner,
         cluster_id_if_new: cluster,
-        storage_id_if_new: random_id()?,
+        storage_id_if_new: random_id().map_err(Failure::environment)?,
     };
     DataDirectory::open(&files, path, expected).map_err(Failure::environment)
-}
-
-/// A random 128-bit name.
-pub(crate) fn random_id() -> Result<u128, Failure> {
-    let half = || random().map(u128::from).map_err(Failure::environment);
-    Ok(half()? << 64 | half()?)
 }
 
 /// The metadata service. `directory`: where its state is; in memory without one.
@@ -151,7 +145,7 @@ pub(crate) fn prepare_node(
         switch: config.hiding_switch(),
         coordinates: section.coordinates,
         incarnation: random().map_err(Failure::environment)?,
-        storage: random_id()?,
+        storage: random_id().map_err(Failure::environment)?,
         internal_client: new_client_id().map_err(Failure::environment)?,
         value_bytes_max: section.value_mib_max.bytes() as u32,
         hash_seed: random().map_err(Failure::environment)?,

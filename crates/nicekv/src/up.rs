@@ -18,7 +18,7 @@ use crate::listening::{self, Uses};
 use crate::logs::{self, LogArguments};
 use crate::metrics::{self, MetricsArguments};
 use crate::reserves::Reserves;
-use crate::roles::{self, open_directory, random_id};
+use crate::roles::{self, open_directory};
 use crate::{clients, discovery, gateway, keyspaces};
 use clap::{Args, ValueEnum};
 use futures_executor::block_on;
@@ -36,7 +36,8 @@ use nicekv_metrics::Source;
 use nicekv_placement::Vrings;
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{
-    AgentLink, Edges, Stop, UdpEndpoint, Uplink, UserSpaceSwitch, admin, in_words, listen, start_client,
+    AgentLink, Edges, Stop, UdpEndpoint, Uplink, UserSpaceSwitch, admin, in_words, listen, random_id,
+    start_client,
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::Expiry;
@@ -255,14 +256,14 @@ impl Root {
     fn open(arguments: &UpArguments) -> Result<Self, Failure> {
         if arguments.engine == Engine::Memory {
             DataDirectory::refuse_data(&RealFiles, &arguments.data_dir).map_err(Failure::environment)?;
-            return Ok(Self { cluster: random_id()?, directory: None });
+            return Ok(Self { cluster: random_id().map_err(Failure::environment)?, directory: None });
         }
         let files: Arc<dyn Files> = Arc::new(RealFiles);
         let expected = Expected {
             cluster_id: None,
             owner: "nicekv up",
-            cluster_id_if_new: random_id()?,
-            storage_id_if_new: random_id()?,
+            cluster_id_if_new: random_id().map_err(Failure::environment)?,
+            storage_id_if_new: random_id().map_err(Failure::environment)?,
         };
         let directory =
             DataDirectory::open(&files, &arguments.data_dir, expected).map_err(Failure::environment)?;

@@ -61,6 +61,11 @@ pub fn random() -> std::io::Result<u64> {
     getrandom::u64().map_err(std::io::Error::from)
 }
 
+/// A random 128-bit name.
+pub fn random_id() -> std::io::Result<u128> {
+    Ok(u128::from(random()?) << 64 | u128::from(random()?))
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
