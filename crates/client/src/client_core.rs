@@ -234,9 +234,6 @@ impl ClientCore {
                 return self.in_flight.on_misdirected(now.boot_ns, header.op);
             }
             Ok((_, Datagram::Published(published))) => {
-                if self.in_flight.planted.has(Plant::MessageHeardAgain) {
-                    self.heard.forget();
-                }
                 let is_taken = self.heard.take_in(&published);
                 self.in_flight.counters.messages_dropped += u64::from(!is_taken);
                 return;

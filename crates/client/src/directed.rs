@@ -27,9 +27,6 @@ impl InFlight {
             return;
         };
         self.counters.misdirected += 1;
-        if self.planted.has(Plant::RefusalIsFailure) {
-            return self.finish(index, Err(OperationError::Busy));
-        }
         self.coordinator.refused(index, op, self.slots.len());
         self.coordinator.doubt(now_ns);
     }

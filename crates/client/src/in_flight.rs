@@ -134,9 +134,6 @@ impl InFlight {
 
     /// The slot of an op that may be answered.
     pub(crate) fn find(&self, op: OpId) -> Option<u32> {
-        if self.planted.has(Plant::AnyReplyAnswers) {
-            return self.sequences.slot(self.sequences.watermark());
-        }
         self.sequences.slot(op.sequence).filter(|index| self.slots[*index as usize].op == op)
     }
 

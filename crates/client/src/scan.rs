@@ -202,7 +202,7 @@ impl Scan {
             }
             each(&piece);
             let hole = part.between(next, Some(piece.range.first()));
-            left.extend(hole.filter(|_| !self.planted.has(Plant::ScanHolesForgotten)));
+            left.extend(hole);
             let is_enough = self.last.as_ref().is_some_and(|last| piece.covered_through() >= Some(last));
             left.extend(part.behind(&piece).filter(|_| !is_enough));
             next = piece.range.last().checked_add(1);
@@ -215,7 +215,7 @@ impl Scan {
             },
             ..rest
         });
-        left.extend(rest.filter(|_| !(is_full && self.planted.has(Plant::ScanLimitIsEnd))));
+        left.extend(rest);
         for part in left.iter_mut().skip(1) {
             part.number = self.numbers;
             self.numbers += 1;

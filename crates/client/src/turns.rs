@@ -158,8 +158,7 @@ impl InFlight {
 
     fn turn_of(&mut self, index: u32, now_ns: u64) {
         let destination = self.slots[index as usize].turn.destination;
-        let has_window = !self.planted.has(Plant::NoWindow);
-        let standing = self.lane(index).standing(destination, has_window);
+        let standing = self.lane(index).standing(destination, true);
         self.stand(index, standing, now_ns);
     }
 

@@ -99,9 +99,6 @@ impl<W> Waiters<W> {
         {
             *waiter = waiters.remove(0);
         }
-        if self.planted.has(Plant::SharersForgotten) {
-            waiters.clear();
-        }
         Separated { keyspace: *keyspace, key: core::mem::take(key), waiters }
     }
 

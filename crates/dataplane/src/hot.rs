@@ -187,7 +187,7 @@ impl HotTable {
     pub(crate) fn pass_update(&mut self, key: &Key) -> Option<Stamp> {
         let slot = self.slots.get_mut(key)?;
         slot.requests += 1;
-        slot.seen += u64::from(self.plant != Some(Plant::SeenNotCounted));
+        slot.seen += u64::from(true);
         Some(slot.stamp())
     }
 
@@ -198,10 +198,9 @@ impl HotTable {
         has_room: bool,
         is_here: impl Fn(HostId) -> bool,
     ) -> Option<Turn> {
-        let starts_open = self.plant == Some(Plant::HotEntryStartsOpen);
         let slot = self.slots.get_mut(key)?;
         slot.requests += 1;
-        let holder = if has_room { slot.next(is_here, starts_open) } else { None };
+        let holder = if has_room { slot.next(is_here, false) } else { None };
         Some(holder.map_or(Turn::Usual, |holder| Turn::Holder(holder, slot.stamp())))
     }
 
@@ -219,10 +218,10 @@ impl HotTable {
         let instance = told.instance;
         if let Some(slot) = self.slots.get_mut(key).filter(|slot| slot.entry.instance == instance) {
             let is_open = slot.seen <= told.seen;
-            slot.seen += u64::from(is_open && self.plant != Some(Plant::CloseNotCounted));
+            slot.seen += u64::from(is_open);
             return Some(slot.stamp());
         }
-        let was_there = instance <= self.newest || self.plant == Some(Plant::UnknownInstanceGone);
+        let was_there = instance <= self.newest;
         was_there.then_some(Stamp { instance, seen: HOT_GONE })
     }
 }
@@ -289,9 +288,6 @@ impl<'a> HotChange<'a> {
     }
 
     fn planted(mut self, plant: Option<Plant>) -> Self {
-        if plant == Some(Plant::InstanceReused) {
-            self.newest_before = 0;
-        }
         self
     }
 

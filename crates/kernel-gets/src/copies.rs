@@ -23,8 +23,7 @@ impl Table {
             }
             CopyShift::Dropped(of) => self.forget(memory, &key_of(of)),
             CopyShift::Leased { lessor, until_ns } => {
-                let is_planted = self.plant == Some(Plant::SerialIgnored);
-                self.gates.lease(memory, lessor, until_ns, if is_planted { until_ns } else { 0 });
+                self.gates.lease(memory, lessor, until_ns, 0);
             }
         }
     }

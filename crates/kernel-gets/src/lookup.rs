@@ -157,22 +157,21 @@ impl Lookup {
             }
             Next::Identity(at) => {
                 let word = memory.load(entry(at));
-                let is_trusted = plant == Some(Plant::KeyUnchecked) && at >= KEY;
-                if !(is_trusted || self.is_of_key(at, word)) {
+                if !self.is_of_key(at, word) {
                     return self.next_way();
                 }
                 self.identified(at, word);
             }
             Next::Instance => {
                 let is_asked_for = memory.load(entry(INSTANCE)) == self.asked.stamp.instance;
-                if !is_asked_for && plant != Some(Plant::InstanceUnchecked) {
+                if !is_asked_for {
                     return self.next_way();
                 }
                 self.next = Next::Seen;
             }
             Next::Seen => {
                 let is_new_enough = memory.load(entry(SEEN)) >= self.asked.stamp.seen;
-                if !is_new_enough && plant != Some(Plant::StampUnchecked) {
+                if !is_new_enough {
                     return Some(Outcome::Up(Miss::Stamp));
                 }
                 self.next = Next::Gate;
@@ -183,7 +182,7 @@ impl Lookup {
             }
             Next::Lease => {
                 let until_ns = memory.load(Word::Gate(self.gate, LEASE));
-                if until_ns <= self.now_ns && plant != Some(Plant::LeaseUnchecked) {
+                if until_ns <= self.now_ns {
                     return Some(Outcome::Up(Miss::Lease));
                 }
                 self.next = Next::Chain(CHAIN);
@@ -216,13 +215,11 @@ impl Lookup {
     /// The reply is copied: it is right if the entry is still the same.
     fn copied(&self, memory: &mut impl Memory, plant: Option<Plant>) -> Outcome {
         let is_same = memory.load(Word::Entry(self.entry, VERSION)) == self.version;
-        if !is_same && plant != Some(Plant::VersionReadOnce) {
+        if !is_same {
             return Outcome::Up(Miss::Changed);
         }
         memory.store(Word::Entry(self.entry, USED), self.now_ns);
-        if plant != Some(Plant::HitsUncounted) {
-            memory.count(Word::Gate(self.gate, HITS));
-        }
+        memory.count(Word::Gate(self.gate, HITS));
         let bytes = self.body.iter().flat_map(|word| word.to_le_bytes());
         Outcome::Answer(bytes.take(self.body_length).collect())
     }
@@ -231,7 +228,7 @@ impl Lookup {
     fn admitted(&mut self, plant: Option<Plant>) -> Option<Outcome> {
         self.next = Next::Body(BODY);
         let has_room = Header::BYTES + self.body_length <= self.asked.length;
-        (!has_room && plant != Some(Plant::RoomIgnored)).then_some(Outcome::Up(Miss::Room))
+        (!has_room).then_some(Outcome::Up(Miss::Room))
     }
 
     /// Whether a word of what an entry is of is as in the key's.

@@ -134,9 +134,7 @@ impl Table {
         match kind {
             ShiftKind::Locked(key) => {
                 let key = (of, key);
-                if let Some(&at) = self.of_key.get(&key)
-                    && self.plant != Some(Plant::LockIgnored)
-                {
+                if let Some(&at) = self.of_key.get(&key) {
                     self.close(memory, at);
                 }
                 self.locked.insert(key, ());
@@ -156,7 +154,6 @@ impl Table {
                 }
             }
             ShiftKind::Read(key, entry) => self.renew(memory, partition, (of, key), Some(&entry), named),
-            ShiftKind::Unknown if self.plant == Some(Plant::VoidKept) => {}
             ShiftKind::Unknown => self.void(memory, partition),
         }
     }
@@ -186,11 +183,9 @@ impl Table {
         let is_named = |partition: &PartitionId| grants.iter().any(|grant| grant.partition == *partition);
         let gates = self.gates.partitions().map(|(partition, _)| partition);
         let ended: Vec<_> = gates.filter(|partition| !is_named(partition)).collect();
-        if self.plant != Some(Plant::VoidKept) {
-            for partition in ended {
-                self.void(memory, partition);
-                self.gates.free(partition);
-            }
+        for partition in ended {
+            self.void(memory, partition);
+            self.gates.free(partition);
         }
         for grant in grants {
             if let Some(gate) = self.gates.claim(memory, Keeper::Partition(grant.partition)) {
@@ -241,9 +236,7 @@ impl Table {
     /// The key has no entry.
     pub(crate) fn forget(&mut self, memory: &mut impl Memory, key: &Key) {
         let Some(at) = self.of_key.remove(key) else { return };
-        if self.plant != Some(Plant::EvictedOpen) {
-            self.close(memory, at);
-        }
+        self.close(memory, at);
         if let Some((_, keeper)) = self.entries[at as usize].owner.take() {
             self.gates.leave(keeper, at);
         }
@@ -258,9 +251,7 @@ impl Table {
             Some(at) => *at,
             None => self.make_room(memory, &key, text),
         };
-        if self.plant != Some(Plant::EvictedOpen) {
-            self.close(memory, at);
-        }
+        self.close(memory, at);
         let gate = self.move_to(memory, at, text.keeper);
         let Text { name: (keyspace, digest), stamp, entry, .. } = text;
         let body = reply_body(entry);
@@ -313,6 +304,6 @@ impl Table {
 /// What may be shown of what was told: what expires, and what is long, the process answers (G5).
 pub(crate) fn shown(entry: Option<&[u8]>, plant: Option<Plant>) -> Option<Entry<'_>> {
     let entry = Entry::decode(entry?).ok()?;
-    let stays = entry.expiry_ms == 0 || plant == Some(Plant::ExpiringShown);
+    let stays = entry.expiry_ms == 0;
     (stays && entry.form == Form::Plain).then_some(entry)
 }

@@ -96,9 +96,9 @@ impl Metadata {
             bytes_max: spec.partition_bytes,
             requests_min: self.config.timing.balance_requests_min.into(),
             bugs: Bugs {
-                gives_what_does_not_fit: self.observations.has(Plant::UnfittingGiven),
-                merges_what_is_hot: self.observations.has(Plant::HotMerged),
-                keeps_what_is_full: self.observations.has(Plant::FullKept),
+                gives_what_does_not_fit: false,
+                merges_what_is_hot: false,
+                keeps_what_is_full: false,
             },
         };
         let loads =
@@ -127,10 +127,9 @@ impl Metadata {
         let is_border = |at: &u128| partition.range.first() < *at && *at <= partition.range.last();
         let now_ns = self.situation().now_ns;
         let rest_ns = nanoseconds(self.config.timing.balance_period) * REST_PERIODS;
-        let is_at_rest = self.observations.has(Plant::RestIgnored);
         let rests = observations.balance.rests(id, self.committed.placement(id).is_some(), now_ns, rest_ns);
         let first = partition.range.first().checked_add(1);
-        let at_first = first.filter(|_| self.observations.has(Plant::SplitAtFirst)).map(|at| (at, 500));
+        let at_first = first.filter(|_| false).map(|at| (at, 500));
         let cut = hottest.map(|heat| (heat.cut, heat.below_cut));
         Load {
             id,
@@ -143,7 +142,7 @@ impl Metadata {
             cut: at_first.or(cut).filter(|(at, _)| is_border(at)),
             top: hottest.filter(|heat| heat.for_top > 0).map(|heat| (heat.top, heat.for_top)),
             middle: fullest.map(|heat| heat.middle).filter(is_border),
-            rests: rests && !is_at_rest,
+            rests: rests,
             is_young: observations.balance.is_young(id, now_ns, rest_ns),
         }
     }

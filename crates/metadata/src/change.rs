@@ -343,9 +343,8 @@ impl Metadata {
         let is_there = self.situation().observations.membership.live(node).is_some();
         let held = state.partitions().filter(|(_, partition)| partition.has(node));
         let mut specs = held.map(|(_, partition)| state.keyspace(partition));
-        let is_given_up = self.situation().observations.has(Plant::SoleHolderGivenUp);
         match specs.find(|spec| spec.protocol == Protocol::Quorum { write_set: 1 }) {
-            Some(spec) if !is_there && !is_given_up => {
+            Some(spec) if !is_there => {
                 Err(Refused::SoleHolder { name: name.into(), keyspace: spec.name.clone() })
             }
             _ => Ok(()),

@@ -105,7 +105,6 @@ impl Metadata {
         let default = state.keyspaces.iter().find(|spec| spec.id == KeyspaceId::DEFAULT);
         let default = default.ok_or(Refused::NotBegun("it has no default keyspace"))?;
         let id = match state.dropped.first() {
-            Some(dropped) if self.observations.has(Plant::KeyspaceNumberReused) => dropped.spec.id,
             // The largest could not be followed by another one.
             _ if state.next_keyspace == u16::MAX => return Err(Refused::NoKeyspaceNumber),
             _ => KeyspaceId(state.next_keyspace),
@@ -125,7 +124,6 @@ impl Metadata {
     fn free_rings(&self) -> Result<(Ipv4Addr, Ipv4Addr), Refused> {
         let state = &self.committed;
         let dropped = state.dropped.iter().map(|dropped| &dropped.spec);
-        let dropped = dropped.filter(|_| !self.observations.has(Plant::KeyspaceNumberReused));
         let taken: Vec<&KeyspaceSpec> =
             state.keyspaces.iter().chain(dropped).chain(state.unfounded(&self.config)).collect();
         let is_free = |pair: &(Ipv4Addr, Ipv4Addr)| taken.iter().all(|spec| spec.unicast != pair.0);

@@ -383,9 +383,6 @@ impl Metadata {
         for (id, node) in expelled {
             self.observations.watch_mut(id).bar(node, until_ns);
         }
-        if self.observations.has(Plant::SpeakBeforePersisted) {
-            self.adopt(state.clone());
-        }
         self.begin_step(state);
     }
 

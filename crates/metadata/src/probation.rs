@@ -69,7 +69,6 @@ impl Metadata {
         // A switch that refuses what is there already does not refuse because of this change.
         let watched = Watched { undo, version: self.committed.version + 1, generation: None };
         let is_watched = self.observations.switches.connected_are_current();
-        let is_watched = is_watched && !self.observations.has(Plant::PortsTrusted);
         self.probation.watched = is_watched.then_some(watched);
     }
 

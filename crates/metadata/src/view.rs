@@ -91,7 +91,7 @@ pub(crate) fn is_intact(member: &Member, observed: &impl Observed) -> bool {
 }
 
 pub(crate) fn is_same_storage(member: &Member, process: Process, observed: &impl Observed) -> bool {
-    process.storage == member.process.storage || observed.has(Plant::EmptyStorageTrusted)
+    process.storage == member.process.storage
 }
 
 /// Who may lead, and may be the last to stay.
@@ -100,8 +100,7 @@ pub(crate) fn holders<'a>(
     observed: &impl Observed,
 ) -> impl Iterator<Item = &'a Member> {
     let policy = observed.policy();
-    let (any_standing, any_role) =
-        (observed.has(Plant::InconsistentLeads), observed.has(Plant::HandoffLeads));
+    let (any_standing, any_role) = (false, false);
     partition.members.iter().filter(move |member| {
         policy.may_lead(member)
             || (any_standing && !member.handoff)
@@ -190,12 +189,10 @@ impl<'a> Situation<'a> {
         let Self { observations, now_ns, .. } = self;
         let Observations { switches, membership, .. } = observations;
         let &Removed { node, incarnation, .. } = removed;
-        let no_switch_leads_there = switches.all_current()
-            || (observations.has(Plant::AbsentSwitchCounted) && switches.connected_are_current());
+        let no_switch_leads_there = switches.all_current();
         // Clients with a directory come past the switches.
         (no_switch_leads_there && membership.direct_lease_is_over(node, incarnation, now_ns))
             || membership.lease_is_over(node, incarnation, now_ns)
-            || observations.has(Plant::LeaseNotAwaited)
     }
 
     /// Whether nobody needs what those hold who have left: R originals hold everything without them, and are there (R16).

@@ -102,9 +102,7 @@ impl<P: Protocol> NodeCore<P> {
         let parents: Vec<PartitionId> = assign.parents.iter().map(|parent| parent.partition).collect();
         let record = self.host.append(id, |out| NodeRecord::Born(parents.clone()).append(out));
         self.host.storage.want_force();
-        if !self.host.has(Plant::BirthNotForced) {
-            self.births.logged.push_back((record, id));
-        }
+        self.births.logged.push_back((record, id));
         self.take_born(id, &parents, Some(Epoch(assign.epoch.0.saturating_sub(1))));
         self.host.counters.born += 1;
     }
@@ -122,7 +120,7 @@ impl<P: Protocol> NodeCore<P> {
     }
 
     fn parent_stays(&self, ended: Option<Epoch>) -> bool {
-        ended.is_some() && self.host.has(Plant::ParentAnswersAfterBirth)
+        false
     }
 
     /// Others have taken the place of a partition.
@@ -132,7 +130,7 @@ impl<P: Protocol> NodeCore<P> {
         self.host.storage.empty(id);
         self.formations.sealed.remove(&id);
         self.discards.wanted.remove(&id);
-        if let Some(ended) = ended.filter(|_| !self.host.has(Plant::EndedParentRevived)) {
+        if let Some(ended) = ended {
             self.discards.note_done(id, epoch.unwrap_or_default().max(ended));
         }
     }

@@ -55,9 +55,7 @@ impl<P: Protocol> NodeCore<P> {
         let (id, membership) = (assign.partition, self.partitions[slot].membership());
         let discards = &mut self.discards;
         if membership.standing != Standing::Outside {
-            if !self.host.has(Plant::DiscardNotBrokenOff) {
-                discards.wanted.remove(&id);
-            }
+            discards.wanted.remove(&id);
             discards.forget_done(id);
         } else if assign.discard && assign.epoch == membership.epoch {
             discards.wanted.entry(id).or_default();

@@ -82,9 +82,7 @@ impl<P: Protocol> NodeCore<P> {
             self.host.storage.end_mirror(parent, child);
         }
         self.forget_partition(child);
-        if !self.host.has(Plant::FormedNotCleared) {
-            self.host.storage.empty(child);
-        }
+        self.host.storage.empty(child);
     }
 
     /// Whether nothing is known of a partition but that it is being formed by this process.
@@ -195,7 +193,7 @@ impl<P: Protocol> NodeCore<P> {
                 child.range.contains(nicekv_placement::match_digest(child.order, key).match_value())
             };
             let child = children.iter().find(is_its);
-            let is_older = touched.contains(key) && !self.host.has(Plant::FilledOverNewer);
+            let is_older = touched.contains(key);
             if let Some(child) = child.filter(|_| !is_older) {
                 put_keyed_entry(rows.entry(child.partition).or_default(), key, entry);
             }

@@ -209,12 +209,12 @@ impl Host {
 
     /// Whether gets may be answered (R12).
     pub fn has_lease(&self, now: Now) -> bool {
-        self.session.has_lease(now) || self.has(Plant::LeaseIgnored)
+        self.session.has_lease(now)
     }
 
     /// Whether gets may be answered that may have come past the switches: when those lead to this node no more, they are not waited for as long (R6, R12).
     pub(crate) fn has_direct_lease(&self, now: Now) -> bool {
-        self.session.has_direct_lease(now) || self.has(Plant::DirectLeaseIgnored)
+        self.session.has_direct_lease(now)
     }
 
     /// Answers a client.

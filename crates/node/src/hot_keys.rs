@@ -71,10 +71,9 @@ impl<P: Protocol> NodeCore<P> {
     /// A request for a key has come, on which a switch has written this.
     pub(crate) fn note_stamp(&mut self, slot: usize, update: &Update<'_>, stamp: Stamp) {
         let partition = self.partitions[slot].membership().partition;
-        let is_planted = self.host.has(Plant::HotCopyUndecided);
         self.host.hot.owner.note_stamp(partition, update.key, stamp);
         if let Operation::Set { value, .. } = update.operation
-            && is_planted
+            && false
         {
             let (version, form) = (update.op, Form::Plain);
             let entry = Entry { index: 1, version, expiry_ms: 0, form, value: Some(value) };
@@ -95,8 +94,7 @@ impl<P: Protocol> NodeCore<P> {
         }
         let slot = self.partitions.find(get.keyspace, get.digest.match_value());
         // A hot entry may lead here when no other table does, so that its gets are fenced as those that come past the switches (R6, R12).
-        let is_fenced =
-            !stamp.is_some() || self.host.has_direct_lease(now) || self.host.has(Plant::HotMemberUnfenced);
+        let is_fenced = !stamp.is_some() || self.host.has_direct_lease(now);
         let serves = |slot: &usize| is_fenced && self.partitions[*slot].membership().standing.serves();
         if let Some(slot) = slot.filter(serves) {
             return self.shows_primary(now, from, get, slot);
@@ -158,10 +156,9 @@ impl<P: Protocol> NodeCore<P> {
         let membership = self.partitions[slot].membership();
         let me = self.host.config.node;
         let leaves = membership.primary == me && assign.primary != me && assign.epoch > membership.epoch;
-        let is_planted = self.host.has(Plant::HotLeftOpen);
         let plant = self.host.planted();
         let Hot { owner, counters, .. } = &mut self.host.hot;
-        leaves && !is_planted && owner.holds_back(now, assign.partition, counters, plant)
+        leaves && owner.holds_back(now, assign.partition, counters, plant)
     }
 
     /// This node is in an epoch of the partition.

@@ -175,8 +175,7 @@ impl<P: Protocol> NodeCore<P> {
     ) -> Option<usize> {
         let found = self.partitions.slot(id).filter(|slot| {
             let membership = self.partitions[*slot].membership();
-            let accepts = membership.accepts(epoch, sender)
-                || (self.host.has(Plant::EpochUnchecked) && membership.is_member(sender));
+            let accepts = membership.accepts(epoch, sender);
             accepts && self.is_from(membership, from, sender)
         });
         self.host.counters.refused += u64::from(found.is_none());

@@ -38,15 +38,6 @@ impl<P: Protocol> NodeCore<P> {
 
     fn note(&mut self, now: Now, listen: &Listen<'_>, address: SocketAddrV4) -> Result<(), Full> {
         let mut listen = *listen;
-        if self.host.has(Plant::LeftListenerKept) && listen.count == 0 {
-            return Ok(());
-        }
-        if self.host.has(Plant::LateListenTaken) {
-            listen.op.sequence = u64::MAX;
-        }
-        if self.host.has(Plant::PatternIsChannel) {
-            listen.kind = ListenKind::Channel;
-        }
         self.registry.listen(now, &listen, address)
     }
 
@@ -70,7 +61,7 @@ impl<P: Protocol> NodeCore<P> {
         if !self.came_by_its_chain(slot, true, written_in(room).0) || !self.publishes(now, slot) {
             return;
         }
-        let repeated = self.registry.repeated(op).filter(|_| !self.host.has(Plant::RepeatTold));
+        let repeated = self.registry.repeated(op);
         let told = match repeated {
             Some(count) => Some(count),
             None => self.tell(now, &Published { keyspace, op, channel, message }),
@@ -88,7 +79,7 @@ impl<P: Protocol> NodeCore<P> {
         self.host.counters.published += 1;
         self.host.counters.messages_sent += to.len() as u64;
         self.host.outbox.send_to_all(to, |out| published.encode(out));
-        Some(if self.host.has(Plant::ListenersOfAddressOne) { to.len() as u32 } else { count })
+        Some(count)
     }
 
     /// Whether this node leads the partition, and may say so: before its epoch is activated the direct part of its predecessor's lease is over (R12), so what

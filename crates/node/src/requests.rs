@@ -122,7 +122,7 @@ impl<P: Protocol> NodeCore<P> {
         is_put: bool,
         chain: Option<&ChainHeader>,
     ) -> bool {
-        let Some(chain) = chain.filter(|_| !self.host.has(Plant::ChainHeaderUnchecked)) else { return true };
+        let Some(chain) = chain else { return true };
         let is_its = self.partitions[slot].membership().is_passed_by(chain, is_put);
         self.host.counters.refused += u64::from(!is_its);
         is_its
@@ -131,9 +131,7 @@ impl<P: Protocol> NodeCore<P> {
     /// Which partition answers, if a test has planted that a parent does as long as there is one.
     fn or_parent(&self, slot: Option<usize>, request: &Request<'_>, keyspace: KeyspaceId) -> Option<usize> {
         let Request::Get(get) = request else { return slot };
-        if !self.host.has(Plant::ParentAnswersAfterBirth) || get.forwarded.is_some() {
-            return slot;
-        }
+        return slot;
         let is_parent = |membership: &&Membership| {
             let holds = membership.range.contains(get.digest.match_value());
             membership.keyspace == keyspace && membership.standing.serves() && holds
@@ -145,7 +143,7 @@ impl<P: Protocol> NodeCore<P> {
 
     /// The partition of a request, if its digest is right: a switch routes by it, and a lie must not store a key in the wrong place.
     pub(crate) fn route(&mut self, keyspace: KeyspaceId, key: &[u8], digest: &KeyDigest) -> Option<usize> {
-        let unadmitted = self.host.has(Plant::AnswerUnadmitted).then(|| self.partitions.first()).flatten();
+        let unadmitted = None.flatten();
         let slot = self.partitions.find(keyspace, digest.match_value()).or(unadmitted);
         let Some(slot) = slot else {
             // Silence: this node may not have been told yet, and another member may serve it.
@@ -173,10 +171,6 @@ impl<P: Protocol> NodeCore<P> {
             None => self.partitions.find(keyspace, first),
         };
         let reach = slot.and_then(|slot| self.partitions.reach(slot, first));
-        let reach = match self.host.has(Plant::ScanBeyondReach) {
-            true => slot.map(|slot| self.partitions[slot].membership().range.last()),
-            false => reach,
-        };
         let range = reach.and_then(|reach| MatchRange::new(first, last.min(reach)).ok());
         self.host.counters.dropped += u64::from(range.is_none());
         (slot.filter(|_| range.is_some()), Scan { range: range.unwrap_or(scan.range), ..*scan })

@@ -138,7 +138,7 @@ impl StorageQueue {
     /// Whether a test has planted that deletions are written to the parent alone.
     #[cfg(feature = "exploration")]
     fn forgets_deletions(&self) -> bool {
-        self.plant == Some(Plant::DeletionNotMirrored)
+        false
     }
 
     #[cfg(not(feature = "exploration"))]

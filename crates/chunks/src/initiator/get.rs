@@ -154,12 +154,10 @@ impl Get {
             }
         }
         let is_over = all_said || now_ns >= self.until_ns;
-        let is_planted = shared.has(Plant::FormerNotAsked);
-        if is_over && !self.is_former_asked && !is_planted && self.ask_former(now_ns, shared) {
+        if is_over && !self.is_former_asked && self.ask_former(now_ns, shared) {
             return;
         }
-        let none_has_it = self.asked.iter().all(|asked| asked.lacks_it)
-            || shared.has(Plant::NotFoundByOne) && self.asked.iter().any(|asked| asked.lacks_it);
+        let none_has_it = self.asked.iter().all(|asked| asked.lacks_it);
         if none_has_it {
             return shared.end_get(self.handle, Err(GetError::NotFound));
         }
@@ -207,7 +205,7 @@ impl Get {
             return self.ask_for_frames(now_ns, shared);
         }
         let bytes = core::mem::take(&mut reading.bytes);
-        if chunk_id(&bytes) == self.id || shared.has(Plant::UnverifiedRead) {
+        if chunk_id(&bytes) == self.id {
             return shared.end_get(self.handle, Ok(Arc::from(bytes)));
         }
         // A stranger's frame, or damage there: the next one.

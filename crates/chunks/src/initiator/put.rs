@@ -115,9 +115,7 @@ impl Put {
 
     /// By another map.
     pub(super) fn begin_anew(&mut self, now_ns: u64, shared: &mut Shared) {
-        if !shared.has(Plant::AcksOfTwoMaps) {
-            self.holders.clear();
-        }
+        self.holders.clear();
         self.forcing.clear();
         shared.end_turn(self.handle);
         self.ask(now_ns, shared);
@@ -190,9 +188,6 @@ impl Put {
             self.holders.insert(answer.place, (answer.node, stamp));
             self.was_there |= !self.has_sent;
         }
-        if matches!(answer.answer, Answer::Arriving(_)) && shared.has(Plant::ArrivingCounted) {
-            self.holders.insert(answer.place, (answer.node, Round(u64::MAX)));
-        }
         if self.holders.len() >= shared.config.copies {
             return self.end(shared);
         }
@@ -233,7 +228,7 @@ impl Put {
         }
         shared.counters.known += u64::from(!self.has_sent);
         let stamps = self.holders.values().map(|(_, stamp)| *stamp);
-        let stamp = if shared.has(Plant::HighestStamp) { stamps.max() } else { stamps.min() };
+        let stamp = stamps.min();
         let placed = Placed {
             version: shared.version(),
             stamp: stamp.unwrap_or_default(),

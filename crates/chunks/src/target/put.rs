@@ -89,9 +89,7 @@ impl Target {
     fn confirm(&mut self, id: &ChunkId) -> bool {
         let round = self.round.unwrap_or_default();
         let Some(held) = self.held.get_mut(id) else { return false };
-        if self.plant != Some(Plant::ConfirmedWithoutStamp) {
-            held.stamp = held.stamp.max(round);
-        }
+        held.stamp = held.stamp.max(round);
         true
     }
 
@@ -117,10 +115,6 @@ impl Target {
         let answer = match (known, chosen) {
             (None, None) => None,
             (None, Some(_)) if self.confirm(&accept.id) => Some(self.stored()),
-            (None, Some(chosen)) if self.plant == Some(Plant::LapsedAccepted) => {
-                self.take_lapsed(now_ns, to, accept, chosen);
-                None
-            }
             (None, Some(_)) => Some(Answer::Lapsed),
             (Some(known), None) => {
                 self.cancel(now_ns, &known);
@@ -226,12 +220,11 @@ impl Target {
             return;
         }
         let (book, counters) = (&self.book, &mut self.counters);
-        let is_kept = self.plant == Some(Plant::LapsedKept);
         let (disk, storage) = (&mut self.disk, &mut self.storage);
         self.negotiations.retain(|_, known| {
             let is_over = !book.has(known.bid.id);
             counters.lapsed += u64::from(is_over);
-            if is_over && !is_kept {
+            if is_over {
                 disk.release(known.bytes);
             }
             !is_over
@@ -241,9 +234,7 @@ impl Target {
             let is_over = !transfer.is_ending && !book.has(transfer.bid);
             if is_over {
                 counters.transfers_lapsed += 1;
-                if !is_kept {
-                    disk.release(transfer.bytes);
-                }
+                disk.release(transfer.bytes);
                 arriving.remove(&transfer.id);
                 storage.push_back(Storage::Abandon { op: *op });
             }

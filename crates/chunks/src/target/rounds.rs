@@ -32,7 +32,7 @@ pub(super) struct Sweep {
 impl Target {
     /// The round is this one; an older one changes nothing. A target that has begun anew has all that it holds stamped with the round that it is told, as it does not know of later stamps (P8).
     pub fn set_round(&mut self, round: Round) {
-        if self.round.is_none() && self.plant != Some(Plant::RestartForgetsStamps) {
+        if self.round.is_none() {
             self.held.values_mut().for_each(|held| held.stamp = round);
         }
         if self.round < Some(round) {

@@ -41,9 +41,6 @@ impl Target {
             debug_assert!(was_promised.is_ok() || self.plant.is_some(), "{was_promised:?}");
             self.disk.queued(now_ns, transfer.bytes);
             self.storage.push_back(Storage::Finish { op: frame.op });
-            if self.plant == Some(Plant::AckBeforeForce) {
-                self.say_stored(frame.op);
-            }
         }
         self.report(now_ns);
     }

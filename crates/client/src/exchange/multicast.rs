@@ -267,7 +267,7 @@ impl MulticastExchange {
             // What is missing is asked for on its own.
             return Step::Done(Ok(LISTED));
         }
-        if self.planted.has(Plant::RetryIsNewOp) { Step::Afresh } else { Step::Again }
+        Step::Again
     }
 
     pub(super) fn begin_afresh(&mut self, Name { op, watermark }: Name, buffers: &mut Buffers) -> Round {
@@ -291,7 +291,7 @@ impl MulticastExchange {
             return error;
         }
         match self.kind {
-            _ if self.is_refused || self.planted.has(Plant::TimeoutIsFailure) => OperationError::Busy,
+            _ if self.is_refused => OperationError::Busy,
             Kind::Get | Kind::Scan | Kind::Listen => OperationError::TimedOut,
             Kind::Publish | Kind::Update => OperationError::OutcomeUnknown,
         }

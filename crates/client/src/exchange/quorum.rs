@@ -191,22 +191,19 @@ impl QuorumExchange {
         if !self.is_possible(held) {
             return false;
         }
-        let mixes_epochs = self.planted.has(Plant::MixEpochs);
         if held.epoch > self.epoch {
             self.epoch = held.epoch;
-            if !mixes_epochs {
-                buffers.held.clear();
-                if self.chosen.is_none() {
-                    (self.newest, self.present) = (Timestamp::NEVER, false);
-                }
+            buffers.held.clear();
+            if self.chosen.is_none() {
+                (self.newest, self.present) = (Timestamp::NEVER, false);
             }
         }
         let is_read = self.kind == Kind::Get && !self.is_storing;
         // A get asks for values: one that is missing is no answer to its question.
-        if (held.epoch < self.epoch && !mixes_epochs) || (is_read && held.content == Content::Present) {
+        if (held.epoch < self.epoch) || (is_read && held.content == Content::Present) {
             return false;
         }
-        if !buffers.note_held(held, self.planted.has(Plant::CountTwice)) {
+        if !buffers.note_held(held, false) {
             return false;
         }
         if self.chosen.is_none() && held.timestamp > self.newest {
@@ -237,10 +234,10 @@ impl QuorumExchange {
         let (read_set, write_set) = (self.quorum.read_set(), self.quorum.write_set());
         let answered = buffers.held.len();
         if self.kind != Kind::Get {
-            let enough = if self.planted.has(Plant::AskOne) { 1 } else { read_set };
+            let enough = read_set;
             return if answered >= enough { self.store(buffers) } else { Step::Wait };
         }
-        let is_held = buffers.holders(self.newest) >= write_set || self.planted.has(Plant::NoWriteBack);
+        let is_held = buffers.holders(self.newest) >= write_set;
         if answered >= read_set && (is_held || self.newest == Timestamp::NEVER) {
             self.done(buffers)
         } else if answered >= read_set.max(write_set) {
@@ -262,7 +259,7 @@ impl QuorumExchange {
         let allows = |held: &Held| {
             held.timestamp == chosen || (held.timestamp < chosen && held.floor < chosen.counter)
         };
-        if buffers.held.iter().any(allows) || self.planted.has(Plant::StoreAgainUnasked) {
+        if buffers.held.iter().any(allows) {
             self.store(buffers)
         } else if buffers.held.len() >= self.quorum.replicas() {
             Step::Done(Err(OperationError::OutcomeUnknown))

@@ -99,7 +99,7 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
         #[cfg(any(test, feature = "exploration"))]
         self.install_owed();
         let term = request.term();
-        if term < self.term && !self.has(Plant::OlderTermObeyed) {
+        if term < self.term {
             return ControlReply::Refused { current_term: self.term };
         }
         if let Err(reason) = self.obey(term) {
@@ -158,11 +158,6 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
             }
         }
         #[cfg(any(test, feature = "exploration"))]
-        if self.has(Plant::AckBeforeInstalled) {
-            self.owed = Some(tables.clone());
-            self.installed = Some(Installed { term, tables });
-            return ControlReply::Installed { term, generation };
-        }
         let made = self.backend.install(&tables).map(|()| tables);
         self.concluded(generation, made)
     }

@@ -197,9 +197,7 @@ impl HotTable {
         let has = |plant| self.plant == Some(plant);
         let lease = self.leases.granted.get(&value.owner);
         let is_leased = lease.is_some_and(|lease| lease.serial == value.serial && lease.until_ns > now_ns);
-        (slot.seen == value.seen || has(Plant::HotValueStaleShown))
-            && (value.key == asked.key || has(Plant::HotValueKeyUnchecked))
-            && (is_leased || has(Plant::HotValueLeaseUnchecked))
+        (slot.seen == value.seen) && (value.key == asked.key) && is_leased
     }
 
     /// The switch answers a get of the key: the reply, less its header.

@@ -29,7 +29,7 @@ impl Matching<'_> {
             return Route::Miss;
         };
         let is_of_host = |port| current.hosts.at_port(port).is_some();
-        let ingress = ingress.filter(|port| plant != Some(Plant::TrunkEchoes) || is_of_host(*port));
+        let ingress = ingress.filter(|port| true);
         let by_records = !current.tables.record.is_empty();
         let pair = by_records.then(|| vrings.pair_of(destination)).flatten();
         let pair = pair.filter(|pair| current.has_records(*pair));
@@ -38,8 +38,7 @@ impl Matching<'_> {
                 Some(Plant::RecordOfAddress) => key.map(|(keyspace, _)| (keyspace, vnode_value(destination))),
                 _ => key,
             };
-            let ends_early = plant == Some(Plant::RecordEndsEarly);
-            let record = key.and_then(|key| current.find_record(pair, key, ends_early));
+            let record = key.and_then(|key| current.find_record(pair, key, false));
             return match record {
                 Some(record) => {
                     current.count_request(Table::Record, record, ring, opcode);

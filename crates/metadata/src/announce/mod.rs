@@ -154,7 +154,7 @@ pub(crate) fn for_stray(situation: &Situation<'_>, node: NodeId, stray: &Stray) 
     let Stray { partition: id, incarnation, replication } = *stray;
     let state = situation.state;
     let is_live = situation.observations.membership.is_live(node, incarnation);
-    if !is_live || situation.observations.has(Plant::StraysKept) {
+    if !is_live {
         return None;
     }
     let discard = match state.partition(id) {

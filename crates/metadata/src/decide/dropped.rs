@@ -70,7 +70,7 @@ fn step_reshaped(situation: &Situation<'_>, id: PartitionId, gone: &mut Gone) {
     let is_whole = |(id, child): &(PartitionId, Option<&Partition>)| {
         child.is_none_or(|child| situation.may_discard(*id, child))
     };
-    gone.quiet |= children.iter().all(is_whole) || situation.observations.has(Plant::ParentNotKept);
+    gone.quiet |= children.iter().all(is_whole);
     if gone.quiet {
         gone.left.retain(|left| !watch.has_discarded(left.node, left.since));
     }
@@ -96,8 +96,7 @@ fn step(situation: &Situation<'_>, id: PartitionId, spec: &KeyspaceSpec, gone: &
     let is_silent = |removed: &Removed| !removed.served || situation.harmless(removed);
     let is_out_of_reach =
         situation.observations.switches.all_current() || usize::from(gone.told) >= told_needed(spec);
-    gone.quiet |= (gone.removed.iter().all(is_silent) && is_out_of_reach)
-        || situation.observations.has(Plant::DropNotAwaited);
+    gone.quiet |= (gone.removed.iter().all(is_silent) && is_out_of_reach);
     if gone.quiet {
         let has_discarded = |left: &Left| watch.has_discarded(left.node, left.since);
         gone.left.retain(|left| !has_discarded(left));

@@ -99,7 +99,7 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     }
     next.note_left(before);
     next.activated &= !observed.policy().is_chain;
-    next.activated |= observed.has(Plant::RemovalNotAwaited);
+    next.activated |= false;
     if observed.policy().is_chain {
         next.primary = next.members[0].node;
     } else if !holders(&next, observed).any(|member| member.node == next.primary) {
@@ -215,7 +215,7 @@ fn next_member(
 }
 
 fn is_consistent(member: &Member, all_acknowledged: bool, observed: &impl Observed) -> bool {
-    let has_copied = observed.copied(member.node) || observed.has(Plant::PromoteBeforeCopied);
+    let has_copied = observed.copied(member.node);
     observed.policy().is_consistent(has_copied, all_acknowledged)
 }
 
@@ -281,9 +281,8 @@ pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Opti
 /// Whether the members of a partition that takes another one's place have done so, or are to hold nothing from before: then nobody answers gets
 /// as a member of that one any more (R17). And those of a chain, of which one may have been another epoch's tail (C7).
 fn has_taken_over(partition: &Partition, observed: &impl Observed) -> bool {
-    let is_early = observed.has(Plant::BirthNotAwaited);
     let is_awaited = !partition.parents.is_empty() || observed.policy().is_chain;
-    !is_awaited || is_early || all_acknowledged(partition, observed)
+    !is_awaited || all_acknowledged(partition, observed)
 }
 
 #[cfg(test)]

@@ -76,9 +76,7 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
     state.dropped = dropped.unwrap_or(state.dropped);
     state.reshaped = reshaped.unwrap_or(state.reshaped);
     reshaping::advance(situation, &mut state);
-    if !situation.observations.has(Plant::OutsideUntold) {
-        state.note_outside();
-    }
+    state.note_outside();
     for node in situation.state.nodes.iter().filter(|node| forgotten(node)) {
         state.forget(node.config.id);
     }

@@ -78,7 +78,7 @@ fn place_of_leaver(partition: &Partition, observed: &impl Observed) -> Option<us
 
 /// By quorum: whether a node may come in an original's place now.
 fn may_follow(partition: &Partition, original: NodeId, node: NodeId, observed: &impl Observed) -> bool {
-    let is_told = |removed: &Removed| removed.node != node || observed.has(Plant::SuccessorUntold);
+    let is_told = |removed: &Removed| removed.node != node;
     let has_room = partition.members.len() < MEMBERS_MAX;
     let may_go = match observed.live(original) {
         // It has never answered.
@@ -88,7 +88,7 @@ fn may_follow(partition: &Partition, original: NodeId, node: NodeId, observed: &
             has_room && partition.member(original).is_some_and(serves)
         }
         None => {
-            let held = observed.policy().others_hold || observed.has(Plant::SoleHolderGivenUp);
+            let held = observed.policy().others_hold;
             held && observed.is_given_up(original)
         }
     };
@@ -107,7 +107,7 @@ pub(crate) fn break_off(partition: &Partition, observed: &impl Observed) -> Opti
         live.is_some() && partition.member(node).map(|member| member.process) == live
     };
     let target = observed.target();
-    let goes_on = (is_as_before(leaves.node) || observed.has(Plant::SuccessionOutlivesProcess))
+    let goes_on = is_as_before(leaves.node)
         && is_as_before(newcomer)
         && observed.expelled() != Some(newcomer)
         && observed.has_space(newcomer)

@@ -72,8 +72,7 @@ fn report<'a>(situation: &Situation<'a>, chunks: &ChunkGroups, node: NodeId) -> 
 
 /// Whether all that a target holds for others is where it is to be.
 fn has_moved(situation: &Situation<'_>, chunks: &ChunkGroups, node: NodeId) -> bool {
-    let is_planted = situation.observations.has(Plant::MoveNotAwaited);
-    is_planted || report(situation, chunks, node).is_some_and(|report| report.has_moved)
+    report(situation, chunks, node).is_some_and(|report| report.has_moved)
 }
 
 /// Whether a target that leaves holds nothing any more.

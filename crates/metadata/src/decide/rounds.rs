@@ -15,9 +15,6 @@ pub(crate) fn is_due(situation: &Situation<'_>) -> bool {
 /// before shows when names are listed.
 pub(crate) fn names_have_adopted(situation: &Situation<'_>) -> bool {
     let state = situation.state;
-    if situation.observations.has(Plant::AdoptedUnheard) {
-        return true;
-    }
     state.partitions().all(|(id, partition): (_, &Partition)| {
         let is_in_force = || {
             partition.activated

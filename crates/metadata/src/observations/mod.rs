@@ -188,9 +188,7 @@ impl Observations {
         }
         let is_entitled =
             self.membership.is_live(node, incarnation) && !self.unaware.contains(&(node, incarnation));
-        let may_serve = (is_entitled || self.has(Plant::LeaseToRemoved))
-            && now_ns >= self.quiet_until_ns
-            && self.contradiction.is_none();
+        let may_serve = is_entitled && now_ns >= self.quiet_until_ns && self.contradiction.is_none();
         if may_serve && is_entitled {
             self.membership.grant(node, now_ns);
         }
@@ -202,7 +200,7 @@ impl Observations {
     pub(crate) fn handle_probe_reply(&mut self, now_ns: u64, reply: &ProbeReply) {
         let Some(heartbeat) = self.membership.handle_probe_reply(now_ns, reply) else { return };
         match storages::judge(&self.storages, &heartbeat) {
-            Judgement::Void(storage) if !self.has(Plant::ForgettingTrusted) => {
+            Judgement::Void(storage) => {
                 self.forgetful.insert(reply.node.0, storage);
                 self.membership.refuse(reply.node, now_ns);
             }
@@ -244,7 +242,7 @@ impl Observations {
         if !self.membership.is_live(ack.node, ack.incarnation) {
             return Err(Stale);
         }
-        if ack.epoch.0 > newest && !self.has(Plant::OlderStateTrusted) {
+        if ack.epoch.0 > newest {
             let is_news = self.contradiction.is_none();
             let shown = Contradiction::new(ack.node, ack.partition, ack.epoch.0, newest);
             self.contradiction.get_or_insert(shown);

@@ -176,14 +176,13 @@ impl Holder {
         let HotPulse { serial, nonce, clock_ns, lease_ns } = *pulse;
         // Without a lease it is over: the time is one that was told.
         let until_ns = clock_ns.saturating_add(lease_ns);
-        let may_come_back = plant == Some(Plant::HotLeaseComesBack);
         let is_full = self.leases.len() >= OWNERS_MAX;
         let lease = match self.leases.get(&from) {
             _ if nonce != self.nonce => None,
             Some(known) if known.serial == serial => {
                 Some(Lease { until_ns: known.until_ns.max(until_ns), ..*known })
             }
-            Some(known) if clock_ns <= known.since_ns && !may_come_back => None,
+            Some(known) if clock_ns <= known.since_ns => None,
             None if is_full => None,
             _ => Some(Lease { serial, since_ns: now.boot_ns, until_ns }),
         };
@@ -228,14 +227,13 @@ impl Holder {
     pub(crate) fn answer(&self, now: Now, get: &Get<'_>, stamp: Stamp, plant: Option<Plant>) -> Answer<'_> {
         let name = ((get.keyspace, get.digest), Box::from(get.key));
         let Some(copy) = self.copies.get(&name) else { return Answer::Unknown };
-        let is_of_instance =
-            copy.stamp.instance == stamp.instance || plant == Some(Plant::HotInstanceUnchecked);
-        let is_new_enough = copy.stamp.seen >= stamp.seen || plant == Some(Plant::HotStampUnchecked);
+        let is_of_instance = copy.stamp.instance == stamp.instance;
+        let is_new_enough = copy.stamp.seen >= stamp.seen;
         let has_lease = self
             .leases
             .get(&copy.owner)
             .is_some_and(|lease| lease.serial == copy.serial && now.boot_ns < lease.until_ns);
-        if !is_of_instance || !is_new_enough || !(has_lease || plant == Some(Plant::HotLeaseUnchecked)) {
+        if !is_of_instance || !is_new_enough || !has_lease {
             return Answer::Pass(copy.owner);
         }
         match Entry::decode(&copy.entry) {

@@ -195,7 +195,7 @@ impl Leases {
             (known.before_ns, known.granted_ns) = (known.before_ns.max(known.granted_ns), 0);
             known.pulse_ns = 0;
         }
-        let counts = |peer: &Peer| *peer != Peer::Switch || plant != Some(Plant::HotSwitchGrantForgotten);
+        let counts = |peer: &Peer| true;
         let before = self
             .peers
             .iter()

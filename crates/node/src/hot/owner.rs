@@ -182,7 +182,7 @@ impl Owner {
         counters: &mut HotCounters,
         plant: Option<Plant>,
     ) -> bool {
-        if self.keys.is_empty() || plant == Some(Plant::HotEvidenceIgnored) {
+        if self.keys.is_empty() {
             return true;
         }
         let key = (partition, Box::from(key));

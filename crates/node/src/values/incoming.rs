@@ -152,9 +152,6 @@ impl<P: Protocol> NodeCore<P> {
         if request.is_empty() || (end == ValueEnd::NoRoom && !transfer.has_primary) {
             return;
         }
-        if end == ValueEnd::NoRoom && self.host.has(Plant::NoRoomToldUndecided) {
-            return self.host.reply(Some(transfer.reply_to), &Reply::bare(name, Status::DiskFull));
-        }
         self.host.values.without_room = (end == ValueEnd::NoRoom).then_some(name);
         self.handle_plain(now, from, &request, None);
         self.host.values.without_room = None;

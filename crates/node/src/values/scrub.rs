@@ -15,9 +15,6 @@ use nicekv_wire::Now;
 impl<P: Protocol> NodeCore<P> {
     /// Reads some more, if it is time. To be called at every heartbeat.
     pub(super) fn scrub_values(&mut self, now: Now) {
-        if self.host.has(Plant::ValuesUnread) {
-            return;
-        }
         let (timing, index) = (&self.host.config.timing, &self.host.storage.values);
         let scrub = &mut self.host.values.scrub;
         let is_early = scrub.begun_ns.is_none() && now.boot_ns < scrub.next_ns;

@@ -154,14 +154,8 @@ impl Contents {
     pub(super) fn store(&mut self, host: &mut Host, key: &[u8], entry: &Entry<'_>) {
         host.visibility.changed(self.partition, key, Some(entry));
         self.agenda.note(key, entry);
-        if entry.value.is_none() && host.has(Plant::TombstoneDroppedEarly) {
-            host.storage.remove(self.partition, key);
-            return;
-        }
         self.tombstones.note(key, entry);
-        if !(host.has(Plant::OverwriteNotNoted) && self.recent.has(key)) {
-            self.recent.note(entry.index, key);
-        }
+        self.recent.note(entry.index, key);
         host.storage.write(self.partition, key, |out| entry.append(out));
     }
 

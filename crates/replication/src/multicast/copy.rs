@@ -26,9 +26,6 @@ impl Partition {
     /// Whether every op that was open when this primary's epoch began is decided, everywhere.
     pub(super) fn is_recovered_wholly(&self, host: &Host) -> bool {
         let Some(lead) = self.lead.as_ref().filter(|lead| lead.is_ready()) else { return false };
-        if host.has(Plant::CopyDuringRecovery) {
-            return self.membership.activated;
-        }
         self.membership.activated
             && self.locks.oldest_undecided() > lead.recovered_through()
             && self.sequence.released() >= lead.recovery_end()
@@ -92,7 +89,6 @@ impl Partition {
         history.truncate(base);
         let since = match joins_as_handoff {
             true => 0,
-            false if host.has(Plant::JoinerKeepsFormerLife) => base.min(logged),
             false => history.common(base, theirs, logged),
         };
         let entries_since = if joins_as_handoff { self.contents.held_by_originals() } else { since };

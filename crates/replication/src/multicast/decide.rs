@@ -66,7 +66,7 @@ impl Partition {
 
     /// What an op does, as [`Self::judge`] says; an error if that has ended this node twice (T6).
     fn judge_unless_barred(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> Option<Verdict> {
-        if host.op_marks.bars(op) && !host.has(Plant::OpMarksIgnored) {
+        if host.op_marks.bars(op) {
             host.count_barred(self.id(), self.membership.epoch, op);
             return Some(Verdict::unchanged(Status::EndedByStore, None));
         }
@@ -105,10 +105,7 @@ impl Partition {
                 let value = value.clone();
                 self.judge_made(host, now, key, (op, value), parts)
             }
-            None => {
-                let alone = update.operation.is_of_hash() && host.has(Plant::HashFieldsAlone);
-                Some(evaluate(&update, value.as_ref().filter(|_| !alone)))
-            }
+            None => Some(evaluate(&update, value.as_ref())),
         }
     }
 
@@ -147,9 +144,7 @@ impl Partition {
             return None;
         }
         // An op of one key is the next one of all that it has.
-        let is_next = !state.stored.is_transaction()
-            || self.locks.is_next(op)
-            || (state.stored.key() == key && host.has(Plant::TransactionNextAtFirst));
+        let is_next = !state.stored.is_transaction() || self.locks.is_next(op);
         is_next.then_some(op)
     }
 
@@ -170,10 +165,7 @@ impl Partition {
     pub(super) fn is_stale(&self, host: &Host, update: &Update<'_>) -> bool {
         let stamp_min = self.membership.stamp_min;
         let is_good = update.condition.stamp().is_some_and(|stamp| stamp >= stamp_min);
-        stamp_min != Round::default()
-            && update.operation.makes_value()
-            && !is_good
-            && !host.has(Plant::StaleStampTaken)
+        stamp_min != Round::default() && update.operation.makes_value() && !is_good
     }
 
     fn decide(&mut self, host: &mut Host, now: Now, op: OpId, verdict: Verdict) {
@@ -181,8 +173,6 @@ impl Partition {
         if let Some(lead) = self.lead.as_mut().filter(|_| recovered) {
             lead.extend_recovery(self.sequence.logged() + 1);
         }
-        let aborts = recovered && host.has(Plant::RecoveryAborts);
-        let verdict = if aborts { Verdict::unchanged(Status::ConditionFailed, None) } else { verdict };
         let Some(state) = self.locks.op(op) else { return };
         host.puts.decided.count_ns(now.boot_ns.saturating_sub(state.since_ns));
         let is_told_late = is_refusal(verdict.status) || verdict.may_differ;
@@ -194,8 +184,7 @@ impl Partition {
         });
         // A hold does nothing in any order.
         let any_contended = state.votes.any_contended && !is_hold(state.stored.head());
-        let contended = (any_contended || any_unreleased || recovered || is_told_late)
-            && !host.has(Plant::IgnoreContention);
+        let contended = any_contended || any_unreleased || recovered || is_told_late;
         // Along a chain nothing is shown before all behind have it.
         let contended = contended || self.membership.is_chain;
         // Only worth keeping if somebody is waiting for it.
@@ -234,11 +223,7 @@ impl Partition {
             contended,
             effect: verdict.effect,
             status: verdict.status,
-            version: if host.has(Plant::VersionIsTimestamp) && verdict.version == op {
-                OpId { sequence: self.sequence.logged() + 1, ..op }
-            } else {
-                verdict.version
-            },
+            version: verdict.version,
             expiry_ms: verdict.expiry_ms,
             integer: verdict.integer,
             value: verdict.value.into(),
@@ -248,11 +233,6 @@ impl Partition {
         host.trace.note(now, op, Step::Decided { contended: contended && !self.is_chain() });
         host.counters.decided += 1;
         host.counters.decided_contended += u64::from(contended && !self.is_chain());
-        if self.is_chain() && host.has(Plant::HeadAnswers) {
-            let reply_to = self.locks.op(op).and_then(|op| op.stored.head().reply_to);
-            let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
-            host.reply(reply_to, &result.reply(op));
-        }
         if !self.is_chain() {
             self.tell_members(host, Some(&decided.wire(self.id(), self.membership.epoch)));
         }

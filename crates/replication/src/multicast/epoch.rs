@@ -58,9 +58,7 @@ impl Partition {
         if membership.standing.serves() && self.former.is_some() {
             // Never pretend to hold what was not copied. That it was copied has been reported when it was durable, so this storage has forgotten it (R18).
             host.counters.refused += 1;
-            if !host.has(Plant::ForgettingIgnored) {
-                host.report(self.id(), assign.epoch, ReportKind::Forgot(host.config.node));
-            }
+            host.report(self.id(), assign.epoch, ReportKind::Forgot(host.config.node));
             return false;
         }
         self.enter(host, now, membership);
@@ -88,11 +86,11 @@ impl Partition {
         if !self.membership.standing.serves() {
             host.visibility.unknown(self.id());
         }
-        self.sequence.enter_epoch(host.has(Plant::EarlyDecisionsKept));
+        self.sequence.enter_epoch(false);
         (self.join, self.lead, self.reporting) = (None, None, Reporting::default());
         host.counters.dropped += core::mem::take(&mut self.awaiting_proof).len() as u64;
         self.repairs.clear();
-        self.locks.enter_epoch(now, host.has(Plant::CountOlderAcks));
+        self.locks.enter_epoch(now, false);
         match self.membership.standing {
             Standing::Outside | Standing::Handoff => {}
             Standing::Joining => self.start_join(host),
@@ -106,9 +104,6 @@ impl Partition {
 
     fn start_lead(&mut self, host: &mut Host, now: Now) {
         let me = self.membership.position(host.config.node).expect("the primary is a member");
-        if host.has(Plant::DedupeForgottenAtFailover) {
-            self.clients.clear();
-        }
         self.lead = Some(Lead::new(me, self.membership.members.len(), now));
         let forced = self.locks.undecided_after(0).filter(|(_, op)| op.is_forced);
         let forced: Vec<OpId> = forced.map(|(op, _)| op).collect();
@@ -205,11 +200,11 @@ impl Partition {
         let Some((from, target)) = lead.farthest().filter(|_| lead.phase() == Phase::Collecting) else {
             return;
         };
-        if let Some(forgetful) = self.forgetful_member().filter(|_| !host.has(Plant::ForgettingIgnored)) {
+        if let Some(forgetful) = self.forgetful_member() {
             return host.report(self.id(), self.membership.epoch, ReportKind::Forgot(forgetful));
         }
         let lead = self.lead.as_mut().expect("a primary");
-        if target > self.sequence.logged() && !host.has(Plant::AdoptNothing) {
+        if target > self.sequence.logged() {
             lead.adopt(from, target);
             self.ask(host);
         } else {
@@ -219,7 +214,7 @@ impl Partition {
 
     /// Primary: has all decisions. If it may have forgotten ops that it had acknowledged, it gets those that others hold before it decides: each may have been answered (R18).
     fn fetch_open_ops(&mut self, host: &mut Host, now: Now) {
-        if self.is_proven || self.is_chain() || host.has(Plant::OpenOpsNotFetched) {
+        if self.is_proven || self.is_chain() {
             return self.become_ready(host, now);
         }
         self.lead.as_mut().expect("a primary").begin_fetching();
@@ -246,7 +241,6 @@ impl Partition {
             && decided.effect != Effect::None
             && !self.locks.holds(decided.op)
             && !matches!(self.clients.lookup(decided.op), Lookup::Finished(_))
-            && !host.has(Plant::ForgettingIgnored)
     }
 
     pub(super) fn report_forgotten(&self, host: &mut Host) {

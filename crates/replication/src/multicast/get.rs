@@ -51,7 +51,7 @@ impl Partition {
             self.serve_get(host, now, get, key);
         } else if !self.is_primary() {
             self.forward_get(host, now, get, key);
-        } else if !self.is_recovering(key) || host.has(Plant::GetDuringRecovery) {
+        } else if !self.is_recovering(key) {
             self.serve_get(host, now, get, key);
         } else {
             host.trace.note(now, get.op, Step::Waits);
@@ -69,7 +69,7 @@ impl Partition {
         if is_complete && self.lead.as_mut().is_some_and(Lead::complete) && !self.is_chain() {
             self.tell_members(host, None);
         }
-        if !self.is_proven && (is_complete || host.has(Plant::RestartedAnswersAtOnce)) {
+        if !self.is_proven && is_complete {
             self.is_proven = true;
             for (get, key) in core::mem::take(&mut self.awaiting_proof) {
                 self.route_get(host, now, get, &key);
@@ -159,9 +159,7 @@ impl Partition {
         }
         let entry_to_expire = entry.filter(|_| !get.is_judged);
         let overdue = entry_to_expire.filter(|entry| is_overdue(entry.expiry_ms, now));
-        if let Some(entry) = overdue
-            && !host.has(Plant::ExpiryByLocalClock)
-        {
+        if let Some(entry) = overdue {
             // It expires by a delete that the primary orders, and by nothing else (R11).
             match self.membership.standing {
                 Standing::Consistent if self.is_primary() => {
@@ -171,10 +169,7 @@ impl Partition {
             }
             return;
         }
-        if entry.is_none()
-            && self.membership.standing == Standing::Handoff
-            && !host.has(Plant::HandoffDeniesMissing)
-        {
+        if entry.is_none() && self.membership.standing == Standing::Handoff {
             // It holds no more than what was decided since it joined (R8).
             self.forward_get(host, now, get, key);
             return;

@@ -47,7 +47,7 @@ impl Partition {
     /// Takes part from here on, as a joiner.
     pub(super) fn start_join(&mut self, host: &mut Host) {
         let afresh = match self.membership.role(host.config.node) {
-            Some(MemberRole::Newcomer) => !host.has(Plant::FormerMoveKept),
+            Some(MemberRole::Newcomer) => true,
             role => role == Some(MemberRole::Handoff),
         };
         let record = Record::Join { afresh };
@@ -219,7 +219,7 @@ impl Partition {
         newer: impl Fn(&[u8]) -> bool,
     ) {
         let former = self.former.take().expect("a joiner is not complete");
-        if since == 0 && !(floor > 0 && host.has(Plant::HandoffNotEmptied)) {
+        if since == 0 {
             self.contents.clear(host);
         }
         for (key, entry) in former.effects_through(host, since).filter(|(key, _)| !newer(key)) {

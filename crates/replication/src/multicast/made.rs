@@ -74,7 +74,7 @@ impl Partition {
         if votes.any_refused {
             return Some(Verdict::unchanged(Status::DiskFull, None));
         }
-        let is_held = votes.acks == all_acks || host.has(Plant::DecideBeforeMadeHeld);
+        let is_held = votes.acks == all_acks;
         is_held.then(|| Verdict::made(op, reference, base.as_ref()))
     }
 

@@ -80,7 +80,7 @@ impl Partition {
                 return;
             }
         }
-        let is_new = !matches!(source, Source::Member { .. }) && !host.has(Plant::UnprovenTakesNewOps);
+        let is_new = !matches!(source, Source::Member { .. });
         if self.is_closed_to(host, source) || (awaits_proof && is_new) {
             // Silence: what takes this partition's place is asked again.
             host.counters.dropped += 1;
@@ -145,8 +145,7 @@ impl Partition {
             }
             return false;
         }
-        let is_planted = host.has(Plant::PreparedWithoutValue) && !self.is_primary();
-        if host.storage.holds_value(reference.name) || is_planted {
+        if host.storage.holds_value(reference.name) {
             return true;
         }
         match source.address() {
@@ -179,10 +178,7 @@ impl Partition {
 
     pub(super) fn log_prepare(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
         let op = stored.head().op;
-        let meets = match host.has(Plant::TransactionContendedAtFirst) {
-            true => self.locks.key(stored.key()).is_some_and(|key| key.undecided().next().is_some()),
-            false => self.locks.meets_undecided(&stored),
-        };
+        let meets = self.locks.meets_undecided(&stored);
         let contended = meets || self.membership.standing == Standing::Joining;
         let record = Record::Prepare { contended, datagram: stored.datagram() };
         let order = host.append_awaited(self.id(), |out| record.append(out));
@@ -195,9 +191,6 @@ impl Partition {
             self.finish_fetching(host, now);
         }
         host.arm_sweep(now);
-        if host.has(Plant::AckBeforeForce) {
-            self.on_prepare_forced(host, now, op);
-        }
     }
 
     pub(super) fn on_prepare_forced(&mut self, host: &mut Host, now: Now, op: OpId) {
@@ -277,7 +270,7 @@ impl Partition {
     ) {
         host.trace.note(now, op, Step::Acknowledged(self.membership.members[position].node));
         let all_acks = (1u16 << self.membership.members.len()) - 1;
-        let acks = if host.has(Plant::DecideBeforeAllAcks) { all_acks } else { 1 << position };
+        let acks = 1 << position;
         let votes = self.locks.count_acks(op, acks, contended, refused);
         if votes.acks != all_acks {
             return;

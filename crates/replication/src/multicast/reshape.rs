@@ -33,7 +33,7 @@ impl Partition {
     /// Whether an op that is not known here is not to be taken in: none of a client begins in a sealed epoch, and nothing is decided once it is drained.
     pub(super) fn is_closed_to(&self, host: &Host, source: Source) -> bool {
         let is_open_elsewhere = matches!(source, Source::Member { .. }) && !self.is_drained();
-        self.membership.sealed && !is_open_elsewhere && !host.has(Plant::SealedTakesOps)
+        self.membership.sealed && !is_open_elsewhere
     }
 
     /// Primary: whether the metadata service may have been told that nothing is decided any more.
@@ -43,16 +43,15 @@ impl Partition {
 
     /// Primary of a sealed epoch: the last decision, if nothing is open and all members hold it. From then on nothing is decided.
     pub(super) fn drained_at(&mut self, host: &Host) -> Option<u64> {
-        let is_early = host.has(Plant::DrainedTooEarly);
         let is_settled = self.locks.count() == 0 && self.sequence.unreleased().len() == 0;
         // What takes its place knows of no copies.
         let is_quiet = host.hot.is_quiet(self.id());
-        let may_end = self.membership.sealed && self.may_decide() && is_quiet && (is_settled || is_early);
+        let may_end = self.membership.sealed && self.may_decide() && is_quiet && is_settled;
         let (through, lead) = (self.sequence.logged(), self.lead.as_mut()?);
-        if may_end && (lead.wanted().is_empty() || is_early) && !host.has(Plant::SealedTakesOps) {
+        if may_end && lead.wanted().is_empty() {
             lead.end();
         }
-        (lead.is_drained() || (may_end && host.has(Plant::SealedTakesOps))).then_some(through)
+        (lead.is_drained()).then_some(through)
     }
 
     /// This decision is the last one, and every member has forced it. Whether this replica holds it, and no other; then it takes effect, with all before.
@@ -68,9 +67,7 @@ impl Partition {
     /// what takes the partition's place does without them.
     pub(super) fn log_end(&self, host: &mut Host) {
         let record = Record::Released { through: self.sequence.logged() };
-        if !host.has(Plant::EndNotLogged) {
-            host.append(self.id(), |out| record.append(out));
-        }
+        host.append(self.id(), |out| record.append(out));
     }
 
     /// What is known of clients, in pieces.
@@ -89,9 +86,6 @@ impl Partition {
         let record = Record::Born { index };
         host.append(self.id(), |out| record.append(out));
         self.begin_born(host, index);
-        if host.has(Plant::HeirForgetsClients) {
-            return;
-        }
         for piece in legacies {
             let record = Record::Clients { payload: piece };
             host.append(self.id(), |out| record.append(out));

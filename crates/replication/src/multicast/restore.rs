@@ -102,9 +102,6 @@ impl Partition {
     /// After a restart: an op that was logged and never forced may be in the log without the large value that it names. Nobody was told of it, and it is as if it had not
     /// been logged.
     pub(super) fn drop_torn(&mut self, host: &mut Host) {
-        if host.has(Plant::TornOpKept) {
-            return;
-        }
         let lacks_value =
             |op: &Op| reference(&op.stored).is_some_and(|of| !host.storage.holds_value(of.name));
         let torn = self.locks.undecided_after(0).filter(|(_, state)| lacks_value(state));

@@ -27,8 +27,7 @@ impl Partition {
     /// A client asks for a piece of what is this partition's; `from`: where the request came from. What cannot be answered now is not answered: the client asks again.
     pub(super) fn on_scan(&mut self, host: &mut Host, now: Now, scan: &Scan<'_>, from: SocketAddrV4) {
         let reply_to = scan.reply_to.unwrap_or(from);
-        let answers_anyway =
-            host.has(Plant::ScanAtSecondary) && self.membership.standing == Standing::Consistent;
+        let answers_anyway = false;
         let is_asked = if self.is_chain() { self.is_tail(host) } else { self.is_primary() };
         if self.membership.standing.serves() && !is_asked && !answers_anyway {
             if scan.forwarded.is_none() {
@@ -38,7 +37,7 @@ impl Partition {
         }
         let is_recovered = match self.is_chain() {
             true => self.tail_answers_gets(host),
-            false => self.is_recovered_wholly(host) || host.has(Plant::ScanDuringRecovery),
+            false => self.is_recovered_wholly(host),
         };
         let is_ready = host.has_lease(now) && (is_recovered || answers_anyway);
         let is_standing = self.membership.standing == Standing::Consistent;
@@ -89,7 +88,7 @@ impl Partition {
             host.counters.dropped += 1;
             return;
         }
-        let more = (piece.is_cut && !host.has(Plant::ScanShort)) || page.more;
+        let more = piece.is_cut || page.more;
         let told = ScanPiece {
             op,
             partition: self.id(),

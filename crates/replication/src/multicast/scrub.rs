@@ -132,9 +132,6 @@ impl Partition {
 
     /// Another member tells what it has of a range of keys.
     pub(super) fn on_scrub_page(&mut self, host: &mut Host, now: Now, page: &ScrubPage<'_>) {
-        if host.has(Plant::ScrubBlind) {
-            return;
-        }
         self.learn_released(host, now, page.released);
         let is_behind = self.is_behind(page.logged, page.released);
         if self.membership.standing != Standing::Consistent || is_behind || self.waits.scans() >= COMPARES_MAX

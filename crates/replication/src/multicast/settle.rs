@@ -30,7 +30,7 @@ impl Partition {
             host.storage.keep_value(reference, self.id());
         }
         let mut nobody = Visibility::default();
-        let visibility = if host.has(Plant::LockNotTold) { &mut nobody } else { &mut host.visibility };
+        let visibility = &mut host.visibility;
         self.locks.take_in(visibility, now, order, contended, stored);
     }
 
@@ -60,14 +60,11 @@ impl Partition {
             Record::Decision(decided.wire(self.id(), self.membership.epoch)).append(out);
         });
         self.waits.force(record, UnforcedWhat::Decision(decided.index));
-        if decided.contended && !host.has(Plant::ContendedNotForced) {
+        if decided.contended {
             host.storage.want_force();
         }
         let (index, contended) = (decided.index, decided.contended);
         self.settle(host, now, decided);
-        if contended && host.has(Plant::ContendedNotForced) {
-            self.on_decision_forced(host, now, index);
-        }
     }
 
     /// The part of [`Self::log_decision`] that replaying the log shares.
@@ -85,8 +82,6 @@ impl Partition {
                 self.release_predecessors(host, now, decided.op);
             }
             self.take_effect(host, now, &decided);
-        } else if self.is_primary() && host.has(Plant::ShowContendedEarly) {
-            self.take_effect(host, now, &decided);
         }
         self.sequence.keep(decided);
     }
@@ -96,7 +91,7 @@ impl Partition {
     fn release_predecessors(&mut self, host: &mut Host, now: Now, op: OpId) {
         let Some(op) = self.locks.op(op) else { return };
         let mut keys = op.stored.stored_keys();
-        keys.truncate(if host.has(Plant::TransactionReleasesFirst) { 1 } else { keys.len() });
+        keys.truncate(keys.len());
         let shares_key = |decided: &&Decided| {
             let earlier = self.locks.op(decided.op);
             earlier.is_some_and(|earlier| keys.iter().any(|key| earlier.stored.has_key(key)))
@@ -138,13 +133,8 @@ impl Partition {
         result: StoredResult,
     ) {
         let head = stored.head();
-        let half = host.has(Plant::TransactionHalfTaken) && !self.is_primary();
-        let formless = host.has(Plant::HashFormForgotten) && !self.is_primary();
-        for (key, mut entry) in effects(decided, stored).into_iter().take(if half { 1 } else { usize::MAX }) {
+        for (key, mut entry) in effects(decided, stored).into_iter() {
             // A longer one is not taken for a plain value.
-            if formless && entry.value.is_some_and(|value| value.len() <= VALUE_BYTES_MAX) {
-                entry.form = Form::Plain;
-            }
             if self.join.as_mut().is_none_or(|join| !join.keeps_back(key, &entry)) {
                 self.contents.store(host, key, &entry);
             }
@@ -156,9 +146,7 @@ impl Partition {
             host.reply(head.reply_to, &result.reply(decided.op));
         }
         host.finish_internal(decided.op);
-        if !self.is_chain() || self.is_primary() || !host.has(Plant::ResultsStayAtHead) {
-            self.clients.remember(decided.op, decided.index, result);
-        }
+        self.clients.remember(decided.op, decided.index, result);
         self.clients.advance(decided.op.client, head.watermark);
         self.keep_named(host);
         if !stored.is_transaction() {

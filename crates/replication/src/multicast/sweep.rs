@@ -72,9 +72,6 @@ impl Partition {
 
     /// Undecided ops, oldest first, whose timeout has passed; each is counted as tried.
     fn overdue_ops(&mut self, host: &Host, now: Now) -> Vec<OpId> {
-        if host.has(Plant::OrphansIgnored) {
-            return Vec::new();
-        }
         let timeout_ns = host.config.timing.resend.as_nanos() as u64;
         self.locks.take_overdue(now, timeout_ns, SWEPT_OPS_MAX)
     }

@@ -24,25 +24,23 @@ impl Partition {
     /// What a transaction does; `None`: something else comes first, or its keys are being read, all at once.
     pub(super) fn judge_transaction(&mut self, host: &mut Host, now: Now, op: OpId) -> Option<Verdict> {
         let stored = &self.locks.op(op)?.stored;
-        let is_blind = host.has(Plant::ScriptKeysUnread) && has_script(stored.value());
         let keys = stored.stored_keys();
         let unknown = keys.iter().filter(|key| !self.knows(host, now, key, op)).count();
-        if unknown > 0 && !is_blind {
+        if unknown > 0 {
             return None;
         }
         let known = |key: &[u8]| match self.locks.key(key)?.latest() {
             Latest::Known(value) => value.clone(),
             _ => None,
         };
-        let is_unread = host.has(Plant::TransactionRequirementUnread);
         let runner = Runner {
             scripts: &host.scripts,
             is_recovered: self.is_recovered(op),
-            clock_ms: host.has(Plant::ScriptClockRead).then_some(now.unix_ms),
-            keeps_failures: host.has(Plant::ScriptFailureKept),
+            clock_ms: None,
+            keeps_failures: false,
         };
         let stored = &self.locks.op(op)?.stored;
-        let verdict = take_steps(&stored.update(), known, (&runner, is_unread));
+        let verdict = take_steps(&stored.update(), known, (&runner, false));
         if verdict.is_none() {
             host.scripts.wait(now, self.id(), stored.stored_key(), op);
         }

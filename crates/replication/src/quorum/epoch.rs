@@ -32,7 +32,7 @@ impl QuorumPartition {
         }
         self.admit(node);
         let is_consistent = self.membership.standing == Standing::Consistent;
-        if is_consistent || node.has(Plant::NewcomerCountsAtOnce) {
+        if is_consistent {
             // Only storage that was counted, or one of a cluster that has never been, is told so.
             self.count(node);
         }

@@ -205,7 +205,7 @@ impl QuorumPartition {
     fn go_on(&mut self, host: &mut Host, now: Now) {
         let others = self.membership.members.iter().filter(|member| member.node != host.config.node);
         let Some(batch) = &mut self.forgetting.under_way else { return };
-        let is_done = others.count() == batch.done.len() || host.has(Plant::QuorumForgetUnheld);
+        let is_done = others.count() == batch.done.len();
         if batch.stage == Stage::Fencing || !is_done {
             return;
         }
@@ -214,10 +214,6 @@ impl QuorumPartition {
             return self.begin_part(host, now);
         }
         match batch.stage {
-            Stage::Holding if host.has(Plant::QuorumForgetUnfenced) => {
-                (batch.stage, batch.from) = (Stage::Telling, 0);
-                self.begin_part(host, now);
-            }
             Stage::Holding => {
                 (batch.stage, batch.tries) = (Stage::Fencing, 0);
                 self.want_fence(host, now);
@@ -319,9 +315,7 @@ impl QuorumPartition {
 
     /// A version of a key goes to the engine: what is being read there may be the one before.
     pub(super) fn note_written(&mut self, host: &Host, key: &[u8]) {
-        if !host.has(Plant::QuorumForgottenUnseen) {
-            self.forgetting.reading.remove(key);
-        }
+        self.forgetting.reading.remove(key);
     }
 
     /// What is to be forgotten, unless something else is there, has come there since it was read, or is on its way.

@@ -104,7 +104,7 @@ impl QuorumPartition {
         };
         match self.newcomer {
             None if is_enough => return self.count(node),
-            Some(_) if is_enough || node.has(Plant::QuorumMergeCutShort) => return self.finish_merge(node),
+            Some(_) if is_enough => return self.finish_merge(node),
             _ => {}
         }
         if let Some(source) = &mut merge.source
@@ -239,9 +239,7 @@ impl QuorumPartition {
         merge.round = round;
         // One more than there are, so that they cannot be done before all are counted.
         source.stage = Stage::Taking { pending: versions.len() + 1, last, more };
-        if !node.has(Plant::QuorumFloorNotMerged) {
-            self.raise_floor(node, floor);
-        }
+        self.raise_floor(node, floor);
         for (key, entry) in versions {
             self.take(node, now, key, Version::of_entry(&entry), Waiter::Merge { round });
         }

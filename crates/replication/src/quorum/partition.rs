@@ -207,7 +207,7 @@ impl QuorumPartition {
         }
         node.trace.note(now, op, Step::Answered(Status::Ok));
         let epoch = self.membership.epoch;
-        let floor = if node.has(Plant::QuorumFloorNotTold) { 0 } else { self.floor };
+        let floor = self.floor;
         let held = QuorumHeld { op, node: node.config.node, epoch, timestamp, floor, content };
         node.outbox.send(to, |out| held.encode(out));
     }
@@ -322,10 +322,6 @@ impl QuorumPartition {
         }
         self.keys.get_mut(key).expect("it is under way").newest = Some((version.timestamp, record));
         let mut waiters = alloc::vec![waiter];
-        if node.has(Plant::QuorumAckBeforeForce) {
-            let waiter = waiters.pop().expect("just put there");
-            self.tell(node, now, waiter, version.timestamp, version.value.is_some());
-        }
         let what = UnforcedWhat::Version { key: key.into(), version, waiters };
         self.unforced.push_back(Unforced { record, what });
     }

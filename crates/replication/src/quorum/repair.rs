@@ -69,9 +69,7 @@ impl QuorumPartition {
             Repair { found, answers: BTreeMap::new(), asked_ns: now.boot_ns, tries: 0, is_logged: false };
         self.repairs.insert(key.into(), repair);
         host.arm_sweep(now);
-        if !host.has(Plant::QuorumRepairUnfenced) {
-            self.want_fence(host, now);
-        }
+        self.want_fence(host, now);
     }
 
     /// A scan has found these keys damaged.
@@ -115,8 +113,7 @@ impl QuorumPartition {
     pub(super) fn sweep_repairs(&mut self, host: &mut Host, now: Now) -> bool {
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         let epoch = self.membership.epoch;
-        let unfenced = host.has(Plant::QuorumRepairUnfenced);
-        let is_fenced = |repair: &Repair| repair.found < epoch || unfenced;
+        let is_fenced = |repair: &Repair| repair.found < epoch;
         if self.repairs.values().any(|repair| !is_fenced(repair)) {
             self.want_fence(host, now);
         }
@@ -171,7 +168,7 @@ impl QuorumPartition {
     /// Another member tells what it holds, in the present epoch.
     pub(super) fn on_repair_reply(&mut self, host: &mut Host, now: Now, reply: &RepairReply<'_>) {
         let epoch = self.membership.epoch;
-        let is_fenced = |repair: &Repair| repair.found < epoch || host.has(Plant::QuorumRepairUnfenced);
+        let is_fenced = |repair: &Repair| repair.found < epoch;
         let repair = self.repairs.get_mut(reply.key);
         let Some(repair) = repair.filter(|repair| is_fenced(repair) && !repair.is_logged) else { return };
         let version = match reply.state {
@@ -184,7 +181,7 @@ impl QuorumPartition {
         };
         repair.answers.insert(reply.sender, (version, reply.through));
         let read_set = self.quorum.map_or(usize::MAX, |quorum| quorum.read_set());
-        let enough = if host.has(Plant::QuorumRepairFromOne) { 1 } else { read_set };
+        let enough = read_set;
         if repair.answers.len() >= enough {
             let answers = core::mem::take(&mut repair.answers);
             self.install(host, now, reply.key, answers.into_values().collect());

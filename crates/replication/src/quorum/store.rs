@@ -22,7 +22,7 @@ impl QuorumPartition {
     ) {
         let reply_to = store.reply_to.unwrap_or(from);
         let epoch = self.membership.epoch;
-        if store.epoch < epoch && !node.has(Plant::QuorumOlderEpochTaken) {
+        if store.epoch < epoch {
             return self.answer_as_question(node, now, store, from);
         }
         let has_room = has_room(node.disk_space, store.value.is_none());

@@ -59,7 +59,7 @@ impl QuorumPartition {
         self.newcomer = newcomer;
         let leaves = self.membership.role(me) == Some(MemberRole::Leaving);
         let successor = self.member_in_role(MemberRole::Newcomer).filter(|_| leaves);
-        self.entrusting.successor = successor.filter(|_| !host.has(Plant::QuorumNotEntrusted));
+        self.entrusting.successor = successor;
         if self.membership.standing == Standing::Outside {
             // The clients ask others.
             self.give_up_entrusted(host);
@@ -77,7 +77,7 @@ impl QuorumPartition {
 
     /// Whether what this replica says counts from now on in its process, once it is counted.
     pub(super) fn admit(&mut self, host: &Host) {
-        let in_force = self.membership.activated || host.has(Plant::QuorumSuccessorEarly);
+        let in_force = self.membership.activated;
         self.admitted = match self.membership.standing {
             Standing::Outside | Standing::Handoff => false,
             Standing::Joining => self.newcomer.is_none(),
@@ -89,9 +89,6 @@ impl QuorumPartition {
 
     fn begin_empty(&mut self, host: &mut Host) {
         self.merge = None;
-        if host.has(Plant::QuorumNewcomerNotEmptied) {
-            return;
-        }
         self.counting = false;
         self.keys.clear();
         self.repairs = Repairs::new();

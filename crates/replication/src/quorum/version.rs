@@ -34,7 +34,7 @@ impl Version {
 
     /// The large value that it is of, if that is not here.
     pub(super) fn lacking(&self, host: &Host) -> Option<Reference> {
-        let is_here = |name| host.storage.holds_value(name) || host.has(Plant::StragglerCounted);
+        let is_here = |name| host.storage.holds_value(name);
         self.large().filter(|reference| !is_here(reference.name))
     }
 

@@ -178,7 +178,7 @@ impl Target {
             ..Progress::default()
         };
         if let Some(tending) = &self.tending {
-            progress.has_moved = tending.away.is_empty() || self.plant == Some(Plant::MovedTooEarly);
+            progress.has_moved = tending.away.is_empty();
             progress.passes = tending.agenda.passes();
             for finding in tending.agenda.findings() {
                 match finding {

@@ -118,9 +118,6 @@ impl Tending {
         let place = Place::of(&map, &id, target.config.node);
         match (job.step, place.own) {
             (Step::Scrubbing, Some(_)) => self.count(now_ns, job, &place),
-            (Step::Scrubbing, None) if place.is_moving && target.plant == Some(Plant::FormerDropsEarly) => {
-                self.drop_copy(&id, target);
-            }
             // It was put by this map, and is kept until the slot has moved.
             (Step::Scrubbing, None) if place.is_moving && !self.away.contains(&id) => self.agenda.settle(&id),
             (_, own) => self.put(now_ns, job, bytes, own, target),
@@ -129,8 +126,6 @@ impl Tending {
 
     fn put(&mut self, now_ns: u64, job: Job, bytes: Vec<u8>, own: Option<u8>, target: &Target) {
         self.pace.charge(now_ns, bytes.len() as u64);
-        let is_planted = own.is_none() && target.plant == Some(Plant::FormerCounted);
-        let own = if is_planted { Some(0) } else { own };
         let handle = self.initiator.put_beside(now_ns, job.id, Arc::from(bytes), own);
         self.jobs.push(Job { step: Step::Putting(handle), ..job });
     }
@@ -213,14 +208,7 @@ impl Tending {
                 self.read(now_ns, Job { step: Step::Fetching, ..job }, bytes, target);
             }
             Finding::Surplus if !undecided => {
-                let of = if target.plant == Some(Plant::SurplusByCount) {
-                    counted.held
-                } else {
-                    of.held & of.better
-                };
-                if target.plant == Some(Plant::SurplusUnconfirmed) {
-                    return self.drop_copy(&id, target);
-                }
+                let of = of.held & of.better;
                 let handle = self.initiator.confirm(now_ns, id, bytes, of);
                 self.jobs.push(Job { step: Step::Confirming(handle), ..job });
             }

@@ -48,7 +48,7 @@ const _: () =
 /// Who answers gets of a partition: the primary, and at most R - 1 others that serve: originals in the ring's order, then who
 /// leaves, then who stands in for others.
 fn among(partition: &Partition, replicas: usize, plant: Option<Plant>) -> Vec<NodeId> {
-    let serves = |standing| standing == Standing::Serving || plant == Some(Plant::DividedTooEarly);
+    let serves = |standing| standing == Standing::Serving;
     let others = partition.members.iter().filter(|member| member.node != partition.primary);
     let mut others: Vec<_> = others.filter(|member| serves(member.standing)).collect();
     others.sort_by_key(|member| {
@@ -111,8 +111,7 @@ fn revise_members(
         let next = changes.get(&id).unwrap_or(partition);
         let among = among(next, replicas, plant);
         let has_left = next.divisions.among.iter().any(|node| !among.contains(node));
-        let is_kept = plant == Some(Plant::RemovedKeepsDivision) && has_left;
-        if among == next.divisions.among || !next.activated || is_kept {
+        if among == next.divisions.among || !next.activated {
             continue;
         }
         let load = situation.observations.loads.of(id, clients);

@@ -65,7 +65,7 @@ impl Partition {
     /// Whether this node is the tail, and may answer (C7).
     pub(super) fn speaks(&self, host: &Host) -> bool {
         let is_reached = |base| self.held_from_here(host) >= base;
-        let is_activated = self.membership.activated || host.has(Plant::TailSpeaksEarly);
+        let is_activated = self.membership.activated;
         let may = self.hop.is_entitled || (is_activated && self.sequence.base().is_some_and(is_reached));
         may && self.is_tail(host)
     }
@@ -78,13 +78,12 @@ impl Partition {
 
     /// The last entry that this node and all behind it have forced; at the tail, which all others hear, also all before it.
     fn held_from_here(&self, host: &Host) -> u64 {
-        let forced = match self.is_tail(host) && !host.has(Plant::ForcedBeforeNotAwaited) {
+        let forced = match self.is_tail(host) {
             true => self.held_up_to_here(),
             false => self.sequence.forced(),
         };
         match self.membership.successor(host.config.node) {
             None => forced,
-            Some(_) if self.is_tail(host) && host.has(Plant::JoinerNotAwaited) => forced,
             Some(_) => forced.min(self.hop.held()),
         }
     }
@@ -240,10 +239,7 @@ impl Partition {
 
     /// What this node, and all behind it, have room for (docs/FAULTS.md row 9). An entry is in its place, and is logged by all; so the head is told, and has no more of them.
     pub(super) fn space_from_here(&self, host: &Host) -> DiskSpace {
-        match host.has(Plant::FullTailNotTold) {
-            true => host.disk_space,
-            false => host.disk_space.max(self.hop.space()),
-        }
+        host.disk_space.max(self.hop.space())
     }
 
     fn is_predecessor(&self, host: &Host, sender: NodeId) -> bool {
@@ -260,7 +256,7 @@ impl Partition {
     ) {
         let next = self.membership.successor(host.config.node);
         let Some(next) = next.filter(|next| next.node == sender) else { return };
-        self.hop.take_progress(now, progress, !host.has(Plant::NeverSentAgain));
+        self.hop.take_progress(now, progress, true);
         if progress.gap && self.sequence.base().is_some() {
             host.outbox.forward(next.address, None, self.watermark(host));
         }
@@ -335,7 +331,7 @@ impl Partition {
         if decision.index < next {
             return self.answer_soon(host, now);
         }
-        let is_next = decision.index == next || host.has(Plant::ChainGapSkipped);
+        let is_next = decision.index == next;
         let is_taken = is_next && !self.keeps_too_much() && self.take_op(host, now, decision, op);
         if !is_taken {
             return self.report_gap(host, now);
@@ -425,7 +421,7 @@ impl Partition {
         if self.sequence.base().is_none() || !self.lacks_successor(host) {
             return;
         }
-        let Some(tries) = self.hop.take_silent(now, resend_ns, !host.has(Plant::NeverSentAgain)) else {
+        let Some(tries) = self.hop.take_silent(now, resend_ns, true) else {
             return;
         };
         host.counters.resent += 1;
