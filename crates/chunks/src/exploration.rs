@@ -1,7 +1,6 @@
-//! For tests: bugs are planted, and what must be empty at the end is counted.
+//! For tests: what must be empty at the end is counted, and a chunk is put in one go.
 
 use crate::Target;
-use crate::plant::Plant;
 use crate::send::Send;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -21,11 +20,6 @@ pub enum Answered {
 }
 
 impl Target {
-    /// Breaks a rule from now on.
-    pub fn plant(&mut self, plant: Plant) {
-        self.plant = Some(plant);
-    }
-
     /// All that garbage collection depends on: two targets that say the same here go on alike.
     pub fn collection(&self) -> impl core::hash::Hash + use<> {
         let held: Vec<_> = self.held().map(|(id, held)| (*id, held.stamp, held.marked)).collect();

@@ -23,23 +23,19 @@
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
 
+pub mod exploration;
 mod initiator;
 mod manifest;
 mod map;
-mod plant;
 mod random;
 mod send;
 mod target;
-
-#[cfg(any(test, feature = "exploration"))]
-pub mod exploration;
 
 pub use initiator::{
     Counted, Event, GetError, Handle, Initiator, InitiatorConfig, InitiatorCounters, Placed, PutError, Timing,
 };
 pub use manifest::{Manifest, ManifestError};
 pub use map::{Group, Layout, Map, MapError, SLOTS};
-pub use plant::Plant;
 pub use send::{Send, To};
 pub use target::{
     End, Held, Progress, Storage, StorageDone, Target, TargetConfig, TargetCounters, TargetUse, TendingConfig,

@@ -5,9 +5,6 @@ use crate::exchange::Exchange;
 use crate::heard::{Heard, Message};
 use crate::in_flight::InFlight;
 use crate::large::{Polled, SharedBytes};
-use crate::plant::Plant;
-#[cfg(feature = "exploration")]
-use crate::plant::Planted;
 use crate::slot::State;
 use crate::{Completion, Config, Counters, Keyspace, Request, SubmitError, Ticket};
 use alloc::vec::Vec;
@@ -67,12 +64,6 @@ impl ClientCore {
         let assembler = Assembler::new(FRAGMENT_BYTES, ASSEMBLED_BYTES_MAX);
         let (bundler, in_flight) = (Bundler::default(), InFlight::new(&config));
         Self { in_flight, config, gone, bundler, fragments: None, assembler, heard: Heard::default() }
-    }
-
-    /// Plants a bug.
-    #[cfg(feature = "exploration")]
-    pub fn plant(&mut self, plant: Option<Plant>) {
-        self.in_flight.planted = Planted { plant };
     }
 
     /// Its settings; `client` is the id that it has now.
@@ -187,7 +178,7 @@ impl ClientCore {
         }
         let is_split = keyspace.1.order == KeyOrder::Range && self.in_flight.coordinator.is_switch();
         let request = if is_split { request } else { request.alone() };
-        let exchange = Exchange::new(keyspace.1.replication, &request, self.in_flight.planted)?;
+        let exchange = Exchange::new(keyspace.1.replication, &request)?;
         self.in_flight.check_room()?;
         self.in_flight.due.now_ns = now.boot_ns;
         Ok(self.in_flight.begin(now.boot_ns, keyspace, (&request, kept), exchange, deadline_ns))

@@ -1,8 +1,6 @@
 //! What becomes of requests that were directed by the client's own directory (`coordination`).
 
-use crate::OperationError;
 use crate::in_flight::InFlight;
-use crate::plant::Plant;
 use crate::slot::State;
 use core::net::SocketAddrV4;
 use nicekv_wire::OpId;

@@ -55,11 +55,6 @@ impl Heard {
         true
     }
 
-    /// Repeats are no longer told apart from what came before.
-    pub(crate) fn forget(&mut self) {
-        self.recent = Recent::new(RECENT_MAX);
-    }
-
     pub(crate) fn poll(&mut self) -> Option<Message> {
         let message = self.waiting.pop_front()?;
         self.waiting_bytes -= message.channel.len() + message.message.len();

@@ -26,7 +26,6 @@ use crate::exchange::{Buffers, Exchange, Name, Round, Step};
 use crate::large::{Due, Large, SharedBytes};
 use crate::lengths::GetLength;
 use crate::line::Links;
-use crate::plant::{Plant, Planted};
 use crate::random::Jitter;
 use crate::sequences::Sequences;
 use crate::slot::{Slot, State, Turn};
@@ -72,7 +71,6 @@ pub(crate) struct InFlight {
     jitter: Jitter,
     pub(crate) coordinator: Coordinator,
     pub(crate) counters: Counters,
-    pub(crate) planted: Planted,
 }
 
 impl InFlight {
@@ -101,7 +99,6 @@ impl InFlight {
             // A stream of its own.
             coordinator: Coordinator::new(config.coordination, &config.nodes, !config.jitter_seed),
             counters: Counters::default(),
-            planted: Planted::default(),
         }
     }
 

@@ -46,7 +46,6 @@ mod in_flight;
 mod large;
 mod lengths;
 mod line;
-mod plant;
 mod random;
 mod request;
 mod round_trip;
@@ -71,12 +70,7 @@ pub use error::{OperationError, SubmitError};
 pub use heard::Message;
 pub use hub::{Hub, Name, Over};
 pub use large::SharedBytes;
-#[cfg(feature = "exploration")]
-pub use plant::Plant;
 pub use request::{Answer, Completion, Outcome, Request, Ticket};
 pub use scan::Scan;
 pub use subscriptions::{SUBSCRIPTIONS_MAX, SubscriptionId, Subscriptions, Told};
 pub use waiters::{Separated, Waiters};
-
-/// Whether this build has bugs that tests can plant. Cargo unites the features of what is built together, so a binary asks.
-pub const HAS_PLANTS: bool = cfg!(feature = "exploration");

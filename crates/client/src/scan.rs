@@ -15,7 +15,6 @@
 //! There is no snapshot of a whole keyspace: each piece is one of its own moment.
 
 use crate::Request;
-use crate::plant::{Plant, Planted};
 use alloc::vec::Vec;
 use nicekv_wire::MatchRange;
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
@@ -34,7 +33,6 @@ pub struct Scan {
     /// In the order of their match values.
     parts: Vec<Part>,
     numbers: u32,
-    planted: Planted,
 }
 
 /// Of these match values, the keys after that one.
@@ -89,14 +87,7 @@ impl Scan {
     pub fn new(wants: ScanWants, after: Option<&[u8]>) -> Self {
         let (range, after, pieces) = (MatchRange::ALL, after.map(<[u8]>::to_vec), PIECES_AT_ONCE);
         let whole = Part { number: 0, range, after, is_asked: false, pieces };
-        Self {
-            wants,
-            piece_bytes_max: DATAGRAM_BYTES_MAX,
-            last: None,
-            parts: alloc::vec![whole],
-            numbers: 1,
-            planted: Planted::default(),
-        }
+        Self { wants, piece_bytes_max: DATAGRAM_BYTES_MAX, last: None, parts: alloc::vec![whole], numbers: 1 }
     }
 
     /// The same in pieces of about so many bytes, no longer than a datagram.
@@ -120,12 +111,6 @@ impl Scan {
     /// The same up to this key: of each partition the piece with which that is reached is the last, which may list keys after it.
     pub fn up_to(self, last: &[u8]) -> Self {
         Self { last: Some(last.into()), ..self }
-    }
-
-    /// Plants a bug.
-    #[cfg(feature = "exploration")]
-    pub fn plant(&mut self, plant: Option<Plant>) {
-        self.planted = Planted { plant };
     }
 
     /// Whether everything is covered.
@@ -201,8 +186,7 @@ impl Scan {
                 continue;
             }
             each(&piece);
-            let hole = part.between(next, Some(piece.range.first()));
-            left.extend(hole);
+            left.extend(part.between(next, Some(piece.range.first())));
             let is_enough = self.last.as_ref().is_some_and(|last| piece.covered_through() >= Some(last));
             left.extend(part.behind(&piece).filter(|_| !is_enough));
             next = piece.range.last().checked_add(1);

@@ -16,7 +16,6 @@ use crate::congestion::CongestionWindow;
 use crate::destinations::Destinations;
 use crate::in_flight::InFlight;
 use crate::line::Line;
-use crate::plant::Plant;
 use crate::round_trip::RoundTrip;
 use crate::slot::{Standing, State, Turn};
 use crate::{Config, OperationError};
@@ -99,11 +98,11 @@ impl Lane {
     }
 
     /// What becomes of a request to this destination whose turn it is.
-    fn standing(&self, destination: u8, has_window: bool) -> Standing {
+    fn standing(&self, destination: u8) -> Standing {
         match self.destinations.is_silent(destination) {
             true if self.destinations.takes_probe(destination) => Standing::Probe,
             true => Standing::Parked,
-            false if self.window.has_room() || !has_window => Standing::Counted,
+            false if self.window.has_room() => Standing::Counted,
             false => Standing::InLine,
         }
     }
@@ -153,12 +152,12 @@ impl InFlight {
         let lane = &self.lanes[keyspace][round];
         let first = lane.line.front()?;
         let destination = self.slots[first as usize].turn.destination;
-        (lane.standing(destination, true) != Standing::InLine).then_some(first)
+        (lane.standing(destination) != Standing::InLine).then_some(first)
     }
 
     fn turn_of(&mut self, index: u32, now_ns: u64) {
         let destination = self.slots[index as usize].turn.destination;
-        let standing = self.lane(index).standing(destination, true);
+        let standing = self.lane(index).standing(destination);
         self.stand(index, standing, now_ns);
     }
 

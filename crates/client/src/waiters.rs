@@ -10,7 +10,6 @@
 //! the key that it asks for, so that nobody is left without a request, whatever the protocol of the keyspace.
 
 use crate::Ticket;
-use crate::plant::{Plant, Planted};
 use alloc::vec::Vec;
 use nicekv_wire::KeyspaceId;
 
@@ -18,7 +17,6 @@ use nicekv_wire::KeyspaceId;
 #[derive(Clone, Debug)]
 pub struct Waiters<W> {
     places: Vec<Place<W>>,
-    planted: Planted,
 }
 
 #[derive(Clone, Debug)]
@@ -43,17 +41,11 @@ pub struct Separated<W> {
 
 impl<W> Default for Waiters<W> {
     fn default() -> Self {
-        Self { places: Vec::new(), planted: Planted::default() }
+        Self { places: Vec::new() }
     }
 }
 
 impl<W> Waiters<W> {
-    /// Plants a bug.
-    #[cfg(feature = "exploration")]
-    pub fn plant(&mut self, plant: Option<Plant>) {
-        self.planted = Planted { plant };
-    }
-
     /// A request begins, for this waiter.
     pub fn begin(&mut self, ticket: Ticket, waiter: W) {
         while self.places.len() <= ticket.index() {

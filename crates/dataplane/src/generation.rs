@@ -150,20 +150,15 @@ impl Generation {
     }
 
     /// The position of the record of a match value; counts the hit.
-    pub(crate) fn find_record(
-        &mut self,
-        ring: Prefix,
-        (keyspace, value): (u16, u128),
-        ends_early: bool,
-    ) -> Option<usize> {
-        let index = self.compiled.records.find(ring, keyspace, value, ends_early)?;
+    pub(crate) fn find_record(&mut self, ring: Prefix, (keyspace, value): (u16, u128)) -> Option<usize> {
+        let index = self.compiled.records.find(ring, keyspace, value)?;
         self.hits[Table::Record as usize][index] += 1;
         Some(index)
     }
 
     /// The last value of the record of a match value.
     pub(crate) fn border(&self, ring: Prefix, (keyspace, value): (u16, u128)) -> Option<u128> {
-        let record = self.compiled.records.find(ring, keyspace, value, false)?;
+        let record = self.compiled.records.find(ring, keyspace, value)?;
         Some(self.tables.record[record].last)
     }
 

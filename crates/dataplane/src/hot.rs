@@ -36,7 +36,6 @@ use nicekv_wire::hot::Stamp;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::plant::Plant;
 use crate::{HostId, HostIndex, HostRole, HotCount};
 use values::{Leases, Value};
 
@@ -120,17 +119,9 @@ pub struct HotTable {
     /// The newest instance that was ever installed.
     newest: u64,
     leases: Leases,
-    /// Always `None` outside tests.
-    plant: Option<Plant>,
 }
 
 impl HotTable {
-    /// Breaks a rule from now on.
-    #[cfg(any(test, feature = "exploration", feature = "fixtures"))]
-    pub(crate) fn plant(&mut self, plant: Plant) {
-        self.plant = Some(plant);
-    }
-
     /// Installed entries, in the order of their keyspaces and digests.
     pub fn entries(&self) -> impl Iterator<Item = &HotEntry> {
         self.slots.values().map(|slot| &slot.entry)
@@ -174,7 +165,7 @@ impl HotTable {
         let going = change.going(self.entries());
         let of = |key: &Key| self.slots.get(key).map(|slot| &slot.entry);
         let values = self.slots.values().filter(|slot| slot.entry.in_switch).count();
-        let change = change.planted(self.plant).validated((self.slots.len(), values), &going, of, hosts)?;
+        let change = change.validated((self.slots.len(), values), &going, of, hosts)?;
         going.iter().for_each(|key| drop(self.slots.remove(key)));
         for entry in change.added {
             self.slots.insert(entry.key(), Slot::new(entry));
@@ -187,7 +178,7 @@ impl HotTable {
     pub(crate) fn pass_update(&mut self, key: &Key) -> Option<Stamp> {
         let slot = self.slots.get_mut(key)?;
         slot.requests += 1;
-        slot.seen += u64::from(true);
+        slot.seen += 1;
         Some(slot.stamp())
     }
 
@@ -200,7 +191,7 @@ impl HotTable {
     ) -> Option<Turn> {
         let slot = self.slots.get_mut(key)?;
         slot.requests += 1;
-        let holder = if has_room { slot.next(is_here, false) } else { None };
+        let holder = if has_room { slot.next(is_here) } else { None };
         Some(holder.map_or(Turn::Usual, |holder| Turn::Holder(holder, slot.stamp())))
     }
 
@@ -287,10 +278,6 @@ impl<'a> HotChange<'a> {
         Self { newest_before: newest, clear, removed, added, newest: newest_then }
     }
 
-    fn planted(mut self, plant: Option<Plant>) -> Self {
-        self
-    }
-
     /// The keys whose entries have to go, whatever takes their places; of those that are there. Who removes nothing looks at none.
     pub fn going<'b>(&self, entries: impl Iterator<Item = &'b HotEntry>) -> BTreeSet<(u16, [u8; 16])> {
         if !self.clear && self.removed.is_empty() {
@@ -348,7 +335,7 @@ impl Slot {
     }
 
     /// The holder whose turn it is, or the next one after it whose copy is valid. `None`: it is a usual turn, or nobody's is.
-    fn next(&mut self, is_here: impl Fn(HostId) -> bool, starts_open: bool) -> Option<HostId> {
+    fn next(&mut self, is_here: impl Fn(HostId) -> bool) -> Option<HostId> {
         let holders = self.entry.holders.len();
         let turns = holders as u32 + u32::from(self.entry.usual_turns);
         let first = (self.turn % turns) as usize;
@@ -356,11 +343,8 @@ impl Slot {
         if first >= holders {
             return None;
         }
-        let is_valid = |place: &usize| {
-            let confirmed = self.confirmed[*place];
-            let is_open = confirmed == self.seen || starts_open && confirmed == 0 && self.seen == 1;
-            is_open && is_here(self.entry.holders[*place])
-        };
+        let is_valid =
+            |place: &usize| self.confirmed[*place] == self.seen && is_here(self.entry.holders[*place]);
         let from_there = (first..holders).chain(0..first);
         from_there.into_iter().find(is_valid).map(|place| self.entry.holders[place])
     }

@@ -34,7 +34,6 @@ mod generation;
 mod hot;
 mod lpm;
 mod pipeline;
-mod plant;
 mod prefix;
 mod records;
 mod registers;
@@ -59,7 +58,6 @@ pub use hot::{
     HotError, HotTable,
 };
 pub use pipeline::{Mutation, Output, PORTS_MAX, Pipeline, Verdict};
-pub use plant::Plant;
 pub use prefix::{Prefix, Ring, VNODES, VRINGS_MAX, VringConfig, VringSet};
 pub use registers::{REGISTER_CELLS, Register};
 pub use router::{Copies, Hop, Route, Router, Sought};

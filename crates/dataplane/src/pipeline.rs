@@ -13,8 +13,6 @@ use nicekv_wire::hot::Stamp;
 use nicekv_wire::route::ChainHeader;
 
 use crate::hot::stage::{Heard, Request, has_room_for_stamp, is_said};
-#[cfg(any(test, feature = "fixtures"))]
-use crate::plant::Plant;
 use crate::stages::admit::{self, Ingress};
 use crate::stages::learn::MacTable;
 use crate::stages::parse::{self, Class, Datagram};
@@ -122,19 +120,6 @@ impl Pipeline {
     #[cfg(any(test, feature = "fixtures"))]
     pub fn mutate(&mut self, step: Mutation) {
         self.mutation = Some(step);
-        match step {
-            Mutation::RecordOfHeader => false,
-            Mutation::LastOfRecord => false,
-            Mutation::Seen => false,
-            Mutation::StampOfClient => false,
-            Mutation::Close => false,
-            Mutation::Gone => false,
-            Mutation::Closed => false,
-            Mutation::NumberOfValue => false,
-            Mutation::KeyOfValue => false,
-            Mutation::LeaseOfValue => false,
-            _ => {}
-        }
     }
 
     /// Processes one frame that arrived on `ingress_port`.
@@ -278,7 +263,6 @@ impl Pipeline {
     ) -> Verdict {
         let ingress = (!self.leaves_out(Mutation::ExcludeIngress)).then_some(ingress_port);
         let has_room = has_room_for_stamp(datagram.payload(frame));
-        let believes_stamps = self.router.believes_stamps();
         let request = Request {
             sought: matched,
             has_room,
@@ -287,7 +271,6 @@ impl Pipeline {
             now_ns: self.now_ns,
         };
         let (route, stamp) = self.router.route_hot(request, ingress);
-        let stamp = stamp.filter(|stamp| stamp.is_some() || !believes_stamps);
         let mut written = Written { chain: None, stamp };
         let (verdict, hops): (_, Vec<Hop>) = match route {
             Route::Unicast(hop) => (Verdict::Routed, hop.into_iter().collect()),

@@ -34,7 +34,6 @@ use nicekv_wire::route::ChainHeader;
 
 use crate::generation::{Generation, Receivers, Way};
 use crate::hot::stage::{Heard, HotStage, Request};
-use crate::plant::Plant;
 use crate::registers::Registers;
 use crate::stages::split::{self, Rest};
 use crate::{
@@ -129,8 +128,6 @@ pub struct Router {
     counters: Counters,
     registers: Registers,
     hot: HotStage,
-    /// Always `None` outside tests.
-    plant: Option<Plant>,
 }
 
 impl Router {
@@ -145,25 +142,7 @@ impl Router {
             counters: Counters::default(),
             registers: Registers::new(),
             hot: HotStage::default(),
-            plant: None,
         })
-    }
-
-    /// Breaks a rule from now on.
-    #[cfg(any(test, feature = "exploration", feature = "fixtures"))]
-    pub fn plant(&mut self, plant: Plant) {
-        self.plant = Some(plant);
-        self.hot.table.plant(plant);
-    }
-
-    /// Whether what a client wrote where the chain header belongs is left there, as a test has planted.
-    pub(crate) fn believes_clients(&self) -> bool {
-        false
-    }
-
-    /// Whether what another switch has cut is cut again, as a test has planted.
-    pub(crate) fn cuts_again(&self) -> bool {
-        false
     }
 
     /// The rings that this router serves.
@@ -199,8 +178,8 @@ impl Router {
     /// Matches one datagram and counts the hit. `ingress` is the port by which it came, or that of the server that sent it: no copy
     /// of a multicast leaves by it, and nothing that came by a trunk. Allocates nothing.
     pub fn route(&mut self, source: [u8; 4], sought: impl Into<Sought>, ingress: Option<u16>) -> Route<'_> {
-        let Self { vrings, current, counters, plant, .. } = self;
-        let matching = Matching { vrings, counters, plant: *plant };
+        let Self { vrings, current, counters, .. } = self;
+        let matching = Matching { vrings, counters };
         matching.route(current.as_deref_mut(), source, sought.into(), ingress)
     }
 
@@ -210,8 +189,8 @@ impl Router {
         request: Request<'_>,
         ingress: Option<u16>,
     ) -> (Route<'_>, Option<Stamp>) {
-        let Self { vrings, current, counters, plant, hot, .. } = self;
-        let matching = Matching { vrings, counters: &mut *counters, plant: *plant };
+        let Self { vrings, current, counters, hot, .. } = self;
+        let matching = Matching { vrings, counters: &mut *counters };
         let source = request.from.ip().octets();
         let route = matching.route(current.as_deref_mut(), source, request.sought, ingress);
         if !request.has_room && !hot.detection.is_on() {
@@ -250,11 +229,6 @@ impl Router {
     /// Table `hot`: its entries outlive generations of the others.
     pub fn hot(&self) -> &HotTable {
         &self.hot.table
-    }
-
-    /// Whether what a client wrote where the stamp belongs is left there, as a test has planted.
-    pub(crate) fn believes_stamps(&self) -> bool {
-        false
     }
 
     /// Other hosts may be here.

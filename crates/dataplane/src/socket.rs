@@ -64,7 +64,7 @@ impl Router {
         if is_said(payload) {
             return self.answered(sender, payload, now_ns);
         }
-        let pieces = split::pieces_of(payload, self.is_trunk(ingress) && !self.cuts_again());
+        let pieces = split::pieces_of(payload, self.is_trunk(ingress));
         let came_by = match ingress {
             Ingress::Port { port, .. } => Some(port),
             // Who sends to groups has another UDP port than the node beside it, and is a client for that; at a port of a switch it would be on the node's host all the same.
@@ -122,23 +122,18 @@ impl Router {
     ) -> Passed<'_> {
         let sought = sought(ring, to.ip().octets(), payload);
         let rest = self.split(sought, payload, pieces);
-        let (believes_clients, believes_stamps) = (self.believes_clients(), self.believes_stamps());
         let has_room = has_room_for_stamp(payload);
         let request = Request { sought, has_room, from, payload: Some(&*payload), now_ns };
         let (route, stamp) = self.route_hot(request, came_by);
         // Behind a socket there are no trunks, whose copies would stay as they are.
-        if let (Some(stamp), Some(room)) = (stamp, room_for_stamp(payload))
-            && (stamp.is_some() || !believes_stamps)
-        {
+        if let (Some(stamp), Some(room)) = (stamp, room_for_stamp(payload)) {
             *room = stamp.to_bytes();
         }
         let hop = match route {
             Route::Unicast(hop) => hop,
             Route::Chain(hop, header) => {
                 // Who is behind a trunk gets what the switch there writes.
-                if let (Some(Hop::Host(_)), Some(room)) = (hop, room_of(payload))
-                    && !(believes_clients && room.iter().any(|byte| *byte != 0))
-                {
+                if let (Some(Hop::Host(_)), Some(room)) = (hop, room_of(payload)) {
                     *room = header.to_bytes();
                 }
                 hop

@@ -3,7 +3,6 @@
 
 use crate::gates::Keeper;
 use crate::layout::Memory;
-use crate::plant::Plant;
 use crate::table::{Key, Of, Table, Text, shown};
 use nicekv_node::{CopyOf, CopyShift};
 
@@ -13,7 +12,7 @@ impl Table {
         match shift {
             CopyShift::Kept { of, stamp, lessor, entry } => {
                 let (name, key) = (of.name, key_of(of));
-                match shown(Some(&entry), self.plant) {
+                match shown(Some(&entry)) {
                     Some(entry) => {
                         let text = Text { name, keeper: Keeper::Lessor(lessor), stamp, entry };
                         self.write(memory, key, &text);
@@ -22,9 +21,7 @@ impl Table {
                 }
             }
             CopyShift::Dropped(of) => self.forget(memory, &key_of(of)),
-            CopyShift::Leased { lessor, until_ns } => {
-                self.gates.lease(memory, lessor, until_ns, 0);
-            }
+            CopyShift::Leased { lessor, until_ns } => self.gates.lease(memory, lessor, until_ns),
         }
     }
 

@@ -137,17 +137,11 @@ impl Gates {
         }
     }
 
-    /// Copies of a lessor may be shown until then. `others`: what is done about other serials of the owner.
-    pub(crate) fn lease(
-        &mut self,
-        memory: &mut impl Memory,
-        lessor: Lessor,
-        until_ns: u64,
-        other_until_ns: u64,
-    ) {
+    /// Copies of a lessor may be shown until then, and those of other serials of the owner no more.
+    pub(crate) fn lease(&mut self, memory: &mut impl Memory, lessor: Lessor, until_ns: u64) {
         for other in self.serials(lessor.owner) {
             if let Some(gate) = self.lessors.get_mut(&other).filter(|_| other != lessor) {
-                gate.set_lease(memory, other_until_ns);
+                gate.set_lease(memory, 0);
                 self.free_if_idle(other);
             }
         }

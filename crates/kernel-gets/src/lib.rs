@@ -25,12 +25,10 @@ mod copies;
 mod gates;
 mod layout;
 mod lookup;
-mod plant;
 mod table;
 
 pub use layout::{
     BODY_BYTES_MAX, ENTRY_WORDS, GATE_WORDS, Memory, Outcomes, Program, SOURCES, WAYS, Word, c_header,
 };
 pub use lookup::{Asked, Lookup, Miss, OUTCOMES, Outcome};
-pub use plant::Plant;
 pub use table::{Grant, Size, Table};

@@ -4,7 +4,6 @@ use crate::layout::{
     BODY, CHAIN, DIGEST, ENTRY_WORDS, GATE, HITS, INSTANCE, KEY, LEASE, Memory, SEEN, SHAPE, USED, VERSION,
     WAYS, Word, body_length, digest_words, first_way, is_shown, shape, words,
 };
-use crate::plant::Plant;
 use alloc::vec::Vec;
 use nicekv_wire::hot::Stamp;
 use nicekv_wire::limits::KERNEL_KEY_BYTES_MAX;
@@ -144,7 +143,7 @@ impl Lookup {
     }
 
     /// Loads a word; how it ends, if it does.
-    pub fn step(&mut self, memory: &mut impl Memory, plant: Option<Plant>) -> Option<Outcome> {
+    pub fn step(&mut self, memory: &mut impl Memory) -> Option<Outcome> {
         let entry = |at| Word::Entry(self.entry, at);
         match self.next {
             Next::Version => {
@@ -187,33 +186,33 @@ impl Lookup {
                 }
                 self.next = Next::Chain(CHAIN);
                 if self.asked.chain.is_none() {
-                    return self.admitted(plant);
+                    return self.admitted();
                 }
             }
-            Next::Chain(at) => return self.compare_chain(memory, at, plant),
+            Next::Chain(at) => return self.compare_chain(memory, at),
             Next::Body(at) => {
                 self.body.push(memory.load(entry(at)));
                 let is_more = 8 * self.body.len() < self.body_length;
                 self.next = if is_more { Next::Body(at + 1) } else { Next::VersionAgain };
             }
-            Next::VersionAgain => return Some(self.copied(memory, plant)),
+            Next::VersionAgain => return Some(self.copied(memory)),
         }
         None
     }
 
     /// Looks at a word of the chain that the gate admits.
-    fn compare_chain(&mut self, memory: &impl Memory, at: usize, plant: Option<Plant>) -> Option<Outcome> {
+    fn compare_chain(&mut self, memory: &impl Memory, at: usize) -> Option<Outcome> {
         let word = memory.load(Word::Gate(self.gate, at));
         let chain = self.asked.chain.as_ref().expect("a reason to be here");
         if words(chain).nth(at - CHAIN) != Some(word) {
             return Some(Outcome::Up(Miss::Chain));
         }
         self.next = Next::Chain(at + 1);
-        if at + 1 == HITS { self.admitted(plant) } else { None }
+        if at + 1 == HITS { self.admitted() } else { None }
     }
 
     /// The reply is copied: it is right if the entry is still the same.
-    fn copied(&self, memory: &mut impl Memory, plant: Option<Plant>) -> Outcome {
+    fn copied(&self, memory: &mut impl Memory) -> Outcome {
         let is_same = memory.load(Word::Entry(self.entry, VERSION)) == self.version;
         if !is_same {
             return Outcome::Up(Miss::Changed);
@@ -225,7 +224,7 @@ impl Lookup {
     }
 
     /// The gate is open: the reply is copied if there is room for it.
-    fn admitted(&mut self, plant: Option<Plant>) -> Option<Outcome> {
+    fn admitted(&mut self) -> Option<Outcome> {
         self.next = Next::Body(BODY);
         let has_room = Header::BYTES + self.body_length <= self.asked.length;
         (!has_room).then_some(Outcome::Up(Miss::Room))

@@ -8,7 +8,6 @@ use crate::layout::{
     BODY, DIGEST, GATE, INSTANCE, KEY, Memory, SEEN, SHAPE, USED, VERSION, WAYS, Word, digest_words,
     first_way, shape, words,
 };
-use crate::plant::Plant;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -89,8 +88,6 @@ pub struct Table {
     locked: Map<Key, ()>,
     /// How often an entry was closed that was open.
     pub closes: u64,
-    /// A bug.
-    pub plant: Option<Plant>,
 }
 
 impl Table {
@@ -108,7 +105,6 @@ impl Table {
             of_key: Map::with_hasher(state()),
             locked: Map::with_hasher(state()),
             closes: 0,
-            plant: None,
         }
     }
 
@@ -167,7 +163,7 @@ impl Table {
         entry: Option<&[u8]>,
         named: impl FnOnce(PartitionId, &[u8]) -> Option<(KeyspaceId, KeyDigest)>,
     ) {
-        let entry = shown(entry, self.plant);
+        let entry = shown(entry);
         let name = entry.and_then(|_| named(partition, &key.1));
         match (entry, name) {
             (Some(entry), Some(name)) => {
@@ -302,7 +298,7 @@ impl Table {
 }
 
 /// What may be shown of what was told: what expires, and what is long, the process answers (G5).
-pub(crate) fn shown(entry: Option<&[u8]>, plant: Option<Plant>) -> Option<Entry<'_>> {
+pub(crate) fn shown(entry: Option<&[u8]>) -> Option<Entry<'_>> {
     let entry = Entry::decode(entry?).ok()?;
     let stays = entry.expiry_ms == 0;
     (stays && entry.form == Form::Plain).then_some(entry)

@@ -19,11 +19,10 @@ use nicekv_wire::{KeyspaceId, NodeId, PartitionId};
 
 use crate::change::Refused;
 use crate::config::nanoseconds;
-use crate::decide::migration::{Because, Bugs, Load, Room, Rules, Step, Verdict, judge};
+use crate::decide::migration::{Because, Load, Room, Rules, Step, Verdict, judge};
 use crate::leader::Metadata;
 use crate::observations::REST_PERIODS;
 use crate::partitions::{MatchValue, PartitionChange};
-use crate::plant::Plant;
 use crate::policy::Policy;
 use crate::state::Partition;
 
@@ -95,11 +94,6 @@ impl Metadata {
             keys_max: spec.partition_keys,
             bytes_max: spec.partition_bytes,
             requests_min: self.config.timing.balance_requests_min.into(),
-            bugs: Bugs {
-                gives_what_does_not_fit: false,
-                merges_what_is_hot: false,
-                keeps_what_is_full: false,
-            },
         };
         let loads =
             self.partitions_of(spec.id).into_iter().map(|(id, partition)| self.load_of(id, partition));
@@ -128,9 +122,6 @@ impl Metadata {
         let now_ns = self.situation().now_ns;
         let rest_ns = nanoseconds(self.config.timing.balance_period) * REST_PERIODS;
         let rests = observations.balance.rests(id, self.committed.placement(id).is_some(), now_ns, rest_ns);
-        let first = partition.range.first().checked_add(1);
-        let at_first = first.filter(|_| false).map(|at| (at, 500));
-        let cut = hottest.map(|heat| (heat.cut, heat.below_cut));
         Load {
             id,
             range: partition.range,
@@ -139,10 +130,10 @@ impl Metadata {
             updates: asked.updates,
             keys: fullest.map_or(0, |heat| heat.keys),
             bytes: fullest.map_or(0, |heat| heat.bytes),
-            cut: at_first.or(cut).filter(|(at, _)| is_border(at)),
+            cut: hottest.map(|heat| (heat.cut, heat.below_cut)).filter(|(at, _)| is_border(at)),
             top: hottest.filter(|heat| heat.for_top > 0).map(|heat| (heat.top, heat.for_top)),
             middle: fullest.map(|heat| heat.middle).filter(is_border),
-            rests: rests,
+            rests,
             is_young: observations.balance.is_young(id, now_ns, rest_ns),
         }
     }

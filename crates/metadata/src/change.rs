@@ -13,7 +13,6 @@ use thiserror::Error;
 
 use crate::config::{Config, ConfigError, NodeConfig};
 use crate::leader::Metadata;
-use crate::plant::Plant;
 use crate::policy::Policy;
 use crate::probation::Undo;
 use crate::state::{Node, State, Wish};

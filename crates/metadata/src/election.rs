@@ -175,8 +175,6 @@ pub struct Election {
     /// When the next one is due.
     due_ns: u64,
     events: VecDeque<ElectionEvent>,
-    #[cfg(any(test, feature = "exploration"))]
-    is_hasty: bool,
 }
 
 impl Election {
@@ -190,15 +188,7 @@ impl Election {
             asked: None,
             due_ns: 0,
             events: VecDeque::new(),
-            #[cfg(any(test, feature = "exploration"))]
-            is_hasty: false,
         }
-    }
-
-    /// A planted bug: whoever stands by takes the seat without waiting for the holder's lease.
-    #[cfg(any(test, feature = "exploration"))]
-    pub fn plant_haste(&mut self) {
-        self.is_hasty = true;
     }
 
     fn name(&self) -> u128 {
@@ -251,10 +241,6 @@ impl Election {
 
     /// The seat is free, or its holder's lease is over, or it is ours without our knowledge: then nobody leads.
     fn may_take(&self, seen: Seat, since_ns: u64, now: Now) -> bool {
-        #[cfg(any(test, feature = "exploration"))]
-        if self.is_hasty {
-            return true;
-        }
         let is_ours = self.candidacies > 0 && seen.holder == self.name();
         seen.holder == 0 || is_ours || now.boot_ns >= since_ns + self.timing.wait_ns()
     }

@@ -182,12 +182,3 @@ fn who_resigns_is_followed_at_once_and_a_name_is_used_once() {
         SeatAnswer::Refused { holder: store.seat.holder, version: 0 }
     );
 }
-
-#[test]
-fn haste_is_seen() {
-    let (mut a, mut b, mut store) = (election(1), election(2), Store::default());
-    b.plant_haste();
-    run(&mut a, &mut store, 0);
-    let (elected_ns, _) = first(&mut b, &mut store, STEP_NS);
-    assert!(elected_ns < a.exclusive_until_ns());
-}

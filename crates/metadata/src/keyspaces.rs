@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use crate::change::Refused;
 use crate::decide;
 use crate::leader::Metadata;
-use crate::plant::Plant;
 use crate::probation::Undo;
 use crate::state::State;
 
@@ -104,11 +103,11 @@ impl Metadata {
         let state = &self.committed;
         let default = state.keyspaces.iter().find(|spec| spec.id == KeyspaceId::DEFAULT);
         let default = default.ok_or(Refused::NotBegun("it has no default keyspace"))?;
-        let id = match state.dropped.first() {
-            // The largest could not be followed by another one.
-            _ if state.next_keyspace == u16::MAX => return Err(Refused::NoKeyspaceNumber),
-            _ => KeyspaceId(state.next_keyspace),
-        };
+        // The largest could not be followed by another one.
+        if state.next_keyspace == u16::MAX {
+            return Err(Refused::NoKeyspaceNumber);
+        }
+        let id = KeyspaceId(state.next_keyspace);
         let KeyspaceSpec { replicas, partitions, unicast, .. } = *default;
         let defaults = KeyspaceDefaults { id, replicas, partitions, rings: RingsBase::of(unicast) };
         let asked = KeyspaceSpec::parse(text, &defaults)?;

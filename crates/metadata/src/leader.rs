@@ -24,7 +24,6 @@ use crate::config::{Config, SwitchId, nanoseconds};
 use crate::decide::{Decision, decide};
 use crate::hot::HotKeys;
 use crate::observations::{Observations, Stale};
-use crate::plant::Plant;
 use crate::probation::Probation;
 use crate::state::{State, StateError};
 use crate::status::Counters;
@@ -251,7 +250,7 @@ impl Metadata {
         self.observations.handle_change(&before, &self.committed, self.now_ns);
         // Before there is anything to route, trunks have to be opened: nodes behind them could not be heard.
         if self.committed.is_bootstrapped() || self.config.topology.has_trunks() {
-            let tables = rules::compile(&self.config, &self.committed, self.observations.planted());
+            let tables = rules::compile(&self.config, &self.committed);
             self.observations.switches.settle(&self.config.nodes);
             self.observations.switches.set_tables(tables);
         }
@@ -461,13 +460,5 @@ impl Metadata {
         if !self.outbox.push(address, message) {
             self.counters.transmits_dropped += 1;
         }
-    }
-}
-
-#[cfg(any(test, feature = "exploration"))]
-impl Metadata {
-    /// Breaks a rule from now on; to be called of every leader anew, as soon as it is made.
-    pub fn plant(&mut self, plant: Plant) {
-        self.observations.plant(plant);
     }
 }

@@ -33,7 +33,6 @@ mod keyspaces;
 mod leader;
 mod observations;
 mod partitions;
-mod plant;
 mod policy;
 mod probation;
 mod state;
@@ -57,7 +56,6 @@ pub use keyspaces::{KeyspaceChange, KeyspacePlan};
 pub use leader::{Metadata, Persisted, StorageRequest};
 pub use observations::TargetReport;
 pub use partitions::{MatchValue, PartitionChange, PartitionPlan};
-pub use plant::Plant;
 pub use state::{StateError, StoredCluster, persisted_version};
 pub use status::{
     BalancingStatus, ChunkInfo, ChunksStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus,
@@ -68,6 +66,3 @@ pub use status::{
     TargetStatus, TrunkState, TrunkStatus, UsageStatus,
 };
 pub use store::StateStore;
-
-/// Whether this build has bugs that tests can plant. Cargo unites the features of what is built together, so a binary asks.
-pub const HAS_PLANTS: bool = cfg!(feature = "exploration");

@@ -257,7 +257,7 @@ impl Metadata {
     /// Whether switches have room for the tables of a state, and for the partitions that are to be in it beside those that are.
     pub(crate) fn check_tables(&self, next: &State) -> Result<(), Refused> {
         let config = Config { nodes: next.node_configs(), ..self.config.clone() };
-        let tables = rules::compile(&config, next, None);
+        let tables = rules::compile(&config, next);
         let refused = |error: TableError| Refused::Tables { error: error.to_string() };
         tables.validate(&self.config.vrings()).map_err(refused)?;
         let blocks = |range: MatchRange| vnode_blocks(range).map_or(0, |blocks| blocks.len());

@@ -17,7 +17,6 @@ use nicekv_wire::KeyspaceId;
 use crate::announce::rules;
 use crate::config::Config;
 use crate::leader::Metadata;
-use crate::plant::Plant;
 use crate::state::{State, Wish};
 
 /// Most changes taken back that are remembered.
@@ -109,7 +108,7 @@ impl Metadata {
         let vrings = self.config.vrings();
         let is_refused = |state: &State| {
             let config = Config { nodes: state.node_configs(), ..self.config.clone() };
-            rules::compile(&config, state, None).validate(&vrings).is_err()
+            rules::compile(&config, state).validate(&vrings).is_err()
         };
         is_refused(next) && !is_refused(&self.committed)
     }

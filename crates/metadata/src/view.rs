@@ -9,7 +9,6 @@ use nicekv_wire::{NodeId, PartitionId};
 use crate::config::{Config, nanoseconds};
 use crate::decide::moves::MOVES_PER_NODE_MAX;
 use crate::observations::{Observations, Watch};
-use crate::plant::Plant;
 use crate::policy::Policy;
 use crate::state::{Left, Member, Partition, Process, Removed, State, Wish, storages};
 use crate::targets::Targets;
@@ -67,10 +66,6 @@ pub(crate) trait Observed {
     fn round(&self) -> u64 {
         0
     }
-    /// Whether a test has planted this bug.
-    fn has(&self, _plant: Plant) -> bool {
-        false
-    }
 }
 
 /// Whether a consistent original is there with everything that it held.
@@ -87,10 +82,10 @@ pub(crate) fn is_lost(partition: &Partition, observed: &impl Observed) -> bool {
 }
 
 pub(crate) fn is_intact(member: &Member, observed: &impl Observed) -> bool {
-    observed.live(member.node).is_some_and(|process| is_same_storage(member, process, observed))
+    observed.live(member.node).is_some_and(|process| is_same_storage(member, process))
 }
 
-pub(crate) fn is_same_storage(member: &Member, process: Process, observed: &impl Observed) -> bool {
+pub(crate) fn is_same_storage(member: &Member, process: Process) -> bool {
     process.storage == member.process.storage
 }
 
@@ -100,12 +95,7 @@ pub(crate) fn holders<'a>(
     observed: &impl Observed,
 ) -> impl Iterator<Item = &'a Member> {
     let policy = observed.policy();
-    let (any_standing, any_role) = (false, false);
-    partition.members.iter().filter(move |member| {
-        policy.may_lead(member)
-            || (any_standing && !member.handoff)
-            || (any_role && member.standing.is_consistent())
-    })
+    partition.members.iter().filter(move |member| policy.may_lead(member))
 }
 
 /// Whether every member that is waited for has taken up the current epoch.
@@ -267,10 +257,6 @@ impl Observed for View<'_> {
 
     fn discarded(&self, left: &Left) -> bool {
         self.watch.has_discarded(left.node, left.since)
-    }
-
-    fn has(&self, plant: Plant) -> bool {
-        self.situation.observations.has(plant)
     }
 
     fn has_space(&self, node: NodeId) -> bool {

@@ -9,11 +9,14 @@
 //!   P => …         P if !crate::__mutants::is(9) => …
 //! ```
 //!
+//! `nicekv-mutants plants DIRECTORY TREE > plants.json` does the same with planted bugs ([`plants`]).
+//!
 //! Input are objects of `cargo mutants --list --json` with an `id` beside; output says where in the written files each one's own text
 //! is, so that errors of the compiler find the mutants that do not compile, and which ones cannot be woven. `.ci/mutants` does the rest.
 
 mod edits;
 mod find;
+mod plants;
 mod switch;
 
 use serde::{Deserialize, Serialize};
@@ -72,8 +75,10 @@ struct Woven {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
-    let [tree] = &arguments[..] else {
-        return Err("nicekv-mutants TREE < mutants.json".into());
+    let tree = match &arguments[..] {
+        [verb, directory, tree] if verb.as_os_str() == "plants" => return weave_plants(directory, tree),
+        [tree] => tree,
+        _ => return Err("nicekv-mutants TREE < mutants.json, or nicekv-mutants plants DIRECTORY TREE".into()),
     };
     let mutants: Vec<Mutant> = serde_json::from_reader(std::io::stdin().lock())?;
     let mut by_file: BTreeMap<&str, Vec<&Mutant>> = BTreeMap::new();
@@ -84,12 +89,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (file, mutants) in &by_file {
         weave_file(tree, file, mutants, &mut woven)?;
     }
-    let crates: BTreeSet<&str> = by_file.keys().filter_map(|file| file.split("/src/").next()).collect();
-    for of_crate in crates {
-        switch::add_to(tree, of_crate)?;
-    }
+    add_switches(tree, by_file.keys().copied())?;
     serde_json::to_writer(std::io::stdout().lock(), &woven)?;
     Ok(())
+}
+
+fn weave_plants(directory: &Path, tree: &Path) -> Result<(), Box<dyn Error>> {
+    let plants = plants::Plants::load(directory)?;
+    let woven = plants.woven(tree)?;
+    for (file, text) in &woven {
+        std::fs::write(tree.join(file), text)?;
+    }
+    add_switches(tree, woven.keys().copied())?;
+    serde_json::to_writer(std::io::stdout().lock(), &plants.listed())?;
+    Ok(())
+}
+
+/// The crates of these files get the switch that the woven code asks.
+fn add_switches<'a>(tree: &Path, files: impl Iterator<Item = &'a str>) -> Result<(), Box<dyn Error>> {
+    let crates: BTreeSet<&str> = files.filter_map(|file| file.split("/src/").next()).collect();
+    crates.into_iter().try_for_each(|of_crate| switch::add_to(tree, of_crate))
 }
 
 fn weave_file(tree: &Path, file: &str, mutants: &[&Mutant], woven: &mut Woven) -> Result<(), Box<dyn Error>> {

@@ -50,18 +50,9 @@ use rustix::fs::Mode;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// A binary that was built together with the simulator (`cargo build --workspace`) has bugs that could be planted, and says so;
-/// `.ci/no-plants` looks for these words in what is shipped.
-const VERSION: &str =
-    if nicekv_client::HAS_PLANTS || nicekv_metadata::HAS_PLANTS || nicekv_replication::HAS_PLANTS {
-        concat!(env!("CARGO_PKG_VERSION"), " (with planted bugs, for tests only)")
-    } else {
-        env!("CARGO_PKG_VERSION")
-    };
-
 /// A replicated key-value store whose routing, replication and failure hiding are done by the network.
 #[derive(Parser)]
-#[command(name = "nicekv", version = VERSION, propagate_version = true)]
+#[command(name = "nicekv", version, propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -19,7 +19,6 @@
 use crate::formations::{Formation, Stage};
 use crate::membership::Membership;
 use crate::node_core::NodeCore;
-use crate::plant::Plant;
 use crate::protocol::Protocol;
 use crate::records::NodeRecord;
 use crate::status::Standing;
@@ -113,14 +112,10 @@ impl<P: Protocol> NodeCore<P> {
             self.host.storage.end_mirror(parent, id);
         }
         for parent in parents {
-            if !self.formations.by_parent.contains_key(parent) && !self.parent_stays(ended) {
+            if !self.formations.by_parent.contains_key(parent) {
                 self.end_partition(*parent, ended);
             }
         }
-    }
-
-    fn parent_stays(&self, ended: Option<Epoch>) -> bool {
-        false
     }
 
     /// Others have taken the place of a partition.

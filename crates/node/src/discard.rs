@@ -24,7 +24,6 @@
 use crate::discards::Discards;
 use crate::membership::Membership;
 use crate::node_core::NodeCore;
-use crate::plant::Plant;
 use crate::protocol::{Page, Protocol, stored_entries};
 use crate::records::NodeRecord;
 use crate::status::Standing;

@@ -2,7 +2,6 @@
 
 use crate::host::Host;
 use crate::node_core::NodeCore;
-use crate::plant::Plant;
 use crate::protocol::Protocol;
 use core::hash::{Hash, Hasher};
 use nicekv_wire::PartitionId;
@@ -23,11 +22,6 @@ pub trait Explore: Protocol {
 }
 
 impl<P: Protocol> NodeCore<P> {
-    /// Breaks a rule from now on.
-    pub fn plant(&mut self, plant: Plant) {
-        (self.host.plant, self.host.storage.plant) = (Some(plant), Some(plant));
-    }
-
     /// Partitions of which is heard from now on remember no more than this of clients.
     pub fn bound_clients(&mut self, bytes_max: usize) {
         self.host.clients_bytes_max = Some(bytes_max);

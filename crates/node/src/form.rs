@@ -23,7 +23,6 @@
 
 use crate::formations::Stage;
 use crate::node_core::NodeCore;
-use crate::plant::Plant;
 use crate::protocol::{Page, Protocol, stored_entries};
 use crate::records::NodeRecord;
 use crate::status::Standing;

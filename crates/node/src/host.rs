@@ -6,7 +6,6 @@ use crate::kinds::{Map, StreamPeer};
 use crate::op_marks::OpMarks;
 use crate::outbox::Outbox;
 use crate::pace::Pace;
-use crate::plant::Plant;
 use crate::scripts::Scripts;
 use crate::session::Session;
 use crate::status::{Counters, Latest, Place, PutStages, Stranger};
@@ -61,12 +60,9 @@ pub struct Host {
     pub(crate) streams: VecDeque<(StreamPeer, Vec<u8>)>,
     /// When partitions are to be looked over for lost messages.
     pub(crate) sweep_at_ns: Option<u64>,
-    #[cfg(feature = "exploration")]
-    pub(crate) plant: Option<Plant>,
-    #[cfg(feature = "exploration")]
+    /// As a test has it.
     pub(crate) clients_bytes_max: Option<usize>,
     /// As a test has it.
-    #[cfg(feature = "exploration")]
     pub(crate) recent_decisions_max: Option<usize>,
     internal_sequence: u64,
     internal_open: BTreeSet<u64>,
@@ -93,11 +89,7 @@ impl Host {
             waits: Waits::default(),
             streams: VecDeque::new(),
             sweep_at_ns: None,
-            #[cfg(feature = "exploration")]
-            plant: None,
-            #[cfg(feature = "exploration")]
             clients_bytes_max: None,
-            #[cfg(feature = "exploration")]
             recent_decisions_max: None,
             internal_sequence: 0,
             internal_open: BTreeSet::new(),
@@ -144,52 +136,14 @@ impl Host {
         self.latest.barred = Some(Place { partition, epoch, op });
     }
 
-    /// Whether a test has planted this bug.
-    #[cfg(feature = "exploration")]
-    pub fn has(&self, plant: Plant) -> bool {
-        self.plant == Some(plant)
-    }
-
-    /// The bug that a test has planted.
-    #[cfg(feature = "exploration")]
-    pub(crate) fn planted(&self) -> Option<Plant> {
-        self.plant
-    }
-
-    /// None.
-    #[cfg(not(feature = "exploration"))]
-    pub(crate) const fn planted(&self) -> Option<Plant> {
-        None
-    }
-
-    /// No.
-    #[cfg(not(feature = "exploration"))]
-    pub const fn has(&self, _: Plant) -> bool {
-        false
-    }
-
     /// How much a partition may remember of clients: as usual, or as a test has it.
-    #[cfg(feature = "exploration")]
     pub fn clients_bytes_max(&self, usual: usize) -> usize {
         self.clients_bytes_max.unwrap_or(usual)
     }
 
-    /// As usual.
-    #[cfg(not(feature = "exploration"))]
-    pub const fn clients_bytes_max(&self, usual: usize) -> usize {
-        usual
-    }
-
     /// Of how many decisions a partition may remember what they wrote: as usual, or as a test has it.
-    #[cfg(feature = "exploration")]
     pub fn recent_decisions_max(&self, usual: usize) -> usize {
         self.recent_decisions_max.unwrap_or(usual)
-    }
-
-    /// As usual.
-    #[cfg(not(feature = "exploration"))]
-    pub const fn recent_decisions_max(&self, usual: usize) -> usize {
-        usual
     }
 
     /// An empty table.

@@ -105,11 +105,6 @@ impl<P: Protocol> Partitions<P> {
         self.routes.reach(slot, first)
     }
 
-    /// The one that was heard of first.
-    pub(crate) fn first(&self) -> Option<usize> {
-        (!self.slots.is_empty()).then_some(0)
-    }
-
     /// All of them, by number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &P> {
         self.in_order.values().map(|slot| &self.slots[*slot])

@@ -3,7 +3,6 @@
 use crate::host::Host;
 use crate::hot::{Answer, Hot, Name};
 use crate::node_core::NodeCore;
-use crate::plant::Plant;
 use crate::protocol::Protocol;
 use crate::status::Standing;
 use crate::visibility::{Shift, ShiftKind};
@@ -11,16 +10,14 @@ use core::net::SocketAddrV4;
 use nicekv_wire::control::Assign;
 use nicekv_wire::hot::Stamp;
 use nicekv_wire::limits::KERNEL_KEY_BYTES_MAX;
-use nicekv_wire::recovery::Entry;
-use nicekv_wire::{Datagram, Form, Get, KeyDigest, KeyspaceId, Now, Operation, PartitionId, Reply, Update};
+use nicekv_wire::{Datagram, Form, Get, KeyDigest, KeyspaceId, Now, PartitionId, Reply, Update};
 
 impl Host {
     /// Whether an op of a key may be decided: no get that a switch lets pass from here on may be answered without its effect (H4). Else the protocol is told
     /// when it may ([`Protocol::reconsider`]).
     pub fn may_decide(&mut self, now: Now, partition: PartitionId, key: &[u8]) -> bool {
-        let plant = self.planted();
         let Hot { owner, counters, .. } = &mut self.hot;
-        owner.may_decide(now, partition, key, counters, plant)
+        owner.may_decide(now, partition, key, counters)
     }
 
     /// How long a get is to be so that it may be answered elsewhere by this reply, by the kernel or in a switch (G8, H9); 0: it never is.
@@ -43,13 +40,12 @@ impl Host {
 impl<P: Protocol> NodeCore<P> {
     /// What owners, holders and switches say of hot keys.
     pub(crate) fn on_hot(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
-        let plant = self.host.planted();
         let Host { hot: Hot { owner, holder, .. }, outbox, .. } = &mut self.host;
         match datagram {
             Datagram::HotClosed(closed) => owner.on_closed((closed.keyspace, closed.digest), closed.stamp),
             Datagram::HotCopy(copy) => holder.on_copy(from, copy, outbox),
             Datagram::HotDrop(drop) => holder.on_drop(from, drop),
-            Datagram::HotPulse(pulse) => holder.on_pulse(now, from, pulse, outbox, plant),
+            Datagram::HotPulse(pulse) => holder.on_pulse(now, from, pulse, outbox),
             Datagram::HotPulsed(pulsed) => owner.on_pulsed(now, from, pulsed),
             Datagram::HotLeased(leased) => owner.on_leased(now, leased),
             Datagram::HotAssign(assign) => {
@@ -72,13 +68,6 @@ impl<P: Protocol> NodeCore<P> {
     pub(crate) fn note_stamp(&mut self, slot: usize, update: &Update<'_>, stamp: Stamp) {
         let partition = self.partitions[slot].membership().partition;
         self.host.hot.owner.note_stamp(partition, update.key, stamp);
-        if let Operation::Set { value, .. } = update.operation
-            && false
-        {
-            let (version, form) = (update.op, Form::Plain);
-            let entry = Entry { index: 1, version, expiry_ms: 0, form, value: Some(value) };
-            self.host.hot.owner.copy_undecided(partition, update.key, &entry);
-        }
     }
 
     /// Whether a get that a switch has stamped, or that is for the primary to see, is none of this node's partitions' business.
@@ -106,11 +95,10 @@ impl<P: Protocol> NodeCore<P> {
     }
 
     fn answer_as_holder(&mut self, now: Now, from: SocketAddrV4, get: &Get<'_>, stamp: Stamp) {
-        let plant = self.host.planted();
         let Self { host, usage, .. } = self;
         let Host { hot: Hot { holder, counters, .. }, outbox, .. } = host;
         let client = get.reply_to.unwrap_or(from);
-        match holder.answer(now, get, stamp, plant) {
+        match holder.answer(now, get, stamp) {
             Answer::Reply(reply) => {
                 counters.answered += 1;
                 usage.note_held_gets(get.keyspace, 1);
@@ -156,9 +144,8 @@ impl<P: Protocol> NodeCore<P> {
         let membership = self.partitions[slot].membership();
         let me = self.host.config.node;
         let leaves = membership.primary == me && assign.primary != me && assign.epoch > membership.epoch;
-        let plant = self.host.planted();
         let Hot { owner, counters, .. } = &mut self.host.hot;
-        leaves && owner.holds_back(now, assign.partition, counters, plant)
+        leaves && owner.holds_back(now, assign.partition, counters)
     }
 
     /// This node is in an epoch of the partition.
@@ -204,14 +191,13 @@ impl<P: Protocol> NodeCore<P> {
             let name = self.name_of_read(&shift);
             self.host.hot.owner.take(shift, name);
         }
-        let plant = self.host.planted();
         let Self { host, partitions, .. } = self;
         let Host { hot: Hot { owner, holder, counters }, outbox, session, .. } = host;
         let leads = |id: PartitionId| {
             let partition = &partitions[partitions.slot(id)?];
             partition.leads().then(|| partition.membership().multicast)
         };
-        owner.flush(now, &leads, session.direct_until_ns, outbox, counters, plant);
+        owner.flush(now, &leads, session.direct_until_ns, outbox, counters);
         holder.forget_abandoned(now);
     }
 }

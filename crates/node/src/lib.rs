@@ -26,7 +26,6 @@ mod directory;
 mod discard;
 mod discards;
 mod elsewhere;
-#[cfg(feature = "exploration")]
 mod exploration;
 mod form;
 mod formations;
@@ -45,7 +44,6 @@ mod op_marks;
 mod outbox;
 mod pace;
 mod peers;
-mod plant;
 mod protocol;
 mod publishing;
 mod pubsub;
@@ -66,7 +64,6 @@ mod visibility;
 mod waits;
 
 pub use config::{NodeConfig, Timing};
-#[cfg(feature = "exploration")]
 pub use exploration::Explore;
 pub use host::Host;
 pub use hot::{CopyOf, CopyShift, Hot, Lessor};
@@ -77,7 +74,6 @@ pub use node_core::NodeCore;
 pub use op_marks::{MarkKeeper, OpMarks};
 pub use outbox::Outbox;
 pub use pace::Pace;
-pub use plant::Plant;
 pub use protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request, stored_entries};
 pub use pubsub::{Full, Registry};
 pub use scripts::{

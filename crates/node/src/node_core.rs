@@ -10,7 +10,6 @@ use crate::hosted::Partitions;
 use crate::kinds::StreamPeer;
 use crate::membership::Membership;
 use crate::op_marks::OpMarks;
-use crate::plant::Plant;
 use crate::protocol::{CopyChunk, CopyRequest, Message, Protocol};
 use crate::pubsub::Registry;
 use crate::samples::HeatWatch;
@@ -175,8 +174,7 @@ impl<P: Protocol> NodeCore<P> {
     ) -> Option<usize> {
         let found = self.partitions.slot(id).filter(|slot| {
             let membership = self.partitions[*slot].membership();
-            let accepts = membership.accepts(epoch, sender);
-            accepts && self.is_from(membership, from, sender)
+            membership.accepts(epoch, sender) && self.is_from(membership, from, sender)
         });
         self.host.counters.refused += u64::from(found.is_none());
         found

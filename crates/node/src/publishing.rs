@@ -4,9 +4,7 @@
 //! that died has told nobody else knows, so that listeners tell repeats apart, too (M1).
 
 use crate::node_core::NodeCore;
-use crate::plant::Plant;
 use crate::protocol::Protocol;
-use crate::pubsub::Full;
 use crate::requests::written_in;
 use crate::status::Standing;
 use core::net::SocketAddrV4;
@@ -23,7 +21,7 @@ impl<P: Protocol> NodeCore<P> {
         };
         let Some(slot) = slot else { return };
         let to = listen.reply_to.unwrap_or(from);
-        let noted = self.note(now, listen, to);
+        let noted = self.registry.listen(now, listen, to);
         self.host.counters.listeners_refused += u64::from(noted.is_err());
         if !self.publishes(now, slot) {
             return;
@@ -34,11 +32,6 @@ impl<P: Protocol> NodeCore<P> {
         let range = self.told_range(slot, listen);
         let answer = Listening { op: listen.op, range };
         self.host.outbox.send(to, |out| answer.encode(out));
-    }
-
-    fn note(&mut self, now: Now, listen: &Listen<'_>, address: SocketAddrV4) -> Result<(), Full> {
-        let mut listen = *listen;
-        self.registry.listen(now, &listen, address)
     }
 
     /// What the answer speaks for: of the partition, what follows the match value that was asked for.
@@ -61,8 +54,7 @@ impl<P: Protocol> NodeCore<P> {
         if !self.came_by_its_chain(slot, true, written_in(room).0) || !self.publishes(now, slot) {
             return;
         }
-        let repeated = self.registry.repeated(op);
-        let told = match repeated {
+        let told = match self.registry.repeated(op) {
             Some(count) => Some(count),
             None => self.tell(now, &Published { keyspace, op, channel, message }),
         };

@@ -1,8 +1,6 @@
 //! Requests of clients: which partition each is for, and bundles of them.
 
-use crate::membership::Membership;
 use crate::node_core::NodeCore;
-use crate::plant::Plant;
 use crate::protocol::{Protocol, Request};
 use crate::trace::Step;
 use core::net::SocketAddrV4;
@@ -89,7 +87,6 @@ impl<P: Protocol> NodeCore<P> {
             }
             _ => unreachable!("no request"),
         };
-        let slot = self.or_parent(slot, &request, keyspace);
         let slot = slot.filter(|slot| self.came_by_its_chain(*slot, request.is_put(), chain));
         let is_ending = |slot: &usize| {
             self.births.waits() && self.births.ends(self.partitions[*slot].membership().partition)
@@ -128,24 +125,9 @@ impl<P: Protocol> NodeCore<P> {
         is_its
     }
 
-    /// Which partition answers, if a test has planted that a parent does as long as there is one.
-    fn or_parent(&self, slot: Option<usize>, request: &Request<'_>, keyspace: KeyspaceId) -> Option<usize> {
-        let Request::Get(get) = request else { return slot };
-        return slot;
-        let is_parent = |membership: &&Membership| {
-            let holds = membership.range.contains(get.digest.match_value());
-            membership.keyspace == keyspace && membership.standing.serves() && holds
-        };
-        // The older one has the smaller number.
-        let parent = self.partitions.iter().map(P::membership).find(is_parent);
-        parent.and_then(|parent| self.partitions.slot(parent.partition)).or(slot)
-    }
-
     /// The partition of a request, if its digest is right: a switch routes by it, and a lie must not store a key in the wrong place.
     pub(crate) fn route(&mut self, keyspace: KeyspaceId, key: &[u8], digest: &KeyDigest) -> Option<usize> {
-        let unadmitted = None.flatten();
-        let slot = self.partitions.find(keyspace, digest.match_value()).or(unadmitted);
-        let Some(slot) = slot else {
+        let Some(slot) = self.partitions.find(keyspace, digest.match_value()) else {
             // Silence: this node may not have been told yet, and another member may serve it.
             self.host.counters.dropped += 1;
             return None;

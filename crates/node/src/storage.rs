@@ -9,8 +9,6 @@ mod values;
 pub use request::{StorageCompletion, StorageRequest, ValueEnd};
 
 use crate::mirrors::Mirrors;
-#[cfg(feature = "exploration")]
-use crate::plant::Plant;
 use crate::values::ValueIndex;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -76,8 +74,6 @@ pub struct StorageQueue {
     mirrors: Mirrors,
     /// Large values, and what speaks of them.
     pub(crate) values: ValueIndex,
-    #[cfg(feature = "exploration")]
-    pub(crate) plant: Option<Plant>,
 }
 
 impl StorageQueue {
@@ -127,7 +123,7 @@ impl StorageQueue {
         let entry = self.stage_more(entry);
         let reference = Entry::reference_of(&self.bytes[entry.clone()]);
         self.note_value(partition, key, reference);
-        if let Some(partition) = mirrored.filter(|_| !self.is_forgotten(&entry)) {
+        if let Some(partition) = mirrored {
             self.changed.insert(partition);
             self.note_value(partition, key, reference);
             self.queue.push_back(Queued::Write { partition, key: staged.clone(), entry: entry.clone() });
@@ -135,27 +131,11 @@ impl StorageQueue {
         self.queue.push_back(Queued::Write { partition, key: staged, entry });
     }
 
-    /// Whether a test has planted that deletions are written to the parent alone.
-    #[cfg(feature = "exploration")]
-    fn forgets_deletions(&self) -> bool {
-        false
-    }
-
-    #[cfg(not(feature = "exploration"))]
-    const fn forgets_deletions(&self) -> bool {
-        false
-    }
-
-    fn is_forgotten(&self, entry: &Range<usize>) -> bool {
-        let is_deletion = |entry: &[u8]| Entry::decode(entry).is_ok_and(|entry| entry.value.is_none());
-        self.forgets_deletions() && is_deletion(&self.bytes[entry.clone()])
-    }
-
     /// Removes an entry.
     pub fn remove(&mut self, partition: PartitionId, key: &[u8]) {
         self.changed.insert(partition);
         self.note_value(partition, key, None);
-        let mirrored = self.mirrors.note(partition, key).filter(|_| !self.forgets_deletions());
+        let mirrored = self.mirrors.note(partition, key);
         if let Some(partition) = mirrored {
             self.note_value(partition, key, None);
         }

@@ -10,7 +10,6 @@ mod clients;
 mod config;
 mod entry;
 mod evaluate;
-#[cfg(feature = "exploration")]
 mod exploration;
 mod hosted;
 mod multicast;
@@ -29,6 +28,3 @@ pub use hosted::{Hosted, Replica};
 pub use multicast::Partition;
 pub use quorum::QuorumPartition;
 pub use script::{LentKeys, SCRIPT_STATES_BYTES_MAX};
-
-/// Whether this build has bugs that tests can plant. Cargo unites the features of what is built together, so a binary asks.
-pub const HAS_PLANTS: bool = cfg!(feature = "exploration");

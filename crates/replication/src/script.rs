@@ -16,15 +16,11 @@ use nicekv_wire::{Status, Update};
 /// Most bytes of the values of all keys that a script declares: they are copied for it.
 pub const SCRIPT_STATES_BYTES_MAX: usize = 4 << 20;
 
-/// Who runs scripts; bugs have what they do differ.
+/// Who runs scripts.
 pub(crate) struct Runner<'a> {
     pub(crate) scripts: &'a Scripts,
     /// The op was open when the epoch began.
     pub(crate) is_recovered: bool,
-    /// Instead of the time that a script was called.
-    pub(crate) clock_ms: Option<u64>,
-    /// Whether one that fails takes effect nevertheless.
-    pub(crate) keeps_failures: bool,
 }
 
 /// What has become of a script.
@@ -44,7 +40,7 @@ impl Runner<'_> {
         (keys, call): (&[&'a [u8]], &ScriptCall<'_>),
         states: &BTreeMap<&'a [u8], Option<KeyValue>>,
     ) -> Option<Ran<'a>> {
-        let call = ScriptCall { unix_ms: self.clock_ms.unwrap_or(call.unix_ms), keys, ..*call };
+        let call = ScriptCall { keys, ..*call };
         let state_of = |key: &'a [u8]| states.get(key).and_then(Option::as_ref);
         let bytes: usize = keys.iter().filter_map(|key| state_of(key)).map(|state| state.value.len()).sum();
         if bytes > SCRIPT_STATES_BYTES_MAX {
@@ -61,8 +57,7 @@ impl Runner<'_> {
             let verdict = Verdict::unchanged(Status::ValueTooLong, None);
             return Some(Ran { verdict, written: Vec::new() });
         }
-        let takes_effect = !end.has_failed || self.keeps_failures;
-        let written = if takes_effect { lent.into_written() } else { Vec::new() };
+        let written = if end.has_failed { Vec::new() } else { lent.into_written() };
         Some(Ran { verdict: told_to_client(end), written })
     }
 }

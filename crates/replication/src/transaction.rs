@@ -32,18 +32,17 @@ struct Taking<'a, 'u> {
 
 /// Takes the steps of a transaction, or none if one requires what is not so (T4); `state`: what a key of it is. Whatever has no room in one decision takes no effect, nor what wants a large value of
 /// a key that it writes: of others it tells which one they have.
-/// A bug has what is required pass `unread`.
 /// `None`: a script of it has not ended yet, and the steps are to be taken again, on the same states.
 pub(crate) fn take_steps(
     update: &Update<'_>,
     state: impl Fn(&[u8]) -> Option<KeyValue>,
-    (runner, unread): (&Runner<'_>, bool),
+    runner: &Runner<'_>,
 ) -> Option<Verdict> {
     let (states, verdicts) = (BTreeMap::new(), Vec::new());
     let mut taking = Taking { update, states, verdicts, declared: 0 };
     for step in Step::each(update.operation.value()) {
         taking.states.entry(step.key).or_insert_with(|| state(step.key));
-        match taking.take(&step, runner, unread) {
+        match taking.take(&step, runner) {
             Ok(()) => {}
             Err(Halt::Ended(status)) => return Some(Verdict::unchanged(status, None)),
             Err(Halt::ScriptRunning) => return None,
@@ -54,10 +53,10 @@ pub(crate) fn take_steps(
 
 impl<'a> Taking<'a, '_> {
     /// Takes one of them.
-    fn take(&mut self, step: &Step<'a>, runner: &Runner<'_>, unread: bool) -> Result<(), Halt> {
+    fn take(&mut self, step: &Step<'a>, runner: &Runner<'_>) -> Result<(), Halt> {
         let state = self.states.get(step.key).and_then(Option::as_ref);
         let verdict = match step.act {
-            Act::Require(condition) if !unread && !condition_holds(condition, state) => {
+            Act::Require(condition) if !condition_holds(condition, state) => {
                 return Err(Halt::Ended(Status::ConditionFailed));
             }
             Act::Require(_) | Act::Declare => Verdict::unchanged(Status::Ok, None),

@@ -11,7 +11,6 @@ use super::shared::Shared;
 use super::told::{GetError, Handle};
 use super::windows::Windows;
 use crate::chunk_id;
-use crate::plant::Plant;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;

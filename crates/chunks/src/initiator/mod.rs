@@ -62,12 +62,6 @@ impl Initiator {
         Ok(Self { shared: Shared::new(config, seed), jobs: BTreeMap::new(), last: 0 })
     }
 
-    /// Breaks a rule from now on.
-    #[cfg(any(test, feature = "exploration"))]
-    pub fn plant(&mut self, plant: crate::plant::Plant) {
-        self.shared.plant = Some(plant);
-    }
-
     /// Groups are as this map says from now on; an older one changes nothing. Whatever is under way begins anew: what was acknowledged by another map does not count.
     pub fn set_map(&mut self, now_ns: u64, map: Arc<Map>) {
         if self.shared.map.as_ref().is_some_and(|known| known.version() >= map.version()) {

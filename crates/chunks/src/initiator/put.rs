@@ -4,7 +4,6 @@ use super::choice::{Offered, Taken, Wanted as Choice, choose};
 use super::delivery::Delivery;
 use super::shared::Shared;
 use super::told::{Handle, Placed, PutError};
-use crate::plant::Plant;
 use crate::send::Send;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -227,8 +226,7 @@ impl Put {
             self.accept(Vec::new(), shared);
         }
         shared.counters.known += u64::from(!self.has_sent);
-        let stamps = self.holders.values().map(|(_, stamp)| *stamp);
-        let stamp = stamps.min();
+        let stamp = self.holders.values().map(|(_, stamp)| *stamp).min();
         let placed = Placed {
             version: shared.version(),
             stamp: stamp.unwrap_or_default(),

@@ -2,7 +2,6 @@
 
 use super::told::{Counted, Event, GetError, Handle, InitiatorConfig, InitiatorCounters, Placed, PutError};
 use crate::map::{Group, Map};
-use crate::plant::Plant;
 use crate::random::Random;
 use crate::send::{Send, To};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -23,8 +22,6 @@ pub(super) struct Shared {
     pub(super) events: VecDeque<Event>,
     pub(super) ended: Vec<Handle>,
     pub(super) counters: InitiatorCounters,
-    /// Always `None` outside tests.
-    pub(super) plant: Option<Plant>,
     sequence: u64,
     pub(super) random: Random,
     turn: Option<Turn>,
@@ -48,15 +45,10 @@ impl Shared {
             events: VecDeque::new(),
             ended: Vec::new(),
             counters: InitiatorCounters::default(),
-            plant: None,
             sequence: 0,
             random: Random::new(seed),
             turn: None,
         }
-    }
-
-    pub(super) fn has(&self, plant: Plant) -> bool {
-        self.plant == Some(plant)
     }
 
     pub(super) fn version(&self) -> MapVersion {

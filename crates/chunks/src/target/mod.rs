@@ -21,7 +21,6 @@ mod told;
 mod transfer;
 
 use crate::map::Map;
-use crate::plant::Plant;
 use crate::random::Random;
 use crate::send::{Send, To};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -61,8 +60,6 @@ pub struct Target {
     storage: VecDeque<Storage>,
     /// For operators.
     pub counters: TargetCounters,
-    /// Always `None` outside tests.
-    pub(crate) plant: Option<Plant>,
 }
 
 impl Target {
@@ -100,7 +97,6 @@ impl Target {
             sends: VecDeque::new(),
             storage: VecDeque::new(),
             counters: TargetCounters::default(),
-            plant: None,
         })
     }
 

@@ -4,7 +4,6 @@ use super::Target;
 use super::state::Negotiation;
 use super::told::Storage;
 use super::transfer::Transfer;
-use crate::plant::Plant;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_reservation::{Bid, BidId, Offsets, Refused, Request};
@@ -203,15 +202,6 @@ impl Target {
             self.arriving.remove(&transfer.id);
             self.storage.push_back(Storage::Abandon { op });
         }
-    }
-
-    /// Of a plant: a transfer without a promise.
-    fn take_lapsed(&mut self, now_ns: u64, to: SocketAddrV4, accept: &ChunkAccept, chosen: &Chosen) {
-        let window = Offsets { left_ns: chosen.left_ns, right_ns: chosen.right_ns };
-        let bytes = 1;
-        let bid = Bid { id: BidId(chosen.bid), window, disk_ns: 0 };
-        let known = Negotiation { bid, id: accept.id, bytes, except: 0, initiator: to, received_ns: now_ns };
-        self.begin(now_ns, accept, &known, u64::MAX);
     }
 
     /// What nobody has spoken for in time is free again.

@@ -10,7 +10,6 @@
 //! Whoever lists names begins anew when something goes wrong: a mark too many does no harm, and nothing is deleted before a listing has come to its end.
 
 use super::Target;
-use crate::plant::Plant;
 use alloc::vec::Vec;
 use core::ops::Bound;
 use nicekv_wire::chunk::{ChunkId, Round};

@@ -3,7 +3,6 @@
 use super::Target;
 use super::told::{End, Held, Storage};
 use super::transfer::Transfer;
-use crate::plant::Plant;
 use crate::send::{Send, To};
 use alloc::vec::Vec;
 use nicekv_transport::{Report, Taken};
@@ -38,7 +37,7 @@ impl Target {
             transfer.is_ending = true;
             // The link is free, and memory is the disk's.
             let was_promised = self.book.finish(transfer.bid);
-            debug_assert!(was_promised.is_ok() || self.plant.is_some(), "{was_promised:?}");
+            debug_assert!(was_promised.is_ok(), "{was_promised:?}");
             self.disk.queued(now_ns, transfer.bytes);
             self.storage.push_back(Storage::Finish { op: frame.op });
         }
@@ -75,7 +74,8 @@ impl Target {
                 let holders = transfer.holders.clone();
                 self.held_bytes += u64::from(bytes);
                 self.held.insert(id, Held { bytes, stamp, marked, holders });
-                self.say_stored(op);
+                let stored = self.stored();
+                self.say(op, stored);
             }
             End::Wrong => {
                 self.counters.wrong += 1;
@@ -89,11 +89,6 @@ impl Target {
         self.disk.release(bytes);
         self.transfers.remove(&op);
         self.arriving.remove(&id);
-    }
-
-    fn say_stored(&mut self, op: OpId) {
-        let stored = self.stored();
-        self.say(op, stored);
     }
 
     /// To the initiator of a transfer.

@@ -14,7 +14,6 @@ mod quorum;
 mod tests;
 
 use crate::large::{About, Large, Put, SharedBytes};
-use crate::plant::Planted;
 use crate::summary::Summary;
 use crate::{Keyspace, OperationError, Request, SubmitError};
 use alloc::boxed::Box;
@@ -132,9 +131,9 @@ impl Buffers {
     }
 
     /// Notes what a replica says; false if these are too many.
-    fn note_held(&mut self, said: &QuorumHeld<'_>, counts_twice: bool) -> bool {
+    fn note_held(&mut self, said: &QuorumHeld<'_>) -> bool {
         let QuorumHeld { node, timestamp, floor, .. } = *said;
-        if let Some(known) = self.held.iter_mut().find(|held| held.node == node && !counts_twice) {
+        if let Some(known) = self.held.iter_mut().find(|held| held.node == node) {
             (known.timestamp, known.floor) = (known.timestamp.max(timestamp), known.floor.max(floor));
             return true;
         }
@@ -208,16 +207,10 @@ impl Exchange {
 
     /// Of a request; fails if the protocol has no way to do that.
     #[inline]
-    pub(crate) fn new(
-        replication: Replication,
-        request: &Request<'_>,
-        planted: Planted,
-    ) -> Result<Self, SubmitError> {
+    pub(crate) fn new(replication: Replication, request: &Request<'_>) -> Result<Self, SubmitError> {
         Ok(match replication {
-            Replication::Multicast | Replication::Chain => {
-                Self::Multicast(MulticastExchange::new(request, planted))
-            }
-            Replication::Quorum(quorum) => Self::Quorum(QuorumExchange::new(quorum, request, planted)?),
+            Replication::Multicast | Replication::Chain => Self::Multicast(MulticastExchange::new(request)),
+            Replication::Quorum(quorum) => Self::Quorum(QuorumExchange::new(quorum, request)?),
         })
     }
 

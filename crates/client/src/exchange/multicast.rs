@@ -16,7 +16,6 @@
 
 use super::{Buffers, Name, Round, Step};
 use crate::large::{About, From, Large, Read};
-use crate::plant::{Plant, Planted};
 use crate::summary::Summary;
 use crate::{Keyspace, LARGE_VALUE_BYTES_MAX, OperationError, Outcome, Request};
 use alloc::boxed::Box;
@@ -42,7 +41,6 @@ pub(crate) struct MulticastExchange {
     is_refused: bool,
     /// The value that answers is a large one, and is being read: the end if that fails.
     unread: Option<OperationError>,
-    planted: Planted,
     /// How long a value may be that comes of an update.
     result_bytes_max: usize,
     /// The large value that is asked for, if it is a certain one.
@@ -73,7 +71,7 @@ fn values_of(range: MatchRange) -> u128 {
 }
 
 impl MulticastExchange {
-    pub(super) fn new(request: &Request<'_>, planted: Planted) -> Self {
+    pub(super) fn new(request: &Request<'_>) -> Self {
         let kind = match request {
             Request::Get { .. } | Request::Length { .. } | Request::Named { .. } => Kind::Get,
             Request::Scan { .. } => Kind::Scan,
@@ -83,7 +81,7 @@ impl MulticastExchange {
         };
         let only = if let Request::Named { reference, .. } = request { Some(*reference) } else { None };
         let (result_bytes_max, wanted) = (request.small_value_limit(), Wanted::NOTHING);
-        Self { kind, is_refused: false, unread: None, planted, result_bytes_max, only, wanted }
+        Self { kind, is_refused: false, unread: None, result_bytes_max, only, wanted }
     }
 
     pub(super) fn is_get(&self) -> bool {

@@ -32,7 +32,6 @@
 
 use super::{Buffers, Held, Name, Round, Step};
 use crate::large::{About, From, Large, Read};
-use crate::plant::{Plant, Planted};
 use crate::summary::Summary;
 use crate::{Keyspace, OperationError, Outcome, Request, SubmitError};
 use alloc::boxed::Box;
@@ -67,15 +66,14 @@ pub(crate) struct QuorumExchange {
     /// It is being read.
     is_reading: bool,
     epoch: Epoch,
-    planted: Planted,
 }
 
 impl QuorumExchange {
-    pub(super) fn new(quorum: Quorum, request: &Request<'_>, planted: Planted) -> Result<Self, SubmitError> {
-        Ok(Self::new_of(quorum, understood(request)?, request.key().len(), planted))
+    pub(super) fn new(quorum: Quorum, request: &Request<'_>) -> Result<Self, SubmitError> {
+        Ok(Self::new_of(quorum, understood(request)?, request.key().len()))
     }
 
-    fn new_of(quorum: Quorum, kind: Kind, key_bytes: usize, planted: Planted) -> Self {
+    fn new_of(quorum: Quorum, kind: Kind, key_bytes: usize) -> Self {
         Self {
             quorum,
             kind,
@@ -88,7 +86,6 @@ impl QuorumExchange {
             is_large: false,
             is_reading: false,
             epoch: Epoch(0),
-            planted,
         }
     }
 
@@ -120,7 +117,7 @@ impl QuorumExchange {
 
     /// What was to be read is not there any more.
     pub(super) fn begin_afresh(&mut self, Name { op, .. }: Name, buffers: &mut Buffers) -> Round {
-        *self = Self { op, ..Self::new_of(self.quorum, self.kind, self.key_bytes, self.planted) };
+        *self = Self { op, ..Self::new_of(self.quorum, self.kind, self.key_bytes) };
         buffers.held.clear();
         buffers.rewrite(|datagram, _, out| query_again(&datagram, op).encode(out));
         Round::Read
@@ -200,10 +197,10 @@ impl QuorumExchange {
         }
         let is_read = self.kind == Kind::Get && !self.is_storing;
         // A get asks for values: one that is missing is no answer to its question.
-        if (held.epoch < self.epoch) || (is_read && held.content == Content::Present) {
+        if held.epoch < self.epoch || (is_read && held.content == Content::Present) {
             return false;
         }
-        if !buffers.note_held(held, false) {
+        if !buffers.note_held(held) {
             return false;
         }
         if self.chosen.is_none() && held.timestamp > self.newest {
@@ -234,8 +231,7 @@ impl QuorumExchange {
         let (read_set, write_set) = (self.quorum.read_set(), self.quorum.write_set());
         let answered = buffers.held.len();
         if self.kind != Kind::Get {
-            let enough = read_set;
-            return if answered >= enough { self.store(buffers) } else { Step::Wait };
+            return if answered >= read_set { self.store(buffers) } else { Step::Wait };
         }
         let is_held = buffers.holders(self.newest) >= write_set;
         if answered >= read_set && (is_held || self.newest == Timestamp::NEVER) {

@@ -21,7 +21,7 @@ fn put() -> Request<'static> {
 
 fn begin(replication: Replication, request: Request<'_>) -> (World, Round) {
     let keyspace = Keyspace { id: KeyspaceId(3), replication, ..Vrings::on_loopback(7400).into() };
-    let mut exchange = Exchange::new(replication, &request, Planted::default()).unwrap();
+    let mut exchange = Exchange::new(replication, &request).unwrap();
     let mut buffers = Buffers::new(LONG_VALUE_BYTES_MAX);
     let round = exchange.begin(NAME, &keyspace, &request, &mut buffers);
     (World { exchange, buffers }, round)

@@ -264,7 +264,7 @@ impl Run {
     fn expected(&mut self, payload: &[u8]) -> Option<(usize, Vec<u8>)> {
         let mut lookup = Lookup::new(Asked::of(payload)?, SIZE.entries, 1);
         let outcome = loop {
-            if let Some(outcome) = lookup.step(&mut self.memory, None) {
+            if let Some(outcome) = lookup.step(&mut self.memory) {
                 break outcome;
             }
         };

@@ -6,7 +6,6 @@ use alloc::string::{String, ToString};
 use super::hot::KnownHot;
 use super::lookup::{Found, Lookup};
 use super::message::{ControlReply, ControlRequest};
-use crate::plant::Plant;
 use crate::{Backend, BackendError, Counter, HotConfig, HotEntry, Register, Table, TableSet, TableUpdate};
 
 /// Where an agent keeps the newest term over its restarts.
@@ -39,10 +38,6 @@ pub struct SwitchAgent<B, M = NoMemory> {
     term: u64,
     installed: Option<Installed>,
     hot: KnownHot,
-    /// Always `None` outside tests.
-    plant: Option<Plant>,
-    #[cfg(any(test, feature = "exploration"))]
-    owed: Option<TableSet>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,16 +57,7 @@ impl<B: Backend> SwitchAgent<B> {
 impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
     /// An agent of a back end without tables. `term`: the one in `memory`.
     pub fn with_memory(backend: B, term: u64, memory: M) -> Self {
-        Self {
-            backend,
-            memory,
-            term,
-            installed: None,
-            hot: KnownHot::default(),
-            plant: None,
-            #[cfg(any(test, feature = "exploration"))]
-            owed: None,
-        }
+        Self { backend, memory, term, installed: None, hot: KnownHot::default() }
     }
 
     /// The newest term seen.
@@ -96,8 +82,6 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
 
     /// Carries out one request.
     pub fn handle(&mut self, request: ControlRequest) -> ControlReply {
-        #[cfg(any(test, feature = "exploration"))]
-        self.install_owed();
         let term = request.term();
         if term < self.term {
             return ControlReply::Refused { current_term: self.term };
@@ -157,7 +141,6 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
                 return ControlReply::Failed { generation, reason };
             }
         }
-        #[cfg(any(test, feature = "exploration"))]
         let made = self.backend.install(&tables).map(|()| tables);
         self.concluded(generation, made)
     }
@@ -263,24 +246,6 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
         let mut found = tables.map(|tables| Found::of(tables, &self.backend, lookup)).unwrap_or_default();
         found.hot = self.hot.of(lookup.keyspace, lookup.value).cloned();
         ControlReply::Found { term: self.term, generation: self.generation(), lookup, found }
-    }
-
-    fn has(&self, plant: Plant) -> bool {
-        self.plant == Some(plant)
-    }
-
-    /// Breaks a rule from now on.
-    #[cfg(any(test, feature = "exploration"))]
-    pub fn plant(&mut self, plant: Plant) {
-        self.plant = Some(plant);
-    }
-
-    /// What was acknowledged before it was installed.
-    #[cfg(any(test, feature = "exploration"))]
-    fn install_owed(&mut self) {
-        if let Some(owed) = self.owed.take() {
-            let _too_late_to_say = self.backend.install(&owed);
-        }
     }
 }
 

@@ -22,7 +22,6 @@ use nicekv_wire::{Get, Header, HeaderLayout, Opcode, ROOM_STAMP};
 
 use super::{HotTable, Key, Slot};
 use crate::HostId;
-use crate::plant::Plant;
 
 const HEADER_BYTES: usize = size_of::<HeaderLayout>();
 /// Of a get, in front of the key's length: who has forwarded it.
@@ -194,10 +193,9 @@ impl HotTable {
     }
 
     fn may_show(&self, slot: &Slot, value: &Value, asked: Asked<'_>, now_ns: u64) -> bool {
-        let has = |plant| self.plant == Some(plant);
         let lease = self.leases.granted.get(&value.owner);
         let is_leased = lease.is_some_and(|lease| lease.serial == value.serial && lease.until_ns > now_ns);
-        (slot.seen == value.seen) && (value.key == asked.key) && is_leased
+        slot.seen == value.seen && value.key == asked.key && is_leased
     }
 
     /// The switch answers a get of the key: the reply, less its header.
@@ -209,7 +207,7 @@ impl HotTable {
     }
 
     /// Whether the switch has a value of an instance.
-    #[cfg(any(test, feature = "exploration", feature = "fixtures"))]
+    #[cfg(any(test, feature = "fixtures"))]
     pub fn has_value(&self, instance: u64) -> bool {
         self.slots.values().any(|slot| slot.entry.instance == instance && slot.value.is_some())
     }

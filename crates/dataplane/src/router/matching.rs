@@ -4,14 +4,12 @@ use nicekv_placement::mask_of;
 
 use super::{Copies, Hop, Route, Sought};
 use crate::generation::{Generation, Receivers, Way};
-use crate::plant::Plant;
 use crate::{Chain, Counter, Counters, HostId, Ring, Table, VringSet};
 
 /// The match-action stage, less the tables.
 pub(super) struct Matching<'a> {
     pub(super) vrings: &'a VringSet,
     pub(super) counters: &'a mut Counters,
-    pub(super) plant: Option<Plant>,
 }
 
 impl Matching<'_> {
@@ -22,23 +20,17 @@ impl Matching<'_> {
         Sought { address: destination, key, opcode, receivers }: Sought,
         ingress: Option<u16>,
     ) -> Route<'a> {
-        let Self { vrings, counters, plant } = self;
+        let Self { vrings, counters } = self;
         let Some(ring) = vrings.ring_of(destination) else { return Route::NotVring };
         let Some(current) = current else {
             counters.add(Counter::VringMiss, 1);
             return Route::Miss;
         };
-        let is_of_host = |port| current.hosts.at_port(port).is_some();
-        let ingress = ingress.filter(|port| true);
         let by_records = !current.tables.record.is_empty();
         let pair = by_records.then(|| vrings.pair_of(destination)).flatten();
         let pair = pair.filter(|pair| current.has_records(*pair));
         if let Some(pair) = pair {
-            let key = match plant {
-                Some(Plant::RecordOfAddress) => key.map(|(keyspace, _)| (keyspace, vnode_value(destination))),
-                _ => key,
-            };
-            let record = key.and_then(|key| current.find_record(pair, key, false));
+            let record = key.and_then(|key| current.find_record(pair, key));
             return match record {
                 Some(record) => {
                     current.count_request(Table::Record, record, ring, opcode);
@@ -137,11 +129,6 @@ fn copies<'a>(
     let copies = Copies { ways: ways.iter(), ingress, receivers };
     counters.add(Counter::MulticastCopies, copies.clone().count() as u64);
     copies
-}
-
-/// The first match value of a vnode's address.
-fn vnode_value([_, _, c, d]: [u8; 4]) -> u128 {
-    u128::from(u16::from_be_bytes([c, d])) << 112
 }
 
 /// The way to a host. `None`: the trunk by which the datagram came.

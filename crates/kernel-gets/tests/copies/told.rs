@@ -43,7 +43,7 @@ impl Quiet {
     /// How a get ends.
     fn ask(&mut self, stamp: Stamp, now_ns: u64) -> Result<Vec<u8>, Miss> {
         let mut lookup = Lookup::new(get(0, stamp), SIZE.entries, now_ns);
-        let outcome = std::iter::repeat_with(|| lookup.step(&mut self.words, None)).find_map(|ended| ended);
+        let outcome = std::iter::repeat_with(|| lookup.step(&mut self.words)).find_map(|ended| ended);
         match outcome.expect("it ends") {
             Outcome::Up(miss) => Err(miss),
             Outcome::Answer(body) => {

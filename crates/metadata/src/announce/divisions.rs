@@ -10,24 +10,18 @@ use nicekv_dataplane::DivisionEntry;
 use nicekv_wire::PartitionId;
 
 use crate::config::{Balancing, Config, host_id};
-use crate::plant::Plant;
 use crate::state::{Division, Partition, Standing, State};
 
 /// What the tables have of them, and how many partitions go without since a table of this capacity has no room for theirs: all their gets go to
 /// their primaries. Those with the smallest ids come first.
-pub(crate) fn entries(
-    config: &Config,
-    state: &State,
-    plant: Option<Plant>,
-    capacity: usize,
-) -> (Vec<DivisionEntry>, usize) {
+pub(crate) fn entries(config: &Config, state: &State, capacity: usize) -> (Vec<DivisionEntry>, usize) {
     let (mut entries, mut left_out) = (Vec::new(), 0);
     if config.balancing == Balancing::None {
         return (entries, left_out);
     }
     for (id, partition) in state.partitions() {
         let before = entries.len();
-        entries.extend(of_partition(id, partition, plant));
+        entries.extend(of_partition(id, partition));
         if entries.len() > capacity {
             entries.truncate(before);
             left_out += 1;
@@ -36,16 +30,9 @@ pub(crate) fn entries(
     (entries, left_out)
 }
 
-fn of_partition(
-    id: PartitionId,
-    partition: &Partition,
-    plant: Option<Plant>,
-) -> impl Iterator<Item = DivisionEntry> {
-    let is_trusted = matches!(plant, Some(Plant::DividedTooEarly | Plant::RemovedKeepsDivision));
-    let serves = move |node| {
-        let member = partition.member(node);
-        is_trusted || member.is_some_and(|member| member.standing == Standing::Serving)
-    };
+fn of_partition(id: PartitionId, partition: &Partition) -> impl Iterator<Item = DivisionEntry> {
+    let serves =
+        move |node| partition.member(node).is_some_and(|member| member.standing == Standing::Serving);
     let is_there = move |division: &&Division| division.node != partition.primary && serves(division.node);
     partition.divisions.list.iter().filter(is_there).map(move |division| DivisionEntry {
         partition: id.0,

@@ -22,7 +22,6 @@ use nicekv_wire::{Epoch, KeyOrder, KeyspaceId, MatchRange, NodeId, PartitionId, 
 use crate::config::nanoseconds;
 use crate::decide::dropped;
 use crate::observations::{Observations, Stray};
-use crate::plant::Plant;
 use crate::state::{Child, Gone, Left, Member, Parent, Partition, Removed};
 use crate::view::Situation;
 
@@ -153,8 +152,7 @@ pub(crate) fn due_discards(situation: &Situation<'_>) -> Vec<Announcement> {
 pub(crate) fn for_stray(situation: &Situation<'_>, node: NodeId, stray: &Stray) -> Option<Announcement> {
     let Stray { partition: id, incarnation, replication } = *stray;
     let state = situation.state;
-    let is_live = situation.observations.membership.is_live(node, incarnation);
-    if !is_live {
+    if !situation.observations.membership.is_live(node, incarnation) {
         return None;
     }
     let discard = match state.partition(id) {

@@ -24,7 +24,6 @@ use nicekv_wire::{NodeId, PartitionId};
 
 use super::divisions;
 use crate::config::{Config, ServiceConfig, host_id, service_host_id};
-use crate::plant::Plant;
 use crate::policy::Policy;
 use crate::state::{Member, Partition, Standing, State};
 
@@ -32,18 +31,13 @@ use crate::state::{Member, Partition, Standing, State};
 const RING_BITS: u8 = 16;
 
 /// All tables for `state`, in no generation yet.
-pub(crate) fn compile(config: &Config, state: &State, plant: Option<Plant>) -> TableSet {
-    compile_within(config, state, plant, Table::Division.capacity())
+pub(crate) fn compile(config: &Config, state: &State) -> TableSet {
+    compile_within(config, state, Table::Division.capacity())
 }
 
 /// The same, with at most so many divisions.
-pub(crate) fn compile_within(
-    config: &Config,
-    state: &State,
-    plant: Option<Plant>,
-    divisions_max: usize,
-) -> TableSet {
-    let (division, _) = divisions::entries(config, state, plant, divisions_max);
+pub(crate) fn compile_within(config: &Config, state: &State, divisions_max: usize) -> TableSet {
+    let (division, _) = divisions::entries(config, state, divisions_max);
     let mut tables = TableSet { hosts: hosts(config), division, ..TableSet::default() };
     for (id, partition) in state.partitions() {
         let keyspace = state.keyspace(partition);

@@ -27,7 +27,6 @@ use nicekv_placement::{KeyspaceSpec, Protocol};
 use nicekv_wire::PartitionId;
 
 use crate::observations::Watch;
-use crate::plant::Plant;
 use crate::state::{Dropped, Gone, Left, Partition, Removed};
 use crate::view::Situation;
 
@@ -96,7 +95,7 @@ fn step(situation: &Situation<'_>, id: PartitionId, spec: &KeyspaceSpec, gone: &
     let is_silent = |removed: &Removed| !removed.served || situation.harmless(removed);
     let is_out_of_reach =
         situation.observations.switches.all_current() || usize::from(gone.told) >= told_needed(spec);
-    gone.quiet |= (gone.removed.iter().all(is_silent) && is_out_of_reach);
+    gone.quiet |= gone.removed.iter().all(is_silent) && is_out_of_reach;
     if gone.quiet {
         let has_discarded = |left: &Left| watch.has_discarded(left.node, left.since);
         gone.left.retain(|left| !has_discarded(left));

@@ -24,7 +24,6 @@ use alloc::vec::Vec;
 use nicekv_wire::{KeyspaceId, MatchRange, NodeId};
 
 use super::{handoffs, moves};
-use crate::plant::{self, Plant};
 use crate::policy::Silent;
 use crate::state::{Divisions, Member, Partition, Process, Removed, Standing};
 use crate::view::{Observed, all_acknowledged, has_live_consistent, holders, is_intact, is_same_storage};
@@ -99,7 +98,6 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     }
     next.note_left(before);
     next.activated &= !observed.policy().is_chain;
-    next.activated |= false;
     if observed.policy().is_chain {
         next.primary = next.members[0].node;
     } else if !holders(&next, observed).any(|member| member.node == next.primary) {
@@ -107,7 +105,6 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
         let successor = holders(&next, observed).min_by_key(in_turn);
         next.primary = successor.expect("a live consistent original stays").node;
     }
-    plant::spoil(&mut next, before, observed);
     Some(next)
 }
 
@@ -198,25 +195,21 @@ fn next_member(
     all_acknowledged: bool,
     observed: &impl Observed,
 ) -> Member {
-    let same_process =
-        process.incarnation == member.process.incarnation && is_same_storage(member, process, observed);
+    let same_process = process.incarnation == member.process.incarnation && is_same_storage(member, process);
     let standing = match member.standing {
         Standing::Copying if same_process && is_consistent(member, all_acknowledged, observed) => {
             Standing::Promoted
         }
         standing if same_process => standing,
         // Its log holds all that it promised (R18).
-        standing if standing.is_consistent() && is_same_storage(member, process, observed) => {
-            Standing::Promoted
-        }
+        standing if standing.is_consistent() && is_same_storage(member, process) => Standing::Promoted,
         _ => Standing::Joining,
     };
     Member { process, standing, ..*member }
 }
 
 fn is_consistent(member: &Member, all_acknowledged: bool, observed: &impl Observed) -> bool {
-    let has_copied = observed.copied(member.node);
-    observed.policy().is_consistent(has_copied, all_acknowledged)
+    observed.policy().is_consistent(observed.copied(member.node), all_acknowledged)
 }
 
 /// Notes that `member` of the epoch before is not one, or not a consistent one, any more.

@@ -84,16 +84,6 @@ pub(crate) struct Rules {
     pub(crate) bytes_max: Option<u64>,
     /// With fewer requests in a period nothing follows from how they lie.
     pub(crate) requests_min: u64,
-    /// What tests have broken.
-    pub(crate) bugs: Bugs,
-}
-
-/// Bugs that tests plant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bugs {
-    pub(crate) gives_what_does_not_fit: bool,
-    pub(crate) merges_what_is_hot: bool,
-    pub(crate) keeps_what_is_full: bool,
 }
 
 /// A node, and what it can still take.
@@ -313,8 +303,7 @@ impl<'a> Judge<'a> {
     /// The least utilised node does not become a hot one, nor as hot as the giver was.
     fn fits(&self, gift: &Gift<'_>) -> bool {
         let after = self.loads[&gift.to] + gift.gain;
-        let is_better = after < self.loads[&gift.from] && self.percent(after) <= HOT_PERCENT;
-        is_better || self.rules.bugs.gives_what_does_not_fit
+        after < self.loads[&gift.from] && self.percent(after) <= HOT_PERCENT
     }
 
     fn hand_over(&mut self, gift: Gift<'_>) {
@@ -361,9 +350,6 @@ impl<'a> Judge<'a> {
     }
 
     fn split_full(&mut self) {
-        if self.rules.bugs.keeps_what_is_full {
-            return;
-        }
         for load in self.partitions.iter().filter(|load| self.rules.is_full(load, 100)) {
             if let Some(at) = load.middle.filter(|_| self.may_split(load)) {
                 self.split(load, at, Because::Full);
@@ -383,9 +369,6 @@ impl<'a> Judge<'a> {
             ..pair[0].clone()
         };
         let may_merge = |pair: &&[Load]| {
-            if self.rules.bugs.merges_what_is_hot {
-                return true;
-            }
             let is_at_rest = pair.iter().all(|load| !load.rests && !load.is_young);
             is_at_rest && self.percent(both(pair)) <= COLD_PERCENT && !self.rules.is_full(&size(pair), 50)
         };

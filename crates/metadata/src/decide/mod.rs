@@ -19,7 +19,6 @@ use alloc::vec::Vec;
 use nicekv_placement::{KeyspaceSpec, replica_sets};
 use nicekv_wire::{NodeId, PartitionId};
 
-use crate::plant::Plant;
 use crate::state::{ChunkGroups, Node, Partition, Removed, State, Wish};
 use crate::view::{Load, Observed, Situation};
 #[cfg(test)]

@@ -22,7 +22,6 @@ use alloc::vec::Vec;
 use nicekv_wire::NodeId;
 use nicekv_wire::limits::MEMBERS_MAX;
 
-use crate::plant::Plant;
 use crate::policy::Silent;
 use crate::state::{Member, Partition, Removed, Standing};
 use crate::view::{Observed, all_acknowledged};
@@ -87,10 +86,7 @@ fn may_follow(partition: &Partition, original: NodeId, node: NodeId, observed: &
             let serves = |member: &Member| member.standing == Standing::Serving;
             has_room && partition.member(original).is_some_and(serves)
         }
-        None => {
-            let held = observed.policy().others_hold;
-            held && observed.is_given_up(original)
-        }
+        None => observed.policy().others_hold && observed.is_given_up(original),
     };
     may_go && partition.removed.iter().all(is_told)
 }

@@ -12,7 +12,6 @@ use alloc::vec::Vec;
 use nicekv_wire::NodeId;
 
 use crate::observations::TargetReport;
-use crate::plant::Plant;
 use crate::state::{ChunkGroups, Wish};
 use crate::view::Situation;
 

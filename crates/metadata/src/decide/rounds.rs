@@ -1,6 +1,5 @@
 //! Rounds of garbage collection (P8): when one begins by itself, and when names have adopted it.
 
-use crate::plant::Plant;
 use crate::state::Partition;
 use crate::view::{Situation, all_acknowledged};
 

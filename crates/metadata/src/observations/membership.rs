@@ -155,13 +155,6 @@ impl Membership {
         now_ns >= granted_ns + wait_ns
     }
 
-    #[cfg(any(test, feature = "exploration"))]
-    pub(crate) fn forget_former_leases(&mut self) {
-        for node in self.nodes.values_mut() {
-            (node.granted_ns, node.granted_before_ns) = (0, 0);
-        }
-    }
-
     /// Takes note of a lease that is about to be granted to the node's live process.
     pub(crate) fn grant(&mut self, node: NodeId, now_ns: u64) {
         let node = self.nodes.get_mut(&node).expect("only known nodes are live");

@@ -22,7 +22,6 @@ use nicekv_wire::heat::Heat;
 use nicekv_wire::{NodeId, PartitionId, Replication};
 
 use crate::config::{Config, Timing, nanoseconds};
-use crate::plant::Plant;
 use crate::policy::Policy;
 use crate::state::storages::{self, Judgement};
 use crate::state::{Contradiction, Partition, State, Storages};
@@ -72,7 +71,6 @@ pub(crate) struct Observations {
     quiet_until_ns: u64,
     /// Processes that do not know yet that they were removed somewhere: they get no lease (R12).
     unaware: BTreeSet<(NodeId, u64)>,
-    plant: Option<Plant>,
 }
 
 impl Observations {
@@ -98,32 +96,6 @@ impl Observations {
             contradiction: state.contradiction,
             quiet_until_ns: now_ns + quiet_ns,
             unaware: BTreeSet::new(),
-            plant: None,
-        }
-    }
-
-    /// Whether a test has planted this bug.
-    #[inline]
-    pub(crate) fn has(&self, plant: Plant) -> bool {
-        self.plant == Some(plant)
-    }
-
-    /// The bug that a test has planted.
-    pub(crate) fn planted(&self) -> Option<Plant> {
-        self.plant
-    }
-
-    #[cfg(any(test, feature = "exploration"))]
-    pub(crate) fn plant(&mut self, plant: Plant) {
-        self.plant = Some(plant);
-        self.switches.plant(switches::Bugs {
-            above_before_below: plant == Plant::AboveBeforeBelow,
-            racks_not_counted: plant == Plant::RacksNotCounted,
-            ports_trusted: plant == Plant::PortsTrusted,
-        });
-        if plant == Plant::FormerLeasesForgotten {
-            self.quiet_until_ns = 0;
-            self.membership.forget_former_leases();
         }
     }
 
@@ -189,10 +161,11 @@ impl Observations {
         let is_entitled =
             self.membership.is_live(node, incarnation) && !self.unaware.contains(&(node, incarnation));
         let may_serve = is_entitled && now_ns >= self.quiet_until_ns && self.contradiction.is_none();
-        if may_serve && is_entitled {
-            self.membership.grant(node, now_ns);
+        if !may_serve {
+            return 0;
         }
-        if may_serve { nanoseconds(self.timing.lease) } else { 0 }
+        self.membership.grant(node, now_ns);
+        nanoseconds(self.timing.lease)
     }
 
     /// Examines the storage of a process that has just answered its first probe (R18). Heartbeats alone prove nothing: one of a former process may arrive late, and what that one
@@ -204,7 +177,7 @@ impl Observations {
                 self.forgetful.insert(reply.node.0, storage);
                 self.membership.refuse(reply.node, now_ns);
             }
-            Judgement::Void(storage) | Judgement::Sound(storage) => {
+            Judgement::Sound(storage) => {
                 self.storages.insert(reply.node.0, storage);
                 self.membership.admit(&heartbeat, storage.identity());
             }

@@ -52,13 +52,6 @@ impl Order {
         Self { ranks, begun_ns: None }
     }
 
-    /// The other way about: a bug that is planted.
-    pub(crate) fn reversed(self) -> Self {
-        let last = self.ranks.values().copied().max().unwrap_or(0);
-        let ranks = self.ranks.into_iter().map(|(switch, rank)| (switch, last - rank)).collect();
-        Self { ranks, ..self }
-    }
-
     fn rank(&self, switch: u16) -> u32 {
         self.ranks.get(&switch).copied().unwrap_or(0)
     }

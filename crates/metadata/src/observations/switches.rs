@@ -42,6 +42,13 @@ struct Switch {
     ports: Option<BTreeSet<u16>>,
 }
 
+impl Switch {
+    /// Whether it has reported its ports, without this one.
+    fn lacks(&self, port: u16) -> bool {
+        self.ports.as_ref().is_some_and(|ports| !ports.contains(&port))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Switches {
     switches: BTreeMap<SwitchId, Switch>,
@@ -59,18 +66,6 @@ pub(crate) struct Switches {
     newer_term: Option<u64>,
     /// A switch refused this generation, or a later one: who, and why.
     refusal: Option<(SwitchId, u64, String)>,
-    bugs: Bugs,
-}
-
-/// What tests plant. Outside of them there is nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Bugs {
-    /// Those above are told first.
-    pub(crate) above_before_below: bool,
-    /// Those at which servers hang are not waited for.
-    pub(crate) racks_not_counted: bool,
-    /// Every switch is believed to have every port.
-    pub(crate) ports_trusted: bool,
 }
 
 impl Switches {
@@ -85,14 +80,7 @@ impl Switches {
             newest: TableSet::default(),
             newer_term: None,
             refusal: None,
-            bugs: Bugs::default(),
         }
-    }
-
-    /// Breaks a rule from now on.
-    #[cfg(any(test, feature = "exploration"))]
-    pub(crate) fn plant(&mut self, bugs: Bugs) {
-        self.bugs = bugs;
     }
 
     /// The generation of the newest tables; 0: there are none.
@@ -113,13 +101,8 @@ impl Switches {
             let host = host_id(node.id);
             let is_here = topology.home(host).is_none_or(|home| home == id.0);
             let port = topology.port(id.0, host).unwrap_or(node.switch_port);
-            let lacks = self.lacks(switch, port);
-            (is_here && lacks).then_some((*id, port))
+            (is_here && switch.lacks(port)).then_some((*id, port))
         })
-    }
-
-    fn lacks(&self, switch: &Switch, port: u16) -> bool {
-        !self.bugs.ports_trusted && switch.ports.as_ref().is_some_and(|ports| !ports.contains(&port))
     }
 
     /// Hosts of the newest tables that would be on ports which the switch does not have, with these ports.
@@ -129,7 +112,7 @@ impl Switches {
         }
         let hosts = TableSet { hosts: self.newest.hosts.clone(), ..TableSet::default() };
         let placed = self.fabric.place(id.0, &hosts).hosts.into_iter();
-        placed.filter(|host| self.lacks(switch, host.port)).map(|host| (host.id, host.port)).collect()
+        placed.filter(|host| switch.lacks(host.port)).map(|host| (host.id, host.port)).collect()
     }
 
     /// The newest tables as they are for one switch: with its own ports, and without hosts on ports that it does not have. One such host must not keep
@@ -154,8 +137,7 @@ impl Switches {
         if self.newest.generation > 0 && TableSet::diff(&self.newest, &tables).is_empty() {
             return;
         }
-        let order = Order::between(self.fabric.topology(), self.fabric.routes(), &self.newest, &tables);
-        self.order = if self.bugs.above_before_below { order.reversed() } else { order };
+        self.order = Order::between(self.fabric.topology(), self.fabric.routes(), &self.newest, &tables);
         tables.generation += 1;
         self.newest = tables;
         self.renew();
@@ -183,14 +165,7 @@ impl Switches {
     pub(crate) fn all_current(&self) -> bool {
         let newest = self.newest.generation;
         // All of them: a switch below the head or the tail of a record leads there by what it knows itself (C7 (a), C12).
-        let is_current = |switch: &Switch| switch.acknowledged == newest;
-        newest > 0 && self.switches.iter().all(|(id, switch)| is_current(switch) || self.is_left_out(*id))
-    }
-
-    /// Whether a planted bug does not count the switch.
-    fn is_left_out(&self, id: SwitchId) -> bool {
-        let hangs_there = |host: HostId| self.fabric.topology().home(host) == Some(id.0);
-        self.bugs.racks_not_counted && self.newest.hosts.iter().any(|host| hangs_there(host.id))
+        newest > 0 && self.switches.values().all(|switch| switch.acknowledged == newest)
     }
 
     /// The same of those that can be talked to: of the others nobody knows what they go by.

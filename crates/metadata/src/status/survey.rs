@@ -217,7 +217,7 @@ impl Metadata {
             return None;
         }
         let (entries, left_out) =
-            divisions::entries(&self.config, &self.committed, None, Table::Division.capacity());
+            divisions::entries(&self.config, &self.committed, Table::Division.capacity());
         let mut divided: Vec<u32> = entries.iter().map(|entry| entry.partition).collect();
         divided.dedup();
         let spread = self.committed.keyspaces.iter().filter(|spec| Policy::of(spec).gets_are_spread);

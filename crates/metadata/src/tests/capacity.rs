@@ -62,7 +62,7 @@ fn cluster(nodes: usize, replicas: usize, is_balanced: bool) -> (Config, State) 
 
 fn compiled(nodes: usize, is_balanced: bool) -> TableSet {
     let (config, state) = cluster(nodes, R, is_balanced);
-    rules::compile_within(&config, &state, None, usize::MAX)
+    rules::compile_within(&config, &state, usize::MAX)
 }
 
 fn entries(tables: &TableSet) -> usize {
@@ -108,16 +108,16 @@ fn the_first_table_that_is_full_is_the_limit() {
 #[test]
 fn what_has_no_room_is_the_primarys_and_is_counted() {
     let (config, state) = cluster(10, R, true);
-    let (all, left_out) = divisions::entries(&config, &state, None, 20);
+    let (all, left_out) = divisions::entries(&config, &state, 20);
     assert_eq!((all.len(), left_out), (20, 0));
-    let (some, left_out) = divisions::entries(&config, &state, None, 19);
+    let (some, left_out) = divisions::entries(&config, &state, 19);
     assert_eq!((some.as_slice(), left_out), (&all[..18], 1), "a partition has all of its divisions, or none");
-    let (none, left_out) = divisions::entries(&config, &state, None, 0);
+    let (none, left_out) = divisions::entries(&config, &state, 0);
     assert_eq!((none.len(), left_out), (0, 10));
     // The most partitions of the most replicas are more than the table holds.
     let (config, state) = cluster(4096, 9, true);
-    let tables = rules::compile(&config, &state, None);
+    let tables = rules::compile(&config, &state);
     assert_eq!(tables.division.len(), 16384);
-    let (_, left_out) = divisions::entries(&config, &state, None, 16384);
+    let (_, left_out) = divisions::entries(&config, &state, 16384);
     assert_eq!(left_out, 2048);
 }

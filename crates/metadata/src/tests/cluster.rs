@@ -14,7 +14,7 @@ use super::node::{Node, address};
 use super::switch::Switch;
 use crate::state::State;
 use crate::{
-    Balancing, Config, HotSettings, LINK_BITS_PER_SECOND, Metadata, NodeConfig, Persisted, Plant, Status,
+    Balancing, Config, HotSettings, LINK_BITS_PER_SECOND, Metadata, NodeConfig, Persisted, Status,
     StorageRequest, SwitchId, Timing,
 };
 
@@ -27,7 +27,7 @@ const PERSIST_STEPS_MAX: u64 = 12;
 const ASKED_EVERY_STEPS: u64 = 50;
 pub(super) const PARTITIONS: u32 = 4;
 
-pub(super) struct Random(pub(super) u64);
+pub(super) struct Random(u64);
 
 impl Random {
     /// 0 to `bound - 1` (splitmix64).
@@ -75,8 +75,6 @@ pub(super) struct Cluster {
     pub(super) checks: super::checks::Checks,
     /// Whether clients ask for everything, each time from elsewhere.
     pub(super) is_asked: bool,
-    /// In every leader.
-    pub(super) plant: Option<Plant>,
 }
 
 /// The default one.
@@ -137,7 +135,6 @@ impl Cluster {
             puts: 0,
             checks: Default::default(),
             is_asked: false,
-            plant: None,
             config,
         };
         for id in cluster.node_ids() {
@@ -171,7 +168,6 @@ impl Cluster {
     pub(super) fn start_metadata(&mut self) {
         let core = Metadata::new(self.config.clone(), self.stored.as_deref(), self.now()).unwrap();
         self.core = Some(core);
-        self.plant.into_iter().for_each(|plant| self.core().plant(plant));
         for id in self.config.switches.clone() {
             self.connect(id);
         }

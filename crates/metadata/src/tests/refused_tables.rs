@@ -7,7 +7,7 @@ use super::changes::{NEW, add, change, is_settled, refused, remove};
 use super::cluster::{Cluster, partitions};
 use super::node::Node;
 use super::scenarios::{is_gone, ready};
-use crate::{KeyspaceChange, Plant, Refused, SwitchId};
+use crate::{KeyspaceChange, Refused, SwitchId};
 
 const SWITCHES: [SwitchId; 2] = [SwitchId(0), SwitchId(1)];
 /// Ports of the first three nodes.
@@ -99,16 +99,6 @@ fn a_switch_that_loses_the_port_of_a_member_goes_on_with_the_others() {
     cluster.run_until(3000, "it is left out", |cluster| is_gone(cluster, NodeId(3)));
     puts_succeed(&mut cluster);
     assert!(cluster.status().switches.iter().all(|switch| switch.current && switch.error.is_none()));
-}
-
-#[test]
-#[should_panic(expected = "not within")]
-fn trusted_ports_are_found() {
-    let mut cluster = with_a_port_missing();
-    cluster.plant = Some(Plant::PortsTrusted);
-    cluster.core().plant(Plant::PortsTrusted);
-    change(&mut cluster, &add(NEW)).unwrap();
-    a_failover_succeeds(&mut cluster, NodeId(1));
 }
 
 /// What a switch has no room for shows when it tries. One of two refuses, the other one has installed.

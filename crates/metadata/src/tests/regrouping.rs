@@ -4,7 +4,7 @@ use nicekv_wire::{Duration, NodeId};
 
 use super::cluster::{Cluster, config};
 use super::collecting::create_names;
-use crate::{Change, ChunkInfo, Plant, TargetReport};
+use crate::{Change, ChunkInfo, TargetReport};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -125,8 +125,4 @@ fn one_reshaping_is_followed_to_its_end_before_the_next() {
     report(&mut cluster, &[1, 2, 3, 4, 5], 9);
     cluster.run(50);
     assert_eq!(groups(&cluster), [vec![1, 4, 5], vec![2, 3]]);
-    // A bug would not wait.
-    cluster.core().plant(Plant::MoveNotAwaited);
-    cluster.run(50);
-    assert_eq!(told(&cluster).before, None);
 }

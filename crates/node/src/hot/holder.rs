@@ -3,7 +3,6 @@
 use super::bounds::{HOT_KEYS_MAX, Name};
 use super::told::{CopyOf, CopyShift, Lessor};
 use crate::outbox::Outbox;
-use crate::plant::Plant;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -165,14 +164,7 @@ impl Holder {
 
     /// An owner says for how long its copies may be shown, and is told the time. A lease of another serial takes the place of the one before, and what is answered then
     /// says that copies of that are shown no more: so it must not come back by a pulse that was sent before. Such a pulse goes by a time that was told before.
-    pub(crate) fn on_pulse(
-        &mut self,
-        now: Now,
-        from: SocketAddrV4,
-        pulse: &HotPulse,
-        outbox: &mut Outbox,
-        plant: Option<Plant>,
-    ) {
+    pub(crate) fn on_pulse(&mut self, now: Now, from: SocketAddrV4, pulse: &HotPulse, outbox: &mut Outbox) {
         let HotPulse { serial, nonce, clock_ns, lease_ns } = *pulse;
         // Without a lease it is over: the time is one that was told.
         let until_ns = clock_ns.saturating_add(lease_ns);
@@ -224,7 +216,7 @@ impl Holder {
     }
 
     /// A get that a switch has stamped (H6): answered from a copy of that instance with that number or a later one, within the lease of its owner.
-    pub(crate) fn answer(&self, now: Now, get: &Get<'_>, stamp: Stamp, plant: Option<Plant>) -> Answer<'_> {
+    pub(crate) fn answer(&self, now: Now, get: &Get<'_>, stamp: Stamp) -> Answer<'_> {
         let name = ((get.keyspace, get.digest), Box::from(get.key));
         let Some(copy) = self.copies.get(&name) else { return Answer::Unknown };
         let is_of_instance = copy.stamp.instance == stamp.instance;

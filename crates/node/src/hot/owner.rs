@@ -5,7 +5,6 @@ use super::key::HotKey;
 use super::leases::{Answered, Leases, Peer};
 use super::spread::Spread;
 use crate::outbox::Outbox;
-use crate::plant::Plant;
 use crate::status::HotCounters;
 use crate::visibility::{Shift, ShiftKind};
 use alloc::boxed::Box;
@@ -151,16 +150,6 @@ impl Owner {
         }
     }
 
-    /// A bug (H3): what is asked for is copied as if it was shown.
-    pub(crate) fn copy_undecided(&mut self, partition: PartitionId, key: &[u8], entry: &Entry<'_>) {
-        let mut bytes = Vec::new();
-        entry.append(&mut bytes);
-        self.change(&(partition, key.into()), |hot| {
-            hot.set_entry(Some(bytes.into()));
-            hot.unlock();
-        });
-    }
-
     /// The switch says what it has counted of an instance, or that it has let go of it: then nobody needs its copies, whoever was to say so.
     pub(crate) fn on_closed(&mut self, name: Name, stamp: Stamp) {
         let is_gone = |spread: &Spread| spread.instance == stamp.instance && stamp.seen == u64::MAX;
@@ -180,7 +169,6 @@ impl Owner {
         partition: PartitionId,
         key: &[u8],
         counters: &mut HotCounters,
-        plant: Option<Plant>,
     ) -> bool {
         if self.keys.is_empty() {
             return true;
@@ -277,8 +265,8 @@ impl Owner {
     }
 
     /// Takes all copies back that may be shown now: when their leases are over, they are. Those that are still wanted are made again.
-    fn take_back(&mut self, counters: &mut HotCounters, plant: Option<Plant>) {
-        let until_ns = self.leases.renounce(plant);
+    fn take_back(&mut self, counters: &mut HotCounters) {
+        let until_ns = self.leases.renounce();
         self.pulse_ns = 0;
         counters.revocations += 1;
         let open = self.keys_that(HotKey::is_renewed);
@@ -292,12 +280,11 @@ impl Owner {
         now: Now,
         partition: PartitionId,
         counters: &mut HotCounters,
-        plant: Option<Plant>,
     ) -> bool {
         self.closing.insert(partition);
         let keys = self.keys_of(partition);
         if keys.iter().any(|key| self.keys[key].is_renewed()) {
-            self.take_back(counters, plant);
+            self.take_back(counters);
         }
         keys.iter().for_each(|key| self.change(key, |hot| hot.lapse(now)));
         !self.is_quiet(partition)
@@ -324,7 +311,6 @@ impl Owner {
         direct_until_ns: u64,
         outbox: &mut Outbox,
         counters: &mut HotCounters,
-        plant: Option<Plant>,
     ) {
         let has_lease = now.boot_ns < direct_until_ns;
         let mut takes_back = true;
@@ -337,7 +323,7 @@ impl Owner {
                 takes_back |= self.look(now, &key, leads(key.0), has_lease, outbox, counters);
             }
             if takes_back {
-                self.take_back(counters, plant);
+                self.take_back(counters);
             }
         }
         self.leases.pulse(now, direct_until_ns, outbox);

@@ -5,14 +5,13 @@ use super::{PAUSE_NS, ROOM, TRANSFERS_MAX};
 use crate::host::Host;
 use crate::membership::Membership;
 use crate::node_core::NodeCore;
-use crate::plant::Plant;
 use crate::protocol::Protocol;
 use crate::storage::ValueEnd;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_transport::Taken;
 use nicekv_wire::large::{Chunk, Reference, receiver_bit};
-use nicekv_wire::{Datagram, NodeId, Now, OpId, Reply, Status, Update};
+use nicekv_wire::{Datagram, NodeId, Now, OpId, Status, Update};
 
 impl Host {
     /// A client puts a large value that is not here: it may send it. What has come of it before is told.

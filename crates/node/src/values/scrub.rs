@@ -7,7 +7,6 @@
 use super::progress::{Current, READ_BYTES_MAX, ValueScrub};
 use super::{READS_MAX, Reader};
 use crate::node_core::NodeCore;
-use crate::plant::Plant;
 use crate::protocol::Protocol;
 use nicekv_transport::Checksum;
 use nicekv_wire::Now;

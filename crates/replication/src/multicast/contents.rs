@@ -12,7 +12,7 @@ use crate::config::{RECENT_DECISIONS_MAX, TOMBSTONES_MAX};
 use crate::transaction::entries;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use nicekv_node::{Host, Map, Membership, Plant};
+use nicekv_node::{Host, Map, Membership};
 use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
@@ -188,7 +188,6 @@ impl Contents {
     }
 }
 
-#[cfg(feature = "exploration")]
 mod exploration {
     use super::Contents;
     use core::hash::{Hash, Hasher};

@@ -17,14 +17,14 @@ use super::waits::{CopyRecent, CopyScan, ScanPurpose};
 use crate::clients::ExportCursor;
 use crate::config::{COPY_CHUNK_BYTES, COPY_KEYS_MAX, COPY_PAGES_MAX};
 use alloc::vec::Vec;
-use nicekv_node::{Host, Page, Plant, Standing, StreamPeer, stored_entries};
+use nicekv_node::{Host, Page, Standing, StreamPeer, stored_entries};
 use nicekv_wire::control::{MemberRole, MemberState};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, cursor_behind, key_of_cursor, put_keyed_entry};
 use nicekv_wire::{Epoch, NodeId, Now};
 
 impl Partition {
     /// Whether every op that was open when this primary's epoch began is decided, everywhere.
-    pub(super) fn is_recovered_wholly(&self, host: &Host) -> bool {
+    pub(super) fn is_recovered_wholly(&self) -> bool {
         let Some(lead) = self.lead.as_ref().filter(|lead| lead.is_ready()) else { return false };
         self.membership.activated
             && self.locks.oldest_undecided() > lead.recovered_through()
@@ -42,7 +42,7 @@ impl Partition {
         after: &[u8],
     ) {
         let base = self.sequence.base().filter(|base| self.sequence.released() >= *base);
-        let Some(base) = base.filter(|_| self.may_serve_copy(host, section, since)) else {
+        let Some(base) = base.filter(|_| self.may_serve_copy(section, since)) else {
             host.counters.dropped += 1;
             return;
         };
@@ -72,13 +72,13 @@ impl Partition {
         }
     }
 
-    fn may_serve_copy(&self, host: &Host, section: CopySection, since: u64) -> bool {
+    fn may_serve_copy(&self, section: CopySection, since: u64) -> bool {
         match section {
-            CopySection::Begin | CopySection::Clients => self.is_recovered_wholly(host),
+            CopySection::Begin | CopySection::Clients => self.is_recovered_wholly(),
             CopySection::Entries if self.membership.standing == Standing::Handoff => {
                 since >= self.contents.floor()
             }
-            CopySection::Entries => self.is_recovered_wholly(host),
+            CopySection::Entries => self.is_recovered_wholly(),
         }
     }
 

@@ -15,12 +15,12 @@ use super::locks::Latest;
 use super::partition::Partition;
 use super::sequence::Decided;
 use super::waits::PendingRead;
-use crate::clients::{Lookup, StoredResult};
+use crate::clients::Lookup;
 use crate::config::UNRELEASED_MAX;
 use crate::entry::is_overdue;
 use crate::evaluate::{KeyValue, Verdict, evaluate, is_hold, needs_state, parts};
 use alloc::vec::Vec;
-use nicekv_node::{Host, Plant, Step};
+use nicekv_node::{Host, Step};
 use nicekv_wire::chunk::Round;
 use nicekv_wire::replication::{Decision, Effect, Progress};
 use nicekv_wire::{NodeId, Now, OpId, Status, StoredKey, Update};
@@ -42,7 +42,7 @@ impl Partition {
     }
 
     fn decide_of(&mut self, host: &mut Host, now: Now, key: &[u8], others: &mut Vec<StoredKey>) {
-        while let Some(op) = self.next_decidable(host, key) {
+        while let Some(op) = self.next_decidable(key) {
             let state = self.locks.op(op).filter(|state| state.stored.is_transaction());
             let keys = state.map(|state| state.stored.stored_keys()).unwrap_or_default();
             let mut may_decide = |key: &[u8]| host.may_decide(now, self.id(), key);
@@ -51,7 +51,7 @@ impl Partition {
             }
             let Some(verdict) = self.judge_unless_barred(host, now, key, op) else {
                 // Along a chain a delete by expiry that goes before it waits for nobody.
-                let is_passed = |key: &[u8]| self.next_decidable(host, key).is_some_and(|next| next != op);
+                let is_passed = |key: &[u8]| self.next_decidable(key).is_some_and(|next| next != op);
                 if self.is_chain() && is_passed(key) {
                     continue;
                 }
@@ -82,7 +82,7 @@ impl Partition {
         if is_hold(state.stored.head()) {
             return Some(Verdict::unchanged(Status::ConditionFailed, None));
         }
-        if self.is_stale(host, state.stored.head()) && !self.is_recovered(op) {
+        if self.is_stale(state.stored.head()) && !self.is_recovered(op) {
             return Some(Verdict::unchanged(Status::StaleStamp, None));
         }
         if state.votes.any_refused {
@@ -133,7 +133,7 @@ impl Partition {
     }
 
     /// The key's oldest undecided op, if every member has acknowledged it and decisions may be made.
-    fn next_decidable(&self, host: &Host, key: &[u8]) -> Option<OpId> {
+    fn next_decidable(&self, key: &[u8]) -> Option<OpId> {
         if !self.may_decide() || self.sequence.unreleased().len() >= UNRELEASED_MAX {
             return None;
         }
@@ -162,7 +162,7 @@ impl Partition {
 
     /// Whether an update would give a name chunks that the round which the partition has adopted may collect: then it is refused (P8). Not if it was open when the epoch began, as it
     /// may have been answered; all of that is decided before names are listed.
-    pub(super) fn is_stale(&self, host: &Host, update: &Update<'_>) -> bool {
+    pub(super) fn is_stale(&self, update: &Update<'_>) -> bool {
         let stamp_min = self.membership.stamp_min;
         let is_good = update.condition.stamp().is_some_and(|stamp| stamp >= stamp_min);
         stamp_min != Round::default() && update.operation.makes_value() && !is_good
@@ -247,7 +247,7 @@ impl Partition {
     /// Multicasts the watermark, and a decision if there is one.
     pub(super) fn tell_members(&self, host: &mut Host, decision: Option<&Decision<'_>>) {
         if self.membership.members.len() > 1 {
-            host.outbox.multicast_decision(&self.membership, decision, self.watermark(host));
+            host.outbox.multicast_decision(&self.membership, decision, self.watermark());
         }
     }
 

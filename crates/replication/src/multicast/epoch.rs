@@ -24,7 +24,7 @@ use super::sweep::SWEPT_OPS_MAX;
 use crate::clients::Lookup;
 use crate::config::CATCH_UP_DATAGRAMS_MAX;
 use alloc::vec::Vec;
-use nicekv_node::{Host, Membership, Plant, Protocol, Standing};
+use nicekv_node::{Host, Membership, Protocol, Standing};
 use nicekv_wire::control::{Assign, ReportKind};
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
@@ -86,11 +86,11 @@ impl Partition {
         if !self.membership.standing.serves() {
             host.visibility.unknown(self.id());
         }
-        self.sequence.enter_epoch(false);
+        self.sequence.enter_epoch();
         (self.join, self.lead, self.reporting) = (None, None, Reporting::default());
         host.counters.dropped += core::mem::take(&mut self.awaiting_proof).len() as u64;
         self.repairs.clear();
-        self.locks.enter_epoch(now, false);
+        self.locks.enter_epoch(now);
         match self.membership.standing {
             Standing::Outside | Standing::Handoff => {}
             Standing::Joining => self.start_join(host),
@@ -235,7 +235,7 @@ impl Partition {
     }
 
     /// Whether this member had to hold an op that was decided, and does not: it has forgotten it (R18).
-    pub(super) fn has_forgotten(&self, host: &Host, decided: &Decided) -> bool {
+    pub(super) fn has_forgotten(&self, decided: &Decided) -> bool {
         self.membership.standing == Standing::Consistent
             && !self.is_chain()
             && decided.effect != Effect::None
@@ -281,7 +281,7 @@ impl Partition {
     }
 
     pub(super) fn adopt(&mut self, host: &mut Host, now: Now, decided: Decided) {
-        if self.has_forgotten(host, &decided) {
+        if self.has_forgotten(&decided) {
             return self.report_forgotten(host);
         }
         self.log_decision(host, now, decided);
@@ -299,7 +299,7 @@ impl Partition {
         if self.is_chain() {
             return self.send_entries_after(host, address, after);
         }
-        let watermark = self.watermark(host);
+        let watermark = self.watermark();
         for decided in self.sequence.after(after).take(CATCH_UP_DATAGRAMS_MAX) {
             let decision = decided.wire(self.id(), self.membership.epoch);
             host.outbox.unicast_decision(address, Some(&decision), watermark);
@@ -333,7 +333,7 @@ impl Partition {
         let Some(lead) = self.lead.as_mut().filter(|lead| lead.is_ready()) else { return };
         lead.note_served(now, position);
         let address = self.membership.members[position].address;
-        let watermark = self.watermark(host);
+        let watermark = self.watermark();
         host.outbox.unicast_decision(address, None, watermark);
         let mut bytes = 0;
         for decided in self.sequence.after(logged) {

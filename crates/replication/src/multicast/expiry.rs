@@ -35,7 +35,7 @@ impl Partition {
         key: &[u8],
         version: OpId,
     ) -> Option<OpId> {
-        if self.is_closed_to(host, Source::Own) {
+        if self.is_closed_to(Source::Own) {
             return None;
         }
         let (op, watermark) = self.own_op(host, now);

@@ -22,7 +22,7 @@ impl Partition {
         if decision.index == next {
             let mut next = Some(Decided::from_wire(decision));
             while let Some(decided) = next {
-                if self.has_forgotten(host, &decided) {
+                if self.has_forgotten(&decided) {
                     return self.report_forgotten(host);
                 }
                 self.log_learned(host, now, decided);

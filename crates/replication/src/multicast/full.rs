@@ -44,7 +44,7 @@ impl Partition {
         let space = if self.is_chain() { self.space_from_here(host) } else { host.disk_space };
         let is_full = !space.admits(&update.operation) || host.has_no_room_for(update);
         // What a member passes on may have been open when the epoch began.
-        let is_stale = matches!(source, Source::Client(_)) && self.is_stale(host, update);
+        let is_stale = matches!(source, Source::Client(_)) && self.is_stale(update);
         if !is_full && !is_stale {
             return false;
         }

@@ -12,7 +12,7 @@ use crate::config::WAITING_GETS_MAX;
 use crate::entry::is_overdue;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{Changes, Host, Plant, Standing, Step};
+use nicekv_node::{Changes, Host, Standing, Step};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::{Get, Now, OpId, Reply, Status};
 
@@ -22,8 +22,7 @@ impl Partition {
         if self.is_chain() {
             return self.on_chain_get(host, now, get, from);
         }
-        let serves = self.membership.standing.serves() || self.answers_unadmitted(host, get.key);
-        let may_serve = serves && host.has_lease(now);
+        let may_serve = self.membership.standing.serves() && host.has_lease(now);
         let heard = match get.forwarded {
             Some((_, epoch, node)) => self.is_primary() && self.membership.accepts(epoch, node),
             None => true,
@@ -47,7 +46,7 @@ impl Partition {
     }
 
     fn route_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
-        if !self.locks.is_locked(key) || self.answers_stale(host) {
+        if !self.locks.is_locked(key) {
             self.serve_get(host, now, get, key);
         } else if !self.is_primary() {
             self.forward_get(host, now, get, key);
@@ -65,7 +64,7 @@ impl Partition {
         if self.is_proven && self.lead.as_ref().is_none_or(Lead::is_complete) {
             return;
         }
-        let is_complete = self.is_recovered_wholly(host);
+        let is_complete = self.is_recovered_wholly();
         if is_complete && self.lead.as_mut().is_some_and(Lead::complete) && !self.is_chain() {
             self.tell_members(host, None);
         }
@@ -149,7 +148,7 @@ impl Partition {
         (key, changes): (&[u8], Changes),
         entry: Option<Entry<'_>>,
     ) {
-        if !self.membership.standing.serves() && !self.answers_after_leaving(host, key) {
+        if !self.membership.standing.serves() {
             // It has left the epoch since the get came. A handoff no longer knows what it lacks (R8), and a joiner lacks anything.
             host.counters.dropped += 1;
             return;
@@ -181,7 +180,6 @@ impl Partition {
             host.visibility.read(self.id(), key, entry, changes);
         }
         let reply = match entry {
-            _ if overdue.is_some() => Reply::bare(get.op, Status::NotFound),
             Some(Entry { value: Some(value), version, expiry_ms, form, .. }) => {
                 Reply { version, expiry_ms, value: Some(value), form, ..Reply::bare(get.op, Status::Ok) }
             }

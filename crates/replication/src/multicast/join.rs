@@ -37,7 +37,7 @@ use super::waits::UnforcedWhat;
 use crate::config::COPY_CHUNK_BYTES;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use nicekv_node::{DiskSpace, Host, Plant, Standing, StreamPeer};
+use nicekv_node::{DiskSpace, Host, Standing, StreamPeer};
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::{MemberRole, ReportKind};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry, read_keyed_entry};
@@ -46,10 +46,8 @@ use nicekv_wire::{DecodeError, Epoch, Now};
 impl Partition {
     /// Takes part from here on, as a joiner.
     pub(super) fn start_join(&mut self, host: &mut Host) {
-        let afresh = match self.membership.role(host.config.node) {
-            Some(MemberRole::Newcomer) => true,
-            role => role == Some(MemberRole::Handoff),
-        };
+        let role = self.membership.role(host.config.node);
+        let afresh = matches!(role, Some(MemberRole::Newcomer | MemberRole::Handoff));
         let record = Record::Join { afresh };
         host.append(self.id(), |out| record.append(out));
         self.set_aside(host, afresh);
@@ -191,7 +189,7 @@ impl Partition {
         // A checkpoint may have come before, and replaying `Begin` after it finds nothing that was set aside: so what is shown now is
         // logged like what is copied.
         let former = self.former.as_ref().expect("a joiner is not complete");
-        let shown = former.effects_through(host, since).filter(|(key, _)| !kept.contains_key(*key));
+        let shown = former.effects_through(since).filter(|(key, _)| !kept.contains_key(*key));
         let mut entries: Vec<(Box<[u8]>, Vec<u8>)> =
             shown.map(|(key, entry)| (key.into(), stored(&entry))).collect();
         self.begin(host, since, floor, begun.history, |key| kept.contains_key(key));
@@ -222,7 +220,7 @@ impl Partition {
         if since == 0 {
             self.contents.clear(host);
         }
-        for (key, entry) in former.effects_through(host, since).filter(|(key, _)| !newer(key)) {
+        for (key, entry) in former.effects_through(since).filter(|(key, _)| !newer(key)) {
             self.contents.store(host, key, &entry);
         }
         self.former = Some(Former::through(host, since, history.clone()));

@@ -7,7 +7,7 @@ use super::sequence::{Decided, Sequence};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use nicekv_node::{Host, Map, Plant};
+use nicekv_node::{Host, Map};
 use nicekv_wire::bytes::{Reader, put};
 use nicekv_wire::recovery::{CopySection, Entry};
 use nicekv_wire::{DecodeError, NodeId, Now, OpId};
@@ -39,16 +39,11 @@ impl Former {
     }
 
     /// The effects of decisions up to `since` that were not shown.
-    pub(super) fn effects_through(
-        &self,
-        host: &Host,
-        since: u64,
-    ) -> impl Iterator<Item = (&[u8], Entry<'_>)> + use<'_> {
-        let each = usize::MAX;
+    pub(super) fn effects_through(&self, since: u64) -> impl Iterator<Item = (&[u8], Entry<'_>)> {
         let known = self.decisions.iter().take_while(move |decided| decided.index <= since);
         known.filter(|decided| decided.contended).flat_map(move |decided| {
             let op = self.ops.get(&decided.op);
-            op.map(|op| effects(decided, &op.stored)).into_iter().flatten().take(each)
+            op.map(|op| effects(decided, &op.stored)).into_iter().flatten()
         })
     }
 

@@ -298,7 +298,6 @@ impl Lead {
     }
 }
 
-#[cfg(feature = "exploration")]
 mod exploration {
     use super::{Lead, Phase};
     use core::hash::{Hash, Hasher};

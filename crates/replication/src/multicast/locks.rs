@@ -355,15 +355,14 @@ impl Locks {
         queue.insert(0, op);
     }
 
-    /// A new epoch: nothing is known of what its primary will decide, and acks of the last one are void (R4), unless a bug keeps them.
-    pub(super) fn enter_epoch(&mut self, now: Now, keeps_acks: bool) {
+    /// A new epoch: nothing is known of what its primary will decide, and acks of the last one are void (R4).
+    pub(super) fn enter_epoch(&mut self, now: Now) {
         for key in self.keys.values_mut() {
             key.waiting.clear();
             key.latest = Latest::Unknown;
         }
         for op in self.ops.values_mut() {
-            let acks = if keeps_acks { op.votes.acks } else { 0 };
-            op.votes = Votes { acks, ..Votes::default() };
+            op.votes = Votes::default();
             (op.sent_ns, op.tries) = (now.boot_ns, 0);
         }
     }
@@ -399,7 +398,6 @@ impl Locks {
     }
 }
 
-#[cfg(feature = "exploration")]
 mod exploration {
     use super::*;
     use core::hash::{Hash, Hasher};

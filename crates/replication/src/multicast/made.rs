@@ -22,7 +22,7 @@ use crate::clients::Lookup;
 use crate::evaluate::{KeyValue, Verdict, is_hold};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use nicekv_node::{DiskSpace, Host, Plant, Recipe, ValueEnd, ValuePart};
+use nicekv_node::{DiskSpace, Host, Recipe, ValueEnd, ValuePart};
 use nicekv_wire::large::Reference;
 use nicekv_wire::{Condition, Datagram, Expiry, Now, OpId, Operation, Status, StoredUpdate, Update};
 
@@ -46,7 +46,7 @@ impl Partition {
                 Some(Verdict::unchanged(Status::DiskFull, None))
             }
             Some((_, Stage::NoRoom { at_ns })) if now.boot_ns < at_ns + RETRY_NS => None,
-            Some((hold, Stage::Held(reference))) => self.judge_held(host, hold, reference, (op, base)),
+            Some((hold, Stage::Held(reference))) => self.judge_held(hold, reference, (op, base)),
             _ => {
                 self.begin_making(host, now, key, (op, base), parts);
                 host.arm_sweep(now);
@@ -64,7 +64,6 @@ impl Partition {
     /// Primary: the same, of a value that has been made.
     fn judge_held(
         &self,
-        host: &Host,
         hold: OpId,
         reference: Reference,
         (op, base): (OpId, Option<KeyValue>),

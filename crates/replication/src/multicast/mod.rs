@@ -34,7 +34,6 @@ mod locks;
 mod made;
 mod makings;
 mod partition;
-mod plant;
 mod prepare;
 mod recent;
 mod record;
@@ -205,7 +204,7 @@ impl Protocol for Partition {
         match self.is_chain() {
             true => self.is_tail(host) && self.tail_answers_gets(host),
             false => {
-                let is_proven = self.is_proven || self.is_recovered_wholly(host);
+                let is_proven = self.is_proven || self.is_recovered_wholly();
                 self.membership.standing.serves() && is_proven
             }
         }
@@ -399,7 +398,6 @@ impl Partition {
     }
 }
 
-#[cfg(feature = "exploration")]
 mod exploration {
     use super::Partition;
     use crate::clients::ExportCursor;

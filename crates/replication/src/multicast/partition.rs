@@ -83,13 +83,13 @@ impl Partition {
         self.sequence.logged() < logged || self.sequence.released() < released
     }
 
-    pub(super) fn watermark(&self, host: &Host) -> Watermark {
+    pub(super) fn watermark(&self) -> Watermark {
         Watermark {
             partition: self.id(),
             epoch: self.membership.epoch,
             base: self.sequence.base().unwrap_or(0),
             forced: if self.is_chain() { self.held_up_to_here() } else { self.sequence.released() },
-            recovered: !self.is_chain() && self.is_recovered_wholly(host),
+            recovered: !self.is_chain() && self.is_recovered_wholly(),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::clients::Lookup;
 use crate::config::OPEN_OPS_MAX;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host, LargePut, Plant, Standing, Step};
+use nicekv_node::{Host, LargePut, Standing, Step};
 use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::{Fetch, Wanted};
 use nicekv_wire::replication::{PrepareAck, Resend};
@@ -81,7 +81,7 @@ impl Partition {
             }
         }
         let is_new = !matches!(source, Source::Member { .. });
-        if self.is_closed_to(host, source) || (awaits_proof && is_new) {
+        if self.is_closed_to(source) || (awaits_proof && is_new) {
             // Silence: what takes this partition's place is asked again.
             host.counters.dropped += 1;
             return;
@@ -270,8 +270,7 @@ impl Partition {
     ) {
         host.trace.note(now, op, Step::Acknowledged(self.membership.members[position].node));
         let all_acks = (1u16 << self.membership.members.len()) - 1;
-        let acks = 1 << position;
-        let votes = self.locks.count_acks(op, acks, contended, refused);
+        let votes = self.locks.count_acks(op, 1 << position, contended, refused);
         if votes.acks != all_acks {
             return;
         }

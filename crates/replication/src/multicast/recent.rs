@@ -111,11 +111,6 @@ impl Recent {
         let place = index.checked_sub(self.first).and_then(|place| self.keys.get(place as usize));
         place.is_some_and(|noted| noted.as_deref() == Some(key))
     }
-
-    /// Whether any decision wrote this key.
-    pub(super) fn has(&self, key: &[u8]) -> bool {
-        self.keys.iter().any(|noted| noted.as_deref() == Some(key))
-    }
 }
 
 fn bytes_of_long(key: &RecentKey) -> usize {
@@ -149,7 +144,6 @@ mod tests {
         assert_eq!(written(&recent, 2, 4), [(3, "c")]);
         assert_eq!(written(&recent, 5, 9), []);
         assert!(recent.is_of(5, b"a") && !recent.is_of(4, b"a") && !recent.is_of(6, b"a"));
-        assert!(recent.has(b"c") && !recent.has(b"d"));
     }
 
     #[test]

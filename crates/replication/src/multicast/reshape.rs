@@ -23,7 +23,7 @@ use super::record::Record;
 use super::restore::CLIENTS_RECORD_BYTES;
 use crate::clients::ExportCursor;
 use alloc::vec::Vec;
-use nicekv_node::{Host, Plant};
+use nicekv_node::Host;
 use nicekv_wire::{Epoch, Now};
 
 /// Where the decision comes from with which a partition begins that takes the place of others.
@@ -31,7 +31,7 @@ const BORN: Epoch = Epoch(0);
 
 impl Partition {
     /// Whether an op that is not known here is not to be taken in: none of a client begins in a sealed epoch, and nothing is decided once it is drained.
-    pub(super) fn is_closed_to(&self, host: &Host, source: Source) -> bool {
+    pub(super) fn is_closed_to(&self, source: Source) -> bool {
         let is_open_elsewhere = matches!(source, Source::Member { .. }) && !self.is_drained();
         self.membership.sealed && !is_open_elsewhere
     }
@@ -51,7 +51,7 @@ impl Partition {
         if may_end && lead.wanted().is_empty() {
             lead.end();
         }
-        (lead.is_drained()).then_some(through)
+        lead.is_drained().then_some(through)
     }
 
     /// This decision is the last one, and every member has forced it. Whether this replica holds it, and no other; then it takes effect, with all before.

@@ -9,7 +9,7 @@ use super::record::{Position, Record};
 use super::sequence::Decided;
 use crate::clients::Lookup;
 use alloc::vec::Vec;
-use nicekv_node::{Host, Plant};
+use nicekv_node::Host;
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::replication::Decision;
 use nicekv_wire::{Datagram, DecodeError, Now, OpId, StoredUpdate};

@@ -9,7 +9,7 @@ use super::waits::ScanPurpose;
 use crate::config::{SCAN_PAGE_BYTES, SCANS_MAX};
 use crate::pieces::{Frame, Piece};
 use core::net::SocketAddrV4;
-use nicekv_node::{Host, Page, Plant, Standing};
+use nicekv_node::{Host, Page, Standing};
 use nicekv_wire::scan::{Scan, ScanPiece, ScanWants};
 use nicekv_wire::{Now, OpId};
 
@@ -27,9 +27,8 @@ impl Partition {
     /// A client asks for a piece of what is this partition's; `from`: where the request came from. What cannot be answered now is not answered: the client asks again.
     pub(super) fn on_scan(&mut self, host: &mut Host, now: Now, scan: &Scan<'_>, from: SocketAddrV4) {
         let reply_to = scan.reply_to.unwrap_or(from);
-        let answers_anyway = false;
         let is_asked = if self.is_chain() { self.is_tail(host) } else { self.is_primary() };
-        if self.membership.standing.serves() && !is_asked && !answers_anyway {
+        if self.membership.standing.serves() && !is_asked {
             if scan.forwarded.is_none() {
                 self.forward_scan(host, scan, reply_to);
             }
@@ -37,9 +36,9 @@ impl Partition {
         }
         let is_recovered = match self.is_chain() {
             true => self.tail_answers_gets(host),
-            false => self.is_recovered_wholly(host),
+            false => self.is_recovered_wholly(),
         };
-        let is_ready = host.has_lease(now) && (is_recovered || answers_anyway);
+        let is_ready = host.has_lease(now) && is_recovered;
         let is_standing = self.membership.standing == Standing::Consistent;
         if !is_standing || !is_ready || self.waits.scans() >= SCANS_MAX {
             host.counters.dropped += 1;

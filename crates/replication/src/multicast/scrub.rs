@@ -23,7 +23,7 @@ use super::waits::ScanPurpose;
 use crate::config::{COMPARES_MAX, COPY_PAGES_MAX};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host, Page, Plant, Standing, stored_entries};
+use nicekv_node::{Host, Page, Standing, stored_entries};
 use nicekv_wire::scrub::{Cut, Listed, ScrubPage};
 use nicekv_wire::{NodeId, Now};
 

@@ -200,12 +200,10 @@ impl Sequence {
         self.base = Some(base);
     }
 
-    /// A new epoch: where it begins, its primary will tell, and it may decide otherwise what came early (unless `keeps_early`, a bug).
-    pub(super) fn enter_epoch(&mut self, keeps_early: bool) {
+    /// A new epoch: where it begins, its primary will tell, and it may decide otherwise what came early.
+    pub(super) fn enter_epoch(&mut self) {
         self.base = None;
-        if !keeps_early {
-            self.early.clear();
-        }
+        self.early.clear();
     }
 
     /// Goes on after decision `index`, without those before.
@@ -240,7 +238,6 @@ impl Sequence {
     }
 }
 
-#[cfg(feature = "exploration")]
 mod exploration {
     use super::Sequence;
     use core::hash::{Hash, Hasher};
@@ -336,7 +333,7 @@ mod tests {
             sequence.log(index, Epoch(1));
         }
         assert!(sequence.take_early().is_none());
-        sequence.enter_epoch(false);
+        sequence.enter_epoch();
         sequence.log(8, Epoch(2));
         assert!(sequence.take_early().is_none(), "9 was of another epoch");
         for index in 10.. {
@@ -376,7 +373,7 @@ mod tests {
         assert_eq!(bounds(&sequence), [7, 7, 7]);
         sequence.prepend_history(history.clone());
         assert_eq!(*sequence.history(), history);
-        sequence.enter_epoch(false);
+        sequence.enter_epoch();
         assert_eq!(sequence.base(), None);
         sequence.set_history(History::default());
         assert_eq!(*sequence.history(), History::default());

@@ -9,10 +9,9 @@ use super::record::Record;
 use super::sequence::Decided;
 use super::waits::UnforcedWhat;
 use crate::clients::StoredResult;
-use nicekv_node::{Host, Map, Plant, Step, Visibility};
-use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_node::{Host, Map, Step};
 use nicekv_wire::replication::Effect;
-use nicekv_wire::{Form, Now, OpId, StoredUpdate};
+use nicekv_wire::{Now, OpId, StoredUpdate};
 
 impl Partition {
     /// Takes an op in: it is undecided from now on and locks its key.
@@ -29,9 +28,7 @@ impl Partition {
         if let Some(reference) = reference(&stored) {
             host.storage.keep_value(reference, self.id());
         }
-        let mut nobody = Visibility::default();
-        let visibility = &mut host.visibility;
-        self.locks.take_in(visibility, now, order, contended, stored);
+        self.locks.take_in(&mut host.visibility, now, order, contended, stored);
     }
 
     /// Values that were asked for, and are not what their keys have any more, stay while their clients may read them (L4).
@@ -63,7 +60,6 @@ impl Partition {
         if decided.contended {
             host.storage.want_force();
         }
-        let (index, contended) = (decided.index, decided.contended);
         self.settle(host, now, decided);
     }
 
@@ -90,8 +86,7 @@ impl Partition {
     /// and a restarted replica, which replays decisions, would let the older ones take effect after it.
     fn release_predecessors(&mut self, host: &mut Host, now: Now, op: OpId) {
         let Some(op) = self.locks.op(op) else { return };
-        let mut keys = op.stored.stored_keys();
-        keys.truncate(keys.len());
+        let keys = op.stored.stored_keys();
         let shares_key = |decided: &&Decided| {
             let earlier = self.locks.op(decided.op);
             earlier.is_some_and(|earlier| keys.iter().any(|key| earlier.stored.has_key(key)))
@@ -133,8 +128,7 @@ impl Partition {
         result: StoredResult,
     ) {
         let head = stored.head();
-        for (key, mut entry) in effects(decided, stored).into_iter() {
-            // A longer one is not taken for a plain value.
+        for (key, entry) in effects(decided, stored) {
             if self.join.as_mut().is_none_or(|join| !join.keeps_back(key, &entry)) {
                 self.contents.store(host, key, &entry);
             }

@@ -3,7 +3,7 @@
 use super::partition::Partition;
 use crate::clients::Lookup;
 use alloc::vec::Vec;
-use nicekv_node::{Host, Plant, Standing};
+use nicekv_node::{Host, Standing};
 use nicekv_wire::control::ReportKind;
 use nicekv_wire::recovery::{Fetch, Wanted};
 use nicekv_wire::{NodeId, Now, OpId};

@@ -8,8 +8,8 @@ use super::partition::Partition;
 use crate::evaluate::{KeyValue, Verdict};
 use crate::script::Runner;
 use crate::transaction::{entries, take_steps};
-use nicekv_node::{Host, Plant};
-use nicekv_wire::transaction::{Act, Step};
+use nicekv_node::Host;
+use nicekv_wire::transaction::Step;
 use nicekv_wire::{Now, OpId, Operation, Update};
 
 impl Partition {
@@ -23,8 +23,7 @@ impl Partition {
 
     /// What a transaction does; `None`: something else comes first, or its keys are being read, all at once.
     pub(super) fn judge_transaction(&mut self, host: &mut Host, now: Now, op: OpId) -> Option<Verdict> {
-        let stored = &self.locks.op(op)?.stored;
-        let keys = stored.stored_keys();
+        let keys = self.locks.op(op)?.stored.stored_keys();
         let unknown = keys.iter().filter(|key| !self.knows(host, now, key, op)).count();
         if unknown > 0 {
             return None;
@@ -33,14 +32,9 @@ impl Partition {
             Latest::Known(value) => value.clone(),
             _ => None,
         };
-        let runner = Runner {
-            scripts: &host.scripts,
-            is_recovered: self.is_recovered(op),
-            clock_ms: None,
-            keeps_failures: false,
-        };
+        let runner = Runner { scripts: &host.scripts, is_recovered: self.is_recovered(op) };
         let stored = &self.locks.op(op)?.stored;
-        let verdict = take_steps(&stored.update(), known, (&runner, false));
+        let verdict = take_steps(&stored.update(), known, &runner);
         if verdict.is_none() {
             host.scripts.wait(now, self.id(), stored.stored_key(), op);
         }
@@ -54,8 +48,4 @@ impl Partition {
             self.locks.set_latest(key, Latest::Known(KeyValue::from_entry(&entry)));
         }
     }
-}
-
-fn has_script(steps: &[u8]) -> bool {
-    Step::each(steps).any(|step| matches!(step.act, Act::Run { .. }))
 }

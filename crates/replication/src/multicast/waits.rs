@@ -135,7 +135,6 @@ impl Waits {
     }
 }
 
-#[cfg(feature = "exploration")]
 mod exploration {
     use super::{UnforcedWhat, Waits};
     use core::hash::{Hash, Hasher};

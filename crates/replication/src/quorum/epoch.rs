@@ -2,7 +2,7 @@
 
 use super::QuorumPartition;
 use super::version::{Record, Unforced, UnforcedWhat};
-use nicekv_node::{Host, Membership, Plant, Standing};
+use nicekv_node::{Host, Membership, Standing};
 use nicekv_wire::Now;
 use nicekv_wire::control::{Assign, ReportKind};
 
@@ -30,9 +30,8 @@ impl QuorumPartition {
         if is_new {
             self.enter_succession(node, now);
         }
-        self.admit(node);
-        let is_consistent = self.membership.standing == Standing::Consistent;
-        if is_consistent {
+        self.admit();
+        if self.membership.standing == Standing::Consistent {
             // Only storage that was counted, or one of a cluster that has never been, is told so.
             self.count(node);
         }

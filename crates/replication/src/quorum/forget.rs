@@ -37,7 +37,7 @@ use crate::entry::decode_entry;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use nicekv_node::{Host, Page, Plant, stored_entries};
+use nicekv_node::{Host, Page, stored_entries};
 use nicekv_wire::control::DiskSpace;
 use nicekv_wire::quorum::{Timestamp, Tombstone, TombstoneStage, Tombstones, TombstonesAck};
 use nicekv_wire::recovery::Entry;
@@ -314,7 +314,7 @@ impl QuorumPartition {
     }
 
     /// A version of a key goes to the engine: what is being read there may be the one before.
-    pub(super) fn note_written(&mut self, host: &Host, key: &[u8]) {
+    pub(super) fn note_written(&mut self, key: &[u8]) {
         self.forgetting.reading.remove(key);
     }
 

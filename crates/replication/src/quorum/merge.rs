@@ -14,7 +14,7 @@ use super::version::{Version, Waiter, read_floor};
 use crate::config::COPY_CHUNK_BYTES;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{CopyChunk, Host, Page, Plant, StreamPeer};
+use nicekv_node::{CopyChunk, Host, Page, StreamPeer};
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::{Member, MemberRole, MemberState};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, cursor_behind, key_of_cursor, read_keyed_entry};
@@ -102,10 +102,11 @@ impl QuorumPartition {
             Some(Some(predecessor)) => merge.merged.contains(&predecessor),
             _ => merge.merged.len() >= quorum.read_set(),
         };
-        match self.newcomer {
-            None if is_enough => return self.count(node),
-            Some(_) if is_enough => return self.finish_merge(node),
-            _ => {}
+        if is_enough {
+            return match self.newcomer {
+                None => self.count(node),
+                Some(_) => self.finish_merge(node),
+            };
         }
         if let Some(source) = &mut merge.source
             && source.epoch != self.membership.epoch

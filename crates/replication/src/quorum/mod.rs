@@ -131,7 +131,7 @@ impl Protocol for QuorumPartition {
     fn on_message(&mut self, host: &mut Host, now: Now, sender: NodeId, message: Message<'_>) {
         match message {
             Message::RepairRequest(request) => self.on_repair_request(host, request),
-            Message::RepairReply(reply) => self.on_repair_reply(host, now, reply),
+            Message::RepairReply(reply) => self.on_repair_reply(host, reply),
             Message::Tombstones(told) => self.on_tombstones(host, now, told),
             Message::TombstonesAck(round) => self.on_tombstones_ack(host, now, sender, round),
             Message::Entrust(entrust) => self.on_entrust(host, now, entrust),

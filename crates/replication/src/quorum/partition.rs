@@ -20,7 +20,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host, Map, Membership, PartitionStatus, Plant, Standing, Step};
+use nicekv_node::{Host, Map, Membership, PartitionStatus, Standing, Step};
 use nicekv_wire::large::Reference;
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, Timestamp};
 use nicekv_wire::recovery::Entry;
@@ -206,8 +206,7 @@ impl QuorumPartition {
             return;
         }
         node.trace.note(now, op, Step::Answered(Status::Ok));
-        let epoch = self.membership.epoch;
-        let floor = self.floor;
+        let (epoch, floor) = (self.membership.epoch, self.floor);
         let held = QuorumHeld { op, node: node.config.node, epoch, timestamp, floor, content };
         node.outbox.send(to, |out| held.encode(out));
     }
@@ -224,7 +223,7 @@ impl QuorumPartition {
         match self.keys.get_mut(key) {
             Some(Key { newest: Some(newest), .. }) => {
                 let newest = *newest;
-                self.keep(node, now, key, newest, version, waiter);
+                self.keep(node, key, newest, version, waiter);
             }
             Some(state) => state.waiting.push((version, waiter)),
             None => {
@@ -251,8 +250,8 @@ impl QuorumPartition {
         let waiting = core::mem::take(&mut self.keys.get_mut(key).expect("it waits").waiting);
         for (version, waiter) in waiting {
             match self.keys[key].newest {
-                Some(newest) => self.keep(node, now, key, newest, version, waiter),
-                None if version.timestamp > durable => self.log(node, now, key, version, waiter),
+                Some(newest) => self.keep(node, key, newest, version, waiter),
+                None if version.timestamp > durable => self.log(node, key, version, waiter),
                 None => {
                     let present = entry.is_some_and(|entry| entry.value.is_some());
                     self.tell(node, now, waiter, durable, present);
@@ -269,7 +268,7 @@ impl QuorumPartition {
         node.counters.dropped += 1;
         match what {
             ReadFor::Newest => {}
-            ReadFor::Forgetting { .. } => return self.note_written(node, key),
+            ReadFor::Forgetting { .. } => return self.note_written(key),
             ReadFor::Query { .. } | ReadFor::Repair { .. } | ReadFor::Void => return,
         }
         let state = self.keys.get_mut(key).expect("it waits");
@@ -278,7 +277,7 @@ impl QuorumPartition {
             // What takes its place was logged meanwhile.
             Some(_) => waiting.into_iter().for_each(|(version, waiter)| {
                 let newest = self.keys[key].newest.expect("as before");
-                self.keep(node, now, key, newest, version, waiter);
+                self.keep(node, key, newest, version, waiter);
             }),
             None => drop(self.keys.remove(key)),
         }
@@ -294,14 +293,13 @@ impl QuorumPartition {
     fn keep(
         &mut self,
         node: &mut Host,
-        now: Now,
         key: &[u8],
         newest: (Timestamp, u64),
         version: Version,
         waiter: Waiter,
     ) {
         if version.timestamp > newest.0 {
-            return self.log(node, now, key, version, waiter);
+            return self.log(node, key, version, waiter);
         }
         let at = self.unforced.binary_search_by_key(&newest.1, |unforced| unforced.record);
         let waiters = match at.map(|at| &mut self.unforced[at].what) {
@@ -312,7 +310,7 @@ impl QuorumPartition {
         waiters.push(waiter);
     }
 
-    pub(super) fn log(&mut self, node: &mut Host, now: Now, key: &[u8], version: Version, waiter: Waiter) {
+    pub(super) fn log(&mut self, node: &mut Host, key: &[u8], version: Version, waiter: Waiter) {
         let mut entry = Vec::new();
         version.entry().append(&mut entry);
         let record = node.append_awaited(self.id(), |out| Record::Version { key, entry: &entry }.append(out));
@@ -321,8 +319,7 @@ impl QuorumPartition {
             node.storage.keep_value(reference, self.id());
         }
         self.keys.get_mut(key).expect("it is under way").newest = Some((version.timestamp, record));
-        let mut waiters = alloc::vec![waiter];
-        let what = UnforcedWhat::Version { key: key.into(), version, waiters };
+        let what = UnforcedWhat::Version { key: key.into(), version, waiters: alloc::vec![waiter] };
         self.unforced.push_back(Unforced { record, what });
     }
 
@@ -357,7 +354,7 @@ impl QuorumPartition {
         let Forced { record, key, version, waiters, .. } = forced;
         node.storage.write(self.id(), &key, |out| version.entry().append(out));
         self.let_go_value(node, &version);
-        self.note_written(node, &key);
+        self.note_written(&key);
         self.finish_repair(node, &key);
         let state = self.keys.get_mut(&key).expect("it is under way");
         if state.newest == Some((version.timestamp, record)) {

@@ -25,7 +25,7 @@ use crate::config::REPAIRS_MAX;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use nicekv_node::{Host, Plant, Standing};
+use nicekv_node::{Host, Standing};
 use nicekv_wire::control::ReportKind;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::repair::{KeyState, RepairReply, RepairRequest};
@@ -166,7 +166,7 @@ impl QuorumPartition {
     }
 
     /// Another member tells what it holds, in the present epoch.
-    pub(super) fn on_repair_reply(&mut self, host: &mut Host, now: Now, reply: &RepairReply<'_>) {
+    pub(super) fn on_repair_reply(&mut self, host: &mut Host, reply: &RepairReply<'_>) {
         let epoch = self.membership.epoch;
         let is_fenced = |repair: &Repair| repair.found < epoch;
         let repair = self.repairs.get_mut(reply.key);
@@ -181,15 +181,14 @@ impl QuorumPartition {
         };
         repair.answers.insert(reply.sender, (version, reply.through));
         let read_set = self.quorum.map_or(usize::MAX, |quorum| quorum.read_set());
-        let enough = read_set;
-        if repair.answers.len() >= enough {
+        if repair.answers.len() >= read_set {
             let answers = core::mem::take(&mut repair.answers);
-            self.install(host, now, reply.key, answers.into_values().collect());
+            self.install(host, reply.key, answers.into_values().collect());
         }
     }
 
     /// The newest of what others hold takes the place of what is damaged; if it is nothing, they have forgotten what there was.
-    fn install(&mut self, host: &mut Host, now: Now, key: &[u8], offers: Vec<Offer>) {
+    fn install(&mut self, host: &mut Host, key: &[u8], offers: Vec<Offer>) {
         let floor = offers.iter().map(|(_, floor)| *floor).max().unwrap_or(0);
         let versions = offers.into_iter().filter_map(|(version, _)| version);
         let newest = versions.max_by_key(|version| version.timestamp);
@@ -202,7 +201,7 @@ impl QuorumPartition {
             Some(version) => {
                 self.raise_floor(host, floor);
                 self.keys.entry(key.into()).or_default();
-                self.log(host, now, key, version, Waiter::Nobody);
+                self.log(host, key, version, Waiter::Nobody);
             }
             None => self.log_forgotten(host, key, floor),
         }

@@ -5,7 +5,7 @@ use super::partition::QuorumPartition;
 use super::version::{Version, Waiter};
 use alloc::boxed::Box;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host, LargePut, Plant, Standing};
+use nicekv_node::{Host, LargePut, Standing};
 use nicekv_wire::large::Reference;
 use nicekv_wire::quorum::{QuorumQuery, QuorumStore};
 use nicekv_wire::{Now, Status};

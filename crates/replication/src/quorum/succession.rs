@@ -36,7 +36,7 @@ use super::repair::Repairs;
 use super::version::{ReadFor, Record, Unforced, UnforcedWhat, Version, Waiter};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use nicekv_node::{Host, Plant, Standing};
+use nicekv_node::{Host, Standing};
 use nicekv_wire::control::{MemberRole, ReportKind};
 use nicekv_wire::quorum::{Entrust, Entrusted};
 use nicekv_wire::{NodeId, Now};
@@ -58,8 +58,7 @@ impl QuorumPartition {
         }
         self.newcomer = newcomer;
         let leaves = self.membership.role(me) == Some(MemberRole::Leaving);
-        let successor = self.member_in_role(MemberRole::Newcomer).filter(|_| leaves);
-        self.entrusting.successor = successor;
+        self.entrusting.successor = self.member_in_role(MemberRole::Newcomer).filter(|_| leaves);
         if self.membership.standing == Standing::Outside {
             // The clients ask others.
             self.give_up_entrusted(host);
@@ -76,12 +75,11 @@ impl QuorumPartition {
     }
 
     /// Whether what this replica says counts from now on in its process, once it is counted.
-    pub(super) fn admit(&mut self, host: &Host) {
-        let in_force = self.membership.activated;
+    pub(super) fn admit(&mut self) {
         self.admitted = match self.membership.standing {
             Standing::Outside | Standing::Handoff => false,
             Standing::Joining => self.newcomer.is_none(),
-            Standing::Consistent => self.admitted || in_force,
+            Standing::Consistent => self.admitted || self.membership.activated,
         };
     }
 

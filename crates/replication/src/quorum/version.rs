@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host, Plant};
+use nicekv_node::Host;
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::large::Reference;
 use nicekv_wire::quorum::Timestamp;
@@ -34,8 +34,7 @@ impl Version {
 
     /// The large value that it is of, if that is not here.
     pub(super) fn lacking(&self, host: &Host) -> Option<Reference> {
-        let is_here = |name| host.storage.holds_value(name);
-        self.large().filter(|reference| !is_here(reference.name))
+        self.large().filter(|reference| !host.storage.holds_value(reference.name))
     }
 
     /// The large value that it is of.

@@ -63,8 +63,8 @@ fn taken(scripts: &Scripts, steps: &[Step<'_>]) -> (Verdict, Vec<String>, Writte
         };
         Some(KeyValue { version: OpId::NONE, expiry_ms: 0, value, form })
     };
-    let runner = Runner { scripts, is_recovered: false, clock_ms: None, keeps_failures: false };
-    let verdict = take_steps(&update, state, (&runner, false)).expect("ended");
+    let runner = Runner { scripts, is_recovered: false };
+    let verdict = take_steps(&update, state, &runner).expect("ended");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let results = Taken::each(&verdict.value).filter(|taken| taken.value_is_result);
     let results = results.map(|taken| text(taken.value)).collect();

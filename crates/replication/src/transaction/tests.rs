@@ -48,8 +48,8 @@ fn taken_of(steps: &[Step<'_>], state: impl Fn(&[u8]) -> Option<KeyValue>) -> Ve
         key: steps[0].key,
     };
     let scripts = &Scripts::default();
-    let runner = Runner { scripts, is_recovered: false, clock_ms: None, keeps_failures: false };
-    take_steps(&update, state, (&runner, false)).expect("there is no script")
+    let runner = Runner { scripts, is_recovered: false };
+    take_steps(&update, state, &runner).expect("there is no script")
 }
 
 /// What is written: of what is removed no value.

@@ -29,7 +29,6 @@ mod verdict;
 use super::Target;
 use super::told::{Progress, TendingConfig};
 use crate::initiator::{Handle, Initiator, InitiatorConfig};
-use crate::plant::Plant;
 use crate::send::Send;
 use agenda::{Agenda, Finding};
 use alloc::collections::BTreeSet;

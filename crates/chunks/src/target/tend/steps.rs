@@ -6,7 +6,6 @@ use super::{Job, Step, Target, Tending};
 use crate::chunk_id;
 use crate::initiator::{Counted, Event, Handle, Placed, PutError};
 use crate::map::{Group, Map};
-use crate::plant::Plant;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use nicekv_wire::NodeId;
@@ -120,11 +119,11 @@ impl Tending {
             (Step::Scrubbing, Some(_)) => self.count(now_ns, job, &place),
             // It was put by this map, and is kept until the slot has moved.
             (Step::Scrubbing, None) if place.is_moving && !self.away.contains(&id) => self.agenda.settle(&id),
-            (_, own) => self.put(now_ns, job, bytes, own, target),
+            (_, own) => self.put(now_ns, job, bytes, own),
         }
     }
 
-    fn put(&mut self, now_ns: u64, job: Job, bytes: Vec<u8>, own: Option<u8>, target: &Target) {
+    fn put(&mut self, now_ns: u64, job: Job, bytes: Vec<u8>, own: Option<u8>) {
         self.pace.charge(now_ns, bytes.len() as u64);
         let handle = self.initiator.put_beside(now_ns, job.id, Arc::from(bytes), own);
         self.jobs.push(Job { step: Step::Putting(handle), ..job });
@@ -188,12 +187,7 @@ impl Tending {
         let undecided = held.is_undecided(target.round.unwrap_or_default());
         // It may get a name yet, and is decided about in the next round; put again in each, it would stay for ever.
         let waits_for_name = undecided && held.stamp.0 + 1 >= target.round.unwrap_or_default().0;
-        let found = match target.plant {
-            Some(Plant::SurplusByCount) if counted.held.count_ones() as usize >= copies => {
-                Some(Finding::Surplus)
-            }
-            _ => finding(copies, of),
-        };
+        let found = finding(copies, of);
         let Some(found) = found.filter(|found| *found != Finding::Surplus || !place.is_moving) else {
             let members = place.group.members().filter(|(at, _)| of.held >> at & 1 == 1);
             held.holders = members.map(|(_, node)| node).collect();
@@ -208,8 +202,7 @@ impl Tending {
                 self.read(now_ns, Job { step: Step::Fetching, ..job }, bytes, target);
             }
             Finding::Surplus if !undecided => {
-                let of = of.held & of.better;
-                let handle = self.initiator.confirm(now_ns, id, bytes, of);
+                let handle = self.initiator.confirm(now_ns, id, bytes, of.held & of.better);
                 self.jobs.push(Job { step: Step::Confirming(handle), ..job });
             }
             _ => self.again(now_ns, &id, found, LATER),

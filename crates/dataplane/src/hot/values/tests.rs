@@ -1,4 +1,4 @@
-//! The switch answers behind a socket, or does not, and each planted bug shows.
+//! The switch answers behind a socket, or does not.
 
 use alloc::vec;
 use core::net::Ipv4Addr;
@@ -39,7 +39,7 @@ struct Switch(Router);
 
 impl Switch {
     /// Node 1 owns everything, and its value is shown until 2,000.
-    fn new(plant: Option<Plant>) -> Self {
+    fn new() -> Self {
         let mut switch = Self(Router::new(VringConfig::DEFAULT).unwrap());
         let (ring, multicast) = (Prefix::new([10, 10, 0, 0], 16), Prefix::new([10, 11, 0, 0], 16));
         let tables = TableSet {
@@ -55,15 +55,14 @@ impl Switch {
             ..TableSet::default()
         };
         switch.0.install(&tables).unwrap();
-        plant.into_iter().for_each(|plant| switch.0.plant(plant));
         switch.0.begin_life(LIFE);
         switch.0.change_hot(false, &[], &[entry(1)]).unwrap();
         switch
     }
 
     /// And node 1 has given it its value.
-    fn full(plant: Option<Plant>) -> Self {
-        let mut switch = Self::new(plant);
+    fn full() -> Self {
+        let mut switch = Self::new();
         assert!(switch.offers(1, (1, 1), 6));
         assert_eq!(switch.pulses(1, LIFE, 2_000, 6), Some((LIFE, NOW)));
         switch
@@ -146,7 +145,7 @@ fn address(node: u8) -> SocketAddrV4 {
 
 #[test]
 fn a_get_is_answered_while_nothing_has_passed_and_within_the_lease() {
-    let mut switch = Switch::full(None);
+    let mut switch = Switch::full();
     assert_eq!(switch.get(NOW, b"key", 100), (true, reply()));
     assert!(switch.answers(1_999) && !switch.answers(2_000));
     switch.update();
@@ -162,7 +161,7 @@ fn a_get_is_answered_while_nothing_has_passed_and_within_the_lease() {
 
 #[test]
 fn only_what_asks_for_just_that_and_brings_the_room_is_answered() {
-    let mut switch = Switch::full(None);
+    let mut switch = Switch::full();
     let bytes = reply().len();
     let fits = bytes - (HEADER_BYTES + Stamp::BYTES + FORWARDED_BYTES + 2 + b"key".len());
     assert!(switch.get(NOW, b"key", fits).0 && !switch.get(NOW, b"key", fits - 1).0, "G8");
@@ -171,7 +170,7 @@ fn only_what_asks_for_just_that_and_brings_the_room_is_answered() {
         switch.0.change_hot(true, &[], &[]).unwrap();
         switch.get(NOW, b"key", 100)
     };
-    let mut switch = Switch::full(None);
+    let mut switch = Switch::full();
     assert!(switch.send(NOW, CLIENT, asked.clone()).0, "the first hop has stamped who asks");
     let at = HEADER_BYTES + Stamp::BYTES;
     for wrong in [offset_of!(HeaderLayout, reserved), at, at + 9, asked.len() - 1, at + 15] {
@@ -190,7 +189,7 @@ fn only_what_asks_for_just_that_and_brings_the_room_is_answered() {
 
 #[test]
 fn a_lease_is_of_an_owner_a_serial_and_a_life() {
-    let mut switch = Switch::full(None);
+    let mut switch = Switch::full();
     assert_eq!(switch.pulses(2, LIFE, 9_000, 6), Some((LIFE, NOW)), "another node's");
     assert_eq!(switch.pulses(1, LIFE + 1, 9_000, 6), Some((LIFE, NOW)), "for another life");
     assert_eq!(switch.pulses(1, 0, 9_000, 6), Some((LIFE, NOW)), "it asks");
@@ -210,7 +209,7 @@ fn a_lease_is_of_an_owner_a_serial_and_a_life() {
 
 #[test]
 fn a_value_goes_with_its_instance_and_clients_bring_none() {
-    let mut switch = Switch::full(None);
+    let mut switch = Switch::full();
     switch.0.change_hot(false, &[], &[entry(2)]).unwrap();
     assert!(!switch.answers(NOW) && !switch.offers(1, (1, 1), 6));
     assert!(switch.offers(1, (2, 1), 6) && switch.answers(NOW));
@@ -248,7 +247,7 @@ fn what_is_offered_is_looked_at() {
 
 #[test]
 fn only_so_many_entries_want_a_value() {
-    let mut switch = Switch::new(None);
+    let mut switch = Switch::new();
     let many = |count: u64, first: u64| -> Vec<HotEntry> {
         let entry = |number: u64| HotEntry {
             digest: [[0; 8], number.to_be_bytes()].concat().try_into().unwrap(),
@@ -265,18 +264,4 @@ fn only_so_many_entries_want_a_value() {
     let counts = HotEntry { in_switch: false, ..many(1, 5_000).remove(0) };
     switch.0.change_hot(false, &[], &[counts, entry(5_001)]).unwrap();
     switch.0.change_hot(false, &[], &many(most, 6_000)[1..]).unwrap();
-}
-
-#[test]
-fn every_plant_shows_a_value_that_is_not_to_be_shown() {
-    let run = |plant| {
-        let mut switch = Switch::full(plant);
-        let (key, lease) = (switch.get(NOW, b"kex", 100).0, switch.answers(2_000));
-        switch.update();
-        [key, lease, switch.answers(NOW)]
-    };
-    assert_eq!(run(None), [false; 3]);
-    assert_eq!(run(Some(Plant::HotValueKeyUnchecked)), [true, false, false]);
-    assert_eq!(run(Some(Plant::HotValueLeaseUnchecked)), [false, true, false]);
-    assert_eq!(run(Some(Plant::HotValueStaleShown)), [false, false, true]);
 }

@@ -29,7 +29,6 @@ use nicekv_wire::{NodeId, PartitionId};
 
 use crate::config::Balancing;
 use crate::observations::Load;
-use crate::plant::Plant;
 use crate::policy::Policy;
 use crate::state::{Division, Divisions, Partition, Standing};
 use crate::view::Situation;
@@ -47,10 +46,9 @@ const _: () =
 
 /// Who answers gets of a partition: the primary, and at most R - 1 others that serve: originals in the ring's order, then who
 /// leaves, then who stands in for others.
-fn among(partition: &Partition, replicas: usize, plant: Option<Plant>) -> Vec<NodeId> {
-    let serves = |standing| standing == Standing::Serving;
+fn among(partition: &Partition, replicas: usize) -> Vec<NodeId> {
     let others = partition.members.iter().filter(|member| member.node != partition.primary);
-    let mut others: Vec<_> = others.filter(|member| serves(member.standing)).collect();
+    let mut others: Vec<_> = others.filter(|member| member.standing == Standing::Serving).collect();
     others.sort_by_key(|member| {
         let role = match partition.role(member) {
             MemberRole::Original | MemberRole::Newcomer => 0,
@@ -106,11 +104,9 @@ fn revise_members(
     clients: Prefix,
     changes: &mut BTreeMap<PartitionId, Partition>,
 ) {
-    let plant = situation.observations.planted();
     for (id, partition, replicas) in divisible(situation) {
         let next = changes.get(&id).unwrap_or(partition);
-        let among = among(next, replicas, plant);
-        let has_left = next.divisions.among.iter().any(|node| !among.contains(node));
+        let among = among(next, replicas);
         if among == next.divisions.among || !next.activated {
             continue;
         }

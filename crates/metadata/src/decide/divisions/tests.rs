@@ -114,9 +114,9 @@ fn who_is_asked_first_differs_by_partition() {
 fn originals_that_serve_come_first_and_joiners_not_at_all() {
     let process = |_| Process { incarnation: 1, storage: 1 };
     let mut partition = epochs::first(KeyspaceId::DEFAULT, MatchRange::ALL, nodes(&[2, 1, 3]), process);
-    assert_eq!(among(&partition, 3, None), nodes(&[2]), "promoted is not serving");
+    assert_eq!(among(&partition, 3), nodes(&[2]), "promoted is not serving");
     partition.members.iter_mut().for_each(|member| member.standing = Standing::Serving);
-    assert_eq!(among(&partition, 3, None), nodes(&[2, 1, 3]));
+    assert_eq!(among(&partition, 3), nodes(&[2, 1, 3]));
     let other = |node, handoff, standing| Member {
         node: NodeId(node),
         handoff,
@@ -125,11 +125,11 @@ fn originals_that_serve_come_first_and_joiners_not_at_all() {
     };
     partition.members.retain(|member| member.node != NodeId(3));
     partition.members.insert(0, other(9, true, Standing::Serving));
-    assert_eq!(among(&partition, 3, None), nodes(&[2, 1, 9]), "who stands in answers, too");
+    assert_eq!(among(&partition, 3), nodes(&[2, 1, 9]), "who stands in answers, too");
     partition.members.push(other(3, false, Standing::Copying));
-    assert_eq!(among(&partition, 3, None), nodes(&[2, 1, 9]));
+    assert_eq!(among(&partition, 3), nodes(&[2, 1, 9]));
     partition.members.last_mut().unwrap().standing = Standing::Serving;
-    assert_eq!(among(&partition, 3, None), nodes(&[2, 1, 3]), "R - 1 besides the primary");
+    assert_eq!(among(&partition, 3), nodes(&[2, 1, 3]), "R - 1 besides the primary");
 }
 
 proptest! {

@@ -13,7 +13,6 @@ fn rules() -> Rules {
         keys_max: None,
         bytes_max: None,
         requests_min: 100,
-        bugs: Bugs::default(),
     }
 }
 

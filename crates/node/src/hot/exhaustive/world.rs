@@ -5,7 +5,6 @@ use super::super::leases::{NODE_LEASE_NS, SWITCH_LEASE_NS};
 use super::super::owner::Owner;
 use super::switch::Switch;
 use crate::outbox::Outbox;
-use crate::plant::Plant;
 use crate::status::HotCounters;
 use crate::visibility::{Shift, ShiftKind};
 use core::hash::{BuildHasher, Hasher};
@@ -36,16 +35,14 @@ pub(super) enum Place {
     Switch,
 }
 
-/// What is wrong.
+/// What is wrong with the switch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bugs {
-    /// In owner or holder.
-    pub(super) plant: Option<Plant>,
-    /// The switch shows its copy whatever it has counted.
+    /// It shows its copy whatever it has counted.
     pub(super) stale_shown: bool,
-    /// The switch does not look again when it has copied the value.
+    /// It does not look again when it has copied the value.
     pub(super) looks_once: bool,
-    /// The switch does not look at leases.
+    /// It does not look at leases.
     pub(super) switch_lease_unchecked: bool,
 }
 
@@ -189,8 +186,8 @@ impl World {
         let mut outbox = Outbox::new(NodeId(node as u16));
         let direct_until_ns = if node == 0 { self.direct_ns() } else { u64::MAX };
         let leads = |_| Some(address(VRING));
-        let (counters, plant) = (&mut HotCounters::default(), self.bugs.plant);
-        self.owners[node].flush(now, &leads, direct_until_ns, &mut outbox, counters, plant);
+        let counters = &mut HotCounters::default();
+        self.owners[node].flush(now, &leads, direct_until_ns, &mut outbox, counters);
         while self.owners[node].poll_woken().is_some() {}
         self.post(&mut outbox);
     }
@@ -230,7 +227,7 @@ impl World {
         let now = self.now();
         all_have
             && !is_decided
-            && self.owners[node].may_decide(now, PARTITION, KEY, &mut HotCounters::default(), self.bugs.plant)
+            && self.owners[node].may_decide(now, PARTITION, KEY, &mut HotCounters::default())
     }
 
     fn deliver(&mut self, to: SocketAddrV4, bytes: &[u8]) {
@@ -247,13 +244,7 @@ impl World {
                 self.holder.on_copy(address(owner_of(copy.serial) as u8), &copy, &mut outbox);
             }
             Datagram::HotPulse(pulse) => {
-                self.holder.on_pulse(
-                    now,
-                    address(owner_of(pulse.serial) as u8),
-                    &pulse,
-                    &mut outbox,
-                    self.bugs.plant,
-                );
+                self.holder.on_pulse(now, address(owner_of(pulse.serial) as u8), &pulse, &mut outbox);
             }
             Datagram::HotValue(value) => self.switch.keep(&value),
             Datagram::HotLease(lease) => {
@@ -293,12 +284,9 @@ impl World {
         steps.extend((0..self.gets.len()).map(Step::Answer));
         steps.extend((self.now_ns < TICKS_MAX * self.tick_ns()).then_some(Step::Tick));
         if self.leader == 0 {
-            let plant = self.bugs.plant;
-            let is_left_open = plant == Some(Plant::HotLeftOpen);
             let now = self.now();
             let mut owner = self.owners[0].clone();
-            let has_left =
-                is_left_open || !owner.holds_back(now, PARTITION, &mut HotCounters::default(), plant);
+            let has_left = !owner.holds_back(now, PARTITION, &mut HotCounters::default());
             steps.extend((has_left || self.now_ns > self.direct_ns() * 9 / 8).then_some(Step::Change));
         }
         steps
@@ -376,7 +364,7 @@ impl World {
         let (keyspace, digest) = NAME;
         let asked =
             Get { keyspace, op: OpId::NONE, digest, reply_to: None, forwarded: None, key: KEY, padding: 0 };
-        match self.holder.answer(self.now(), &asked, found.0, self.bugs.plant) {
+        match self.holder.answer(self.now(), &asked, found.0) {
             Answer::Reply(reply) => {
                 let value = reply.value.map_or(0, |value| u32::from(value[0]));
                 (value >= least, true)

@@ -103,27 +103,25 @@ impl Hop {
     }
 
     /// The successor says how far it is: entries are to go on from there, if it lacks some.
-    pub(super) fn take_progress(&mut self, now: Now, progress: &Progress, sends_again: bool) {
+    pub(super) fn take_progress(&mut self, now: Now, progress: &Progress) {
         let is_first = !core::mem::replace(&mut self.is_heard, true);
         self.logged = self.logged.max(progress.logged);
         self.held = self.held.max(progress.forced);
         (self.heard_ns, self.tries, self.space) = (now.boot_ns, 0, progress.space);
-        if is_first || (progress.gap && sends_again) {
+        if is_first || progress.gap {
             self.sent = self.logged;
         }
         self.sent = self.sent.max(self.logged);
     }
 
     /// If it has let a timeout pass: how often. Then everything that it has not logged is to be sent again.
-    pub(super) fn take_silent(&mut self, now: Now, timeout_ns: u64, sends_again: bool) -> Option<u32> {
+    pub(super) fn take_silent(&mut self, now: Now, timeout_ns: u64) -> Option<u32> {
         let patience_ns = timeout_ns << self.tries.min(DOUBLINGS_MAX);
         if now.boot_ns < self.heard_ns + patience_ns {
             return None;
         }
         (self.heard_ns, self.tries) = (now.boot_ns, self.tries + 1);
-        if sends_again {
-            self.sent = self.logged;
-        }
+        self.sent = self.logged;
         Some(self.tries)
     }
 
@@ -143,7 +141,6 @@ impl Hop {
     }
 }
 
-#[cfg(feature = "exploration")]
 mod exploration {
     use super::Hop;
     use core::hash::{Hash, Hasher};

@@ -46,7 +46,7 @@ use super::sequence::Decided;
 use crate::config::{CATCH_UP_DATAGRAMS_MAX, CHAIN_ENTRIES_IN_FLIGHT_MAX};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host, Membership, Plant, Standing, Step};
+use nicekv_node::{Host, Membership, Standing, Step};
 use nicekv_wire::chain::{CHAIN_ENTRY_BYTES_MAX, ChainEntry};
 use nicekv_wire::control::{DiskSpace, ReportKind};
 use nicekv_wire::replication::{Decision, Progress, Watermark};
@@ -65,8 +65,8 @@ impl Partition {
     /// Whether this node is the tail, and may answer (C7).
     pub(super) fn speaks(&self, host: &Host) -> bool {
         let is_reached = |base| self.held_from_here(host) >= base;
-        let is_activated = self.membership.activated;
-        let may = self.hop.is_entitled || (is_activated && self.sequence.base().is_some_and(is_reached));
+        let may = self.hop.is_entitled
+            || (self.membership.activated && self.sequence.base().is_some_and(is_reached));
         may && self.is_tail(host)
     }
 
@@ -145,7 +145,7 @@ impl Partition {
         if !self.hop.is_heard() || self.sequence.base().is_none() {
             return;
         }
-        let watermark = self.watermark(host);
+        let watermark = self.watermark();
         let mut sent = self.hop.sent();
         for decided in self.sequence.after(sent) {
             let has_room = self.hop.in_flight() + (decided.index - sent) <= CHAIN_ENTRIES_IN_FLIGHT_MAX;
@@ -177,7 +177,7 @@ impl Partition {
 
     /// Sends the head of an epoch that begins the entries that it lacks.
     pub(super) fn send_entries_after(&self, host: &mut Host, to: SocketAddrV4, after: u64) {
-        let watermark = self.watermark(host);
+        let watermark = self.watermark();
         for decided in self.sequence.after(after).take(CATCH_UP_DATAGRAMS_MAX) {
             if !self.send_entry(host, to, decided, watermark) {
                 break;
@@ -256,9 +256,9 @@ impl Partition {
     ) {
         let next = self.membership.successor(host.config.node);
         let Some(next) = next.filter(|next| next.node == sender) else { return };
-        self.hop.take_progress(now, progress, true);
+        self.hop.take_progress(now, progress);
         if progress.gap && self.sequence.base().is_some() {
-            host.outbox.forward(next.address, None, self.watermark(host));
+            host.outbox.forward(next.address, None, self.watermark());
         }
         self.forward(host, now);
         self.tell_news(host);
@@ -294,7 +294,7 @@ impl Partition {
     /// Tells the successor where the epoch begins, and how far all up to here have forced.
     pub(super) fn tell_successor(&self, host: &mut Host) {
         if let Some(next) = self.membership.successor(host.config.node) {
-            host.outbox.forward(next.address, None, self.watermark(host));
+            host.outbox.forward(next.address, None, self.watermark());
         }
     }
 
@@ -331,17 +331,13 @@ impl Partition {
         if decision.index < next {
             return self.answer_soon(host, now);
         }
-        let is_next = decision.index == next;
-        let is_taken = is_next && !self.keeps_too_much() && self.take_op(host, now, decision, op);
+        let is_taken =
+            decision.index == next && !self.keeps_too_much() && self.take_op(host, now, decision, op);
         if !is_taken {
             return self.report_gap(host, now);
         }
         host.trace.note(now, decision.op, Step::Learned { contended: false });
-        self.log_decision(
-            host,
-            now,
-            Decided { contended: true, index: next, ..Decided::from_wire(decision) },
-        );
+        self.log_decision(host, now, Decided { contended: true, ..Decided::from_wire(decision) });
         self.forward(host, now);
         self.answer_soon(host, now);
     }
@@ -421,11 +417,9 @@ impl Partition {
         if self.sequence.base().is_none() || !self.lacks_successor(host) {
             return;
         }
-        let Some(tries) = self.hop.take_silent(now, resend_ns, true) else {
-            return;
-        };
+        let Some(tries) = self.hop.take_silent(now, resend_ns) else { return };
         host.counters.resent += 1;
-        host.outbox.forward(next.address, None, self.watermark(host));
+        host.outbox.forward(next.address, None, self.watermark());
         self.forward(host, now);
         if tries >= host.config.timing.accuse_after_resends {
             host.report(self.id(), self.membership.epoch, ReportKind::Accuse(next.node));
