@@ -17,7 +17,7 @@ use crate::scanning::Scanning;
 use crate::sharing::Sharing;
 use crate::transacting::{self, Drawn, Transacting};
 pub use crate::workload::{HURRY, Workload};
-use nicekv_client::{Addressing, ClientCore, Config, Counters, Keyspace, Plant, Request, Waiters};
+use nicekv_client::{Addressing, ClientCore, Config, Counters, Keyspace, Request, Waiters};
 use nicekv_wire::{ClientId, Form, KeyspaceId, Now, OpId, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -71,7 +71,6 @@ pub struct Client {
     pub(crate) listening: Option<Listening>,
     /// Of names of objects.
     pub(crate) stamps: Stamps,
-    plant: Option<Plant>,
 }
 
 pub(crate) fn now(at_ns: u64) -> Now {
@@ -122,7 +121,6 @@ impl Client {
             scanning: None,
             transacting: Transacting::default(),
             stamps: Stamps::default(),
-            plant: None,
         }
     }
 
@@ -130,13 +128,6 @@ impl Client {
     pub fn vring(&self, keyspace: KeyspaceId) -> SocketAddrV4 {
         let known = self.first.iter().find(|known| known.id == keyspace).expect("one of those");
         known.vrings.unicast_ring()
-    }
-
-    /// Plants a bug.
-    pub fn plant(&mut self, plant: Plant) {
-        self.core.plant(Some(plant));
-        self.waiters.plant(Some(plant));
-        self.plant = Some(plant);
     }
 
     /// Besides those that it has from the beginning there are these keyspaces.
@@ -343,7 +334,7 @@ impl Client {
         if let Some(keyspace) = scanned.filter(|_| is_due) {
             let piece_bytes = long_keys::piece_bytes(piece_bytes, &workload.keys);
             self.stamps.begin_listing();
-            self.scanning = Some(Scanning::new(keyspace, (piece_bytes, pieces), self.plant));
+            self.scanning = Some(Scanning::new(keyspace, (piece_bytes, pieces)));
         }
     }
 

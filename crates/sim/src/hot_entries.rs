@@ -24,7 +24,7 @@ pub(crate) struct HotEntries {
     pub(crate) random: Random,
     /// The newest instance.
     pub(crate) newest: u64,
-    /// By keyspace and digest: in one switch, but for a planted bug.
+    /// By keyspace and digest: in one switch (H8), though nothing here depends on that.
     pub(crate) installed: BTreeMap<(KeyspaceId, KeyDigest), Vec<Installed>>,
 }
 

@@ -140,7 +140,6 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
         faults: Faults::draw(&mut random),
         faults_end_ns: 3 * SECOND_NS,
         retries_max: None,
-        plant: None,
     };
     draw_rest(scenario, seed)
 }

@@ -2,9 +2,7 @@
 //! process stores, pauses or changes its mind.
 
 use crate::random::Random;
-use nicekv_kernel_gets::{
-    Asked, ENTRY_WORDS, GATE_WORDS, Grant, Lookup, Memory, Outcome, Plant, Size, Table, Word,
-};
+use nicekv_kernel_gets::{Asked, ENTRY_WORDS, GATE_WORDS, Grant, Lookup, Memory, Outcome, Size, Table, Word};
 use nicekv_node::{CopyOf, CopyShift, Shift};
 use nicekv_replication::Replica;
 use nicekv_wire::Datagram;
@@ -75,7 +73,6 @@ struct Program {
     /// For the process.
     up: Vec<(SocketAddrV4, Vec<u8>)>,
     random: Random,
-    plant: Option<Plant>,
     /// What must not be, and was.
     violation: Option<String>,
 }
@@ -86,7 +83,7 @@ impl Program {
         let readers = std::mem::take(&mut self.readers);
         for mut reader in readers {
             let steps = self.random.between(1, steps_max);
-            let ended = (0..steps).find_map(|_| reader.lookup.step(&mut self.words, self.plant));
+            let ended = (0..steps).find_map(|_| reader.lookup.step(&mut self.words));
             match ended {
                 None => self.readers.push(reader),
                 Some(Outcome::Answer(body)) => {
@@ -136,18 +133,16 @@ pub struct Kernel {
 
 impl Kernel {
     /// Of a new process; nothing is left of the one before.
-    pub fn new(plant: Option<Plant>, random: Random) -> Self {
-        let mut table = Table::new(SIZE);
-        table.plant = plant;
+    pub fn new(random: Random) -> Self {
         let words = Words {
             gates: vec![0; SIZE.gate_count() as usize * GATE_WORDS],
             entries: vec![0; SIZE.entries as usize * ENTRY_WORDS],
         };
         let (readers, answers, up) = (Vec::new(), Vec::new(), Vec::new());
         Self {
-            table,
+            table: Table::new(SIZE),
             copies: BTreeSet::new(),
-            program: Program { words, readers, answered: 0, answers, up, random, plant, violation: None },
+            program: Program { words, readers, answered: 0, answers, up, random, violation: None },
         }
     }
 
@@ -213,11 +208,6 @@ impl Kernel {
         let steps_max = self.program.random.pick(&[4, 12, STEPS_MAX, 1_000]);
         self.program.go_on(steps_max);
         self.program.up.drain(..)
-    }
-
-    /// A bug: whether it goes on when its process has ended (G6).
-    pub fn outlives_process(&self) -> bool {
-        self.program.plant == Some(Plant::OutlivesProcess)
     }
 
     /// What it has answered since the last time.

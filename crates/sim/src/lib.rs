@@ -54,7 +54,6 @@ pub mod node;
 pub mod objects;
 mod op_marks;
 mod places;
-pub mod planted;
 pub mod plants;
 mod programs;
 pub mod queue;

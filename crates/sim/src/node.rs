@@ -8,7 +8,7 @@ use crate::programs::Programs;
 use crate::random::Random;
 use crate::rooms;
 use crate::shown::Shown;
-use nicekv_node::{DiskSpace, NodeConfig, Plant, Scripts, Timing};
+use nicekv_node::{DiskSpace, NodeConfig, Scripts, Timing};
 use nicekv_replication::Replica;
 use nicekv_wire::{ClientId, Duration, NodeId, Now};
 use std::collections::VecDeque;
@@ -86,15 +86,6 @@ pub enum Kept {
     Snapshot,
 }
 
-/// Kernels answer gets.
-#[derive(Clone, Copy, Debug)]
-pub struct KernelGets {
-    /// Of the simulation.
-    pub seed: u64,
-    /// A bug.
-    pub plant: Option<nicekv_kernel_gets::Plant>,
-}
-
 /// What all nodes have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
@@ -112,12 +103,10 @@ pub struct Surroundings {
     pub usage: Duration,
     /// How fast they discard what nobody needs.
     pub discard_bytes_per_second: u64,
-    /// Whether their kernels answer gets, and a bug of that.
-    pub kernel_gets: Option<KernelGets>,
+    /// The seed of the simulation, if their kernels answer gets.
+    pub kernel_gets: Option<u64>,
     /// Of a million ops so many end the process of each node that evaluates them.
     pub deadly: u64,
-    /// A bug of the replicas.
-    pub plant: Option<Plant>,
 }
 
 /// A disk as it was.
@@ -185,8 +174,6 @@ pub struct Node {
     pub shown: Shown,
     /// Where it is shown, if it is.
     pub kernel: Option<Kernel>,
-    /// That of a process that has ended, by a planted bug.
-    left: Option<Kernel>,
 }
 
 impl Node {
@@ -222,7 +209,6 @@ impl Node {
             marks: Marks::default(),
             shown: Shown::default(),
             kernel: None,
-            left: None,
         }
     }
 
@@ -264,15 +250,11 @@ impl Node {
             core.bound_clients(FORGETFUL_BYTES);
             core.bound_recent(FORGETFUL_DECISIONS);
         }
-        if let Some(plant) = surroundings.plant {
-            self.disk.values.is_trusting = plant == Plant::ChecksumIgnored;
-            core.plant(plant);
-        }
         self.shown.begin();
         self.disk.replay(now, &mut core);
-        self.kernel = surroundings.kernel_gets.map(|KernelGets { seed, plant }| {
-            Kernel::new(plant, Random::new(seed ^ KERNEL ^ self.process << 16 ^ u64::from(self.id.0)))
-        });
+        self.kernel = surroundings
+            .kernel_gets
+            .map(|seed| Kernel::new(Random::new(seed ^ KERNEL ^ self.process << 16 ^ u64::from(self.id.0))));
         listen(&mut core, &mut self.shown, &mut self.kernel);
         core.set_disk_space(self.space);
         self.core = Some(core);
@@ -302,7 +284,7 @@ impl Node {
 
     /// Kills the process; `kept`: the last record of the log that stays, if not left to chance.
     pub fn crash(&mut self, kept: Kept, random: &mut Random) {
-        self.left = self.kernel.take().filter(Kernel::outlives_process);
+        self.kernel = None;
         self.core = None;
         self.inbox.clear();
         self.done.clear();
@@ -333,7 +315,7 @@ impl Node {
     /// A datagram reaches the socket; false if there is no room for it.
     pub fn receive(&mut self, at_ns: u64, from: SocketAddrV4, bytes: Vec<u8>, inbox_max: usize) -> bool {
         let now_ns = self.clock.now(at_ns).boot_ns;
-        let for_process = match self.left.as_mut().or(self.kernel.as_mut()) {
+        let for_process = match &mut self.kernel {
             Some(kernel) => kernel.receive(now_ns, from, bytes),
             None => Some(bytes),
         };
@@ -413,16 +395,10 @@ impl Node {
 
     /// The kernel goes on by itself; what it sends.
     pub fn pass_kernel(&mut self, inbox_max: usize) -> Vec<Answer> {
-        let mut answers = Vec::new();
-        for kernel in self.left.iter_mut().chain(&mut self.kernel) {
-            let has_room = inbox_max.saturating_sub(self.inbox.len());
-            let for_process: Vec<_> = kernel.pass().take(has_room).collect();
-            if self.core.is_some() {
-                self.inbox.extend(for_process);
-            }
-            answers.extend(kernel.answers());
-        }
-        answers
+        let Some(kernel) = &mut self.kernel else { return Vec::new() };
+        let has_room = inbox_max.saturating_sub(self.inbox.len());
+        self.inbox.extend(kernel.pass().take(has_room));
+        kernel.answers()
     }
 }
 

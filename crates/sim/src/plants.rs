@@ -1,7 +1,6 @@
-//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R18, C1 to C12, G1 to G8, H1 to H9, T1 to T6, M1 to M3) and must be found: else what finds nothing
-//! proves nothing.
+//! How bugs are looked for that are planted on purpose: each must be found, else what finds nothing proves nothing.
 //!
-//! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
+//! What they are, and which rules they break, `crates/mutants/plants` says, from where they are woven into a copy of the sources. A new one is a line here, too.
 
 use crate::by_chain::{
     by_clients_of_paused_nodes, chains, chains_losing_answers, chains_reshaped, chains_that_move,
@@ -20,20 +19,18 @@ use crate::by_reshaping::{
 };
 use crate::client::Workload;
 use crate::cluster::{Scenario, Tally};
-use crate::explore::parts::{FAILOVER, SUSPICION, increment_and_transaction, increments, set_and_get};
+use crate::explore::parts::{
+    FAILOVER, RESTART, SUSPICION, increment_and_transaction, increments, set_and_get,
+};
 use crate::explore::{self, Bounds, Call, World};
 use crate::faults::Faults;
 use crate::judge;
 use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
-use crate::planted::{InStore, Planted};
 use crate::scenarios::{self, MILLISECOND_NS};
 use crate::{by_hashes, by_hot, by_kernel, by_large, by_messages, by_transactions};
-use nicekv_client::{Plant as InClient, RetryPolicy};
-use nicekv_dataplane::Plant as InSwitch;
-use nicekv_kernel_gets::Plant as InKernel;
-use nicekv_metadata::{Plant as InMetadata, Timing};
-use nicekv_node::Plant as InReplica;
+use nicekv_client::RetryPolicy;
+use nicekv_metadata::Timing;
 use nicekv_wire::{Duration, KeyOrder};
 
 /// A bug that is not found within so many seeds is not found.
@@ -45,9 +42,6 @@ const STATES_MAX: usize = 3_000_000;
 pub struct Plant {
     /// On the command line.
     pub name: &'static str,
-    /// The rule that it breaks.
-    pub rule: &'static str,
-    planted: Planted,
     hunt: Hunt,
 }
 
@@ -93,7 +87,7 @@ impl Plant {
     /// Looks for it in at most [`SEEDS_MAX`] seeds, or in one.
     pub fn hunt(&self, only: Option<u64>, print: Option<fn(&str)>) -> Hunted {
         let mut hunted = Hunted::default();
-        let world: Option<fn(_, _, _) -> _> = match self.hunt {
+        let world: Option<fn(_, _) -> _> = match self.hunt {
             Hunt::Explore(..) => Some(World::new),
             Hunt::ExploreChain(..) => Some(World::of_chain),
             _ => None,
@@ -101,8 +95,7 @@ impl Plant {
         if let (Some(world), Hunt::Explore(script, bounds) | Hunt::ExploreChain(script, bounds)) =
             (world, self.hunt)
         {
-            let world = world(script(), bounds, self.planted.replica());
-            let seen = explore::explore(world, STATES_MAX);
+            let seen = explore::explore(world(script(), bounds), STATES_MAX);
             hunted.found = seen.violation.map(|(what, steps)| {
                 let steps = steps.iter().map(|step| format!("\n  {step:?}"));
                 Found { seed: None, violation: format!("{what}\nafter{}", steps.collect::<String>()) }
@@ -132,13 +125,12 @@ impl Plant {
 
     fn run(&self, seed: u64, print: Option<fn(&str)>) -> judge::Report {
         match self.hunt {
-            Hunt::Script(name) => script(name).run(seed, Some(self.planted), print).0,
+            Hunt::Script(name) => script(name).run(seed, print).0,
             Hunt::Seeds(shape) => {
                 let mut scenario = crate::coordination::by_switch(judge::draw_single(seed));
                 scenario.workload.scans = (0, 0, 1);
                 scenario.kernel_gets = false;
                 shape(&mut scenario);
-                scenario.plant = Some(self.planted);
                 judge::run(scenario, seed, print)
             }
             Hunt::Explore(..) | Hunt::ExploreChain(..) => unreachable!("has no seeds"),
@@ -150,215 +142,200 @@ fn script(name: &str) -> &'static scenarios::Script {
     scenarios::find(name).expect("there is such a script")
 }
 
-const fn replica(name: &'static str, rule: &'static str, plant: InReplica, hunt: Hunt) -> Plant {
-    Plant { name, rule, planted: Planted::Replica(plant), hunt }
-}
-
-const fn switch(name: &'static str, rule: &'static str, plant: InSwitch, hunt: Hunt) -> Plant {
-    Plant { name, rule, planted: Planted::Switch(plant), hunt }
-}
-
-const fn metadata(name: &'static str, rule: &'static str, plant: InMetadata, hunt: Hunt) -> Plant {
-    Plant { name, rule, planted: Planted::Metadata(plant), hunt }
-}
-
-const fn kernel(name: &'static str, rule: &'static str, plant: InKernel, shape: fn(&mut Scenario)) -> Plant {
-    Plant { name, rule, planted: Planted::Kernel(plant), hunt: Hunt::Seeds(shape) }
-}
-
-const fn store(name: &'static str, rule: &'static str, plant: InStore, hunt: Hunt) -> Plant {
-    Plant { name, rule, planted: Planted::Store(plant), hunt }
-}
-
-const fn client(name: &'static str, rule: &'static str, plant: InClient, hunt: Hunt) -> Plant {
-    Plant { name, rule, planted: Planted::Client(plant), hunt }
+const fn plant(name: &'static str, hunt: Hunt) -> Plant {
+    Plant { name, hunt }
 }
 
 /// All bugs.
 #[rustfmt::skip]
 pub const PLANTS: &[Plant] = &[
-    replica("decide-before-all-acks", "R1", InReplica::DecideBeforeAllAcks, Hunt::Seeds(as_drawn)),
-    replica("ack-before-force", "R1", InReplica::AckBeforeForce, Hunt::Seeds(as_drawn)),
-    replica("count-older-acks", "R1", InReplica::CountOlderAcks, Hunt::Seeds(as_drawn)),
-    replica("ignore-contention", "R2", InReplica::IgnoreContention, Hunt::Explore(increments, FAILOVER)),
-    replica("show-contended-early", "R2", InReplica::ShowContendedEarly, Hunt::Seeds(as_drawn)),
-    replica("contended-not-forced", "R2", InReplica::ContendedNotForced, Hunt::Script("power-loss-and-another-primary")),
-    replica("stale-get-at-locked-secondary", "R2", InReplica::StaleGetAtLockedSecondary, Hunt::Seeds(as_drawn)),
-    replica("lock-not-told", "R2", InReplica::LockNotTold, Hunt::Seeds(as_drawn)),
-    replica("scan-at-secondary", "C11", InReplica::ScanAtSecondary, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0, 1))),
-    replica("scan-during-recovery", "C11", InReplica::ScanDuringRecovery, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0, 1))),
-    replica("scan-beyond-reach", "C11", InReplica::ScanBeyondReach, Hunt::Seeds(|scenario| { reshaped(scenario); scenario.workload.scans = (5, 0, 1); })),
-    replica("scan-short", "C11", InReplica::ScanShort, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0, 1))),
-    client("scan-holes-forgotten", "C11", InClient::ScanHolesForgotten, Hunt::Seeds(scans_that_are_split)),
-    client("scan-limit-is-end", "C11", InClient::ScanLimitIsEnd, Hunt::Seeds(scans_that_are_split)),
-    switch("pieces-cut-again", "C11", InSwitch::PiecesCutAgain, Hunt::Seeds(crate::by_tree::trees)),
-    replica("recovery-aborts", "R3", InReplica::RecoveryAborts, Hunt::Seeds(as_drawn)),
-    replica("adopt-nothing", "R3", InReplica::AdoptNothing, Hunt::Explore(set_and_get, FAILOVER)),
-    replica("get-during-recovery", "R4", InReplica::GetDuringRecovery, Hunt::Explore(set_and_get, FAILOVER)),
-    replica("version-is-timestamp", "R5", InReplica::VersionIsTimestamp, Hunt::Seeds(as_drawn)),
-    replica("joiner-keeps-former-life", "R7", InReplica::JoinerKeepsFormerLife, Hunt::Script("primary-dies-with-its-decisions")),
-    replica("early-decisions-kept", "R4", InReplica::EarlyDecisionsKept, Hunt::Seeds(late_messages)),
-    replica("epoch-unchecked", "R4", InReplica::EpochUnchecked, Hunt::Seeds(late_messages)),
-    replica("copy-during-recovery", "R7", InReplica::CopyDuringRecovery, Hunt::Seeds(lossy_joins)),
-    replica("tombstone-dropped-early", "R7", InReplica::TombstoneDroppedEarly, Hunt::Seeds(as_drawn)),
-    replica("overwrite-not-noted", "R7", InReplica::OverwriteNotNoted, Hunt::Seeds(as_drawn)),
-    replica("former-move-kept", "R7", InReplica::FormerMoveKept, Hunt::Seeds(nodes_come_and_go)),
-    replica("handoff-not-emptied", "R8", InReplica::HandoffNotEmptied, Hunt::Seeds(left_and_back)),
-    replica("handoff-denies-missing", "R8", InReplica::HandoffDeniesMissing, Hunt::Seeds(with_handoffs)),
-    replica("answer-after-leaving", "R8", InReplica::AnswerAfterLeaving, Hunt::Seeds(late_with_handoffs)),
-    replica("restarted-answers-at-once", "R18", InReplica::RestartedAnswersAtOnce, Hunt::Script("disks-without-their-last-moments")),
-    replica("open-ops-not-fetched", "R18", InReplica::OpenOpsNotFetched, Hunt::Script("disks-without-their-last-moments")),
-    replica("unproven-takes-new-ops", "R18", InReplica::UnprovenTakesNewOps, Hunt::Script("disks-without-their-last-moments")),
-    replica("forgetting-ignored", "R18", InReplica::ForgettingIgnored, Hunt::Script("older-disks")),
-    replica("answer-unadmitted", "R9", InReplica::AnswerUnadmitted, Hunt::Script("restarted-but-reachable")),
-    replica("dedupe-forgotten-at-failover", "R10", InReplica::DedupeForgottenAtFailover, Hunt::Seeds(as_drawn)),
-    client("retry-takes-new-op", "R10", InClient::RetryIsNewOp, Hunt::Seeds(as_drawn)),
-    client("timeout-is-failure", "R10", InClient::TimeoutIsFailure, Hunt::Seeds(as_drawn)),
-    replica("no-room-told-undecided", "R10", InReplica::NoRoomToldUndecided, Hunt::Seeds(by_large::without_room)),
-    client("sharers-forgotten", "", InClient::SharersForgotten, Hunt::Seeds(by_large::shared)),
-    client("any-reply-answers", "R10", InClient::AnyReplyAnswers, Hunt::Seeds(as_drawn)),
-    client("everything-sent-at-once", "", InClient::NoWindow, Hunt::Seeds(overloaded)),
-    replica("expiry-by-local-clock", "R11", InReplica::ExpiryByLocalClock, Hunt::Seeds(as_drawn)),
-    replica("lease-ignored", "R12", InReplica::LeaseIgnored, Hunt::Script("removed-but-reachable")),
-    replica("orphans-ignored", "R15", InReplica::OrphansIgnored, Hunt::Seeds(as_drawn)),
-    replica("scrub-blind", "R2", InReplica::ScrubBlind, Hunt::Seeds(replaced_entries)),
-    metadata("removal-not-awaited", "R6", InMetadata::RemovalNotAwaited, Hunt::Script("removed-but-reachable")),
-    metadata("absent-switch-counted", "R6", InMetadata::AbsentSwitchCounted, Hunt::Seeds(with_edges)),
-    metadata("divided-too-early", "R7", InMetadata::DividedTooEarly, Hunt::Seeds(as_drawn)),
-    metadata("removed-keeps-division", "R6", InMetadata::RemovedKeepsDivision, Hunt::Seeds(as_drawn)),
-    metadata("promote-before-copied", "R7", InMetadata::PromoteBeforeCopied, Hunt::Seeds(as_drawn)),
-    metadata("inconsistent-leads", "R7", InMetadata::InconsistentLeads, Hunt::Seeds(as_drawn)),
-    metadata("handoff-leads", "R8", InMetadata::HandoffLeads, Hunt::Seeds(with_handoffs)),
-    metadata("restart-unnoticed", "R9", InMetadata::RestartUnnoticed, Hunt::Seeds(as_drawn)),
-    metadata("empty-storage-trusted", "R9", InMetadata::EmptyStorageTrusted, Hunt::Seeds(in_memory)),
-    metadata("older-state-trusted", "R18", InMetadata::OlderStateTrusted, Hunt::Script("older-metadata-state")),
-    metadata("strays-kept", "R16", InMetadata::StraysKept, Hunt::Seeds(reshaped_with_older_disks)),
-    metadata("forgetting-trusted", "R18", InMetadata::ForgettingTrusted, Hunt::Script("older-disk-of-a-quorum")),
-    replica("direct-lease-ignored", "R12", InReplica::DirectLeaseIgnored, Hunt::Seeds(by_clients_of_paused_nodes)),
-    replica("torn-op-kept", "L2", InReplica::TornOpKept, Hunt::Seeds(by_large::killed)),
-    replica("checksum-ignored", "R1", InReplica::ChecksumIgnored, Hunt::Seeds(by_large::garbled)),
-    replica("prepared-without-value", "R1", InReplica::PreparedWithoutValue, Hunt::Seeds(by_large::killed)),
-    replica("straggler-counted", "R14", InReplica::StragglerCounted, Hunt::Seeds(by_large::by_quorum)),
-    replica("decide-before-made-held", "L8", InReplica::DecideBeforeMadeHeld, Hunt::Seeds(by_large::appended)),
-    replica("values-unread", "L3", InReplica::ValuesUnread, Hunt::Seeds(by_large::damaged)),
-    metadata("lease-to-removed", "R12", InMetadata::LeaseToRemoved, Hunt::Script("removed-but-reachable")),
-    metadata("lease-not-awaited", "R12", InMetadata::LeaseNotAwaited, Hunt::Script("removed-but-reachable")),
-    metadata("former-leases-forgotten", "R12", InMetadata::FormerLeasesForgotten, Hunt::Script("removed-but-reachable")),
-    client("get-without-write-back", "R14", InClient::NoWriteBack, Hunt::Seeds(by_quorum)),
-    client("one-replica-counts-twice", "R14", InClient::CountTwice, Hunt::Seeds(by_quorum)),
-    client("timestamp-from-one-answer", "R14", InClient::AskOne, Hunt::Seeds(by_quorum)),
-    replica("quorum-ack-before-force", "R14", InReplica::QuorumAckBeforeForce, Hunt::Seeds(by_quorum)),
-    replica("newcomer-counts-at-once", "R14", InReplica::NewcomerCountsAtOnce, Hunt::Seeds(by_quorum_in_memory)),
-    client("put-stored-again-unasked", "R14", InClient::StoreAgainUnasked, Hunt::Seeds(deletions_by_quorum)),
-    replica("repair-from-too-few", "R14", InReplica::QuorumRepairFromOne, Hunt::Seeds(damage_by_quorum)),
-    replica("deletion-forgotten-without-fence", "R14", InReplica::QuorumForgetUnfenced, Hunt::Seeds(deletions_by_quorum)),
-    replica("deletion-forgotten-that-not-all-hold", "R14", InReplica::QuorumForgetUnheld, Hunt::Seeds(deletions_by_quorum)),
-    replica("written-while-forgetting-is-read", "R14", InReplica::QuorumForgottenUnseen, Hunt::Seeds(deletions_at_busy_nodes)),
-    replica("store-of-older-epoch-taken", "R14", InReplica::QuorumOlderEpochTaken, Hunt::Seeds(deletions_by_quorum)),
-    replica("floor-not-told", "R14", InReplica::QuorumFloorNotTold, Hunt::Seeds(deletions_by_quorum)),
-    replica("successor-not-awaited", "R14", InReplica::QuorumNotEntrusted, Hunt::Seeds(places_change)),
-    replica("successor-answers-early", "R14", InReplica::QuorumSuccessorEarly, Hunt::Script("who-has-left-does-not-hear-of-it")),
-    replica("successor-merges-a-part", "R14", InReplica::QuorumMergeCutShort, Hunt::Seeds(places_change)),
-    replica("newcomer-by-quorum-not-emptied", "R14", InReplica::QuorumNewcomerNotEmptied, Hunt::Seeds(places_change_and_deletions)),
-    metadata("succession-outlives-process", "R14", InMetadata::SuccessionOutlivesProcess, Hunt::Script("who-leaves-starts-again")),
-    metadata("successor-untold", "R14", InMetadata::SuccessorUntold, Hunt::Script("successor-does-not-hear-that-it-is-none")),
-    metadata("sole-holder-given-up", "R14", InMetadata::SoleHolderGivenUp, Hunt::Seeds(sole_holders_leave)),
-    switch("tables-acknowledged-early", "R6", InSwitch::AckBeforeInstalled, Hunt::Seeds(as_drawn)),
-    switch("older-term-obeyed", "R13", InSwitch::OlderTermObeyed, Hunt::Seeds(as_drawn)),
-    switch("tables-survive-restart", "R12", InSwitch::TablesSurviveRestart, Hunt::Seeds(as_drawn)),
-    switch("trunk-echoes", "", InSwitch::TrunkEchoes, Hunt::Seeds(in_a_chain)),
-    switch("record-ends-early", "", InSwitch::RecordEndsEarly, Hunt::Seeds(by_range)),
-    switch("record-of-the-address", "", InSwitch::RecordOfAddress, Hunt::Seeds(by_range)),
-    store("step-written-unguarded", "R13", InStore::WrittenUnguarded, Hunt::Seeds(shared_store)),
-    store("seat-taken-at-once", "R12", InStore::TakenAtOnce, Hunt::Seeds(shared_store)),
-    store("hold-ignored", "R12", InStore::HoldIgnored, Hunt::Script("leader-outlives-its-seat")),
-    replica("discard-not-broken-off", "R16", InReplica::DiscardNotBrokenOff, Hunt::Seeds(left_and_back)),
-    metadata("drop-not-awaited", "R16", InMetadata::DropNotAwaited, Hunt::Seeds(keyspaces_come_and_go)),
-    metadata("keyspace-number-reused", "R16", InMetadata::KeyspaceNumberReused, Hunt::Seeds(keyspaces_come_and_go)),
-    replica("deletion-not-mirrored", "R17", InReplica::DeletionNotMirrored, Hunt::Seeds(reshaped)),
-    replica("filled-over-newer", "R17", InReplica::FilledOverNewer, Hunt::Seeds(reshaped_with_late_pages)),
-    replica("formed-not-cleared", "R17", InReplica::FormedNotCleared, Hunt::Seeds(reshaped_with_crashes)),
-    replica("sealed-takes-ops", "R17", InReplica::SealedTakesOps, Hunt::Seeds(reshaped)),
-    replica("drained-too-early", "R17", InReplica::DrainedTooEarly, Hunt::Seeds(reshaped)),
-    replica("heir-forgets-clients", "R17", InReplica::HeirForgetsClients, Hunt::Seeds(reshaped)),
-    replica("parent-answers-after-birth", "R17", InReplica::ParentAnswersAfterBirth, Hunt::Seeds(reshaped)),
-    replica("ended-parent-revived", "R17", InReplica::EndedParentRevived, Hunt::Seeds(reshaped)),
-    replica("end-not-logged", "R17", InReplica::EndNotLogged, Hunt::Seeds(reshaped_with_losses_of_power)),
-    replica("birth-not-forced", "R17", InReplica::BirthNotForced, Hunt::Seeds(reshaped_with_losses_of_power)),
-    metadata("birth-not-awaited", "R17", InMetadata::BirthNotAwaited, Hunt::Seeds(reshaped)),
-    metadata("parent-not-kept", "R17", InMetadata::ParentNotKept, Hunt::Seeds(reshaped_with_crashes)),
-    replica("chain-gap-skipped", "C1", InReplica::ChainGapSkipped, Hunt::Seeds(chains)),
-    replica("forced-before-not-awaited", "C2", InReplica::ForcedBeforeNotAwaited, Hunt::Seeds(chains_that_restart)),
-    replica("head-answers", "C3", InReplica::HeadAnswers, Hunt::Seeds(chains)),
-    replica("results-stay-at-head", "C4", InReplica::ResultsStayAtHead, Hunt::Seeds(chains_losing_answers)),
-    replica("chain-epoch-unchecked", "C5", InReplica::EpochUnchecked, Hunt::Seeds(chains_with_late_messages)),
-    client("refusal-is-failure", "C5", InClient::RefusalIsFailure, Hunt::Seeds(crate::by_chain::by_clients)),
-    replica("chain-header-unchecked", "C5", InReplica::ChainHeaderUnchecked, Hunt::Seeds(chains)),
-    switch("chain-header-believed", "C5", InSwitch::ChainHeaderBelieved, Hunt::Seeds(chains)),
-    replica("never-sent-again", "C6", InReplica::NeverSentAgain, Hunt::Seeds(chains)),
-    replica("full-disk-not-told", "C6", InReplica::FullTailNotTold, Hunt::Script("chain-without-space-behind-the-head")),
-    replica("tail-speaks-early", "C7", InReplica::TailSpeaksEarly, Hunt::ExploreChain(set_and_get, SUSPICION)),
-    replica("spare-keeps-former-life", "C8", InReplica::FormerMoveKept, Hunt::Seeds(chains_with_spares)),
-    metadata("spare-promoted-uncopied", "C8", InMetadata::PromoteBeforeCopied, Hunt::Seeds(chains_with_spares)),
-    replica("joiner-not-awaited", "C8", InReplica::JoinerNotAwaited, Hunt::Seeds(chains)),
-    replica("head-adopts-nothing", "C9", InReplica::AdoptNothing, Hunt::Seeds(chains_that_restart)),
-    metadata("move-uncopied", "C10", InMetadata::PromoteBeforeCopied, Hunt::Seeds(chains_that_move)),
-    replica("chain-split-before-level", "C10", InReplica::DrainedTooEarly, Hunt::Seeds(chains_reshaped)),
-    replica("chain-split-takes-puts", "C10", InReplica::SealedTakesOps, Hunt::Seeds(chains_reshaped)),
-    replica("chain-heir-forgets-clients", "C10", InReplica::HeirForgetsClients, Hunt::Seeds(chains_reshaped)),
-    metadata("chain-born-tail-not-awaited", "C7", InMetadata::BirthNotAwaited, Hunt::Seeds(chains_reshaped)),
-    metadata("moved-within-its-rest", "", InMetadata::RestIgnored, Hunt::Seeds(migrating)),
-    metadata("split-at-the-first", "", InMetadata::SplitAtFirst, Hunt::Script("load-on-the-first-of-ordered-keys")),
-    metadata("hot-key-moved-about", "", InMetadata::UnfittingGiven, Hunt::Script("one-key-is-too-hot")),
-    metadata("hot-neighbours-merged", "", InMetadata::HotMerged, Hunt::Script("load-on-the-first-of-ordered-keys")),
-    replica("stale-stamp-taken", "P8", InReplica::StaleStampTaken, Hunt::Seeds(crate::by_names::names)),
-    metadata("round-adopted-unheard", "P8", InMetadata::AdoptedUnheard, Hunt::Seeds(crate::by_names::names)),
-    metadata("full-partition-kept", "", InMetadata::FullKept, Hunt::Seeds(crate::by_fill::fills)),
-    metadata("switches-above-learn-first", "", InMetadata::AboveBeforeBelow, Hunt::Script("a-chain-moves-from-rack-to-rack")),
-    metadata("ports-trusted", "", InMetadata::PortsTrusted, Hunt::Script("port-missing")),
-    metadata("racks-not-counted", "C12", InMetadata::RacksNotCounted, Hunt::Script("a-rack-is-cut-off-with-the-tail")),
-    switch("rack-keeps-records", "C12", InSwitch::TablesSurviveRestart, Hunt::Script("a-rack-starts-again-without-records")),
-    kernel("lock-ignored-by-kernel", "G1", InKernel::LockIgnored, by_kernel::shared),
-    kernel("entry-evicted-open", "G1", InKernel::EvictedOpen, by_kernel::crowded),
-    kernel("version-read-once", "G2", InKernel::VersionReadOnce, by_kernel::crowded),
-    kernel("kernel-lease-unchecked", "G3", InKernel::LeaseUnchecked, by_kernel::removed),
-    kernel("void-entries-kept", "G3", InKernel::VoidKept, by_kernel::removed),
-    kernel("digest-for-key", "G4", InKernel::KeyUnchecked, by_kernel::alike),
-    kernel("kernel-shows-expiring", "G5", InKernel::ExpiringShown, by_kernel::expiring),
-    kernel("kernel-outlives-process", "G6", InKernel::OutlivesProcess, by_kernel::killed),
-    kernel("kernel-gets-uncounted", "G7", InKernel::HitsUncounted, by_kernel::shared),
-    kernel("kernel-answers-more", "G8", InKernel::RoomIgnored, by_kernel::shared),
-    switch("hot-instance-reused", "H1", InSwitch::InstanceReused, Hunt::Seeds(by_hot::restless)),
-    switch("hot-updates-not-counted", "H2", InSwitch::SeenNotCounted, Hunt::Seeds(by_hot::shared)),
-    replica("hot-copy-undecided", "H3", InReplica::HotCopyUndecided, Hunt::Seeds(by_hot::shared)),
-    replica("hot-evidence-ignored", "H4", InReplica::HotEvidenceIgnored, Hunt::Seeds(by_hot::lossy)),
-    replica("hot-instance-unchecked", "H6", InReplica::HotInstanceUnchecked, Hunt::Seeds(by_hot::restless)),
-    replica("hot-stamp-unchecked", "H6", InReplica::HotStampUnchecked, Hunt::Seeds(by_hot::shared)),
-    kernel("hot-instance-unchecked-by-kernel", "H6", InKernel::InstanceUnchecked, by_hot::restless_in_kernels),
-    kernel("hot-stamp-unchecked-by-kernel", "H6", InKernel::StampUnchecked, by_hot::in_kernels),
-    switch("hot-instance-in-two-switches", "H8", InSwitch::InstanceReused, Hunt::Seeds(by_hot::among_switches)),
-    switch("hot-value-stale", "H9", InSwitch::HotValueStaleShown, Hunt::Seeds(by_hot::shared)),
-    switch("hot-value-of-another-key", "H9", InSwitch::HotValueKeyUnchecked, Hunt::Seeds(by_hot::alike)),
-    replica("hot-member-past-its-fence", "R12", InReplica::HotMemberUnfenced, Hunt::Seeds(by_hot::removed_holders)),
-    replica("transaction-half-taken", "T1", InReplica::TransactionHalfTaken, Hunt::Seeds(by_transactions::transactions)),
-    replica("former-transaction-half-taken", "T1", InReplica::TransactionFormerForgotten, Hunt::Seeds(by_transactions::with_restarts)),
-    replica("transaction-next-at-first-key", "T2", InReplica::TransactionNextAtFirst, Hunt::Seeds(by_transactions::with_failovers)),
-    replica("transaction-contended-at-first-key", "T3", InReplica::TransactionContendedAtFirst, Hunt::Explore(increment_and_transaction, FAILOVER)),
-    replica("transaction-releases-first-key", "T3", InReplica::TransactionReleasesFirst, Hunt::Seeds(by_transactions::with_restarts)),
-    replica("transaction-requirement-unread", "T4", InReplica::TransactionRequirementUnread, Hunt::Seeds(by_transactions::transactions)),
-    replica("hash-fields-alone", "", InReplica::HashFieldsAlone, Hunt::Seeds(by_hashes::hashes)),
-    replica("hash-form-forgotten", "", InReplica::HashFormForgotten, Hunt::Seeds(by_hashes::hashes)),
-    replica("script-keys-unread", "T5", InReplica::ScriptKeysUnread, Hunt::Seeds(by_transactions::scripts)),
-    replica("script-clock-read", "T5", InReplica::ScriptClockRead, Hunt::Seeds(by_transactions::scripts)),
-    client("message-heard-again", "M1", InClient::MessageHeardAgain, Hunt::Seeds(by_messages::messages)),
-    replica("repeat-told", "M1", InReplica::RepeatTold, Hunt::Seeds(by_messages::messages)),
-    replica("left-listener-kept", "M2", InReplica::LeftListenerKept, Hunt::Seeds(by_messages::messages)),
-    replica("late-listen-taken", "M2", InReplica::LateListenTaken, Hunt::Seeds(by_messages::messages)),
-    replica("pattern-is-channel", "M3", InReplica::PatternIsChannel, Hunt::Seeds(by_messages::messages)),
-    replica("listeners-of-address-one", "M3", InReplica::ListenersOfAddressOne, Hunt::Seeds(by_messages::messages)),
-    replica("op-marks-ignored", "T6", InReplica::OpMarksIgnored, Hunt::Seeds(by_transactions::deadly)),
-    replica("script-failure-kept", "T5", InReplica::ScriptFailureKept, Hunt::Seeds(by_transactions::scripts)),
-    metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
+    plant("decide-before-all-acks", Hunt::Seeds(as_drawn)),
+    plant("decide-before-all-acks-explored", Hunt::Explore(set_and_get, FAILOVER)),
+    plant("ack-before-force", Hunt::Seeds(as_drawn)),
+    plant("ack-before-force-explored", Hunt::Explore(set_and_get, RESTART)),
+    plant("count-older-acks", Hunt::Seeds(as_drawn)),
+    plant("ignore-contention", Hunt::Explore(increments, FAILOVER)),
+    plant("show-contended-early", Hunt::Seeds(as_drawn)),
+    plant("show-contended-early-explored", Hunt::Explore(increments, FAILOVER)),
+    plant("contended-not-forced", Hunt::Script("power-loss-and-another-primary")),
+    plant("stale-get-at-locked-secondary", Hunt::Seeds(as_drawn)),
+    plant("stale-get-at-locked-secondary-explored", Hunt::Explore(set_and_get, FAILOVER)),
+    plant("lock-not-told", Hunt::Seeds(as_drawn)),
+    plant("scan-at-secondary", Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0, 1))),
+    plant("scan-during-recovery", Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0, 1))),
+    plant("scan-beyond-reach", Hunt::Seeds(|scenario| { reshaped(scenario); scenario.workload.scans = (5, 0, 1); })),
+    plant("scan-short", Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0, 1))),
+    plant("scan-holes-forgotten", Hunt::Seeds(scans_that_are_split)),
+    plant("scan-limit-is-end", Hunt::Seeds(scans_that_are_split)),
+    plant("pieces-cut-again", Hunt::Seeds(crate::by_tree::trees)),
+    plant("recovery-aborts", Hunt::Seeds(as_drawn)),
+    plant("recovery-aborts-explored", Hunt::Explore(set_and_get, FAILOVER)),
+    plant("adopt-nothing", Hunt::Explore(set_and_get, FAILOVER)),
+    plant("get-during-recovery", Hunt::Explore(set_and_get, FAILOVER)),
+    plant("version-is-timestamp", Hunt::Seeds(as_drawn)),
+    plant("joiner-keeps-former-life", Hunt::Script("primary-dies-with-its-decisions")),
+    plant("early-decisions-kept", Hunt::Seeds(late_messages)),
+    plant("epoch-unchecked", Hunt::Seeds(late_messages)),
+    plant("copy-during-recovery", Hunt::Seeds(lossy_joins)),
+    plant("tombstone-dropped-early", Hunt::Seeds(as_drawn)),
+    plant("overwrite-not-noted", Hunt::Seeds(as_drawn)),
+    plant("former-move-kept", Hunt::Seeds(nodes_come_and_go)),
+    plant("handoff-not-emptied", Hunt::Seeds(left_and_back)),
+    plant("handoff-denies-missing", Hunt::Seeds(with_handoffs)),
+    plant("answer-after-leaving", Hunt::Seeds(late_with_handoffs)),
+    plant("restarted-answers-at-once", Hunt::Script("disks-without-their-last-moments")),
+    plant("open-ops-not-fetched", Hunt::Script("disks-without-their-last-moments")),
+    plant("unproven-takes-new-ops", Hunt::Script("disks-without-their-last-moments")),
+    plant("forgetting-ignored", Hunt::Script("older-disks")),
+    plant("answer-unadmitted", Hunt::Script("restarted-but-reachable")),
+    plant("dedupe-forgotten-at-failover", Hunt::Seeds(as_drawn)),
+    plant("retry-takes-new-op", Hunt::Seeds(as_drawn)),
+    plant("timeout-is-failure", Hunt::Seeds(as_drawn)),
+    plant("no-room-told-undecided", Hunt::Seeds(by_large::without_room)),
+    plant("sharers-forgotten", Hunt::Seeds(by_large::shared)),
+    plant("any-reply-answers", Hunt::Seeds(as_drawn)),
+    plant("everything-sent-at-once", Hunt::Seeds(overloaded)),
+    plant("expiry-by-local-clock", Hunt::Seeds(as_drawn)),
+    plant("lease-ignored", Hunt::Script("removed-but-reachable")),
+    plant("orphans-ignored", Hunt::Seeds(as_drawn)),
+    plant("scrub-blind", Hunt::Seeds(replaced_entries)),
+    plant("removal-not-awaited", Hunt::Script("removed-but-reachable")),
+    plant("absent-switch-counted", Hunt::Seeds(with_edges)),
+    plant("divided-too-early", Hunt::Seeds(as_drawn)),
+    plant("removed-keeps-division", Hunt::Seeds(as_drawn)),
+    plant("promote-before-copied", Hunt::Seeds(as_drawn)),
+    plant("inconsistent-leads", Hunt::Seeds(as_drawn)),
+    plant("handoff-leads", Hunt::Seeds(with_handoffs)),
+    plant("restart-unnoticed", Hunt::Seeds(as_drawn)),
+    plant("empty-storage-trusted", Hunt::Seeds(in_memory)),
+    plant("older-state-trusted", Hunt::Script("older-metadata-state")),
+    plant("strays-kept", Hunt::Seeds(reshaped_with_older_disks)),
+    plant("forgetting-trusted", Hunt::Script("older-disk-of-a-quorum")),
+    plant("direct-lease-ignored", Hunt::Seeds(by_clients_of_paused_nodes)),
+    plant("torn-op-kept", Hunt::Seeds(by_large::killed)),
+    plant("checksum-ignored", Hunt::Seeds(by_large::garbled)),
+    plant("prepared-without-value", Hunt::Seeds(by_large::killed)),
+    plant("straggler-counted", Hunt::Seeds(by_large::by_quorum)),
+    plant("decide-before-made-held", Hunt::Seeds(by_large::appended)),
+    plant("values-unread", Hunt::Seeds(by_large::damaged)),
+    plant("lease-to-removed", Hunt::Script("removed-but-reachable")),
+    plant("lease-not-awaited", Hunt::Script("removed-but-reachable")),
+    plant("former-leases-forgotten", Hunt::Script("removed-but-reachable")),
+    plant("get-without-write-back", Hunt::Seeds(by_quorum)),
+    plant("one-replica-counts-twice", Hunt::Seeds(by_quorum)),
+    plant("timestamp-from-one-answer", Hunt::Seeds(by_quorum)),
+    plant("quorum-ack-before-force", Hunt::Seeds(by_quorum)),
+    plant("newcomer-counts-at-once", Hunt::Seeds(by_quorum_in_memory)),
+    plant("put-stored-again-unasked", Hunt::Seeds(deletions_by_quorum)),
+    plant("repair-from-too-few", Hunt::Seeds(damage_by_quorum)),
+    plant("deletion-forgotten-without-fence", Hunt::Seeds(deletions_by_quorum)),
+    plant("deletion-forgotten-that-not-all-hold", Hunt::Seeds(deletions_by_quorum)),
+    plant("written-while-forgetting-is-read", Hunt::Seeds(deletions_at_busy_nodes)),
+    plant("store-of-older-epoch-taken", Hunt::Seeds(deletions_by_quorum)),
+    plant("floor-not-told", Hunt::Seeds(deletions_by_quorum)),
+    plant("successor-not-awaited", Hunt::Seeds(places_change)),
+    plant("successor-answers-early", Hunt::Script("who-has-left-does-not-hear-of-it")),
+    plant("successor-merges-a-part", Hunt::Seeds(places_change)),
+    plant("newcomer-by-quorum-not-emptied", Hunt::Seeds(places_change_and_deletions)),
+    plant("succession-outlives-process", Hunt::Script("who-leaves-starts-again")),
+    plant("successor-untold", Hunt::Script("successor-does-not-hear-that-it-is-none")),
+    plant("sole-holder-given-up", Hunt::Seeds(sole_holders_leave)),
+    plant("tables-acknowledged-early", Hunt::Seeds(as_drawn)),
+    plant("older-term-obeyed", Hunt::Seeds(as_drawn)),
+    plant("tables-survive-restart", Hunt::Seeds(as_drawn)),
+    plant("trunk-echoes", Hunt::Seeds(in_a_chain)),
+    plant("record-ends-early", Hunt::Seeds(by_range)),
+    plant("record-of-the-address", Hunt::Seeds(by_range)),
+    plant("step-written-unguarded", Hunt::Seeds(shared_store)),
+    plant("seat-taken-at-once", Hunt::Seeds(shared_store)),
+    plant("hold-ignored", Hunt::Script("leader-outlives-its-seat")),
+    plant("discard-not-broken-off", Hunt::Seeds(left_and_back)),
+    plant("drop-not-awaited", Hunt::Seeds(keyspaces_come_and_go)),
+    plant("keyspace-number-reused", Hunt::Seeds(keyspaces_come_and_go)),
+    plant("deletion-not-mirrored", Hunt::Seeds(reshaped)),
+    plant("filled-over-newer", Hunt::Seeds(reshaped_with_late_pages)),
+    plant("formed-not-cleared", Hunt::Seeds(reshaped_with_crashes)),
+    plant("sealed-takes-ops", Hunt::Seeds(reshaped)),
+    plant("drained-too-early", Hunt::Seeds(reshaped)),
+    plant("heir-forgets-clients", Hunt::Seeds(reshaped)),
+    plant("parent-answers-after-birth", Hunt::Seeds(reshaped)),
+    plant("ended-parent-revived", Hunt::Seeds(reshaped)),
+    plant("end-not-logged", Hunt::Seeds(reshaped_with_losses_of_power)),
+    plant("birth-not-forced", Hunt::Seeds(reshaped_with_losses_of_power)),
+    plant("birth-not-awaited", Hunt::Seeds(reshaped)),
+    plant("parent-not-kept", Hunt::Seeds(reshaped_with_crashes)),
+    plant("chain-gap-skipped", Hunt::Seeds(chains)),
+    plant("forced-before-not-awaited", Hunt::Seeds(chains_that_restart)),
+    plant("head-answers", Hunt::Seeds(chains)),
+    plant("results-stay-at-head", Hunt::Seeds(chains_losing_answers)),
+    plant("chain-epoch-unchecked", Hunt::Seeds(chains_with_late_messages)),
+    plant("refusal-is-failure", Hunt::Seeds(crate::by_chain::by_clients)),
+    plant("chain-header-unchecked", Hunt::Seeds(chains)),
+    plant("chain-header-believed", Hunt::Seeds(chains)),
+    plant("never-sent-again", Hunt::Seeds(chains)),
+    plant("full-disk-not-told", Hunt::Script("chain-without-space-behind-the-head")),
+    plant("tail-speaks-early", Hunt::ExploreChain(set_and_get, SUSPICION)),
+    plant("spare-keeps-former-life", Hunt::Seeds(chains_with_spares)),
+    plant("spare-promoted-uncopied", Hunt::Seeds(chains_with_spares)),
+    plant("joiner-not-awaited", Hunt::Seeds(chains)),
+    plant("head-adopts-nothing", Hunt::Seeds(chains_that_restart)),
+    plant("move-uncopied", Hunt::Seeds(chains_that_move)),
+    plant("chain-split-before-level", Hunt::Seeds(chains_reshaped)),
+    plant("chain-split-takes-puts", Hunt::Seeds(chains_reshaped)),
+    plant("chain-heir-forgets-clients", Hunt::Seeds(chains_reshaped)),
+    plant("chain-born-tail-not-awaited", Hunt::Seeds(chains_reshaped)),
+    plant("moved-within-its-rest", Hunt::Seeds(migrating)),
+    plant("split-at-the-first", Hunt::Script("load-on-the-first-of-ordered-keys")),
+    plant("hot-key-moved-about", Hunt::Script("one-key-is-too-hot")),
+    plant("hot-neighbours-merged", Hunt::Script("load-on-the-first-of-ordered-keys")),
+    plant("stale-stamp-taken", Hunt::Seeds(crate::by_names::names)),
+    plant("round-adopted-unheard", Hunt::Seeds(crate::by_names::names)),
+    plant("full-partition-kept", Hunt::Seeds(crate::by_fill::fills)),
+    plant("switches-above-learn-first", Hunt::Script("a-chain-moves-from-rack-to-rack")),
+    plant("ports-trusted", Hunt::Script("port-missing")),
+    plant("racks-not-counted", Hunt::Script("a-rack-is-cut-off-with-the-tail")),
+    plant("rack-keeps-records", Hunt::Script("a-rack-starts-again-without-records")),
+    plant("lock-ignored-by-kernel", Hunt::Seeds(by_kernel::shared)),
+    plant("entry-evicted-open", Hunt::Seeds(by_kernel::crowded)),
+    plant("version-read-once", Hunt::Seeds(by_kernel::crowded)),
+    plant("kernel-lease-unchecked", Hunt::Seeds(by_kernel::removed)),
+    plant("void-entries-kept", Hunt::Seeds(by_kernel::removed)),
+    plant("digest-for-key", Hunt::Seeds(by_kernel::alike)),
+    plant("kernel-shows-expiring", Hunt::Seeds(by_kernel::expiring)),
+    plant("kernel-outlives-process", Hunt::Seeds(by_kernel::killed)),
+    plant("kernel-gets-uncounted", Hunt::Seeds(by_kernel::shared)),
+    plant("kernel-answers-more", Hunt::Seeds(by_kernel::shared)),
+    plant("hot-instance-reused", Hunt::Seeds(by_hot::restless)),
+    plant("hot-updates-not-counted", Hunt::Seeds(by_hot::shared)),
+    plant("hot-copy-undecided", Hunt::Seeds(by_hot::shared)),
+    plant("hot-evidence-ignored", Hunt::Seeds(by_hot::lossy)),
+    plant("hot-instance-unchecked", Hunt::Seeds(by_hot::restless)),
+    plant("hot-stamp-unchecked", Hunt::Seeds(by_hot::shared)),
+    plant("hot-instance-unchecked-by-kernel", Hunt::Seeds(by_hot::restless_in_kernels)),
+    plant("hot-stamp-unchecked-by-kernel", Hunt::Seeds(by_hot::in_kernels)),
+    plant("hot-instance-in-two-switches", Hunt::Seeds(by_hot::among_switches)),
+    plant("hot-value-stale", Hunt::Seeds(by_hot::shared)),
+    plant("hot-value-of-another-key", Hunt::Seeds(by_hot::alike)),
+    plant("hot-member-past-its-fence", Hunt::Seeds(by_hot::removed_holders)),
+    plant("transaction-half-taken", Hunt::Seeds(by_transactions::transactions)),
+    plant("former-transaction-half-taken", Hunt::Seeds(by_transactions::with_restarts)),
+    plant("transaction-next-at-first-key", Hunt::Seeds(by_transactions::with_failovers)),
+    plant("transaction-contended-at-first-key", Hunt::Explore(increment_and_transaction, FAILOVER)),
+    plant("transaction-releases-first-key", Hunt::Seeds(by_transactions::with_restarts)),
+    plant("transaction-requirement-unread", Hunt::Seeds(by_transactions::transactions)),
+    plant("hash-fields-alone", Hunt::Seeds(by_hashes::hashes)),
+    plant("hash-form-forgotten", Hunt::Seeds(by_hashes::hashes)),
+    plant("script-keys-unread", Hunt::Seeds(by_transactions::scripts)),
+    plant("script-clock-read", Hunt::Seeds(by_transactions::scripts)),
+    plant("message-heard-again", Hunt::Seeds(by_messages::messages)),
+    plant("repeat-told", Hunt::Seeds(by_messages::messages)),
+    plant("left-listener-kept", Hunt::Seeds(by_messages::messages)),
+    plant("late-listen-taken", Hunt::Seeds(by_messages::messages)),
+    plant("pattern-is-channel", Hunt::Seeds(by_messages::messages)),
+    plant("listeners-of-address-one", Hunt::Seeds(by_messages::messages)),
+    plant("op-marks-ignored", Hunt::Seeds(by_transactions::deadly)),
+    plant("script-failure-kept", Hunt::Seeds(by_transactions::scripts)),
+    plant("speak-before-persisted", Hunt::Seeds(forgetful_metadata)),
 ];
 
 fn as_drawn(_: &mut Scenario) {}

@@ -4,7 +4,7 @@ use crate::checker::Call;
 use crate::checker::model::{Action, Answer};
 use crate::client::{KeyCall, Workload};
 use crate::random::Random;
-use nicekv_client::{Answer as Told, Keyspace, OperationError, Plant, Request, Scan};
+use nicekv_client::{Answer as Told, Keyspace, OperationError, Request, Scan};
 use nicekv_placement::{KeyOrder, match_digest};
 use nicekv_wire::scan::{ScanPiece, ScanWants};
 use nicekv_wire::{Form, KeyspaceId, OpId, Status};
@@ -43,9 +43,8 @@ struct Asked {
 }
 
 impl Scanning {
-    pub(crate) fn new(keyspace: &Keyspace, (piece_bytes, pieces): (usize, u8), plant: Option<Plant>) -> Self {
-        let mut scan = Scan::new(ScanWants::Values, None).in_pieces_of(piece_bytes).split_into(pieces);
-        scan.plant(plant);
+    pub(crate) fn new(keyspace: &Keyspace, (piece_bytes, pieces): (usize, u8)) -> Self {
+        let scan = Scan::new(ScanWants::Values, None).in_pieces_of(piece_bytes).split_into(pieces);
         let (keyspace, order) = (keyspace.id, keyspace.order);
         Self { keyspace, order, scan, open: BTreeMap::new(), has_failed: false, covered: BTreeSet::new() }
     }

@@ -2,13 +2,12 @@
 
 use crate::cluster::Scenario;
 use crate::node::Clock;
-use crate::planted::Planted;
 use crate::random::Random;
 use crate::rooms;
 use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
 use nicekv_dataplane::{
-    Backend as _, Counter, Hop, HostId, HotEntry, Ingress, Passed, Plant, RecordEntry, Rest, Router,
-    TableSet, VringSet,
+    Backend as _, Counter, Hop, HostId, HotEntry, Ingress, Passed, RecordEntry, Rest, Router, TableSet,
+    VringSet,
 };
 use nicekv_wire::scan::{PIECES_MAX, ScanLayout};
 use nicekv_wire::{HeaderLayout, Opcode};
@@ -32,7 +31,6 @@ const CLOCKS: u64 = 0x636c_6f63_6b73;
 pub struct Switch {
     agent: SwitchAgent<Router>,
     vrings: VringSet,
-    plant: Option<Plant>,
     clock: Clock,
     /// Names its life (H9).
     nonce: u64,
@@ -61,21 +59,17 @@ impl Switch {
     pub fn new(vrings: VringSet, scenario: &Scenario, seed: u64, index: usize) -> Self {
         let mut random = Random::new(seed ^ CLOCKS ^ index as u64);
         let clock = Clock::draw(&scenario.faults, &mut random);
-        let plant = scenario.plant.and_then(Planted::switch);
         let nonce = (index as u64 + 1) << 32;
         let router = Router::new(vrings.clone()).expect("the rings are sound");
-        let agent = new_agent(router, nonce, 0, plant);
-        Self { agent, vrings, plant, clock, nonce, acknowledged: None, obeyed_term: 0, violation: None }
+        let agent = new_agent(router, nonce, 0);
+        Self { agent, vrings, clock, nonce, acknowledged: None, obeyed_term: 0, violation: None }
     }
 
     /// Starts again: the tables are gone, the newest term is remembered.
     pub fn restart(&mut self) {
-        let router = match self.plant {
-            Some(Plant::TablesSurviveRestart) => self.agent.backend_mut().clone(),
-            _ => Router::new(self.vrings.clone()).expect("as before"),
-        };
+        let router = Router::new(self.vrings.clone()).expect("as before");
         self.nonce += 1;
-        self.agent = new_agent(router, self.nonce, self.agent.term(), self.plant);
+        self.agent = new_agent(router, self.nonce, self.agent.term());
         self.acknowledged = None;
     }
 
@@ -251,14 +245,9 @@ fn range_of(piece: &[u8]) -> Option<(u128, u128)> {
     Some((u128::from_be_bytes(scan.first), u128::from_be_bytes(scan.last)))
 }
 
-fn new_agent(mut router: Router, nonce: u64, term: u64, plant: Option<Plant>) -> SwitchAgent<Router> {
+fn new_agent(mut router: Router, nonce: u64, term: u64) -> SwitchAgent<Router> {
     router.begin_life(nonce);
-    let mut agent = SwitchAgent::new(router, term);
-    if let Some(plant) = plant {
-        agent.plant(plant);
-        agent.backend_mut().plant(plant);
-    }
-    agent
+    SwitchAgent::new(router, term)
 }
 
 /// The vnode's address, where a datagram is sent to the ring's own.

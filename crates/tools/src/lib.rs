@@ -31,7 +31,7 @@ const PACKAGES: [(&str, &str); 15] = [
     ("umount", "mount"),
 ];
 
-/// Whether tests run in full, as `.ci/long` has them: all seeds, all planted bugs, all bounds. Else they run a sample that takes a minute.
+/// Whether tests run in full, as `.ci/long` has them: all seeds, all bounds. Else they run a sample that takes a minute.
 pub fn runs_long() -> bool {
     std::env::var_os("NICEKV_TESTS").is_some_and(|value| value == "long")
 }

@@ -17,7 +17,6 @@ use super::{Cluster, MILLISECOND_NS};
 use crate::keyspace::specs;
 use crate::network::Host;
 use crate::node::Clock;
-use crate::planted::Planted;
 use nicekv_dataplane::Prefix;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_metadata::{
@@ -123,10 +122,7 @@ impl Cluster {
         let clock = Clock::draw(&self.faults, &mut self.random);
         let core =
             Metadata::new(self.metadata_config(), self.controllers.stored.as_deref(), clock.now(now_ns));
-        let mut core = core.expect("the state is our own");
-        if let Some(plant) = self.scenario.plant.and_then(Planted::metadata) {
-            core.plant(plant);
-        }
+        let core = core.expect("the state is our own");
         let process = self.controllers.begin();
         self.controllers.add(Controller::new(core, process, clock, 0));
         self.note(|_| Some("metadata starts".into()));

@@ -5,8 +5,7 @@ use super::event::{Event, Late};
 use super::seats::INSTANCES;
 use crate::hot_entries::Installed;
 use crate::network::Host;
-use crate::planted::Planted;
-use nicekv_dataplane::{HostId, HotEntry, Plant};
+use nicekv_dataplane::{HostId, HotEntry};
 use nicekv_placement::match_digest;
 use nicekv_wire::hot::{HotAssign, HotConfirm, Stamp};
 use nicekv_wire::{HeaderLayout, KeyDigest, KeyspaceId, Opcode};
@@ -85,15 +84,11 @@ impl Cluster {
     /// Some nodes at a switch are holders from now on, with an instance of its own; what was there before makes room.
     fn install_hot(&mut self, name: (KeyspaceId, KeyDigest)) {
         self.remove_hot(name);
-        let is_planted = self.scenario.plant == Some(Planted::Switch(Plant::InstanceReused));
-        self.hot.newest = if is_planted { 1 } else { self.hot.newest + 1 };
-        let count = self.switches.len();
-        let drawn = self.hot.random.below(count as u64) as usize;
-        let switches = if is_planted { 0..count } else { drawn..drawn + 1 };
-        let installed: Vec<Installed> = switches.filter_map(|switch| self.install_at(name, switch)).collect();
-        if !installed.is_empty() {
+        self.hot.newest += 1;
+        let switch = self.hot.random.below(self.switches.len() as u64) as usize;
+        if let Some(installed) = self.install_at(name, switch) {
             self.tally.count("hot entries installed");
-            self.hot.installed.insert(name, installed);
+            self.hot.installed.insert(name, vec![installed]);
         }
     }
 

@@ -17,7 +17,6 @@ use super::{Cluster, MILLISECOND_NS};
 use crate::faults::StoreFaults;
 use crate::network::Host;
 use crate::node::Clock;
-use crate::planted::{InStore, Planted};
 use nicekv_metadata::{Election, ElectionEvent, Metadata, Persisted, SeatAnswer, SeatRequest, SeatTiming};
 
 /// After this a request has no answer.
@@ -26,10 +25,6 @@ const PATIENCE_NS: u64 = 50 * MILLISECOND_NS;
 const WAY_NS: u64 = MILLISECOND_NS;
 
 impl Cluster {
-    fn store_plant(&self) -> Option<InStore> {
-        self.scenario.plant.and_then(Planted::store)
-    }
-
     /// Starts every instance that is down.
     pub(super) fn start_instances(&mut self) {
         while self.instances.members.len() < self.scenario.instances {
@@ -54,10 +49,7 @@ impl Cluster {
 
     pub(super) fn start_instance(&mut self, index: usize) {
         let timing = SeatTiming { lease: self.scenario.store_lease, ..SeatTiming::default() };
-        let mut election = Election::new(timing, self.random.below(u64::MAX));
-        if self.store_plant() == Some(InStore::TakenAtOnce) {
-            election.plant_haste();
-        }
+        let election = Election::new(timing, self.random.below(u64::MAX));
         let member = &mut self.instances.members[index];
         if member.election.is_some() {
             return;
@@ -153,13 +145,12 @@ impl Cluster {
         let (seat, stored) = (&mut self.instances.seat, &mut self.controllers.stored);
         let persisted = |bytes: &Vec<u8>| nicekv_metadata::persisted_version(bytes).expect("our own");
         let version = stored.as_ref().map_or(0, persisted);
-        let plant = self.scenario.plant.and_then(Planted::store);
         let is_allowed = match request {
             SeatRequest::Observe => return SeatAnswer::Seen(*seat),
             SeatRequest::Take { seen, .. } => *seen == *seat,
             SeatRequest::Renew { holder } | SeatRequest::Release { holder } => *holder == seat.holder,
             SeatRequest::Persist { holder, version: next, .. } => {
-                (*holder == seat.holder && version + 1 == *next) || plant == Some(InStore::WrittenUnguarded)
+                *holder == seat.holder && version + 1 == *next
             }
         };
         if !is_allowed {
@@ -203,11 +194,8 @@ impl Cluster {
                 let process = self.controllers.begin();
                 let (clock, paused_until_ns) = (member.clock, member.paused_until_ns);
                 member.process = Some(process);
-                let mut core = Metadata::new(self.metadata_config(), state.as_deref(), clock.now(now_ns))
+                let core = Metadata::new(self.metadata_config(), state.as_deref(), clock.now(now_ns))
                     .expect("the state is our own");
-                if let Some(plant) = self.scenario.plant.and_then(Planted::metadata) {
-                    core.plant(plant);
-                }
                 self.controllers.add(Controller::new(core, process, clock, paused_until_ns));
                 self.note(|names| Some(format!("{} leads", names.host(Host::instance(index)))));
                 self.drive_metadata(process);
@@ -241,9 +229,6 @@ impl Cluster {
     /// The core's hold of the seat, before it does anything.
     pub(super) fn tell_hold(&mut self, process: u64) {
         let Some(index) = self.instances.of(process) else { return };
-        if self.store_plant() == Some(InStore::HoldIgnored) {
-            return;
-        }
         let now_ns = self.queue.now_ns();
         let member = &self.instances.members[index];
         let until_ns = member.election.as_ref().map_or(0, Election::exclusive_until_ns);

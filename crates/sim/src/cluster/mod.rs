@@ -51,9 +51,8 @@ use crate::kernel::Kernel;
 use crate::keyspace::Shape;
 use crate::migrations::Migrations;
 use crate::network::{Host, Network};
-use crate::node::{Clock, KernelGets, Node, Surroundings};
+use crate::node::{Clock, Node, Surroundings};
 use crate::places::Places;
-use crate::planted::Planted;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::reshapings::Reshapings;
@@ -130,9 +129,8 @@ pub struct Cluster {
 }
 
 fn surroundings_of(scenario: &Scenario, seed: u64) -> Surroundings {
-    let kernel = || KernelGets { seed, plant: scenario.plant.and_then(Planted::kernel) };
     Surroundings {
-        kernel_gets: scenario.kernel_gets.then(kernel),
+        kernel_gets: scenario.kernel_gets.then_some(seed),
         metadata: &INSTANCES[..scenario.instances],
         switch: scenario.hides_sources.then_some(SWITCH),
         coordinates: scenario.coordination != Coordination::Switch,
@@ -141,7 +139,6 @@ fn surroundings_of(scenario: &Scenario, seed: u64) -> Surroundings {
         usage: scenario.usage(),
         discard_bytes_per_second: scenario.discard_bytes_per_second,
         deadly: scenario.faults.deadly,
-        plant: scenario.plant.and_then(Planted::replica),
     }
 }
 
@@ -157,11 +154,7 @@ impl Cluster {
                 node.slices = Some(Random::new(seed ^ SLICES ^ salt));
             }
         }
-        let mut clients: Vec<Client> =
-            (0..scenario.clients).map(|index| new_client(index, &scenario)).collect();
-        if let Some(plant) = scenario.plant.and_then(Planted::client) {
-            clients.iter_mut().for_each(|client| client.plant(plant));
-        }
+        let clients: Vec<Client> = (0..scenario.clients).map(|index| new_client(index, &scenario)).collect();
         let rings = scenario.rings();
         let mut cluster = Self {
             faults: scenario.faults,

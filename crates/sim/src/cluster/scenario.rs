@@ -4,7 +4,6 @@ use crate::client::Workload;
 use crate::faults::{Faults, StoreFaults};
 use crate::keyspace::{Shape, specs};
 use crate::network::Pace;
-use crate::planted::Planted;
 use crate::trunks::Trunks;
 use nicekv_client::Coordination;
 use nicekv_dataplane::{Prefix, VringConfig, VringSet};
@@ -65,8 +64,6 @@ pub struct Scenario {
     pub faults_end_ns: u64,
     /// Of a thousand requests no more datagrams are sent again, if there is no other fault.
     pub retries_max: Option<u64>,
-    /// A bug that must be found.
-    pub plant: Option<Planted>,
 }
 
 impl Scenario {

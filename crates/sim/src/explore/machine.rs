@@ -2,7 +2,7 @@
 
 use super::world::{METADATA, NOW};
 use crate::disk::{Busy, Disk};
-use nicekv_node::{NodeConfig, PartitionStatus, Plant, Standing, Timing};
+use nicekv_node::{NodeConfig, PartitionStatus, Standing, Timing};
 use nicekv_replication::Replica;
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{ClientId, Duration, Epoch, NodeId, PartitionId};
@@ -39,7 +39,7 @@ const UNTOLD: PartitionStatus = PartitionStatus {
 };
 
 impl Machine {
-    pub(super) fn start(index: usize, process: u64, disk: Disk, plant: Option<Plant>) -> Self {
+    pub(super) fn start(index: usize, process: u64, disk: Disk) -> Self {
         let zero = Duration::ZERO;
         let timing = Timing {
             heartbeat: FOREVER,
@@ -70,9 +70,6 @@ impl Machine {
             tells_visibility: false,
             timing,
         });
-        if let Some(plant) = plant {
-            core.plant(plant);
-        }
         let mut machine =
             Self { core: None, disk, busy: VecDeque::new(), process, fingerprint: 0, status: None };
         machine.disk.replay(NOW, &mut core);

@@ -6,7 +6,7 @@ use super::message::Message;
 use super::steps::Bounds;
 use crate::checker;
 use crate::disk::Disk;
-use nicekv_node::{Plant, Standing};
+use nicekv_node::Standing;
 use nicekv_placement::Vrings;
 use nicekv_replication::Replica;
 use nicekv_wire::chunk::Round;
@@ -50,7 +50,6 @@ pub struct World {
     /// Which client made a call of the history.
     pub(super) callers: Vec<usize>,
     pub(super) events: u64,
-    plant: Option<Plant>,
     pub(super) replication: Replication,
     pub(super) wrong: Option<String>,
 }
@@ -61,17 +60,17 @@ fn vrings() -> Vrings {
 
 impl World {
     /// A cluster in its first epoch; each client will make its call of the script.
-    pub fn new(script: Vec<Call>, bounds: Bounds, plant: Option<Plant>) -> Self {
-        Self::with(Replication::Multicast, script, bounds, plant)
+    pub fn new(script: Vec<Call>, bounds: Bounds) -> Self {
+        Self::with(Replication::Multicast, script, bounds)
     }
 
     /// The same, as a chain.
-    pub fn of_chain(script: Vec<Call>, bounds: Bounds, plant: Option<Plant>) -> Self {
-        Self::with(Replication::Chain, script, bounds, plant)
+    pub fn of_chain(script: Vec<Call>, bounds: Bounds) -> Self {
+        Self::with(Replication::Chain, script, bounds)
     }
 
-    fn with(replication: Replication, script: Vec<Call>, bounds: Bounds, plant: Option<Plant>) -> Self {
-        let machine = |index| Rc::new(Machine::start(index, 1, Disk::new(), plant));
+    fn with(replication: Replication, script: Vec<Call>, bounds: Bounds) -> Self {
+        let machine = |index| Rc::new(Machine::start(index, 1, Disk::new()));
         let members: Vec<usize> = (0..NODES).collect();
         let roles = Roles { epoch: 1, activated: true, primary: 0, unicast: members.clone(), members };
         let mut world = Self {
@@ -83,7 +82,6 @@ impl World {
             history: Vec::new(),
             callers: Vec::new(),
             events: 0,
-            plant,
             replication,
             wrong: None,
         };
@@ -237,7 +235,7 @@ impl World {
 
     pub(super) fn restart(&mut self, index: usize) {
         let machine = &self.machines[index];
-        let started = Machine::start(index, machine.process + 1, machine.disk.clone(), self.plant);
+        let started = Machine::start(index, machine.process + 1, machine.disk.clone());
         self.machines[index] = Rc::new(started);
         self.act(index, |_, _| {});
         self.roles.epoch += 1;

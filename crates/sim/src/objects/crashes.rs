@@ -1,6 +1,5 @@
 //! Processes that begin and end, and what else fails.
 
-use super::planted::Planted;
 use super::shape::Shape;
 use super::world::{Event, Fault, MS, World};
 use nicekv_chunks::{Initiator, InitiatorConfig, Target, TargetConfig, TendingConfig, Timing};
@@ -94,11 +93,7 @@ impl World {
         };
         let on_disk = host.disk.chunks.iter();
         let on_disk = on_disk.map(|(id, (bytes, holders))| (*id, bytes.len() as u32, holders.clone()));
-        let mut core = Target::new(config, on_disk).expect("the parameters can be");
-        if let Some(Planted::Core(plant)) = self.shape.planted {
-            core.plant(plant);
-        }
-        host.core = Some(core);
+        host.core = Some(Target::new(config, on_disk).expect("the parameters can be"));
         host.armed_ns = u64::MAX;
         let (at_ns, life) = (self.queue.now_ns() + self.random.below(3 * MS), host.life);
         self.queue.at(at_ns, Event::Tell { target, life });
@@ -111,11 +106,7 @@ impl World {
             reservation: self.shape.reservation,
             timing: self.shape.timing,
         };
-        let mut core = Initiator::new(config, self.random.bits()).expect("the parameters can be");
-        if let Some(Planted::Core(plant)) = self.shape.planted {
-            core.plant(plant);
-        }
-        core
+        Initiator::new(config, self.random.bits()).expect("the parameters can be")
     }
 
     fn kill_initiator(&mut self) {

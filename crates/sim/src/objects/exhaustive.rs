@@ -2,7 +2,6 @@
 //!
 //! The target is the real core; a put is one step, as nothing of it but its end matters here.
 
-use super::planted::Planted;
 use nicekv_chunks::exploration::Answered;
 use nicekv_chunks::{Group, Map, Storage, StorageDone, Target, TargetConfig, chunk_id};
 use nicekv_reservation::Config;
@@ -66,11 +65,10 @@ pub struct Explored {
     pub violation: Option<String>,
 }
 
-/// Visits every state, with a bug or without.
-pub fn explore(plant: Option<&str>) -> Explored {
-    let planted = plant.map(|name| super::find(name).expect("there is such a plant").planted());
+/// Visits every state.
+pub fn explore() -> Explored {
     let mut seen: HashSet<u64> = HashSet::new();
-    let mut stack = vec![(State::new(planted), Vec::new())];
+    let mut stack = vec![(State::new(), Vec::new())];
     while let Some((state, steps)) = stack.pop() {
         if !seen.insert(state.fingerprint()) {
             continue;
@@ -79,9 +77,9 @@ pub fn explore(plant: Option<&str>) -> Explored {
             let violation = Some(format!("an object's chunk is gone after {steps:?}"));
             return Explored { states: seen.len(), violation };
         }
-        for step in state.steps(planted) {
+        for step in state.steps() {
             let mut next = state.clone();
-            next.take(step, planted);
+            next.take(step);
             let mut steps = steps.clone();
             steps.push(step);
             stack.push((next, steps));
@@ -91,9 +89,9 @@ pub fn explore(plant: Option<&str>) -> Explored {
 }
 
 impl State {
-    fn new(planted: Option<Planted>) -> Self {
+    fn new() -> Self {
         let mut state = Self {
-            target: start(1, None, planted),
+            target: start(1, None),
             is_durable: false,
             round: Round(ROUND_FIRST),
             users: [User::Idle { puts: PUTS_MAX }; USERS],
@@ -106,10 +104,9 @@ impl State {
     }
 
     /// Whether names are listed: when all have adopted the round, and the target goes by it.
-    fn may_list(&self, planted: Option<Planted>) -> bool {
+    fn may_list(&self) -> bool {
         let is_adopted = self.adopted.iter().all(|adopted| *adopted == self.round);
-        (is_adopted || planted == Some(Planted::MarksBeforeAdoption))
-            && self.target.round() == Some(self.round)
+        is_adopted && self.target.round() == Some(self.round)
     }
 
     /// Which partitions are listed in this round.
@@ -125,7 +122,7 @@ impl State {
         hasher.finish()
     }
 
-    fn steps(&self, planted: Option<Planted>) -> Vec<Step> {
+    fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for user in 0..USERS {
             match self.users[user] {
@@ -139,12 +136,11 @@ impl State {
             if self.adopted[user] < self.round {
                 steps.push(Step::Adopt(user));
             }
-            if self.may_list(planted) && !self.listed_now()[user] {
+            if self.may_list() && !self.listed_now()[user] {
                 steps.push(Step::List(user));
             }
         }
-        let is_early = planted == Some(Planted::SweptBeforeAllMarks) && self.may_list(planted);
-        if is_early || self.listed_now().iter().all(|is_listed| *is_listed) {
+        if self.listed_now().iter().all(|is_listed| *is_listed) {
             steps.push(Step::Sweep);
         }
         if self.round.0 < ROUND_LAST {
@@ -157,7 +153,7 @@ impl State {
         steps
     }
 
-    fn take(&mut self, step: Step, planted: Option<Planted>) {
+    fn take(&mut self, step: Step) {
         match step {
             Step::Put(user) => {
                 let User::Idle { puts } = self.users[user] else { unreachable!("it is idle") };
@@ -166,8 +162,7 @@ impl State {
             }
             Step::Manifest(user) => {
                 let User::Has { stamp, puts } = self.users[user] else { unreachable!("it has one") };
-                let is_taken = stamp.0.saturating_add(1) >= self.adopted[user].0
-                    || planted == Some(Planted::StaleStampTaken);
+                let is_taken = stamp.0.saturating_add(1) >= self.adopted[user].0;
                 self.users[user] = if is_taken { User::Live { puts } } else { User::Idle { puts } };
             }
             Step::Delete(user) => {
@@ -190,7 +185,7 @@ impl State {
             Step::Restart => {
                 self.restarts -= 1;
                 self.listed = (Round(0), [false; USERS]);
-                self.target = start(2, self.is_durable.then(|| chunk_id(BYTES)), planted);
+                self.target = start(2, self.is_durable.then(|| chunk_id(BYTES)));
             }
         }
         while let Some(request) = self.target.poll_storage() {
@@ -213,7 +208,7 @@ impl State {
     }
 }
 
-fn start(process: u64, held: Option<ChunkId>, planted: Option<Planted>) -> Target {
+fn start(process: u64, held: Option<ChunkId>) -> Target {
     let config = TargetConfig {
         node: NodeId(0),
         process,
@@ -224,20 +219,8 @@ fn start(process: u64, held: Option<ChunkId>, planted: Option<Planted>) -> Targe
     };
     let on_disk = held.map(|id| (id, BYTES.len() as u32, vec![NodeId(0)]));
     let mut target = Target::new(config, on_disk).expect("the parameters can be");
-    if let Some(Planted::Core(plant)) = planted {
-        target.plant(plant);
-    }
     let group = Group::new(&[NodeId(0)]).expect("there is one");
     target.set_map(0, Map::new(MapVersion(1), vec![group]).expect("it is one"));
     target.set_free(1 << 30);
     target
 }
-
-/// Bugs that must be found here, too.
-pub const EXPLORED_PLANTS: [&str; 5] = [
-    "chunk-confirmed-without-stamp",
-    "chunk-restart-forgets-stamps",
-    "chunk-swept-before-all-marks",
-    "chunk-stale-stamp-taken",
-    "chunk-marks-before-adoption",
-];

@@ -6,7 +6,6 @@
 //! ```
 
 use super::names::PARTITIONS;
-use super::planted::Planted;
 use super::world::{Event, MS, World};
 use nicekv_wire::chunk::Round as Number;
 
@@ -41,8 +40,7 @@ impl World {
         core.set_map(now_ns, (*map).clone());
         core.set_round(round);
         let is_swept = core.swept() == round;
-        let may_list = self.names.have_adopted(round) || self.has(Planted::MarksBeforeAdoption);
-        if may_list && !is_swept {
+        if self.names.have_adopted(round) && !is_swept {
             let at_ns = self.queue.now_ns() + self.random.below(self.shape.listing_ms * MS);
             self.queue.at(at_ns, Event::List { target, life, round, after: None });
         }
@@ -60,18 +58,17 @@ impl World {
     pub(super) fn list(&mut self, (target, life): (usize, u64), round: Number, after: Option<u64>) {
         let page = self.names.page(after, PAGE);
         let ids: Vec<_> = page.iter().flat_map(|(_, ids)| ids.iter().copied()).collect();
-        let is_early = self.has(Planted::SweptBeforeAllMarks);
         let host = &mut self.targets[target];
         let Some(core) = host.core.as_mut().filter(|_| host.life == life) else { return };
         if !core.mark(round, &ids) {
             return;
         }
         match page.last() {
-            Some((name, _)) if !is_early => {
+            Some((name, _)) => {
                 let at_ns = self.queue.now_ns() + self.random.below(MS);
                 self.queue.at(at_ns, Event::List { target, life, round, after: Some(*name) });
             }
-            _ => while !core.sweep(round) {},
+            None => while !core.sweep(round) {},
         }
         self.drain_target(target);
     }

@@ -24,7 +24,6 @@ mod garbage;
 mod groups;
 mod judge;
 mod names;
-mod planted;
 mod plants;
 mod report;
 mod shape;

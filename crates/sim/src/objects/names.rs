@@ -28,9 +28,9 @@ pub(super) fn partition_of(name: u64) -> u64 {
 
 impl Names {
     /// Whether the manifest is taken: not if something of it may have been marked for deletion before it was known (P8).
-    pub(super) fn put(&mut self, name: u64, manifest: Manifest, checks: bool) -> bool {
+    pub(super) fn put(&mut self, name: u64, manifest: Manifest) -> bool {
         let adopted = self.adopted.get(&partition_of(name)).copied().unwrap_or_default();
-        if checks && manifest.stamp.0.saturating_add(1) < adopted.0 {
+        if manifest.stamp.0.saturating_add(1) < adopted.0 {
             return false;
         }
         self.manifests.insert(name, manifest);

@@ -1,11 +1,9 @@
-//! Bugs that are planted in negotiated storage, each of which must be found.
+//! How planted bugs of negotiated storage are looked for. What they are: `crates/mutants/plants`.
 
-use super::planted::Planted;
 use super::report::ObjectReport;
 use super::run;
 use super::shape::{Shape, draw};
 use super::world::MS;
-use nicekv_chunks::Plant;
 
 /// A bug that is not found within so many seeds is not found.
 const SEEDS_MAX: u64 = 500;
@@ -14,18 +12,11 @@ const SEEDS_MAX: u64 = 500;
 pub struct ObjectPlant {
     /// On the command line.
     pub name: &'static str,
-    /// The rule that it breaks.
-    pub rule: &'static str,
-    planted: Planted,
     shape: fn(&mut Shape),
 }
 
-const fn core(name: &'static str, rule: &'static str, plant: Plant, shape: fn(&mut Shape)) -> ObjectPlant {
-    ObjectPlant { name, rule, planted: Planted::Core(plant), shape }
-}
-
-const fn names(name: &'static str, rule: &'static str, planted: Planted) -> ObjectPlant {
-    ObjectPlant { name, rule, planted, shape: collects }
+const fn plant(name: &'static str, shape: fn(&mut Shape)) -> ObjectPlant {
+    ObjectPlant { name, shape }
 }
 
 fn as_drawn(_: &mut Shape) {}
@@ -96,19 +87,19 @@ fn has_surplus(shape: &mut Shape) {
 /// All bugs.
 #[rustfmt::skip]
 pub const OBJECT_PLANTS: &[ObjectPlant] = &[
-    core("chunk-ack-before-force", "P3", Plant::AckBeforeForce, loses_power),
-    core("chunk-unverified-stored", "P1", Plant::UnverifiedStored, garbles),
-    core("chunk-unverified-read", "P1", Plant::UnverifiedRead, garbles),
-    core("chunk-acks-of-two-maps", "P2", Plant::AcksOfTwoMaps, changes_maps),
-    core("chunk-confirmed-without-stamp", "P7", Plant::ConfirmedWithoutStamp, collects),
-    core("chunk-arriving-counted", "P6", Plant::ArrivingCounted, same_chunks),
-    core("chunk-restart-forgets-stamps", "P8", Plant::RestartForgetsStamps, restarts),
-    core("chunk-not-found-by-one", "P10", Plant::NotFoundByOne, as_drawn),
-    core("chunk-lapsed-accepted", "P5", Plant::LapsedAccepted, loses),
-    core("chunk-lapsed-kept", "P5", Plant::LapsedKept, loses),
-    core("chunk-highest-stamp", "P9", Plant::HighestStamp, collects),
-    core("chunk-surplus-by-count", "P12", Plant::SurplusByCount, has_surplus),
-    core("chunk-surplus-unconfirmed", "P12", Plant::SurplusUnconfirmed, |shape| {
+    plant("chunk-ack-before-force", loses_power),
+    plant("chunk-unverified-stored", garbles),
+    plant("chunk-unverified-read", garbles),
+    plant("chunk-acks-of-two-maps", changes_maps),
+    plant("chunk-confirmed-without-stamp", collects),
+    plant("chunk-arriving-counted", same_chunks),
+    plant("chunk-restart-forgets-stamps", restarts),
+    plant("chunk-not-found-by-one", as_drawn),
+    plant("chunk-lapsed-accepted", loses),
+    plant("chunk-lapsed-kept", loses),
+    plant("chunk-highest-stamp", collects),
+    plant("chunk-surplus-by-count", has_surplus),
+    plant("chunk-surplus-unconfirmed", |shape| {
         has_surplus(shape);
         (shape.initiators, shape.targets, shape.groups) = (6, 5, 1);
         // What is too old is there for long enough to be relied on.
@@ -121,14 +112,14 @@ pub const OBJECT_PLANTS: &[ObjectPlant] = &[
         shape.tending.pass_ns = 10 * MS;
         shape.tending.chunks_per_second = 10_000;
     }),
-    core("chunk-former-not-asked", "P13", Plant::FormerNotAsked, reshapes),
-    core("chunk-former-drops-early", "P13", Plant::FormerDropsEarly, reshapes),
-    core("chunk-moved-too-early", "P13", Plant::MovedTooEarly, reshapes),
-    core("chunk-former-counted", "P13", Plant::FormerCounted, reshapes),
-    names("chunk-stale-stamp-taken", "P8", Planted::StaleStampTaken),
-    names("chunk-swept-before-all-marks", "P8", Planted::SweptBeforeAllMarks),
-    names("chunk-marks-before-adoption", "P8", Planted::MarksBeforeAdoption),
-    names("chunk-manifest-first", "P9", Planted::ManifestFirst),
+    plant("chunk-former-not-asked", reshapes),
+    plant("chunk-former-drops-early", reshapes),
+    plant("chunk-moved-too-early", reshapes),
+    plant("chunk-former-counted", reshapes),
+    plant("chunk-stale-stamp-taken", collects),
+    plant("chunk-swept-before-all-marks", collects),
+    plant("chunk-marks-before-adoption", collects),
+    plant("chunk-manifest-first", collects),
 ];
 
 /// The bug of that name.
@@ -137,11 +128,6 @@ pub fn find(name: &str) -> Option<&'static ObjectPlant> {
 }
 
 impl ObjectPlant {
-    /// Where it is.
-    pub(super) fn planted(&self) -> Planted {
-        self.planted
-    }
-
     /// Looks for it; how many seeds that took, and what was found.
     pub fn hunt(&self, only: Option<u64>) -> (u64, Option<String>) {
         let mut seeds = 0;
@@ -158,7 +144,6 @@ impl ObjectPlant {
     pub fn run(&self, seed: u64) -> ObjectReport {
         let mut shape = draw(seed);
         (self.shape)(&mut shape);
-        shape.planted = Some(self.planted);
         run(shape, seed)
     }
 }

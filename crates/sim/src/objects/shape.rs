@@ -1,6 +1,5 @@
 //! What a world is like: drawn from its seed.
 
-use super::planted::Planted;
 use crate::random::Random;
 use nicekv_chunks::{TendingConfig, Timing};
 use nicekv_reservation::{Config, Delivery};
@@ -70,8 +69,6 @@ pub struct Shape {
     pub faults: ObjectFaults,
     /// Within which targets begin to list names that have adopted a round.
     pub listing_ms: u64,
-    /// A bug.
-    pub(super) planted: Option<Planted>,
 }
 
 const MILLION: u64 = 1_000_000;
@@ -119,7 +116,6 @@ pub fn draw(seed: u64) -> Shape {
         busy_ms: 1_500,
         faults,
         listing_ms: 2,
-        planted: None,
     }
 }
 

@@ -1,9 +1,8 @@
 //! Datagrams, timers and disks: what goes into the cores, and what comes out.
 
 use super::disk::Doing;
-use super::planted::Planted;
 use super::world::{Event, MS, Party, World};
-use nicekv_chunks::{Plant, Send, To};
+use nicekv_chunks::{Send, To};
 use nicekv_wire::{HeaderLayout, Opcode};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -167,12 +166,11 @@ impl World {
     }
 
     pub(super) fn on_disk(&mut self, target: usize, life: u64, doing: Doing) {
-        let verifies = !self.has(Planted::Core(Plant::UnverifiedStored));
         let now_ns = self.queue.now_ns();
         let host = &mut self.targets[target];
         let is_alive = host.life == life;
         let done = match doing {
-            Doing::Force(op) if is_alive => host.disk.force(op, verifies),
+            Doing::Force(op) if is_alive => host.disk.force(op),
             Doing::Read(done) => Some(done),
             Doing::Removed(id) => return self.judge_removal(target, &id),
             Doing::Force(_) => None,

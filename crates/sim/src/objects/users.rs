@@ -1,7 +1,6 @@
 //! What users do, and what they are told.
 
 use super::names::Manifest;
-use super::planted::Planted;
 use super::tasks::{Part, Task};
 use super::world::{Event, MS, World};
 use nicekv_chunks::{Event as Told, GetError, Handle, PutError};
@@ -63,9 +62,6 @@ impl World {
         let number = host.tasks;
         let parts = contents.into_iter().map(Part::new).collect();
         host.task = Some(Task::Put { number, name, parts, tries: 0 });
-        if self.has(Planted::ManifestFirst) {
-            self.put_manifest(initiator);
-        }
         self.put_parts(initiator);
     }
 
@@ -84,7 +80,7 @@ impl World {
     /// The manifest is on its way to its partition.
     fn put_manifest(&mut self, initiator: usize) {
         let Some(Task::Put { number, name, parts, .. }) = &self.initiators[initiator].task else { return };
-        let stamp = parts.iter().map(|part| part.stamp.unwrap_or(Round(u64::MAX))).min();
+        let stamp = parts.iter().filter_map(|part| part.stamp).min();
         let chunks = parts.iter().map(|part| (self.contents.get(part.content).0, part.content)).collect();
         let manifest = Manifest { chunks, stamp: stamp.unwrap_or_default() };
         let (task, name) = (*number, *name);
@@ -94,14 +90,13 @@ impl World {
 
     /// It takes effect, or is refused.
     pub(super) fn on_name(&mut self, initiator: usize, task: u64, name: u64, manifest: Manifest) {
-        let checks = !self.has(Planted::StaleStampTaken);
-        let is_taken = self.names.put(name, manifest.clone(), checks);
+        let is_taken = self.names.put(name, manifest.clone());
         if is_taken {
             self.judge_manifest(name, &manifest);
         }
         let host = &mut self.initiators[initiator];
         let Some(Task::Put { number, tries, .. }) = &mut host.task else { return };
-        if *number != task || self.shape.planted == Some(Planted::ManifestFirst) {
+        if *number != task {
             return;
         }
         *tries += 1;
@@ -164,13 +159,7 @@ impl World {
             }
         }
         if host.task.as_ref().is_some_and(Task::is_done) {
-            match self.has(Planted::ManifestFirst) {
-                true => {
-                    self.initiators[initiator].task = None;
-                    self.rest(initiator);
-                }
-                false => self.put_manifest(initiator),
-            }
+            self.put_manifest(initiator);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use super::disk::{Chunks, Disk, Doing};
 use super::names::{Manifest, Names};
-use super::planted::Planted;
 use super::report::ObjectReport;
 use super::shape::Shape;
 use super::tasks::{Contents, Task};
@@ -194,11 +193,6 @@ impl World {
         world.queue.at(MS, Event::Oversee);
         world.queue.at(world.shape.busy_ms * MS, Event::Heal);
         world
-    }
-
-    /// Whether a bug was planted.
-    pub(super) fn has(&self, planted: Planted) -> bool {
-        self.shape.planted == Some(planted)
     }
 
     pub(super) fn run(mut self) -> ObjectReport {

@@ -6,7 +6,6 @@ use crate::faults::{Faults, StoreFaults};
 use crate::judge::{self, Report};
 use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
-use crate::planted::Planted;
 use crate::random::Random;
 use crate::trunks::Trunks;
 use nicekv_client::Coordination;
@@ -44,10 +43,9 @@ pub(crate) struct Stage {
 
 impl Script {
     /// Plays it. The second result: whether its point came.
-    pub fn run(&self, seed: u64, plant: Option<Planted>, print: Option<fn(&str)>) -> (Report, bool) {
+    pub fn run(&self, seed: u64, print: Option<fn(&str)>) -> (Report, bool) {
         let mut scenario = busy();
         (self.shape)(&mut scenario);
-        scenario.plant = plant;
         let mut cluster = Cluster::new(scenario, seed);
         if let Some(print) = print {
             cluster.trace(print);
@@ -110,7 +108,6 @@ fn busy() -> Scenario {
         faults: Faults { downtime_max_ns: 300 * MILLISECOND_NS, ..Faults::NONE },
         faults_end_ns: 3_000 * MILLISECOND_NS,
         retries_max: None,
-        plant: None,
     }
 }
 

@@ -315,7 +315,6 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
         faults: Faults { disk_max_ns: 0, ..Faults::NONE },
         faults_end_ns: 0,
         retries_max: None,
-        plant: None,
     }
 }
 

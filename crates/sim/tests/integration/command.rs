@@ -21,16 +21,6 @@ fn clean_seeds_exit_with_0_and_say_what_was_seen() {
 }
 
 #[test]
-fn a_found_plant_exits_with_1_and_its_replay_finds_it_again() {
-    let first = sim(&["--plant", "recovery-aborts"]);
-    assert_eq!(first.status.code(), Some(1));
-    let text = text(&first);
-    let replay = text.lines().find_map(|line| line.strip_prefix("replay: nicekv sim ")).expect("a replay");
-    let second = sim(&replay.split(' ').collect::<Vec<_>>());
-    assert_eq!(second.status.code(), Some(1), "{replay}");
-}
-
-#[test]
 fn usage_errors_exit_with_2() {
     for arguments in [
         &["--seeds", "3..1"][..],

@@ -1,10 +1,12 @@
 //! What `docs` say and what is there do not part: the table of faults and its tests, the rules of the protocol, the comments that cite
 //! them and the bugs that break them.
 
+use nicekv_sim::objects::OBJECT_PLANTS;
 use nicekv_sim::plants::PLANTS;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use toml::{Table, Value};
 
 /// Rows that the table must have.
 const ROWS: std::ops::RangeInclusive<u32> = 1..=40;
@@ -96,10 +98,6 @@ fn the_architecture_names_what_exists() {
 
 /// The rules' letters, and how many of each there are: of all protocols, of chains and scans, of gets in the kernel, of hot keys, of transactions, and of messages.
 const RULES: [(char, u32); 6] = [('R', 18), ('C', 12), ('G', 8), ('H', 9), ('T', 6), ('M', 3)];
-/// Rules whose breach shows only if a client falls silent at the wrong moment: a tiny world finds it, which no cluster comes to by chance.
-const TINY_WORLD: &str = "crates/node/src/hot/exhaustive.rs";
-const IN_TINY_WORLD: [(char, u32, &str); 3] =
-    [('H', 5, "HotLeftOpen"), ('H', 7, "HotLeaseUnchecked"), ('H', 9, "HotSwitchGrantForgotten")];
 
 /// Rules that a text cites: a letter and a number, as a word.
 fn rules(text: &str) -> BTreeSet<(char, u32)> {
@@ -133,6 +131,22 @@ fn comments() -> Vec<(PathBuf, String)> {
     sources.into_iter().map(comments).collect()
 }
 
+/// The planted bugs, in their order.
+fn planted() -> Vec<Table> {
+    let text = read(&root().join("crates/mutants/plants/catalogue.toml"));
+    let mut catalogue: Table = text.parse().expect("the catalogue is TOML");
+    let Some(Value::Array(plants)) = catalogue.remove("plant") else { panic!("it has plants") };
+    let table = |plant| match plant {
+        Value::Table(plant) => plant,
+        other => panic!("no plant: {other}"),
+    };
+    plants.into_iter().map(table).collect()
+}
+
+fn text_of<'a>(plant: &'a Table, field: &str) -> &'a str {
+    plant[field].as_str().expect("a text")
+}
+
 #[test]
 fn every_rule_is_defined_cited_and_broken_by_a_plant() {
     let defined = defined();
@@ -143,18 +157,31 @@ fn every_rule_is_defined_cited_and_broken_by_a_plant() {
         let here = rules(&comments);
         let unknown: Vec<_> = here.difference(&defined).collect();
         assert!(unknown.is_empty(), "{} cites rules {unknown:?}, which no document defines", path.display());
-        // A plant does not count, nor what only looks for it.
+        // What plants bugs does not count, nor what only looks for them.
         let is_product = !path
             .components()
-            .any(|part| matches!(part.as_os_str().to_str(), Some("sim" | "tests" | "plant.rs")));
+            .any(|part| matches!(part.as_os_str().to_str(), Some("sim" | "tests" | "mutants")));
         cited.extend(here.into_iter().filter(|_| is_product));
     }
     assert_eq!(cited, defined, "left: rules that the product's comments cite");
-    let mut planted = PLANTS.iter().flat_map(|plant| rules(plant.rule)).collect::<BTreeSet<_>>();
-    let tiny = read(&root().join(TINY_WORLD));
-    let found = IN_TINY_WORLD.into_iter().filter(|(.., plant)| tiny.contains(plant));
-    planted.extend(found.map(|(letter, number, _)| (letter, number)));
+    let planted: BTreeSet<_> = planted().iter().flat_map(|plant| rules(text_of(plant, "rule"))).collect();
     assert_eq!(planted, defined, "left: rules that a planted bug breaks");
+}
+
+#[test]
+fn the_simulator_looks_for_the_bugs_that_it_is_said_to_find() {
+    let planted = planted();
+    let found_by = |finder: &str| -> Vec<&str> {
+        let names_it = |plant: &&Table| {
+            let finders = plant["found_by"].as_array().expect("a list");
+            finders.iter().any(|found_by| found_by.as_str() == Some(finder))
+        };
+        planted.iter().filter(names_it).map(|plant| text_of(plant, "name")).collect()
+    };
+    let hunted: Vec<&str> = PLANTS.iter().map(|plant| plant.name).collect();
+    assert_eq!(found_by("sim"), hunted, "right: what `nicekv sim --plant` looks for");
+    let hunted: Vec<&str> = OBJECT_PLANTS.iter().map(|plant| plant.name).collect();
+    assert_eq!(found_by("objects"), hunted, "right: what `nicekv sim --objects --plant` looks for");
 }
 
 #[test]

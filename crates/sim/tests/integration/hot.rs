@@ -1,4 +1,4 @@
-//! Worlds in which keys are hot, entries of switches come and go, and copies are read (H1 to H9): nothing is to be found where no bug is planted.
+//! Worlds in which keys are hot, entries of switches come and go, and copies are read (H1 to H9): nothing is to be found.
 
 use nicekv_sim::{by_hot, judge};
 

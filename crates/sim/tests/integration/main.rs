@@ -17,7 +17,6 @@ mod long_keys;
 mod migration;
 mod objects;
 mod overload;
-mod plants;
 mod quorum;
 mod quorum_damage;
 mod quorum_deletions;

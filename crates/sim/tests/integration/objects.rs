@@ -1,7 +1,7 @@
-//! Negotiated storage: random worlds hold what they must, and every planted bug is found.
+//! Negotiated storage: random worlds hold what they must, and so does every order of what can happen to one chunk.
 
-use nicekv_sim::objects::exhaustive::{EXPLORED_PLANTS, explore};
-use nicekv_sim::objects::{OBJECT_PLANTS, draw, run};
+use nicekv_sim::objects::exhaustive::explore;
+use nicekv_sim::objects::{draw, run};
 use std::io::Write;
 
 #[test]
@@ -29,29 +29,9 @@ fn random_worlds_hold() {
 }
 
 #[test]
-fn planted_bugs_are_found() {
-    let mut missed = Vec::new();
-    for plant in OBJECT_PLANTS {
-        let (seeds, found) = plant.hunt(None);
-        let what = found.as_deref().unwrap_or("NOT FOUND");
-        let line = format!("{:32} {:4} {seeds:3} seeds  {what}", plant.name, plant.rule);
-        writeln!(std::io::stderr(), "{line}").expect("standard error is open");
-        if found.is_none() {
-            missed.push(plant.name);
-        }
-    }
-    assert!(missed.is_empty(), "not found: {missed:?}");
-}
-
-#[test]
 fn no_order_of_puts_deletions_rounds_and_restarts_loses_a_chunk() {
-    let explored = explore(None);
+    let explored = explore();
     writeln!(std::io::stderr(), "P6 to P9: {} states", explored.states).expect("standard error is open");
     assert_eq!(explored.violation, None);
     assert!(explored.states > 10_000, "{} states", explored.states);
-    for plant in EXPLORED_PLANTS {
-        let explored = explore(Some(plant));
-        let violation = explored.violation.unwrap_or_else(|| panic!("{plant} was not found"));
-        writeln!(std::io::stderr(), "{plant}: {} states, {violation}", explored.states).expect("it is open");
-    }
 }

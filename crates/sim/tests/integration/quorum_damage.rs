@@ -2,10 +2,8 @@
 
 use crate::quorum;
 
-use nicekv_node::Plant as InReplica;
 use nicekv_sim::cluster::{Cluster, Mishap};
 use nicekv_sim::network::Host;
-use nicekv_sim::planted::Planted;
 use quorum::*;
 
 fn damaged(world: &Cluster, node: usize) -> usize {
@@ -66,10 +64,9 @@ fn row_10_a_newcomer_merges_what_is_damaged_elsewhere() {
 
 /// Node 1 says that it holds a put; what it holds is damaged, and got back from nodes that lack the put; then one of these says that it
 /// holds it. Whether the put was acknowledged, and what nodes 1 and 3 then answer.
-fn put_across_a_repair(plant: Option<InReplica>) -> (Cluster, bool, Option<Option<String>>) {
+fn put_across_a_repair() -> (Cluster, bool, Option<Option<String>>) {
     let mut scenario = scenario(3, 2);
     scenario.workload.timeout_ns = 30_000 * MILLISECOND_NS;
-    scenario.plant = plant.map(Planted::Replica);
     let mut world = ready(scenario, 10);
     finish_call(&mut world, 0, set("old"));
     let put = call(&mut world, 0, set("new"));
@@ -86,24 +83,15 @@ fn put_across_a_repair(plant: Option<InReplica>) -> (Cluster, bool, Option<Optio
 
 #[test]
 fn what_was_said_before_a_repair_does_not_count_after_it() {
-    let (world, is_acknowledged, read) = put_across_a_repair(None);
+    let (world, is_acknowledged, read) = put_across_a_repair();
     assert!(!is_acknowledged, "node 2 alone holds it");
     assert_eq!(read, Some(Some("old".into())));
     assert!(is_linearizable(&world));
 }
 
-#[test]
-fn a_repair_without_a_fence_is_found() {
-    let (world, is_acknowledged, read) = put_across_a_repair(Some(InReplica::QuorumRepairUnfenced));
-    assert_eq!((is_acknowledged, read), (true, Some(Some("old".into()))), "acknowledged, and missed");
-    assert!(!is_linearizable(&world));
-}
-
 /// Nodes 1 and 2 hold a put, and cannot talk; what node 1 holds is damaged. What nodes 1 and 3 answer.
-fn repair_without_the_other_holder(plant: Option<InReplica>) -> (Cluster, Option<Option<String>>) {
-    let mut scenario = scenario(3, 2);
-    scenario.plant = plant.map(Planted::Replica);
-    let mut world = ready(scenario, 10);
+fn repair_without_the_other_holder() -> (Cluster, Option<Option<String>>) {
+    let mut world = ready(scenario(3, 2), 10);
     finish_call(&mut world, 0, set("old"));
     run_for(&mut world, 10 * MILLISECOND_NS);
     cut(&mut world, 0, 2);
@@ -120,17 +108,10 @@ fn repair_without_the_other_holder(plant: Option<InReplica>) -> (Cluster, Option
 
 #[test]
 fn a_repair_waits_for_enough_others() {
-    let (mut world, read) = repair_without_the_other_holder(None);
+    let (mut world, read) = repair_without_the_other_holder();
     assert_eq!((damaged(&world, 0), read), (1, None), "node 3 alone cannot tell");
     world.inflict(Mishap::Mend);
     settle(&mut world);
     assert_eq!((damaged(&world, 0), get(&mut world)), (0, Some(Some("new".into()))));
     assert!(is_linearizable(&world));
-}
-
-#[test]
-fn a_repair_from_too_few_is_found() {
-    let (world, read) = repair_without_the_other_holder(Some(InReplica::QuorumRepairFromOne));
-    assert_eq!(read, Some(Some("old".into())));
-    assert!(!is_linearizable(&world));
 }

@@ -2,14 +2,11 @@
 
 use crate::quorum;
 
-use nicekv_client::Plant as InClient;
-use nicekv_node::Plant as InReplica;
 use nicekv_sim::checker::Action;
 use nicekv_sim::checker::model::{Change, When};
 use nicekv_sim::cluster::{Cluster, Mishap, Scenario, Seen, What};
 use nicekv_sim::keyspace::Key;
 use nicekv_sim::network::Host;
-use nicekv_sim::planted::Planted;
 use nicekv_wire::Datagram;
 use nicekv_wire::quorum::TombstoneStage;
 use nicekv_wire::recovery::Entry;
@@ -97,10 +94,8 @@ fn part(world: &mut Cluster, one: usize, other: usize) {
 }
 
 /// A node has a deletion that the two others have forgotten. Which one, and the others.
-fn one_remembers(plant: Option<InReplica>) -> (Cluster, usize, [usize; 2]) {
-    let mut scenario = patient(3, 2);
-    scenario.plant = plant.map(Planted::Replica);
-    let mut world = ready(scenario, 12);
+fn one_remembers() -> (Cluster, usize, [usize; 2]) {
+    let mut world = ready(patient(3, 2), 12);
     (0..5).for_each(|_| done(&mut world, 0, set("old")));
     done(&mut world, 0, erase());
     let is_order = |datagram: &Datagram<'_>| matches!(datagram, Datagram::Tombstones(told) if told.stage == TombstoneStage::Forget);
@@ -122,8 +117,8 @@ fn one_remembers(plant: Option<InReplica>) -> (Cluster, usize, [usize; 2]) {
 }
 
 /// Two nodes hold a put after that; what one of them and the node that remembers answer.
-fn put_over_a_remembered_deletion(plant: Option<InReplica>) -> (Cluster, Option<Option<String>>) {
-    let (mut world, last, others) = one_remembers(plant);
+fn put_over_a_remembered_deletion() -> (Cluster, Option<Option<String>>) {
+    let (mut world, last, others) = one_remembers();
     cut(&mut world, 0, last);
     done(&mut world, 0, set("new"));
     cut(&mut world, 1, others[0]);
@@ -133,22 +128,15 @@ fn put_over_a_remembered_deletion(plant: Option<InReplica>) -> (Cluster, Option<
 
 #[test]
 fn a_put_is_newer_than_a_deletion_that_others_have_forgotten() {
-    let (world, read) = put_over_a_remembered_deletion(None);
+    let (world, read) = put_over_a_remembered_deletion();
     assert_eq!(read, Some(Some("new".into())));
     assert!(is_linearizable(&world));
 }
 
 #[test]
-fn answers_without_the_floor_are_found() {
-    let (world, read) = put_over_a_remembered_deletion(Some(InReplica::QuorumFloorNotTold));
-    assert_eq!(read, Some(None), "the put is older than the deletion before it");
-    assert!(!is_linearizable(&world));
-}
-
-#[test]
 fn the_last_to_remember_forgets_and_what_is_damaged_there_is_found_to_be_nothing() {
     for is_damaged in [false, true] {
-        let (mut world, last, others) = one_remembers(None);
+        let (mut world, last, others) = one_remembers();
         world.inflict(Mishap::Mend);
         if is_damaged {
             world.inflict(Mishap::Damage(last));
@@ -164,10 +152,8 @@ fn the_last_to_remember_forgets_and_what_is_damaged_there_is_found_to_be_nothing
 }
 
 /// A store arrives once more when what it put is deleted, and the deletion forgotten. What a get says then.
-fn store_across_forgetting(plant: Option<InReplica>) -> (Cluster, Option<Option<String>>) {
-    let mut scenario = patient(3, 2);
-    scenario.plant = plant.map(Planted::Replica);
-    let mut world = ready(scenario, 12);
+fn store_across_forgetting() -> (Cluster, Option<Option<String>>) {
+    let mut world = ready(patient(3, 2), 12);
     call(&mut world, 0, set("old"));
     let mut store = None;
     let is_store = |datagram: &Datagram<'_>| matches!(datagram, Datagram::QuorumStore(_));
@@ -190,30 +176,14 @@ fn store_across_forgetting(plant: Option<InReplica>) -> (Cluster, Option<Option<
 
 #[test]
 fn a_store_that_arrives_again_does_not_undo_a_forgotten_deletion() {
-    let (world, read) = store_across_forgetting(None);
+    let (world, read) = store_across_forgetting();
     assert_eq!(read, Some(None));
     assert!(is_linearizable(&world));
 }
 
-#[test]
-fn taking_stores_of_older_epochs_is_found() {
-    let (world, read) = store_across_forgetting(Some(InReplica::QuorumOlderEpochTaken));
-    assert_eq!(read, Some(Some("old".into())));
-    assert!(!is_linearizable(&world));
-}
-
-#[test]
-fn forgetting_without_a_fence_is_found() {
-    let (world, read) = store_across_forgetting(Some(InReplica::QuorumForgetUnfenced));
-    assert_eq!(read, Some(Some("old".into())));
-    assert!(!is_linearizable(&world));
-}
-
 /// Two of three replicas hold a deletion, and cannot talk to the third. What one of them and the third answer.
-fn deletion_that_one_has_not_heard_of(plant: Option<InReplica>) -> (Cluster, Option<Option<String>>) {
-    let mut scenario = patient(3, 2);
-    scenario.plant = plant.map(Planted::Replica);
-    let mut world = ready(scenario, 12);
+fn deletion_that_one_has_not_heard_of() -> (Cluster, Option<Option<String>>) {
+    let mut world = ready(patient(3, 2), 12);
     done(&mut world, 0, set("old"));
     run_for(&mut world, 10 * MILLISECOND_NS);
     (0..2).for_each(|node| part(&mut world, node, 2));
@@ -227,7 +197,7 @@ fn deletion_that_one_has_not_heard_of(plant: Option<InReplica>) -> (Cluster, Opt
 
 #[test]
 fn a_deletion_is_not_forgotten_while_a_replica_may_lack_it() {
-    let (mut world, read) = deletion_that_one_has_not_heard_of(None);
+    let (mut world, read) = deletion_that_one_has_not_heard_of();
     assert_eq!(read, Some(None));
     world.inflict(Mishap::Mend);
     wait_until_forgotten(&mut world);
@@ -235,19 +205,10 @@ fn a_deletion_is_not_forgotten_while_a_replica_may_lack_it() {
     assert!(is_linearizable(&world));
 }
 
-#[test]
-fn forgetting_what_not_all_hold_is_found() {
-    let (world, read) = deletion_that_one_has_not_heard_of(Some(InReplica::QuorumForgetUnheld));
-    assert_eq!(read, Some(Some("old".into())));
-    assert!(!is_linearizable(&world));
-}
-
 /// A put that one replica holds is read, deleted and forgotten while its client hears nothing; then the client goes on, and reaches node
 /// 2 and node 3, which has a new disk. Whether the put was acknowledged, and what a get says then.
-fn put_across_forgetting(plant: Option<Planted>) -> (Cluster, bool, Option<Option<String>>) {
-    let mut scenario = patient(3, 2);
-    scenario.plant = plant;
-    let mut world = ready(scenario, 12);
+fn put_across_forgetting() -> (Cluster, bool, Option<Option<String>>) {
+    let mut world = ready(patient(3, 2), 12);
     let put = call(&mut world, 0, set("late"));
     run_to_store(&mut world, 0);
     (1..3).for_each(|node| cut(&mut world, 0, node));
@@ -275,23 +236,7 @@ fn put_across_forgetting(plant: Option<Planted>) -> (Cluster, bool, Option<Optio
 
 #[test]
 fn a_put_does_not_undo_a_deletion_that_was_forgotten_while_it_was_away() {
-    let (world, is_acknowledged, read) = put_across_forgetting(None);
+    let (world, is_acknowledged, read) = put_across_forgetting();
     assert_eq!((is_acknowledged, read), (false, Some(None)), "nobody knows what became of it");
     assert!(is_linearizable(&world));
-}
-
-#[test]
-fn a_newcomer_without_the_floor_is_found() {
-    let plant = Planted::Replica(InReplica::QuorumFloorNotMerged);
-    let (world, is_acknowledged, read) = put_across_forgetting(Some(plant));
-    assert_eq!((is_acknowledged, read), (true, Some(Some("late".into()))));
-    assert!(!is_linearizable(&world));
-}
-
-#[test]
-fn storing_again_unasked_is_found() {
-    let plant = Planted::Client(InClient::StoreAgainUnasked);
-    let (world, is_acknowledged, read) = put_across_forgetting(Some(plant));
-    assert_eq!((is_acknowledged, read), (true, Some(Some("late".into()))));
-    assert!(!is_linearizable(&world));
 }

@@ -9,7 +9,7 @@ fn survives(row: u8, name: &str) {
     let script = scenarios::find(name).expect("there is such a script");
     assert_eq!(script.row, row);
     for seed in 1..=SEEDS {
-        let (report, is_played) = script.run(seed, None, None);
+        let (report, is_played) = script.run(seed, None);
         assert!(is_played, "{name}, seed {seed}: the point did not come");
         let violations = report.violations.join("\n");
         assert!(violations.is_empty(), "{violations}\nreplay: nicekv sim --scenario {name} --seed {seed}");

@@ -67,11 +67,11 @@ fn visit(script: &Script, depth: Depth) -> Outcome {
 
 /// Every state of three replicas with one key and two clients.
 fn visit_states(quick: bool) -> Outcome {
-    let multicast = UPDATES.iter().chain(GETS).map(|part| (part, World::new as fn(_, _, _) -> _));
-    let chains = CHAINS.iter().map(|part| (part, World::of_chain as fn(_, _, _) -> _));
+    let multicast = UPDATES.iter().chain(GETS).map(|part| (part, World::new as fn(_, _) -> _));
+    let chains = CHAINS.iter().map(|part| (part, World::of_chain as fn(_, _) -> _));
     for (part, world) in multicast.chain(chains) {
         for bounds in part.bounds.iter().take(if quick { 1 } else { usize::MAX }) {
-            let seen = explore(world((part.script)(), *bounds, None), STATES_MAX);
+            let seen = explore(world((part.script)(), *bounds), STATES_MAX);
             say!("{:20} {bounds:?}: {} states, {} ends judged", part.name, seen.states, seen.ends);
             if let Some((violation, steps)) = seen.violation {
                 let steps: String = steps.iter().map(|step| format!("\n  {step:?}")).collect();

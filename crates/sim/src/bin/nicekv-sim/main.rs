@@ -1,5 +1,4 @@
-//! `nicekv-sim`, which `nicekv sim` runs: the deterministic simulation from the command line. A binary of its own, since only here are the
-//! cores built with bugs that can be planted.
+//! `nicekv-sim`, which `nicekv sim` runs: the deterministic simulation from the command line.
 //!
 //! Exit code 1 says that a checker found a violation, or that a core panicked, and nothing else does.
 
@@ -78,7 +77,8 @@ struct SimArguments {
     /// With --enumerate: one script, or one run of it
     #[arg(long, requires = "enumerate", value_name = "SCRIPT[:EVENT.FAULT+…]")]
     only: Option<String>,
-    /// Plant a bug, by its name, and run until it is found (exit code 1), or 500 seeds have not found it; "list" names all
+    /// Run what finds the planted bug of this name, in a build that has it woven in (`.ci/plants`); exit code 1 if something is found; "list" names
+    /// all
     #[arg(long, value_name = "NAME", conflicts_with_all = ["scenario", "fault"])]
     plant: Option<String>,
     /// Sets a fault instead of drawing it from the seed, as NAME=VALUE; may be repeated; "list" names all
@@ -241,7 +241,7 @@ fn run_scenario(name: &str, arguments: &SimArguments) -> Outcome {
     for seed in arguments.seeds(SCENARIO_SEEDS_DEFAULT) {
         let replay = format!("nicekv sim --scenario {name} --seed {seed}");
         remember(&replay);
-        let (report, is_played) = script.run(seed, None, arguments.trace.then_some(say));
+        let (report, is_played) = script.run(seed, arguments.trace.then_some(say));
         sum.add(&report);
         check(&report.violations, &replay)?;
         if !is_played {
@@ -258,7 +258,6 @@ fn hunt(name: &str, arguments: &SimArguments) -> Outcome {
         return Ok(());
     }
     let plant = plants::find(name).ok_or_else(|| format!("no plant {name:?}; `--plant list` names all"))?;
-    say!("{name} breaks {}", plant.rule);
     remember(&format!("nicekv sim --plant {name}"));
     let hunted = plant.hunt(arguments.seed, arguments.trace.then_some(say));
     let Some(found) = hunted.found else {

@@ -70,7 +70,6 @@ fn run_seeds(seeds: RangeInclusive<u64>) -> Outcome {
 fn hunt(name: &str, only: Option<u64>) -> Outcome {
     let plant = objects::find(name)
         .ok_or_else(|| format!("no plant {name:?}; `--objects --plant list` names all"))?;
-    say!("{name} breaks {}", plant.rule);
     remember(&format!("nicekv sim --objects --plant {name}"));
     let (seeds, found) = plant.hunt(only);
     match found {

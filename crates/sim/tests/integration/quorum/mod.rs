@@ -63,7 +63,6 @@ pub(crate) fn scenario(replicas: u8, write_set: u8) -> Scenario {
         faults: Faults { slow_factor: 100, ..Faults::NONE },
         faults_end_ns: 0,
         retries_max: None,
-        plant: None,
     }
 }
 
