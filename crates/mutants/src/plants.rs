@@ -160,11 +160,11 @@ impl Plants {
     }
 
     pub(crate) fn listed(&self) -> Vec<Listed<'_>> {
-        let listed = |plant| {
+        let listed = self.plants.iter().map(|plant| {
             let Plant { name, rule, about, found_by, .. } = plant;
             Listed { name, rule, about, found_by, id: self.ids[plant.bug()] }
-        };
-        self.plants.iter().map(listed).collect()
+        });
+        listed.collect()
     }
 }
 
