@@ -1,0 +1,381 @@
+//! A quorum keyspace (rule R14): two rounds, and the counting that stands in for a primary.
+//!
+//! ```text
+//!            begin          R−k+1 answers               k answers
+//!     ──────────────▶ asking ──────────────▶ storing ─────────────▶ done
+//!                       ▲ │                   │  ▲                   ▲
+//!                       └─│─ a newer epoch ───┘  │                   │
+//!                         │ get: fewer than k hold the newest version│
+//!                         └───────── get: k hold it ─────────────────┘
+//! ```
+//!
+//! A put asks for the newest timestamp, takes the next one and stores. A get asks for the newest version; if it is not shown to be held
+//! by k replicas it is stored again before it is returned, since a later get might otherwise miss it. Both go to all replicas through
+//! the multicast ring, so one that is slow, or gone, holds up nothing.
+//!
+//! A store names the epoch in which its question was answered, and replicas take it in no other: they answer it as a question. Who hears
+//! of a newer epoch while it stores therefore asks again. A get forgets what it has read. A put has a timestamp, c, that may have
+//! arrived, and takes no other one. It may store c again in an epoch in which some replica says that it holds c, or holds neither
+//! anything newer nor a floor as high as c's counter: so nobody can have forgotten a deletion newer than c, which c would undo
+//! (`nicekv_replica::replication`'s quorum module says why). Where no replica says so, the outcome is unknown, unless k hold c or something newer.
+//!
+//! Invariants:
+//! * Answers of one epoch are counted, the newest that has been seen; each replica once.
+//! * A timestamp, once chosen, is never changed: all stores of an op are the same, but for their epoch. It is above all timestamps and
+//!   floors that its question was answered with.
+//! * What depends on the value from before (conditions, increments, expiry) is refused: it needs an order, thus a primary.
+//!
+//! A large value is named in a put's question, in stores and in answers. Its chunks go to all replicas together with the question, which the slow ones of R−k+1 may answer late, and
+//! as fast as the k-th best takes them (NICE §5): k answers to the store say that k have all of it. A get reads it of those who have said that they hold it; when none of them has it any more, the key is got anew.
+//!
+//! A delete tells whether *its own question* found a value: a put at the same moment may make that untrue, not the deletion.
+
+use super::{Buffers, Held, Name, Round, Step};
+use crate::large::{About, From, Large, Read};
+use crate::summary::Summary;
+use crate::{Keyspace, OperationError, Outcome, Request, SubmitError};
+use alloc::boxed::Box;
+use nicekv_proto::large::Reference;
+use nicekv_proto::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
+use nicekv_proto::{Condition, Datagram, Epoch, Expiry, Form, OpId, Operation, Reply, Status};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Get,
+    Set,
+    Delete,
+}
+
+/// Its buffers hold in `value` what a set stores, or the newest value that a get has seen, and in `held` what each replica is known to
+/// hold durably, all in `epoch`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QuorumExchange {
+    quorum: Quorum,
+    kind: Kind,
+    key_bytes: usize,
+    op: OpId,
+    is_storing: bool,
+    /// Of the version that is stored, or that a put has stored in an earlier epoch.
+    chosen: Option<Timestamp>,
+    /// The newest version that the question was answered with.
+    newest: Timestamp,
+    /// Whether it has a value.
+    present: bool,
+    /// What is stored, or the newest version, is a large value, of which the buffers have the reference.
+    is_large: bool,
+    /// It is being read.
+    is_reading: bool,
+    epoch: Epoch,
+}
+
+impl QuorumExchange {
+    pub(super) fn new(quorum: Quorum, request: &Request<'_>) -> Result<Self, SubmitError> {
+        Ok(Self::new_of(quorum, understood(request)?, request.key().len()))
+    }
+
+    fn new_of(quorum: Quorum, kind: Kind, key_bytes: usize) -> Self {
+        Self {
+            quorum,
+            kind,
+            key_bytes,
+            op: OpId::NONE,
+            is_storing: false,
+            chosen: None,
+            newest: Timestamp::NEVER,
+            present: false,
+            is_large: false,
+            is_reading: false,
+            epoch: Epoch(0),
+        }
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        Name { op, .. }: Name,
+        to: &Keyspace,
+        request: &Request<'_>,
+        buffers: &mut Buffers,
+    ) -> Round {
+        self.op = op;
+        let (quorum, key, digest) = (self.quorum, request.key(), to.digest(request.key()));
+        let wants_value = self.kind == Kind::Get;
+        (buffers.to, buffers.vnode) = (to.multicast_address(&digest), digest.vnode());
+        buffers.unicast = buffers.to;
+        buffers.held.clear();
+        let about = About { keyspace: to.id, op, digest };
+        let reference = match request {
+            Request::Update { operation, .. } => buffers.keep_large(about, key, operation, Some(quorum)),
+            _ => None,
+        };
+        let announced = reference.as_deref();
+        QuorumQuery { keyspace: to.id, op, digest, reply_to: None, quorum, wants_value, key, announced }
+            .encode(&mut buffers.datagram);
+        buffers.set_value(announced.unwrap_or(request.value()));
+        self.is_large = reference.is_some();
+        Round::Read
+    }
+
+    /// What was to be read is not there any more.
+    pub(super) fn begin_afresh(&mut self, Name { op, .. }: Name, buffers: &mut Buffers) -> Round {
+        *self = Self { op, ..Self::new_of(self.quorum, self.kind, self.key_bytes) };
+        buffers.held.clear();
+        buffers.rewrite(|datagram, _, out| query_again(&datagram, op).encode(out));
+        Round::Read
+    }
+
+    pub(super) fn is_get(&self) -> bool {
+        self.kind == Kind::Get
+    }
+
+    pub(super) fn on_datagram(&mut self, datagram: &Datagram<'_>, buffers: &mut Buffers) -> Step {
+        match datagram {
+            Datagram::Reply(reply) if self.is_reading => on_word_of_large(reply, buffers),
+            Datagram::QuorumHeld(_) if self.is_reading => Step::Wait,
+            Datagram::QuorumHeld(held) if self.is_storing && held.epoch > self.epoch => {
+                self.ask_again(held, buffers)
+            }
+            Datagram::QuorumHeld(held) if self.count(held, buffers) => self.judge(buffers),
+            Datagram::Reply(reply) if reply.status == Status::NoSuchKeyspace && self.chosen.is_none() => {
+                Step::Done(Err(OperationError::NoSuchKeyspace))
+            }
+            _ => Step::Stray,
+        }
+    }
+
+    pub(super) fn on_timeout(&mut self, buffers: &mut Buffers) -> Step {
+        if self.is_reading {
+            return Step::Again;
+        }
+        let has_enough = !self.is_storing && buffers.held.len() >= self.quorum.read_set();
+        match self.kind {
+            // It has waited long enough for those that would show that k hold it.
+            Kind::Get if has_enough => self.store(buffers),
+            // And for one that would show that it may be stored again.
+            _ if has_enough && self.chosen.is_some() => Step::Done(Err(OperationError::OutcomeUnknown)),
+            _ => Step::Again,
+        }
+    }
+
+    pub(super) fn given_up(&self) -> OperationError {
+        match self.kind {
+            Kind::Set | Kind::Delete if self.chosen.is_some() => OperationError::OutcomeUnknown,
+            // Nothing was sent that could be stored, or all that was stored had been put before.
+            _ => OperationError::TimedOut,
+        }
+    }
+
+    /// Replicas are in a newer epoch, and take what is being stored no more.
+    fn ask_again(&mut self, held: &QuorumHeld<'_>, buffers: &mut Buffers) -> Step {
+        self.is_storing = false;
+        if self.kind == Kind::Get {
+            self.chosen = None;
+        }
+        let is_put = self.kind != Kind::Get;
+        let is_large = is_put && self.is_large;
+        buffers.rewrite(|datagram, value, out| {
+            let announced = is_large.then_some(value);
+            QuorumQuery { wants_value: !is_put, announced, ..query_again(&datagram, self.op) }.encode(out);
+        });
+        let counted = self.count(held, buffers);
+        match self.judge(buffers) {
+            step if counted && step != Step::Wait => step,
+            _ => Step::Send(Round::Read),
+        }
+    }
+
+    /// Notes what a replica holds; false if that is of no use.
+    fn count(&mut self, held: &QuorumHeld<'_>, buffers: &mut Buffers) -> bool {
+        if !self.is_possible(held) {
+            return false;
+        }
+        if held.epoch > self.epoch {
+            self.epoch = held.epoch;
+            buffers.held.clear();
+            if self.chosen.is_none() {
+                (self.newest, self.present) = (Timestamp::NEVER, false);
+            }
+        }
+        let is_read = self.kind == Kind::Get && !self.is_storing;
+        // A get asks for values: one that is missing is no answer to its question.
+        if held.epoch < self.epoch || (is_read && held.content == Content::Present) {
+            return false;
+        }
+        if !buffers.note_held(held) {
+            return false;
+        }
+        if self.chosen.is_none() && held.timestamp > self.newest {
+            (self.newest, self.present) = (held.timestamp, held.content != Content::Absent);
+            if let (true, Content::Value(value) | Content::Large(value)) = (is_read, held.content) {
+                self.is_large = matches!(held.content, Content::Large(_));
+                buffers.set_value(value);
+            }
+        }
+        true
+    }
+
+    /// Whether the key can have what is said to be held: it may have to be written back.
+    fn is_possible(&self, held: &QuorumHeld<'_>) -> bool {
+        let (value, form) = match held.content {
+            Content::Absent | Content::Present => return true,
+            Content::Value(value) => (value, Form::Plain),
+            Content::Large(reference) => (reference, Form::Large),
+        };
+        form.check_beside(self.key_bytes, Some(value)).is_ok()
+    }
+
+    /// What the answers so far are enough for.
+    fn judge(&mut self, buffers: &mut Buffers) -> Step {
+        if let Some(chosen) = self.chosen {
+            return self.judge_chosen(chosen, buffers);
+        }
+        let (read_set, write_set) = (self.quorum.read_set(), self.quorum.write_set());
+        let answered = buffers.held.len();
+        if self.kind != Kind::Get {
+            return if answered >= read_set { self.store(buffers) } else { Step::Wait };
+        }
+        let is_held = buffers.holders(self.newest) >= write_set;
+        if answered >= read_set && (is_held || self.newest == Timestamp::NEVER) {
+            self.done(buffers)
+        } else if answered >= read_set.max(write_set) {
+            // Fewer answers could not show k holders; more would, at the cost of waiting for the slow ones.
+            self.store(buffers)
+        } else {
+            Step::Wait
+        }
+    }
+
+    /// The same, of what is stored, or has been in an earlier epoch.
+    fn judge_chosen(&mut self, chosen: Timestamp, buffers: &mut Buffers) -> Step {
+        if buffers.holders(chosen) >= self.quorum.write_set() {
+            return self.done(buffers);
+        }
+        if self.is_storing {
+            return Step::Wait;
+        }
+        let allows = |held: &Held| {
+            held.timestamp == chosen || (held.timestamp < chosen && held.floor < chosen.counter)
+        };
+        if buffers.held.iter().any(allows) {
+            self.store(buffers)
+        } else if buffers.held.len() >= self.quorum.replicas() {
+            Step::Done(Err(OperationError::OutcomeUnknown))
+        } else {
+            Step::Wait
+        }
+    }
+
+    /// A put's timestamp: above all that it has been told of.
+    fn next_timestamp(&self, buffers: &Buffers) -> Option<Timestamp> {
+        let floor = buffers.held.iter().map(|held| held.floor).max().unwrap_or(0);
+        Timestamp { counter: self.newest.counter.max(floor), ..self.newest }.next(self.op)
+    }
+
+    /// Goes on to storing: a put under its timestamp, a get what it has read.
+    fn store(&mut self, buffers: &mut Buffers) -> Step {
+        let timestamp = match (self.kind, self.chosen) {
+            (Kind::Get, _) => Some(self.newest),
+            (_, Some(chosen)) => Some(chosen),
+            (_, None) => self.next_timestamp(buffers),
+        };
+        let Some(timestamp) = timestamp else { return Step::Done(Err(OperationError::Overflow)) };
+        let epoch = self.epoch;
+        let present = if self.kind == Kind::Get { self.present } else { self.kind == Kind::Set };
+        buffers.rewrite(|datagram, value, out| {
+            let Datagram::QuorumQuery(query) = datagram else { unreachable!("not a query: {datagram:?}") };
+            let QuorumQuery { keyspace, op, digest, reply_to, quorum, key, .. } = query;
+            let (value, is_large) = (present.then_some(value), present && self.is_large);
+            QuorumStore { keyspace, op, digest, reply_to, quorum, timestamp, epoch, value, is_large, key }
+                .encode(out);
+        });
+        // Who was found to hold what is stored need not say so again.
+        (self.is_storing, self.chosen) = (true, Some(timestamp));
+        Step::Send(Round::Write)
+    }
+
+    fn done(&mut self, buffers: &mut Buffers) -> Step {
+        let found = self.kind == Kind::Set || self.present;
+        let version = match self.kind {
+            Kind::Get if self.present => self.newest.op,
+            Kind::Set => self.op,
+            _ => OpId::NONE,
+        };
+        let has_value = self.kind == Kind::Get && self.present;
+        let outcome = if found { Outcome::Done } else { Outcome::NotFound };
+        let summary = Summary { outcome, version, expiry_ms: 0, integer: 0, has_value, form: Form::Plain };
+        if has_value && self.is_large { self.read(summary, buffers) } else { Step::Done(Ok(summary)) }
+    }
+
+    /// The value that answers is a large one, which is read of those who hold it.
+    fn read(&mut self, summary: Summary, buffers: &mut Buffers) -> Step {
+        let reference = Reference::checked(&buffers.value);
+        let about = buffers.about(self.op);
+        let holds = |held: &&Held| held.timestamp == self.newest;
+        let holders = buffers.held.iter().filter(holds).map(|held| held.node).collect();
+        let read = Read::new(about, reference, From::Holders(holders), summary);
+        buffers.large = Some(Box::new(Large::Read(read)));
+        self.is_reading = true;
+        Step::Read
+    }
+}
+
+/// A replica has not sent what it was asked for of a large value, but this.
+fn on_word_of_large(reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
+    let Some(Large::Read(read)) = buffers.large.as_deref_mut() else { return Step::Stray };
+    let named = reply.large();
+    match reply.status {
+        _ if named == Some(read.reference()) => {
+            read.take_token(reply.integer as u64);
+            Step::Wait
+        }
+        Status::NotFound if !read.lose_holder() => Step::Anew,
+        Status::NoSuchKeyspace => Step::Done(Err(OperationError::NoSuchKeyspace)),
+        // What does not come is asked for again.
+        _ => Step::Wait,
+    }
+}
+
+/// A get's question, in an exchange whose datagram that is.
+fn query_again<'a>(datagram: &Datagram<'a>, op: OpId) -> QuorumQuery<'a> {
+    let (keyspace, digest, reply_to, quorum, key) = match *datagram {
+        Datagram::QuorumStore(QuorumStore { keyspace, digest, reply_to, quorum, key, .. })
+        | Datagram::QuorumQuery(QuorumQuery { keyspace, digest, reply_to, quorum, key, .. }) => {
+            (keyspace, digest, reply_to, quorum, key)
+        }
+        _ => unreachable!("not of a quorum keyspace: {datagram:?}"),
+    };
+    QuorumQuery { keyspace, op, digest, reply_to, quorum, wants_value: true, key, announced: None }
+}
+
+/// What a request asks for, if no primary is needed for it.
+fn understood(request: &Request<'_>) -> Result<Kind, SubmitError> {
+    let needs = |what| Err(SubmitError::NeedsPrimary { what });
+    let (condition, return_old, operation) = match *request {
+        Request::Get { .. } | Request::Length { .. } => return Ok(Kind::Get),
+        Request::Named { .. } => return needs("a transaction"),
+        Request::Scan { .. } => return needs("a scan"),
+        Request::Listen { .. } | Request::Publish { .. } => return needs("what is published"),
+        Request::Update { condition, return_old, operation, .. } => (condition, return_old, operation),
+    };
+    if condition != Condition::Always {
+        return needs("a condition");
+    }
+    if return_old {
+        return needs("returning the old value");
+    }
+    match operation {
+        Operation::Set { expiry: Expiry::Never, .. } => Ok(Kind::Set),
+        Operation::Delete => Ok(Kind::Delete),
+        Operation::Set { .. } | Operation::Expire { .. } | Operation::Persist => needs("an expiry time"),
+        Operation::SetLong { .. } => needs("a value in one message"),
+        Operation::Increment(_) | Operation::IncrementFloat(_) => needs("an increment"),
+        Operation::Append(_) | Operation::AppendLarge(_) => needs("an append"),
+        Operation::SetLarge { .. } => needs("a large value"),
+        Operation::Transaction(_) => needs("a transaction"),
+        Operation::SetBit { .. } | Operation::SetRange { .. } => needs("a change of a part of a value"),
+        Operation::SetHash { .. }
+        | Operation::SetFields { .. }
+        | Operation::RemoveFields(_)
+        | Operation::IncrementField { .. }
+        | Operation::IncrementFieldFloat(_) => needs("a hash"),
+    }
+}

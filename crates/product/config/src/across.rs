@@ -1,0 +1,240 @@
+//! What is wrong between files that are each right: the roles of one cluster have to agree.
+
+use super::binds::{Conflict, binds, conflicts};
+use super::check::{Problem, Server, problems, servers};
+use super::{ClusterConfig, RoleKind, located, read_text};
+use nicekv_proto::NodeId;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A file that was read.
+pub struct Checked {
+    pub path: PathBuf,
+    pub text: String,
+    pub config: ClusterConfig,
+}
+
+impl Checked {
+    /// Reads and checks one file.
+    ///
+    /// # Errors
+    /// A line for each problem, which begins with the file's name.
+    pub fn read(path: &Path) -> Result<Self, Vec<String>> {
+        let text = read_text(path).map_err(|error| vec![error.to_string()])?;
+        let named = |told: String| format!("{}{told}", path.display());
+        let parsed = toml::from_str::<ClusterConfig>(&text);
+        let config = parsed.map_err(|error| vec![named(located(&text, &error))])?;
+        let problems = problems(&config);
+        if problems.is_empty() {
+            return Ok(Self { path: path.into(), text, config });
+        }
+        Err(problems.iter().map(|problem| named(problem.located(&text))).collect())
+    }
+}
+
+/// What was found in the file of that number; no problem if nobody has to do anything.
+pub struct Finding {
+    pub file: usize,
+    pub problem: Problem,
+    pub is_note: bool,
+}
+
+/// Everything that is to be said of the files beside each other.
+pub fn findings(files: &[Checked]) -> Vec<Finding> {
+    // The metadata service's file knows most: what others say is compared with it.
+    let mut order: Vec<usize> = (0..files.len()).collect();
+    order.sort_by_key(|index| !files[*index].config.is_of_cluster());
+    let mut across = Across { files, found: Vec::new() };
+    across.settings(&order);
+    across.servers(&order);
+    if let Some(whole) = order.first().filter(|first| files[**first].config.is_of_cluster()) {
+        across.members(*whole);
+        across.switches(*whole);
+    }
+    across.binds();
+    across.found
+}
+
+struct Across<'a> {
+    files: &'a [Checked],
+    found: Vec<Finding>,
+}
+
+/// What roles have to say alike: field and value, as far as this one needs it.
+fn settings(config: &ClusterConfig) -> Vec<(&'static str, String)> {
+    let is_of = |roles: &[RoleKind]| config.role.is_none_or(|role| roles.contains(&role));
+    let mut settings = vec![("cluster_id", config.cluster_id.clone()), ("port", config.port.to_string())];
+    if is_of(&[RoleKind::Metadata, RoleKind::Switch, RoleKind::Gateway]) {
+        settings.push(("unicast_vring", config.unicast_vring.to_string()));
+        settings.push(("multicast_vring", config.multicast_vring.to_string()));
+    }
+    if is_of(&[RoleKind::Metadata, RoleKind::Switch]) {
+        let ring = config.group_ring().ok().flatten();
+        let ring = ring.map_or("none".into(), |ring| format!("{}/{}", ring.base, ring.length));
+        settings.push(("group_ring", ring));
+    }
+    if is_of(&[RoleKind::Metadata, RoleKind::Gateway]) {
+        let write_set = config.write_set.map_or("none".into(), |write_set| write_set.to_string());
+        settings.push(("replicas", config.replicas.to_string()));
+        settings.push(("replication", format!("{:?}", config.replication).to_lowercase()));
+        settings.push(("write_set", write_set));
+        settings.push(("partition_bits", config.partition_bits.to_string()));
+    }
+    if is_of(&[RoleKind::Metadata, RoleKind::Node]) {
+        settings.push(("timing.heartbeat_ms", config.timing.heartbeat_ms.to_string()));
+    }
+    settings
+}
+
+impl Across<'_> {
+    fn add(&mut self, file: usize, place: impl Into<String>, line: String) {
+        self.found.push(Finding { file, problem: Problem { place: place.into(), line }, is_note: false });
+    }
+
+    fn name(&self, file: usize) -> String {
+        self.files[file].path.display().to_string()
+    }
+
+    fn settings(&mut self, order: &[usize]) {
+        let mut said: BTreeMap<&str, (String, usize)> = BTreeMap::new();
+        for &file in order {
+            for (field, value) in settings(&self.files[file].config) {
+                let (first, by) = said.entry(field).or_insert_with(|| (value.clone(), file)).clone();
+                if first != value {
+                    let line = format!("{value} here, {first} in {}; make them equal", self.name(by));
+                    self.add(file, field, line);
+                }
+            }
+            self.keyspaces(file, order[0]);
+        }
+    }
+
+    /// Keyspaces beside the default one: a switch needs their rings, a gateway all.
+    fn keyspaces(&mut self, file: usize, first: usize) {
+        let [config, whole] = [file, first].map(|file| &self.files[file].config);
+        if !whole.is_of_cluster() || config.role == Some(RoleKind::Node) {
+            return;
+        }
+        let is_switch = config.role == Some(RoleKind::Switch);
+        let told = |config: &ClusterConfig| -> Vec<String> {
+            let specs = config.keyspaces().unwrap_or_default().into_iter().skip(1);
+            let told = specs.map(|spec| match is_switch {
+                true => format!("{} on {} and {}", spec.name, spec.unicast, spec.multicast),
+                false => format!("{spec:?}"),
+            });
+            told.collect()
+        };
+        if told(config) != told(whole) {
+            let line = format!("other [[keyspaces]] than in {}; make them equal", self.name(first));
+            self.add(file, "keyspaces", line);
+        }
+    }
+
+    /// Nobody has what is another one's, and nobody is described in two ways.
+    fn servers(&mut self, order: &[usize]) {
+        let mut by_value: BTreeMap<(&str, String), (String, usize)> = BTreeMap::new();
+        let mut by_name: BTreeMap<(&str, String), (String, usize)> = BTreeMap::new();
+        for &file in order {
+            for server in servers(&self.files[file].config) {
+                for (field, value) in server.own() {
+                    let Server { place, name, .. } = &server;
+                    let place = format!("{place}.{field}");
+                    let own = (field, name.clone());
+                    let (known, by) = by_name.entry(own).or_insert((value.clone(), file)).clone();
+                    if known != value {
+                        let line = format!("{name} has {known} in {}; make them equal", self.name(by));
+                        self.add(file, place, line);
+                        continue;
+                    }
+                    let (owner, by) = by_value.entry((field, value)).or_insert((name.clone(), file)).clone();
+                    if owner != *name && by != file {
+                        let line = format!("is {owner}'s in {}; give {name} another", self.name(by));
+                        self.add(file, place, line);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A node that the cluster does not begin with is to be added.
+    fn members(&mut self, whole: usize) {
+        for (file, checked) in self.files.iter().enumerate() {
+            for (index, node) in checked.config.nodes.iter().enumerate() {
+                if self.files[whole].config.nodes.iter().any(|known| known.name == node.name) {
+                    continue;
+                }
+                let (name, path) = (&node.name, checked.path.display());
+                let line = format!(
+                    "{name} is not in {}; `nicekv node add {name} --config {path}` adds it when it runs",
+                    self.name(whole)
+                );
+                let problem = Problem { place: format!("nodes.{index}"), line };
+                self.found.push(Finding { file, problem, is_note: true });
+            }
+        }
+    }
+
+    /// Switches are known to the metadata service, find it, and have the ports at which hosts hang.
+    fn switches(&mut self, whole: usize) {
+        let cluster = self.files[whole].config.clone();
+        let controls = cluster.metadata_controls();
+        for file in 0..self.files.len() {
+            let config = self.files[file].config.clone();
+            if config.role.is_some_and(|role| role != RoleKind::Switch) {
+                continue;
+            }
+            for (index, switch) in config.switches.iter().enumerate() {
+                let place = |field: &str| format!("switches.{index}.{field}");
+                let Some(id) = cluster.switches.iter().position(|known| known.name == switch.name) else {
+                    let line = format!("{} is not in {}; add it there", switch.name, self.name(whole));
+                    self.add(file, place("name"), line);
+                    continue;
+                };
+                if let Some(unknown) = switch.control.iter().find(|control| !controls.contains(control)) {
+                    let line =
+                        format!("the metadata service has no control {unknown} in {}", self.name(whole));
+                    self.add(file, place("control"), line);
+                }
+                let numbers: Vec<u16> = switch.ports.iter().map(|port| port.number).collect();
+                for (name, port) in hanging(&cluster, id as u16) {
+                    if switch.router_mac.is_some() && !numbers.contains(&port) {
+                        let line = format!(
+                            "{name} hangs at port {port}, which is none of these; add it, or correct its switch_port"
+                        );
+                        self.add(file, place("ports"), line);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What roles of different files bind.
+    fn binds(&mut self) {
+        let all = self.files.iter().enumerate();
+        let all: Vec<_> = all.flat_map(|(file, checked)| binds(file, &checked.config)).collect();
+        for conflict in conflicts(&all) {
+            let Conflict { first, second } = conflict;
+            // Within a file it has been found already.
+            if first.file != second.file {
+                self.add(second.file, second.place.clone(), conflict.line(Some(&self.name(first.file))));
+            }
+        }
+    }
+}
+
+/// Servers and other switches, and their ports at the switch of that number.
+fn hanging(cluster: &ClusterConfig, switch: u16) -> Vec<(String, u16)> {
+    let topology = cluster.topology_with_nodes().unwrap_or_default();
+    let nodes = cluster.nodes.iter();
+    let nodes =
+        nodes.map(|node| (node.name.clone(), nicekv_metadata::host_id(NodeId(node.id)), node.switch_port));
+    let services = cluster.metadata.all().into_iter().zip(0..).filter_map(|(service, index)| {
+        Some((service.name, nicekv_metadata::service_host_id(index), service.switch_port?))
+    });
+    let hangs_here = |host| topology.home(host).is_none_or(|home| home == switch);
+    let servers = nodes.chain(services).filter(|(_, host, _)| hangs_here(*host));
+    let servers = servers.map(|(name, host, port)| (name, topology.port(switch, host).unwrap_or(port)));
+    let ports = cluster.switches.get(usize::from(switch)).into_iter().flat_map(|switch| &switch.ports);
+    let trunks = ports.filter_map(|port| Some((port.trunk.clone()?, port.number)));
+    servers.chain(trunks).collect()
+}

@@ -1,0 +1,209 @@
+//! Addresses that roles bind, and which of them exclude each other: what would else be found only when the second role starts.
+//!
+//! An address of a network belongs to one host, so two roles that bind it with the same port are in each other's way. A loopback address is
+//! another one on every host, unless the cluster is on one host: then a node or the metadata service has a loopback address.
+
+use super::{
+    ClusterConfig, GatewaySection, InstanceSection, MetadataSection, NodeSection, RoleKind, SwitchSection,
+};
+use nicekv_proto::placement::GroupRing;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// What a role binds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bind {
+    /// Of which file.
+    pub(super) file: usize,
+    /// The field to blame.
+    pub(super) place: String,
+    role: String,
+    protocol: Protocol,
+    address: SocketAddr,
+    /// All addresses of this interface (the user-space switch).
+    device: Option<String>,
+    /// It follows from the role's own `address`, which no two roles share anyhow.
+    is_server: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Tcp,
+    Udp,
+}
+
+/// Why the second of two cannot be bound.
+pub(super) struct Conflict<'a> {
+    pub(super) first: &'a Bind,
+    pub(super) second: &'a Bind,
+}
+
+/// All that the roles of a file bind: of a role's own file that role alone, of the whole cluster's file all.
+pub(super) fn binds(file: usize, config: &ClusterConfig) -> Vec<Bind> {
+    let is_of = |role: RoleKind| config.role.is_none_or(|own| own == role);
+    let mut found = Found { file, port: config.port, all: Vec::new() };
+    if is_of(RoleKind::Metadata) {
+        found.instances(&config.metadata);
+    }
+    if is_of(RoleKind::Node) || is_of(RoleKind::Metadata) {
+        config.nodes.iter().enumerate().for_each(|(index, node)| found.node(index, node));
+    }
+    if is_of(RoleKind::Gateway) {
+        config.gateways.iter().enumerate().for_each(|(index, gateway)| found.gateway(index, gateway));
+    }
+    if is_of(RoleKind::Switch) {
+        config.switches.iter().enumerate().for_each(|(index, switch)| found.switch(index, switch));
+    }
+    found.all
+}
+
+/// Those of a file, so far.
+struct Found {
+    file: usize,
+    /// Of the vrings.
+    port: u16,
+    all: Vec<Bind>,
+}
+
+impl Found {
+    fn add(&mut self, place: String, role: &str, protocol: Protocol, address: SocketAddr) -> &mut Bind {
+        let (file, role) = (self.file, role.to_owned());
+        self.all.push(Bind { file, place, role, protocol, address, device: None, is_server: false });
+        self.all.last_mut().expect("it was added")
+    }
+
+    fn add_server(&mut self, place: String, role: &str, protocol: Protocol, ip: Ipv4Addr, port: u16) {
+        self.add(place, role, protocol, (ip, port).into()).is_server = true;
+    }
+
+    fn add_metrics(&mut self, place: &str, role: &str, metrics: Option<SocketAddr>) {
+        if let Some(metrics) = metrics {
+            self.add(format!("{place}.metrics"), role, Protocol::Tcp, metrics);
+        }
+    }
+
+    fn instances(&mut self, section: &MetadataSection) {
+        for (index, instance) in section.all().into_iter().enumerate() {
+            let InstanceSection { name, address, control, metrics, .. } = instance;
+            let place = match index {
+                0 => "metadata".to_owned(),
+                _ => format!("metadata.instances.{}", index - 1),
+            };
+            if !address.is_unspecified() {
+                self.add_server(format!("{place}.address"), &name, Protocol::Udp, address, self.port);
+            }
+            for control in control {
+                self.add(format!("{place}.control"), &name, Protocol::Tcp, control.into());
+            }
+            self.add_metrics(&place, &name, metrics);
+        }
+    }
+
+    fn node(&mut self, index: usize, node: &NodeSection) {
+        let NodeSection { name, address, metrics, .. } = node;
+        let place = format!("nodes.{index}");
+        let own = || format!("{place}.address");
+        self.add_server(own(), name, Protocol::Udp, *address, self.port);
+        self.add_server(own(), name, Protocol::Tcp, *address, self.port);
+        let target = GroupRing::usual_target_port(self.port);
+        self.add_server(own(), name, Protocol::Udp, *address, target);
+        self.add_metrics(&place, name, *metrics);
+    }
+
+    fn gateway(&mut self, index: usize, gateway: &GatewaySection) {
+        let place = format!("gateways.{index}");
+        for (field, address) in gateway.addresses() {
+            self.add(format!("{place}.{field}"), &gateway.name, Protocol::Tcp, address.into());
+        }
+        self.add_metrics(&place, &gateway.name, gateway.metrics);
+    }
+
+    fn switch(&mut self, index: usize, switch: &SwitchSection) {
+        let place = format!("switches.{index}");
+        self.add_metrics(&place, &switch.name, switch.metrics);
+        if switch.router_mac.is_none() && switch.ports.is_empty() {
+            let address = (switch.address(), self.port).into();
+            let bind = self.add(format!("{place}.device"), &switch.name, Protocol::Udp, address);
+            bind.device = Some(switch.device().to_owned());
+        }
+    }
+}
+
+/// Pairs that exclude each other.
+pub(super) fn conflicts(binds: &[Bind]) -> Vec<Conflict<'_>> {
+    let is_one_host = binds.iter().any(|bind| bind.is_server && bind.address.ip().is_loopback());
+    let mut found = Vec::new();
+    for (index, second) in binds.iter().enumerate() {
+        let earlier = binds[..index].iter().find(|first| excludes(first, second, is_one_host));
+        found.extend(earlier.map(|first| Conflict { first, second }));
+    }
+    found
+}
+
+fn excludes(one: &Bind, other: &Bind, is_one_host: bool) -> bool {
+    let same_role = one.role == other.role;
+    // A role that is described in several files binds once; whether they describe it alike is looked at elsewhere.
+    let is_same = same_role && (one.file != other.file || one.place == other.place);
+    if is_same || one.protocol != other.protocol || one.address.port() != other.address.port() {
+        return false;
+    }
+    // Those have the same address, or they are nowhere near each other.
+    if one.is_server && other.is_server {
+        return false;
+    }
+    let (ip, other_ip) = (one.address.ip(), other.address.ip());
+    if one.device.is_some() || other.device.is_some() {
+        return takes_all_of(one, other_ip) || takes_all_of(other, ip);
+    }
+    let is_same_host = same_role || is_one_host;
+    let means_one_host = |ip: IpAddr| !ip.is_loopback() && !ip.is_unspecified();
+    match ip == other_ip {
+        true => means_one_host(ip) || is_same_host,
+        false => is_same_host && (ip.is_unspecified() || other_ip.is_unspecified()),
+    }
+}
+
+/// Whether the user-space switch has all addresses of the interface with this one.
+fn takes_all_of(switch: &Bind, ip: IpAddr) -> bool {
+    switch
+        .device
+        .as_ref()
+        .is_some_and(|device| switch.address.ip() == ip || (device == "lo" && ip.is_loopback()))
+}
+
+impl Conflict<'_> {
+    /// What is wrong with the second, and what to do. `path`: the file of the first, if it is another one.
+    pub(super) fn line(&self, path: Option<&str>) -> String {
+        let Self { first, second } = self;
+        let place = path.map(|path| format!(" in {path}")).unwrap_or_default();
+        let (role, address) = (&second.role, second.address);
+        match (&first.device, &second.device) {
+            (_, Some(device)) | (Some(device), _) => {
+                let (switch, server) =
+                    if second.device.is_some() { (second, first) } else { (first, second) };
+                format!(
+                    "the switch {} takes UDP port {} of every address of {device}, and {} is to have it at {}{place}: give each role a host or a network namespace of its own, or let `nicekv up` run all in one process",
+                    switch.role,
+                    server.address.port(),
+                    server.role,
+                    server.address.ip()
+                )
+            }
+            _ if first.role == second.role => {
+                format!("{address} is in use by the role itself ({}); choose another port", first.field())
+            }
+            _ => format!("{address} is {}'s ({}){place}; give {role} another", first.role, first.field()),
+        }
+    }
+}
+
+impl Bind {
+    /// The name of its field.
+    fn field(&self) -> &str {
+        self.place.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// Whether every network of the host would reach what needs no login.
+    pub(super) fn is_exposed(&self) -> bool {
+        self.address.ip().is_unspecified() && ["address", "control"].contains(&self.field())
+    }
+}

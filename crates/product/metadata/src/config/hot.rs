@@ -1,0 +1,90 @@
+//! What an operator may say of hot keys.
+
+use core::time::Duration;
+
+use nicekv_switch::{HOT_CAPACITY, HOT_HOLDERS_MAX, HOT_VALUES_MAX};
+use thiserror::Error;
+
+const _: () = assert!(nicekv_hotkeys::VALUES_MAX as usize == HOT_VALUES_MAX);
+
+/// How hot keys are found and spread. [`Default`] is what the figures of KVSwitch were best with, and a period of a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HotSettings {
+    /// Between two readings of a switch: what follows from load follows once in it.
+    pub period: Duration,
+    /// Parameters of detection and of the policy; `holders_max` is of nodes that are no members of the key's partition.
+    pub keys: nicekv_hotkeys::Config,
+}
+
+impl Default for HotSettings {
+    fn default() -> Self {
+        let keys = nicekv_hotkeys::Config::default();
+        let holders_max = keys.holders_max.min(HOT_HOLDERS_MAX as u32);
+        Self { period: Duration::from_secs(1), keys: nicekv_hotkeys::Config { holders_max, ..keys } }
+    }
+}
+
+/// Why settings are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum HotSettingsError {
+    /// There would be a reading at every moment.
+    #[error("period is 0, but must be positive")]
+    Period,
+    /// What tables hold.
+    #[error("keys_max is {keys_max}, but table hot holds {HOT_CAPACITY}")]
+    Capacity {
+        /// What it is.
+        keys_max: u32,
+    },
+    /// What entries have room for.
+    #[error("holders_max is {holders_max}, but must be from 0 to {HOT_HOLDERS_MAX}")]
+    Holders {
+        /// What it is.
+        holders_max: u32,
+    },
+    /// A parameter that cannot be.
+    #[error(transparent)]
+    Keys(#[from] nicekv_hotkeys::ConfigError),
+}
+
+impl HotSettingsError {
+    /// The field that is to blame.
+    pub fn field(&self) -> &'static str {
+        match self {
+            Self::Period => "period",
+            Self::Capacity { .. } => "keys_max",
+            Self::Holders { .. } => "holders_max",
+            Self::Keys(error) => error.field,
+        }
+    }
+}
+
+impl HotSettings {
+    /// The first one that cannot be.
+    pub fn check(&self) -> Result<(), HotSettingsError> {
+        let nicekv_hotkeys::Config { keys_max, holders_max, .. } = self.keys;
+        if self.period.is_zero() {
+            return Err(HotSettingsError::Period);
+        }
+        if holders_max as usize > HOT_HOLDERS_MAX {
+            return Err(HotSettingsError::Holders { holders_max });
+        }
+        self.keys.check()?;
+        if keys_max as usize > HOT_CAPACITY {
+            return Err(HotSettingsError::Capacity { keys_max });
+        }
+        Ok(())
+    }
+
+    /// Nodes that have copies of a key and are no members of its partition, at most.
+    pub(crate) fn holders_max(&self) -> usize {
+        self.keys.holders_max as usize
+    }
+
+    /// Parameters of a plan. It places copies among all nodes, members included, so that bounds of those that are none are for whoever leaves these out.
+    pub(crate) fn keys_to_plan(&self) -> nicekv_hotkeys::Config {
+        let all = nicekv_hotkeys::Config::default().holders_max;
+        let holders_max = if self.keys.holders_max == 0 { 0 } else { all };
+        nicekv_hotkeys::Config { holders_max, ..self.keys }
+    }
+}

@@ -1,0 +1,146 @@
+//! Which replica answers whose gets (NICE §4.5): the clients' addresses in at most R divisions per partition.
+//!
+//! ```text
+//!   clients' addresses   .0 ─────────────── .127 ─────── .191 ──── .255      everybody else
+//!                        primary: the rest      B: .128/26   C: .192/26       primary
+//! ```
+//!
+//! A division is a prefix; the primary has none, it answers whatever no division claims. So R - 1 divisions, the partition's entry of the unicast
+//! ring and that of the multicast ring are R + 1 entries (NICE §4.6). A longer prefix may lie within a shorter one.
+//!
+//! Divisions change for two reasons:
+//! 1. *members*: whoever serves has changed, or who leads. The partition is divided anew when its epoch is in force, in the same step if there is one.
+//! 2. *load*: by what nodes tell of the sources that ask them ([`crate::observations::SourceLoads`]), the busiest member would have less to
+//!    answer by more than [`GAIN_PERCENT_MIN`] of an equal share. That is looked at once an interval, when nothing else goes on, and at most
+//!    [`CHANGED_AT_ONCE_MAX`] partitions change at once.
+//!
+//! They are persisted with the partition, before any table has them (R13), so that a new leader goes on with the same. What becomes of them in
+//! tables is said in [`crate::announce::divisions`].
+
+mod by_load;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use nicekv_proto::control::MemberRole;
+use nicekv_proto::limits::MEMBERS_MAX;
+use nicekv_proto::{NodeId, PartitionId};
+use nicekv_switch::{DIVISIONS_MAX, Prefix};
+
+use crate::config::Balancing;
+use crate::observations::Load;
+use crate::policy::Policy;
+use crate::state::{Division, Divisions, Partition, Standing};
+use crate::view::Situation;
+use by_load::{busiest, divide};
+
+/// What a change must take from the busiest member, in percent of an equal share: less is noise.
+const GAIN_PERCENT_MIN: u64 = 10;
+/// Most partitions that are divided anew at once because of load.
+const CHANGED_AT_ONCE_MAX: usize = 64;
+/// Most partitions whose load is looked at at once: those that are asked most.
+const LOOKED_AT_MAX: usize = 256;
+
+const _: () =
+    assert!(MEMBERS_MAX <= DIVISIONS_MAX + 1, "switches take as many divisions as a partition may have");
+
+/// Who answers gets of a partition: the primary, and at most R - 1 others that serve: originals in the ring's order, then who
+/// leaves, then who stands in for others.
+fn among(partition: &Partition, replicas: usize) -> Vec<NodeId> {
+    let others = partition.members.iter().filter(|member| member.node != partition.primary);
+    let mut others: Vec<_> = others.filter(|member| member.standing == Standing::Serving).collect();
+    others.sort_by_key(|member| {
+        let role = match partition.role(member) {
+            MemberRole::Original | MemberRole::Newcomer => 0,
+            MemberRole::Leaving => 1,
+            MemberRole::Handoff => 2,
+        };
+        (role, partition.originals.iter().position(|node| *node == member.node), member.node)
+    });
+    let others = others.iter().map(|member| member.node).take(replicas.saturating_sub(1));
+    [partition.primary].into_iter().chain(others).collect()
+}
+
+/// The clients' addresses in equal parts, one for each but the primary, each partition beginning with another one: so who asks for everything
+/// from one address asks all nodes.
+fn evenly(id: PartitionId, clients: Prefix, among: &[NodeId]) -> Vec<Division> {
+    let bits = among.len().next_power_of_two().ilog2();
+    let (parts, length) = (1usize << bits, clients.length + bits as u8);
+    let others = among.iter().skip(1).enumerate();
+    let division = |(index, node): (usize, &NodeId)| {
+        let part = ((id.position() + index + 1) % parts) as u32;
+        // A shift by 32 means that there is one part: all addresses.
+        let offset = part.checked_shl(32 - u32::from(length)).unwrap_or(0);
+        Division { source: Prefix::new((clients.first() | offset).to_be_bytes(), length), node: *node }
+    };
+    others.map(division).collect()
+}
+
+/// Adds to the partitions that change those that are to be divided anew; returns how many of them because of load.
+pub(crate) fn revise(situation: &Situation<'_>, changes: &mut BTreeMap<PartitionId, Partition>) -> usize {
+    let Balancing::Source { clients } = situation.config.balancing else { return 0 };
+    let is_in_force = situation.state.partitions().all(|(_, partition)| partition.activated);
+    let is_calm = is_in_force && situation.observations.switches.connected_are_current();
+    revise_members(situation, clients, changes);
+    if is_calm && changes.is_empty() && situation.observations.loads.is_due(situation.now_ns) {
+        revise_loads(situation, clients, changes);
+        return changes.len();
+    }
+    0
+}
+
+/// Partitions that are to be divided, with those that change already as they will be.
+fn divisible<'a>(
+    situation: &Situation<'a>,
+) -> impl Iterator<Item = (PartitionId, &'a Partition, usize)> + use<'a> {
+    let state = situation.state;
+    let is_spread = |partition: &Partition| Policy::of(state.keyspace(partition)).gets_are_spread;
+    let partitions = state.partitions().filter(move |(_, partition)| is_spread(partition));
+    partitions.map(|(id, partition)| (id, partition, state.keyspace(partition).replicas))
+}
+
+fn revise_members(
+    situation: &Situation<'_>,
+    clients: Prefix,
+    changes: &mut BTreeMap<PartitionId, Partition>,
+) {
+    for (id, partition, replicas) in divisible(situation) {
+        let next = changes.get(&id).unwrap_or(partition);
+        let among = among(next, replicas);
+        if among == next.divisions.among || !next.activated {
+            continue;
+        }
+        let load = situation.observations.loads.of(id, clients);
+        let list = match load.total() >= u64::from(situation.config.timing.divide_gets_min) {
+            true => divide(id, clients, &among, &next.divisions, &load),
+            false => evenly(id, clients, &among),
+        };
+        changes.entry(id).or_insert_with(|| partition.clone()).divisions = Divisions { among, list };
+    }
+}
+
+fn revise_loads(situation: &Situation<'_>, clients: Prefix, changes: &mut BTreeMap<PartitionId, Partition>) {
+    let loads = &situation.observations.loads;
+    let least = u64::from(situation.config.timing.divide_gets_min);
+    let asked = divisible(situation).map(|(id, partition, _)| (loads.of(id, clients), id, partition));
+    let is_asked = |load: &Load| load.total() >= least.max(1);
+    let mut asked: Vec<_> = asked.filter(|(load, ..)| is_asked(load)).collect();
+    asked.sort_by_key(|(load, id, _)| (u64::MAX - load.total(), *id));
+    asked.truncate(LOOKED_AT_MAX);
+    let better = |(load, id, partition): (Load, PartitionId, &Partition)| {
+        let Divisions { among, .. } = &partition.divisions;
+        let list = divide(id, clients, among, &partition.divisions, &load);
+        let next = Divisions { among: among.clone(), list };
+        let (before, after) = (busiest(&partition.divisions, &load)?, busiest(&next, &load)?);
+        let gain = before.saturating_sub(after);
+        let is_worth_it = gain * among.len() as u64 * 100 > load.total() * GAIN_PERCENT_MIN;
+        is_worth_it.then(|| (gain, id, Partition { divisions: next, ..partition.clone() }))
+    };
+    let mut better: Vec<_> = asked.into_iter().filter_map(better).collect();
+    better.sort_by_key(|(gain, id, _)| (u64::MAX - gain, *id));
+    better.truncate(CHANGED_AT_ONCE_MAX);
+    changes.extend(better.into_iter().map(|(_, id, partition)| (id, partition)));
+}
+
+#[cfg(test)]
+mod tests;

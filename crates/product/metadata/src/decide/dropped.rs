@@ -1,0 +1,119 @@
+//! What becomes of partitions that are no more: of keyspaces that are dropped (R16), and such that others have taken the place of (R17).
+//!
+//! ```text
+//!   metadata                         switches              members
+//!      │ persist: no members, no entries │                     │
+//!      │──Install───────────────────────▶│                     │
+//!      │──Assign: nobody is a member──────────────────────────▶│ answers nothing, takes nothing
+//!      │◀──Installed, by all; or else acknowledged, and leases over
+//!      │ persist: quiet                                        │
+//!      │──Assign: discard─────────────────────────────────────▶│ holds nothing, durably
+//!      │◀──discarded───────────────────────────────────────────│
+//!      │ persist: forgotten, when all have said so, and every switch goes by tables without it
+//! ```
+//!
+//! Quiet: nobody answers a get, or has a put acknowledged, of it any more. Either no switch leads there; or each former member knows that it is none,
+//! or has no lease; and so many know it, or are gone, that the others are too few for a put.
+//!
+//! A partition that was split or merged is quiet when its children are whole: until then they may be made of what its members hold, and these are told of
+//! it by what they are told of its children. Who is a member of it in a process that is none of some child, because it was removed there meanwhile, gets no
+//! lease until it has been told of the end of this one, too: else it could go on with answering gets of it. It is told as soon as nothing is to be made
+//! of what it holds.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use nicekv_proto::PartitionId;
+use nicekv_proto::placement::{KeyspaceSpec, Protocol};
+
+use crate::observations::Watch;
+use crate::state::{Dropped, Gone, Left, Partition, Removed};
+use crate::view::Situation;
+
+/// The keyspaces that are still to be dropped, if something about them has changed.
+pub(super) fn next(situation: &Situation<'_>) -> Option<Vec<Dropped>> {
+    let before = &situation.state.dropped;
+    let mut after = before.clone();
+    for Dropped { spec, partitions } in &mut after {
+        for (id, gone) in partitions.iter_mut() {
+            step(situation, *id, spec, gone);
+        }
+        partitions.retain(|_, gone| !gone.is_over());
+    }
+    if situation.observations.switches.all_current() {
+        after.retain(|dropped| !dropped.partitions.is_empty());
+    }
+    (after != *before).then_some(after)
+}
+
+/// The same of partitions that others have taken the place of.
+pub(super) fn next_reshaped(situation: &Situation<'_>) -> Option<BTreeMap<PartitionId, Gone>> {
+    let before = &situation.state.reshaped;
+    let mut after = before.clone();
+    after.iter_mut().for_each(|(id, gone)| step_reshaped(situation, *id, gone));
+    after.retain(|_, gone| !gone.is_over());
+    (after != *before).then_some(after)
+}
+
+fn step_reshaped(situation: &Situation<'_>, id: PartitionId, gone: &mut Gone) {
+    let watch = situation.observations.watch(id);
+    let children: Vec<_> = gone.children.iter().map(|id| (*id, situation.state.partition(*id))).collect();
+    let knows = |process: &Removed| {
+        let has_taken_over = |(id, _): &(PartitionId, _)| {
+            situation.observations.watch(*id).acknowledged(process.node, process.incarnation).is_some()
+        };
+        children.iter().all(has_taken_over)
+    };
+    gone.removed.retain(|removed| !is_told(situation, watch, removed));
+    gone.members.retain(|member| !is_told(situation, watch, member) && !knows(member));
+    let is_whole = |(id, child): &(PartitionId, Option<&Partition>)| {
+        child.is_none_or(|child| situation.may_discard(*id, child))
+    };
+    gone.quiet |= children.iter().all(is_whole);
+    if gone.quiet {
+        gone.left.retain(|left| !watch.has_discarded(left.node, left.since));
+    }
+}
+
+/// Who has to be told of the end of a partition: if others take its place, not who is to make something of it yet.
+pub(crate) fn to_be_told(situation: &Situation<'_>, gone: &Gone) -> Vec<Removed> {
+    let is_needed = |removed: &Removed, id: &PartitionId| {
+        let known = situation.observations.watch(*id).acknowledged(removed.node, removed.incarnation);
+        let child = situation.state.partition(*id);
+        known.is_none() && child.is_some_and(|child| Gone::goes_on_in(removed, child))
+    };
+    let is_over = |removed: &&Removed| !gone.children.iter().any(|id| is_needed(removed, id));
+    gone.removed.iter().filter(is_over).copied().collect()
+}
+
+fn step(situation: &Situation<'_>, id: PartitionId, spec: &KeyspaceSpec, gone: &mut Gone) {
+    let watch = situation.observations.watch(id);
+    let is_told = |removed: &Removed| is_told(situation, watch, removed);
+    let told = gone.removed.iter().filter(|removed| removed.since == gone.epoch && is_told(removed)).count();
+    gone.told = gone.told.saturating_add(told as u8);
+    gone.removed.retain(|removed| !is_told(removed));
+    let is_silent = |removed: &Removed| !removed.served || situation.harmless(removed);
+    let is_out_of_reach =
+        situation.observations.switches.all_current() || usize::from(gone.told) >= told_needed(spec);
+    gone.quiet |= gone.removed.iter().all(is_silent) && is_out_of_reach;
+    if gone.quiet {
+        let has_discarded = |left: &Left| watch.has_discarded(left.node, left.since);
+        gone.left.retain(|left| !has_discarded(left));
+    }
+}
+
+/// Whether a former member knows that it is none, or its process is gone.
+fn is_told(situation: &Situation<'_>, watch: &Watch, removed: &Removed) -> bool {
+    let known = watch.acknowledged(removed.node, removed.incarnation);
+    let live = situation.observations.membership.live(removed.node);
+    known.is_some_and(|known| known.epoch >= removed.since)
+        || live.is_some_and(|process| process.incarnation != removed.incarnation)
+}
+
+/// So many members must be out of it that the others acknowledge no put.
+fn told_needed(spec: &KeyspaceSpec) -> usize {
+    match spec.protocol {
+        Protocol::Multicast | Protocol::Chain => 1,
+        Protocol::Quorum { write_set } => spec.replicas + 1 - usize::from(write_set),
+    }
+}

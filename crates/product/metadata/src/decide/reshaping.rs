@@ -1,0 +1,218 @@
+//! Partitions that are split or merged (R17): how a wish is carried out.
+//!
+//! ```text
+//!   wish ── parents whole ─▶ forming ── all members have formed ─▶ sealed ── all primaries drained ─▶ children, not activated
+//!     ▲                         ║                                     ║                                  │ all have acknowledged (epochs)
+//!     ╚═ other members, roles ══╩═════════════════════════════════════╝                                  ▼ activated
+//! ```
+//!
+//! Each step is an epoch of the parents with the members that they had. Any epoch that follows from something else is one without children, so
+//! what was formed is void, and the wish waits until the parents are whole again: nothing here has to be undone when something fails.
+//!
+//! Invariants: all parents of a wish form the same children, in the same phase, or none does; a child comes into being only with the last decisions
+//! of all its parents, which every member has forced and nobody adds to.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use nicekv_proto::{MatchRange, PartitionId};
+
+use super::{epochs, moves};
+use crate::state::{Child, FORMING_MAX, Forming, Member, Parent, Partition, Reshaping, State};
+use crate::view::{Observed, Situation, all_acknowledged};
+
+/// Partitions are sealed for so long at most.
+const SEALED_MAX: Duration = Duration::from_secs(5);
+
+/// Why a wish is not carried out now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// Something about a parent: not all of its originals serve and are there, or what an epoch has changed is still to be waited for.
+    NotWhole(PartitionId),
+    /// Its originals are to be others.
+    Moves(PartitionId),
+    /// It has taken the place of another one, which not all know yet.
+    Young(PartitionId),
+    /// A member has no room on its disk.
+    Full(PartitionId),
+    /// It was broken off a moment ago.
+    BrokenOff,
+    /// Both parents need the same members.
+    Apart,
+    /// Others are carried out.
+    Others,
+    /// No ids are left.
+    NoIds,
+}
+
+/// What is to be done about a wish.
+enum Step {
+    Begin(Vec<MatchRange>),
+    BreakOff,
+    Seal(Forming),
+    Succeed(Vec<Parent>),
+}
+
+/// Whether anything is to be done about any wish, if nothing else changes.
+pub(super) fn is_due(situation: &Situation<'_>) -> bool {
+    let wishes = &situation.state.reshapings;
+    wishes.iter().any(|wish| step(situation, situation.state, wish).is_some())
+}
+
+/// Carries out wishes by one step each. `next` is the state as all else has changed it.
+pub(super) fn advance(situation: &Situation<'_>, next: &mut State) {
+    for wish in next.reshapings.clone() {
+        match step(situation, next, &wish) {
+            Some(Step::Begin(ranges)) => {
+                let ids = next.give_ids(ranges.len());
+                let children = ids.zip(ranges).map(|(partition, range)| Child { partition, range }).collect();
+                next_epochs(next, &wish, Some(&Forming { children, sealed: false }));
+            }
+            Some(Step::BreakOff) => next_epochs(next, &wish, None),
+            Some(Step::Seal(forming)) => next_epochs(next, &wish, Some(&forming)),
+            Some(Step::Succeed(drained)) => succeed(next, &wish, &drained),
+            None => {}
+        }
+    }
+}
+
+fn step(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> Option<Step> {
+    let all: Vec<_> = wish.parents.iter().map(|id| forming(next, *id)).collect();
+    match all[0] {
+        None if all.iter().all(Option::is_none) => {
+            let ranges = next.ranges_of(wish);
+            obstacle(situation, next, wish).is_none().then_some(Step::Begin(ranges))
+        }
+        Some(first) if all.iter().all(|other| *other == Some(first)) && !is_full(situation, wish) => {
+            match first.sealed {
+                true => drained(situation, next, wish)
+                    .map(Step::Succeed)
+                    .or_else(|| is_stuck(situation, wish).then_some(Step::BreakOff)),
+                false => have_formed(situation, next, wish)
+                    .then(|| Step::Seal(Forming { sealed: true, ..first.clone() })),
+            }
+        }
+        _ => Some(Step::BreakOff),
+    }
+}
+
+fn forming(state: &State, id: PartitionId) -> Option<&Forming> {
+    state.partition(id).and_then(|parent| parent.forming.as_ref())
+}
+
+/// The parents' next epochs, of the same members.
+fn next_epochs(next: &mut State, wish: &Reshaping, forming: Option<&Forming>) {
+    for id in &wish.parents {
+        let parent = next.partition(*id).expect("the parents of a wish are there");
+        // Who was broken off in this very step has its epoch already.
+        if parent.forming.as_ref() != forming {
+            let (epoch, forming) = (parent.epoch + 1, forming.cloned());
+            next.replace(*id, Partition { epoch, forming, ..parent.clone() });
+        }
+    }
+}
+
+/// The first thing that a wish waits for which is not carried out yet.
+pub(crate) fn obstacle(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> Option<Obstacle> {
+    let of_parent = wish.parents.iter().find_map(|id| parent_obstacle(situation, next, *id));
+    if of_parent.is_some() {
+        return of_parent;
+    }
+    let parents: Vec<&Partition> = wish.parents.iter().filter_map(|id| next.partition(*id)).collect();
+    if parents.windows(2).any(|pair| !are_together(pair[0], pair[1])) {
+        return Some(Obstacle::Apart);
+    }
+    let forming = |other: &&Reshaping| forming(next, other.parents[0]).is_some();
+    if next.reshapings.iter().filter(forming).count() >= FORMING_MAX {
+        return Some(Obstacle::Others);
+    }
+    (!next.has_ids(2)).then_some(Obstacle::NoIds)
+}
+
+fn parent_obstacle(situation: &Situation<'_>, next: &State, id: PartitionId) -> Option<Obstacle> {
+    let (Some(partition), Some(after)) = (situation.state.partition(id), next.partition(id)) else {
+        return Some(Obstacle::NotWhole(id));
+    };
+    let Situation { config, observations, now_ns, .. } = situation;
+    let view = situation.view(id, partition);
+    let is_there = |member: &Member| view.live(member.node) == Some(member.process);
+    let is_whole = partition.is_whole() && after.is_whole() && after.epoch == partition.epoch;
+    let is_known = all_acknowledged(partition, &view) && observations.watch(id).is_settled();
+    if !is_whole || !is_known || !partition.members.iter().all(is_there) {
+        return Some(Obstacle::NotWhole(id));
+    }
+    if moves::is_due(partition, &view) {
+        return Some(Obstacle::Moves(id));
+    }
+    if next.is_young(id) {
+        return Some(Obstacle::Young(id));
+    }
+    if !partition.members.iter().all(|member| view.has_space(member.node)) {
+        return Some(Obstacle::Full(id));
+    }
+    observations.watch(id).was_broken_off(*now_ns, &config.timing).then_some(Obstacle::BrokenOff)
+}
+
+/// Whether the same processes are members of both, for the same reason.
+fn are_together(one: &Partition, other: &Partition) -> bool {
+    let is_in_both =
+        |member: &Member| other.member(member.node).is_some_and(|it| it.process == member.process);
+    one.members.len() == other.members.len()
+        && one.members.iter().all(is_in_both)
+        && one.originals.iter().all(|node| other.originals.contains(node))
+}
+
+/// Puts wait while a partition is sealed. Who holds it up is removed long before, and that breaks it off; this is for what nobody has thought of.
+fn is_stuck(situation: &Situation<'_>, wish: &Reshaping) -> bool {
+    let Situation { observations, now_ns, .. } = situation;
+    wish.parents.iter().any(|id| observations.watch(*id).has_lasted(*now_ns, SEALED_MAX))
+}
+
+/// Forming takes room: a member that has none makes every put of the parents be refused, so it is given up.
+fn is_full(situation: &Situation<'_>, wish: &Reshaping) -> bool {
+    let has_full = |id: &PartitionId| {
+        situation.state.partition(*id).is_some_and(|parent| {
+            let view = situation.view(*id, parent);
+            parent.members.iter().any(|member| !view.has_space(member.node))
+        })
+    };
+    wish.parents.iter().any(has_full)
+}
+
+/// Whether every member of every parent has formed, in the parent's epoch, what is to take its place.
+fn have_formed(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> bool {
+    wish.parents.iter().all(|id| {
+        let watch = situation.observations.watch(*id);
+        let has_formed = |parent: &Partition| {
+            let mut members = parent.members.iter();
+            members.all(|member| watch.has_formed(member.node, member.process.incarnation, parent.epoch))
+        };
+        next.partition(*id).is_some_and(has_formed)
+    })
+}
+
+/// The last decisions of all parents, if their primaries have said so in the sealed epoch.
+fn drained(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> Option<Vec<Parent>> {
+    let drained = |id: &PartitionId| {
+        let parent = next.partition(*id)?;
+        let primary = parent.member(parent.primary)?.process.incarnation;
+        let index = situation.observations.watch(*id).drained(primary, parent.epoch)?;
+        Some(Parent { partition: *id, index })
+    };
+    wish.parents.iter().map(drained).collect()
+}
+
+fn succeed(next: &mut State, wish: &Reshaping, drained: &[Parent]) {
+    let Some(parents) = next.parents_of(wish) else { return };
+    let first = parents[0];
+    let epoch = parents.iter().map(|parent| parent.epoch).max().unwrap_or(first.epoch) + 1;
+    let born = |child: &Child| {
+        let process = |node| first.member(node).expect("a whole partition has its originals").process;
+        let partition = epochs::first(first.keyspace, child.range, first.originals.clone(), process);
+        // In their order, which is the chain's where they are one, and all of them serve: the parent is whole.
+        let (primary, members, parents) = (first.primary, first.members.clone(), drained.to_vec());
+        (child.partition, Partition { epoch, activated: false, primary, members, parents, ..partition })
+    };
+    let children = first.forming.iter().flat_map(|forming| &forming.children).map(born).collect();
+    next.succeed(wish, children);
+}

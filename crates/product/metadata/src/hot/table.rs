@@ -1,0 +1,176 @@
+//! The table of one switch: what it is to have, what it has, and the change from the one to the other.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use nicekv_hotkeys::HotKey;
+use nicekv_proto::NodeId;
+use nicekv_switch::HotEntry;
+use nicekv_switch::control::ControlRequest;
+
+use crate::config::host_id;
+
+/// What an entry is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The primary of the key's partition.
+    pub(crate) owner: NodeId,
+    /// Who is to have copies besides the partition's members.
+    pub(crate) holders: Vec<NodeId>,
+    /// Whether the switch is to have one, too (H9). If nobody is, the entry only counts.
+    pub(crate) in_switch: bool,
+    /// How many turns go the usual way.
+    pub(crate) usual_turns: u8,
+}
+
+impl Wanted {
+    /// Whether its owner has anybody to tell of the key.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.in_switch || !self.holders.is_empty()
+    }
+}
+
+/// An entry that is there, or on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    /// Never used again.
+    pub(crate) instance: u64,
+    pub(crate) entry: Wanted,
+}
+
+/// A table, by keys.
+pub(crate) type Table = BTreeMap<HotKey, Placed>;
+
+/// From one table to another. A key of `set` need not be among the removed: its new instance takes the place of the old one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) removed: Vec<(HotKey, u64)>,
+    /// Ascending by instances.
+    pub(super) set: Vec<(HotKey, Placed)>,
+}
+
+/// Numbers that no other installation has had, nor will have: the term of the leader, then a count.
+#[derive(Clone, Debug)]
+pub(super) struct Instances {
+    term: u64,
+    count: u32,
+}
+
+impl Instances {
+    pub(super) fn of_term(term: u64) -> Self {
+        Self { term, count: 0 }
+    }
+
+    /// The next one. `None`: this leader has used all that it has, as no leader does.
+    pub(super) fn take(&mut self) -> Option<u64> {
+        self.count = self.count.checked_add(1)?;
+        Some(self.term << 32 | u64::from(self.count))
+    }
+}
+
+impl Change {
+    /// From the table that is there to what is wanted. An entry that is to be otherwise is a new instance (H1, H8).
+    pub(super) fn between(
+        there: &Table,
+        wanted: &BTreeMap<HotKey, Wanted>,
+        instances: &mut Instances,
+    ) -> Self {
+        let gone = there.iter().filter(|(key, _)| !wanted.contains_key(key));
+        let removed = gone.map(|(key, placed)| (*key, placed.instance)).collect();
+        let is_new = |key: &HotKey, entry: &Wanted| there.get(key).is_none_or(|there| there.entry != *entry);
+        let new = wanted.iter().filter(|(key, entry)| is_new(key, entry));
+        let place = |(key, entry): (&HotKey, &Wanted)| {
+            Some((*key, Placed { instance: instances.take()?, entry: entry.clone() }))
+        };
+        Self { removed, set: new.map_while(place).collect() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.removed.is_empty() && self.set.is_empty()
+    }
+
+    /// How many entries it concerns.
+    pub(super) fn len(&self) -> usize {
+        self.removed.len() + self.set.len()
+    }
+
+    /// The newest instance that a switch has installed once it has made the change; 0: it installs none.
+    pub(super) fn newest(&self) -> u64 {
+        self.set.last().map_or(0, |(_, placed)| placed.instance)
+    }
+
+    pub(super) fn request(&self, term: u64) -> ControlRequest {
+        let entry = |(key, placed): &(HotKey, Placed)| HotEntry {
+            keyspace: key.keyspace.0,
+            digest: key.digest.0,
+            instance: placed.instance,
+            usual_turns: placed.entry.usual_turns,
+            holders: placed.entry.holders.iter().copied().map(host_id).collect(),
+            in_switch: placed.entry.in_switch,
+        };
+        ControlRequest::ChangeHot {
+            term,
+            clear: false,
+            removed: self.removed.iter().map(|(_, instance)| *instance).collect(),
+            set: self.set.iter().map(entry).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec;
+    use nicekv_proto::{KeyDigest, KeyspaceId};
+    use proptest::prelude::*;
+
+    /// Key, owner and holder of each entry, and whether it is in the switch.
+    fn wanted(entries: &[(u8, u16, u16, bool)]) -> BTreeMap<HotKey, Wanted> {
+        let entry = |&(key, owner, holder, in_switch): &(u8, u16, u16, bool)| {
+            let key = HotKey { keyspace: KeyspaceId(1), digest: KeyDigest([key; 16]) };
+            (key, Wanted { owner: NodeId(owner), holders: vec![NodeId(holder)], usual_turns: 1, in_switch })
+        };
+        entries.iter().map(entry).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn changes_lead_to_what_is_wanted_and_use_no_instance_twice(
+            steps in prop::collection::vec(prop::collection::vec((0_u8..6, 0_u16..2, 2_u16..4, any::<bool>()), 0..6), 1..12),
+        ) {
+            let (mut table, mut instances) = (Table::new(), Instances::of_term(3));
+            let mut used = BTreeSet::new();
+            for step in steps {
+                let wanted = wanted(&step);
+                let change = Change::between(&table, &wanted, &mut instances);
+                let before = table.clone();
+                for (key, instance) in &change.removed {
+                    prop_assert_eq!(table.remove(key).map(|gone| gone.instance), Some(*instance));
+                }
+                for (key, placed) in &change.set {
+                    prop_assert!(placed.instance >> 32 == 3 && used.last().is_none_or(|last| last < &placed.instance));
+                    used.insert(placed.instance);
+                    table.insert(*key, placed.clone());
+                }
+                let made: BTreeMap<HotKey, Wanted> =
+                    table.iter().map(|(key, placed)| (*key, placed.entry.clone())).collect();
+                prop_assert_eq!(made, wanted);
+                // What is as it was stays the same instance.
+                let stays = |(key, placed): (&HotKey, &Placed)| {
+                    before.get(key).is_none_or(|before| (before.entry == placed.entry) == (before == placed))
+                };
+                prop_assert!(table.iter().all(stays));
+                prop_assert!(Change::between(&table, &self::wanted(&step), &mut instances).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn a_leader_that_has_used_all_instances_installs_nothing_more() {
+        let mut instances = Instances { term: 1, count: u32::MAX - 1 };
+        let change =
+            Change::between(&Table::new(), &wanted(&[(1, 0, 2, false), (2, 0, 2, true)]), &mut instances);
+        assert_eq!((change.set.len(), change.newest()), (1, 0x1_ffff_ffff));
+    }
+}

@@ -1,0 +1,342 @@
+//! Partitions by command, in a running cluster: split and merged (R17).
+//!
+//! What is asked for is written down as a wish, and carried out when the partitions are whole, a few at a time ([`crate::decide`]). What is refused
+//! is refused before: also what the switches would have no room for.
+
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+use nicekv_proto::placement::{
+    KEYSPACE_PARTITIONS_MAX, KeyOrder, KeyspaceError, KeyspaceSpec, PARTITIONS_MAX, Protocol, vnode_blocks,
+    vnodes,
+};
+use nicekv_proto::{KeyspaceId, MatchRange, PartitionId};
+use nicekv_switch::{Table, TableError};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::announce::rules;
+use crate::change::{Moves, Refused};
+use crate::config::Config;
+use crate::leader::Metadata;
+use crate::state::{Gone, Partition, RESHAPED_MAX, RESHAPINGS_MAX, Reshaping, State, is_followed};
+use crate::targets::Targets;
+
+/// A change of the partitions of a keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PartitionChange {
+    /// One becomes two.
+    Split {
+        /// Which.
+        partition: u32,
+        /// The first vnode of the second one; none: the middle.
+        at: Option<u16>,
+    },
+    /// One, of a keyspace by range, becomes two.
+    SplitAt {
+        /// Which.
+        partition: u32,
+        /// The first match value of the second one.
+        first: MatchValue,
+    },
+    /// Two that are adjacent become one.
+    Merge {
+        /// Which, in any order.
+        partitions: [u32; 2],
+    },
+    /// One is neither to be split nor merged any more.
+    Cancel {
+        /// Which.
+        partition: u32,
+    },
+}
+
+/// A match value, for operators and programs: 32 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MatchValue(pub u128);
+
+impl fmt::Display for MatchValue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:032x}", self.0)
+    }
+}
+
+impl Serialize for MatchValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for MatchValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u128::from_str_radix(&text, 16).map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// What follows from a [`PartitionChange`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionPlan {
+    /// The keyspace's name.
+    pub keyspace: String,
+    /// Its number.
+    pub keyspace_id: u16,
+    /// Its match values are the keys' first bytes, and no digests.
+    #[serde(default)]
+    pub by_range: bool,
+    /// Those that are to be others, in the order of their match values.
+    pub parents: Vec<u32>,
+    /// The first and the last match value of each partition that is to be; of one that is cancelled, of none.
+    pub children: Vec<(MatchValue, MatchValue)>,
+    /// Replicas that go from a node to another one, before a merge or after a split: by their names, how many.
+    pub moves: Vec<(String, String, usize)>,
+}
+
+/// How many partitions there will be when all is carried out that is to be split, of these keyspaces.
+pub(crate) fn partitions_to_be(state: &State, counts: impl Fn(KeyspaceId) -> bool) -> usize {
+    let there = state.partitions().filter(|(_, partition)| counts(partition.keyspace)).count();
+    let is_split = |wish: &&Reshaping| {
+        let parent = state.partition(wish.parents[0]);
+        wish.at.is_some() && parent.is_some_and(|parent| counts(parent.keyspace))
+    };
+    there + state.reshapings.iter().filter(is_split).count()
+}
+
+impl Metadata {
+    /// What would follow from a change.
+    ///
+    /// # Errors
+    /// Why it would be refused.
+    pub fn plan_partitions(&self, change: &PartitionChange) -> Result<PartitionPlan, Refused> {
+        self.with_partitions(change).map(|(plan, _)| plan)
+    }
+
+    /// Begins a change; as [`Metadata::change`].
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn change_partitions(&mut self, change: &PartitionChange) -> Result<PartitionPlan, Refused> {
+        self.begin_change(|metadata| metadata.with_partitions(change))
+    }
+
+    fn with_partitions(&self, change: &PartitionChange) -> Result<(PartitionPlan, State), Refused> {
+        self.check_begun()?;
+        let mut next = self.committed.clone();
+        let wish = match *change {
+            PartitionChange::Cancel { partition } => return self.cancelled(PartitionId(partition)),
+            PartitionChange::Split { partition, at } => self.split(PartitionId(partition), at)?,
+            PartitionChange::SplitAt { partition, first } => self.split_at(PartitionId(partition), first)?,
+            PartitionChange::Merge { partitions } => self.merge(partitions.map(PartitionId))?,
+        };
+        self.check_bounds(&wish)?;
+        next.reshapings.push(wish.clone());
+        self.check_tables(&next)?;
+        Ok((self.plan_of_wish(&next, &wish), next))
+    }
+
+    fn split(&self, id: PartitionId, at: Option<u16>) -> Result<Reshaping, Refused> {
+        let partition = self.reshapable(id)?;
+        if self.committed.keyspace(partition).order == KeyOrder::Range {
+            return self.split_range(id, partition.range, at.map(|at| u128::from(at) << 112));
+        }
+        let (first, last) = vnodes(partition.range);
+        if first == last {
+            return Err(Refused::OneVnode { partition: id.0, vnode: first });
+        }
+        // Half of the vnodes, the smaller half first.
+        let at = at.unwrap_or(first + (last - first).div_ceil(2));
+        if !(first < at && at <= last) {
+            return Err(Refused::NotInside { partition: id.0, at, first, last });
+        }
+        Ok(Reshaping { parents: vec![id], at: Some(u128::from(at) << 112) })
+    }
+
+    fn split_at(&self, id: PartitionId, MatchValue(at): MatchValue) -> Result<Reshaping, Refused> {
+        let partition = self.reshapable(id)?;
+        let spec = self.committed.keyspace(partition);
+        match spec.order {
+            KeyOrder::Range => self.split_range(id, partition.range, Some(at)),
+            KeyOrder::Hash => Err(Refused::ByHash { partition: id.0, keyspace: spec.name.clone() }),
+        }
+    }
+
+    /// At any value; none: the middle. Every key that is not before `at` is in the second half.
+    fn split_range(
+        &self,
+        id: PartitionId,
+        range: MatchRange,
+        at: Option<u128>,
+    ) -> Result<Reshaping, Refused> {
+        let (first, last) = (range.first(), range.last());
+        let shown = |value| MatchValue(value).to_string();
+        if first == last {
+            return Err(Refused::OneValue { partition: id.0, value: shown(first) });
+        }
+        let at = at.unwrap_or(first + (last - first) / 2 + 1);
+        if !(first < at && at <= last) {
+            let (first, last) = (shown(first), shown(last));
+            return Err(Refused::NotWithin { partition: id.0, at: shown(at), first, last });
+        }
+        Ok(Reshaping { parents: vec![id], at: Some(at) })
+    }
+
+    fn merge(&self, ids: [PartitionId; 2]) -> Result<Reshaping, Refused> {
+        let (one, other) = (self.reshapable(ids[0])?, self.reshapable(ids[1])?);
+        let [PartitionId(a), PartitionId(b)] = ids;
+        if one.keyspace != other.keyspace {
+            return Err(Refused::OtherKeyspaces { one: a, other: b });
+        }
+        let parents =
+            if one.range.first() <= other.range.first() { [ids[0], ids[1]] } else { [ids[1], ids[0]] };
+        let is_adjacent = is_followed(one.range, other.range) || is_followed(other.range, one.range);
+        match is_adjacent {
+            true => Ok(Reshaping { parents: parents.into(), at: None }),
+            false => Err(Refused::NotAdjacent { one: a, other: b }),
+        }
+    }
+
+    /// A partition that may be split or merged.
+    fn reshapable(&self, id: PartitionId) -> Result<&Partition, Refused> {
+        let state = &self.committed;
+        let PartitionId(partition) = id;
+        let there = state.partition(id).ok_or_else(|| self.why_not_there(id))?;
+        let spec = state.keyspace(there);
+        if matches!(spec.protocol, Protocol::Quorum { .. }) {
+            return Err(Refused::ByQuorum { partition, keyspace: spec.name.clone() });
+        }
+        match state.reshapings.iter().any(|wish| wish.parents.contains(&id)) {
+            true => Err(Refused::AskedAlready { partition }),
+            false => Ok(there),
+        }
+    }
+
+    fn why_not_there(&self, id: PartitionId) -> Refused {
+        let PartitionId(partition) = id;
+        match self.committed.gone().find(|(gone, ..)| *gone == id) {
+            None => Refused::UnknownPartition { partition },
+            Some((_, spec, Gone { children, .. })) if children.is_empty() => {
+                Refused::DroppedPartition { partition, keyspace: spec.name.clone() }
+            }
+            Some((_, _, Gone { children, .. })) => {
+                let children: Vec<_> = children.iter().map(|id| id.0.to_string()).collect();
+                Refused::Succeeded { partition, by: children.join(" and ") }
+            }
+        }
+    }
+
+    fn check_bounds(&self, wish: &Reshaping) -> Result<(), Refused> {
+        let state = &self.committed;
+        if state.reshapings.len() >= RESHAPINGS_MAX {
+            return Err(Refused::TooManyWishes { wishes: RESHAPINGS_MAX });
+        }
+        let waiting: usize = state.reshapings.iter().map(|wish| wish.parents.len()).sum();
+        if state.reshaped.len() + waiting + wish.parents.len() > RESHAPED_MAX {
+            return Err(Refused::Undiscarded { partitions: state.reshaped.len() });
+        }
+        let Some(parents) = state.parents_of(wish).filter(|_| wish.at.is_some()) else { return Ok(()) };
+        let spec = state.keyspace(parents[0]);
+        if partitions_to_be(state, |id| id == spec.id) >= KEYSPACE_PARTITIONS_MAX as usize {
+            let (keyspace, most) = (spec.name.clone(), KEYSPACE_PARTITIONS_MAX);
+            return Err(Refused::TooManyPartitions { keyspace, most });
+        }
+        self.check_count(1)
+    }
+
+    /// Whether so many partitions more can be managed.
+    pub(crate) fn check_count(&self, more: u32) -> Result<(), Refused> {
+        let to_be: u32 = self.committed.unfounded(&self.config).map(|spec| spec.partitions).sum();
+        let partitions = partitions_to_be(&self.committed, |_| true) as u32 + to_be + more;
+        match partitions > PARTITIONS_MAX {
+            true => Err(KeyspaceError::TooManyPartitions { partitions }.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether switches have room for the tables of a state, and for the partitions that are to be in it beside those that are.
+    pub(crate) fn check_tables(&self, next: &State) -> Result<(), Refused> {
+        let config = Config { nodes: next.node_configs(), ..self.config.clone() };
+        let tables = rules::compile(&config, next);
+        let refused = |error: TableError| Refused::Tables { error: error.to_string() };
+        tables.validate(&self.config.vrings()).map_err(refused)?;
+        let blocks = |range: MatchRange| vnode_blocks(range).map_or(0, |blocks| blocks.len());
+        let (mut more, mut records) = (0, 0);
+        for wish in &next.reshapings {
+            let ranges = next.ranges_of(wish);
+            let order = next.parents_of(wish).map(|parents| next.keyspace(parents[0]).order);
+            match order {
+                Some(KeyOrder::Range) => records += ranges.len(),
+                _ => more += ranges.into_iter().map(blocks).sum::<usize>(),
+            }
+        }
+        for (table, more) in [(Table::Unicast, more), (Table::Multicast, more), (Table::Record, records)] {
+            let (entries, capacity) = (tables.entries(table) + more, table.capacity());
+            if entries > capacity {
+                return Err(refused(TableError::TableFull { table, entries, capacity }));
+            }
+        }
+        Ok(())
+    }
+
+    fn cancelled(&self, id: PartitionId) -> Result<(PartitionPlan, State), Refused> {
+        let mut next = self.committed.clone();
+        if next.partition(id).is_none() {
+            return Err(self.why_not_there(id));
+        }
+        let place = next.reshapings.iter().position(|wish| wish.parents.contains(&id));
+        let place = place.ok_or(Refused::NotAsked { partition: id.0 })?;
+        let wish = next.reshapings.remove(place);
+        for parent in &wish.parents {
+            let Some(partition) = next.partition(*parent).filter(|it| it.forming.is_some()) else { continue };
+            let epoch = partition.epoch + 1;
+            next.replace(*parent, Partition { epoch, forming: None, ..partition.clone() });
+        }
+        let plan = self.plan_of_wish(&next, &wish);
+        Ok((PartitionPlan { children: Vec::new(), moves: Vec::new(), ..plan }, next))
+    }
+
+    /// What follows from a wish.
+    fn plan_of_wish(&self, next: &State, wish: &Reshaping) -> PartitionPlan {
+        let parents: Vec<&Partition> = next.parents_of(wish).unwrap_or_default();
+        let KeyspaceSpec { id, name, order, .. } = next.keyspace(parents[0]);
+        let ranges = next.ranges_of(wish);
+        PartitionPlan {
+            keyspace: name.clone(),
+            keyspace_id: id.0,
+            by_range: *order == KeyOrder::Range,
+            parents: wish.parents.iter().map(|id| id.0).collect(),
+            moves: self.moves_of(next, wish, &parents, &ranges),
+            children: ranges
+                .into_iter()
+                .map(|range| (MatchValue(range.first()), MatchValue(range.last())))
+                .collect(),
+        }
+    }
+
+    /// Which replicas are elsewhere when all of it is done.
+    fn moves_of(
+        &self,
+        next: &State,
+        wish: &Reshaping,
+        parents: &[&Partition],
+        ranges: &[MatchRange],
+    ) -> Vec<(String, String, usize)> {
+        let (mut after, mut targets) = (next.clone(), Targets::default());
+        if !after.has_ids(ranges.len()) {
+            return Vec::new();
+        }
+        let ids: Vec<PartitionId> = after.give_ids(ranges.len()).collect();
+        let child = |(id, range): (&PartitionId, &MatchRange)| {
+            (*id, Partition { range: *range, ..parents[0].clone() })
+        };
+        after.succeed(wish, ids.iter().zip(ranges).map(child).collect());
+        targets.update(&after);
+        let mut moves = Moves::default();
+        for (parent, target) in parents.iter().flat_map(|parent| ids.iter().map(move |id| (parent, id))) {
+            let target = targets.of(*target).unwrap_or(&parent.originals);
+            moves.add(&parent.originals, target, |node| self.names(&[node]));
+        }
+        moves.listed()
+    }
+}

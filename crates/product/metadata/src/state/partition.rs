@@ -1,0 +1,223 @@
+//! A partition, its members, and those that were members.
+
+use alloc::vec::Vec;
+
+use nicekv_proto::control::{MemberRole, MemberState};
+use nicekv_proto::limits::MEMBERS_MAX;
+use nicekv_proto::{Epoch, KeyspaceId, MatchRange, NodeId};
+use serde::{Deserialize, Serialize};
+
+use super::encoding::{keyspace_id, match_range, node_id, node_ids};
+use super::{Divisions, Forming, Parent};
+
+/// One life of a node's process and of its storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    pub(crate) incarnation: u64,
+    pub(crate) storage: u128,
+}
+
+/// How far a member has come. Each step takes the acknowledgements of the whole epoch (R7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Standing {
+    /// Announced as joining; in no ring.
+    Joining,
+    /// In the multicast ring; copies.
+    Copying,
+    /// Announced as consistent; not yet in the unicast ring, unless as primary.
+    Promoted,
+    /// In both rings.
+    Serving,
+}
+
+impl Standing {
+    pub(crate) fn is_consistent(self) -> bool {
+        matches!(self, Self::Promoted | Self::Serving)
+    }
+
+    /// What the members are told.
+    pub(crate) fn announced(self) -> MemberState {
+        if self.is_consistent() { MemberState::Consistent } else { MemberState::Joining }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Member {
+    #[serde(with = "node_id")]
+    pub(crate) node: NodeId,
+    pub(crate) process: Process,
+    pub(crate) standing: Standing,
+    /// Stands in for an original that is away (R8). Who is neither that nor an original is leaving, or a spare of a chain (C8).
+    pub(crate) handoff: bool,
+}
+
+/// A former member that has not acknowledged that it is none. It gets no lease (R12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Removed {
+    #[serde(with = "node_id")]
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: u64,
+    /// The epoch that removed it.
+    pub(crate) since: u32,
+    /// Whether it may have been answering gets: then the epoch is activated only when it cannot any more (R6).
+    pub(crate) served: bool,
+}
+
+/// Who has been a member and is none: until it has said that it holds nothing any more, it may (R16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Left {
+    #[serde(with = "node_id")]
+    pub(crate) node: NodeId,
+    /// The epoch without it.
+    pub(crate) since: u32,
+}
+
+/// A partition in its newest epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Partition {
+    #[serde(with = "keyspace_id")]
+    pub(crate) keyspace: KeyspaceId,
+    /// Which of the keyspace's match values it owns.
+    #[serde(with = "match_range")]
+    pub(crate) range: MatchRange,
+    pub(crate) epoch: u32,
+    pub(crate) activated: bool,
+    #[serde(with = "node_id")]
+    pub(crate) primary: NodeId,
+    pub(crate) members: Vec<Member>,
+    pub(crate) removed: Vec<Removed>,
+    /// The replica set by the hash ring; other members are handoffs, or leaving.
+    #[serde(with = "node_ids")]
+    pub(crate) originals: Vec<NodeId>,
+    /// Originals that have never been consistent since they are.
+    #[serde(with = "node_ids")]
+    pub(crate) newcomers: Vec<NodeId>,
+    /// Originals whose storage has forgotten something, until they have copied everything (R18): what they hold is void.
+    #[serde(with = "node_ids")]
+    pub(crate) emptied: Vec<NodeId>,
+    /// Which member answers whose gets.
+    pub(crate) divisions: Divisions,
+    /// Who may hold something of it without being a member (R16).
+    pub(crate) left: Vec<Left>,
+    /// What its members form to take its place (R17).
+    pub(crate) forming: Option<Forming>,
+    /// Whose place it takes, until an epoch of it is activated (R17).
+    pub(crate) parents: Vec<Parent>,
+    /// The round of garbage collection that names of objects have adopted with this epoch (P8); 0: it has no such.
+    pub(crate) round: u64,
+}
+
+impl Partition {
+    pub(crate) fn epoch(&self) -> Epoch {
+        Epoch(self.epoch)
+    }
+
+    pub(crate) fn member(&self, node: NodeId) -> Option<&Member> {
+        self.members.iter().find(|member| member.node == node)
+    }
+
+    /// What a member is there for.
+    pub(crate) fn role(&self, member: &Member) -> MemberRole {
+        match (member.handoff, self.originals.contains(&member.node)) {
+            (true, _) => MemberRole::Handoff,
+            // A spare of a chain: whatever it holds from another time is void (C8).
+            (false, false) if !member.standing.is_consistent() => MemberRole::Newcomer,
+            (false, false) => MemberRole::Leaving,
+            (false, true) if self.is_newcomer(member.node) || self.emptied.contains(&member.node) => {
+                MemberRole::Newcomer
+            }
+            (false, true) => MemberRole::Original,
+        }
+    }
+
+    /// Who holds everything, and may lead: consistent originals, and those that were.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| !member.handoff && member.standing.is_consistent())
+    }
+
+    /// Of a chain: who answers, the last that holds everything (C3).
+    pub(crate) fn tail(&self) -> NodeId {
+        self.holders().last().map_or(self.primary, |member| member.node)
+    }
+
+    /// Every original serves, nobody stands in, and nothing is left to wait for.
+    pub(crate) fn is_whole(&self) -> bool {
+        let all_serve = self.members.iter().all(|member| member.standing == Standing::Serving);
+        all_serve && self.has_only_originals() && self.activated && self.removed.is_empty()
+    }
+
+    fn has_only_originals(&self) -> bool {
+        let is_original = |member: &Member| self.originals.contains(&member.node);
+        self.members.len() == self.originals.len() && self.members.iter().all(is_original)
+    }
+
+    /// Whether a node is an original that does not hold everything.
+    pub(crate) fn is_newcomer(&self, node: NodeId) -> bool {
+        self.newcomers.contains(&node)
+    }
+
+    /// Whether a node is a member, or is to be one.
+    pub(crate) fn has(&self, node: NodeId) -> bool {
+        self.originals.contains(&node) || self.member(node).is_some()
+    }
+
+    /// Handoffs, and spares of a chain that join.
+    pub(crate) fn handoffs(&self) -> impl Iterator<Item = &Member> {
+        let joins = |member: &Member| !member.standing.is_consistent();
+        let is_other = |member: &Member| !self.originals.contains(&member.node);
+        self.members.iter().filter(move |member| member.handoff || (is_other(member) && joins(member)))
+    }
+
+    /// Of a chain: whether a member stands in for an original that is away or behind, and has never been to come in this one's place.
+    pub(crate) fn is_spare(&self, member: &Member) -> bool {
+        let is_behind =
+            |node: &NodeId| self.member(*node).is_none_or(|original| !original.standing.is_consistent());
+        let is_missed = |node: &NodeId| !self.is_newcomer(*node) && is_behind(node);
+        !self.originals.contains(&member.node) && self.originals.iter().any(is_missed)
+    }
+
+    /// Notes who is a member no more after `before`, and who is one again.
+    pub(crate) fn note_left(&mut self, before: &Self) {
+        let since = self.epoch;
+        let gone = before.members.iter().filter(|member| self.member(member.node).is_none());
+        let gone: Vec<_> = gone.map(|member| Left { node: member.node, since }).collect();
+        let members = &self.members;
+        self.left.retain(|left| members.iter().all(|member| member.node != left.node));
+        self.left.extend(gone);
+    }
+
+    /// What must hold in every epoch; `nodes` are the cluster's.
+    pub(super) fn validate(&self, replicas: usize, nodes: &[NodeId]) -> Result<(), &'static str> {
+        if !self.holders().any(|member| member.node == self.primary) {
+            return Err("a primary does not hold everything");
+        }
+        let removed = self.removed.iter().map(|removed| removed.node);
+        let members = self.members.iter().map(|member| member.node);
+        let mut named = self.originals.iter().copied().chain(members).chain(removed);
+        if self.originals.len() != replicas
+            || self.members.len() > MEMBERS_MAX
+            || !named.all(|node| nodes.contains(&node))
+        {
+            return Err("a replica set has the wrong size or names an unknown node");
+        }
+        let is_original = |member: &Member| self.originals.contains(&member.node);
+        let is_named_once = |(index, member): (usize, &Member)| {
+            self.members[..index].iter().all(|before| before.node != member.node)
+        };
+        let is_in_two_roles = |member: &Member| is_original(member) && member.handoff;
+        let left = self.left.iter().map(|left| left.node);
+        if !{ left }.all(|node| nodes.contains(&node) && self.member(node).is_none()) {
+            return Err("who has left a partition is a member of it, or an unknown node");
+        }
+        if self.members.iter().any(is_in_two_roles)
+            || !self.newcomers.iter().chain(&self.emptied).all(|node| self.originals.contains(node))
+            || !self.members.iter().enumerate().all(is_named_once)
+        {
+            return Err("a member is named twice, or in the wrong role");
+        }
+        if !self.divisions.are_sound() {
+            return Err("the divisions of a partition make no sense");
+        }
+        Ok(())
+    }
+}

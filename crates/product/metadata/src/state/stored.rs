@@ -1,0 +1,45 @@
+//! What whoever starts a cluster again must know of its stored state.
+
+use alloc::vec::Vec;
+
+use nicekv_proto::KeyspaceId;
+use nicekv_proto::placement::{CREATED_FIRST, KeyspaceSpec};
+
+use super::{State, StateError, Wish};
+use crate::config::NodeConfig;
+
+/// What a stored state says that whoever starts the cluster again must know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredCluster {
+    /// Nodes that are or were to hold something and are not forgotten, by their ids.
+    pub nodes: Vec<NodeConfig>,
+    /// Those of them that were not given up with `node remove`.
+    pub kept: usize,
+    /// The smallest id that no node ever had.
+    pub next_node: u16,
+    /// Keyspaces that have come into being, those that commands created included; none before the cluster began.
+    pub keyspaces: Vec<KeyspaceSpec>,
+    /// The smallest id that no configured keyspace has or had.
+    pub next_keyspace: KeyspaceId,
+}
+
+impl StoredCluster {
+    /// What is in encoded state.
+    ///
+    /// # Errors
+    /// It is damaged, or of another release.
+    pub fn read(bytes: &[u8]) -> Result<Self, StateError> {
+        let state = State::decode(bytes)?;
+        let dropped = state.dropped.iter().map(|dropped| dropped.spec.id);
+        let ids =
+            state.keyspaces.iter().map(|spec| spec.id).chain(dropped).chain(state.retired.iter().copied());
+        let last = ids.filter(|id| *id < CREATED_FIRST).max().unwrap_or(KeyspaceId::DEFAULT);
+        Ok(Self {
+            nodes: state.node_configs(),
+            kept: state.nodes.iter().filter(|node| node.wish != Wish::Removed).count(),
+            next_node: state.next_node,
+            next_keyspace: KeyspaceId(last.0 + 1),
+            keyspaces: state.keyspaces,
+        })
+    }
+}

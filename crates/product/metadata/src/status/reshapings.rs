@@ -1,0 +1,104 @@
+//! How far partitions are that are split or merged (R17), and what they wait for.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use nicekv_proto::{NodeId, PartitionId};
+
+use super::{ReshapingPhase, ReshapingStatus};
+use crate::decide::reshaping::{self, Obstacle};
+use crate::leader::Metadata;
+use crate::state::{Forming, Gone, Partition, Reshaping};
+use crate::view::Observed;
+
+impl Metadata {
+    /// In the order in which they were asked for, then those whose children are not whole yet.
+    pub(super) fn reshapings(&self) -> Vec<ReshapingStatus> {
+        let wishes = self.committed.reshapings.iter().map(|wish| self.wish_status(wish));
+        let mut young = BTreeMap::<&[PartitionId], (Vec<PartitionId>, &Gone)>::new();
+        for (id, gone) in self.committed.reshaped.iter().filter(|(_, gone)| !gone.quiet) {
+            young.entry(&gone.children).or_insert((Vec::new(), gone)).0.push(*id);
+        }
+        let young = young.into_iter().map(|(children, (parents, gone))| ReshapingStatus {
+            keyspace: gone.keyspace.0,
+            parents: numbers(&parents),
+            children: numbers(children),
+            phase: ReshapingPhase::Succeeding,
+            waits_for: self.young_waits_for(children),
+        });
+        wishes.chain(young).collect()
+    }
+
+    fn wish_status(&self, wish: &Reshaping) -> ReshapingStatus {
+        let parent = self.committed.partition(wish.parents[0]);
+        let forming = parent.and_then(|parent| parent.forming.as_ref());
+        let children: Vec<_> =
+            forming.iter().flat_map(|forming| &forming.children).map(|child| child.partition).collect();
+        let (phase, waits_for) = match forming {
+            None => (ReshapingPhase::Waiting, self.obstacle(wish)),
+            Some(Forming { sealed: false, .. }) => (ReshapingPhase::Forming, self.forming_waits_for(wish)),
+            Some(_) => (ReshapingPhase::Sealed, "what is open to be decided".into()),
+        };
+        let keyspace = parent.map_or(0, |parent| parent.keyspace.0);
+        let (parents, children) = (numbers(&wish.parents), numbers(&children));
+        ReshapingStatus { keyspace, parents, children, phase, waits_for }
+    }
+
+    fn obstacle(&self, wish: &Reshaping) -> String {
+        let Some(obstacle) = reshaping::obstacle(&self.situation(), &self.committed, wish) else {
+            return "the next step to be written down".into();
+        };
+        match obstacle {
+            Obstacle::NotWhole(id) => {
+                let why = self.committed.partition(id).and_then(|partition| self.unfinished(id, partition));
+                format!("partition {id}, {}", why.unwrap_or_else(|| "whose members are not settled".into()))
+            }
+            Obstacle::Moves(id) => format!("partition {id} to be where it is to be"),
+            Obstacle::Young(id) => format!("partition {id}, which has just taken another one's place"),
+            Obstacle::Full(id) => format!("room on the disks of partition {id}"),
+            Obstacle::BrokenOff => "a moment, after it was broken off".into(),
+            Obstacle::Apart => "both partitions to be at the same nodes".into(),
+            Obstacle::Others => "others that are under way".into(),
+            Obstacle::NoIds => "numbers for partitions, of which none are left".into(),
+        }
+    }
+
+    fn forming_waits_for(&self, wish: &Reshaping) -> String {
+        let (mut members, mut left) = (0, Vec::new());
+        for id in &wish.parents {
+            let Some(parent) = self.committed.partition(*id) else { continue };
+            let watch = self.observations.watch(*id);
+            for member in &parent.members {
+                members += 1;
+                if !watch.has_formed(member.node, member.process.incarnation, parent.epoch) {
+                    left.push(format!("{} (partition {id})", self.name(member.node)));
+                }
+            }
+        }
+        let done = members - left.len();
+        format!("{done} of {members} replicas have formed, to come: {}", left.join(", "))
+    }
+
+    fn young_waits_for(&self, children: &[PartitionId]) -> String {
+        let unfinished = |id: &PartitionId| {
+            let why = self.unfinished(*id, self.committed.partition(*id)?)?;
+            Some(format!("partition {id}, {why}"))
+        };
+        children.iter().find_map(unfinished).unwrap_or_else(|| "the next step to be written down".to_string())
+    }
+
+    /// A member of a partition that takes another one's place and has not done so yet.
+    pub(super) fn not_taken_over(&self, id: PartitionId, partition: &Partition) -> Option<NodeId> {
+        let view = self.situation().view(id, partition);
+        let is_behind = |member: &&crate::state::Member| {
+            view.acknowledged(member.node, member.process.incarnation) != partition.epoch
+        };
+        partition.members.iter().find(is_behind).map(|member| member.node)
+    }
+}
+
+fn numbers(ids: &[PartitionId]) -> Vec<u32> {
+    ids.iter().map(|id| id.0).collect()
+}

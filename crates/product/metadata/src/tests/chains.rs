@@ -1,0 +1,124 @@
+//! Spares of chains (C8): who stands in for an original that is away holds everything, and is a member like any other. Five nodes, three replicas.
+
+use nicekv_proto::control::MemberRole;
+use nicekv_proto::placement::{KeyspaceSpec, Protocol};
+use nicekv_proto::{Duration, NodeId, PartitionId};
+
+use super::cluster::{Cluster, config, keyspace, partitions};
+use super::scenarios::{is_gone, partition, puts_go_on};
+use crate::Health;
+use crate::state::{Partition, Standing};
+
+const P0: PartitionId = PartitionId(0);
+
+fn ready() -> Cluster {
+    let mut config = config(5, 3);
+    config.timing.handoff_delay = Some(Duration::from_millis(200));
+    config.keyspaces = vec![KeyspaceSpec { protocol: Protocol::Chain, ..keyspace(3) }];
+    let mut cluster = Cluster::new(config, 1);
+    cluster.run_until_ready(300);
+    cluster
+}
+
+fn order(cluster: &Cluster) -> Vec<NodeId> {
+    partition(cluster, P0).members.iter().map(|member| member.node).collect()
+}
+
+fn is_spare_serving(partition: &Partition) -> bool {
+    let last = partition.members.last().unwrap();
+    partition.members.len() == 3
+        && !partition.originals.contains(&last.node)
+        && last.standing == Standing::Serving
+}
+
+/// The node of this place dies, and another one that is to hold everything takes part instead; which.
+fn replaced(cluster: &mut Cluster, place: usize) -> (NodeId, NodeId) {
+    let away = order(cluster)[place];
+    cluster.kill(away);
+    cluster.run_until(400, "removed", |cluster| is_gone(cluster, away));
+    assert_eq!(order(cluster).len(), 2, "a failover waits for no spare");
+    let took = cluster.run_until(400, "a spare", |cluster| order(cluster).len() == 3);
+    assert!((190..230).contains(&took), "{took} ms");
+    let with_spare = partition(cluster, P0);
+    let spare = with_spare.members[2];
+    assert_eq!((with_spare.role(&spare), spare.handoff), (MemberRole::Newcomer, false));
+    assert!(with_spare.tail() != spare.node, "it holds nothing yet");
+    cluster.run_until(400, "it serves", |cluster| is_spare_serving(&partition(cluster, P0)));
+    (away, spare.node)
+}
+
+#[test]
+fn a_spare_joins_at_the_end_and_leaves_when_the_original_holds_everything() {
+    for place in 0..3 {
+        let mut cluster = ready();
+        let before = order(&cluster);
+        let (away, spare) = replaced(&mut cluster, place);
+        assert_eq!(partition(&cluster, P0).tail(), spare);
+        // Every epoch of a chain is in the tables (C5), and switches are waited for (C7).
+        cluster.run(60);
+        assert!(cluster.is_routed(P0, spare), "the tail answers the gets");
+        let status = cluster.status().partitions.into_iter().find(|it| it.id == P0.0).unwrap();
+        let shown = status.members.last().unwrap();
+        assert_eq!((status.health, shown.handoff, shown.leaving), (Health::Covered, true, false));
+        puts_go_on(&mut cluster);
+        assert!(!cluster.status().ready, "an original is away");
+
+        cluster.start(away);
+        cluster.run_until(400, "both", |cluster| order(cluster).len() == 4);
+        assert_eq!(order(&cluster)[2..], [spare, away], "who comes last stands last");
+        cluster.run_until_ready(900);
+        let mut after = before;
+        after.retain(|node| *node != away);
+        after.push(away);
+        assert_eq!((order(&cluster), partition(&cluster, P0).tail()), (after, away));
+        assert!(!cluster.is_routed(P0, spare));
+        puts_go_on(&mut cluster);
+    }
+}
+
+#[test]
+fn a_spare_that_holds_everything_may_lead_and_be_the_last() {
+    let mut cluster = ready();
+    let (away, spare) = replaced(&mut cluster, 1);
+    let others = order(&cluster)[..2].to_vec();
+    for node in &others {
+        cluster.kill(*node);
+        cluster.run_until(500, "removed", |cluster| is_gone(cluster, *node));
+    }
+    assert_eq!(partition(&cluster, P0).primary, spare);
+    cluster.run(300);
+    assert!(!order(&cluster).iter().any(|node| others.contains(node)));
+    for node in others.into_iter().chain([away]) {
+        cluster.start(node);
+    }
+    cluster.run_until_ready(3000);
+    let is_settled = |cluster: &Cluster, id| {
+        let partition = partition(cluster, id);
+        partition.members.iter().all(|member| partition.originals.contains(&member.node))
+    };
+    cluster.run_until(100, "no spares", |cluster| partitions().all(|id| is_settled(cluster, id)));
+    cluster.run_until_ready(3000);
+    puts_go_on(&mut cluster);
+}
+
+/// It comes back as another process, or with another disk: what it was to become is void, and another one is asked.
+#[test]
+fn a_spare_that_dies_before_it_holds_everything_is_replaced() {
+    let mut cluster = ready();
+    let away = order(&cluster)[2];
+    cluster.kill(away);
+    cluster.run_until(700, "a spare", |cluster| {
+        let partition = partition(cluster, P0);
+        partition.members.len() == 3 && !partition.members[2].standing.is_consistent()
+    });
+    let spare = order(&cluster)[2];
+    cluster.kill(spare);
+    cluster.nodes.get_mut(&spare).unwrap().wipe();
+    cluster.run_until(800, "another one", |cluster| is_spare_serving(&partition(cluster, P0)));
+    assert_ne!(order(&cluster)[2], spare);
+    for node in [spare, away] {
+        cluster.start(node);
+    }
+    cluster.run_until_ready(3000);
+    puts_go_on(&mut cluster);
+}

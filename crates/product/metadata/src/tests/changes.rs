@@ -1,0 +1,197 @@
+//! Nodes that are added, drained and removed while puts go on.
+
+use nicekv_proto::placement::KeyspaceSpec;
+use nicekv_proto::{KeyspaceId, NodeId};
+
+use super::cluster::{Cluster, config, keyspace, partitions};
+use super::node::{Node, address};
+use super::scenarios::{is_gone, is_member, partition, puts_go_on, ready};
+use crate::{Change, NodeWish, Plan, Refused};
+
+pub(super) const NEW: NodeId = NodeId(4);
+
+pub(super) fn add(node: NodeId) -> Change {
+    let (name, address) = (format!("node-{node}", node = node.0), address(node));
+    Change::Add { name, address, mac: [2, 0, 0, 0, 0, node.0 as u8], switch_port: node.0, home: None }
+}
+
+pub(super) fn drain(node: NodeId) -> Change {
+    Change::Drain { name: format!("node-{}", node.0) }
+}
+
+pub(super) fn remove(node: NodeId) -> Change {
+    Change::Remove { name: format!("node-{}", node.0) }
+}
+
+/// A change is asked for again while a step is being persisted, as it is itself when this returns.
+pub(super) fn change(cluster: &mut Cluster, change: &Change) -> Result<Plan, Refused> {
+    for _ in 0..100 {
+        match cluster.core().change(change) {
+            Err(Refused::Busy) => cluster.run(1),
+            outcome => {
+                cluster.run(if outcome.is_ok() { 20 } else { 0 });
+                return outcome;
+            }
+        }
+    }
+    panic!("a step is being persisted for ever");
+}
+
+/// A fourth node that has started.
+fn with_a_fourth() -> Cluster {
+    let mut cluster = ready(3, 3);
+    cluster.nodes.insert(NEW, Node::new(NEW.0, 0));
+    cluster.start(NEW);
+    cluster
+}
+
+pub(super) fn is_settled(cluster: &Cluster) -> bool {
+    let status = cluster.status();
+    status.ready && status.moves == 0
+}
+
+pub(super) fn refused(cluster: &mut Cluster, wanted: &Change, why: &str) {
+    let nodes = |cluster: &Cluster| cluster.state().unwrap().nodes;
+    let before = nodes(cluster);
+    assert_eq!(change(cluster, wanted).unwrap_err().to_string(), why);
+    assert_eq!(nodes(cluster), before, "nothing has changed");
+}
+
+#[test]
+fn a_node_is_added_and_takes_its_share() {
+    let mut cluster = with_a_fourth();
+    cluster.run(100);
+    assert!(is_gone(&cluster, NEW), "nobody has asked for it");
+    let plan = cluster.core().plan(&add(NEW)).unwrap();
+    let moving: usize = plan.moves.iter().map(|(_, _, count)| count).sum();
+    assert!(plan.node == NEW.0 && plan.replicas == 12 && (1..=4).contains(&moving), "{plan:?}");
+    assert_eq!(change(&mut cluster, &add(NEW)).unwrap(), plan);
+    cluster.run_until(3000, "it has its share", is_settled);
+    let held = partitions().filter(|id| is_member(&cluster, *id, NEW)).count();
+    assert_eq!(held, moving);
+    assert!(partitions().all(|id| partition(&cluster, id).members.len() == 3), "who was replaced is gone");
+    puts_go_on(&mut cluster);
+    // A new leader knows it, though its configuration does not.
+    cluster.kill_metadata();
+    cluster.start_metadata();
+    cluster.run_until(1000, "ready again", is_settled);
+    assert_eq!(cluster.status().nodes[3].share, held);
+}
+
+#[test]
+fn a_node_that_is_added_before_it_runs_is_waited_for() {
+    let mut cluster = with_a_fourth();
+    cluster.kill(NEW);
+    change(&mut cluster, &add(NEW)).unwrap();
+    cluster.run(500);
+    assert!(is_gone(&cluster, NEW) && cluster.status().moves > 0);
+    puts_go_on(&mut cluster);
+    cluster.start(NEW);
+    cluster.run_until(3000, "it has its share", is_settled);
+}
+
+#[test]
+fn a_node_is_drained_and_wanted_back() {
+    let mut cluster = with_a_fourth();
+    change(&mut cluster, &add(NEW)).unwrap();
+    cluster.run_until(3000, "added", is_settled);
+    change(&mut cluster, &drain(NodeId(1))).unwrap();
+    cluster.run_until(3000, "drained", |cluster| is_settled(cluster) && is_gone(cluster, NodeId(1)));
+    let status = &cluster.status().nodes[0];
+    assert_eq!((status.wish, status.members, status.share), (NodeWish::Drained, 0, 0));
+    puts_go_on(&mut cluster);
+    change(&mut cluster, &add(NodeId(1))).unwrap();
+    cluster.run_until(3000, "back", is_settled);
+    assert!(partitions().any(|id| is_member(&cluster, id, NodeId(1))));
+}
+
+#[test]
+fn a_dead_node_is_removed_and_forgotten() {
+    let mut cluster = with_a_fourth();
+    change(&mut cluster, &add(NEW)).unwrap();
+    cluster.run_until(3000, "added", is_settled);
+    cluster.kill(NodeId(2));
+    cluster.run_until(2000, "out", |cluster| is_gone(cluster, NodeId(2)));
+    change(&mut cluster, &remove(NodeId(2))).unwrap();
+    let is_forgotten = |cluster: &Cluster| cluster.status().nodes.iter().all(|node| node.id != 2);
+    cluster.run_until(3000, "forgotten", |cluster| is_settled(cluster) && is_forgotten(cluster));
+    puts_go_on(&mut cluster);
+    // It comes back, and is a stranger.
+    let forged = cluster.status().counters.forged;
+    cluster.start(NodeId(2));
+    cluster.run(500);
+    assert!(cluster.status().counters.forged > forged && is_gone(&cluster, NodeId(2)));
+    refused(&mut cluster, &remove(NodeId(2)), "there is no node \"node-2\"; `nicekv node list` names them");
+}
+
+#[test]
+fn a_change_that_makes_no_sense_changes_nothing() {
+    let mut cluster = with_a_fourth();
+    let too_few = "without node-1: keyspace \"default\": 3 replicas need at least as many nodes, there are 2";
+    refused(&mut cluster, &drain(NodeId(1)), too_few);
+    refused(&mut cluster, &remove(NodeId(1)), too_few);
+    refused(&mut cluster, &add(NodeId(1)), "node-1 holds its share already");
+    let other =
+        Change::Add { name: "node-1".into(), address: address(NEW), mac: [2; 6], switch_port: 9, home: None };
+    refused(&mut cluster, &other, "node-1 is a node of this cluster already, with other settings");
+    let same_port =
+        Change::Add { name: "node-4".into(), address: address(NEW), mac: [2; 6], switch_port: 1, home: None };
+    refused(
+        &mut cluster,
+        &same_port,
+        "nodes must have different ids, addresses and switch ports: node-4 does not",
+    );
+    let nowhere = Change::Add {
+        name: "node-4".into(),
+        address: address(NEW),
+        mac: [2; 6],
+        switch_port: 4,
+        home: Some(9),
+    };
+    refused(&mut cluster, &nowhere, "no trunks lead from switch 0 to switch 9");
+    change(&mut cluster, &add(NEW)).unwrap();
+    cluster.run_until(3000, "added", is_settled);
+    change(&mut cluster, &drain(NEW)).unwrap();
+    refused(&mut cluster, &drain(NEW), "node-4 is drained already");
+    change(&mut cluster, &add(NEW)).unwrap();
+    change(&mut cluster, &remove(NEW)).unwrap();
+    refused(&mut cluster, &add(NEW), "node-4 is being removed already");
+}
+
+#[test]
+fn a_new_keyspace_waits_for_nodes_that_are_to_hold_it() {
+    let mut cluster = Cluster::new(config(4, 3), 1);
+    cluster.run_until_ready(200);
+    change(&mut cluster, &drain(NEW)).unwrap();
+    cluster.run_until(3000, "drained", |cluster| is_settled(cluster) && is_gone(cluster, NEW));
+    let wide = KeyspaceSpec {
+        id: KeyspaceId(1),
+        name: "wide".into(),
+        unicast: [10, 12, 0, 0].into(),
+        multicast: [10, 13, 0, 0].into(),
+        ..keyspace(4)
+    };
+    cluster.config.keyspaces.push(wide);
+    cluster.kill_metadata();
+    cluster.start_metadata();
+    cluster.config.switches.clone().into_iter().for_each(|switch| cluster.restart_switch(switch));
+    cluster.run(1000);
+    let status = cluster.status();
+    let waits = "keyspace wide waits for 4 nodes that are to hold something, there are 3";
+    assert_eq!((status.keyspaces.len(), status.why_not_ready.unwrap().as_str()), (1, waits));
+    puts_go_on(&mut cluster);
+    change(&mut cluster, &add(NEW)).unwrap();
+    cluster.run_until(3000, "all is there", is_settled);
+    assert_eq!(cluster.status().keyspaces.len(), 2);
+}
+
+#[test]
+fn what_one_dead_node_alone_holds_is_not_given_up() {
+    let mut cluster = Cluster::new(config(4, 1), 1);
+    cluster.run_until_ready(200);
+    let victim = partition(&cluster, partitions().next().unwrap()).primary;
+    cluster.kill(victim);
+    cluster.run(500);
+    let refusal = change(&mut cluster, &remove(victim)).unwrap_err();
+    assert!(matches!(refusal, Refused::LastHolder { partitions, .. } if partitions > 0), "{refusal}");
+}

@@ -1,0 +1,190 @@
+//! Keyspaces that are created and dropped while the cluster serves (R16).
+
+use nicekv_proto::{KeyspaceId, NodeId};
+
+use super::cluster::{Cluster, config};
+use super::scenarios::{puts_go_on, ready};
+use crate::{Config, ConfigError, KeyspaceChange, KeyspacePlan, Refused};
+
+fn create(text: &str) -> KeyspaceChange {
+    KeyspaceChange::Create { text: text.into() }
+}
+
+fn dropped(name: &str) -> KeyspaceChange {
+    KeyspaceChange::Drop { name: name.into() }
+}
+
+/// A change is asked for again while a step is being persisted, as it is itself when this returns.
+fn change(cluster: &mut Cluster, wanted: &KeyspaceChange) -> Result<KeyspacePlan, Refused> {
+    for _ in 0..100 {
+        match cluster.core().change_keyspace(wanted) {
+            Err(Refused::Busy) => cluster.run(1),
+            outcome => {
+                cluster.run(if outcome.is_ok() { 20 } else { 0 });
+                return outcome;
+            }
+        }
+    }
+    panic!("a step is being persisted for ever");
+}
+
+fn names(cluster: &Cluster) -> Vec<String> {
+    cluster.status().keyspaces.into_iter().map(|keyspace| keyspace.name).collect()
+}
+
+fn refused(cluster: &mut Cluster, wanted: &KeyspaceChange, why: &str) {
+    let before = cluster.state().unwrap().keyspaces;
+    assert_eq!(change(cluster, wanted).unwrap_err().to_string(), why);
+    assert_eq!(cluster.state().unwrap().keyspaces, before, "nothing has changed");
+}
+
+#[test]
+fn a_keyspace_is_created_survives_a_restart_and_is_dropped() {
+    let mut cluster = ready(3, 3);
+    let plan = cluster.core().plan_keyspace(&create("carts=replicas=2,partitions=4")).unwrap();
+    assert_eq!((plan.id, plan.replicas.iter().map(|(_, count)| count).sum::<usize>()), (16, 8));
+    assert_eq!(change(&mut cluster, &create("carts=replicas=2,partitions=4")).unwrap(), plan);
+    cluster.run_until_ready(3000);
+    assert_eq!(names(&cluster), ["default", "carts"]);
+    puts_go_on(&mut cluster);
+    // The configuration does not know it.
+    cluster.kill_metadata();
+    cluster.start_metadata();
+    cluster.run_until_ready(3000);
+    assert_eq!(names(&cluster), ["default", "carts"]);
+    let known = cluster.core().cluster_info();
+    assert!(known.keyspace(16).is_some_and(|carts| carts.unicast == core::net::Ipv4Addr::new(10, 60, 0, 0)));
+    change(&mut cluster, &dropped("carts")).unwrap();
+    cluster.run_until(3000, "nobody holds it", |cluster| cluster.status().dropped.is_empty());
+    assert_eq!(names(&cluster), ["default"]);
+    let is_routed = |octet: u8| {
+        let tables = cluster.switches.values().filter_map(|switch| switch.tables.as_ref());
+        tables.flat_map(|tables| &tables.unicast).any(|entry| entry.destination.address[1] == octet)
+    };
+    assert!(is_routed(10) && !is_routed(60));
+    puts_go_on(&mut cluster);
+    // Another one has its rings, and not its number.
+    assert_eq!(change(&mut cluster, &create("carts")).unwrap().id, 17);
+    assert!(
+        cluster
+            .core()
+            .cluster_info()
+            .keyspace(17)
+            .is_some_and(|it| it.unicast == core::net::Ipv4Addr::new(10, 60, 0, 0))
+    );
+}
+
+#[test]
+fn names_of_objects_bring_groups_of_targets_which_stay() {
+    let mut cluster = ready(4, 3);
+    assert_eq!(cluster.core().cluster_info().chunks, None);
+    let masked = |cluster: &Cluster| {
+        let tables = cluster.switches.values().filter_map(|switch| switch.tables.as_ref());
+        let entries = tables.flat_map(|tables| &tables.multicast).filter(|entry| entry.places.is_some());
+        entries.map(|entry| (entry.destination, entry.members.as_slice().len())).collect::<Vec<_>>()
+    };
+    assert_eq!(masked(&cluster), []);
+    change(&mut cluster, &create("objects=partitions=4,chunks=multicast")).unwrap();
+    cluster.run_until_ready(3000);
+    let told = cluster.core().cluster_info();
+    let chunks = told.chunks.clone().unwrap();
+    assert_eq!(
+        (chunks.version, chunks.round, chunks.layout.groups),
+        (1, 2, vec![(1..=4).map(Some).collect()])
+    );
+    assert_eq!(told.keyspace(16).unwrap().chunks.as_deref(), Some("multicast"));
+    let group = (nicekv_switch::Prefix::new([10, 64, 0, 0], 20), 4);
+    assert_eq!(masked(&cluster), vec![group; cluster.switches.len()]);
+    // A second one shares them, and none ends with its keyspace.
+    change(&mut cluster, &create("others=partitions=4,chunks=unicast")).unwrap();
+    change(&mut cluster, &dropped("objects")).unwrap();
+    cluster.kill_metadata();
+    cluster.start_metadata();
+    cluster.run_until_ready(3000);
+    assert_eq!(cluster.core().cluster_info().chunks, told.chunks);
+}
+
+#[test]
+fn targets_and_initiators_are_told_what_links_carry() {
+    let of = |link_bits_per_second| Config { link_bits_per_second, ..config(4, 3) };
+    let mut cluster = Cluster::new(of(200_000_000), 7);
+    cluster.run_until_ready(3000);
+    change(&mut cluster, &create("objects=partitions=4,chunks=multicast")).unwrap();
+    cluster.run_until_ready(3000);
+    assert_eq!(cluster.core().cluster_info().chunks.unwrap().link_bits_per_second, 200_000_000);
+    for bits_per_second in [0, 9_999_999, 1_000_000_000_001] {
+        assert_eq!(of(bits_per_second).validate(), Err(ConfigError::Link { bits_per_second }));
+    }
+}
+
+#[test]
+fn what_is_dropped_waits_for_whoever_may_hold_it() {
+    let mut cluster = ready(4, 3);
+    change(&mut cluster, &create("carts=replicas=3,partitions=4")).unwrap();
+    cluster.run_until_ready(3000);
+    let away = NodeId(2);
+    cluster.kill(away);
+    cluster.run(2000);
+    change(&mut cluster, &dropped("carts")).unwrap();
+    cluster.run(3000);
+    let status = cluster.status();
+    let carts = &status.dropped[0];
+    assert!(carts.quiet && carts.waits_for == (vec![], vec!["node-2".into()]), "{carts:?}");
+    // Its rings are its own until then.
+    change(&mut cluster, &create("next=replicas=3,partitions=1")).unwrap_err();
+    cluster.start(away);
+    cluster.run_until(3000, "nobody holds it", |cluster| cluster.status().dropped.is_empty());
+    cluster.run_until_ready(3000);
+}
+
+#[test]
+fn a_configured_keyspace_that_was_dropped_stays_away() {
+    let mut config = config(3, 3);
+    config.keyspaces.push(nicekv_proto::placement::KeyspaceSpec {
+        id: KeyspaceId(1),
+        name: "sessions".into(),
+        unicast: [10, 12, 0, 0].into(),
+        multicast: [10, 13, 0, 0].into(),
+        ..super::cluster::keyspace(3)
+    });
+    let mut cluster = Cluster::new(config, 1);
+    cluster.run_until_ready(3000);
+    change(&mut cluster, &dropped("sessions")).unwrap();
+    cluster.run_until(3000, "nobody holds it", |cluster| cluster.status().dropped.is_empty());
+    cluster.kill_metadata();
+    cluster.start_metadata();
+    cluster.run_until_ready(3000);
+    assert_eq!(names(&cluster), ["default"]);
+    assert!(cluster.core().cluster_info().keyspace(1).is_none());
+}
+
+#[test]
+fn a_change_that_makes_no_sense_changes_nothing() {
+    let mut cluster = ready(3, 3);
+    refused(
+        &mut cluster,
+        &dropped("carts"),
+        "there is no keyspace \"carts\"; `nicekv keyspace list` names them",
+    );
+    refused(
+        &mut cluster,
+        &dropped("default"),
+        "keyspace \"default\" stays: requests that name none go to it",
+    );
+    let in_use = "keyspace \"default\": there is another keyspace of this name";
+    refused(&mut cluster, &create("default"), in_use);
+    let too_few = "keyspace \"wide\": 4 replicas need at least as many nodes, there are 3";
+    refused(&mut cluster, &create("wide=replicas=4"), too_few);
+    let given = "keyspace \"mine\": its number and its rings are given by the cluster";
+    refused(&mut cluster, &create("mine=id=3"), given);
+    refused(&mut cluster, &create("mine=unicast=10.99.0.0/16"), given);
+    for number in 0..15 {
+        change(&mut cluster, &create(&format!("k{number}=partitions=1"))).unwrap();
+    }
+    let full = "all 16 pairs of rings are taken, 0 of them by keyspaces that are being dropped";
+    refused(&mut cluster, &create("one-more=partitions=1"), full);
+    cluster.kill(NodeId(3));
+    cluster.run(500);
+    change(&mut cluster, &dropped("k0")).unwrap();
+    cluster.run(500);
+}

@@ -1,0 +1,162 @@
+//! Whatever fails in whatever phase, and at random.
+
+use nicekv_proto::NodeId;
+use proptest::prelude::*;
+
+use super::{PHASES, begin, finish, is_done, merge, reach, split, state};
+use crate::tests::cluster::{Cluster, config, partitions};
+use crate::tests::faults::{disturb, heal};
+use crate::tests::scenarios::ready;
+use crate::{PartitionChange, ReshapingPhase};
+
+/// Each member dies in each phase, for good, for a while, for a moment, or loses its disk; with a split and with a merge.
+#[test]
+fn whoever_dies_in_whatever_phase() {
+    for wanted in [split(2), merge(1, 2)] {
+        for phase in PHASES {
+            for node in 1..=3 {
+                for fate in 0..4 {
+                    let mut cluster = ready(3, 3);
+                    begin(&mut cluster, &wanted);
+                    reach(&mut cluster, phase);
+                    cluster.kill(NodeId(node));
+                    match fate {
+                        0 => cluster.run(1500),
+                        1 => cluster.run(10),
+                        2 => cluster.nodes.get_mut(&NodeId(node)).unwrap().wipe(),
+                        _ => {
+                            cluster.run(400);
+                            cluster.kill_metadata();
+                            cluster.run(100);
+                            cluster.start_metadata();
+                        }
+                    }
+                    cluster.start(NodeId(node));
+                    finish(&mut cluster);
+                }
+            }
+        }
+    }
+}
+
+/// All power is gone in each phase, and comes back.
+#[test]
+fn a_cluster_that_restarts_goes_on() {
+    for wanted in [split(2), merge(1, 2)] {
+        for phase in PHASES {
+            for seed in 0..4 {
+                let mut cluster = ready(3, 3);
+                begin(&mut cluster, &wanted);
+                reach(&mut cluster, phase);
+                cluster.run(seed * 3);
+                cluster.node_ids().into_iter().for_each(|node| cluster.kill(node));
+                cluster.kill_metadata();
+                cluster.run(300);
+                cluster.start_metadata();
+                for node in cluster.node_ids() {
+                    cluster.run(seed * 20);
+                    cluster.start(node);
+                }
+                finish(&mut cluster);
+            }
+        }
+    }
+}
+
+/// The leader changes after every step: the next one goes on by looking.
+#[test]
+fn a_new_leader_after_every_step() {
+    for wanted in [split(2), merge(1, 2)] {
+        let mut cluster = ready(3, 3);
+        begin(&mut cluster, &wanted);
+        let mut version = 0;
+        while !is_done(&cluster) {
+            let now = state(&cluster);
+            let shape =
+                (now.partitions().map(|(id, it)| (id, it.epoch)).collect::<Vec<_>>(), now.reshaped.len());
+            let mark = {
+                use std::hash::{DefaultHasher, Hash, Hasher};
+                let mut hasher = DefaultHasher::new();
+                shape.hash(&mut hasher);
+                hasher.finish()
+            };
+            if mark != version {
+                version = mark;
+                cluster.kill_metadata();
+                cluster.start_metadata();
+            }
+            cluster.run(1);
+            assert!(cluster.now_ns < 20_000_000_000, "it goes on: {:#?}", cluster.status().reshapings);
+        }
+        finish(&mut cluster);
+    }
+}
+
+/// A member that hears nothing of its partition's end, and does nothing of its own accord, answers no get of it once it is none of the children's.
+#[test]
+fn who_was_cut_off_when_the_children_came() {
+    for node in 1..=3 {
+        for seed in 0..6 {
+            let mut cluster = Cluster::new(config(4, 3), seed);
+            cluster.run_until_ready(1000);
+            let id = partitions()
+                .find(|id| state(&cluster).partition(*id).unwrap().member(NodeId(node)).is_some());
+            begin(&mut cluster, &split(id.unwrap().0));
+            reach(&mut cluster, ReshapingPhase::Sealed);
+            cluster.deaf.insert(NodeId(node));
+            if seed % 2 == 0 {
+                cluster.disconnect(cluster.config.switches[0]);
+            }
+            cluster.run(400);
+            cluster.deaf.clear();
+            cluster.run(200);
+            if seed % 2 == 0 {
+                cluster.connect(cluster.config.switches[0]);
+            }
+            finish(&mut cluster);
+        }
+    }
+}
+
+/// Something that may be asked for now, at random.
+fn reshape(cluster: &mut Cluster) {
+    let Some(core) = cluster.core.as_mut() else { return };
+    let ids: Vec<u32> = core.committed.partitions().map(|(id, _)| id.0).collect();
+    let mut pick = || ids[cluster.random.below(ids.len() as u64) as usize];
+    let wanted = match pick() % 5 {
+        0..=1 => split(pick()),
+        2..=3 => merge(pick(), pick()),
+        _ => PartitionChange::Cancel { partition: pick() },
+    };
+    _ = core.change_partitions(&wanted);
+}
+
+fn survive(seed: u64, nodes: u16, replicas: usize) {
+    let mut cluster = Cluster::new(config(nodes, replicas), seed);
+    cluster.run_until_ready(1000);
+    for _ in 0..40 {
+        (0..4).for_each(|_| reshape(&mut cluster));
+        if cluster.random.below(2) == 0 {
+            disturb(&mut cluster);
+        }
+        let pause = 1 + cluster.random.below(250);
+        cluster.run(pause);
+    }
+    heal(&mut cluster);
+    cluster.run(200);
+    finish(&mut cluster);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn three_nodes_split_and_merge_under_random_faults(seed: u64) {
+        survive(seed, 3, 3);
+    }
+
+    #[test]
+    fn five_nodes_of_three_replicas_split_and_merge_under_random_faults(seed: u64) {
+        survive(seed, 5, 3);
+    }
+}

@@ -1,0 +1,80 @@
+//! Nodes that hold parts of quorum keyspaces (R14) are added, drained and removed.
+
+use nicekv_proto::placement::Protocol;
+use nicekv_proto::{NodeId, PartitionId};
+
+use super::changes::{NEW, add, change, drain, is_settled, refused, remove};
+use super::cluster::{Cluster, config};
+use super::node::Node;
+use super::scenarios::partition;
+
+/// Three nodes that hold something, R = 3, and a fourth one that has started.
+fn with_a_fourth(write_set: u8) -> Cluster {
+    let mut config = config(3, 3);
+    config.keyspaces[0].protocol = Protocol::Quorum { write_set };
+    let mut cluster = Cluster::new(config, 1);
+    cluster.run_until_ready(200);
+    cluster.nodes.insert(NEW, Node::new(NEW.0, 0));
+    cluster.start(NEW);
+    change(&mut cluster, &add(NEW)).unwrap();
+    cluster.run_until(3000, "added", is_settled);
+    cluster
+}
+
+fn held(cluster: &Cluster, node: NodeId) -> Vec<PartitionId> {
+    let is_there = |id: &PartitionId| partition(cluster, *id).has(node);
+    cluster.ids().into_iter().filter(is_there).collect()
+}
+
+#[test]
+fn places_follow_the_ring_whatever_k_is() {
+    for write_set in 1..=3 {
+        let mut cluster = with_a_fourth(write_set);
+        assert!(!held(&cluster, NEW).is_empty());
+        change(&mut cluster, &drain(NodeId(1))).unwrap();
+        cluster
+            .run_until(3000, "drained", |cluster| is_settled(cluster) && held(cluster, NodeId(1)).is_empty());
+        for id in cluster.ids() {
+            let partition = partition(&cluster, id);
+            assert!(partition.is_whole() && partition.members.len() == 3, "k = {write_set}: {partition:?}");
+        }
+        change(&mut cluster, &add(NodeId(1))).unwrap();
+        cluster.run_until(3000, "back", is_settled);
+        change(&mut cluster, &remove(NodeId(2))).unwrap();
+        let is_forgotten = |cluster: &Cluster| cluster.status().nodes.iter().all(|node| node.id != 2);
+        cluster.run_until(3000, "forgotten", |cluster| is_settled(cluster) && is_forgotten(cluster));
+    }
+}
+
+#[test]
+fn a_dead_node_is_removed_where_others_hold_what_it_held() {
+    let mut cluster = with_a_fourth(2);
+    cluster.kill(NodeId(2));
+    cluster.run(500);
+    assert!(!held(&cluster, NodeId(2)).is_empty(), "it is counted, and may come back");
+    change(&mut cluster, &drain(NodeId(2))).unwrap();
+    cluster.run(1000);
+    assert!(!held(&cluster, NodeId(2)).is_empty() && cluster.status().moves > 0, "it is waited for");
+    change(&mut cluster, &remove(NodeId(2))).unwrap();
+    let is_forgotten = |cluster: &Cluster| cluster.status().nodes.iter().all(|node| node.id != 2);
+    cluster.run_until(3000, "forgotten", |cluster| is_settled(cluster) && is_forgotten(cluster));
+}
+
+#[test]
+fn a_dead_node_that_may_alone_hold_something_is_not_given_up() {
+    let mut cluster = with_a_fourth(1);
+    cluster.kill(NodeId(2));
+    cluster.run(500);
+    let why = "node-2 is not there, and may alone hold what was put into keyspace \"default\", whose write set is 1: bring it back first";
+    refused(&mut cluster, &remove(NodeId(2)), why);
+    assert_eq!(cluster.core().plan(&remove(NodeId(2))).unwrap_err().to_string(), why);
+    // Drained it is waited for, as is one that dies when it is being removed.
+    change(&mut cluster, &drain(NodeId(2))).unwrap();
+    cluster.run(1000);
+    assert!(!held(&cluster, NodeId(2)).is_empty() && cluster.status().moves > 0);
+    cluster.start(NodeId(2));
+    cluster.run_until(3000, "drained", |cluster| is_settled(cluster) && held(cluster, NodeId(2)).is_empty());
+    change(&mut cluster, &remove(NodeId(2))).unwrap();
+    let is_forgotten = |cluster: &Cluster| cluster.status().nodes.iter().all(|node| node.id != 2);
+    cluster.run_until(3000, "forgotten", is_forgotten);
+}

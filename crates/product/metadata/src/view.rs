@@ -1,0 +1,321 @@
+//! What a decision may look at: the persisted state, and what was observed, from where one partition stands.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use nicekv_proto::control::DiskSpace;
+use nicekv_proto::{NodeId, PartitionId};
+
+use crate::config::{Config, nanoseconds};
+use crate::decide::moves::MOVES_PER_NODE_MAX;
+use crate::observations::{Observations, Watch};
+use crate::policy::Policy;
+use crate::state::{Left, Member, Partition, Process, Removed, State, Wish, storages};
+use crate::targets::Targets;
+
+/// What is known about the nodes, from the view of one partition.
+pub(crate) trait Observed {
+    /// What the partition's protocol asks for.
+    fn policy(&self) -> Policy;
+    /// The node's process, if it is live.
+    fn live(&self, node: NodeId) -> Option<Process>;
+    /// Under which decisions know the node's storage, if anything is remembered of it (R18).
+    fn identity(&self, _node: NodeId) -> Option<u128> {
+        None
+    }
+    /// Whether `survivor` has proven to be there since `silent` is not: else they may have died together, and be `silent`
+    /// the one that comes back with its data.
+    fn outlives(&self, survivor: NodeId, silent: NodeId) -> bool;
+    /// The newest epoch that this process of the node has acknowledged; 0 if none.
+    fn acknowledged(&self, node: NodeId, incarnation: u64) -> u32;
+    /// Whether the node has reported, in the current epoch, that its copy is complete.
+    fn copied(&self, node: NodeId) -> bool;
+    /// Whether the former member can answer no get any more.
+    fn harmless(&self, removed: &Removed) -> bool;
+    /// Whether the former member may still be one in its own eyes of a partition whose place this one takes (R17).
+    fn is_of_parent(&self, _removed: &Removed) -> bool {
+        false
+    }
+    /// Whether who has left has said that it holds nothing any more.
+    fn discarded(&self, left: &Left) -> bool;
+    /// Whether the node's disk has room for what a joiner copies.
+    fn has_space(&self, node: NodeId) -> bool;
+    /// Whether the node must stay out for now.
+    fn barred(&self, node: NodeId) -> bool;
+    /// The member that loses its place although it is live, because it and another cannot talk.
+    fn expelled(&self) -> Option<NodeId>;
+    /// Partitions that the node leads.
+    fn led(&self, node: NodeId) -> usize;
+    /// Live nodes that may become members as handoffs, the best first; none before it is time, which an urgent need does not
+    /// wait for.
+    fn stand_ins(&self, is_urgent: bool) -> Vec<(NodeId, Process)>;
+    /// Whether the partition has been whole for so long that its first original, this node, may lead it again, and no
+    /// other partition is being given back to that node.
+    fn may_lead_again(&self, node: NodeId) -> bool;
+    /// The originals that the ring names now, the one that leads by right first.
+    fn target(&self) -> &[NodeId];
+    /// Whether the node may copy another partition that moves to it.
+    fn may_move(&self, node: NodeId) -> bool;
+    /// Whether the operator has given the node up, wherever it is.
+    fn is_given_up(&self, _node: NodeId) -> bool {
+        false
+    }
+    /// Whether a member needs an epoch after this one, and that is not too soon.
+    fn wants_fence(&self) -> bool;
+    /// The round that names of objects are to adopt (P8); 0 if the partition has none.
+    fn round(&self) -> u64 {
+        0
+    }
+}
+
+/// Whether a consistent original is there with everything that it held.
+pub(crate) fn has_live_consistent(partition: &Partition, observed: &impl Observed) -> bool {
+    holders(partition, observed).any(|member| is_intact(member, observed))
+}
+
+/// Whether every consistent original is there, and none has what it held: the data are lost.
+pub(crate) fn is_lost(partition: &Partition, observed: &impl Observed) -> bool {
+    let wiped = |member: &Member| {
+        observed.live(member.node).is_some_and(|process| process.storage != member.process.storage)
+    };
+    partition.holders().all(wiped)
+}
+
+pub(crate) fn is_intact(member: &Member, observed: &impl Observed) -> bool {
+    observed.live(member.node).is_some_and(|process| is_same_storage(member, process))
+}
+
+pub(crate) fn is_same_storage(member: &Member, process: Process) -> bool {
+    process.storage == member.process.storage
+}
+
+/// Who may lead, and may be the last to stay.
+pub(crate) fn holders<'a>(
+    partition: &'a Partition,
+    observed: &impl Observed,
+) -> impl Iterator<Item = &'a Member> {
+    let policy = observed.policy();
+    partition.members.iter().filter(move |member| policy.may_lead(member))
+}
+
+/// Whether every member that is waited for has taken up the current epoch.
+pub(crate) fn all_acknowledged(partition: &Partition, observed: &impl Observed) -> bool {
+    let acknowledged =
+        |member: &Member| observed.acknowledged(member.node, member.process.incarnation) == partition.epoch;
+    let is_awaited = |member: &&Member| observed.policy().awaits(observed.live(member.node).is_some());
+    partition.members.iter().filter(is_awaited).all(acknowledged)
+}
+
+/// What the nodes have to do, over all partitions, so that the next task goes to one with little.
+#[derive(Debug, Default)]
+pub(crate) struct Load {
+    led: BTreeMap<NodeId, usize>,
+    stands_in: BTreeMap<NodeId, usize>,
+    /// Partitions that move to the node.
+    moving: BTreeMap<NodeId, usize>,
+    /// Nodes that lead a partition whose epoch is not acknowledged by all.
+    taking_over: BTreeSet<NodeId>,
+}
+
+impl Load {
+    /// Of the whole state.
+    pub(crate) fn of(situation: &Situation<'_>) -> Self {
+        let mut load = Self::default();
+        for (id, partition) in situation.state.partitions() {
+            load.add(partition, all_acknowledged(partition, &situation.view(id, partition)));
+        }
+        load
+    }
+
+    fn add(&mut self, partition: &Partition, is_acknowledged: bool) {
+        *self.led.entry(partition.primary).or_default() += 1;
+        for handoff in partition.handoffs() {
+            *self.stands_in.entry(handoff.node).or_default() += 1;
+        }
+        for newcomer in &partition.newcomers {
+            *self.moving.entry(*newcomer).or_default() += 1;
+        }
+        if !is_acknowledged {
+            self.taking_over.insert(partition.primary);
+        }
+    }
+
+    /// A partition goes from `old` to `new`.
+    pub(crate) fn replace(&mut self, old: &Partition, new: &Partition) {
+        *self.led.entry(old.primary).or_default() -= 1;
+        for handoff in old.handoffs() {
+            *self.stands_in.entry(handoff.node).or_default() -= 1;
+        }
+        for newcomer in &old.newcomers {
+            *self.moving.entry(*newcomer).or_default() -= 1;
+        }
+        self.add(new, new.epoch == old.epoch);
+    }
+}
+
+/// All that decisions and announcements follow from.
+#[derive(Clone, Copy)]
+pub(crate) struct Situation<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) state: &'a State,
+    pub(crate) observations: &'a Observations,
+    pub(crate) targets: &'a Targets,
+    pub(crate) now_ns: u64,
+    /// Whether partitions are to stay where they are for now: switches have no room for what moves need.
+    pub(crate) moves_wait: bool,
+}
+
+impl<'a> Situation<'a> {
+    /// From where a partition stands.
+    pub(crate) fn view(self, id: PartitionId, partition: &'a Partition) -> View<'a> {
+        let policy = Policy::of(self.state.keyspace(partition));
+        let target = self.targets.of(id).filter(|_| !self.moves_wait).unwrap_or(&partition.originals);
+        let watch = self.observations.watch(id);
+        View { situation: self, id, partition, policy, watch, target, load: None }
+    }
+
+    /// Whether a former member can answer no get any more (R6).
+    pub(crate) fn harmless(self, removed: &Removed) -> bool {
+        let Self { observations, now_ns, .. } = self;
+        let Observations { switches, membership, .. } = observations;
+        let &Removed { node, incarnation, .. } = removed;
+        let no_switch_leads_there = switches.all_current();
+        // Clients with a directory come past the switches.
+        (no_switch_leads_there && membership.direct_lease_is_over(node, incarnation, now_ns))
+            || membership.lease_is_over(node, incarnation, now_ns)
+    }
+
+    /// Whether nobody needs what those hold who have left: R originals hold everything without them, and are there (R16).
+    pub(crate) fn may_discard(self, id: PartitionId, partition: &Partition) -> bool {
+        let view = self.view(id, partition);
+        let is_intact = |member: &Member| is_intact(member, &view);
+        partition.is_whole() && all_acknowledged(partition, &view) && partition.members.iter().all(is_intact)
+    }
+}
+
+/// How the [`Situation`] looks to one partition.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    situation: Situation<'a>,
+    id: PartitionId,
+    partition: &'a Partition,
+    policy: Policy,
+    watch: &'a Watch,
+    target: &'a [NodeId],
+    load: Option<&'a Load>,
+}
+
+impl<'a> View<'a> {
+    /// With the tasks that nodes have.
+    pub(crate) fn with_load(self, load: &'a Load) -> Self {
+        Self { load: Some(load), ..self }
+    }
+
+    /// Whether the member knows what the partition is now.
+    pub(crate) fn is_informed(&self, member: &Member) -> bool {
+        let known = self.watch.acknowledged(member.node, member.process.incarnation);
+        let newest = (self.partition.epoch, self.partition.activated);
+        known.is_some_and(|known| (known.epoch, known.activated) == newest)
+    }
+}
+
+impl Observed for View<'_> {
+    fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    fn live(&self, node: NodeId) -> Option<Process> {
+        self.situation.observations.membership.live(node)
+    }
+
+    fn identity(&self, node: NodeId) -> Option<u128> {
+        storages::identity(&self.situation.state.storages, node)
+    }
+
+    fn outlives(&self, survivor: NodeId, silent: NodeId) -> bool {
+        let membership = &self.situation.observations.membership;
+        membership.is_proven_since(survivor, membership.silent_since_ns(silent))
+    }
+
+    fn acknowledged(&self, node: NodeId, incarnation: u64) -> u32 {
+        self.watch.acknowledged(node, incarnation).map_or(0, |known| known.epoch)
+    }
+
+    fn copied(&self, node: NodeId) -> bool {
+        self.live(node)
+            .is_some_and(|process| self.watch.copied(node, process.incarnation, self.partition.epoch))
+    }
+
+    fn harmless(&self, removed: &Removed) -> bool {
+        self.situation.harmless(removed)
+    }
+
+    fn is_of_parent(&self, removed: &Removed) -> bool {
+        let parents = self.situation.state.reshaped.values().filter(|gone| gone.children.contains(&self.id));
+        { parents }.any(|gone| gone.is_unaware(removed))
+    }
+
+    fn discarded(&self, left: &Left) -> bool {
+        self.watch.has_discarded(left.node, left.since)
+    }
+
+    fn has_space(&self, node: NodeId) -> bool {
+        self.situation.observations.membership.space(node) == DiskSpace::Enough
+    }
+
+    fn barred(&self, node: NodeId) -> bool {
+        self.watch.is_barred(node, self.situation.now_ns)
+    }
+
+    fn expelled(&self) -> Option<NodeId> {
+        let Situation { config, observations, .. } = self.situation;
+        self.watch.expelled(self.partition.primary, &observations.membership, &config.timing)
+    }
+
+    fn led(&self, node: NodeId) -> usize {
+        self.load.and_then(|load| load.led.get(&node)).copied().unwrap_or(0)
+    }
+
+    fn stand_ins(&self, is_urgent: bool) -> Vec<(NodeId, Process)> {
+        let Situation { config, state, now_ns, .. } = self.situation;
+        let delay = config.timing.handoff_delay.filter(|_| self.policy.has_handoffs);
+        let Some(delay) = delay else { return Vec::new() };
+        if !is_urgent && now_ns < self.watch.departed_ns() + nanoseconds(delay) {
+            return Vec::new();
+        }
+        let nodes = state.ring().into_iter().filter(|node| !self.barred(*node) && self.has_space(*node));
+        let mut live: Vec<_> = nodes.filter_map(|node| Some((node, self.live(node)?))).collect();
+        let tasks = |node| self.load.and_then(|load| load.stands_in.get(&node)).copied().unwrap_or(0);
+        live.sort_by_key(|(node, _)| tasks(*node));
+        live
+    }
+
+    fn target(&self) -> &[NodeId] {
+        self.target
+    }
+
+    fn may_move(&self, node: NodeId) -> bool {
+        let moving = self.load.and_then(|load| load.moving.get(&node)).copied().unwrap_or(0);
+        moving < MOVES_PER_NODE_MAX
+    }
+
+    fn is_given_up(&self, node: NodeId) -> bool {
+        self.situation.state.node(node).is_none_or(|known| known.wish == Wish::Removed)
+    }
+
+    fn wants_fence(&self) -> bool {
+        let Situation { config, now_ns, .. } = self.situation;
+        self.watch.wants_fence(now_ns, &config.timing)
+    }
+
+    fn round(&self) -> u64 {
+        self.situation.state.round_of(self.partition.keyspace)
+    }
+
+    fn may_lead_again(&self, node: NodeId) -> bool {
+        let Situation { config, now_ns, .. } = self.situation;
+        let Some(delay) = config.timing.rebalance_delay else { return false };
+        let is_due = self.watch.whole_since_ns().is_some_and(|since| now_ns >= since + nanoseconds(delay));
+        is_due && !self.load.is_some_and(|load| load.taking_over.contains(&node))
+    }
+}

@@ -1,0 +1,181 @@
+//! What the documents tell people to type, checked against what the program takes: commands, flags and paths.
+
+use crate::Arguments;
+use clap::{Command, CommandFactory, Subcommand};
+use nicekv_bench::BenchCommand;
+use nicekv_lab::LabCommand;
+use std::path::{Path, PathBuf};
+
+const DOCUMENTS: [&str; 8] = [
+    "README.md",
+    "docs/OPERATIONS.md",
+    "docs/COMMANDS.md",
+    "docs/FAULTS.md",
+    "docs/METRICS.md",
+    "docs/PERFORMANCE.md",
+    "docs/PROTOCOL.md",
+    "deploy/README.md",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+/// `nicekv` with the commands of the programs that it runs. The simulator has flags of its own.
+fn program() -> Command {
+    Arguments::command()
+        .mut_subcommand("lab", |_| LabCommand::augment_subcommands(Command::new("lab")))
+        .mut_subcommand("bench", |_| BenchCommand::augment_subcommands(Command::new("bench")))
+}
+
+/// Name and text of each document.
+fn documents() -> impl Iterator<Item = (&'static str, String)> {
+    let texts = DOCUMENTS.into_iter().map(|name| (name, std::fs::read_to_string(root().join(name))));
+    texts.filter_map(|(name, text)| Some((name, text.ok()?)))
+}
+
+/// Lines of the ```sh blocks, without comments.
+fn typed(text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut is_shell = false;
+    for line in text.lines() {
+        match line.strip_prefix("```") {
+            Some(language) => is_shell = language == "sh",
+            None if is_shell => lines.push(line.split(" #").next().unwrap_or_default().trim().to_owned()),
+            None => {}
+        }
+    }
+    lines.retain(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+}
+
+/// Code within sentences, which begins with `start`.
+fn mentioned<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    let mut is_block = false;
+    for line in text.lines() {
+        is_block ^= line.starts_with("```");
+        if !is_block {
+            found.extend(line.split('`').skip(1).step_by(2).filter(|code| code.starts_with(start)));
+        }
+    }
+    found
+}
+
+/// The words of a command of this program, if the line is one.
+fn words(line: &str) -> Option<Vec<&str>> {
+    let line = line.strip_prefix("sudo ").unwrap_or(line);
+    let line = ["nicekv ", "target/release/nicekv ", "target/debug/nicekv ", "cargo run --release -- "]
+        .into_iter()
+        .find_map(|start| line.strip_prefix(start))?;
+    // What another program does with the output is its own.
+    let line = line.split([';', '|', '>', '<']).next().unwrap_or_default();
+    Some(line.split_ascii_whitespace().map(|word| word.trim_matches(['"', '\''])).collect())
+}
+
+#[test]
+fn commands_to_be_typed_are_taken() {
+    let mut count = 0;
+    for (name, text) in documents() {
+        for line in typed(&text) {
+            let Some(words) = words(&line) else { continue };
+            let parsed = program().try_get_matches_from(std::iter::once("nicekv").chain(words));
+            assert!(parsed.is_ok(), "{name}: {line}: {}", parsed.err().unwrap());
+            count += 1;
+        }
+    }
+    assert!(count > 30, "the documents have {count} commands: are they still found?");
+}
+
+/// What is wrong with a command that sentences mention, often in part: its subcommands and flags are looked at, not its values.
+fn wrong_with(words: &[&str]) -> Option<String> {
+    let mut command = program();
+    command.build();
+    let mut command = &command;
+    let mut is_name = true;
+    for word in words {
+        if word.ends_with('…') {
+            // Of several commands the beginning.
+            return None;
+        }
+        if let Some(flag) = word.strip_prefix("--").filter(|flag| !flag.is_empty()) {
+            // What follows a flag may be its value.
+            is_name = false;
+            let flag: &str = flag.split('=').next().unwrap_or_default().trim_end_matches(['…', ',', '.']);
+            let is_known = command.get_arguments().any(|argument| argument.get_long() == Some(flag));
+            if !is_known && command.get_name() != "sim" {
+                return Some(format!("`{}` has no --{flag}", command.get_name()));
+            }
+        } else if *word == "--" {
+            return None;
+        } else if is_name {
+            let is_value = !word.starts_with(|first: char| first.is_ascii_lowercase());
+            match command.find_subcommand(word) {
+                Some(found) => command = found,
+                // A command that has others may be one by itself: `nicekv node --config …`.
+                None if is_value || command.get_positionals().next().is_some() => is_name = false,
+                None => return Some(format!("`{}` has no command {word:?}", command.get_name())),
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn commands_in_sentences_have_the_flags_that_they_show() {
+    let mut wrong = Vec::new();
+    for (name, text) in documents() {
+        for code in mentioned(&text, "nicekv ") {
+            // `nicekv node add | drain | remove` are three.
+            let mut parts = code["nicekv ".len()..].split(" | ");
+            let first: Vec<&str> = parts.next().unwrap_or_default().split_ascii_whitespace().collect();
+            let leading: Vec<&str> = first[..first.len().saturating_sub(1)].to_vec();
+            let others =
+                parts.map(|part| [&leading[..], &part.split_ascii_whitespace().collect::<Vec<_>>()].concat());
+            let all = std::iter::once(first.clone()).chain(others.collect::<Vec<_>>());
+            wrong.extend(all.filter_map(|words| Some(format!("{name}: `{code}`: {}", wrong_with(&words)?))));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_that_the_documents_name_are_there() {
+    let mut wrong = Vec::new();
+    for (name, text) in documents() {
+        for start in ["docs/", "deploy/", "crates/", "clients/", ".ci/"] {
+            for code in mentioned(&text, start) {
+                let path = code.split([' ', ':', '#', '*', '{']).next().unwrap_or_default();
+                if !root().join(path).exists() {
+                    wrong.push(format!("{name}: {path}"));
+                }
+            }
+        }
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let path = link.split('#').next().unwrap_or_default();
+            let beside = root().join(name).with_file_name(path);
+            if !path.is_empty() && !path.contains("://") && !beside.exists() {
+                wrong.push(format!("{name}: the link {link}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "not there: {}", wrong.join("\n"));
+}
+
+#[test]
+fn units_that_the_documents_start_are_there() {
+    let mut count = 0;
+    for (name, text) in documents() {
+        for rest in text.split("nicekv-").skip(1) {
+            let Some((role, _)) =
+                rest.split_once('@').filter(|(role, _)| role.bytes().all(|byte| byte.is_ascii_lowercase()))
+            else {
+                continue;
+            };
+            let unit = root().join(format!("deploy/systemd/nicekv-{role}@.service"));
+            assert!(unit.exists(), "{name} names nicekv-{role}@, and there is no {}", unit.display());
+            count += 1;
+        }
+    }
+    assert!(count > 10, "the documents name {count} units: are they still found?");
+}

@@ -1,0 +1,299 @@
+//! The RESP gateway of this process.
+
+use crate::clients::known_to_clients;
+use crate::failure::Failure;
+use crate::logs::differences::Event;
+use crate::logs::watch::emit;
+use crate::roles::{Prepared, Role};
+use log::Level;
+use nicekv_client::{Config, Keyspace};
+use nicekv_config::GatewaySection;
+use nicekv_config::ThreadCount;
+use nicekv_config::ValueLimit;
+use nicekv_config::address;
+use nicekv_gateway::{
+    Gateway, GatewayConfig, KnownKeyspaces, Listeners, Stored, TlsFiles, UserSource, note_metadata_silence,
+};
+use nicekv_metadata::{ClusterInfo, KeyspaceInfo, UsageStatus};
+use nicekv_metrics::Source;
+use nicekv_proto::KeyspaceId;
+use nicekv_runtime::admin::NoLeader;
+use nicekv_runtime::control_plane::AdminRequest;
+use nicekv_runtime::{Edges, Stop, UdpEndpoint, Uplink, admin, new_client_id, now};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A keyspace that was created can be selected this much later at the latest.
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(2);
+
+fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).map_err(|error| {
+        let reason = address::bind_reason(&error);
+        Failure::Environment(format!("cannot listen for Redis clients on {address}: {reason}"))
+    })
+}
+
+/// What is said of a gateway on the command line, where it wins over the file.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct GatewayFlags {
+    /// Threads that serve Redis clients, each with connections of its own, 1 to 64 [default: as the file says, if there is one, or half as many as there are processors, 1 to 8]
+    #[arg(long, value_name = "N")]
+    pub(crate) gateway_threads: Option<ThreadCount>,
+    /// MiB of large arguments and values, of more than 4 KiB, that all Redis connections together may hold: who needs more waits; one command or reply may have half of it [default: as the file says, if there is one, or 256, or twice the longest value]
+    #[arg(long, value_name = "MIB")]
+    pub(crate) gateway_large_mib: Option<NonZero<usize>>,
+    /// Longest value that Redis clients may set, get, or make by adding to another, 1 to 512 MiB [default: as the file says, if there is one, or 64; the last one nodes say, too]
+    #[arg(long, value_name = "MIB")]
+    pub(crate) gateway_value_mib: Option<ValueLimit>,
+    /// File with the password of Redis clients (the default user's), on one line [default: as the file says, if there is one, or nobody needs a password]
+    #[arg(long, value_name = "FILE", conflicts_with = "acl_file")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// File with the users of Redis clients, as lines of Redis' ACL files: user NAME on >PASSWORD ~PATTERN +@CATEGORY -COMMAND …; `ACL LOAD` reads it again [default: as the file says, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) acl_file: Option<PathBuf>,
+    /// Serve clients of other hosts though nobody needs a password
+    #[arg(long)]
+    pub(crate) no_protected_mode: bool,
+    /// Where Redis clients connect with TLS; takes a certificate and a key [default: as the file says, if there is one, or nowhere]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address::parse)]
+    pub(crate) tls_resp: Option<SocketAddr>,
+    /// Certificate that Redis clients are shown with TLS, and those between it and its authority, as PEM [default: as the file says, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// The private key of that certificate, as PEM [default: as the file says, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Authority, as PEM, of certificates that Redis clients must show with TLS [default: as the file says, if there is one, or they need none]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+}
+
+impl GatewayFlags {
+    /// What these say; the rest is as the file says.
+    pub(crate) fn settings(&self, section: Option<&GatewaySection>) -> Result<Settings, Failure> {
+        let of_file = |section: &GatewaySection| users(&section.password_file, &section.acl_file);
+        let users = users(&self.password_file, &self.acl_file).or(section.and_then(of_file));
+        let settings = Settings {
+            threads: self.gateway_threads.or(section.and_then(|section| section.threads)),
+            memory_mib_max: section.and_then(|section| section.memory_mib_max),
+            large_mib_max: self.gateway_large_mib.or(section.and_then(|section| section.large_mib_max)),
+            value_mib_max: self.gateway_value_mib.or(section.and_then(|section| section.value_mib_max)),
+            users: users.unwrap_or_default(),
+            protected_mode: !self.no_protected_mode && section.is_none_or(|section| section.protected_mode),
+            tls: self.tls(section)?,
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+}
+
+impl GatewayFlags {
+    /// What TLS takes, with where it is.
+    fn tls(&self, section: Option<&GatewaySection>) -> Result<Option<(SocketAddr, TlsFiles)>, Failure> {
+        let of_file =
+            |field: fn(&GatewaySection) -> &Option<PathBuf>| section.and_then(|one| field(one).clone());
+        let address = section.and_then(|section| section.tls_resp).map(SocketAddr::V4);
+        let certificate = self.tls_certificate.clone().or(of_file(|section| &section.tls_certificate));
+        let key = self.tls_key.clone().or(of_file(|section| &section.tls_key));
+        let ca = self.tls_ca.clone().or(of_file(|section| &section.tls_ca));
+        match (self.tls_resp.or(address), certificate, key, ca) {
+            (Some(address), Some(certificate), Some(key), ca) => {
+                Ok(Some((address, TlsFiles { certificate, key, ca })))
+            }
+            (None, None, None, None) => Ok(None),
+            (Some(_), ..) => {
+                Err(Failure::Environment("--tls-resp takes --tls-certificate and --tls-key".into()))
+            }
+            (None, ..) => Err(Failure::Environment(
+                "--tls-certificate, --tls-key and --tls-ca are of --tls-resp ADDR:PORT".into(),
+            )),
+        }
+    }
+}
+
+fn users(password_file: &Option<PathBuf>, acl_file: &Option<PathBuf>) -> Option<UserSource> {
+    let of_password = password_file.clone().map(UserSource::PasswordFile);
+    acl_file.clone().map(UserSource::AclFile).or(of_password)
+}
+
+/// What the configuration says of a gateway; what it leaves open has a default.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    threads: Option<ThreadCount>,
+    memory_mib_max: Option<usize>,
+    large_mib_max: Option<NonZero<usize>>,
+    value_mib_max: Option<ValueLimit>,
+    users: UserSource,
+    protected_mode: bool,
+    tls: Option<(SocketAddr, TlsFiles)>,
+}
+
+impl Settings {
+    /// Whether its files can be read: before anything is begun.
+    fn check(&self) -> Result<(), Failure> {
+        let tls = self.tls.as_ref().map_or(Ok(()), |(_, files)| files.check());
+        self.users.check().and(tls).map_err(Failure::Environment)
+    }
+
+    /// Binds the addresses for Redis clients: one without TLS, which is `plain`, and one with it, as the settings say.
+    pub(crate) fn bind(&self, plain: Option<SocketAddr>) -> Result<Listeners, Failure> {
+        let tls = self.tls.as_ref().map(|(address, _)| bind(*address)).transpose()?;
+        Ok(Listeners { plain: plain.map(bind).transpose()?, tls })
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(ThreadCount::default_here).into()
+    }
+
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// What Redis clients need at this address, and whether those who do not have it can do nothing.
+    pub(crate) fn access(&self, address: SocketAddr) -> (&'static str, bool) {
+        match self.users {
+            UserSource::PasswordFile(_) => ("password", true),
+            UserSource::AclFile(_) => ("user and password", true),
+            UserSource::Open if !self.protected_mode => ("no password", false),
+            UserSource::Open if address.ip().is_loopback() => ("no password", false),
+            UserSource::Open => ("no password, but protected mode refuses other hosts", true),
+        }
+    }
+
+    /// How `redis-cli` logs in.
+    pub(crate) fn login(&self) -> &'static str {
+        match self.users {
+            UserSource::Open => "",
+            UserSource::PasswordFile(_) => " --askpass",
+            UserSource::AclFile(_) => " --user NAME --askpass",
+        }
+    }
+
+    fn apply(self, config: &mut GatewayConfig) {
+        config.users = self.users;
+        config.protected_mode = self.protected_mode;
+        config.tls = self.tls.map(|(_, files)| files);
+        if let Some(limit) = self.value_mib_max {
+            config.client.value_bytes_max = limit.bytes();
+            // One command may have half of it.
+            config.large_bytes_max = config.large_bytes_max.max(2 * limit.bytes());
+        }
+        if let Some(mib) = self.memory_mib_max {
+            config.memory_bytes_max = mib.saturating_mul(1 << 20);
+        }
+        if let Some(mib) = self.large_mib_max {
+            config.large_bytes_max = mib.get().saturating_mul(1 << 20);
+        }
+    }
+}
+
+/// The threads of the gateway on `listeners`, whose clients are bound to `address`, and edges of this process's switch if there is one; SELECT
+/// goes to the keyspaces by their numbers, and of others it hears from these instances of the metadata service. `connections_max`: as many as the process has descriptors for.
+pub(crate) fn prepare(
+    name: &str,
+    listeners: Listeners,
+    address: Ipv4Addr,
+    edges: Option<&Edges>,
+    (keyspaces, instances): (Vec<Keyspace>, Vec<SocketAddrV4>),
+    (settings, connections_max): (Settings, usize),
+) -> Result<Prepared<Vec<Role>>, Failure> {
+    let threads = settings.threads();
+    let uplink = || {
+        let endpoint = UdpEndpoint::bind(SocketAddrV4::new(address, 0))?;
+        match edges {
+            Some(edges) => Uplink::on_edge(endpoint, edges),
+            None => Ok(endpoint.into()),
+        }
+    };
+    let uplinks = (0..threads).map(|_| Ok((new_client_id()?, uplink()?))).collect::<io::Result<Vec<_>>>();
+    let uplinks = uplinks.map_err(Failure::environment)?;
+    let first = *keyspaces.first().expect("every cluster has a default keyspace");
+    let mut config = GatewayConfig::new(Config { keyspaces, ..Config::new(uplinks[0].0, first) });
+    settings.apply(&mut config);
+    config.connections_max = connections_max;
+    let threads = Gateway::threads(listeners, uplinks, &config).map_err(Failure::environment)?;
+    let known = threads[0].keyspaces();
+    let mut watch = Watch::of(name, known, instances);
+    let watch: Role = Box::new(move |stop| {
+        stop.every(WATCH_INTERVAL, || watch.look(stop)).map_err(|error| error.to_string())
+    });
+    let role = |gateway: Gateway| -> Role {
+        Box::new(move |stop| gateway.run(stop).map_err(|error| error.to_string()))
+    };
+    let source = Source::Gateway(name.to_owned(), threads[0].monitor());
+    Ok(Prepared { role: threads.into_iter().map(role).chain([watch]).collect(), source })
+}
+
+/// Looks whether keyspaces have been created or dropped, what they hold, and whether a metadata service answers. While none does, the
+/// gateway goes on with the keyspaces that it knows.
+struct Watch {
+    name: String,
+    known: KnownKeyspaces,
+    instances: Vec<SocketAddrV4>,
+    /// When one answered last, or else when this began, on the boot-time clock.
+    answered_ns: u64,
+    /// What is said while none answers: once.
+    is_silent: bool,
+}
+
+impl Watch {
+    fn of(name: &str, known: KnownKeyspaces, instances: Vec<SocketAddrV4>) -> Self {
+        Self { name: name.to_owned(), known, instances, answered_ns: now().boot_ns, is_silent: false }
+    }
+
+    fn look(&mut self, stop: &Stop) {
+        // A file may name no metadata service; then there is nothing to wait for.
+        if self.instances.is_empty() {
+            return;
+        }
+        match admin::ask(&self.instances, &AdminRequest::ClusterInfo, WATCH_TIMEOUT) {
+            Ok(json) => self.on_answer(&json),
+            // Who stops this process stops the others, too.
+            Err(_) if stop.is_stopped() => {}
+            Err(none) => self.on_silence(&none),
+        }
+    }
+
+    fn on_answer(&mut self, json: &[u8]) {
+        let Ok(info) = serde_json::from_slice::<ClusterInfo>(json) else { return };
+        let Self { known, .. } = self;
+        known.set(info.keyspaces.iter().map(|keyspace| known_to_clients(keyspace, info.port)).collect());
+        known.set_stored(info.keyspaces.iter().map(stored).collect());
+        self.answered_ns = now().boot_ns;
+        note_metadata_silence(None);
+        if std::mem::take(&mut self.is_silent) {
+            emit("gateway", &self.name, Event::new(Level::Info, "metadata-answers"));
+        }
+    }
+
+    fn on_silence(&mut self, none: &NoLeader) {
+        note_metadata_silence(Some(self.answered_ns));
+        if !std::mem::replace(&mut self.is_silent, true) {
+            let reason = format!("waits for the metadata service: {none}");
+            emit("gateway", &self.name, Event::new(Level::Warn, "metadata-silent").with("reason", &*reason));
+        }
+    }
+}
+
+/// What a gateway cannot do without, if it is not there: a way to the vrings.
+pub(crate) fn missing_route(keyspaces: &[Keyspace]) -> Option<String> {
+    let vrings = keyspaces.first()?.vrings;
+    let ring = SocketAddrV4::new(vrings.unicast, vrings.port);
+    let routed = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(ring));
+    routed.err().map(|error| {
+        format!(
+            "there is no way to {}/16, where requests go ({error}): clients wait until there is a route (docs/OPERATIONS.md, \"The network\")",
+            vrings.unicast
+        )
+    })
+}
+
+/// What INFO tells of a keyspace.
+fn stored(keyspace: &KeyspaceInfo) -> Stored {
+    let UsageStatus { keys, expiring, expiry_ms, .. } = keyspace.usage;
+    Stored { keyspace: KeyspaceId(keyspace.id), keys, expiring, expiry_ms }
+}

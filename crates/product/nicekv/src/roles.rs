@@ -1,0 +1,469 @@
+//! One thread per role, whether the roles are in one process (`up`) or each in its own.
+//!
+//! A role is *prepared* first (sockets bound, locks taken, configuration checked: whatever can be refused is refused with one line)
+//! and then *spawned*. A role that fails stops the whole process.
+
+use crate::descriptors::Needs;
+use crate::failure::Failure;
+use crate::gateway::GatewayFlags;
+use crate::kernel_gets;
+use crate::listening::{self, Uses};
+use crate::logs;
+use crate::logs::differences::Event;
+use crate::logs::watch::{emit, watcher};
+use crate::metrics::MetricsArguments;
+use crate::notify;
+use crate::reserves::Reserves;
+use crate::targets::TargetSetup;
+use log::Level;
+use nicekv_config::address::bind_error;
+use nicekv_config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
+use nicekv_metadata::{Metadata, SeatTiming, StateStore};
+use nicekv_metrics::Source;
+use nicekv_proto::{Duration, NodeId};
+use nicekv_replica::{NodeConfig, Scripts, Timing};
+use nicekv_runtime::chunks::TargetWatch;
+use nicekv_runtime::inquiry::Inquiries;
+use nicekv_runtime::metadata::{
+    Etcd, EtcdConfig, EtcdError, EtcdTls, MemoryState, MetadataService, SharedStore, StateFile,
+};
+use nicekv_runtime::node::{Node, StorageOptions, open_durable, open_memory};
+use nicekv_runtime::{
+    AgentLink, Cables, Sights, Stop, TermFile, UdpEndpoint, Uplink, UserSpaceSwitch, Waker, WatchedPort,
+    listen, new_client_id, now, random, random_id, run_agent, switch_agent,
+};
+use nicekv_scripts::WorkerScripts;
+use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
+use nicekv_switch_xdp::{Hook, KernelSwitch, Port};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// What runs the scripts of a node: this program once more.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+const SCRIPT_WORKER: &str = "script-worker";
+/// So many endpoints of etcd can be silent before the lease of who leads is over, and a beat be late.
+const ASKED_PER_LEASE: u32 = 5;
+
+/// A role that is ready to run until the stop; its error is one line.
+pub(crate) type Role = Box<dyn FnOnce(&Stop) -> Result<(), String> + Send>;
+
+/// A role, and where it may be asked how it is.
+pub(crate) struct Prepared<R = Role> {
+    pub(crate) role: R,
+    pub(crate) source: Source,
+}
+
+/// Runs `role` on a thread of its own; none if there is none. Then, as if it fails or panics, the process is stopped.
+pub(crate) fn spawn(
+    stop: &Stop,
+    name: &str,
+    role: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> Option<JoinHandle<()>> {
+    struct FailOnPanic(Stop, String);
+    impl Drop for FailOnPanic {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                self.0.fail(format!("{} has panicked", self.1));
+            }
+        }
+    }
+    let guard = FailOnPanic(stop.clone(), name.to_owned());
+    let run = move || {
+        let FailOnPanic(stop, name) = &guard;
+        if let Err(error) = role() {
+            stop.fail(format!("{name}: {error}"));
+        }
+    };
+    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    let why = |error| {
+        format!("{name}: there is no thread for it, raise the limit of processes (ulimit -u): {error}")
+    };
+    spawned.map_err(|error| stop.fail(why(error))).ok()
+}
+
+/// Opens a data directory of the cluster, or creates it.
+pub(crate) fn open_directory(path: &Path, cluster: u128, owner: &str) -> Result<DataDirectory, Failure> {
+    let files: Arc<dyn Files> = Arc::new(RealFiles);
+    let expected = Expected {
+        cluster_id: Some(cluster),
+        owner,
+        cluster_id_if_new: cluster,
+        storage_id_if_new: random_id().map_err(Failure::environment)?,
+    };
+    DataDirectory::open(&files, path, expected).map_err(Failure::environment)
+}
+
+/// The metadata service. `directory`: where its state is; in memory without one.
+pub(crate) fn prepare_metadata(
+    config: &ClusterConfig,
+    directory: Option<DataDirectory>,
+    endpoint: UdpEndpoint,
+    listeners: Vec<TcpListener>,
+) -> Result<Prepared, Failure> {
+    match directory {
+        Some(directory) => {
+            prepare_with_state(config, StateFile::new(Arc::new(RealFiles), directory), endpoint, listeners)
+        }
+        None => prepare_with_state(config, MemoryState, endpoint, listeners),
+    }
+}
+
+fn prepare_with_state<S>(
+    config: &ClusterConfig,
+    mut store: S,
+    endpoint: UdpEndpoint,
+    listeners: Vec<TcpListener>,
+) -> Result<Prepared, Failure>
+where
+    S: StateStore<Error: std::error::Error + Send + Sync + 'static> + Send + 'static,
+{
+    let persisted = store.load().map_err(Failure::environment)?;
+    let core = Metadata::new(config.metadata_config()?, persisted.as_deref(), now())
+        .map_err(Failure::environment)?;
+    let service = MetadataService::new(core, store, endpoint, listeners, config.switch_ids())
+        .map_err(Failure::environment)?
+        .known_as(MetadataSection::FIRST, config.metadata_instances());
+    let source = Source::Metadata(service.inquirer());
+    Ok(Prepared { role: Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())), source })
+}
+
+/// A storage node, and its directory with what it sets aside there. Its log is read when the role runs.
+pub(crate) fn prepare_node(
+    config: &ClusterConfig,
+    section: &NodeSection,
+    directory: Option<(DataDirectory, StorageOptions)>,
+    uplink: Uplink,
+    listener: TcpListener,
+) -> Result<Prepared, Failure> {
+    let kernel = kernel_gets::begin(config, section);
+    let replica = NodeConfig {
+        node: NodeId(section.id),
+        metadata: config.metadata_addresses(),
+        switch: config.hiding_switch(),
+        coordinates: section.coordinates,
+        incarnation: random().map_err(Failure::environment)?,
+        storage: random_id().map_err(Failure::environment)?,
+        internal_client: new_client_id().map_err(Failure::environment)?,
+        value_bytes_max: section.value_mib_max.bytes() as u32,
+        hash_seed: random().map_err(Failure::environment)?,
+        tells_visibility: kernel.is_some(),
+        timing: Timing {
+            heartbeat: config.heartbeat(),
+            copy_bytes_per_second: section.copy_mib_per_second.saturating_mul(1 << 20),
+            ..Timing::default()
+        },
+    };
+    let linger = Duration::from_micros(section.linger_us);
+    let watch = TargetWatch::default();
+    let place = directory.as_ref().map(|(directory, _)| directory);
+    let target = TargetSetup::new(config, section, place, watch.clone());
+    let inquiries = Inquiries::default();
+    let source = Source::Node(section.name.clone(), inquiries.inquirer(), watch);
+    let role: Role = Box::new(move |stop| {
+        let waker = Waker::new().map_err(|error| error.to_string())?;
+        let (core, storage) = match directory {
+            None => open_memory(replica),
+            Some((directory, options)) => {
+                open_durable(replica, now(), Arc::new(RealFiles), directory, options, waker.clone())
+                    .map_err(|error| error.to_string())?
+            }
+        };
+        let node = Node::new(core, storage, uplink, listener, waker, linger);
+        let worker = WorkerScripts::new(OWN_PROGRAM.into(), vec![SCRIPT_WORKER.into()]);
+        let node = node.with_scripts(Scripts::new(Arc::new(worker)));
+        let node = match kernel {
+            Some((program, size)) => node.with_kernel(program, size),
+            None => node,
+        };
+        let target = spawn_beside(stop, target);
+        let ended = node.answering(inquiries).run(stop).map_err(|error| error.to_string());
+        // At the stop the directory is another one's when this role has ended. A failure is told first: the target ends with the process.
+        if ended.is_ok() {
+            let _ = target.map(JoinHandle::join);
+        }
+        ended
+    });
+    Ok(Prepared { role, source })
+}
+
+/// The storage target of a node, on a thread of its own.
+fn spawn_beside(stop: &Stop, target: TargetSetup) -> Option<JoinHandle<()>> {
+    let running = stop.clone();
+    spawn(stop, "target", move || target.run(&running))
+}
+
+/// Serves a node that has started this process for its scripts.
+pub(crate) fn run_script_worker() -> Result<(), Failure> {
+    nicekv_scripts::serve().map_err(Failure::environment)
+}
+
+/// What the files say of whom to believe as etcd.
+fn etcd_tls(section: &MetadataSection) -> Result<Option<EtcdTls>, Failure> {
+    let read = |path: &PathBuf| {
+        let name = path.display().to_string();
+        match std::fs::read(path) {
+            Ok(bytes) => Ok((name, bytes)),
+            Err(error) => Err(Failure::Environment(format!("{name}: {error}"))),
+        }
+    };
+    let Some(authority) = section.ca_file.as_ref().map(read).transpose()? else { return Ok(None) };
+    let client = match (&section.certificate_file, &section.key_file) {
+        (Some(chain), Some(key)) => Some((read(chain)?, read(key)?)),
+        _ => None,
+    };
+    fn pem((name, bytes): &(String, Vec<u8>)) -> (&str, &[u8]) {
+        (name, bytes)
+    }
+    let client = client.as_ref().map(|(chain, key)| (pem(chain), pem(key)));
+    EtcdTls::new(pem(&authority), client).map(Some).map_err(Failure::environment)
+}
+
+/// An instance of the metadata service that shares its state with others.
+fn prepare_shared(
+    config: &ClusterConfig,
+    name: &str,
+    endpoint: UdpEndpoint,
+    listeners: Vec<TcpListener>,
+) -> Result<Prepared, Failure> {
+    let (section, core) = (&config.metadata, config.metadata_config()?);
+    let lease = Duration::from_millis(section.lease_ms());
+    let mut etcd = Etcd::new(EtcdConfig {
+        endpoints: section.endpoints.clone(),
+        prefix: section.prefix().to_owned(),
+        cluster: config.cluster()?,
+        timeout: lease / ASKED_PER_LEASE,
+        tls: etcd_tls(section)?,
+    });
+    match etcd.load() {
+        // What does not fit to it is refused here, and not when it comes to lead.
+        Ok(state) => {
+            Metadata::new(core.clone(), state.as_deref(), now()).map_err(Failure::environment)?;
+        }
+        Err(EtcdError::Unreachable(why)) => say(format_args!("{name} waits for etcd: {why}"))?,
+        Err(error) => return Err(Failure::environment(error)),
+    }
+    let timing = SeatTiming { lease, ..SeatTiming::default() };
+    let instance = random().map_err(Failure::environment)?;
+    let store = SharedStore::start(etcd, timing, instance).map_err(Failure::environment)?;
+    let service = MetadataService::standing_by(core, store, endpoint, listeners, config.switch_ids())
+        .known_as(name, config.metadata_instances());
+    let source = Source::Metadata(service.inquirer());
+    Ok(Prepared { role: Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())), source })
+}
+
+/// `nicekv metadata`
+pub(crate) fn run_metadata(
+    config: &ClusterConfig,
+    name: &str,
+    metrics: MetricsArguments,
+) -> Result<(), Failure> {
+    let all = config.metadata.all();
+    let instance = named(&all, name, "instance of the metadata service", |instance| &instance.name)?;
+    let InstanceSection { address, control, metrics: of_file, .. } = instance;
+    Needs::of_process().metadata(config.switches.len()).check()?;
+    let listening = (Uses::of(name).instance(config, instance), config.metadata_controls());
+    let address = SocketAddrV4::new(*address, config.port);
+    let endpoint = UdpEndpoint::bind(address).map_err(bind_error("the metadata service", address))?;
+    let listen =
+        |&address: &SocketAddrV4| listen(address).map_err(bind_error("the metadata service", address));
+    let listeners = control.iter().map(listen).collect::<Result<_, _>>()?;
+    let metrics = metrics.or(*of_file);
+    if config.metadata.store == Store::Etcd {
+        return run_alone(name, prepare_shared(config, name, endpoint, listeners)?, metrics, listening);
+    }
+    let directory = open_directory(&config.metadata.data_directory(), config.cluster()?, "metadata")?;
+    run_alone(name, prepare_metadata(config, Some(directory), endpoint, listeners)?, metrics, listening)
+}
+
+/// `nicekv node`
+pub(crate) fn run_node(config: &ClusterConfig, name: &str, metrics: MetricsArguments) -> Result<(), Failure> {
+    let section = named(&config.nodes, name, "node", |node| &node.name)?;
+    Needs::of_process().node(section.data_directory.is_some()).check()?;
+    let address = SocketAddrV4::new(section.address, config.port);
+    let endpoint = UdpEndpoint::bind(address).map_err(bind_error(name, address))?;
+    let listener = listen(address).map_err(bind_error(name, address))?;
+    let directory = match &section.data_directory {
+        Some(path) => {
+            let directory = open_directory(path, config.cluster()?, name)?;
+            let reserves = Reserves::of(path, 1, section.reserve_mib)?;
+            reserves.shortage(&[path])?.map_or(Ok(()), |line| say(format_args!("{line}")))?;
+            Some((directory, reserves.options()))
+        }
+        None => None,
+    };
+    let node = prepare_node(config, section, directory, endpoint.into(), listener)?;
+    let listening = (Uses::of(name).node(config, section), config.metadata_controls());
+    run_alone(name, node, metrics.or(section.metrics), listening)
+}
+
+/// `nicekv switch`
+pub(crate) fn run_switch(
+    config: &ClusterConfig,
+    name: &str,
+    metrics: MetricsArguments,
+) -> Result<(), Failure> {
+    let section = named(&config.switches, name, "switch", |switch| &switch.name)?;
+    let link = AgentLink::new(name, &section.control);
+    let (source, metrics) = (Source::Switch(name.to_owned(), link.inquirer()), metrics.or(section.metrics));
+    let memory = Some(open_term(open_directory(&section.data_directory(), config.cluster()?, name)?)?);
+    let vrings = config.vrings()?;
+    let listening = (Uses::of(name).switch(config, section), section.control.clone());
+    let Some(router_mac) = section.router_mac else {
+        let device = section.device();
+        let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, config.port);
+        let endpoint = UdpEndpoint::bind_switch(device, config.port).map_err(bind_error(name, address))?;
+        let switch = UserSpaceSwitch::new(endpoint, vrings, link, memory).map_err(Failure::environment)?;
+        let role: Role = Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string()));
+        return run_alone(name, Prepared { role, source }, metrics, listening);
+    };
+    let ports = section.ports.iter().map(|port| {
+        let index = interface_index(&port.device);
+        let index =
+            index.map_err(|error| Failure::Environment(format!("interface {}: {error}", port.device)))?;
+        let is_trunk = port.trunk.is_some();
+        Ok(Port { index: port.number, ifindex: index, hook: port.hook, is_trunk })
+    });
+    let ports = ports.collect::<Result<Vec<_>, Failure>>()?;
+    let switch = KernelSwitch::load(vrings, router_mac.0, &ports).map_err(Failure::environment)?;
+    let mut watched = Vec::new();
+    for ((_, hook), (port, section)) in switch.hooks().zip(ports.iter().zip(&section.ports)) {
+        let name = format!("port {} ({})", section.number, section.device);
+        say(format_args!("{name}: {hook}"))?;
+        if hook != Hook::None {
+            watched.push(WatchedPort { ifindex: port.ifindex, name, is_seen: hook == Hook::Tc });
+        }
+    }
+    let trunks = section.ports.iter().filter(|port| port.trunk.is_some());
+    let cables = Cables::of(trunks.map(|port| (port.number, port.device.clone())));
+    let cables = cables.map_err(|error| Failure::Environment(format!("look at trunks: {error}")))?;
+    let link = link.seeing_by(Sights::at_ports(watched)).watching(cables);
+    let mut agent = switch_agent(switch, memory);
+    let role: Role =
+        Box::new(move |stop| run_agent(link, &mut agent, stop).map_err(|error| error.to_string()));
+    run_alone(name, Prepared { role, source }, metrics, listening)
+}
+
+/// The newest term that a switch has obeyed.
+pub(crate) fn open_term(directory: DataDirectory) -> Result<TermFile, Failure> {
+    TermFile::open(Arc::new(RealFiles), directory).map_err(Failure::environment)
+}
+
+/// `nicekv gateway`; `flags` override the file.
+pub(crate) fn run_gateway(
+    config: &ClusterConfig,
+    name: &str,
+    flags: &GatewayFlags,
+    metrics: MetricsArguments,
+) -> Result<(), Failure> {
+    let section = named(&config.gateways, name, "gateway", |gateway| &gateway.name)?;
+    let settings = flags.settings(Some(section))?;
+    let connections_max = Needs::of_process().gateway(settings.threads()).connections()?;
+    let listeners = settings.bind(section.listen.map(Into::into))?;
+    let keyspaces = config.client_keyspaces()?;
+    let uses = Uses::of(name).gateway(name, &listeners, &settings);
+    if let Some(missing) = crate::gateway::missing_route(&keyspaces) {
+        say(format_args!("{name}: {missing}"))?;
+    }
+    let known = (keyspaces, config.metadata_controls());
+    let listening = (uses, config.metadata_controls());
+    let gateway = crate::gateway::prepare(
+        name,
+        listeners,
+        Ipv4Addr::UNSPECIFIED,
+        None,
+        known,
+        (settings, connections_max),
+    )?;
+    run_threads(name, gateway, metrics.or(section.metrics), listening)
+}
+
+/// What its sockets are for, and where that is reported.
+type Listening = (Uses, Vec<SocketAddrV4>);
+
+/// Runs one role in this process, until a signal.
+fn run_alone(
+    name: &str,
+    prepared: Prepared,
+    metrics: MetricsArguments,
+    listening: Listening,
+) -> Result<(), Failure> {
+    let Prepared { role, source } = prepared;
+    run_threads(name, Prepared { role: vec![role], source }, metrics, listening)
+}
+
+/// The same with a role of several threads.
+fn run_threads(
+    name: &str,
+    prepared: Prepared<Vec<Role>>,
+    metrics: MetricsArguments,
+    (uses, instances): Listening,
+) -> Result<(), Failure> {
+    let Prepared { role: roles, source } = prepared;
+    let kind = source.name().0;
+    let watcher = watcher(vec![source.clone()]);
+    let metrics = metrics.bind()?;
+    let uses = uses.metrics(name, metrics.address());
+    let (metrics, reporter) = (metrics.role(vec![source])?, listening::reporter(uses, instances));
+    let stop = Stop::new();
+    stop.on_signals().map_err(Failure::environment)?;
+    let threads: Vec<_> = roles
+        .into_iter()
+        .chain(metrics)
+        .chain([watcher, reporter])
+        .filter_map(|role| spawn_role(&stop, name, role))
+        .collect();
+    say(format_args!("running {name}"))?;
+    emit(kind, name, Event::new(Level::Info, "started").with("version", env!("CARGO_PKG_VERSION")));
+    notify::ready()
+        .map_err(|error| Failure::Environment(format!("cannot tell the service manager: {error}")))?;
+    ended(&stop, threads)?;
+    emit(kind, name, Event::new(Level::Info, "stopped"));
+    say(format_args!("stopped {name}"))
+}
+
+/// Runs a role that was prepared on a thread of its own.
+pub(crate) fn spawn_role(stop: &Stop, name: &str, role: Role) -> Option<JoinHandle<()>> {
+    let owned = stop.clone();
+    spawn(stop, name, move || role(&owned))
+}
+
+/// One line for whoever has started this; that nobody listens is no failure.
+pub(crate) fn say(line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
+    if logs::is_json() {
+        log::info!(text = line.to_string().as_str(); "said");
+        return Ok(());
+    }
+    let mut out = std::io::stdout();
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::environment(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Waits for the stop and the end of all roles.
+pub(crate) fn ended(stop: &Stop, threads: impl IntoIterator<Item = JoinHandle<()>>) -> Result<(), Failure> {
+    stop.wait().map_err(Failure::operation)?;
+    for thread in threads {
+        // A panic was reported on its own thread, and is the stop's failure.
+        let _ = thread.join();
+    }
+    stop.failure().map_or(Ok(()), |failure| Err(Failure::Operation(failure)))
+}
+
+fn named<'a, T>(
+    sections: &'a [T],
+    name: &str,
+    what: &str,
+    name_of: impl Fn(&T) -> &String,
+) -> Result<&'a T, Failure> {
+    let found = sections.iter().find(|section| name_of(section) == name);
+    found.ok_or_else(|| Failure::Environment(format!("the configuration has no {what} named {name:?}")))
+}
+
+fn interface_index(device: &str) -> std::io::Result<u32> {
+    let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(rustix::net::netdevice::name_to_index(&socket, device)?)
+}

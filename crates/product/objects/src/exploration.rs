@@ -1,0 +1,73 @@
+//! For tests: what must be empty at the end is counted, and a chunk is put in one go.
+
+use crate::Target;
+use crate::send::Send;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use nicekv_proto::chunk::{
+    Answer, Chosen, ChunkAccept, ChunkAnswer, ChunkId, ChunkRequest, MapVersion, Round, Wanted,
+};
+use nicekv_proto::large::{Chunk, RECEIVERS_ALL};
+use nicekv_proto::{ClientId, Datagram, KeyDigest, KeyspaceId, OpId};
+
+/// What a target has said to a put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// It is there, with this stamp.
+    Stored(Round),
+    /// It has come, by this transfer, and the disk is to say that it is durable.
+    Coming(OpId),
+}
+
+impl Target {
+    /// All that garbage collection depends on: two targets that say the same here go on alike.
+    pub fn collection(&self) -> impl core::hash::Hash + use<> {
+        let held: Vec<_> = self.held().map(|(id, held)| (*id, held.stamp, held.marked)).collect();
+        (self.round(), held, self.swept())
+    }
+
+    /// Bytes of memory and disk that are promised, and negotiations and transfers under way: nothing when nobody puts.
+    pub fn promised(&self) -> (u64, u64, usize) {
+        (self.promised_memory(), self.promised_disk(), self.under_way())
+    }
+
+    /// Puts a chunk of one frame, by the map of version 1 in which this is the only target: request, bid, accept, frame.
+    pub fn put_at_once(&mut self, id: ChunkId, bytes: &[u8]) -> Answered {
+        let op = OpId { client: ClientId(1), sequence: 1 };
+        let (version, from) = (MapVersion(1), SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9));
+        let wanted = Wanted::Put { bytes: bytes.len() as u32, earliest_ns: 0, except: 0 };
+        let mut out = Vec::new();
+        ChunkRequest { op, reply_to: None, version, id, wanted }.encode(&mut out);
+        self.handle_datagram(0, from, &out);
+        let (bid, left_ns, right_ns) = match self.last_answer() {
+            Answer::Stored { stamp, .. } => return Answered::Stored(stamp),
+            Answer::Bid { bid, left_ns, right_ns, .. } => (bid, left_ns, right_ns),
+            other => panic!("{other:?} to a put"),
+        };
+        let chosen = [Chosen { place: 0, bid, left_ns, right_ns }].into();
+        ChunkAccept { op, reply_to: None, version, id, chosen }.encode(&mut out);
+        self.handle_datagram(0, from, &out);
+        let (keyspace, digest, mask) = (KeyspaceId::DEFAULT, KeyDigest::default(), RECEIVERS_ALL);
+        Chunk { keyspace, op, digest, number: 0, mask, bytes }.encode(&mut out);
+        self.handle_datagram(0, from, &out);
+        while self.poll_transmit(0).is_some() {}
+        Answered::Coming(op)
+    }
+
+    /// The stamp that it has told last.
+    pub fn last_stamp(&mut self) -> Round {
+        match self.last_answer() {
+            Answer::Stored { stamp, .. } => stamp,
+            other => panic!("{other:?} instead of a stamp"),
+        }
+    }
+
+    fn last_answer(&mut self) -> Answer {
+        let sends = core::iter::from_fn(|| self.poll_transmit(0));
+        let Send { bytes, .. } = sends.last().expect("it has answered");
+        match Datagram::decode(&bytes) {
+            Ok((_, Datagram::ChunkAnswer(ChunkAnswer { answer, .. }))) => answer,
+            other => panic!("{other:?} is no answer"),
+        }
+    }
+}

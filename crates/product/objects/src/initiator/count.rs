@@ -1,0 +1,87 @@
+//! Who holds a chunk.
+
+use super::shared::Shared;
+use super::told::{Counted, Handle};
+use alloc::vec::Vec;
+use nicekv_proto::OpId;
+use nicekv_proto::chunk::{Answer, ChunkAccept, ChunkAnswer, ChunkId, Wanted};
+use nicekv_proto::placement::GROUP_MASK_ALL;
+
+/// See the module. It ends when all have answered, or the time for that is over; with a new map it ends at once, as what was said by the old one does not count.
+#[derive(Clone, Debug)]
+pub(super) struct Count {
+    handle: Handle,
+    id: ChunkId,
+    op: OpId,
+    counted: Counted,
+    /// Somebody who was to confirm it has bid instead, and has to be told that nothing comes.
+    has_bids: bool,
+    until_ns: u64,
+}
+
+impl Count {
+    /// Asks these members of the chunk's group.
+    pub(super) fn new(
+        now_ns: u64,
+        handle: Handle,
+        id: ChunkId,
+        wanted: Wanted,
+        of: u16,
+        shared: &mut Shared,
+    ) -> Self {
+        let members = shared.group_of(&id).map(|(_, group)| group.mask()).unwrap_or_default();
+        let op = shared.request(handle, id, wanted);
+        let counted = Counted { silent: of & members, ..Counted::default() };
+        let until_ns = now_ns.saturating_add(shared.config.timing.answers_ns);
+        Self { handle, id, op, counted, has_bids: false, until_ns }
+    }
+
+    pub(super) fn on_answer(&mut self, answer: &ChunkAnswer, shared: &mut Shared) {
+        let (bit, counted) = (1 << answer.place, &mut self.counted);
+        if answer.id != self.id || counted.silent & bit == 0 {
+            return;
+        }
+        match answer.answer {
+            Answer::Held { .. } => counted.held |= bit,
+            Answer::Stored { stamp, .. } => {
+                counted.held |= bit;
+                counted.stamps.push((answer.place, stamp));
+            }
+            Answer::OtherMap => return,
+            _ => {
+                self.has_bids |= matches!(answer.answer, Answer::Bid { .. });
+                counted.lacking |= bit;
+            }
+        }
+        counted.silent &= !bit;
+        if counted.silent == 0 {
+            self.end(shared);
+        }
+    }
+
+    /// By another map: what was said does not count, and places are others.
+    pub(super) fn end_unknown(&mut self, shared: &mut Shared) {
+        let Counted { held, lacking, silent, .. } = self.counted;
+        self.counted = Counted { silent: held | lacking | silent, ..Counted::default() };
+        self.end(shared);
+    }
+
+    fn end(&mut self, shared: &mut Shared) {
+        if self.has_bids {
+            let (op, version, id) = (self.op, shared.version(), self.id);
+            let accept = ChunkAccept { op, reply_to: None, version, id, chosen: Vec::new() };
+            shared.send(&id, GROUP_MASK_ALL, |out| accept.encode(out));
+        }
+        shared.end_count(self.handle, core::mem::take(&mut self.counted));
+    }
+
+    pub(super) fn on_deadline(&mut self, now_ns: u64, shared: &mut Shared) {
+        if now_ns >= self.until_ns {
+            self.end(shared);
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> u64 {
+        self.until_ns
+    }
+}

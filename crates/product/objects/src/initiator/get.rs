@@ -1,0 +1,239 @@
+//! A chunk that is got: from a member of its group, or, while its slot moves, from a former one.
+//!
+//! ```text
+//!   members asked ──one holds it──▶ read ──whole──▶ got
+//!        │ none of them delivers it      ▲
+//!        └─ the slot moves: former members asked, by where they are now
+//!                    │ all of them say that they do not hold it: not found      │ else: all again, later
+//! ```
+
+use super::shared::Shared;
+use super::told::{GetError, Handle};
+use super::windows::Windows;
+use crate::chunk_id;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use nicekv_proto::chunk::{Answer, ChunkAnswer, ChunkId, ChunkRead, Wanted, frame_of, frames_of};
+use nicekv_proto::large::Chunk;
+use nicekv_proto::{NodeId, OpId};
+
+/// A target that was asked.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    node: NodeId,
+    /// Its group, which is not the chunk's if it is a former member, and its place there.
+    place: (u8, u8),
+    has_answered: bool,
+    lacks_it: bool,
+}
+
+/// A target that holds it.
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    place: (u8, u8),
+    bytes: u32,
+    token: u64,
+    wait_ns: u64,
+}
+
+/// One of them is read.
+#[derive(Clone, Debug)]
+struct Reading {
+    from: Holder,
+    windows: Windows,
+    bytes: Vec<u8>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Get {
+    handle: Handle,
+    id: ChunkId,
+    /// The present attempt, and who was asked in it.
+    op: OpId,
+    asked: Vec<Asked>,
+    /// Whether former members were, as far as there are any.
+    is_former_asked: bool,
+    /// Those that hold it and were not read yet.
+    holders: Vec<Holder>,
+    reading: Option<Reading>,
+    attempts: u32,
+    /// When the next thing is to be done if nothing comes: a holder is chosen, or all are asked again.
+    until_ns: u64,
+    is_waiting: bool,
+    deadline_ns: u64,
+}
+
+impl Get {
+    pub(super) fn new(now_ns: u64, handle: Handle, id: ChunkId, shared: &mut Shared) -> Self {
+        let mut get = Self {
+            handle,
+            id,
+            op: OpId::NONE,
+            asked: Vec::new(),
+            is_former_asked: false,
+            holders: Vec::new(),
+            reading: None,
+            attempts: 0,
+            until_ns: u64::MAX,
+            is_waiting: false,
+            deadline_ns: now_ns.saturating_add(shared.config.timing.deadline_ns),
+        };
+        get.begin_anew(now_ns, shared);
+        get
+    }
+
+    /// Asks the group, by the present map.
+    pub(super) fn begin_anew(&mut self, now_ns: u64, shared: &mut Shared) {
+        let Some((number, group)) = shared.group_of(&self.id) else { return };
+        let asked =
+            |(place, node)| Asked { node, place: (number, place), has_answered: false, lacks_it: false };
+        self.asked = group.members().map(asked).collect();
+        (self.is_former_asked, self.is_waiting) = (false, false);
+        self.holders.clear();
+        self.reading = None;
+        self.op = shared.request(self.handle, self.id, Wanted::Get);
+        self.until_ns = now_ns.saturating_add(shared.config.timing.answers_ns);
+    }
+
+    /// Asks those that were of the group before its slot began to move (P13). Whether there are any.
+    fn ask_former(&mut self, now_ns: u64, shared: &mut Shared) -> bool {
+        self.is_former_asked = true;
+        let Some(map) = shared.map.clone() else { return false };
+        let former: Vec<(u8, u8)> = map.former(&self.id).collect();
+        for (group, place) in &former {
+            let Some(node) = map.group(*group).and_then(|members| members.at(*place)) else { continue };
+            let place = (*group, *place);
+            self.asked.push(Asked { node, place, has_answered: false, lacks_it: false });
+            shared.request_of((*group, 1 << place.1), self.op, self.id, Wanted::Get);
+        }
+        self.until_ns = now_ns.saturating_add(shared.config.timing.answers_ns);
+        !former.is_empty()
+    }
+
+    pub(super) fn on_answer(&mut self, now_ns: u64, answer: &ChunkAnswer, shared: &mut Shared) {
+        if answer.id != self.id || answer.op != self.op || self.is_waiting {
+            return;
+        }
+        let Some(asked) = self.asked.iter_mut().find(|asked| asked.node == answer.node) else {
+            shared.counters.strangers += 1;
+            return;
+        };
+        let is_first = !core::mem::replace(&mut asked.has_answered, true);
+        match answer.answer {
+            Answer::Held { bytes, token, wait_ns } if is_first => {
+                self.holders.push(Holder { place: asked.place, bytes, token, wait_ns });
+            }
+            // Who had it a moment ago may have given it up to others, who were asked before they had it (P12): that is no "not found".
+            Answer::NotFound => {
+                asked.lacks_it |= is_first;
+                let place = asked.place;
+                self.holders.retain(|holder| holder.place != place);
+                if self.reading.as_ref().is_some_and(|reading| reading.from.place == place) {
+                    self.reading = None;
+                }
+            }
+            _ => {}
+        }
+        self.go_on(now_ns, shared);
+    }
+
+    /// Reads the target that is free first, as soon as one is or all have answered.
+    fn go_on(&mut self, now_ns: u64, shared: &mut Shared) {
+        if self.reading.is_some() {
+            return;
+        }
+        let all_said = self.asked.iter().all(|asked| asked.has_answered);
+        let is_free = |holder: &Holder| holder.wait_ns == 0;
+        if all_said || now_ns >= self.until_ns || self.holders.iter().any(is_free) {
+            let best = self.holders.iter().enumerate().min_by_key(|(_, holder)| holder.wait_ns);
+            if let Some((at, _)) = best {
+                return self.read(now_ns, at, shared);
+            }
+        }
+        let is_over = all_said || now_ns >= self.until_ns;
+        if is_over && !self.is_former_asked && self.ask_former(now_ns, shared) {
+            return;
+        }
+        let none_has_it = self.asked.iter().all(|asked| asked.lacks_it);
+        if none_has_it {
+            return shared.end_get(self.handle, Err(GetError::NotFound));
+        }
+        if is_over {
+            self.wait(now_ns, shared);
+        }
+    }
+
+    fn wait(&mut self, now_ns: u64, shared: &mut Shared) {
+        self.until_ns = now_ns.saturating_add(shared.pause_ns(self.attempts));
+        self.attempts += 1;
+        (self.is_waiting, self.reading) = (true, None);
+    }
+
+    fn read(&mut self, now_ns: u64, at: usize, shared: &mut Shared) {
+        let from = self.holders.swap_remove(at);
+        let windows = Windows::new(frames_of(from.bytes), shared.config.timing.frames_ns);
+        self.reading = Some(Reading { from, windows, bytes: vec![0; from.bytes as usize] });
+        self.ask_for_frames(now_ns, shared);
+    }
+
+    fn ask_for_frames(&mut self, now_ns: u64, shared: &mut Shared) {
+        let Some(reading) = &mut self.reading else { return };
+        let (op, version, id, token) = (self.op, shared.version(), self.id, reading.from.token);
+        while let Some((first, count)) = reading.windows.poll(now_ns) {
+            let read = ChunkRead { op, reply_to: None, version, id, token, first, count };
+            let (group, place) = reading.from.place;
+            shared.send_to((group, 1 << place), |out| read.encode(out));
+        }
+        self.until_ns = reading.windows.next_deadline();
+    }
+
+    pub(super) fn on_frame(&mut self, now_ns: u64, frame: &Chunk<'_>, shared: &mut Shared) {
+        let Some(reading) = self.reading.as_mut().filter(|_| frame.op == self.op) else { return };
+        let placed = frame_of(reading.from.bytes, frame.number);
+        let Some((start, _)) = placed.filter(|(_, length)| *length as usize == frame.bytes.len()) else {
+            shared.counters.strangers += 1;
+            return;
+        };
+        if !reading.windows.take(now_ns, frame.number) {
+            return;
+        }
+        reading.bytes[start as usize..][..frame.bytes.len()].copy_from_slice(frame.bytes);
+        if !reading.windows.is_complete() {
+            return self.ask_for_frames(now_ns, shared);
+        }
+        let bytes = core::mem::take(&mut reading.bytes);
+        if chunk_id(&bytes) == self.id {
+            return shared.end_get(self.handle, Ok(Arc::from(bytes)));
+        }
+        // A stranger's frame, or damage there: the next one.
+        shared.counters.wrong += 1;
+        self.reading = None;
+        self.go_on(now_ns, shared);
+    }
+
+    pub(super) fn on_deadline(&mut self, now_ns: u64, shared: &mut Shared) {
+        if now_ns >= self.deadline_ns {
+            return shared.end_get(self.handle, Err(GetError::Unavailable));
+        }
+        if now_ns < self.until_ns {
+            return;
+        }
+        if self.is_waiting {
+            return self.begin_anew(now_ns, shared);
+        }
+        let in_vain = self.reading.as_ref().is_some_and(|reading| reading.windows.is_in_vain(now_ns));
+        if in_vain {
+            self.reading = None;
+        }
+        match self.reading {
+            Some(_) => self.ask_for_frames(now_ns, shared),
+            None => self.go_on(now_ns, shared),
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> u64 {
+        self.until_ns.min(self.deadline_ns)
+    }
+}

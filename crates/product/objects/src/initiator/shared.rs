@@ -1,0 +1,158 @@
+//! What all puts and gets of an initiator share.
+
+use super::told::{Counted, Event, GetError, Handle, InitiatorConfig, InitiatorCounters, Placed, PutError};
+use crate::map::{Group, Map};
+use crate::random::Random;
+use crate::send::{Send, To};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use nicekv_proto::OpId;
+use nicekv_proto::chunk::{ChunkAnswer, ChunkId, ChunkRequest, MapVersion, Wanted};
+use nicekv_proto::placement::GROUP_MASK_ALL;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) config: InitiatorConfig,
+    pub(super) map: Option<Arc<Map>>,
+    /// Negotiations, those of earlier attempts among them.
+    pub(super) ops: BTreeMap<OpId, Handle>,
+    pub(super) sends: VecDeque<Send>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) ended: Vec<Handle>,
+    pub(super) counters: InitiatorCounters,
+    sequence: u64,
+    pub(super) random: Random,
+    turn: Option<Turn>,
+}
+
+/// An initiator's own link is one, too: one put at a time negotiates, and has its frames leave. The next one negotiates when they have left.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    handle: Handle,
+    /// It ends then at the latest.
+    until_ns: u64,
+}
+
+impl Shared {
+    pub(super) fn new(config: InitiatorConfig, seed: u64) -> Self {
+        Self {
+            config,
+            map: None,
+            ops: BTreeMap::new(),
+            sends: VecDeque::new(),
+            events: VecDeque::new(),
+            ended: Vec::new(),
+            counters: InitiatorCounters::default(),
+            sequence: 0,
+            random: Random::new(seed),
+            turn: None,
+        }
+    }
+
+    pub(super) fn version(&self) -> MapVersion {
+        self.map.as_ref().map(|map| map.version()).unwrap_or_default()
+    }
+
+    pub(super) fn group_of(&self, id: &ChunkId) -> Option<(u8, Group)> {
+        let map = self.map.as_ref()?;
+        let (number, group) = map.group_of(id);
+        Some((number, *group))
+    }
+
+    /// When a put may negotiate.
+    pub(super) fn turn_ns(&self, handle: Handle) -> u64 {
+        self.turn.filter(|turn| turn.handle != handle).map_or(0, |turn| turn.until_ns)
+    }
+
+    /// It is this one's turn until then.
+    pub(super) fn take_turn(&mut self, handle: Handle, until_ns: u64) {
+        self.turn = Some(Turn { handle, until_ns });
+    }
+
+    /// It is not any more, if it was.
+    pub(super) fn end_turn(&mut self, handle: Handle) {
+        self.turn = self.turn.filter(|turn| turn.handle != handle);
+    }
+
+    /// Begins a negotiation with a chunk's group.
+    pub(super) fn request(&mut self, handle: Handle, id: ChunkId, wanted: Wanted) -> OpId {
+        self.sequence += 1;
+        let op = OpId { client: self.config.client, sequence: self.sequence };
+        self.ops.insert(op, handle);
+        let Some((group, _)) = self.group_of(&id) else { return op };
+        self.request_of((group, GROUP_MASK_ALL), op, id, wanted);
+        op
+    }
+
+    /// Asks others, too.
+    pub(super) fn request_of(&mut self, to: (u8, u16), op: OpId, id: ChunkId, wanted: Wanted) {
+        self.counters.requests += 1;
+        let request = ChunkRequest { op, reply_to: None, version: self.version(), id, wanted };
+        self.send_to(to, |out| request.encode(out));
+    }
+
+    /// Sends to those of a chunk's group whose bits are set.
+    pub(super) fn send(&mut self, id: &ChunkId, mask: u16, encode: impl FnOnce(&mut Vec<u8>)) {
+        let Some((group, _)) = self.group_of(id) else { return };
+        self.send_to((group, mask), encode);
+    }
+
+    /// The same, of any group.
+    pub(super) fn send_to(&mut self, (group, mask): (u8, u16), encode: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        self.sends.push_back(Send { to: To::Group { group, mask }, bytes });
+    }
+
+    /// An answer, if it is of a target that is at its place of the map. Who goes by a newer one is told of, and who goes by any other does not count (P2).
+    pub(super) fn check(&mut self, answer: &ChunkAnswer) -> Option<ChunkAnswer> {
+        let known = self.version();
+        if answer.version > known && self.events.iter().all(|event| !matches!(event, Event::NewerMap(_))) {
+            self.events.push_back(Event::NewerMap(answer.version));
+        }
+        let place = self.map.as_ref().and_then(|map| map.place_of(answer.node));
+        if place.is_none_or(|(_, place)| place != answer.place) {
+            self.counters.strangers += 1;
+            return None;
+        }
+        (answer.version == known).then_some(*answer)
+    }
+
+    /// Whether who says this is of the chunk's group, and no former member.
+    pub(super) fn is_of_member(&self, answer: &ChunkAnswer) -> bool {
+        self.group_of(&answer.id).is_some_and(|(_, group)| group.at(answer.place) == Some(answer.node))
+    }
+
+    pub(super) fn end_put(&mut self, handle: Handle, result: Result<Placed, PutError>) {
+        match &result {
+            Ok(_) => self.counters.puts += 1,
+            Err(_) => self.counters.puts_failed += 1,
+        }
+        self.end_turn(handle);
+        self.ended.push(handle);
+        self.events.push_back(Event::Put(handle, result));
+    }
+
+    pub(super) fn end_get(&mut self, handle: Handle, result: Result<Arc<[u8]>, GetError>) {
+        match &result {
+            Ok(_) => self.counters.gets += 1,
+            Err(_) => self.counters.gets_failed += 1,
+        }
+        self.ended.push(handle);
+        self.events.push_back(Event::Got(handle, result));
+    }
+
+    pub(super) fn end_count(&mut self, handle: Handle, counted: Counted) {
+        self.ended.push(handle);
+        self.events.push_back(Event::Counted(handle, counted));
+    }
+
+    /// How long to wait before an attempt, after so many in vain: longer each time, and never as long as others.
+    pub(super) fn pause_ns(&mut self, attempts: u32) -> u64 {
+        let timing = self.config.timing;
+        let pause_ns = (timing.again_ns_min << attempts.min(16)).min(timing.again_ns_max);
+        pause_ns / 2 + self.random.bits() % pause_ns.max(1)
+    }
+}

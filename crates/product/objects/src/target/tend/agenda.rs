@@ -1,0 +1,241 @@
+//! Which chunk is looked at next.
+//!
+//! ```text
+//!   pass ──▶ all that is held, in the order of ids ──▶ a pause ──▶ the next pass
+//!             │ not as it should be
+//!             ▼
+//!   open ──when it is due──▶ looked at once more ──▶ … ──▶ settled
+//! ```
+//!
+//! What is open and due comes first. A new map begins a new pass, with what it makes urgent as open and due.
+//!
+//! The first pass, and those that begin by their time, read all chunks, too. One that a further map begins does not, unless it is time: after a loss targets have enough to do.
+
+use super::super::told::Held;
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::ops::Bound;
+use nicekv_proto::chunk::ChunkId;
+
+/// What is known of a chunk that is not known to be as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// Who was to hold it is gone; it was not looked at since.
+    Unseen,
+    /// This target is not of its group (any more).
+    Away,
+    /// Somebody who may hold it is silent.
+    Unsure,
+    /// Too few hold it, but it may be garbage: the next round of collection decides.
+    Undecided,
+    /// Too few hold it; whether this target is to put it again, as the first of them.
+    Lacking { is_first: bool },
+    /// As many as are wanted hold it, and all of these are before this target.
+    Surplus,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    finding: Finding,
+    /// So often in a row.
+    looks: u32,
+    due_ns: u64,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Agenda {
+    pass_ns: u64,
+    begun_ns: u64,
+    /// Where the pass goes on; none: it is over, or waits for the last ones to be looked at.
+    next: Option<Bound<ChunkId>>,
+    is_ending: bool,
+    /// Whether the pass reads chunks.
+    reads: bool,
+    /// When the last pass that does has begun.
+    reads_since_ns: Option<u64>,
+    /// Since the map is this one.
+    passes: u64,
+    open: BTreeMap<ChunkId, Open>,
+    due: BTreeSet<(u64, ChunkId)>,
+}
+
+impl Agenda {
+    /// Passes begin so far from each other, at least.
+    pub(super) fn new(pass_ns: u64) -> Self {
+        Self {
+            pass_ns,
+            begun_ns: 0,
+            next: None,
+            is_ending: false,
+            reads: false,
+            reads_since_ns: None,
+            passes: 0,
+            open: BTreeMap::new(),
+            due: BTreeSet::new(),
+        }
+    }
+
+    /// All is to be looked at anew, and this first.
+    pub(super) fn begin_anew(&mut self, now_ns: u64, first: impl Iterator<Item = (ChunkId, Finding)>) {
+        // One that is broken off is made up for.
+        let is_broken_off = self.reads && (self.next.is_some() || self.is_ending);
+        self.reads = is_broken_off;
+        if self.reads_since_ns.is_none_or(|since_ns| since_ns.saturating_add(self.pass_ns) <= now_ns) {
+            self.read_from(now_ns);
+        }
+        (self.passes, self.is_ending) = (0, false);
+        (self.next, self.begun_ns) = (Some(Bound::Unbounded), now_ns);
+        self.open.clear();
+        self.due.clear();
+        first.for_each(|(id, finding)| {
+            self.note(&id, finding, now_ns);
+        });
+    }
+
+    /// What is looked at now, and whether that is a part of the pass.
+    pub(super) fn next(&mut self, now_ns: u64, held: &BTreeMap<ChunkId, Held>) -> Option<(ChunkId, bool)> {
+        if self.due.first().is_some_and(|(due_ns, _)| *due_ns <= now_ns) {
+            return self.due.pop_first().map(|(_, id)| (id, false));
+        }
+        if self.next.is_none() && !self.is_ending && self.begins_ns() <= now_ns {
+            (self.next, self.begun_ns) = (Some(Bound::Unbounded), now_ns);
+            self.read_from(now_ns);
+        }
+        let from = self.next?;
+        let mut ids = held.range((from, Bound::Unbounded)).map(|(id, _)| *id);
+        // What is open is looked at when it is due.
+        let id = ids.find(|id| !self.open.contains_key(id));
+        self.next = id.map(Bound::Excluded);
+        self.is_ending = id.is_none();
+        id.map(|id| (id, true))
+    }
+
+    fn read_from(&mut self, now_ns: u64) {
+        (self.reads, self.reads_since_ns) = (true, Some(now_ns));
+    }
+
+    /// Whether chunks of the pass are read.
+    pub(super) fn reads(&self) -> bool {
+        self.reads
+    }
+
+    /// When there is something to look at.
+    pub(super) fn next_ns(&self) -> u64 {
+        let of_pass = match self.next {
+            Some(_) => 0,
+            None if self.is_ending => u64::MAX,
+            None => self.begins_ns(),
+        };
+        self.due.first().map_or(u64::MAX, |(due_ns, _)| *due_ns).min(of_pass)
+    }
+
+    fn begins_ns(&self) -> u64 {
+        self.begun_ns.saturating_add(self.pass_ns)
+    }
+
+    /// Nothing of the pass is being looked at: if it has come to its end, it is over.
+    pub(super) fn end_pass(&mut self) {
+        self.passes += u64::from(core::mem::take(&mut self.is_ending));
+    }
+
+    pub(super) fn passes(&self) -> u64 {
+        self.passes
+    }
+
+    /// A chunk is not as it should be, or that is not known, and is looked at again then. Returns how often in a row that was found.
+    pub(super) fn note(&mut self, id: &ChunkId, finding: Finding, due_ns: u64) -> u32 {
+        let known = self.open.get(id).copied();
+        if let Some(known) = known {
+            self.due.remove(&(known.due_ns, *id));
+        }
+        let looks = known.filter(|known| known.finding == finding).map_or(0, |known| known.looks) + 1;
+        self.open.insert(*id, Open { finding, looks, due_ns });
+        self.due.insert((due_ns, *id));
+        looks
+    }
+
+    /// It is as it should be, or not held any more.
+    pub(super) fn settle(&mut self, id: &ChunkId) {
+        if let Some(known) = self.open.remove(id) {
+            self.due.remove(&(known.due_ns, *id));
+        }
+    }
+
+    pub(super) fn finding(&self, id: &ChunkId) -> Option<Finding> {
+        self.open.get(id).map(|open| open.finding)
+    }
+
+    /// What is known of all that is open.
+    pub(super) fn findings(&self) -> impl Iterator<Item = Finding> {
+        self.open.values().map(|open| open.finding)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use nicekv_proto::chunk::Round;
+
+    fn id(first: u8) -> ChunkId {
+        ChunkId([first; 32])
+    }
+
+    fn held(ids: &[u8]) -> BTreeMap<ChunkId, Held> {
+        let held = Held { bytes: 1, stamp: Round(1), marked: Round(0), holders: vec![] };
+        ids.iter().map(|first| (id(*first), held.clone())).collect()
+    }
+
+    #[test]
+    fn a_pass_goes_through_all_in_order_and_the_next_one_begins_later() {
+        let (mut agenda, held) = (Agenda::new(100), held(&[7, 3, 9]));
+        agenda.begin_anew(10, [].into_iter());
+        let all: Vec<_> = core::iter::from_fn(|| agenda.next(10, &held)).collect();
+        assert_eq!(all, [(id(3), true), (id(7), true), (id(9), true)]);
+        assert_eq!((agenda.next_ns(), agenda.passes()), (u64::MAX, 0), "they are being looked at");
+        agenda.end_pass();
+        assert_eq!((agenda.next_ns(), agenda.passes()), (110, 1));
+        assert_eq!((agenda.next(109, &held), agenda.next(110, &held)), (None, Some((id(3), true))));
+        agenda.end_pass();
+        assert_eq!(agenda.passes(), 1, "it has just begun");
+    }
+
+    #[test]
+    fn a_pass_reads_when_it_is_time_and_not_because_groups_are_others() {
+        let (mut agenda, held) = (Agenda::new(100), held(&[7, 3]));
+        let all = |agenda: &mut Agenda, now_ns| {
+            while agenda.next(now_ns, &held).is_some() {}
+            agenda.end_pass();
+            agenda.reads()
+        };
+        agenda.begin_anew(10, [].into_iter());
+        assert!(all(&mut agenda, 10), "nobody knows what has become of it before");
+        agenda.begin_anew(60, [].into_iter());
+        assert!(!all(&mut agenda, 60));
+        agenda.begin_anew(110, [].into_iter());
+        assert!(agenda.reads(), "it is time, however often groups are others");
+        agenda.next(110, &held);
+        agenda.begin_anew(120, [].into_iter());
+        assert!(all(&mut agenda, 120), "it was broken off");
+        agenda.begin_anew(130, [].into_iter());
+        assert!(!all(&mut agenda, 130));
+        assert!(all(&mut agenda, 230), "by its time");
+    }
+
+    #[test]
+    fn what_is_open_comes_when_it_is_due_and_not_with_the_pass() {
+        let (mut agenda, held) = (Agenda::new(100), held(&[1, 2, 3]));
+        agenda.begin_anew(0, [(id(2), Finding::Unseen)].into_iter());
+        assert_eq!(agenda.next(0, &held), Some((id(2), false)));
+        assert_eq!(agenda.note(&id(2), Finding::Unsure, 50), 1);
+        let rest: Vec<_> = core::iter::from_fn(|| agenda.next(0, &held)).collect();
+        assert_eq!(rest, [(id(1), true), (id(3), true)]);
+        assert_eq!((agenda.next(49, &held), agenda.next(50, &held)), (None, Some((id(2), false))));
+        assert_eq!(agenda.note(&id(2), Finding::Unsure, 60), 2);
+        assert_eq!(agenda.note(&id(2), Finding::Lacking { is_first: true }, 70), 1);
+        assert_eq!(agenda.findings().count(), 1);
+        agenda.settle(&id(2));
+        assert_eq!((agenda.findings().count(), agenda.next_ns()), (0, u64::MAX));
+    }
+}

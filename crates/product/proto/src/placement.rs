@@ -1,0 +1,118 @@
+//! Where keys live (NICE §3.2).
+//!
+//! ```text
+//! key ──BLAKE3──▶ digest (128 bits) ──top 16 bits──▶ vnode ──▶ 10.10.x.y (gets)  or  10.11.x.y (updates)
+//!                                                      └─top bits──▶ partition ──hash ring──▶ replica set
+//! ```
+//!
+//! In a keyspace that is partitioned by range (TurboKV §4.1.1) the first 16 bytes of the key take the place of the digest ([`match_digest`]), and a partition is any
+//! range of them.
+//!
+//! Clients know only the first line: a digest and two address ranges. Which node serves a partition is the business of the metadata
+//! service, which writes it into the switch.
+
+mod directory;
+mod group;
+mod keyspace;
+mod partition;
+mod rendezvous;
+mod ring;
+mod rings;
+mod vring;
+
+pub use directory::{Directory, DirectoryFetch};
+pub use group::{
+    CHUNK_SLOTS, GROUP_MASK_ALL, GROUP_MASK_BITS, GROUP_MEMBERS_MAX, GROUPS_MAX, GroupRing, mask_of,
+};
+pub use keyspace::{
+    CREATED_FIRST, ChunkDelivery, KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACE_SETTINGS,
+    KEYSPACES_MAX, KeyspaceDefaults, KeyspaceError, KeyspaceSpec, LoadBalancing, PARTITIONS_MAX, Protocol,
+    Refusal, check_keyspaces, parse_keyspaces, partitions_for,
+};
+pub use partition::{PARTITION_BITS_MAX, Partitioning, VnodeBlock, vnode_blocks, vnodes};
+pub use rendezvous::rendezvous_rank;
+pub use ring::{replica_sets, replica_sets_of};
+pub use rings::{RingsBase, ring_pairs, usual_group_ring};
+pub use vring::Vrings;
+
+pub use crate::KeyOrder;
+
+use crate::KeyDigest;
+
+/// Digest of a key: the first 128 bits of its BLAKE3 hash, which nobody can collide at will.
+pub fn key_digest(key: &[u8]) -> KeyDigest {
+    let hash = blake3::hash(key);
+    let mut digest = [0; 16];
+    digest.copy_from_slice(&hash.as_bytes()[..16]);
+    KeyDigest(digest)
+}
+
+/// Bytes of a digest that keys with one hash tag share: no partition is so small that it parts them.
+const TAG_BYTES: usize = 8;
+
+/// What keys of one partition have in common, between the first `{` and the next `}`, as in Redis Cluster: `{user:1}:name` and `{user:1}:age`.
+fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+    // Which is faster than to look where, and most have none.
+    if !key.contains(&b'{') {
+        return None;
+    }
+    let from = key.iter().position(|byte| *byte == b'{')? + 1;
+    let length = key[from..].iter().position(|byte| *byte == b'}')?;
+    (length > 0).then(|| &key[from..from + length])
+}
+
+/// What a key is matched by. By hash: of keys with one hash tag the first half is that of the tag. In order: its first 16 bytes, padded with zeros, so that no key is before another one whose match value is smaller; keys that
+/// share 16 bytes, or differ in zeros at the end of less, share a match value, and with it partition and record.
+pub fn match_digest(order: KeyOrder, key: &[u8]) -> KeyDigest {
+    match order {
+        KeyOrder::Hash => match hash_tag(key) {
+            None => key_digest(key),
+            // The halves say where it is, and which key it is.
+            Some(tag) => {
+                let mut digest = key_digest(key).0;
+                digest[..TAG_BYTES].copy_from_slice(&key_digest(tag).0[..TAG_BYTES]);
+                KeyDigest(digest)
+            }
+        },
+        KeyOrder::Range => {
+            let mut first = [0; 16];
+            let length = key.len().min(first.len());
+            first[..length].copy_from_slice(&key[..length]);
+            KeyDigest(first)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_with_one_hash_tag_are_together_and_are_not_one() {
+        let digest = |key: &str| match_digest(KeyOrder::Hash, key.as_bytes()).0;
+        let half = |key: &str| digest(key)[..8].to_vec();
+        for (key, tag) in
+            [("{user:1}:name", "user:1"), ("age{user:1}", "user:1"), ("a{b}{c}", "b"), ("{{b}}", "{b")]
+        {
+            assert_eq!(half(key), half(tag), "{key}");
+            assert_ne!(digest(key), digest(tag), "{key}");
+        }
+        assert_ne!(digest("{user:1}:name"), digest("{user:1}:age"));
+        for key in ["{}a", "{a", "a}", "}{", ""] {
+            assert_eq!(digest(key), key_digest(key.as_bytes()).0, "{key}: no tag");
+        }
+    }
+
+    #[test]
+    fn match_values_are_in_the_order_of_their_keys() {
+        let value = |key: &[u8]| match_digest(KeyOrder::Range, key).match_value();
+        let keys: [&[u8]; 7] =
+            [b"", b"\0\x01", b"a", b"a\x01", b"ab", b"abcdefghijklmnop", b"abcdefghijklmnoq"];
+        assert!(keys.windows(2).all(|pair| value(pair[0]) < value(pair[1])));
+        assert_eq!(value(b"a"), 0x61 << 120);
+        assert_eq!(value(b"abcdefghijklmnop"), value(b"abcdefghijklmnopq"), "16 bytes are shared");
+        assert_eq!(value(b"a"), value(b"a\0\0"), "as is what was padded");
+        assert_eq!((value(&[0xff; 16]), value(&[0xff; 40])), (u128::MAX, u128::MAX));
+        assert_eq!(match_digest(KeyOrder::Hash, b"a"), key_digest(b"a"));
+    }
+}

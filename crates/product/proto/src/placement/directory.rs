@@ -1,0 +1,213 @@
+//! A table of records as nodes and clients hold it that coordinate requests themselves (TurboKV §1), and how it is fetched.
+//!
+//! ```text
+//!   due ──query──▶ 24 records ──query──▶ 24 more … ──▶ a whole version takes the place of the one before
+//!                      └─ another version: from the beginning
+//! ```
+
+use crate::directory::{DIRECTORY_RECORDS_MAX, DirectoryPage, DirectoryQuery, DirectoryRecord};
+use crate::{KeyspaceId, OpId};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+
+/// One version of the records, ordered by keyspace and range.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Directory {
+    version: u64,
+    records: Vec<DirectoryRecord>,
+}
+
+impl Directory {
+    /// Of these records, in any order. Too many are none: nobody could fetch them.
+    pub fn new(version: u64, mut records: Vec<DirectoryRecord>) -> Self {
+        if records.len() > DIRECTORY_RECORDS_MAX {
+            records.clear();
+        }
+        records.sort_unstable_by_key(|record| (record.keyspace.0, record.range.first()));
+        Self { version, records }
+    }
+
+    /// 0: there is none.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The record that holds a match value.
+    pub fn find(&self, keyspace: KeyspaceId, value: u128) -> Option<&DirectoryRecord> {
+        let begins =
+            |record: &DirectoryRecord| (record.keyspace.0, record.range.first()) <= (keyspace.0, value);
+        let found = self.records[..self.records.partition_point(begins)].last()?;
+        (found.keyspace == keyspace && found.range.contains(value)).then_some(found)
+    }
+
+    /// Whether somebody of that address is named.
+    pub fn names(&self, address: SocketAddrV4) -> bool {
+        self.records.iter().any(|record| record.head == address || record.tail == address)
+    }
+
+    /// Answers a question.
+    pub fn answer(&self, query: &DirectoryQuery, out: &mut Vec<u8>) {
+        let mut listed = Vec::new();
+        let first = query.first as usize;
+        if query.known != self.version {
+            let wanted = self.records.iter().skip(first).take(query.records_max());
+            wanted.for_each(|record| record.append(&mut listed));
+        }
+        let total = self.records.len() as u32;
+        DirectoryPage { op: query.op, version: self.version, total, first: query.first, listed: &listed }
+            .encode(out);
+    }
+}
+
+/// A directory, and what has come of the next version. One question is open at a time; who asks says when to ask again.
+#[derive(Clone, Debug, Default)]
+pub struct DirectoryFetch {
+    directory: Directory,
+    coming: Directory,
+    /// Names the question that is open.
+    sequence: u64,
+    is_open: bool,
+}
+
+impl DirectoryFetch {
+    /// The last version that is whole.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// The next question. An earlier one is not waited for any more.
+    pub fn query(&mut self) -> DirectoryQuery {
+        self.sequence += 1;
+        self.is_open = true;
+        let op = OpId { sequence: self.sequence, ..OpId::NONE };
+        DirectoryQuery::padded(op, self.directory.version, self.coming.records.len() as u32)
+    }
+
+    /// Whether a question waits for its answer.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// An answer: whether there is more to ask for at once.
+    pub fn on_page(&mut self, page: &DirectoryPage<'_>) -> bool {
+        if !self.is_open || page.op != (OpId { sequence: self.sequence, ..OpId::NONE }) {
+            return false;
+        }
+        self.is_open = false;
+        // A version before the one that is held is of somebody who lags.
+        if page.version <= self.directory.version || page.total as usize > DIRECTORY_RECORDS_MAX {
+            self.coming = Directory::default();
+            return false;
+        }
+        if page.version != self.coming.version || page.first as usize != self.coming.records.len() {
+            let begins_anew = page.first == 0;
+            self.coming = Directory { version: page.version, records: Vec::new() };
+            if !begins_anew {
+                return true;
+            }
+        }
+        self.coming.records.extend(page.records());
+        if self.coming.records.len() < page.total as usize {
+            // Who lists nothing of what there is would be asked for ever.
+            return !page.listed.is_empty();
+        }
+        let Directory { version, records } = core::mem::take(&mut self.coming);
+        // Whatever is sent: searches need the order.
+        self.directory = Directory::new(version, records);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Datagram, Epoch, MatchRange, PartitionId};
+    use core::net::Ipv4Addr;
+
+    fn record(keyspace: u16, first: u128, last: u128) -> DirectoryRecord {
+        let address = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        DirectoryRecord {
+            keyspace: KeyspaceId(keyspace),
+            partition: PartitionId(first as u32),
+            epoch: Epoch(1),
+            head: address(1),
+            tail: address(2),
+            range: MatchRange::new(first, last).unwrap(),
+        }
+    }
+
+    fn records(count: u128) -> Vec<DirectoryRecord> {
+        (0..count).rev().map(|number| record(1, 10 * number, 10 * number + 9)).collect()
+    }
+
+    /// Asks until there is no more; how often.
+    fn fetch(fetch: &mut DirectoryFetch, from: &Directory) -> usize {
+        let mut bytes = Vec::new();
+        for asked in 1.. {
+            from.answer(&fetch.query(), &mut bytes);
+            let Ok((_, Datagram::DirectoryPage(page))) = Datagram::decode(&bytes) else { panic!("a page") };
+            if !fetch.on_page(&page) {
+                return asked;
+            }
+        }
+        unreachable!("the loop ends")
+    }
+
+    #[test]
+    fn a_record_has_both_its_ends_and_its_keyspace() {
+        let directory = Directory::new(1, vec![record(2, 0, 9), record(1, 5, 9), record(1, 20, u128::MAX)]);
+        let found = |keyspace, value| directory.find(KeyspaceId(keyspace), value).map(|r| r.range.first());
+        for (keyspace, value, first) in [
+            (1, 4, None),
+            (1, 5, Some(5)),
+            (1, 9, Some(5)),
+            (1, 10, None),
+            (1, u128::MAX, Some(20)),
+            (2, 9, Some(0)),
+            (2, 10, None),
+            (0, 5, None),
+            (3, 5, None),
+        ] {
+            assert_eq!(found(keyspace, value), first, "{keyspace} {value}");
+        }
+        assert!(
+            directory.names(record(1, 0, 0).tail)
+                && !directory.names(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 3))
+        );
+    }
+
+    #[test]
+    fn a_directory_is_fetched_page_by_page_and_again_only_if_it_has_changed() {
+        let (one, two) = (Directory::new(1, records(60)), Directory::new(2, records(61)));
+        let mut asker = DirectoryFetch::default();
+        assert_eq!(fetch(&mut asker, &one), 3);
+        assert_eq!(asker.directory(), &one);
+        assert_eq!(fetch(&mut asker, &one), 1, "there is no other");
+        assert_eq!(fetch(&mut asker, &two), 3);
+        assert_eq!(fetch(&mut asker, &one), 1, "what is older is not taken");
+        assert_eq!(asker.directory(), &two);
+    }
+
+    #[test]
+    fn versions_are_not_mixed() {
+        let (one, two) = (Directory::new(1, records(60)), Directory::new(2, records(70)));
+        let (mut asker, mut bytes) = (DirectoryFetch::default(), Vec::new());
+        one.answer(&asker.query(), &mut bytes);
+        let Ok((_, Datagram::DirectoryPage(page))) = Datagram::decode(&bytes) else { panic!("a page") };
+        assert!(asker.on_page(&page));
+        assert!(!asker.on_page(&page), "an answer counts once");
+        assert_eq!(fetch(&mut asker, &two), 4, "one is for nothing");
+        assert_eq!(asker.directory(), &two);
+    }
+
+    #[test]
+    fn who_lists_nothing_or_too_much_is_not_asked_on() {
+        let mut asker = DirectoryFetch::default();
+        for (version, total) in [(1, 5), (1, u32::MAX), (0, 0)] {
+            let op = asker.query().op;
+            assert!(!asker.on_page(&DirectoryPage { op, version, total, first: 0, listed: &[] }));
+            assert_eq!(asker.directory(), &Directory::default());
+        }
+        assert_eq!(Directory::new(1, vec![record(1, 0, 0); DIRECTORY_RECORDS_MAX + 1]).records.len(), 0);
+    }
+}

@@ -1,0 +1,171 @@
+//! The group ring: addresses of groups of storage targets, and of some members of one (Replicast §II, §III).
+//!
+//! ```text
+//!   address     prefix │ group │ mask: 12 bits, of which the i-th is the i-th member of the group
+//!   all ones    the whole group, which is negotiated with             (negotiating group)
+//!   a few bits  those who were chosen, who get the data               (rendezvous group)
+//!   one bit     one target
+//!   none        nobody
+//! ```
+//!
+//! A switch that knows of masks needs one entry for a group; one that does not, an entry for each address that is in use. Unlike addresses of a vring these say nothing of a key.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+/// Bits of an address that say who of a group is meant.
+pub const GROUP_MASK_BITS: u32 = 12;
+/// Members of one group.
+pub const GROUP_MEMBERS_MAX: usize = GROUP_MASK_BITS as usize;
+/// The mask of the whole group, however many members it has.
+pub const GROUP_MASK_ALL: u16 = (1 << GROUP_MASK_BITS) - 1;
+/// Groups of one ring: a /12 has so many, a longer prefix fewer.
+pub const GROUPS_MAX: usize = 256;
+
+/// Parts of all ids of chunks that move between groups as wholes: an id's first byte is its slot (P2).
+pub const CHUNK_SLOTS: usize = 256;
+
+/// Bits of the prefix of the usual rings.
+const USUAL_LENGTH: u8 = 12;
+
+/// A ring of groups of storage targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupRing {
+    /// The lowest address.
+    pub base: Ipv4Addr,
+    /// Bits of the prefix, from [`Self::LENGTH_MIN`] to [`Self::LENGTH_MAX`].
+    pub length: u8,
+    /// UDP port that is sent to: that of the vrings, as there may be one socket behind both.
+    pub port: u16,
+    /// UDP port of the targets: the process that stores chunks has another one than the node beside it, and switches write it into what they pass on.
+    pub target_port: u16,
+}
+
+impl GroupRing {
+    /// The shortest prefix.
+    pub const LENGTH_MIN: u8 = 8;
+    /// The longest one: 16 groups.
+    pub const LENGTH_MAX: u8 = 16;
+
+    /// The ring of a cluster with hosts of its own: `10.64.0.0/12`, above all vrings. `port`: of the vrings; targets have the next one.
+    pub fn on_network(port: u16) -> Self {
+        Self::usual(Ipv4Addr::new(10, 64, 0, 0), port)
+    }
+
+    /// The ring of a cluster on the loopback interface: `127.64.0.0/12`, likewise.
+    pub fn on_loopback(port: u16) -> Self {
+        Self::usual(Ipv4Addr::new(127, 64, 0, 0), port)
+    }
+
+    fn usual(base: Ipv4Addr, port: u16) -> Self {
+        Self { base, length: USUAL_LENGTH, port, target_port: Self::usual_target_port(port) }
+    }
+
+    /// The port behind that of the vrings; before it, where there is none behind it.
+    pub fn usual_target_port(port: u16) -> u16 {
+        port.checked_add(1).unwrap_or(port - 1)
+    }
+
+    /// How many groups it has.
+    pub fn groups(&self) -> usize {
+        let bits = 32 - GROUP_MASK_BITS - u32::from(self.length.clamp(Self::LENGTH_MIN, Self::LENGTH_MAX));
+        GROUPS_MAX.min(1 << bits)
+    }
+
+    /// Whether an address is in it.
+    pub fn contains(&self, address: Ipv4Addr) -> bool {
+        let mask = u32::MAX.checked_shl(32 - u32::from(self.length.min(32))).unwrap_or(0);
+        (address.to_bits() ^ self.base.to_bits()) & mask == 0
+    }
+
+    /// Where a datagram goes that is for the members of a group whose bits are set.
+    ///
+    /// # Panics
+    /// If there is no such group, or the mask has more than [`GROUP_MASK_BITS`] bits.
+    pub fn address(&self, group: u8, mask: u16) -> SocketAddrV4 {
+        assert!(usize::from(group) < self.groups(), "the ring has no group {group}");
+        assert!(mask <= GROUP_MASK_ALL, "a group has no more than {GROUP_MEMBERS_MAX} members");
+        let within = u32::from(group) << GROUP_MASK_BITS | u32::from(mask);
+        SocketAddrV4::new((self.base.to_bits() | within).into(), self.port)
+    }
+
+    /// The inverse: group and mask of an address of the ring.
+    pub fn group_of(&self, address: Ipv4Addr) -> Option<(u8, u16)> {
+        let within = address.to_bits() ^ self.base.to_bits();
+        let group = within >> GROUP_MASK_BITS;
+        let is_group = (group as usize) < self.groups();
+        is_group.then_some((group as u8, mask_of(address)))
+    }
+}
+
+/// Who of its group an address of a group ring means.
+pub fn mask_of(address: Ipv4Addr) -> u16 {
+    address.to_bits() as u16 & GROUP_MASK_ALL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KeyspaceId;
+    use crate::placement::RingsBase;
+
+    #[test]
+    fn an_address_says_group_and_mask_and_is_read_back() {
+        let ring = GroupRing::on_network(7400);
+        assert_eq!(ring.groups(), GROUPS_MAX);
+        for (group, mask, address) in [
+            (0, 0, [10, 64, 0, 0]),
+            (0, 1, [10, 64, 0, 1]),
+            (1, 0b1010, [10, 64, 0x10, 0b1010]),
+            (2, GROUP_MASK_ALL, [10, 64, 0x2f, 0xff]),
+            (16, 0x801, [10, 65, 8, 1]),
+            (255, GROUP_MASK_ALL, [10, 79, 255, 255]),
+        ] {
+            assert_eq!(ring.address(group, mask), SocketAddrV4::new(address.into(), 7400));
+            assert_eq!(ring.group_of(address.into()), Some((group, mask)));
+        }
+        assert_eq!(ring.group_of(Ipv4Addr::new(10, 63, 255, 255)), None);
+        assert_eq!(ring.group_of(Ipv4Addr::new(10, 80, 0, 0)), None);
+        assert_eq!(ring.group_of(Ipv4Addr::new(127, 64, 0, 1)), None);
+        assert_eq!(GroupRing::on_loopback(7400).address(0, 1).ip(), &Ipv4Addr::new(127, 64, 0, 1));
+    }
+
+    #[test]
+    fn a_longer_prefix_has_fewer_groups_and_a_shorter_one_no_more() {
+        let ring =
+            |length| GroupRing { base: Ipv4Addr::new(10, 64, 0, 0), length, ..GroupRing::on_network(1) };
+        assert_eq!([16, 13, 12].map(|length| ring(length).groups()), [16, 128, 256]);
+        let wide = GroupRing { base: Ipv4Addr::new(11, 0, 0, 0), ..ring(8) };
+        assert_eq!(wide.groups(), GROUPS_MAX);
+        assert_eq!(wide.group_of(wide.address(255, 7).ip().to_owned()), Some((255, 7)));
+        assert_eq!(wide.group_of(Ipv4Addr::new(11, 16, 0, 0)), None, "nobody can name that group");
+        assert!(wide.contains(Ipv4Addr::new(11, 16, 0, 0)) && !wide.contains(Ipv4Addr::new(12, 0, 0, 0)));
+        assert_eq!(ring(16).group_of(Ipv4Addr::new(10, 65, 0, 0)), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "no group 16")]
+    fn a_group_that_is_not_there_has_no_address() {
+        GroupRing { length: 16, ..GroupRing::on_network(1) }.address(16, 1);
+    }
+
+    #[test]
+    fn targets_have_a_port_of_their_own_at_any_port() {
+        for port in [1, 7400, u16::MAX] {
+            assert_ne!(GroupRing::on_network(port).target_port, port);
+        }
+        assert_eq!(GroupRing::on_network(7400).target_port, 7401);
+    }
+
+    #[test]
+    fn no_usual_vring_is_in_a_usual_group_ring() {
+        for (base, ring) in [
+            (RingsBase::Network, GroupRing::on_network(7400)),
+            (RingsBase::Loopback, GroupRing::on_loopback(7400)),
+        ] {
+            let rings = (0..64).map(|id| base.rings(KeyspaceId(id)));
+            let all: alloc::vec::Vec<_> =
+                rings.flat_map(|(unicast, multicast)| [unicast, multicast]).collect();
+            assert!(!all.iter().any(|vring| ring.contains(*vring)));
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! What a keyspace is: keys of their own, kept in their own way, reached by their own pair of vrings. Said by the operator, as text:
+//!
+//! ```text
+//!   sessions=replication=quorum,write-set=2,replicas=3,partitions=64,unicast=10.12.0.0/16,multicast=10.13.0.0/16
+//!   └ name   └ settings, in any order; what is not said comes from the cluster's defaults
+//!   orders=range,chain                 a value that no other setting has needs no name
+//! ```
+//!
+//! A specification that has passed [`KeyspaceSpec::check`] makes sense by itself, a list that has passed [`check_keyspaces`] as a whole. Its
+//! text is canonical: every setting, in one order.
+//!
+//! Numbers up to [`KEYSPACES_MAX`] are those of configured keyspaces; commands give others, each once ([`CREATED_FIRST`]). The pairs of rings are as
+//! many, and all known from the beginning ([`ring_pairs`]), so that switches drop what is for a keyspace that they do not know yet.
+
+mod settings;
+
+pub use settings::KEYSPACE_SETTINGS;
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::Ipv4Addr;
+
+use crate::limits::MEMBERS_MAX;
+use crate::quorum::{Quorum, QuorumError};
+use crate::{KeyOrder, KeyspaceId, MatchRange, Replication};
+use thiserror::Error;
+
+use settings::Settings;
+
+use crate::placement::{PARTITION_BITS_MAX, Partitioning, RingsBase, Vrings};
+
+/// Most keyspaces of a cluster.
+pub const KEYSPACES_MAX: usize = 16;
+/// The first number of a keyspace that is created by a command.
+pub const CREATED_FIRST: KeyspaceId = KeyspaceId(KEYSPACES_MAX as u16);
+/// Most partitions of one keyspace.
+pub const KEYSPACE_PARTITIONS_MAX: u32 = 1 << PARTITION_BITS_MAX;
+/// Most partitions of a cluster: each is at least one entry in each table of a switch.
+pub const PARTITIONS_MAX: u32 = 4096;
+/// Longest name of a keyspace.
+pub const KEYSPACE_NAME_BYTES_MAX: usize = 64;
+
+/// How the replicas are kept in step, as far as an operator chooses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// A primary orders all puts (multicast two-phase commit).
+    #[default]
+    Multicast,
+    /// Any `write_set` replicas hold a put, nobody orders (R14).
+    Quorum {
+        /// k.
+        write_set: u8,
+    },
+    /// The first replica orders all puts, each passes them to the next one, the last answers (C1 to C10).
+    Chain,
+}
+
+/// How load spreads over nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoadBalancing {
+    /// Partitions are where the ring says.
+    #[default]
+    None,
+    /// Partitions are moved, split and merged by what they are asked (TurboKV §5.1).
+    Migrate,
+    /// Keys that are asked most are copied to other nodes, which answer gets in turn with their members (KVSwitch §4).
+    Hot,
+}
+
+impl LoadBalancing {
+    /// As a keyspace's text says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Migrate => "migrate",
+            Self::Hot => "hot",
+        }
+    }
+}
+
+/// How the chunks of a keyspace's objects go to their targets (Replicast §III-E, §III-F).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkDelivery {
+    /// Once, to all of them (Replicast-M).
+    Multicast,
+    /// To one after the other (Replicast-H).
+    Unicast,
+}
+
+impl ChunkDelivery {
+    /// As a keyspace's text says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Multicast => "multicast",
+            Self::Unicast => "unicast",
+        }
+    }
+}
+
+/// What a text need not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyspaceDefaults {
+    /// The next number that is free.
+    pub id: KeyspaceId,
+    /// R.
+    pub replicas: usize,
+    /// Partitions.
+    pub partitions: u32,
+    /// Where rings are.
+    pub rings: RingsBase,
+}
+
+/// Partitions of a keyspace of a cluster of this many nodes unless it says so: about eight for each node, so that they spread evenly.
+pub fn partitions_for(nodes: usize) -> u32 {
+    (8 * nodes).next_power_of_two() as u32
+}
+
+/// A list of keyspaces, each said by a text, beside the default one. One that names no id has the next that is free.
+///
+/// # Errors
+/// The first text that is refused.
+pub fn parse_keyspaces<'a>(
+    texts: impl IntoIterator<Item = &'a str>,
+    defaults: &KeyspaceDefaults,
+) -> Result<Vec<KeyspaceSpec>, KeyspaceError> {
+    let mut keyspaces: Vec<KeyspaceSpec> = Vec::new();
+    for text in texts {
+        let is_free = |id: &KeyspaceId| keyspaces.iter().all(|other| other.id != *id);
+        let id = (defaults.id.0..).map(KeyspaceId).find(is_free).expect("ids outnumber the list");
+        let spec = KeyspaceSpec::parse(text, &KeyspaceDefaults { id, ..*defaults })?;
+        spec.check_configured()?;
+        keyspaces.push(spec);
+    }
+    Ok(keyspaces)
+}
+
+/// A keyspace as the operator wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyspaceSpec {
+    /// Its number in requests, for ever; 0 is the one of requests that name none.
+    pub id: KeyspaceId,
+    /// Its name, for people.
+    pub name: String,
+    /// How replicas are kept in step.
+    pub protocol: Protocol,
+    /// How keys become match values.
+    pub order: KeyOrder,
+    /// R: originals of each partition.
+    pub replicas: usize,
+    /// Partitions that it begins with, a power of two.
+    pub partitions: u32,
+    /// How load spreads over nodes.
+    pub balancing: LoadBalancing,
+    /// Keys that one may hold before it is split; none: any.
+    pub partition_keys: Option<u64>,
+    /// The same of what keys and values are together.
+    pub partition_bytes: Option<u64>,
+    /// It has names of objects, whose chunks go to their targets so; none: it has none.
+    pub chunks: Option<ChunkDelivery>,
+    /// Base of the unicast ring, a /16.
+    pub unicast: Ipv4Addr,
+    /// Base of the multicast ring, a /16.
+    pub multicast: Ipv4Addr,
+}
+
+/// Why keyspaces are refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
+pub enum KeyspaceError {
+    #[error("keyspace {name:?}: {reason}")]
+    Refused { name: String, reason: Refusal },
+    #[error("{keyspaces} keyspaces, allowed are 1 to {KEYSPACES_MAX}")]
+    Count { keyspaces: usize },
+    #[error("no keyspace has id 0, to which requests go that name none")]
+    NoDefault,
+    #[error("{partitions} partitions in all keyspaces together, the limit is {PARTITIONS_MAX}")]
+    TooManyPartitions { partitions: u32 },
+}
+
+/// Why a keyspace is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
+pub enum Refusal {
+    #[error("a name has 1 to {KEYSPACE_NAME_BYTES_MAX} characters, this one has {length}")]
+    NameLength { length: usize },
+    #[error("a name consists of letters, digits, '-', '_' and '.'")]
+    NameCharacter,
+    #[error("{setting:?} is no setting like replicas=3, nor range, hash, chain, multicast or quorum")]
+    NoSetting { setting: String },
+    #[error("there is no setting {setting:?}, only {}", settings::names())]
+    UnknownSetting { setting: String },
+    #[error("{setting} is said twice")]
+    SaidTwice { setting: String },
+    #[error("{setting} is {value:?}, but must be {expected}")]
+    Value { setting: &'static str, value: String, expected: &'static str },
+    #[error(
+        "write-set belongs to quorum replication: with multicast or a chain every replica holds every put"
+    )]
+    WriteSetWithoutQuorum,
+    #[error("quorum replication needs a write-set, 1 to the number of replicas")]
+    QuorumWithoutWriteSet,
+    #[error(transparent)]
+    Quorum(#[from] QuorumError),
+    #[error("{replicas} replicas, allowed are 1 to {MEMBERS_MAX}")]
+    Replicas { replicas: usize },
+    #[error("{replicas} replicas need at least as many nodes, there are {nodes}")]
+    TooFewNodes { replicas: usize, nodes: usize },
+    #[error("{partitions} partitions, allowed are powers of two up to {KEYSPACE_PARTITIONS_MAX}")]
+    Partitions { partitions: u32 },
+    #[error("balancing=migrate splits partitions, which those by quorum cannot be")]
+    MigrateByQuorum,
+    #[error("hot keys need multicast: {because}")]
+    HotWithoutMulticast { because: &'static str },
+    #[error("partition-keys and partition-bytes belong to balancing=migrate, which splits what is larger")]
+    LimitWithoutMigrate,
+    #[error(
+        "names of objects need multicast replication: their values are too long for chains, and by quorum nobody orders them"
+    )]
+    ChunksWithoutMulticast,
+    #[error("{ring} is not the base of a /16")]
+    Ring { ring: Ipv4Addr },
+    #[error("the ring {ring}/16 is used twice")]
+    RingTwice { ring: Ipv4Addr },
+    #[error("id {id} is above {}: higher ones are given by `nicekv keyspace create`", KEYSPACES_MAX - 1)]
+    Id { id: KeyspaceId },
+    #[error("id {id} is that of another keyspace")]
+    IdTwice { id: KeyspaceId },
+    #[error("there is another keyspace of this name")]
+    NameTwice,
+}
+
+impl KeyspaceSpec {
+    /// The keyspace `default` as it is unless something is said.
+    pub fn of(defaults: &KeyspaceDefaults) -> Self {
+        let KeyspaceDefaults { id, replicas, partitions, rings } = *defaults;
+        let (unicast, multicast) = rings.rings(id);
+        Self {
+            id,
+            name: "default".into(),
+            protocol: Protocol::default(),
+            order: KeyOrder::default(),
+            replicas,
+            partitions,
+            balancing: LoadBalancing::None,
+            partition_keys: None,
+            partition_bytes: None,
+            chunks: None,
+            unicast,
+            multicast,
+        }
+    }
+
+    /// Reads `name` or `name=setting=value,…`, and checks it.
+    ///
+    /// # Errors
+    /// Whatever is not understood or makes no sense, with the name of the keyspace.
+    pub fn parse(text: &str, defaults: &KeyspaceDefaults) -> Result<Self, KeyspaceError> {
+        let (name, settings) = text.split_once('=').unwrap_or((text, ""));
+        let refused = |reason| KeyspaceError::Refused { name: name.into(), reason };
+        let settings = Settings::parse(settings).map_err(refused)?;
+        let spec = settings.complete(name, defaults).map_err(refused)?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// Checks whatever can be said of it alone.
+    ///
+    /// # Errors
+    /// The first thing that makes no sense.
+    pub fn check(&self) -> Result<(), KeyspaceError> {
+        self.refusal().map_err(|reason| self.refused(reason))
+    }
+
+    /// Checks that its number is one of those that a configuration may name.
+    ///
+    /// # Errors
+    /// It is one that a command may give.
+    pub fn check_configured(&self) -> Result<(), KeyspaceError> {
+        match self.id {
+            id if id >= CREATED_FIRST => Err(self.refused(Refusal::Id { id })),
+            _ => Ok(()),
+        }
+    }
+
+    fn refused(&self, reason: Refusal) -> KeyspaceError {
+        KeyspaceError::Refused { name: self.name.clone(), reason }
+    }
+
+    fn refusal(&self) -> Result<(), Refusal> {
+        let Self { replicas, partitions, .. } = *self;
+        let length = self.name.len();
+        let is_named_by = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if length == 0 || length > KEYSPACE_NAME_BYTES_MAX {
+            return Err(Refusal::NameLength { length });
+        }
+        if !self.name.bytes().all(is_named_by) {
+            return Err(Refusal::NameCharacter);
+        }
+        if replicas == 0 || replicas > MEMBERS_MAX {
+            return Err(Refusal::Replicas { replicas });
+        }
+        if let Protocol::Quorum { write_set } = self.protocol {
+            Quorum::new(replicas as u8, write_set)?;
+        }
+        if !partitions.is_power_of_two() || partitions > KEYSPACE_PARTITIONS_MAX {
+            return Err(Refusal::Partitions { partitions });
+        }
+        let migrates = self.balancing == LoadBalancing::Migrate;
+        if migrates && matches!(self.protocol, Protocol::Quorum { .. }) {
+            return Err(Refusal::MigrateByQuorum);
+        }
+        if self.balancing == LoadBalancing::Hot
+            && let Some(because) = self.why_no_hot_keys()
+        {
+            return Err(Refusal::HotWithoutMulticast { because });
+        }
+        if !migrates && (self.partition_keys.is_some() || self.partition_bytes.is_some()) {
+            return Err(Refusal::LimitWithoutMigrate);
+        }
+        if self.chunks.is_some() && self.protocol != Protocol::Multicast {
+            return Err(Refusal::ChunksWithoutMulticast);
+        }
+        let is_inside = |ring: &Ipv4Addr| ring.octets()[2..] != [0, 0];
+        if let Some(ring) = [self.unicast, self.multicast].into_iter().find(is_inside) {
+            return Err(Refusal::Ring { ring });
+        }
+        if self.unicast == self.multicast {
+            return Err(Refusal::RingTwice { ring: self.unicast });
+        }
+        Ok(())
+    }
+
+    /// Copies of a hot key are pushed, and closed before an update is decided, by whoever decides all ops of the key and answers for them (H3, H4).
+    fn why_no_hot_keys(&self) -> Option<&'static str> {
+        match self.protocol {
+            Protocol::Multicast => None,
+            Protocol::Quorum { .. } => {
+                Some("by quorum no node orders a key's puts, and so none could close its copies")
+            }
+            Protocol::Chain => Some("of a chain the tail alone may answer, and the head decides"),
+        }
+    }
+
+    /// Whether hot keys are spread: its clients leave room for stamps.
+    pub fn is_hot(&self) -> bool {
+        self.balancing == LoadBalancing::Hot
+    }
+
+    /// What its nodes and clients are told.
+    ///
+    /// # Panics
+    /// If it was not checked.
+    pub fn replication(&self) -> Replication {
+        match self.protocol {
+            Protocol::Multicast => Replication::Multicast,
+            Protocol::Chain => Replication::Chain,
+            Protocol::Quorum { write_set } => {
+                Replication::Quorum(Quorum::new(self.replicas as u8, write_set).expect("checked"))
+            }
+        }
+    }
+
+    /// Its rings.
+    pub fn vrings(&self, port: u16) -> Vrings {
+        Vrings { unicast: self.unicast, multicast: self.multicast, port }
+    }
+
+    /// The ranges of the partitions that it begins with.
+    ///
+    /// # Panics
+    /// If it was not checked.
+    pub fn ranges(&self) -> impl Iterator<Item = MatchRange> {
+        let partitioning = Partitioning::new(self.partitions.ilog2() as u8).expect("checked");
+        partitioning.all().map(move |partition| partitioning.range(partition))
+    }
+}
+
+impl fmt::Display for KeyspaceSpec {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, name, unicast, multicast, .. } = self;
+        let settings = self.settings();
+        write!(formatter, "{name}=id={id},{settings},unicast={unicast}/16,multicast={multicast}/16")
+    }
+}
+
+impl KeyspaceSpec {
+    /// Its settings with commas between them, as [`KeyspaceSpec::parse`] reads them after the name: all but its number and its rings,
+    /// which belong to its cluster.
+    pub fn settings(&self) -> String {
+        let Self { replicas, partitions, .. } = self;
+        let replication = match self.protocol {
+            Protocol::Multicast => "multicast".into(),
+            Protocol::Chain => "chain".into(),
+            Protocol::Quorum { write_set } => format!("quorum,write-set={write_set}"),
+        };
+        let partitioning = match self.order {
+            KeyOrder::Hash => "hash",
+            KeyOrder::Range => "range",
+        };
+        let mut settings = format!(
+            "replication={replication},replicas={replicas},partitioning={partitioning},partitions={partitions}"
+        );
+        if self.balancing != LoadBalancing::None {
+            settings += &format!(",balancing={}", self.balancing.name());
+        }
+        for (name, limit) in [("keys", self.partition_keys), ("bytes", self.partition_bytes)] {
+            if let Some(limit) = limit {
+                settings += &format!(",partition-{name}={limit}");
+            }
+        }
+        if let Some(chunks) = self.chunks {
+            settings += &format!(",chunks={}", chunks.name());
+        }
+        settings
+    }
+}
+
+/// Checks a cluster's keyspaces: each by itself, and that they do not share what is theirs.
+///
+/// # Errors
+/// The first thing that makes no sense.
+pub fn check_keyspaces(keyspaces: &[KeyspaceSpec], nodes: usize) -> Result<(), KeyspaceError> {
+    if keyspaces.is_empty() || keyspaces.len() > KEYSPACES_MAX {
+        return Err(KeyspaceError::Count { keyspaces: keyspaces.len() });
+    }
+    let (mut ids, mut names, mut rings) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for spec in keyspaces {
+        spec.check()?;
+        let replicas = spec.replicas;
+        if replicas > nodes {
+            return Err(spec.refused(Refusal::TooFewNodes { replicas, nodes }));
+        }
+        if !ids.insert(spec.id) {
+            return Err(spec.refused(Refusal::IdTwice { id: spec.id }));
+        }
+        if !names.insert(&spec.name) {
+            return Err(spec.refused(Refusal::NameTwice));
+        }
+        if let Some(ring) = [spec.unicast, spec.multicast].into_iter().find(|ring| !rings.insert(*ring)) {
+            return Err(spec.refused(Refusal::RingTwice { ring }));
+        }
+    }
+    if !ids.contains(&KeyspaceId::DEFAULT) {
+        return Err(KeyspaceError::NoDefault);
+    }
+    let partitions = keyspaces.iter().map(|spec| spec.partitions).sum();
+    if partitions > PARTITIONS_MAX {
+        return Err(KeyspaceError::TooManyPartitions { partitions });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

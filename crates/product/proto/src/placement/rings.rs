@@ -1,0 +1,110 @@
+//! Where the rings of keyspaces are: pairs of /16, all of which a cluster's switches know from the beginning, so that what is for a keyspace that they
+//! do not know yet, or no more, is dropped and not forwarded as somebody else's.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+
+use crate::KeyspaceId;
+
+use crate::placement::{CREATED_FIRST, GroupRing, KEYSPACES_MAX, KeyspaceSpec};
+
+/// Where the rings of a keyspace are unless it says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingsBase {
+    /// Hosts of their own: `10.10.0.0/16` and `10.11.0.0/16` are those of keyspace 0.
+    Network,
+    /// One host: `127.10.0.0/16` and `127.11.0.0/16`, all of whose addresses are local.
+    Loopback,
+}
+
+impl RingsBase {
+    /// Of a cluster one of whose rings this is.
+    pub fn of(ring: Ipv4Addr) -> Self {
+        if ring.is_loopback() { Self::Loopback } else { Self::Network }
+    }
+
+    /// The unicast and the multicast ring of a keyspace: two /16 each, from 10 on; 20 to 39 are left to hosts.
+    pub fn rings(self, id: KeyspaceId) -> (Ipv4Addr, Ipv4Addr) {
+        let first = match self {
+            Self::Network => 10,
+            Self::Loopback => 127,
+        };
+        let second = match id.0.min(KEYSPACES_MAX as u16) as u8 {
+            id @ 0..5 => 10 + 2 * id,
+            id => 40 + 2 * (id - 5),
+        };
+        (Ipv4Addr::new(first, second, 0, 0), Ipv4Addr::new(first, second + 1, 0, 0))
+    }
+}
+
+/// The ring of groups of a cluster with these keyspaces, whose vrings are at `port`, unless it says another one. `None`: a keyspace is configured with a ring in it.
+pub fn usual_group_ring(configured: &[KeyspaceSpec], port: u16) -> Option<GroupRing> {
+    let ring = match configured.first().map_or(RingsBase::Network, |spec| RingsBase::of(spec.unicast)) {
+        RingsBase::Network => GroupRing::on_network(port),
+        RingsBase::Loopback => GroupRing::on_loopback(port),
+    };
+    let mut vrings = configured.iter().flat_map(|spec| [spec.unicast, spec.multicast]);
+    (!vrings.any(|vring| ring.contains(vring))).then_some(ring)
+}
+
+/// The pairs of rings of a cluster that is configured with these keyspaces, by their numbers: theirs, and for every other number up to
+/// [`KEYSPACES_MAX`] the usual one, but for those with a ring that is taken.
+pub fn ring_pairs(configured: &[KeyspaceSpec]) -> Vec<(Ipv4Addr, Ipv4Addr)> {
+    let base = configured.first().map_or(RingsBase::Network, |spec| RingsBase::of(spec.unicast));
+    let taken: BTreeSet<_> = configured.iter().flat_map(|spec| [spec.unicast, spec.multicast]).collect();
+    let pair = |id: KeyspaceId| {
+        let own = configured.iter().find(|spec| spec.id == id).map(|spec| (spec.unicast, spec.multicast));
+        let (unicast, multicast) = base.rings(id);
+        let usual =
+            Some((unicast, multicast)).filter(|_| !taken.contains(&unicast) && !taken.contains(&multicast));
+        own.or(usual)
+    };
+    (0..CREATED_FIRST.0).map(KeyspaceId).filter_map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::KeyspaceDefaults;
+
+    fn keyspace(id: u16, rings: RingsBase) -> KeyspaceSpec {
+        KeyspaceSpec::of(&KeyspaceDefaults { id: KeyspaceId(id), replicas: 3, partitions: 8, rings })
+    }
+
+    #[test]
+    fn every_number_has_a_pair_and_no_two_share_a_ring() {
+        for base in [RingsBase::Network, RingsBase::Loopback] {
+            let configured = [keyspace(0, base)];
+            let pairs = ring_pairs(&configured);
+            assert_eq!(pairs.len(), KEYSPACES_MAX);
+            assert!(pairs.iter().zip(0..).all(|(pair, id)| *pair == base.rings(KeyspaceId(id))));
+            let rings: BTreeSet<_> =
+                pairs.iter().flat_map(|(unicast, multicast)| [unicast, multicast]).collect();
+            assert_eq!(rings.len(), 2 * KEYSPACES_MAX);
+        }
+    }
+
+    #[test]
+    fn what_is_configured_takes_the_place_of_the_usual() {
+        // The fourth has a ring of the seventh: that pair is nobody's.
+        let seventh = RingsBase::Network.rings(KeyspaceId(7)).0;
+        let configured = [
+            keyspace(0, RingsBase::Network),
+            KeyspaceSpec { multicast: seventh, ..keyspace(4, RingsBase::Network) },
+        ];
+        let pairs = ring_pairs(&configured);
+        assert_eq!(pairs.len(), KEYSPACES_MAX - 1);
+        assert_eq!(pairs[4], (configured[1].unicast, seventh));
+        assert!(pairs.iter().all(|pair| *pair != RingsBase::Network.rings(KeyspaceId(7))));
+    }
+
+    #[test]
+    fn groups_are_beside_the_vrings_unless_one_is_there() {
+        let of = |rings| usual_group_ring(&[keyspace(0, rings)], 7400);
+        assert_eq!(of(RingsBase::Network), Some(GroupRing::on_network(7400)));
+        assert_eq!(of(RingsBase::Loopback), Some(GroupRing::on_loopback(7400)));
+        let within = KeyspaceSpec { multicast: [10, 70, 0, 0].into(), ..keyspace(1, RingsBase::Network) };
+        assert_eq!(usual_group_ring(&[keyspace(0, RingsBase::Network), within], 7400), None);
+    }
+}

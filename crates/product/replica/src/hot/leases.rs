@@ -1,0 +1,397 @@
+//! Until when holders may show the copies that they have of an owner.
+//!
+//! ```text
+//!   owner ──HotPulse (serial, clock, for how long)──▶ holder    by the holder's own clock, so that it does not matter how long anything takes
+//!         ◀──HotPulsed (serial, clock)──────────────            … it was that late there: a lease from then on is over there when it is here, too
+//! ```
+//!
+//! To take copies back the owner goes on under another serial. A node that answers with that shows no copies of those before any more; for one that does not answer what it was granted
+//! counts on, as it does when the name of its process has changed.
+//!
+//! The switch is a holder like any other (H9), which is asked by `HotLease` and answers by `HotLeased`, but its answer does not end what it was granted: late pulses may reach it out of
+//! order. So its leases are short. Which switch that is nobody asks: one of another nonce than the pulse's takes no lease, and what was granted to the one before counts on.
+
+use super::bounds::{Name, REFRESH_DOUBLINGS_MAX, REFRESH_NS};
+use crate::outbox::Outbox;
+use alloc::collections::BTreeMap;
+use core::net::SocketAddrV4;
+use nicekv_proto::Now;
+use nicekv_proto::hot::{HotLease, HotLeased, HotPulse, HotPulsed};
+
+/// For so long a node may show copies after it was asked for the time, at most: about as long as the direct lease, within which it is. Nodes that hold copies of each other's
+/// keys all have pulses of each other: the longer it is, the fewer.
+pub(super) const NODE_LEASE_NS: u64 = 120_000_000;
+/// The switch.
+pub(super) const SWITCH_LEASE_NS: u64 = 30_000_000;
+/// A lease is renewed after this part of it.
+const PULSE_DIVISOR: u64 = 3;
+/// One that has answered, but not as it should, is asked again after this.
+const AGAIN_NS: u64 = 1_000_000;
+/// Clocks run apart by no more than this part of a time, as with the serving lease (R12).
+const DRIFT_DIVISOR: u64 = 8;
+/// A holder that was sent no copy for so long has none: each is made anew more often.
+const USED_NS: u64 = (REFRESH_NS << REFRESH_DOUBLINGS_MAX) + REFRESH_NS;
+
+/// Who may show copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Peer {
+    /// A node.
+    Node(SocketAddrV4),
+    /// The switch where this node hangs (H9).
+    Switch,
+}
+
+impl Peer {
+    fn lease_ns(self) -> u64 {
+        if self == Self::Switch { SWITCH_LEASE_NS } else { NODE_LEASE_NS }
+    }
+}
+
+/// What comes of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Answered {
+    /// Another process than before gives it, which has no copies.
+    pub(super) is_new: bool,
+    /// Since then no copies that were taken back are shown anywhere.
+    pub(super) is_last: bool,
+}
+
+/// What is known of a holder.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    nonce: u64,
+    /// What time it was there when it answered last, and here when the answer came.
+    clock_ns: u64,
+    heard_ns: u64,
+    pulse_ns: u64,
+    /// Copies of this serial are shown there until then at most, on this node's clock; those of serials before; and what processes before it may show.
+    granted_ns: u64,
+    before_ns: u64,
+    former_ns: u64,
+    /// Of how many names it is to have copies.
+    wanted_by: usize,
+    /// When it was sent a copy last.
+    used_ns: u64,
+}
+
+impl Known {
+    /// Whether there is something that it may show.
+    fn is_used(&self, now: Now) -> bool {
+        self.wanted_by > 0 && self.used_ns > 0 && now.boot_ns < self.used_ns + USED_NS
+    }
+
+    /// Whether it is sent pulses.
+    fn is_asked(&self, now: Now) -> bool {
+        self.is_used(now) || self.has_others(now)
+    }
+
+    /// Whether it may show copies that are taken back.
+    fn has_others(&self, now: Now) -> bool {
+        now.boot_ns < self.before_ns.max(self.former_ns)
+    }
+
+    /// The next lease, from what its clock has said last; 0 if it is only asked for the time. What has to wait for the direct lease (R12) need not know of it.
+    fn grant(&mut self, now: Now, lease_ns: u64, direct_until_ns: u64) -> u64 {
+        self.pulse_ns = now.boot_ns + lease_ns / PULSE_DIVISOR;
+        let room_ns = direct_until_ns.saturating_sub(self.heard_ns);
+        let lease_ns = lease_ns.min(room_ns - room_ns / (DRIFT_DIVISOR + 1));
+        let bound_ns = (self.heard_ns + lease_ns + lease_ns / DRIFT_DIVISOR).min(direct_until_ns);
+        if self.nonce == 0 || bound_ns <= now.boot_ns {
+            return 0;
+        }
+        self.granted_ns = self.granted_ns.max(bound_ns);
+        lease_ns
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Leases {
+    peers: BTreeMap<Peer, Known>,
+    /// By which key the switch was told last: what is said there again meets it.
+    way: Option<(SocketAddrV4, Name)>,
+    /// Copies are shown under the leases of the serial that they were made under.
+    serial: u64,
+    /// Copies of serials before may be shown, as far as is known.
+    awaits: bool,
+}
+
+impl Leases {
+    pub(super) fn new(serial: u64) -> Self {
+        Self { peers: BTreeMap::new(), way: None, serial, awaits: false }
+    }
+
+    pub(super) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// A holder is to have copies of one name more.
+    pub(super) fn want(&mut self, holder: Peer) {
+        self.peers.entry(holder).or_default().wanted_by += 1;
+    }
+
+    /// It is sent a copy.
+    pub(super) fn note_copy(&mut self, now: Now, holder: Peer) {
+        if let Some(known) = self.peers.get_mut(&holder) {
+            known.used_ns = now.boot_ns;
+        }
+    }
+
+    /// The switch is sent a copy, by an address of the key's vring.
+    pub(super) fn note_value(&mut self, now: Now, vring: SocketAddrV4, name: Name) {
+        self.way = Some((vring, name));
+        self.note_copy(now, Peer::Switch);
+    }
+
+    /// Of one less.
+    pub(super) fn unwant(&mut self, holder: Peer) {
+        if let Some(known) = self.peers.get_mut(&holder) {
+            known.wanted_by = known.wanted_by.saturating_sub(1);
+        }
+    }
+
+    /// A node says its name and the time, and by which serial it goes.
+    pub(super) fn on_pulsed(&mut self, now: Now, from: SocketAddrV4, pulsed: &HotPulsed) -> Answered {
+        let HotPulsed { nonce, clock_ns, serial } = *pulsed;
+        let (peer, is_current) = (Peer::Node(from), serial == self.serial);
+        let is_new = self.on_answer(now, peer, nonce, clock_ns);
+        let Some(known) = self.peers.get_mut(&peer) else { return Answered::default() };
+        if is_current && known.nonce == nonce && !is_new {
+            known.before_ns = 0;
+        } else if known.has_others(now) {
+            known.pulse_ns = known.pulse_ns.min(now.boot_ns + AGAIN_NS);
+        }
+        let is_last = self.awaits && !self.peers.values().any(|known| known.has_others(now));
+        self.awaits &= !is_last;
+        Answered { is_new, is_last }
+    }
+
+    /// The switch does; whether it is another one than before, which has nothing.
+    pub(super) fn on_leased(&mut self, now: Now, leased: &HotLeased) -> bool {
+        self.on_answer(now, Peer::Switch, leased.nonce, leased.clock_ns)
+    }
+
+    fn on_answer(&mut self, now: Now, from: Peer, nonce: u64, clock_ns: u64) -> bool {
+        let Some(known) = self.peers.get_mut(&from).filter(|_| nonce != 0) else { return false };
+        let is_new = known.nonce != nonce;
+        // One that is late says nothing of now.
+        if is_new || clock_ns > known.clock_ns {
+            (known.nonce, known.clock_ns, known.heard_ns) = (nonce, clock_ns, now.boot_ns);
+        }
+        if is_new {
+            // What the process before was granted counts on.
+            known.former_ns = known.former_ns.max(known.before_ns).max(known.granted_ns);
+            (known.before_ns, known.granted_ns, known.pulse_ns) = (0, 0, 0);
+        }
+        is_new
+    }
+
+    /// Begins another serial; until when copies of those before may be shown, unless their holders say that they are not.
+    pub(super) fn renounce(&mut self) -> u64 {
+        self.serial = self.serial.wrapping_add(1);
+        self.awaits = true;
+        for known in self.peers.values_mut() {
+            (known.before_ns, known.granted_ns) = (known.before_ns.max(known.granted_ns), 0);
+            known.pulse_ns = 0;
+        }
+        let before = self.peers.values().map(|known| known.before_ns.max(known.former_ns));
+        before.max().unwrap_or(0)
+    }
+
+    /// Renews what is to be renewed, within this node's own direct lease.
+    pub(super) fn pulse(&mut self, now: Now, direct_until_ns: u64, outbox: &mut Outbox) {
+        let Self { peers, way, serial, .. } = self;
+        let counts =
+            |known: &Known| known.wanted_by > 0 || known.granted_ns > now.boot_ns || known.has_others(now);
+        peers.retain(|_, known| counts(known));
+        let due = |known: &Known| known.is_asked(now) && now.boot_ns >= known.pulse_ns;
+        for (peer, known) in peers.iter_mut().filter(|(_, known)| due(known)) {
+            let lease_ns = known.grant(now, peer.lease_ns(), direct_until_ns);
+            let Known { nonce, clock_ns, .. } = *known;
+            match (peer, *way) {
+                (Peer::Node(address), _) => {
+                    let pulse = HotPulse { serial: *serial, nonce, clock_ns, lease_ns };
+                    outbox.send(*address, |out| pulse.encode(out));
+                }
+                (Peer::Switch, Some((vring, (keyspace, digest)))) => {
+                    let (nonce, until_ns) = if lease_ns == 0 { (0, 0) } else { (nonce, clock_ns + lease_ns) };
+                    let lease = HotLease { keyspace, digest, nonce, until_ns, serial: *serial };
+                    outbox.send(vring, |out| lease.encode(out));
+                }
+                (Peer::Switch, None) => {}
+            }
+        }
+    }
+
+    /// When [`Self::pulse`] is to be called next.
+    pub(super) fn next_ns(&self, now: Now) -> u64 {
+        let asked = self.peers.values().filter(|known| known.is_asked(now));
+        asked.map(|known| known.pulse_ns).min().unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::holder::Holder;
+    use super::*;
+    use core::net::Ipv4Addr;
+    use nicekv_proto::{Datagram, KeyDigest, KeyspaceId, NodeId};
+    use std::vec::Vec;
+
+    const START_NS: u64 = 1_000_000_000;
+
+    fn now(after_ns: u64) -> Now {
+        Now { boot_ns: START_NS + after_ns, unix_ms: 0 }
+    }
+
+    fn pulsed(leases: &mut Leases, after_ns: u64, direct_until_ns: u64) -> Option<HotLease> {
+        let (mut outbox, mut bytes) = (Outbox::new(NodeId(1)), Vec::new());
+        leases.pulse(now(after_ns), direct_until_ns, &mut outbox);
+        outbox.poll(&mut bytes)?;
+        match Datagram::decode(&bytes).expect("one of ours").1 {
+            Datagram::HotLease(lease) => Some(lease),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn of_switch(nonce: u64, clock_ns: u64) -> HotLeased {
+        HotLeased { keyspace: KeyspaceId(1), digest: KeyDigest([7; 16]), nonce, clock_ns, serial: 0 }
+    }
+
+    fn told() -> Leases {
+        let mut leases = Leases::new(1);
+        leases.want(Peer::Switch);
+        let vring = SocketAddrV4::new(Ipv4Addr::new(10, 10, 1, 2), 7400);
+        leases.note_value(now(0), vring, (KeyspaceId(1), KeyDigest([7; 16])));
+        leases
+    }
+
+    #[test]
+    fn what_a_switch_was_granted_counts_when_the_node_hangs_at_another_one() {
+        let mut leases = told();
+        let asked = pulsed(&mut leases, 0, u64::MAX).expect("the time is asked for");
+        assert_eq!((asked.nonce, asked.until_ns, asked.serial), (0, 0, 1), "nothing is known of it yet");
+        assert!(leases.on_leased(now(0), &of_switch(77, 500)));
+        let granted = pulsed(&mut leases, 0, u64::MAX).expect("a lease");
+        assert_eq!((granted.nonce, granted.until_ns), (77, 500 + SWITCH_LEASE_NS));
+        assert!(leases.on_leased(now(1), &of_switch(78, 9)), "another one has nothing");
+        let bound_ns = START_NS + SWITCH_LEASE_NS + SWITCH_LEASE_NS / DRIFT_DIVISOR;
+        assert_eq!(leases.renounce(), bound_ns, "the first one may show copies until then");
+        assert_eq!(pulsed(&mut leases, 2, u64::MAX).map(|lease| (lease.nonce, lease.serial)), Some((78, 2)));
+    }
+
+    #[test]
+    fn nobody_gets_a_lease_beyond_the_direct_one() {
+        let mut leases = told();
+        leases.on_leased(now(0), &of_switch(77, 500));
+        let asked = pulsed(&mut leases, 0, START_NS).expect("the time is asked for");
+        assert_eq!((asked.nonce, asked.until_ns), (0, 0));
+        assert_eq!(leases.renounce(), 0);
+        let granted = pulsed(&mut leases, 0, START_NS + 9_000).expect("what there is room for");
+        assert_eq!((granted.nonce, granted.until_ns), (77, 500 + 8_000));
+        assert_eq!(leases.renounce(), START_NS + 9_000);
+    }
+
+    /// An owner, a holder, and what is between them, which arrives in any order, late, and twice.
+    struct Walk {
+        leases: Leases,
+        holder: Holder,
+        after_ns: u64,
+        pulses: Vec<HotPulse>,
+        answers: Vec<HotPulsed>,
+        /// From this serial on copies may be shown.
+        first: u64,
+    }
+
+    const OWNER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 7400);
+    const HOLDER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 7400);
+
+    impl Walk {
+        fn new() -> Self {
+            let mut leases = Leases::new(1);
+            leases.want(Peer::Node(HOLDER));
+            leases.note_copy(now(0), Peer::Node(HOLDER));
+            let (pulses, answers) = (Vec::new(), Vec::new());
+            Self { leases, holder: Holder::new(9), after_ns: 0, pulses, answers, first: 1 }
+        }
+
+        fn sent(outbox: &mut Outbox) -> Option<Datagram<'static>> {
+            let mut bytes = Vec::new();
+            outbox.poll(&mut bytes)?;
+            Some(match Datagram::decode(&bytes).expect("one of ours").1 {
+                Datagram::HotPulse(pulse) => Datagram::HotPulse(pulse),
+                Datagram::HotPulsed(pulsed) => Datagram::HotPulsed(pulsed),
+                other => panic!("{other:?}"),
+            })
+        }
+
+        fn step(&mut self, random: u64) {
+            let (now, mut outbox) = (now(self.after_ns), Outbox::new(NodeId(1)));
+            let (which, place) = (random % 16, (random >> 8) as usize);
+            match which {
+                0..4 => self.after_ns += NODE_LEASE_NS / 12,
+                4 => {
+                    let until_ns = self.leases.renounce();
+                    if until_ns <= now.boot_ns {
+                        self.first = self.leases.serial();
+                    }
+                }
+                // Another process, of another name.
+                5 if place.is_multiple_of(8) => self.holder = Holder::new(random),
+                5..9 => {
+                    // Its copies are made anew.
+                    self.leases.note_copy(now, Peer::Node(HOLDER));
+                    self.leases.pulse(now, u64::MAX, &mut outbox);
+                    self.pulses.extend(Self::sent(&mut outbox).map(|sent| match sent {
+                        Datagram::HotPulse(pulse) => pulse,
+                        other => panic!("{other:?}"),
+                    }));
+                }
+                9..13 if !self.pulses.is_empty() => {
+                    let pulse = self.pulses[place % self.pulses.len()];
+                    self.holder.on_pulse(now, OWNER, &pulse, &mut outbox);
+                    self.answers.extend(Self::sent(&mut outbox).map(|sent| match sent {
+                        Datagram::HotPulsed(pulsed) => pulsed,
+                        other => panic!("{other:?}"),
+                    }));
+                }
+                13..16 if !self.answers.is_empty() => {
+                    let answer = self.answers[place % self.answers.len()];
+                    if self.leases.on_pulsed(now, HOLDER, &answer).is_last {
+                        self.first = self.leases.serial();
+                    }
+                }
+                _ => {}
+            }
+        }
+
+        /// How many steps were right, and how often copies were seen to be taken back, and shown.
+        fn run(&mut self, seed: u64) -> (usize, usize, usize) {
+            let (mut random, mut taken_back, mut shown) = (seed, 0, 0);
+            for step in 0..400 {
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                let first = self.first;
+                self.step(random >> 20);
+                taken_back += usize::from(self.first > first);
+                let serial = self.holder.shows(now(self.after_ns), OWNER);
+                shown += usize::from(serial.is_some());
+                if serial.is_some_and(|serial| serial < self.first) {
+                    return (step, taken_back, shown);
+                }
+            }
+            (400, taken_back, shown)
+        }
+    }
+
+    #[test]
+    fn no_node_shows_copies_after_it_has_said_that_it_does_not() {
+        let (mut taken_back, mut shown) = (0, 0);
+        for seed in 1..=5_000 {
+            let run = Walk::new().run(seed);
+            assert_eq!(run.0, 400, "seed {seed}");
+            (taken_back, shown) = (taken_back + run.1, shown + run.2);
+        }
+        std::println!("taken back {taken_back} times, shown after {shown} steps");
+        assert!(taken_back > 5_000 && shown > 100_000, "{taken_back}, {shown}");
+    }
+}

@@ -1,0 +1,66 @@
+//! Copies of hot keys at nodes that are no members of their partition, and in the switch (KVSwitch §3.2, §4.2; rules H1 to H9).
+//!
+//! ```text
+//!   client ──Update──▶ switch ──Update, (i, s+1)──▶ owner: note, prepare … may it decide? … decide, show ──HotCopy (i, s+1)──▶ holder ──HotConfirm──▶ switch
+//!   client ──Get─────▶ switch ──Get, (i, s+1)──▶ holder: a copy of i, of s+1 or later, and a lease of its owner? ──Reply──▶ client
+//!                                                                                                     no ──Get──▶ owner
+//! ```
+//!
+//! The *owner* is the primary of the key's partition ([`Owner`]), a *holder* is any other node at its switch ([`Holder`]). Switch and metadata service say where
+//! copies should be and which gets go there. Nothing here depends on what they say being sensible, but for one thing: the numbers that a switch writes for an instance
+//! never go back, and no two switches have the same instance (H1, H8).
+//!
+//! A copy labelled (i, n) holds every update that the owner decided before it was made; it may be shown to gets that were stamped with i and at most n. So the owner must not
+//! decide another op of the key while a get that leaves the switch may still be stamped so (H4). It decides when it has *evidence* that the switch counts above n: a
+//! stamp, or `HotClosed`. If there is none to be had, as the switch is silent, it takes its copies back, and waits until its holders have said so or the *lease* is over that
+//! it gave them (H7): about a hundred milliseconds, which it renews only within its own direct lease (R12), so that whoever waits for that (R6) need not know of copies.
+//!
+//! A lease is of all copies of one *serial*. To take some back the owner goes on under another serial: what was granted under the old one runs out, unless its holder says
+//! before that it goes by the new one. Of a partition that it is to lead no more it acknowledges the epoch only then (H5): the next primary knows of no copy, and need not.
+//!
+//! The switch where the owner hangs is one more holder, if it is wanted (H9): it is sent the reply that it is to give instead of the entry, and asked for the time in the same
+//! way. It shows its copy while it counts just the label's number, so all that is said above of evidence, serials and leases holds for it unchanged.
+
+mod bounds;
+#[cfg(test)]
+mod exhaustive;
+mod holder;
+mod key;
+mod leases;
+mod owner;
+mod spread;
+mod told;
+
+pub(crate) use bounds::Name;
+pub(crate) use holder::{Answer, Holder};
+pub(crate) use owner::Owner;
+pub use told::{CopyOf, CopyShift, Lessor};
+
+use crate::status::HotCounters;
+use nicekv_proto::PartitionId;
+
+/// What a node has to do with hot keys, its own and others'.
+#[derive(Clone, Debug)]
+pub struct Hot {
+    pub(crate) owner: Owner,
+    pub(crate) holder: Holder,
+    /// For operators.
+    pub counters: HotCounters,
+}
+
+impl Hot {
+    pub(crate) fn new(incarnation: u64) -> Self {
+        let (owner, holder) = (Owner::new(incarnation), Holder::new(incarnation));
+        Self { owner, holder, counters: HotCounters::default() }
+    }
+
+    /// When [`NodeCore::handle_deadline`] has something to do about them.
+    pub(crate) fn next_deadline(&self) -> u64 {
+        self.owner.next_deadline()
+    }
+
+    /// Whether no copy of a key of the partition may be shown anywhere.
+    pub fn is_quiet(&self, partition: PartitionId) -> bool {
+        self.owner.is_quiet(partition)
+    }
+}

@@ -1,0 +1,385 @@
+//! The primary of hot keys: which copies there may be of what it leads, and whether an op may be decided in spite of them.
+
+use super::bounds::{HOT_KEYS_MAX, Name};
+use super::key::HotKey;
+use super::leases::{Answered, Leases, Peer};
+use super::spread::Spread;
+use crate::outbox::Outbox;
+use crate::status::HotCounters;
+use crate::visibility::{Shift, ShiftKind};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_proto::hot::{HotAssign, HotClose, HotCopy, HotDrop, HotLeased, HotPulsed, Stamp};
+use nicekv_proto::recovery::Entry;
+use nicekv_proto::{Form, Now, PartitionId};
+
+/// A member that does not lead passes a get of a hot name on after this, so that the primary learns of its key.
+const SHOW_NS: u64 = 100_000_000;
+/// Keys of one name that are known, at most: those that share their first 16 bytes, where keys are partitioned by range.
+const KEYS_OF_NAME_MAX: usize = 16;
+
+/// A key of a partition.
+pub(super) type Key = (PartitionId, Box<[u8]>);
+
+/// Of a partition that this node leads now: an address of its vring, where a switch listens.
+pub(crate) type Leads<'a> = &'a dyn Fn(PartitionId) -> Option<SocketAddrV4>;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Owner {
+    spreads: BTreeMap<Name, Spread>,
+    keys: BTreeMap<Key, HotKey>,
+    of_name: BTreeMap<Name, Vec<Key>>,
+    /// When each key is looked at next.
+    looks: BTreeSet<(u64, Key)>,
+    leases: Leases,
+    /// When leases are to be renewed next.
+    pulse_ns: u64,
+    /// Partitions of which there are to be no copies any more.
+    closing: BTreeSet<PartitionId>,
+    /// Keys whose ops may be decided now.
+    woken: Vec<Key>,
+}
+
+impl Owner {
+    /// Of a process that has just started, of this name.
+    pub(crate) fn new(incarnation: u64) -> Self {
+        Self {
+            spreads: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            of_name: BTreeMap::new(),
+            looks: BTreeSet::new(),
+            leases: Leases::new(incarnation),
+            pulse_ns: u64::MAX,
+            closing: BTreeSet::new(),
+            woken: Vec::new(),
+        }
+    }
+
+    /// The metadata service says where copies are to be. Older news are none. Whether these were.
+    pub(crate) fn assign(&mut self, assign: &HotAssign, outbox: &mut Outbox) -> bool {
+        let name = (assign.keyspace, assign.digest);
+        let wanted = Spread::new(assign);
+        let is_for_nobody = wanted.peers().next().is_none();
+        let is_news = match self.spreads.get(&name) {
+            Some(known) if known.instance == wanted.instance => !known.is_same(&wanted),
+            Some(known) => known.instance < wanted.instance,
+            None => !is_for_nobody && self.spreads.len() < HOT_KEYS_MAX,
+        };
+        if !is_news {
+            return false;
+        }
+        wanted.peers().for_each(|peer| self.leases.want(peer));
+        if let Some(before) = self.spreads.remove(&name) {
+            before.peers().for_each(|peer| self.leases.unwant(peer));
+            for holder in before.holders.iter().filter(|holder| !wanted.holders.contains(holder)) {
+                let drop = HotDrop { keyspace: name.0, digest: name.1, instance: assign.instance };
+                outbox.send(*holder, |out| drop.encode(out));
+            }
+        }
+        if !is_for_nobody {
+            self.spreads.insert(name, wanted);
+        }
+        for key in self.of_name.get(&name).cloned().unwrap_or_default() {
+            self.change(&key, |hot| hot.renew(assign.instance));
+        }
+        true
+    }
+
+    /// Whether there is nothing that requests could concern.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.spreads.is_empty()
+    }
+
+    /// Whether the switch is to have a copy of keys of this name, and answers gets that are as long as the reply (G8, H9).
+    pub(crate) fn is_in_switch(&self, name: &Name) -> bool {
+        self.spreads.get(name).is_some_and(|spread| spread.in_switch)
+    }
+
+    /// Whether the primary is to see a get of this name that came to another member: now and then.
+    pub(crate) fn is_to_be_shown(&mut self, now: Now, name: &Name) -> bool {
+        let Some(spread) = self.spreads.get_mut(name) else { return false };
+        let is_time = now.boot_ns >= spread.shown_ns + SHOW_NS;
+        spread.shown_ns = if is_time { now.boot_ns } else { spread.shown_ns };
+        is_time
+    }
+
+    /// Whether copies of a key are wanted, and what is shown of it is not known.
+    pub(crate) fn lacks(&self, partition: PartitionId, name: &Name, key: &[u8]) -> bool {
+        let is_known = || self.keys.get(&(partition, key.into())).is_some_and(|hot| hot.entry().is_some());
+        self.spreads.contains_key(name) && !is_known()
+    }
+
+    /// Changes what is known of a key, which is looked at again at once.
+    fn change(&mut self, key: &Key, change: impl FnOnce(&mut HotKey)) {
+        let Some(hot) = self.keys.get_mut(key) else { return };
+        change(hot);
+        self.look_at(key, 0);
+        let hot = self.keys.get_mut(key).expect("it was there");
+        if hot.take_awaited() {
+            self.woken.push(key.clone());
+        }
+    }
+
+    fn look_at(&mut self, key: &Key, at_ns: u64) {
+        let hot = self.keys.get_mut(key).expect("a known key");
+        if hot.look_ns != at_ns {
+            self.looks.remove(&(hot.look_ns, key.clone()));
+            hot.look_ns = at_ns;
+        }
+        self.looks.insert((at_ns, key.clone()));
+    }
+
+    fn forget(&mut self, key: &Key) {
+        let Some(hot) = self.keys.remove(key) else { return };
+        self.looks.remove(&(hot.look_ns, key.clone()));
+        if let Some(keys) = self.of_name.get_mut(&hot.name) {
+            keys.retain(|other| other != key);
+            if keys.is_empty() {
+                self.of_name.remove(&hot.name);
+            }
+        }
+    }
+
+    /// A switch has written this into a request for a key: it counts so far, or further, from here on (H4).
+    pub(crate) fn note_stamp(&mut self, partition: PartitionId, key: &[u8], stamp: Stamp) {
+        if stamp.is_some() && !self.keys.is_empty() {
+            self.change(&(partition, key.into()), |hot| hot.note(stamp));
+        }
+    }
+
+    /// The switch says what it has counted of an instance, or that it has let go of it: then nobody needs its copies, whoever was to say so.
+    pub(crate) fn on_closed(&mut self, name: Name, stamp: Stamp) {
+        let is_gone = |spread: &Spread| spread.instance == stamp.instance && stamp.seen == u64::MAX;
+        if self.spreads.get(&name).is_some_and(is_gone) {
+            let spread = self.spreads.remove(&name).expect("it was there");
+            spread.peers().for_each(|peer| self.leases.unwant(peer));
+        }
+        for key in self.of_name.get(&name).cloned().unwrap_or_default() {
+            self.change(&key, |hot| hot.closed(stamp));
+        }
+    }
+
+    /// Whether ops of a key may be decided now (H4); else it is told when they may ([`Self::poll_woken`]).
+    pub(crate) fn may_decide(
+        &mut self,
+        now: Now,
+        partition: PartitionId,
+        key: &[u8],
+        counters: &mut HotCounters,
+    ) -> bool {
+        if self.keys.is_empty() {
+            return true;
+        }
+        let key = (partition, Box::from(key));
+        let Some(hot) = self.keys.get_mut(&key) else { return true };
+        hot.lapse(now);
+        let may = !hot.is_open();
+        if !may && hot.await_evidence() {
+            counters.waits += 1;
+            self.look_at(&key, 0);
+        }
+        may
+    }
+
+    /// A key whose ops may be decided now.
+    pub(crate) fn poll_woken(&mut self) -> Option<Key> {
+        self.woken.pop()
+    }
+
+    /// What is shown of a key has changed. `name`: of the key, if it was read.
+    pub(crate) fn take(&mut self, shift: Shift, name: Option<Name>) {
+        let partition = shift.partition;
+        match shift.kind {
+            ShiftKind::Unknown => {
+                for key in self.keys_of(partition) {
+                    self.change(&key, |hot| hot.set_entry(None));
+                }
+            }
+            ShiftKind::Locked(key) => self.change(&(partition, key), HotKey::lock),
+            ShiftKind::Unlocked(key) => self.change(&(partition, key), HotKey::unlock),
+            ShiftKind::Changed(key, entry) => {
+                let key = (partition, key);
+                self.change(&key, |hot| hot.set_entry(copied(&key.1, entry.as_deref())));
+            }
+            ShiftKind::Read(key, entry) => self.read((partition, key), &entry, name),
+        }
+    }
+
+    /// A get was answered with an entry, and nothing locks its key, which is known from then on if copies are wanted.
+    fn read(&mut self, key: Key, entry: &[u8], name: Option<Name>) {
+        if !self.keys.contains_key(&key)
+            && let Some(name) = name
+            && let Some(spread) = self.spreads.get(&name)
+        {
+            let of_name = self.of_name.entry(name).or_default();
+            if of_name.len() < KEYS_OF_NAME_MAX && self.keys.len() < HOT_KEYS_MAX {
+                of_name.push(key.clone());
+                self.keys.insert(key.clone(), HotKey::new(name, spread.instance));
+                self.looks.insert((0, key.clone()));
+            }
+        }
+        self.change(&key, |hot| hot.set_entry(copied(&key.1, Some(entry))));
+    }
+
+    fn keys_of(&self, partition: PartitionId) -> Vec<Key> {
+        let all = self.keys.range((partition, Box::default())..);
+        all.map(|(key, _)| key).take_while(|(of, _)| *of == partition).cloned().collect()
+    }
+
+    fn keys_that(&self, are_so: impl Fn(&HotKey) -> bool) -> Vec<Key> {
+        self.keys.iter().filter(|(_, hot)| are_so(hot)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// A holder answers.
+    pub(crate) fn on_pulsed(&mut self, now: Now, from: SocketAddrV4, pulsed: &HotPulsed) {
+        let Answered { is_new, is_last } = self.leases.on_pulsed(now, from, pulsed);
+        if is_new {
+            self.copy_anew(Peer::Node(from));
+        }
+        if is_last {
+            let taken_back = self.keys_that(|hot| hot.is_open() && !hot.is_renewed());
+            taken_back.iter().for_each(|key| self.change(key, HotKey::end));
+        }
+    }
+
+    /// The switch answers.
+    pub(crate) fn on_leased(&mut self, now: Now, leased: &HotLeased) {
+        if self.leases.on_leased(now, leased) {
+            self.copy_anew(Peer::Switch);
+        }
+    }
+
+    /// Who has started has no copies.
+    fn copy_anew(&mut self, holder: Peer) {
+        self.pulse_ns = 0;
+        let has = self.spreads.iter().filter(|(_, spread)| spread.peers().any(|peer| peer == holder));
+        let names: Vec<(Name, u64)> = has.map(|(name, spread)| (*name, spread.instance)).collect();
+        for (name, instance) in names {
+            for key in self.of_name.get(&name).cloned().unwrap_or_default() {
+                self.change(&key, |hot| hot.renew(instance));
+            }
+        }
+    }
+
+    /// Takes all copies back that may be shown now: when their leases are over, they are. Those that are still wanted are made again.
+    fn take_back(&mut self, counters: &mut HotCounters) {
+        let until_ns = self.leases.renounce();
+        self.pulse_ns = 0;
+        counters.revocations += 1;
+        let open = self.keys_that(HotKey::is_renewed);
+        open.iter().for_each(|key| self.change(key, |hot| hot.take_back(until_ns)));
+    }
+
+    /// Whether copies of a partition may be shown yet: to be asked before an epoch is acknowledged in which this node leads it no more (H5). From the first time on
+    /// there are no new ones.
+    pub(crate) fn holds_back(
+        &mut self,
+        now: Now,
+        partition: PartitionId,
+        counters: &mut HotCounters,
+    ) -> bool {
+        self.closing.insert(partition);
+        let keys = self.keys_of(partition);
+        if keys.iter().any(|key| self.keys[key].is_renewed()) {
+            self.take_back(counters);
+        }
+        keys.iter().for_each(|key| self.change(key, |hot| hot.lapse(now)));
+        !self.is_quiet(partition)
+    }
+
+    /// Whether no copy of a partition may be shown.
+    pub(crate) fn is_quiet(&self, partition: PartitionId) -> bool {
+        self.keys_of(partition).iter().all(|key| !self.keys[key].is_open())
+    }
+
+    /// This node is in a new epoch of a partition, which it leads as before, or not.
+    pub(crate) fn entered(&mut self, partition: PartitionId, leads: bool) {
+        self.closing.remove(&partition);
+        if !leads {
+            self.keys_of(partition).iter().for_each(|key| self.forget(key));
+        }
+    }
+
+    /// Says what is to be said now. `direct_until_ns`: until then this node may answer gets that come past the switches (R12), and lets others.
+    pub(crate) fn flush(
+        &mut self,
+        now: Now,
+        leads: Leads<'_>,
+        direct_until_ns: u64,
+        outbox: &mut Outbox,
+        counters: &mut HotCounters,
+    ) {
+        let has_lease = now.boot_ns < direct_until_ns;
+        let mut takes_back = true;
+        while takes_back {
+            takes_back = false;
+            while let Some((at_ns, _)) = self.looks.first()
+                && *at_ns <= now.boot_ns
+            {
+                let (_, key) = self.looks.pop_first().expect("there is one");
+                takes_back |= self.look(now, &key, leads(key.0), has_lease, outbox, counters);
+            }
+            if takes_back {
+                self.take_back(counters);
+            }
+        }
+        self.leases.pulse(now, direct_until_ns, outbox);
+        self.pulse_ns = self.leases.next_ns(now);
+    }
+
+    /// Does what is to be done about a key; whether its copies are to be taken back.
+    fn look(
+        &mut self,
+        now: Now,
+        key: &Key,
+        vring: Option<SocketAddrV4>,
+        has_lease: bool,
+        outbox: &mut Outbox,
+        counters: &mut HotCounters,
+    ) -> bool {
+        let may_copy = has_lease && vring.is_some() && !self.closing.contains(&key.0);
+        let hot = self.keys.get_mut(key).expect("only known keys are looked at");
+        let (spread, (keyspace, digest)) = (self.spreads.get(&hot.name), hot.name);
+        let wanted = spread.map(|spread| spread.instance);
+        let step = hot.step(now, wanted, may_copy);
+        if let (Some(stamp), Some(spread), Some(vring)) = (step.copy, spread, vring)
+            && let Some(entry) = hot.entry()
+        {
+            let copy =
+                HotCopy { keyspace, digest, stamp, serial: self.leases.serial(), vring, key: &key.1, entry };
+            spread.send(now, &copy, &mut self.leases, outbox, counters);
+        }
+        if let (Some(stamp), Some(vring)) = (step.ask, vring) {
+            let close = HotClose { keyspace, digest, stamp };
+            outbox.send(vring, |out| close.encode(out));
+        }
+        let next_ns = hot.next_ns(now, wanted, may_copy);
+        if hot.take_awaited() {
+            self.woken.push(key.clone());
+        }
+        if step.is_over {
+            self.forget(key);
+        } else {
+            self.look_at(key, next_ns);
+        }
+        step.takes_back
+    }
+
+    /// When to call [`Self::flush`] at the latest.
+    pub(crate) fn next_deadline(&self) -> u64 {
+        let look_ns = self.looks.first().map_or(u64::MAX, |(at_ns, _)| *at_ns);
+        look_ns.min(self.pulse_ns)
+    }
+}
+
+/// What may have copies: what expires, or is not there, the primary answers (R11). A copy's message has room for whatever a client can have put.
+fn copied(key: &[u8], entry: Option<&[u8]>) -> Option<Box<[u8]>> {
+    let is_lasting =
+        |entry: &Entry<'_>| entry.value.is_some() && entry.form == Form::Plain && entry.expiry_ms == 0;
+    let may_have =
+        |bytes: &&[u8]| Entry::decode(bytes).is_ok_and(|entry| is_lasting(&entry) && entry.may_be_of(key));
+    entry.filter(may_have).map(Box::from)
+}

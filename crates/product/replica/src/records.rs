@@ -1,0 +1,157 @@
+//! Records of the log that are the node's own, whatever its partitions replicate by: what it has discarded (R16), and what it forms of a partition
+//! (R17). Their kinds are none of a protocol's.
+//!
+//! Every record is idempotent, as a protocol's are: a checkpoint writes what is open again.
+
+use alloc::vec::Vec;
+use nicekv_proto::bytes::Reader;
+use nicekv_proto::control::{Child, RESHAPED_MAX};
+use nicekv_proto::{DecodeError, KeyOrder, MatchRange, PartitionId};
+
+const DISCARDED: u8 = 128;
+const FORMING: u8 = 129;
+const FORMS: u8 = 130;
+const FORMED: u8 = 131;
+const FILLED: u8 = 132;
+const VOID: u8 = 133;
+const BORN: u8 = 134;
+
+/// One record, of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NodeRecord<'a> {
+    /// Nothing of the partition is left here.
+    Discarded,
+    /// These are being formed of it: they begin with nothing, and get from now on what it gets.
+    Forming(Vec<Child>),
+    /// The same as before, in place of all records before; whether they hold everything.
+    Forms(Vec<Child>, bool),
+    /// They hold everything.
+    Formed,
+    /// The partition is being formed: entries of its parent, which were written.
+    Filled(&'a [u8]),
+    /// What was formed of the partition is void.
+    Void,
+    /// The partition takes the place of these, of which it was formed. It stands behind the partition's own first records: without it they are void.
+    Born(Vec<PartitionId>),
+}
+
+impl<'a> NodeRecord<'a> {
+    pub(crate) fn append(&self, out: &mut Vec<u8>) {
+        let head = |out: &mut Vec<u8>, kind: u8, flag: bool| out.extend_from_slice(&[kind, flag.into()]);
+        match self {
+            Self::Discarded => head(out, DISCARDED, false),
+            Self::Forming(children) => {
+                head(out, FORMING, false);
+                append_children(children, out);
+            }
+            Self::Forms(children, formed) => {
+                head(out, FORMS, *formed);
+                append_children(children, out);
+            }
+            Self::Formed => head(out, FORMED, false),
+            Self::Filled(entries) => {
+                head(out, FILLED, false);
+                out.extend_from_slice(entries);
+            }
+            Self::Void => head(out, VOID, false),
+            Self::Born(parents) => {
+                head(out, BORN, false);
+                parents.iter().for_each(|parent| out.extend_from_slice(&parent.0.to_be_bytes()));
+            }
+        }
+    }
+
+    /// Reads a record; `None`: it is a protocol's.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Option<Self>, DecodeError> {
+        if bytes.first().is_none_or(|kind| *kind < DISCARDED) {
+            return Ok(None);
+        }
+        let mut reader = Reader::new(bytes);
+        let [kind, flag]: [u8; 2] = reader.layout("record")?;
+        let record = match kind {
+            DISCARDED => Self::Discarded,
+            FORMING => Self::Forming(read_children(&mut reader)?),
+            FORMS => Self::Forms(read_children(&mut reader)?, flag != 0),
+            FORMED => Self::Formed,
+            FILLED => return Ok(Some(Self::Filled(reader.rest()))),
+            VOID => Self::Void,
+            BORN => Self::Born(read_parents(&mut reader)?),
+            _ => return Ok(None),
+        };
+        reader.finish("record of a node")?;
+        Ok(Some(record))
+    }
+}
+
+fn append_children(children: &[Child], out: &mut Vec<u8>) {
+    for child in children {
+        out.extend_from_slice(&child.partition.0.to_be_bytes());
+        out.extend_from_slice(&child.range.first().to_be_bytes());
+        out.extend_from_slice(&child.range.last().to_be_bytes());
+        out.push(child.order as u8);
+    }
+}
+
+fn read_children(reader: &mut Reader<'_>) -> Result<Vec<Child>, DecodeError> {
+    let mut children = Vec::new();
+    while !reader.is_empty() && children.len() < RESHAPED_MAX {
+        let partition = PartitionId(u32::from_be_bytes(reader.layout("child")?));
+        let first = u128::from_be_bytes(reader.layout("range of a child")?);
+        let last = u128::from_be_bytes(reader.layout("range of a child")?);
+        let range = MatchRange::new(first, last)
+            .map_err(|_| DecodeError::UnknownValue { field: "range of a child", value: 0 })?;
+        let order = match reader.layout("order of a child")? {
+            0u8 => KeyOrder::Hash,
+            1 => KeyOrder::Range,
+            other => {
+                return Err(DecodeError::UnknownValue { field: "order of a child", value: other.into() });
+            }
+        };
+        children.push(Child { partition, range, order });
+    }
+    Ok(children)
+}
+
+fn read_parents(reader: &mut Reader<'_>) -> Result<Vec<PartitionId>, DecodeError> {
+    let mut parents = Vec::new();
+    while !reader.is_empty() && parents.len() < RESHAPED_MAX {
+        parents.push(PartitionId(u32::from_be_bytes(reader.layout("parent")?)));
+    }
+    Ok(parents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_those_of_protocols_are_none() {
+        let child = |id, first, last, order| Child {
+            partition: PartitionId(id),
+            range: MatchRange::new(first, last).unwrap(),
+            order,
+        };
+        let children = vec![child(7, 0, 9, KeyOrder::Hash), child(8, 10, u128::MAX, KeyOrder::Range)];
+        for record in [
+            NodeRecord::Discarded,
+            NodeRecord::Forming(children.clone()),
+            NodeRecord::Forms(children.clone(), true),
+            NodeRecord::Forms(children, false),
+            NodeRecord::Formed,
+            NodeRecord::Filled(b"entries"),
+            NodeRecord::Void,
+            NodeRecord::Born(vec![PartitionId(1), PartitionId(2)]),
+        ] {
+            let mut bytes = Vec::new();
+            record.append(&mut bytes);
+            assert_eq!(NodeRecord::decode(&bytes), Ok(Some(record.clone())));
+            if !matches!(record, NodeRecord::Filled(_)) {
+                bytes.push(0);
+                assert!(NodeRecord::decode(&bytes).is_err(), "{record:?}");
+            }
+        }
+        assert_eq!(NodeRecord::decode(&[11, 0, 5]), Ok(None));
+        assert_eq!((NodeRecord::decode(&[1]), NodeRecord::decode(&[])), (Ok(None), Ok(None)));
+        assert!(NodeRecord::decode(&[FORMING, 0, 1]).is_err());
+    }
+}

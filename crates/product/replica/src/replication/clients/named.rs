@@ -1,0 +1,36 @@
+//! Which large values remembered results name: values from before, which clients have asked for and may be reading.
+
+use super::{ClientRecord, StoredResult};
+use alloc::vec::Vec;
+use nicekv_proto::large::Reference;
+use nicekv_proto::{Form, OpId};
+
+/// What has changed of that, in its order; true: one result more names it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Named(Vec<(OpId, bool)>);
+
+impl Named {
+    /// A result is remembered.
+    pub(super) fn add(&mut self, result: &StoredResult) {
+        self.0.extend(name(result).map(|name| (name, true)));
+    }
+
+    /// A result is forgotten.
+    pub(super) fn remove(&mut self, result: &StoredResult) {
+        self.0.extend(name(result).map(|name| (name, false)));
+    }
+
+    /// A client is forgotten, with all its results.
+    pub(super) fn forget(&mut self, record: &ClientRecord) {
+        record.results.after(None).for_each(|(_, result)| self.remove(result));
+    }
+
+    pub(super) fn take(&mut self) -> impl Iterator<Item = (OpId, bool)> {
+        core::mem::take(&mut self.0).into_iter()
+    }
+}
+
+fn name(result: &StoredResult) -> Option<OpId> {
+    let value = result.value.as_deref().filter(|_| result.form == Form::Large)?;
+    Reference::decode(value).ok().map(|reference| reference.name)
+}

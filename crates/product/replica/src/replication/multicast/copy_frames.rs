@@ -1,0 +1,120 @@
+//! What a joiner and the source of its copy tell each other within the frames of `nicekv_proto::recovery`.
+
+use super::history::History;
+use alloc::vec::Vec;
+use nicekv_proto::bytes::{Reader, put};
+use nicekv_proto::{DecodeError, NodeId};
+use zerocopy::network_endian::{U16, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What a primary tells a joiner first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Begun {
+    /// The joiner holds the decisions up to this one; 0: it is to empty its space.
+    pub(super) since: u64,
+    /// It needs the entries written after this one. Above `since` only for a handoff.
+    pub(super) entries_since: u64,
+    /// The primary's last decision.
+    pub(super) covers: u64,
+    /// Who gives the entries.
+    pub(super) source: NodeId,
+    /// Of the decisions before this epoch.
+    pub(super) history: History,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct BegunLayout {
+    since: U64,
+    entries_since: U64,
+    covers: U64,
+    source: U16,
+}
+
+impl Begun {
+    pub(super) fn append(&self, out: &mut Vec<u8>) {
+        let layout = BegunLayout {
+            since: self.since.into(),
+            entries_since: self.entries_since.into(),
+            covers: self.covers.into(),
+            source: self.source.0.into(),
+        };
+        put(out, &layout);
+        self.history.append(out);
+    }
+
+    pub(super) fn read(payload: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(payload);
+        let layout: BegunLayout = reader.layout("begin of a copy")?;
+        Ok(Self {
+            since: layout.since.get(),
+            entries_since: layout.entries_since.get(),
+            covers: layout.covers.get(),
+            source: NodeId(layout.source.get()),
+            history: History::read(&mut reader)?,
+        })
+    }
+
+    /// What was decided up to here the joiner will not hold; 0 for an original.
+    pub(super) fn floor(&self) -> u64 {
+        if self.entries_since > self.since { self.entries_since } else { 0 }
+    }
+}
+
+/// A part of the entries: the source's last decision, how far it is by decisions and by keys, and keyed entries.
+pub(super) struct EntriesChunk<'a> {
+    pub(super) covers: u64,
+    /// With this part the joiner has what was written up to this decision: it asks for what was written since.
+    pub(super) through: u64,
+    /// And of that it goes on here.
+    pub(super) after: &'a [u8],
+    pub(super) entries: &'a [u8],
+}
+
+impl<'a> EntriesChunk<'a> {
+    pub(super) fn append_head(covers: u64, through: u64, after: &[u8], out: &mut Vec<u8>) {
+        put(out, &U64::from(covers));
+        put(out, &U64::from(through));
+        put(out, &U16::from(after.len() as u16));
+        out.extend_from_slice(after);
+    }
+
+    pub(super) fn read(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(payload);
+        let covers: U64 = reader.layout("last decision of a copy")?;
+        let through: U64 = reader.layout("decisions of a copy")?;
+        let length: U16 = reader.layout("cursor of a copy")?;
+        let after = reader.bytes(length.get().into(), "cursor of a copy")?;
+        Ok(Self { covers: covers.get(), through: through.get(), after, entries: reader.rest() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_proto::Epoch;
+
+    fn begun(since: u64, entries_since: u64) -> Begun {
+        let mut history = History::default();
+        history.note(1, Epoch(2));
+        Begun { since, entries_since, covers: 9, source: NodeId(3), history }
+    }
+
+    #[test]
+    fn who_gets_less_than_all_has_a_floor() {
+        assert_eq!([begun(5, 5).floor(), begun(0, 7).floor(), begun(0, 0).floor()], [0, 7, 0]);
+    }
+
+    #[test]
+    fn what_is_told_is_what_is_read() {
+        let mut payload = Vec::new();
+        begun(4, 7).append(&mut payload);
+        assert_eq!(Begun::read(&payload).unwrap(), begun(4, 7));
+        let mut payload = Vec::new();
+        EntriesChunk::append_head(9, 8, b"key", &mut payload);
+        payload.extend(b"entries");
+        let chunk = EntriesChunk::read(&payload).unwrap();
+        assert_eq!((chunk.covers, chunk.through), (9, 8));
+        assert_eq!((chunk.after, chunk.entries), (&b"key"[..], &b"entries"[..]));
+    }
+}

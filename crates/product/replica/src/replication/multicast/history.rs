@@ -1,0 +1,171 @@
+//! Which epoch each decision comes from, so that two replicas can tell how far they hold the same.
+//!
+//! ```text
+//!   index     1 2 3 4 5 6 7 8 9          index     1 2 3 4 5 6 7
+//!   origin    1 1 1 1 3 3 3 4 4          origin    1 1 1 1 1 1 2
+//!                     common through 4 ──────────────────┘
+//! ```
+//!
+//! One primary makes the decisions of an epoch, and it begins with all that its members hold (R3). So replicas that have the same origin
+//! at one index have the same decisions up to it. What a replica logged beyond that was made again, elsewhere and perhaps in another
+//! order: it must be discarded when the replica returns (R7).
+
+use alloc::vec::Vec;
+use nicekv_proto::bytes::{Reader, put};
+use nicekv_proto::{DecodeError, Epoch};
+use zerocopy::network_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Most epochs that are told apart. A replica that was away for longer copies everything.
+const RUNS_MAX: usize = 64;
+
+/// Decisions from `first` on, up to the next run, were made in epoch `origin`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    first: u64,
+    origin: Epoch,
+}
+
+/// The origins of a decision sequence, oldest first; both parts of a run rise from run to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct History {
+    runs: Vec<Run>,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RunLayout {
+    first: U64,
+    origin: U32,
+}
+
+impl History {
+    /// The decision after the last one noted, or one that is noted already.
+    pub(super) fn note(&mut self, index: u64, origin: Epoch) {
+        if self.runs.last().is_some_and(|run| run.origin >= origin) {
+            return;
+        }
+        if self.runs.len() == RUNS_MAX {
+            self.runs.remove(0);
+        }
+        self.runs.push(Run { first: index, origin });
+    }
+
+    fn run(&self, index: u64) -> Option<&Run> {
+        self.runs.iter().rev().find(|run| run.first <= index)
+    }
+
+    /// The epoch of the last decision.
+    pub(super) fn newest(&self) -> Option<Epoch> {
+        self.runs.last().map(|run| run.origin)
+    }
+
+    /// Forgets what comes after `through`.
+    pub(super) fn truncate(&mut self, through: u64) {
+        self.runs.retain(|run| run.first <= through);
+    }
+
+    /// Puts in front what came before, which ends where this begins.
+    pub(super) fn prepend(&mut self, mut before: Self) {
+        let mut after = core::mem::take(&mut self.runs);
+        if let (Some(last), Some(first)) = (before.runs.last(), after.first())
+            && last.origin == first.origin
+        {
+            after.remove(0);
+        }
+        before.runs.append(&mut after);
+        let excess = before.runs.len().saturating_sub(RUNS_MAX);
+        before.runs.drain(..excess);
+        *self = before;
+    }
+
+    /// The last decision that this sequence, which ends at `through`, has in common with another; 0 if none is known.
+    pub(super) fn common(&self, through: u64, other: &Self, other_through: u64) -> u64 {
+        let mut index = through.min(other_through);
+        while let (Some(mine), Some(theirs)) = (self.run(index), other.run(index)) {
+            if mine.origin == theirs.origin {
+                return index;
+            }
+            let newer = if mine.origin > theirs.origin { mine } else { theirs };
+            index = newer.first - 1;
+        }
+        0
+    }
+
+    pub(super) fn append(&self, out: &mut Vec<u8>) {
+        for run in &self.runs {
+            put(out, &RunLayout { first: run.first.into(), origin: run.origin.0.into() });
+        }
+    }
+
+    /// Reads what [`Self::append`] wrote, to the end of `reader`.
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut runs: Vec<Run> = Vec::new();
+        while !reader.is_empty() {
+            let layout: RunLayout = reader.layout("run of a history")?;
+            let run = Run { first: layout.first.get(), origin: Epoch(layout.origin.get()) };
+            let rises = runs.last().is_none_or(|last| last.first < run.first && last.origin < run.origin);
+            if !rises || run.first == 0 || runs.len() == RUNS_MAX {
+                return Err(DecodeError::UnknownValue { field: "run of a history", value: run.first });
+            }
+            runs.push(run);
+        }
+        Ok(Self { runs })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(origins: &[u32]) -> History {
+        let mut history = History::default();
+        for (index, origin) in (1..).zip(origins) {
+            history.note(index, Epoch(*origin));
+        }
+        history
+    }
+
+    #[track_caller]
+    fn check(mine: &[u32], theirs: &[u32], common: u64) {
+        let (one, other) = (history(mine), history(theirs));
+        let (through, other_through) = (mine.len() as u64, theirs.len() as u64);
+        assert_eq!(one.common(through, &other, other_through), common);
+        assert_eq!(other.common(other_through, &one, through), common);
+    }
+
+    #[test]
+    fn histories_agree_up_to_the_last_common_origin() {
+        check(&[], &[], 0);
+        check(&[1, 1], &[], 0);
+        check(&[1, 1, 1], &[1, 1], 2);
+        check(&[1, 1, 1, 1, 3, 3, 3, 4, 4], &[1, 1, 1, 1, 1, 1, 2], 4);
+        check(&[1, 1, 3], &[1, 1, 2, 2, 2], 2);
+        check(&[1, 1, 3, 5, 5], &[1, 1, 3, 4, 6], 3);
+        check(&[2, 2], &[1, 1], 0);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_in_common() {
+        let origins: Vec<u32> = (1..=RUNS_MAX as u32 + 2).collect();
+        let long = history(&origins);
+        assert_eq!(long.common(origins.len() as u64, &history(&[1, 2]), 2), 0);
+        assert_eq!(long.common(origins.len() as u64, &history(&origins[..5]), 5), 5);
+    }
+
+    #[test]
+    fn a_history_survives_its_encoding_and_joins_what_came_before() {
+        let whole = history(&[1, 1, 3, 3, 3, 4]);
+        let mut bytes = Vec::new();
+        whole.append(&mut bytes);
+        assert_eq!(History::read(&mut Reader::new(&bytes)).unwrap(), whole);
+        let mut before = whole.clone();
+        before.truncate(4);
+        let mut after = History::default();
+        after.note(5, Epoch(3));
+        after.note(6, Epoch(4));
+        after.prepend(before);
+        assert_eq!(after, whole);
+        assert!(History::read(&mut Reader::new(&bytes[..bytes.len() - 1])).is_err());
+    }
+}

@@ -1,0 +1,313 @@
+//! What a joiner keeps: what it held in its former life, and how far its copy is (R7, R8).
+
+use super::contents::effects;
+use super::history::History;
+use super::locks::Op;
+use super::sequence::{Decided, Sequence};
+use crate::{Host, Map};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use nicekv_proto::bytes::{Reader, put};
+use nicekv_proto::recovery::{CopySection, Entry};
+use nicekv_proto::{DecodeError, NodeId, Now, OpId};
+use zerocopy::network_endian::U64;
+
+/// What a replica that is not complete held before it joined.
+#[derive(Clone)]
+pub(super) struct Former {
+    pub(super) logged: u64,
+    pub(super) history: History,
+    /// Logged and not known to be held by all.
+    pub(super) decisions: VecDeque<Decided>,
+    ops: Map<OpId, Op>,
+    /// Whether a primary has said that it has all of it, too.
+    pub(super) compared: bool,
+}
+
+impl Former {
+    /// Of a replica that has led another life until now.
+    pub(super) fn of(sequence: Sequence, ops: Map<OpId, Op>) -> Self {
+        let (logged, history, decisions) = sequence.into_parts();
+        Self { logged, history, decisions, ops, compared: false }
+    }
+
+    /// Of a replica that may hold anything up to `since` and nothing of use beyond.
+    pub(super) fn through(host: &Host, since: u64, mut history: History) -> Self {
+        history.truncate(since);
+        Self { logged: since, history, decisions: VecDeque::new(), ops: host.map(), compared: true }
+    }
+
+    /// The effects of decisions up to `since` that were not shown.
+    pub(super) fn effects_through(&self, since: u64) -> impl Iterator<Item = (&[u8], Entry<'_>)> {
+        let known = self.decisions.iter().take_while(move |decided| decided.index <= since);
+        known.filter(|decided| decided.contended).flat_map(move |decided| {
+            let op = self.ops.get(&decided.op);
+            op.map(|op| effects(decided, &op.stored)).into_iter().flatten()
+        })
+    }
+
+    /// What the primary is told.
+    pub(super) fn append(&self, out: &mut Vec<u8>) {
+        put(out, &U64::from(self.logged));
+        self.history.append(out);
+    }
+
+    /// Reads what [`Self::append`] wrote: the last decision, and where it and those before come from.
+    pub(super) fn read(bytes: &[u8]) -> Result<(u64, History), DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let logged: U64 = reader.layout("last decision of a joiner")?;
+        Ok((logged.get(), History::read(&mut reader)?))
+    }
+}
+
+#[derive(Clone)]
+enum Stage {
+    /// Waits to hear what it has in common with the primary; what takes effect meanwhile is kept here, encoded.
+    Beginning {
+        kept: Kept,
+    },
+    /// Asking for this part, after this cursor.
+    Copying {
+        section: CopySection,
+        after: Vec<u8>,
+    },
+    /// Everything is logged and written; waits for the log to be durable.
+    Forcing,
+    Done,
+}
+
+/// Entries, encoded, by key.
+pub(super) type Kept = BTreeMap<Box<[u8]>, Vec<u8>>;
+
+/// What a sweep has to do for a copy.
+pub(super) enum Step {
+    Ask,
+    Report,
+    Wait,
+}
+
+/// The joiner's side of a copy.
+#[derive(Clone)]
+pub(super) struct Join {
+    /// Keys that decisions of this epoch have written, and by which.
+    written: Map<Box<[u8]>, u64>,
+    stage: Stage,
+    asked_ns: u64,
+    /// The next part was not asked for: there was too much at once.
+    is_paused: bool,
+    /// Entries are asked of this member.
+    source: NodeId,
+    /// Those written after this decision; what is copied in the order of decisions raises it.
+    since: u64,
+    /// Decisions up to this one may have effects in the copy.
+    covers: u64,
+    /// Ops that were logged up to this record were not compared with the deduplication records.
+    unchecked_through: u64,
+}
+
+impl Join {
+    pub(super) fn new(written: Map<Box<[u8]>, u64>, source: NodeId) -> Self {
+        let stage = Stage::Beginning { kept: BTreeMap::new() };
+        Self {
+            written,
+            stage,
+            asked_ns: 0,
+            is_paused: false,
+            source,
+            since: 0,
+            covers: 0,
+            unchecked_through: 0,
+        }
+    }
+
+    /// Takes note of what a decision writes. Whether it is kept back for now.
+    pub(super) fn keeps_back(&mut self, key: &[u8], entry: &Entry<'_>) -> bool {
+        if matches!(self.stage, Stage::Forcing | Stage::Done) {
+            return false;
+        }
+        if self.is_newer(key, entry.index) {
+            self.written.insert(key.into(), entry.index);
+        }
+        let Stage::Beginning { kept } = &mut self.stage else { return false };
+        kept.insert(key.into(), stored(entry));
+        true
+    }
+
+    /// Whether no decision as late as this one has written a key.
+    pub(super) fn is_newer(&self, key: &[u8], index: u64) -> bool {
+        self.written.get(key).is_none_or(|newest| *newest < index)
+    }
+
+    /// How much is kept back.
+    pub(super) fn kept_back(&self) -> usize {
+        if let Stage::Beginning { kept } = &self.stage { kept.len() } else { 0 }
+    }
+
+    /// What is to be asked for next, and after which cursor.
+    pub(super) fn next_part(&self) -> Option<(CopySection, &[u8])> {
+        match &self.stage {
+            Stage::Beginning { .. } => Some((CopySection::Begin, &[])),
+            Stage::Copying { section, after } => Some((*section, after)),
+            Stage::Forcing | Stage::Done => None,
+        }
+    }
+
+    /// Whom to ask for entries, and since which decision.
+    pub(super) fn source(&self) -> (NodeId, u64) {
+        (self.source, self.since)
+    }
+
+    /// Something is being asked for, or reported.
+    pub(super) fn note_asked(&mut self, now: Now) {
+        self.asked_ns = now.boot_ns;
+    }
+
+    /// The next part is asked for at the next sweep.
+    pub(super) fn pause(&mut self) {
+        self.is_paused = true;
+    }
+
+    /// What a sweep has to do, if it is time for it.
+    pub(super) fn next_step(&mut self, now: Now, retry_ns: u64, primary: NodeId) -> Step {
+        match self.stage {
+            _ if core::mem::take(&mut self.is_paused) => Step::Ask,
+            _ if now.boot_ns < self.asked_ns + retry_ns => Step::Wait,
+            Stage::Beginning { .. } | Stage::Copying { .. } => {
+                // A handoff that does not answer is not needed: the primary has everything.
+                self.source = primary;
+                Step::Ask
+            }
+            Stage::Forcing => Step::Wait,
+            Stage::Done => Step::Report,
+        }
+    }
+
+    /// The primary has told whence the entries come, since which decision, and which decisions may have effects in them. What was kept
+    /// back until now.
+    pub(super) fn begin(&mut self, source: NodeId, since: u64, covers: u64) -> Kept {
+        (self.source, self.since, self.covers) = (source, since, covers);
+        if let Stage::Beginning { kept } = &mut self.stage { core::mem::take(kept) } else { Kept::new() }
+    }
+
+    /// The next part is this one.
+    pub(super) fn go_on(&mut self, section: CopySection, after: Vec<u8>) {
+        self.stage = Stage::Copying { section, after };
+    }
+
+    /// Decisions up to `covers` may have effects in what is copied, and nothing is lacking of those up to `through`.
+    pub(super) fn cover(&mut self, covers: u64, through: u64) {
+        (self.covers, self.since) = (self.covers.max(covers), self.since.max(through));
+    }
+
+    /// All deduplication records are here; ops up to this record were taken in without them.
+    pub(super) fn end_clients(&mut self, appended: u64) {
+        self.unchecked_through = appended;
+    }
+
+    /// Everything is logged and written.
+    pub(super) fn end_copy(&mut self, written: Map<Box<[u8]>, u64>) {
+        (self.stage, self.written) = (Stage::Forcing, written);
+    }
+
+    /// What was copied is durable.
+    pub(super) fn end_forcing(&mut self) {
+        (self.stage, self.asked_ns) = (Stage::Done, 0);
+    }
+
+    /// Whether this replica could go on alone: if all that the copy covers is forced, and no op is open that is not compared.
+    pub(super) fn is_complete(&self, forced: u64, oldest_undecided: u64) -> bool {
+        forced >= self.covers && oldest_undecided > self.unchecked_through
+    }
+}
+
+/// The stored form of an entry.
+pub(super) fn stored(entry: &Entry<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    entry.append(&mut bytes);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_proto::{ClientId, Epoch, Form};
+
+    const PRIMARY: NodeId = NodeId(1);
+
+    fn at(boot_ns: u64) -> Now {
+        Now { boot_ns, unix_ms: 0 }
+    }
+
+    fn entry(index: u64, value: &[u8]) -> Entry<'_> {
+        let version = OpId { client: ClientId(1), sequence: index };
+        Entry { index, version, expiry_ms: 0, form: Form::Plain, value: Some(value) }
+    }
+
+    #[test]
+    fn what_takes_effect_before_the_beginning_is_kept_back_and_later_only_noted() {
+        let mut join = Join::new(Map::default(), PRIMARY);
+        assert!(join.is_newer(b"k", 1));
+        assert!(join.keeps_back(b"k", &entry(5, b"five")) && join.keeps_back(b"k", &entry(6, b"six")));
+        assert_eq!((join.kept_back(), join.is_newer(b"k", 6), join.is_newer(b"k", 7)), (1, false, true));
+        let kept = join.begin(NodeId(3), 4, 6);
+        assert_eq!(
+            kept.into_iter().collect::<Vec<_>>(),
+            [(b"k".as_slice().into(), stored(&entry(6, b"six")))]
+        );
+        assert_eq!(join.source(), (NodeId(3), 4));
+        join.go_on(CopySection::Entries, b"k".to_vec());
+        assert_eq!(join.kept_back(), 0);
+        assert!(!join.keeps_back(b"l", &entry(9, b"nine")) && !join.keeps_back(b"l", &entry(8, b"eight")));
+        assert!(!join.is_newer(b"l", 9) && join.is_newer(b"l", 10));
+        join.end_copy(Map::default());
+        assert!(!join.keeps_back(b"m", &entry(9, b"nine")) && join.is_newer(b"m", 1));
+    }
+
+    #[test]
+    fn one_part_follows_the_other_until_all_is_durable() {
+        let mut join = Join::new(Map::default(), NodeId(3));
+        let steps = |join: &mut Join, boot_ns| match join.next_step(at(boot_ns), 10, PRIMARY) {
+            Step::Ask => "ask",
+            Step::Report => "report",
+            Step::Wait => "wait",
+        };
+        assert_eq!(join.next_part(), Some((CopySection::Begin, &[][..])));
+        join.note_asked(at(100));
+        assert_eq!((steps(&mut join, 109), join.source()), ("wait", (NodeId(3), 0)));
+        assert_eq!((steps(&mut join, 110), join.source()), ("ask", (PRIMARY, 0)));
+        join.go_on(CopySection::Clients, b"c".to_vec());
+        assert_eq!(join.next_part(), Some((CopySection::Clients, &b"c"[..])));
+        assert_eq!(steps(&mut join, 110), "ask");
+        join.end_copy(Map::default());
+        assert_eq!((join.next_part().is_none(), steps(&mut join, 110)), (true, "wait"));
+        join.end_forcing();
+        assert_eq!((join.next_part().is_none(), steps(&mut join, 10)), (true, "report"));
+    }
+
+    #[test]
+    fn it_is_complete_when_it_could_go_on_alone() {
+        let mut join = Join::new(Map::default(), PRIMARY);
+        join.begin(PRIMARY, 4, 6);
+        join.cover(9, 5);
+        join.cover(8, 0);
+        assert_eq!(join.source(), (PRIMARY, 5));
+        join.end_clients(20);
+        assert!(join.is_complete(9, 21));
+        assert!(!join.is_complete(8, 21) && !join.is_complete(9, 20));
+    }
+
+    #[test]
+    fn a_former_life_tells_how_far_it_got() {
+        let mut history = History::default();
+        history.note(1, Epoch(1));
+        history.note(7, Epoch(3));
+        let former =
+            Former { logged: 9, history: history.clone(), ..Former::of(Sequence::default(), Map::default()) };
+        assert!(!former.compared);
+        let mut bytes = Vec::new();
+        former.append(&mut bytes);
+        assert_eq!(Former::read(&bytes).unwrap(), (9, history));
+        assert!(Former::read(&bytes[..7]).is_err());
+    }
+}

@@ -1,0 +1,446 @@
+//! What only the primary of an epoch keeps: how far its recovery is, how far its peers are, and what it still wants.
+
+use super::makings::Makings;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_proto::recovery::RecoverReply;
+use nicekv_proto::replication::Progress;
+use nicekv_proto::{NodeId, Now, OpId};
+
+/// A timeout doubles at most this often.
+const DOUBLINGS_MAX: u32 = 3;
+
+/// How far a recovery is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Asks every member what it holds.
+    Collecting,
+    /// Fetches decisions up to `target` from the member that has them.
+    Adopting { from: usize, target: u64 },
+    /// Fetches the ops that only others hold (R18).
+    Fetching,
+    /// Decides.
+    Ready,
+}
+
+/// Another member of the epoch, as the primary knows it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Peer {
+    /// It has told everything it held when the epoch began.
+    is_heard: bool,
+    /// It is to go on telling after this record of its log.
+    cursor: u64,
+    logged: u64,
+    forced: u64,
+    /// The last decision that it knew to be durable at all members when the epoch began.
+    released: u64,
+    /// When it last made progress or was sent what it lacks.
+    heard_ns: u64,
+    /// How often it was sent what it lacks, in vain.
+    tries: u32,
+}
+
+/// An op that is not here and that others hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Wanted {
+    /// Who said so last.
+    pub(super) holder: NodeId,
+    /// Which members, by position, have acknowledged it in this epoch: their word stands when it comes.
+    pub(super) acks: u16,
+    /// One of them has it as contended.
+    pub(super) is_contended: bool,
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Lead {
+    phase: Phase,
+    /// This node's position.
+    me: usize,
+    /// By position in the member list; its own entry is unused.
+    peers: Vec<Peer>,
+    /// Ops whose log order is not above this were undecided when the epoch began: their decisions are contended.
+    recovered_through: u64,
+    /// The last decision of such an op, or of an epoch before: an earlier primary may have shown it.
+    recovery_end: u64,
+    /// Ops that others hold.
+    wanted: BTreeMap<OpId, Wanted>,
+    /// When the last decision was sent.
+    decided_ns: u64,
+    /// All that was open when the epoch began is decided, and durable at all.
+    is_complete: bool,
+    /// Nothing is decided any more (R17).
+    is_drained: bool,
+    /// Where to answer the refusals that it decided without a prepare, by index.
+    refused: BTreeMap<u64, SocketAddrV4>,
+    /// Values that it makes.
+    pub(super) makings: Makings,
+}
+
+impl Lead {
+    /// Of an epoch of so many members that begins.
+    pub(super) fn new(me: usize, members: usize, now: Now) -> Self {
+        let mut peers = vec![Peer { heard_ns: now.boot_ns, ..Peer::default() }; members];
+        peers[me].is_heard = true;
+        Self {
+            phase: Phase::Collecting,
+            me,
+            peers,
+            recovered_through: 0,
+            recovery_end: 0,
+            wanted: BTreeMap::new(),
+            decided_ns: now.boot_ns,
+            is_complete: false,
+            is_drained: false,
+            refused: BTreeMap::new(),
+            makings: Makings::default(),
+        }
+    }
+
+    /// This node's position among the members.
+    pub(super) fn me(&self) -> usize {
+        self.me
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    /// Whether [`Self::complete`] was called.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// The recovery is complete. Whether that is news.
+    pub(super) fn complete(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_complete, true)
+    }
+
+    /// Whether [`Self::end`] was called.
+    pub(super) fn is_drained(&self) -> bool {
+        self.is_drained
+    }
+
+    /// Nothing is decided any more.
+    pub(super) fn end(&mut self) {
+        self.is_drained = true;
+    }
+
+    /// Members, by position, that have not told everything yet, and after which record of theirs they are to go on.
+    pub(super) fn unheard(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.peers.iter().enumerate().filter(|(_, peer)| !peer.is_heard).map(|(at, peer)| (at, peer.cursor))
+    }
+
+    /// A member tells what it holds. Whether that is what it was asked for.
+    pub(super) fn hear(&mut self, position: usize, reply: &RecoverReply) -> bool {
+        let peer = &mut self.peers[position];
+        let is_asked = self.phase == Phase::Collecting && !peer.is_heard && peer.cursor == reply.cursor;
+        if is_asked {
+            (peer.logged, peer.forced, peer.cursor) = (reply.logged, reply.forced, reply.next);
+            peer.released = reply.released;
+            peer.is_heard = reply.next == 0;
+        }
+        is_asked
+    }
+
+    /// The member that has most decisions, and how many, once all are heard.
+    pub(super) fn farthest(&self) -> Option<(usize, u64)> {
+        let all_heard = self.peers.iter().all(|peer| peer.is_heard);
+        let by_logged = self.peers.iter().enumerate().map(|(position, peer)| (position, peer.logged));
+        by_logged.max_by_key(|(_, logged)| *logged).filter(|_| all_heard)
+    }
+
+    /// The last decisions that a member had logged, and knew to be durable at all, when the epoch began.
+    pub(super) fn told_by(&self, position: usize) -> (u64, u64) {
+        (self.peers[position].logged, self.peers[position].released)
+    }
+
+    /// Decisions up to `target` are to be had from a member.
+    pub(super) fn adopt(&mut self, from: usize, target: u64) {
+        self.phase = Phase::Adopting { from, target };
+    }
+
+    /// What was decided is here; open ops are not.
+    pub(super) fn begin_fetching(&mut self) {
+        self.phase = Phase::Fetching;
+    }
+
+    /// All that was decided up to `logged` is here. Ops up to record `recovered_through` are from before the epoch.
+    pub(super) fn become_ready(&mut self, now: Now, recovered_through: u64, logged: u64) {
+        self.phase = Phase::Ready;
+        (self.recovered_through, self.recovery_end) = (recovered_through, logged);
+        self.decided_ns = now.boot_ns;
+    }
+
+    /// Ops up to this record were open when the epoch began.
+    pub(super) fn recovered_through(&self) -> u64 {
+        self.recovered_through
+    }
+
+    /// The last decision that an earlier primary may have shown.
+    pub(super) fn recovery_end(&self) -> u64 {
+        self.recovery_end
+    }
+
+    /// An op that was open when the epoch began becomes decision `index`.
+    pub(super) fn extend_recovery(&mut self, index: u64) {
+        self.recovery_end = index;
+    }
+
+    /// A decision has been sent.
+    pub(super) fn note_decided(&mut self, now: Now) {
+        self.decided_ns = now.boot_ns;
+    }
+
+    /// `holder` has an op. Whether that is news.
+    pub(super) fn want(&mut self, op: OpId, holder: NodeId) -> bool {
+        let is_new = !self.wanted.contains_key(&op);
+        let wanted = self.wanted.entry(op).or_insert(Wanted { holder, acks: 0, is_contended: false });
+        wanted.holder = holder;
+        is_new
+    }
+
+    /// Ops to be fetched now, with their holders. An uncontended one may have been answered, so that a contended one of its key comes after it: those come first.
+    pub(super) fn fetched_first(&self) -> impl Iterator<Item = (OpId, NodeId)> {
+        let only_contended = self.wanted.values().all(|wanted| wanted.is_contended);
+        let first = self.wanted.iter().filter(move |(_, wanted)| only_contended || !wanted.is_contended);
+        first.map(|(op, wanted)| (*op, wanted.holder))
+    }
+
+    /// A member holds an op that is wanted as contended.
+    pub(super) fn note_contended(&mut self, op: OpId) {
+        if let Some(wanted) = self.wanted.get_mut(&op) {
+            wanted.is_contended = true;
+        }
+    }
+
+    /// A member, by position, has acknowledged an op that is wanted. Whether that is news.
+    pub(super) fn keep_ack(&mut self, op: OpId, position: usize, is_contended: bool) -> bool {
+        let Some(wanted) = self.wanted.get_mut(&op) else { return false };
+        let is_new = wanted.acks >> position & 1 == 0;
+        wanted.acks |= 1 << position;
+        wanted.is_contended |= is_contended;
+        is_new
+    }
+
+    /// An op has arrived; what was known of it.
+    pub(super) fn have(&mut self, op: OpId) -> Option<Wanted> {
+        self.wanted.remove(&op)
+    }
+
+    /// Only these ops are still wanted.
+    pub(super) fn keep_wanting(&mut self, mut is_wanted: impl FnMut(OpId) -> bool) {
+        self.wanted.retain(|op, _| is_wanted(*op));
+    }
+
+    /// Ops that are not here, and who holds them.
+    pub(super) fn wanted(&self) -> &BTreeMap<OpId, Wanted> {
+        &self.wanted
+    }
+
+    /// A member says how far it is. How many decisions it has, if it is known what it held.
+    pub(super) fn take_progress(&mut self, now: Now, position: usize, progress: &Progress) -> Option<u64> {
+        let peer = &mut self.peers[position];
+        if !peer.is_heard {
+            return None;
+        }
+        if progress.logged > peer.logged || progress.forced > peer.forced {
+            (peer.heard_ns, peer.tries) = (now.boot_ns, 0);
+        }
+        (peer.logged, peer.forced) = (peer.logged.max(progress.logged), peer.forced.max(progress.forced));
+        Some(peer.logged)
+    }
+
+    /// The last decision that all other members have forced; `u64::MAX` if there are none.
+    pub(super) fn forced_by_peers(&self) -> u64 {
+        let peers = self.peers.iter().enumerate().filter(|(position, _)| *position != self.me);
+        peers.map(|(_, peer)| peer.forced).min().unwrap_or(u64::MAX)
+    }
+
+    /// A member is being sent what it lacks.
+    pub(super) fn note_served(&mut self, now: Now, position: usize) {
+        self.peers[position].heard_ns = now.boot_ns;
+    }
+
+    pub(super) fn logged_by(&self, position: usize) -> u64 {
+        self.peers[position].logged
+    }
+
+    pub(super) fn forced_by(&self, position: usize) -> u64 {
+        self.peers[position].forced
+    }
+
+    /// Whether a member has been silent for so long that it is to be sent something again; how often that has been in vain.
+    pub(super) fn take_silent(&mut self, now: Now, position: usize, patience_ns: u64) -> Option<u32> {
+        let peer = &mut self.peers[position];
+        let since_ns = peer.heard_ns.max(self.decided_ns);
+        if now.boot_ns < since_ns + (patience_ns << peer.tries.min(DOUBLINGS_MAX)) {
+            return None;
+        }
+        peer.tries += 1;
+        Some(peer.tries)
+    }
+
+    /// Decision `index` will be the refusal of an op that was never prepared.
+    pub(super) fn refuse(&mut self, index: u64, reply_to: SocketAddrV4) {
+        self.refused.insert(index, reply_to);
+    }
+
+    /// Where to answer the refusal that decision `index` is.
+    pub(super) fn take_refused(&mut self, index: u64) -> Option<SocketAddrV4> {
+        self.refused.remove(&index)
+    }
+}
+
+mod exploration {
+    use super::{Lead, Phase};
+    use core::hash::{Hash, Hasher};
+
+    impl Lead {
+        pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
+            match self.phase {
+                Phase::Collecting => 0.hash(state),
+                Phase::Adopting { from, target } => (from, target).hash(state),
+                Phase::Ready => 2.hash(state),
+                Phase::Fetching => 3.hash(state),
+            }
+            for peer in &self.peers {
+                (peer.is_heard, peer.logged, peer.forced, peer.released).hash(state);
+            }
+            (self.recovery_end, self.is_complete, &self.wanted).hash(state);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_proto::control::DiskSpace;
+    use nicekv_proto::{ClientId, Epoch, PartitionId};
+
+    fn at(boot_ns: u64) -> Now {
+        Now { boot_ns, unix_ms: 0 }
+    }
+
+    fn op(sequence: u64) -> OpId {
+        OpId { client: ClientId(1), sequence }
+    }
+
+    fn reply(cursor: u64, next: u64, logged: u64, forced: u64) -> RecoverReply {
+        let (sender, partition, epoch) = (NodeId(2), PartitionId(0), Epoch(1));
+        RecoverReply {
+            sender,
+            partition,
+            epoch,
+            cursor,
+            next,
+            logged,
+            forced,
+            released: 0,
+            undecided: Vec::new(),
+        }
+    }
+
+    fn progress(logged: u64, forced: u64) -> Progress {
+        let (partition, epoch, space) = (PartitionId(0), Epoch(1), DiskSpace::Enough);
+        Progress { partition, epoch, logged, forced, gap: false, space }
+    }
+
+    /// The second of three members, which has heard the others.
+    fn heard() -> Lead {
+        let mut lead = Lead::new(1, 3, at(100));
+        assert!(lead.hear(0, &reply(0, 0, 5, 4)) && lead.hear(2, &reply(0, 0, 7, 6)));
+        lead
+    }
+
+    #[test]
+    fn all_are_asked_until_they_have_told_everything() {
+        let mut lead = Lead::new(1, 3, at(100));
+        assert_eq!((lead.me(), lead.phase(), lead.is_ready()), (1, Phase::Collecting, false));
+        assert_eq!(lead.unheard().collect::<Vec<_>>(), [(0, 0), (2, 0)]);
+        assert!(lead.hear(0, &reply(0, 9, 5, 4)), "there is more");
+        assert!(!lead.hear(0, &reply(0, 9, 5, 4)), "not what was asked for");
+        assert!(lead.hear(2, &reply(0, 0, 7, 6)) && !lead.hear(2, &reply(0, 0, 7, 6)));
+        assert_eq!((lead.unheard().collect::<Vec<_>>(), lead.farthest()), (vec![(0, 9)], None));
+        assert!(lead.hear(0, &reply(9, 0, 5, 4)));
+        assert_eq!(lead.farthest(), Some((2, 7)));
+        lead.adopt(2, 7);
+        assert_eq!(lead.phase(), Phase::Adopting { from: 2, target: 7 });
+        assert!(!lead.hear(2, &reply(0, 0, 8, 8)), "it is late");
+    }
+
+    #[test]
+    fn what_was_open_or_shown_before_is_known() {
+        let mut lead = heard();
+        lead.become_ready(at(200), 40, 7);
+        assert!(lead.is_ready());
+        assert_eq!((lead.recovered_through(), lead.recovery_end()), (40, 7));
+        lead.extend_recovery(9);
+        assert_eq!((lead.recovered_through(), lead.recovery_end()), (40, 9));
+    }
+
+    #[test]
+    fn progress_only_goes_forward_and_counts_from_those_that_are_heard() {
+        let mut lead = Lead::new(1, 3, at(100));
+        assert_eq!(lead.take_progress(at(101), 0, &progress(9, 9)), None);
+        let mut lead = heard();
+        assert_eq!(lead.forced_by_peers(), 4);
+        assert_eq!(lead.take_progress(at(110), 0, &progress(9, 9)), Some(9));
+        assert_eq!(lead.take_progress(at(120), 0, &progress(8, 8)), Some(9));
+        assert_eq!((lead.logged_by(0), lead.forced_by(0), lead.forced_by_peers()), (9, 9, 6));
+        assert_eq!(Lead::new(0, 1, at(0)).forced_by_peers(), u64::MAX);
+    }
+
+    #[test]
+    fn the_silent_are_served_less_and_less_often_until_they_move_on() {
+        let mut lead = heard();
+        lead.become_ready(at(200), 0, 0);
+        let silent = |lead: &mut Lead, boot_ns| lead.take_silent(at(boot_ns), 0, 10);
+        assert_eq!(silent(&mut lead, 209), None);
+        assert_eq!(silent(&mut lead, 210), Some(1));
+        lead.note_served(at(210), 0);
+        assert_eq!((silent(&mut lead, 229), silent(&mut lead, 230)), (None, Some(2)));
+        lead.take_progress(at(240), 0, &progress(5, 4));
+        assert_eq!(silent(&mut lead, 250), Some(3), "that was no progress");
+        lead.take_progress(at(250), 0, &progress(5, 5));
+        assert_eq!((silent(&mut lead, 259), silent(&mut lead, 260)), (None, Some(1)));
+        lead.note_decided(at(300));
+        assert_eq!((silent(&mut lead, 319), silent(&mut lead, 320)), (None, Some(2)));
+        for _ in 0..9 {
+            silent(&mut lead, 1_000);
+        }
+        lead.note_served(at(1_000), 0);
+        assert_eq!(
+            (silent(&mut lead, 1_079), silent(&mut lead, 1_080)),
+            (None, Some(12)),
+            "eight times at most"
+        );
+    }
+
+    #[test]
+    fn what_is_wanted_and_whom_to_refuse_is_kept_until_it_is_had() {
+        let mut lead = heard();
+        assert!(lead.want(op(1), NodeId(2)) && !lead.want(op(1), NodeId(3)) && lead.want(op(2), NodeId(2)));
+        assert!(
+            lead.keep_ack(op(1), 2, false)
+                && !lead.keep_ack(op(1), 2, true)
+                && lead.keep_ack(op(1), 0, false)
+        );
+        assert!(!lead.keep_ack(op(9), 0, false), "nobody holds it");
+        let wanted = Wanted { holder: NodeId(3), acks: 0b101, is_contended: true };
+        assert_eq!(lead.have(op(1)), Some(wanted));
+        assert_eq!(lead.wanted().len(), 1);
+        lead.keep_wanting(|wanted| wanted != op(2));
+        assert_eq!(lead.wanted().len(), 0);
+        let client = "10.0.0.9:900".parse().unwrap();
+        lead.refuse(8, client);
+        assert_eq!((lead.take_refused(7), lead.take_refused(8)), (None, Some(client)));
+        assert_eq!(lead.take_refused(8), None);
+    }
+}

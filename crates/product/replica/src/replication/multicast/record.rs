@@ -1,0 +1,166 @@
+//! Records of a partition's log; which partition, the node has written before them.
+//!
+//! Every record is idempotent: a checkpoint writes the open ones again, and replaying both the old and the new changes nothing.
+
+use alloc::vec::Vec;
+use nicekv_proto::DecodeError;
+use nicekv_proto::bytes::{Reader, put};
+use nicekv_proto::replication::Decision;
+use zerocopy::network_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// One record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Record<'a> {
+    /// An op is prepared: the client's datagram, and whether it was contended when it was logged (R2).
+    Prepare { contended: bool, datagram: &'a [u8] },
+    /// An op is decided. Decisions of a partition stand in the log in the order of their indexes.
+    Decision(Decision<'a>),
+    /// Every member holds the decisions up to this one, or this replica gets their effects by copying.
+    Released { through: u64 },
+    /// The replica joins: what it held so far is set aside, for good if it joins afresh (R7, R8).
+    Join { afresh: bool },
+    /// Deduplication records, in `Clients`' own form.
+    Clients { payload: &'a [u8] },
+    /// Of what was set aside, the decisions up to `since` stand; at 0 the engine's entries are void, too.
+    Begin { since: u64, floor: u64, history: &'a [u8] },
+    /// Entries that came by copying, and were written.
+    Copied { payload: &'a [u8] },
+    /// The copy is complete.
+    Complete,
+    /// Every original member holds the decisions up to this one.
+    Held { through: u64 },
+    /// It takes the place of others, and goes on after this decision (R17). What they knew of clients follows; without the node's own record that it is
+    /// born both are void.
+    Born { index: u64 },
+    /// Where the replica stands, in place of all records before.
+    Position { position: Position, history: &'a [u8] },
+}
+
+/// See [`Record::Position`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    /// If not complete: what it holds (`Former::through`).
+    pub(super) since: Option<u64>,
+    pub(super) floor: u64,
+    pub(super) released: u64,
+    pub(super) held_by_originals: u64,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct BeginLayout {
+    since: U64,
+    floor: U64,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct PositionLayout {
+    since: U64,
+    floor: U64,
+    released: U64,
+    held_by_originals: U64,
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn append(&self, out: &mut Vec<u8>) {
+        let head = |out: &mut Vec<u8>, kind: u8, flag: bool| out.extend_from_slice(&[kind, flag.into()]);
+        match self {
+            Self::Prepare { contended, datagram } => {
+                head(out, 1, *contended);
+                out.extend_from_slice(datagram);
+            }
+            Self::Decision(decision) => {
+                head(out, 2, false);
+                decision.append(out);
+            }
+            Self::Released { through } => {
+                head(out, 3, false);
+                out.extend_from_slice(&through.to_be_bytes());
+            }
+            Self::Join { afresh } => head(out, 4, *afresh),
+            Self::Clients { payload } => {
+                head(out, 5, false);
+                out.extend_from_slice(payload);
+            }
+            Self::Begin { since, floor, history } => {
+                head(out, 6, false);
+                put(out, &BeginLayout { since: (*since).into(), floor: (*floor).into() });
+                out.extend_from_slice(history);
+            }
+            Self::Copied { payload } => {
+                head(out, 7, false);
+                out.extend_from_slice(payload);
+            }
+            Self::Complete => head(out, 8, false),
+            Self::Held { through } => {
+                head(out, 10, false);
+                out.extend_from_slice(&through.to_be_bytes());
+            }
+            Self::Born { index } => {
+                head(out, 11, false);
+                out.extend_from_slice(&index.to_be_bytes());
+            }
+            Self::Position { position, history } => {
+                head(out, 9, position.since.is_some());
+                let layout = PositionLayout {
+                    since: position.since.unwrap_or(0).into(),
+                    floor: position.floor.into(),
+                    released: position.released.into(),
+                    held_by_originals: position.held_by_originals.into(),
+                };
+                put(out, &layout);
+                out.extend_from_slice(history);
+            }
+        }
+    }
+
+    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let [kind, flag]: [u8; 2] = reader.layout("record")?;
+        match kind {
+            1 => Ok(Self::Prepare { contended: flag != 0, datagram: reader.rest() }),
+            2 => {
+                let decision = Decision::read(&mut reader)?;
+                reader.finish("decision record")?;
+                Ok(Self::Decision(decision))
+            }
+            3 => {
+                let through = u64::from_be_bytes(reader.layout("released record")?);
+                reader.finish("released record")?;
+                Ok(Self::Released { through })
+            }
+            4 => Ok(Self::Join { afresh: flag != 0 }),
+            5 => Ok(Self::Clients { payload: reader.rest() }),
+            6 => {
+                let layout: BeginLayout = reader.layout("begin record")?;
+                let (since, floor) = (layout.since.get(), layout.floor.get());
+                Ok(Self::Begin { since, floor, history: reader.rest() })
+            }
+            7 => Ok(Self::Copied { payload: reader.rest() }),
+            8 => Ok(Self::Complete),
+            9 => {
+                let layout: PositionLayout = reader.layout("position record")?;
+                let position = Position {
+                    since: (flag != 0).then_some(layout.since.get()),
+                    floor: layout.floor.get(),
+                    released: layout.released.get(),
+                    held_by_originals: layout.held_by_originals.get(),
+                };
+                Ok(Self::Position { position, history: reader.rest() })
+            }
+            10 => {
+                let through = u64::from_be_bytes(reader.layout("held record")?);
+                reader.finish("held record")?;
+                Ok(Self::Held { through })
+            }
+            11 => {
+                let index = u64::from_be_bytes(reader.layout("born record")?);
+                reader.finish("born record")?;
+                Ok(Self::Born { index })
+            }
+            other => Err(DecodeError::UnknownValue { field: "record kind", value: other.into() }),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! When a member tells the primary how far it is.
+
+use nicekv_proto::Now;
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(super) struct Reporting {
+    /// At the latest.
+    due_ns: Option<u64>,
+    /// When the last gap was reported.
+    gap_ns: u64,
+}
+
+impl Reporting {
+    /// To be told then at the latest.
+    pub(super) fn be_due(&mut self, at_ns: u64) {
+        self.due_ns.get_or_insert(at_ns);
+    }
+
+    /// Something is to be told, sooner or later.
+    pub(super) fn is_pending(&self) -> bool {
+        self.due_ns.is_some()
+    }
+
+    /// Something is to be told now.
+    pub(super) fn is_due(&self, now: Now) -> bool {
+        self.due_ns.is_some_and(|due_ns| due_ns <= now.boot_ns)
+    }
+
+    /// It is being told.
+    pub(super) fn tell(&mut self) {
+        self.due_ns = None;
+    }
+
+    /// Whether a gap may be reported, if the last time was `pause_ns` ago at least. Then it is reported.
+    pub(super) fn take_gap(&mut self, now: Now, pause_ns: u64) -> bool {
+        let may = now.boot_ns >= self.gap_ns + pause_ns;
+        if may {
+            self.gap_ns = now.boot_ns;
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(boot_ns: u64) -> Now {
+        Now { boot_ns, unix_ms: 0 }
+    }
+
+    #[test]
+    fn the_earliest_time_counts_until_it_is_told() {
+        let mut reporting = Reporting::default();
+        assert!(!reporting.is_pending() && !reporting.is_due(at(u64::MAX)));
+        reporting.be_due(10);
+        reporting.be_due(20);
+        assert!(reporting.is_pending() && !reporting.is_due(at(9)) && reporting.is_due(at(10)));
+        reporting.tell();
+        assert!(!reporting.is_pending() && !reporting.is_due(at(30)));
+    }
+
+    #[test]
+    fn gaps_are_told_of_with_a_pause_between() {
+        let mut reporting = Reporting::default();
+        assert!(reporting.take_gap(at(100), 50) && !reporting.take_gap(at(149), 50));
+        assert!(reporting.take_gap(at(150), 50) && !reporting.take_gap(at(199), 50));
+    }
+}

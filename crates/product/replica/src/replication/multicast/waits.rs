@@ -1,0 +1,193 @@
+//! What a partition waits for from its disk, in the order in which the disk completes.
+
+use super::compare::Compare;
+use super::locks::WaitingGet;
+use super::recent::RecentKey;
+use super::scan::ClientScan;
+use crate::{Changes, StreamPeer};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use nicekv_proto::{Epoch, NodeId, OpId};
+use smallvec::SmallVec;
+
+/// A key that a read was asked for; short ones need no memory of their own.
+pub(super) type ReadKey = SmallVec<[u8; 32]>;
+
+/// What a read of the engine was for.
+#[derive(Clone)]
+pub(super) enum PendingRead {
+    /// To answer a get.
+    Get { get: WaitingGet, key: ReadKey, changes: Changes },
+    /// To evaluate the next op of a key.
+    Evaluate { key: ReadKey },
+    /// For a member that cannot read the key; `asked` is its request's `logged` and `released`.
+    Repair { epoch: Epoch, to: NodeId, asked: (u64, u64), key: ReadKey },
+}
+
+/// A scan of the engine.
+#[derive(Clone)]
+struct PendingScan {
+    token: u64,
+    epoch: Epoch,
+    purpose: ScanPurpose,
+}
+
+#[derive(Clone)]
+pub(super) enum ScanPurpose {
+    Copy(CopyScan),
+    Recent(CopyRecent),
+    Compare(Compare),
+    Client(ClientScan),
+}
+
+/// For a joiner.
+#[derive(Clone)]
+pub(super) struct CopyScan {
+    pub(super) peer: StreamPeer,
+    pub(super) since: u64,
+    /// What was found on the pages before.
+    pub(super) found: Vec<u8>,
+    pub(super) pages: usize,
+}
+
+/// For a joiner that is told what the latest decisions wrote.
+#[derive(Clone)]
+pub(super) struct CopyRecent {
+    pub(super) peer: StreamPeer,
+    pub(super) since: u64,
+    /// The keys that are read, by decision.
+    pub(super) keys: Vec<(u64, RecentKey)>,
+    /// All that was written after `since` and up to this decision is among them.
+    pub(super) through: u64,
+}
+
+/// A log record whose force somebody waits for.
+#[derive(Clone)]
+struct Unforced {
+    record: u64,
+    /// What was appended before a reset is void.
+    resets: u64,
+    what: UnforcedWhat,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum UnforcedWhat {
+    Prepare(OpId),
+    Decision(u64),
+    /// All that a joiner copies.
+    Copy,
+}
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(super) struct Waits {
+    reads: VecDeque<(u64, PendingRead)>,
+    scans: VecDeque<PendingScan>,
+    unforced: VecDeque<Unforced>,
+    /// How often the partition has begun anew.
+    resets: u64,
+}
+
+impl Waits {
+    /// The read with this token is for that.
+    pub(super) fn read(&mut self, token: u64, read: PendingRead) {
+        self.reads.push_back((token, read));
+    }
+
+    /// The scan with this token is for that, in this epoch.
+    pub(super) fn scan(&mut self, token: u64, epoch: Epoch, purpose: ScanPurpose) {
+        self.scans.push_back(PendingScan { token, epoch, purpose });
+    }
+
+    /// How many scans are under way.
+    pub(super) fn scans(&self) -> usize {
+        self.scans.len()
+    }
+
+    /// The force of this record is waited for.
+    pub(super) fn force(&mut self, record: u64, what: UnforcedWhat) {
+        self.unforced.push_back(Unforced { record, resets: self.resets, what });
+    }
+
+    /// The partition begins anew: what was appended before is void.
+    pub(super) fn reset(&mut self) {
+        self.resets += 1;
+    }
+
+    pub(super) fn finish_read(&mut self, token: u64) -> PendingRead {
+        let (expected, read) = self.reads.pop_front().expect("a read is pending");
+        assert_eq!(token, expected, "reads complete in order");
+        read
+    }
+
+    /// What a scan was for, unless that was in another epoch.
+    pub(super) fn finish_scan(&mut self, token: u64, epoch: Epoch) -> Option<ScanPurpose> {
+        let scan = self.scans.pop_front().expect("a scan is pending");
+        assert_eq!(token, scan.token, "scans complete in order");
+        (scan.epoch == epoch).then_some(scan.purpose)
+    }
+
+    /// What is durable now, unless it is void.
+    pub(super) fn finish_force(&mut self, record: u64) -> Option<UnforcedWhat> {
+        let unforced = self.unforced.pop_front().expect("a record is awaited");
+        assert_eq!(record, unforced.record, "forces complete in order");
+        (unforced.resets == self.resets).then_some(unforced.what)
+    }
+}
+
+mod exploration {
+    use super::{UnforcedWhat, Waits};
+    use core::hash::{Hash, Hasher};
+
+    impl Waits {
+        pub(crate) fn fingerprint(&self, record: u64, state: &mut impl Hasher) {
+            let unforced = self.unforced.iter().find(|unforced| unforced.record == record);
+            match unforced.expect("it waits for this record").what {
+                UnforcedWhat::Prepare(op) => (0, op).hash(state),
+                UnforcedWhat::Decision(index) => (1, index).hash(state),
+                UnforcedWhat::Copy => unreachable!("nobody joins"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_appended_before_the_partition_began_anew_is_void() {
+        let mut waits = Waits::default();
+        waits.force(1, UnforcedWhat::Decision(1));
+        waits.reset();
+        waits.force(2, UnforcedWhat::Decision(2));
+        assert!(waits.finish_force(1).is_none());
+        assert!(matches!(waits.finish_force(2), Some(UnforcedWhat::Decision(2))));
+    }
+
+    #[test]
+    fn a_scan_of_another_epoch_is_void() {
+        let mut waits = Waits::default();
+        let purpose = || {
+            ScanPurpose::Copy(CopyScan {
+                peer: StreamPeer::Accepted(1),
+                since: 0,
+                found: Vec::new(),
+                pages: 1,
+            })
+        };
+        waits.scan(7, Epoch(1), purpose());
+        waits.scan(8, Epoch(2), purpose());
+        assert_eq!(waits.scans(), 2);
+        assert!(waits.finish_scan(7, Epoch(2)).is_none() && waits.finish_scan(8, Epoch(2)).is_some());
+        assert_eq!(waits.scans(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "in order")]
+    fn reads_complete_in_order() {
+        let mut waits = Waits::default();
+        waits.read(1, PendingRead::Evaluate { key: b"k".as_slice().into() });
+        waits.finish_read(2);
+    }
+}

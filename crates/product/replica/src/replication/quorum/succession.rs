@@ -1,0 +1,259 @@
+//! How a member's place goes to another node (R14): C leaves, D succeeds it, while A and B go on.
+//!
+//! ```text
+//!   epoch e'   A B C count     C                                        D, silent
+//!                              │ ◀──Request(after)────────────────────── │ begins empty
+//!                              │ ──Chunk (versions, floor)─────────────▶ │ logged, forced
+//!        ──Store──────────────▶│ forced                                  │
+//!                              │ ──Entrust(version)────────────────────▶ │ takes it in, as a store
+//!                              │ ◀─Entrusted──────────────────────────── │ forced
+//!        ◀─Held────────────────│ written to the engine, told             │
+//!                                                                        │──CopyDone──▶ metadata
+//!   epoch e''  A B D count     │ may not know it yet                     │ logs that it counts
+//!              activated: C can answer no query any more ──────────────▶ │ answers
+//! ```
+//!
+//! Invariants:
+//! * What C has told anybody to hold is in D's storage, or in a page of C's engine that D has still to merge: what was there when e' began is on the
+//!   pages, since no page is read before; what came to be there later D holds, for the engine of who leaves takes no version before its successor
+//!   has said so. A query reads the engine, so until then it is told of the version before, as if the store had not arrived.
+//! * So when D has merged all pages of C it holds whatever C has told, and goes on to: one source is enough, whatever k is. That holds from
+//!   epoch to epoch as long as both processes live. A process that is started again has in its engine what it had not told: the metadata
+//!   service breaks the succession off, and D hears of that before it may begin anew. Then C tells whatever it holds, as A and B do.
+//! * D is silent in e', whatever it holds: C counts there. In e'' it is silent until that is activated: before, C might answer a query in e',
+//!   together with others that have not heard of e'' yet, and what D acknowledges in e'' C does not know. A process that is started again
+//!   before that has to wait for it as well.
+//! * What a newcomer holds from another time is void: deletions may have been forgotten since that it has not seen. It begins with nothing,
+//!   which is in its log, and takes nothing from what was under way.
+//!
+//! Where C is gone for good, and k > 1, D comes in its place as new storage does (`merge`), but silently until it is told to count.
+
+use super::QuorumPartition;
+use super::entrusting::{Entrusting, Forced, has_room};
+use super::forget::Forgetting;
+use super::merge::Merge;
+use super::repair::Repairs;
+use super::version::{ReadFor, Record, Unforced, UnforcedWhat, Version, Waiter};
+use crate::{Host, Standing};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use nicekv_proto::control::{MemberRole, ReportKind};
+use nicekv_proto::quorum::{Entrust, Entrusted};
+use nicekv_proto::{NodeId, Now};
+
+/// The time between two requests doubles at most this often.
+const DOUBLINGS_MAX: u32 = 5;
+/// Most versions that are sent again at once.
+const RESENT_MAX: usize = 256;
+
+impl QuorumPartition {
+    /// Another epoch has begun, in which this node may come in another's place, or leave its own.
+    pub(super) fn enter_succession(&mut self, host: &mut Host, now: Now) {
+        let me = host.config.node;
+        let is_newcomer = self.membership.standing == Standing::Joining
+            && self.membership.role(me) == Some(MemberRole::Newcomer);
+        let newcomer = is_newcomer.then(|| self.member_in_role(MemberRole::Leaving));
+        if newcomer.is_some() && newcomer != self.newcomer {
+            self.begin_empty(host);
+        }
+        self.newcomer = newcomer;
+        let leaves = self.membership.role(me) == Some(MemberRole::Leaving);
+        self.entrusting.successor = self.member_in_role(MemberRole::Newcomer).filter(|_| leaves);
+        if self.membership.standing == Standing::Outside {
+            // The clients ask others.
+            self.give_up_entrusted(host);
+        } else if self.entrusting.successor.is_none() {
+            self.settle_entrusted(host, now);
+        } else if !self.entrusting.held.is_empty() {
+            self.entrusting.held.values_mut().for_each(|forced| (forced.asked_ns, forced.tries) = (0, 0));
+            host.arm_sweep(now);
+        }
+    }
+
+    fn member_in_role(&self, role: MemberRole) -> Option<NodeId> {
+        self.membership.members.iter().find(|member| member.role == role).map(|member| member.node)
+    }
+
+    /// Whether what this replica says counts from now on in its process, once it is counted.
+    pub(super) fn admit(&mut self) {
+        self.admitted = match self.membership.standing {
+            Standing::Outside | Standing::Handoff => false,
+            Standing::Joining => self.newcomer.is_none(),
+            Standing::Consistent => self.admitted || self.membership.activated,
+        };
+    }
+
+    // --- Who comes.
+
+    fn begin_empty(&mut self, host: &mut Host) {
+        self.merge = None;
+        self.counting = false;
+        self.keys.clear();
+        self.repairs = Repairs::new();
+        self.forgetting = Forgetting::default();
+        self.let_go_values(host);
+        self.entrusting = Entrusting::default();
+        // What is under way at the disk ends without a trace.
+        self.reads.iter_mut().for_each(|(_, read)| read.what = ReadFor::Void);
+        self.unforced.iter_mut().for_each(|unforced| unforced.what = UnforcedWhat::Void);
+        host.append(self.id(), |out| Record::Emptied.append(out));
+        self.forget_everything(host);
+    }
+
+    /// Versions on their way to the engine do not get there.
+    fn let_go_values(&self, host: &mut Host) {
+        let unforced = self.unforced.iter().filter_map(|unforced| match &unforced.what {
+            UnforcedWhat::Version { version, .. } => Some(version),
+            _ => None,
+        });
+        let entrusted = self.entrusting.held.values().map(|forced| &forced.version);
+        unforced.chain(entrusted).for_each(|version| self.let_go_value(host, version));
+    }
+
+    /// Nothing is held.
+    pub(super) fn forget_everything(&mut self, host: &mut Host) {
+        (self.counted, self.floor) = (false, 0);
+        host.storage.discard_writes(self.id());
+        host.storage.clear(self.id());
+    }
+
+    /// Newcomer: all that it has to merge is durable here, which is to be so for its floor, too.
+    pub(super) fn finish_merge(&mut self, host: &mut Host) {
+        if self.merge.as_mut().is_some_and(Merge::begin_end) {
+            let floor = self.floor;
+            let record = host.append_awaited(self.id(), |out| Record::Floor { floor }.append(out));
+            host.storage.want_force();
+            self.unforced.push_back(Unforced { record, what: UnforcedWhat::Merged });
+        }
+    }
+
+    /// Who leaves wants a version to be held.
+    pub(super) fn on_entrust(&mut self, host: &mut Host, now: Now, entrust: &Entrust<'_>) {
+        let Entrust { sender, serial, timestamp, key, value, is_large, .. } = *entrust;
+        let is_successor = self.newcomer == Some(Some(sender));
+        if !is_successor || self.is_full() || !has_room(host.disk_space, value.is_none()) {
+            host.counters.dropped += 1;
+            return;
+        }
+        let version = Version { timestamp, value: value.map(Box::from), is_large };
+        self.take(host, now, key, version, Waiter::Predecessor { node: sender, serial });
+    }
+
+    /// That version, or a newer one, is durable here.
+    pub(super) fn tell_entrusted(&self, host: &mut Host, to: NodeId, serial: u64) {
+        let Some(address) = self.membership.address(to) else { return };
+        let (sender, partition, epoch) = (host.config.node, self.id(), self.membership.epoch);
+        host.outbox.send(address, |out| Entrusted { partition, epoch, sender, serial }.encode(out));
+    }
+
+    // --- Who leaves.
+
+    /// A version is forced: it goes to the engine, and is told, unless a successor is to hold it before.
+    pub(super) fn on_version_forced(&mut self, host: &mut Host, now: Now, mut forced: Forced) {
+        if self.entrusting.successor.is_none() {
+            return self.write_forced(host, now, forced);
+        }
+        self.entrusting.serial += 1;
+        let serial = self.entrusting.serial;
+        forced.asked_ns = now.boot_ns;
+        self.keys.get_mut(&forced.key).expect("it is under way").entrusted.push(serial);
+        self.entrusting.held.insert(serial, forced);
+        self.send_entrust(host, serial);
+        host.arm_sweep(now);
+    }
+
+    fn send_entrust(&self, host: &mut Host, serial: u64) {
+        let Some(address) = self.entrusting.successor.and_then(|node| self.membership.address(node)) else {
+            return;
+        };
+        let Forced { key, version, .. } = &self.entrusting.held[&serial];
+        let (sender, partition, epoch) = (host.config.node, self.id(), self.membership.epoch);
+        let (timestamp, value, is_large) = (version.timestamp, version.value.as_deref(), version.is_large);
+        let entrust = Entrust { partition, epoch, sender, serial, timestamp, key, value, is_large };
+        host.outbox.send(address, |out| entrust.encode(out));
+    }
+
+    /// The successor holds that version, or a newer one: so it does the earlier ones of its key.
+    pub(super) fn on_entrusted(&mut self, host: &mut Host, now: Now, sender: NodeId, serial: u64) {
+        if self.entrusting.successor != Some(sender) {
+            return;
+        }
+        let Some(mut forced) = self.entrusting.held.remove(&serial) else { return };
+        let state = self.keys.get_mut(&forced.key).expect("it is under way");
+        let earlier: Vec<u64> = state.entrusted.extract_if(.., |other| *other <= serial).collect();
+        for earlier in earlier {
+            let Some(earlier) = self.entrusting.held.remove(&earlier) else { continue };
+            self.let_go_value(host, &earlier.version);
+            forced.waiters.extend(earlier.waiters);
+        }
+        self.write_forced(host, now, forced);
+    }
+
+    /// Nobody comes in this one's place any more: what is forced here is told, as ever.
+    fn settle_entrusted(&mut self, host: &mut Host, now: Now) {
+        for (_, forced) in core::mem::take(&mut self.entrusting.held) {
+            self.keys.get_mut(&forced.key).expect("it is under way").entrusted.clear();
+            self.write_forced(host, now, forced);
+        }
+    }
+
+    fn give_up_entrusted(&mut self, host: &mut Host) {
+        for (_, forced) in core::mem::take(&mut self.entrusting.held) {
+            self.let_go_value(host, &forced.version);
+            let state = self.keys.get_mut(&forced.key).expect("it is under way");
+            state.entrusted.clear();
+            state.newest.take_if(|(_, record)| *record == forced.record);
+            if state.newest.is_none() && state.waiting.is_empty() {
+                self.keys.remove(&forced.key);
+            }
+        }
+    }
+
+    /// Who waits for a version that is forced, and not yet told.
+    pub(super) fn waiters_of_entrusted(&mut self, key: &[u8]) -> &mut Vec<Waiter> {
+        let serial = self.keys[key].entrusted.last().expect("its record is forced");
+        &mut self.entrusting.held.get_mut(serial).expect("not yet told").waiters
+    }
+
+    /// Sends again what the successor has not said to hold; whether there is anything.
+    pub(super) fn sweep_entrusted(&mut self, host: &mut Host, now: Now) -> bool {
+        let Some(successor) = self.entrusting.successor else { return false };
+        let resend_ns = host.config.timing.resend.as_nanos() as u64;
+        let is_due =
+            |forced: &Forced| now.boot_ns >= forced.asked_ns + (resend_ns << forced.tries.min(DOUBLINGS_MAX));
+        let due = self.entrusting.held.iter_mut().filter(|(_, forced)| is_due(forced)).take(RESENT_MAX);
+        let mut is_silent = false;
+        let due: Vec<u64> = due
+            .map(|(serial, forced)| {
+                (forced.asked_ns, forced.tries) = (now.boot_ns, forced.tries + 1);
+                // Of a large value it says nothing until it has fetched that.
+                is_silent |=
+                    forced.tries >= host.config.timing.accuse_after_resends && !forced.version.is_large;
+                *serial
+            })
+            .collect();
+        due.iter().for_each(|serial| self.send_entrust(host, *serial));
+        if is_silent {
+            // The metadata service breaks the succession off (R15): else the clients of this replica would wait as long as the two cannot talk.
+            host.report(self.id(), self.membership.epoch, ReportKind::Accuse(successor));
+        }
+        !self.entrusting.held.is_empty()
+    }
+
+    /// What is not in the engine when all records before a checkpoint are forced is logged again after it, in the same order.
+    pub(super) fn log_entrusted_again(&self, host: &mut Host) {
+        if self.entrusting.successor.is_none() {
+            return;
+        }
+        let held = self.entrusting.held.values().map(|forced| (&forced.key, &forced.version));
+        let unforced = self.unforced.iter().filter_map(|unforced| match &unforced.what {
+            UnforcedWhat::Version { key, version, .. } => Some((key, version)),
+            _ => None,
+        });
+        for (key, version) in held.chain(unforced) {
+            let mut entry = Vec::new();
+            version.entry().append(&mut entry);
+            host.append(self.id(), |out| Record::Version { key, entry: &entry }.append(out));
+        }
+    }
+}

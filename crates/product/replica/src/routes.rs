@@ -1,0 +1,118 @@
+//! Which partition a request is for: by its keyspace and its match value.
+
+use alloc::vec::Vec;
+use nicekv_proto::control::RESHAPED_MAX;
+use nicekv_proto::{KeyspaceId, MatchRange};
+
+#[derive(Clone, Copy)]
+struct Route {
+    keyspace: KeyspaceId,
+    range: MatchRange,
+    slot: usize,
+}
+
+/// So many routes may begin before a match value and end after it: a partition and what is taking its place (R17).
+const OVERLAPPING_MAX: usize = 1 + RESHAPED_MAX;
+
+/// The ranges that this node is a member for, in order. Those of two partitions overlap while one takes the place of the other; then the newest
+/// told comes first.
+#[derive(Clone, Default)]
+pub(crate) struct Routes {
+    sorted: Vec<Route>,
+}
+
+impl Routes {
+    /// Where requests for this range go from now on.
+    pub(crate) fn set(&mut self, keyspace: KeyspaceId, range: MatchRange, slot: usize) {
+        let known = self.sorted.iter().find(|route| route.slot == slot);
+        if known.is_some_and(|route| (route.keyspace, route.range) == (keyspace, range)) {
+            return;
+        }
+        self.sorted.retain(|route| route.slot != slot);
+        let at = self
+            .sorted
+            .partition_point(|route| (route.keyspace, route.range.first()) <= (keyspace, range.first()));
+        self.sorted.insert(at, Route { keyspace, range, slot });
+    }
+
+    /// The slot is nobody's.
+    pub(crate) fn remove(&mut self, slot: usize) {
+        self.sorted.retain(|route| route.slot != slot);
+    }
+
+    /// The slot of the partition that holds this match value.
+    pub(crate) fn find(&self, keyspace: KeyspaceId, value: u128) -> Option<usize> {
+        let end =
+            self.sorted.partition_point(|route| (route.keyspace, route.range.first()) <= (keyspace, value));
+        let holds = |route: &Route| route.keyspace == keyspace && route.range.contains(value);
+        let (last, before) = self.sorted[..end].split_last()?;
+        if holds(last) {
+            return Some(last.slot);
+        }
+        before.iter().rev().take(OVERLAPPING_MAX - 1).find(|route| holds(route)).map(|route| route.slot)
+    }
+
+    /// Up to which match value from `first` on everything is this slot's; `None`: `first` is not.
+    pub(crate) fn reach(&self, slot: usize, first: u128) -> Option<u128> {
+        let own = self.sorted.iter().find(|route| route.slot == slot)?;
+        if self.find(own.keyspace, first) != Some(slot) {
+            return None;
+        }
+        let is_behind = |route: &&Route| {
+            let begin = route.range.first();
+            route.keyspace == own.keyspace && route.slot != slot && begin > first && own.range.contains(begin)
+        };
+        let next = self.sorted.iter().filter(is_behind).map(|route| route.range.first() - 1).min();
+        Some(next.unwrap_or(own.range.last()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: u128, last: u128) -> MatchRange {
+        MatchRange::new(first, last).unwrap()
+    }
+
+    #[test]
+    fn a_value_is_found_in_its_keyspace_and_range_only() {
+        let (one, two) = (KeyspaceId(1), KeyspaceId(2));
+        let mut routes = Routes::default();
+        routes.set(two, range(0, 9), 0);
+        routes.set(one, range(5, 9), 1);
+        routes.set(one, range(20, u128::MAX), 2);
+        for (keyspace, value, found) in [
+            (one, 4, None),
+            (one, 5, Some(1)),
+            (one, 9, Some(1)),
+            (one, 10, None),
+            (one, 20, Some(2)),
+            (one, u128::MAX, Some(2)),
+            (two, 5, Some(0)),
+            (two, 10, None),
+            (KeyspaceId(0), 5, None),
+            (KeyspaceId(3), 5, None),
+        ] {
+            assert_eq!(routes.find(keyspace, value), found, "{keyspace:?} {value}");
+        }
+        routes.set(one, range(5, 7), 1);
+        assert_eq!((routes.find(one, 7), routes.find(one, 8)), (Some(1), None));
+        // One of two that take a partition's place is there; the other half is still the partition's.
+        routes.set(one, range(20, 29), 3);
+        assert_eq!((routes.find(one, 20), routes.find(one, 30)), (Some(3), Some(2)));
+        routes.set(one, range(40, u128::MAX), 4);
+        assert_eq!((routes.find(one, 39), routes.find(one, 40)), (Some(2), Some(4)));
+        assert_eq!(
+            (routes.reach(3, 20), routes.reach(3, 25), routes.reach(3, 30)),
+            (Some(29), Some(29), None)
+        );
+        assert_eq!((routes.reach(2, 20), routes.reach(2, 30), routes.reach(2, 40)), (None, Some(39), None));
+        assert_eq!(
+            (routes.reach(4, 40), routes.reach(0, 0), routes.reach(7, 0)),
+            (Some(u128::MAX), Some(9), None)
+        );
+        routes.remove(1);
+        assert_eq!((routes.find(one, 7), routes.find(one, 30)), (None, Some(2)));
+    }
+}

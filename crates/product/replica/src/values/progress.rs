@@ -1,0 +1,116 @@
+//! How far the scrub of large values is: which value it is at, what of that it has hashed, and what it may read now.
+
+use nicekv_proto::OpId;
+use nicekv_proto::large::Reference;
+use nicekv_transport::Checksum;
+
+/// The disk has a checksum for so much, and reads no less to compare it.
+const BLOCK_BYTES: u64 = 64 << 10;
+/// Read at one heartbeat, at most: others wait for it.
+pub(super) const READ_BYTES_MAX: u64 = 4 * BLOCK_BYTES;
+
+/// Where the pass is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ValueScrub {
+    /// None begins before.
+    pub(super) next_ns: u64,
+    /// Of the pass that is under way.
+    pub(super) begun_ns: Option<u64>,
+    /// The value that was read last, and the one that is being read.
+    pub(super) after: Option<OpId>,
+    pub(super) current: Option<Current>,
+    pub(super) is_pending: bool,
+    /// May be read now, by the rate.
+    pub(super) credit_bytes: u64,
+}
+
+/// A value that is read through.
+#[derive(Clone, Debug)]
+pub(super) struct Current {
+    pub(super) reference: Reference,
+    /// Of all before `offset`.
+    pub(super) checksum: Checksum,
+    pub(super) offset: u32,
+}
+
+impl ValueScrub {
+    /// What may be read of the current value now: blocks, or its end.
+    pub(super) fn next_read(&mut self) -> Option<(OpId, u32, u32)> {
+        let Current { reference, offset, .. } = self.current.as_ref()?;
+        let left = u64::from(reference.length - offset);
+        let bytes = if left <= self.credit_bytes { left } else { self.credit_bytes & !(BLOCK_BYTES - 1) };
+        self.credit_bytes -= bytes;
+        (bytes > 0).then_some((reference.name, *offset, bytes as u32))
+    }
+
+    /// A part has been read, or could not be. Whether the value may still be what its reference says.
+    pub(super) fn take(&mut self, bytes: Option<&[u8]>) -> bool {
+        self.is_pending = false;
+        let (Some(mut current), Some(bytes)) = (self.current.take(), bytes) else { return false };
+        current.checksum.update(bytes);
+        current.offset += bytes.len() as u32;
+        if current.offset == current.reference.length {
+            return current.checksum.finish() == current.reference.checksum;
+        }
+        self.current = Some(current);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_proto::ClientId;
+    use nicekv_transport::checksum;
+
+    const LENGTH: usize = 150_000;
+
+    fn value() -> Vec<u8> {
+        (0..LENGTH).map(|at| (at / 7) as u8).collect()
+    }
+
+    fn begun(credit_bytes: u64) -> ValueScrub {
+        let name = OpId { client: ClientId(1), sequence: 2 };
+        let reference = Reference { name, length: LENGTH as u32, checksum: checksum(&value()) };
+        let current = Some(Current { reference, checksum: Checksum::new(), offset: 0 });
+        ValueScrub { current, credit_bytes, is_pending: true, ..ValueScrub::default() }
+    }
+
+    /// Reads it all in as many parts as it takes, with so much credit for each; whether it is taken for whole.
+    fn read_through(credit_bytes: u64, value: &[u8]) -> bool {
+        let mut scrub = begun(0);
+        loop {
+            scrub.credit_bytes += credit_bytes;
+            let Some((_, offset, bytes)) = scrub.next_read() else { continue };
+            let is_well = scrub.take(Some(&value[offset as usize..][..bytes as usize]));
+            if !is_well || scrub.current.is_none() {
+                return is_well;
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_read_as_the_rate_allows_and_the_end_is_shorter() {
+        let mut scrub = begun(BLOCK_BYTES - 1);
+        assert_eq!(scrub.next_read(), None);
+        scrub.credit_bytes = 2 * BLOCK_BYTES + 5;
+        assert_eq!(scrub.next_read().map(|(_, offset, bytes)| (offset, bytes)), Some((0, 131_072)));
+        assert_eq!(scrub.credit_bytes, 5);
+        assert!(scrub.take(Some(&value()[..131_072])));
+        scrub.credit_bytes = BLOCK_BYTES;
+        assert_eq!(scrub.next_read().map(|(_, offset, bytes)| (offset, bytes)), Some((131_072, 18_928)));
+    }
+
+    #[test]
+    fn what_comes_to_another_digest_or_cannot_be_read_is_not_whole() {
+        for credit_bytes in [1_000, BLOCK_BYTES, READ_BYTES_MAX] {
+            assert!(read_through(credit_bytes, &value()));
+            for at in [0, 70_000, LENGTH - 1] {
+                let mut damaged = value();
+                damaged[at] ^= 1;
+                assert!(!read_through(credit_bytes, &damaged), "byte {at}");
+            }
+        }
+        assert!(!begun(BLOCK_BYTES).take(None));
+    }
+}

@@ -1,0 +1,134 @@
+//! A replica that joins behind the tail of a chain: when an entry takes effect there, and for whom it keeps it. Its head, and the tail until then, is the test.
+
+use crate::harness;
+
+use core::time::Duration;
+use harness::pair::{OTHER, OTHER_ADDRESS, PARTITION, Sent, op, other};
+use harness::{CLIENT, NODE, Node, update};
+use nicekv_proto::chain::{ChainEntry, Forwards};
+use nicekv_proto::control::{Member, MemberRole, MemberState};
+use nicekv_proto::recovery::{CopyFrame, CopySection, Fetch, RecoverRequest, Wanted};
+use nicekv_proto::replication::{Decision, Effect, Progress, Watermark};
+use nicekv_proto::{Datagram, Entries, Epoch, Form, NodeId, Operation, Replication, Status, Term};
+use nicekv_replica::StreamPeer;
+
+/// The epoch in which it joins.
+const JOINS: u32 = 6;
+
+/// The head has forced entries up to this one.
+fn watermark(forced: u64) -> Watermark {
+    Watermark { partition: PARTITION, epoch: Epoch(JOINS), base: 0, forced, recovered: false }
+}
+
+fn forward(node: &mut Node, watermark: Watermark, entries: &[ChainEntry<'_>]) -> Sent {
+    let (watermarks, entries) =
+        (Entries::Values(core::slice::from_ref(&watermark)), Entries::Values(entries));
+    node.receive(OTHER_ADDRESS, |out| Forwards { sender: OTHER, watermarks, entries }.encode(out))
+}
+
+/// A node that joins behind the head, has heard where the epoch begins, and has forced the first entry, an increment; the head has not.
+fn joined() -> Node {
+    let mut node = Node::started();
+    (node.replication, node.replicas) = (Replication::Chain, 2);
+    node.grant_lease(Term(3));
+    let me =
+        Member { node: NodeId(1), state: MemberState::Joining, role: MemberRole::Original, address: NODE };
+    node.assign_members(Term(3), Epoch(JOINS), OTHER, vec![other(), me]);
+    forward(&mut node, watermark(0), &[]);
+    let mut prepare = Vec::new();
+    let increment = update(op(1), b"n", Operation::Increment(1));
+    nicekv_proto::Update { reply_to: Some(CLIENT), ..increment }.encode(&mut prepare);
+    let decision = Decision {
+        form: Form::Plain,
+        partition: PARTITION,
+        epoch: Epoch(JOINS),
+        index: 1,
+        origin: Epoch(JOINS),
+        op: op(1),
+        contended: true,
+        effect: Effect::Store,
+        status: Status::Ok,
+        version: op(1),
+        expiry_ms: 0,
+        integer: 1,
+        value: b"1",
+        value_is_result: false,
+    };
+    let sent = forward(&mut node, watermark(0), &[ChainEntry { decision, prepare: &prepare }]);
+    let told = progress(&sent);
+    assert!(told.iter().any(|told| (told.logged, told.forced) == (1, 1)), "the tail waits for it: {told:?}");
+    node
+}
+
+fn progress(sent: &Sent) -> Vec<Progress> {
+    let decoded = sent.iter().filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+        Datagram::Acks(acks) => Some(acks.progress.iter().collect::<Vec<_>>()),
+        _ => None,
+    });
+    decoded.flatten().collect()
+}
+
+/// It has a part of the copy, in which there is nothing.
+fn copy(node: &mut Node, section: CopySection, payload: &[u8]) {
+    let (partition, epoch) = (PARTITION, Epoch(JOINS));
+    let chunk = CopyFrame::Chunk { partition, epoch, section, more: false, payload };
+    node.receive_frame(StreamPeer::Dialed(OTHER_ADDRESS), &chunk);
+}
+
+fn copy_all(node: &mut Node) {
+    // What both hold, what is to be copied, what that covers; from whom.
+    let begun = [&[0; 16][..], &1u64.to_be_bytes(), &OTHER.0.to_be_bytes()].concat();
+    copy(node, CopySection::Begin, &begun);
+    copy(node, CopySection::Clients, &[0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    copy(node, CopySection::Entries, &[&1u64.to_be_bytes()[..], &[0; 10]].concat());
+}
+
+fn released(node: &Node) -> u64 {
+    node.core.status().partitions[0].released
+}
+
+/// What it alone has forced could come out otherwise, and would stay in its engine.
+#[test]
+fn an_entry_takes_effect_when_those_before_have_forced_it_too() {
+    let mut node = joined();
+    copy_all(&mut node);
+    assert_eq!((released(&node), node.engine.len()), (0, 0));
+    forward(&mut node, watermark(1), &[]);
+    assert_eq!((released(&node), node.engine.len()), (1, 1));
+}
+
+/// The head was told that all behind it hold the entry, and sends nothing by itself.
+#[test]
+fn it_asks_when_the_word_of_those_before_was_lost() {
+    let mut node = joined();
+    let asks = |node: &mut Node| {
+        node.pass(Duration::from_millis(100));
+        progress(&node.sent()).iter().any(|told| told.gap)
+    };
+    assert!(asks(&mut node) && asks(&mut node), "until it is told");
+    forward(&mut node, watermark(1), &[]);
+    assert!(!asks(&mut node) && !asks(&mut node), "it lacks nothing");
+}
+
+/// Seed 1910: the head died before it had forced an entry, and its joiner, a member since, had let go of it.
+#[test]
+fn a_head_that_lost_an_entry_finds_it_with_who_had_joined() {
+    let mut node = joined();
+    copy_all(&mut node);
+    node.assign_members(Term(3), Epoch(7), OTHER, vec![other(), Node::me()]);
+    let (sender, partition, epoch) = (OTHER, PARTITION, Epoch(7));
+    let asked = RecoverRequest { sender, partition, epoch, cursor: 0 };
+    let sent = node.receive(OTHER_ADDRESS, |out| asked.encode(out));
+    let logged = sent.iter().find_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+        Datagram::RecoverReply(reply) => Some(reply.logged),
+        _ => None,
+    });
+    assert_eq!(logged, Some(1));
+    let fetch = Fetch { sender, partition, epoch, wanted: Wanted::DecisionsAfter(0) };
+    let sent = node.receive(OTHER_ADDRESS, |out| fetch.encode(out));
+    let ops = sent.iter().filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+        Datagram::Forwards(forwards) => Some(forwards.entries.iter().map(|entry| entry.decision.op)),
+        _ => None,
+    });
+    assert_eq!(ops.flatten().collect::<Vec<_>>(), [op(1)]);
+}

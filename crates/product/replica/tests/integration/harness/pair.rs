@@ -1,0 +1,152 @@
+//! A node and another member of its partition, which is the test.
+
+use super::{CLIENT, Node, update};
+use nicekv_proto::control::{DiskSpace, Member, MemberRole, MemberState};
+use nicekv_proto::recovery::{RecoverReply, UndecidedOp};
+use nicekv_proto::replication::{Acks, Decision, Decisions, Effect, PrepareAck, Progress, Watermark};
+use nicekv_proto::{
+    ClientId, Datagram, Entries, Epoch, Form, NodeId, OpId, Operation, PartitionId, Status, Term,
+};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+pub(crate) const OTHER: NodeId = NodeId(2);
+pub(crate) const OTHER_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 3), 7400);
+pub(crate) const PARTITION: PartitionId = PartitionId(0);
+
+pub(crate) fn other() -> Member {
+    Member { node: OTHER, state: MemberState::Consistent, role: MemberRole::Original, address: OTHER_ADDRESS }
+}
+
+pub(crate) fn op(client: u64) -> OpId {
+    OpId { client: ClientId::new(2, client), sequence: 1 }
+}
+
+pub(crate) type Sent = Vec<(SocketAddrV4, Vec<u8>)>;
+
+/// An increment of a key by a client of its own; what the node sends then.
+pub(crate) fn increment(node: &mut Node, client: u64) -> Sent {
+    let increment = update(op(client), b"n", Operation::Increment(1));
+    node.receive(CLIENT, |out| increment.encode(out))
+}
+
+/// The acks of prepares among what was sent.
+pub(crate) fn acks(sent: &Sent) -> Vec<PrepareAck> {
+    let decoded = sent.iter().filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+        Datagram::Acks(acks) => Some(acks.prepares.iter().collect::<Vec<_>>()),
+        _ => None,
+    });
+    decoded.flatten().collect()
+}
+
+/// Op, contention and result of the decisions among what was sent.
+pub(crate) fn decisions(sent: &Sent) -> Vec<(OpId, bool, Status, i64)> {
+    let mut decided = Vec::new();
+    for (_, bytes) in sent {
+        if let Datagram::Decisions(decisions) = Datagram::decode(bytes).unwrap().1 {
+            let told = |d: Decision<'_>| (d.op, d.contended, d.status, d.integer);
+            decided.extend(decisions.decisions.iter().map(told));
+        }
+    }
+    decided
+}
+
+/// The other member has forced an op, which was contended there or not.
+pub(crate) fn ack(node: &mut Node, epoch: u32, client: u64, contended: bool) -> Sent {
+    let (partition, epoch) = (PARTITION, Epoch(epoch));
+    let ack = PrepareAck { partition, epoch, op: op(client), contended, refused: false };
+    let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&[]));
+    node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
+}
+
+/// The other member, as the primary, has decided an increment, uncontended.
+pub(crate) fn decide(node: &mut Node, epoch: u32, index: u64, op: OpId) -> Sent {
+    decide_as(node, epoch, index, op, false)
+}
+
+/// The other member, as the primary, has decided an increment.
+pub(crate) fn decide_as(node: &mut Node, epoch: u32, index: u64, op: OpId, contended: bool) -> Sent {
+    let (partition, epoch) = (PARTITION, Epoch(epoch));
+    let decision = Decision {
+        form: Form::Plain,
+        partition,
+        epoch,
+        index,
+        origin: epoch,
+        op,
+        contended,
+        effect: Effect::Store,
+        status: Status::Ok,
+        version: op,
+        expiry_ms: 0,
+        integer: 1,
+        value: b"1",
+        value_is_result: false,
+    };
+    let decisions = Entries::Values(&[decision]);
+    let watermarks = Entries::Values(&[]);
+    node.receive(OTHER_ADDRESS, |out| {
+        Decisions {
+            keyspace: nicekv_proto::KeyspaceId::DEFAULT,
+            digest: nicekv_proto::KeyDigest::default(),
+            sender: OTHER,
+            watermarks,
+            decisions,
+        }
+        .encode(out);
+    })
+}
+
+/// The other member, as the primary, tells where its epoch begins; all hold what was decided up to there.
+pub(crate) fn watermark(node: &mut Node, epoch: u32, base: u64) -> Sent {
+    let epoch = Epoch(epoch);
+    let watermark = Watermark { partition: PARTITION, epoch, base, forced: base, recovered: true };
+    let (watermarks, decisions) = (Entries::Values(&[watermark]), Entries::Values(&[]));
+    node.receive(OTHER_ADDRESS, |out| {
+        Decisions {
+            keyspace: nicekv_proto::KeyspaceId::DEFAULT,
+            digest: nicekv_proto::KeyDigest::default(),
+            sender: OTHER,
+            watermarks,
+            decisions,
+        }
+        .encode(out);
+    })
+}
+
+/// The other member has logged and forced the decisions up to this one.
+pub(crate) fn progress(node: &mut Node, epoch: u32, forced: u64) -> Sent {
+    let (partition, epoch) = (PARTITION, Epoch(epoch));
+    let progress =
+        Progress { partition, epoch, logged: forced, forced, gap: false, space: DiskSpace::Enough };
+    let (prepares, progress) = (Entries::Values(&[]), Entries::Values(&[progress]));
+    node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
+}
+
+/// The other member tells what it held when the epoch began.
+pub(crate) fn recover(node: &mut Node, epoch: u32, logged: u64, undecided: Vec<UndecidedOp>) -> Sent {
+    let (sender, partition, epoch) = (OTHER, PARTITION, Epoch(epoch));
+    let (cursor, next, forced) = (0, 0, logged);
+    let reply =
+        RecoverReply { sender, partition, epoch, cursor, next, logged, forced, released: 0, undecided };
+    node.receive(OTHER_ADDRESS, |out| reply.encode(out))
+}
+
+/// The record with which a log begins that was let go up to decision `through`; all of them were made in this epoch, and are released.
+pub(crate) fn position(through: u64, origin: u32) -> Vec<u8> {
+    let mut record = PARTITION.0.to_be_bytes().to_vec();
+    record.extend([9, 0]);
+    for number in [0, 0, through, through, 1] {
+        record.extend(number.to_be_bytes());
+    }
+    record.extend(origin.to_be_bytes());
+    record
+}
+
+/// A primary whose epoch 5 has begun with nothing.
+pub(crate) fn primary() -> Node {
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    node.assign_with(Term(3), Epoch(5), &[other()]);
+    recover(&mut node, 5, 0, Vec::new());
+    node
+}

@@ -1,0 +1,285 @@
+//! One replica alone, its disk a map: what it answers, and when it keeps silent.
+
+use crate::harness;
+
+use harness::{CLIENT, DAMAGED, LEASE_NS, Node, answer, is_value, update};
+use nicekv_proto::Duration;
+use nicekv_proto::control::{Member, MemberRole, MemberState};
+use nicekv_proto::limits::VALUE_BYTES_MAX;
+use nicekv_proto::placement::key_digest;
+use nicekv_proto::recovery::{CopyFrame, CopySection, RecoverReply};
+use nicekv_proto::{
+    ClientId, Condition, Epoch, Expiry, NodeId, OpId, Operation, PartitionId, Status, Term, Update,
+};
+use nicekv_replica::replication::{CLIENT_BYTES_MAX, CLIENTS_BYTES_MAX};
+use nicekv_replica::{DiskSpace, StreamPeer, Timing};
+
+#[test]
+fn a_put_is_answered_when_it_is_forced_and_then_read() {
+    let mut node = Node::serving();
+    assert_eq!(node.get(b"k"), Some((Status::NotFound, None)));
+    assert_eq!(node.set(b"k", b"v", Expiry::Never), Some(Status::Ok));
+    assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"v".to_vec()))));
+    let mut out = Vec::new();
+    let unforced = update(node.op(), b"k", Operation::Delete);
+    unforced.encode(&mut out);
+    node.core.handle_datagram(node.now, CLIENT, &out);
+    assert_eq!(node.core.poll_transmit(&mut out), None, "nothing is said of what is not forced");
+}
+
+#[test]
+fn a_started_node_is_silent_until_an_epoch_admits_it() {
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    assert_eq!(node.get(b"k"), None);
+    assert_eq!(node.set(b"k", b"v", Expiry::Never), None);
+    node.assign(Term(3), Epoch(5));
+    assert_eq!(node.set(b"k", b"v", Expiry::Never), Some(Status::Ok));
+}
+
+#[test]
+fn gets_end_with_the_lease_and_puts_do_not() {
+    let mut node = Node::serving();
+    node.now.boot_ns += LEASE_NS;
+    assert_eq!(node.get(b"k"), None);
+    assert_eq!(node.set(b"k", b"v", Expiry::Never), Some(Status::Ok));
+    node.grant_lease(Term(3));
+    assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"v".to_vec()))));
+}
+
+#[test]
+fn an_older_leader_is_refused() {
+    let mut node = Node::serving();
+    assert_eq!(node.assign(Term(2), Epoch(9)), []);
+    assert_eq!(node.core.status().partitions[0].epoch, Epoch(5));
+    node.now.boot_ns += LEASE_NS;
+    node.grant_lease(Term(2));
+    assert_eq!(node.get(b"k"), None);
+    assert_eq!(node.core.status().counters.refused, 2);
+}
+
+#[test]
+fn row_33_a_request_of_a_keyspace_that_this_node_has_no_part_of_is_dropped() {
+    let mut node = Node::serving();
+    let records = node.log.len();
+    let put = update(node.op(), b"k", Operation::Set { value: b"v", expiry: Expiry::Never });
+    let sent = node.receive(CLIENT, |out| {
+        put.encode(out);
+        out[6..8].copy_from_slice(&9u16.to_be_bytes());
+    });
+    // Not refused: another member may have been told of the keyspace before this one, and store it.
+    assert_eq!(sent, []);
+    assert_eq!((node.log.len(), node.engine.len()), (records, 0));
+    assert_eq!(node.core.status().counters.dropped, 1);
+}
+
+#[test]
+fn a_digest_that_is_not_the_keys_stores_nothing() {
+    let mut node = Node::serving();
+    let records = node.log.len();
+    let lie = Update {
+        digest: key_digest(b"another"),
+        ..update(node.op(), b"k", Operation::Set { value: b"v", expiry: Expiry::Never })
+    };
+    assert_eq!(node.receive(CLIENT, |out| lie.encode(out)), []);
+    assert_eq!((node.log.len(), node.core.status().counters.malformed), (records, 1));
+}
+
+#[test]
+fn a_retry_gets_the_first_result() {
+    let mut node = Node::serving();
+    let increment = update(node.op(), b"n", Operation::Increment(1));
+    for _ in 0..3 {
+        let sent = node.receive(CLIENT, |out| increment.encode(out));
+        assert_eq!(answer(&sent), Some((Status::Ok, None)));
+    }
+    assert_eq!(node.get(b"n"), Some((Status::Ok, Some(b"1".to_vec()))));
+    // Once the client has moved on, a late copy is refused.
+    let later = Update { watermark: 3, ..update(node.op(), b"n", Operation::Increment(1)) };
+    node.receive(CLIENT, |out| later.encode(out));
+    let sent = node.receive(CLIENT, |out| increment.encode(out));
+    assert_eq!(answer(&sent), Some((Status::Expired, None)));
+    assert_eq!(node.get(b"n"), Some((Status::Ok, Some(b"2".to_vec()))));
+}
+
+#[test]
+fn an_overdue_value_goes_by_a_logged_delete() {
+    let mut node = Node::serving();
+    let at_ms = node.now.unix_ms + 50;
+    assert_eq!(node.set(b"k", b"v", Expiry::At(at_ms)), Some(Status::Ok));
+    assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"v".to_vec()))));
+    node.now.unix_ms = at_ms;
+    let records = node.log.len();
+    assert_eq!(node.get(b"k"), Some((Status::NotFound, None)));
+    assert_eq!(node.log.len(), records + 2, "a prepare and a decision");
+    assert_eq!(node.engine.len(), 1, "a tombstone, until the decision is known to be durable");
+    node.pass(Duration::from_secs(1));
+    assert_eq!(node.engine.len(), 0);
+    // A condition meets the key as absent, too.
+    node.set(b"k", b"v", Expiry::At(at_ms));
+    let absent = Update {
+        condition: Condition::IfAbsent,
+        ..update(node.op(), b"k", Operation::Set { value: b"w", expiry: Expiry::Never })
+    };
+    let sent = node.receive(CLIENT, |out| absent.encode(out));
+    assert_eq!(answer(&sent), Some((Status::Ok, None)));
+}
+
+/// A token is accepted once, and not at all when its time has passed, by whatever takes it away.
+#[test]
+fn a_delete_finds_an_overdue_value_gone() {
+    let mut node = Node::serving();
+    let at_ms = node.now.unix_ms + 50;
+    for (key, return_old) in [(b"a", false), (b"b", true)] {
+        node.set(key, b"token", Expiry::At(at_ms));
+        node.now.unix_ms = at_ms - 1;
+        let take = Update { return_old, ..update(node.op(), key, Operation::Delete) };
+        let sent = node.receive(CLIENT, |out| take.encode(out));
+        assert_eq!(answer(&sent), Some((Status::Ok, return_old.then(|| b"token".to_vec()))));
+        node.set(key, b"token", Expiry::At(at_ms));
+        node.now.unix_ms = at_ms;
+        let take = Update { return_old, ..update(node.op(), key, Operation::Delete) };
+        let sent = node.receive(CLIENT, |out| take.encode(out));
+        assert_eq!(answer(&sent), Some((Status::NotFound, None)));
+    }
+}
+
+#[test]
+fn overdue_values_that_nobody_asks_for_go_at_a_bounded_rate() {
+    let mut node = Node::serving();
+    let (at_ms, keys) = (node.now.unix_ms + 1_000, 1_000u32);
+    for key in 0..keys {
+        node.set(&key.to_be_bytes(), b"v", Expiry::At(at_ms));
+    }
+    node.set(b"stays", b"v", Expiry::Never);
+    let timing = Timing::default();
+    let values = |node: &Node| node.engine.values().filter(|entry| is_value(entry)).count();
+    node.pass(timing.heartbeat);
+    assert_eq!(values(&node), keys as usize + 1);
+    node.now.unix_ms = at_ms;
+    let per_heartbeat = 80;
+    assert_eq!(timing.expiry_deletes_per_second / 25, per_heartbeat);
+    for beat in 1..=keys.div_ceil(per_heartbeat) {
+        node.pass(timing.heartbeat);
+        assert_eq!(values(&node), keys.saturating_sub(beat * per_heartbeat) as usize + 1);
+    }
+}
+
+/// Its own client was idle here while very many others were not.
+#[test]
+fn a_node_whose_own_client_is_forgotten_goes_on_with_another() {
+    let mut node = Node::serving();
+    let at_ms = node.now.unix_ms + 50;
+    node.set(b"k", b"v", Expiry::At(at_ms));
+    for client in 0..CLIENTS_BYTES_MAX as u64 / 160 + 1 {
+        let op = OpId { client: ClientId::new(3, client), sequence: 1 };
+        let missing = update(op, b"other", Operation::Persist);
+        node.receive(CLIENT, |out| missing.encode(out));
+    }
+    node.now.unix_ms = at_ms;
+    node.sequence = 10;
+    assert_eq!(node.get(b"k"), Some((Status::NotFound, None)));
+}
+
+#[test]
+fn row_09_a_full_disk_refuses_puts_and_nothing_else() {
+    let mut node = Node::serving();
+    node.set(b"k", b"v", Expiry::Never);
+    node.set(b"old", b"v", Expiry::Never);
+    node.core.set_disk_space(DiskSpace::Reserve);
+    let put = update(node.op(), b"k", Operation::Set { value: b"w", expiry: Expiry::Never });
+    let sent = node.receive(CLIENT, |out| put.encode(out));
+    assert_eq!(answer(&sent), Some((Status::DiskFull, None)));
+    assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"v".to_vec()))));
+    let delete = update(node.op(), b"old", Operation::Delete);
+    let sent = node.receive(CLIENT, |out| delete.encode(out));
+    assert_eq!(answer(&sent), Some((Status::Ok, None)), "deletes are how space returns");
+    node.core.set_disk_space(DiskSpace::Exhausted);
+    let delete = update(node.op(), b"k", Operation::Delete);
+    let sent = node.receive(CLIENT, |out| delete.encode(out));
+    assert_eq!(answer(&sent), Some((Status::DiskFull, None)));
+    node.core.set_disk_space(DiskSpace::Enough);
+    let sent = node.receive(CLIENT, |out| put.encode(out));
+    assert_eq!(answer(&sent), Some((Status::DiskFull, None)), "a refused op stays refused");
+    assert_eq!(node.set(b"k", b"w", Expiry::Never), Some(Status::Ok));
+    assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"w".to_vec()))));
+}
+
+#[test]
+fn row_10_a_damaged_value_is_never_served_and_may_be_written_anew() {
+    let mut node = Node::serving();
+    node.set(b"k", b"v", Expiry::Never);
+    node.engine.insert(b"k".to_vec(), DAMAGED.to_vec());
+    assert_eq!(node.get(b"k"), None, "there is nobody to ask");
+    let put = update(node.op(), b"k", Operation::Set { value: b"w", expiry: Expiry::Never });
+    let sent = node.receive(CLIENT, |out| put.encode(out));
+    assert_eq!(answer(&sent), Some((Status::Ok, None)), "also answers the get that waited, after the put");
+    assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"w".to_vec()))));
+    assert_eq!((node.core.status().counters.corrupt, node.core.status().counters.repaired), (1, 1));
+}
+
+#[test]
+fn a_log_replayed_is_the_state_before() {
+    let mut node = Node::serving();
+    node.set(b"k", b"v", Expiry::Never);
+    let increment = update(node.op(), b"n", Operation::Increment(4));
+    node.receive(CLIENT, |out| increment.encode(out));
+    let mut again = Node::started();
+    for record in &node.log {
+        again.core.replay(again.now, record).unwrap();
+    }
+    again.log.clone_from(&node.log);
+    again.run_storage();
+    again.grant_lease(Term(3));
+    again.assign(Term(3), Epoch(6));
+    assert_eq!(again.engine, node.engine);
+    let sent = again.receive(CLIENT, |out| increment.encode(out));
+    assert_eq!(answer(&sent), Some((Status::Ok, None)));
+    again.sequence = 10;
+    assert_eq!(again.get(b"n"), Some((Status::Ok, Some(b"4".to_vec()))));
+}
+
+/// A client of which one op hangs in another partition goes on: its results stay, up to a bound, and go in pieces that fit a record and a
+/// frame.
+#[test]
+fn what_one_client_leaves_to_be_remembered_goes_in_pieces() {
+    const PIECE_BYTES_MAX: usize = 200 << 10;
+    let mut node = Node::serving();
+    node.set(b"k", &[7; VALUE_BYTES_MAX], Expiry::Never);
+    for _ in 0..2 * CLIENT_BYTES_MAX / VALUE_BYTES_MAX {
+        let put = Update {
+            condition: Condition::IfAbsent,
+            return_old: true,
+            ..update(node.op(), b"k", Operation::Set { value: b"", expiry: Expiry::Never })
+        };
+        let sent = node.receive(CLIENT, |out| put.encode(out));
+        assert_eq!(answer(&sent), Some((Status::ConditionFailed, Some(vec![7; VALUE_BYTES_MAX]))));
+    }
+    let before = node.log.len();
+    node.core.checkpoint();
+    node.run_storage();
+    let written = &node.log[before..];
+    assert!(written.iter().all(|record| record.len() < PIECE_BYTES_MAX));
+    let bytes: usize = written.iter().map(Vec::len).sum();
+    assert!((CLIENT_BYTES_MAX / 2..CLIENT_BYTES_MAX + PIECE_BYTES_MAX).contains(&bytes), "{bytes}");
+
+    let joiner =
+        Member { node: NodeId(2), state: MemberState::Joining, role: MemberRole::Original, address: CLIENT };
+    node.assign_with(Term(3), Epoch(6), &[joiner]);
+    let (sender, partition, epoch) = (NodeId(2), PartitionId(0), Epoch(6));
+    let undecided = Vec::new();
+    let (cursor, next, logged, forced) = (0, 0, 0, 0);
+    let reply =
+        RecoverReply { sender, partition, epoch, cursor, next, logged, forced, released: 0, undecided };
+    node.receive(CLIENT, |out| reply.encode(out));
+    let section = CopySection::Clients;
+    let request = CopyFrame::Request { joiner: sender, partition, epoch, section, since: 0, after: &[] };
+    let mut frame = Vec::new();
+    request.append(&mut frame);
+    node.core.handle_stream(node.now, StreamPeer::Accepted(1), &frame);
+    let (_, chunk) = node.core.poll_stream().expect("the primary is recovered");
+    let Ok(CopyFrame::Chunk { more: true, payload, .. }) = CopyFrame::decode(&chunk) else {
+        panic!("a first piece of several, not {:?}", CopyFrame::decode(&chunk))
+    };
+    assert!(payload.len() < PIECE_BYTES_MAX);
+}

@@ -1,0 +1,327 @@
+//! A primary whose epoch begins: what it asks, adopts, sends again and grants before and after it has recovered. The other members are
+//! the test.
+
+use crate::harness;
+
+use harness::pair::{
+    OTHER, OTHER_ADDRESS, PARTITION, Sent, ack, decide, decisions, increment, op, other, primary, progress,
+    recover,
+};
+use harness::{CLIENT, LEASE_NS, METADATA, Node, update};
+use nicekv_proto::control::{Member, MemberRole, MemberState, ReportKind};
+use nicekv_proto::recovery::{CopyFrame, CopySection, UndecidedOp, Wanted};
+use nicekv_proto::replication::{Acks, PrepareAck, Progress};
+use nicekv_proto::{Datagram, Duration, Entries, Epoch, NodeId, OpId, Operation, Status, Term, Update};
+use nicekv_replica::{DiskSpace, StreamPeer};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+const JOINER: NodeId = NodeId(3);
+const JOINER_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 4), 7400);
+
+/// What the node asks the other member for.
+fn fetched(sent: &Sent) -> Vec<Wanted> {
+    let fetch = |(to, bytes): &(SocketAddrV4, Vec<u8>)| match Datagram::decode(bytes).unwrap().1 {
+        Datagram::Fetch(fetch) if *to == OTHER_ADDRESS => Some(fetch.wanted),
+        _ => None,
+    };
+    sent.iter().filter_map(fetch).collect()
+}
+
+/// How often it asks what the other member holds.
+fn asked(sent: &Sent) -> usize {
+    let is_request = |bytes: &[u8]| matches!(Datagram::decode(bytes).unwrap().1, Datagram::RecoverRequest(_));
+    sent.iter().filter(|(to, bytes)| *to == OTHER_ADDRESS && is_request(bytes)).count()
+}
+
+fn pass(node: &mut Node) -> Sent {
+    node.pass(Duration::from_millis(1_000));
+    node.sent()
+}
+
+#[test]
+fn it_asks_until_it_is_answered_though_nothing_is_open() {
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    assert_eq!(asked(&node.assign_with(Term(3), Epoch(5), &[other()])), 1);
+    for _ in 0..3 {
+        assert_eq!(asked(&pass(&mut node)), 1);
+    }
+    recover(&mut node, 5, 0, Vec::new());
+    assert_eq!(asked(&pass(&mut node)), 0);
+}
+
+/// The longest sequence among the members is adopted before anything is decided.
+#[test]
+fn it_adopts_what_a_member_has_decided_of() {
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
+    increment(&mut node, 1);
+    increment(&mut node, 2);
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    let undecided = vec![UndecidedOp { op: op(2), contended: false }];
+    let sent = recover(&mut node, 6, 1, undecided);
+    assert_eq!(fetched(&sent), [Wanted::DecisionsAfter(0)]);
+    assert_eq!(fetched(&pass(&mut node)), [Wanted::DecisionsAfter(0)], "the answer was lost");
+    assert_eq!(decisions(&decide(&mut node, 6, 2, op(1))), [], "there would be a gap");
+    let sent = decide(&mut node, 6, 1, op(1));
+    let decided = decisions(&sent);
+    assert_eq!(decided, [(op(2), true, Status::Ok, 2)], "and then it goes on");
+    assert_eq!(node.engine.len(), 1);
+}
+
+/// An op that only another member holds is asked for when its client's copy does not come.
+#[test]
+fn it_fetches_what_only_a_member_holds_until_it_comes() {
+    let mut node = primary();
+    assert_eq!(fetched(&ack(&mut node, 5, 1, false)), [], "the client's copy may be on its way");
+    assert_eq!(fetched(&pass(&mut node)), [Wanted::Op(op(1))]);
+    assert_eq!(fetched(&pass(&mut node)), [Wanted::Op(op(1))], "again");
+    increment(&mut node, 1);
+    assert_eq!(fetched(&pass(&mut node)), []);
+}
+
+/// What is not acknowledged is sent again, and counted, and who never acknowledges is accused.
+#[test]
+fn it_sends_again_what_is_not_acknowledged() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    let resent = |sent: &Sent| {
+        let is_resend = |bytes: &[u8]| matches!(Datagram::decode(bytes).unwrap().1, Datagram::Resend(_));
+        sent.iter().filter(|(to, bytes)| *to == OTHER_ADDRESS && is_resend(bytes)).count()
+    };
+    let accused = |sent: &Sent| {
+        sent.iter().any(|(to, bytes)| {
+            let accuses = |report: nicekv_proto::control::Report| report.kind == ReportKind::Accuse(OTHER);
+            *to == METADATA
+                && matches!(Datagram::decode(bytes).unwrap().1, Datagram::Report(report) if accuses(report))
+        })
+    };
+    let mut rounds = 0;
+    while !accused(&pass(&mut node)) {
+        rounds += 1;
+        assert!(rounds < 20, "nobody is accused");
+        assert_eq!(node.core.status().counters.resent, rounds);
+    }
+    assert!(rounds >= 1);
+    assert_eq!(resent(&pass(&mut node)), 1);
+    ack(&mut node, 5, 1, false);
+    let sent = pass(&mut node);
+    assert_eq!((resent(&sent), accused(&sent)), (0, false));
+}
+
+/// A refusal of an op that was open when the epoch began would undo what an earlier primary may have answered.
+#[test]
+fn a_refusal_counts_of_new_ops_alone() {
+    let refuse = |node: &mut Node, epoch, client| {
+        let ack = PrepareAck {
+            partition: PARTITION,
+            epoch: Epoch(epoch),
+            op: op(client),
+            contended: false,
+            refused: true,
+        };
+        let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&[]));
+        node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
+    };
+    let refused = |sent: &Sent| {
+        sent.iter().any(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+            Datagram::Decisions(decisions) => {
+                decisions.decisions.iter().any(|decision| decision.status == Status::DiskFull)
+            }
+            _ => false,
+        })
+    };
+    let mut node = primary();
+    increment(&mut node, 1);
+    assert!(refused(&refuse(&mut node, 5, 1)));
+    let mut node = primary();
+    increment(&mut node, 1);
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    assert!(!refused(&refuse(&mut node, 6, 1)), "it has not recovered");
+    recover(&mut node, 6, 0, Vec::new());
+    assert!(!refused(&refuse(&mut node, 6, 1)), "it may have been executed");
+    assert_eq!(decisions(&ack(&mut node, 6, 1, false)), [(op(1), true, Status::Ok, 1)]);
+}
+
+/// A joiner that became consistent without an op which was open when the epoch began could lose it.
+#[test]
+fn nobody_copies_before_the_recovery_is_complete_everywhere() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    let joiner = Member {
+        node: JOINER,
+        state: MemberState::Joining,
+        role: MemberRole::Original,
+        address: JOINER_ADDRESS,
+    };
+    node.assign_with(Term(3), Epoch(6), &[other(), joiner]);
+    let copies = |node: &mut Node| {
+        let (joiner, section) = (JOINER, CopySection::Begin);
+        let held = [0; 8];
+        let request = CopyFrame::Request {
+            joiner,
+            partition: PARTITION,
+            epoch: Epoch(6),
+            section,
+            since: 0,
+            after: &held,
+        };
+        node.receive_frame(StreamPeer::Accepted(1), &request).len()
+    };
+    assert_eq!(copies(&mut node), 0, "it has not heard the members");
+    recover(&mut node, 6, 0, Vec::new());
+    recover_joiner(&mut node);
+    assert_eq!(copies(&mut node), 0, "the op is open");
+    ack(&mut node, 6, 1, false);
+    ack_of_joiner(&mut node);
+    assert_eq!(copies(&mut node), 0, "not everybody has its decision");
+    progress(&mut node, 6, 1);
+    progress_of_joiner(&mut node);
+    assert_eq!(copies(&mut node), 1);
+}
+
+fn recover_joiner(node: &mut Node) {
+    let (partition, epoch) = (PARTITION, Epoch(6));
+    let reply = nicekv_proto::recovery::RecoverReply {
+        sender: JOINER,
+        partition,
+        epoch,
+        cursor: 0,
+        next: 0,
+        logged: 0,
+        forced: 0,
+        released: 0,
+        undecided: Vec::new(),
+    };
+    node.receive(JOINER_ADDRESS, |out| reply.encode(out));
+}
+
+fn ack_of_joiner(node: &mut Node) {
+    let ack =
+        PrepareAck { partition: PARTITION, epoch: Epoch(6), op: op(1), contended: true, refused: false };
+    let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&[]));
+    node.receive(JOINER_ADDRESS, |out| Acks { sender: JOINER, prepares, progress }.encode(out));
+}
+
+fn progress_of_joiner(node: &mut Node) {
+    let progress = nicekv_proto::replication::Progress {
+        partition: PARTITION,
+        epoch: Epoch(6),
+        logged: 1,
+        forced: 1,
+        gap: false,
+        space: DiskSpace::Enough,
+    };
+    let (prepares, progress) = (Entries::Values(&[]), Entries::Values(&[progress]));
+    node.receive(JOINER_ADDRESS, |out| Acks { sender: JOINER, prepares, progress }.encode(out));
+}
+
+/// Nothing is decided in an epoch that is not in force, however often it is told of.
+#[test]
+fn it_decides_when_the_epoch_is_in_force() {
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    let tell = |node: &mut Node, activated| {
+        node.assign_as(activated, Term(3), Epoch(6), NodeId(1), vec![Node::me(), other()])
+    };
+    node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
+    tell(&mut node, false);
+    tell(&mut node, false);
+    recover(&mut node, 6, 0, Vec::new());
+    increment(&mut node, 1);
+    assert_eq!(decisions(&ack(&mut node, 6, 1, false)), []);
+    assert_eq!(decisions(&tell(&mut node, true)).len(), 1);
+}
+
+/// What a member holds and the primary has forgotten is expired by a decision, in an epoch that is in force.
+#[test]
+fn it_tells_a_member_to_let_go_of_what_is_past_remembering() {
+    let mut node = primary();
+    let put = |sequence, watermark| {
+        let op = OpId { sequence, ..op(1) };
+        Update { watermark, ..update(op, b"n", Operation::Increment(1)) }
+    };
+    let acknowledge = |node: &mut Node, epoch, sequence, gap| {
+        let (partition, epoch) = (PARTITION, Epoch(epoch));
+        let op = OpId { sequence, ..op(1) };
+        let ack = PrepareAck { partition, epoch, op, contended: false, refused: false };
+        let progress = Progress { partition, epoch, logged: 1, forced: 1, gap, space: DiskSpace::Enough };
+        let told = if gap { vec![progress] } else { vec![] };
+        let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&told));
+        node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
+    };
+    let newer = put(5, 5);
+    node.receive(CLIENT, |out| newer.encode(out));
+    assert_eq!(decisions(&acknowledge(&mut node, 5, 5, false)).len(), 1);
+    node.assign_as(false, Term(3), Epoch(6), NodeId(1), vec![Node::me(), other()]);
+    recover(&mut node, 6, 1, Vec::new());
+    let expired = |sent: &Sent| {
+        sent.iter().any(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+            Datagram::Decisions(decisions) => decisions.decisions.iter().any(|d| d.status == Status::Expired),
+            _ => false,
+        })
+    };
+    assert!(!expired(&acknowledge(&mut node, 6, 3, true)), "it is not in force");
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    assert!(expired(&acknowledge(&mut node, 6, 3, true)));
+}
+
+/// A primary with a full disk refuses what it cannot log, once it may decide.
+#[test]
+fn a_full_primary_is_silent_until_it_may_decide() {
+    let full = |sent: &Sent| sent.iter().any(|(to, _)| *to != METADATA);
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    node.core.set_disk_space(DiskSpace::Exhausted);
+    node.assign_with(Term(3), Epoch(5), &[other()]);
+    assert!(!full(&increment(&mut node, 1)));
+    recover(&mut node, 5, 0, Vec::new());
+    assert!(full(&increment(&mut node, 2)));
+}
+
+/// A key whose ops are all new is not held up by another one that is recovering; one whose decision is not everywhere is.
+#[test]
+fn gets_wait_for_their_own_key_alone() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    recover(&mut node, 6, 0, Vec::new());
+    ack(&mut node, 6, 1, false);
+    assert_eq!(node.get(b"n"), None, "decided, and not everywhere");
+    let another = update(op(2), b"m", Operation::Increment(1));
+    node.receive(CLIENT, |out| another.encode(out));
+    assert_eq!(node.get(b"m"), Some((Status::NotFound, None)));
+}
+
+/// Whoever waited while the lease ran out gets no answer.
+#[test]
+fn a_get_that_waited_is_not_answered_without_a_lease() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    recover(&mut node, 6, 0, Vec::new());
+    assert_eq!(node.get(b"n"), None);
+    ack(&mut node, 6, 1, false);
+    node.now.boot_ns += 10 * LEASE_NS;
+    let dropped = node.core.status().counters.dropped;
+    let sent = progress(&mut node, 6, 1);
+    assert_eq!(sent.iter().filter(|(to, _)| *to == CLIENT).count(), 1, "the increment's answer");
+    assert_eq!(node.core.status().counters.dropped, dropped + 1);
+}
+
+/// Gets of a key that an earlier primary may have shown wait for the outcome, and are not counted as dropped.
+#[test]
+fn a_get_waits_for_the_outcome_of_what_was_open() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    recover(&mut node, 6, 0, Vec::new());
+    let dropped = node.core.status().counters.dropped;
+    assert_eq!(node.get(b"n"), None);
+    assert_eq!(node.core.status().counters.dropped, dropped);
+    ack(&mut node, 6, 1, false);
+    let sent = progress(&mut node, 6, 1);
+    let answers = sent.iter().filter(|(to, _)| *to == CLIENT).count();
+    assert_eq!(answers, 2, "the increment's answer, and the get's");
+}

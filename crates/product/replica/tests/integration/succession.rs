@@ -1,0 +1,368 @@
+//! One replica of a quorum keyspace (R14) whose place goes to another node, or that comes in another's place.
+
+use crate::harness;
+
+use harness::{CLIENT, Node};
+use nicekv_proto::control::{Member, MemberRole, MemberState, ReportKind};
+use nicekv_proto::placement::key_digest;
+use nicekv_proto::quorum::{
+    Entrust, Entrusted, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp, TombstoneStage, Tombstones,
+};
+use nicekv_proto::recovery::{CopyFrame, CopySection, Entry, key_of_cursor, put_keyed_entry};
+use nicekv_proto::{
+    ClientId, Datagram, Duration, Epoch, Form, KeyspaceId, NodeId, OpId, PartitionId, Replication, Term,
+};
+use nicekv_replica::{StorageCompletion, StreamPeer};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+const PARTITION: PartitionId = PartitionId(0);
+/// Who leaves, or comes: the other one of the two.
+const OTHER: NodeId = NodeId(4);
+
+fn address(node: NodeId) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, node.0 as u8), if node == NodeId(1) { 7400 } else { 7500 })
+}
+
+fn member(node: u16, state: MemberState, role: MemberRole) -> Member {
+    Member { node: NodeId(node), state, role, address: address(NodeId(node)) }
+}
+
+fn original(node: u16) -> Member {
+    member(node, MemberState::Consistent, MemberRole::Original)
+}
+
+fn leaving(node: u16) -> Member {
+    member(node, MemberState::Consistent, MemberRole::Leaving)
+}
+
+fn newcomer(node: u16) -> Member {
+    member(node, MemberState::Joining, MemberRole::Newcomer)
+}
+
+fn quorum() -> Quorum {
+    Quorum::new(3, 2).unwrap()
+}
+
+fn timestamp(counter: u64) -> Timestamp {
+    Timestamp { counter, op: OpId { client: ClientId::new(2, 2), sequence: counter } }
+}
+
+fn started() -> Node {
+    let mut node = Node::started();
+    (node.replicas, node.replication) = (3, Replication::Quorum(quorum()));
+    node.grant_lease(Term(3));
+    node
+}
+
+type Sent = Vec<(SocketAddrV4, Vec<u8>)>;
+
+fn enter(node: &mut Node, epoch: u32, activated: bool, members: &[Member]) -> Sent {
+    node.assign_as(activated, Term(3), Epoch(epoch), members[1].node, members.to_vec())
+}
+
+/// What a client is answered: epoch and counter of the version.
+fn held(sent: &Sent) -> Option<(u32, u64)> {
+    let answers = sent.iter().filter(|(to, _)| *to == CLIENT);
+    let mut held = answers.filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+        Datagram::QuorumHeld(QuorumHeld { epoch, timestamp, .. }) => Some((epoch.0, timestamp.counter)),
+        _ => None,
+    });
+    held.next()
+}
+
+fn store(node: &mut Node, epoch: u32, counter: u64) -> Sent {
+    let (op, key) = (node.op(), b"k".as_slice());
+    let store = QuorumStore {
+        is_large: false,
+        keyspace: KeyspaceId::DEFAULT,
+        op,
+        digest: key_digest(key),
+        reply_to: None,
+        timestamp: timestamp(counter),
+        epoch: Epoch(epoch),
+        quorum: quorum(),
+        key,
+        value: Some(b"v"),
+    };
+    node.receive(CLIENT, |out| store.encode(out))
+}
+
+fn query(node: &mut Node) -> Option<(u32, u64)> {
+    let (op, key) = (node.op(), b"k".as_slice());
+    let (keyspace, digest, quorum) = (KeyspaceId::DEFAULT, key_digest(key), quorum());
+    let query =
+        QuorumQuery { keyspace, op, digest, reply_to: None, quorum, wants_value: true, key, announced: None };
+    held(&node.receive(CLIENT, |out| query.encode(out)))
+}
+
+/// Epoch, serial and counter of what is entrusted to the other one.
+fn entrusts(sent: &Sent) -> Vec<(u32, u64, u64)> {
+    let to_other = sent.iter().filter(|(to, _)| *to == address(OTHER));
+    let entrusted = to_other.filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+        Datagram::Entrust(it) => Some((it.epoch.0, it.serial, it.timestamp.counter)),
+        _ => None,
+    });
+    entrusted.collect()
+}
+
+fn acknowledge(node: &mut Node, epoch: u32, serial: u64) -> Sent {
+    let ack = Entrusted { partition: PARTITION, epoch: Epoch(epoch), sender: OTHER, serial };
+    node.receive(address(OTHER), |out| ack.encode(out))
+}
+
+/// A member that has held version 1, and leaves since epoch 6.
+fn who_leaves() -> Node {
+    let mut node = started();
+    enter(&mut node, 5, true, &[original(1), original(2), original(3)]);
+    assert_eq!(held(&store(&mut node, 5, 1)), Some((5, 1)));
+    enter(&mut node, 6, true, &[leaving(1), original(2), original(3), newcomer(4)]);
+    node
+}
+
+#[test]
+fn who_leaves_tells_of_a_version_when_its_successor_holds_it() {
+    let mut node = who_leaves();
+    assert_eq!(query(&mut node), Some((6, 1)), "what it had told before is on its pages");
+    let sent = store(&mut node, 6, 2);
+    assert_eq!((held(&sent), entrusts(&sent)), (None, vec![(6, 1, 2)]));
+    assert_eq!(query(&mut node), Some((6, 1)), "as if the store had not arrived");
+    assert_eq!(held(&store(&mut node, 6, 2)), None, "nor is it told when it is asked for again");
+    assert_eq!(held(&acknowledge(&mut node, 6, 1)), Some((6, 2)));
+    assert_eq!(query(&mut node), Some((6, 2)));
+    assert_eq!(held(&store(&mut node, 6, 1)), Some((6, 2)), "an older one is held by something newer");
+}
+
+#[test]
+fn a_newer_version_that_is_held_stands_for_the_older_ones() {
+    let mut node = who_leaves();
+    store(&mut node, 6, 2);
+    assert_eq!(entrusts(&store(&mut node, 6, 3)), [(6, 2, 3)]);
+    let sent = acknowledge(&mut node, 6, 2);
+    assert_eq!(sent.iter().filter(|(to, _)| *to == CLIENT).count(), 2, "both are answered");
+    assert_eq!(held(&acknowledge(&mut node, 6, 1)), None);
+    assert_eq!(query(&mut node), Some((6, 3)));
+}
+
+#[test]
+fn what_is_not_acknowledged_is_sent_again_and_the_silent_successor_accused() {
+    let mut node = who_leaves();
+    store(&mut node, 6, 2);
+    let (mut again, mut accused) = (0, false);
+    for _ in 0..200 {
+        node.pass(Duration::from_millis(10));
+        let sent = node.sent();
+        again += entrusts(&sent).len();
+        accused |= sent.iter().any(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+            Datagram::Report(report) => report.kind == ReportKind::Accuse(OTHER),
+            _ => false,
+        });
+    }
+    assert!(again > 3 && accused, "{again}");
+}
+
+#[test]
+fn a_fence_goes_on_with_what_is_entrusted_and_older_acknowledgements_are_void() {
+    let mut node = who_leaves();
+    store(&mut node, 6, 2);
+    enter(&mut node, 7, true, &[leaving(1), original(2), original(3), newcomer(4)]);
+    assert_eq!(held(&acknowledge(&mut node, 6, 1)), None, "of the epoch before");
+    node.pass(Duration::from_millis(100));
+    assert_eq!(entrusts(&node.sent()), [(7, 1, 2)]);
+    assert_eq!(held(&acknowledge(&mut node, 7, 1)), Some((7, 2)));
+}
+
+#[test]
+fn when_it_is_broken_off_all_that_is_forced_is_told() {
+    let mut node = who_leaves();
+    store(&mut node, 6, 2);
+    let sent = enter(&mut node, 7, true, &[original(1), original(2), original(3)]);
+    assert_eq!(held(&sent), Some((7, 2)), "in the epoch in which it counts as ever");
+    assert_eq!(query(&mut node), Some((7, 2)));
+}
+
+#[test]
+fn who_is_out_tells_nothing() {
+    let mut node = who_leaves();
+    store(&mut node, 6, 2);
+    let sent = enter(&mut node, 7, false, &[original(2), original(3), original(4)]);
+    assert_eq!(held(&sent), None);
+    assert_eq!((held(&acknowledge(&mut node, 7, 1)), query(&mut node)), (None, None));
+}
+
+#[test]
+fn a_checkpoint_logs_again_what_waits_for_a_successor() {
+    let mut node = who_leaves();
+    store(&mut node, 6, 2);
+    let before = node.log.len();
+    node.core.checkpoint();
+    node.run_storage();
+    let restarted = Node::restarted_on(node.engine.clone(), &node.log[before..]);
+    let entry = Entry::decode(&restarted.engine[b"k".as_slice()]).unwrap();
+    assert_eq!(entry.index, 2, "or the log would be let go of with what the engine lacks");
+}
+
+/// Who comes, and the key behind which it asks for more.
+fn asks(frames: &[Vec<u8>]) -> Option<(NodeId, Option<Vec<u8>>)> {
+    frames.iter().find_map(|frame| match CopyFrame::decode(frame).unwrap() {
+        CopyFrame::Request { joiner, after, .. } => Some((joiner, key_of_cursor(after).map(<[u8]>::to_vec))),
+        _ => None,
+    })
+}
+
+fn page(node: &mut Node, epoch: u32, floor: u64, versions: &[(&[u8], u64)], more: bool) -> Vec<Vec<u8>> {
+    let mut payload = floor.to_be_bytes().to_vec();
+    for (key, counter) in versions {
+        let Timestamp { counter, op } = timestamp(*counter);
+        let mut entry = Vec::new();
+        Entry { form: Form::Plain, index: counter, version: op, expiry_ms: 0, value: Some(b"v") }
+            .append(&mut entry);
+        put_keyed_entry(&mut payload, key, &entry);
+    }
+    let (epoch, section) = (Epoch(epoch), CopySection::Entries);
+    let chunk = CopyFrame::Chunk { partition: PARTITION, epoch, section, more, payload: &payload };
+    node.receive_frame(StreamPeer::Dialed(address(OTHER)), &chunk)
+}
+
+/// Whether it has told that its copy is complete.
+fn is_complete(node: &mut Node) -> bool {
+    node.pass(Duration::from_millis(500));
+    let sent = node.sent();
+    node.grant_lease(Term(3));
+    sent.iter().any(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+        Datagram::Report(report) => report.kind == ReportKind::CopyDone,
+        _ => false,
+    })
+}
+
+fn coming() -> [Member; 4] {
+    [newcomer(1), original(2), original(3), leaving(4)]
+}
+
+#[test]
+fn who_comes_merges_all_of_one_and_is_silent_until_its_epoch_is_in_force() {
+    let mut node = started();
+    enter(&mut node, 6, true, &coming());
+    assert_eq!(asks(&node.frames()), Some((NodeId(1), None)));
+    assert_eq!(held(&store(&mut node, 6, 7)), None, "it takes the store, and is silent");
+    assert_eq!(asks(&page(&mut node, 6, 9, &[(b"a", 1)], true)), Some((NodeId(1), Some(b"a".to_vec()))));
+    assert!(!is_complete(&mut node));
+    page(&mut node, 6, 9, &[(b"k", 3)], false);
+    assert!(is_complete(&mut node));
+    assert_eq!(query(&mut node), None);
+    let counts = [original(1), original(2), original(3)];
+    enter(&mut node, 7, false, &counts);
+    assert_eq!((query(&mut node), held(&store(&mut node, 7, 8))), (None, None), "who left may still answer");
+    enter(&mut node, 7, true, &counts);
+    assert_eq!(query(&mut node), Some((7, 8)));
+    // So it does when it is started again before that.
+    let mut again = Node::restarted_on(node.engine.clone(), &node.log);
+    (again.replicas, again.replication) = (3, Replication::Quorum(quorum()));
+    again.grant_lease(Term(3));
+    enter(&mut again, 8, false, &counts);
+    assert_eq!(query(&mut again), None);
+    enter(&mut again, 8, true, &counts);
+    assert_eq!(query(&mut again), Some((8, 8)));
+}
+
+#[test]
+fn who_comes_holds_what_it_is_entrusted_with() {
+    let mut node = started();
+    enter(&mut node, 6, true, &coming());
+    let op = timestamp(5).op;
+    let entrust = |sender, serial| Entrust {
+        partition: PARTITION,
+        epoch: Epoch(6),
+        sender: NodeId(sender),
+        serial,
+        timestamp: Timestamp { counter: 5, op },
+        is_large: false,
+        key: b"k",
+        value: Some(b"v"),
+    };
+    let told = |sent: &Sent| {
+        let told = sent.iter().filter_map(|(to, bytes)| match Datagram::decode(bytes).unwrap().1 {
+            Datagram::Entrusted(it) => Some((*to, it.serial)),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    node.forces_nothing = true;
+    assert_eq!(told(&node.receive(address(OTHER), |out| entrust(4, 1).encode(out))), [], "not yet durable");
+    node.forces_nothing = false;
+    let through = node.log.len() as u64;
+    node.core.handle_storage(node.now, StorageCompletion::Forced { through });
+    node.run_storage();
+    assert_eq!(told(&node.sent()), [(address(OTHER), 1)]);
+    assert_eq!(told(&node.receive(address(OTHER), |out| entrust(4, 2).encode(out))), [(address(OTHER), 2)]);
+    // Of nobody but who leaves.
+    assert_eq!(told(&node.receive(address(NodeId(2)), |out| entrust(2, 3).encode(out))), []);
+}
+
+#[test]
+fn who_comes_begins_with_nothing_and_again_when_it_was_out() {
+    let mut node = started();
+    enter(&mut node, 5, true, &[original(1), original(2), original(3)]);
+    store(&mut node, 5, 1);
+    enter(&mut node, 6, true, &[original(2), original(3), original(4)]);
+    assert!(!node.engine.is_empty());
+    enter(&mut node, 7, true, &coming());
+    assert!(node.engine.is_empty());
+    page(&mut node, 7, 0, &[(b"a", 1)], false);
+    assert!(is_complete(&mut node));
+    // A fence changes nothing; an epoch without it does.
+    enter(&mut node, 8, true, &coming());
+    assert!(is_complete(&mut node) && !node.engine.is_empty());
+    enter(&mut node, 9, true, &[original(2), original(3), original(4)]);
+    enter(&mut node, 10, true, &coming());
+    assert!(!is_complete(&mut node) && node.engine.is_empty());
+    // Its log says so, too.
+    let restarted = Node::restarted_with(&node.log);
+    assert!(restarted.engine.is_empty());
+}
+
+#[test]
+fn who_has_not_merged_all_does_not_pretend_to() {
+    let mut node = started();
+    enter(&mut node, 6, true, &coming());
+    let refused = node.core.status().counters.refused;
+    enter(&mut node, 7, true, &[original(1), original(2), original(3)]);
+    assert_eq!(node.core.status().counters.refused, refused + 1);
+    assert_eq!(node.core.status().partitions[0].epoch, Epoch(6));
+}
+
+#[test]
+fn in_the_place_of_one_that_is_gone_it_merges_a_read_set() {
+    let mut node = started();
+    let members = [newcomer(1), original(2), original(4)];
+    enter(&mut node, 6, true, &members);
+    empty_page_of(&mut node, NodeId(2));
+    assert!(!is_complete(&mut node));
+    empty_page_of(&mut node, OTHER);
+    assert!(is_complete(&mut node));
+    assert_eq!(query(&mut node), None, "it is told to count");
+    enter(&mut node, 7, true, &[original(1), original(2), original(4)]);
+    assert_eq!(query(&mut node), Some((7, 0)));
+}
+
+/// A member says that it holds nothing.
+fn empty_page_of(node: &mut Node, member: NodeId) {
+    let payload = 0u64.to_be_bytes();
+    let (epoch, section) = (Epoch(6), CopySection::Entries);
+    let chunk = CopyFrame::Chunk { partition: PARTITION, epoch, section, more: false, payload: &payload };
+    node.receive_frame(StreamPeer::Dialed(address(member)), &chunk);
+}
+
+#[test]
+fn nothing_is_forgotten_while_a_place_is_handed_over() {
+    let mut node = who_leaves();
+    let tombstones = Tombstones {
+        sender: NodeId(2),
+        partition: PARTITION,
+        epoch: Epoch(6),
+        stage: TombstoneStage::Hold,
+        round: 1,
+        listed: &[],
+    };
+    let sent = node.receive(address(NodeId(2)), |out| tombstones.encode(out));
+    assert_eq!(sent, [], "no deletion counts as held by all");
+}

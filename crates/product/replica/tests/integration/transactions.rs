@@ -1,0 +1,358 @@
+//! Transactions at one replica: which keys they lock, when they are decided, and what takes effect. The other member is the test.
+
+use crate::harness;
+
+use harness::pair::{
+    OTHER, OTHER_ADDRESS, PARTITION, Sent, ack, acks, decisions, increment, op, other, primary, progress,
+    recover, watermark,
+};
+use harness::{CLIENT, Node, answer, update};
+use nicekv_proto::placement::key_digest;
+use nicekv_proto::recovery::{Entry, UndecidedOp};
+use nicekv_proto::replication::{Acks, Decision, Decisions, Effect, PrepareAck};
+use nicekv_proto::transaction::{Act, Step, Taken};
+use nicekv_proto::{
+    Condition, Entries, Epoch, Expiry, Form, KeyDigest, KeyspaceId, MatchRange, OpId, Operation, Replication,
+    Status, Term,
+};
+use nicekv_replica::{
+    MarkKeeper, OpMarks, ScriptCall, ScriptEnd, ScriptEngine, ScriptRun, ScriptStates, Scripts,
+    StorageCompletion, StorageRequest,
+};
+use std::sync::Arc;
+
+fn apply<'a>(key: &'a [u8], operation: Operation<'a>) -> Step<'a> {
+    Step { key, act: Act::Apply { operation, condition: Condition::Always, return_old: false } }
+}
+
+fn add(key: &[u8]) -> Step<'_> {
+    apply(key, Operation::Increment(1))
+}
+
+fn read(key: &[u8]) -> Step<'_> {
+    Step { key, act: Act::Read }
+}
+
+/// What the engine has of a key.
+fn held(node: &Node, key: &[u8]) -> Option<String> {
+    let entry = Entry::decode(node.engine.get(key)?).unwrap();
+    entry.value.map(|value| String::from_utf8(value.into()).unwrap())
+}
+
+/// Status, integer and value of each step, as the client is told.
+fn results(sent: &Sent) -> Vec<(Status, i64, Option<String>)> {
+    let Some((Status::Ok, Some(value))) = answer(sent) else { panic!("{sent:?}") };
+    let text = |taken: &Taken<'_>| String::from_utf8(taken.value.into()).unwrap();
+    Taken::each(&value)
+        .map(|taken| (taken.status, taken.integer, taken.value_is_result.then(|| text(&taken))))
+        .collect()
+}
+
+/// The primary shows nothing of it before it is released, and then all; a secondary that has it passes gets of any of its keys on (T1).
+#[test]
+fn a_transaction_locks_all_of_its_keys_until_all_of_it_has_taken_effect() {
+    let mut node = primary();
+    let keys = [&b"a"[..], b"b", b"c"];
+    assert_eq!(decisions(&node.transact(op(1), &[add(b"a"), add(b"b"), add(b"a")])), []);
+    let sent = ack(&mut node, 5, 1, true);
+    assert_eq!((decisions(&sent), answer(&sent)), (vec![(op(1), true, Status::Ok, 0)], None), "one decision");
+    assert_eq!(keys.map(|key| node.get(key)), [const { Some((Status::NotFound, None)) }; 3]);
+    let sent = progress(&mut node, 5, 1);
+    assert_eq!(results(&sent), [1, 1, 2].map(|sum| (Status::Ok, sum, None)));
+    let told = |value: &str| Some((Status::Ok, Some(value.into())));
+    assert_eq!(keys.map(|key| node.get(key)), [told("2"), told("1"), Some((Status::NotFound, None))]);
+    node.assign_under(Term(3), Epoch(6), OTHER, &[other()]);
+    node.transact(op(2), &[add(b"a"), add(b"b")]);
+    assert_eq!(keys.map(|key| node.get(key)), [None, None, Some((Status::NotFound, None))]);
+}
+
+/// Whatever locks one of its keys comes first, and makes it contended (T2, T3).
+#[test]
+fn a_transaction_waits_for_what_is_before_it_at_one_of_its_keys() {
+    let mut node = primary();
+    increment(&mut node, 2);
+    node.transact(op(1), &[add(b"a"), add(b"n")]);
+    assert_eq!(decisions(&ack(&mut node, 5, 1, false)), []);
+    let sent = ack(&mut node, 5, 2, false);
+    assert_eq!(decisions(&sent), [(op(2), false, Status::Ok, 1), (op(1), true, Status::Ok, 0)]);
+    assert_eq!([&b"a"[..], b"n"].map(|key| held(&node, key)), [None, Some("1".into())], "not yet");
+    let sent = progress(&mut node, 5, 2);
+    assert_eq!(results(&sent), [(Status::Ok, 1, None), (Status::Ok, 2, None)]);
+    assert_eq!([&b"a"[..], b"n"].map(|key| held(&node, key)), [Some("1".into()), Some("2".into())]);
+}
+
+/// The acks of the last come first; what waits at other keys of those that are decided is decided, too.
+#[test]
+fn transactions_that_share_keys_are_decided_in_the_order_of_the_log() {
+    let mut node = primary();
+    node.transact(op(1), &[add(b"a"), add(b"n")]);
+    node.transact(op(2), &[add(b"n"), add(b"b")]);
+    node.transact(op(3), &[add(b"b"), add(b"c")]);
+    for client in [3, 2] {
+        assert_eq!(decisions(&ack(&mut node, 5, client, false)), []);
+    }
+    let sent = ack(&mut node, 5, 1, false);
+    let decided = [(1, false), (2, true), (3, true)].map(|(c, contended)| (op(c), contended, Status::Ok, 0));
+    assert_eq!(decisions(&sent), decided);
+    progress(&mut node, 5, 3);
+    let held = [&b"a"[..], b"n", b"b", b"c"].map(|key| held(&node, key).unwrap());
+    assert_eq!(held, ["1", "2", "2", "1"]);
+}
+
+/// An op of one of its keys that comes while it is decided and not released is contended (T3).
+#[test]
+fn what_follows_it_at_any_key_is_contended() {
+    let mut node = primary();
+    node.transact(op(1), &[add(b"a"), add(b"n")]);
+    assert_eq!(decisions(&ack(&mut node, 5, 1, true)), [(op(1), true, Status::Ok, 0)]);
+    increment(&mut node, 2);
+    assert_eq!(decisions(&ack(&mut node, 5, 2, false)), [(op(2), true, Status::Ok, 2)]);
+    progress(&mut node, 5, 1);
+    assert_eq!(held(&node, b"n"), Some("1".into()));
+    progress(&mut node, 5, 2);
+    assert_eq!(held(&node, b"n"), Some("2".into()));
+}
+
+/// Nothing is decided of keys of which it is not known what they are.
+#[test]
+fn a_transaction_is_decided_when_all_of_its_keys_are_read() {
+    let mut node = primary();
+    node.transact(op(1), &[add(b"a"), add(b"b")]);
+    let mut bytes = Vec::new();
+    let prepare =
+        PrepareAck { partition: PARTITION, epoch: Epoch(5), op: op(1), contended: false, refused: false };
+    let (prepares, none) = (Entries::Values(core::slice::from_ref(&prepare)), Entries::Values(&[]));
+    Acks { sender: OTHER, prepares, progress: none }.encode(&mut bytes);
+    node.core.handle_datagram(node.now, OTHER_ADDRESS, &bytes);
+    let mut reads = Vec::new();
+    while let Some(request) = node.core.poll_storage() {
+        if let StorageRequest::Read { token, key, .. } = request {
+            reads.push((token, key.to_vec()));
+        }
+    }
+    assert_eq!(reads.iter().map(|(_, key)| &key[..]).collect::<Vec<_>>(), [b"a", b"b"], "both at once");
+    let mut told = |token| {
+        node.core.handle_storage(node.now, StorageCompletion::Read { token, entry: None });
+        node.core.handle_batch_end(node.now);
+        decisions(&node.sent()).len()
+    };
+    assert_eq!(reads.iter().map(|(token, _)| told(*token)).collect::<Vec<_>>(), [0, 1]);
+}
+
+/// What was open when the epoch began is decided whole, and contended (R3).
+#[test]
+fn an_open_transaction_is_recovered() {
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
+    increment(&mut node, 2);
+    let told: Vec<bool> =
+        acks(&node.transact(op(1), &[add(b"a"), add(b"n")])).iter().map(|ack| ack.contended).collect();
+    assert_eq!(told, [true], "the second key makes it contended");
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    let held_there = [2, 1].map(|client| UndecidedOp { op: op(client), contended: false });
+    let sent = recover(&mut node, 6, 0, held_there.to_vec());
+    assert_eq!(decisions(&sent), [(op(2), true, Status::Ok, 1), (op(1), true, Status::Ok, 0)]);
+    progress(&mut node, 6, 2);
+    assert_eq!([&b"a"[..], b"n"].map(|key| held(&node, key).unwrap()), ["1", "2"]);
+}
+
+/// It is in the log as any op, and locks its keys again.
+#[test]
+fn a_node_that_starts_again_has_its_open_transactions() {
+    let mut before = primary();
+    before.transact(op(1), &[add(b"a"), add(b"b")]);
+    let mut node = Node::restarted_with(&before.log);
+    node.grant_lease(Term(3));
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    recover(&mut node, 6, 0, Vec::new());
+    assert_eq!([&b"a"[..], b"b"].map(|key| node.get(key)), [None, None]);
+    assert_eq!(decisions(&ack(&mut node, 6, 1, false)), [(op(1), true, Status::Ok, 0)]);
+    let mut node = Node::restarted_with(&node.log);
+    node.assign_under(Term(3), Epoch(7), OTHER, &[other()]);
+    watermark(&mut node, 7, 1);
+    assert_eq!([&b"a"[..], b"b"].map(|key| held(&node, key).unwrap()), ["1", "1"], "once more from the log");
+}
+
+/// A secondary takes all effects of a decision at once.
+#[test]
+fn others_take_what_the_decision_says() {
+    let mut node = Node::started();
+    node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
+    watermark(&mut node, 5, 0);
+    let set = Operation::Set { value: b"prepared", expiry: Expiry::Never };
+    node.transact(op(1), &[apply(b"a", set), read(b"b"), add(b"b"), apply(b"c", Operation::Delete)]);
+    let taken = |status, effect, value| Taken {
+        status,
+        effect,
+        value_is_result: false,
+        form: Form::Plain,
+        value,
+        expiry_ms: 0,
+        integer: 0,
+    };
+    let mut value = Vec::new();
+    taken(Status::Ok, Effect::StorePrepared, &b""[..]).append(&mut value);
+    Taken { value_is_result: true, ..taken(Status::Ok, Effect::None, b"7") }.append(&mut value);
+    taken(Status::Ok, Effect::Store, b"8").append(&mut value);
+    taken(Status::Ok, Effect::Remove, b"").append(&mut value);
+    let decision = Decision {
+        form: Form::Plain,
+        partition: PARTITION,
+        epoch: Epoch(5),
+        index: 1,
+        origin: Epoch(5),
+        op: op(1),
+        contended: false,
+        effect: Effect::Transaction,
+        status: Status::Ok,
+        version: op(1),
+        expiry_ms: 0,
+        integer: 0,
+        value: &value,
+        value_is_result: true,
+    };
+    let decisions = Entries::Values(core::slice::from_ref(&decision));
+    let (keyspace, digest, watermarks) = (KeyspaceId::DEFAULT, KeyDigest::default(), Entries::Values(&[]));
+    node.receive(OTHER_ADDRESS, |out| {
+        Decisions { keyspace, digest, sender: OTHER, watermarks, decisions }.encode(out);
+    });
+    let expected = [Some("prepared".into()), Some("8".into()), None];
+    assert_eq!([&b"a"[..], b"b", b"c"].map(|key| held(&node, key)), expected);
+    assert!(node.engine.contains_key(&b"c"[..]), "a deletion leaves a tombstone");
+    let entry = Entry::decode(&node.engine[&b"b"[..]]).unwrap();
+    assert_eq!((entry.index, entry.version), (1, op(1)), "of the decision, and of the transaction");
+}
+
+/// A requirement that does not hold ends it, and nothing takes effect (T4).
+#[test]
+fn what_requires_another_version_takes_no_effect() {
+    let mut node = Node::serving();
+    assert_eq!(node.set(b"a", b"1", Expiry::Never), Some(Status::Ok));
+    let version = Entry::decode(&node.engine[&b"a"[..]]).unwrap().version;
+    let mut transact = |version| {
+        let require = Step { key: b"a", act: Act::Require(Condition::IfVersion(version)) };
+        let op = node.op();
+        let sent = node.transact(op, &[add(b"b"), require, add(b"a")]);
+        (answer(&sent).map(|(status, _)| status), [&b"a"[..], b"b"].map(|key| held(&node, key)))
+    };
+    assert_eq!(transact(OpId::NONE), (Some(Status::ConditionFailed), [Some("1".into()), None]));
+    assert_eq!(transact(version), (Some(Status::Ok), [Some("2".into()), Some("1".into())]));
+    assert_eq!(transact(version).0, Some(Status::ConditionFailed), "it has another one now");
+}
+
+/// Of a chain the head, which is all of it here, decides it.
+#[test]
+fn an_overdue_key_of_it_is_deleted_first() {
+    for replication in [Replication::Multicast, Replication::Chain] {
+        let mut node = Node::started();
+        node.replication = replication;
+        node.grant_lease(Term(3));
+        node.assign(Term(3), Epoch(5));
+        for key in [b"a", b"b"] {
+            let expiry = Expiry::At(node.now.unix_ms + 5);
+            assert_eq!(node.set(key, b"7", expiry), Some(Status::Ok), "{replication:?}");
+        }
+        let decided = node.core.status().counters.decided;
+        node.now.unix_ms += 5;
+        let op = node.op();
+        let sent = node.transact(op, &[read(b"c"), add(b"b"), read(b"a")]);
+        let expected = [(Status::NotFound, 0, None), (Status::Ok, 1, None), (Status::NotFound, 0, None)];
+        assert_eq!(results(&sent), expected, "{replication:?}");
+        assert_eq!(node.core.status().counters.decided, decided + 3, "two deletes and the transaction");
+        assert_eq!([&b"a"[..], b"b"].map(|key| held(&node, key)), [None, Some("1".into())]);
+    }
+}
+
+/// Of its keys one is in the upper half of all match values, which is another partition's.
+#[test]
+fn keys_of_another_partition_are_refused_by_the_primary_alone() {
+    let is_upper = |key: &&Vec<u8>| key_digest(key).match_value() >> 127 == 1;
+    let keys: Vec<Vec<u8>> = (0..20).map(|number| vec![b'a' + number]).collect();
+    let (upper, lower): (Vec<&Vec<u8>>, Vec<&Vec<u8>>) = keys.iter().partition(is_upper);
+    let half = MatchRange::new(0, u128::MAX >> 1).unwrap();
+    let mut node = Node { range: half, ..Node::started() };
+    node.grant_lease(Term(3));
+    node.assign_with(Term(3), Epoch(5), &[other()]);
+    recover(&mut node, 5, 0, Vec::new());
+    let logged = node.log.len();
+    let sent = node.transact(op(1), &[add(lower[0]), add(upper[0])]);
+    assert_eq!(answer(&sent), Some((Status::CrossPartition, None)));
+    assert_eq!(node.log.len(), logged);
+    node.transact(op(2), &[add(lower[0]), add(lower[1])]);
+    assert_eq!(decisions(&ack(&mut node, 5, 2, false)), [(op(2), false, Status::Ok, 0)]);
+    node.assign_under(Term(3), Epoch(6), OTHER, &[other()]);
+    let logged = node.log.len();
+    assert_eq!(node.transact(op(3), &[add(lower[0]), add(upper[0])]), [], "the primary says so");
+    assert_eq!(node.log.len(), logged);
+    let plain = node.receive(CLIENT, |out| update(op(4), lower[0], Operation::Increment(1)).encode(out));
+    assert_eq!(acks(&plain).len(), 1);
+}
+
+/// A script that has its end when it is asked for it the third time, and another run of which may come to another one.
+struct Late;
+
+impl ScriptEngine for Late {
+    fn run(&self, run: &ScriptRun, _: &ScriptCall<'_>, keys: &mut dyn ScriptStates) -> Option<ScriptEnd> {
+        (run.asked == 2).then(|| {
+            keys.update(b"a", &Operation::Increment(1), Condition::Always, false);
+            ScriptEnd { reply: b"+OK\r\n".to_vec(), has_failed: false, may_differ: true }
+        })
+    }
+}
+
+/// Its keys are locked meanwhile, other keys are not; whoever asks is told when all have forced it (T5).
+#[test]
+fn a_script_that_takes_long_goes_on_beside_the_node_and_may_be_told_late() {
+    let mut node = primary();
+    node.core.run_scripts(Scripts::new(Arc::new(Late)));
+    let act = Act::Run { unix_ms: 1, is_read_only: false, source: b"script", arguments: b"" };
+    let steps = [Step { key: b"a", act: Act::Declare }, Step { key: b"a", act }];
+    node.transact(op(1), &steps);
+    assert_eq!(decisions(&ack(&mut node, 5, 1, false)), [], "it is running");
+    node.transact(op(2), &[add(b"a")]);
+    assert_eq!(decisions(&ack(&mut node, 5, 2, false)), [], "its key is locked");
+    node.transact(op(3), &[add(b"c")]);
+    assert_eq!(decisions(&ack(&mut node, 5, 3, false)), [(op(3), false, Status::Ok, 0)]);
+    let mut ask = || {
+        node.pass(std::time::Duration::from_millis(1));
+        node.sent()
+    };
+    assert_eq!(decisions(&ask()), [], "it is running still");
+    let sent = ask();
+    let decided = [(op(1), true, Status::Ok, 0), (op(2), true, Status::Ok, 0)];
+    assert_eq!((decisions(&sent), answer(&sent)), (decided.into(), None), "contended, so nobody is told yet");
+    progress(&mut node, 5, 3);
+    assert_eq!(held(&node, b"a"), Some("2".into()));
+}
+
+/// Keeps nothing: the test says what has ended the node.
+struct Unkept;
+
+impl MarkKeeper for Unkept {
+    fn begin(&self, _: OpId) {}
+
+    fn end(&self) {}
+}
+
+/// It is not evaluated again, and like any refusal it is told when all have forced it (T6).
+#[test]
+fn an_op_that_has_ended_the_node_twice_is_decided_as_an_error() {
+    let mut node = primary();
+    node.core.mark_ops(OpMarks::new(Arc::new(Unkept), [op(1), op(2)].into()));
+    node.transact(op(1), &[add(b"a"), add(b"b")]);
+    let sent = ack(&mut node, 5, 1, false);
+    assert_eq!(
+        (decisions(&sent), answer(&sent)),
+        (vec![(op(1), true, Status::EndedByStore, 0)], None),
+        "nobody is told yet"
+    );
+    assert_eq!(answer(&progress(&mut node, 5, 1)), Some((Status::EndedByStore, None)));
+    increment(&mut node, 2);
+    assert_eq!(decisions(&ack(&mut node, 5, 2, false)), [(op(2), true, Status::EndedByStore, 0)]);
+    progress(&mut node, 5, 2);
+    assert_eq!([&b"a"[..], b"b", b"n"].map(|key| held(&node, key)), [None, None, None]);
+    assert_eq!(node.core.status().counters.barred, 2);
+    increment(&mut node, 3);
+    assert_eq!(decisions(&ack(&mut node, 5, 3, false)), [(op(3), false, Status::Ok, 1)], "others go on");
+}

@@ -1,0 +1,321 @@
+//! One replica of two: what it tells the other one, and what it makes of what that one says. The other one is the test.
+
+use crate::harness;
+
+use harness::pair::{
+    OTHER, OTHER_ADDRESS, PARTITION, ack, acks, decide, decisions, increment, op, other, primary, progress,
+    recover, watermark,
+};
+use harness::{CLIENT, Node, answer, update};
+use nicekv_proto::chunk::Round;
+use nicekv_proto::placement::key_digest;
+use nicekv_proto::recovery::{RecoverRequest, UndecidedOp};
+use nicekv_proto::replication::Resend;
+use nicekv_proto::{
+    Condition, Datagram, Duration, Epoch, Expiry, Get, KeyspaceId, NodeId, OpId, Operation, Status, Term,
+    Update,
+};
+use nicekv_replica::{ShiftKind, Step, TraceEvent};
+
+#[test]
+fn the_second_op_of_a_key_is_contended_and_stays_so_in_later_epochs() {
+    let mut node = Node::started();
+    node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
+    let told: Vec<bool> =
+        [1, 2].iter().flat_map(|c| acks(&increment(&mut node, *c))).map(|a| a.contended).collect();
+    assert_eq!(told, [false, true]);
+    node.assign_under(Term(3), Epoch(6), OTHER, &[other()]);
+    let request = RecoverRequest { sender: OTHER, partition: PARTITION, epoch: Epoch(6), cursor: 0 };
+    let sent = node.receive(OTHER_ADDRESS, |out| request.encode(out));
+    let Datagram::RecoverReply(reply) = Datagram::decode(&sent[0].1).unwrap().1 else { panic!("{sent:?}") };
+    let expected = [(1, false), (2, true)].map(|(c, contended)| UndecidedOp { op: op(c), contended });
+    assert_eq!(reply.undecided, expected);
+    // Asked once more, it says the same.
+    for (client, contended) in [(1, false), (2, true)] {
+        let again = acks(&increment(&mut node, client));
+        assert_eq!((again.len(), again[0].contended, again[0].epoch), (1, contended, Epoch(6)));
+    }
+}
+
+#[test]
+fn what_all_have_forced_alone_is_decided_and_answered_at_once() {
+    let mut node = primary();
+    assert_eq!(decisions(&increment(&mut node, 1)), []);
+    let sent = ack(&mut node, 5, 1, false);
+    assert_eq!(decisions(&sent), [(op(1), false, Status::Ok, 1)]);
+    assert_eq!(answer(&sent), Some((Status::Ok, None)));
+}
+
+/// A member may have the op sooner than the primary; an operator who watches its client is told of each that has forced it.
+#[test]
+fn acks_are_seen_by_whoever_watches_whether_they_come_before_the_op_or_after_it() {
+    for is_early in [true, false] {
+        let mut node = primary();
+        node.core.trace().watch(op(1).client);
+        for is_ack in [is_early, !is_early] {
+            if is_ack {
+                ack(&mut node, 5, 1, false);
+            } else {
+                increment(&mut node, 1);
+            }
+        }
+        let events = node.core.trace().events(op(1).client);
+        let by = |event: &TraceEvent| match event.step {
+            Step::Acknowledged(by) => Some(by),
+            _ => None,
+        };
+        let mut by: Vec<NodeId> = events.iter().filter_map(by).collect();
+        by.sort();
+        assert_eq!(by, [NodeId(1), OTHER], "early: {is_early}: {events:?}");
+    }
+}
+
+/// Contention is what any member says, whichever hears of it first, and makes the answer wait for all.
+#[test]
+fn an_op_that_one_member_found_contended_is_answered_when_all_have_the_decision() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    let sent = ack(&mut node, 5, 1, true);
+    assert_eq!((decisions(&sent), answer(&sent)), (vec![(op(1), true, Status::Ok, 1)], None));
+    assert_eq!(node.engine.len(), 0);
+    assert_eq!(answer(&progress(&mut node, 5, 1)), Some((Status::Ok, None)));
+    // Contended here alone.
+    increment(&mut node, 2);
+    increment(&mut node, 3);
+    ack(&mut node, 5, 2, false);
+    progress(&mut node, 5, 2);
+    assert_eq!(decisions(&ack(&mut node, 5, 3, false)), [(op(3), true, Status::Ok, 3)]);
+}
+
+/// What names an object says how old its chunks may be (P8, P9). A refusal is told when both members have it, as whoever leads next would not refuse what is open (R3).
+#[test]
+fn names_of_objects_refuse_stamps_that_are_too_old() {
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    node.stamp_min = Round(4);
+    node.assign_with(Term(3), Epoch(5), &[other()]);
+    recover(&mut node, 5, 0, Vec::new());
+    let set = Operation::Set { value: b"chunks", expiry: Expiry::Never };
+    let mut client = 0;
+    let mut decided = |node: &mut Node, operation, condition| {
+        client += 1;
+        let asked = Update { condition, ..update(op(client), b"name", operation) };
+        // What is refused nobody logs.
+        let mut sent = node.receive(CLIENT, |out| asked.encode(out));
+        if decisions(&sent).is_empty() {
+            sent = ack(node, 5, client, false);
+        }
+        let [(_, contended, status, _)] = decisions(&sent)[..] else { panic!("{sent:?}") };
+        (status, contended, answer(&sent), answer(&progress(node, 5, client)))
+    };
+    let refused = (Status::StaleStamp, true, None, Some((Status::StaleStamp, None)));
+    for condition in [Condition::Always, Condition::Stamped(Round(3)), Condition::IfAbsent] {
+        assert_eq!(decided(&mut node, set, condition), refused, "{condition:?}");
+    }
+    for operation in [Operation::Append(b"x"), Operation::Increment(1)] {
+        assert_eq!(decided(&mut node, operation, Condition::Always), refused, "{operation:?}");
+    }
+    let told = |status| (status, false, Some((status, None)), None);
+    let of_none = |stamp| Condition::StampedIfVersion { stamp, version: OpId::NONE };
+    assert_eq!(decided(&mut node, set, of_none(Round(4))), told(Status::Ok));
+    assert_eq!(decided(&mut node, set, of_none(Round(9))), told(Status::ConditionFailed));
+    assert_eq!(decided(&mut node, set, of_none(Round(1))), refused);
+    for operation in [
+        Operation::Expire { at_ms: 9_000_000, condition: Default::default() },
+        Operation::Persist,
+        Operation::Delete,
+    ] {
+        assert_eq!(decided(&mut node, operation, Condition::Always), told(Status::Ok), "{operation:?}");
+    }
+}
+
+/// What was open when a round was adopted may have been answered.
+#[test]
+fn a_stamp_is_not_too_old_for_the_epoch_before() {
+    let mut node = Node::started();
+    node.stamp_min = Round(4);
+    node.assign_with(Term(3), Epoch(5), &[other()]);
+    recover(&mut node, 5, 0, Vec::new());
+    let put = |client, key| {
+        let set = Operation::Set { value: b"chunks", expiry: Expiry::Never };
+        Update { condition: Condition::Stamped(Round(4)), ..update(op(client), key, set) }
+    };
+    node.receive(CLIENT, |out| put(1, b"one").encode(out));
+    node.stamp_min = Round(5);
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    recover(&mut node, 6, 0, Vec::new());
+    assert_eq!(decisions(&ack(&mut node, 6, 1, false)), [(op(1), true, Status::Ok, 0)]);
+    let logged = node.log.len();
+    let sent = node.receive(CLIENT, |out| put(2, b"other").encode(out));
+    assert_eq!(decisions(&sent), [(op(2), true, Status::StaleStamp, 0)]);
+    assert_eq!(node.log.len(), logged + 1, "the decision alone");
+    // Nor does anybody else.
+    node.assign_under(Term(3), Epoch(7), OTHER, &[other()]);
+    let logged = node.log.len();
+    let sent = node.receive(CLIENT, |out| put(3, b"third").encode(out));
+    assert_eq!(acks(&sent).iter().map(|ack| (ack.op, ack.refused)).collect::<Vec<_>>(), [(op(3), true)]);
+    assert_eq!(node.log.len(), logged);
+}
+
+/// An op after a contended one of its key that is not released is contended, too: the release of the one before comes first.
+#[test]
+fn what_follows_an_unreleased_decision_is_contended() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    ack(&mut node, 5, 1, true);
+    increment(&mut node, 2);
+    let sent = ack(&mut node, 5, 2, false);
+    assert_eq!((decisions(&sent), answer(&sent)), (vec![(op(2), true, Status::Ok, 2)], None));
+    // Forced through the first only.
+    assert_eq!(answer(&progress(&mut node, 5, 1)), Some((Status::Ok, None)));
+    assert_eq!(node.engine.len(), 1);
+    assert_eq!(answer(&progress(&mut node, 5, 1)), None);
+    assert_eq!(answer(&progress(&mut node, 5, 2)), Some((Status::Ok, None)));
+}
+
+/// Whatever order a network delivers them in, decisions take effect in their own; whether one before them is late or lost, the primary hears
+/// at once that it is missing.
+#[test]
+fn a_decision_that_overtakes_another_waits_for_it() {
+    let mut node = Node::started();
+    node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
+    watermark(&mut node, 5, 0);
+    for client in 1..=3 {
+        node.receive(CLIENT, |out| update(op(client), &[client as u8], Operation::Increment(1)).encode(out));
+    }
+    let gaps = |sent: &harness::pair::Sent| -> Vec<(u64, bool)> {
+        let acks = sent.iter().filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+            Datagram::Acks(acks) => Some(acks.progress.iter().map(|p| (p.logged, p.gap)).collect::<Vec<_>>()),
+            _ => None,
+        });
+        acks.flatten().collect()
+    };
+    assert_eq!(gaps(&decide(&mut node, 5, 3, op(3))), [(0, true)]);
+    assert_eq!(node.engine.len(), 0);
+    decide(&mut node, 5, 1, op(1));
+    assert_eq!(node.engine.len(), 1);
+    decide(&mut node, 5, 2, op(2));
+    assert_eq!(node.engine.len(), 3);
+}
+
+/// What was open when an epoch began may have been answered: it is decided as contended, in the old order, with the acks of this epoch.
+#[test]
+fn what_is_recovered_is_contended_and_needs_new_acks() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    increment(&mut node, 2);
+    ack(&mut node, 5, 2, false);
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    let sent = recover(&mut node, 6, 0, Vec::new());
+    assert_eq!(decisions(&sent), [], "acks of epoch 5 are void");
+    assert_eq!(decisions(&ack(&mut node, 5, 1, false)), [], "and come too late");
+    assert_eq!(decisions(&ack(&mut node, 6, 2, false)), [], "the older one first");
+    let decided = decisions(&ack(&mut node, 6, 1, false));
+    assert_eq!(decided, [(op(1), true, Status::Ok, 1), (op(2), true, Status::Ok, 2)]);
+    assert_eq!(answer(&progress(&mut node, 6, 2)), Some((Status::Ok, None)));
+}
+
+/// What a member says of its undecided ops when the epoch begins counts as its acks.
+#[test]
+fn recovery_counts_what_members_hold_and_waits_for_the_rest() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    increment(&mut node, 2);
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    let held = vec![UndecidedOp { op: op(1), contended: false }];
+    assert_eq!(decisions(&recover(&mut node, 6, 0, held)), [(op(1), true, Status::Ok, 1)]);
+    assert_eq!(decisions(&ack(&mut node, 6, 2, false)), [(op(2), true, Status::Ok, 2)]);
+}
+
+/// Who shows entries elsewhere must have closed them before anybody can rely on the op, and before the node has left.
+#[test]
+fn nothing_leaves_before_it_is_taken_what_may_be_shown() {
+    let mut node = primary();
+    node.core.tell_visibility();
+    let key = || b"n".as_slice().into();
+    // Of what nobody has asked for nothing is told.
+    increment(&mut node, 1);
+    ack(&mut node, 5, 1, false);
+    assert_eq!(node.shifts(), []);
+    let get = Get {
+        keyspace: KeyspaceId::DEFAULT,
+        op: op(9),
+        digest: key_digest(b"n"),
+        reply_to: None,
+        forwarded: None,
+        key: b"n",
+        padding: 0,
+    };
+    assert_eq!(node.receive(CLIENT, |out| get.encode(out)), [], "the answer waits");
+    let stored = node.engine[b"n".as_slice()].clone();
+    assert_eq!(node.shifts(), [ShiftKind::Read(key(), stored)]);
+    node.sent();
+    assert_eq!(increment(&mut node, 2), []);
+    assert_eq!(node.shifts(), [ShiftKind::Locked(key())]);
+    assert_eq!(ack(&mut node, 5, 2, false), [], "the reply waits");
+    let stored = node.engine[b"n".as_slice()].clone();
+    assert_eq!(node.shifts(), [ShiftKind::Changed(key(), Some(stored)), ShiftKind::Unlocked(key())]);
+    assert_eq!(answer(&node.sent()), Some((Status::Ok, None)));
+    // Two ops of a key lock it once.
+    increment(&mut node, 3);
+    increment(&mut node, 4);
+    assert_eq!(node.shifts(), [ShiftKind::Locked(key())]);
+    assert_eq!(
+        node.assign_members(Term(3), Epoch(6), OTHER, vec![other()]),
+        [],
+        "nor is it known to have left"
+    );
+    assert_eq!(node.shifts(), [ShiftKind::Unknown]);
+    assert_eq!(node.sent().len(), 1);
+}
+
+/// An op below its client's watermark was given up by the client. Still it is taken in if the primary holds it and has not decided it: without
+/// this member's ack it would stay open there.
+#[test]
+fn a_member_takes_in_what_the_client_has_given_up_if_it_is_open_at_the_primary() {
+    let mut node = Node::started();
+    node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
+    let put = |sequence, watermark| {
+        let op = OpId { sequence, ..op(1) };
+        Update { watermark, ..update(op, b"n", Operation::Increment(1)) }
+    };
+    let newer = put(5, 5);
+    assert_eq!(acks(&node.receive(CLIENT, |out| newer.encode(out))).len(), 1);
+    decide(&mut node, 1, 1, newer.op);
+    assert_eq!(node.engine.len(), 1);
+    let older = put(3, 3);
+    assert_eq!(acks(&node.receive(CLIENT, |out| older.encode(out))), [], "it may have been executed");
+    let mut resend = |logged| {
+        let mut datagram = Vec::new();
+        older.encode(&mut datagram);
+        let resend =
+            Resend { partition: PARTITION, epoch: Epoch(1), sender: OTHER, logged, datagram: &datagram };
+        acks(&node.receive(OTHER_ADDRESS, |out| resend.encode(out)))
+    };
+    assert_eq!(resend(0), [], "it may have been decided since");
+    assert_eq!(resend(1).len(), 1);
+}
+
+#[test]
+fn who_is_outside_takes_nothing_in_and_a_primary_acknowledges_to_nobody() {
+    let mut node = Node::started();
+    node.assign_members(Term(3), Epoch(5), OTHER, vec![other()]);
+    let dropped = node.core.status().counters.dropped;
+    assert_eq!(increment(&mut node, 1), []);
+    assert_eq!(node.core.status().counters.dropped, dropped + 1);
+    let mut node = primary();
+    assert_eq!(acks(&increment(&mut node, 1)), []);
+    assert_eq!(acks(&increment(&mut node, 1)), [], "nor when it comes again");
+}
+
+/// An op that arrives again, or is due again, before it is durable is not acknowledged.
+#[test]
+fn what_is_not_forced_is_not_acknowledged_however_often_it_comes() {
+    let mut node = Node::started();
+    node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
+    node.forces_nothing = true;
+    assert_eq!(acks(&increment(&mut node, 1)), []);
+    assert_eq!(acks(&increment(&mut node, 1)), []);
+    node.pass(Duration::from_millis(1_000));
+    assert_eq!(acks(&node.sent()), []);
+}

@@ -1,0 +1,214 @@
+//! The thread of a target: its core, its socket, and its disk's thread.
+
+use super::collector::{Collector, ListNames, Listed};
+use super::gather::Gather;
+use super::store::{ChunkDisk, ChunkStore, ChunkStoreError, Told};
+use super::view::View;
+use crate::{DatagramCounters, Stop, UdpEndpoint, Waker, now};
+use nicekv_objects::reservation::ConfigError;
+use nicekv_objects::{Progress, Target, TargetConfig, TargetCounters, TargetUse};
+use nicekv_proto::chunk::Round;
+use nicekv_proto::placement::GroupRing;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use thiserror::Error;
+
+/// So long after something has happened others are told how far it is.
+const SHOWN_NS: u64 = 100_000_000;
+
+/// Why a target ended, or does not begin.
+#[derive(Debug, Error)]
+pub enum TargetError {
+    /// Its socket failed.
+    #[error("the target's socket: {0}")]
+    Io(#[from] io::Error),
+    /// Its disk failed.
+    #[error("the target's storage: {0}")]
+    Storage(#[from] ChunkStoreError),
+    /// Its windows cannot be.
+    #[error("the target's windows: {0}")]
+    Windows(#[from] ConfigError),
+}
+
+/// What a target says of itself and of what drives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetObservation {
+    /// How far it is with what it looks after.
+    pub progress: Progress,
+    /// What it has counted.
+    pub counters: TargetCounters,
+    /// What it has promised.
+    pub in_use: TargetUse,
+    /// What its socket has moved.
+    pub datagrams: DatagramCounters,
+}
+
+/// A target, as other threads see it: they read what it was like a moment ago, and nobody waits for it.
+#[derive(Clone, Default)]
+pub struct TargetWatch(Arc<Mutex<Option<TargetObservation>>>);
+
+impl TargetWatch {
+    /// What it is like; none before it runs.
+    pub fn get(&self) -> Option<TargetObservation> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far it is; not at all before it runs.
+    pub fn progress(&self) -> Progress {
+        self.get().map(|told| told.progress).unwrap_or_default()
+    }
+}
+
+/// What a target works with.
+pub struct TargetParts {
+    /// Where its chunks are.
+    pub store: ChunkStore,
+    /// Bound to its address.
+    pub endpoint: UdpEndpoint,
+    /// Where it finds others, for what it looks after.
+    pub ring: GroupRing,
+    /// What is known of the cluster.
+    pub view: View,
+    /// The view's.
+    pub waker: Waker,
+    /// How names of objects are listed.
+    pub list: ListNames,
+    /// Where others see how far it is.
+    pub watch: TargetWatch,
+}
+
+/// A target that is ready to run.
+pub struct ChunkTarget {
+    core: Target,
+    endpoint: UdpEndpoint,
+    ring: GroupRing,
+    watch: TargetWatch,
+    /// When that is told next; never, if it was told since something happened.
+    shown_ns: u64,
+    worker: ChunkDisk,
+    gather: Gather,
+    view: View,
+    collector: Collector,
+    /// All names of this round are listed.
+    sweeping: Option<Round>,
+    waker: Waker,
+}
+
+impl ChunkTarget {
+    /// Begins the threads beside it: the disk's, and the one that lists names.
+    ///
+    /// # Errors
+    /// If its windows cannot be, or no threads can be had.
+    pub fn new(
+        name: &str,
+        config: TargetConfig,
+        stop: &Stop,
+        parts: TargetParts,
+    ) -> Result<Self, TargetError> {
+        let TargetParts { store, endpoint, ring, view, waker, list, watch } = parts;
+        let free_bytes = store.free_bytes()?;
+        let mut core = Target::new(config, store.held())?;
+        core.set_free(free_bytes);
+        let collector = Collector::begin(name, waker.clone(), stop.clone(), list)?;
+        let worker = ChunkDisk::begin(name, store, waker.clone())?;
+        stop.register(&waker);
+        let gather = Gather::default();
+        let sweeping = None;
+        Ok(Self {
+            core,
+            endpoint,
+            ring,
+            watch,
+            shown_ns: 0,
+            worker,
+            gather,
+            view,
+            collector,
+            sweeping,
+            waker,
+        })
+    }
+
+    /// Runs until `stop`, or a failure.
+    ///
+    /// # Errors
+    /// If its socket or its disk has failed.
+    pub fn run(mut self, stop: &Stop) -> Result<(), TargetError> {
+        while !self.view.end_with(stop) {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self) -> Result<(), TargetError> {
+        let deadline_ns = self.core.next_deadline().min(self.shown_ns);
+        let core = &mut self.core;
+        super::receive(&mut self.endpoint, &self.waker, deadline_ns, |now_ns, message| {
+            core.handle_datagram(now_ns, message.from, message.bytes);
+        })?;
+        self.waker.clear();
+        let now_ns = now().boot_ns;
+        while let Ok(told) = self.worker.told.try_recv() {
+            match told {
+                Told::Done(done) => self.core.handle_storage(now_ns, done),
+                Told::Free(bytes) => self.core.set_free(bytes),
+                Told::Failed(error) => return Err(error.into()),
+            }
+        }
+        if let Some(known) = self.view.news() {
+            self.core.set_map(now_ns, (*known.map).clone());
+            self.core.set_round(known.round);
+            self.core.set_copies(known.copies);
+            if known.is_adopted && self.core.swept() < known.round {
+                self.collector.want(known.round);
+            }
+        }
+        self.collect();
+        if self.core.next_deadline() <= now_ns {
+            self.core.handle_deadline(now_ns);
+        }
+        let (gather, worker) = (&mut self.gather, &self.worker);
+        while let Some(request) = self.core.poll_storage() {
+            gather.take(request, |request| worker.ask(request));
+        }
+        let (core, ring) = (&mut self.core, &self.ring);
+        self.endpoint.send_with(|out| {
+            let send = core.poll_transmit(now_ns)?;
+            out.extend_from_slice(&send.bytes);
+            Some(super::address_of(ring, send.to))
+        })?;
+        self.show(now_ns);
+        Ok(())
+    }
+
+    /// Takes what names say. A sweep goes on with the next turn, so that others are served meanwhile.
+    fn collect(&mut self) {
+        if let Some(round) = self.sweeping.take()
+            && !self.core.sweep(round)
+        {
+            (self.sweeping, _) = (Some(round), self.waker.wake());
+        }
+        while let Ok(listed) = self.collector.listed.try_recv() {
+            match listed {
+                Listed::Needs(round, ids) => drop(self.core.mark(round, &ids)),
+                Listed::Whole(round) => (self.sweeping, _) = (Some(round), self.waker.wake()),
+            }
+        }
+    }
+
+    /// Tells others how far it is: what is not settled is counted for that, so not each time that something happens.
+    fn show(&mut self, now_ns: u64) {
+        if self.shown_ns == u64::MAX {
+            self.shown_ns = now_ns + SHOWN_NS;
+        } else if now_ns >= self.shown_ns {
+            self.shown_ns = u64::MAX;
+            let shown = TargetObservation {
+                progress: self.core.progress(),
+                counters: self.core.counters,
+                in_use: self.core.in_use(),
+                datagrams: self.endpoint.counters(),
+            };
+            *self.watch.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
+        }
+    }
+}

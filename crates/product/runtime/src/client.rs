@@ -1,0 +1,110 @@
+//! The thread of a native client: its core, its socket, and the queue of its asynchronous handles.
+
+use crate::{Left, Linger, Stop, UdpEndpoint, Waker, now, readable, wait};
+use nicekv_client::facade::{Client, CommandQueue, channel};
+use nicekv_client::{ClientCore, Config, Keyspace};
+use nicekv_proto::ClientId;
+use nicekv_proto::limits::LARGE_BYTES_MAX;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Batches received before the client's callers are served again.
+const RECEIVE_ROUNDS_MAX: usize = 8;
+
+/// Starts a client of `keyspace`, bound to `address` (unspecified: the kernel chooses). Its thread ends when `stop` says
+/// so, or when all clones of the returned handle are gone. It puts and gets values of any length.
+pub fn start_client(
+    stop: &Stop,
+    address: Ipv4Addr,
+    keyspace: impl Into<Keyspace>,
+) -> io::Result<(Client, JoinHandle<io::Result<()>>)> {
+    start_client_as(new_client_id()?, stop, address, keyspace)
+}
+
+/// The same, with an id that no client had before.
+pub fn start_client_as(
+    id: ClientId,
+    stop: &Stop,
+    address: Ipv4Addr,
+    keyspace: impl Into<Keyspace>,
+) -> io::Result<(Client, JoinHandle<io::Result<()>>)> {
+    let endpoint = UdpEndpoint::bind(SocketAddrV4::new(address, 0))?;
+    let waker = Waker::new()?;
+    stop.register(&waker);
+    let wake = {
+        let waker = waker.clone();
+        Arc::new(move || waker.wake())
+    };
+    let (client, queue) = channel(wake);
+    let value_bytes_max = LARGE_BYTES_MAX as usize;
+    let core = ClientCore::new(Config { value_bytes_max, ..Config::new(id, keyspace) });
+    let stop = stop.clone();
+    let run = move || run(core, queue, endpoint, &waker, &stop);
+    let thread = std::thread::Builder::new().name("client".into()).spawn(run)?;
+    Ok((client, thread))
+}
+
+/// An id that no client had before (R10).
+pub fn new_client_id() -> io::Result<ClientId> {
+    Ok(ClientId::new(now().unix_ms, crate::random()?))
+}
+
+/// Gives a client another id if replicas have forgotten the one it has.
+pub fn renew_client_id(core: &mut ClientCore) -> io::Result<()> {
+    if core.is_forgotten() {
+        core.rename(new_client_id()?);
+    }
+    Ok(())
+}
+
+/// Hands a client what has arrived, at most so many batches; whether there was something.
+pub fn receive_into(
+    core: &mut ClientCore,
+    endpoint: &mut UdpEndpoint,
+    batches_max: usize,
+) -> io::Result<bool> {
+    let mut received_at = None;
+    for _ in 0..batches_max {
+        let left = endpoint.receive(|message| {
+            let now = *received_at.get_or_insert_with(now);
+            core.handle_datagram(now, message.from, message.bytes);
+        })?;
+        if left != Left::More {
+            break;
+        }
+    }
+    Ok(received_at.is_some())
+}
+
+fn run(
+    mut core: ClientCore,
+    mut queue: CommandQueue,
+    mut endpoint: UdpEndpoint,
+    waker: &Waker,
+    stop: &Stop,
+) -> io::Result<()> {
+    let mut linger = Linger::new(Linger::DEFAULT);
+    loop {
+        queue.turn(now(), &mut core);
+        endpoint.send_with(|out| core.poll_transmit(out))?;
+        if stop.is_stopped() || queue.is_finished(&core) {
+            return Ok(());
+        }
+        let deadline_ns = core.next_deadline();
+        if !linger.look(deadline_ns, || {
+            Ok(receive_into(&mut core, &mut endpoint, RECEIVE_ROUNDS_MAX)? || waker.is_raised())
+        })? {
+            wait(&mut [readable(&endpoint), readable(waker)], deadline_ns)?;
+            receive_into(&mut core, &mut endpoint, RECEIVE_ROUNDS_MAX)?;
+        }
+        waker.clear();
+        let now = now();
+        linger.begin(now);
+        renew_client_id(&mut core)?;
+        if core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
+            core.handle_deadline(now);
+        }
+    }
+}

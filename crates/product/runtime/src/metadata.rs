@@ -1,0 +1,291 @@
+//! The thread of the metadata service: its core, UDP towards nodes, TCP towards switch agents and operators.
+//!
+//! ```text
+//!  nodes ◀── UDP ──▶ ┌──────────┐ ──Persist──▶ Keeper, a thread: StateFile (compare, write, force, rename), alone;
+//!                    │ Metadata │ ◀─Persisted──                   or SharedStore (an election, and etcd)
+//!  agents ◀─ TCP ──▶ └──────────┘ ◀─ TCP ──▶ admin commands
+//! ```
+//!
+//! Without leading there is no core: what nodes say is not heard, agents are connected already, commands are told who else there is.
+//!
+//! A step is persisted before anything that follows from it leaves (R13): the core yields it only after
+//! [`Metadata::handle_storage`].
+
+mod connections;
+mod desk;
+mod etcd;
+mod keeper;
+mod listening;
+mod lookups;
+mod peers;
+mod shared;
+mod state_file;
+mod strangers;
+mod tls;
+
+pub use connections::VISITORS_MAX;
+pub use etcd::{Etcd, EtcdConfig, EtcdError};
+pub use keeper::{Alone, Keeper, KeeperError};
+pub use shared::SharedStore;
+pub use state_file::{MemoryState, StateFile, StateFileError, peek};
+pub use tls::{EtcdTls, Pem, TlsError};
+
+use crate::inquiry::{Inquirer, Inquiries};
+use crate::{DatagramCounters, Left, PollFd, Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};
+use connections::Connections;
+use nicekv_metadata::{
+    Config, ControlPlane, ElectionEvent, Metadata, Persisted, StateStore, Status, StorageRequest, SwitchId,
+};
+use nicekv_proto::{Duration, Durations, HeaderLayout, Now};
+use std::io;
+use std::net::{SocketAddrV4, TcpListener};
+use strangers::Protocol;
+use thiserror::Error;
+
+/// Batches received before anything is decided.
+const RECEIVE_ROUNDS_MAX: usize = 8;
+/// How often an instance that does not lead looks after its connections.
+const STANDBY_TICK: Duration = Duration::from_secs(1);
+
+/// Why the metadata service ended.
+#[derive(Debug, Error)]
+pub enum MetadataError {
+    /// Its sockets failed.
+    #[error("the metadata service's sockets: {0}")]
+    Io(#[from] io::Error),
+    /// A step could not be persisted.
+    #[error("the metadata service's state: {0}")]
+    Storage(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// What the metadata service says of itself and of the cluster.
+#[derive(Clone, Debug)]
+pub struct MetadataObservation {
+    /// Of the cluster; `None` if this instance does not lead.
+    pub status: Option<Status>,
+    /// Of this instance.
+    pub control_plane: ControlPlane,
+    /// How often it has heard something of another release.
+    pub other_version: u64,
+    /// How long it took to persist its steps.
+    pub persists: Durations,
+    /// What its socket has moved.
+    pub datagrams: DatagramCounters,
+}
+
+/// Where the metadata service may be asked.
+pub type MetadataInquirer = Inquirer<(), MetadataObservation>;
+
+/// A metadata service that is ready to run.
+pub struct MetadataService<K> {
+    /// While it leads, or has not heard yet that it does not.
+    core: Option<Metadata>,
+    /// What a core is made of when it is elected.
+    config: Option<Config>,
+    keeper: K,
+    endpoint: UdpEndpoint,
+    listeners: Vec<TcpListener>,
+    connections: Connections,
+    /// The names and addresses of the other instances.
+    others: Vec<(String, Vec<SocketAddrV4>)>,
+    inquiries: Inquiries<(), MetadataObservation>,
+    persists: Durations,
+    /// The step under way.
+    persist_began_ns: u64,
+}
+
+impl MetadataService<Alone> {
+    /// The only one. `core` was made of what `store` had; `endpoint` is for nodes, `listeners` for agents (with their names) and operators.
+    pub fn new(
+        core: Metadata,
+        store: impl StateStore<Error: Into<KeeperError>> + Send + 'static,
+        endpoint: UdpEndpoint,
+        listeners: Vec<TcpListener>,
+        switches: Vec<(String, SwitchId)>,
+    ) -> io::Result<Self> {
+        Ok(Self::made(Some(core), None, Alone::start(store)?, endpoint, (listeners, switches)))
+    }
+}
+
+impl<K: Keeper> MetadataService<K> {
+    /// One of several, which leads when `keeper` says so.
+    pub fn standing_by(
+        config: Config,
+        keeper: K,
+        endpoint: UdpEndpoint,
+        listeners: Vec<TcpListener>,
+        switches: Vec<(String, SwitchId)>,
+    ) -> Self {
+        Self::made(None, Some(config), keeper, endpoint, (listeners, switches))
+    }
+
+    fn made(
+        core: Option<Metadata>,
+        config: Option<Config>,
+        keeper: K,
+        endpoint: UdpEndpoint,
+        (listeners, switches): (Vec<TcpListener>, Vec<(String, SwitchId)>),
+    ) -> Self {
+        let (connections, inquiries) = (Connections::new(switches), Inquiries::default());
+        let persists = Durations::default();
+        Self {
+            core,
+            config,
+            keeper,
+            endpoint,
+            listeners,
+            connections,
+            others: Vec::new(),
+            inquiries,
+            persists,
+            persist_began_ns: 0,
+        }
+    }
+
+    /// Under this name it is known to commands, and beside these: the names and addresses of all instances, this one included.
+    #[must_use]
+    pub fn known_as(mut self, name: &str, all: Vec<(String, Vec<SocketAddrV4>)>) -> Self {
+        let (instance, store) = (name.to_owned(), self.keeper.name().to_owned());
+        let instances = all.iter().flat_map(|(_, addresses)| addresses.clone()).collect();
+        self.others = all.into_iter().filter(|(other, _)| other != name).collect();
+        self.connections.control_plane =
+            ControlPlane { instance, store, instances, ..ControlPlane::default() };
+        self
+    }
+
+    /// Where other threads may ask it.
+    pub fn inquirer(&self) -> MetadataInquirer {
+        self.inquiries.inquirer()
+    }
+
+    /// Serves until `stop`, or a failure.
+    pub fn run(mut self, stop: &Stop) -> Result<(), MetadataError> {
+        let waker = Waker::new()?;
+        stop.register(&waker);
+        self.inquiries.begin(&waker);
+        self.keeper.register(&waker);
+        let peers = peers::watch(stop, std::mem::take(&mut self.others))?;
+        while !stop.is_stopped() {
+            self.sleep(&waker)?;
+            waker.clear();
+            self.follow_keeper()?;
+            self.receive()?;
+            let now = crate::now();
+            for listener in &self.listeners {
+                self.connections.accept(now, listener)?;
+            }
+            self.connections.control_plane.outage = self
+                .keeper
+                .outage()
+                .map(|(since_ns, why)| (now.boot_ns.saturating_sub(since_ns) / 1_000_000, why));
+            self.connections.control_plane.strangers = self.connections.strangers.heard(now);
+            if let Some(peers) = peers.try_iter().last() {
+                self.connections.control_plane.peers = peers;
+            }
+            self.connections.receive(now, self.core.as_mut());
+            if let Some(core) = &mut self.core
+                && core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns)
+            {
+                core.handle_deadline(now);
+            }
+            self.decide()?;
+            if let Some(core) = &mut self.core {
+                self.endpoint.send_with(|out| core.poll_transmit(out))?;
+            }
+            self.connections.send(now, self.core.as_mut());
+            self.inquiries.answer(|()| MetadataObservation {
+                status: self.core.as_ref().filter(|core| !core.is_overdue()).map(Metadata::status),
+                control_plane: self.connections.control_plane.clone(),
+                other_version: self.connections.strangers.count(),
+                persists: self.persists,
+                datagrams: self.endpoint.counters(),
+            });
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        for _ in 0..RECEIVE_ROUNDS_MAX {
+            // After they were received: of a process that was paused before, leases would seem to have been granted earlier.
+            let (core, strangers, mut received_at) = (&mut self.core, &mut self.connections.strangers, None);
+            let left = self.endpoint.receive(|message| {
+                let now = *received_at.get_or_insert_with(crate::now);
+                if let Some(version) = HeaderLayout::other_version(message.bytes) {
+                    strangers.hear(now, (*message.from.ip()).into(), Protocol::Wire, version);
+                }
+                if let Some(core) = core {
+                    core.handle_datagram(now, message.from, message.bytes);
+                }
+            })?;
+            if left != Left::More {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn sleep(&mut self, waker: &Waker) -> io::Result<()> {
+        let fixed = [readable(&self.endpoint), readable(waker)];
+        let listeners = self.listeners.iter().map(readable);
+        let mut descriptors: Vec<PollFd<'_>> =
+            fixed.into_iter().chain(listeners).chain(self.connections.interests()).collect();
+        // Connections have their longest times also where nobody leads.
+        let deadline_ns = match &self.core {
+            Some(core) => core.next_deadline(),
+            None => Some(now().after(STANDBY_TICK)),
+        };
+        wait(&mut descriptors, deadline_ns)?;
+        let ready: Vec<bool> = descriptors[2 + self.listeners.len()..].iter().map(is_ready).collect();
+        drop(descriptors);
+        self.connections.note_ready(&ready);
+        Ok(())
+    }
+
+    /// Decides until there is nothing more to do but to wait.
+    fn decide(&mut self) -> Result<(), MetadataError> {
+        loop {
+            if let Some(core) = &mut self.core {
+                core.handle_batch_end(now());
+                if let Some(StorageRequest::Persist { version, bytes }) = core.poll_storage() {
+                    self.persist_began_ns = now().boot_ns;
+                    self.keeper.persist(version, bytes).map_err(MetadataError::Storage)?;
+                }
+            }
+            if !self.follow_keeper()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the keeper had any news.
+    fn follow_keeper(&mut self) -> Result<bool, MetadataError> {
+        let mut has_news = false;
+        while let Some(event) = self.keeper.poll().map_err(MetadataError::Storage)? {
+            has_news = true;
+            self.handle(now(), event)?;
+        }
+        if let Some(core) = &mut self.core {
+            core.handle_leadership(now(), self.keeper.exclusive_until_ns());
+        }
+        Ok(has_news)
+    }
+
+    fn handle(&mut self, now: Now, event: ElectionEvent) -> Result<(), MetadataError> {
+        match (event, &mut self.core) {
+            (ElectionEvent::Elected { state }, _) => {
+                let config = self.config.clone().expect("only who stands by is elected");
+                let core = Metadata::new(config, state.as_deref(), now);
+                let mut core = core.map_err(|error| MetadataError::Storage(error.into()))?;
+                self.connections.announce_agents(now, &mut core);
+                self.core = Some(core);
+            }
+            (ElectionEvent::Persisted { version }, Some(core)) => {
+                self.persists.count_ns(now.boot_ns - self.persist_began_ns);
+                core.handle_storage(now, Persisted { version });
+            }
+            (ElectionEvent::Persisted { .. }, None) => {}
+            (ElectionEvent::Deposed, core) => *core = None,
+        }
+        Ok(())
+    }
+}

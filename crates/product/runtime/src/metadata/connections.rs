@@ -1,0 +1,419 @@
+//! The TCP connections of the metadata service: agents of switches, which stay, and visitors, which ask and go.
+//!
+//! Anyone may connect, so nobody may keep others out:
+//!
+//! ```text
+//!   new ──▶ greeting owed ──▶ agent: stays, one for each configured switch
+//!                    │
+//!                    └──────▶ visitor: idle ◀──▶ unfinished (part of a frame, an answer that is not read) or waiting (for readiness)
+//!
+//!   too many visitors of one address, or too many connections: the oldest visitor that is idle or owes its greeting is closed,
+//!   or else the oldest; each state has its longest time
+//! ```
+
+use super::desk::{Answer, Desk};
+use super::listening::Listening;
+use super::lookups::Pending;
+use super::strangers::{Protocol, Strangers};
+use crate::control_plane::{CONTROL_LIMITS, Greeting, NotLeading, Role, decode, encode};
+use crate::{FramedStream, PollFd, StreamError, accept};
+use nicekv_metadata::{ControlPlane, ListeningReport, Metadata, SwitchId};
+use nicekv_proto::{Duration, Now};
+use nicekv_switch::control::{self, ControlReply, ControlRequest, Lookup};
+use std::io;
+use std::net::{IpAddr, TcpListener, TcpStream};
+
+/// Most connections beside one of each switch: so there is always a visitor who can give way.
+pub const VISITORS_MAX: usize = 64;
+/// Most visitors from one address.
+const VISITORS_PER_SOURCE_MAX: usize = 16;
+/// Connections accepted before other work is done.
+const ACCEPTS_MAX: usize = 64;
+/// For a greeting, for the rest of a frame that has begun, for reading an answer: a byte now and then does not prolong it.
+const UNFINISHED_MAX: Duration = Duration::from_secs(5);
+/// For the next question of a visitor.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+/// For readiness; who still wants to know it asks again.
+const WAITING_MAX: Duration = Duration::from_secs(60);
+
+struct Connection {
+    stream: FramedStream,
+    source: IpAddr,
+    peer: Peer,
+    opened_ns: u64,
+    state: State,
+    /// Since when it is in that state, or when the last frame was complete.
+    since_ns: u64,
+    ready: bool,
+    /// The answer to a change, for when the state has this version.
+    held: Option<(u64, Vec<u8>)>,
+    /// A visitor's, until it is answered.
+    lookup: Option<Pending>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Peer {
+    Unknown,
+    Switch(SwitchId),
+    /// `waits`: asked to be told when the cluster is ready.
+    Admin {
+        waits: bool,
+    },
+}
+
+/// What is owed, and by whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The greeting.
+    Greeting,
+    /// By the peer: the rest of a frame, or the reading of an answer.
+    Unfinished,
+    /// By us: the news that the cluster is ready, or that a change is persisted.
+    Waiting,
+    /// Nothing.
+    Idle,
+}
+
+/// What came on one connection and concerns others.
+enum Aside {
+    /// A visitor wants to know.
+    Lookup(Lookup),
+    /// An agent has answered.
+    Found(SwitchId, Box<ControlReply>),
+    /// A peer speaks another version of the protocol.
+    Stranger(IpAddr, u8),
+    /// A process reports its sockets.
+    Listening(Box<ListeningReport>),
+}
+
+pub(super) struct Connections {
+    switches: Vec<(String, SwitchId)>,
+    open: Vec<Connection>,
+    /// What is said of this instance.
+    pub(super) control_plane: ControlPlane,
+    pub(super) strangers: Strangers,
+    listening: Listening,
+}
+
+impl Connections {
+    pub(super) fn new(switches: Vec<(String, SwitchId)>) -> Self {
+        let (control_plane, strangers) = (ControlPlane::default(), Strangers::default());
+        Self { switches, open: Vec::new(), control_plane, strangers, listening: Listening::default() }
+    }
+
+    fn connections_max(&self) -> usize {
+        self.switches.len() + VISITORS_MAX
+    }
+
+    pub(super) fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
+        self.open.iter().map(|connection| connection.stream.interest())
+    }
+
+    /// Which of [`Self::interests`] have ended the wait.
+    pub(super) fn note_ready(&mut self, ready: &[bool]) {
+        for (connection, ready) in self.open.iter_mut().zip(ready) {
+            connection.ready = *ready;
+        }
+    }
+
+    pub(super) fn accept(&mut self, now: Now, listener: &TcpListener) -> io::Result<()> {
+        for _ in 0..ACCEPTS_MAX {
+            let Some(stream) = accept(listener)? else { break };
+            // One that is gone already is nobody's failure.
+            if let Ok(source) = stream.peer_addr() {
+                self.open(now, stream, source.ip());
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, now: Now, stream: TcpStream, source: IpAddr) {
+        let of_source = self.open.iter().filter(|other| other.is_visitor() && other.source == source);
+        if of_source.count() >= VISITORS_PER_SOURCE_MAX {
+            self.give_way(|visitor| visitor.source == source);
+        } else if self.open.len() >= self.connections_max() {
+            self.give_way(|_| true);
+        }
+        self.open.push(Connection {
+            stream: FramedStream::new(stream, CONTROL_LIMITS),
+            source,
+            peer: Peer::Unknown,
+            opened_ns: now.boot_ns,
+            state: State::Greeting,
+            since_ns: now.boot_ns,
+            ready: false,
+            held: None,
+            lookup: None,
+        });
+    }
+
+    /// Closes the visitor among `candidates` that is missed least.
+    fn give_way(&mut self, candidates: impl Fn(&Connection) -> bool) {
+        let visitors = self.open.iter().enumerate().filter(|(_, one)| one.is_visitor() && candidates(one));
+        let is_busy = |one: &Connection| matches!(one.state, State::Unfinished | State::Waiting);
+        let least = visitors.min_by_key(|(_, one)| (is_busy(one), one.opened_ns)).map(|(index, _)| index);
+        if let Some(index) = least {
+            self.open.remove(index);
+        }
+    }
+
+    /// A new leader's core learns which agents are connected.
+    pub(super) fn announce_agents(&self, now: Now, core: &mut Metadata) {
+        for connection in &self.open {
+            if let Peer::Switch(switch) = connection.peer {
+                core.handle_switch_connected(now, switch);
+            }
+        }
+    }
+
+    /// Hands what has arrived to the core, if there is one, and closes what is broken or overdue.
+    pub(super) fn receive(&mut self, now: Now, mut core: Option<&mut Metadata>) {
+        let mut index = 0;
+        while index < self.open.len() {
+            let connection = &mut self.open[index];
+            let before = connection.peer;
+            let mut desk = Desk {
+                core: core.as_deref_mut(),
+                control_plane: &self.control_plane,
+                switches: &self.switches,
+            };
+            let mut asides = Vec::new();
+            let is_sound =
+                !connection.ready || connection.receive(now, &mut desk, &self.switches, &mut asides).is_ok();
+            connection.note_state(now);
+            let (kept, peer) = (is_sound && !connection.is_overdue(now), connection.peer);
+            self.on_asides(now, core.as_deref(), index, asides);
+            if !kept {
+                self.close(now, core.as_deref_mut(), index);
+            } else {
+                index += 1;
+                // An agent that dials again has given its older connection up.
+                if peer != before && matches!(peer, Peer::Switch(_)) {
+                    let older = self.open[..index - 1].iter().position(|older| older.peer == peer);
+                    if let Some(older) = older {
+                        self.open.remove(older);
+                        index -= 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What concerns other connections than that which it came on.
+    fn on_asides(&mut self, now: Now, core: Option<&Metadata>, index: usize, asides: Vec<Aside>) {
+        for aside in asides {
+            match aside {
+                Aside::Found(switch, reply) => {
+                    let waiting = self.open.iter_mut().filter_map(|visitor| visitor.lookup.as_mut());
+                    waiting.for_each(|lookup| lookup.hear(switch, &reply));
+                }
+                Aside::Stranger(address, version) => {
+                    self.strangers.hear(now, address, Protocol::Control, version);
+                }
+                Aside::Listening(report) => {
+                    self.listening.report(now, self.open[index].source, *report);
+                    self.control_plane.listening = self.listening.sockets();
+                }
+                Aside::Lookup(lookup) => {
+                    let request =
+                        ControlRequest::Lookup { term: core.map_or(0, |core| core.status().term), lookup };
+                    let request = control::encode(&request).expect("it is short");
+                    let Self { open, switches, .. } = self;
+                    let mut ask = |id| {
+                        let stream = open.iter_mut().find(|agent| agent.peer == Peer::Switch(id));
+                        stream.is_some_and(|agent| agent.stream.queue(&request).is_ok())
+                    };
+                    let asked: Vec<_> =
+                        switches.iter().map(|(name, id)| (name.clone(), *id, ask(*id))).collect();
+                    self.open[index].lookup = Some(Pending::new(now, lookup, &asked));
+                }
+            }
+        }
+    }
+
+    /// Answers those who asked what switches do with a key, when it is time.
+    fn answer_lookups(&mut self, now: Now) {
+        for visitor in &mut self.open {
+            let Some(answers) = visitor.lookup.as_ref().and_then(|lookup| lookup.answers(now)) else {
+                continue;
+            };
+            let json = serde_json::to_vec(&answers).expect("plain data");
+            // Who does not read has lost it.
+            let _ = visitor.stream.queue(&json);
+            visitor.lookup = None;
+        }
+    }
+
+    fn close(&mut self, now: Now, core: Option<&mut Metadata>, index: usize) {
+        let closed = self.open.remove(index).peer;
+        if let (Peer::Switch(switch), Some(core)) = (closed, core)
+            && !self.open.iter().any(|connection| connection.peer == closed)
+        {
+            core.handle_switch_disconnected(now, switch);
+        }
+    }
+
+    /// Sends what the core has for agents, answers who waits for readiness, and flushes.
+    pub(super) fn send(&mut self, now: Now, mut core: Option<&mut Metadata>) {
+        while let Some((switch, request)) = core.as_mut().and_then(|core| core.poll_switch()) {
+            let connection = self.open.iter_mut().find(|connection| connection.peer == Peer::Switch(switch));
+            if let (Some(connection), Ok(bytes)) = (connection, control::encode(&request)) {
+                // A stream without room loses the request: the core repeats it.
+                let _ = connection.stream.queue(&bytes);
+            }
+        }
+        self.answer_lookups(now);
+        self.answer_waiting(core.as_deref());
+        self.answer_held(core.as_deref());
+        let mut index = 0;
+        while index < self.open.len() {
+            match self.open[index].stream.flush() {
+                Ok(()) => index += 1,
+                Err(_) => self.close(now, core.as_deref_mut(), index),
+            }
+        }
+    }
+
+    fn answer_waiting(&mut self, core: Option<&Metadata>) {
+        let waits = |connection: &Connection| connection.peer == Peer::Admin { waits: true };
+        if !self.open.iter().any(waits) {
+            return;
+        }
+        let answer = match core.filter(|core| !core.is_overdue()) {
+            Some(core) if core.status().ready => b"true".to_vec(),
+            Some(_) => return,
+            None => NotLeading::new(&self.control_plane, None).encode(),
+        };
+        for connection in self.open.iter_mut().filter(|connection| waits(connection)) {
+            connection.peer = Peer::Admin { waits: false };
+            let _ = connection.stream.queue(&answer);
+        }
+    }
+
+    /// Says that a change is begun when it is persisted.
+    fn answer_held(&mut self, core: Option<&Metadata>) {
+        for connection in &mut self.open {
+            let Some((version, answer)) = &connection.held else { continue };
+            let answer = match core {
+                Some(core) if core.version() >= *version => answer.clone(),
+                Some(core) if !core.is_overdue() => continue,
+                _ => NotLeading::new(&self.control_plane, None).encode(),
+            };
+            connection.held = None;
+            let _ = connection.stream.queue(&answer);
+        }
+    }
+}
+
+impl Connection {
+    fn is_visitor(&self) -> bool {
+        !matches!(self.peer, Peer::Switch(_))
+    }
+
+    fn note_state(&mut self, now: Now) {
+        let owes_input = self.stream.has_partial_input();
+        let state = match self.peer {
+            Peer::Unknown => State::Greeting,
+            // What an agent does not read is lost, and said again.
+            Peer::Switch(_) if owes_input => State::Unfinished,
+            Peer::Admin { .. } if owes_input || self.stream.has_output() => State::Unfinished,
+            Peer::Admin { waits } if waits || self.held.is_some() => State::Waiting,
+            Peer::Switch(_) | Peer::Admin { .. } => State::Idle,
+        };
+        if state != self.state {
+            (self.state, self.since_ns) = (state, now.boot_ns);
+        }
+    }
+
+    fn is_overdue(&self, now: Now) -> bool {
+        let longest = match self.state {
+            State::Greeting | State::Unfinished => UNFINISHED_MAX,
+            State::Waiting => WAITING_MAX,
+            State::Idle if self.is_visitor() => IDLE_MAX,
+            State::Idle => return false,
+        };
+        now.boot_ns >= self.since_ns + longest.as_nanos() as u64
+    }
+
+    fn receive(
+        &mut self,
+        now: Now,
+        desk: &mut Desk<'_>,
+        switches: &[(String, SwitchId)],
+        asides: &mut Vec<Aside>,
+    ) -> Result<(), StreamError> {
+        let mut frames = Vec::new();
+        self.stream.receive(|frame| frames.push(frame.to_vec()))?;
+        for frame in frames {
+            self.since_ns = now.boot_ns;
+            match self.peer {
+                Peer::Unknown => {
+                    asides.extend(Greeting::other_version(&frame).map(|version| {
+                        // What it is told before it is hung up on: the version of this release.
+                        let _ = self.stream.queue(&encode(&Greeting::new(Role::Admin)));
+                        let _ = self.stream.flush();
+                        Aside::Stranger(self.source, version)
+                    }));
+                    self.greet(now, desk, switches, &frame)?;
+                }
+                Peer::Switch(switch) => match control::decode(&frame) {
+                    Ok(reply @ ControlReply::Found { .. }) => asides.push(Aside::Found(switch, reply.into())),
+                    Ok(reply) => {
+                        if let Some(core) = &mut desk.core {
+                            core.handle_switch(now, switch, reply);
+                        }
+                    }
+                    Err(_) => return Err(StreamError::Closed),
+                },
+                Peer::Admin { .. } => self.answer(desk, &frame, asides)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn greet(
+        &mut self,
+        now: Now,
+        desk: &mut Desk<'_>,
+        switches: &[(String, SwitchId)],
+        frame: &[u8],
+    ) -> Result<(), StreamError> {
+        self.peer = match Greeting::decode(frame).map(|greeting| greeting.role) {
+            Ok(Role::Admin) => Peer::Admin { waits: false },
+            Ok(Role::Switch { name }) => {
+                let known = switches.iter().find(|(known, _)| *known == name);
+                let (_, switch) = known.ok_or(StreamError::Closed)?;
+                if let Some(core) = &mut desk.core {
+                    core.handle_switch_connected(now, *switch);
+                }
+                Peer::Switch(*switch)
+            }
+            Err(_) => return Err(StreamError::Closed),
+        };
+        Ok(())
+    }
+
+    fn answer(
+        &mut self,
+        desk: &mut Desk<'_>,
+        frame: &[u8],
+        asides: &mut Vec<Aside>,
+    ) -> Result<(), StreamError> {
+        let request = decode(frame).map_err(|_| StreamError::Closed)?;
+        match desk.answer(&request).map_err(io::Error::from)? {
+            Answer::Now(json) => return self.stream.queue(&json),
+            Answer::Persisted(version, json) => self.held = Some((version, json)),
+            Answer::Noted(report) => {
+                asides.push(Aside::Listening(report));
+                return self.stream.queue(b"true");
+            }
+            Answer::Found(lookup) => asides.push(Aside::Lookup(lookup)),
+            Answer::Ready => self.peer = Peer::Admin { waits: true },
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "connections_tests.rs"]
+mod tests;

@@ -1,0 +1,383 @@
+//! The seat and the state in etcd (3.4 and newer), by its JSON gateway: what [`SeatRequest`] says, each as one transaction.
+//!
+//! ```text
+//!   PREFIX/cluster               whose all this is
+//!   PREFIX/seat                  the holder; its key is there while somebody holds it
+//!   PREFIX/beat                  written with each renewal and step: its revision is the beat
+//!   PREFIX/version               of the state
+//!   PREFIX/state/VERSION/PART    the state, in parts: a request to etcd has a limit
+//! ```
+//!
+//! A state of several parts is written part by part under its own version, which shows with the last part: all that is older goes with it. Every
+//! write is on condition that the seat is still the writer's and the version still the one before, so a part that arrives late is
+//! refused, or lies where nobody looks.
+//!
+//! Requests go to one endpoint as long as it answers, then to the next.
+
+use super::tls::EtcdTls;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use nicekv_metadata::{Seat, SeatAnswer, SeatRequest};
+use nicekv_proto::Duration;
+use serde_json::{Value, json};
+use thiserror::Error;
+use ureq::tls::{RootCerts, TlsConfig};
+
+/// Of a request to etcd; its own limit is 1.5 MiB.
+const PART_BYTES_MAX: usize = 1 << 20;
+/// Of a state. One of 4,096 partitions has less.
+const STATE_BYTES_MAX: usize = 16 * PART_BYTES_MAX;
+/// Of an answer.
+const ANSWER_BYTES_MAX: u64 = 4 * STATE_BYTES_MAX as u64;
+
+/// Where the state is.
+#[derive(Clone, Debug)]
+pub struct EtcdConfig {
+    /// `http://HOST:PORT` or `https://HOST:PORT` of some members, at least one.
+    pub endpoints: Vec<String>,
+    /// What its keys begin with.
+    pub prefix: String,
+    /// Whose state it is.
+    pub cluster: u128,
+    /// For one endpoint's answer.
+    pub timeout: Duration,
+    /// For endpoints with `https`; without it none of them is believed.
+    pub tls: Option<EtcdTls>,
+}
+
+/// Why there is nothing to be had.
+#[derive(Debug, Error)]
+pub enum EtcdError {
+    /// No endpoint answers as etcd does; perhaps later.
+    #[error("etcd: {0}")]
+    Unreachable(String),
+    /// The keys are there, and not ours.
+    #[error("etcd: {prefix}/cluster is {found}, this is cluster {expected:032x}; choose another prefix")]
+    OtherCluster {
+        /// Where.
+        prefix: String,
+        /// Whose they are.
+        found: String,
+        /// Who we are.
+        expected: u128,
+    },
+    /// The keys do not make sense.
+    #[error("etcd: {key} holds {what}")]
+    Malformed {
+        /// Which one.
+        key: String,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// More than can be kept there.
+    #[error("etcd: the metadata state has {bytes} bytes, the limit is {STATE_BYTES_MAX}")]
+    TooLarge {
+        /// Of the state.
+        bytes: usize,
+    },
+}
+
+/// A client of etcd that does what an election asks.
+pub struct Etcd {
+    config: EtcdConfig,
+    agent: ureq::Agent,
+    /// The endpoint that answered last.
+    current: usize,
+    /// Of etcd's history, as its last answer said.
+    revision: u64,
+}
+
+/// What was found under some keys.
+struct Found {
+    seat: Option<u128>,
+    beat: u64,
+    version: u64,
+    has_cluster: bool,
+}
+
+impl Etcd {
+    /// Connects with its first request.
+    pub fn new(config: EtcdConfig) -> Self {
+        let nobody = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[])).build();
+        let limits = ureq::Agent::config_builder()
+            .timeout_global(Some(config.timeout))
+            .http_status_as_error(false)
+            .proxy(None)
+            .tls_config(config.tls.clone().map_or(nobody, |EtcdTls(tls)| tls))
+            .build();
+        Self { config, agent: limits.into(), current: 0, revision: 0 }
+    }
+
+    /// The state that is there, unless it is another cluster's.
+    pub fn load(&mut self) -> Result<Option<Vec<u8>>, EtcdError> {
+        let mut look = self.look();
+        look.as_array_mut().expect("a list").push(json!({"request_range": self.state_range(None)}));
+        let answer = self.transact(&json!([]), &look, &json!([]))?;
+        let responses = &answer["responses"];
+        match self.found(responses)?.version {
+            0 => Ok(None),
+            version => self.state(version, &responses[4]["response_range"]["kvs"]).map(Some),
+        }
+    }
+
+    /// Does what an election asks. An endpoint that does not answer is [`SeatAnswer::Silence`], with the reason.
+    pub fn execute(&mut self, request: &SeatRequest) -> Result<(SeatAnswer, Option<String>), EtcdError> {
+        let answer = match request {
+            SeatRequest::Observe => self.observe(),
+            SeatRequest::Take { seen, holder } => self.take(*seen, *holder),
+            SeatRequest::Renew { holder } => self.guarded(*holder, &[], json!([self.put("beat", "")])),
+            SeatRequest::Persist { holder, version, bytes } => self.persist(*holder, *version, bytes),
+            SeatRequest::Release { holder } => self.guarded(*holder, &[], json!([self.delete("seat")])),
+        };
+        match answer {
+            Err(EtcdError::Unreachable(reason)) => Ok((SeatAnswer::Silence, Some(reason))),
+            answer => Ok((answer?, None)),
+        }
+    }
+
+    fn observe(&mut self) -> Result<SeatAnswer, EtcdError> {
+        let found = self.find()?;
+        Ok(SeatAnswer::Seen(Seat { holder: found.seat.unwrap_or(0), beat: found.beat }))
+    }
+
+    fn find(&mut self) -> Result<Found, EtcdError> {
+        let answer = self.transact(&json!([]), &self.look(), &json!([]))?;
+        self.found(&answer["responses"])
+    }
+
+    /// Everything but the state, in the order in which [`Self::found`] wants it.
+    fn look(&self) -> Value {
+        json!(["cluster", "seat", "beat", "version"].map(|name| self.range(name)))
+    }
+
+    fn found(&self, responses: &Value) -> Result<Found, EtcdError> {
+        let kv = |index: usize| &responses[index]["response_range"]["kvs"][0];
+        let text = |index, name: &str| {
+            let kv = kv(index);
+            if kv.is_null() { Ok(None) } else { self.text(kv, name).map(Some) }
+        };
+        let cluster = text(0, "cluster")?;
+        if let Some(found) = cluster.as_ref().filter(|found| **found != self.cluster()) {
+            let (prefix, expected) = (self.config.prefix.clone(), self.config.cluster);
+            return Err(EtcdError::OtherCluster { prefix, found: found.clone(), expected });
+        }
+        let number = |index, name: &str, parse: fn(&str) -> Option<u128>| match text(index, name)? {
+            Some(text) => parse(&text).map(Some).ok_or_else(|| self.malformed(name, "no number")),
+            None => Ok(None),
+        };
+        let seat =
+            number(1, "seat", |text| u128::from_str_radix(text, 16).ok().filter(|holder| *holder > 0))?;
+        let version = number(3, "version", |text| text.parse::<u64>().ok().map(u128::from))?;
+        Ok(Found {
+            seat,
+            beat: integer(&kv(2)["mod_revision"]),
+            version: version.map_or(0, |version| version as u64),
+            has_cluster: cluster.is_some(),
+        })
+    }
+
+    fn take(&mut self, seen: Seat, holder: u128) -> Result<SeatAnswer, EtcdError> {
+        let has_cluster = self.find()?.has_cluster;
+        let seat = match seen.holder {
+            0 => self.is_absent("seat"),
+            known => self.is("seat", &hex(known)),
+        };
+        let cluster =
+            if has_cluster { self.is("cluster", &self.cluster()) } else { self.is_absent("cluster") };
+        let beat = json!({"key": self.key("beat"), "target": "MOD", "mod_revision": seen.beat.to_string()});
+        let state = json!({"request_range": self.state_range(None)});
+        let then = json!([
+            self.put("seat", &hex(holder)),
+            self.put("cluster", &self.cluster()),
+            self.put("beat", ""),
+            self.range("version"),
+            state,
+        ]);
+        let answer = self.transact(&json!([seat, cluster, beat]), &then, &self.look())?;
+        if answer["succeeded"] != true {
+            return self.refused(&answer);
+        }
+        let found = &answer["responses"];
+        let version = &found[3]["response_range"]["kvs"][0];
+        let state = match version.is_null() {
+            true => None,
+            false => {
+                let version = self.text(version, "version")?.parse();
+                let version = version.map_err(|_| self.malformed("version", "no number"))?;
+                Some(self.state(version, &found[4]["response_range"]["kvs"])?)
+            }
+        };
+        Ok(SeatAnswer::Taken { state })
+    }
+
+    /// The parts of the state of this version.
+    fn state(&self, version: u64, kvs: &Value) -> Result<Vec<u8>, EtcdError> {
+        let malformed = |what| self.malformed("state", what);
+        let mut state = Vec::new();
+        for (kv, index) in
+            kvs.as_array().into_iter().flatten().filter(|kv| self.is_part_of(kv, version)).zip(0..)
+        {
+            if kv["key"] != self.key(&part_name(version, index)) {
+                return Err(malformed("not all parts of the state"));
+            }
+            let part = BASE64.decode(kv["value"].as_str().unwrap_or_default());
+            state.extend(part.map_err(|_| malformed("what is not in base64"))?);
+        }
+        if state.is_empty() { Err(malformed("no part of the state")) } else { Ok(state) }
+    }
+
+    fn is_part_of(&self, kv: &Value, version: u64) -> bool {
+        let key = BASE64.decode(kv["key"].as_str().unwrap_or_default()).unwrap_or_default();
+        key.starts_with(format!("{}/{}", self.config.prefix, version_name(version)).as_bytes())
+    }
+
+    fn persist(&mut self, holder: u128, version: u64, bytes: &[u8]) -> Result<SeatAnswer, EtcdError> {
+        if bytes.len() > STATE_BYTES_MAX {
+            return Err(EtcdError::TooLarge { bytes: bytes.len() });
+        }
+        let before = match version - 1 {
+            0 => self.is_absent("version"),
+            before => self.is("version", &before.to_string()),
+        };
+        let parts: Vec<_> = bytes.chunks(PART_BYTES_MAX).collect();
+        for (part, index) in parts.iter().zip(0..) {
+            let mut then = vec![self.put_bytes(&part_name(version, index), part), self.put("beat", "")];
+            if index + 1 == parts.len() {
+                then.push(self.put("version", &version.to_string()));
+                then.push(json!({"request_delete_range": self.state_range(Some(version))}));
+            }
+            let answer = self.guarded(holder, core::slice::from_ref(&before), json!(then))?;
+            if answer != SeatAnswer::Done {
+                return Ok(answer);
+            }
+        }
+        Ok(SeatAnswer::Done)
+    }
+
+    /// What only the holder of the seat may do, and only if all that `conditions` say is so.
+    fn guarded(&mut self, holder: u128, conditions: &[Value], then: Value) -> Result<SeatAnswer, EtcdError> {
+        let mut compare = vec![self.is("seat", &hex(holder))];
+        compare.extend_from_slice(conditions);
+        let answer = self.transact(&json!(compare), &then, &self.look())?;
+        if answer["succeeded"] == true { Ok(SeatAnswer::Done) } else { self.refused(&answer) }
+    }
+
+    fn refused(&self, answer: &Value) -> Result<SeatAnswer, EtcdError> {
+        let found = self.found(&answer["responses"])?;
+        Ok(SeatAnswer::Refused { holder: found.seat.unwrap_or(0), version: found.version })
+    }
+
+    /// Where etcd's history is, as its last answer said.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Lets etcd forget what was before `revision`: each beat is a new one.
+    pub fn compact(&mut self, revision: u64) -> Result<(), EtcdError> {
+        // What is compacted already is refused, and that is well, too.
+        self.ask("/v3/kv/compaction", &json!({"revision": revision.to_string()})).map(|_| ())
+    }
+
+    fn transact(&mut self, compare: &Value, success: &Value, failure: &Value) -> Result<Value, EtcdError> {
+        let request = json!({"compare": compare, "success": success, "failure": failure});
+        let answer = self.ask("/v3/kv/txn", &request)?;
+        self.revision = integer(&answer["header"]["revision"]);
+        Ok(answer)
+    }
+
+    /// Asks the endpoints in turn, beginning with the one that answered last.
+    fn ask(&mut self, path: &str, request: &Value) -> Result<Value, EtcdError> {
+        let mut reasons = Vec::new();
+        for _ in 0..self.config.endpoints.len() {
+            let endpoint = &self.config.endpoints[self.current];
+            match self.ask_one(&format!("{endpoint}{path}"), request) {
+                Ok(answer) => return Ok(answer),
+                Err(reason) => reasons.push(format!("{endpoint}: {reason}")),
+            }
+            self.current = (self.current + 1) % self.config.endpoints.len();
+        }
+        Err(EtcdError::Unreachable(reasons.join("; ")))
+    }
+
+    fn ask_one(&self, url: &str, request: &Value) -> Result<Value, String> {
+        let body = serde_json::to_vec(request).map_err(|error| error.to_string())?;
+        let mut response = self.agent.post(url).send(&body[..]).map_err(|error| error.to_string())?;
+        let answer = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+        let answer = answer.map_err(|error| error.to_string())?;
+        if response.status() != 200 {
+            let told: Value = serde_json::from_slice(&answer).unwrap_or_default();
+            let told =
+                told["message"].as_str().or(told["error"].as_str()).unwrap_or("not etcd's JSON gateway");
+            return Err(format!("{}: {told}", response.status()));
+        }
+        let answer: Value =
+            serde_json::from_slice(&answer).map_err(|_| "not etcd's JSON gateway".to_owned())?;
+        if answer["header"].is_object() { Ok(answer) } else { Err("not etcd's JSON gateway".into()) }
+    }
+
+    fn cluster(&self) -> String {
+        hex(self.config.cluster)
+    }
+
+    fn key(&self, name: &str) -> String {
+        BASE64.encode(format!("{}/{name}", self.config.prefix))
+    }
+
+    fn range(&self, name: &str) -> Value {
+        json!({"request_range": {"key": self.key(name)}})
+    }
+
+    /// The parts of all states, or of those before this version.
+    fn state_range(&self, before: Option<u64>) -> Value {
+        let end = before.map_or_else(|| self.key("state0"), |version| self.key(&version_name(version)));
+        json!({"key": self.key("state/"), "range_end": end})
+    }
+
+    fn put(&self, name: &str, text: &str) -> Value {
+        self.put_bytes(name, text.as_bytes())
+    }
+
+    fn put_bytes(&self, name: &str, bytes: &[u8]) -> Value {
+        json!({"request_put": {"key": self.key(name), "value": BASE64.encode(bytes)}})
+    }
+
+    fn delete(&self, name: &str) -> Value {
+        json!({"request_delete_range": {"key": self.key(name)}})
+    }
+
+    fn is(&self, name: &str, text: &str) -> Value {
+        json!({"key": self.key(name), "target": "VALUE", "value": BASE64.encode(text)})
+    }
+
+    fn is_absent(&self, name: &str) -> Value {
+        json!({"key": self.key(name), "target": "CREATE", "create_revision": "0"})
+    }
+
+    fn text(&self, kv: &Value, name: &str) -> Result<String, EtcdError> {
+        let bytes = BASE64.decode(kv["value"].as_str().unwrap_or_default()).ok();
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        text.ok_or_else(|| self.malformed(name, "no text"))
+    }
+
+    fn malformed(&self, name: &str, what: &'static str) -> EtcdError {
+        EtcdError::Malformed { key: format!("{}/{name}", self.config.prefix), what }
+    }
+}
+
+fn hex(number: u128) -> String {
+    format!("{number:032x}")
+}
+
+/// Sorted as the numbers are.
+fn version_name(version: u64) -> String {
+    format!("state/{version:020}/")
+}
+
+fn part_name(version: u64, index: usize) -> String {
+    format!("{}{index:02}", version_name(version))
+}
+
+/// Numbers of 64 bits are texts in its JSON; zeros are left out.
+fn integer(value: &Value) -> u64 {
+    value.as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,83 @@
+//! What the switches' installed tables do with a key, for commands: each agent is asked on its stream, and whoever wants to know waits until
+//! all have answered, or long enough.
+
+use crate::control_plane::SwitchAnswer;
+use nicekv_metadata::SwitchId;
+use nicekv_proto::{Duration, Now};
+use nicekv_switch::control::{ControlReply, Lookup};
+
+/// For the answers of all switches; who has not answered by then is shown without one.
+const ANSWERS_MAX: Duration = Duration::from_secs(1);
+
+/// What one visitor waits for.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    lookup: Lookup,
+    ends_ns: u64,
+    answers: Vec<(SwitchId, SwitchAnswer)>,
+    /// Of these, the switches that are still to answer.
+    outstanding: Vec<SwitchId>,
+}
+
+impl Pending {
+    /// `asked`: those that there are, and whether each can be asked.
+    pub(super) fn new(now: Now, lookup: Lookup, asked: &[(String, SwitchId, bool)]) -> Self {
+        let silent = |(name, id, _): &(String, SwitchId, bool)| {
+            (*id, SwitchAnswer { switch: name.clone(), term: 0, generation: None, found: None })
+        };
+        let outstanding = asked.iter().filter(|(_, _, is_asked)| *is_asked).map(|(_, id, _)| *id).collect();
+        let answers = asked.iter().map(silent).collect();
+        Self { lookup, ends_ns: now.after(ANSWERS_MAX), answers, outstanding }
+    }
+
+    /// A switch has answered somebody.
+    pub(super) fn hear(&mut self, switch: SwitchId, reply: &ControlReply) {
+        let ControlReply::Found { term, generation, lookup, found } = reply else { return };
+        let is_owed = *lookup == self.lookup && self.outstanding.contains(&switch);
+        let answer = self.answers.iter_mut().find(|(id, _)| *id == switch).filter(|_| is_owed);
+        if let Some((_, answer)) = answer {
+            (answer.term, answer.generation, answer.found) = (*term, *generation, Some(found.clone()));
+            self.outstanding.retain(|id| *id != switch);
+        }
+    }
+
+    /// What there is to be told, if it is time.
+    pub(super) fn answers(&self, now: Now) -> Option<Vec<&SwitchAnswer>> {
+        let is_time = self.outstanding.is_empty() || now.boot_ns >= self.ends_ns;
+        is_time.then(|| self.answers.iter().map(|(_, answer)| answer).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_switch::control::Found;
+
+    #[test]
+    fn a_visitor_hears_all_that_are_connected_or_waits_long_enough() {
+        let lookup =
+            Lookup { unicast: [10, 10, 0, 1], multicast: [10, 11, 0, 1], value: 0, keyspace: 0, watch: None };
+        let at = |boot_ns| Now { boot_ns, unix_ms: 0 };
+        let asked = [
+            ("a".into(), SwitchId(0), true),
+            ("b".into(), SwitchId(1), false),
+            ("c".into(), SwitchId(2), true),
+        ];
+        let mut pending = Pending::new(at(5), lookup, &asked);
+        let reply =
+            |lookup| ControlReply::Found { term: 3, generation: Some(7), lookup, found: Found::default() };
+        pending.hear(SwitchId(0), &reply(lookup));
+        pending.hear(SwitchId(1), &reply(lookup));
+        pending.hear(SwitchId(2), &reply(Lookup { unicast: [10, 10, 0, 2], ..lookup }));
+        pending.hear(SwitchId(2), &ControlReply::Refused { current_term: 4 });
+        assert_eq!(pending.answers(at(6)), None, "the third was asked, and that was no answer");
+        let heard = |pending: &Pending, now| -> Vec<bool> {
+            pending.answers(now).unwrap().iter().map(|answer| answer.found.is_some()).collect()
+        };
+        assert_eq!(heard(&pending, at(5 + ANSWERS_MAX.as_nanos() as u64)), [true, false, false]);
+        pending.hear(SwitchId(2), &reply(lookup));
+        assert_eq!(heard(&pending, at(6)), [true, false, true]);
+        let first = pending.answers(at(6)).unwrap()[0].clone();
+        assert_eq!((first.switch.as_str(), first.term, first.generation), ("a", 3, Some(7)));
+    }
+}

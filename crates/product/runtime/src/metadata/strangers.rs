@@ -1,0 +1,120 @@
+//! Who speaks to the metadata service as another release does: named in `nicekv status`, the log and a metric, not only dropped.
+
+use crate::control_plane;
+use nicekv_metadata::StrangerStatus;
+use nicekv_proto::{Duration, HeaderLayout, Now};
+use std::net::IpAddr;
+
+/// Most that are remembered; of more, whoever was heard longest ago is forgotten.
+const STRANGERS_MAX: usize = 16;
+/// Who has been silent for longer is no longer told of.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// What has versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// Datagrams of nodes and clients.
+    Wire,
+    /// Streams of switches and commands.
+    Control,
+}
+
+impl Protocol {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Wire => "wire",
+            Self::Control => "control",
+        }
+    }
+
+    /// Of this release.
+    fn version(self) -> u8 {
+        match self {
+            Self::Wire => HeaderLayout::VERSION,
+            Self::Control => control_plane::VERSION,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stranger {
+    address: IpAddr,
+    protocol: Protocol,
+    version: u8,
+    count: u64,
+    heard_ns: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Strangers {
+    heard: Vec<Stranger>,
+    count: u64,
+}
+
+impl Strangers {
+    pub(super) fn hear(&mut self, now: Now, address: IpAddr, protocol: Protocol, version: u8) {
+        self.count += 1;
+        let known = self
+            .heard
+            .iter_mut()
+            .find(|known| (known.address, known.protocol, known.version) == (address, protocol, version));
+        if let Some(known) = known {
+            (known.count, known.heard_ns) = (known.count + 1, now.boot_ns);
+            return;
+        }
+        if self.heard.len() == STRANGERS_MAX {
+            let oldest = self.heard.iter().enumerate().min_by_key(|(_, known)| known.heard_ns);
+            let oldest = oldest.map(|(index, _)| index).expect("there are some");
+            self.heard.swap_remove(oldest);
+        }
+        self.heard.push(Stranger { address, protocol, version, count: 1, heard_ns: now.boot_ns });
+    }
+
+    /// How often anybody was heard.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Those that were heard lately.
+    pub(super) fn heard(&mut self, now: Now) -> Vec<StrangerStatus> {
+        let ago_ns = |stranger: &Stranger| now.boot_ns.saturating_sub(stranger.heard_ns);
+        self.heard.retain(|stranger| ago_ns(stranger) < REMEMBERED.as_nanos() as u64);
+        let told = |stranger: &Stranger| StrangerStatus {
+            address: stranger.address,
+            protocol: stranger.protocol.name().into(),
+            version: stranger.version,
+            known: stranger.protocol.version(),
+            count: stranger.count,
+            ago_ms: ago_ns(stranger) / 1_000_000,
+        };
+        self.heard.iter().map(told).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn who_was_heard_lately_is_named_and_not_without_end() {
+        let at = |seconds: u64| Now { boot_ns: seconds * 1_000_000_000, unix_ms: 0 };
+        let address = |last| IpAddr::from(Ipv4Addr::new(10, 20, 1, last));
+        let mut strangers = Strangers::default();
+        strangers.hear(at(1), address(1), Protocol::Wire, 9);
+        strangers.hear(at(2), address(1), Protocol::Wire, 9);
+        strangers.hear(at(2), address(2), Protocol::Control, 3);
+        let told = strangers.heard(at(3));
+        let first = (told[0].address, told[0].protocol.as_str(), told[0].version, told[0].known);
+        assert_eq!(first, (address(1), "wire", 9, HeaderLayout::VERSION));
+        assert_eq!((told[0].count, told[0].ago_ms, told[1].protocol.as_str()), (2, 1000, "control"));
+        assert_eq!(strangers.heard(at(62)), []);
+        for last in 0..=STRANGERS_MAX as u8 {
+            strangers.hear(at(100 + u64::from(last)), address(last), Protocol::Wire, 9);
+        }
+        let told = strangers.heard(at(120));
+        assert!(told.len() == STRANGERS_MAX && told.iter().all(|told| told.address != address(0)));
+        assert_eq!(strangers.count(), 3 + 1 + STRANGERS_MAX as u64);
+    }
+}

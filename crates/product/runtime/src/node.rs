@@ -1,0 +1,369 @@
+//! The thread of a storage node: a replica's core, its socket, its disk, its copying streams.
+//!
+//! ```text
+//!   recvmmsg… ─▶ poll ─▶ streams ─▶ forces done ─▶ deadline ─▶ batch end ─▶ storage… ─▶ sendmmsg ─▶ streams ─▶ force
+//! ```
+//!
+//! It polls, and sleeps there, if nothing was to be received for a while; else it looks at the rest now and then all the same.
+//!
+//! The force is left to another thread if there is more to receive or the disk is slow, and another thread goes on with the node if it
+//! takes long: see `helm`.
+//!
+//! The clock is read *after* a batch was received: the lease is then judged at a moment within the client's call, however long the
+//! process was paused in between (R12). A failure of the disk ends the node: what is on it is unknown from then on (docs/FAULTS.md row 8).
+
+mod backups;
+#[cfg(test)]
+mod disk_tests;
+mod durable_log;
+mod helm;
+mod kernel;
+mod needed;
+mod op_marks;
+mod open;
+mod snapshot;
+mod space;
+mod spaces;
+mod storage;
+mod streams;
+mod values;
+
+use durable_log::Forcing;
+use kernel::Kernel;
+
+pub use durable_log::LogObservation;
+pub use kernel::KernelObservation;
+pub use open::{OpenError, open_durable, open_memory};
+pub use space::{RESERVE_FILE, free_bytes_min};
+pub use storage::{NodeStorage, RESERVE_BYTES_MAX, RESERVE_BYTES_MIN, StorageOptions};
+pub use streams::STREAMS_MAX;
+
+use crate::inquiry::{Inquirer, Inquiries};
+use crate::{DatagramCounters, Left, Linger, Stop, Uplink, Waker, is_ready, now, readable, wait};
+use nicekv_kernel_gets::{Program, Size};
+use nicekv_proto::{Duration, HeaderLayout, Now, Opcode};
+use nicekv_replica::replication::Replica;
+use nicekv_replica::{NodeStatus, Scripts};
+use nicekv_store::StoreError;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use streams::Streams;
+use thiserror::Error;
+
+/// Datagrams after which what was received is acted on.
+const RECEIVED_MIN: u64 = 512;
+/// Under load, between two looks at what else there is.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+/// Between two looks at an engine that is syncing, or has something to empty.
+const BUSY_POLL: Duration = Duration::from_millis(5);
+
+/// Why a node ended.
+#[derive(Debug, Error)]
+pub enum NodeError {
+    /// Its sockets failed.
+    #[error("the node's sockets: {0}")]
+    Io(#[from] io::Error),
+    /// Its disk failed.
+    #[error("the node's storage: {0}")]
+    Storage(#[from] StoreError),
+}
+
+/// What a node says of itself and of what drives it.
+#[derive(Clone, Debug)]
+pub struct NodeObservation {
+    /// By its core.
+    pub status: NodeStatus,
+    /// What its socket has moved.
+    pub datagrams: DatagramCounters,
+    /// Its log; none if it keeps nothing.
+    pub log: Option<LogObservation>,
+    /// Gets that its kernel answers; none if it answers none.
+    pub kernel: Option<KernelObservation>,
+}
+
+/// Where a node may be asked how it is.
+pub type NodeInquirer = Inquirer<(), NodeObservation>;
+
+/// A node that is ready to run.
+pub struct Node {
+    core: Replica,
+    storage: NodeStorage,
+    uplink: Uplink,
+    streams: Streams,
+    waker: Waker,
+    inquiries: Inquiries<(), NodeObservation>,
+    look_at_ns: u64,
+    linger: Linger,
+    /// A force was made here, and is to be seen to at once.
+    has_forced: bool,
+    kernel: Option<Kernel>,
+}
+
+/// What there was to be received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Received {
+    Nothing,
+    All,
+    /// And there may be more.
+    More,
+}
+
+/// What was received together: if it is a lot, it is from many callers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Batch {
+    datagrams: usize,
+    has_bundle: bool,
+}
+
+/// More than a single caller makes others send at once.
+const BATCH_MIN: usize = 4;
+
+impl Batch {
+    fn count(&mut self, datagram: &[u8]) {
+        self.datagrams += 1;
+        self.has_bundle |=
+            HeaderLayout::peek(datagram).is_some_and(|header| header.opcode == Opcode::Bundle as u8);
+    }
+
+    fn begin(self, linger: &mut Linger, now: Now) {
+        match self.has_bundle || self.datagrams >= BATCH_MIN {
+            true => linger.begin_after_batch(now),
+            false => linger.begin(now),
+        }
+    }
+}
+
+/// What is ready, besides what may be looked at without a system call.
+struct Ready {
+    datagrams: bool,
+    streams: bool,
+}
+
+impl Node {
+    /// `core` and `storage` as opened together; `listener` is bound to the uplink's address; `waker` is the one that `storage` wakes.
+    pub fn new(
+        core: Replica,
+        storage: NodeStorage,
+        uplink: impl Into<Uplink>,
+        listener: TcpListener,
+        waker: Waker,
+        linger: Duration,
+    ) -> Self {
+        let (streams, mut uplink) = (Streams::new(listener), uplink.into());
+        uplink.wake_with(&waker);
+        Self {
+            core,
+            storage,
+            uplink,
+            streams,
+            waker,
+            inquiries: Inquiries::default(),
+            look_at_ns: 0,
+            linger: Linger::new(linger),
+            has_forced: false,
+            kernel: None,
+        }
+    }
+
+    /// From its first turn on this program answers gets. The core [tells](nicekv_replica::NodeConfig::tells_visibility) what may be shown.
+    pub fn with_kernel(mut self, program: Box<dyn Program + Send>, size: Size) -> Self {
+        self.kernel = Some(Kernel::new(program, size));
+        self
+    }
+
+    /// From its first turn on this runs scripts.
+    pub fn with_scripts(mut self, scripts: Scripts) -> Self {
+        self.core.run_scripts(scripts);
+        self
+    }
+
+    /// Where other threads may ask it how it is.
+    pub fn inquirer(&self) -> NodeInquirer {
+        self.inquiries.inquirer()
+    }
+
+    /// Has it asked by those who have been given the other end already.
+    pub fn answering(mut self, inquiries: Inquiries<(), NodeObservation>) -> Self {
+        self.inquiries = inquiries;
+        self
+    }
+
+    /// Runs until `stop`, or a failure.
+    pub fn run(self, stop: &Stop) -> Result<(), NodeError> {
+        stop.register(&self.waker);
+        self.inquiries.begin(&self.waker);
+        helm::run(Leading { node: Box::new(self), stop })
+    }
+
+    /// What there is to do now, or to wait for; the force that is then to be made here.
+    fn turn(&mut self) -> Result<Option<Arc<Forcing>>, NodeError> {
+        let (received, has_streams) = self.wait()?;
+        let now = now();
+        self.waker.clear();
+        if has_streams {
+            self.streams.receive(now, &mut self.core, &self.storage)?;
+        }
+        self.storage.finish_forces(now, &mut self.core)?;
+        let is_due = now.boot_ns >= self.core.next_deadline();
+        if is_due {
+            self.core.handle_deadline(now);
+        }
+        self.core.handle_batch_end(now);
+        self.storage.run(now, &mut self.core)?;
+        if is_due {
+            self.storage.idle(now, &mut self.core)?;
+        }
+        self.streams.back_up(now, &mut self.core, &mut self.storage)?;
+        let kernel = || self.kernel.as_ref().map(Kernel::observe);
+        self.inquiries.answer(|()| observe(&self.core, &self.uplink, &self.storage, kernel()));
+        let force = self.storage.start_force(received != Received::More && !has_streams);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.catch_up(now, &mut self.core);
+        }
+        self.uplink.send_with(|out| self.core.poll_transmit(out))?;
+        self.streams.send(&mut self.core);
+        Ok(force)
+    }
+
+    /// Waits until there is something to do. What was received, and whether there is something of streams.
+    fn wait(&mut self) -> io::Result<(Received, bool)> {
+        let deadline_ns = self.deadline_ns();
+        let (linger, mut received) = (self.linger, Received::Nothing);
+        let mut there_is = linger.look(Some(deadline_ns), || {
+            received = self.receive(false)?;
+            Ok(received != Received::Nothing || self.waker.is_raised())
+        })?;
+        let now = now();
+        there_is |= deadline_ns <= now.boot_ns;
+        if there_is && now.boot_ns < self.look_at_ns {
+            return Ok((received, false));
+        }
+        let ready = self.sleep(if there_is { 0 } else { deadline_ns })?;
+        if received == Received::Nothing {
+            received = self.receive(ready.datagrams)?;
+        }
+        self.look_at_ns = crate::now().after(LOOK_INTERVAL);
+        Ok((received, ready.streams))
+    }
+
+    /// When there will be something to do in any case.
+    fn deadline_ns(&mut self) -> u64 {
+        if std::mem::take(&mut self.has_forced) || self.storage.is_unfinished() {
+            return 0;
+        }
+        let deadline_ns = self.core.next_deadline().min(self.streams.next_deadline());
+        match self.storage.is_busy() {
+            true => deadline_ns.min(now().after(BUSY_POLL)),
+            false => deadline_ns,
+        }
+    }
+
+    fn sleep(&self, deadline_ns: u64) -> io::Result<Ready> {
+        let mut descriptors = vec![readable(&self.uplink), readable(&self.waker)];
+        descriptors.extend(self.streams.interests());
+        let is_left = self.uplink.is_left(deadline_ns > 0);
+        wait(&mut descriptors, Some(if is_left { 0 } else { deadline_ns }))?;
+        Ok(Ready { datagrams: is_ready(&descriptors[0]), streams: descriptors[2..].iter().any(is_ready) })
+    }
+
+    /// What other edges have left costs no system call; the socket is looked at if that is nothing, or if it is known to have something.
+    fn receive(&mut self, is_readable: bool) -> io::Result<Received> {
+        let (core, mut received_at, mut batch) = (&mut self.core, None, Batch::default());
+        self.uplink.receive_local(|message| {
+            let now = *received_at.get_or_insert_with(now);
+            batch.count(message.bytes);
+            core.handle_datagram(now, message.from, message.bytes);
+        });
+        let Some(at) = received_at else { return self.receive_from_socket() };
+        batch.begin(&mut self.linger, at);
+        match is_readable.then(|| self.receive_from_socket()).transpose()? {
+            None | Some(Received::Nothing) => Ok(Received::All),
+            Some(received) => Ok(received),
+        }
+    }
+
+    fn receive_from_socket(&mut self) -> io::Result<Received> {
+        let enough = self.uplink.counters().received + RECEIVED_MIN;
+        let (mut received_at, mut left, mut batch) = (None, Left::More, Batch::default());
+        while left == Left::More && self.uplink.counters().received < enough {
+            // Of each batch anew: one that came while the process was paused must not be taken by the lease of before.
+            let (core, mut now) = (&mut self.core, None);
+            left = self.uplink.receive(|message| {
+                let now = *now.get_or_insert_with(crate::now);
+                batch.count(message.bytes);
+                core.handle_datagram(now, message.from, message.bytes);
+            })?;
+            received_at = now.or(received_at);
+        }
+        let Some(at) = received_at else { return Ok(Received::Nothing) };
+        batch.begin(&mut self.linger, at);
+        Ok(if left == Left::More { Received::More } else { Received::All })
+    }
+}
+
+fn observe(
+    core: &Replica,
+    uplink: &Uplink,
+    storage: &NodeStorage,
+    kernel: Option<KernelObservation>,
+) -> NodeObservation {
+    NodeObservation {
+        status: core.status(),
+        datagrams: uplink.counters(),
+        log: storage.observe_log(),
+        kernel,
+    }
+}
+
+/// A node under way, on whichever thread.
+struct Leading<'a> {
+    node: Box<Node>,
+    stop: &'a Stop,
+}
+
+impl helm::Led for Leading<'_> {
+    type Error = NodeError;
+    type Force = Arc<Forcing>;
+
+    fn lead(&mut self) -> Result<Option<Arc<Forcing>>, NodeError> {
+        while !self.stop.is_stopped() {
+            if let Some(force) = self.node.turn()? {
+                return Ok(Some(force));
+            }
+        }
+        self.node.storage.close()?;
+        Ok(None)
+    }
+
+    fn force(force: &Arc<Forcing>) {
+        force.force_here();
+    }
+
+    fn forced(&mut self) {
+        self.node.has_forced = true;
+    }
+
+    fn overtaken(force: &Arc<Forcing>) {
+        force.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_proto::bundle::{Bundle, append_bundled};
+    use nicekv_proto::{OpId, Reply, Status};
+
+    #[test]
+    fn a_bundle_is_from_many_callers_and_a_lone_datagram_is_not() {
+        let (mut lone, mut bundle) = (Vec::new(), Vec::new());
+        Reply::bare(OpId::NONE, Status::Ok).encode(&mut lone);
+        Bundle::encode_with(&lone, &mut bundle, |out| append_bundled(&lone, out));
+        let mut batch = Batch::default();
+        batch.count(&lone);
+        assert!(!batch.has_bundle);
+        batch.count(&bundle);
+        assert!(batch.has_bundle && batch.datagrams == 2);
+    }
+}

@@ -1,0 +1,150 @@
+//! The large values of which a snapshot's entries speak: each is read after its entry, in that order. One that is removed meanwhile stays on the disk until it has been read.
+
+use nicekv_proto::OpId;
+use nicekv_proto::large::Reference;
+use nicekv_proto::recovery::Entry;
+use nicekv_replica::stored_entries;
+use std::collections::{HashMap, VecDeque};
+
+/// What is read of a value at once.
+const PART_BYTES: u32 = 64 << 10;
+/// Most bytes of values that nobody but the snapshot needs.
+const KEPT_BYTES_MAX: u64 = 1 << 30;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct NeededValues {
+    /// Of entries that were sent; of the first one, everything before `offset` was sent, too.
+    sent: VecDeque<Reference>,
+    offset: u32,
+    /// How many entries, sent or not, speak of each that was not read to its end, and how long it is.
+    needed: HashMap<OpId, (usize, u32)>,
+    /// Of these, what is to be removed then.
+    kept: HashMap<OpId, u32>,
+    kept_bytes: u64,
+}
+
+impl NeededValues {
+    /// An entry will be sent.
+    pub(super) fn need(&mut self, entry: &[u8]) {
+        if let Some(reference) = Entry::reference_of(entry) {
+            self.needed.entry(reference.name).or_insert((0, reference.length)).0 += 1;
+        }
+    }
+
+    /// A page of entries is being sent.
+    pub(super) fn send(&mut self, page: &[u8]) {
+        self.sent.extend(stored_entries(page).filter_map(|(_, entry)| Entry::reference_of(entry)));
+    }
+
+    /// What is to be read next: of this value, from there, so many bytes.
+    pub(super) fn next(&self) -> Option<(OpId, u32, usize)> {
+        let Reference { name, length, .. } = *self.sent.front()?;
+        Some((name, self.offset, PART_BYTES.min(length - self.offset) as usize))
+    }
+
+    /// That was read. The value that may be removed now.
+    pub(super) fn advance(&mut self, bytes: usize) -> Option<OpId> {
+        let Reference { name, length, .. } = *self.sent.front()?;
+        self.offset += bytes as u32;
+        if self.offset < length {
+            return None;
+        }
+        self.sent.pop_front();
+        self.offset = 0;
+        let (entries, _) = self.needed.get_mut(&name)?;
+        *entries -= 1;
+        if *entries > 0 {
+            return None;
+        }
+        self.needed.remove(&name);
+        self.forget(name).then_some(name)
+    }
+
+    /// A value is to be removed: whether it stays for now.
+    pub(super) fn keep(&mut self, name: OpId) -> bool {
+        let Some((_, length)) = self.needed.get(&name) else { return false };
+        if self.kept.insert(name, *length).is_none() {
+            self.kept_bytes += u64::from(*length);
+        }
+        true
+    }
+
+    /// What was kept under this name is to be removed now. Whether there was anything.
+    pub(super) fn forget(&mut self, name: OpId) -> bool {
+        let length = self.kept.remove(&name);
+        self.kept_bytes -= length.map_or(0, u64::from);
+        length.is_some()
+    }
+
+    /// More is kept than the disk is to be burdened with.
+    pub(super) fn is_too_much(&self) -> bool {
+        self.kept_bytes > KEPT_BYTES_MAX
+    }
+
+    /// What was kept, when nothing is read any more.
+    pub(super) fn into_kept(self) -> impl Iterator<Item = OpId> {
+        self.kept.into_keys()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_proto::limits::LARGE_BYTES_MAX;
+    use nicekv_proto::recovery::put_keyed_entry;
+    use nicekv_proto::{ClientId, Form};
+
+    fn name(sequence: u64) -> OpId {
+        OpId { client: ClientId(1), sequence }
+    }
+
+    fn entry(sequence: u64, length: u32) -> Vec<u8> {
+        let reference = Reference { name: name(sequence), length, checksum: 7 }.bytes();
+        let mut entry = Vec::new();
+        let (version, value) = (name(sequence), Some(&reference[..]));
+        Entry { index: 1, version, expiry_ms: 0, form: Form::Large, value }.append(&mut entry);
+        entry
+    }
+
+    #[test]
+    fn values_are_read_in_parts_and_in_the_order_of_their_entries() {
+        let (mut needed, mut page) = (NeededValues::default(), Vec::new());
+        for (sequence, length) in [(5, 150_000), (2, 2_000)] {
+            let entry = entry(sequence, length);
+            needed.need(&entry);
+            put_keyed_entry(&mut page, &[sequence as u8], &entry);
+        }
+        assert_eq!(needed.next(), None, "no entry was sent");
+        needed.send(&page);
+        for expected in [(5, 0, 65_536), (5, 65_536, 65_536), (5, 131_072, 18_928), (2, 0, 2_000)] {
+            let (of, offset, bytes) = needed.next().unwrap();
+            assert_eq!((of, offset, bytes), (name(expected.0), expected.1, expected.2));
+            assert_eq!(needed.advance(bytes), None, "nobody has removed it");
+        }
+        assert_eq!(needed.next(), None);
+    }
+
+    #[test]
+    fn what_is_removed_stays_until_its_last_entry_has_been_read() {
+        let (mut needed, mut page) = (NeededValues::default(), Vec::new());
+        for key in [b"a", b"b"] {
+            needed.need(&entry(5, 2_000));
+            put_keyed_entry(&mut page, key, &entry(5, 2_000));
+        }
+        assert!(!needed.keep(name(4)) && needed.keep(name(5)), "others go at once");
+        needed.send(&page);
+        assert_eq!(needed.advance(2_000), None);
+        assert_eq!(needed.advance(2_000), Some(name(5)));
+        assert!(!needed.keep(name(5)) && !needed.forget(name(5)));
+        needed.need(&entry(6, 2_000));
+        assert!(needed.keep(name(6)) && !needed.is_too_much());
+        for sequence in [7, 8] {
+            needed.need(&entry(sequence, LARGE_BYTES_MAX));
+            assert!(!needed.is_too_much() && needed.keep(name(sequence)));
+        }
+        assert!(needed.is_too_much());
+        assert!((7..9).all(|sequence| needed.forget(name(sequence))), "they are written again");
+        assert_eq!(needed.into_kept().collect::<Vec<_>>(), [name(6)]);
+    }
+}

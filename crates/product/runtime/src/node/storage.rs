@@ -1,0 +1,509 @@
+//! A replica's disk: the log, the thread that forces it, the engine, and the space that they need.
+//!
+//! ```text
+//!   Append ─▶ buffer of the log          one batch of requests
+//!   Force  ─▶ write, once the batch is executed ─▶ the node's thread, or group commit ─▶ Forced
+//!   Write  ─▶ engine (memory)  ── now and then: force the log, then sync the engine
+//! ```
+//!
+//! Invariants:
+//! - The engine on disk is never ahead of the log on disk: the log is forced before a sync of the engine begins, and the engine does
+//!   not begin one by itself. Else an op whose decision is lost with the log could be evaluated on its own result.
+//! - The log is trimmed to the start of a checkpoint only, and a checkpoint begins with the first record of a segment: replay never
+//!   begins in the middle of a history. So the log is written (which may begin a segment) only when no request is left.
+
+use super::durable_log::{DurableLog, Forcing, LogObservation};
+use super::snapshot::{Next, Snapshot, carry_out};
+use super::spaces::Spaces;
+use super::values::{Done, Found, LargeValues};
+use nicekv_proto::recovery::put_keyed_entry;
+use nicekv_proto::{Duration, Now, PartitionId};
+use nicekv_replica::replication::Replica;
+use nicekv_replica::{DiskSpace, StorageCompletion, StorageRequest, gathered_keys};
+use nicekv_store::{EngineSync, StoreError};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Scanning is done in pieces: after so long the node does its other work, heartbeats above all.
+const SLICE: Duration = Duration::from_millis(4);
+/// Between two tries to sync an engine that finds no space.
+const SYNC_RETRY: Duration = Duration::from_secs(1);
+/// Between two pieces of emptying what was cleared: others have the disk and the processor most of the time.
+const EMPTY_PAUSE: Duration = Duration::from_millis(5);
+/// Of a small disk, this part of what a node has of it is set aside.
+const RESERVE_DIVISOR: u64 = 8;
+/// Limits of a node's reserve. The least still holds a checkpoint, an engine sync and the largest request that is open.
+pub const RESERVE_BYTES_MIN: u64 = 4 << 20;
+/// See [`RESERVE_BYTES_MIN`].
+pub const RESERVE_BYTES_MAX: u64 = 64 << 20;
+
+/// Sizes of a node's storage.
+#[derive(Clone, Copy, Debug)]
+pub struct StorageOptions {
+    /// A checkpoint is written, and the log before it let go, after so much.
+    pub segment_bytes_max: u64,
+    /// The engine is synced after so many bytes of keys and values; after half as many while space is short, as its merges then take what a few syncs wrote.
+    pub engine_sync_bytes: u64,
+    /// So much of the disk is set aside for the time when it is full: at least a segment and an engine sync.
+    pub reserve_bytes: u64,
+    /// What was deleted or written over is given back in such steps, however little is written: after so long,
+    pub trim_interval: Duration,
+    /// if at least so much was logged since; and at least as much as the last step left, and a sixteenth of the engine, so that these
+    /// steps stay a small part of what the disk does.
+    pub trim_bytes_min: u64,
+}
+
+impl StorageOptions {
+    /// Unless something else is said.
+    pub const DEFAULT: Self = Self {
+        segment_bytes_max: RESERVE_BYTES_MAX / 2,
+        engine_sync_bytes: RESERVE_BYTES_MAX / 2,
+        reserve_bytes: RESERVE_BYTES_MAX,
+        trim_interval: Duration::from_secs(30),
+        trim_bytes_min: 256 << 10,
+    };
+
+    /// For a node with this much set aside. The rest is as large as the reserve admits.
+    pub fn with_reserve(reserve_bytes: u64) -> Self {
+        Self {
+            segment_bytes_max: reserve_bytes / 2,
+            engine_sync_bytes: reserve_bytes / 2,
+            reserve_bytes,
+            ..Self::DEFAULT
+        }
+    }
+
+    /// For one of `nodes` that share a disk of `capacity` bytes: small disks are not spent on reserves.
+    pub fn on_disk(capacity: u64, nodes: usize) -> Self {
+        let share = capacity / nodes.max(1) as u64;
+        Self::with_reserve((share / RESERVE_DIVISOR).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX))
+    }
+}
+
+impl Default for StorageOptions {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// What the replica's storage requests are carried out with.
+pub struct NodeStorage {
+    engine: Spaces,
+    values: LargeValues,
+    /// Segments of large values have something to give back.
+    is_compacting: bool,
+    /// While space is short, for that.
+    turn: Option<Turn>,
+    /// None: nothing survives the process.
+    log: Option<DurableLog>,
+    /// Records appended and replayed, as the core counts them.
+    appended: u64,
+    force_wanted: bool,
+    /// The next piece of what was cleared is emptied then.
+    empty_at_ns: u64,
+    /// Requests are left: the slice of time is used up.
+    is_unfinished: bool,
+    syncs_wanted: Vec<AfterSync>,
+    syncs: VecDeque<(EngineSync, AfterSync)>,
+    /// A sync of the engine that found no space is tried again then.
+    retry_sync_ns: u64,
+    options: StorageOptions,
+    /// Bytes given to the engine since its last sync began.
+    unsynced_bytes: u64,
+    value: Vec<u8>,
+    entries: Vec<u8>,
+    /// Of a partition that is being backed up.
+    snapshot: Option<Snapshot>,
+}
+
+enum AfterSync {
+    Nothing,
+    Trim { before: u64 },
+}
+
+/// Nodes of this process compact large values one after the other while space is short: if they share a disk, its free space may be enough for one only.
+struct Turn;
+
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+impl Turn {
+    /// If no other node has it.
+    fn take() -> Option<Self> {
+        (!IS_TAKEN.swap(true, Ordering::Acquire)).then_some(Self)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        IS_TAKEN.store(false, Ordering::Release);
+    }
+}
+
+impl NodeStorage {
+    pub(super) fn new(
+        engine: Spaces,
+        values: LargeValues,
+        log: Option<DurableLog>,
+        appended: u64,
+        options: StorageOptions,
+    ) -> Self {
+        Self {
+            engine,
+            values,
+            is_compacting: false,
+            turn: None,
+            log,
+            appended,
+            force_wanted: false,
+            empty_at_ns: 0,
+            is_unfinished: false,
+            syncs_wanted: Vec::new(),
+            syncs: VecDeque::new(),
+            retry_sync_ns: 0,
+            options,
+            unsynced_bytes: 0,
+            value: Vec::new(),
+            entries: Vec::new(),
+            snapshot: None,
+        }
+    }
+
+    /// Begins to read a partition as it is now: when no request is left. Ends the snapshot before.
+    pub(super) fn begin_snapshot(&mut self, partition: PartitionId) -> Result<(), StoreError> {
+        self.end_snapshot()?;
+        self.snapshot = Some(Snapshot::new(partition));
+        Ok(())
+    }
+
+    /// What is next of the snapshot.
+    pub(super) fn next_of_snapshot(&mut self) -> Result<Next, StoreError> {
+        match &mut self.snapshot {
+            Some(snapshot) => snapshot.next(&self.engine, &mut self.values),
+            None => Ok(Next::End),
+        }
+    }
+
+    /// Nobody reads it any more.
+    pub(super) fn end_snapshot(&mut self) -> Result<(), StoreError> {
+        self.is_compacting |= self.snapshot.is_some();
+        self.snapshot.take().map_or(Ok(()), |snapshot| snapshot.end(&mut self.values))
+    }
+
+    /// What the log says of itself.
+    pub(super) fn observe_log(&self) -> Option<LogObservation> {
+        self.log.as_ref().map(DurableLog::observe)
+    }
+
+    /// Whether no force is wanted or under way.
+    #[cfg(test)]
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.log.as_ref().is_none_or(DurableLog::is_at_rest)
+    }
+
+    /// Whether [`Self::run`] is to be called again at once.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.is_unfinished
+    }
+
+    /// Whether [`Self::run`] is to be called soon although nothing will wake the node.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.syncs.is_empty() || self.engine.is_emptying() || self.is_compacting
+    }
+
+    /// Starts the force that is wanted; what is returned is to be made here, by a caller that has time, or because nothing may be written
+    /// before a sync of the engine begins.
+    pub(super) fn start_force(&mut self, has_time: bool) -> Option<Arc<Forcing>> {
+        let is_awaited = self.is_sync_awaited();
+        let has_time = has_time && !self.is_unfinished;
+        self.log.as_mut()?.start_force(has_time, is_awaited)
+    }
+
+    /// Whether a sync of the engine is to begin after the next force.
+    pub(super) fn is_sync_awaited(&self) -> bool {
+        !self.syncs_wanted.is_empty() && !self.is_unfinished
+    }
+
+    /// Tells the core which forces are done, and begins the syncs of the engine that have waited for one. To be called before anything else is
+    /// written.
+    pub(super) fn finish_forces(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        if let Some(through) = log.finish_forces()? {
+            core.set_durable(log.durable().0);
+            core.handle_storage(now, StorageCompletion::Forced { through });
+        }
+        self.begin_syncs()
+    }
+
+    /// Executes the requests, and those to which their completions lead, as far as a slice of time allows.
+    pub(super) fn run(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+        self.finish_syncs(now, core)?;
+        if self.unsynced_bytes >= self.sync_bytes() && self.syncs_wanted.is_empty() {
+            self.syncs_wanted.push(AfterSync::Nothing);
+        }
+        self.empty_if_due(now)?;
+        let until_ns = crate::now().after(SLICE);
+        loop {
+            self.is_unfinished = !self.execute(now, core, until_ns)?;
+            if self.is_unfinished {
+                return Ok(());
+            }
+            if self.force_wanted && !self.is_full_after_force(now, core)? {
+                continue;
+            }
+            return self.want_syncs(core);
+        }
+    }
+
+    fn sync_bytes(&self) -> u64 {
+        let is_short = self.log.as_ref().is_some_and(|log| log.space.state() != DiskSpace::Enough);
+        self.options.engine_sync_bytes / if is_short { 2 } else { 1 }
+    }
+
+    /// Hands what nobody has asked to force to the operating system, and the log's own note of how far it is durable.
+    pub(super) fn idle(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+        if self.is_unfinished {
+            return Ok(());
+        }
+        if let Some(log) = &mut self.log {
+            if log.space.watch(now)? && self.syncs.is_empty() {
+                // The engine may hold tables that it does not need.
+                self.syncs_wanted.push(AfterSync::Nothing);
+            }
+            // Less is worth compacting while there is space.
+            self.is_compacting |= log.space.state() != DiskSpace::Enough;
+            // Tables that are not merged take ever more space: better refuse puts while the reserve is enough for a merge.
+            if self.engine.merge_lacked_space() && log.space.state() == DiskSpace::Enough {
+                log.space.run_out()?;
+            }
+            let is_short = log.space.state() != DiskSpace::Enough;
+            self.engine.set_space_short(is_short);
+            if log.is_trim_due(now, &self.options, self.engine.disk_bytes(), is_short) {
+                log.rotate()?;
+            }
+            log.write(self.appended, core)?;
+            core.set_disk_space(log.space.state());
+        }
+        self.run(now, core)
+    }
+
+    /// Makes everything durable, for a stop in good order.
+    pub(super) fn close(&mut self) -> Result<(), StoreError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        log.close()?;
+        self.engine.sync()
+    }
+
+    /// True when no request is left, false when the time was up before.
+    fn execute(&mut self, now: Now, core: &mut Replica, until_ns: u64) -> Result<bool, StoreError> {
+        loop {
+            let Some(request) = core.poll_storage() else { return Ok(true) };
+            match request {
+                StorageRequest::Append { payload } => {
+                    self.appended += 1;
+                    if let Some(log) = &mut self.log {
+                        log.append(payload)?;
+                    }
+                }
+                StorageRequest::Force => self.force_wanted = true,
+                StorageRequest::Read { token, partition, key } => {
+                    let completion = match self.engine.get_into(partition, key, &mut self.value) {
+                        Ok(found) => {
+                            let entry = found.then_some(self.value.as_slice());
+                            StorageCompletion::Read { token, entry }
+                        }
+                        Err(StoreError::Corrupt { .. }) => StorageCompletion::ReadCorrupt { token },
+                        Err(error) => return Err(error),
+                    };
+                    core.handle_storage(now, completion);
+                }
+                StorageRequest::Write { partition, key, entry } => {
+                    before_write(&mut self.snapshot, &self.engine, partition, key)?;
+                    self.engine.put(partition, key, entry)?;
+                    self.unsynced_bytes += (key.len() + entry.len()) as u64;
+                }
+                StorageRequest::Remove { partition, key } => {
+                    before_write(&mut self.snapshot, &self.engine, partition, key)?;
+                    self.engine.remove(partition, key)?;
+                    self.unsynced_bytes += key.len() as u64;
+                }
+                StorageRequest::Clear { partition } => {
+                    self.snapshot.iter_mut().for_each(|snapshot| snapshot.before_clear(partition));
+                    self.unsynced_bytes += self.engine.clear(partition)?;
+                }
+                StorageRequest::Scan { token, partition, after, bytes_max } => {
+                    self.entries.clear();
+                    let entries = &mut self.entries;
+                    let mut put = |key: &[u8], entry: &[u8]| put_keyed_entry(entries, key, entry);
+                    let page = self.engine.scan_each(partition, after, bytes_max, &mut put)?;
+                    self.give_page(now, core, token, &page.corrupt, page.more);
+                    if crate::now().boot_ns >= until_ns {
+                        return Ok(false);
+                    }
+                }
+                StorageRequest::Gather { token, partition, keys, bytes_max } => {
+                    let (corrupt, more) = self.gather(partition, keys, bytes_max, until_ns)?;
+                    self.give_page(now, core, token, &corrupt, more);
+                    if crate::now().boot_ns >= until_ns {
+                        return Ok(false);
+                    }
+                }
+                StorageRequest::Trim { before } => self.syncs_wanted.push(AfterSync::Trim { before }),
+                of_value => {
+                    let done = carry_out(&mut self.snapshot, &mut self.values, &of_value, &mut self.value)?;
+                    self.finish_value(now, core, done);
+                }
+            }
+        }
+    }
+
+    /// Something was done about a large value.
+    fn finish_value(&mut self, now: Now, core: &mut Replica, done: Done) {
+        match done {
+            Done::Written => {}
+            Done::Marked(first) => {
+                if let Some((log, first)) = self.log.as_mut().zip(first) {
+                    log.sync_first(first);
+                }
+            }
+            Done::Ended(name, end) => core.handle_storage(now, StorageCompletion::ValueEnded { name, end }),
+            Done::Read(token, found) => {
+                let bytes = (found == Found::Here).then_some(&self.value[..]);
+                let is_damaged = found == Found::Damaged;
+                core.handle_storage(now, StorageCompletion::ValueRead { token, bytes, is_damaged });
+            }
+            Done::Removed => self.is_compacting = true,
+        }
+    }
+
+    /// A page has been read.
+    fn give_page(&self, now: Now, core: &mut Replica, token: u64, corrupt: &[Vec<u8>], more: bool) {
+        let entries = &self.entries[..];
+        core.handle_storage(now, StorageCompletion::Scan { token, entries, corrupt, more });
+    }
+
+    /// Reads the entries of these keys, until they are so many bytes or the time is up. Those that are damaged, and whether there are more keys.
+    fn gather(
+        &mut self,
+        partition: PartitionId,
+        keys: &[u8],
+        bytes_max: usize,
+        until_ns: u64,
+    ) -> Result<(Vec<Vec<u8>>, bool), StoreError> {
+        self.entries.clear();
+        let (mut corrupt, mut keys) = (Vec::new(), gathered_keys(keys));
+        let has_time = |entries: &[u8]| entries.is_empty() || crate::now().boot_ns < until_ns;
+        while self.entries.len() < bytes_max && has_time(&self.entries) {
+            let Some(key) = keys.next() else { return Ok((corrupt, false)) };
+            match self.engine.get_into(partition, key, &mut self.value) {
+                Ok(true) => put_keyed_entry(&mut self.entries, key, &self.value),
+                Ok(false) => {}
+                Err(StoreError::Corrupt { key, .. }) => corrupt.push(key),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((corrupt, keys.next().is_some()))
+    }
+
+    /// A piece of what was cleared, now and then.
+    fn empty_if_due(&mut self, now: Now) -> Result<(), StoreError> {
+        if self.engine.is_emptying() && now.boot_ns >= self.empty_at_ns {
+            self.unsynced_bytes += self.engine.empty_piece()?;
+            self.empty_at_ns = now.after(EMPTY_PAUSE);
+        }
+        if self.is_compacting && now.boot_ns >= self.empty_at_ns {
+            self.empty_at_ns = now.after(EMPTY_PAUSE);
+            let space = self.log.as_ref().map(|log| &log.space);
+            let room =
+                space.filter(|space| space.state() != DiskSpace::Enough).map(|space| space.free_bytes() / 2);
+            if room.is_some() && self.turn.is_none() {
+                self.turn = Turn::take();
+            }
+            if room.is_none() || self.turn.is_some() {
+                self.is_compacting = self.values.compact(room)?;
+            }
+            if !self.values.is_copying() {
+                self.turn = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the force that the batch wants; whether it has to wait for space on the disk.
+    fn is_full_after_force(&mut self, now: Now, core: &mut Replica) -> Result<bool, StoreError> {
+        match &mut self.log {
+            None => core.handle_storage(now, StorageCompletion::Forced { through: self.appended }),
+            Some(log) => {
+                if !log.write(self.appended, core)? {
+                    return Ok(true);
+                }
+                log.want_force(self.appended);
+            }
+        }
+        self.force_wanted = false;
+        Ok(false)
+    }
+
+    /// Has the log forced first: the engine does not get ahead of it. Later if there is no space on the disk.
+    fn want_syncs(&mut self, core: &mut Replica) -> Result<(), StoreError> {
+        match &mut self.log {
+            Some(log) if !self.syncs_wanted.is_empty() => {
+                if log.write(self.appended, core)? {
+                    log.want_force(self.appended);
+                }
+                Ok(())
+            }
+            Some(_) => Ok(()),
+            None => self.begin_syncs(),
+        }
+    }
+
+    /// Begins to sync the engine if the log holds all that is in it.
+    fn begin_syncs(&mut self) -> Result<(), StoreError> {
+        if !self.is_sync_awaited() || self.log.as_ref().is_some_and(|log| !log.is_forced()) {
+            return Ok(());
+        }
+        self.unsynced_bytes = 0;
+        let sync = self.engine.sync_begin()?;
+        self.syncs.extend(self.syncs_wanted.drain(..).map(|then| (sync, then)));
+        Ok(())
+    }
+
+    fn finish_syncs(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+        if self.syncs.is_empty() {
+            return Ok(());
+        }
+        let synced = match (self.engine.synced(), &mut self.log) {
+            (Err(error), Some(log)) if error.is_out_of_space() => {
+                // Nothing is lost: it is all in the log.
+                if now.boot_ns >= self.retry_sync_ns {
+                    self.retry_sync_ns = now.after(SYNC_RETRY);
+                    log.space.run_out()?;
+                    core.set_disk_space(log.space.state());
+                    self.syncs_wanted.push(AfterSync::Nothing);
+                }
+                return Ok(());
+            }
+            (synced, _) => synced?,
+        };
+        while let Some((_, then)) = self.syncs.pop_front_if(|(sync, _)| *sync <= synced) {
+            match (then, &mut self.log) {
+                (AfterSync::Trim { before }, Some(log)) => {
+                    log.trim(before, now.after(self.options.trim_interval))?;
+                }
+                (AfterSync::Nothing | AfterSync::Trim { .. }, _) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a partition that is being backed up held of a key is kept.
+fn before_write(
+    snapshot: &mut Option<Snapshot>,
+    engine: &Spaces,
+    partition: PartitionId,
+    key: &[u8],
+) -> Result<(), StoreError> {
+    snapshot.as_mut().map_or(Ok(()), |snapshot| snapshot.before_write(engine, partition, key))
+}

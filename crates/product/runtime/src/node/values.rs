@@ -1,0 +1,409 @@
+//! Where a node's large values are: in memory, or in segments beside its log.
+
+mod memory;
+
+use memory::MemoryValues;
+use nicekv_proto::OpId;
+use nicekv_proto::large::Reference;
+use nicekv_replica::{StorageRequest, ValueEnd};
+use nicekv_store::values::{ValueOptions, ValueOwner, Values, Writing};
+use nicekv_store::{Files, LogIdentity, StoreError, SyncFirst};
+use nicekv_transport::Checksum;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What segments give back in one step: others have the disk most of the time.
+const COMPACTED_BYTES: u64 = 1 << 20;
+/// What has come behind a hole is read back in such pieces.
+const READ_BACK_BYTES: usize = 256 << 10;
+
+/// What became of a request.
+pub(super) enum Done {
+    Written,
+    /// What each force is to begin with from now on.
+    Marked(Option<Arc<dyn SyncFirst>>),
+    Ended(OpId, ValueEnd),
+    /// Of this token.
+    Read(u64, Found),
+    Removed,
+}
+
+/// What became of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Here,
+    /// Neither the value nor such a part of it is here.
+    Nothing,
+    Damaged,
+}
+
+/// See the module.
+pub(super) enum LargeValues {
+    Memory(MemoryValues),
+    Disk(Box<DiskValues>),
+}
+
+/// In a directory that there is only if there has been one.
+pub(super) struct DiskValues {
+    files: Arc<dyn Files>,
+    directory: PathBuf,
+    identity: LogIdentity,
+    options: ValueOptions,
+    values: Option<Values>,
+    parts: HashMap<OpId, Part>,
+}
+
+/// A value that is being written.
+struct Part {
+    /// None: there was no room.
+    writing: Option<Writing>,
+    /// Of all up to there.
+    checksum: Checksum,
+    through: u32,
+}
+
+impl LargeValues {
+    /// In memory.
+    pub(super) fn in_memory() -> Self {
+        Self::Memory(MemoryValues::default())
+    }
+
+    /// On a disk, where those of a process before may be.
+    pub(super) fn on_disk(
+        files: Arc<dyn Files>,
+        directory: PathBuf,
+        identity: LogIdentity,
+        options: ValueOptions,
+    ) -> Result<Self, StoreError> {
+        let is_there = Values::are_in(&*files, &directory)?;
+        let mut disk =
+            DiskValues { files, directory, identity, options, values: None, parts: HashMap::new() };
+        if is_there {
+            disk.open()?;
+        }
+        Ok(Self::Disk(Box::new(disk)))
+    }
+
+    /// The whole ones; none if there never was one.
+    pub(super) fn found(&self) -> Option<Vec<OpId>> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Disk(disk) => {
+                disk.values.as_ref().map(|values| values.iter().map(|(name, ..)| name).collect())
+            }
+        }
+    }
+
+    /// What each force is to begin with, if there has been one.
+    pub(super) fn sync_first(&self) -> Option<Arc<dyn SyncFirst>> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Disk(disk) => disk.sync_first(),
+        }
+    }
+
+    /// Does what is asked of large values; what is read is in `out` then.
+    pub(super) fn carry_out(
+        &mut self,
+        request: &StorageRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Done, StoreError> {
+        Ok(match *request {
+            StorageRequest::MarkValues => Done::Marked(self.mark()?),
+            StorageRequest::WriteValue { name, length, offset, bytes } => {
+                self.write(name, length, offset, bytes)?;
+                Done::Written
+            }
+            StorageRequest::EndValue { reference } => Done::Ended(reference.name, self.end(&reference)?),
+            StorageRequest::ReadValue { token, name, offset, bytes } => {
+                out.clear();
+                out.resize(bytes, 0);
+                Done::Read(token, self.read(name, offset, out)?)
+            }
+            StorageRequest::CondemnValue { name } => {
+                self.condemn(name);
+                Done::Removed
+            }
+            StorageRequest::RemoveValue { name } => {
+                self.remove(name)?;
+                Done::Removed
+            }
+            _ => unreachable!("not about a large value: {request:?}"),
+        })
+    }
+
+    /// There will be some: what each force is to begin with.
+    fn mark(&mut self) -> Result<Option<Arc<dyn SyncFirst>>, StoreError> {
+        match self {
+            Self::Memory(_) => Ok(None),
+            Self::Disk(disk) => disk.open(),
+        }
+    }
+
+    fn write(&mut self, name: OpId, length: u32, offset: u32, bytes: &[u8]) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(memory) => {
+                memory.write(name, length, offset, bytes);
+                Ok(())
+            }
+            Self::Disk(disk) => disk.write(name, length, offset, bytes),
+        }
+    }
+
+    fn end(&mut self, reference: &Reference) -> Result<ValueEnd, StoreError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.end(reference)),
+            Self::Disk(disk) => disk.end(reference),
+        }
+    }
+
+    /// Fills `out`.
+    pub(super) fn read(&self, name: OpId, offset: u32, out: &mut [u8]) -> Result<Found, StoreError> {
+        match self {
+            Self::Memory(memory) if memory.read(name, offset, out) => Ok(Found::Here),
+            Self::Memory(_) => Ok(Found::Nothing),
+            Self::Disk(disk) => disk.read(name, offset, out),
+        }
+    }
+
+    /// What is there is damaged, and is written anew from here on.
+    fn condemn(&mut self, name: OpId) {
+        match self {
+            Self::Memory(memory) => memory.condemn(name),
+            Self::Disk(disk) => {
+                disk.values.as_mut().map(|values| values.condemn(name));
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: OpId) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(memory) => {
+                memory.remove(name);
+                Ok(())
+            }
+            Self::Disk(disk) => disk.remove(name),
+        }
+    }
+
+    /// Gives back some of what is dead; whether there is more of it. `room`: see [`Values::compact_step`].
+    pub(super) fn compact(&mut self, room: Option<u64>) -> Result<bool, StoreError> {
+        let Self::Disk(disk) = self else { return Ok(false) };
+        let Some(values) = &mut disk.values else { return Ok(false) };
+        match values.compact_step(COMPACTED_BYTES, room) {
+            // Others may give back what the damaged one keeps, which is found when it is read.
+            Err(StoreError::Corrupt { .. }) => Ok(true),
+            Err(error) if error.is_out_of_space() => Ok(false),
+            other => other,
+        }
+    }
+
+    /// Whether that has taken space that it has not given back yet.
+    pub(super) fn is_copying(&self) -> bool {
+        matches!(self, Self::Disk(disk) if disk.values.as_ref().is_some_and(Values::is_copying))
+    }
+}
+
+/// What of a part is behind `through`, and where: what came in order may have been hashed, and stays as it was.
+fn beyond(through: usize, offset: u32, bytes: &[u8]) -> (usize, &[u8]) {
+    let known = through.saturating_sub(offset as usize).min(bytes.len());
+    (offset as usize + known, &bytes[known..])
+}
+
+impl DiskValues {
+    fn open(&mut self) -> Result<Option<Arc<dyn SyncFirst>>, StoreError> {
+        if self.values.is_some() {
+            return Ok(None);
+        }
+        self.values = Some(Values::open(self.files.clone(), &self.directory, self.identity, self.options)?);
+        Ok(self.sync_first())
+    }
+
+    fn sync_first(&self) -> Option<Arc<dyn SyncFirst>> {
+        Some(Arc::new(self.values.as_ref()?.sync_handle()))
+    }
+
+    fn write(&mut self, name: OpId, length: u32, offset: u32, bytes: &[u8]) -> Result<(), StoreError> {
+        let Some(values) = &mut self.values else { return Ok(()) };
+        if values.contains(name) {
+            return Ok(());
+        }
+        let part = match self.parts.entry(name) {
+            std::collections::hash_map::Entry::Occupied(part) => part.into_mut(),
+            std::collections::hash_map::Entry::Vacant(free) => {
+                let owner = ValueOwner { partition: 0, key: Vec::new() };
+                let writing = match values.begin(name, owner, length.into()) {
+                    Ok(writing) => Some(writing),
+                    Err(error) if is_no_room(&error) => None,
+                    Err(error) => return Err(error),
+                };
+                free.insert(Part { writing, checksum: Checksum::new(), through: 0 })
+            }
+        };
+        let Some(writing) = &mut part.writing else { return Ok(()) };
+        let (offset, bytes) = beyond(part.through as usize, offset, bytes);
+        let offset = offset as u32;
+        match values.write(writing, offset.into(), bytes) {
+            Err(error) if is_no_room(&error) => {
+                if let Some(writing) = part.writing.take() {
+                    values.abandon(writing)?;
+                }
+                return Ok(());
+            }
+            written => written?,
+        }
+        if part.through == offset {
+            part.checksum.update(bytes);
+            part.through += bytes.len() as u32;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, reference: &Reference) -> Result<ValueEnd, StoreError> {
+        let Some(values) = &mut self.values else { return Ok(ValueEnd::Wrong) };
+        if values.contains(reference.name) {
+            return Ok(ValueEnd::Whole);
+        }
+        let Some(mut part) = self.parts.remove(&reference.name) else { return Ok(ValueEnd::Wrong) };
+        let Some(writing) = part.writing.take() else { return Ok(ValueEnd::NoRoom) };
+        let mut buffer = vec![0; READ_BACK_BYTES.min((reference.length - part.through) as usize)];
+        while part.through < reference.length {
+            let count = buffer.len().min((reference.length - part.through) as usize);
+            writing.read(part.through.into(), &mut buffer[..count])?;
+            part.checksum.update(&buffer[..count]);
+            part.through += count as u32;
+        }
+        if part.checksum.finish() != reference.checksum {
+            values.abandon(writing)?;
+            return Ok(ValueEnd::Wrong);
+        }
+        match values.finish(writing) {
+            Ok(()) => Ok(ValueEnd::Whole),
+            Err(error) if is_no_room(&error) => Ok(ValueEnd::NoRoom),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read(&self, name: OpId, offset: u32, out: &mut [u8]) -> Result<Found, StoreError> {
+        let values = self.values.as_ref().filter(|values| values.contains(name));
+        match values.map(|values| values.read(name, offset.into(), out)) {
+            Some(Ok(())) => Ok(Found::Here),
+            None | Some(Err(StoreError::ValueRange { .. })) => Ok(Found::Nothing),
+            Some(Err(StoreError::Corrupt { .. })) => Ok(Found::Damaged),
+            Some(Err(error)) => Err(error),
+        }
+    }
+
+    fn remove(&mut self, name: OpId) -> Result<(), StoreError> {
+        let Some(values) = &mut self.values else { return Ok(()) };
+        if let Some(Part { writing: Some(writing), .. }) = self.parts.remove(&name) {
+            values.abandon(writing)?;
+        }
+        values.remove(name).map(drop)
+    }
+}
+
+/// Whether that is for who wants to store something, and nothing is wrong with the disk.
+fn is_no_room(error: &StoreError) -> bool {
+    error.is_out_of_space() || matches!(error, StoreError::ValuesBusy { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_proto::ClientId;
+    use nicekv_store::RealFiles;
+    use std::os::unix::fs::FileExt;
+
+    const LENGTH: u32 = 200_000;
+
+    fn on_disk(directory: &std::path::Path, options: ValueOptions) -> LargeValues {
+        let identity = LogIdentity { cluster_id: 1, storage_id: 2, node_id: 3 };
+        LargeValues::on_disk(Arc::new(RealFiles), directory.into(), identity, options).unwrap()
+    }
+
+    /// A damaged value may be met by what moves values as well as by who reads it.
+    #[test]
+    fn a_damaged_value_keeps_its_segment_and_others_give_back_what_is_dead() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("values");
+        let mut disk =
+            on_disk(&directory, ValueOptions { segment_bytes: 1 << 20, ..ValueOptions::default() });
+        disk.mark().unwrap();
+        let name = |sequence| OpId { client: ClientId(7), sequence };
+        let value = vec![7; LENGTH as usize];
+        for sequence in 1..=20 {
+            disk.write(name(sequence), LENGTH, 0, &value).unwrap();
+            let checksum = nicekv_transport::checksum(&value);
+            let reference = Reference { name: name(sequence), length: LENGTH, checksum };
+            assert_eq!(disk.end(&reference).unwrap(), ValueEnd::Whole);
+        }
+        let segments = || std::fs::read_dir(&directory).unwrap().map(|it| it.unwrap().path());
+        let first = segments().min().unwrap();
+        let file = std::fs::File::options().write(true).open(&first).unwrap();
+        file.write_all_at(&[0xff; 8], 2 * 4_096 + 500).unwrap();
+        let before = segments().count();
+        // Of each segment one value is left; of the first one that is the damaged one.
+        (2..=20)
+            .filter(|sequence| sequence % 5 != 1)
+            .for_each(|sequence| disk.remove(name(sequence)).unwrap());
+        while disk.compact(None).unwrap() {}
+        assert!(first.exists() && segments().count() < before, "{} of {before}", segments().count());
+        let mut part = [0; 100];
+        assert_eq!(disk.read(name(1), 0, &mut part).unwrap(), Found::Damaged);
+        assert_eq!(disk.read(name(11), 0, &mut part).unwrap(), Found::Here);
+    }
+
+    #[test]
+    fn only_what_does_not_match_its_checksums_is_damaged() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("values");
+        let mut disk = on_disk(&directory, ValueOptions::default());
+        assert!(disk.found().is_none() && disk.mark().unwrap().is_some());
+        let value: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
+        let name = OpId { client: ClientId(7), sequence: 1 };
+        let reference = Reference { name, length: LENGTH, checksum: nicekv_transport::checksum(&value) };
+        // The second half first.
+        for (offset, part) in [(100_000, &value[100_000..]), (0, &value[..100_000])] {
+            disk.write(name, LENGTH, offset, part).unwrap();
+        }
+        assert_eq!(disk.end(&reference).unwrap(), ValueEnd::Whole);
+        let mut part = [0; 1_408];
+        let last = LENGTH - part.len() as u32;
+        assert_eq!(disk.read(name, last, &mut part).unwrap(), Found::Here);
+        assert_eq!(part, value[last as usize..]);
+        // Who asks may say any length.
+        assert_eq!(disk.read(name, last + 1, &mut part).unwrap(), Found::Nothing);
+        let other = OpId { sequence: 2, ..name };
+        assert_eq!(disk.read(other, 0, &mut part).unwrap(), Found::Nothing);
+        let segment = std::fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
+        let file = std::fs::File::options().write(true).open(segment).unwrap();
+        // Behind the head of the segment and the value's own, which are pages.
+        file.write_all_at(&[0xff; 8], 2 * 4_096 + 500).unwrap();
+        assert_eq!(disk.read(name, 0, &mut part).unwrap(), Found::Damaged);
+        assert_eq!(disk.read(name, last, &mut part).unwrap(), Found::Here, "another block");
+    }
+
+    #[test]
+    fn what_has_been_hashed_is_not_written_over() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("values");
+        let mut disk = on_disk(&directory, ValueOptions::default());
+        disk.mark().unwrap();
+        let value: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
+        let name = OpId { client: ClientId(7), sequence: 1 };
+        let reference = Reference { name, length: LENGTH, checksum: nicekv_transport::checksum(&value) };
+        let (wrong, mut found) = (vec![0xff; 150_000], vec![0; LENGTH as usize]);
+        for mut values in [LargeValues::in_memory(), disk] {
+            values.write(name, LENGTH, 0, &value[..100_000]).unwrap();
+            values.write(name, LENGTH, 20_000, &wrong[..70_000]).unwrap();
+            let mut overlapping = wrong.clone();
+            overlapping[50_000..].copy_from_slice(&value[100_000..]);
+            values.write(name, LENGTH, 50_000, &overlapping).unwrap();
+            assert_eq!(values.end(&reference).unwrap(), ValueEnd::Whole);
+            assert_eq!(values.read(name, 0, &mut found).unwrap(), Found::Here);
+            assert!(found == value);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Large values in memory: gone with the process.
+
+use super::beyond;
+use nicekv_proto::OpId;
+use nicekv_proto::large::Reference;
+use nicekv_proto::limits::LARGE_BYTES_MAX;
+use nicekv_replica::ValueEnd;
+use nicekv_transport::Checksum;
+use std::collections::HashMap;
+
+/// In memory a value that is longer than the room that it has gets so many times of what it is, …
+const GROWTH: usize = 4;
+/// … and so much at least.
+const ROOM_BYTES_MIN: usize = 64 << 10;
+/// Memory of values that were removed, which the next ones are written to: the system takes as long to give a page as a value takes to be copied there.
+const SPARE_BYTES_MAX: usize = 16 << 20;
+/// So many bytes are hashed at a time, at least, but at the end: so many at a time are cheaper.
+const HASHED_BYTES: usize = 64 << 10;
+
+/// See the module.
+#[derive(Default)]
+pub(in crate::node) struct MemoryValues {
+    parts: HashMap<OpId, Growing>,
+    whole: HashMap<OpId, Vec<u8>>,
+    spare: Spare,
+}
+
+/// See [`SPARE_BYTES_MAX`].
+#[derive(Default)]
+struct Spare {
+    buffers: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Spare {
+    fn keep(&mut self, mut buffer: Vec<u8>) {
+        if self.bytes + buffer.capacity() <= SPARE_BYTES_MAX {
+            self.bytes += buffer.capacity();
+            buffer.clear();
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// Room for a value that is so long, of which no more than half stays empty; if there is none, it is to be made.
+    fn take(&mut self, length: usize) -> Vec<u8> {
+        let fits = |buffer: &Vec<u8>| (length..=2 * length).contains(&buffer.capacity());
+        let Some(place) = self.buffers.iter().rposition(fits) else { return Vec::new() };
+        let buffer = self.buffers.remove(place);
+        self.bytes -= buffer.capacity();
+        buffer
+    }
+}
+
+/// A value in memory that is being written. What is without a hole is hashed as it comes: at the end others would wait for all of it.
+#[derive(Default)]
+struct Growing {
+    bytes: Vec<u8>,
+    /// All up to there came in order.
+    through: usize,
+    checksum: Checksum,
+    hashed: usize,
+}
+
+impl MemoryValues {
+    pub(super) fn write(&mut self, name: OpId, length: u32, offset: u32, bytes: &[u8]) {
+        if self.whole.contains_key(&name) {
+            return;
+        }
+        let (end, length) = (offset as usize + bytes.len(), length as usize);
+        if end > length {
+            return;
+        }
+        let begin = || Growing { bytes: self.spare.take(length), ..Growing::default() };
+        let Growing { bytes: value, through, checksum, hashed } =
+            self.parts.entry(name).or_insert_with(begin);
+        let (offset, bytes) = beyond(*through, offset, bytes);
+        // It grows with what comes, whatever somebody says of its length, and to no more than that.
+        if end > value.capacity() {
+            let capacity = (GROWTH * end).clamp(ROOM_BYTES_MIN, LARGE_BYTES_MAX as usize).min(length);
+            value.reserve_exact(capacity - value.len());
+        }
+        if value.len() == offset {
+            value.extend_from_slice(bytes);
+        } else {
+            value.resize(end.max(value.len()), 0);
+            value[offset..end].copy_from_slice(bytes);
+        }
+        if *through == offset {
+            *through = end;
+        }
+        if *through >= *hashed + HASHED_BYTES {
+            checksum.update(&value[*hashed..*through]);
+            *hashed = *through;
+        }
+    }
+
+    pub(super) fn end(&mut self, reference: &Reference) -> ValueEnd {
+        if self.whole.contains_key(&reference.name) {
+            return ValueEnd::Whole;
+        }
+        let Growing { bytes, mut checksum, hashed, .. } =
+            self.parts.remove(&reference.name).unwrap_or_default();
+        checksum.update(&bytes[hashed..]);
+        if bytes.len() != reference.length as usize || checksum.finish() != reference.checksum {
+            return ValueEnd::Wrong;
+        }
+        self.whole.insert(reference.name, bytes);
+        ValueEnd::Whole
+    }
+
+    pub(super) fn read(&self, name: OpId, offset: u32, out: &mut [u8]) -> bool {
+        let value = self.whole.get(&name).and_then(|value| value.get(offset as usize..));
+        let Some(part) = value.and_then(|value| value.get(..out.len())) else { return false };
+        out.copy_from_slice(part);
+        true
+    }
+
+    /// It is to be written anew.
+    pub(super) fn condemn(&mut self, name: OpId) {
+        self.whole.remove(&name);
+    }
+
+    pub(super) fn remove(&mut self, name: OpId) {
+        let part = self.parts.remove(&name).map(|part| part.bytes);
+        let both = [part, self.whole.remove(&name)];
+        both.into_iter().flatten().for_each(|bytes| self.spare.keep(bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_removed_values_is_for_the_next_ones_of_about_their_length() {
+        let mut spare = Spare::default();
+        spare.keep(vec![7; 1_000_000]);
+        assert_eq!(spare.take(499_999).capacity(), 0, "more than half would stay empty");
+        assert_eq!(spare.take(1_000_001).capacity(), 0, "it is too short");
+        let room = spare.take(500_000);
+        assert_eq!((room.capacity(), room.len(), spare.bytes), (1_000_000, 0, 0));
+        assert_eq!(spare.take(500_000).capacity(), 0, "there was one");
+        (0..20).for_each(|_| spare.keep(vec![7; 1_000_000]));
+        assert_eq!((spare.buffers.len(), spare.bytes), (16, 16_000_000), "no more than the bound");
+    }
+}

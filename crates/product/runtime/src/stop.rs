@@ -1,0 +1,120 @@
+//! Ending all roles of a process together.
+
+use crate::Waker;
+use nicekv_proto::Duration;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Shared by the roles of a process: once stopped, each leaves its loop. The first failure is kept as the reason.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    shared: Arc<Mutex<Shared>>,
+    flag: Arc<std::sync::atomic::AtomicBool>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    failure: Option<String>,
+    wakers: Vec<Waker>,
+}
+
+impl Stop {
+    /// Nothing has stopped yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether the roles are to end.
+    pub fn is_stopped(&self) -> bool {
+        self.flag.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// Ends the roles, without a failure.
+    pub fn stop(&self) {
+        self.flag.store(true, std::sync::atomic::Ordering::Release);
+        for waker in &self.locked().wakers {
+            waker.wake();
+        }
+    }
+
+    /// Ends the roles because of `failure`, one line for the operator.
+    pub fn fail(&self, failure: impl Into<String>) {
+        self.locked().failure.get_or_insert(failure.into());
+        self.stop();
+    }
+
+    /// Why, if it was a failure.
+    pub fn failure(&self) -> Option<String> {
+        self.locked().failure.clone()
+    }
+
+    /// `waker` is woken by the stop, or at once if there was one.
+    pub fn register(&self, waker: &Waker) {
+        self.locked().wakers.push(waker.clone());
+        if self.is_stopped() {
+            waker.wake();
+        }
+    }
+
+    /// Sleeps until the stop.
+    pub fn wait(&self) -> io::Result<()> {
+        let waker = Waker::new()?;
+        self.register(&waker);
+        while !self.is_stopped() {
+            crate::wait(&mut [crate::readable(&waker)], None)?;
+        }
+        Ok(())
+    }
+
+    /// Acts again and again, with pauses, until the stop.
+    pub fn every(&self, pause: Duration, mut act: impl FnMut()) -> io::Result<()> {
+        let waker = Waker::new()?;
+        self.register(&waker);
+        while !self.is_stopped() {
+            act();
+            crate::wait(&mut [crate::readable(&waker)], Some(crate::now().after(pause)))?;
+        }
+        Ok(())
+    }
+
+    /// Ctrl-C and SIGTERM stop from now on; a second one ends the process on the spot.
+    pub fn on_signals(&self) -> io::Result<()> {
+        for signal in [SIGINT, SIGTERM] {
+            // Registered first, so that it looks at the flag before the signal at hand has raised it.
+            signal_hook::flag::register_conditional_shutdown(signal, 1, self.flag.clone())?;
+        }
+        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+        let stop = self.clone();
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            for _ in signals.forever() {
+                stop.stop();
+            }
+        })?;
+        Ok(())
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().expect("no holder of this lock panics")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_stops_everyone_and_the_first_is_kept() {
+        let stop = Stop::new();
+        let other = {
+            let stop = stop.clone();
+            std::thread::spawn(move || stop.wait())
+        };
+        stop.fail("the disk is gone");
+        stop.fail("and then the network");
+        other.join().unwrap().unwrap();
+        assert_eq!(stop.failure().as_deref(), Some("the disk is gone"));
+        // Whoever comes late is woken at once.
+        stop.wait().unwrap();
+    }
+}

@@ -1,0 +1,420 @@
+//! Switches: the agent's streams to the instances of the metadata service, and the switch in user space.
+//!
+//! The user-space switch is one UDP socket that owns every address of its device to which nothing more specific is bound, vrings
+//! included. It runs the reference model's pipeline on each datagram ([`Router::process`]: admit, match, stamp), and passes it on
+//! from its own address. The kernel does here what a port and a cable do elsewhere: servers are known by their addresses.
+//! Senders of its own process do that themselves, as its [edges](edge).
+
+mod cables;
+mod edge;
+mod sight;
+
+pub use cables::Cables;
+pub(crate) use edge::Edge;
+pub use edge::Edges;
+pub use sight::{Sights, WatchedPort};
+
+use crate::control_plane::{CONTROL_LIMITS, Greeting, Role, encode};
+use crate::inquiry::{Inquirer, Inquiries};
+use crate::{
+    FramedStream, Left, Message, PollFd, Stop, TermFile, UdpEndpoint, Waker, dial, is_ready, now, readable,
+    wait,
+};
+use edge::EdgeRouters;
+use nicekv_proto::{ClientId, Duration, Now};
+use nicekv_switch::control::{self, ControlReply, ControlRequest, SwitchAgent, TermMemory};
+use nicekv_switch::{
+    Backend, Counters, GROUP_MEMBERS_MAX, Hop, HostId, Ingress, Passed, Router, TableError, TableStatus,
+    VringSet,
+};
+use std::io;
+use std::net::SocketAddrV4;
+use thiserror::Error;
+
+/// Between two tries to reach the metadata service.
+const REDIAL_PAUSE: Duration = Duration::from_millis(20);
+/// Batches passed on before the agent is served.
+const FORWARD_ROUNDS_MAX: usize = 16;
+
+/// Why a switch does not run.
+#[derive(Debug, Error)]
+pub enum SwitchError {
+    /// Its rings are not usable.
+    #[error(transparent)]
+    Vrings(#[from] TableError),
+    /// The operating system's reason.
+    #[error("the switch's sockets: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// What a switch says of itself.
+#[derive(Clone, Debug)]
+pub struct SwitchObservation {
+    /// The newest term seen.
+    pub term: u64,
+    /// The generation in force; `None` before the first install.
+    pub generation: Option<u64>,
+    /// Fill and hits per table.
+    pub tables: Vec<TableStatus>,
+    /// Global counters.
+    pub counters: Counters,
+    /// Whether there is a stream to the metadata service.
+    pub is_connected: bool,
+    /// Instances of the metadata service of another release.
+    pub other_version: OtherVersion,
+}
+
+/// Where a switch may be asked how it is; `None`: its back end did not say.
+pub type SwitchInquirer = Inquirer<(), Option<SwitchObservation>>;
+
+/// The streams on which a switch's agent serves the metadata service: dialled by the agent, again and again. There is one to each instance, so that whoever
+/// comes to lead need not wait; only the leader uses its own.
+pub struct AgentLink {
+    name: String,
+    streams: Vec<InstanceLink>,
+    inquiries: Inquiries<(), Option<SwitchObservation>>,
+    sights: Sights,
+    cables: Cables,
+    other_version: OtherVersion,
+}
+
+/// An instance that speaks another version of the control protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OtherVersion {
+    /// How often one has hung up for that.
+    pub count: u64,
+    /// The last one, and its version.
+    pub last: Option<(SocketAddrV4, u8)>,
+}
+
+struct InstanceLink {
+    metadata: SocketAddrV4,
+    stream: Option<FramedStream>,
+    dial_at_ns: u64,
+    /// The ports that it knows, and which of their cables it knows to be dead.
+    told: Option<(Option<Vec<u16>>, Vec<u16>)>,
+}
+
+impl AgentLink {
+    /// Of the switch `name`, to the TCP addresses of the metadata service's instances.
+    pub fn new(name: impl Into<String>, instances: &[SocketAddrV4]) -> Self {
+        let link =
+            |&metadata: &SocketAddrV4| InstanceLink { metadata, stream: None, dial_at_ns: 0, told: None };
+        let streams = instances.iter().map(link).collect();
+        Self {
+            name: name.into(),
+            streams,
+            inquiries: Inquiries::default(),
+            sights: Sights::default(),
+            cables: Cables::default(),
+            other_version: OtherVersion::default(),
+        }
+    }
+
+    /// Of a switch that processes packets elsewhere: how datagrams of a client that is watched are seen.
+    #[must_use]
+    pub fn seeing_by(mut self, sights: Sights) -> Self {
+        self.sights = sights;
+        self
+    }
+
+    /// Of a switch with cables to others: it says which are dead.
+    #[must_use]
+    pub fn watching(mut self, cables: Cables) -> Self {
+        self.cables = cables;
+        self
+    }
+
+    /// Where other threads may ask the switch how it is.
+    pub fn inquirer(&self) -> SwitchInquirer {
+        self.inquiries.inquirer()
+    }
+
+    /// What it waits for.
+    pub fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
+        self.streams.iter().filter_map(|link| link.stream.as_ref()).map(FramedStream::interest)
+    }
+
+    /// When it is to be called though nothing has arrived.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let missing = self.streams.iter().filter(|link| link.stream.is_none());
+        missing.map(|link| link.dial_at_ns).chain(self.cables.next_deadline()).min()
+    }
+
+    /// Carries out what has arrived. A broken stream is dialled again later: the requests are repeated there.
+    pub fn turn<B: Backend, M: TermMemory>(&mut self, now: Now, agent: &mut SwitchAgent<B, M>) {
+        self.cables.look(now);
+        for link in &mut self.streams {
+            let served = match &mut link.stream {
+                Some(stream) => match serve(stream, agent, &mut self.sights) {
+                    Err(ServeError::OtherVersion(version)) => {
+                        let OtherVersion { count, last } = &mut self.other_version;
+                        (*count, *last) = (*count + 1, Some((link.metadata, version)));
+                        false
+                    }
+                    served => {
+                        let present = agent.backend().ports();
+                        served.is_ok() && link.tell(present, self.cables.down()).is_ok()
+                    }
+                },
+                None if now.boot_ns < link.dial_at_ns => true,
+                None => {
+                    let present = agent.backend().ports();
+                    link.dial(&self.name).is_ok() && link.tell(present, self.cables.down()).is_ok()
+                }
+            };
+            if !served {
+                link.stream = None;
+                link.dial_at_ns = now.after(REDIAL_PAUSE);
+            }
+        }
+    }
+
+    /// Answers what other threads have asked.
+    fn answer<B: Backend, M: TermMemory>(&self, agent: &mut SwitchAgent<B, M>) {
+        self.inquiries.answer(|()| match agent.handle(ControlRequest::Status { term: agent.term() }) {
+            ControlReply::Status { term, generation, tables, counters } => {
+                let is_connected = self.streams.iter().any(|link| link.stream.is_some());
+                let other_version = self.other_version;
+                Some(SwitchObservation { term, generation, tables, counters, is_connected, other_version })
+            }
+            _ => None,
+        });
+    }
+}
+
+impl InstanceLink {
+    fn dial(&mut self, name: &str) -> Result<(), crate::StreamError> {
+        let mut stream = FramedStream::new(dial(self.metadata)?, CONTROL_LIMITS);
+        stream.queue(&encode(&Greeting::new(Role::Switch { name: name.to_owned() })))?;
+        (self.stream, self.told) = (Some(stream), None);
+        Ok(())
+    }
+
+    /// Reports the ports and the dead cables, unless the instance knows them.
+    fn tell(&mut self, present: Option<Vec<u16>>, down: Option<&[u16]>) -> Result<(), crate::StreamError> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        if present.is_none() && down.is_none() {
+            return Ok(());
+        }
+        let ports = (present, down.unwrap_or_default().to_vec());
+        if self.told.as_ref() == Some(&ports) {
+            return Ok(());
+        }
+        let (present, down) = ports.clone();
+        let reply = ControlReply::Ports { present, down };
+        stream.queue(&control::encode(&reply).expect("replies are short"))?;
+        self.told = Some(ports);
+        stream.flush()
+    }
+}
+
+/// One reading of the stream; an error of any kind ends it.
+fn serve<B: Backend, M: TermMemory>(
+    stream: &mut FramedStream,
+    agent: &mut SwitchAgent<B, M>,
+    sights: &mut Sights,
+) -> Result<(), ServeError> {
+    let mut replies = Vec::new();
+    let mut malformed = None;
+    stream.receive(|frame| match control::decode(frame) {
+        Ok(request) => replies.push(handle(agent, sights, request)),
+        Err(_) => malformed = Some(Greeting::other_version(frame)),
+    })?;
+    match malformed {
+        None => {}
+        Some(None) => return Err(crate::StreamError::Closed.into()),
+        Some(Some(version)) => return Err(ServeError::OtherVersion(version)),
+    }
+    for reply in &replies {
+        stream.queue(&control::encode(reply).expect("replies are short"))?;
+    }
+    Ok(stream.flush()?)
+}
+
+/// Carries out a request, and adds what only the agent's surroundings see.
+fn handle<B: Backend, M: TermMemory>(
+    agent: &mut SwitchAgent<B, M>,
+    sights: &mut Sights,
+    request: ControlRequest,
+) -> ControlReply {
+    let mut reply = agent.handle(request);
+    if let ControlReply::Found { lookup, found, .. } = &mut reply {
+        found.sight = sights.look(now(), lookup.watch.map(ClientId));
+    }
+    reply
+}
+
+/// Why a stream is given up.
+#[derive(Debug, Error)]
+enum ServeError {
+    #[error(transparent)]
+    Stream(#[from] crate::StreamError),
+    /// The other side has greeted as another release does, and hangs up.
+    #[error("the metadata service speaks control protocol {0}")]
+    OtherVersion(u8),
+}
+
+/// Serves the metadata service for a switch whose packets are processed elsewhere (in the kernel), until `stop`.
+pub fn run_agent<B: Backend, M: TermMemory>(
+    mut link: AgentLink,
+    agent: &mut SwitchAgent<B, M>,
+    stop: &Stop,
+) -> io::Result<()> {
+    let waker = Waker::new()?;
+    stop.register(&waker);
+    link.inquiries.begin(&waker);
+    while !stop.is_stopped() {
+        let mut descriptors: Vec<PollFd<'_>> =
+            std::iter::once(readable(&waker)).chain(link.interests()).collect();
+        wait(&mut descriptors, link.next_deadline())?;
+        waker.clear();
+        link.answer(agent);
+        link.turn(now(), agent);
+    }
+    Ok(())
+}
+
+/// The agent of a back end without tables, which remembers what `memory` holds.
+pub fn agent<B: Backend>(backend: B, memory: Option<TermFile>) -> SwitchAgent<B, Option<TermFile>> {
+    let term = memory.as_ref().map_or(0, TermFile::term);
+    SwitchAgent::with_memory(backend, term, memory)
+}
+
+/// The switch in user space.
+pub struct UserSpaceSwitch {
+    endpoint: UdpEndpoint,
+    agent: SwitchAgent<EdgeRouters, Option<TermFile>>,
+    link: AgentLink,
+}
+
+impl UserSpaceSwitch {
+    /// A switch without tables on a bound socket ([`UdpEndpoint::bind_switch`]); its port is the wire port. Without a file it
+    /// forgets with its process which terms it has seen.
+    pub fn new<V: TryInto<VringSet>>(
+        endpoint: UdpEndpoint,
+        vrings: V,
+        link: AgentLink,
+        memory: Option<TermFile>,
+    ) -> Result<Self, SwitchError>
+    where
+        TableError: From<V::Error>,
+    {
+        let mut router = Router::new(vrings)?;
+        router.begin_life(crate::random()?.max(1));
+        let agent = agent(EdgeRouters::new(router), memory);
+        Ok(Self { endpoint, agent, link })
+    }
+
+    /// Where senders of this process become its edges.
+    pub fn edges(&mut self) -> Edges {
+        self.agent.backend_mut().edges()
+    }
+
+    /// Passes datagrams on until `stop`.
+    pub fn run(mut self, stop: &Stop) -> Result<(), SwitchError> {
+        let waker = Waker::new()?;
+        stop.register(&waker);
+        self.link.inquiries.begin(&waker);
+        while !stop.is_stopped() {
+            let link_ready = self.sleep(&waker)?;
+            waker.clear();
+            self.link.answer(&mut self.agent);
+            for _ in 0..FORWARD_ROUNDS_MAX {
+                if self.forward()? == Left::Nothing {
+                    break;
+                }
+            }
+            let now = now();
+            if link_ready || self.link.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
+                self.link.turn(now, &mut self.agent);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps; whether one of the agent's streams is ready.
+    fn sleep(&self, waker: &Waker) -> io::Result<bool> {
+        let fixed = [readable(&self.endpoint), readable(waker)];
+        let mut descriptors: Vec<PollFd<'_>> = fixed.into_iter().chain(self.link.interests()).collect();
+        wait(&mut descriptors, self.link.next_deadline())?;
+        Ok(descriptors[2..].iter().any(is_ready))
+    }
+
+    fn forward(&mut self) -> io::Result<Left> {
+        let (router, sights) = (&mut self.agent.backend_mut().own, &mut self.link.sights);
+        let wire_port = self.endpoint.local_address().port();
+        self.endpoint.forward(|message, forward| {
+            let Message { from, destination: Some(destination), bytes } = message else { return };
+            let to = SocketAddrV4::new(destination, wire_port);
+            if !sights.is_of_watched(bytes) {
+                return route(router, from, to, bytes, forward);
+            }
+            let arrived = now();
+            let mut copies = 0;
+            route(router, from, to, bytes, &mut |receiver, piece| {
+                copies += 1;
+                forward(receiver, piece);
+            });
+            sights.note_passed(arrived, bytes, copies);
+        })
+    }
+}
+
+/// Where a datagram goes, and what goes there if that is a piece of it.
+type Forward<'a> = &'a mut dyn FnMut(SocketAddrV4, Option<&[u8]>);
+
+/// Runs the pipeline on a datagram. What is for no vring has come here for want of a receiver, and goes nowhere. A piece of a scan is forwarded as it is at
+/// that moment, all else as it is in the end.
+fn route(router: &mut Router, from: SocketAddrV4, to: SocketAddrV4, bytes: &mut [u8], forward: Forward<'_>) {
+    // To what is not of hot keys the time is nothing.
+    let now_ns = if edge::is_of_hot_keys(bytes) { now().boot_ns } else { 0 };
+    let mut passed = router.process(now_ns, Ingress::Socket, from, to, bytes);
+    while let Passed::Piece(hop, rest) = passed {
+        if let Some(host) = hop.and_then(Hop::host) {
+            forward(router.place_of(host, to), Some(bytes));
+        }
+        passed = router.process_rest(Ingress::Socket, from, to, bytes, &rest);
+    }
+    let mut receivers = [HostId(0); GROUP_MEMBERS_MAX];
+    let mut count = 0;
+    let mut receive = |hop: Hop| {
+        // Behind a socket there are no trunks, and configurations that say so are refused.
+        let Some(host) = hop.host() else { return };
+        receivers[count] = host;
+        count += 1;
+    };
+    match passed {
+        Passed::Unicast(hop) => receive(hop),
+        Passed::Multicast(copies) => copies.for_each(receive),
+        Passed::Answered(length) => forward(from, Some(&bytes[..length])),
+        Passed::Plain | Passed::Piece(..) | Passed::Dropped => {}
+    }
+    for receiver in &receivers[..count] {
+        forward(router.place_of(*receiver, to), None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_switch::fixtures::datagrams::{self, DatagramFixture};
+
+    #[test]
+    fn the_switch_passes_the_fixtures() {
+        let process = |router: &mut Router, fixture: &DatagramFixture, bytes: &mut [u8]| {
+            let (mut received, mut whole) = (Vec::new(), Vec::new());
+            route(router, fixture.from, fixture.to, bytes, &mut |to, piece| match piece {
+                Some(piece) => received.push((to, piece.to_vec())),
+                None => whole.push(to),
+            });
+            received.extend(whole.into_iter().map(|to| (to, bytes.to_vec())));
+            // What goes where it was sent to does not come through the switch.
+            let is_plain = fixture.expected(true).is_none();
+            (!is_plain || !received.is_empty()).then_some(received)
+        };
+        let fixtures = datagrams::all().into_iter().filter(DatagramFixture::is_from_a_socket);
+        let failures: Vec<String> = fixtures.filter_map(|fixture| fixture.run(true, process).err()).collect();
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+}

@@ -1,0 +1,70 @@
+//! Cables that lead to other switches: whether the kernel has a signal on them.
+
+use crate::sys;
+use nicekv_proto::{Duration, Now};
+use socket2::{Domain, Socket, Type};
+use std::os::fd::AsFd as _;
+
+/// Between two looks.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// The ports of a switch that are looked at.
+#[derive(Debug, Default)]
+pub struct Cables {
+    /// Numbers and interfaces, ascending.
+    ports: Vec<(u16, String)>,
+    /// To ask the kernel with; bound to nothing, so that nobody can send to it.
+    socket: Option<Socket>,
+    down: Vec<u16>,
+    look_at_ns: u64,
+}
+
+impl Cables {
+    /// Of these ports: their numbers, and their interfaces in the network namespace of the caller.
+    pub fn of(ports: impl IntoIterator<Item = (u16, String)>) -> std::io::Result<Self> {
+        let mut ports: Vec<_> = ports.into_iter().collect();
+        ports.sort();
+        let socket = match ports.is_empty() {
+            true => None,
+            false => Some(Socket::new(Domain::IPV4, Type::DGRAM, None)?),
+        };
+        Ok(Self { ports, socket, down: Vec::new(), look_at_ns: 0 })
+    }
+
+    /// Those that are dead, if any port is looked at.
+    pub(crate) fn down(&self) -> Option<&[u16]> {
+        (!self.ports.is_empty()).then_some(&self.down)
+    }
+
+    /// Looks, if it is time.
+    pub(crate) fn look(&mut self, now: Now) {
+        let Some(socket) = self.socket.as_ref().filter(|_| now.boot_ns >= self.look_at_ns) else { return };
+        self.look_at_ns = now.after(INTERVAL);
+        // An interface that is gone carries nothing either.
+        let is_down = |device: &str| !sys::has_carrier(socket.as_fd(), device).unwrap_or(false);
+        let down = self.ports.iter().filter(|(_, device)| is_down(device));
+        self.down = down.map(|(number, _)| *number).collect();
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.socket.as_ref().map(|_| self.look_at_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::now;
+
+    #[test]
+    fn an_interface_that_is_up_has_a_signal_and_one_that_is_not_there_has_none() {
+        let mut cables = Cables::of([(4, "lo".to_owned()), (7, "nobody".to_owned())]).unwrap();
+        assert_eq!(cables.down(), Some(&[][..]));
+        cables.look(now());
+        assert_eq!(cables.down(), Some(&[7][..]));
+        let again_ns = cables.next_deadline().unwrap();
+        cables.look(now());
+        assert_eq!(cables.next_deadline(), Some(again_ns), "not yet");
+        assert_eq!(Cables::of([]).unwrap().next_deadline(), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! What a switch sees of one client's datagrams, for an operator who watches it (`nicekv trace`).
+//!
+//! ```text
+//!   user space:  every datagram passes here: one comparison while nobody watches
+//!   kernel, tc:  a packet socket, there only while somebody watches: the kernel stamps what arrives at a port before the program takes it
+//!   kernel, XDP: frames are taken before the kernel could note them: nothing is seen
+//! ```
+//!
+//! The socket gets what its filter, in the kernel, has found to be of that client, so that watching one costs the others little and not watching
+//! nothing. It needs `CAP_NET_RAW`; without, the switch says so.
+
+use crate::sys::{self, Stamped};
+use nicekv_proto::{ClientId, HeaderLayout, Now};
+use nicekv_switch::control::{Sight, Sighting};
+use rustix::time::{ClockId, clock_gettime};
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::AsFd;
+
+/// Datagrams that are noted; then the switch is blind.
+const SIGHTINGS_MAX: usize = 256;
+/// Of a frame, from its IP header on, as much as is looked at: headers of IP, UDP and ours.
+const HEADERS_BYTES: usize = IP_UDP_BYTES + size_of::<HeaderLayout>();
+/// An IP header without options, and one of UDP.
+const IP_UDP_BYTES: usize = 28;
+/// All protocols, as packet sockets have it.
+const EVERYTHING: u16 = libc::ETH_P_ALL as u16;
+
+/// A port of a switch in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedPort {
+    /// Its interface.
+    pub ifindex: u32,
+    /// For people.
+    pub name: String,
+    /// Whether frames are seen there before the switch's program takes them.
+    pub is_seen: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Sights {
+    /// `None`: datagrams pass by here.
+    ports: Option<Vec<WatchedPort>>,
+    watched: Option<ClientId>,
+    seen: Vec<Sighting>,
+    tap: Option<Socket>,
+    blind: Option<String>,
+}
+
+impl Sights {
+    /// Of a switch in the kernel, with the ports from which it takes frames.
+    pub fn at_ports(ports: Vec<WatchedPort>) -> Self {
+        Self { ports: Some(ports), ..Self::default() }
+    }
+
+    /// Watches `client`; if it was watched already, says what was seen and watches nobody any more.
+    pub(super) fn look(&mut self, now: Now, client: Option<ClientId>) -> Option<Sight> {
+        let was_watched = client.is_some() && self.watched == client;
+        if was_watched {
+            self.read_tap(now);
+        } else {
+            (self.seen, self.blind) = (Vec::new(), None);
+        }
+        (self.watched, self.tap) = (client.filter(|_| !was_watched), None);
+        if let Some(client) = self.watched {
+            self.open_tap(client);
+        }
+        let seen = std::mem::take(&mut self.seen);
+        client.map(|_| Sight { now_ns: now.boot_ns, blind: self.blind.clone(), seen })
+    }
+
+    /// Whether a datagram that passes is of the client that is watched.
+    #[inline]
+    pub(super) fn is_of_watched(&self, datagram: &[u8]) -> bool {
+        self.watched.is_some_and(|client| {
+            HeaderLayout::peek(datagram).is_some_and(|header| header.client.get() == client.0)
+        })
+    }
+
+    /// Such a one was passed on.
+    pub(super) fn note_passed(&mut self, arrived: Now, datagram: &[u8], copies: usize) {
+        let what = match copies {
+            0 => format!("drops {}", opcode(datagram)),
+            1 => format!("passes {} on", opcode(datagram)),
+            copies => format!("passes {} on, {copies} copies", opcode(datagram)),
+        };
+        self.note(arrived.boot_ns, what);
+    }
+
+    fn note(&mut self, at_ns: u64, what: String) {
+        if self.seen.len() < SIGHTINGS_MAX {
+            self.seen.push(Sighting { at_ns, what });
+        }
+    }
+
+    fn open_tap(&mut self, client: ClientId) {
+        let Some(ports) = &self.ports else { return };
+        let hidden: Vec<_> = ports.iter().filter(|port| !port.is_seen).map(|port| &*port.name).collect();
+        if !hidden.is_empty() {
+            let at = hidden.join(", ");
+            self.blind =
+                Some(format!("no times at XDP, which takes frames before they could be noted ({at})"));
+        }
+        if hidden.len() == ports.len() {
+            return;
+        }
+        match open_tap(client) {
+            Ok(tap) => self.tap = Some(tap),
+            Err(error) => self.blind = Some(format!("no times: a packet socket needs CAP_NET_RAW: {error}")),
+        }
+    }
+
+    fn read_tap(&mut self, now: Now) {
+        let Some(tap) = self.tap.take() else { return };
+        let ports = self.ports.take().unwrap_or_default();
+        let clock = clock_gettime(ClockId::Realtime);
+        let unix_ns = clock.tv_sec as u64 * 1_000_000_000 + clock.tv_nsec as u64;
+        let mut bytes = [0; HEADERS_BYTES];
+        while let Ok(Stamped { ifindex, is_outgoing, at_unix_ns, length }) =
+            sys::receive_stamped(tap.as_fd(), &mut bytes)
+        {
+            let datagram = bytes[..length].get(IP_UDP_BYTES..).unwrap_or_default();
+            let port = ports.iter().find(|port| port.ifindex == ifindex);
+            let Some(port) = port.filter(|_| self.is_of_watched(datagram)) else { continue };
+            let way = if is_outgoing { "leaves by" } else { "arrives at" };
+            let at_ns = now.boot_ns.saturating_sub(unix_ns.saturating_sub(at_unix_ns));
+            self.note(at_ns, format!("{} {way} {}", opcode(datagram), port.name));
+        }
+        self.ports = Some(ports);
+    }
+}
+
+/// Its name, as in `docs/PROTOCOL.md`.
+fn opcode(datagram: &[u8]) -> String {
+    let opcode = HeaderLayout::peek(datagram).and_then(HeaderLayout::opcode);
+    opcode.map_or("a datagram".into(), |opcode| format!("{opcode:?}"))
+}
+
+/// Gets what arrives at any interface, and is of this client.
+fn open_tap(client: ClientId) -> io::Result<Socket> {
+    let tap = Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(i32::from(EVERYTHING.to_be()))))?;
+    tap.set_nonblocking(true)?;
+    // What comes before the filter is there is found out when it is read.
+    tap.attach_filter(&filter(client))?;
+    sys::stamp_received(tap.as_fd())?;
+    Ok(tap)
+}
+
+/// Whether a frame has this client's id where a datagram of ours has it: two words.
+fn filter(client: ClientId) -> [SockFilter; 6] {
+    let at = (IP_UDP_BYTES + offset_of!(HeaderLayout, client)) as u32;
+    let (first, second) = ((client.0 >> 32) as u32, client.0 as u32);
+    let step = |code: u32, jf, k| SockFilter::new(code as u16, 0, jf, k);
+    let (load, is, end) = (
+        libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
+        libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+        libc::BPF_RET | libc::BPF_K,
+    );
+    [
+        step(load, 0, at),
+        step(is, 3, first),
+        step(load, 0, at + 4),
+        step(is, 1, second),
+        step(end, 0, HEADERS_BYTES as u32),
+        step(end, 0, 0),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_proto::{Get, KeyspaceId, OpId};
+
+    fn get(client: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let op = OpId { client: ClientId(client), sequence: 3 };
+        let digest = nicekv_proto::placement::key_digest(b"k");
+        Get {
+            keyspace: KeyspaceId::DEFAULT,
+            op,
+            digest,
+            forwarded: None,
+            reply_to: None,
+            key: b"k",
+            padding: 0,
+        }
+        .encode(&mut bytes);
+        bytes
+    }
+
+    fn at(boot_ns: u64) -> Now {
+        Now { boot_ns, unix_ms: 0 }
+    }
+
+    #[test]
+    fn what_passes_is_noted_while_its_client_is_watched_and_told_once() {
+        let mut sights = Sights::default();
+        assert!(!sights.is_of_watched(&get(7)) && sights.look(at(1), None).is_none());
+        let first = sights.look(at(2), Some(ClientId(7))).unwrap();
+        assert_eq!(first, Sight { now_ns: 2, ..Sight::default() });
+        assert!(sights.is_of_watched(&get(7)) && !sights.is_of_watched(&get(8)));
+        assert!(!sights.is_of_watched(b"short"));
+        sights.note_passed(at(3), &get(7), 1);
+        sights.note_passed(at(4), &get(7), 0);
+        let told = sights.look(at(5), Some(ClientId(7))).unwrap();
+        let told: Vec<_> = told.seen.iter().map(|seen| (seen.at_ns, seen.what.as_str())).collect();
+        assert_eq!(told, [(3, "passes Get on"), (4, "drops Get")]);
+        assert!(!sights.is_of_watched(&get(7)), "that was all");
+        sights.look(at(6), Some(ClientId(7)));
+        for _ in 0..2 * SIGHTINGS_MAX {
+            sights.note_passed(at(7), &get(7), 3);
+        }
+        assert_eq!(sights.look(at(8), Some(ClientId(7))).unwrap().seen.len(), SIGHTINGS_MAX);
+    }
+
+    #[test]
+    fn a_switch_at_xdp_says_that_it_sees_nothing() {
+        let port = WatchedPort { ifindex: 1, name: "port 0 (nic)".into(), is_seen: false };
+        let mut sights = Sights::at_ports(vec![port]);
+        let told = sights.look(at(2), Some(ClientId(7))).unwrap();
+        assert!(told.blind.is_some_and(|why| why.contains("XDP") && why.contains("nic")));
+    }
+}

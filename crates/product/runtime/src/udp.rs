@@ -1,0 +1,216 @@
+//! A UDP socket that moves datagrams in batches.
+//!
+//! Datagrams may be lost: whatever the kernel does not take (no room, no route, nobody there) is counted and forgotten,
+//! because the protocols above retry. Nothing here blocks and nothing allocates per datagram.
+
+use crate::sys::{self, BATCH_MAX, Left, ReceiveBatch, SendBatch};
+use nicekv_proto::limits::DATAGRAM_BYTES_MAX;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Asked of the kernel for each direction; it may grant less.
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+
+/// What an endpoint has moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatagramCounters {
+    /// Datagrams received.
+    pub received: u64,
+    /// Received datagrams longer than any of ours, dropped.
+    pub too_long: u64,
+    /// Datagrams handed to the kernel.
+    pub sent: u64,
+    /// Datagrams that the kernel refused.
+    pub lost: u64,
+}
+
+/// A received datagram.
+#[derive(Debug)]
+pub struct Message<'a> {
+    /// The sender.
+    pub from: SocketAddrV4,
+    /// Where it was sent to, on an endpoint of [`UdpEndpoint::bind_switch`].
+    pub destination: Option<Ipv4Addr>,
+    /// The payload.
+    pub bytes: &'a mut [u8],
+}
+
+/// A datagram that is passed on.
+enum Forwarded {
+    /// The one of this index in `incoming`.
+    Received(usize),
+    /// What is here in `replaced`.
+    Replaced(Range<usize>),
+}
+
+/// A bound UDP socket with its buffers.
+pub struct UdpEndpoint {
+    socket: Socket,
+    local: SocketAddrV4,
+    incoming: ReceiveBatch,
+    sending: SendBatch,
+    outgoing: Vec<(Vec<u8>, SocketAddrV4)>,
+    /// What is passed on of a batch, and where.
+    forwards: Vec<(Forwarded, SocketAddrV4)>,
+    replaced: Vec<u8>,
+    counters: DatagramCounters,
+}
+
+impl UdpEndpoint {
+    /// Binds to `address`; port 0 chooses one.
+    pub fn bind(address: SocketAddrV4) -> io::Result<Self> {
+        Self::bound(new_socket()?, address)
+    }
+
+    /// Binds like [`Self::bind`], beside a switch that [shares](Self::share_port) the port on this machine.
+    pub fn bind_beside_switch(address: SocketAddrV4) -> io::Result<Self> {
+        let socket = new_socket()?;
+        socket.set_reuse_address(true)?;
+        let endpoint = Self::bound(socket, address)?;
+        endpoint.share_port(false)?;
+        Ok(endpoint)
+    }
+
+    /// Binds to every address of `device` that nothing more specific is bound to, and shows where datagrams were sent
+    /// to. Fails if anything else has the port.
+    pub fn bind_switch(device: &str, port: u16) -> io::Result<Self> {
+        let socket = new_socket()?;
+        socket.bind_device(Some(device.as_bytes()))?;
+        sys::show_destination(socket.as_fd())?;
+        Self::bound(socket, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))
+    }
+
+    /// Lets others bind to addresses of this port (with [`Self::bind_beside_switch`]), or stops it. Open only while the
+    /// switch's own cluster starts: a second switch would take the traffic silently.
+    pub fn share_port(&self, shared: bool) -> io::Result<()> {
+        self.socket.set_reuse_address(shared)
+    }
+
+    fn bound(socket: Socket, address: SocketAddrV4) -> io::Result<Self> {
+        socket.bind(&address.into())?;
+        let local = socket.local_addr()?.as_socket_ipv4().expect("an IPv4 socket");
+        Ok(Self {
+            socket,
+            local,
+            incoming: ReceiveBatch::new(),
+            sending: SendBatch::new(),
+            outgoing: vec![(Vec::with_capacity(DATAGRAM_BYTES_MAX), local); BATCH_MAX],
+            forwards: Vec::with_capacity(BATCH_MAX),
+            replaced: Vec::new(),
+            counters: DatagramCounters::default(),
+        })
+    }
+
+    /// The address that it is bound to.
+    pub fn local_address(&self) -> SocketAddrV4 {
+        self.local
+    }
+
+    /// What it has moved so far.
+    pub fn counters(&self) -> DatagramCounters {
+        self.counters
+    }
+
+    /// Receives one batch.
+    pub fn receive(&mut self, mut handle: impl FnMut(Message<'_>)) -> io::Result<Left> {
+        let count = self.incoming.receive(self.socket.as_fd())?;
+        for index in 0..count {
+            let (from, destination, bytes) = self.incoming.get(index);
+            if bytes.len() > DATAGRAM_BYTES_MAX {
+                self.counters.too_long += 1;
+            } else {
+                handle(Message { from, destination, bytes });
+            }
+        }
+        self.counters.received += count as u64;
+        Ok(self.incoming.left())
+    }
+
+    /// Receives one batch and passes its datagrams on: `route` may change one and names the addresses that get it, or something else in its place.
+    pub fn forward(
+        &mut self,
+        mut route: impl FnMut(Message<'_>, &mut dyn FnMut(SocketAddrV4, Option<&[u8]>)),
+    ) -> io::Result<Left> {
+        self.forwards.clear();
+        self.replaced.clear();
+        let count = self.incoming.receive(self.socket.as_fd())?;
+        for index in 0..count {
+            let (from, destination, bytes) = self.incoming.get(index);
+            if bytes.len() > DATAGRAM_BYTES_MAX {
+                self.counters.too_long += 1;
+            } else {
+                let (forwards, replaced) = (&mut self.forwards, &mut self.replaced);
+                route(Message { from, destination, bytes }, &mut |to, other| {
+                    let start = replaced.len();
+                    replaced.extend_from_slice(other.unwrap_or_default());
+                    let forwarded = match other {
+                        Some(other) => Forwarded::Replaced(start..start + other.len()),
+                        None => Forwarded::Received(index),
+                    };
+                    forwards.push((forwarded, to));
+                });
+            }
+        }
+        self.counters.received += count as u64;
+        for batch in self.forwards.chunks(BATCH_MAX) {
+            let (incoming, replaced) = (&self.incoming, &self.replaced);
+            let datagram = |at: usize| match &batch[at] {
+                (Forwarded::Received(index), to) => (incoming.bytes(*index), *to),
+                (Forwarded::Replaced(range), to) => (&replaced[range.clone()], *to),
+            };
+            let lost = self.sending.send(self.socket.as_fd(), batch.len(), datagram)?;
+            self.counters.sent += (batch.len() - lost) as u64;
+            self.counters.lost += lost as u64;
+        }
+        Ok(self.incoming.left())
+    }
+
+    /// Sends what `fill` writes (to a cleared buffer) and addresses, until it has no more.
+    pub fn send_with(
+        &mut self,
+        mut fill: impl FnMut(&mut Vec<u8>) -> Option<SocketAddrV4>,
+    ) -> io::Result<()> {
+        loop {
+            let mut count = 0;
+            for (bytes, to) in &mut self.outgoing {
+                bytes.clear();
+                match fill(bytes) {
+                    Some(address) => *to = address,
+                    None => break,
+                }
+                count += 1;
+            }
+            if count > 0 {
+                let outgoing = &self.outgoing;
+                let datagram = |at: usize| (outgoing[at].0.as_slice(), outgoing[at].1);
+                let lost = self.sending.send(self.socket.as_fd(), count, datagram)?;
+                self.counters.sent += (count - lost) as u64;
+                self.counters.lost += lost as u64;
+            }
+            if count < BATCH_MAX {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl AsFd for UdpEndpoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn new_socket() -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    // The kernel grants up to its own limit; less only means an earlier loss under a burst.
+    socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
+    socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
+    sys::never_fragment(socket.as_fd())?;
+    // A kernel that cannot delivers one by one.
+    let _ = sys::merge_received(socket.as_fd());
+    Ok(socket)
+}

@@ -1,0 +1,248 @@
+//! The seat and the state in a real etcd: what an election asks is done, or refused, as it says. Without the server (Debian: `etcd-server`) it says that it did
+//! not run.
+
+use nicekv_metadata::{Seat, SeatAnswer, SeatRequest};
+use nicekv_runtime::metadata::{Etcd, EtcdConfig, EtcdError, EtcdTls};
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// One member, killed when it is dropped.
+struct Server {
+    process: Child,
+    endpoint: String,
+    tls: Option<EtcdTls>,
+    _directory: tempfile::TempDir,
+}
+
+impl Server {
+    /// `None` if it is not installed.
+    fn start() -> Option<Self> {
+        Self::start_with("http", &[], None)
+    }
+
+    fn start_with(scheme: &str, arguments: &[&str], tls: Option<EtcdTls>) -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (clients, peers) = (format!("{scheme}://{}", free()), format!("http://{}", free()));
+        let mut command = Command::new("etcd");
+        command.args(arguments);
+        command.arg("--data-dir").arg(directory.path());
+        command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
+        command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+        command.args([
+            "--initial-cluster",
+            &format!("default={peers}"),
+            "--log-level",
+            "error",
+            "--logger",
+            "zap",
+        ]);
+        let process = match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                nicekv_testkit::needs(&["etcd"], "the metadata service's state in etcd");
+                return None;
+            }
+            process => process.unwrap(),
+        };
+        let server = Self { process, endpoint: clients, tls, _directory: directory };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while let Err(error) = server.client("/test", 7).load() {
+            assert!(Instant::now() < deadline, "{error}");
+        }
+        Some(server)
+    }
+
+    /// The first endpoint answers nothing.
+    fn client(&self, prefix: &str, cluster: u128) -> Etcd {
+        Etcd::new(EtcdConfig {
+            endpoints: vec!["http://127.0.0.1:9".into(), self.endpoint.clone()],
+            prefix: prefix.into(),
+            cluster,
+            timeout: Duration::from_secs(5),
+            tls: self.tls.clone(),
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn ask(etcd: &mut Etcd, request: SeatRequest) -> SeatAnswer {
+    let (answer, reason) = etcd.execute(&request).unwrap();
+    assert_eq!(reason, None);
+    answer
+}
+
+fn observe(etcd: &mut Etcd) -> Seat {
+    let SeatAnswer::Seen(seat) = ask(etcd, SeatRequest::Observe) else { panic!("it was only asked") };
+    seat
+}
+
+fn persist(etcd: &mut Etcd, holder: u128, version: u64, bytes: &[u8]) -> SeatAnswer {
+    ask(etcd, SeatRequest::Persist { holder, version, bytes: bytes.to_vec() })
+}
+
+#[test]
+fn the_seat_and_the_state_are_kept_as_an_election_asks() {
+    let Some(server) = Server::start() else { return };
+    let mut etcd = server.client("/test", 7);
+    assert_eq!(etcd.load().unwrap(), None);
+    let free = observe(&mut etcd);
+    assert_eq!(free, Seat { holder: 0, beat: 0 });
+    let take = |seen, holder| SeatRequest::Take { seen, holder };
+    assert_eq!(ask(&mut etcd, take(free, 1)), SeatAnswer::Taken { state: None });
+    assert_eq!(ask(&mut etcd, take(free, 2)), SeatAnswer::Refused { holder: 1, version: 0 });
+
+    let before = observe(&mut etcd);
+    assert_eq!(ask(&mut etcd, SeatRequest::Renew { holder: 1 }), SeatAnswer::Done);
+    assert_eq!(
+        ask(&mut etcd, take(before, 2)),
+        SeatAnswer::Refused { holder: 1, version: 0 },
+        "a beat later"
+    );
+    assert_eq!(
+        ask(&mut etcd, SeatRequest::Renew { holder: 2 }),
+        SeatAnswer::Refused { holder: 1, version: 0 }
+    );
+
+    // The third one has several parts, the last one fewer than that.
+    let large: Vec<u8> = (0..(5 << 19)).map(|index: u32| (index % 251) as u8).collect();
+    for (version, state) in [(1, &b"one"[..]), (2, b"two"), (3, &large), (4, b"four")] {
+        let before = observe(&mut etcd);
+        assert_eq!(
+            persist(&mut etcd, 2, version, b"x"),
+            SeatAnswer::Refused { holder: 1, version: version - 1 }
+        );
+        assert_eq!(persist(&mut etcd, 1, version, state), SeatAnswer::Done);
+        assert_eq!(persist(&mut etcd, 1, version, b"x"), SeatAnswer::Refused { holder: 1, version });
+        assert_ne!(observe(&mut etcd), before, "a step is a beat");
+        assert_eq!(etcd.load().unwrap().as_deref(), Some(state));
+    }
+
+    let seen = observe(&mut etcd);
+    assert_eq!(ask(&mut etcd, take(seen, 2)), SeatAnswer::Taken { state: Some(b"four".to_vec()) });
+    assert_eq!(persist(&mut etcd, 1, 5, b"x"), SeatAnswer::Refused { holder: 2, version: 4 });
+    assert_eq!(
+        ask(&mut etcd, SeatRequest::Release { holder: 1 }),
+        SeatAnswer::Refused { holder: 2, version: 4 }
+    );
+    assert_eq!(ask(&mut etcd, SeatRequest::Release { holder: 2 }), SeatAnswer::Done);
+    assert_eq!(observe(&mut etcd).holder, 0);
+    let revision = etcd.revision();
+    etcd.compact(revision - 1).unwrap();
+    assert_eq!(etcd.load().unwrap().as_deref(), Some(&b"four"[..]));
+}
+
+#[test]
+fn the_keys_of_another_cluster_are_left_alone() {
+    let Some(server) = Server::start() else { return };
+    let mut etcd = server.client("/test", 7);
+    ask(&mut etcd, SeatRequest::Take { seen: Seat::default(), holder: 1 });
+    persist(&mut etcd, 1, 1, b"one");
+    let mut other = server.client("/test", 8);
+    let is_refused = |error: EtcdError| {
+        matches!(&error, EtcdError::OtherCluster { .. }) && !error.to_string().contains('\n')
+    };
+    assert!(is_refused(other.load().unwrap_err()));
+    let seen = observe(&mut etcd);
+    for request in [SeatRequest::Observe, SeatRequest::Take { seen, holder: 2 }] {
+        assert!(is_refused(other.execute(&request).unwrap_err()), "{request:?}");
+    }
+    assert_eq!(observe(&mut etcd), seen);
+    // Beside each other there is room for both.
+    assert_eq!(server.client("/other", 8).load().unwrap(), None);
+}
+
+#[test]
+fn without_an_answer_it_is_silence_with_a_reason() {
+    let Some(mut server) = Server::start() else { return };
+    let mut etcd = server.client("/test", 7);
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    let (answer, reason) = etcd.execute(&SeatRequest::Observe).unwrap();
+    assert_eq!(answer, SeatAnswer::Silence);
+    assert!(reason.unwrap().contains(&server.endpoint));
+    // Something else answers there.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    server.endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let told = std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut stream, _) = listener.accept().unwrap();
+        // The first bytes of a request are enough.
+        stream.read_exact(&mut [0; 64]).unwrap();
+        stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone").unwrap();
+        // Closed with something unread, it would take the answer back.
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let error = server.client("/test", 7).load().unwrap_err().to_string();
+    assert!(error.contains("404") && error.contains("JSON gateway"), "{error}");
+    told.join().unwrap();
+}
+
+/// A certificate with its key, in PEM.
+struct Certified {
+    certificate: String,
+    key: String,
+}
+
+impl Certified {
+    fn tls(&self, authority: &str) -> EtcdTls {
+        let own = (("own", self.certificate.as_bytes()), ("key", self.key.as_bytes()));
+        EtcdTls::new(("authority", authority.as_bytes()), Some(own)).unwrap()
+    }
+}
+
+/// An authority, and a certificate of it for whoever is at the loopback address: as a server, and as a client, which is what etcd's gateway is to etcd.
+fn authority() -> (String, Certified) {
+    let (authority_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let mut authority = CertificateParams::new(vec![]).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = authority.self_signed(&authority_key).unwrap().pem();
+    let issuer = Issuer::new(authority, authority_key);
+    let mut own = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
+    own.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let own = own.signed_by(&key, &issuer).unwrap();
+    (certificate, Certified { certificate: own.pem(), key: key.serialize_pem() })
+}
+
+#[test]
+fn an_etcd_with_tls_is_believed_by_its_certificate_and_asks_for_ours() {
+    let ((trusted, own), (foreign, stranger)) = (authority(), authority());
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (ca, certificate, key) =
+        (file("ca.pem", &trusted), file("own.pem", &own.certificate), file("own.key", &own.key));
+    let arguments =
+        ["--cert-file", &certificate, "--key-file", &key, "--trusted-ca-file", &ca, "--client-cert-auth"];
+    let Some(mut server) = Server::start_with("https", &arguments, Some(own.tls(&trusted))) else { return };
+    let mut etcd = server.client("/test", 7);
+    let free = observe(&mut etcd);
+    let take = SeatRequest::Take { seen: free, holder: 1 };
+    assert_eq!(ask(&mut etcd, take), SeatAnswer::Taken { state: None });
+    assert_eq!(persist(&mut etcd, 1, 1, b"state"), SeatAnswer::Done);
+    assert_eq!(server.client("/test", 7).load().unwrap(), Some(b"state".to_vec()));
+
+    let without = EtcdTls::new(("authority", trusted.as_bytes()), None).unwrap();
+    // Whom etcd does not believe may also be hung up on; whom we do not believe, we name.
+    for (tls, part) in [
+        (Some(stranger.tls(&trusted)), ""),
+        (Some(without), ""),
+        (Some(own.tls(&foreign)), "certificate"),
+        (None, "certificate"),
+    ] {
+        server.tls = tls;
+        let (answer, reason) = server.client("/test", 7).execute(&SeatRequest::Observe).unwrap();
+        assert_eq!(answer, SeatAnswer::Silence);
+        assert!(reason.as_ref().is_some_and(|reason| reason.contains(part)), "{part}: {reason:?}");
+    }
+}

@@ -1,0 +1,100 @@
+//! A node's log stays bounded, what was let go is in the engine, and what has expired leaves both: one node with tiny segments behind the user-space switch.
+
+use crate::support;
+
+use nicekv_proto::{Duration, Expiry};
+use nicekv_runtime::node::StorageOptions;
+use nicekv_runtime::now;
+use std::path::Path;
+use support::Cluster;
+
+const OPTIONS: StorageOptions = StorageOptions {
+    segment_bytes_max: 64 << 10,
+    engine_sync_bytes: 48 << 10,
+    reserve_bytes: 128 << 10,
+    ..StorageOptions::DEFAULT
+};
+
+fn log_bytes(path: &Path) -> u64 {
+    bytes_in(&path.join("node-1/log"))
+}
+
+/// Of all files below a directory; one that goes meanwhile has none.
+fn bytes_in(directory: &Path) -> u64 {
+    let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => bytes_in(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    };
+    std::fs::read_dir(directory).map_or(0, |entries| entries.flatten().map(bytes).sum())
+}
+
+#[test]
+fn a_log_is_let_go_and_nothing_with_it() {
+    const ROUNDS: u32 = 4;
+    const PUTS: u32 = 1_000;
+    let path = tempfile::tempdir().unwrap();
+    let key = |number: u32| format!("key {}", number % 300).into_bytes();
+    let value = |number: u32| vec![number as u8; 400];
+    let mut last = 0;
+    for _ in 0..ROUNDS {
+        let cluster = Cluster::start(path.path(), 1, OPTIONS);
+        let client = cluster.client.clone();
+        for number in last.max(300) - 300..last {
+            let read = futures_executor::block_on(client.get(&key(number))).unwrap();
+            assert_eq!(read.map(|read| read.bytes), Some(value(number)), "put {number} of {last}");
+        }
+        for number in last..last + PUTS {
+            futures_executor::block_on(client.put(&key(number), &value(number), Expiry::Never)).unwrap();
+        }
+        last += PUTS;
+        drop(client);
+        cluster.stop();
+        // About 450 KB a round. Three segments: one is written, one waits for the engine, and one may have begun meanwhile.
+        let bytes = log_bytes(path.path());
+        assert!(bytes < 4 * OPTIONS.segment_bytes_max, "the log has {bytes} bytes after {last} puts");
+    }
+}
+
+#[test]
+fn what_has_expired_gives_its_space_back_though_nothing_else_is_written() {
+    const VALUES: u32 = 4_000;
+    const BYTES: usize = 400;
+    const WRITERS: u32 = 16;
+    /// After the last has expired: 2 s for deletes at 2,000 a second, 1 s for the trim, all the rest for a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let options = StorageOptions {
+        trim_interval: Duration::from_secs(1),
+        trim_bytes_min: 16 << 10,
+        ..StorageOptions::DEFAULT
+    };
+    let path = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(path.path(), 1, options);
+    let sizes = || [bytes_in(&path.path().join("node-1/engine")), log_bytes(path.path())];
+    let at_ms = now().unix_ms + 10_000;
+    // Several at once share forces: on a slow disk, too, all are there long before they expire.
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let client = cluster.client.clone();
+            scope.spawn(move || {
+                for number in (writer..VALUES).step_by(WRITERS as usize) {
+                    let (key, value) = (format!("key {number}"), vec![number as u8; BYTES]);
+                    let put = client.put(key.as_bytes(), &value, Expiry::At(at_ms));
+                    futures_executor::block_on(put).unwrap();
+                }
+            });
+        }
+    });
+    // The first steps bring the values from the log into the engine.
+    let stored = u64::from(VALUES) * BYTES as u64;
+    let wait_until = |what: &str, until_ms: u64, holds: &dyn Fn([u64; 2]) -> bool| {
+        while !holds(sizes()) {
+            assert!(now().unix_ms < until_ms, "{what}: {:?} bytes in engine and log", sizes());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_until("values are in the engine", at_ms, &|[engine, _]| engine > stored / 4);
+    let until_ms = at_ms + PATIENCE.as_millis() as u64;
+    wait_until("the space is back", until_ms, &|[engine, log]| engine < stored / 20 && log < stored / 4);
+    cluster.stop();
+}

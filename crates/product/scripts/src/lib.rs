@@ -1,0 +1,48 @@
+//! Lua 5.1 in a sandbox, in a process beside the node ([`WorkerScripts`]), for what a node runs of its clients ([`ScriptEngine`](nicekv_replica::ScriptEngine)).
+//!
+//! ```text
+//!   ScriptCall ─▶ a state of its own (sandbox) ─▶ redis.call ─▶ LocalCommands ─▶ ScriptKeys
+//!                   │ meter: steps and bytes       ▲ redis       of the gateway    of the node
+//!                   ▼                              │
+//!   ScriptEnd ◀─ reply ◀─ what it returns          └ patterns, bits, json
+//! ```
+//!
+//! A script ends the same whenever it is run on the same keys: it has no clock but the time of its call, nothing random, no addresses, and its bounds count steps and bytes instead
+//! of time (`meter`). (The order of `pairs` in a table whose keys are tables or functions is none; nobody should write what follows from it.)
+//!
+//! Each has a state of its own, which is freed afterwards, so nothing is left of one for the next.
+
+mod bits;
+mod formats;
+mod json;
+mod meter;
+mod patterns;
+mod redis;
+mod reply;
+mod sandbox;
+mod worker;
+
+use nicekv_replica::{ScriptCall, ScriptEnd, ScriptKeys};
+
+pub use meter::{MEMORY_BYTES_MAX, STEPS_MAX};
+pub use worker::{CPU_MS_MAX, WorkerScripts, serve};
+
+/// Runs scripts in this process, each to its end: in a worker, and in tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LuaScripts;
+
+impl LuaScripts {
+    /// Runs a script to its end.
+    pub fn run(&self, call: &ScriptCall<'_>, keys: &mut dyn ScriptKeys) -> ScriptEnd {
+        match sandbox::run(call, keys) {
+            Ok(reply) => ScriptEnd { has_failed: reply.is_raised, reply: reply.bytes, may_differ: false },
+            Err(error) => {
+                let text = sandbox::text(&error);
+                ScriptEnd { reply: reply::error(text.as_bytes()), has_failed: true, may_differ: false }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

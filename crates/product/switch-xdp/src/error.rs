@@ -1,0 +1,99 @@
+//! Why the switch does not start, and what to do about it.
+
+use std::error::Error;
+use std::io;
+
+use nicekv_switch::{BackendError, PORTS_MAX, TableError};
+use thiserror::Error;
+
+/// Why [`KernelSwitch::load`](crate::KernelSwitch::load) fails.
+#[derive(Debug, Error)]
+pub enum XdpError {
+    /// The rings contradict each other.
+    #[error(transparent)]
+    Vrings(#[from] TableError),
+    /// More than [`PORTS_MAX`].
+    #[error("{ports} switch ports, the limit is {PORTS_MAX}")]
+    TooManyPorts {
+        /// How many were given.
+        ports: usize,
+    },
+    /// Two ports with one index or one interface.
+    #[error(
+        "port {index} (interface index {ifindex}) is given twice: give each port its own index and interface"
+    )]
+    DuplicatePort {
+        /// Its index.
+        index: u16,
+        /// Its interface.
+        ifindex: u32,
+    },
+    /// XDP in a switch with ports that take no frames.
+    #[error("port {index}: a switch with ports of hook none works at tc, not at XDP")]
+    SharedAtXdp {
+        /// A port with XDP.
+        index: u16,
+    },
+    /// Not allowed to.
+    #[error(
+        "{step}: not permitted. The switch in the kernel needs root, or CAP_BPF and CAP_NET_ADMIN: start it with sudo"
+    )]
+    Denied {
+        /// What was tried.
+        step: String,
+    },
+    /// The kernel lacks something, or an interface does.
+    #[error("{step}: {reason}. {advice}")]
+    Failed {
+        /// What was tried.
+        step: String,
+        /// What the kernel said.
+        reason: String,
+        /// What to do.
+        advice: &'static str,
+    },
+}
+
+/// Advice for failures of programs and maps.
+pub(crate) const KERNEL_ADVICE: &str = "The switch in the kernel needs Linux 5.15 or newer with CONFIG_BPF_SYSCALL; use the user-space switch otherwise";
+/// Advice for failures at a port.
+pub(crate) const PORT_ADVICE: &str = "Check that the interface exists in this network namespace, has no other \
+     XDP program (ip link show), and that its driver has native XDP or, for tc, that this is Linux 6.6 or newer";
+
+impl XdpError {
+    pub(crate) fn new(step: impl Into<String>, error: &(dyn Error + 'static), advice: &'static str) -> Self {
+        let step = step.into();
+        if os_error(error).is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+            return Self::Denied { step };
+        }
+        Self::Failed { step, reason: chain(error), advice }
+    }
+}
+
+pub(crate) fn platform(step: &str, error: &(dyn Error + 'static)) -> BackendError {
+    BackendError::Platform(format!("{step}: {}", chain(error)))
+}
+
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let current = next?;
+        next = current.source();
+        Some(current)
+    })
+}
+
+fn os_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
+    causes(error).find_map(|error| error.downcast_ref::<io::Error>())
+}
+
+/// The messages of an error and its causes, without those that a message before repeats.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut messages: Vec<String> = Vec::new();
+    for message in causes(error).map(ToString::to_string) {
+        if !messages.iter().any(|earlier| earlier.contains(&message)) {
+            messages.push(message);
+        }
+    }
+    messages.join(": ")
+}

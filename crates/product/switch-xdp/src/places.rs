@@ -1,0 +1,108 @@
+//! Ports by their interfaces, in an array: a lookup costs the programs a multiplication and no hash.
+//!
+//! A port's *place* is its position among the ports that the loader was given. What the kernel knows is an interface's index;
+//! the upper bits of its product with a number say in which cell the port is. The number is chosen so that no two ports share a cell.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nicekv_switch::PORTS_MAX;
+
+use crate::layout::PLACE_BITS;
+use crate::{Hook, Port, XdpError};
+
+/// Numbers that are tried. One in three thousand would do for as many ports as there may be, whatever their interfaces.
+const MULTIPLIERS_MAX: u32 = 100_000;
+/// An odd number without a pattern: multiples of it are the numbers that are tried after the first.
+const STEP: u32 = 0x9e37_79b9;
+
+/// The ports of a switch: those that take frames, then those that only send.
+#[derive(Debug)]
+pub(crate) struct Places {
+    ports: Vec<Port>,
+    by_index: BTreeMap<u16, u32>,
+    pub(crate) multiplier: u32,
+}
+
+impl Places {
+    pub(crate) fn new(ports: &[Port]) -> Result<Self, XdpError> {
+        if ports.len() > PORTS_MAX {
+            return Err(XdpError::TooManyPorts { ports: ports.len() });
+        }
+        let (mut by_index, mut interfaces) = (BTreeMap::new(), BTreeSet::new());
+        let (mut taking, sending): (Vec<Port>, Vec<Port>) =
+            ports.iter().partition(|port| port.hook != Hook::None);
+        for port in taking.iter_mut().filter(|_| !sending.is_empty()) {
+            // At XDP copies are told apart by the interface that they leave by.
+            match port.hook {
+                Hook::Xdp => return Err(XdpError::SharedAtXdp { index: port.index }),
+                _ => port.hook = Hook::Tc,
+            }
+        }
+        let ports = [taking, sending].concat();
+        for (place, &Port { index, ifindex, hook, .. }) in (0..).zip(&ports) {
+            let is_shared = hook != Hook::None && !interfaces.insert(ifindex);
+            if by_index.insert(index, place).is_some() || is_shared {
+                return Err(XdpError::DuplicatePort { index, ifindex });
+            }
+        }
+        Ok(Self { ports, by_index, multiplier: multiplier(&interfaces) })
+    }
+
+    /// How many take frames, and are meant where a frame goes to all ports.
+    pub(crate) fn taking(&self) -> u32 {
+        self.ports.iter().filter(|port| port.hook != Hook::None).count() as u32
+    }
+
+    pub(crate) fn contains(&self, index: u16) -> bool {
+        self.by_index.contains_key(&index)
+    }
+
+    /// Where a port is that tables name.
+    pub(crate) fn place(&self, index: u16) -> u32 {
+        self.by_index[&index]
+    }
+
+    pub(crate) fn ifindex(&self, place: u32) -> u32 {
+        self.ports[place as usize].ifindex
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Port)> {
+        (0..).zip(self.ports.iter().copied())
+    }
+
+    pub(crate) fn cell(&self, ifindex: u32) -> u32 {
+        cell(self.multiplier, ifindex)
+    }
+}
+
+fn cell(multiplier: u32, ifindex: u32) -> u32 {
+    ifindex.wrapping_mul(multiplier) >> (32 - PLACE_BITS)
+}
+
+/// The first number tells interfaces apart by the lower bits of their indexes, which the kernel gives one after the other.
+fn multiplier(interfaces: &BTreeSet<u32>) -> u32 {
+    let lower_bits = 1 << (32 - PLACE_BITS);
+    let others = (1..MULTIPLIERS_MAX).map(|number| number.wrapping_mul(STEP) | 1);
+    let is_free_of_collisions = |multiplier: &u32| {
+        let mut taken = BTreeSet::new();
+        interfaces.iter().all(|&ifindex| taken.insert(cell(*multiplier, ifindex)))
+    };
+    let found = std::iter::once(lower_bits).chain(others).find(is_free_of_collisions);
+    found.expect("far more numbers are tried than must be")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_ports_share_a_cell_whatever_their_interfaces() {
+        let spread = |stride: u32| (1..=PORTS_MAX as u32).map(|number| number.wrapping_mul(stride)).collect();
+        for interfaces in [spread(1), spread(4096), spread(1 << 23), spread(0x0100_0193), BTreeSet::new()] {
+            let multiplier = multiplier(&interfaces);
+            let cells: BTreeSet<u32> = interfaces.iter().map(|&ifindex| cell(multiplier, ifindex)).collect();
+            assert_eq!(cells.len(), interfaces.len());
+            assert!(cells.iter().all(|cell| cell >> PLACE_BITS == 0));
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Faults on purpose: what is set happens to the frames of that port, in that direction, and to no others.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use aya::maps::Map;
+use nicekv_switch::fixtures::{frames, tables};
+use nicekv_switch::{Backend as _, Output, Verdict};
+
+use super::at_both;
+use super::namespaces::RECEIVE_TIMEOUT;
+use super::{Lab, OBJECT};
+use crate::Hook;
+use crate::faults::{ACTIVE, FAULTS, FaultControl, FaultCounts, PortFaults};
+
+const CERTAIN: f64 = 1.0;
+
+struct Faulty {
+    lab: Lab,
+    control: FaultControl,
+}
+
+impl Faulty {
+    fn new(hook: Hook) -> Self {
+        let mut lab = Lab::new(OBJECT, hook);
+        lab.xdp.install(&tables()).unwrap();
+        let id = |name| match lab.xdp.programs.map(name) {
+            Some(Map::Array(map) | Map::HashMap(map)) => map.info().unwrap().id(),
+            map => panic!("{map:?}"),
+        };
+        let control = FaultControl::open(id(ACTIVE), id(FAULTS)).unwrap();
+        Self { lab, control }
+    }
+
+    fn ifindex(&self, port: u16) -> u32 {
+        self.lab.network.ports[usize::from(port)].ifindex
+    }
+
+    fn set(&mut self, port: u16, faults: PortFaults) {
+        let faults = BTreeMap::from([(self.ifindex(port), faults)]);
+        assert!(self.control.set(&faults).unwrap());
+    }
+
+    fn counts(&self, port: u16) -> FaultCounts {
+        self.control.counts().unwrap()[&self.ifindex(port)]
+    }
+
+    /// Ports where frames have come out that port 0 has sent, once for each time.
+    fn reached(&mut self) -> Vec<u16> {
+        let frames = self.lab.collect(0, |port| port != 0);
+        frames.into_iter().map(|(port, _)| port).collect()
+    }
+
+    fn send(&self, frame: &[u8]) {
+        self.lab.network.stations[0].send(frame);
+    }
+
+    /// Waits until this many frames were lost at a port.
+    fn wait_for_lost(&self, port: u16, lost: u64) {
+        let deadline = Instant::now() + RECEIVE_TIMEOUT;
+        while self.counts(port).lost != lost {
+            assert!(Instant::now() < deadline, "{:?} at port {port}", self.counts(port));
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn datagram(ring: u8) -> Vec<u8> {
+    frames::Udp::request([10, ring, 0, 1]).build()
+}
+
+#[test]
+fn a_cut_is_in_one_direction_of_one_port() {
+    at_both("a_cut_is_in_one_direction_of_one_port", |hook| {
+        let mut switch = Faulty::new(hook);
+        let (unicast, multicast) = (datagram(10), datagram(11));
+        switch.send(&multicast);
+        let members = switch.reached();
+        assert!(members.len() > 1, "{members:?}");
+        let cut = members[0];
+        // Towards a member: its copy alone is lost.
+        switch.set(cut, PortFaults { lost_to: CERTAIN, ..PortFaults::default() });
+        switch.send(&multicast);
+        switch.wait_for_lost(cut, 1);
+        assert!(switch.control.set(&BTreeMap::new()).unwrap());
+        assert_eq!(switch.reached(), members[1..]);
+        // The other direction does not matter to what port 0 sends.
+        switch.set(cut, PortFaults { lost_from: CERTAIN, ..PortFaults::default() });
+        switch.send(&multicast);
+        assert_eq!(switch.reached(), members);
+        switch.send(&unicast);
+        let [host] = switch.reached()[..] else { panic!("one replica answers a get") };
+        switch.set(host, PortFaults { lost_to: CERTAIN, ..PortFaults::default() });
+        let before = switch.counts(host).lost;
+        switch.send(&unicast);
+        switch.wait_for_lost(host, before + 1);
+        switch.set(0, PortFaults { lost_from: CERTAIN, ..PortFaults::default() });
+        switch.send(&unicast);
+        switch.wait_for_lost(0, 1);
+        assert!(switch.control.set(&BTreeMap::new()).unwrap());
+        switch.send(&unicast);
+        assert_eq!(switch.reached(), [host], "healed");
+        assert!(!switch.control.set(&BTreeMap::from([(u32::MAX, PortFaults::default())])).unwrap());
+    });
+}
+
+#[test]
+fn what_a_doubled_port_sends_arrives_twice_and_whole() {
+    at_both("what_a_doubled_port_sends_arrives_twice_and_whole", |hook| {
+        let mut switch = Faulty::new(hook);
+        let station = [2, 0, 0, 0, 9, 9];
+        switch.lab.teach(4, station);
+        let learned = [&station[..], &[2, 0, 0, 0, 0, 0x77], &[0x88, 0xb5], &[7; 46]].concat();
+        for frame in [datagram(10), datagram(11), learned] {
+            switch.set(0, PortFaults::default());
+            let Output { verdict, frames: once } = switch.lab.send(0, &frame);
+            assert_ne!(verdict, Verdict::Dropped);
+            let mut twice: Vec<_> = once.iter().chain(&once).cloned().collect();
+            twice.sort_unstable();
+            switch.set(0, PortFaults { doubled: CERTAIN, ..PortFaults::default() });
+            assert_eq!(switch.lab.send(0, &frame).frames, twice);
+        }
+        assert_eq!(switch.counts(0).lost, 0);
+        assert!(switch.counts(0).doubled >= 3);
+    });
+}
+
+#[test]
+fn about_as_many_frames_are_lost_as_asked_for() {
+    at_both("about_as_many_frames_are_lost_as_asked_for", |hook| {
+        const FRAMES: u64 = 4_000;
+        let mut switch = Faulty::new(hook);
+        switch.set(0, PortFaults { lost_from: 0.1, ..PortFaults::default() });
+        let frame = datagram(10);
+        for _ in 0..FRAMES {
+            switch.lab.test_run(0, &frame);
+        }
+        // Six standard deviations around a tenth: it fails by chance once in half a billion runs.
+        let lost = switch.counts(0).lost;
+        assert!((286..=514).contains(&lost), "{lost} of {FRAMES}");
+    });
+}

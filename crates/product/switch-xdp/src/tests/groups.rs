@@ -1,0 +1,148 @@
+//! The ring of groups: tables that nobody thought of, full tables, and trains of chunks between real hosts.
+
+use std::net::UdpSocket;
+
+use nicekv_proto::Opcode;
+use nicekv_switch::fixtures::{frames, group_ring, host, tables};
+use nicekv_switch::{
+    Backend as _, Counter, HostId, MemberSet, MulticastEntry, Prefix, TableSet, masked_entry, subset_entries,
+};
+use proptest::prelude::*;
+
+use super::hosts::{CLIENT_IP, CLIENT_MAC, PORT, udp_socket};
+use super::namespaces::{RECEIVE_TIMEOUT, as_root, cut_trains};
+use super::{Lab, OBJECT, TC_DROP, TC_REDIRECT, at_both};
+use crate::Hook;
+
+/// Places that groups of [`any_entries`] have.
+const PLACES: usize = 5;
+
+pub(super) fn to_vnodes(destination: Prefix, members: impl IntoIterator<Item = u16>) -> MulticastEntry {
+    let members = MemberSet::new(members.into_iter().map(HostId));
+    MulticastEntry { destination, members, chain: None, places: None }
+}
+
+/// A group of the hosts 1 to 3, each in one place at most, and some subsets of it and of another group.
+pub(super) fn any_entries() -> impl Strategy<Value = Vec<MulticastEntry>> {
+    let order = Just([Some(1), Some(2), Some(3), None, None]).prop_shuffle();
+    let members = prop::collection::btree_set(1u16..=3, 1..=3);
+    let subsets = prop::collection::btree_map((1u8..=2, 0u16..1 << PLACES), members, 0..4);
+    (order, 0u16..8, subsets).prop_map(|(order, away, subsets)| {
+        let there = |id: &u16| away >> id & 1 == 0;
+        let order = order.map(|id| id.filter(there).map(HostId));
+        let address = |(group, mask)| Prefix::new(group_ring().address(group, mask).ip().octets(), 32);
+        let subsets = subsets.into_iter().map(|(at, members)| to_vnodes(address(at), members));
+        masked_entry(&group_ring(), 1, &order).into_iter().chain(subsets).collect()
+    })
+}
+
+/// Datagrams for every mask of both groups.
+pub(super) fn probes() -> impl Iterator<Item = Vec<u8>> {
+    let masks = || 0..1u16 << PLACES;
+    let all = masks().map(|mask| (1, mask)).chain(masks().step_by(3).map(|mask| (2, mask)));
+    all.map(|(group, mask)| frames::Udp::request(group_ring().address(group, mask).ip().octets()).build())
+}
+
+#[test]
+fn a_table_full_of_subsets_is_replaced_by_another_one() {
+    as_root("a_table_full_of_subsets_is_replaced_by_another_one", || {
+        let mut lab = Lab::new(OBJECT, Hook::Tc);
+        // 31 groups of nine places, three of which are taken: 25 subsets of nobody each are left out.
+        let order = |first: usize| {
+            let mut order = [None; 9];
+            (1..=3).for_each(|id| order[(first + usize::from(id)) % 9] = Some(HostId(id)));
+            order
+        };
+        let subsets = |first: u8| -> Vec<MulticastEntry> {
+            let groups =
+                (first..first + 31).map(|group| subset_entries(&group_ring(), group, &order(group.into())));
+            groups.flatten().collect()
+        };
+        let send = |lab: &mut Lab, group: u8, mask: u16| {
+            let sent = frames::Udp::request(group_ring().address(group, mask).ip().octets()).build();
+            let frames = lab.send(0, &sent).frames;
+            frames.iter().map(|(port, _)| *port).collect::<Vec<u16>>()
+        };
+        for (generation, first) in [(1, 0), (2, 100), (3, 0)] {
+            lab.xdp.install(&TableSet { generation, multicast: subsets(first), ..tables() }).unwrap();
+            let other = 100 - first;
+            let place = |id: u8| 1 << ((usize::from(first) + usize::from(id)) % 9);
+            assert_eq!(send(&mut lab, first, place(2)), [2]);
+            assert_eq!(send(&mut lab, first, place(1) | place(3)), [1, 3]);
+            assert_eq!(send(&mut lab, first, 0xfff), [1, 2, 3]);
+            assert!(send(&mut lab, other, 0xfff).is_empty(), "a group of the generation before");
+        }
+    });
+}
+
+/// A chunk of so many bytes, with a mask of its own that says nothing here.
+fn chunk(number: u8, bytes: usize) -> Vec<u8> {
+    let head = [0, 0, 0, number, 0, 0, 0, 0];
+    frames::message(Opcode::Chunk, &[&head[..], &vec![number; bytes]].concat())
+}
+
+#[test]
+fn a_train_for_some_of_a_group_is_routed_whole() {
+    as_root("a_train_for_some_of_a_group_is_routed_whole", || {
+        let mut lab = Lab::new(OBJECT, Hook::Tc);
+        lab.xdp.install(&tables()).unwrap();
+        let mut forged = chunk(2, 100);
+        forged[3] = Opcode::Decisions as u8;
+        for (name, second, mask, expected) in [
+            ("to two", chunk(1, 100), 0b1100, (TC_REDIRECT, 0, 2)),
+            ("to one", chunk(1, 100), 0b0001, (TC_REDIRECT, 0, 1)),
+            ("to nobody", chunk(1, 100), 0b0010, (TC_DROP, 0, 0)),
+            ("something else behind it", forged, 0b1100, (TC_DROP, 1, 0)),
+        ] {
+            let payload = [chunk(0, 100), second].concat();
+            let to = group_ring().address(1, mask).ip().octets();
+            let frame = frames::Udp { payload, ..frames::Udp::request(to) }.build();
+            let before = lab.xdp.counters().unwrap();
+            let verdict = lab.test_run_train(0, &frame, chunk(0, 100).len() as u32).0;
+            let counted = lab.xdp.counters().unwrap().since(&before);
+            let copies = counted.get(Counter::MulticastCopies);
+            assert_eq!((verdict, counted.get(Counter::VringRefused), copies), expected, "{name}");
+        }
+    });
+}
+
+#[test]
+fn a_train_of_chunks_arrives_at_the_targets_that_are_meant() {
+    at_both("a_train_of_chunks_arrives_at_the_targets_that_are_meant", |hook| {
+        const CHUNKS: u8 = 40;
+        let mut lab = Lab::with_cutter(hook);
+        lab.xdp.install(&tables()).unwrap();
+        lab.network.leave_trains_whole(0);
+        let client = lab.network.give_host(0, CLIENT_IP, CLIENT_MAC);
+        let replicas = [1, 2, 3].map(|id| lab.network.give_host(id, host(id).ip, host(id).mac));
+        let target = || {
+            let socket = UdpSocket::bind(("0.0.0.0", frames::TARGET_PORT)).unwrap();
+            socket.set_read_timeout(Some(RECEIVE_TIMEOUT)).unwrap();
+            socket
+        };
+        let sockets = replicas.each_ref().map(|replica| replica.run(target));
+        let client = client.run(udp_socket);
+        let sent: Vec<Vec<u8>> = (0..CHUNKS).map(|number| chunk(number, 1_000)).collect();
+        let end = chunk(CHUNKS, 3);
+        cut_trains(&client, sent[0].len());
+        // To hosts 1 and 2, in places 2 and 3, then something for all.
+        let to = |mask| (group_ring().address(1, mask).ip().to_owned(), PORT);
+        client.send_to(&sent.concat(), to(0b1100)).unwrap();
+        client.send_to(&end, to(0xfff)).unwrap();
+        let mut bytes = [0; 2_000];
+        for (socket, is_meant) in sockets.iter().zip([true, true, false]) {
+            let mut received: Vec<Vec<u8>> = Vec::new();
+            for _ in 0..if is_meant { sent.len() + 1 } else { 1 } {
+                let length = socket.recv(&mut bytes).unwrap();
+                received.push(bytes[..length].to_vec());
+            }
+            // What is alone may pass a train that is still put together.
+            received.sort_by_key(|datagram| datagram == &end);
+            let expected: Vec<&Vec<u8>> = sent.iter().filter(|_| is_meant).chain([&end]).collect();
+            assert!(received.iter().eq(expected), "{} datagrams", received.len());
+        }
+        let copies = lab.xdp.counters().unwrap().get(Counter::MulticastCopies);
+        let most = if hook == Hook::Tc { 2 + 3 } else { 2 * u64::from(CHUNKS) + 3 };
+        assert!(copies <= most, "a train is copied as a whole: {copies} copies");
+    });
+}

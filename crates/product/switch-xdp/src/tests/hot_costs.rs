@@ -1,0 +1,183 @@
+//! What the stage of hot keys costs a packet, by `BPF_PROG_TEST_RUN`: the kernel's own count of how long programs run. The clock is read around each run, so only differences
+//! say something; caches are as cold as a system call leaves them.
+
+use nicekv_proto::Opcode;
+use nicekv_proto::hot::Stamp;
+use nicekv_proto::route::leave_room_for_stamp;
+use nicekv_switch::fixtures::hot::KEYSPACE;
+use nicekv_switch::fixtures::{frames, tables};
+use nicekv_switch::{Backend as _, Counter, HOT_CAPACITY, HOT_VALUES_MAX, HostId, HotConfig, HotEntry};
+
+use super::hot::{of_key, said_by};
+use super::{Lab, at_both};
+use crate::{OBJECT, count_runs};
+
+/// Keys that are asked for, in blocks: medians of blocks are compared.
+const BLOCK: usize = 1_000;
+const BLOCKS: usize = 20;
+/// More than that, and something is wrong, on whatever machine; what it is on this one is printed.
+const NANOSECONDS_MAX: f64 = 10_000.0;
+/// Entries without a value in the switch.
+const ENTRIES: usize = HOT_CAPACITY - HOT_VALUES_MAX;
+/// Neither spreads its hot keys nor has entries.
+const PLAIN: u16 = 5;
+/// Its hot keys have their values in the switch.
+const ANSWERED: u16 = 6;
+
+fn digest(number: usize) -> [u8; 16] {
+    (number as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_be_bytes()
+}
+
+fn frame(opcode: Opcode, keyspace: u16, number: usize, has_room: bool) -> Vec<u8> {
+    let destination = if opcode == Opcode::Update { [10, 11, 0, 7] } else { [10, 10, 0, 7] };
+    // A key of 16 bytes, and room for a reply with a value of 64.
+    let asked = [&[0; 10][..], &[0, 16], &[b'k'; 16], &[0; 120]].concat();
+    let (body, number) = match keyspace {
+        ANSWERED => (&asked[..], number % HOT_VALUES_MAX),
+        _ => (&b"and something behind"[..], number),
+    };
+    let mut payload = of_key(frames::message(opcode, body), keyspace, digest(number));
+    if has_room {
+        leave_room_for_stamp(&mut payload);
+    }
+    frames::Udp { payload, ..frames::Udp::request(destination) }.build()
+}
+
+/// Full of entries, all with copies that may be read.
+fn full(lab: &mut Lab) {
+    lab.xdp.install(&tables()).unwrap();
+    let config = HotConfig { keyspaces: vec![KEYSPACE], keys_max: 10_000, stages: 4, seed: 5 };
+    lab.xdp.set_hot(&config).unwrap();
+    let entry = |number: usize| HotEntry {
+        keyspace: KEYSPACE,
+        digest: digest(number),
+        instance: number as u64 + 1,
+        usual_turns: 1,
+        holders: vec![HostId(2), HostId(3)],
+        in_switch: false,
+    };
+    let valued = |number: usize| HotEntry {
+        keyspace: ANSWERED,
+        digest: digest(number),
+        instance: (ENTRIES + number) as u64 + 1,
+        holders: vec![],
+        in_switch: true,
+        ..entry(0)
+    };
+    let wanted = (0..HOT_VALUES_MAX).map(valued);
+    let entries: Vec<HotEntry> = (0..ENTRIES).map(entry).chain(wanted).collect();
+    lab.xdp.change_hot(false, &[], &entries).unwrap();
+    offer_values(lab);
+    for (number, node) in (0..ENTRIES).flat_map(|number| [(number, 2), (number, 3)]) {
+        let told = Stamp { instance: number as u64 + 1, seen: 1 };
+        let payload = of_key(frames::message(Opcode::HotConfirm, &told.to_bytes()), KEYSPACE, digest(number));
+        lab.test_run(node, &said_by(node, payload));
+    }
+    let confirmed = lab.xdp.counters().unwrap().get(Counter::HotConfirmed);
+    assert_eq!(confirmed, 2 * ENTRIES as u64);
+}
+
+/// Of values there are as many as may be, within a lease without end.
+fn offer_values(lab: &mut Lab) {
+    lab.xdp.hot.begin_life(1).unwrap();
+    let lease = [1, u64::MAX, 1].map(u64::to_be_bytes).concat();
+    let lease = of_key(frames::message(Opcode::HotLease, &lease), ANSWERED, digest(0));
+    lab.test_run(1, &said_by(1, lease));
+    for number in 0..HOT_VALUES_MAX {
+        let words = [(ENTRIES + number) as u64 + 1, 1, 1].map(u64::to_be_bytes).concat();
+        let body = [&words[..], &[0, 16], &[0; 6], &[b'k'; 16], &[7; 104]].concat();
+        let value = of_key(frames::message(Opcode::HotValue, &body), ANSWERED, digest(number));
+        lab.test_run(1, &said_by(1, value));
+    }
+    let counters = lab.xdp.counters().unwrap();
+    assert_eq!([Counter::HotLeased, Counter::HotKept].map(|it| counters.get(it)), [1, HOT_VALUES_MAX as u64]);
+}
+
+/// Which keys are asked for.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    /// The same one: what the program itself takes.
+    One,
+    /// One of all.
+    Evenly,
+    /// The n-th of all in proportion to 1/n, as keys are that are worth an entry.
+    Skewed,
+}
+
+impl Asked {
+    /// The n-th draw.
+    fn key(self, draw: usize) -> usize {
+        let drawn = u128::from_be_bytes(digest(draw + 1)) >> 64;
+        let part = drawn as f64 / 2_f64.powi(64);
+        match self {
+            Self::One => 77,
+            Self::Evenly => (part * ENTRIES as f64) as usize,
+            Self::Skewed => (ENTRIES as f64).powf(part) as usize - 1,
+        }
+    }
+}
+
+/// What is sent: keys with entries, or the same number of others.
+type Kind = (&'static str, Opcode, u16, bool, bool);
+
+const KINDS: [Kind; 8] = [
+    ("get, not hot", Opcode::Get, PLAIN, false, false),
+    ("get, not hot, room", Opcode::Get, PLAIN, true, false),
+    ("get, hot", Opcode::Get, KEYSPACE, true, false),
+    ("get, answered", Opcode::Get, ANSWERED, true, false),
+    ("get, candidate", Opcode::Get, KEYSPACE, true, true),
+    ("get, candidate, no room", Opcode::Get, KEYSPACE, false, true),
+    ("put, not hot", Opcode::Update, PLAIN, false, false),
+    ("put, hot", Opcode::Update, KEYSPACE, true, false),
+];
+
+/// Nanoseconds of a run, by blocks in turn: of each kind the median.
+fn measure(lab: &Lab, asked: Asked) -> Vec<f64> {
+    let _counting = count_runs().unwrap();
+    let mut blocks = vec![Vec::new(); KINDS.len()];
+    for block in 0..BLOCKS {
+        for (at, (&(_, opcode, keyspace, has_room, is_other), blocks)) in
+            KINDS.iter().zip(&mut blocks).enumerate()
+        {
+            // Each has draws of its own, or the next one would find what it asks for in the cache.
+            let draw = |number: usize| asked.key((block * KINDS.len() + at) * BLOCK + number);
+            let key = |number| draw(number) + if is_other { ENTRIES } else { 0 };
+            let frames: Vec<_> =
+                (0..BLOCK).map(|number| frame(opcode, keyspace, key(number), has_room)).collect();
+            let before = lab.xdp.runs();
+            frames.iter().for_each(|frame| drop(lab.test_run(0, frame)));
+            let after = lab.xdp.runs();
+            let time = (after.time - before.time).as_nanos() as f64;
+            blocks.push(time / (after.count - before.count) as f64);
+        }
+    }
+    let median = |mut blocks: Vec<f64>| {
+        blocks.sort_by(f64::total_cmp);
+        blocks[blocks.len() / 2]
+    };
+    blocks.into_iter().map(median).collect()
+}
+
+#[test]
+fn what_hot_keys_cost() {
+    at_both("what_hot_keys_cost", |hook| {
+        let mut lab = Lab::new(OBJECT, hook);
+        full(&mut lab);
+        for asked in [Asked::One, Asked::Skewed, Asked::Evenly] {
+            let measured = measure(&lab, asked);
+            for ((name, ..), nanoseconds) in KINDS.iter().zip(&measured) {
+                println!("{hook}, {asked:?}: {name}: {nanoseconds:.0} ns");
+            }
+            let is_of = |opcode| move |(kind, _): &(&Kind, &f64)| kind.1 == opcode;
+            for opcode in [Opcode::Get, Opcode::Update] {
+                let mut times = KINDS.iter().zip(&measured).filter(is_of(opcode)).map(|(_, time)| *time);
+                let plain = times.next().expect("the first one is not hot");
+                assert!(times.all(|time| time - plain < NANOSECONDS_MAX), "{measured:?}");
+            }
+        }
+        let answered = lab.xdp.counters().unwrap().get(Counter::HotAnswered);
+        assert!(answered >= 3 * (BLOCK * BLOCKS) as u64, "{answered} were answered");
+        let redirected = lab.xdp.counters().unwrap().get(Counter::HotRedirected);
+        assert!(redirected > 1_000, "{redirected} were redirected");
+    });
+}

@@ -1,0 +1,153 @@
+//! Trains of datagrams: cut apart, unless they are chunks for the same receivers.
+
+use nicekv_proto::Opcode;
+use nicekv_switch::fixtures::{frames, host, tables};
+use nicekv_switch::{Backend as _, Counter, Table};
+
+use super::hosts::{CLIENT_IP, CLIENT_MAC, PORT, udp_socket};
+use super::namespaces::{as_root, cut_trains};
+use super::{Lab, OBJECT, TC_DROP, TC_REDIRECT, at_both};
+use crate::Hook;
+
+/// Of hosts 1 and 2.
+const VNODES: [[u8; 2]; 2] = [[0, 1], [1, 1]];
+
+/// Its datagrams may have different receivers, and be different messages: the first one's header says nothing of them.
+#[test]
+fn a_train_for_a_vring_or_a_server_is_dropped_and_counted() {
+    as_root("a_train_for_a_vring_or_a_server_is_dropped_and_counted", || {
+        let mut lab = Lab::new(OBJECT, Hook::Tc);
+        lab.xdp.install(&tables()).unwrap();
+        let to_server =
+            frames::Udp { destination_port: frames::STORE_PORT, ..frames::Udp::request([10, 0, 0, 1]) };
+        let to_client = frames::Udp { destination: [10, 0, 8, 1], ..to_server.clone() };
+        for (frame, alone, train, counter) in [
+            (frames::Udp::request([10, 10, 0, 1]), TC_REDIRECT, TC_DROP, Counter::VringRefused),
+            (frames::Udp::request([10, 11, 0, 1]), TC_REDIRECT, TC_DROP, Counter::VringRefused),
+            (to_server, TC_DROP, TC_DROP, Counter::OpcodeRefused),
+            (to_client, TC_DROP, TC_DROP, Counter::Flooded),
+        ] {
+            let frame = frame.build();
+            let (before, payload_bytes) = (lab.xdp.counters().unwrap(), frame.len() as u32 - 42);
+            assert_eq!(lab.test_run(0, &frame).0, alone);
+            let single = lab.xdp.counters().unwrap();
+            assert_eq!(lab.test_run_train(0, &frame, payload_bytes / 2).0, train);
+            let counted = lab.xdp.counters().unwrap().since(&single);
+            assert_eq!(counted.get(counter), 1, "{}", counter.name());
+            assert_eq!(single.since(&before).get(counter), u64::from(counter == Counter::Flooded));
+        }
+    });
+}
+
+/// A chunk of so many bytes, and its mask.
+fn chunk(number: u8, mask: u16, bytes: usize) -> Vec<u8> {
+    let [upper, lower] = mask.to_be_bytes();
+    let head = [0, 0, 0, number, upper, lower, 0, 0];
+    frames::message(Opcode::Chunk, &[&head[..], &vec![number; bytes]].concat())
+}
+
+#[test]
+fn chunks_that_are_alike_are_routed_whole_and_others_are_not() {
+    as_root("chunks_that_are_alike_are_routed_whole_and_others_are_not", || {
+        let mut lab = Lab::new(OBJECT, Hook::Tc);
+        lab.xdp.install(&tables()).unwrap();
+        let length = chunk(0, 1, 100).len();
+        let mut forged = chunk(2, u16::MAX, 100);
+        forged[3] = Opcode::Decisions as u8;
+        for (name, rest, routed) in [
+            ("alike", vec![chunk(1, u16::MAX, 100), chunk(2, u16::MAX, 100)], true),
+            ("the last one shorter", vec![chunk(1, u16::MAX, 100), chunk(2, u16::MAX, 10)], true),
+            ("for others", vec![chunk(1, u16::MAX, 100), chunk(2, 1, 100)], false),
+            ("something else behind it", vec![chunk(1, u16::MAX, 100), forged], false),
+            ("a piece behind it", vec![chunk(1, u16::MAX, 100), vec![7; 20]], false),
+            ("many", vec![chunk(1, u16::MAX, 100); 20], true),
+        ] {
+            let payload = [vec![chunk(0, u16::MAX, 100)], rest].concat().concat();
+            let frame = frames::Udp { payload, ..frames::Udp::request([10, 11, 0, 1]) }.build();
+            let before = lab.xdp.counters().unwrap();
+            let verdict = lab.test_run_train(0, &frame, length as u32).0;
+            let counted = lab.xdp.counters().unwrap().since(&before);
+            let expected = if routed { (TC_REDIRECT, 0, 3) } else { (TC_DROP, 1, 0) };
+            let copies = counted.get(Counter::MulticastCopies);
+            assert_eq!((verdict, counted.get(Counter::VringRefused), copies), expected, "{name}");
+        }
+    });
+}
+
+#[test]
+fn a_train_of_chunks_arrives_once_at_each_of_its_receivers() {
+    at_both("a_train_of_chunks_arrives_once_at_each_of_its_receivers", |hook| {
+        const CHUNKS: u8 = 40;
+        let mut lab = Lab::with_cutter(hook);
+        lab.xdp.install(&tables()).unwrap();
+        lab.network.leave_trains_whole(0);
+        let client = lab.network.give_host(0, CLIENT_IP, CLIENT_MAC);
+        let replicas = [1, 2, 3].map(|id| lab.network.give_host(id, host(id).ip, host(id).mac));
+        let sockets = replicas.each_ref().map(|replica| replica.run(udp_socket));
+        let client = client.run(udp_socket);
+        // For the first and the third, then something for all.
+        let sent: Vec<Vec<u8>> = (0..CHUNKS).map(|number| chunk(number, 1 << 1 | 1 << 3, 1_000)).collect();
+        let end = frames::message(Opcode::Update, b"the end");
+        cut_trains(&client, sent[0].len());
+        client.send_to(&sent.concat(), ("10.11.0.1", PORT)).unwrap();
+        client.send_to(&end, ("10.11.0.1", PORT)).unwrap();
+        let mut bytes = [0; 2_000];
+        for (socket, is_meant) in sockets.iter().zip([true, false, true]) {
+            let mut received: Vec<Vec<u8>> = Vec::new();
+            for _ in 0..if is_meant { sent.len() + 1 } else { 1 } {
+                let length = socket.recv(&mut bytes).unwrap();
+                received.push(bytes[..length].to_vec());
+            }
+            // What is alone may pass a train that is still put together.
+            received.sort_by_key(|datagram| datagram == &end);
+            let expected: Vec<&Vec<u8>> = sent.iter().filter(|_| is_meant).chain([&end]).collect();
+            assert!(received.iter().eq(expected), "{} datagrams", received.len());
+        }
+        let copies = lab.xdp.counters().unwrap().get(Counter::MulticastCopies);
+        let most = if hook == Hook::Tc { 2 + 3 } else { 2 * u64::from(CHUNKS) + 3 };
+        assert!(copies <= most, "a train is copied as a whole: {copies} copies");
+    });
+}
+
+/// Where the digest is in a header.
+const DIGEST_AT: usize = 32;
+
+/// Cut apart by the sender's end of the cable, or by the switch.
+#[test]
+fn each_datagram_of_a_train_goes_where_its_own_header_says() {
+    at_both("each_datagram_of_a_train_goes_where_its_own_header_says", |hook| {
+        send_mixed(Lab::new(OBJECT, hook));
+        if hook == Hook::Tc {
+            let lab = Lab::with_cutter(hook);
+            lab.network.leave_trains_whole(0);
+            send_mixed(lab);
+        }
+    });
+}
+
+fn send_mixed(mut lab: Lab) {
+    const DATAGRAMS: usize = 24;
+    lab.xdp.install(&tables()).unwrap();
+    let client = lab.network.give_host(0, CLIENT_IP, CLIENT_MAC);
+    let replicas = [1, 2].map(|id| lab.network.give_host(id, host(id).ip, host(id).mac));
+    let sockets = replicas.each_ref().map(|replica| replica.run(udp_socket));
+    let client = client.run(udp_socket);
+    // By turns for the vnodes of both hosts, each with its number at the end.
+    let datagram = |number: usize| {
+        let mut message = frames::message(Opcode::Get, &[0, 0, 0, 0, 0, 0, 0, number as u8]);
+        message[DIGEST_AT..DIGEST_AT + 2].copy_from_slice(&VNODES[number % 2]);
+        message
+    };
+    cut_trains(&client, datagram(0).len());
+    let train: Vec<u8> = (0..DATAGRAMS).flat_map(datagram).collect();
+    client.send_to(&train, ("10.10.0.0", PORT)).unwrap();
+    let mut bytes = [0; 128];
+    for (host, socket) in sockets.iter().enumerate() {
+        for number in (host..DATAGRAMS).step_by(2) {
+            let length = socket.recv(&mut bytes).unwrap();
+            assert_eq!(bytes[..length], datagram(number), "datagram {number} at host {}", host + 1);
+        }
+    }
+    let counters = lab.xdp.counters().unwrap();
+    assert_eq!(counters.get(Counter::Hits(Table::Unicast)), DATAGRAMS as u64);
+}

@@ -1,0 +1,146 @@
+use nicekv_proto::large::RECEIVERS_ALL;
+
+use super::*;
+use crate::fixtures::{self, host};
+use crate::{Backend as _, Chain, DivisionEntry, Hop, Host, Route, Router, Sought, masked_entry};
+use alloc::vec;
+
+/// Hosts 1 and 2 here; 3 and 4 behind trunk 8, 5 and 6 behind trunk 9.
+fn hosts() -> Vec<Host> {
+    let behind = |id: u16, port| Host { port, is_remote: true, ..host(id) };
+    vec![host(1), host(2), behind(3, 8), behind(4, 8), behind(5, 9), behind(6, 9)]
+}
+
+/// Records 0 to 15, ten values each, in chains of three of these hosts.
+fn tables(chains: &[[u16; 3]]) -> TableSet {
+    let record = |(number, chain): (u128, &[u16; 3])| RecordEntry {
+        ring: fixtures::RECORD_VRINGS.unicast,
+        keyspace: fixtures::RECORD_KEYSPACE,
+        first: number * 10,
+        last: number * 10 + 9,
+        partition: number as u32,
+        host: HostId(chain[2]),
+        members: MemberSet::new([HostId(chain[0])]),
+        chain: Some(Chain::new(number as u32, 1, chain.map(HostId))),
+    };
+    let record = (0..).zip(chains).map(record).collect();
+    TableSet { generation: 1, hosts: hosts(), trunks: vec![8, 9], record, ..TableSet::default() }
+}
+
+/// What becomes of a put and of a get of each value.
+fn hops(tables: &TableSet, values: u128) -> Vec<Option<Hop>> {
+    let mut router = Router::new(fixtures::vrings()).unwrap();
+    router.install(tables).expect("sound");
+    let mut hops = Vec::new();
+    for value in 0..values {
+        for address in [[10, 40, 0, 0], [10, 41, 0, 0]] {
+            let sought = Sought {
+                address,
+                key: Some((fixtures::RECORD_KEYSPACE, value)),
+                opcode: None,
+                receivers: RECEIVERS_ALL,
+            };
+            hops.push(match router.route([10, 0, 9, 1], sought, Some(0)) {
+                Route::Unicast(hop) | Route::Chain(hop, _) => hop,
+                Route::Multicast(mut copies) => copies.next(),
+                Route::Miss => None,
+                Route::NotVring | Route::Answered(_) => panic!("it is one, and nothing is hot"),
+            });
+        }
+    }
+    hops
+}
+
+#[test]
+fn neighbours_that_leave_by_the_same_trunks_are_one() {
+    let exact =
+        tables(&[[3, 4, 5], [4, 3, 6], [4, 3, 5], [5, 6, 3], [1, 3, 5], [3, 1, 5], [3, 4, 2], [3, 4, 5]]);
+    let coarse = merged(exact.clone());
+    let shown: Vec<_> =
+        coarse.record.iter().map(|entry| (entry.first, entry.last, entry.chain.is_some())).collect();
+    assert_eq!(
+        shown,
+        [(0, 29, false), (30, 39, false), (40, 49, true), (50, 59, false), (60, 69, true), (70, 79, false)]
+    );
+    assert_eq!(hops(&exact, 80), hops(&coarse, 80));
+    // A gap is one still, and so is the end.
+    let mut gap = exact.clone();
+    gap.record.remove(1);
+    let coarse = merged(gap.clone());
+    assert_eq!(
+        coarse.record[..2].iter().map(|entry| (entry.first, entry.last)).collect::<Vec<_>>(),
+        [(0, 9), (20, 29)]
+    );
+    assert_eq!(hops(&gap, 90), hops(&coarse, 90));
+}
+
+/// All places of three hosts that chance may choose: the same hops, and never more entries.
+#[test]
+fn whatever_the_placement_a_coarse_table_does_the_same() {
+    let mut random: u64 = 7;
+    let mut draw = move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as u16 % 6
+    };
+    let mut saved = 0;
+    for _ in 0..200 {
+        let chain =
+            |start: u16, step: u16| [start, (start + step) % 6, (start + 2 * step) % 6].map(|id| id + 1);
+        let chains: Vec<_> = (0..16).map(|_| chain(draw(), if draw() < 3 { 1 } else { 5 })).collect();
+        let exact = tables(&chains);
+        let coarse = merged(exact.clone());
+        assert_eq!(hops(&exact, 160), hops(&coarse, 160), "{chains:?}");
+        saved += exact.record.len() - coarse.record.len();
+    }
+    assert!(saved > 100, "{saved}");
+}
+
+#[test]
+fn blocks_of_vnodes_are_merged_in_both_rings_alike_and_divisions_hold_them_apart() {
+    let block = |ring: u8, third: u8, length| Prefix::new([10, ring, third, 0], length);
+    let gets = |third, partition, id| UnicastEntry {
+        destination: block(10, third, 18),
+        partition,
+        host: HostId(id),
+        chain: None,
+    };
+    let others = |third, members: &[u16]| MulticastEntry {
+        destination: block(11, third, 18),
+        members: MemberSet::new(members.iter().map(|id| HostId(*id))),
+        chain: None,
+        places: None,
+    };
+    let mut tables = TableSet {
+        generation: 1,
+        hosts: hosts(),
+        trunks: vec![8, 9],
+        unicast: vec![gets(0, 0, 3), gets(64, 1, 4), gets(128, 2, 4), gets(192, 3, 3)],
+        multicast: vec![others(0, &[3, 5]), others(64, &[4, 6]), others(128, &[3, 6]), others(192, &[4, 5])],
+        division: vec![DivisionEntry { partition: 2, source: block(0, 0, 24), host: HostId(3) }],
+        ..TableSet::default()
+    };
+    let coarse = merged(tables.clone());
+    // No block is a whole ring.
+    assert_eq!(
+        coarse.unicast.iter().map(|entry| entry.destination).collect::<Vec<_>>(),
+        [block(10, 0, 17), block(10, 128, 17)]
+    );
+    assert_eq!(
+        coarse.multicast.iter().map(|entry| entry.destination).collect::<Vec<_>>(),
+        [block(11, 0, 17), block(11, 128, 17)]
+    );
+    assert_eq!(coarse.multicast[0].members, MemberSet::new([HostId(3), HostId(5)]));
+    assert_eq!(coarse.division, [], "all of it leaves by one trunk");
+    coarse.validate(&fixtures::vrings()).unwrap();
+    // Groups of storage targets are as exact as before.
+    let ring = fixtures::group_ring();
+    let groups = [1, 2].map(|group| masked_entry(&ring, group, &[Some(HostId(6)), Some(HostId(3))]).unwrap());
+    let with_groups = TableSet { multicast: [&tables.multicast[..], &groups].concat(), ..tables.clone() };
+    let merged_beside = merged(with_groups);
+    assert_eq!(merged_beside.multicast, [&coarse.multicast[..], &groups].concat());
+    merged_beside.validate(&fixtures::vrings()).unwrap();
+    tables.division[0].host = HostId(5);
+    let divided = merged(tables.clone());
+    assert_eq!((divided.unicast.len(), divided.multicast.len(), divided.division.len()), (3, 3, 1));
+    assert_eq!(divided.multicast[1].members, tables.multicast[2].members);
+}

@@ -1,0 +1,219 @@
+//! What is in the tables: everything that fits, or the least that routes.
+
+use nicekv_proto::placement::key_digest;
+use nicekv_proto::{KeyDigest, KeyspaceId};
+use nicekv_switch::{
+    DivisionEntry, Entry, GROUP_CAPACITY, HOT_CAPACITY, Host, HostId, HostRole, HotConfig, HotEntry,
+    MemberSet, MulticastEntry, Prefix, RecordEntry, TableSet, UnicastEntry, VringConfig, VringSet,
+};
+
+use super::cables;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fill {
+    Empty,
+    Full,
+    /// A keyspace by range, of one record.
+    OneRecord,
+    /// Of as many as fit, beside all else that does.
+    Records,
+    /// Of 4,096, all where the one is, and nothing else: what is measured is the search.
+    RecordsOnly,
+    /// A keyspace that spreads its hot keys, of which there are as many as fit.
+    Hot,
+}
+
+/// The rings of the keyspace by range, and its number.
+pub(super) const RECORDS: VringConfig =
+    VringConfig { unicast: Prefix::new([10, 12, 0, 0], 16), multicast: Prefix::new([10, 13, 0, 0], 16) };
+pub(super) const KEYSPACE: KeyspaceId = KeyspaceId(1);
+
+/// Both pairs of rings.
+pub(super) fn vrings() -> VringSet {
+    VringSet::new([VringConfig::DEFAULT, RECORDS]).expect("rings that do not overlap")
+}
+
+/// Addresses that a client has.
+pub(super) const CLIENTS: usize = 64;
+/// Of a partition, in a full table.
+const DIVISIONS: usize = DivisionEntry::CAPACITY / UnicastEntry::CAPACITY;
+/// Members of a group.
+const REPLICAS: u16 = 3;
+
+/// Sources and destinations without a pattern that a cache could follow: which of the client's addresses, which vnode.
+pub(super) fn ways(count: usize) -> impl Iterator<Item = (usize, u16)> {
+    // A generator of full period.
+    let step = |state: &mut u64| {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Some(((*state >> 58) as usize % CLIENTS, (*state >> 40) as u16))
+    };
+    std::iter::from_fn({
+        let mut state = 1u64;
+        move || step(&mut state)
+    })
+    .take(count)
+}
+
+impl Fill {
+    /// For switches with this many nodes.
+    pub(super) fn tables(self, nodes: u16) -> TableSet {
+        let hosts = (1..=nodes).map(|number| Host {
+            id: HostId(number),
+            role: HostRole::Node,
+            ip: cables::node_address(number).octets(),
+            udp_port: cables::PORT,
+            mac: cables::node_mac(number),
+            port: number,
+            is_remote: false,
+        });
+        let tables = TableSet { generation: 1, hosts: hosts.collect(), ..TableSet::default() };
+        let VringConfig { unicast, multicast } = VringConfig::DEFAULT;
+        match self {
+            Self::Empty | Self::Hot => TableSet {
+                unicast: vec![to_host(unicast, 0, HostId(1))],
+                multicast: vec![to_group(multicast, group(0, nodes))],
+                ..tables
+            },
+            Self::Full => {
+                let partitions = 0..UnicastEntry::CAPACITY;
+                let unicast = |partition: usize| {
+                    to_host(block(unicast, partition), partition as u32, host(partition, nodes))
+                };
+                let multicast = |partition: usize| {
+                    to_group(block(multicast, partition), group(partition % GROUP_CAPACITY, nodes))
+                };
+                let division = |index: usize| DivisionEntry {
+                    partition: (index / DIVISIONS) as u32,
+                    source: part_of_clients(index % DIVISIONS),
+                    host: host(index / DIVISIONS + index % DIVISIONS + 1, nodes),
+                };
+                TableSet {
+                    unicast: partitions.clone().map(unicast).collect(),
+                    division: (0..DivisionEntry::CAPACITY).map(division).collect(),
+                    multicast: partitions.map(multicast).collect(),
+                    ..tables
+                }
+            }
+            Self::OneRecord => TableSet { record: vec![record(0, 0, u128::MAX, nodes)], ..tables },
+            Self::Records => {
+                TableSet { record: records(RecordEntry::CAPACITY, nodes), ..Self::Full.tables(nodes) }
+            }
+            Self::RecordsOnly => {
+                let RecordEntry { host, members, .. } = record(0, 0, u128::MAX, nodes);
+                let moved = |entry| RecordEntry { host, members: members.clone(), ..entry };
+                TableSet { record: records(4096, nodes).into_iter().map(moved).collect(), ..tables }
+            }
+        }
+    }
+
+    /// Which keyspaces spread their hot keys.
+    pub(super) fn hot_config(self) -> HotConfig {
+        let keyspaces = if self == Self::Hot { Vec::from([KeyspaceId::DEFAULT.0]) } else { Vec::new() };
+        HotConfig { keyspaces, ..HotConfig::default() }
+    }
+
+    /// Of instances above this one. Nobody confirms a copy: what is measured is that they are looked for.
+    pub(super) fn hot_entries(self, newest: u64) -> Vec<HotEntry> {
+        let entry = |number: usize| HotEntry {
+            keyspace: KeyspaceId::DEFAULT.0,
+            digest: hot_digest(number).0,
+            instance: newest + 1 + number as u64,
+            usual_turns: 1,
+            holders: Vec::from([HostId(2), HostId(3)]),
+            in_switch: false,
+        };
+        if self == Self::Hot { (0..HOT_CAPACITY).map(entry).collect() } else { Vec::new() }
+    }
+}
+
+/// Of a vnode the digest of one of as many hot keys as fit; beyond those, of keys that are not hot.
+pub(super) fn hot_digest(number: usize) -> KeyDigest {
+    let number = if number <= usize::from(u16::MAX) { number % HOT_CAPACITY } else { number };
+    key_digest(&number.to_be_bytes())
+}
+
+/// So many of equal size, which cover all values.
+fn records(count: usize, nodes: u16) -> Vec<RecordEntry> {
+    let part = u128::MAX / count as u128;
+    let of_part = |number: usize| {
+        let first = number as u128 * part;
+        let last = if number + 1 == count { u128::MAX } else { first + part - 1 };
+        record(number, first, last, nodes)
+    };
+    (0..count).map(of_part).collect()
+}
+
+fn to_host(destination: Prefix, partition: u32, host: HostId) -> UnicastEntry {
+    UnicastEntry { destination, partition, host, chain: None }
+}
+
+fn to_group(destination: Prefix, members: MemberSet) -> MulticastEntry {
+    MulticastEntry { destination, members, chain: None, places: None }
+}
+
+fn record(number: usize, first: u128, last: u128, nodes: u16) -> RecordEntry {
+    RecordEntry {
+        ring: RECORDS.unicast,
+        keyspace: KEYSPACE.0,
+        first,
+        last,
+        partition: number as u32,
+        host: host(number, nodes),
+        members: group(number % GROUP_CAPACITY, nodes),
+        chain: None,
+    }
+}
+
+fn host(number: usize, nodes: u16) -> HostId {
+    HostId((number % usize::from(nodes)) as u16 + 1)
+}
+
+/// The addresses of a partition in a ring.
+fn block(ring: Prefix, partition: usize) -> Prefix {
+    let bits = UnicastEntry::CAPACITY.ilog2() as u8;
+    let length = ring.length + bits;
+    Prefix::new((ring.first() + ((partition as u32) << (32 - length))).to_be_bytes(), length)
+}
+
+fn part_of_clients(part: usize) -> Prefix {
+    let length = cables::CLIENTS_PREFIX.length + DIVISIONS.ilog2() as u8;
+    Prefix::new((cables::CLIENTS_PREFIX.first() + ((part as u32) << (32 - length))).to_be_bytes(), length)
+}
+
+/// No two of the same number of members are the same.
+fn group(number: usize, nodes: u16) -> MemberSet {
+    let (first, stride) = (number % usize::from(nodes), number / usize::from(nodes) + 1);
+    let member = |index: u16| host(first + usize::from(index * index) * stride, nodes);
+    MemberSet::new((0..REPLICAS).map(member))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_switch::Table;
+
+    #[test]
+    fn full_tables_are_full_and_valid() {
+        let vrings = vrings();
+        let full = Fill::Full.tables(cables::NODES);
+        full.validate(&vrings).unwrap();
+        let by_range = Fill::Records.tables(cables::NODES);
+        by_range.validate(&vrings).unwrap();
+        assert!(Table::ALL.iter().all(|table| by_range.entries(*table) == table.capacity()));
+        Fill::OneRecord.tables(cables::NODES).validate(&vrings).unwrap();
+        assert_eq!(full.groups().len(), GROUP_CAPACITY);
+        assert!(full.multicast.iter().all(|entry| entry.members.as_slice().len() == usize::from(REPLICAS)));
+        let empty = Fill::Empty.tables(cables::NODES);
+        empty.validate(&vrings).unwrap();
+        assert_eq!(Table::ALL.map(|table| empty.entries(table)), [1, 0, 1, 0]);
+    }
+
+    #[test]
+    fn ways_reach_every_entry() {
+        let partitions: std::collections::BTreeSet<u16> =
+            ways(1 << 17).map(|(_, vnode)| vnode / 16).collect();
+        assert_eq!(partitions.len(), UnicastEntry::CAPACITY);
+        assert!(ways(1000).map(|(client, _)| client).max() == Some(CLIENTS - 1));
+    }
+}

@@ -1,0 +1,78 @@
+//! Clients of a lab that take down what they see, for tests of the whole system: the native client, and a Redis client of a gateway.
+//!
+//! Both make one call at a time and describe it as the checker of `nicekv-history` wants it, on the boot-time clock, which all processes
+//! of the machine share. A call whose outcome is unknown has no answer.
+
+mod native;
+mod resp;
+
+use std::time::Duration;
+
+use nicekv_client::Keyspace;
+use nicekv_history::{Action, Call};
+use nicekv_proto::KeyspaceId;
+
+use crate::error::{LabError, Result};
+use crate::scope::Scope;
+use crate::topology::Host;
+
+pub(crate) use native::{Covered, NativeClient};
+pub(crate) use resp::{Reply, RespClient};
+
+/// A gateway that is there answers within its own client's timeout of 5 s.
+const RESP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A client of either kind.
+pub(crate) enum Client {
+    /// Told versions.
+    Native(Box<NativeClient>),
+    /// Not told versions.
+    Resp(RespClient),
+}
+
+impl Client {
+    /// A native client on a host, of these keyspaces.
+    pub(crate) fn native(scope: &Scope, host: Host, keyspaces: Vec<Keyspace>) -> Result<Self> {
+        let bound = scope.namespace(host).inside(|| NativeClient::bind(keyspaces))?;
+        bound
+            .map(|client| Self::Native(Box::new(client)))
+            .map_err(LabError::system(format!("bind a client on {host}")))
+    }
+
+    /// A client of the gateway on a host, with a number of its own among all that run. It connects when it is needed.
+    pub(crate) fn resp(scope: &Scope, host: Host, number: u64) -> Self {
+        Self::Resp(Self::redis(scope, host, number))
+    }
+
+    /// The same, for any command.
+    pub(crate) fn redis(scope: &Scope, host: Host, number: u64) -> RespClient {
+        RespClient::new(scope.namespace(host), number, RESP_TIMEOUT)
+    }
+
+    /// Whether it can do things that concern versions.
+    pub(crate) fn is_told_versions(&self) -> bool {
+        matches!(self, Self::Native(_))
+    }
+
+    /// Lists the keys after `after` and up to `last`, as far as it comes, if it can.
+    pub(crate) fn scan(&mut self, keyspace: KeyspaceId, after: &[u8], last: &[u8]) -> Result<Vec<Covered>> {
+        match self {
+            Self::Native(client) => {
+                let failed = LabError::system("use a client's socket".to_owned());
+                client.scan(keyspace, after, last).map_err(failed)
+            }
+            Self::Resp(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Makes a call and waits for its end. The op id in `action` is replaced by that of the call.
+    pub(crate) fn call(&mut self, keyspace: KeyspaceId, key: &[u8], action: Action) -> Result<Call> {
+        match self {
+            Self::Native(client) => {
+                let failed = LabError::system("use a client's socket".to_owned());
+                client.call(keyspace, key, action).map_err(failed)
+            }
+            Self::Resp(client) => client.call(keyspace, key, action),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Commands on a lab that runs: `exec`, `status`, `kill`, `start`, `pause`, `resume`, `switch-restart`.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use nicekv_runtime::admin;
+use nicekv_runtime::control_plane::AdminRequest;
+use nicekv_switch_xdp::Hook;
+use serde_json::{Value, json};
+
+use crate::error::{LabError, Result};
+use crate::faults;
+use crate::lock::Lock;
+use crate::process::ProcessId;
+use crate::scope::Scope;
+use crate::state::{HostState, LabState};
+use crate::topology::{Fabric, Host};
+use crate::up::{PATIENCE, last_words, spawn};
+
+/// Where the program's client commands find a cluster.
+const ENDPOINT_VARIABLE: &str = "NICEKV_ENDPOINT";
+/// A process that cannot work says so within this time.
+const EARLY_END: Duration = Duration::from_millis(300);
+/// For an instance of the metadata service that leads: another one does so about a second after the last.
+const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
+
+fn load(scope: &Scope) -> Result<LabState> {
+    LabState::load(scope)?.ok_or(LabError::NotRunning)
+}
+
+/// Becomes the command, on the host. Returns only if that fails.
+pub(crate) fn exec(scope: &Scope, host: &str, command: &[OsString]) -> Result<()> {
+    let mut state = load(scope)?;
+    let host = state.host_mut(host)?.name;
+    scope.namespace(host).enter()?;
+    let [program, arguments @ ..] = command else { unreachable!("clap requires a command") };
+    let mut command = Command::new(program);
+    // On a host of the lab there is no other cluster, whatever runs outside.
+    let error = command.args(arguments).env(ENDPOINT_VARIABLE, state.endpoints()).exec();
+    Err(LabError::Execute { program: program.to_string_lossy().into(), source: error })
+}
+
+/// Which of several instances of the metadata service `metadata` is.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// The one that leads.
+    Leader,
+    /// The first one that does not run.
+    Ended,
+    /// The first one that is paused.
+    Paused,
+}
+
+/// The host that an operator means. Of several instances of the metadata service, `metadata` is the one in question, and the command
+/// says which that is; `metadata-0` is the first one.
+fn meant(scope: &Scope, host: &str, wanted: Wanted) -> Result<String> {
+    let metadata = Host::Metadata.to_string();
+    if host == format!("{metadata}-0") {
+        return Ok(metadata);
+    }
+    let state = load(scope)?;
+    let instances = || state.hosts.iter().filter(|host| host.name.instance().is_some());
+    if host != metadata || instances().count() == 1 {
+        return Ok(host.to_owned());
+    }
+    let first = |is_it: &dyn Fn(&HostState) -> bool| {
+        instances().find(|host| is_it(host)).map_or(metadata.clone(), |host| host.name.to_string())
+    };
+    let (found, how) = match wanted {
+        Wanted::Leader => (leader(scope, &state)?, "leads"),
+        Wanted::Ended => (first(&|host| !host.is_running()), "did not run"),
+        Wanted::Paused => {
+            (first(&|host| host.process.is_some_and(|process| process.is_paused())), "was paused")
+        }
+    };
+    println!("{found}, which {how}");
+    Ok(found)
+}
+
+/// The instance of the metadata service that leads, by its own word.
+fn leader(scope: &Scope, state: &LabState) -> Result<String> {
+    let ask = || admin::ask(&state.metadata, &AdminRequest::Status, LEADER_TIMEOUT);
+    let answer = scope.namespace(Host::Metadata).inside(ask)?;
+    let named = answer.map_err(|error| error.to_string()).and_then(|json| {
+        let status: Value = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+        let instance = status["control_plane"]["instance"].as_str();
+        instance.map(str::to_owned).ok_or_else(|| "it does not say its name".to_owned())
+    });
+    named.map_err(|reason| {
+        let numbers = state.hosts.iter().filter_map(|host| host.name.instance());
+        let instances = numbers.map(|number| format!("metadata-{number}")).collect::<Vec<_>>().join(", ");
+        LabError::NoLeader { instances, reason }
+    })
+}
+
+pub(crate) fn kill_meant(scope: &Scope, host: &str) -> Result<()> {
+    kill(scope, &meant(scope, host, Wanted::Leader)?)
+}
+
+pub(crate) fn start_meant(scope: &Scope, host: &str) -> Result<()> {
+    start(scope, &meant(scope, host, Wanted::Ended)?)
+}
+
+pub(crate) fn pause_meant(scope: &Scope, host: &str) -> Result<()> {
+    pause(scope, &meant(scope, host, Wanted::Leader)?)
+}
+
+pub(crate) fn resume_meant(scope: &Scope, host: &str) -> Result<()> {
+    resume(scope, &meant(scope, host, Wanted::Paused)?)
+}
+
+pub(crate) fn kill(scope: &Scope, host: &str) -> Result<()> {
+    let _lock = Lock::take(scope, PATIENCE)?;
+    let mut state = load(scope)?;
+    let host = state.host_mut(host)?;
+    let killed = host.process.map_or(Ok(false), |process| process.kill())?;
+    if killed { Ok(()) } else { Err(LabError::RunsNot { host: host.name }) }
+}
+
+fn start(scope: &Scope, host: &str) -> Result<()> {
+    let _lock = Lock::take(scope, PATIENCE)?;
+    let mut state = load(scope)?;
+    let host = state.host_mut(host)?;
+    let name = host.name;
+    if host.is_running() {
+        return Err(LabError::Runs { host: name });
+    }
+    let process = start_again(scope, &mut state, name)?;
+    watch(scope, name, process)
+}
+
+/// Starts a host's process that has ended, and leaves it to others whether it works.
+pub(crate) fn start_unwatched(scope: &Scope, host: Host) -> Result<()> {
+    let _lock = Lock::take(scope, PATIENCE)?;
+    start_again(scope, &mut load(scope)?, host).map(|_| ())
+}
+
+/// Kills a switch's process, if it runs, and starts it again: with empty tables, and the faults that it had.
+pub(crate) fn restart_switch(scope: &Scope, host: &str) -> Result<()> {
+    let _lock = Lock::take(scope, PATIENCE)?;
+    let mut state = load(scope)?;
+    let switch = state.host_mut(host)?.name;
+    if switch.switch().is_none() {
+        return Err(LabError::NoSwitch { host: switch });
+    }
+    if let Some(process) = state.process(switch) {
+        process.kill()?;
+    }
+    let process = start_again(scope, &mut state, switch)?;
+    watch(scope, switch, process)
+}
+
+/// Stops the host's process where it is.
+pub(crate) fn pause(scope: &Scope, host: &str) -> Result<()> {
+    let _lock = Lock::take(scope, PATIENCE)?;
+    let host = *load(scope)?.host_mut(host)?;
+    match host.process {
+        Some(process) if process.pause()? => Ok(()),
+        _ => Err(LabError::RunsNot { host: host.name }),
+    }
+}
+
+/// Lets it go on.
+pub(crate) fn resume(scope: &Scope, host: &str) -> Result<()> {
+    let _lock = Lock::take(scope, PATIENCE)?;
+    let mut state = load(scope)?;
+    let host = *state.host_mut(host)?;
+    match host.process {
+        Some(process) if process.resume()? => {}
+        _ => return Err(LabError::RunsNot { host: host.name }),
+    }
+    // It may have been paused before it had loaded its programs.
+    if host.name.switch().is_some() { faults::apply(scope, &state) } else { Ok(()) }
+}
+
+/// Passes on the reason of a process that ends at once.
+fn watch(scope: &Scope, host: Host, process: ProcessId) -> Result<()> {
+    match process.ends_within(EARLY_END)? {
+        true => Err(LabError::Ended { host, last_words: last_words(scope, host) }),
+        false => Ok(()),
+    }
+}
+
+fn start_again(scope: &Scope, state: &mut LabState, name: Host) -> Result<ProcessId> {
+    let process = spawn(scope, state, name)?;
+    state.host_mut(&name.to_string())?.process = Some(process);
+    state.save(scope)?;
+    if name.switch().is_some() && !state.faults.is_empty() {
+        faults::apply(scope, state)?;
+    }
+    Ok(process)
+}
+
+/// The hosts, then what the program's own `status` says about the cluster. Exit code 1 if it says nothing.
+pub(crate) fn status(scope: &Scope, json: bool, partitions: bool) -> Result<ExitCode> {
+    let state = load(scope)?;
+    let mut ask = Command::new(&state.program);
+    ask.args(["status", "--endpoint", &state.endpoints()]);
+    ask.args(partitions.then_some("--partitions"));
+    let asked = |error| LabError::io("run", &state.program)(error);
+    let namespace = scope.namespace(Host::Metadata);
+    let answered = if json {
+        let output = namespace.inside(|| ask.arg("--json").output())?.map_err(asked)?;
+        let cluster: Value = serde_json::from_slice(&output.stdout).unwrap_or(json!({}));
+        println!("{:#}", merged(scope, &state, cluster));
+        output.status.success()
+    } else {
+        for host in &state.hosts {
+            let HostState { name, process, .. } = host;
+            let (word, pid) = (state_of(host), process.map_or(0, |process| process.pid));
+            let faults = state.faults.get(name).copied().unwrap_or_default();
+            let hook = match *name {
+                Host::Switch | Host::FurtherSwitch(_) => format!(" at {}", state.switch),
+                Host::NodeEdge(_) | Host::ClientEdge(_) => format!(" at {}", Hook::Tc),
+                _ => String::new(),
+            };
+            println!("host {name} {} {word} pid {pid}{hook}{faults}", name.address());
+        }
+        namespace.inside(|| ask.status())?.map_err(asked)?.success()
+    };
+    Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn state_of(host: &HostState) -> &'static str {
+    match host.process {
+        None => "unstarted",
+        Some(process) if process.is_paused() => "paused",
+        Some(process) if process.is_alive() => "running",
+        Some(_) => "ended",
+    }
+}
+
+/// The hosts beside what is known of the cluster.
+fn merged(scope: &Scope, state: &LabState, mut cluster: Value) -> Value {
+    let counts = faults::counts(scope, state).unwrap_or_default();
+    let faults = |host: Host| {
+        let mut faults = json!(state.faults.get(&host)?);
+        if state.fabric == Fabric::Plain {
+            return Some(faults);
+        }
+        let counts = counts.get(&host).copied().unwrap_or_default();
+        faults["lost_frames"] = json!(counts.lost);
+        faults["doubled_frames"] = json!(counts.doubled);
+        Some(faults)
+    };
+    let host = |host: &HostState| {
+        json!({
+            "name": host.name,
+            "namespace": scope.namespace(host.name).name(),
+            "address": host.name.address(),
+            "state": state_of(host),
+            "pid": host.process.map(|process| process.pid),
+            "faults": faults(host.name),
+        })
+    };
+    cluster["phase"] = json!(state.phase);
+    cluster["fabric"] = json!(state.fabric);
+    cluster["switch_hook"] = json!(state.switch);
+    cluster["config"] = json!(state.config);
+    cluster["hosts"] = state.hosts.iter().map(host).collect();
+    cluster
+}

@@ -1,0 +1,266 @@
+//! The namespaces and cables of a lab.
+//!
+//! ```text
+//!  ns node-0            ns switch                     ns metadata
+//!    eth0 ══════ veth ══ node-0 ┐      ┌ metadata ══ veth ══ eth0
+//!                               ├ XDP ─┤  or tc
+//!    eth0 ══════ veth ══ client-0      └ …   mgmt0 ══ veth ══ mgmt0-0
+//! ```
+//!
+//! Further switches have a namespace each, management cables, and trunks: `switch-1` at the first one, `switch` at its own end ([`crate::layout`]).
+//!
+//! On a plain network (`--fabric plain`) there is a bridge in the middle, and hosts have a cable within themselves, whose far end is their edge's:
+//!
+//! ```text
+//!  ns node-0                                   ns fabric
+//!    eth0 ═════════════════ veth ══ node-0 ┐
+//!     ▲ route of the vrings                ├─ bridge ─ …
+//!    vring0 ═ veth ═ vring1 ── tc ──▶ eth0 ┘
+//! ```
+//!
+//! Nothing is ever created in the operator's own namespace, so removing the namespaces removes everything.
+
+use std::fs;
+use std::path::Path;
+
+use nicekv_switch_xdp::{CUTTER, Hook};
+
+use crate::Mtu;
+use crate::error::{LabError, Result};
+use crate::layout::Layout;
+use crate::lock::Lock;
+use crate::namespace::Namespace;
+use crate::process::kill_all;
+use crate::scope::Scope;
+use crate::tool::run;
+use crate::topology::{
+    EDGE_INTERFACE, Host, ROUTER, VRING_INTERFACE, control_of, format_mac, mac, switch_control,
+};
+
+/// Of any interface.
+const MTU_MAX: u32 = 65_535;
+/// Of the plain network.
+const BRIDGE: &str = "bridge";
+
+/// What is between hosts and switches.
+#[derive(Clone, Copy)]
+pub(crate) struct Cables {
+    /// Where the switch works on frames.
+    pub(crate) hook: Hook,
+    pub(crate) mtu: Mtu,
+}
+
+/// What a switch at this hook asks of a host's end of a cable (see nicekv-dataplane-xdp).
+fn features(hook: Hook) -> &'static str {
+    match hook {
+        // What is not alike of a train the switch cuts apart by itself; it is put together behind it.
+        Hook::Tc => "gro on",
+        Hook::Xdp | Hook::Auto | Hook::None => "gro on tx off rx off txvlan off",
+    }
+}
+
+/// Creates the namespace of `host` and its cable to its switch, which must be there, or a further switch's trunk. `vrings` are reached
+/// through that, or through the host's edge.
+pub(crate) fn add_host(
+    lock: &Lock,
+    scope: &Scope,
+    layout: Layout,
+    host: Host,
+    cables: Cables,
+    vrings: &[String],
+) -> Result<()> {
+    if host.machine() != host {
+        return Ok(());
+    }
+    let namespace = scope.namespace(host);
+    let name = namespace.name();
+    run(lock, &format!("ip netns add {name}"))?;
+    silence_ipv6(&namespace)?;
+    run(lock, &format!("ip -n {name} link set lo up"))?;
+    let switch = scope.namespace(layout.home(host));
+    match host {
+        Host::Fabric => {
+            run(lock, &format!("ip -n {name} link add {BRIDGE} type bridge"))?;
+            run(lock, &format!("ip -n {name} link set {BRIDGE} up"))
+        }
+        Host::Metadata | Host::Instance(_) => {
+            connect(lock, &switch, &namespace, host, cables, vrings)?;
+            let instance = host.instance().expect("an instance");
+            layout
+                .switches()
+                .try_for_each(|switch| connect_control(lock, scope, switch, &namespace, instance))
+        }
+        Host::FurtherSwitch(_) => {
+            add_cutter(lock, &namespace)?;
+            layout.above(host).into_iter().try_for_each(|above| {
+                connect_trunk(lock, (&scope.namespace(above), above), (&namespace, host), cables)
+            })
+        }
+        Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, cables, vrings),
+        Host::Switch => add_cutter(lock, &namespace),
+        Host::NodeEdge(_) | Host::ClientEdge(_) | Host::Etcd(_) => Ok(()),
+    }
+}
+
+/// What a switch cuts trains apart with.
+fn add_cutter(lock: &Lock, switch: &Namespace) -> Result<()> {
+    let (name, [near, far]) = (switch.name(), CUTTER);
+    run(lock, &format!("ip -n {name} link add {near} type veth peer name {far}"))?;
+    run(lock, &format!("ip netns exec {name} ethtool -K {near} tx-udp-segmentation off"))?;
+    // As long as the frames of any port.
+    [near, far]
+        .iter()
+        .try_for_each(|end| run(lock, &format!("ip -n {name} link set {end} mtu {MTU_MAX} arp off up")))
+}
+
+/// The same of a host on a plain network. Edges have no namespace of their own.
+pub(crate) fn add_plain_host(
+    lock: &Lock,
+    scope: &Scope,
+    host: Host,
+    mtu: Mtu,
+    vrings: &[String],
+) -> Result<()> {
+    let cables = Cables { hook: Hook::Tc, mtu };
+    if host.machine() != host {
+        return Ok(());
+    }
+    if !host.has_cable() {
+        return add_host(lock, scope, Layout::single(), host, cables, vrings);
+    }
+    let namespace = scope.namespace(host);
+    let (name, fabric) = (namespace.name(), scope.namespace(Host::Fabric));
+    run(lock, &format!("ip netns add {name}"))?;
+    silence_ipv6(&namespace)?;
+    run(lock, &format!("ip -n {name} link set lo up"))?;
+    connect(lock, &fabric, &namespace, host, cables, &[])?;
+    run(lock, &format!("ip -n {} link set {host} master {BRIDGE}", fabric.name()))?;
+    if host.edge().is_some() { add_edge_cable(lock, &namespace, host, mtu, vrings) } else { Ok(()) }
+}
+
+/// The cable of a host within itself, in which its edge takes what goes to the vrings.
+fn add_edge_cable(lock: &Lock, namespace: &Namespace, host: Host, mtu: Mtu, vrings: &[String]) -> Result<()> {
+    let (name, near, far) = (namespace.name(), VRING_INTERFACE, EDGE_INTERFACE);
+    let (mac, router_mac) = (format_mac(mac(host.address())), format_mac(crate::topology::mac(ROUTER)));
+    run(lock, &format!("ip -n {name} link add {near} address {mac} type veth peer name {far}"))?;
+    run(lock, &format!("ip netns exec {name} ethtool -K {near} tx-udp-segmentation off"))?;
+    accept_own(namespace, near)?;
+    for end in [near, far] {
+        run(lock, &format!("ip -n {name} link set {end} mtu {mtu} arp off up"))?;
+    }
+    run(lock, &format!("ip -n {name} neigh add {ROUTER} lladdr {router_mac} nud permanent dev {near}"))?;
+    for vring in vrings {
+        run(lock, &format!("ip -n {name} route add {vring} via {ROUTER} dev {near} onlink"))?;
+    }
+    Ok(())
+}
+
+/// What a host sends to a vring of which it has the node itself comes back with its own address.
+fn accept_own(namespace: &Namespace, interface: &str) -> Result<()> {
+    let path = format!("/proc/sys/net/ipv4/conf/{interface}/accept_local");
+    namespace.inside(|| fs::write(&path, "1"))?.map_err(LabError::io("write", Path::new(&path)))
+}
+
+/// No router solicitations and the like: what is seen on a cable is the cluster's.
+fn silence_ipv6(namespace: &Namespace) -> Result<()> {
+    namespace.inside(|| {
+        for interfaces in ["all", "default"] {
+            let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
+            // A kernel without IPv6 is as silent.
+            if fs::exists(&path).unwrap_or(false) {
+                fs::write(&path, "1").map_err(LabError::io("write", Path::new(&path)))?;
+            }
+        }
+        Ok(())
+    })?
+}
+
+fn connect(
+    lock: &Lock,
+    switch: &Namespace,
+    namespace: &Namespace,
+    host: Host,
+    Cables { hook, mtu }: Cables,
+    vrings: &[String],
+) -> Result<()> {
+    let (switch, name) = (switch.name(), namespace.name());
+    let (address, mac) = (host.address(), format_mac(mac(host.address())));
+    let router_mac = format_mac(crate::topology::mac(ROUTER));
+    run(
+        lock,
+        &format!(
+            "ip -n {switch} link add {host} mtu {mtu} type veth peer name eth0 mtu {mtu} address {mac} netns {name}"
+        ),
+    )?;
+    run(lock, &format!("ip netns exec {name} ethtool -K eth0 {}", features(hook)))?;
+    let port = match hook {
+        // Only then the host's end queues, for GRO, what comes from here. TCP is handed over past this.
+        Hook::Tc => "tso off",
+        // What XDP leaves to tc, chunks above all, is merged on its way there.
+        _ => "gro on rx-udp-gro-forwarding on",
+    };
+    run(lock, &format!("ip netns exec {switch} ethtool -K {host} {port}"))?;
+    run(lock, &format!("ip -n {name} addr add {address}/16 dev eth0"))?;
+    run(lock, &format!("ip -n {name} link set eth0 up"))?;
+    accept_own(namespace, "eth0")?;
+    run(lock, &format!("ip -n {switch} link set {host} up"))?;
+    run(lock, &format!("ip -n {name} neigh add {ROUTER} lladdr {router_mac} nud permanent dev eth0"))?;
+    for vring in vrings {
+        run(lock, &format!("ip -n {name} route add {vring} via {ROUTER}"))?;
+    }
+    Ok(())
+}
+
+/// A trunk of a further switch. Each end is named by who is at the other one. TCP crosses it in the pieces in which it was sent.
+fn connect_trunk(
+    lock: &Lock,
+    (above, back): (&Namespace, Host),
+    (below, host): (&Namespace, Host),
+    Cables { hook, mtu }: Cables,
+) -> Result<()> {
+    let (near, far) = (above.name(), below.name());
+    run(
+        lock,
+        &format!("ip -n {near} link add {host} mtu {mtu} type veth peer name {back} mtu {mtu} netns {far}"),
+    )?;
+    for (name, end) in [(near, host), (far, back)] {
+        if hook != Hook::Tc {
+            run(lock, &format!("ip netns exec {name} ethtool -K {end} {}", features(hook)))?;
+        }
+        run(lock, &format!("ip -n {name} link set {end} up"))?;
+    }
+    Ok(())
+}
+
+/// The management cable of a switch, at its end named by the instance, at that one's by both.
+fn connect_control(
+    lock: &Lock,
+    scope: &Scope,
+    switch: Host,
+    metadata: &Namespace,
+    instance: u8,
+) -> Result<()> {
+    let (namespace, number) = (scope.namespace(switch), switch.switch().expect("a switch"));
+    let (switch, metadata) = (namespace.name(), metadata.name());
+    let (near, far) = (format!("mgmt{instance}"), format!("mgmt{instance}-{number}"));
+    run(lock, &format!("ip -n {switch} link add {near} type veth peer name {far} netns {metadata}"))?;
+    let ends = [
+        (switch, near, switch_control(instance, number)),
+        (metadata, far, *control_of(instance, number).ip()),
+    ];
+    for (name, cable, address) in ends {
+        run(lock, &format!("ip -n {name} addr add {address}/30 dev {cable}"))?;
+        run(lock, &format!("ip -n {name} link set {cable} up"))?;
+    }
+    Ok(())
+}
+
+/// Ends every process of the lab and removes its namespaces, as far as they are there.
+pub(crate) fn remove(lock: &Lock, scope: &Scope) -> Result<()> {
+    let namespaces = scope.namespaces()?;
+    kill_all(&namespaces)?;
+    for namespace in &namespaces {
+        run(lock, &format!("ip netns del {}", namespace.name()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,345 @@
+//! What the processes of a lab have to be told, in whatever form the program reads it.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+
+use nicekv_proto::placement::KeyspaceSpec;
+use nicekv_switch_xdp::Hook;
+
+use crate::layout::Layout;
+use crate::topology::{
+    EDGE_INTERFACE, ETCD_CLIENTS, Host, INTERFACE, RESP, ROUTER, WIRE_PORT, control_of, mac, ports,
+};
+
+/// What a node's kernel has for gets unless it is told otherwise.
+pub(crate) const KERNEL_GET_MIB: u32 = 32;
+
+/// What links carry unless they are shaped, as far as storage targets reserve windows on them.
+pub(crate) const LINK_MBIT_PER_SECOND: u64 = 1_000;
+
+/// A cluster whose hosts are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Copies of each value.
+    pub replicas: usize,
+    /// k, of a cluster by quorum.
+    pub write_set: Option<u8>,
+    /// Further keyspaces.
+    pub keyspaces: Vec<KeyspaceSpec>,
+    /// Where data are kept, a directory for each host in it; `None` for a cluster in memory.
+    pub data_directory: Option<PathBuf>,
+    /// Of the metadata service, which remembers the nodes of a cluster in memory, too: it may be killed without them.
+    pub metadata_directory: PathBuf,
+    /// UDP port of the vrings, of the nodes and of the metadata service.
+    pub wire_port: u16,
+    /// The instances of the metadata service, at least one.
+    pub metadata: Vec<PlannedInstance>,
+    /// Where the members of etcd are, if that has the state.
+    pub etcd: Vec<SocketAddrV4>,
+    /// The MAC of the neighbour that leads to the vrings.
+    pub router_mac: [u8; 6],
+    /// The smallest prefix (address, length) that holds all clients and can be divided among the replicas.
+    pub clients: (Ipv4Addr, u8),
+    /// The storage nodes.
+    pub nodes: Vec<PlannedNode>,
+    /// Whether nodes pass on requests to chains that are for others (TurboKV §1).
+    pub nodes_coordinate: bool,
+    /// Of each node's memory, for gets that its kernel answers.
+    pub kernel_get_mib: u32,
+    /// Of the slowest link between clients and nodes.
+    pub link_mbit_per_second: u64,
+    /// Who has copies of hot keys.
+    pub hot: PlannedHot,
+    /// Where the switch works on frames, at each of its ports.
+    pub hook: Hook,
+    /// The switches, joined by trunks if they are several. On a plain network there are none.
+    pub switches: Vec<PlannedSwitch>,
+    /// On a plain network: who runs the pipeline instead of the switch.
+    pub edges: Vec<PlannedEdge>,
+    /// Names of the gateways.
+    pub gateways: Vec<String>,
+    /// Where each of them listens.
+    pub resp: SocketAddrV4,
+}
+
+/// Bounds of who has copies of hot keys, where they are not as by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlannedHot {
+    /// Keys of which the switch has one.
+    pub values_max: Option<u32>,
+    /// Nodes that have one of a key.
+    pub holders_max: Option<u32>,
+}
+
+/// An instance of the metadata service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedInstance {
+    /// Its name.
+    pub name: String,
+    /// Where nodes (UDP) and commands (TCP) reach it.
+    pub address: SocketAddrV4,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// The port of the switch that leads to it.
+    pub switch_port: u16,
+    /// The switch that it hangs at, of several.
+    pub switch: Option<String>,
+    /// As the agent of each switch reaches it (TCP).
+    pub controls: Vec<SocketAddrV4>,
+}
+
+/// A switch of a [`Plan`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedSwitch {
+    /// Its name.
+    pub name: String,
+    /// Its ports.
+    pub ports: Vec<PlannedPort>,
+    /// Where its agent reaches the instances of the metadata service.
+    pub control: Vec<SocketAddrV4>,
+    /// Where it keeps the newest term, also in a cluster in memory.
+    pub directory: PathBuf,
+}
+
+/// A port of a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedPort {
+    /// Its number.
+    pub number: u16,
+    /// The interface, in the namespace of the switch: named by who is at the other end.
+    pub device: String,
+    /// That is another switch.
+    pub is_trunk: bool,
+}
+
+/// A storage node of a [`Plan`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedNode {
+    /// Its number, the same with every start on the same data.
+    pub id: u16,
+    /// Its name.
+    pub name: String,
+    /// Its address on the network.
+    pub address: Ipv4Addr,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// The port of the switch that leads to it.
+    pub switch_port: u16,
+    /// The switch that it hangs at, of several.
+    pub switch: Option<String>,
+    /// It is none of the nodes that the cluster begins with.
+    pub is_spare: bool,
+}
+
+/// The edge of a host on a plain network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedEdge {
+    /// Its name.
+    pub name: String,
+    /// The Ethernet address of its host.
+    pub mac: [u8; 6],
+    /// The port that leads to its host.
+    pub port: u16,
+    /// Where what the host sends to the vrings comes out.
+    pub device: &'static str,
+    /// The way to every server.
+    pub uplink: &'static str,
+    /// Where it keeps the newest term.
+    pub directory: PathBuf,
+}
+
+impl Plan {
+    /// `directory` is that of the lab; the cluster begins with so many `nodes`, others are spares.
+    pub(crate) fn new(
+        hosts: &[Host],
+        layout: Layout,
+        nodes: usize,
+        replicas: usize,
+        directory: &Path,
+        data_directory: Option<&Path>,
+    ) -> Self {
+        let home = |host| (layout.switches().count() > 1).then(|| layout.home(host).to_string());
+        let node = |(switch_port, host)| {
+            let Host::Node(index) = host else { return None };
+            Some(PlannedNode {
+                is_spare: usize::from(index) >= nodes,
+                id: u16::from(index),
+                name: host.to_string(),
+                address: host.address(),
+                mac: mac(host.address()),
+                switch_port,
+                switch: home(host),
+            })
+        };
+        let kept = data_directory.unwrap_or(directory);
+        let edge = |(port, host): (u16, Host)| {
+            let edge = host.edge().filter(|edge| hosts.contains(edge))?;
+            Some(PlannedEdge {
+                name: edge.to_string(),
+                mac: mac(host.address()),
+                port,
+                device: EDGE_INTERFACE,
+                uplink: INTERFACE,
+                directory: kept.join(edge.to_string()),
+            })
+        };
+        let instance = |(switch_port, host): (u16, Host)| {
+            Some(PlannedInstance {
+                name: host.to_string(),
+                address: SocketAddrV4::new(host.address(), WIRE_PORT),
+                mac: mac(host.address()),
+                switch_port,
+                switch: home(host),
+                controls: controls(layout, host.instance()?),
+            })
+        };
+        let clients = hosts.iter().filter(|host| matches!(host, Host::Client(_)));
+        let gateways: Vec<String> = clients.map(Host::to_string).collect();
+        Self {
+            replicas,
+            write_set: None,
+            keyspaces: Vec::new(),
+            data_directory: data_directory.map(Path::to_path_buf),
+            metadata_directory: kept.join(Host::Metadata.to_string()),
+            wire_port: WIRE_PORT,
+            metadata: ports(hosts).filter_map(instance).collect(),
+            etcd: members_of_etcd(hosts),
+            router_mac: mac(ROUTER),
+            clients: clients_prefix(gateways.len(), replicas),
+            nodes: ports(hosts).filter_map(node).collect(),
+            nodes_coordinate: false,
+            kernel_get_mib: KERNEL_GET_MIB,
+            link_mbit_per_second: LINK_MBIT_PER_SECOND,
+            hot: PlannedHot::default(),
+            hook: Hook::default().on_veth(),
+            switches: planned_switches(layout, hosts, kept),
+            edges: ports(hosts).filter_map(edge).collect(),
+            gateways,
+            resp: RESP,
+        }
+    }
+}
+
+fn members_of_etcd(hosts: &[Host]) -> Vec<SocketAddrV4> {
+    let members = hosts.iter().filter(|host| matches!(host, Host::Etcd(_)));
+    members.map(|host| SocketAddrV4::new(host.address(), ETCD_CLIENTS)).collect()
+}
+
+/// How the agents of all switches reach an instance of the metadata service.
+fn controls(layout: Layout, instance: u8) -> Vec<SocketAddrV4> {
+    layout.switches().filter_map(Host::switch).map(|switch| control_of(instance, switch)).collect()
+}
+
+/// On a plain network there are none.
+fn planned_switches(layout: Layout, hosts: &[Host], kept: &Path) -> Vec<PlannedSwitch> {
+    let there = layout.switches().filter(|switch| hosts.contains(switch));
+    there.map(|switch| planned_switch(layout, switch, hosts, kept)).collect()
+}
+
+/// Hosts' ports have the same numbers at all switches, trunks those behind.
+fn planned_switch(layout: Layout, switch: Host, hosts: &[Host], kept: &Path) -> PlannedSwitch {
+    let number = switch.switch().expect("a switch");
+    let own = ports(hosts)
+        .filter(|(_, host)| layout.home(*host) == switch)
+        .map(|(number, host)| (number, host, false));
+    let neighbours = layout.neighbours(switch);
+    let trunks = (ports(hosts).count() as u16..).zip(neighbours).map(|(number, host)| (number, host, true));
+    let port = |(number, host, is_trunk): (u16, Host, bool)| PlannedPort {
+        number,
+        device: host.to_string(),
+        is_trunk,
+    };
+    PlannedSwitch {
+        name: switch.to_string(),
+        ports: own.chain(trunks).map(port).collect(),
+        control: hosts
+            .iter()
+            .filter_map(|host| host.instance())
+            .map(|instance| control_of(instance, number))
+            .collect(),
+        directory: kept.join(switch.to_string()),
+    }
+}
+
+/// Addresses 1 to `clients` of the clients' subnet: neighbours fall into different divisions.
+fn clients_prefix(clients: usize, replicas: usize) -> (Ipv4Addr, u8) {
+    let addresses = (clients + 1).max(replicas).next_power_of_two();
+    (Ipv4Addr::new(10, 20, 2, 0), 32 - addresses.ilog2() as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Shape;
+    use crate::topology::Fabric;
+
+    fn plan_of(fabric: Fabric, switches: usize) -> Plan {
+        plan_in(fabric, Layout::new(Shape::Tree, switches, 3))
+    }
+
+    fn plan_in(fabric: Fabric, layout: Layout) -> Plan {
+        let hosts = crate::topology::hosts(3, 2, fabric, layout);
+        Plan::new(&hosts, layout, 3, 3, Path::new("/run/nicekv/lab"), None)
+    }
+
+    #[test]
+    fn the_clients_prefix_holds_them_and_can_be_divided() {
+        for (clients, replicas, length) in
+            [(1, 1, 31), (2, 3, 30), (3, 3, 30), (4, 3, 29), (2, 16, 28), (100, 3, 25)]
+        {
+            assert_eq!(clients_prefix(clients, replicas), (Ipv4Addr::new(10, 20, 2, 0), length));
+        }
+    }
+
+    #[test]
+    fn ports_are_numbered_alike_for_switch_and_nodes() {
+        let plan = plan_of(Fabric::Switch, 1);
+        let [switch] = &plan.switches[..] else { panic!("{:?}", plan.switches) };
+        for node in &plan.nodes {
+            let port = PlannedPort { number: node.switch_port, device: node.name.clone(), is_trunk: false };
+            assert!(switch.ports.contains(&port), "{node:?}");
+        }
+        assert_eq!(switch.ports.len(), 6, "everyone but the switch");
+        assert_eq!(plan.gateways, ["client-0", "client-1"]);
+        assert_eq!(plan.edges, []);
+        let plain = plan_of(Fabric::Plain, 1);
+        assert_eq!((&plain.nodes, &plain.switches[..]), (&plan.nodes, &[][..]));
+        let edges = plain.edges.iter().map(|edge| (edge.port, edge.name.strip_prefix("edge-").unwrap()));
+        assert!(edges.eq(switch.ports[1..].iter().map(|port| (port.number, &port.device[..]))));
+    }
+
+    #[test]
+    fn trunks_have_two_ends_and_hosts_one_switch() {
+        let ports = |layout| {
+            let of = |switch: &PlannedSwitch| {
+                let ports = switch.ports.iter().map(|port| format!("{}:{}", port.number, port.device));
+                format!("{} {}", switch.name, ports.collect::<Vec<_>>().join(" "))
+            };
+            let Plan { switches, .. } = plan_in(Fabric::Switch, layout);
+            switches.iter().map(of).collect::<Vec<_>>()
+        };
+        let tree = |switches| Layout::new(Shape::Tree, switches, 3);
+        let chain = [
+            "switch 0:metadata 1:node-0 3:node-2 4:client-0 6:switch-1",
+            "switch-1 2:node-1 5:client-1 6:switch",
+        ];
+        assert_eq!(ports(tree(2)), chain);
+        let root = [
+            "switch 0:metadata 6:switch-1 7:switch-2",
+            "switch-1 1:node-0 3:node-2 4:client-0 6:switch",
+            "switch-2 2:node-1 5:client-1 6:switch",
+        ];
+        assert_eq!(ports(tree(3)), root);
+        let fabric = ports(Layout::new(Shape::Turbokv, 1, 3));
+        assert_eq!(fabric[0], "switch 0:metadata 4:client-0 6:switch-2 7:switch-3");
+        assert_eq!(fabric[3], "switch-3 6:switch 7:switch-1 8:switch-4 9:switch-5 10:switch-6 11:switch-7");
+        assert_eq!(
+            fabric[6..],
+            ["switch-6 3:node-2 6:switch-2 7:switch-3", "switch-7 6:switch-2 7:switch-3"]
+        );
+        let nodes = plan_of(Fabric::Switch, 3).nodes;
+        assert!(
+            nodes.iter().map(|node| node.switch.as_deref().unwrap()).eq(["switch-1", "switch-2", "switch-1"])
+        );
+    }
+}

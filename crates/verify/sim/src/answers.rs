@@ -1,0 +1,37 @@
+//! What clients are told, in the words of the checker.
+
+use crate::checker::model::Answer;
+use nicekv_client::{Answer as Told, OperationError, Outcome};
+use nicekv_proto::Status;
+
+pub(crate) fn answer(told: &Told<'_>) -> Answer {
+    let status = match told.outcome {
+        Outcome::Done => Status::Ok,
+        Outcome::NotFound => Status::NotFound,
+        Outcome::ConditionFailed => Status::ConditionFailed,
+    };
+    let value = told.value.map(<[u8]>::to_vec);
+    Answer { status, version: told.version, integer: told.integer, value, form: told.form }
+}
+
+/// The refusal that an error stands for; `None` if the outcome is unknown. Busy also stands for all that must not happen here.
+pub(crate) fn not_applied(error: OperationError) -> Option<Status> {
+    match error {
+        // That it was applied is as good as not known.
+        OperationError::OutcomeUnknown | OperationError::TimedOut | OperationError::OldValueGone => None,
+        OperationError::NotAnInteger => Some(Status::NotAnInteger),
+        OperationError::Overflow => Some(Status::Overflow),
+        OperationError::ResultTooLong { .. } => Some(Status::ValueTooLong),
+        OperationError::Busy => Some(Status::Busy),
+        OperationError::DiskFull => Some(Status::DiskFull),
+        OperationError::StaleStamp => Some(Status::StaleStamp),
+        OperationError::EndedByStore => Some(Status::EndedByStore),
+        OperationError::CrossPartition => Some(Status::CrossPartition),
+        OperationError::WrongType => Some(Status::WrongType),
+        error @ (OperationError::NotAFloat
+        | OperationError::NoSuchKeyspace
+        | OperationError::TooManyListeners) => {
+            panic!("no node has reason to say: {error}")
+        }
+    }
+}

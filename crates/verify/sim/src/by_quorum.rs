@@ -1,0 +1,73 @@
+//! Runs shaped so that bugs of quorum keyspaces (R14) matter. Which bugs those are: [`crate::plants`].
+
+use crate::cluster::Scenario;
+use crate::faults::Faults;
+use crate::keyspace::{Key, Shape};
+use crate::scenarios::MILLISECOND_NS;
+use nicekv_proto::Duration;
+
+/// A keyspace without a primary alone, of few keys.
+pub(crate) fn by_quorum(scenario: &mut Scenario) {
+    scenario.keyspaces = vec![Shape::quorum(3, 2)];
+    scenario.workload.keys = Key::several(0, 2);
+}
+
+/// The same; storage is lost again and again, and much of what would hide it.
+pub(crate) fn by_quorum_in_memory(scenario: &mut Scenario) {
+    by_quorum(scenario);
+    scenario.faults = Faults { loss: 250_000, memory: 1_000_000, ..Faults::NONE };
+    (scenario.faults.crash, scenario.faults.downtime_max_ns) = (3_000, 20 * MILLISECOND_NS);
+}
+
+/// Much is lost, and what is stored is damaged again and again.
+pub(crate) fn damage_by_quorum(scenario: &mut Scenario) {
+    by_quorum(scenario);
+    scenario.timing.fence_interval = Duration::from_millis(20);
+    scenario.faults = Faults { loss: 250_000, corruption: 20_000, ..Faults::NONE };
+}
+
+/// Much is lost, comes twice, or late, and deletions are forgotten as soon as they can be.
+pub(crate) fn deletions_by_quorum(scenario: &mut Scenario) {
+    by_quorum(scenario);
+    scenario.timing.fence_interval = Duration::from_millis(20);
+    scenario.faults = Faults {
+        loss: 200_000,
+        duplication: 500_000,
+        delay: 300_000,
+        delay_max_ns: 1_500 * MILLISECOND_NS,
+        ..Faults::NONE
+    };
+}
+
+/// Deletions are forgotten as soon as they can be, by busy machines, which have more to do at once.
+pub(crate) fn deletions_at_busy_nodes(scenario: &mut Scenario) {
+    by_quorum(scenario);
+    scenario.timing.fence_interval = Duration::from_millis(20);
+    scenario.workload.pause_ns_max = 10 * MILLISECOND_NS;
+    scenario.faults =
+        Faults { late_ns: 5 * MILLISECOND_NS, late_disk_ns: 5 * MILLISECOND_NS, ..Faults::NONE };
+}
+
+/// The operator adds and drains nodes all the time, so that members' places go to others, and much is lost.
+pub(crate) fn places_change(scenario: &mut Scenario) {
+    by_quorum(scenario);
+    (scenario.nodes, scenario.spares) = (4, 1);
+    scenario.workload.keys = Key::several(0, 8);
+    scenario.workload.calls = 300;
+    scenario.faults = Faults { loss: 250_000, change_interval_ns: 100 * MILLISECOND_NS, ..Faults::NONE };
+}
+
+/// The same, with deletions that are forgotten as soon as they can be, and what is left is discarded late.
+pub(crate) fn places_change_and_deletions(scenario: &mut Scenario) {
+    places_change(scenario);
+    scenario.timing.fence_interval = Duration::from_millis(20);
+    scenario.discard_bytes_per_second = 1_000;
+}
+
+/// Nodes that may alone hold something are given up, and die.
+pub(crate) fn sole_holders_leave(scenario: &mut Scenario) {
+    places_change(scenario);
+    scenario.keyspaces = vec![Shape::quorum(3, 1)];
+    scenario.faults.crash = 1_000;
+    scenario.faults.downtime_max_ns = 800 * MILLISECOND_NS;
+}

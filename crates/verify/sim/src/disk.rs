@@ -1,0 +1,332 @@
+//! A node's disk: an authoritative log whose unforced tail may be lost, and an engine that falls back to its last sync.
+//!
+//! Requests are executed strictly in order. The engine on disk is never ahead of the log on disk, as in the real driver: a sync of the
+//! engine forces the log first.
+//!
+//! A damaged entry is one whose first byte is not zero (entries begin with the index of a decision, which is never that large). The
+//! disk notices, as the real engine does by its checksums.
+
+use crate::large_values::LargeValues;
+use crate::random::Random;
+use nicekv_proto::large::Reference;
+use nicekv_proto::recovery::{Entry, put_keyed_entry};
+use nicekv_proto::{Now, OpId, PartitionId};
+use nicekv_replica::replication::Replica;
+use nicekv_replica::{StorageCompletion, StorageRequest, gathered_keys};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Applied state, by partition and key.
+pub type Entries = BTreeMap<(PartitionId, Vec<u8>), Vec<u8>>;
+
+/// Something that the disk is busy with; to be finished in the order of its beginning.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Busy {
+    /// The log is being forced through this record.
+    Force {
+        /// The record's number.
+        through: u64,
+        /// And large values through this one.
+        values: u64,
+    },
+    /// The engine, as it was then, is being made durable.
+    Sync {
+        /// What becomes durable.
+        entries: Entries,
+        /// The log was forced through this record for it.
+        log_through: u64,
+        /// And large values through this one.
+        values: u64,
+        /// Then the log before this record is dropped.
+        trims_before: u64,
+    },
+}
+
+/// Flipped bits.
+const DAMAGE: u8 = 0xff;
+
+fn is_damaged(entry: &[u8]) -> bool {
+    entry[0] != 0
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Disk {
+    /// Records `first ..`.
+    log: Vec<Vec<u8>>,
+    first: u64,
+    forced: u64,
+    /// Records of the disk's life before the first one that this process counts.
+    before: u64,
+    /// As the process sees it.
+    entries: Entries,
+    durable: Entries,
+    pub(crate) values: LargeValues,
+}
+
+impl Disk {
+    /// A new one.
+    pub fn new() -> Self {
+        Self { first: 1, ..Self::default() }
+    }
+
+    /// Number of the last record.
+    pub fn appended(&self) -> u64 {
+        self.first + self.log.len() as u64 - 1
+    }
+
+    /// Number of the last record that no crash takes away.
+    pub fn forced(&self) -> u64 {
+        self.forced
+    }
+
+    /// The same, counted over the life of the disk.
+    pub fn durable(&self) -> u64 {
+        self.before + self.forced
+    }
+
+    /// What the process sees.
+    pub fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
+    /// The keys of a partition that the process sees a value of, and their entries. Tombstones are no values.
+    pub fn values(&self, partition: PartitionId) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let has_value = |entry: &[u8]| Entry::decode(entry).expect("the core wrote it").value.is_some();
+        let entries =
+            self.entries.iter().filter(move |((of, _), entry)| *of == partition && has_value(entry));
+        entries.map(|((_, key), entry)| (key.as_slice(), entry.as_slice()))
+    }
+
+    /// The log's records.
+    pub fn log(&self) -> &[Vec<u8>] {
+        &self.log
+    }
+
+    /// Executes all requests of `core` and what they lead to; returns what takes time.
+    pub fn execute(&mut self, now: Now, core: &mut Replica) -> Vec<Busy> {
+        let mut busy = Vec::new();
+        self.execute_until(now, core, &mut busy, || false);
+        busy
+    }
+
+    /// The same, while `is_over` says no, which is asked after each page; whether all requests are executed.
+    pub fn execute_until(
+        &mut self,
+        now: Now,
+        core: &mut Replica,
+        busy: &mut Vec<Busy>,
+        mut is_over: impl FnMut() -> bool,
+    ) -> bool {
+        while let Some(request) = core.poll_storage() {
+            match request {
+                StorageRequest::Append { payload } => self.log.push(payload.to_vec()),
+                StorageRequest::Force => {
+                    busy.push(Busy::Force { through: self.appended(), values: self.values.ended });
+                }
+                StorageRequest::Read { token, partition, key } => {
+                    let entry = self.entries.get(&(partition, key.to_vec())).cloned();
+                    let completion = match &entry {
+                        Some(entry) if is_damaged(entry) => StorageCompletion::ReadCorrupt { token },
+                        entry => StorageCompletion::Read { token, entry: entry.as_deref() },
+                    };
+                    core.handle_storage(now, completion);
+                }
+                StorageRequest::Write { partition, key, entry } => {
+                    self.entries.insert((partition, key.to_vec()), entry.to_vec());
+                }
+                StorageRequest::Remove { partition, key } => {
+                    self.entries.remove(&(partition, key.to_vec()));
+                }
+                StorageRequest::Clear { partition } => self.entries.retain(|(of, _), _| *of != partition),
+                StorageRequest::Scan { token, partition, after, bytes_max } => {
+                    let (entries, corrupt, more) = self.scan(partition, after, bytes_max);
+                    let (entries, corrupt) = (&entries[..], &corrupt[..]);
+                    core.handle_storage(now, StorageCompletion::Scan { token, entries, corrupt, more });
+                    if is_over() {
+                        return false;
+                    }
+                }
+                StorageRequest::Gather { token, partition, keys, bytes_max } => {
+                    let (entries, corrupt, more) = self.gather(partition, keys, bytes_max);
+                    let (entries, corrupt) = (&entries[..], &corrupt[..]);
+                    core.handle_storage(now, StorageCompletion::Scan { token, entries, corrupt, more });
+                    if is_over() {
+                        return false;
+                    }
+                }
+                StorageRequest::Trim { before } => busy.push(Busy::Sync {
+                    entries: self.entries.clone(),
+                    log_through: self.appended(),
+                    values: self.values.ended,
+                    trims_before: before,
+                }),
+                StorageRequest::MarkValues => self.values.is_marked = true,
+                StorageRequest::WriteValue { name, length, offset, bytes } => {
+                    self.values.write(name, length, offset, bytes);
+                }
+                StorageRequest::EndValue { reference } => {
+                    let end = self.values.end(&reference);
+                    core.handle_storage(now, StorageCompletion::ValueEnded { name: reference.name, end });
+                }
+                StorageRequest::ReadValue { token, name, offset, bytes } => {
+                    let (bytes, is_damaged) = self.values.read(name, offset, bytes);
+                    core.handle_storage(now, StorageCompletion::ValueRead { token, bytes, is_damaged });
+                }
+                StorageRequest::CondemnValue { name } => self.values.condemn(name),
+                StorageRequest::RemoveValue { name } => self.values.remove(name),
+            }
+        }
+        true
+    }
+
+    /// Damages the stored value of a key.
+    pub fn damage(&mut self, key: &(PartitionId, Vec<u8>)) {
+        for entries in [&mut self.entries, &mut self.durable] {
+            if let Some(entry) = entries.get_mut(key).filter(|entry| !is_damaged(entry)) {
+                entry[0] = DAMAGE;
+            }
+        }
+    }
+
+    /// Puts another entry in the place of one, or none.
+    pub fn replace(&mut self, key: &(PartitionId, Vec<u8>), entry: Option<&[u8]>) {
+        for entries in [&mut self.entries, &mut self.durable] {
+            match entry {
+                Some(entry) => drop(entries.insert(key.clone(), entry.to_vec())),
+                None => drop(entries.remove(key)),
+            }
+        }
+    }
+
+    /// Undoes all damage.
+    pub fn mend(&mut self) {
+        for entries in [&mut self.entries, &mut self.durable] {
+            entries.values_mut().for_each(|entry| entry[0] = 0);
+        }
+        self.values.mend();
+    }
+
+    /// The large value that the entry of a key speaks of.
+    pub fn large_value(&self, key: &(PartitionId, Vec<u8>)) -> Option<Reference> {
+        self.entries.get(key).filter(|entry| !is_damaged(entry)).and_then(|entry| Entry::reference_of(entry))
+    }
+
+    /// Whether a large value is there and right.
+    pub fn has_large(&self, reference: &Reference) -> bool {
+        self.values.is_intact(reference)
+    }
+
+    /// Whether an entry speaks of a large value that is not there, or not right.
+    pub fn lacks_large(&self) -> bool {
+        self.entries.keys().filter_map(|key| self.large_value(key)).any(|of| !self.has_large(&of))
+    }
+
+    /// Bits of a large value flip, and the disk finds that when it reads it, or never does.
+    pub fn damage_large(&mut self, name: OpId, is_known: bool) {
+        self.values.damage(name, is_known);
+    }
+
+    /// Whether a value is there and not damaged.
+    pub fn is_intact(&self, key: &(PartitionId, Vec<u8>)) -> bool {
+        self.entries.get(key).is_some_and(|entry| !is_damaged(entry))
+    }
+
+    /// Whether an entry of this key is there and damaged.
+    pub fn is_damaged(&self, key: &(PartitionId, Vec<u8>)) -> bool {
+        self.entries.get(key).is_some_and(|entry| is_damaged(entry))
+    }
+
+    fn scan(
+        &self,
+        partition: PartitionId,
+        after: Option<&[u8]>,
+        bytes_max: usize,
+    ) -> (Vec<u8>, Vec<Vec<u8>>, bool) {
+        let from = match after {
+            Some(after) => Bound::Excluded((partition, after.to_vec())),
+            None => Bound::Included((partition, Vec::new())),
+        };
+        let mut rest =
+            self.entries.range((from, Bound::Unbounded)).take_while(|((of, _), _)| *of == partition);
+        let (mut page, mut corrupt) = (Vec::new(), Vec::new());
+        for ((_, key), entry) in rest.by_ref() {
+            match is_damaged(entry) {
+                true => corrupt.push(key.clone()),
+                false => put_keyed_entry(&mut page, key, entry),
+            }
+            if page.len() >= bytes_max {
+                break;
+            }
+        }
+        (page, corrupt, rest.next().is_some())
+    }
+
+    /// As [`Self::scan`], of these keys.
+    fn gather(&self, partition: PartitionId, keys: &[u8], bytes_max: usize) -> (Vec<u8>, Vec<Vec<u8>>, bool) {
+        let (mut page, mut corrupt) = (Vec::new(), Vec::new());
+        let mut keys = gathered_keys(keys);
+        while page.len() < bytes_max
+            && let Some(key) = keys.next()
+        {
+            match self.entries.get(&(partition, key.to_vec())) {
+                Some(entry) if is_damaged(entry) => corrupt.push(key.to_vec()),
+                Some(entry) => put_keyed_entry(&mut page, key, entry),
+                None => {}
+            }
+        }
+        (page, corrupt, keys.next().is_some())
+    }
+
+    /// Something that took time is done. Forces and syncs finish in the order of their beginning.
+    pub fn finish(&mut self, now: Now, core: &mut Replica, busy: Busy) {
+        match busy {
+            Busy::Force { through, values } => {
+                self.forced = self.forced.max(through);
+                self.values.forced = self.values.forced.max(values);
+                core.set_durable(self.durable());
+                core.handle_storage(now, StorageCompletion::Forced { through });
+            }
+            Busy::Sync { entries, log_through, values, trims_before } => {
+                self.forced = self.forced.max(log_through);
+                self.values.forced = self.values.forced.max(values);
+                self.durable = entries;
+                let dropped = trims_before.saturating_sub(self.first) as usize;
+                self.log.drain(..dropped);
+                self.first += dropped as u64;
+            }
+        }
+    }
+
+    /// The process is gone, and with it any part of the unforced tail of the log.
+    pub fn crash(&mut self, random: &mut Random) {
+        let kept = random.between(self.forced, self.appended());
+        self.values.crash(|| random.chance(500));
+        self.crash_keeping(kept);
+    }
+
+    /// The process is gone, and the log after the record `kept`, which is none before the last forced one.
+    pub fn crash_keeping(&mut self, kept: u64) {
+        assert!(self.forced <= kept && kept <= self.appended());
+        self.log.truncate((kept + 1 - self.first) as usize);
+        self.values.crash(|| false);
+        self.entries.clone_from(&self.durable);
+        // A new process counts from 1, and finds durable what it finds.
+        self.before += self.first - 1;
+        self.first = 1;
+        self.forced = self.appended();
+    }
+
+    /// Gives a new process what is in the log.
+    pub fn replay(&mut self, now: Now, core: &mut Replica) {
+        if self.values.is_marked {
+            core.begin_values(self.values.names());
+        }
+        for record in &self.log {
+            core.replay(now, record).expect("the log holds what the core wrote");
+        }
+        let busy = self.execute(now, core);
+        assert!(busy.is_empty(), "replaying a log forces nothing");
+        core.begin_durable(self.durable());
+    }
+}

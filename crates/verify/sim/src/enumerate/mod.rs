@@ -1,0 +1,312 @@
+//! Every fault at every point of a short run of a whole cluster: alone, and together with every other.
+//!
+//! ```text
+//!   ── begun ──┬──────┬──────┬── point ──┬─ … ── at rest ── judged
+//!              │      │      └ fault ────┴─ … ── at rest ── judged          singles
+//!              │      └ fault ── point ── second fault ── … ── judged       pairs
+//!              └ crash ── point ── crash ── point ── crash ── … ── judged   triples
+//! ```
+//!
+//! Everything takes the same time always, so that a run is told by its faults. A *point* is an event of a node or of the metadata
+//! service that carries news: a datagram arrives (heartbeats, leases and probes are none), a frame of a copy, tables, a disk
+//! completion. At it, before it happens, its host is crashed for long (and loses what is not forced) or restarted at once, paused, or
+//! cut off inwards, outwards or both ways; each heals by itself after [`FAULT_NS`]. What a run has in common with others is run once: a
+//! cluster is copied at a point.
+//!
+//! Which runs there are:
+//! * singles: every fault at every point until the script's run is at rest;
+//! * pairs: after every single, every fault at every point until the cluster is at rest again, at most [`SECOND_NS`] later;
+//! * triples: three crashes, of which the third falls into the recovery that the second causes, at most [`THIRD_NS`] later. They end
+//!   with the last of those that every pair of crashes has on its way.
+
+mod scripts;
+
+pub use scripts::{SCRIPTS, Script};
+
+use crate::cluster::{Cluster, Direction, Mishap, Seen, What};
+use crate::judge::{self, Report};
+use crate::network::Host;
+use crate::node::Kept;
+use nicekv_proto::Datagram;
+use std::fmt;
+
+const MILLISECOND_NS: u64 = 1_000_000;
+/// How long a fault lasts: longer than it takes to suspect a node and to remove it.
+pub const FAULT_NS: u64 = 250 * MILLISECOND_NS;
+/// A second fault comes at most so long after the first.
+pub const SECOND_NS: u64 = 600 * MILLISECOND_NS;
+/// A third crash comes at most so long after the second.
+pub const THIRD_NS: u64 = 200 * MILLISECOND_NS;
+/// A script is looked at for so long at least: until everybody knows that all hold its decisions.
+const LOOKED_AT_NS: u64 = 30 * MILLISECOND_NS;
+/// A process that is restarted at once is down for so long.
+const RESTART_NS: u64 = 10 * MILLISECOND_NS;
+/// When another metadata leader takes over from a paused one.
+const TAKEOVER_NS: u64 = 30 * MILLISECOND_NS;
+
+/// What befalls a host at a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the module says what each is")]
+pub enum Kind {
+    Crash,
+    Restart,
+    Pause,
+    CutIn,
+    CutOut,
+    Cut,
+}
+
+const KINDS: [(Kind, &str); 6] = [
+    (Kind::Crash, "crash"),
+    (Kind::Restart, "restart"),
+    (Kind::Pause, "pause"),
+    (Kind::CutIn, "cut-in"),
+    (Kind::CutOut, "cut-out"),
+    (Kind::Cut, "cut"),
+];
+
+/// A fault at a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// So many events have happened before.
+    pub event: u64,
+    /// What befalls the host of the next one.
+    pub kind: Kind,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, name) = KINDS.iter().find(|(kind, _)| *kind == self.kind).expect("all are listed");
+        write!(f, "{}.{name}", self.event)
+    }
+}
+
+/// How far an enumeration goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// Whether to visit pairs, and of how many second points one: 1 is all of them.
+    pub pairs: Option<u64>,
+    /// The same of triples.
+    pub triples: Option<u64>,
+}
+
+/// How much was seen.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "each is named for what it counts")]
+pub struct Counts {
+    pub points: u64,
+    pub singles: u64,
+    pub pairs: u64,
+    pub triples: u64,
+    /// Of all runs; what runs have in common is counted once.
+    pub events: u64,
+    /// The first violation, and the faults that lead to it.
+    pub violation: Option<(String, Vec<Fault>)>,
+}
+
+/// A run on its way.
+#[derive(Clone)]
+struct Run {
+    cluster: Cluster,
+    faults: Vec<Fault>,
+    /// When the cuts are mended.
+    mended_ns: u64,
+}
+
+/// Visits all runs of a script, or until something is wrong.
+pub fn enumerate(script: &Script, depth: Depth) -> Counts {
+    let run = Run { cluster: script.begin(), faults: Vec::new(), mended_ns: 0 };
+    let mut visitor = Visitor { depth, counts: Counts::default(), skipped: 0 };
+    let end_ns = run.cluster.now_ns() + SECOND_NS;
+    visitor.visit(run, end_ns);
+    visitor.counts
+}
+
+/// Runs a script with these faults, and judges it.
+///
+/// # Errors
+/// There is no such point.
+pub fn replay(script: &Script, faults: &[Fault], print: Option<fn(&str)>) -> Result<Report, String> {
+    let mut run = Run { cluster: script.begin(), faults: Vec::new(), mended_ns: 0 };
+    if let Some(print) = print {
+        run.cluster.trace(print);
+    }
+    for fault in faults {
+        while run.cluster.tally().events < fault.event {
+            run.step();
+        }
+        let host = run.point().ok_or_else(|| format!("event {} is no point", fault.event))?;
+        run.inflict(host, fault.kind);
+    }
+    Ok(run.judge())
+}
+
+/// Reads faults as they are printed, joined by `+`.
+pub fn parse_faults(text: &str) -> Option<Vec<Fault>> {
+    let fault = |text: &str| {
+        let (event, name) = text.split_once('.')?;
+        let (kind, _) = KINDS.iter().find(|(_, known)| *known == name)?;
+        Some(Fault { event: event.parse().ok()?, kind: *kind })
+    };
+    text.split('+').map(fault).collect()
+}
+
+struct Visitor {
+    depth: Depth,
+    counts: Counts,
+    skipped: u64,
+}
+
+impl Visitor {
+    /// Goes on with `run` to its end, and branches off a fault at each point before `end_ns`.
+    fn visit(&mut self, mut run: Run, end_ns: u64) {
+        let (began_events, depth) = (run.cluster.tally().events, run.faults.len());
+        let rest_ns = run.cluster.now_ns() + LOOKED_AT_NS;
+        loop {
+            if let Some(host) = run.point()
+                && self.is_wanted(depth)
+            {
+                self.counts.points += u64::from(depth == 0);
+                self.branch(&run, host);
+            }
+            if self.counts.violation.is_some()
+                || run.cluster.now_ns() > end_ns
+                || (run.cluster.now_ns() > rest_ns && run.is_at_rest())
+            {
+                break;
+            }
+            run.step();
+        }
+        self.counts.events += run.cluster.tally().events - began_events;
+        self.finish(run);
+    }
+
+    fn branch(&mut self, run: &Run, host: Host) {
+        let depth = run.faults.len() + 1;
+        for (kind, _) in KINDS {
+            let crashes = |faults: &[Fault]| faults.iter().all(|fault| fault.kind == Kind::Crash);
+            let may_go_deeper = match depth {
+                1 => self.depth.pairs.is_some(),
+                2 => self.depth.triples.is_some() && kind == Kind::Crash && crashes(&run.faults),
+                _ => false,
+            };
+            if self.counts.violation.is_some() || (depth == 3 && kind != Kind::Crash) {
+                return;
+            }
+            let mut branch = run.clone();
+            branch.inflict(host, kind);
+            let now_ns = branch.cluster.now_ns();
+            match (depth, may_go_deeper) {
+                (_, false) => self.finish(branch),
+                (1, true) => self.visit(branch, now_ns + SECOND_NS),
+                (_, true) => self.visit(branch, now_ns + THIRD_NS),
+            }
+        }
+    }
+
+    /// Of the points after `depth` faults, one of every so many.
+    fn is_wanted(&mut self, depth: usize) -> bool {
+        let every = match depth {
+            0 => Some(1),
+            1 => self.depth.pairs,
+            2 => self.depth.triples,
+            _ => None,
+        };
+        self.skipped += 1;
+        every.is_some_and(|every| self.skipped.is_multiple_of(every))
+    }
+
+    fn finish(&mut self, run: Run) {
+        match run.faults.len() {
+            0 => {}
+            1 => self.counts.singles += 1,
+            2 => self.counts.pairs += 1,
+            _ => self.counts.triples += 1,
+        }
+        let (began_events, faults) = (run.cluster.tally().events, run.faults.clone());
+        let report = run.judge();
+        self.counts.events += report.tally.events - began_events;
+        if let Some(violation) = report.violations.into_iter().next() {
+            self.counts.violation = Some((violation, faults));
+        }
+    }
+}
+
+impl Run {
+    /// The host that the next event brings news to.
+    fn point(&self) -> Option<Host> {
+        let seen = self.cluster.next(u64::MAX)?;
+        is_news(seen).then_some(seen.host)
+    }
+
+    fn step(&mut self) {
+        self.cluster.step();
+        if self.mended_ns > 0 && self.cluster.now_ns() >= self.mended_ns {
+            self.mended_ns = 0;
+            self.cluster.inflict(Mishap::Mend);
+        }
+    }
+
+    fn inflict(&mut self, host: Host, kind: Kind) {
+        self.faults.push(Fault { event: self.cluster.tally().events, kind });
+        let direction = match kind {
+            Kind::CutIn => Direction::In,
+            Kind::CutOut => Direction::Out,
+            Kind::Cut => Direction::Both,
+            Kind::Crash | Kind::Restart | Kind::Pause => {
+                return self.cluster.inflict(stop(host, kind));
+            }
+        };
+        self.mended_ns = self.cluster.now_ns() + FAULT_NS;
+        self.cluster.inflict(Mishap::CutOff { host, direction });
+    }
+
+    /// Nothing is left to be done, and nothing is broken any more.
+    fn is_at_rest(&self) -> bool {
+        const ASKED_EVERY: u64 = 16;
+        self.mended_ns == 0
+            && self.cluster.tally().events.is_multiple_of(ASKED_EVERY)
+            && judge::is_at_rest(&self.cluster)
+    }
+
+    fn judge(mut self) -> Report {
+        // What is left of a fault goes its way.
+        while self.mended_ns > 0 {
+            self.step();
+        }
+        judge::finish(&mut self.cluster)
+    }
+}
+
+fn stop(host: Host, kind: Kind) -> Mishap {
+    let downtime_ns = if kind == Kind::Crash { FAULT_NS } else { RESTART_NS };
+    match (host, kind) {
+        (Host::Node(node), Kind::Pause) => Mishap::Pause { node, pause_ns: FAULT_NS },
+        (Host::Node(node), _) => {
+            let kept = if kind == Kind::Crash { Kept::Forced } else { Kept::All };
+            Mishap::Crash { node, kept, downtime_ns: Some(downtime_ns) }
+        }
+        (_, Kind::Pause) => Mishap::MetadataPause { pause_ns: FAULT_NS, takeover_ns: TAKEOVER_NS },
+        _ => Mishap::MetadataCrash { downtime_ns },
+    }
+}
+
+fn is_news(seen: Seen<'_>) -> bool {
+    if !matches!(seen.host, Host::Node(_) | Host::Metadata) {
+        return false;
+    }
+    match seen.what {
+        What::Datagram { bytes, .. } => !matches!(
+            Datagram::decode(bytes),
+            Ok((
+                _,
+                Datagram::Heartbeat(_)
+                    | Datagram::HeartbeatReply(_)
+                    | Datagram::Probe(_)
+                    | Datagram::ProbeReply(_)
+            ))
+        ),
+        What::Frame(_) | What::Disk | What::Tables => true,
+        What::Turn | What::Other => false,
+    }
+}

@@ -1,0 +1,171 @@
+//! The large values on a node's disk: those that are being written go with the process, whole ones stay if they were forced, and may stay if not.
+//!
+//! Of damage the real disk knows by a checksum for each block, unless what is damaged came with the checksum: then nobody but the value's own digest tells.
+
+use nicekv_proto::OpId;
+use nicekv_proto::large::Reference;
+use nicekv_replica::ValueEnd;
+use nicekv_transport::checksum;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LargeValues {
+    /// There has been one.
+    pub(crate) is_marked: bool,
+    /// There is no room for another one.
+    pub(crate) is_full: bool,
+    /// What is being written, and how much of it was.
+    parts: BTreeMap<OpId, Vec<u8>>,
+    /// With their numbers, in the order in which they were whole.
+    whole: BTreeMap<OpId, (u64, Vec<u8>)>,
+    /// Of those, the ones that the disk knows to be damaged.
+    damaged: BTreeSet<OpId>,
+    /// Of those, the ones that the process has found to be damaged, and writes anew.
+    condemned: BTreeSet<OpId>,
+    /// What they were, with their numbers, and whether the disk knew of the damage: there again if a crash takes away what has taken their places.
+    former: BTreeMap<OpId, (u64, Vec<u8>, bool)>,
+    /// Number of the last one.
+    pub(crate) ended: u64,
+    /// No crash takes away those up to this one.
+    pub(crate) forced: u64,
+}
+
+impl LargeValues {
+    pub(crate) fn names(&self) -> impl Iterator<Item = OpId> {
+        self.whole.keys().copied()
+    }
+
+    fn is_there(&self, name: OpId) -> bool {
+        self.whole.contains_key(&name) && !self.condemned.contains(&name)
+    }
+
+    pub(crate) fn write(&mut self, name: OpId, length: u32, offset: u32, bytes: &[u8]) {
+        if self.is_there(name) {
+            return;
+        }
+        let value = self.parts.entry(name).or_insert_with(|| vec![0; length as usize]);
+        value[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    pub(crate) fn end(&mut self, reference: &Reference) -> ValueEnd {
+        let Reference { name, checksum: expected, .. } = *reference;
+        if self.is_there(name) {
+            return ValueEnd::Whole;
+        }
+        match self.parts.remove(&name) {
+            Some(_) if self.is_full => ValueEnd::NoRoom,
+            Some(value) if checksum(&value) == expected => {
+                self.ended += 1;
+                if let Some((number, former)) = self.whole.insert(name, (self.ended, value)) {
+                    self.former.insert(name, (number, former, self.damaged.remove(&name)));
+                }
+                self.condemned.remove(&name);
+                ValueEnd::Whole
+            }
+            _ => ValueEnd::Wrong,
+        }
+    }
+
+    /// A part of a value, or none, and whether that is because of damage.
+    pub(crate) fn read(&self, name: OpId, offset: u32, bytes: usize) -> (Option<&[u8]>, bool) {
+        if !self.is_there(name) {
+            return (None, false);
+        }
+        if self.damaged.contains(&name) {
+            return (None, true);
+        }
+        let rest = self.whole.get(&name).and_then(|(_, value)| value.get(offset as usize..));
+        (rest.and_then(|rest| rest.get(..bytes)), false)
+    }
+
+    pub(crate) fn remove(&mut self, name: OpId) {
+        self.parts.remove(&name);
+        self.whole.remove(&name);
+        self.damaged.remove(&name);
+        self.condemned.remove(&name);
+        self.former.remove(&name);
+    }
+
+    pub(crate) fn condemn(&mut self, name: OpId) {
+        if self.whole.contains_key(&name) {
+            self.condemned.insert(name);
+        }
+    }
+
+    /// Whether all of what this names is here and right.
+    pub(crate) fn is_intact(&self, reference: &Reference) -> bool {
+        let value = self.whole.get(&reference.name);
+        !self.damaged.contains(&reference.name)
+            && !self.condemned.contains(&reference.name)
+            && value.is_some_and(|(_, value)| checksum(value) == reference.checksum)
+    }
+
+    /// Bits of a value flip, and the disk knows it, or does not.
+    pub(crate) fn damage(&mut self, name: OpId, is_known: bool) {
+        if let Some((_, value)) = self.whole.get_mut(&name) {
+            if is_known {
+                self.damaged.insert(name);
+            } else {
+                let middle = value.len() / 2;
+                value[middle] ^= 1;
+            }
+        }
+    }
+
+    /// Undoes damage that the disk knows of.
+    pub(crate) fn mend(&mut self) {
+        self.damaged.clear();
+    }
+
+    /// The process is gone, and of what was not forced whatever does not stay.
+    pub(crate) fn crash(&mut self, mut stays: impl FnMut() -> bool) {
+        self.parts.clear();
+        self.condemned.clear();
+        self.whole.retain(|_, (number, _)| *number <= self.forced || stays());
+        self.damaged.retain(|name| self.whole.contains_key(name));
+        for (name, (number, former, is_damaged)) in std::mem::take(&mut self.former) {
+            if number <= self.forced && !self.whole.contains_key(&name) {
+                self.whole.insert(name, (number, former));
+                self.damaged.extend(is_damaged.then_some(name));
+            }
+        }
+        // What is found is durable.
+        self.ended = self.ended.max(self.forced);
+        self.forced = self.ended;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_proto::ClientId;
+
+    const BYTES: [u8; 3] = [1, 2, 3];
+
+    fn write(values: &mut LargeValues) -> ValueEnd {
+        let name = OpId { client: ClientId(1), sequence: 2 };
+        values.write(name, 3, 0, &BYTES);
+        values.end(&Reference { name, length: 3, checksum: checksum(&BYTES) })
+    }
+
+    #[test]
+    fn what_was_condemned_is_there_again_if_a_crash_takes_away_what_has_taken_its_place() {
+        let mut values = LargeValues::default();
+        assert_eq!(write(&mut values), ValueEnd::Whole);
+        values.forced = values.ended;
+        let name = values.names().next().expect("it was just written");
+        values.damage(name, true);
+        assert_eq!(values.read(name, 0, 3), (None, true));
+        values.condemn(name);
+        assert_eq!((values.read(name, 0, 3), values.names().count()), ((None, false), 1));
+        for stays in [false, true] {
+            assert_eq!(write(&mut values), ValueEnd::Whole);
+            assert_eq!(values.read(name, 0, 3), (Some(&BYTES[..]), false));
+            values.crash(|| stays);
+            let expected = if stays { (Some(&BYTES[..]), false) } else { (None, true) };
+            assert_eq!(values.read(name, 0, 3), expected);
+            values.condemn(name);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What must hold.
+
+use super::disk::Disk;
+use super::names::Manifest;
+use super::tasks::{Part, Task};
+use super::world::World;
+use nicekv_objects::GetError;
+use nicekv_proto::NodeId;
+use nicekv_proto::chunk::ChunkId;
+use std::collections::BTreeSet;
+
+impl World {
+    /// Targets that have a chunk durably, undamaged, and as what it is.
+    fn holders(&self, id: &ChunkId) -> impl Iterator<Item = NodeId> {
+        let has = |disk: &Disk| {
+            let found = disk.chunks.get(id).filter(|_| !disk.damaged.contains(id));
+            found.is_some_and(|(bytes, _)| nicekv_objects::chunk_id(bytes) == *id)
+        };
+        self.targets.iter().filter(move |host| has(&host.disk)).map(|host| host.node)
+    }
+
+    fn copies(&self, id: &ChunkId) -> usize {
+        self.holders(id).count()
+    }
+
+    fn judge_copies(&mut self, id: &ChunkId, when: &str) {
+        let (copies, excused) = (self.copies(id), self.judge.excused(id));
+        if copies + excused < self.shape.copies {
+            let wanted = self.shape.copies;
+            self.judge.accuse(format!("{when}: chunk {id} lies at {copies} of {wanted} targets"));
+        }
+    }
+
+    fn live(&self) -> BTreeSet<ChunkId> {
+        self.names.iter().flat_map(|(_, manifest)| manifest.chunks.iter().map(|(id, _)| *id)).collect()
+    }
+
+    /// Targets say that enough of them hold whatever is held.
+    pub(super) fn judge_whole(&mut self) {
+        for id in self.live() {
+            self.judge_copies(&id, "all targets say that nothing lacks copies");
+        }
+    }
+
+    /// After everything each chunk is where it belongs, and nowhere else.
+    fn judge_places(&mut self, id: &ChunkId) {
+        let group = *self.map.group_of(id).1;
+        let (inside, outside): (Vec<NodeId>, Vec<NodeId>) =
+            self.holders(id).partition(|node| group.place_of(*node).is_some());
+        if inside.len() != self.shape.copies || !outside.is_empty() {
+            let wanted = self.shape.copies;
+            self.judge.accuse(format!(
+                "at the end: chunk {id} lies at {inside:?} of its group, which is to be {wanted}, and at {outside:?} elsewhere"
+            ));
+        }
+    }
+
+    /// A manifest was taken.
+    pub(super) fn judge_manifest(&mut self, name: u64, manifest: &Manifest) {
+        for (id, _) in &manifest.chunks {
+            self.judge_copies(id, &format!("the manifest of object {name} was taken"));
+        }
+    }
+
+    /// A target has deleted a chunk.
+    pub(super) fn judge_removal(&mut self, target: usize, id: &ChunkId) {
+        self.judge.collected += 1;
+        let is_live = self.names.iter().any(|(_, manifest)| manifest.chunks.iter().any(|(of, _)| of == id));
+        if is_live {
+            self.judge_copies(id, &format!("target {target} deleted what an object needs"));
+        }
+    }
+
+    /// A chunk was not read.
+    pub(super) fn judge_unread(&mut self, name: u64, id: &ChunkId, error: GetError, is_read_back: bool) {
+        let names_it = |manifest: &Manifest| manifest.chunks.iter().any(|(of, _)| of == id);
+        let is_live = self.names.get(name).is_some_and(names_it);
+        let is_lost = self.copies(id) == 0 && self.judge.excused(id) > 0;
+        let is_wrong = error == GetError::NotFound || is_read_back;
+        if is_live && is_wrong && !is_lost {
+            self.judge.accuse(format!("chunk {id} of object {name}: {error}"));
+        }
+    }
+
+    /// A target promises no more than it has.
+    pub(super) fn judge_bounds(&mut self, target: usize) {
+        let Some(core) = &self.targets[target].core else { return };
+        let (memory, _, under_way) = core.promised();
+        let bytes_max = self.shape.reservation.bytes_max;
+        // Those that are being written have given their promises back.
+        let most = 2 * self.shape.reservation.bids_max + self.targets[target].disk.open();
+        if memory > bytes_max || under_way > most {
+            self.judge.accuse(format!(
+                "target {target} has promised {memory} bytes of {bytes_max}, to {under_way}"
+            ));
+        }
+    }
+
+    /// Everything that is live is read.
+    pub(super) fn read_back(&mut self) {
+        if let Some(initiator) = self.initiators.iter().position(|host| host.task.is_some()) {
+            return self.judge.accuse(format!("the user of initiator {initiator} is not done"));
+        }
+        let live: Vec<(u64, Vec<u64>)> = self
+            .names
+            .iter()
+            .map(|(name, manifest)| (name, manifest.chunks.iter().map(|(_, content)| *content).collect()))
+            .collect();
+        for (at, (name, contents)) in live.into_iter().enumerate() {
+            let initiator = at % self.initiators.len();
+            let parts = contents.into_iter().map(Part::new);
+            let task = match self.initiators[initiator].task.take() {
+                Some(Task::Get { parts: mut known, name, .. }) => {
+                    known.extend(parts);
+                    Task::Get { name, parts: known, copy_to: None, is_read_back: true }
+                }
+                _ => Task::Get { name, parts: parts.collect(), copy_to: None, is_read_back: true },
+            };
+            self.get_parts(initiator, task);
+        }
+    }
+
+    /// All is quiet.
+    pub(super) fn judge_end(&mut self) {
+        if self.initiators.iter().any(|host| host.task.is_some()) {
+            self.judge.accuse("objects could not be read back in time".into());
+        }
+        if !self.is_whole || self.map.before().is_some() {
+            let progress: Vec<_> =
+                self.targets.iter().map(|host| host.core.as_ref().map(|core| core.progress())).collect();
+            self.judge
+                .accuse(format!("targets are not done with looking after what they hold: {progress:?}"));
+        }
+        let live = self.live();
+        live.iter().for_each(|id| self.judge_places(id));
+        for target in 0..self.targets.len() {
+            let host = &self.targets[target];
+            let Some(core) = &host.core else { continue };
+            let (promised, open) = (core.promised(), host.disk.open());
+            if promised != (0, 0, 0) || open != 0 {
+                self.judge.accuse(format!(
+                    "target {target} keeps {promised:?} of memory, disk and transfers, {open} of them on its disk"
+                ));
+            }
+            let left = host.disk.chunks.keys().find(|id| !live.contains(id)).copied();
+            if let Some(id) = left {
+                self.judge.accuse(format!("target {target} keeps chunk {id}, which no object needs"));
+            }
+        }
+    }
+}

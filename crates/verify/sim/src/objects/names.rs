@@ -1,0 +1,69 @@
+//! Names of objects: as a keyspace has them, with what garbage collection asks of it (P8, P9).
+
+use nicekv_proto::chunk::{ChunkId, Round};
+use std::collections::BTreeMap;
+
+/// The value of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Manifest {
+    /// Its chunks, by the contents that users know, in order.
+    pub(super) chunks: Vec<(ChunkId, u64)>,
+    /// The lowest of their stamps.
+    pub(super) stamp: Round,
+}
+
+/// Partitions of names.
+pub(super) const PARTITIONS: u64 = 2;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    manifests: BTreeMap<u64, Manifest>,
+    adopted: BTreeMap<u64, Round>,
+}
+
+pub(super) fn partition_of(name: u64) -> u64 {
+    name % PARTITIONS
+}
+
+impl Names {
+    /// Whether the manifest is taken: not if something of it may have been marked for deletion before it was known (P8).
+    pub(super) fn put(&mut self, name: u64, manifest: Manifest) -> bool {
+        let adopted = self.adopted.get(&partition_of(name)).copied().unwrap_or_default();
+        if manifest.stamp.0.saturating_add(1) < adopted.0 {
+            return false;
+        }
+        self.manifests.insert(name, manifest);
+        true
+    }
+
+    pub(super) fn get(&self, name: u64) -> Option<&Manifest> {
+        self.manifests.get(&name)
+    }
+
+    pub(super) fn delete(&mut self, name: u64) {
+        self.manifests.remove(&name);
+    }
+
+    /// A partition adopts a round: from now on it refuses older stamps.
+    pub(super) fn adopt(&mut self, partition: u64, round: Round) {
+        let adopted = self.adopted.entry(partition).or_default();
+        *adopted = (*adopted).max(round);
+    }
+
+    /// Whether all partitions have adopted a round.
+    pub(super) fn have_adopted(&self, round: Round) -> bool {
+        (0..PARTITIONS).all(|partition| self.adopted.get(&partition).is_some_and(|adopted| *adopted >= round))
+    }
+
+    /// Some of the names behind this one, with the chunks that they need.
+    pub(super) fn page(&self, after: Option<u64>, most: usize) -> Vec<(u64, Vec<ChunkId>)> {
+        let first = after.map_or(0, |name| name + 1);
+        let ids = |manifest: &Manifest| manifest.chunks.iter().map(|(id, _)| *id).collect();
+        self.manifests.range(first..).take(most).map(|(name, manifest)| (*name, ids(manifest))).collect()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Manifest)> {
+        self.manifests.iter().map(|(name, manifest)| (*name, manifest))
+    }
+}

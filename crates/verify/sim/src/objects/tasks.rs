@@ -1,0 +1,65 @@
+//! What a user is at.
+
+use crate::random::Random;
+use nicekv_objects::{Handle, chunk_id};
+use nicekv_proto::chunk::{ChunkId, Round};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Longest chunk: some frames.
+const BYTES_MAX: u64 = 20_000;
+
+/// The chunks that users know, by numbers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contents {
+    known: BTreeMap<u64, (ChunkId, Arc<[u8]>)>,
+}
+
+impl Contents {
+    pub(super) fn get(&mut self, number: u64) -> (ChunkId, Arc<[u8]>) {
+        let make = || {
+            let mut random = Random::new(number);
+            let length = random.between(1, BYTES_MAX);
+            let bytes: Arc<[u8]> = (0..length).map(|_| random.bits() as u8).collect();
+            (chunk_id(&bytes), bytes)
+        };
+        self.known.entry(number).or_insert_with(make).clone()
+    }
+}
+
+/// A part of an object that is put or got.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) content: u64,
+    pub(super) handle: Option<Handle>,
+    /// Of one that is put: with which stamp.
+    pub(super) stamp: Option<Round>,
+    pub(super) is_done: bool,
+}
+
+impl Part {
+    pub(super) fn new(content: u64) -> Self {
+        Self { content, handle: None, stamp: None, is_done: false }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) enum Task {
+    /// Chunks are put, then the manifest.
+    Put { number: u64, name: u64, parts: Vec<Part>, tries: u32 },
+    /// Chunks are got; then they are put under another name, or that is all.
+    Get { name: u64, parts: Vec<Part>, copy_to: Option<u64>, is_read_back: bool },
+}
+
+impl Task {
+    pub(super) fn part(&mut self, handle: Handle) -> Option<&mut Part> {
+        let (Self::Put { parts, .. } | Self::Get { parts, .. }) = self;
+        parts.iter_mut().find(|part| part.handle == Some(handle))
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        let (Self::Put { parts, .. } | Self::Get { parts, .. }) = self;
+        parts.iter().all(|part| part.is_done)
+    }
+}

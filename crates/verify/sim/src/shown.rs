@@ -1,0 +1,151 @@
+//! A model of entries that are kept outside of a node's core, to answer gets without asking it. The core says what may be shown
+//! (`nicekv_replica::Visibility`); what is open here must be what the core itself answers, and the linearizability of that the judge proves.
+
+use crate::disk::Disk;
+use nicekv_proto::recovery::Entry;
+use nicekv_proto::{Datagram, Get, KeyspaceId, OpId, Opcode, PartitionId, Reply, Status};
+use nicekv_replica::replication::Replica;
+use nicekv_replica::{Shift, ShiftKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+type Key = (PartitionId, Box<[u8]>);
+
+/// What a get is to be answered.
+type Shows = Option<(OpId, Vec<u8>)>;
+
+/// See the module.
+#[derive(Clone, Default)]
+pub struct Shown {
+    locked: BTreeSet<Key>,
+    entries: BTreeMap<Key, Option<Vec<u8>>>,
+    /// Gets that arrived while their key was open, and what was open then, each time; `None`: once it was not.
+    expected: BTreeMap<OpId, Option<Vec<Shows>>>,
+    /// How many answers were compared.
+    pub compared: u64,
+    /// What was wrong first.
+    pub violation: Option<String>,
+}
+
+impl Shown {
+    /// A new process: nothing is known.
+    pub fn begin(&mut self) {
+        self.locked.clear();
+        self.entries.clear();
+        self.expected.clear();
+    }
+
+    /// Takes what the core tells.
+    pub fn make(&mut self, Shift { partition, kind }: Shift) {
+        let is_in_turn = match kind {
+            ShiftKind::Locked(key) => self.locked.insert((partition, key)),
+            // It may be one that nobody had asked for when it was locked.
+            ShiftKind::Unlocked(key) => {
+                self.locked.remove(&(partition, key));
+                true
+            }
+            ShiftKind::Changed(key, entry) => {
+                if let Some(known) = self.entries.get_mut(&(partition, key)) {
+                    *known = entry;
+                }
+                true
+            }
+            ShiftKind::Read(key, entry) => {
+                self.entries.insert((partition, key), Some(entry));
+                true
+            }
+            ShiftKind::Unknown => {
+                self.entries.retain(|(of, _), _| *of != partition);
+                true
+            }
+        };
+        if !is_in_turn {
+            self.complain(format!("a key of {partition:?} is locked twice in turn"));
+        }
+    }
+
+    /// Somebody else than the core has changed an entry.
+    pub fn forget(&mut self, partition: PartitionId, key: &[u8]) {
+        self.entries.remove(&(partition, key.into()));
+    }
+
+    /// A datagram is about to be handled.
+    pub fn before(&mut self, core: &Replica, disk: &Disk, bytes: &[u8]) {
+        let opcode = bytes.get(3).copied();
+        if opcode == Some(Opcode::Directed as u8)
+            && let Ok((_, Datagram::Directed(directed))) = Datagram::decode(bytes)
+        {
+            return self.before(core, disk, directed.request);
+        }
+        if opcode == Some(Opcode::ReadChunks as u8)
+            && let Ok((header, _)) = Datagram::decode(bytes)
+        {
+            // Its own answer says nothing of the key.
+            self.expected.insert(header.op, None);
+            return;
+        }
+        if opcode == Some(Opcode::Bundle as u8)
+            && let Ok((header, Datagram::Bundle(bundle))) = Datagram::decode(bytes)
+        {
+            // A get that has come alone before may be answered anew: what was open then does not count.
+            bundle.datagrams(&header).for_each(|(header, _)| {
+                self.expected.insert(header.op, None);
+            });
+            return;
+        }
+        if ![Opcode::Get, Opcode::ForwardedGet].iter().any(|get| opcode == Some(*get as u8)) {
+            return;
+        }
+        let Ok((header, Datagram::Get(get))) = Datagram::decode(bytes) else { return };
+        let shows = self.open(core, disk, header.keyspace, &get);
+        let expected = self.expected.entry(get.op).or_insert_with(|| Some(Vec::new()));
+        match (shows, &mut *expected) {
+            (Some(shows), Some(expected)) => expected.push(shows),
+            _ => *expected = None,
+        }
+    }
+
+    /// A datagram is about to be handled on which a switch has written a stamp: what it is answered may be a copy that another node has made.
+    pub fn before_stamped(&mut self, bytes: &[u8]) {
+        if let Ok((header, Datagram::Get(_))) = Datagram::decode(bytes) {
+            self.expected.insert(header.op, None);
+        }
+    }
+
+    /// What a get is to be answered, if its key is open.
+    fn open(&self, core: &Replica, disk: &Disk, keyspace: KeyspaceId, get: &Get<'_>) -> Option<Shows> {
+        let partition = core.partition_of(keyspace, &get.digest)?;
+        let key: Key = (partition, get.key.into());
+        if self.locked.contains(&key) || disk.is_damaged(&(partition, get.key.to_vec())) {
+            return None;
+        }
+        let entry = self.entries.get(&key)?;
+        let entry = entry.as_ref().map(|bytes| Entry::decode(bytes).expect("the core has told it"));
+        // Whether it has expired the primary decides.
+        let expires = entry.is_some_and(|entry| entry.expiry_ms != 0);
+        (!expires).then(|| entry.and_then(|entry| Some((entry.version, entry.value?.to_vec()))))
+    }
+
+    /// A datagram leaves.
+    pub fn after(&mut self, bytes: &[u8]) {
+        if bytes.get(3) != Some(&(Opcode::Reply as u8)) || self.expected.is_empty() {
+            return;
+        }
+        let Ok((_, Datagram::Reply(reply))) = Datagram::decode(bytes) else { return };
+        let Some(Some(expected)) = self.expected.get(&reply.op) else { return };
+        let answer = match &reply {
+            Reply { status: Status::Ok, value: Some(value), version, .. } => Some((*version, value.to_vec())),
+            Reply { status: Status::NotFound, .. } => None,
+            _ => return,
+        };
+        self.compared += 1;
+        if !expected.contains(&answer) {
+            let what =
+                format!("{:?} is answered {answer:?}, but what may be shown is {expected:?}", reply.op);
+            self.complain(what);
+        }
+    }
+
+    fn complain(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+}

@@ -1,0 +1,52 @@
+//! Random runs of a realistic cluster. `nicekv sim --seeds A..B` runs others; `nicekv sim --seed N --trace` shows one.
+
+use nicekv_sim::cluster::Tally;
+use nicekv_sim::judge;
+use std::io::Write;
+use std::ops::RangeInclusive;
+
+/// Seeds of a test run: the odd ones run beside the even ones. `.ci/long` runs more.
+const SEEDS: RangeInclusive<u64> = 1..=400;
+const SEEDS_LONG: RangeInclusive<u64> = 1..=2000;
+/// Others that have failed once: a head that lost an entry which a node that had joined behind it had let go of (C8, 1910), and a damaged value that was
+/// forgotten as torn by a process that ended (2154).
+const KEPT: [u64; 2] = [1910, 2154];
+
+#[test]
+fn random_runs_are_linearizable_durable_and_convergent_odd_seeds() {
+    run(seeds().step_by(2));
+}
+
+#[test]
+fn random_runs_are_linearizable_durable_and_convergent_even_seeds() {
+    run(seeds().skip(1).step_by(2).chain(KEPT));
+}
+
+fn seeds() -> RangeInclusive<u64> {
+    if nicekv_testkit::runs_long() { SEEDS_LONG } else { SEEDS }
+}
+
+fn run(seeds: impl Iterator<Item = u64>) {
+    let (mut calls, mut unknown, mut too_large) = (0, 0, 0);
+    let mut tally = Tally::default();
+    let mut failed = Vec::new();
+    for seed in seeds {
+        let report = judge::run(judge::draw(seed), seed, None);
+        calls += report.calls;
+        unknown += report.unknown;
+        too_large += report.too_large;
+        tally.add(&report.tally);
+        if !report.violations.is_empty() {
+            println!("seed {seed}: {}", report.violations.join("\n"));
+            println!("replay: nicekv sim --seed {seed}");
+            failed.push(seed);
+        }
+    }
+    let line = format!(
+        "{calls} calls, {unknown} of them of unknown outcome; {too_large} histories were too large to judge; {tally:?}"
+    );
+    // Past the test harness, which keeps what a passing test prints to itself.
+    writeln!(std::io::stderr(), "{line}").expect("standard error is open");
+    assert_eq!(too_large, 0, "histories are not judged");
+    assert!(failed.is_empty(), "seeds {failed:?} failed");
+}
