@@ -24,7 +24,7 @@ const ASSEMBLED_BYTES_MAX: usize = 16 << 20;
 ///
 /// The driver calls `handle_*` for input, then sends what [`Self::poll_transmit`] yields, takes what [`Self::poll_event`] yields, and
 /// calls [`Self::handle_deadline`] no later than at [`Self::next_deadline`]. `now` must never go backwards. When
-/// [`Self::is_forgotten`] says so, it gives the client another id.
+/// [`Self::is_expired`] says so, it gives the client another id.
 ///
 /// Chunks of large values come out of [`Self::poll_transmit`] behind all else, several in a row to one address, as many as may leave at the time of the last input:
 /// it is to be polled after [`Self::handle_deadline`], too.
@@ -73,13 +73,13 @@ impl ClientCore {
 
     /// From now on there are these keyspaces, which are known by their numbers: none is given twice. Requests that are under way to one that is no more
     /// end as they may. Of one that is known already, what is said now of its hot keys and its partitions wins over what was said before: a file may not have it, or be old.
-    pub fn learn(&mut self, keyspaces: &[Keyspace]) {
+    pub fn set_keyspaces(&mut self, keyspaces: &[Keyspace]) {
         for (known, gone) in self.config.keyspaces.iter().zip(&mut self.gone) {
             *gone = keyspaces.iter().all(|keyspace| keyspace.id != known.id);
         }
         for keyspace in keyspaces {
             if let Some(place) = self.config.keyspaces.iter().position(|known| known.id == keyspace.id) {
-                self.learn_again(place, keyspace);
+                self.update_keyspace(place, keyspace);
                 continue;
             }
             let is_free = |place: &usize| self.gone[*place] && !self.has_requests_to(*place);
@@ -98,7 +98,7 @@ impl ClientCore {
         self.config.keyspaces.iter().any(|known| known.id == keyspace && known.holds_objects)
     }
 
-    fn learn_again(&mut self, place: usize, keyspace: &Keyspace) {
+    fn update_keyspace(&mut self, place: usize, keyspace: &Keyspace) {
         let known = &mut self.config.keyspaces[place];
         known.holds_objects = keyspace.holds_objects;
         let Keyspace { is_hot, partition_bits, .. } = *keyspace;
@@ -135,8 +135,8 @@ impl ClientCore {
 
     /// Replicas have told that they remember nothing of this client's id (R10), so that every update under it would end as "outcome
     /// unknown": it needs another one.
-    pub fn is_forgotten(&self) -> bool {
-        self.in_flight.is_forgotten
+    pub fn is_expired(&self) -> bool {
+        self.in_flight.is_expired
     }
 
     /// Sends requests from here on under another id, that no client has had before. Those in flight keep theirs, and end as they may.
@@ -145,7 +145,7 @@ impl ClientCore {
         self.in_flight.rename(client);
     }
 
-    /// Starts a request. It is answered, or fails, at about `deadline_ns` of the boot-time clock at the latest; about a large value later, as [`Config::byte_ns`] says.
+    /// Starts a request. It is answered, or fails, at about `deadline_ns` of the boot-time clock at the latest; about a large value later, as [`Config::extra_ns_per_byte`] says.
     ///
     /// # Errors
     /// The request is outside the limits, or of a kind that the keyspace has not, or the client has no such keyspace.
@@ -156,11 +156,11 @@ impl ClientCore {
         request: Request<'_>,
         deadline_ns: u64,
     ) -> Result<Ticket, SubmitError> {
-        self.submit_kept(now, keyspace, request, deadline_ns, None)
+        self.submit_shared(now, keyspace, request, deadline_ns, None)
     }
 
     /// As [`Self::submit`]; of a set whose value is all of `kept`, a long one is not copied, and let go of when replicas need it no more.
-    pub fn submit_kept(
+    pub fn submit_shared(
         &mut self,
         now: Now,
         keyspace: KeyspaceId,
@@ -330,27 +330,27 @@ impl ClientCore {
         None
     }
 
-    /// Takes a request that is to read a value of more than [`Config::unasked_bytes_max`] bytes, and how many these are: it waits, without a deadline, until
-    /// it is [allowed](Self::allow) or [given up](Self::give_up). It may be told again, if the key has a longer value by then.
-    pub fn poll_wanted(&mut self) -> Option<(Ticket, usize)> {
-        self.in_flight.poll_wanted()
+    /// Takes a request that is to read a value of more than [`Config::auto_read_bytes_max`] bytes, and how many these are: it waits, without a deadline, until
+    /// it is [allowed](Self::allow_read) or [given up](Self::cancel). It may be told again, if the key has a longer value by then.
+    pub fn poll_pending_read(&mut self) -> Option<(Ticket, usize)> {
+        self.in_flight.poll_pending_read()
     }
 
     /// Lets a request that waits read a value of so many bytes, within the time that it had left.
-    pub fn allow(&mut self, now: Now, ticket: Ticket, bytes: usize) {
+    pub fn allow_read(&mut self, now: Now, ticket: Ticket, bytes: usize) {
         self.in_flight.due.now_ns = now.boot_ns;
-        self.in_flight.allow(now.boot_ns, ticket, bytes);
+        self.in_flight.allow_read(now.boot_ns, ticket, bytes);
     }
 
     /// A request that waits is not allowed soon: if it is a get it is sent anew when it is, and takes nothing but its place until then. An update has taken effect;
     /// the value from before may be gone if it takes longer than 10 s.
-    pub fn set_aside(&mut self, ticket: Ticket) {
-        self.in_flight.set_aside(ticket);
+    pub fn suspend_read(&mut self, ticket: Ticket) {
+        self.in_flight.suspend_read(ticket);
     }
 
     /// Ends a request whose answer nobody waits for, or whose value is longer than its driver has room for, `limit`: with an error that says so, or as if its time was over.
-    pub fn give_up(&mut self, ticket: Ticket, limit: Option<usize>) {
-        self.in_flight.give_up(ticket, limit);
+    pub fn cancel(&mut self, ticket: Ticket, limit: Option<usize>) {
+        self.in_flight.cancel(ticket, limit);
     }
 
     /// The value of the completion that was taken last, if it is longer than a datagram: whoever keeps it need not copy it.

@@ -129,13 +129,13 @@ pub struct Config {
     /// Longest value that goes in one message of several datagrams, where one has no room for it; longer ones go in chunks, and are *large*: nodes then have
     /// only their names in what they log and tell each other, so that no transaction or script can read them. At most
     /// [`LONG_VALUE_BYTES_MAX`]; quorum keyspaces have no such values, chains no large ones.
-    pub whole_bytes_max: usize,
-    /// Longer values are not read before the driver allows it ([`ClientCore::poll_wanted`](crate::ClientCore::poll_wanted)). Unless configured otherwise
+    pub message_value_bytes_max: usize,
+    /// Longer values are not read before the driver allows it ([`ClientCore::poll_pending_read`](crate::ClientCore::poll_pending_read)). Unless configured otherwise
     /// none waits.
-    pub unasked_bytes_max: usize,
+    pub auto_read_bytes_max: usize,
     /// A request may take so much longer than its deadline, in nanoseconds, for each byte of a large value that it puts, or that has come of one that it reads: but no longer
     /// than for a value of the greatest length.
-    pub byte_ns: u64,
+    pub extra_ns_per_byte: u64,
     /// Times of retries.
     pub retry: RetryPolicy,
     /// Seeds the jitter of retries.
@@ -154,10 +154,10 @@ impl Config {
             keyspaces: vec![keyspace.into()],
             in_flight_max: IN_FLIGHT_MAX,
             value_bytes_max: LARGE_VALUE_BYTES_MAX,
-            whole_bytes_max: LONG_VALUE_BYTES_MAX,
-            unasked_bytes_max: usize::MAX,
+            message_value_bytes_max: LONG_VALUE_BYTES_MAX,
+            auto_read_bytes_max: usize::MAX,
             // 2 MB a second.
-            byte_ns: 500,
+            extra_ns_per_byte: 500,
             retry: RetryPolicy::default(),
             jitter_seed: client.0,
             coordination: Coordination::Switch,

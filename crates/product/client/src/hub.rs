@@ -7,7 +7,7 @@
 //!
 //! A listener is told nothing before it is active, and nothing after it has left (M2). The numbers that the store counts receivers by have those that wait, too.
 
-use crate::subscriptions::Told;
+use crate::subscriptions::Confirmation;
 use crate::{ClientCore, Completion, Message, OperationError, SubscriptionId, Subscriptions, Ticket};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use nicekv_proto::publish::ListenKind;
 use nicekv_proto::{Duration, KeyspaceId, Now, glob};
 
 /// A channel or a pattern.
-pub type Name = (ListenKind, Vec<u8>);
+pub type Topic = (ListenKind, Vec<u8>);
 
 #[derive(Clone, Copy, Debug)]
 struct Listener<P> {
@@ -32,19 +32,19 @@ struct Waiting<P> {
 }
 
 /// Commands that wait no more, by their listeners and their numbers, and what came of it.
-pub type Over<P> = (Vec<(P, u64)>, Result<(), OperationError>);
+pub type Confirmed<P> = (Vec<(P, u64)>, Result<(), OperationError>);
 
 /// See the module. A listener is named by a `P`.
 #[derive(Clone, Debug)]
-pub struct Hub<P> {
+pub struct Subscribers<P> {
     keyspace: KeyspaceId,
     subscriptions: Subscriptions,
-    names: BTreeMap<Name, Vec<Listener<P>>>,
+    names: BTreeMap<Topic, Vec<Listener<P>>>,
     waiting: BTreeMap<SubscriptionId, Vec<Waiting<P>>>,
     tickets: BTreeMap<Ticket, SubscriptionId>,
 }
 
-impl<P: Copy + PartialEq> Hub<P> {
+impl<P: Copy + PartialEq> Subscribers<P> {
     /// Nobody listens to what is published in that keyspace.
     pub fn new(keyspace: KeyspaceId) -> Self {
         let (names, waiting, tickets) = Default::default();
@@ -52,7 +52,7 @@ impl<P: Copy + PartialEq> Hub<P> {
     }
 
     /// Whether somebody listens to this one, so that one more costs nothing.
-    pub fn is_listened_to(&self, name: &Name) -> bool {
+    pub fn has_subscribers(&self, name: &Topic) -> bool {
         self.names.contains_key(name)
     }
 
@@ -67,7 +67,7 @@ impl<P: Copy + PartialEq> Hub<P> {
     }
 
     /// Somebody listens; its command `command` waits for that to be known. False: there are too many channels and patterns.
-    pub fn join(&mut self, now: Now, place: P, name: &Name, command: u64) -> bool {
+    pub fn subscribe(&mut self, now: Now, place: P, name: &Topic, command: u64) -> bool {
         let count = self.names.get(name).map_or(0, Vec::len) as u32 + 1;
         let Some((id, version)) = self.subscriptions.set(now.boot_ns, name.0, &name.1, count) else {
             return false;
@@ -78,7 +78,7 @@ impl<P: Copy + PartialEq> Hub<P> {
     }
 
     /// It does not listen any more; if a command of it waits for that to be known, it is `command`. False: nobody listened.
-    pub fn leave(&mut self, now: Now, place: P, name: &Name, command: Option<u64>) -> bool {
+    pub fn unsubscribe(&mut self, now: Now, place: P, name: &Topic, command: Option<u64>) -> bool {
         let Some(listeners) = self.names.get_mut(name) else { return false };
         listeners.retain(|listener| listener.place != place);
         let count = listeners.len() as u32;
@@ -95,13 +95,13 @@ impl<P: Copy + PartialEq> Hub<P> {
     }
 
     /// What it has joined is confirmed.
-    pub fn activate(&mut self, place: P, name: &Name) {
+    pub fn activate(&mut self, place: P, name: &Topic) {
         let listeners = self.names.get_mut(name).into_iter().flatten();
         listeners.filter(|listener| listener.place == place).for_each(|listener| listener.is_active = true);
     }
 
     /// Who is told of a message, each with the pattern by which it is, if it is by one.
-    pub fn listeners<'a>(
+    pub fn recipients<'a>(
         &'a self,
         message: &'a Message,
     ) -> impl Iterator<Item = (P, Option<&'a [u8]>)> + use<'a, P> {
@@ -117,7 +117,7 @@ impl<P: Copy + PartialEq> Hub<P> {
     }
 
     /// Sends what is due to be said, as far as there is room.
-    pub fn submit(&mut self, now: Now, core: &mut ClientCore, timeout: Duration) {
+    pub fn submit_announcements(&mut self, now: Now, core: &mut ClientCore, timeout: Duration) {
         while core.room() > 0 {
             let Some((id, request)) = self.subscriptions.next(now.boot_ns) else { return };
             match core.submit(now, self.keyspace, request, now.after(timeout)) {
@@ -128,15 +128,15 @@ impl<P: Copy + PartialEq> Hub<P> {
     }
 
     /// Takes the answer to a request of its own; false if it is another one's.
-    pub fn take(&mut self, now: Now, completion: &Completion<'_>) -> bool {
+    pub fn handle_completion(&mut self, now: Now, completion: &Completion<'_>) -> bool {
         let Some(id) = self.tickets.remove(&completion.ticket) else { return false };
         self.subscriptions.answered(now.boot_ns, id, completion.result);
         true
     }
 
     /// Commands whose wait is over for one of their names, with what came of it.
-    pub fn poll(&mut self) -> Option<Over<P>> {
-        let Told { id, version, result } = self.subscriptions.poll()?;
+    pub fn poll_confirmed(&mut self) -> Option<Confirmed<P>> {
+        let Confirmation { id, version, result } = self.subscriptions.poll()?;
         let mut over = Vec::new();
         if let Some(waiting) = self.waiting.get_mut(&id) {
             waiting.retain(|one| {
@@ -153,7 +153,7 @@ impl<P: Copy + PartialEq> Hub<P> {
         Some((over, result))
     }
 
-    /// When [`Self::submit`] has something to say, in nanoseconds of the boot-time clock.
+    /// When [`Self::submit_announcements`] has something to say, in nanoseconds of the boot-time clock.
     pub fn next_deadline(&self) -> Option<u64> {
         self.subscriptions.next_deadline()
     }

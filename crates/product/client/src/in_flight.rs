@@ -47,7 +47,7 @@ use nicekv_proto::{ClientId, Datagram, OpId};
 pub(crate) struct InFlight {
     client: ClientId,
     /// Replicas have forgotten `client`.
-    pub(crate) is_forgotten: bool,
+    pub(crate) is_expired: bool,
     limit: usize,
     retry: RetryPolicy,
     /// By the index of the keyspace, and [`Round`].
@@ -79,7 +79,7 @@ impl InFlight {
         let lanes = |_: &Keyspace| [Lane::new(config), Lane::new(config)];
         Self {
             client: config.client,
-            is_forgotten: false,
+            is_expired: false,
             limit: config.in_flight_max,
             retry: config.retry,
             lanes: config.keyspaces.iter().map(lanes).collect(),
@@ -126,7 +126,7 @@ impl InFlight {
     /// Requests from here on are this client's.
     pub(crate) fn rename(&mut self, client: ClientId) {
         // One that was drawn twice would be refused again, and drawn again.
-        (self.client, self.is_forgotten) = (client, self.is_forgotten && client == self.client);
+        (self.client, self.is_expired) = (client, self.is_expired && client == self.client);
     }
 
     /// The slot of an op that may be answered.
@@ -144,14 +144,14 @@ impl InFlight {
         deadline_ns: u64,
     ) -> Ticket {
         let place = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::new(exchange, Buffers::new(self.due.whole_bytes_max)));
+            self.slots.push(Slot::new(exchange, Buffers::new(self.due.message_value_bytes_max)));
             self.slots.len() as u32 - 1
         });
         let name = self.name(place);
         let slot = &mut self.slots[place as usize];
         (slot.op, slot.keyspace, slot.exchange, slot.deadline_ns) = (name.op, index, exchange, deadline_ns);
         (slot.was_sent, slot.wants_length) = (false, matches!(request, Request::Length { .. }));
-        (slot.unasked_bytes_max, slot.wanted) = (self.due.unasked_bytes_max, None);
+        (slot.auto_read_bytes_max, slot.wanted) = (self.due.auto_read_bytes_max, None);
         slot.buffers.kept = kept.cloned();
         let round = slot.exchange.begin(name, keyspace, request, &mut slot.buffers);
         slot.buffers.kept = None;
@@ -279,7 +279,7 @@ impl InFlight {
             Step::Read => self.begin_reading(index, now_ns),
             Step::Anew => self.begin_anew(index, now_ns),
             Step::Forgotten => {
-                self.is_forgotten |= self.slots[index as usize].op.client == self.client;
+                self.is_expired |= self.slots[index as usize].op.client == self.client;
                 self.finish(index, Err(OperationError::OutcomeUnknown));
             }
             Step::Done(result) => self.finish(index, result),

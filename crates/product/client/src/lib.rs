@@ -12,7 +12,7 @@
 //! asynchronous handle, `facade::Client`, whose requests reach that thread through a queue.
 //!
 //! What all requests have in common is in `in_flight`; what is said to replicas, and what their answers mean, in `exchange`, one
-//! module per protocol. What is too long for a datagram goes in fragments, and values that are too long for a message ([`Config::whole_bytes_max`]) in chunks, of which `large` takes care. One client serves several keyspaces, each by its own protocol and through its own pair of vrings.
+//! module per protocol. What is too long for a datagram goes in fragments, and values that are too long for a message ([`Config::message_value_bytes_max`]) in chunks, of which `large` takes care. One client serves several keyspaces, each by its own protocol and through its own pair of vrings.
 //!
 //! Invariants:
 //! * An update is retried with the *same* op id until it is answered or its deadline passes, so it takes effect at most once.
@@ -68,9 +68,9 @@ pub use coordination::Coordination;
 pub use counters::Counters;
 pub use error::{OperationError, SubmitError};
 pub use heard::Message;
-pub use hub::{Hub, Name, Over};
+pub use hub::{Confirmed, Subscribers, Topic};
 pub use large::SharedBytes;
 pub use request::{Answer, Completion, Outcome, Request, Ticket};
 pub use scan::Scan;
-pub use subscriptions::{SUBSCRIPTIONS_MAX, SubscriptionId, Subscriptions, Told};
+pub use subscriptions::{Confirmation, SUBSCRIPTIONS_MAX, SubscriptionId, Subscriptions};
 pub use waiters::{Separated, Waiters};

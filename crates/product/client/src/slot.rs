@@ -76,7 +76,7 @@ pub(crate) struct Slot {
     /// The caller asked how long the value is, not what it is.
     pub(crate) wants_length: bool,
     /// Longer values are not read before the driver allows it.
-    pub(crate) unasked_bytes_max: usize,
+    pub(crate) auto_read_bytes_max: usize,
     /// It waits for that, and had so much time left before its deadline.
     pub(crate) wanted: Option<u64>,
     pub(crate) exchange: Exchange,
@@ -105,7 +105,7 @@ impl Slot {
             patience_ns: 0,
             due_ns: u64::MAX,
             wants_length: false,
-            unasked_bytes_max: usize::MAX,
+            auto_read_bytes_max: usize::MAX,
             wanted: None,
             exchange,
             buffers,

@@ -33,7 +33,7 @@ pub type SubscriptionId = u64;
 
 /// What was said to the store, or could not be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Confirmation {
     /// Of which.
     pub id: SubscriptionId,
     /// As it was set then: [`Subscriptions::set`] numbers what it is told.
@@ -65,7 +65,7 @@ pub struct Subscriptions {
     entries: BTreeMap<SubscriptionId, Entry>,
     ids: BTreeMap<(ListenKind, Vec<u8>), SubscriptionId>,
     due: BTreeSet<(u64, SubscriptionId)>,
-    told: VecDeque<Told>,
+    told: VecDeque<Confirmation>,
     last_id: SubscriptionId,
     last_version: u64,
     asked: usize,
@@ -178,7 +178,7 @@ impl Subscriptions {
 
     fn end_round(&mut self, id: SubscriptionId, now_ns: u64, result: Result<(), OperationError>) {
         let entry = self.entries.get_mut(&id).expect("it was asked");
-        self.told.push_back(Told { id, version: entry.said, result });
+        self.told.push_back(Confirmation { id, version: entry.said, result });
         let is_newest = entry.version == entry.said;
         if entry.count == 0 && is_newest {
             self.cost -= entry.cost;
@@ -204,7 +204,7 @@ impl Subscriptions {
     }
 
     /// What was said, or could not be, since it was asked last.
-    pub fn poll(&mut self) -> Option<Told> {
+    pub fn poll(&mut self) -> Option<Confirmation> {
         self.told.pop_front()
     }
 

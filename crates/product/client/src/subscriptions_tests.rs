@@ -6,7 +6,7 @@ use nicekv_proto::{Form, OpId};
 
 const S: u64 = 1_000 * NS_PER_MS;
 
-/// Name, match value, how many, of the next request.
+/// Topic, match value, how many, of the next request.
 fn next(subscriptions: &mut Subscriptions, now_ns: u64) -> Option<(SubscriptionId, Vec<u8>, u128, u32, u32)> {
     let (id, request) = subscriptions.next(now_ns)?;
     let Request::Listen { name, from, count, hold_ms, .. } = request else { panic!("{request:?}") };
@@ -31,7 +31,7 @@ fn a_channel_is_said_to_its_partition_and_again_a_second_later() {
     assert_eq!(next(&mut subscriptions, 0), None);
     assert_eq!(subscriptions.poll(), None);
     answer(&mut subscriptions, 5, id, 99);
-    assert_eq!(subscriptions.poll(), Some(Told { id, version, result: Ok(()) }));
+    assert_eq!(subscriptions.poll(), Some(Confirmation { id, version, result: Ok(()) }));
     assert_eq!(subscriptions.next_deadline(), Some(S + 5));
     assert_eq!(next(&mut subscriptions, S), None);
     assert_eq!(next(&mut subscriptions, S + 5), Some((id, b"news".to_vec(), 0, 2, 3_000)));
@@ -46,7 +46,7 @@ fn a_pattern_is_said_to_every_partition() {
         assert_eq!(next(&mut subscriptions, 7), Some((id, b"n*".to_vec(), from, 1, 3_000)));
         answer(&mut subscriptions, 7, id, last);
     }
-    assert_eq!(subscriptions.poll(), Some(Told { id, version, result: Ok(()) }));
+    assert_eq!(subscriptions.poll(), Some(Confirmation { id, version, result: Ok(()) }));
     assert_eq!((subscriptions.cost, subscriptions.next_deadline()), (3, Some(S + 7)));
 }
 
@@ -63,11 +63,11 @@ fn what_is_set_while_it_is_said_is_said_at_once_from_the_beginning() {
     assert_eq!(next(&mut subscriptions, 0), None, "one request of a name at a time");
     answer(&mut subscriptions, 0, id, u128::MAX);
     // Others that come and go hold up nobody, and nobody is told what was not said.
-    assert_eq!(subscriptions.poll(), Some(Told { id, version: first, result: Ok(()) }));
+    assert_eq!(subscriptions.poll(), Some(Confirmation { id, version: first, result: Ok(()) }));
     assert_eq!(subscriptions.poll(), None);
     assert_eq!(next(&mut subscriptions, 0), Some((id, b"n*".to_vec(), 0, 5, 3_000)));
     answer(&mut subscriptions, 0, id, u128::MAX);
-    assert_eq!(subscriptions.poll(), Some(Told { id, version: second, result: Ok(()) }));
+    assert_eq!(subscriptions.poll(), Some(Confirmation { id, version: second, result: Ok(()) }));
     assert_eq!(subscriptions.next_deadline(), Some(S));
 }
 
@@ -80,7 +80,7 @@ fn what_has_failed_is_not_told_of_while_something_else_counts() {
     subscriptions.answered(0, id, Err(OperationError::TimedOut));
     assert_eq!((subscriptions.poll(), next(&mut subscriptions, 0).unwrap().3), (None, 0));
     answer(&mut subscriptions, 0, id, 0);
-    assert_eq!(subscriptions.poll(), Some(Told { id, version, result: Ok(()) }));
+    assert_eq!(subscriptions.poll(), Some(Confirmation { id, version, result: Ok(()) }));
     assert_eq!((subscriptions.is_empty(), subscriptions.cost), (true, 0));
 }
 
@@ -91,12 +91,12 @@ fn what_is_given_up_while_it_is_said_is_said_to_all_and_forgotten() {
     next(&mut subscriptions, 0).unwrap();
     let (_, second) = subscriptions.set(0, Pattern, b"n*", 0).unwrap();
     answer(&mut subscriptions, 0, id, u128::MAX);
-    assert_eq!(subscriptions.poll(), Some(Told { id, version: first, result: Ok(()) }));
+    assert_eq!(subscriptions.poll(), Some(Confirmation { id, version: first, result: Ok(()) }));
     for last in [41, u128::MAX] {
         assert_eq!(next(&mut subscriptions, 0).unwrap().3, 0);
         answer(&mut subscriptions, 0, id, last);
     }
-    assert_eq!(subscriptions.poll(), Some(Told { id, version: second, result: Ok(()) }));
+    assert_eq!(subscriptions.poll(), Some(Confirmation { id, version: second, result: Ok(()) }));
     assert_eq!((subscriptions.is_empty(), subscriptions.cost, subscriptions.asked), (true, 0, 0));
 }
 
@@ -107,7 +107,10 @@ fn what_is_given_up_is_said_once_and_forgotten() {
     let (id, version) = subscriptions.set(0, Channel, b"c", 0).unwrap();
     assert_eq!(next(&mut subscriptions, 0).unwrap().3, 0);
     subscriptions.answered(0, id, Err(OperationError::TimedOut));
-    assert_eq!(subscriptions.poll(), Some(Told { id, version, result: Err(OperationError::TimedOut) }));
+    assert_eq!(
+        subscriptions.poll(),
+        Some(Confirmation { id, version, result: Err(OperationError::TimedOut) })
+    );
     assert!(subscriptions.is_empty() && subscriptions.ids.is_empty() && subscriptions.due.is_empty());
     assert_eq!((subscriptions.cost, subscriptions.asked), (0, 0));
     // An answer that comes twice says nothing.
@@ -123,7 +126,7 @@ fn what_has_failed_is_said_again_later_and_what_was_not_sent_soon() {
     assert_eq!((next(&mut subscriptions, 0), subscriptions.poll()), (None, None));
     next(&mut subscriptions, NS_PER_MS).unwrap();
     subscriptions.answered(S, id, Err(OperationError::Busy));
-    assert_eq!(subscriptions.poll(), Some(Told { id, version, result: Err(OperationError::Busy) }));
+    assert_eq!(subscriptions.poll(), Some(Confirmation { id, version, result: Err(OperationError::Busy) }));
     assert!(next(&mut subscriptions, 2 * S).is_some());
 }
 

@@ -145,10 +145,10 @@ impl Gateway {
         let mut listeners = Some(listeners);
         let thread = |(index, ((client, uplink), waker)): (usize, ((ClientId, Uplink), Waker))| {
             let member = Member { server: server.clone(), index };
-            let unasked_bytes_max = SHORT_BYTES_MAX;
+            let auto_read_bytes_max = SHORT_BYTES_MAX;
             let jitter_seed = client.0;
             let client =
-                Config { client, in_flight_max, jitter_seed, unasked_bytes_max, ..config.client.clone() };
+                Config { client, in_flight_max, jitter_seed, auto_read_bytes_max, ..config.client.clone() };
             Self::thread(listeners.take().unwrap_or_default(), uplink, waker, member, client, config.timeout)
         };
         uplinks.into_iter().zip(wakers).enumerate().map(thread).collect()

@@ -1,9 +1,9 @@
-//! Who of this thread's connections listens to what ([`nicekv_client::Hub`]), and how many of all threads do. Each thread listens for itself, at its own address.
+//! Who of this thread's connections listens to what ([`nicekv_client::Subscribers`]), and how many of all threads do. Each thread listens for itself, at its own address.
 
 use crate::error::CommandError;
 use crate::shared::Member;
-pub(crate) use nicekv_client::Name;
-use nicekv_client::{ClientCore, Completion, Message, Over, SUBSCRIPTIONS_MAX};
+pub(crate) use nicekv_client::Topic as Name;
+use nicekv_client::{ClientCore, Completion, Confirmed, Message, SUBSCRIPTIONS_MAX};
 use nicekv_proto::{Duration, KeyspaceId, Now};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -52,11 +52,11 @@ impl Listened {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Hub(nicekv_client::Hub<Place>);
+pub(crate) struct Hub(nicekv_client::Subscribers<Place>);
 
 impl Default for Hub {
     fn default() -> Self {
-        Self(nicekv_client::Hub::new(KEYSPACE))
+        Self(nicekv_client::Subscribers::new(KEYSPACE))
     }
 }
 
@@ -73,8 +73,8 @@ impl Hub {
     ) -> Result<(), CommandError> {
         // Nodes know no more for all threads together.
         let names_max = SUBSCRIPTIONS_MAX / member.server.threads.len().max(1);
-        let has_share = self.0.is_listened_to(name) || before < names_max.saturating_sub(self.0.len());
-        if !has_share || !self.0.join(now, place, name, command) {
+        let has_share = self.0.has_subscribers(name) || before < names_max.saturating_sub(self.0.len());
+        if !has_share || !self.0.subscribe(now, place, name, command) {
             return Err(too_many(before, names_max));
         }
         member.server.listened.add(name.clone());
@@ -90,7 +90,7 @@ impl Hub {
         command: Option<u64>,
         member: &Member,
     ) {
-        if self.0.leave(now, place, name, command) {
+        if self.0.unsubscribe(now, place, name, command) {
             member.server.listened.take(name);
         }
     }
@@ -105,22 +105,22 @@ impl Hub {
         &'a self,
         message: &'a Message,
     ) -> impl Iterator<Item = (Place, Option<&'a [u8]>)> + use<'a> {
-        self.0.listeners(message)
+        self.0.recipients(message)
     }
 
     /// Sends what is due to be said, as far as there is room.
     pub(crate) fn submit(&mut self, now: Now, core: &mut ClientCore, timeout: Duration) {
-        self.0.submit(now, core, timeout);
+        self.0.submit_announcements(now, core, timeout);
     }
 
     /// Takes the answer to a request of its own; false if it is another one's.
     pub(crate) fn take(&mut self, now: Now, completion: &Completion<'_>) -> bool {
-        self.0.take(now, completion)
+        self.0.handle_completion(now, completion)
     }
 
     /// Commands whose wait is over for one of their names, with what came of it.
-    pub(crate) fn poll(&mut self) -> Option<Over<Place>> {
-        self.0.poll()
+    pub(crate) fn poll(&mut self) -> Option<Confirmed<Place>> {
+        self.0.poll_confirmed()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<u64> {

@@ -119,7 +119,7 @@ impl FollowedKeyspaces {
         let newest = known.0.version.load(Ordering::Acquire);
         if newest != self.version {
             self.version = newest;
-            client.learn(&known.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner));
+            client.set_keyspaces(&known.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
 }

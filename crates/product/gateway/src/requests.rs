@@ -191,7 +191,7 @@ impl Requests<'_> {
         let kept = kept.map(|kept| SharedBytes::new(kept.clone()));
         let deadline_ns = self.now.after(self.timeout);
         let keyspace = if matches!(request, Request::Publish { .. }) { hub::KEYSPACE } else { keyspace };
-        let ticket = self.core.submit_kept(self.now, keyspace, request, deadline_ns, kept.as_ref())?;
+        let ticket = self.core.submit_shared(self.now, keyspace, request, deadline_ns, kept.as_ref())?;
         self.gets.issued += 1;
         self.gets.since_ns.get_or_insert(self.now.boot_ns);
         self.gets.has_updates |= !matches!(request, Request::Get { .. } | Request::Length { .. });

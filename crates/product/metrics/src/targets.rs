@@ -3,7 +3,7 @@
 use crate::catalogue::*;
 use crate::page::Samples;
 use crate::roles::outcomes;
-use nicekv_objects::{Progress, TargetCounters, TargetUse};
+use nicekv_objects::{Progress, TargetCounters, TargetUsage};
 use nicekv_runtime::chunks::TargetObservation;
 
 pub(crate) fn observe_target(samples: &mut Samples, name: &str, told: &TargetObservation) {
@@ -45,7 +45,7 @@ fn observe_progress(samples: &mut Samples, name: &str, progress: &Progress) {
     }
 }
 
-fn observe_use(samples: &mut Samples, name: &str, in_use: &TargetUse) {
+fn observe_use(samples: &mut Samples, name: &str, in_use: &TargetUsage) {
     for (metric, value) in [
         (&TARGET_FREE, in_use.disk_free_bytes),
         (&TARGET_PROMISED, in_use.disk_promised_bytes),

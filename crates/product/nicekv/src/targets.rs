@@ -4,7 +4,7 @@ use crate::groups::{ask_for_groups, report};
 use crate::listing;
 use nicekv_config::{ClusterConfig, NodeSection};
 use nicekv_objects::reservation::Delivery;
-use nicekv_objects::{TargetConfig, TendingConfig};
+use nicekv_objects::{MaintenanceConfig, TargetConfig};
 use nicekv_proto::{Duration, NodeId};
 use nicekv_runtime::chunks::{ChunkStore, ChunkTarget, TargetParts, TargetWatch, View, ring_of, windows};
 use nicekv_runtime::{Stop, UdpEndpoint, Waker, new_client_id, now, random, readable, wait};
@@ -106,7 +106,7 @@ impl TargetSetup {
             reservation: windows(Delivery::Multicast, chunks.link_bits_per_second),
             disk_bytes_per_second: DISK_BYTES_PER_SECOND,
             secret,
-            tending: Some(TendingConfig::new(new_client_id()?, chunks.copies)),
+            maintenance: Some(MaintenanceConfig::new(new_client_id()?, chunks.copies)),
         };
         let (metadata, node, watch) = (self.metadata.clone(), self.node, self.watch.clone());
         let seen = watch.clone();

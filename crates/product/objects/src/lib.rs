@@ -23,24 +23,25 @@
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
 
-pub mod exploration;
 mod initiator;
 mod manifest;
 mod map;
 mod random;
 pub mod reservation;
-mod send;
 mod target;
+pub mod testing;
+mod transmit;
 
 pub use initiator::{
     Counted, Event, GetError, Handle, Initiator, InitiatorConfig, InitiatorCounters, Placed, PutError, Timing,
 };
 pub use manifest::{Manifest, ManifestError};
 pub use map::{Group, Layout, Map, MapError, SLOTS};
-pub use send::{Send, To};
 pub use target::{
-    End, Held, Progress, Storage, StorageDone, Target, TargetConfig, TargetCounters, TargetUse, TendingConfig,
+    End, Held, MaintenanceConfig, Progress, Storage, StorageDone, Target, TargetConfig, TargetCounters,
+    TargetUsage,
 };
+pub use transmit::{Destination, Transmit};
 
 use nicekv_proto::chunk::ChunkId;
 

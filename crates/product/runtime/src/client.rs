@@ -53,7 +53,7 @@ pub fn new_client_id() -> io::Result<ClientId> {
 
 /// Gives a client another id if replicas have forgotten the one it has.
 pub fn renew_client_id(core: &mut ClientCore) -> io::Result<()> {
-    if core.is_forgotten() {
+    if core.is_expired() {
         core.rename(new_client_id()?);
     }
     Ok(())

@@ -9,7 +9,7 @@ use crate::faults::Faults;
 use crate::keyspace::{Key, Shape};
 use crate::listening::{Counted, Heard, Listening, Sent, is_of};
 use crate::random::Random;
-use nicekv_client::Name;
+use nicekv_client::Topic;
 use std::collections::{BTreeMap, BTreeSet};
 
 const MILLISECOND_NS: u64 = 1_000_000;
@@ -125,7 +125,7 @@ fn judge_one(client: usize, listening: &Listening, heard: &Heard, sent: &Message
 
 /// When somebody may know that so many listen.
 struct Span<'a> {
-    name: &'a Name,
+    name: &'a Topic,
     count: u32,
     from_ns: u64,
     until_ns: u64,
@@ -150,7 +150,7 @@ fn spans<'a>(listening: &'a Listening, channel: &'a [u8]) -> impl Iterator<Item 
 
 /// How many may be known to listen at most while a message is published.
 fn most(listening: &Listening, sent: &Sent) -> u32 {
-    let mut most: BTreeMap<&Name, u32> = BTreeMap::new();
+    let mut most: BTreeMap<&Topic, u32> = BTreeMap::new();
     for span in spans(listening, &sent.channel).filter(|span| span.is_within(sent.begun_ns, sent.ended_ns)) {
         let known = most.entry(span.name).or_default();
         *known = span.count.max(*known);
@@ -206,7 +206,7 @@ fn judge_quiet(all: &[&Listening], since: u64) -> Vec<String> {
 /// How few and how many may have been known to listen through a client meanwhile.
 fn known(listening: &Listening, channel: &[u8], begun: u64, ended: u64) -> (u32, u32) {
     let of_channel = listening.counted.iter().filter(|one| is_of(&one.name, channel) && one.set <= ended);
-    let mut by_name: BTreeMap<&Name, Vec<&Counted>> = BTreeMap::new();
+    let mut by_name: BTreeMap<&Topic, Vec<&Counted>> = BTreeMap::new();
     of_channel.for_each(|one| by_name.entry(&one.name).or_default().push(one));
     let (mut least, mut most) = (0, 0);
     for counted in by_name.values() {

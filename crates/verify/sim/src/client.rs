@@ -96,9 +96,9 @@ impl Client {
         let mut keyspaces = known_to_clients(&scenario.keyspaces);
         keyspaces.iter_mut().for_each(|keyspace| vary(keyspace, id));
         let mut config = Config { keyspaces: keyspaces.clone(), ..Config::new(id, keyspaces[0]) };
-        (config.retry.min, config.whole_bytes_max) = (workload.retry_min, workload.whole_bytes_max);
+        (config.retry.min, config.message_value_bytes_max) = (workload.retry_min, workload.whole_bytes_max);
         (config.coordination, config.nodes) = (*coordination, nodes);
-        config.unasked_bytes_max = Sharing::unasked_bytes_max(workload.reads_at_once);
+        config.auto_read_bytes_max = Sharing::auto_read_bytes_max(workload.reads_at_once);
         let with_primary = keyspaces.iter().find(|keyspace| keyspace.replication.quorum().is_none());
         let listening = with_primary.filter(|_| workload.messages > 0);
         Self {
@@ -133,7 +133,7 @@ impl Client {
     /// Besides those that it has from the beginning there are these keyspaces.
     pub fn learn(&mut self, keyspaces: &[Keyspace]) {
         let all: Vec<Keyspace> = self.first.iter().chain(keyspaces).copied().collect();
-        self.core.learn(&all);
+        self.core.set_keyspaces(&all);
         self.further = keyspaces.to_vec();
     }
 
@@ -178,7 +178,7 @@ impl Client {
     /// A datagram arrives.
     pub fn receive(&mut self, at_ns: u64, from: SocketAddrV4, bytes: &[u8]) {
         self.core.handle_datagram(now(at_ns), from, bytes);
-        if self.core.is_forgotten() {
+        if self.core.is_expired() {
             self.rename(at_ns);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::client::{Workload, now};
 use crate::random::Random;
-use nicekv_client::{ClientCore, Completion, Hub, Message, Name, Request};
+use nicekv_client::{ClientCore, Completion, Message, Request, Subscribers, Topic};
 use nicekv_proto::publish::ListenKind;
 use nicekv_proto::{Duration, KeyspaceId, glob};
 use std::collections::BTreeMap;
@@ -36,15 +36,15 @@ pub(crate) struct Sent {
 pub(crate) struct Heard {
     pub(crate) message: Message,
     pub(crate) at_ns: u64,
-    pub(crate) listeners: Vec<(u64, Name)>,
+    pub(crate) listeners: Vec<(u64, Topic)>,
     /// Those that listen to it then, by what they were told.
-    pub(crate) expected: Vec<(u64, Name)>,
+    pub(crate) expected: Vec<(u64, Topic)>,
 }
 
 /// So many listen through this client from now on.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
-    pub(crate) name: Name,
+    pub(crate) name: Topic,
     pub(crate) count: u32,
     pub(crate) set: u64,
     pub(crate) set_ns: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Counted {
 }
 
 /// Whether one of its names is what a message is published to.
-pub(crate) fn is_of((kind, name): &Name, channel: &[u8]) -> bool {
+pub(crate) fn is_of((kind, name): &Topic, channel: &[u8]) -> bool {
     match kind {
         ListenKind::Channel => name == channel,
         ListenKind::Pattern => glob::matches(name, channel),
@@ -65,14 +65,14 @@ pub(crate) fn is_of((kind, name): &Name, channel: &[u8]) -> bool {
 #[derive(Clone)]
 pub(crate) struct Listening {
     keyspace: KeyspaceId,
-    hub: Hub<u64>,
+    hub: Subscribers<u64>,
     actions_left: usize,
     act_at_ns: u64,
     commands: u64,
     /// Commands that are not confirmed yet: whose, of which name, and whether it is joined.
-    changing: BTreeMap<u64, (u64, Name, bool)>,
+    changing: BTreeMap<u64, (u64, Topic, bool)>,
     /// What each connection listens to, and whether that is confirmed.
-    joined: BTreeMap<(u64, Name), bool>,
+    joined: BTreeMap<(u64, Topic), bool>,
     /// By the ticket's index, the place in `sent`.
     open: BTreeMap<usize, usize>,
     pub(crate) sent: Vec<Sent>,
@@ -84,7 +84,7 @@ impl Listening {
     pub(crate) fn new(keyspace: KeyspaceId, workload: &Workload) -> Self {
         Self {
             keyspace,
-            hub: Hub::new(keyspace),
+            hub: Subscribers::new(keyspace),
             actions_left: workload.messages,
             act_at_ns: workload.begins_ns,
             commands: 0,
@@ -114,7 +114,7 @@ impl Listening {
 
     /// Takes the answer to a request of its own; false if it is another one's.
     pub(crate) fn take(&mut self, at_ns: u64, completion: &Completion<'_>, tick: &mut u64) -> bool {
-        if self.hub.take(now(at_ns), completion) {
+        if self.hub.handle_completion(now(at_ns), completion) {
             return true;
         }
         let Some(index) = self.open.remove(&completion.ticket.index()) else { return false };
@@ -145,12 +145,12 @@ impl Listening {
                 _ => self.leave(at_ns, random, tick),
             }
         }
-        self.hub.submit(now(at_ns), core, Duration::from_nanos(workload.timeout_ns));
+        self.hub.submit_announcements(now(at_ns), core, Duration::from_nanos(workload.timeout_ns));
     }
 
     fn hear(&mut self, at_ns: u64, core: &mut ClientCore) {
         while let Some(message) = core.poll_message() {
-            let told = self.hub.listeners(&message).map(|(place, pattern)| match pattern {
+            let told = self.hub.recipients(&message).map(|(place, pattern)| match pattern {
                 Some(pattern) => (place, (ListenKind::Pattern, pattern.to_vec())),
                 None => (place, (ListenKind::Channel, message.channel.clone())),
             });
@@ -166,7 +166,7 @@ impl Listening {
 
     /// Commands are confirmed, or have failed.
     fn follow(&mut self, at_ns: u64, tick: &mut u64) {
-        while let Some((over, result)) = self.hub.poll() {
+        while let Some((over, result)) = self.hub.poll_confirmed() {
             for (_, command) in over {
                 let Some((place, name, joins)) = self.changing.remove(&command) else { continue };
                 *tick += 1;
@@ -179,7 +179,7 @@ impl Listening {
                     self.hub.activate(place, &name);
                 } else if joins {
                     self.joined.remove(&(place, name.clone()));
-                    self.hub.leave(now(at_ns), place, &name, None);
+                    self.hub.unsubscribe(now(at_ns), place, &name, None);
                     self.commands += 1;
                     self.count(at_ns, name, *tick);
                 }
@@ -188,7 +188,7 @@ impl Listening {
     }
 
     /// How many listen has changed by the last command.
-    fn count(&mut self, at_ns: u64, name: Name, set: u64) {
+    fn count(&mut self, at_ns: u64, name: Topic, set: u64) {
         let count = self.joined.keys().filter(|(_, known)| *known == name).count() as u32;
         let command = self.commands;
         self.counted.push(Counted { name, count, set, set_ns: at_ns, known: None, command });
@@ -228,7 +228,7 @@ impl Listening {
             return;
         }
         self.commands += 1;
-        assert!(self.hub.join(now(at_ns), place, &name, self.commands), "there are few names");
+        assert!(self.hub.subscribe(now(at_ns), place, &name, self.commands), "there are few names");
         self.joined.insert((place, name.clone()), false);
         self.change(at_ns, place, name, true, tick);
     }
@@ -243,12 +243,12 @@ impl Listening {
             return;
         }
         self.commands += 1;
-        assert!(self.hub.leave(now(at_ns), place, &name, Some(self.commands)), "it was joined");
+        assert!(self.hub.unsubscribe(now(at_ns), place, &name, Some(self.commands)), "it was joined");
         self.joined.remove(&(place, name.clone()));
         self.change(at_ns, place, name, false, tick);
     }
 
-    fn change(&mut self, at_ns: u64, place: u64, name: Name, joins: bool, tick: &mut u64) {
+    fn change(&mut self, at_ns: u64, place: u64, name: Topic, joins: bool, tick: &mut u64) {
         *tick += 1;
         self.count(at_ns, name.clone(), *tick);
         self.changing.insert(self.commands, (place, name, joins));

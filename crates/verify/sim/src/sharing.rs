@@ -31,7 +31,7 @@ impl Sharing {
     }
 
     /// What a client's settings say of it.
-    pub(crate) fn unasked_bytes_max(reads_at_once: usize) -> usize {
+    pub(crate) fn auto_read_bytes_max(reads_at_once: usize) -> usize {
         if reads_at_once == 0 { usize::MAX } else { UNASKED_BYTES_MAX }
     }
 
@@ -65,11 +65,11 @@ impl Sharing {
 
     /// Lets values be read for which there is room. The others wait, and those that share a request are separated.
     pub(crate) fn allow(&mut self, now: Now, core: &mut ClientCore, waiters: &mut Waiters<usize>) {
-        while let Some((ticket, bytes)) = core.poll_wanted() {
+        while let Some((ticket, bytes)) = core.poll_pending_read() {
             self.ended(ticket);
             self.separated.extend(waiters.separate(ticket, |_| true).waiters);
             if self.reading.len() >= self.reads_at_once {
-                core.set_aside(ticket);
+                core.suspend_read(ticket);
             }
             self.waiting.push_back((ticket, bytes));
         }
@@ -77,7 +77,7 @@ impl Sharing {
             && let Some((ticket, bytes)) = self.waiting.pop_front()
         {
             self.reading.insert(ticket);
-            core.allow(now, ticket, bytes);
+            core.allow_read(now, ticket, bytes);
         }
     }
 

@@ -71,7 +71,7 @@ pub(crate) struct Name {
 #[derive(Clone, Debug)]
 pub(crate) struct Buffers {
     /// As [`Config`](crate::Config) says.
-    whole_bytes_max: usize,
+    message_value_bytes_max: usize,
     /// Where the datagram goes.
     pub(crate) to: SocketAddrV4,
     /// Where a large value is read.
@@ -105,12 +105,12 @@ struct Held {
 }
 
 impl Buffers {
-    pub(crate) fn new(whole_bytes_max: usize) -> Self {
+    pub(crate) fn new(message_value_bytes_max: usize) -> Self {
         let to = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         let (datagram, value, large, kept, spare, held, covered) = Default::default();
         let (vnode, is_for_chain) = (0, false);
         Self {
-            whole_bytes_max,
+            message_value_bytes_max,
             to,
             unicast: to,
             vnode,
@@ -159,7 +159,7 @@ impl Buffers {
         quorum: Option<Quorum>,
     ) -> Option<Vec<u8>> {
         let (Operation::Set { value, .. } | Operation::Append(value)) = operation else { return None };
-        let is_whole = quorum.is_none() && value.len() <= self.whole_bytes_max;
+        let is_whole = quorum.is_none() && value.len() <= self.message_value_bytes_max;
         if is_whole || value.len() <= small_value_bytes_max(key.len()) {
             return None;
         }

@@ -81,9 +81,9 @@ pub(crate) struct Due {
     /// As their `due_ns` say.
     slots: BTreeSet<(u64, u32)>,
     value_bytes_max: usize,
-    pub(crate) whole_bytes_max: usize,
-    pub(crate) unasked_bytes_max: usize,
-    byte_ns: u64,
+    pub(crate) message_value_bytes_max: usize,
+    pub(crate) auto_read_bytes_max: usize,
+    extra_ns_per_byte: u64,
     /// Slots that wait for the driver to allow what they read, and have not been told to it.
     wanted: VecDeque<u32>,
     slow: SlowReplicas,
@@ -95,15 +95,15 @@ pub(crate) struct Due {
 impl Due {
     pub(crate) fn new(config: &Config) -> Self {
         let value_bytes_max = config.value_bytes_max;
-        assert!(config.whole_bytes_max <= LONG_VALUE_BYTES_MAX);
+        assert!(config.message_value_bytes_max <= LONG_VALUE_BYTES_MAX);
         assert!((VALUE_BYTES_MAX..=LARGE_BYTES_MAX as usize).contains(&value_bytes_max));
         Self {
             now_ns: 0,
             slots: BTreeSet::new(),
             value_bytes_max,
-            whole_bytes_max: config.whole_bytes_max,
-            unasked_bytes_max: config.unasked_bytes_max,
-            byte_ns: config.byte_ns,
+            message_value_bytes_max: config.message_value_bytes_max,
+            auto_read_bytes_max: config.auto_read_bytes_max,
+            extra_ns_per_byte: config.extra_ns_per_byte,
             wanted: VecDeque::new(),
             slow: SlowReplicas::default(),
             stragglers: Stragglers::new(),
@@ -113,7 +113,7 @@ impl Due {
 
     /// How much longer a request may take that is about a large value, whatever that is.
     pub(crate) fn patience_ns(&self) -> u64 {
-        self.value_bytes_max as u64 * self.byte_ns
+        self.value_bytes_max as u64 * self.extra_ns_per_byte
     }
 
     pub(crate) fn next_ns(&self) -> Option<u64> {

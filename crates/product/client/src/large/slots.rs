@@ -30,7 +30,7 @@ impl InFlight {
     /// So many bytes of a large value are put, or have come: the request may take longer, but not for ever.
     pub(crate) fn give_time(&mut self, index: u32, bytes: usize) {
         let slot = &mut self.slots[index as usize];
-        let more_ns = (bytes as u64 * self.due.byte_ns).min(slot.patience_ns);
+        let more_ns = (bytes as u64 * self.due.extra_ns_per_byte).min(slot.patience_ns);
         slot.patience_ns -= more_ns;
         slot.deadline_ns = slot.deadline_ns.saturating_add(more_ns);
     }
@@ -166,7 +166,7 @@ impl InFlight {
             let error = slot.exchange.unread(Some(self.due.value_bytes_max));
             return self.finish(index, Err(error));
         }
-        if length > slot.unasked_bytes_max {
+        if length > slot.auto_read_bytes_max {
             return self.want(index, now_ns);
         }
         self.wait(index, now_ns);

@@ -27,7 +27,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let config = Config { byte_ns: 0, ..Config::new(ClientId(5), Vrings::on_loopback(7400)) };
+        let config = Config { extra_ns_per_byte: 0, ..Config::new(ClientId(5), Vrings::on_loopback(7400)) };
         Self { client: ClientCore::new(config), now: Now { boot_ns: 17_000 * MS, unix_ms: 0 } }
     }
 
@@ -312,7 +312,7 @@ fn an_update_that_names_a_value_goes_alone() {
 
 /// Of a keyspace in which one of three replicas is enough.
 fn any_of_three() -> World {
-    let mut config = Config { byte_ns: 0, ..Config::new(ClientId(5), Vrings::on_loopback(7400)) };
+    let mut config = Config { extra_ns_per_byte: 0, ..Config::new(ClientId(5), Vrings::on_loopback(7400)) };
     config.keyspaces[0].replication = Replication::Quorum(Quorum::new(3, 1).unwrap());
     World { client: ClientCore::new(config), ..World::new() }
 }
@@ -403,7 +403,7 @@ fn a_replica_is_served_alone_in_four_puts_at_a_time() {
 #[test]
 fn a_get_of_any_k_that_is_set_aside_lets_go_of_its_op_and_is_got_anew() {
     let mut world = any_of_three();
-    world.client.in_flight.due.unasked_bytes_max = 100;
+    world.client.in_flight.due.auto_read_bytes_max = 100;
     world.submit(Request::Get { key: b"color" });
     let op = |world: &mut World| Datagram::decode(&world.sent()[0]).unwrap().0.op;
     let first = op(&mut world);
@@ -411,11 +411,11 @@ fn a_get_of_any_k_that_is_set_aside_lets_go_of_its_op_and_is_got_anew() {
     let large = reference.bytes();
     let timestamp = Timestamp::NEVER.next(reference.name).unwrap();
     world.answer(first, timestamp, Content::Large(&large));
-    let (ticket, bytes) = world.client.poll_wanted().expect("it is longer than what is read unasked");
+    let (ticket, bytes) = world.client.poll_pending_read().expect("it is longer than what is read unasked");
     assert_eq!((bytes, world.client.next_deadline()), (5_000, None));
-    world.client.set_aside(ticket);
+    world.client.suspend_read(ticket);
     assert_eq!(world.in_flight().find(first), None, "its op is over");
-    world.client.allow(world.now, ticket, bytes);
+    world.client.allow_read(world.now, ticket, bytes);
     let second = op(&mut world);
     assert_ne!(first, second);
     world.answer(second, timestamp, Content::Large(&large));

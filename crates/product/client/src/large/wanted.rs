@@ -15,7 +15,7 @@ impl InFlight {
     }
 
     /// A request whose value waits, and how long that is.
-    pub(crate) fn poll_wanted(&mut self) -> Option<(Ticket, usize)> {
+    pub(crate) fn poll_pending_read(&mut self) -> Option<(Ticket, usize)> {
         loop {
             let index = self.due.wanted.pop_front()?;
             let slot = &self.slots[index as usize];
@@ -36,10 +36,10 @@ impl InFlight {
     }
 
     /// Lets the value be read, if it has no more than `bytes`.
-    pub(crate) fn allow(&mut self, now_ns: u64, ticket: Ticket, bytes: usize) {
+    pub(crate) fn allow_read(&mut self, now_ns: u64, ticket: Ticket, bytes: usize) {
         let Some(slot) = self.open(ticket) else { return };
         let Some(left_ns) = slot.wanted.take() else { return };
-        (slot.deadline_ns, slot.unasked_bytes_max) = (now_ns.saturating_add(left_ns), bytes);
+        (slot.deadline_ns, slot.auto_read_bytes_max) = (now_ns.saturating_add(left_ns), bytes);
         match slot.state {
             State::Reading => self.begin_reading(ticket.index, now_ns),
             _ => self.begin_afresh(ticket.index, now_ns),
@@ -48,7 +48,7 @@ impl InFlight {
 
     /// What waits for long should not: a get lets go of its op and of what it has heard, and is sent anew when it is allowed. An update that has taken effect
     /// goes on waiting for the value from before.
-    pub(crate) fn set_aside(&mut self, ticket: Ticket) {
+    pub(crate) fn suspend_read(&mut self, ticket: Ticket) {
         let is_get = |slot: &Slot| slot.exchange.is_get() && slot.state == State::Reading;
         let Some(slot) = self.open(ticket).filter(|slot| slot.wanted.is_some() && is_get(slot)) else {
             return;
@@ -60,7 +60,7 @@ impl InFlight {
     }
 
     /// Ends a request that nobody waits for any more, or whose value is longer than `limit`.
-    pub(crate) fn give_up(&mut self, ticket: Ticket, limit: Option<usize>) {
+    pub(crate) fn cancel(&mut self, ticket: Ticket, limit: Option<usize>) {
         if let Some(slot) = self.open(ticket) {
             let error = slot.exchange.unread(limit);
             self.finish(ticket.index, Err(error));

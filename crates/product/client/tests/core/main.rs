@@ -304,12 +304,12 @@ fn a_forgotten_client_goes_on_under_another_id_and_ops_in_flight_keep_theirs() {
     let (a, b) = (update(&sent[0]).op, update(&sent[1]).op);
     world.reply(Reply::bare(a, Status::Expired));
     assert_eq!(world.outcome(), Some((0, Err(OperationError::OutcomeUnknown))), "it is not sent again");
-    assert!(world.client.is_forgotten());
+    assert!(world.client.is_expired());
     world.client.rename(a.client);
-    assert!(world.client.is_forgotten(), "that is the id that was forgotten");
+    assert!(world.client.is_expired(), "that is the id that was forgotten");
     let fresh = ClientId::new(1_700_000_000_001, 9);
     world.client.rename(fresh);
-    assert!(!world.client.is_forgotten());
+    assert!(!world.client.is_expired());
     assert_eq!(world.client.next_op(), OpId { client: fresh, sequence: 3 });
     world.put("c", "1");
     let later = world.sent();
@@ -324,7 +324,7 @@ fn a_forgotten_client_goes_on_under_another_id_and_ops_in_flight_keep_theirs() {
     world.reply(Reply::bare(OpId { client: fresh, ..b }, Status::Ok));
     assert_eq!(world.outcome(), None, "there is no such op");
     world.reply(Reply::bare(b, Status::Expired));
-    assert!(!world.client.is_forgotten(), "its former id is");
+    assert!(!world.client.is_expired(), "its former id is");
     world.reply(Reply::bare(c.op, Status::Ok));
     assert_eq!(world.outcome(), Some((1, Err(OperationError::OutcomeUnknown))));
     assert_eq!(world.outcome().map(|(_, result)| result), Some(Ok(Outcome::Done)));

@@ -248,9 +248,9 @@ fn what_a_long_key_leaves_no_room_for_is_large() {
 #[test]
 fn what_one_message_has_room_for_is_not_large() {
     for replication in [Replication::Multicast, Replication::Quorum(Quorum::new(3, 2).unwrap())] {
-        let is_long = |whole_bytes_max: usize, bytes: usize| {
+        let is_long = |message_value_bytes_max: usize, bytes: usize| {
             let mut world = World::with(CALM, 11, |config| {
-                config.whole_bytes_max = whole_bytes_max;
+                config.message_value_bytes_max = message_value_bytes_max;
                 config.keyspaces[0].replication = replication;
             });
             let value = value_of(bytes, 11);
@@ -277,7 +277,7 @@ fn what_one_message_has_room_for_is_not_large() {
 fn a_long_value_of_a_hot_key_is_a_message_that_its_receivers_understand() {
     for bytes in [1_024, 1_025, 1_300, 1_400, 5_000, LONG_VALUE_BYTES_MAX] {
         let mut world = World::with(CALM, 11, |config| {
-            config.whole_bytes_max = LONG_VALUE_BYTES_MAX;
+            config.message_value_bytes_max = LONG_VALUE_BYTES_MAX;
             config.keyspaces[0].is_hot = true;
         });
         let value = value_of(bytes, 11);

@@ -9,7 +9,7 @@ const UNASKED: usize = 100_000;
 const LENGTH: usize = 300_000;
 
 fn world(seed: u64) -> World {
-    let mut world = World::with(CALM, seed, |config| config.unasked_bytes_max = UNASKED);
+    let mut world = World::with(CALM, seed, |config| config.auto_read_bytes_max = UNASKED);
     world.store(1, value_of(LENGTH, seed));
     world
 }
@@ -17,7 +17,7 @@ fn world(seed: u64) -> World {
 fn wanted(world: &mut World) -> (Ticket, usize) {
     loop {
         world.transmit();
-        match world.client.poll_wanted() {
+        match world.client.poll_pending_read() {
             Some(wanted) => return wanted,
             None => world.step(),
         }
@@ -43,7 +43,7 @@ fn a_value_of_as_many_bytes_as_are_read_unasked_does_not_wait() {
     world.store(2, value_of(UNASKED, 1));
     world.get();
     check(&mut world, UNASKED, 1);
-    assert_eq!(world.client.poll_wanted(), None);
+    assert_eq!(world.client.poll_pending_read(), None);
 }
 
 #[test]
@@ -54,14 +54,14 @@ fn a_longer_one_waits_without_a_deadline_and_is_read_when_it_may() {
         let (ticket, bytes) = wanted(&mut world);
         assert_eq!((bytes, world.sent_count(Opcode::ReadChunks)), (LENGTH, 0));
         if is_set_aside {
-            world.client.set_aside(ticket);
+            world.client.suspend_read(ticket);
         }
         wait_long(&mut world);
-        world.client.allow(world.now, ticket, bytes);
+        world.client.allow_read(world.now, ticket, bytes);
         world.transmit();
         check(&mut world, LENGTH, 2);
         assert_eq!(world.sent_count(Opcode::Get), if is_set_aside { 2 } else { 1 });
-        assert_eq!(world.client.poll_wanted(), None);
+        assert_eq!(world.client.poll_pending_read(), None);
     }
 }
 
@@ -70,13 +70,13 @@ fn what_was_set_aside_does_not_hold_up_others_and_asks_again_if_it_is_longer_by_
     let mut world = world(3);
     world.get();
     let (ticket, bytes) = wanted(&mut world);
-    world.client.set_aside(ticket);
+    world.client.suspend_read(ticket);
     let next = world.client.next_op();
     world.store(2, value_of(LENGTH + 1, 3));
-    world.client.allow(world.now, ticket, bytes);
+    world.client.allow_read(world.now, ticket, bytes);
     assert_eq!(wanted(&mut world), (ticket, LENGTH + 1));
     assert_eq!(world.client.next_op().sequence, next.sequence + 1, "it is another op");
-    world.client.allow(world.now, ticket, LENGTH + 1);
+    world.client.allow_read(world.now, ticket, LENGTH + 1);
     world.transmit();
     check(&mut world, LENGTH + 1, 3);
 }
@@ -88,7 +88,7 @@ fn the_deadline_goes_on_where_it_has_stopped() {
     let (ticket, bytes) = wanted(&mut world);
     wait_long(&mut world);
     world.replicas[usize::from(world.primary.0)].is_down = true;
-    world.client.allow(world.now, ticket, bytes);
+    world.client.allow_read(world.now, ticket, bytes);
     let allowed_ns = world.now.boot_ns;
     world.transmit();
     assert_eq!(world.end().result, Err(OperationError::TimedOut));
@@ -112,11 +112,11 @@ fn who_is_given_up_says_why() {
         let mut world = world(5);
         world.submit(request, 500);
         let (ticket, _) = wanted(&mut world);
-        world.client.set_aside(ticket);
-        world.client.give_up(ticket, limit);
+        world.client.suspend_read(ticket);
+        world.client.cancel(ticket, limit);
         assert_eq!(world.end().result, Err(error));
-        world.client.give_up(ticket, limit);
-        world.client.allow(world.now, ticket, LENGTH);
+        world.client.cancel(ticket, limit);
+        world.client.allow_read(world.now, ticket, LENGTH);
         assert_eq!((world.client.next_deadline(), world.client.in_flight()), (None, 0), "it has ended");
     }
 }
@@ -128,9 +128,9 @@ fn the_value_from_before_is_read_when_it_may_and_the_update_is_not_sent_again() 
     let (key, condition) = (KEY, Condition::Always);
     world.submit(Request::Update { key, condition, return_old: true, operation }, 500);
     let (ticket, bytes) = wanted(&mut world);
-    world.client.set_aside(ticket);
+    world.client.suspend_read(ticket);
     wait_long(&mut world);
-    world.client.allow(world.now, ticket, bytes);
+    world.client.allow_read(world.now, ticket, bytes);
     world.transmit();
     check(&mut world, LENGTH, 6);
     assert_eq!(world.sent_count(Opcode::Update), 1);
@@ -145,7 +145,10 @@ fn a_shared_value_is_kept_where_it_is_and_let_go_of_at_the_end() {
         let deadline_ns = world.now.after(Duration::from_secs(5));
         let request = Request::update(KEY, Operation::Set { value: sent, expiry: Expiry::Never });
         let kept = SharedBytes::new(value.clone());
-        world.client.submit_kept(world.now, KeyspaceId::DEFAULT, request, deadline_ns, Some(&kept)).unwrap();
+        world
+            .client
+            .submit_shared(world.now, KeyspaceId::DEFAULT, request, deadline_ns, Some(&kept))
+            .unwrap();
         drop(kept);
         assert_eq!(Arc::strong_count(&value), if is_shared { 2 } else { 1 });
         world.transmit();
@@ -160,7 +163,7 @@ fn a_value_that_was_read_is_taken_without_a_copy_once() {
     let mut world = world(9);
     world.get();
     let (ticket, bytes) = wanted(&mut world);
-    world.client.allow(world.now, ticket, bytes);
+    world.client.allow_read(world.now, ticket, bytes);
     let mut taken = None;
     while taken.is_none() {
         world.transmit();

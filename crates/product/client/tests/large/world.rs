@@ -120,8 +120,8 @@ impl World {
     pub(crate) fn with(weather: Weather, seed: u64, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::new(ClientId::new(1_700_000_000_000, 5), Vrings::on_loopback(7400));
         // What has no room in a datagram is large.
-        config.whole_bytes_max = 0;
-        config.byte_ns = 0;
+        config.message_value_bytes_max = 0;
+        config.extra_ns_per_byte = 0;
         change(&mut config);
         Self {
             client: ClientCore::new(config),

@@ -112,8 +112,8 @@ impl Connection {
         self.reads.try_dependent((is_next && !is_several).then_some(oldest), |ticket, bytes| {
             let claim = permits.ask_dependent(bytes);
             match &claim {
-                Some(_) => core.allow(now, ticket, bytes),
-                None => core.set_aside(ticket),
+                Some(_) => core.allow_read(now, ticket, bytes),
+                None => core.suspend_read(ticket),
             }
             claim
         });
@@ -150,16 +150,16 @@ impl Connection {
         let (core, now) = (&mut *requests.core, requests.now);
         match answer {
             Answer::Granted(claim) => {
-                self.reads.allow(oldest, claim, |ticket, bytes| core.allow(now, ticket, bytes));
+                self.reads.allow(oldest, claim, |ticket, bytes| core.allow_read(now, ticket, bytes));
             }
             Answer::TooMuch => {
                 let limit = permits.claim_max();
-                self.reads.waiting(oldest).for_each(|ticket| core.give_up(ticket, Some(limit)));
+                self.reads.waiting(oldest).for_each(|ticket| core.cancel(ticket, Some(limit)));
             }
             Answer::Waits(number) => {
                 self.reads.asked = Some(number);
                 requests.askers.insert(number, slot);
-                self.reads.waiting(oldest).for_each(|ticket| core.set_aside(ticket));
+                self.reads.waiting(oldest).for_each(|ticket| core.suspend_read(ticket));
             }
         }
     }

@@ -68,7 +68,7 @@ impl Gateway {
 
     /// Lets connections ask for what their requests are to read, and gives them what was granted.
     pub(super) fn hear_of_large(&mut self, now: Now) {
-        while let Some((ticket, bytes)) = self.core.poll_wanted() {
+        while let Some((ticket, bytes)) = self.core.poll_pending_read() {
             self.on_wanted(ticket, bytes);
         }
         if self.askers.is_empty() {
@@ -78,7 +78,7 @@ impl Gateway {
             let slot = self.askers.remove(&number).expect("who goes withdraws its questions");
             let connection = &mut self.connections[slot];
             let core = &mut self.core;
-            connection.take_grant(number, claim, |ticket, bytes| core.allow(now, ticket, bytes));
+            connection.take_grant(number, claim, |ticket, bytes| core.allow_read(now, ticket, bytes));
             enqueue(&mut self.queue, slot, connection);
         }
     }
@@ -101,13 +101,13 @@ impl Gateway {
                 connection.reads.name(first, ticket, bytes);
                 enqueue(&mut self.queue, first.slot, connection);
             }
-            None => self.core.give_up(ticket, None),
+            None => self.core.cancel(ticket, None),
         }
     }
 
     /// A connection is no more: nobody waits for what it was to read.
     pub(super) fn forget_large(&mut self, connection: &Connection) {
-        connection.reads.tickets().for_each(|ticket| self.core.give_up(ticket, None));
+        connection.reads.tickets().for_each(|ticket| self.core.cancel(ticket, None));
         for number in connection.questions() {
             self.askers.remove(&number);
             self.member.server.permits.withdraw(number);

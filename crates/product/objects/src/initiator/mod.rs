@@ -24,7 +24,7 @@ mod windows;
 
 use crate::map::Map;
 use crate::reservation::ConfigError;
-use crate::send::Send;
+use crate::transmit::Transmit;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use count::Count;
@@ -201,7 +201,7 @@ impl Initiator {
     }
 
     /// The next datagram that may leave now.
-    pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Send> {
+    pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Transmit> {
         if let Some(send) = self.shared.sends.pop_front() {
             return Some(send);
         }

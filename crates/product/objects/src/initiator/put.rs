@@ -5,7 +5,7 @@ use super::delivery::Delivery;
 use super::shared::Shared;
 use super::told::{Handle, Placed, PutError};
 use crate::reservation::{COPIES_MAX, Offsets, Receipt, Window};
-use crate::send::Send;
+use crate::transmit::Transmit;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -327,7 +327,7 @@ impl Put {
         next_ns.min(self.deadline_ns)
     }
 
-    pub(super) fn poll_transmit(&mut self, now_ns: u64, shared: &mut Shared) -> Option<Send> {
+    pub(super) fn poll_transmit(&mut self, now_ns: u64, shared: &mut Shared) -> Option<Transmit> {
         let Phase::Sending(sending) = &mut self.phase else { return None };
         for delivery in &mut sending.deliveries {
             delivery.poll(now_ns, (&self.id, &self.bytes), &sending.accept, shared);

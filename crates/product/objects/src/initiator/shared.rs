@@ -3,7 +3,7 @@
 use super::told::{Counted, Event, GetError, Handle, InitiatorConfig, InitiatorCounters, Placed, PutError};
 use crate::map::{Group, Map};
 use crate::random::Random;
-use crate::send::{Send, To};
+use crate::transmit::{Destination, Transmit};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ pub(super) struct Shared {
     pub(super) map: Option<Arc<Map>>,
     /// Negotiations, those of earlier attempts among them.
     pub(super) ops: BTreeMap<OpId, Handle>,
-    pub(super) sends: VecDeque<Send>,
+    pub(super) sends: VecDeque<Transmit>,
     pub(super) events: VecDeque<Event>,
     pub(super) ended: Vec<Handle>,
     pub(super) counters: InitiatorCounters,
@@ -103,7 +103,7 @@ impl Shared {
     pub(super) fn send_to(&mut self, (group, mask): (u8, u16), encode: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::new();
         encode(&mut bytes);
-        self.sends.push_back(Send { to: To::Group { group, mask }, bytes });
+        self.sends.push_back(Transmit { to: Destination::Group { group, mask }, bytes });
     }
 
     /// An answer, if it is of a target that is at its place of the map. Who goes by a newer one is told of, and who goes by any other does not count (P2).

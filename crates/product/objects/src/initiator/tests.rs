@@ -2,7 +2,7 @@ use super::*;
 use crate::chunk_id;
 use crate::map::{Group, Layout, SLOTS};
 use crate::reservation::Config;
-use crate::send::To;
+use crate::transmit::Destination;
 use alloc::vec::Vec;
 use nicekv_proto::OpId;
 use nicekv_proto::chunk::{Answer, ChunkAccept, ChunkAnswer, ChunkRequest, Wanted, frames_of};
@@ -50,7 +50,7 @@ enum Sent {
 fn sent(initiator: &mut Initiator, now_ns: u64) -> Vec<Sent> {
     let sends = core::iter::from_fn(|| initiator.poll_transmit(now_ns));
     let sent = sends.map(|send| {
-        let To::Group { mask, .. } = send.to else { panic!("{send:?} is not for a group") };
+        let Destination::Group { mask, .. } = send.to else { panic!("{send:?} is not for a group") };
         match Datagram::decode(&send.bytes).unwrap().1 {
             Datagram::ChunkRequest(request) => Sent::Request(request.op, request),
             Datagram::ChunkAccept(accept) => Sent::Accept(accept),
@@ -355,7 +355,9 @@ fn moving() -> Initiator {
 /// Where requests went: to groups, and masks of them.
 fn asked(initiator: &mut Initiator, now_ns: u64) -> Vec<(u8, u16)> {
     let sends = core::iter::from_fn(|| initiator.poll_transmit(now_ns));
-    sends.map(|send| if let To::Group { group, mask } = send.to { (group, mask) } else { panic!() }).collect()
+    sends
+        .map(|send| if let Destination::Group { group, mask } = send.to { (group, mask) } else { panic!() })
+        .collect()
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub struct TargetCounters {
 
 /// What is promised now, and how garbage collection stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TargetUse {
+pub struct TargetUsage {
     /// What the disk has room for, what is promised included.
     pub disk_free_bytes: u64,
     /// Of these, promised to chunks that have a bid, or come.
@@ -102,9 +102,9 @@ pub struct TargetUse {
 }
 
 impl Target {
-    /// See [`TargetUse`].
-    pub fn in_use(&self) -> TargetUse {
-        TargetUse {
+    /// See [`TargetUsage`].
+    pub fn usage(&self) -> TargetUsage {
+        TargetUsage {
             disk_free_bytes: self.disk.free_bytes,
             disk_promised_bytes: self.promised_disk(),
             memory_promised_bytes: self.promised_memory(),

@@ -3,7 +3,7 @@
 use super::Target;
 use super::state::Reading;
 use super::told::Storage;
-use crate::send::{Send, To};
+use crate::transmit::{Destination, Transmit};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_proto::chunk::{Answer, ChunkId, ChunkRead, READ_FRAMES_MAX, frame_of};
@@ -105,8 +105,8 @@ impl Target {
         if let Some(held) = self.held.remove(id) {
             self.held_bytes -= u64::from(held.bytes);
             self.storage.push_back(Storage::Remove { id: *id });
-            if let Some(tending) = &mut self.tending {
-                tending.forget(id);
+            if let Some(maintenance) = &mut self.maintenance {
+                maintenance.forget(id);
             }
         }
     }
@@ -118,7 +118,7 @@ impl Target {
             Chunk { keyspace, op, digest, number, mask, bytes }.encode(&mut out);
             self.counters.frames_sent += 1;
             self.counters.bytes_sent += bytes.len() as u64;
-            self.sends.push_back(Send { to: To::Host(to), bytes: out });
+            self.sends.push_back(Transmit { to: Destination::Host(to), bytes: out });
         }
     }
 }

@@ -23,19 +23,19 @@ mod transfer;
 use crate::map::Map;
 use crate::random::Random;
 use crate::reservation::{BidId, Book, ConfigError};
-use crate::send::{Send, To};
+use crate::transmit::{Destination, Transmit};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-pub use counts::{TargetCounters, TargetUse};
+pub use counts::{TargetCounters, TargetUsage};
 use disk::Disk;
 use nicekv_proto::chunk::{Answer, ChunkAnswer, ChunkId, MapVersion, Round};
 use nicekv_proto::{Datagram, NodeId, OpId};
 use rounds::Sweep;
 use state::{Negotiation, Reading};
-use tend::Tending;
-pub use told::{End, Held, Progress, Storage, StorageDone, TargetConfig, TendingConfig};
+use tend::Maintenance;
+pub use told::{End, Held, MaintenanceConfig, Progress, Storage, StorageDone, TargetConfig};
 use transfer::Transfer;
 
 /// See the module.
@@ -54,9 +54,9 @@ pub struct Target {
     disk: Disk,
     readings: VecDeque<Reading>,
     sweep: Sweep,
-    tending: Option<Tending>,
+    maintenance: Option<Maintenance>,
     random: Random,
-    sends: VecDeque<Send>,
+    sends: VecDeque<Transmit>,
     storage: VecDeque<Storage>,
     /// For operators.
     pub counters: TargetCounters,
@@ -78,9 +78,10 @@ impl Target {
             .map(|(id, bytes, holders)| (id, Held { bytes, stamp: Round(0), marked: Round(0), holders }));
         let held: BTreeMap<ChunkId, Held> = held.collect();
         let random = u64::from_be_bytes(*config.secret.first_chunk().expect("it is longer"));
-        let tending = config.tending.map(|tending| Tending::new(tending, config.reservation, random));
+        let maintenance =
+            config.maintenance.map(|maintenance| Maintenance::new(maintenance, config.reservation, random));
         Ok(Self {
-            tending: tending.transpose()?,
+            maintenance: maintenance.transpose()?,
             disk: Disk::new(config.disk_bytes_per_second),
             held_bytes: held.values().map(|held| u64::from(held.bytes)).sum(),
             held,
@@ -112,8 +113,8 @@ impl Target {
 
     /// So many targets are to hold a chunk from now on.
     pub fn set_copies(&mut self, copies: usize) {
-        if let Some(tending) = &mut self.tending {
-            tending.set_copies(copies);
+        if let Some(maintenance) = &mut self.maintenance {
+            maintenance.set_copies(copies);
         }
     }
 
@@ -167,8 +168,8 @@ impl Target {
     }
 
     /// The next datagram that may leave now.
-    pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Send> {
-        self.sends.pop_front().or_else(|| self.tending.as_mut()?.poll_transmit(now_ns))
+    pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Transmit> {
+        self.sends.pop_front().or_else(|| self.maintenance.as_mut()?.poll_transmit(now_ns))
     }
 
     /// What the disk is to do next.
@@ -220,7 +221,7 @@ impl Target {
         let answer = ChunkAnswer { op, version, node: self.config.node, place, answer, id };
         let mut bytes = Vec::new();
         answer.encode(&mut bytes);
-        self.sends.push_back(Send { to: To::Host(to), bytes });
+        self.sends.push_back(Transmit { to: Destination::Host(to), bytes });
     }
 
     fn stored(&self) -> Answer {

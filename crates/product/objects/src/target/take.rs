@@ -3,7 +3,7 @@
 use super::Target;
 use super::told::{End, Held, Storage};
 use super::transfer::Transfer;
-use crate::send::{Send, To};
+use crate::transmit::{Destination, Transmit};
 use alloc::vec::Vec;
 use nicekv_proto::chunk::{Answer, Round, frame_of};
 use nicekv_proto::large::{Chunk, Hole, TransferReport};
@@ -55,7 +55,7 @@ impl Target {
                 report.missing.iter().map(|hole| u64::from(hole.end - hole.start)).sum::<u64>();
             let mut bytes = Vec::new();
             wired(*op, self.config.node, &report).encode(&mut bytes);
-            self.sends.push_back(Send { to: To::Host(transfer.initiator), bytes });
+            self.sends.push_back(Transmit { to: Destination::Host(transfer.initiator), bytes });
         }
     }
 

@@ -32,7 +32,7 @@ fn unready() -> Target {
         reservation: Config { margin_ns: 50_000, ..Config::MULTICAST },
         disk_bytes_per_second: 1 << 30,
         secret: [9; 32],
-        tending: None,
+        maintenance: None,
     };
     Target::new(config, []).unwrap()
 }
@@ -318,7 +318,7 @@ fn reads_need_the_token_of_their_address_and_draw_no_more_without() {
     let mut asked = Vec::new();
     request.encode(&mut asked);
     target.handle_datagram(0, initiator(1), &asked);
-    let Send { bytes: told, .. } = target.poll_transmit(0).unwrap();
+    let Transmit { bytes: told, .. } = target.poll_transmit(0).unwrap();
     assert!(told.len() <= 3 * asked.len(), "{} for {}", told.len(), asked.len());
     let Ok((_, Datagram::ChunkAnswer(ChunkAnswer { answer: Answer::Held { bytes: length, token, .. }, .. }))) =
         Datagram::decode(&told)

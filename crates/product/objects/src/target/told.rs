@@ -10,7 +10,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// How a target looks after what it holds.
 #[derive(Clone, Copy, Debug)]
-pub struct TendingConfig {
+pub struct MaintenanceConfig {
     /// The name of its initiator, which no other one has, nor had this target's process before.
     pub client: ClientId,
     /// How many targets are to hold a chunk.
@@ -31,7 +31,7 @@ pub struct TendingConfig {
     pub silence_ns: u64,
 }
 
-impl TendingConfig {
+impl MaintenanceConfig {
     /// For the disks and networks of a data centre.
     pub fn new(client: ClientId, copies: usize) -> Self {
         Self {
@@ -62,7 +62,7 @@ pub struct TargetConfig {
     /// From it come tokens and what is left to chance.
     pub secret: [u8; 32],
     /// How it looks after what it holds; none: it does not.
-    pub tending: Option<TendingConfig>,
+    pub maintenance: Option<MaintenanceConfig>,
 }
 
 /// A chunk that is held, durably.

@@ -27,7 +27,7 @@ pub use view::{Known, View, ring_of};
 
 use crate::{Left, Message, UdpEndpoint, Waker, is_ready, now, readable, wait};
 use nicekv_objects::reservation::{Config, Delivery};
-use nicekv_objects::{Timing, To};
+use nicekv_objects::{Destination, Timing};
 use nicekv_proto::placement::GroupRing;
 use std::io;
 use std::net::SocketAddrV4;
@@ -59,10 +59,10 @@ pub fn windows(delivery: Delivery, link_bits_per_second: u64) -> Config {
 }
 
 /// Where a datagram goes.
-fn address_of(ring: &GroupRing, to: To) -> SocketAddrV4 {
+fn address_of(ring: &GroupRing, to: Destination) -> SocketAddrV4 {
     match to {
-        To::Group { group, mask } => ring.address(group, mask),
-        To::Host(address) => address,
+        Destination::Group { group, mask } => ring.address(group, mask),
+        Destination::Host(address) => address,
     }
 }
 

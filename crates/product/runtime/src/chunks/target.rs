@@ -6,7 +6,7 @@ use super::store::{ChunkDisk, ChunkStore, ChunkStoreError, Told};
 use super::view::View;
 use crate::{DatagramCounters, Stop, UdpEndpoint, Waker, now};
 use nicekv_objects::reservation::ConfigError;
-use nicekv_objects::{Progress, Target, TargetConfig, TargetCounters, TargetUse};
+use nicekv_objects::{Progress, Target, TargetConfig, TargetCounters, TargetUsage};
 use nicekv_proto::chunk::Round;
 use nicekv_proto::placement::GroupRing;
 use std::io;
@@ -38,7 +38,7 @@ pub struct TargetObservation {
     /// What it has counted.
     pub counters: TargetCounters,
     /// What it has promised.
-    pub in_use: TargetUse,
+    pub in_use: TargetUsage,
     /// What its socket has moved.
     pub datagrams: DatagramCounters,
 }
@@ -205,7 +205,7 @@ impl ChunkTarget {
             let shown = TargetObservation {
                 progress: self.core.progress(),
                 counters: self.core.counters,
-                in_use: self.core.in_use(),
+                in_use: self.core.usage(),
                 datagrams: self.endpoint.counters(),
             };
             *self.watch.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);

@@ -1,7 +1,9 @@
 //! Chunks on real sockets and disks: five targets behind the user-space switch, and an initiator.
 
 use nicekv_objects::reservation::Delivery;
-use nicekv_objects::{Group, InitiatorConfig, Map, Progress, TargetConfig, TendingConfig, Timing, chunk_id};
+use nicekv_objects::{
+    Group, InitiatorConfig, MaintenanceConfig, Map, Progress, TargetConfig, Timing, chunk_id,
+};
 use nicekv_proto::NodeId;
 use nicekv_proto::chunk::{ChunkId, MapVersion, Round};
 use nicekv_proto::placement::GroupRing;
@@ -107,11 +109,11 @@ fn start_target(
     delivery: Delivery,
     directory: &Path,
 ) -> JoinHandle<()> {
-    start_tending(stop, target, ring, delivery, directory, || Some(known())).1
+    start_maintaining(stop, target, ring, delivery, directory, || Some(known())).1
 }
 
 /// One that looks after what it holds often.
-fn start_tending(
+fn start_maintaining(
     stop: &Stop,
     target: u16,
     ring: GroupRing,
@@ -131,11 +133,11 @@ fn start_tending(
         reservation: windows(delivery, LINK_BITS_PER_SECOND),
         disk_bytes_per_second: 300 << 20,
         secret,
-        tending: Some(TendingConfig {
+        maintenance: Some(MaintenanceConfig {
             pass_ns: 200_000_000,
             again_ns: 20_000_000,
             silence_ns: 60_000_000_000,
-            ..TendingConfig::new(new_client_id().unwrap(), COPIES)
+            ..MaintenanceConfig::new(new_client_id().unwrap(), COPIES)
         }),
     };
     let waker = Waker::new().unwrap();
@@ -274,7 +276,7 @@ fn what_a_lost_target_held_is_put_again_and_what_is_damaged_is_replaced() {
         Some(known_without(version, (version == 2).then_some(TARGETS - 1)))
     };
     let start = |of: &Stop, target: u16| {
-        start_tending(of, target, ring, Delivery::Multicast, scratch.path(), ask.clone())
+        start_maintaining(of, target, ring, Delivery::Multicast, scratch.path(), ask.clone())
     };
     let (lost_watch, lost) = start(&lost_stop, TARGETS - 1);
     let (first_watch, first) = start(&first_stop, 0);
@@ -332,8 +334,9 @@ fn chunks_of_a_lost_segment_are_copied_again() {
     let (stop, first_stop) = (Stop::new(), Stop::new());
     let (ring, _controller, switch) = start_switch(&stop, true);
     let ask = || Some(known_without(1, None));
-    let start =
-        |of: &Stop, target: u16| start_tending(of, target, ring, Delivery::Multicast, scratch.path(), ask);
+    let start = |of: &Stop, target: u16| {
+        start_maintaining(of, target, ring, Delivery::Multicast, scratch.path(), ask)
+    };
     let (first_watch, first) = start(&first_stop, 0);
     let (mut watched, others): (Vec<_>, Vec<_>) = (1..TARGETS).map(|target| start(&stop, target)).unzip();
     let (client, initiator) = start_client(&stop, ring, Delivery::Multicast, ask);

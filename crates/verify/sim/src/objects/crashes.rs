@@ -2,7 +2,7 @@
 
 use super::shape::Shape;
 use super::world::{Event, Fault, MS, World};
-use nicekv_objects::{Initiator, InitiatorConfig, Target, TargetConfig, TendingConfig, Timing};
+use nicekv_objects::{Initiator, InitiatorConfig, MaintenanceConfig, Target, TargetConfig, Timing};
 use nicekv_proto::ClientId;
 
 /// What is down comes back after so long, at most.
@@ -89,7 +89,7 @@ impl World {
             reservation: self.shape.reservation,
             disk_bytes_per_second: 250 << 20,
             secret,
-            tending: Some(tending_of(&self.shape, target, host.life)),
+            maintenance: Some(tending_of(&self.shape, target, host.life)),
         };
         let on_disk = host.disk.chunks.iter();
         let on_disk = on_disk.map(|(id, (bytes, holders))| (*id, bytes.len() as u32, holders.clone()));
@@ -176,12 +176,12 @@ impl World {
 }
 
 /// What a process of a target is told of looking after what it holds.
-fn tending_of(shape: &Shape, target: usize, life: u64) -> TendingConfig {
-    TendingConfig {
+fn tending_of(shape: &Shape, target: usize, life: u64) -> MaintenanceConfig {
+    MaintenanceConfig {
         // No initiator has such a name.
         client: ClientId(1 << 40 | life << 8 | target as u64),
         copies: shape.copies,
         timing: Timing { deadline_ns: 300 * MS, ..shape.timing },
-        ..shape.tending
+        ..shape.maintenance
     }
 }

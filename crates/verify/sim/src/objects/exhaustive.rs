@@ -2,8 +2,8 @@
 //!
 //! The target is the real core; a put is one step, as nothing of it but its end matters here.
 
-use nicekv_objects::exploration::Answered;
 use nicekv_objects::reservation::Config;
+use nicekv_objects::testing::PutReply;
 use nicekv_objects::{Group, Map, Storage, StorageDone, Target, TargetConfig, chunk_id};
 use nicekv_proto::NodeId;
 use nicekv_proto::chunk::{ChunkId, MapVersion, Round};
@@ -196,8 +196,8 @@ impl State {
     /// The chunk is there by now, if it was not; with which stamp.
     fn put(&mut self) -> Round {
         match self.target.put_at_once(chunk_id(BYTES), BYTES) {
-            Answered::Stored(stamp) => stamp,
-            Answered::Coming(op) => {
+            PutReply::Stored(stamp) => stamp,
+            PutReply::Coming(op) => {
                 while self.target.poll_storage().is_some() {}
                 self.is_durable = true;
                 let end = nicekv_objects::End::Whole;
@@ -215,7 +215,7 @@ fn start(process: u64, held: Option<ChunkId>) -> Target {
         reservation: Config::UNICAST,
         disk_bytes_per_second: 1 << 30,
         secret: [7; 32],
-        tending: None,
+        maintenance: None,
     };
     let on_disk = held.map(|id| (id, BYTES.len() as u32, vec![NodeId(0)]));
     let mut target = Target::new(config, on_disk).expect("the parameters can be");

@@ -64,7 +64,7 @@ fn reshapes(shape: &mut Shape) {
     shape.groups = 2;
     shape.targets = 12;
     shape.copies = 2;
-    shape.tending.copies = 2;
+    shape.maintenance.copies = 2;
     shape.faults.map_ms = 60;
 }
 
@@ -75,9 +75,9 @@ fn has_surplus(shape: &mut Shape) {
     // Chunks are garbage most of the time, and put again then.
     (shape.contents, shape.names) = (8, 2);
     shape.initiators = 4;
-    shape.tending.copies = 2;
-    shape.tending.pass_ns = 20 * MS;
-    shape.tending.again_ns = 4 * MS;
+    shape.maintenance.copies = 2;
+    shape.maintenance.pass_ns = 20 * MS;
+    shape.maintenance.again_ns = 4 * MS;
     shape.faults.crash_ms = 0;
     shape.faults.power_ms = 0;
     shape.faults.late = 200_000;
@@ -109,8 +109,8 @@ pub const OBJECT_PLANTS: &[ObjectPlant] = &[
         shape.faults.loss = 250_000;
         // It takes a while, and what comes after the faults takes as long in each world.
         shape.busy_ms = 8_000;
-        shape.tending.pass_ns = 10 * MS;
-        shape.tending.chunks_per_second = 10_000;
+        shape.maintenance.pass_ns = 10 * MS;
+        shape.maintenance.chunks_per_second = 10_000;
     }),
     plant("chunk-former-not-asked", reshapes),
     plant("chunk-former-drops-early", reshapes),

@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 use nicekv_objects::reservation::{Config, Delivery};
-use nicekv_objects::{TendingConfig, Timing};
+use nicekv_objects::{MaintenanceConfig, Timing};
 use nicekv_proto::ClientId;
 
 /// How things fail, in millionths unless their names say otherwise.
@@ -58,7 +58,7 @@ pub struct Shape {
     /// How long initiators wait.
     pub timing: Timing,
     /// How targets look after what they hold.
-    pub tending: TendingConfig,
+    pub maintenance: MaintenanceConfig,
     /// Objects that there may be.
     pub names: u64,
     /// Contents of chunks that users choose among: few, so that they are put again.
@@ -110,7 +110,7 @@ pub fn draw(seed: u64) -> Shape {
         more_copies: if targets / groups > copies + 1 { random.pick(&[0, 0, 1]) } else { 0 },
         reservation,
         timing,
-        tending: tending(&mut random, copies),
+        maintenance: maintenance(&mut random, copies),
         names: 6,
         contents: 10,
         busy_ms: 1_500,
@@ -120,8 +120,8 @@ pub fn draw(seed: u64) -> Shape {
 }
 
 /// Much faster than on any machine, as there is little and not much time.
-fn tending(random: &mut Random, copies: usize) -> TendingConfig {
-    TendingConfig {
+fn maintenance(random: &mut Random, copies: usize) -> MaintenanceConfig {
+    MaintenanceConfig {
         chunks_at_once: random.between(1, 4) as usize,
         chunks_per_second: 1_000,
         bytes_per_second: 64 << 20,
@@ -129,7 +129,7 @@ fn tending(random: &mut Random, copies: usize) -> TendingConfig {
         again_ns: 10_000_000,
         // Processes are back sooner, most of the time.
         silence_ns: 50_000_000,
-        ..TendingConfig::new(ClientId(0), copies)
+        ..MaintenanceConfig::new(ClientId(0), copies)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::disk::Doing;
 use super::world::{Event, MS, Party, World};
-use nicekv_objects::{Send, To};
+use nicekv_objects::{Destination, Transmit};
 use nicekv_proto::{HeaderLayout, Opcode};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -38,10 +38,12 @@ impl World {
     }
 
     /// The switch: copies for those whose bits are set, by the map that it has.
-    fn send(&mut self, from: Party, send: Send) {
+    fn send(&mut self, from: Party, send: Transmit) {
         match send.to {
-            To::Host(address) => self.transmit(from, self.party_at(address), address.port(), &send.bytes),
-            To::Group { group, mask } => {
+            Destination::Host(address) => {
+                self.transmit(from, self.party_at(address), address.port(), &send.bytes);
+            }
+            Destination::Group { group, mask } => {
                 let members: Vec<_> =
                     self.map.group(group).into_iter().flat_map(|group| group.members()).collect();
                 for (place, node) in members {

@@ -27,10 +27,10 @@ mod steps;
 mod verdict;
 
 use super::Target;
-use super::told::{Progress, TendingConfig};
+use super::told::{MaintenanceConfig, Progress};
 use crate::initiator::{Handle, Initiator, InitiatorConfig};
 use crate::reservation::{Config, ConfigError};
-use crate::send::Send;
+use crate::transmit::Transmit;
 use agenda::{Agenda, Finding};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -63,8 +63,8 @@ struct Job {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Tending {
-    config: TendingConfig,
+pub(super) struct Maintenance {
+    config: MaintenanceConfig,
     initiator: Initiator,
     agenda: Agenda,
     pace: Pace,
@@ -74,9 +74,13 @@ pub(super) struct Tending {
     away: BTreeSet<ChunkId>,
 }
 
-impl Tending {
-    pub(super) fn new(config: TendingConfig, reservation: Config, seed: u64) -> Result<Self, ConfigError> {
-        let TendingConfig { client, copies, timing, .. } = config;
+impl Maintenance {
+    pub(super) fn new(
+        config: MaintenanceConfig,
+        reservation: Config,
+        seed: u64,
+    ) -> Result<Self, ConfigError> {
+        let MaintenanceConfig { client, copies, timing, .. } = config;
         let initiator = Initiator::new(InitiatorConfig { client, copies, reservation, timing }, seed)?;
         Ok(Self {
             initiator,
@@ -89,7 +93,7 @@ impl Tending {
         })
     }
 
-    pub(super) fn poll_transmit(&mut self, now_ns: u64) -> Option<Send> {
+    pub(super) fn poll_transmit(&mut self, now_ns: u64) -> Option<Transmit> {
         self.initiator.poll_transmit(now_ns)
     }
 
@@ -116,31 +120,31 @@ impl Tending {
 impl Target {
     /// Goes on, if there is something to do.
     pub(super) fn tend(&mut self, now_ns: u64) {
-        self.with_tending(|tending, target| tending.go_on(now_ns, target));
+        self.with_tending(|maintenance, target| maintenance.go_on(now_ns, target));
     }
 
     /// An answer to what was asked for that.
     pub(super) fn on_told(&mut self, now_ns: u64, op: OpId, datagram: &Datagram<'_>) {
-        if self.tending.is_none() {
+        if self.maintenance.is_none() {
             self.counters.malformed += 1;
         }
-        self.with_tending(|tending, target| {
-            tending.initiator.handle(now_ns, op, datagram);
-            tending.go_on(now_ns, target);
+        self.with_tending(|maintenance, target| {
+            maintenance.initiator.handle(now_ns, op, datagram);
+            maintenance.go_on(now_ns, target);
         });
     }
 
     /// All of a chunk was read, or it is damaged.
     pub(super) fn on_whole(&mut self, now_ns: u64, id: ChunkId, bytes: Option<Vec<u8>>) {
-        self.with_tending(|tending, target| {
-            tending.on_read(now_ns, id, bytes, target);
-            tending.go_on(now_ns, target);
+        self.with_tending(|maintenance, target| {
+            maintenance.on_read(now_ns, id, bytes, target);
+            maintenance.go_on(now_ns, target);
         });
     }
 
     /// Groups are others: whatever is under way is given up, and a new pass begins, first with what has lost somebody, or belongs to others now.
     pub(super) fn tend_by_map(&mut self, now_ns: u64) {
-        self.with_tending(|tending, target| {
+        self.with_tending(|maintenance, target| {
             let Some(map) = target.map.clone() else { return };
             let own_group = map.place_of(target.config.node).map(|(group, _)| group);
             let urgent = target.held.iter().filter_map(|(id, held)| {
@@ -149,21 +153,21 @@ impl Target {
                 let finding = if is_away { Finding::Away } else { Finding::Unseen };
                 (is_away || has_lost).then_some((*id, finding))
             });
-            tending.agenda.begin_anew(now_ns, urgent);
+            maintenance.agenda.begin_anew(now_ns, urgent);
             let away = target.held.keys().filter(|id| own_group != Some(map.group_of(id).0));
-            tending.away = away.copied().collect();
-            tending.silence.retain(|node| map.place_of(node).is_some());
-            tending.jobs.clear();
-            tending.initiator.give_up();
-            tending.initiator.set_map(now_ns, map);
+            maintenance.away = away.copied().collect();
+            maintenance.silence.retain(|node| map.place_of(node).is_some());
+            maintenance.jobs.clear();
+            maintenance.initiator.give_up();
+            maintenance.initiator.set_map(now_ns, map);
         });
     }
 
     /// When there is something to do.
     pub(super) fn next_tending(&self) -> u64 {
         let is_ready = self.map.is_some() && self.round.is_some();
-        let tending = self.tending.as_ref().filter(|_| is_ready);
-        tending.map_or(u64::MAX, Tending::next_deadline)
+        let maintenance = self.maintenance.as_ref().filter(|_| is_ready);
+        maintenance.map_or(u64::MAX, Maintenance::next_deadline)
     }
 
     /// How far it is. Of one that does not look after what it holds, only that.
@@ -176,10 +180,10 @@ impl Target {
             bytes: self.held_bytes,
             ..Progress::default()
         };
-        if let Some(tending) = &self.tending {
-            progress.has_moved = tending.away.is_empty();
-            progress.passes = tending.agenda.passes();
-            for finding in tending.agenda.findings() {
+        if let Some(maintenance) = &self.maintenance {
+            progress.has_moved = maintenance.away.is_empty();
+            progress.passes = maintenance.agenda.passes();
+            for finding in maintenance.agenda.findings() {
                 match finding {
                     Finding::Lacking { is_first: true } => progress.lacking += 1,
                     Finding::Surplus => {}
@@ -192,10 +196,10 @@ impl Target {
     }
 
     /// Only who has a map and a round says or asks anything (P14).
-    fn with_tending(&mut self, act: impl FnOnce(&mut Tending, &mut Self)) {
-        if let Some(mut tending) = self.tending.take() {
-            act(&mut tending, self);
-            self.tending = Some(tending);
+    fn with_tending(&mut self, act: impl FnOnce(&mut Maintenance, &mut Self)) {
+        if let Some(mut maintenance) = self.maintenance.take() {
+            act(&mut maintenance, self);
+            self.maintenance = Some(maintenance);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::agenda::Finding;
 use super::verdict::{Holders, better, finding};
-use super::{Job, Step, Target, Tending};
+use super::{Job, Maintenance, Step, Target};
 use crate::chunk_id;
 use crate::initiator::{Counted, Event, Handle, Placed, PutError};
 use crate::map::{Group, Map};
@@ -31,7 +31,7 @@ impl Place {
     }
 }
 
-impl Tending {
+impl Maintenance {
     /// What has ended leads on, and what is next begins.
     pub(super) fn go_on(&mut self, now_ns: u64, target: &mut Target) {
         let Some(map) = target.map.clone().filter(|_| target.round.is_some()) else { return };

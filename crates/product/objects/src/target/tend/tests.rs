@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::map::{Group, Layout, Map};
-use crate::send::{Send, To};
 use crate::target::{End, Storage, StorageDone, TargetConfig};
+use crate::transmit::{Destination, Transmit};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -113,10 +113,10 @@ impl Cluster {
             }
             return true;
         }
-        let Some(Send { to, bytes }) = target.poll_transmit(now_ns) else { return false };
+        let Some(Transmit { to, bytes }) = target.poll_transmit(now_ns) else { return false };
         let receivers: Vec<NodeId> = match to {
-            To::Host(address) => vec![NodeId(address.port())],
-            To::Group { group, mask } => {
+            Destination::Host(address) => vec![NodeId(address.port())],
+            Destination::Group { group, mask } => {
                 let members = self.map.group(group).unwrap().members();
                 members.filter(|(place, _)| mask >> place & 1 == 1).map(|(_, node)| node).collect()
             }
@@ -153,11 +153,11 @@ fn chunk_id_of(bytes: &[u8]) -> ChunkId {
 }
 
 fn config(node: NodeId) -> TargetConfig {
-    let tending = TendingConfig {
+    let maintenance = MaintenanceConfig {
         pass_ns: 200 * MS,
         again_ns: 10 * MS,
         silence_ns: 500 * MS,
-        ..TendingConfig::new(ClientId(u64::from(node.0) + 1), COPIES)
+        ..MaintenanceConfig::new(ClientId(u64::from(node.0) + 1), COPIES)
     };
     TargetConfig {
         node,
@@ -165,7 +165,7 @@ fn config(node: NodeId) -> TargetConfig {
         reservation: Config { margin_ns: 50_000, is_last_tried: true, ..Config::MULTICAST },
         disk_bytes_per_second: 1 << 30,
         secret: [node.0 as u8 + 1; 32],
-        tending: Some(tending),
+        maintenance: Some(maintenance),
     }
 }
 
@@ -356,8 +356,8 @@ fn a_pace_bounds_how_much_is_looked_at() {
     let bytes = content(7);
     let id = chunk_id_of(&bytes);
     let mut config = config(NodeId(0));
-    let tending = config.tending.as_mut().unwrap();
-    (tending.chunks_at_once, tending.chunks_per_second, tending.pass_ns) = (2, 10, 0);
+    let maintenance = config.maintenance.as_mut().unwrap();
+    (maintenance.chunks_at_once, maintenance.chunks_per_second, maintenance.pass_ns) = (2, 10, 0);
     let others = (0..100_u8).map(|seed| (ChunkId([seed; 32]), 10, vec![NodeId(0)]));
     let mut target = Target::new(config, others.chain([(id, 3_000, vec![NodeId(0)])])).unwrap();
     target.set_round(Round(1));

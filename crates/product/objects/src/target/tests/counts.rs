@@ -15,19 +15,19 @@ fn every_bid_is_counted_when_it_is_made_and_at_its_one_end() {
     target.accept(10 * MS, 5, chunk_id(&contents[2]), vec![]);
     target.put(10 * MS, 6, &contents[3]);
     target.put(10 * MS, 6, &contents[3]);
-    let in_use = target.in_use();
-    assert_eq!((in_use.bids, in_use.transfers, in_use.reads), (1, 1, 0));
-    assert_eq!(in_use.memory_promised_bytes, 2 * 2_000);
-    assert!(in_use.disk_promised_bytes > 2 * 2_000 && in_use.disk_free_bytes > 1 << 39);
+    let usage = target.usage();
+    assert_eq!((usage.bids, usage.transfers, usage.reads), (1, 1, 0));
+    assert_eq!(usage.memory_promised_bytes, 2 * 2_000);
+    assert!(usage.disk_promised_bytes > 2 * 2_000 && usage.disk_free_bytes > 1 << 39);
     target.handle_deadline(1_000 * MS);
     let TargetCounters { bids, transfers, cancelled, lapsed, .. } = target.counters;
     assert_eq!((bids, transfers, cancelled, lapsed), (4, 2, 1, 1));
     let TargetCounters { confirmed, arriving, stored, transfers_lapsed, given_up, .. } = target.counters;
     assert_eq!((confirmed, arriving, stored, transfers_lapsed, given_up), (1, 1, 1, 1, 0));
     assert_eq!(target.counters.requests, 7);
-    let in_use = target.in_use();
-    assert_eq!((in_use.bids, in_use.transfers, in_use.memory_promised_bytes), (0, 0, 0));
-    assert_eq!(in_use.disk_promised_bytes, 0);
+    let usage = target.usage();
+    assert_eq!((usage.bids, usage.transfers, usage.memory_promised_bytes), (0, 0, 0));
+    assert_eq!(usage.disk_promised_bytes, 0);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn why_there_was_no_bid_is_counted() {
     assert!(matches!(target.request(0, 2, ChunkId([1; 32]), wanted(101)), Some(Answer::NotNow(_))));
     let TargetCounters { bids, no_space, not_now, disk_full, .. } = target.counters;
     assert_eq!((bids, no_space, not_now, disk_full), (0, 1, 1, 0));
-    assert_eq!((target.in_use().disk_free_bytes, target.in_use().memory_bytes_max), (1 << 20, 100));
+    assert_eq!((target.usage().disk_free_bytes, target.usage().memory_bytes_max), (1 << 20, 100));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_round_is_known_then_listed_then_swept() {
         let held = Held { bytes: 1, stamp: Round(2), marked: Round(0), holders: vec![] };
         target.held.insert(id, held);
     });
-    let of = |target: &Target| (target.in_use().round, target.in_use().listed, target.in_use().swept);
+    let of = |target: &Target| (target.usage().round, target.usage().listed, target.usage().swept);
     assert_eq!(of(&target), (Round(2), Round(0), Round(0)));
     assert!(!target.sweep(Round(2)), "not all was looked at");
     assert_eq!(of(&target), (Round(2), Round(2), Round(0)));

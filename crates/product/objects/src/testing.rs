@@ -1,7 +1,7 @@
 //! For tests: what must be empty at the end is counted, and a chunk is put in one go.
 
 use crate::Target;
-use crate::send::Send;
+use crate::transmit::Transmit;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use nicekv_proto::chunk::{
@@ -12,7 +12,7 @@ use nicekv_proto::{ClientId, Datagram, KeyDigest, KeyspaceId, OpId};
 
 /// What a target has said to a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answered {
+pub enum PutReply {
     /// It is there, with this stamp.
     Stored(Round),
     /// It has come, by this transfer, and the disk is to say that it is durable.
@@ -32,7 +32,7 @@ impl Target {
     }
 
     /// Puts a chunk of one frame, by the map of version 1 in which this is the only target: request, bid, accept, frame.
-    pub fn put_at_once(&mut self, id: ChunkId, bytes: &[u8]) -> Answered {
+    pub fn put_at_once(&mut self, id: ChunkId, bytes: &[u8]) -> PutReply {
         let op = OpId { client: ClientId(1), sequence: 1 };
         let (version, from) = (MapVersion(1), SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9));
         let wanted = Wanted::Put { bytes: bytes.len() as u32, earliest_ns: 0, except: 0 };
@@ -40,7 +40,7 @@ impl Target {
         ChunkRequest { op, reply_to: None, version, id, wanted }.encode(&mut out);
         self.handle_datagram(0, from, &out);
         let (bid, left_ns, right_ns) = match self.last_answer() {
-            Answer::Stored { stamp, .. } => return Answered::Stored(stamp),
+            Answer::Stored { stamp, .. } => return PutReply::Stored(stamp),
             Answer::Bid { bid, left_ns, right_ns, .. } => (bid, left_ns, right_ns),
             other => panic!("{other:?} to a put"),
         };
@@ -51,7 +51,7 @@ impl Target {
         Chunk { keyspace, op, digest, number: 0, mask, bytes }.encode(&mut out);
         self.handle_datagram(0, from, &out);
         while self.poll_transmit(0).is_some() {}
-        Answered::Coming(op)
+        PutReply::Coming(op)
     }
 
     /// The stamp that it has told last.
@@ -64,7 +64,7 @@ impl Target {
 
     fn last_answer(&mut self) -> Answer {
         let sends = core::iter::from_fn(|| self.poll_transmit(0));
-        let Send { bytes, .. } = sends.last().expect("it has answered");
+        let Transmit { bytes, .. } = sends.last().expect("it has answered");
         match Datagram::decode(&bytes) {
             Ok((_, Datagram::ChunkAnswer(ChunkAnswer { answer, .. }))) => answer,
             other => panic!("{other:?} is no answer"),

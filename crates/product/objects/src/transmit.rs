@@ -5,7 +5,7 @@ use core::net::SocketAddrV4;
 
 /// Where a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
+pub enum Destination {
     /// To those of a group whose bits are set, by their places: the address says both, and the switch copies.
     Group {
         /// Which group.
@@ -19,9 +19,9 @@ pub enum To {
 
 /// A datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Send {
+pub struct Transmit {
     /// Where it goes.
-    pub to: To,
+    pub to: Destination,
     /// All of it.
     pub bytes: Vec<u8>,
 }
