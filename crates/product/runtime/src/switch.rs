@@ -398,7 +398,7 @@ fn route(router: &mut Router, from: SocketAddrV4, to: SocketAddrV4, bytes: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicekv_switch::fixtures::datagrams::{self, DatagramFixture};
+    use nicekv_switch_fixtures::datagrams::{self, DatagramFixture};
 
     #[test]
     fn the_switch_passes_the_fixtures() {

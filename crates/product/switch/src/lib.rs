@@ -1,6 +1,6 @@
 //! The switch of NICEKV, as a pure model: what its tables hold, what its actions do to a packet, and how a
 //! controller talks to it. The back ends (this model behind sockets, XDP) implement [`Backend`] and run the
-//! same packet fixtures (feature `fixtures`).
+//! same packet fixtures (crate `nicekv-switch-fixtures`).
 //!
 //! ```text
 //!  frame ─▶ parse ─▶ admit ─┬─ for a vring ─▶ match-action ([`Router`]) ─▶ rewrite ─▶ one port; a scan: as many as it has pieces
@@ -28,8 +28,6 @@ extern crate alloc;
 mod coarse;
 pub mod control;
 mod counters;
-#[cfg(any(test, feature = "fixtures"))]
-pub mod fixtures;
 mod generation;
 mod hot;
 mod lpm;
@@ -57,7 +55,7 @@ pub use hot::{
     HOT_CAPACITY, HOT_GONE, HOT_HOLDERS_MAX, HOT_USUAL_TURNS_MAX, HOT_VALUES_MAX, HotChange, HotEntry,
     HotError, HotTable,
 };
-pub use pipeline::{Mutation, Output, PORTS_MAX, Pipeline, Verdict};
+pub use pipeline::{Output, PORTS_MAX, Pipeline, Verdict};
 pub use prefix::{Prefix, Ring, VNODES, VRINGS_MAX, VringConfig, VringSet};
 pub use registers::{REGISTER_CELLS, Register};
 pub use router::{Copies, Hop, Route, Router, Sought};

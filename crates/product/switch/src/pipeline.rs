@@ -3,9 +3,6 @@
 //! Order of the stages: whose Ethernet address it is, learn it, classify, admit, then match-action and rewrite, or learned
 //! forwarding.
 
-mod backend;
-mod mutation;
-
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -18,10 +15,10 @@ use crate::stages::learn::MacTable;
 use crate::stages::parse::{self, Class, Datagram};
 use crate::stages::split;
 use crate::{
-    Counter, Hop, Host, HotTable, Rest, Ring, Route, Router, Sought, TableError, TableSet, VringSet,
+    Backend, BackendError, Counter, Counters, EntryRequests, Hop, Host, HotConfig, HotEntry, HotReading,
+    HotTable, Register, Rest, Ring, Route, Router, Sought, Table, TableError, TableSet, TableStatus,
+    TableUpdate, VringSet,
 };
-
-pub use mutation::Mutation;
 
 /// Ports of one switch.
 pub const PORTS_MAX: usize = 256;
@@ -69,8 +66,6 @@ pub struct Pipeline {
     trunks: BTreeSet<u16>,
     /// What the boot-time clock says.
     now_ns: u64,
-    /// Always `None` outside tests.
-    mutation: Option<Mutation>,
 }
 
 impl Pipeline {
@@ -90,7 +85,6 @@ impl Pipeline {
             ports,
             trunks: BTreeSet::new(),
             now_ns: 0,
-            mutation: None,
         })
     }
 
@@ -116,10 +110,14 @@ impl Pipeline {
         self.router.hot()
     }
 
-    /// Leaves a step out from now on.
-    #[cfg(any(test, feature = "fixtures"))]
-    pub fn mutate(&mut self, step: Mutation) {
-        self.mutation = Some(step);
+    /// See [`crate::Router::begin_life`].
+    pub fn begin_life(&mut self, nonce: u64) {
+        self.router.begin_life(nonce);
+    }
+
+    /// What the boot-time clock says from now on.
+    pub fn set_clock(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
     }
 
     /// Processes one frame that arrived on `ingress_port`.
@@ -156,13 +154,11 @@ impl Pipeline {
     }
 
     fn is_mac_of_port(&self, port: u16, mac: [u8; 6]) -> bool {
-        self.leaves_out(Mutation::EthernetSource)
-            || self.router.hosts().is_none_or(|hosts| admit::is_mac_of_port(hosts, port, mac))
+        self.router.hosts().is_none_or(|hosts| admit::is_mac_of_port(hosts, port, mac))
     }
 
     fn is_ip_of_port(&self, port: u16, ip: [u8; 4]) -> bool {
-        self.leaves_out(Mutation::Source)
-            || self.router.hosts().is_none_or(|hosts| admit::is_ip_of_port(hosts, port, ip))
+        self.router.hosts().is_none_or(|hosts| admit::is_ip_of_port(hosts, port, ip))
     }
 
     fn admit_others(
@@ -177,7 +173,7 @@ impl Pipeline {
             return Err(Counter::SourceRefused);
         }
         match (datagram, self.router.hosts()) {
-            (Some(datagram), Some(hosts)) if !self.leaves_out(Mutation::Address) => {
+            (Some(datagram), Some(hosts)) => {
                 let (ends, payload) = (datagram.ends(), datagram.payload(frame));
                 admit::admit_to_address(hosts, ingress, ends, payload, datagram.is_fragment)
             }
@@ -197,8 +193,7 @@ impl Pipeline {
             return Err(Counter::SourceRefused);
         }
         let (from, payload) = (datagram.ends().0, datagram.payload(frame));
-        let admitted = admit::admit_to_vring(self.router.hosts(), ingress, from, ring, payload);
-        if self.leaves_out(Mutation::Admission) { Ok(()) } else { admitted.map(|_| ()) }
+        admit::admit_to_vring(self.router.hosts(), ingress, from, ring, payload).map(|_| ())
     }
 
     fn refuse(&mut self, ingress: Ingress, counter: Counter) -> Output {
@@ -220,26 +215,22 @@ impl Pipeline {
         };
         let mut frame = frame.to_vec();
         datagram.edit(&mut frame, |payload| answer.write(payload));
-        if self.leaves_out(Mutation::Turned) {
-            return Output { verdict: Verdict::Routed, frames: Vec::from([(ingress_port, frame)]) };
-        }
         datagram.turn_round(&mut frame, sender.mac, self.router_mac);
         Output { verdict: Verdict::Routed, frames: Vec::from([(ingress_port, frame)]) }
     }
 
     fn route(&mut self, ingress_port: u16, ring: Ring, datagram: &Datagram, frame: &[u8]) -> Output {
-        let came_by_switch = self.router.is_trunk(Ingress::Port { port: ingress_port, mac: None })
-            || self.leaves_out(Mutation::CutByClient);
+        let came_by_switch = self.router.is_trunk(Ingress::Port { port: ingress_port, mac: None });
         let mut frame = frame.to_vec();
         let mut pieces = datagram.edit(&mut frame, |payload| split::pieces_of(payload, came_by_switch));
         let (mut verdict, mut sent) = (Verdict::Dropped, Vec::new());
         loop {
-            let matched = self.matched(ring, datagram, &frame);
+            let matched = parse::sought(ring, datagram.destination, datagram.payload(&frame));
             let rest = self.split(matched, datagram, &mut frame, pieces);
             let passed = self.route_piece(ingress_port, matched, datagram, &frame, &mut sent);
             // A scan is what its first piece is.
             verdict = if verdict == Verdict::Dropped { passed } else { verdict };
-            let Some(rest) = rest.filter(|_| !self.leaves_out(Mutation::RestOfScan)) else { break };
+            let Some(rest) = rest else { break };
             pieces = datagram.edit(&mut frame, |payload| rest.write(payload));
         }
         sent.sort_unstable();
@@ -247,9 +238,6 @@ impl Pipeline {
     }
 
     fn split(&mut self, matched: Sought, datagram: &Datagram, frame: &mut [u8], pieces: u8) -> Option<Rest> {
-        if self.leaves_out(Mutation::CutOfPiece) {
-            return self.router.split(matched, &mut datagram.payload(frame).to_vec(), pieces);
-        }
         datagram.edit(frame, |payload| self.router.split(matched, payload, pieces))
     }
 
@@ -261,7 +249,6 @@ impl Pipeline {
         frame: &[u8],
         sent: &mut Vec<(u16, Vec<u8>)>,
     ) -> Verdict {
-        let ingress = (!self.leaves_out(Mutation::ExcludeIngress)).then_some(ingress_port);
         let has_room = has_room_for_stamp(datagram.payload(frame));
         let request = Request {
             sought: matched,
@@ -270,7 +257,7 @@ impl Pipeline {
             payload: datagram.is_bare(frame).then(|| datagram.payload(frame)),
             now_ns: self.now_ns,
         };
-        let (route, stamp) = self.router.route_hot(request, ingress);
+        let (route, stamp) = self.router.route_hot(request, Some(ingress_port));
         let mut written = Written { chain: None, stamp };
         let (verdict, hops): (_, Vec<Hop>) = match route {
             Route::Unicast(hop) => (Verdict::Routed, hop.into_iter().collect()),
@@ -295,61 +282,28 @@ impl Pipeline {
             Hop::Host(id) => {
                 let host = *self.router.host(id).expect("validated tables know every host they name");
                 let mut sent = self.rewritten(datagram, frame, &host);
-                if let Some(header) = written.chain.filter(|_| !self.leaves_out(Mutation::ChainHeader)) {
+                if let Some(header) = written.chain {
                     datagram.write_chain(&mut sent, &header);
                 }
-                if let Some(stamp) = written.stamp.filter(|_| !self.leaves_out(Mutation::Stamp)) {
+                if let Some(stamp) = written.stamp {
                     datagram.write_stamp(&mut sent, stamp);
                 }
                 (host.port, sent)
-            }
-            Hop::Trunk(port) if self.leaves_out(Mutation::AsItIsByTrunks) => {
-                let hosts = self.tables().into_iter().flat_map(|tables| &tables.hosts);
-                let first = hosts.into_iter().find(|host| host.port == port).expect("somebody is behind it");
-                (port, self.rewritten(datagram, frame, first))
             }
             Hop::Trunk(port) => (port, frame.to_vec()),
         }
     }
 
-    /// What the tables are asked for.
-    fn matched(&self, ring: Ring, datagram: &Datagram, frame: &[u8]) -> Sought {
-        let is_taken_for_vring = ring == Ring::Group && self.leaves_out(Mutation::AddressOfGroup);
-        let ring = if is_taken_for_vring { Ring::Multicast } else { ring };
-        let mut sought = parse::sought(ring, datagram.destination, datagram.payload(frame));
-        if self.leaves_out(Mutation::VnodeOfHeader) {
-            sought.address = datagram.destination;
-        }
-        if ring == Ring::Group && self.leaves_out(Mutation::MaskOfAddress) {
-            sought.address[2] |= 0x0f;
-            sought.address[3] = 0xff;
-        }
-        sought
-    }
-
     fn rewritten(&self, datagram: &Datagram, frame: &[u8], host: &Host) -> Vec<u8> {
         let mut frame = frame.to_vec();
-        if !self.leaves_out(Mutation::Ethernet) {
-            datagram.rewrite_ethernet(&mut frame, host.mac, self.router_mac);
-        }
-        if !self.leaves_out(Mutation::Destination) {
-            datagram.rewrite_destination(&mut frame, host.ip);
-        }
-        if !self.leaves_out(Mutation::Ipv4Checksum) {
-            datagram.update_ipv4_checksum(&mut frame, host.ip);
-        }
-        if !self.leaves_out(Mutation::UdpChecksum) {
-            datagram.update_udp_checksum(&mut frame, host.ip);
-        }
-        let target_port = self.router.vrings().target_port(datagram.destination);
-        if let Some(port) = target_port.filter(|_| !self.leaves_out(Mutation::TargetPort)) {
+        datagram.rewrite_ethernet(&mut frame, host.mac, self.router_mac);
+        datagram.rewrite_destination(&mut frame, host.ip);
+        datagram.update_ipv4_checksum(&mut frame, host.ip);
+        datagram.update_udp_checksum(&mut frame, host.ip);
+        if let Some(port) = self.router.vrings().target_port(datagram.destination) {
             datagram.rewrite_port(&mut frame, port);
         }
         frame
-    }
-
-    fn leaves_out(&self, step: Mutation) -> bool {
-        self.mutation == Some(step)
     }
 
     fn forward(&mut self, ingress_port: u16, destination: [u8; 6], frame: &[u8]) -> Output {
@@ -368,39 +322,63 @@ impl Pipeline {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Backend as _;
-    use crate::fixtures::{ROUTER_MAC, frames, teaching_frame, trunks, vrings};
-
-    /// Port 3 and 4 are trunks, as in the fixtures.
-    fn switch() -> Pipeline {
-        Pipeline::new(vrings(), ROUTER_MAC, 0..6).unwrap().with_trunks([3, 4])
+impl Backend for Pipeline {
+    fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {
+        tables.validate_ports(|port| self.ports.binary_search(&port).is_ok())?;
+        let is_rerouted = self.router.tables().is_none_or(|installed| installed.leads_otherwise(tables));
+        self.router.install(tables)?;
+        // Who was behind a trunk may be behind another one.
+        if is_rerouted {
+            self.trunks.iter().for_each(|port| self.macs.forget(*port));
+        }
+        Ok(())
     }
 
-    fn ports(output: &Output) -> Vec<u16> {
-        output.frames.iter().map(|(port, _)| *port).collect()
+    fn update(&mut self, update: &TableUpdate) -> Result<(), BackendError> {
+        self.router.update(update)
     }
 
-    #[test]
-    fn a_trunk_is_closed_until_tables_open_it_and_when_they_do_no_more() {
-        let (one, other) = ([2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 1, 2]);
-        let asks = frames::ethernet([255; 6], one, frames::TYPE_EXPERIMENT);
-        let answers = frames::ethernet(one, other, frames::TYPE_EXPERIMENT);
-        let mut switch = switch();
-        assert_eq!(ports(&switch.process(0, &asks)), [1, 2, 5], "an empty switch in a circle floods nothing");
-        assert_eq!(switch.process(4, &asks).verdict, Verdict::Dropped);
-        switch.install(&trunks::tables()).unwrap();
-        assert_eq!(ports(&switch.process(4, &asks)), [0, 1, 2, 3, 5]);
-        assert_eq!(ports(&switch.process(0, &answers)), [4], "learned there");
-        let mut fewer = trunks::tables();
-        fewer.generation += 1;
-        fewer.trunks = Vec::from([3]);
-        switch.install(&fewer).unwrap();
-        assert_eq!(switch.process(4, &asks).verdict, Verdict::Dropped);
-        assert_eq!(ports(&switch.process(0, &answers)), [1, 2, 3, 5], "what was learned there is forgotten");
-        switch.process(4, &teaching_frame(one));
-        assert_eq!(ports(&switch.process(0, &answers)), [1, 2, 3, 5], "and not learned again");
+    fn ports(&self) -> Option<Vec<u16>> {
+        Some(self.ports.clone())
+    }
+
+    fn table_status(&self) -> Result<Vec<TableStatus>, BackendError> {
+        self.router.table_status()
+    }
+
+    fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError> {
+        self.router.entry_hits(table)
+    }
+
+    fn entry_requests(&self, table: Table) -> Result<Vec<EntryRequests>, BackendError> {
+        self.router.entry_requests(table)
+    }
+
+    fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError> {
+        self.router.read_register(register)
+    }
+
+    fn write_register(&mut self, register: Register, cell: u32, value: u64) -> Result<(), BackendError> {
+        self.router.write_register(register, cell, value)
+    }
+
+    fn reset_register(&mut self, register: Register) -> Result<(), BackendError> {
+        self.router.reset_register(register)
+    }
+
+    fn set_hot(&mut self, config: &HotConfig) -> Result<(), BackendError> {
+        self.router.set_hot(config)
+    }
+
+    fn change_hot(&mut self, clear: bool, removed: &[u64], set: &[HotEntry]) -> Result<(), BackendError> {
+        self.router.change_hot(clear, removed, set)
+    }
+
+    fn read_hot(&mut self) -> Result<HotReading, BackendError> {
+        self.router.read_hot()
+    }
+
+    fn counters(&self) -> Result<Counters, BackendError> {
+        self.router.counters()
     }
 }

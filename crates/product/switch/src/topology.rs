@@ -181,7 +181,35 @@ impl Topology {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::tables;
+    use crate::{DivisionEntry, Host, MemberSet, MulticastEntry, Prefix, UnicastEntry};
+    use alloc::vec;
+
+    /// Hosts 1, 2, 3 and 9, the last one at port 5.
+    fn tables() -> TableSet {
+        let members = MemberSet::new([1, 2, 3].map(HostId));
+        TableSet {
+            generation: 1,
+            hosts: vec![Host::node(1), Host::node(2), Host::node(3), Host { port: 5, ..Host::node(9) }],
+            unicast: vec![UnicastEntry {
+                destination: Prefix::new([10, 10, 0, 0], 17),
+                partition: 1,
+                host: HostId(1),
+                chain: None,
+            }],
+            division: vec![DivisionEntry {
+                partition: 1,
+                source: Prefix::new([10, 0, 9, 0], 24),
+                host: HostId(3),
+            }],
+            multicast: vec![MulticastEntry {
+                destination: Prefix::new([10, 11, 0, 0], 17),
+                members,
+                chain: None,
+                places: None,
+            }],
+            ..TableSet::default()
+        }
+    }
 
     #[test]
     fn switches_differ_in_ports_alone() {

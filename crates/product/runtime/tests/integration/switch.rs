@@ -8,11 +8,11 @@ use nicekv_runtime::{
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_switch::control::{ControlReply, ControlRequest, decode, encode};
-use nicekv_switch::fixtures::frames;
 use nicekv_switch::{
     Counter, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, TableSet, UnicastEntry, VringConfig,
     VringSet, masked_entry,
 };
+use nicekv_switch_fixtures::frames;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::sync::Arc;

@@ -199,7 +199,7 @@ fn build(directory: &Path, arguments: &[&str]) -> Output {
 
 /// Returns where the sources of the programs are, in a tree of which they need a part.
 fn copy_sources(tree: &Path) -> PathBuf {
-    let (directory, wire) = (tree.join("dataplane-xdp/bpf"), tree.join("wire/include"));
+    let (directory, wire) = (tree.join("switch-xdp/bpf"), tree.join("proto/include"));
     std::fs::create_dir_all(&directory).and_then(|()| std::fs::create_dir_all(&wire)).expect("directories");
     let header = concat!(env!("CARGO_MANIFEST_DIR"), "/../proto/include/nicekv_wire.h");
     std::fs::copy(header, wire.join("nicekv_wire.h")).expect("copy");

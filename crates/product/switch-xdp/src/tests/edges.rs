@@ -3,8 +3,8 @@
 use std::net::UdpSocket;
 
 use nicekv_proto::Opcode;
-use nicekv_switch::fixtures::{PORTS, cases, frames, host, tables, vrings};
 use nicekv_switch::{Backend as _, Counter, Verdict};
+use nicekv_switch_fixtures::{PORTS, cases, frames, host, tables, vrings};
 
 use super::namespaces::{Namespace, Network, RECEIVE_TIMEOUT, as_root, cut_trains};
 use super::{Lab, OBJECT, assert_none, check_by_test_run};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use aya::maps::Map;
-use nicekv_switch::fixtures::{frames, tables};
 use nicekv_switch::{Backend as _, Output, Verdict};
+use nicekv_switch_fixtures::{frames, tables};
 
 use super::at_both;
 use super::namespaces::RECEIVE_TIMEOUT;

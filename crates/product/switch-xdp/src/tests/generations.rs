@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use nicekv_proto::Opcode;
 use nicekv_switch::control::{ControlReply, ControlRequest, SwitchAgent};
-use nicekv_switch::fixtures::{
-    self, PORTS, RECORD_KEYSPACE, RECORD_VRINGS, ROUTER_MAC, VRINGS, frames, host, tables, vrings,
-};
 use nicekv_switch::{
     Backend as _, BackendError, DivisionEntry, HostId, MemberSet, Pipeline, Prefix, RecordEntry, Table,
     TableError, TableSet, TableUpdate, UnicastEntry,
+};
+use nicekv_switch_fixtures::{
+    self as fixtures, PORTS, RECORD_KEYSPACE, RECORD_VRINGS, ROUTER_MAC, VRINGS, frames, host, tables, vrings,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;

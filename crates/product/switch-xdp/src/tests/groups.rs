@@ -3,10 +3,10 @@
 use std::net::UdpSocket;
 
 use nicekv_proto::Opcode;
-use nicekv_switch::fixtures::{frames, group_ring, host, tables};
 use nicekv_switch::{
     Backend as _, Counter, HostId, MemberSet, MulticastEntry, Prefix, TableSet, masked_entry, subset_entries,
 };
+use nicekv_switch_fixtures::{frames, group_ring, host, tables};
 use proptest::prelude::*;
 
 use super::hosts::{CLIENT_IP, CLIENT_MAC, PORT, udp_socket};

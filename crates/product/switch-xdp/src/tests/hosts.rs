@@ -3,8 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
-use nicekv_switch::fixtures::{frames, host, tables};
 use nicekv_switch::{Backend as _, Counter, Table};
+use nicekv_switch_fixtures::{frames, host, tables};
 
 use nicekv_proto::Opcode;
 

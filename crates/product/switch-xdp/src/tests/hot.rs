@@ -7,11 +7,11 @@ use std::time::Duration;
 use nicekv_proto::hot::Stamp;
 use nicekv_proto::route::leave_room_for_stamp;
 use nicekv_proto::{HeaderLayout, Opcode};
-use nicekv_switch::fixtures::hot::{self, KEYSPACE, Plane};
-use nicekv_switch::fixtures::{PORTS, ROUTER_MAC, frames, host, tables, trunks, verdict_of, vrings};
 use nicekv_switch::{
     Backend as _, Counter, HostId, HostRole, HotConfig, HotEntry, Output, Pipeline, Table, TableSet,
 };
+use nicekv_switch_fixtures::hot::{self, KEYSPACE, Plane};
+use nicekv_switch_fixtures::{PORTS, ROUTER_MAC, frames, host, tables, trunks, verdict_of, vrings};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};

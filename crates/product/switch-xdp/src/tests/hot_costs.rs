@@ -4,9 +4,9 @@
 use nicekv_proto::Opcode;
 use nicekv_proto::hot::Stamp;
 use nicekv_proto::route::leave_room_for_stamp;
-use nicekv_switch::fixtures::hot::KEYSPACE;
-use nicekv_switch::fixtures::{frames, tables};
 use nicekv_switch::{Backend as _, Counter, HOT_CAPACITY, HOT_VALUES_MAX, HostId, HotConfig, HotEntry};
+use nicekv_switch_fixtures::hot::KEYSPACE;
+use nicekv_switch_fixtures::{frames, tables};
 
 use super::hot::{of_key, said_by};
 use super::{Lab, at_both};

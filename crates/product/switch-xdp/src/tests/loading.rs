@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use nicekv_switch::fixtures::PORTS;
+use nicekv_switch_fixtures::PORTS;
 
 use super::namespaces::{Network, as_root};
 use super::{Lab, OBJECT, at_both, load};

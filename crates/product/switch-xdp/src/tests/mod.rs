@@ -16,10 +16,10 @@ mod random;
 mod trains;
 
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, Xdp};
-use nicekv_switch::fixtures::{
+use nicekv_switch::{Backend as _, Counter, Counters, Output, TableSet, Verdict};
+use nicekv_switch_fixtures::{
     Counts, Fixture, PORTS, ROUTER_MAC, cases, tables, teaching_frame, trunks, verdict_of, vrings,
 };
-use nicekv_switch::{Backend as _, Counter, Counters, Output, TableSet, Verdict};
 
 use crate::attach::{TC, XDP};
 use crate::layout::{Mac, Metadata};

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use aya::programs::{SchedClassifier, TcAttachType};
-use nicekv_switch::fixtures::ROUTER_MAC;
+use nicekv_switch_fixtures::ROUTER_MAC;
 
 use crate::{Hook, Port};
 

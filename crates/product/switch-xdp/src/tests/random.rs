@@ -1,7 +1,7 @@
 //! The model and the kernel agree on frames that nobody thought of.
 
-use nicekv_switch::fixtures::{Counts, PORTS, ROUTER_MAC, cases, frames, tables, trunks, verdict_of, vrings};
 use nicekv_switch::{Backend as _, Counter, Pipeline, TableSet};
+use nicekv_switch_fixtures::{Counts, PORTS, ROUTER_MAC, cases, frames, tables, trunks, verdict_of, vrings};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

@@ -1,8 +1,8 @@
 //! Trains of datagrams: cut apart, unless they are chunks for the same receivers.
 
 use nicekv_proto::Opcode;
-use nicekv_switch::fixtures::{frames, host, tables};
 use nicekv_switch::{Backend as _, Counter, Table};
+use nicekv_switch_fixtures::{frames, host, tables};
 
 use super::hosts::{CLIENT_IP, CLIENT_MAC, PORT, udp_socket};
 use super::namespaces::{as_root, cut_trains};

@@ -1,21 +1,36 @@
 use nicekv_proto::large::RECEIVERS_ALL;
 
 use super::*;
-use crate::fixtures::{self, host};
-use crate::{Backend as _, Chain, DivisionEntry, Hop, Host, Route, Router, Sought, masked_entry};
+use crate::{
+    Backend as _, Chain, DivisionEntry, Hop, Host, Route, Router, Sought, VringConfig, VringSet, masked_entry,
+};
 use alloc::vec;
+use nicekv_proto::placement::GroupRing;
+
+const KEYSPACE: u16 = 7;
+const RECORD_VRINGS: VringConfig =
+    VringConfig { unicast: Prefix::new([10, 40, 0, 0], 16), multicast: Prefix::new([10, 41, 0, 0], 16) };
+
+fn group_ring() -> GroupRing {
+    GroupRing::on_network(7000)
+}
+
+fn vrings() -> VringSet {
+    let vrings = VringSet::new([VringConfig::DEFAULT, RECORD_VRINGS]);
+    vrings.and_then(|vrings| vrings.with_group(group_ring())).unwrap()
+}
 
 /// Hosts 1 and 2 here; 3 and 4 behind trunk 8, 5 and 6 behind trunk 9.
 fn hosts() -> Vec<Host> {
-    let behind = |id: u16, port| Host { port, is_remote: true, ..host(id) };
-    vec![host(1), host(2), behind(3, 8), behind(4, 8), behind(5, 9), behind(6, 9)]
+    let behind = |id: u16, port| Host { port, is_remote: true, ..Host::node(id) };
+    vec![Host::node(1), Host::node(2), behind(3, 8), behind(4, 8), behind(5, 9), behind(6, 9)]
 }
 
 /// Records 0 to 15, ten values each, in chains of three of these hosts.
 fn tables(chains: &[[u16; 3]]) -> TableSet {
     let record = |(number, chain): (u128, &[u16; 3])| RecordEntry {
-        ring: fixtures::RECORD_VRINGS.unicast,
-        keyspace: fixtures::RECORD_KEYSPACE,
+        ring: RECORD_VRINGS.unicast,
+        keyspace: KEYSPACE,
         first: number * 10,
         last: number * 10 + 9,
         partition: number as u32,
@@ -29,17 +44,13 @@ fn tables(chains: &[[u16; 3]]) -> TableSet {
 
 /// What becomes of a put and of a get of each value.
 fn hops(tables: &TableSet, values: u128) -> Vec<Option<Hop>> {
-    let mut router = Router::new(fixtures::vrings()).unwrap();
+    let mut router = Router::new(vrings()).unwrap();
     router.install(tables).expect("sound");
     let mut hops = Vec::new();
     for value in 0..values {
         for address in [[10, 40, 0, 0], [10, 41, 0, 0]] {
-            let sought = Sought {
-                address,
-                key: Some((fixtures::RECORD_KEYSPACE, value)),
-                opcode: None,
-                receivers: RECEIVERS_ALL,
-            };
+            let sought =
+                Sought { address, key: Some((KEYSPACE, value)), opcode: None, receivers: RECEIVERS_ALL };
             hops.push(match router.route([10, 0, 9, 1], sought, Some(0)) {
                 Route::Unicast(hop) | Route::Chain(hop, _) => hop,
                 Route::Multicast(mut copies) => copies.next(),
@@ -131,14 +142,14 @@ fn blocks_of_vnodes_are_merged_in_both_rings_alike_and_divisions_hold_them_apart
     );
     assert_eq!(coarse.multicast[0].members, MemberSet::new([HostId(3), HostId(5)]));
     assert_eq!(coarse.division, [], "all of it leaves by one trunk");
-    coarse.validate(&fixtures::vrings()).unwrap();
+    coarse.validate(&vrings()).unwrap();
     // Groups of storage targets are as exact as before.
-    let ring = fixtures::group_ring();
+    let ring = group_ring();
     let groups = [1, 2].map(|group| masked_entry(&ring, group, &[Some(HostId(6)), Some(HostId(3))]).unwrap());
     let with_groups = TableSet { multicast: [&tables.multicast[..], &groups].concat(), ..tables.clone() };
     let merged_beside = merged(with_groups);
     assert_eq!(merged_beside.multicast, [&coarse.multicast[..], &groups].concat());
-    merged_beside.validate(&fixtures::vrings()).unwrap();
+    merged_beside.validate(&vrings()).unwrap();
     tables.division[0].host = HostId(5);
     let divided = merged(tables.clone());
     assert_eq!((divided.unicast.len(), divided.multicast.len(), divided.division.len()), (3, 3, 1));

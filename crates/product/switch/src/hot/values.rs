@@ -207,7 +207,6 @@ impl HotTable {
     }
 
     /// Whether the switch has a value of an instance.
-    #[cfg(any(test, feature = "fixtures"))]
     pub fn has_value(&self, instance: u64) -> bool {
         self.slots.values().any(|slot| slot.entry.instance == instance && slot.value.is_some())
     }

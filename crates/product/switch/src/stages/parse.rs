@@ -83,12 +83,6 @@ impl Datagram {
         (address(self.source, self.source_port), address(self.destination, self.destination_port))
     }
 
-    /// Where that begins which is in it, in the frame.
-    #[cfg(any(test, feature = "fixtures"))]
-    pub(crate) fn payload_at(&self) -> usize {
-        self.udp_at + UDP_BYTES
-    }
-
     /// What is in it, of the frame that it was found in.
     pub(crate) fn payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         &frame[self.udp_at + UDP_BYTES..self.end_at]
@@ -370,40 +364,4 @@ fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes_at(bytes, at).map(u16::from_be_bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::fixtures::{self, frames};
-
-    fn vrings() -> VringSet {
-        fixtures::VRINGS.try_into().unwrap()
-    }
-
-    proptest! {
-        #[test]
-        fn no_frame_makes_the_parser_panic(frame in proptest::collection::vec(any::<u8>(), 0..120)) {
-            classify(&frame, &vrings());
-        }
-
-        #[test]
-        fn an_incremental_update_equals_a_full_computation(
-            destination: u16, new: [u8; 4], payload in proptest::collection::vec(any::<u8>(), 0..40),
-        ) {
-            let [c, d] = destination.to_be_bytes();
-            let mut frame = frames::Udp { destination: [10, 10, c, d], payload, ..frames::Udp::default() }.build();
-            let Class::Vring(_, datagram) = classify(&frame, &vrings()) else {
-                panic!("not recognised")
-            };
-            datagram.rewrite_destination(&mut frame, new);
-            datagram.update_ipv4_checksum(&mut frame, new);
-            datagram.update_udp_checksum(&mut frame, new);
-            let updated = frame.clone();
-            frames::fill_checksums(&mut frame);
-            prop_assert_eq!(updated, frame);
-        }
-    }
 }
