@@ -1,11 +1,9 @@
-//! The client: keyspaces in front of [`InFlight`].
+//! [`ClientCore`]: keyspaces, and the datagrams that come and go.
 
-use crate::bundler::Bundler;
 use crate::exchange::Exchange;
-use crate::heard::{Heard, Message};
 use crate::in_flight::InFlight;
 use crate::large::{Polled, SharedBytes};
-use crate::slot::State;
+use crate::pubsub::{Inbox, Message};
 use crate::{Completion, Config, Counters, Keyspace, Request, SubmitError, Ticket};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -13,21 +11,28 @@ use nicekv_proto::fragment::{FRAGMENT_BYTES, Fragment, Fragments};
 use nicekv_proto::limits::DATAGRAM_BYTES_MAX;
 use nicekv_proto::route::leave_room;
 use nicekv_proto::{
-    ClientId, Datagram, DecodeError, Form, Header, HeaderLayout, KeyOrder, KeyspaceId, Now, OpId, Replication,
+    ClientId, Datagram, DecodeError, Header, HeaderLayout, KeyOrder, KeyspaceId, Now, OpId, Replication,
 };
 use nicekv_transport::{Assembler, Malformed, Part, name_of};
 
-/// Memory for replies of which fragments have come: of one node a quarter, so that of 64 that come at once all have room.
+/// Memory for replies of which some fragments have come. One node may use a quarter: enough for 64 replies at once.
 const ASSEMBLED_BYTES_MAX: usize = 16 << 20;
 
-/// A client of one or more keyspaces. See the [crate documentation](crate) and the driver's duties below.
+/// A client of one or more keyspaces, without I/O. See the [crate documentation](crate).
 ///
-/// The driver calls `handle_*` for input, then sends what [`Self::poll_transmit`] yields, takes what [`Self::poll_event`] yields, and
-/// calls [`Self::handle_deadline`] no later than at [`Self::next_deadline`]. `now` must never go backwards. When
-/// [`Self::is_expired`] says so, it gives the client another id.
+/// Its driver owns a UDP socket and a clock, and after each input does three things:
 ///
-/// Chunks of large values come out of [`Self::poll_transmit`] behind all else, several in a row to one address, as many as may leave at the time of the last input:
-/// it is to be polled after [`Self::handle_deadline`], too.
+/// 1. sends what [`Self::poll_transmit`] writes, until it returns `None`;
+/// 2. takes completions from [`Self::poll_event`], messages from [`Self::poll_message`] and, if it limits memory, large
+///    reads from [`Self::poll_pending_read`];
+/// 3. waits for the next input: a datagram ([`Self::handle_datagram`]), a request ([`Self::submit`]), or the time of
+///    [`Self::next_deadline`] ([`Self::handle_deadline`]).
+///
+/// All times are `boot_ns` of [`Now`], nanoseconds of a clock that never goes backwards. If [`Self::is_expired`], the
+/// driver gives the client another id with [`Self::rename`].
+///
+/// Chunks of large values leave after everything else, several in a row to one address, as many as may leave at the time
+/// of the last input.
 ///
 /// ```
 /// use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT, Request};
@@ -46,33 +51,33 @@ const ASSEMBLED_BYTES_MAX: usize = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct ClientCore {
     config: Config,
-    /// By the index of the keyspace, whether it is no more. Its place is taken by another one when nothing of it is under way.
+    /// By keyspace index: it was dropped. Another keyspace takes its place once no request to it is under way.
     gone: Vec<bool>,
     pub(crate) in_flight: InFlight,
-    bundler: Bundler,
-    /// A request that is being sent in fragments, where it goes, and whether a switch fills in a chain header.
+    /// A request that is being sent in fragments, its address, and whether a switch adds a chain header.
     fragments: Option<(SocketAddrV4, Fragments, bool)>,
-    /// Replies of which fragments have come.
+    /// Replies of which some fragments have come.
     assembler: Assembler<SocketAddrV4>,
-    heard: Heard,
+    inbox: Inbox,
 }
 
 impl ClientCore {
-    /// A client that has done nothing yet.
+    /// A new client.
     pub fn new(config: Config) -> Self {
         let gone = alloc::vec![false; config.keyspaces.len()];
         let assembler = Assembler::new(FRAGMENT_BYTES, ASSEMBLED_BYTES_MAX);
-        let (bundler, in_flight) = (Bundler::default(), InFlight::new(&config));
-        Self { in_flight, config, gone, bundler, fragments: None, assembler, heard: Heard::default() }
+        let in_flight = InFlight::new(&config);
+        Self { in_flight, config, gone, fragments: None, assembler, inbox: Inbox::default() }
     }
 
-    /// Its settings; `client` is the id that it has now.
+    /// Its settings. [`Config::client`] is its present id.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// From now on there are these keyspaces, which are known by their numbers: none is given twice. Requests that are under way to one that is no more
-    /// end as they may. Of one that is known already, what is said now of its hot keys and its partitions wins over what was said before: a file may not have it, or be old.
+    /// Replaces the list of keyspaces. They are identified by their ids, which are never reused. Requests under way to a
+    /// keyspace that is dropped end as they may. A keyspace that is known keeps its settings, except
+    /// [`Keyspace::holds_objects`], [`Keyspace::is_hot`] and [`Keyspace::partition_bits`], which are updated.
     pub fn set_keyspaces(&mut self, keyspaces: &[Keyspace]) {
         for (known, gone) in self.config.keyspaces.iter().zip(&mut self.gone) {
             *gone = keyspaces.iter().all(|keyspace| keyspace.id != known.id);
@@ -82,7 +87,7 @@ impl ClientCore {
                 self.update_keyspace(place, keyspace);
                 continue;
             }
-            let is_free = |place: &usize| self.gone[*place] && !self.has_requests_to(*place);
+            let is_free = |place: &usize| self.gone[*place] && !self.in_flight.has_requests_to(*place);
             let place = (0..self.gone.len()).find(is_free).unwrap_or(self.gone.len());
             self.in_flight.set_keyspace(place, keyspace, &self.config);
             if place == self.gone.len() {
@@ -93,7 +98,7 @@ impl ClientCore {
         }
     }
 
-    /// Whether the keys of a keyspace are names of objects, as far as it has learnt.
+    /// Whether the keys of a keyspace are names of objects, by the last list of keyspaces.
     pub fn holds_objects(&self, keyspace: KeyspaceId) -> bool {
         self.config.keyspaces.iter().any(|known| known.id == keyspace && known.holds_objects)
     }
@@ -104,51 +109,48 @@ impl ClientCore {
         let Keyspace { is_hot, partition_bits, .. } = *keyspace;
         if (known.is_hot, known.partition_bits) != (is_hot, partition_bits) {
             (known.is_hot, known.partition_bits) = (is_hot, partition_bits);
-            self.in_flight.set_company(place, known);
+            self.in_flight.update_keyspace(place, known);
         }
     }
 
-    fn has_requests_to(&self, keyspace: usize) -> bool {
-        let mut slots = self.in_flight.slots.iter();
-        slots.any(|slot| slot.keyspace == keyspace && slot.state != State::Free)
-    }
-
-    /// What it has done so far.
+    /// Counts since the client was made.
     pub fn counters(&self) -> Counters {
-        Counters { stragglers_refused: self.in_flight.due.stragglers.refused, ..self.in_flight.counters }
+        self.in_flight.counters()
     }
 
-    /// Requests that were submitted and whose completion has not been taken.
+    /// Requests whose completion was not taken.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// Requests that may be submitted now before one is refused with [`SubmitError::WindowFull`].
+    /// Requests that may be submitted before [`SubmitError::WindowFull`].
     pub fn room(&self) -> usize {
         self.in_flight.room()
     }
 
-    /// The op id under which the next request is sent.
+    /// The op id of the next request.
     pub fn next_op(&self) -> OpId {
         self.in_flight.next_op()
     }
 
-    /// Replicas have told that they remember nothing of this client's id (R10), so that every update under it would end as "outcome
-    /// unknown": it needs another one.
+    /// Replicas have forgotten this client id (R10): every update under it would end with
+    /// [`OperationError::OutcomeUnknown`](crate::OperationError::OutcomeUnknown). Call [`Self::rename`].
     pub fn is_expired(&self) -> bool {
-        self.in_flight.is_expired
+        self.in_flight.is_expired()
     }
 
-    /// Sends requests from here on under another id, that no client has had before. Those in flight keep theirs, and end as they may.
+    /// Later requests are sent under this id, which no client has used before. Those in flight keep the old one.
     pub fn rename(&mut self, client: ClientId) {
         self.config.client = client;
         self.in_flight.rename(client);
     }
 
-    /// Starts a request. It is answered, or fails, at about `deadline_ns` of the boot-time clock at the latest; about a large value later, as [`Config::extra_ns_per_byte`] says.
+    /// Starts a request. It completes by about `deadline_ns`, or later by [`Config::extra_ns_per_byte`] for each byte of a
+    /// large value.
     ///
     /// # Errors
-    /// The request is outside the limits, or of a kind that the keyspace has not, or the client has no such keyspace.
+    /// The request exceeds a limit, is of a kind that the keyspace does not support, or names an unknown keyspace; or too
+    /// many requests are in flight. Nothing was sent.
     pub fn submit(
         &mut self,
         now: Now,
@@ -159,14 +161,18 @@ impl ClientCore {
         self.submit_shared(now, keyspace, request, deadline_ns, None)
     }
 
-    /// As [`Self::submit`]; of a set whose value is all of `kept`, a long one is not copied, and let go of when replicas need it no more.
+    /// As [`Self::submit`]. If the value of a set is all of `shared`, and long, it is not copied: the client holds `shared`
+    /// until the replicas have the value.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
     pub fn submit_shared(
         &mut self,
         now: Now,
         keyspace: KeyspaceId,
         request: Request<'_>,
         deadline_ns: u64,
-        kept: Option<&SharedBytes>,
+        shared: Option<&SharedBytes>,
     ) -> Result<Ticket, SubmitError> {
         request.check_key()?;
         let mut keyspaces = self.config.keyspaces.iter().enumerate();
@@ -176,17 +182,17 @@ impl ClientCore {
         if keyspace.1.is_hot && request.is_transaction() {
             return Err(SubmitError::TransactionOfHot);
         }
-        let is_split = keyspace.1.order == KeyOrder::Range && self.in_flight.coordinator.is_switch();
-        let request = if is_split { request } else { request.alone() };
+        let is_split = keyspace.1.order == KeyOrder::Range && self.in_flight.is_coordinated_by_switch();
+        let request = if is_split { request } else { request.unsplit() };
         let exchange = Exchange::new(keyspace.1.replication, &request)?;
         self.in_flight.check_room()?;
-        self.in_flight.due.now_ns = now.boot_ns;
-        Ok(self.in_flight.begin(now.boot_ns, keyspace, (&request, kept), exchange, deadline_ns))
+        self.in_flight.set_now(now.boot_ns);
+        Ok(self.in_flight.begin(now.boot_ns, keyspace, (&request, shared), exchange, deadline_ns))
     }
 
-    /// A datagram arrived at the client's socket, from there.
+    /// A datagram arrived at the client's socket.
     pub fn handle_datagram(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8]) {
-        self.in_flight.due.now_ns = now.boot_ns;
+        self.in_flight.set_now(now.boot_ns);
         match Datagram::decode(bytes) {
             Ok((header, Datagram::Bundle(bundle))) => {
                 for (header, body) in bundle.datagrams(&header) {
@@ -225,7 +231,7 @@ impl ClientCore {
                 return self.in_flight.on_misdirected(now.boot_ns, header.op);
             }
             Ok((_, Datagram::Published(published))) => {
-                let is_taken = self.heard.take_in(&published);
+                let is_taken = self.inbox.push(&published);
                 self.in_flight.counters.messages_dropped += u64::from(!is_taken);
                 return;
             }
@@ -238,66 +244,45 @@ impl ClientCore {
             }
             other => return self.in_flight.counters.count_malformed(from, other.err()),
         };
-        match self.in_flight.find(header.op) {
-            Some(index) => {
-                self.note_length(index, &datagram);
-                self.in_flight.on_datagram(index, now.boot_ns, from, &datagram);
-            }
-            None => self.in_flight.counters.stray_replies += 1,
-        }
+        self.in_flight.on_answer(now.boot_ns, from, header.op, &datagram);
     }
 
-    /// An answer says how long gets are to be.
-    fn note_length(&mut self, slot: u32, datagram: &Datagram<'_>) {
-        let InFlight { slots, get_lengths, .. } = &mut self.in_flight;
-        let slot = &slots[slot as usize];
-        if let Datagram::Reply(reply) = datagram
-            && slot.exchange.may_be_lengthened()
-            && reply.form != Form::Large
-            && slot.state != State::Reading
-        {
-            get_lengths[slot.keyspace].answered(reply.integer);
-        }
-    }
-
-    /// Takes the next message that was published to what this client [listens](Request::Listen) to.
+    /// Takes the next message that was published to a channel or pattern that this client [subscribes](Request::Listen) to.
     pub fn poll_message(&mut self) -> Option<Message> {
-        self.heard.poll()
+        self.inbox.poll()
     }
 
-    /// Retries and gives up what is due.
+    /// The time of [`Self::next_deadline`] has come: sends again, or gives up, what is due.
     pub fn handle_deadline(&mut self, now: Now) {
-        self.in_flight.due.now_ns = now.boot_ns;
-        self.in_flight.coordinator.on_deadline(now.boot_ns);
+        self.in_flight.set_now(now.boot_ns);
         self.in_flight.on_deadline(now.boot_ns);
     }
 
-    /// When to call [`Self::handle_deadline`], in nanoseconds of the boot-time clock.
+    /// When to call [`Self::handle_deadline`], in nanoseconds of the boot-time clock; `None` if nothing is due.
     pub fn next_deadline(&self) -> Option<u64> {
-        let asks_ns = self.in_flight.coordinator.next_deadline();
-        asks_ns.into_iter().chain(self.in_flight.next_deadline()).min()
+        self.in_flight.next_deadline()
     }
 
-    /// Writes the next datagram to `out`, which is cleared, and says where it goes.
+    /// Writes the next datagram to `out`, replacing its content, and returns its address.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
         if let Some(to) = self.poll_fragment(out) {
             return Some(to);
         }
-        let Self { bundler, in_flight, config, .. } = self;
-        if let Some(to) = in_flight.coordinator.poll_query(out) {
+        let Self { in_flight, config, .. } = self;
+        if let Some(to) = in_flight.poll_query(out) {
             return Some(to);
         }
         let to = loop {
-            if let Some(to) = bundler.poll(out, in_flight) {
+            if let Some(to) = in_flight.poll_transmit(out) {
                 break to;
             }
-            // What is small goes first. A transfer may have asked for its update to be sent again.
+            // Small requests go first. A transfer may queue its update again.
             match in_flight.poll_large(out)? {
                 Polled::Sent(to) => return Some(to),
                 Polled::Queued => {}
             }
         };
-        // Most clients know no chains, and need not look. What goes to a node itself no switch fills.
+        // Switches add a chain header to requests that go through a ring, not to those that go to a node directly.
         let network = |address: SocketAddrV4| [address.ip().octets()[0], address.ip().octets()[1]];
         let is_ring = |ring| network(ring) == network(to);
         let mut chains = config.keyspaces.iter().filter(|known| {
@@ -330,35 +315,37 @@ impl ClientCore {
         None
     }
 
-    /// Takes a request that is to read a value of more than [`Config::auto_read_bytes_max`] bytes, and how many these are: it waits, without a deadline, until
-    /// it is [allowed](Self::allow_read) or [given up](Self::cancel). It may be told again, if the key has a longer value by then.
+    /// Takes a request that is to read a value of more than [`Config::auto_read_bytes_max`] bytes, with the value's length.
+    /// Its deadline is suspended until the read is [allowed](Self::allow_read) or [cancelled](Self::cancel). It is yielded
+    /// again if the key has a longer value by then.
     pub fn poll_pending_read(&mut self) -> Option<(Ticket, usize)> {
         self.in_flight.poll_pending_read()
     }
 
-    /// Lets a request that waits read a value of so many bytes, within the time that it had left.
+    /// Lets a pending request read a value of up to `bytes`, within the time that it had left.
     pub fn allow_read(&mut self, now: Now, ticket: Ticket, bytes: usize) {
-        self.in_flight.due.now_ns = now.boot_ns;
+        self.in_flight.set_now(now.boot_ns);
         self.in_flight.allow_read(now.boot_ns, ticket, bytes);
     }
 
-    /// A request that waits is not allowed soon: if it is a get it is sent anew when it is, and takes nothing but its place until then. An update has taken effect;
-    /// the value from before may be gone if it takes longer than 10 s.
+    /// A pending read will not be allowed soon. A get gives up its op and is sent again when it is allowed. An update has
+    /// taken effect and keeps waiting; its previous value may be gone after 10 s.
     pub fn suspend_read(&mut self, ticket: Ticket) {
         self.in_flight.suspend_read(ticket);
     }
 
-    /// Ends a request whose answer nobody waits for, or whose value is longer than its driver has room for, `limit`: with an error that says so, or as if its time was over.
+    /// Ends a request: its answer is no longer wanted, or (`limit`) the driver has room for a value of `limit` bytes only. It
+    /// completes with the error for that, or as if its deadline had passed.
     pub fn cancel(&mut self, ticket: Ticket, limit: Option<usize>) {
         self.in_flight.cancel(ticket, limit);
     }
 
-    /// The value of the completion that was taken last, if it is longer than a datagram: whoever keeps it need not copy it.
+    /// Takes the value of the last completion, without a copy. `None` if it is no longer than a datagram.
     pub fn take_value(&mut self) -> Option<Vec<u8>> {
-        self.in_flight.due.take_delivered()
+        self.in_flight.take_delivered()
     }
 
-    /// Takes the next completion. Its ticket's index may be used again from here on.
+    /// Takes the next completion. The index of its ticket may be used again from now on.
     pub fn poll_event(&mut self) -> Option<Completion<'_>> {
         self.in_flight.poll_event()
     }

@@ -1,4 +1,4 @@
-//! Settings of a client, and its named bounds.
+//! Settings of a client, and its bounds.
 
 use crate::coordination::Coordination;
 use alloc::vec;
@@ -8,24 +8,24 @@ use nicekv_proto::limits::LONG_VALUE_BYTES_MAX;
 use nicekv_proto::placement::{Vrings, match_digest};
 use nicekv_proto::{ClientId, Duration, KeyDigest, KeyOrder, KeyspaceId, Replication};
 
-/// Ops in flight at once, unless configured otherwise.
+/// Default of [`Config::in_flight_max`].
 pub const IN_FLIGHT_MAX: usize = 16_384;
-/// Most op ids between the oldest unfinished op and the newest: replicas remember the results of all of these (R10), so one op that
-/// waits for a failover must not let the list grow for ever.
+/// Op ids between the oldest unfinished op and the newest, at most: replicas remember the results of all of them (R10), so
+/// one op that waits for a failover must not let that list grow without bound.
 pub const SEQUENCE_SPAN_MAX: usize = 1 << 20;
-/// Longest value that is put or got, unless configured otherwise.
+/// Default of [`Config::value_bytes_max`].
 pub const LARGE_VALUE_BYTES_MAX: usize = nicekv_proto::limits::LARGE_VALUE_BYTES_MAX as usize;
-/// How long an op is retried, unless its caller says otherwise.
+/// Default timeout of a request.
 pub const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// When an unanswered datagram is sent again.
+/// When an unanswered datagram is sent again (RFC 6298, with exponential backoff).
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
-    /// Before the first round trip has been measured.
+    /// The timeout before the first round trip was measured.
     pub initial: Duration,
-    /// Least time that a retry waits beyond the measured round trip: not shorter than what a queue may add to it at any time.
+    /// The least margin of a timeout over the measured round trip: at least what a queue may add to it.
     pub min: Duration,
-    /// The doubling of the time between two tries stops here.
+    /// The longest interval between two tries.
     pub max: Duration,
 }
 
@@ -39,50 +39,51 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Which address of a vring a request is sent to.
+/// The destination address of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addressing {
-    /// The ring's own: the switch reads the vnode from the header. Requests for different vnodes then have one destination, and leave as
-    /// a train in one system call, and through the kernel's stack as one.
+    /// The ring's own address: the switch reads the vnode from the header. Requests to different vnodes then share one
+    /// destination, and leave as one GSO batch.
     Ring,
-    /// The vnode's, for switches that match on addresses alone (NICE §3.2).
+    /// The vnode's address, for switches that match on addresses alone (NICE §3.2).
     Vnode,
 }
 
-/// What a client has to know of a keyspace.
+/// What a client knows of a keyspace.
 #[derive(Clone, Copy, Debug)]
 pub struct Keyspace {
-    /// Its name in requests.
+    /// Its id in requests.
     pub id: KeyspaceId,
-    /// Its address ranges.
+    /// Its address ranges, unicast and multicast.
     pub vrings: Vrings,
-    /// Which protocol it speaks.
+    /// Its replication protocol.
     pub replication: Replication,
-    /// How its keys become match values.
+    /// Whether keys are partitioned by hash or by range.
     pub order: KeyOrder,
-    /// What its switches match on.
+    /// How requests are addressed.
     pub addressing: Addressing,
-    /// Requests for keys of one partition may share a datagram: into how many, as a power of two, the keyspace is divided; `None`: each
-    /// request is a datagram of its own, as it is where keys are partitioned by range: nobody knows the borders but switches and nodes.
+    /// Base-2 logarithm of the number of partitions. Requests for keys of one partition may share a datagram. `None`: each
+    /// request is a datagram of its own; so it is with range partitions, whose bounds clients do not know.
     pub partition_bits: Option<u32>,
-    /// Whether switches spread its hot keys: then its gets and updates have room for what a switch says of their key, and go alone (H2).
+    /// Whether switches spread its hot keys. Gets and updates then reserve room for a switch's stamp, and are not batched
+    /// (H2).
     pub is_hot: bool,
-    /// Whether its keys are names of objects, which only updates with a stamp of their chunks may change (P9).
+    /// Whether its keys are names of objects: updates must carry a stamp of their chunks (P9).
     pub holds_objects: bool,
 }
 
 impl Keyspace {
-    /// Whether its values may be too long for a datagram.
+    /// Whether its values may be large, that is, move in chunks.
     pub fn has_large_values(&self) -> bool {
         self.replication != Replication::Chain
     }
 
-    /// What a key is matched by.
+    /// The digest of a key, by which it is routed.
     pub(crate) fn digest(&self, key: &[u8]) -> KeyDigest {
         match_digest(self.order, key)
     }
 
-    /// Where a get goes.
+    /// The destination of a get.
     pub(crate) fn unicast_address(&self, digest: &KeyDigest) -> SocketAddrV4 {
         match self.addressing {
             Addressing::Ring => self.vrings.unicast_ring(),
@@ -90,7 +91,7 @@ impl Keyspace {
         }
     }
 
-    /// Where an update goes.
+    /// The destination of an update.
     pub(crate) fn multicast_address(&self, digest: &KeyDigest) -> SocketAddrV4 {
         match self.addressing {
             Addressing::Ring => self.vrings.multicast_ring(),
@@ -100,7 +101,7 @@ impl Keyspace {
 }
 
 impl From<Vrings> for Keyspace {
-    /// The default one, with a primary, behind a switch that reads headers.
+    /// The default keyspace, replicated by multicast, behind a switch that reads headers.
     fn from(vrings: Vrings) -> Self {
         Self {
             id: KeyspaceId::DEFAULT,
@@ -118,31 +119,34 @@ impl From<Vrings> for Keyspace {
 /// Settings of a [`ClientCore`](crate::ClientCore).
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Never used by a client before ([`ClientId::new`]).
+    /// An id that no client has used before ([`ClientId::new`]).
     pub client: ClientId,
-    /// The keyspaces that it serves.
+    /// The keyspaces that it can reach.
     pub keyspaces: Vec<Keyspace>,
-    /// Most unfinished ops, of all keyspaces together; more are refused.
+    /// Requests in flight in all keyspaces together, from 1 to [`SEQUENCE_SPAN_MAX`]. More are refused with
+    /// [`SubmitError::WindowFull`](crate::SubmitError::WindowFull).
     pub in_flight_max: usize,
-    /// Longest value that is put, or got, in bytes: from what a datagram has room for to [`LARGE_BYTES_MAX`](nicekv_proto::limits::LARGE_BYTES_MAX). A get of a longer one fails.
+    /// Longest value that is put or read, in bytes: from
+    /// [`VALUE_BYTES_MAX`](nicekv_proto::limits::VALUE_BYTES_MAX) to
+    /// [`LARGE_BYTES_MAX`](nicekv_proto::limits::LARGE_BYTES_MAX). A get of a longer value fails.
     pub value_bytes_max: usize,
-    /// Longest value that goes in one message of several datagrams, where one has no room for it; longer ones go in chunks, and are *large*: nodes then have
-    /// only their names in what they log and tell each other, so that no transaction or script can read them. At most
-    /// [`LONG_VALUE_BYTES_MAX`]; quorum keyspaces have no such values, chains no large ones.
+    /// Longest value that goes in one message, of several datagrams if need be; at most [`LONG_VALUE_BYTES_MAX`]. Longer
+    /// values are *large* and go in chunks: nodes log and exchange only their references, so transactions and scripts
+    /// cannot read them. In quorum keyspaces all values above one datagram are large; chains have no large values.
     pub message_value_bytes_max: usize,
-    /// Longer values are not read before the driver allows it ([`ClientCore::poll_pending_read`](crate::ClientCore::poll_pending_read)). Unless configured otherwise
-    /// none waits.
+    /// Longer values are not read before the driver allows it
+    /// ([`ClientCore::poll_pending_read`](crate::ClientCore::poll_pending_read)). By default all are.
     pub auto_read_bytes_max: usize,
-    /// A request may take so much longer than its deadline, in nanoseconds, for each byte of a large value that it puts, or that has come of one that it reads: but no longer
-    /// than for a value of the greatest length.
+    /// Nanoseconds by which each byte of a large value, put or read so far, extends the deadline of its request; for all
+    /// together at most as for a value of [`Self::value_bytes_max`].
     pub extra_ns_per_byte: u64,
-    /// Times of retries.
+    /// When requests are sent again.
     pub retry: RetryPolicy,
     /// Seeds the jitter of retries.
     pub jitter_seed: u64,
     /// Who finds the node for a request to a chain.
     pub coordination: Coordination,
-    /// Where nodes are that coordinate; none where the switch does.
+    /// Addresses of nodes that coordinate; empty if the switch does.
     pub nodes: Vec<SocketAddrV4>,
 }
 
@@ -156,7 +160,7 @@ impl Config {
             value_bytes_max: LARGE_VALUE_BYTES_MAX,
             message_value_bytes_max: LONG_VALUE_BYTES_MAX,
             auto_read_bytes_max: usize::MAX,
-            // 2 MB a second.
+            // 2 MB/s.
             extra_ns_per_byte: 500,
             retry: RetryPolicy::default(),
             jitter_seed: client.0,

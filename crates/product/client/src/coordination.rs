@@ -1,12 +1,13 @@
-//! Who finds the node for a request, where that is not the switch: the comparisons of TurboKV §8. Of keyspaces whose members are chains only.
+//! Coordination: who finds the node for a request to a chain. Switch coordination is the product's; the others exist to be
+//! compared with it (TurboKV §8).
 //!
 //! ```text
-//!   switch   ──▶ vring ─▶ the switch knows
-//!   server   ──▶ any node, by chance ─▶ it knows
-//!   client   ──▶ the node itself, by a directory; Misdirected, or silence ─▶ the directory is asked for again, of any node
+//!   switch   ──▶ vring ──▶ the switch finds the node
+//!   server   ──▶ a random node, which forwards the request
+//!   client   ──▶ the node itself, by a directory; if it refuses (Misdirected) or is silent, the directory is fetched again
 //! ```
 //!
-//! Who knows nothing yet, or has no record for a key, asks any node.
+//! While the directory lacks a key, the client asks a random node.
 
 use crate::random::Jitter;
 use alloc::vec::Vec;
@@ -16,50 +17,50 @@ use nicekv_proto::directory::{Directed, DirectoryPage};
 use nicekv_proto::placement::DirectoryFetch;
 use nicekv_proto::{HeaderLayout, KeyDigest, KeyspaceId, OpId, Opcode};
 
-/// Who finds the node for a request.
+/// Who finds the node for a request to a chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Coordination {
-    /// The switch: the client knows nothing of nodes.
+    /// The switch: the client knows no nodes.
     #[default]
     Switch,
-    /// Any node, which passes the request on to the one that it is for.
+    /// Any node, which forwards the request.
     Server,
-    /// The client.
+    /// The client, by a directory that it fetches from nodes.
     Client,
 }
 
-/// After so long a page is asked for again, and a directory in doubt.
-const ASK_INTERVAL_NS: u64 = 20_000_000;
+/// How often a page is requested, and a doubtful directory checked.
+const QUERY_INTERVAL_NS: u64 = 20_000_000;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Coordinator {
     coordination: Coordination,
     nodes: Vec<SocketAddrV4>,
-    chance: Jitter,
+    random: Jitter,
     fetch: DirectoryFetch,
-    /// When the directory is asked for; `None`: it is not in doubt.
-    ask_at_ns: Option<u64>,
-    /// It is not asked for before, unless an answer says that there is more.
+    /// When to query the directory; `None`: it is not in doubt.
+    query_at_ns: Option<u64>,
+    /// No query leaves earlier, unless an answer says that there are more pages.
     not_before_ns: u64,
-    is_asking: bool,
-    /// Requests that were refused, to be sent again by the next version.
+    is_querying: bool,
+    /// Requests that were refused, to be sent again by the next version of the directory.
     refused: Vec<(u32, OpId)>,
     wrapped: Vec<u8>,
 }
 
 impl Coordinator {
-    /// Without nodes it is the switch that finds one.
+    /// Without nodes the switch coordinates.
     pub(crate) fn new(coordination: Coordination, nodes: &[SocketAddrV4], seed: u64) -> Self {
         let coordination = if nodes.is_empty() { Coordination::Switch } else { coordination };
         Self {
             coordination,
             nodes: nodes.to_vec(),
-            chance: Jitter(seed),
+            random: Jitter(seed),
             fetch: DirectoryFetch::default(),
-            ask_at_ns: (coordination == Coordination::Client).then_some(0),
+            query_at_ns: (coordination == Coordination::Client).then_some(0),
             not_before_ns: 0,
-            is_asking: false,
+            is_querying: false,
             refused: Vec::new(),
             wrapped: Vec::new(),
         }
@@ -70,10 +71,10 @@ impl Coordinator {
     }
 
     fn any_node(&mut self) -> SocketAddrV4 {
-        self.nodes[self.chance.below(self.nodes.len())]
+        self.nodes[self.random.below(self.nodes.len())]
     }
 
-    /// Where the request in `out` goes, and wraps it if it has to be.
+    /// Returns the address of the request in `out`, which is wrapped if it goes to its node directly.
     pub(crate) fn direct(&mut self, out: &mut Vec<u8>) -> SocketAddrV4 {
         let header = HeaderLayout::peek(out).filter(|_| self.coordination == Coordination::Client);
         let found = header.and_then(|header| {
@@ -93,48 +94,48 @@ impl Coordinator {
 
     /// The directory may be out of date.
     pub(crate) fn doubt(&mut self, now_ns: u64) {
-        if self.coordination == Coordination::Client && self.ask_at_ns.is_none() {
-            self.ask_at_ns = Some(now_ns.max(self.not_before_ns));
+        if self.coordination == Coordination::Client && self.query_at_ns.is_none() {
+            self.query_at_ns = Some(now_ns.max(self.not_before_ns));
         }
     }
 
     pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.ask_at_ns
+        self.query_at_ns
     }
 
     pub(crate) fn on_deadline(&mut self, now_ns: u64) {
-        if self.ask_at_ns.is_some_and(|at_ns| at_ns <= now_ns) {
-            (self.is_asking, self.not_before_ns) = (true, now_ns + ASK_INTERVAL_NS);
-            self.ask_at_ns = Some(self.not_before_ns);
+        if self.query_at_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            (self.is_querying, self.not_before_ns) = (true, now_ns + QUERY_INTERVAL_NS);
+            self.query_at_ns = Some(self.not_before_ns);
         }
     }
 
-    /// Writes a question to `out`, if it is time for one.
+    /// Writes a query to `out`, if one is due.
     pub(crate) fn poll_query(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
-        if !take(&mut self.is_asking) {
+        if !take(&mut self.is_querying) {
             return None;
         }
         self.fetch.query().encode(out);
         Some(self.any_node())
     }
 
-    /// A request of this slot was refused, one of so many slots.
+    /// A slot's request was refused; `slots` bounds how many are remembered.
     pub(crate) fn refused(&mut self, index: u32, op: OpId, slots: usize) {
         if self.refused.len() < slots {
             self.refused.push((index, op));
         }
     }
 
-    /// A page came: the requests that were refused, if they are to be sent again now.
+    /// A page came. Returns the refused requests if they are to be sent again now.
     pub(crate) fn on_page(&mut self, from: SocketAddrV4, page: &DirectoryPage<'_>) -> Vec<(u32, OpId)> {
         if !self.nodes.contains(&from) {
             return Vec::new();
         }
         let before = self.fetch.directory().version();
-        self.is_asking |= self.fetch.on_page(page);
+        self.is_querying |= self.fetch.on_page(page);
         let version = self.fetch.directory().version();
-        if !self.is_asking && !self.fetch.is_open() && version > 0 {
-            self.ask_at_ns = None;
+        if !self.is_querying && !self.fetch.is_open() && version > 0 {
+            self.query_at_ns = None;
         }
         if version == before { Vec::new() } else { take(&mut self.refused) }
     }

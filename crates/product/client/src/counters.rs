@@ -1,44 +1,44 @@
-//! What is counted.
+//! Counters for operators.
 
 use core::net::SocketAddrV4;
 use nicekv_proto::DecodeError;
 
-/// What a client has done so far.
+/// Counts since a client was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests taken.
+    /// Requests submitted.
     pub submitted: u64,
-    /// Requests finished.
+    /// Requests whose completion was taken.
     pub completed: u64,
     /// Datagrams sent again because no answer came in time.
     pub retries: u64,
-    /// Requests that were not sent at once, because enough others were under way.
+    /// Requests that waited for flow control before they were sent.
     pub waited: u64,
     /// "Busy" answers.
     pub busy: u64,
-    /// Replies to ops that are not in flight any more (duplicates, or too late), or that are of no use to them.
+    /// Replies to ops that are no longer in flight (duplicates, or late), or of no use to them.
     pub stray_replies: u64,
-    /// Chunks of large values that were sent, repairs among them.
+    /// Chunks of large values sent, including repairs.
     pub chunks_sent: u64,
-    /// Chunks that were kept.
+    /// Chunks of large values received and kept.
     pub chunks_received: u64,
-    /// Chunks that nobody has asked for, or that were there.
+    /// Chunks that were not requested, or were duplicates.
     pub stray_chunks: u64,
-    /// Reports of transfers that are impossible, of another epoch, of nobody who is known to receive, or too late.
+    /// Transfer reports that were invalid, late, of another epoch, or from an unknown receiver.
     pub stray_reports: u64,
-    /// Slow replicas that a put did not serve alone, as four others do already.
+    /// Slow replicas that a put dropped, because four other puts already serve them by unicast.
     pub stragglers_refused: u64,
-    /// Large values that came with another checksum than they should have.
+    /// Large values with a wrong checksum.
     pub wrong_checksums: u64,
-    /// Published messages that were dropped, as those before were not taken.
+    /// Published messages dropped because earlier ones were not taken.
     pub messages_dropped: u64,
-    /// Datagrams that are not well-formed replies.
+    /// Datagrams that are no well-formed replies.
     pub malformed: u64,
-    /// Of these, messages of another wire version.
+    /// Malformed datagrams of another wire version.
     pub other_version: u64,
-    /// Where the last of these came from, and its version.
-    pub stranger: Option<(SocketAddrV4, u8)>,
-    /// Directed requests that a node refused, being of another epoch.
+    /// Source and version of the last one.
+    pub other_version_from: Option<(SocketAddrV4, u8)>,
+    /// Requests that went to a node directly, and that it refused because of another epoch.
     pub misdirected: u64,
 }
 
@@ -47,7 +47,7 @@ impl Counters {
         self.malformed += 1;
         if let Some(DecodeError::UnsupportedVersion(version)) = error {
             self.other_version += 1;
-            self.stranger = Some((from, version));
+            self.other_version_from = Some((from, version));
         }
     }
 }

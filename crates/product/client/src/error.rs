@@ -1,10 +1,10 @@
-//! Why a request was refused or failed.
+//! Why a request was refused, or failed.
 
 use nicekv_proto::limits::LONG_VALUE_BYTES_MAX;
 use nicekv_proto::{KeyspaceId, Status};
 use thiserror::Error;
 
-/// A request that was not taken. Nothing was sent.
+/// A request was refused. Nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SubmitError {
     /// Above [`KEY_BYTES_MAX`](nicekv_proto::limits::KEY_BYTES_MAX).
@@ -24,13 +24,14 @@ pub enum SubmitError {
         /// The limit.
         limit: usize,
     },
-    /// [`Operation::SetLarge`](nicekv_proto::Operation::SetLarge) or [`Operation::AppendLarge`](nicekv_proto::Operation::AppendLarge): it is for clients to name large values, whose callers set bytes.
-    #[error("a large value is named by the client that puts it: set its bytes")]
+    /// [`Operation::SetLarge`](nicekv_proto::Operation::SetLarge) or
+    /// [`Operation::AppendLarge`](nicekv_proto::Operation::AppendLarge): callers set bytes, and the client makes the reference.
+    #[error("set the bytes of a large value, not its reference: the client makes that")]
     NameOfLarge,
-    /// Quorum keyspaces have none: replicas keep the newest version and decide nothing.
+    /// Quorum keyspaces have no primary: replicas keep the newest version and decide nothing.
     #[error("{what} needs a primary, and this keyspace is replicated by quorum: it can get, set and delete")]
     NeedsPrimary {
-        /// What.
+        /// What was requested.
         what: &'static str,
     },
     /// Above [`PUBLISHED_BYTES_MAX`](nicekv_proto::limits::PUBLISHED_BYTES_MAX).
@@ -42,9 +43,9 @@ pub enum SubmitError {
         limit: usize,
     },
     /// Steps of a transaction are gets and updates.
-    #[error("a transaction has gets and updates of keys, and nothing else")]
+    #[error("transactions can contain gets and updates of keys only")]
     NoStep,
-    /// A transaction goes in one datagram, and so do its results.
+    /// A transaction is one message, and so are its results.
     #[error("transaction of {bytes} bytes exceeds the limit of {limit} bytes")]
     TransactionTooLong {
         /// Its length.
@@ -52,19 +53,19 @@ pub enum SubmitError {
         /// The limit.
         limit: usize,
     },
-    /// Switches spread hot keys, of which they know one in an update.
+    /// Switches that spread hot keys know one key of an update.
     #[error("transactions are refused in keyspaces with hot keys (balancing = \"hot\")")]
     TransactionOfHot,
     /// The increment is infinite or not a number.
     #[error("increment is NaN or infinity")]
     NotFinite,
     /// Not one of [`Config::keyspaces`](crate::Config::keyspaces).
-    #[error("keyspace {keyspace} is not one of this client's")]
+    #[error("keyspace {keyspace} is unknown to this client")]
     NoSuchKeyspace {
-        /// Its name.
+        /// Its id.
         keyspace: KeyspaceId,
     },
-    /// Too many unfinished ops: wait for completions.
+    /// Too many requests are in flight: take completions first.
     #[error("{limit} operations are in flight already")]
     WindowFull {
         /// [`Config::in_flight_max`](crate::Config::in_flight_max), or [`SEQUENCE_SPAN_MAX`](crate::SEQUENCE_SPAN_MAX).
@@ -72,14 +73,15 @@ pub enum SubmitError {
     },
 }
 
-/// A request that was taken and failed.
+/// A request was submitted and failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum OperationError {
-    /// The update was sent and no answer came before the deadline, or the replicas no longer remember it: it may have taken effect,
-    /// may yet do so, or may not.
+    /// The update was sent, and no answer came before the deadline, or the replicas have forgotten the client: it may have
+    /// taken effect, may yet do so, or may not.
     #[error("outcome unknown: the update may or may not have taken effect")]
     OutcomeUnknown,
-    /// No replica answered the get before the deadline, or too few of a quorum keyspace; of a put to one, nothing was stored.
+    /// No replica answered the get before the deadline, or in a quorum keyspace too few did. After a put to a quorum keyspace:
+    /// nothing was stored.
     #[error("timed out: no replica answered before the deadline")]
     TimedOut,
     /// Not applied: the value is not a decimal 64-bit integer.
@@ -91,45 +93,46 @@ pub enum OperationError {
     /// Not applied: the sum is outside the range of its type.
     #[error("increment or decrement would overflow")]
     Overflow,
-    /// Not applied: the result would be longer than the limit. Not read: it is longer than this client's.
+    /// Not applied: the result would exceed the limit. Or not read: the value exceeds the client's limit.
     #[error("value would exceed the limit of {limit} bytes")]
     ResultTooLong {
         /// [`LONG_VALUE_BYTES_MAX`](nicekv_proto::limits::LONG_VALUE_BYTES_MAX), or [`Config::value_bytes_max`](crate::Config::value_bytes_max).
         limit: usize,
     },
-    /// Nobody was told: so many listen that what is published there has to be shorter.
-    #[error("nobody was told: too many listen for a message of this length, send shorter ones")]
+    /// The message was not delivered: a channel with so many subscribers takes shorter messages only.
+    #[error(
+        "not delivered: the channel has too many subscribers for a message of this length; send a shorter one"
+    )]
     TooManyListeners,
-    /// Applied: the update has taken effect, but its caller wanted the value from before, a large one, and that was gone before it was read as a whole, or could not
-    /// be read in time.
-    #[error("the update has taken effect, but the value from before is gone, or could not be read")]
+    /// Applied: the update took effect, but its previous value, a large one, was gone before it was read, or could not be
+    /// read in time.
+    #[error("the update took effect, but the previous value is gone or could not be read in time")]
     OldValueGone,
-    /// Not applied, or not read: the replicas were at a bound of theirs until the deadline, or so many requests were waiting that this one's turn
-    /// did not come in time.
+    /// Not applied, or not read: the replicas were overloaded until the deadline, or the request waited in the client until
+    /// then.
     #[error("replicas are busy, nothing was stored, try again later")]
     Busy,
     /// Not applied: a replica's disk is full.
     #[error(
-        "a replica's disk is full, nothing was stored: free space on the disk or delete keys, `nicekv status` names the node; gets and deletes go on"
+        "a replica's disk is full, nothing was stored: free space on the disk or delete keys; `nicekv status` names the node; gets and deletes still work"
     )]
     DiskFull,
-    /// Not applied: the key is to be the name of an object, and the update says no stamp of its chunks, or an older one than garbage collection is at (P9).
+    /// Not applied: the key names an object, and the update carries no stamp of the object's chunks, or one that is too old
+    /// for garbage collection (P9).
     #[error(
-        "nothing was stored: the keyspace has names of objects, and the chunks of this one may have been collected; put them again (`nicekv object put` does)"
+        "nothing was stored: the keyspace holds objects, and the chunks of this one may have been garbage-collected; put them again (`nicekv object put` does)"
     )]
     StaleStamp,
-    /// Not applied: the keys of a transaction are of several partitions.
+    /// Not applied: the keys of a transaction belong to several partitions.
     #[error(
-        "the keys of a transaction have to be of one partition: give them one hash tag, as in {{user:1}}:name and {{user:1}}:age"
+        "the keys of a transaction must be in one partition: give them the same hash tag, as in {{user:1}}:name and {{user:1}}:age"
     )]
     CrossPartition,
-    /// Not applied, or not read: the key has a hash, and what was asked for is of plain values, or the other way round.
-    #[error("the key holds a value of another kind: a hash where it was to be plain, or the other way round")]
+    /// Not applied, or not read: the key holds a hash and the request needs a plain value, or the other way round.
+    #[error("wrong type: the key holds a hash and the request needs a plain value, or the other way round")]
     WrongType,
     /// Not applied: evaluating the request has crashed a node twice.
-    #[error(
-        "ended by the store, nothing was stored: this request has crashed a node twice; please report it"
-    )]
+    #[error("aborted, nothing was stored: this request has crashed a node twice; please report it")]
     EndedByStore,
     /// Not applied: the keyspace does not exist.
     #[error("no such keyspace")]
@@ -137,7 +140,7 @@ pub enum OperationError {
 }
 
 impl OperationError {
-    /// The error that a reply's status stands for; `None` for the statuses that are answers.
+    /// The error of a reply's status; `None` for the statuses that are answers.
     pub(crate) fn from_status(status: Status) -> Option<Self> {
         Some(match status {
             Status::Ok | Status::NotFound | Status::ConditionFailed => return None,
@@ -154,5 +157,48 @@ impl OperationError {
             Status::EndedByStore => Self::EndedByStore,
             Status::NoSuchKeyspace => Self::NoSuchKeyspace,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    /// Users search for these words.
+    #[test]
+    fn error_texts() {
+        let refused = [
+            (
+                SubmitError::KeyTooLong { bytes: 2_000, limit: 1_024 },
+                "key of 2000 bytes exceeds the limit of 1024 bytes",
+            ),
+            (
+                SubmitError::ValueTooLong { bytes: 9, limit: 8 },
+                "value of 9 bytes exceeds the limit of 8 bytes",
+            ),
+            (SubmitError::NoStep, "transactions can contain gets and updates of keys only"),
+            (SubmitError::NotFinite, "increment is NaN or infinity"),
+            (SubmitError::WindowFull { limit: 64 }, "64 operations are in flight already"),
+        ];
+        for (error, text) in refused {
+            assert_eq!(error.to_string(), text);
+        }
+        let failed = [
+            (OperationError::OutcomeUnknown, "outcome unknown: the update may or may not have taken effect"),
+            (OperationError::TimedOut, "timed out: no replica answered before the deadline"),
+            (OperationError::Busy, "replicas are busy, nothing was stored, try again later"),
+            (
+                OperationError::CrossPartition,
+                "the keys of a transaction must be in one partition: give them the same hash tag, as in {user:1}:name and {user:1}:age",
+            ),
+            (
+                OperationError::TooManyListeners,
+                "not delivered: the channel has too many subscribers for a message of this length; send a shorter one",
+            ),
+        ];
+        for (error, text) in failed {
+            assert_eq!(error.to_string(), text);
+        }
     }
 }

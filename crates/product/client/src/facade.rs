@@ -1,4 +1,4 @@
-//! The asynchronous handle.
+//! The asynchronous handle: a cloneable [`Client`] for any executor.
 //!
 //! ```text
 //!  any task: Client::put().await        the client's own thread
@@ -7,8 +7,8 @@
 //!      ◀──────────── oneshot ◀───────────────┘ completions
 //! ```
 //!
-//! [`Client`] is cheap to clone, works under any executor and does no I/O. The thread that owns the [`ClientCore`] and its sockets
-//! calls [`CommandQueue::turn`] whenever it was woken or has handled input.
+//! [`Client`] is cheap to clone, works under any executor and does no I/O. The thread that owns the [`ClientCore`] and its
+//! socket calls [`CommandQueue::turn`] whenever it was woken or has handled input.
 
 mod scanning;
 
@@ -25,7 +25,7 @@ pub use scanning::{Listed, Pieces};
 use std::sync::mpsc;
 use thiserror::Error;
 
-/// Commands that wait for the client's thread; more are refused.
+/// Commands that wait for the client's thread. More are refused with [`ClientError::QueueFull`].
 pub const COMMANDS_MAX: usize = 65_536;
 
 /// Why a call of [`Client`] failed.
@@ -37,13 +37,13 @@ pub enum ClientError {
     /// The request failed, or its outcome is unknown.
     #[error(transparent)]
     Failed(#[from] OperationError),
-    /// The request was not sent: too many wait already.
-    #[error("{limit} requests wait for the client's thread already")]
+    /// The request was not sent: too many are waiting.
+    #[error("queue full: {limit} requests are waiting for the client's thread")]
     QueueFull {
         /// [`COMMANDS_MAX`].
         limit: usize,
     },
-    /// The client's thread has ended. An update that it had taken may have taken effect.
+    /// The client's thread has ended. Unanswered updates may have taken effect.
     #[error("the client has been stopped; the outcome of unanswered updates is unknown")]
     Stopped,
 }
@@ -53,9 +53,9 @@ pub enum ClientError {
 pub struct Value {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// For [`Client::put_if_version`].
+    /// Its version, for [`Client::put_if_version`].
     pub version: OpId,
-    /// When it expires, in milliseconds of the Unix epoch.
+    /// When it expires, in milliseconds of the Unix epoch; `None`: never.
     pub expires_at_ms: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ struct OwnedAnswer {
 }
 
 impl OwnedAnswer {
-    /// Of an answer to what knows of plain values alone.
+    /// An answer whose value must be plain.
     fn plain(answer: Answer<'_>) -> Result<Self, OperationError> {
         let Answer { outcome, version, expiry_ms, integer, value, form } = answer;
         match form {
@@ -87,7 +87,7 @@ type Finished = Result<OwnedAnswer, ClientError>;
 struct Command {
     keyspace: KeyspaceId,
     key: Vec<u8>,
-    /// Of a set or an append, whose `kind` holds an empty one.
+    /// The value of a set or an append; that in `kind` is empty.
     value: Vec<u8>,
     kind: Kind,
     timeout: Duration,
@@ -125,15 +125,15 @@ impl Command {
 }
 
 struct Waker {
-    /// The thread has been woken and has not looked at the queue since.
+    /// The thread was woken and has not looked at the queue since.
     woken: AtomicBool,
     wake: Arc<dyn Fn() + Send + Sync>,
-    /// Commands in the queue, at most [`COMMANDS_MAX`]. (A channel with a bound of its own would take memory for all of them at once, 11 MiB.)
+    /// Commands in the queue, at most [`COMMANDS_MAX`]. (A bounded channel would allocate all of them at once, 11 MiB.)
     queued: AtomicUsize,
 }
 
-/// Connects handles to the thread that runs the core. `wake` makes that thread call [`CommandQueue::turn`] soon; it is called from
-/// any thread, once per turn at most, and when the last handle is dropped.
+/// Connects handles to the thread that runs the core. `wake` must make that thread call [`CommandQueue::turn`] soon. It is
+/// called from any thread, at most once per turn, and when the last handle is dropped.
 pub fn channel(wake: Arc<dyn Fn() + Send + Sync>) -> (Client, CommandQueue) {
     let (sender, receiver) = mpsc::channel();
     let waker = Arc::new(Waker { woken: AtomicBool::new(false), wake, queued: AtomicUsize::new(0) });
@@ -142,7 +142,7 @@ pub fn channel(wake: Arc<dyn Fn() + Send + Sync>) -> (Client, CommandQueue) {
     (client, CommandQueue { receiver, waker, held: None, waiting: Vec::new(), stopped: false })
 }
 
-/// The end of the client's thread.
+/// The queue's end in the client's thread.
 pub struct CommandQueue {
     receiver: mpsc::Receiver<Command>,
     waker: Arc<Waker>,
@@ -154,12 +154,12 @@ pub struct CommandQueue {
 }
 
 impl CommandQueue {
-    /// Hands completions to their callers, then submits waiting commands as long as the window has room.
+    /// Passes completions to their callers, then submits waiting commands as long as the core has room.
     pub fn turn(&mut self, now: Now, core: &mut ClientCore) {
         self.waker.woken.store(false, Ordering::SeqCst);
         while let Some(Completion { ticket, result, .. }) = core.poll_event() {
             let finished = self.waiting[ticket.index()].take().expect("submitted by this queue");
-            // The caller may have dropped its future: then nobody wants the answer.
+            // The caller may have dropped its future.
             let _ = finished.send(result.and_then(OwnedAnswer::plain).map_err(ClientError::from));
         }
         while core.room() > 0 {
@@ -178,7 +178,7 @@ impl CommandQueue {
                 }
             }
         }
-        // Its callers would otherwise wake a thread that can take nothing.
+        // Otherwise callers would wake a thread that can take nothing.
         self.held = self.held.take().or_else(|| self.next_command());
     }
 
@@ -198,7 +198,7 @@ impl CommandQueue {
     }
 }
 
-/// A handle on a client. Its calls run concurrently, and concurrently started calls on one key take effect in any order.
+/// A handle on a client. Its calls run concurrently; concurrent calls on one key take effect in any order.
 ///
 /// ```no_run
 /// use nicekv_client::facade::{Client, ClientError};
@@ -214,7 +214,9 @@ impl CommandQueue {
 /// }
 /// ```
 ///
-/// Every call fails with [`OperationError::OutcomeUnknown`] if it changes something and no answer came in time.
+/// # Errors
+/// A call that changes something and gets no answer in time fails with [`OperationError::OutcomeUnknown`]: it may have
+/// taken effect. A call that reads fails with [`OperationError::TimedOut`] then.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -229,7 +231,7 @@ struct Shared {
 }
 
 impl Drop for Shared {
-    /// The last handle is gone: the thread shall see it.
+    /// Wakes the thread, which notices that the last handle is gone.
     fn drop(&mut self) {
         self.sender = None;
         (self.waker.wake)();
@@ -237,17 +239,17 @@ impl Drop for Shared {
 }
 
 impl Client {
-    /// The same client, whose requests are given up after `timeout` instead of [`OPERATION_TIMEOUT`](crate::OPERATION_TIMEOUT).
+    /// The same client with this timeout for each request, instead of [`OPERATION_TIMEOUT`](crate::OPERATION_TIMEOUT).
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self { timeout, ..self.clone() }
     }
 
-    /// The same client, whose requests are to `keyspace` instead of the default one.
+    /// The same client for another keyspace than the default one.
     pub fn with_keyspace(&self, keyspace: KeyspaceId) -> Self {
         Self { keyspace, ..self.clone() }
     }
 
-    /// The value of a key.
+    /// Reads a key; `None` if it has no value.
     pub async fn get(&self, key: &[u8]) -> Result<Option<Value>, ClientError> {
         let answer = self.run(key, &[], Kind::Get).await?;
         Ok(answer.value.map(|bytes| Value {
@@ -257,7 +259,7 @@ impl Client {
         }))
     }
 
-    /// How long the value of a key is, in bytes, without reading it.
+    /// The length of a key's value in bytes, without reading it; `None` if it has no value.
     pub async fn length(&self, key: &[u8]) -> Result<Option<u64>, ClientError> {
         let answer = self.run(key, &[], Kind::Length).await?;
         Ok((answer.outcome == Outcome::Done).then_some(answer.integer as u64))
@@ -268,14 +270,14 @@ impl Client {
         Ok(self.set(key, value, expiry, Condition::Always, false).await?.version)
     }
 
-    /// Stores a hash, as its encoded [`Field`](nicekv_proto::hash::Field)s, and returns its version.
+    /// Stores a hash, given as its encoded [`Field`](nicekv_proto::hash::Field)s, and returns its version.
     pub async fn put_hash(&self, key: &[u8], fields: &[u8], expiry: Expiry) -> Result<OpId, ClientError> {
         let operation = Operation::SetHash { fields: &[], expiry };
         let kind = Kind::Update { condition: Condition::Always, return_old: false, operation };
         Ok(self.run(key, fields, kind).await?.version)
     }
 
-    /// Stores a value if the key has none; `None` if it has one.
+    /// Stores a value if the key has none. Returns its version; `None`: the key has a value.
     pub async fn put_if_absent(
         &self,
         key: &[u8],
@@ -285,7 +287,7 @@ impl Client {
         self.put_if(key, value, expiry, Condition::IfAbsent).await
     }
 
-    /// Stores a value if the key has one already; `None` if it has not.
+    /// Stores a value if the key has one already. Returns its version; `None`: the key has no value.
     pub async fn put_if_present(
         &self,
         key: &[u8],
@@ -295,7 +297,8 @@ impl Client {
         self.put_if(key, value, expiry, Condition::IfPresent).await
     }
 
-    /// Stores a value if the key's version is `version` ([`OpId::NONE`]: if it has no value); `None` if it is another one.
+    /// Stores a value if the key's version is `version`, or with [`OpId::NONE`] if the key has no value. Returns the new
+    /// version; `None`: the key has another version.
     pub async fn put_if_version(
         &self,
         key: &[u8],
@@ -306,7 +309,8 @@ impl Client {
         self.put_if(key, value, expiry, Condition::IfVersion(version)).await
     }
 
-    /// Stores the manifest of an object, whose chunks have this stamp or later ones (P9), if `version` is none or the key's; `None` if that is another one.
+    /// Stores the manifest of an object whose chunks have this stamp or later ones (P9); with `version`, only if the key has
+    /// that version. Returns the new version; `None`: the key has another version.
     pub async fn put_stamped(
         &self,
         key: &[u8],
@@ -321,7 +325,7 @@ impl Client {
         self.put_if(key, value, Expiry::Never, condition).await
     }
 
-    /// Stores a value and returns the one from before.
+    /// Stores a value and returns the previous one.
     pub async fn put_and_return_old(
         &self,
         key: &[u8],
@@ -331,18 +335,18 @@ impl Client {
         Ok(self.set(key, value, expiry, Condition::Always, true).await?.value)
     }
 
-    /// Removes a key; whether it had a value.
+    /// Removes a key; returns whether it had a value.
     pub async fn delete(&self, key: &[u8]) -> Result<bool, ClientError> {
         self.applied(key, Operation::Delete).await
     }
 
-    /// Adds to a decimal integer (a key without value counts as 0) and returns the sum.
+    /// Adds `delta` to a decimal integer (a key without a value counts as 0) and returns the sum.
     pub async fn increment(&self, key: &[u8], delta: i64) -> Result<i64, ClientError> {
         Ok(self.update(key, Operation::Increment(delta)).await?.integer)
     }
 
-    /// Adds to a decimal number (a key without value counts as 0) and returns the sum as it is stored now.
-    /// `delta` counts as what it is written as: 0.1 is a tenth.
+    /// Adds `delta` to a decimal number (a key without a value counts as 0) and returns the stored sum. `delta` means its
+    /// shortest decimal representation: 0.1 is a tenth.
     pub async fn increment_float(&self, key: &[u8], delta: f64) -> Result<Vec<u8>, ClientError> {
         let delta = LongDouble::from_f64(delta).filter(|delta| delta.is_finite());
         let delta = delta.ok_or(SubmitError::NotFinite)?;
@@ -350,7 +354,7 @@ impl Client {
         Ok(answer.value.unwrap_or_default())
     }
 
-    /// Appends to a value (a key without value counts as empty) and returns the length, in bytes.
+    /// Appends to a value (a key without a value counts as empty) and returns the new length in bytes.
     pub async fn append(&self, key: &[u8], suffix: &[u8]) -> Result<u64, ClientError> {
         let kind = Kind::Update {
             condition: Condition::Always,
@@ -360,7 +364,8 @@ impl Client {
         Ok(self.run(key, suffix, kind).await?.integer as u64)
     }
 
-    /// Makes a value expire at `at_ms`, in milliseconds of the Unix epoch; whether there is one and `condition` holds.
+    /// Sets the expiry of a value to `at_ms`, in milliseconds of the Unix epoch; returns whether there is a value and
+    /// `condition` holds.
     pub async fn expire(
         &self,
         key: &[u8],
@@ -370,12 +375,12 @@ impl Client {
         self.applied(key, Operation::Expire { at_ms, condition }).await
     }
 
-    /// Makes a value never expire; whether there is one and it had an expiry time.
+    /// Removes the expiry of a value; returns whether it had one.
     pub async fn persist(&self, key: &[u8]) -> Result<bool, ClientError> {
         self.applied(key, Operation::Persist).await
     }
 
-    /// Sends a message to whoever listens to a channel, at most once; how many were told.
+    /// Publishes a message to the listeners of a channel, each at most once; returns their number.
     pub async fn publish(&self, channel: &[u8], message: &[u8]) -> Result<u64, ClientError> {
         Ok(self.run(channel, message, Kind::Publish).await?.integer as u64)
     }

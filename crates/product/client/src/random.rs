@@ -1,6 +1,7 @@
-//! Jitter.
+//! Random numbers for jitter.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): enough to keep clients from retrying in step.
+/// SplitMix64 (Steele, Lea, Flood 2014): enough to keep clients from retrying in step. Seeds of simulations that found bugs
+/// depend on these very numbers, so this is not a library's generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Jitter(pub(crate) u64);
 
@@ -29,11 +30,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_spread_over_a_quarter_more_of_it() {
+    fn jitter_adds_up_to_a_quarter() {
         let mut jitter = Jitter(1);
         let spread: Vec<_> = (0..4_000).map(|_| jitter.spread(400)).collect();
         for part in 400..=500 {
-            assert!(spread.contains(&part), "{part} never comes");
+            assert!(spread.contains(&part), "{part} never occurs");
         }
         assert!(spread.iter().all(|part| (400..=500).contains(part)));
         assert_ne!(spread[..10], [0; 10].map(|_| Jitter(2).spread(400)));

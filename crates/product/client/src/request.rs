@@ -1,4 +1,4 @@
-//! What goes into a [`ClientCore`](crate::ClientCore) and comes out of it.
+//! Requests, and the completions that answer them.
 
 use crate::{Keyspace, OperationError, SubmitError};
 use nicekv_proto::large::Reference;
@@ -7,7 +7,7 @@ use nicekv_proto::publish::ListenKind;
 use nicekv_proto::scan::{ScanPiece, ScanWants};
 use nicekv_proto::{Condition, Datagram, Form, HeaderLayout, MatchRange, OpId, Operation};
 
-/// One op on one key.
+/// One operation on one key, a scan, or a request about a channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Request<'a> {
     /// Reads a key.
@@ -15,45 +15,47 @@ pub enum Request<'a> {
         /// At most [`KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
     },
-    /// Asks how long the value of a key is, without reading it.
+    /// Returns the length of a key's value in bytes, without reading it.
     Length {
         /// At most [`KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
     },
-    /// Reads the large value of a key of which a transaction has told that it is this one, if it still is: [`OperationError::OldValueGone`] if not.
+    /// Reads a key's large value by the reference in a transaction's result. Fails with [`OperationError::OldValueGone`] if
+    /// the key has another value by now.
     Named {
         /// At most [`KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
-        /// Which one.
+        /// The reference.
         reference: Reference,
     },
-    /// Lists pieces of the keyspace: of the partition in which `range` begins, and of those behind it. [`Scan`](crate::Scan) makes these.
+    /// Lists a part of the keyspace: from the partition in which `range` begins on. [`Scan`](crate::Scan) makes these.
     Scan {
-        /// What of it.
+        /// Keys, values or counts.
         wants: ScanWants,
-        /// Keys with these match values.
+        /// Match values of the keys.
         range: MatchRange,
-        /// Keys after this one.
+        /// Keys after this one only.
         after: Option<&'a [u8]>,
-        /// How long the answer may be, about; no longer than a datagram.
+        /// Approximate length of a piece, at most a datagram.
         bytes_max: usize,
-        /// Into how many pieces a switch may split it, at least 1.
+        /// Pieces into which a switch may split the request, at least 1.
         pieces: u8,
     },
-    /// Says to the members of a partition who listens to a channel, or to a pattern of channels. [`Subscriptions`](crate::Subscriptions) makes these.
+    /// Announces to the members of a partition how many listeners this client has for a channel, or for a pattern of
+    /// channels. [`Subscriptions`](crate::Subscriptions) makes these.
     Listen {
-        /// Which of both.
+        /// Channel or pattern.
         kind: ListenKind,
         /// The channel, or the pattern; up to [`KEY_BYTES_MAX`] bytes.
         name: &'a [u8],
-        /// Of a pattern: the partition that has this match value.
+        /// For a pattern: announce to the partition of this match value.
         from: u128,
-        /// How many listen; 0: nobody any more.
+        /// Listeners; 0 ends the subscription.
         count: u32,
-        /// For how long, unless it is said again.
+        /// How long nodes remember it, in milliseconds.
         hold_ms: u32,
     },
-    /// Sends a message to whoever listens to a channel, at most once. The answer's integer is how many were told.
+    /// Publishes a message to the listeners of a channel, each at most once. The answer's integer is their number.
     Publish {
         /// The channel, up to [`KEY_BYTES_MAX`] bytes.
         channel: &'a [u8],
@@ -64,24 +66,24 @@ pub enum Request<'a> {
     Update {
         /// At most [`KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
-        /// When it applies.
+        /// The condition under which it applies.
         condition: Condition,
-        /// Whether the answer carries the value from before.
+        /// Whether the answer carries the previous value.
         return_old: bool,
-        /// What it does; values of at most [`LONG_VALUE_BYTES_MAX`] bytes, but of a set or an append in a keyspace that has large values of at most
-        /// [`Config::value_bytes_max`](crate::Config::value_bytes_max).
+        /// The operation. Values have at most [`LONG_VALUE_BYTES_MAX`] bytes; in a set or an append, if the keyspace has
+        /// large values, at most [`Config::value_bytes_max`](crate::Config::value_bytes_max).
         operation: Operation<'a>,
     },
 }
 
 impl<'a> Request<'a> {
-    /// An unconditional update that does not ask for the old value.
+    /// An unconditional update that does not return the previous value.
     pub fn update(key: &'a [u8], operation: Operation<'a>) -> Self {
         Self::Update { key, condition: Condition::Always, return_old: false, operation }
     }
 
-    /// As it goes to where nothing splits scans: keyspaces that are matched by vnodes, and nodes.
-    pub(crate) fn alone(self) -> Self {
+    /// The request in a keyspace where switches do not split scans.
+    pub(crate) fn unsplit(self) -> Self {
         match self {
             Self::Scan { wants, range, after, bytes_max, .. } => {
                 Self::Scan { wants, range, after, bytes_max, pieces: 1 }
@@ -90,7 +92,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The key; of a scan, the one after which it goes on.
+    /// The key, or the channel; of a scan, the key after which it continues.
     pub fn key(&self) -> &'a [u8] {
         match self {
             Self::Get { key } | Self::Length { key } | Self::Named { key, .. } | Self::Update { key, .. } => {
@@ -106,7 +108,7 @@ impl<'a> Request<'a> {
         matches!(self, Self::Update { operation: Operation::Transaction(_), .. })
     }
 
-    /// The bytes that it carries.
+    /// The value or message that it carries.
     pub fn value(&self) -> &'a [u8] {
         match self {
             Self::Get { .. }
@@ -119,13 +121,16 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether the request is within the limits of one message.
+    /// Checks the limits of one message.
+    ///
+    /// # Errors
+    /// The key, the value or the message is too long.
     pub fn check(&self) -> Result<(), SubmitError> {
         self.check_key()?;
         self.check_value(self.small_value_limit())
     }
 
-    /// How long its value may be where large ones may be `large` bytes long.
+    /// Longest value that it may carry; `large` is the limit for large values.
     pub(crate) fn value_limit(&self, keyspace: &Keyspace, large: usize) -> usize {
         match self {
             Self::Update { operation: Operation::Set { .. } | Operation::Append(_), .. }
@@ -137,7 +142,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// How long what it carries, and what comes of it, may be where values are small.
+    /// Longest value that it may carry or result in, where values are not large.
     pub(crate) fn small_value_limit(&self) -> usize {
         match self {
             Self::Update { operation: Operation::Set { .. }, .. } => LONG_VALUE_BYTES_MAX,
@@ -170,7 +175,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Names a submitted request until its [`Completion`].
+/// Identifies a submitted request until its [`Completion`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket {
     pub(crate) index: u32,
@@ -178,14 +183,14 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Less than [`Config::in_flight_max`](crate::Config::in_flight_max), and different for all requests in flight: callers can keep
-    /// what they know of a request in a plain array.
+    /// A number below [`Config::in_flight_max`](crate::Config::in_flight_max), different for all requests in flight: an index
+    /// for the caller's own table.
     pub fn index(self) -> usize {
         self.index as usize
     }
 }
 
-/// How a request ended that was answered.
+/// How an answered request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The get found the key; the update was applied.
@@ -201,28 +206,41 @@ pub enum Outcome {
 pub struct Answer<'a> {
     /// How it ended.
     pub outcome: Outcome,
-    /// Version of the value read, or now current after an update; [`OpId::NONE`] if absent.
+    /// Version of the value that was read, or that is current after an update; [`OpId::NONE`] if there is none.
     pub version: OpId,
-    /// When that value expires, in milliseconds of the Unix epoch; 0 is never.
+    /// When the value expires, in milliseconds of the Unix epoch; 0: never.
     pub expiry_ms: u64,
-    /// The integer after an increment, how many were told of what was published, the length after an append or of the value that [`Request::Length`] asks for.
+    /// The integer after an increment, the number of listeners that get a published message, or the length in bytes after an
+    /// append and for [`Request::Length`].
     pub integer: i64,
-    /// The value read; after an update with `return_old` the value from before; after a float increment the new one; after a scan, what
-    /// [`Self::pieces`] reads; after a [`Request::Listen`], the last match value of the partition that was told.
+    /// The value that was read. After an update with `return_old`: the previous value; after a float increment: the new one;
+    /// after a scan: what [`Self::pieces`] reads; after a [`Request::Listen`]: the last match value of the partition.
     pub value: Option<&'a [u8]>,
-    /// What the value is: [`Form::Hash`] if it is the [`Field`](nicekv_proto::hash::Field)s of a hash, and [`Form::Plain`] if it is itself. In what became of a transaction's step it may be
-    /// [`Form::Large`]: the value is a [`Reference`] then, for [`Request::Named`].
+    /// [`Form::Plain`], or [`Form::Hash`] if the value is the [`Field`](nicekv_proto::hash::Field)s of a hash. In the result
+    /// of a transaction's step it may be [`Form::Large`]: the value is then a [`Reference`] for [`Request::Named`].
     pub form: Form,
 }
 
 impl<'a> Answer<'a> {
-    /// The pieces that answer a scan, in the order in which they came.
+    /// The pieces that answer a scan, in the order of arrival.
     pub fn pieces(&self) -> impl Iterator<Item = ScanPiece<'a>> + use<'a> {
         pieces_of(self.value)
     }
 }
 
-/// What the value of an answer to a scan says.
+/// An answer less its value, which is in the buffers of its exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) outcome: Outcome,
+    pub(crate) version: OpId,
+    pub(crate) expiry_ms: u64,
+    pub(crate) integer: i64,
+    pub(crate) has_value: bool,
+    /// Form of the value: [`Form::Plain`] or [`Form::Hash`].
+    pub(crate) form: Form,
+}
+
+/// The pieces in the value of an answer to a scan.
 pub(crate) fn pieces_of(value: Option<&[u8]>) -> impl Iterator<Item = ScanPiece<'_>> {
     let mut rest = value.unwrap_or_default();
     core::iter::from_fn(move || {
@@ -239,10 +257,10 @@ pub(crate) fn pieces_of(value: Option<&[u8]>) -> impl Iterator<Item = ScanPiece<
 /// A request is finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion<'a> {
-    /// Which.
+    /// The request, as returned by [`ClientCore::submit`](crate::ClientCore::submit).
     pub ticket: Ticket,
-    /// The op id that it was sent under last; [`OpId::NONE`] if it was not.
+    /// The op id under which it was sent last.
     pub op: OpId,
-    /// Its answer.
+    /// The answer.
     pub result: Result<Answer<'a>, OperationError>,
 }

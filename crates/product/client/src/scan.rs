@@ -1,18 +1,19 @@
-//! A scan, joined of pieces (rule C11).
+//! A scan of a keyspace, assembled from pieces (rule C11).
 //!
 //! ```text
-//!   match values   0 ─────────────────────────────────── all
-//!   asked          [ the whole, after nothing            ]
-//!   a piece        [ partition 1, up to key k ]
+//!   match values   0 ─────────────────────────────────── max
+//!   requested      [ everything                          ]
+//!   piece          [ partition 1, up to key k ]
 //!   left           [ partition 1, after k     ][ the rest ]
 //! ```
 //!
-//! Clients know no partitions. A part of which it is not known whether it is one partition's is asked for in several pieces at once: a switch that knows the
-//! borders sends a piece of the question to each (TurboKV §4.3). What none of the answers covers is left, whether it was lost, or behind the last piece that the
-//! switch made; so the parts that are left and those that were covered are always the whole, whatever is split or merged meanwhile. A key that is there all the
-//! while is listed at least once; once only, if no partition was split.
+//! Clients do not know partitions. A part that may span several is requested in several pieces at once: a switch that knows
+//! the borders sends the request to each partition (TurboKV §4.3). What no answer covers is left: a piece was lost, or lies
+//! beyond the last one that the switch made. So the parts that are left and the pieces that have come always add up to the
+//! whole, whatever is split or merged meanwhile. A key that exists throughout the scan is listed at least once, and exactly
+//! once if no partition is split.
 //!
-//! There is no snapshot of a whole keyspace: each piece is one of its own moment.
+//! There is no snapshot of a whole keyspace: each piece is consistent by itself, at its own time.
 
 use crate::Request;
 use alloc::vec::Vec;
@@ -20,58 +21,61 @@ use nicekv_proto::MatchRange;
 use nicekv_proto::limits::DATAGRAM_BYTES_MAX;
 use nicekv_proto::scan::{self, ScanPiece, ScanWants};
 
-/// Pieces that are asked for at once of what may be several partitions', unless told otherwise: more of them have less room each.
+/// Default number of pieces that are requested at once. With more of them, each has less room.
 const PIECES_AT_ONCE: u8 = 8;
 
-/// What is left of a scan.
+/// The state of a scan: what is left of it.
+///
+/// Take a part with [`Self::unasked`] and [`Self::ask`], submit the request, and pass the answer to [`Self::take`] (or call
+/// [`Self::give_up`] if it failed), until [`Self::is_done`]. Several parts may be requested at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     wants: ScanWants,
     piece_bytes_max: usize,
-    /// Nothing after this key.
+    /// The last key that is wanted.
     last: Option<Vec<u8>>,
     /// In the order of their match values.
     parts: Vec<Part>,
     numbers: u32,
 }
 
-/// Of these match values, the keys after that one.
+/// The keys after `after` with these match values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
     number: u32,
     range: MatchRange,
     after: Option<Vec<u8>>,
     is_asked: bool,
-    /// How many pieces are asked for at once; 1: it is known to be one partition's, or was when that was told.
+    /// Pieces that are requested at once; 1: the part is known to be in one partition, or was.
     pieces: u8,
 }
 
 impl Part {
-    /// Whether a piece says something of what was asked for.
-    fn is_told_by(&self, piece: &ScanPiece<'_>) -> bool {
+    /// Whether a piece answers the request for this part.
+    fn is_answered_by(&self, piece: &ScanPiece<'_>) -> bool {
         let (asked, covered) = (self.range, piece.range);
         let is_within = covered.first() >= asked.first() && covered.last() <= asked.last();
         match self.pieces {
-            1 => is_within && covered.first() == asked.first() && self.goes_on_by(piece),
+            1 => is_within && covered.first() == asked.first() && self.is_advanced_by(piece),
             _ => is_within,
         }
     }
 
-    /// Whether it covers a key. One that had room for none still tells how far its partition goes.
-    fn goes_on_by(&self, piece: &ScanPiece<'_>) -> bool {
+    /// Whether a piece covers more keys. One with no room for a key still says how far its partition goes.
+    fn is_advanced_by(&self, piece: &ScanPiece<'_>) -> bool {
         !piece.more || piece.covered_through() > self.after.as_deref()
     }
 
-    /// Of it these match values, from `first` to the one before `end`, if there are any.
+    /// The match values of this part from `first` to below `end`, if there are any.
     fn between(&self, first: Option<u128>, end: Option<u128>) -> Option<Self> {
         let last = end.map_or(Some(self.range.last()), |end| end.checked_sub(1))?;
         let range = MatchRange::new(first?, last).ok()?;
         Some(Self { range, is_asked: false, ..self.clone() })
     }
 
-    /// What a piece leaves of what it covers.
+    /// What is left of a piece's range behind its last key.
     fn behind(&self, piece: &ScanPiece<'_>) -> Option<Self> {
-        let after = if self.goes_on_by(piece) { piece.covered_through() } else { self.after.as_deref() };
+        let after = if self.is_advanced_by(piece) { piece.covered_through() } else { self.after.as_deref() };
         piece.more.then(|| Self {
             range: piece.range,
             after: after.map(<[u8]>::to_vec),
@@ -83,66 +87,66 @@ impl Part {
 }
 
 impl Scan {
-    /// Of a whole keyspace, of each partition the keys after `after`.
+    /// A scan of a whole keyspace; in each partition, of the keys after `after`.
     pub fn new(wants: ScanWants, after: Option<&[u8]>) -> Self {
         let (range, after, pieces) = (MatchRange::ALL, after.map(<[u8]>::to_vec), PIECES_AT_ONCE);
         let whole = Part { number: 0, range, after, is_asked: false, pieces };
         Self { wants, piece_bytes_max: DATAGRAM_BYTES_MAX, last: None, parts: alloc::vec![whole], numbers: 1 }
     }
 
-    /// The same in pieces of about so many bytes, no longer than a datagram.
+    /// Makes pieces of about `bytes`, at most a datagram.
     pub fn in_pieces_of(self, bytes: usize) -> Self {
         Self { piece_bytes_max: bytes, ..self }
     }
 
-    /// The same of these match values only. Nothing may have been asked yet.
+    /// Restricts the scan to these match values. Call it before the first request.
     pub fn within(mut self, range: MatchRange) -> Self {
         self.parts.iter_mut().for_each(|part| part.range = range);
         self
     }
 
-    /// The same in so many pieces at once, at least one. Nothing may have been asked yet.
+    /// Requests `pieces` pieces at once, at least one. Call it before the first request.
     pub fn split_into(mut self, pieces: u8) -> Self {
         let pieces = pieces.clamp(1, scan::Scan::pieces_max());
         self.parts.iter_mut().for_each(|part| part.pieces = pieces);
         self
     }
 
-    /// The same up to this key: of each partition the piece with which that is reached is the last, which may list keys after it.
+    /// Ends the scan of each partition with the piece that reaches this key. That piece may list later keys.
     pub fn up_to(self, last: &[u8]) -> Self {
         Self { last: Some(last.into()), ..self }
     }
 
-    /// Whether everything is covered.
+    /// Whether nothing is left.
     pub fn is_done(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Of keys in order, whether nothing is left before this one, which has that match value, nor it.
+    /// Whether all keys up to this one, which has this match value, were covered; in a keyspace ordered by key.
     pub fn has_passed(&self, match_value: u128, key: &[u8]) -> bool {
         let is_before = |part: &Part| match_value < part.range.first() || Some(key) <= part.after.as_deref();
         self.parts.first().is_none_or(is_before)
     }
 
-    /// Parts that are asked for and not answered.
+    /// Parts that are requested and not answered.
     pub fn asked(&self) -> usize {
         self.parts.iter().filter(|part| part.is_asked).count()
     }
 
-    /// Bytes that it occupies beside itself.
+    /// Bytes of heap memory.
     pub fn memory(&self) -> usize {
         let keys: usize = self.parts.iter().filter_map(|part| part.after.as_ref()).map(Vec::capacity).sum();
         keys + self.parts.capacity() * size_of::<Part>()
     }
 
-    /// The first part that nobody has been asked for, by its number.
+    /// The number of the first part that is not requested.
     pub fn unasked(&self) -> Option<u32> {
         self.parts.iter().find(|part| !part.is_asked).map(|part| part.number)
     }
 
-    /// The request for a part that there is. It counts as asked for until it is answered, or given up.
+    /// The request for a part, which must exist. The part counts as requested until it is answered or given up.
     pub fn ask(&mut self, number: u32) -> Request<'_> {
-        let part = self.parts.iter_mut().find(|part| part.number == number).expect("such a part is left");
+        let part = self.parts.iter_mut().find(|part| part.number == number).expect("the part exists");
         part.is_asked = true;
         let (wants, bytes_max) = (self.wants, self.piece_bytes_max);
         Request::Scan {
@@ -161,8 +165,8 @@ impl Scan {
         }
     }
 
-    /// Pieces answer the request for a part; `each` is told those that say something of it, in the order of their match values, no two of which cover the
-    /// same. Whether there are any.
+    /// Takes the pieces that answer the request for a part. Calls `each` for those that are of use, in the order of their
+    /// match values; no two of them overlap. Returns whether there were any.
     pub fn take<'a>(
         &mut self,
         number: u32,
@@ -172,16 +176,16 @@ impl Scan {
         let Some(place) = self.parts.iter().position(|part| part.number == number) else { return false };
         self.parts[place].is_asked = false;
         let part = self.parts[place].clone();
-        let mut told: Vec<_> = pieces.filter(|piece| part.is_told_by(piece)).collect();
-        told.sort_by_key(|piece| piece.range.first());
-        if told.is_empty() {
+        let mut useful: Vec<_> = pieces.filter(|piece| part.is_answered_by(piece)).collect();
+        useful.sort_by_key(|piece| piece.range.first());
+        if useful.is_empty() {
             return false;
         }
-        // Behind all the pieces that a switch has made there may be as many again.
-        let is_full = told.len() == usize::from(part.pieces) && part.pieces > 1;
+        // Beyond all the pieces that a switch made there may be as many again.
+        let is_full = useful.len() == usize::from(part.pieces) && part.pieces > 1;
         let (mut left, mut next) = (Vec::new(), Some(part.range.first()));
-        for piece in told {
-            // By other tables than the one before.
+        for piece in useful {
+            // It overlaps the one before: the switch's tables have changed in between.
             if next.is_none_or(|next| piece.range.first() < next) {
                 continue;
             }
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_and_what_is_left_are_the_whole() {
+    fn pieces_and_what_is_left_add_up_to_the_whole() {
         let mut scan = by_one();
         assert_eq!(asked(&mut scan), [(0, 0, u128::MAX, None, 1)]);
         assert_eq!(take(&mut scan, 0, &[piece(0, 99, Some(b"k"))]), [0]);
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_empty_key_is_not_the_beginning() {
+    fn scan_continues_after_the_empty_key() {
         let mut scan = by_one();
         asked(&mut scan);
         let nothing = ScanPiece { more: true, ..piece(0, u128::MAX, None) };
@@ -283,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_piece_covers_is_left() {
+    fn uncovered_ranges_are_left() {
         let mut scan = Scan::new(ScanWants::Keys, Some(b"a")).split_into(4);
         asked(&mut scan);
         let came = [piece(200, 299, None), piece(0, 99, Some(b"k")), piece(400, 499, Some(b""))];
@@ -300,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_last_piece_that_a_switch_makes_there_may_be_more() {
+    fn full_set_of_pieces_doubles_the_next_request() {
         let mut scan = by_one().split_into(2);
         asked(&mut scan);
         assert_eq!(take(&mut scan, 0, &[piece(0, 9, None), piece(10, 19, None)]), [0, 10]);
@@ -314,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_pieces_cover_is_told_once() {
+    fn overlapping_pieces_are_taken_once() {
         let mut scan = by_one().split_into(8);
         asked(&mut scan);
         let came =
@@ -324,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_after_the_last_key() {
+    fn scan_ends_at_the_last_wanted_key() {
         let mut scan = by_one().up_to(b"m");
         asked(&mut scan);
         take(&mut scan, 0, &[piece(0, 99, Some(b"l"))]);
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn of_keys_in_order_it_is_known_what_nothing_is_left_before() {
+    fn covered_keys_are_known_in_key_order() {
         let mut scan = by_one().within(MatchRange::new(10, 99).unwrap());
         assert_eq!(asked(&mut scan), [(0, 10, 99, None, 1)]);
         assert!(!scan.has_passed(10, b"a"));
@@ -350,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_of_a_part_is_not_believed() {
+    fn pieces_that_answer_nothing_are_ignored() {
         let mut scan = Scan::new(ScanWants::Keys, Some(b"m")).split_into(1);
         asked(&mut scan);
         for strange in [piece(1, 9, None), piece(0, 9, Some(b"a")), piece(0, 9, Some(b"m"))] {

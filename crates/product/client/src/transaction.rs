@@ -1,4 +1,4 @@
-//! Several operations on keys of one partition, to be submitted as one.
+//! Transactions: several operations on keys of one partition, applied all or none.
 
 use crate::{Answer, OperationError, Outcome, Request, SubmitError};
 use alloc::vec::Vec;
@@ -7,35 +7,42 @@ use nicekv_proto::limits::TRANSACTION_BYTES_MAX;
 use nicekv_proto::transaction::{Act, Argument, Step, Taken};
 use nicekv_proto::{Condition, Form, OpId, Operation, Status};
 
-/// Steps that are taken one after the other, all or none. Keys that are to be together have a hash tag in common, as in `{user:1}:name` and `{user:1}:age`.
+/// Steps that are applied in order, all or none. Their keys must be in one partition: give them the same hash tag, as in
+/// `{user:1}:name` and `{user:1}:age`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     steps: Vec<u8>,
     count: usize,
 }
 
-/// A program that runs where its keys are.
+/// A script that runs at its keys' primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Script<'a> {
-    /// The time that it knows, in milliseconds of the Unix epoch.
+    /// The time that the script sees, in milliseconds of the Unix epoch.
     pub unix_ms: u64,
-    /// Whether it may change nothing.
+    /// Whether it must not write.
     pub is_read_only: bool,
-    /// What it is.
+    /// Its source text.
     pub source: &'a [u8],
-    /// All keys that it may have, of one partition.
+    /// All keys that it may access, in one partition.
     pub keys: &'a [&'a [u8]],
-    /// What else it is given.
+    /// Its arguments.
     pub arguments: &'a [&'a [u8]],
 }
 
 impl Transaction {
-    /// Ends the transaction if this does not hold of the key.
+    /// Adds a condition on a key: if it does not hold, nothing is applied.
+    ///
+    /// # Errors
+    /// The key or the transaction is too long.
     pub fn require(&mut self, key: &[u8], condition: Condition) -> Result<(), SubmitError> {
         self.push(key, Act::Require(condition))
     }
 
-    /// Adds a get, or an update.
+    /// Adds a get or an update.
+    ///
+    /// # Errors
+    /// The request is of another kind, or the request or the transaction is too long.
     pub fn add(&mut self, request: &Request<'_>) -> Result<(), SubmitError> {
         request.check()?;
         match *request {
@@ -52,7 +59,11 @@ impl Transaction {
         }
     }
 
-    /// Adds a script; how many steps it takes, of which the last one's result has its reply, in the words of RESP2. One without keys stands alone, and runs where `place` is.
+    /// Adds a script. Returns the number of its steps; the result of the last one is its reply, in RESP2. A script without
+    /// keys must be alone in its transaction, and runs at the primary of `place`.
+    ///
+    /// # Errors
+    /// A key or the transaction is too long; then nothing was added.
     pub fn run(&mut self, script: &Script<'_>, place: &[u8]) -> Result<usize, SubmitError> {
         let before = self.clone();
         let added = self.push_script(script, place);
@@ -81,7 +92,10 @@ impl Transaction {
         Ok(keys.len() + 1)
     }
 
-    /// Adds all steps of another one.
+    /// Adds all steps of another transaction.
+    ///
+    /// # Errors
+    /// The transaction would be too long.
     pub fn append(&mut self, other: &Self) -> Result<(), SubmitError> {
         let bytes = self.steps.len() + other.steps.len();
         if bytes > TRANSACTION_BYTES_MAX {
@@ -107,45 +121,45 @@ impl Transaction {
         Ok(())
     }
 
-    /// How many steps there are.
+    /// Number of steps.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Bytes that it has been given so far, of [`TRANSACTION_BYTES_MAX`].
+    /// Encoded length in bytes, at most [`TRANSACTION_BYTES_MAX`].
     pub fn bytes(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether there are none: then there is nothing to submit.
+    /// Whether it has no steps, so that there is nothing to submit.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The steps, in their order.
+    /// The steps, in order.
     pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
         Step::each(&self.steps)
     }
 
-    /// The keys of the steps, in their order.
+    /// The keys of the steps, in order.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         Step::each(&self.steps).map(|step| step.key)
     }
 
-    /// The request, of which there is none without steps.
+    /// The request to submit; `None` without steps.
     pub fn request(&self) -> Option<Request<'_>> {
         let key = self.keys().next()?;
         Some(Request::update(key, Operation::Transaction(&self.steps)))
     }
 }
 
-/// What became of each step, by the answer to the request: nothing if none was taken.
+/// The result of each step, from the answer to the request; empty if nothing was applied.
 pub fn results<'a>(answer: &Answer<'a>) -> impl Iterator<Item = Result<Answer<'a>, OperationError>> {
     let version = answer.version;
     Taken::each(answer.value.unwrap_or_default()).map(move |taken| result(&taken, version))
 }
 
-/// What became of a step, as an answer to who asked for it.
+/// The result of a step, as the answer to its request.
 pub fn result<'a>(taken: &Taken<'a>, version: OpId) -> Result<Answer<'a>, OperationError> {
     let outcome = match taken.status {
         Status::NotFound => Outcome::NotFound,
@@ -168,7 +182,7 @@ mod tests {
     use nicekv_proto::Expiry;
 
     #[test]
-    fn steps_are_one_request_and_too_many_are_refused() {
+    fn steps_become_one_request_and_too_many_are_refused() {
         let mut transaction = Transaction::default();
         assert_eq!((transaction.request(), transaction.is_empty()), (None, true));
         transaction.require(b"{t}a", Condition::IfAbsent).unwrap();

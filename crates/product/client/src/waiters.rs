@@ -1,19 +1,19 @@
-//! Who waits for the answer to each request, when several may share one.
+//! The waiters for each answer, where several gets of one key share a request.
 //!
 //! ```text
 //!   begin ─▶ one waiter ── join ─▶ several ── answered ──────▶ take: all of them, with the answer
 //!                                     │ the value is long
-//!                                     └────────▶ separate: the first keeps the request, the others get the key anew
+//!                                     └────────▶ separate: the first keeps the request, the others get requests of their own
 //! ```
 //!
-//! Invariant: a waiter that has come in goes out by [`Waiters::take`] or [`Waiters::separate`]. Both hand it back, and the second one with
-//! the key that it asks for, so that nobody is left without a request, whatever the protocol of the keyspace.
+//! Invariant: every waiter that was added is returned by [`Waiters::take`] or [`Waiters::separate`]. The latter also returns
+//! the key, so that no waiter is left without a request.
 
 use crate::Ticket;
 use alloc::vec::Vec;
 use nicekv_proto::KeyspaceId;
 
-/// The waiters of each request under way, by the index of its ticket. A driver bounds them by what it takes in.
+/// The waiters of each request in flight, by the index of its ticket. The driver bounds their number.
 #[derive(Clone, Debug)]
 pub struct Waiters<W> {
     places: Vec<Place<W>>,
@@ -23,19 +23,19 @@ pub struct Waiters<W> {
 struct Place<W> {
     first: Option<(Ticket, W)>,
     sharing: Vec<W>,
-    /// What those ask for that share it.
+    /// The key of a shared request.
     keyspace: KeyspaceId,
     key: Vec<u8>,
 }
 
-/// Those that shared a request and do not any more: each gets the key with a request of its own.
+/// Waiters that no longer share a request. Each gets the key by a request of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Separated<W> {
     /// The keyspace of the key.
     pub keyspace: KeyspaceId,
     /// The key.
     pub key: Vec<u8>,
-    /// Who asks for it.
+    /// The waiters.
     pub waiters: Vec<W>,
 }
 
@@ -46,7 +46,7 @@ impl<W> Default for Waiters<W> {
 }
 
 impl<W> Waiters<W> {
-    /// A request begins, for this waiter.
+    /// A request begins for this waiter.
     pub fn begin(&mut self, ticket: Ticket, waiter: W) {
         while self.places.len() <= ticket.index() {
             let (keyspace, key, sharing) = (KeyspaceId::DEFAULT, Vec::new(), Vec::new());
@@ -57,31 +57,31 @@ impl<W> Waiters<W> {
         place.first = Some((ticket, waiter));
     }
 
-    /// Whether the request is not answered, nor given up.
+    /// Whether the request is neither answered nor cancelled.
     pub fn is_open(&self, ticket: Ticket) -> bool {
         self.first(ticket).is_some()
     }
 
-    /// The waiter that a request was made for, if it is open.
+    /// The waiter for which an open request was made.
     pub fn first(&self, ticket: Ticket) -> Option<&W> {
         let (of, waiter) = self.places.get(ticket.index())?.first.as_ref()?;
         (*of == ticket).then_some(waiter)
     }
 
-    /// Another one waits for the answer to an open get, of this key.
+    /// Adds a waiter to an open get of this key.
     pub fn join(&mut self, ticket: Ticket, (keyspace, key): (KeyspaceId, &[u8]), waiter: W) {
-        assert!(self.is_open(ticket), "there is an answer to come");
+        assert!(self.is_open(ticket), "the request is open");
         let place = &mut self.places[ticket.index()];
         if place.sharing.is_empty() {
             place.keyspace = keyspace;
             place.key.clear();
             place.key.extend_from_slice(key);
         }
-        debug_assert!((place.keyspace, &place.key[..]) == (keyspace, key), "one key is asked for");
+        debug_assert!((place.keyspace, &place.key[..]) == (keyspace, key), "one request reads one key");
         place.sharing.push(waiter);
     }
 
-    /// Takes away those that share a request and are alive. If it was made for one that is not alive, one that is takes its place.
+    /// Removes the live waiters that share a request. If the first waiter is dead, a live one takes its place.
     pub fn separate(&mut self, ticket: Ticket, is_alive: impl Fn(&W) -> bool) -> Separated<W> {
         let Place { first, sharing, keyspace, key } = &mut self.places[ticket.index()];
         let mut waiters = core::mem::take(sharing);
@@ -94,7 +94,7 @@ impl<W> Waiters<W> {
         Separated { keyspace: *keyspace, key: core::mem::take(key), waiters }
     }
 
-    /// All waiters of a request that is answered.
+    /// Removes all waiters of a request that is answered.
     pub fn take(&mut self, ticket: Ticket) -> impl Iterator<Item = W> + use<W> {
         let Place { first, sharing, .. } = &mut self.places[ticket.index()];
         let (_, first) = first.take().expect("every ticket has a waiter");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_share_an_answer_get_it_together() {
+    fn shared_answer_goes_to_all_waiters() {
         let (ticket, mut waiters) = (ticket(), Waiters::default());
         assert!(!waiters.is_open(ticket));
         waiters.begin(ticket, 1);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_are_separated_know_what_to_ask_for_and_the_first_who_lives_keeps_the_request() {
+    fn separated_waiters_get_the_key_and_the_first_live_one_keeps_the_request() {
         let (ticket, mut waiters) = (ticket(), Waiters::default());
         waiters.begin(ticket, 1);
         let nobody = waiters.separate(ticket, |_| true);

@@ -343,7 +343,7 @@ impl ThreadState {
         self.busy.set(counters.busy);
         if self.other_version.get() != counters.other_version {
             self.other_version.set(counters.other_version);
-            *self.stranger.lock().unwrap_or_else(PoisonError::into_inner) = counters.stranger;
+            *self.stranger.lock().unwrap_or_else(PoisonError::into_inner) = counters.other_version_from;
         }
         self.in_flight.set(in_flight as u64);
     }

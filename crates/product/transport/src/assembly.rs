@@ -1,14 +1,15 @@
-//! Messages that come in a few parts, as a whole.
+//! Reassembly of messages that come in a few parts.
 //!
-//! What is lost is not asked for: who sends the message again sends equal parts, and these complete what is here. Memory is bounded: of all senders together, and of one at a quarter of that, so that nobody
-//! takes the places of all others; where there is no more, what was heard of the longest ago goes.
+//! Lost parts are not requested: when the sender repeats the message it sends equal parts, which complete those that are
+//! here. Memory is bounded, for all senders together and for one sender at a quarter of that, so that none can crowd out the
+//! others. When it is exhausted, the message that was idle longest goes.
 
 use crate::checksum;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What is heard of no more is let go of after so long.
+/// An incomplete message is dropped after this time without a part.
 const ABANDONED_NS: u64 = 5_000_000_000;
 
 /// A part of a message.
@@ -16,19 +17,19 @@ const ABANDONED_NS: u64 = 5_000_000_000;
 pub struct Part<'a> {
     /// [`name_of`] the message.
     pub name: u64,
-    /// In how many parts it comes, 1 to 64.
+    /// Number of parts of the message, 1 to 64.
     pub count: u8,
-    /// Which of them this is, from 0.
+    /// Index of this part, from 0.
     pub index: u8,
-    /// All but the last are equally long.
+    /// Its bytes. All parts but the last have the same length.
     pub bytes: &'a [u8],
 }
 
-/// Why a part was not taken: no honest sender sends such.
+/// A part that no correct sender sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// The name under which the parts of a message go: equal messages have equal names.
+/// The name of a message, which its parts carry: a hash, so that equal messages have equal names.
 pub fn name_of(message: &[u8]) -> u64 {
     checksum(message) as u64
 }
@@ -36,15 +37,15 @@ pub fn name_of(message: &[u8]) -> u64 {
 #[derive(Clone, Debug)]
 struct Message {
     bytes: Vec<u8>,
-    /// Bit for bit which parts are here.
+    /// Bit `i`: part `i` has arrived.
     have: u64,
     count: u8,
-    /// Of the last part, once it is here.
+    /// Length of the last part, once it has arrived.
     last_bytes: usize,
-    heard_ns: u64,
+    active_ns: u64,
 }
 
-/// Messages of senders `S` that are not whole yet.
+/// Incomplete messages of senders `S`.
 #[derive(Clone, Debug)]
 pub struct Assembler<S> {
     part_bytes: usize,
@@ -53,12 +54,15 @@ pub struct Assembler<S> {
 }
 
 impl<S: Copy + Ord> Assembler<S> {
-    /// For parts of so many bytes, and messages that have so many together.
+    /// Parts have `part_bytes`; incomplete messages have at most `bytes_max` together.
     pub fn new(part_bytes: usize, bytes_max: usize) -> Self {
         Self { part_bytes, bytes_max, messages: BTreeMap::new() }
     }
 
-    /// A part has come. The message, if that was the last one that it lacked.
+    /// Takes a part. Returns the message if it is complete now.
+    ///
+    /// # Errors
+    /// The part contradicts its message, or the message its name.
     pub fn take(&mut self, now_ns: u64, sender: S, part: &Part<'_>) -> Result<Option<Vec<u8>>, Malformed> {
         let Part { name, count, index, bytes } = *part;
         let is_last = index + 1 == count;
@@ -74,12 +78,12 @@ impl<S: Copy + Ord> Assembler<S> {
             have: 0,
             count,
             last_bytes: 0,
-            heard_ns: now_ns,
+            active_ns: now_ns,
         });
         if message.count != count {
             return Err(Malformed);
         }
-        message.heard_ns = now_ns;
+        message.active_ns = now_ns;
         message.have |= 1 << index;
         message.bytes[usize::from(index) * self.part_bytes..][..bytes.len()].copy_from_slice(bytes);
         if is_last {
@@ -88,29 +92,29 @@ impl<S: Copy + Ord> Assembler<S> {
         if message.have.count_ones() < count.into() {
             return Ok(None);
         }
-        let whole = self.messages.remove(&(sender, name)).expect("it was there");
+        let whole = self.messages.remove(&(sender, name)).expect("just inserted");
         let mut bytes = whole.bytes;
         bytes.truncate((usize::from(count) - 1) * self.part_bytes + whole.last_bytes);
         if name_of(&bytes) == name { Ok(Some(bytes)) } else { Err(Malformed) }
     }
 
-    /// Bytes of what is not whole.
+    /// Bytes of incomplete messages.
     pub fn bytes(&self) -> usize {
         self.messages.values().map(|message| message.bytes.len()).sum()
     }
 
     fn make_room(&mut self, now_ns: u64, sender: S, bytes: usize) {
-        self.messages.retain(|_, message| now_ns.saturating_sub(message.heard_ns) < ABANDONED_NS);
+        self.messages.retain(|_, message| now_ns.saturating_sub(message.active_ns) < ABANDONED_NS);
         self.drop_oldest(|of| *of == sender, (self.bytes_max / 4).saturating_sub(bytes));
         self.drop_oldest(|_| true, self.bytes_max.saturating_sub(bytes));
     }
 
-    /// Those that were heard of the longest ago, of some senders, until these have no more than so many bytes.
+    /// Drops the longest idle messages of some senders until these have at most `bytes_max`.
     fn drop_oldest(&mut self, is_of: impl Fn(&S) -> bool, bytes_max: usize) {
         loop {
             let some = || self.messages.iter().filter(|((sender, _), _)| is_of(sender));
             let bytes: usize = some().map(|(_, message)| message.bytes.len()).sum();
-            let oldest = some().min_by_key(|(_, message)| message.heard_ns).map(|(key, _)| *key);
+            let oldest = some().min_by_key(|(_, message)| message.active_ns).map(|(key, _)| *key);
             match oldest.filter(|_| bytes > bytes_max) {
                 Some(key) => self.messages.remove(&key),
                 None => return,
@@ -139,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_in_any_order_and_several_times_make_the_message() {
+    fn message_is_complete_whatever_the_order_and_duplicates_of_its_parts() {
         let (mut assembler, message) = (Assembler::new(PART, 1_000), message(0));
         let parts = parts(&message);
         for index in [3, 1, 1, 0] {
@@ -153,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_honest_sender_sends_is_refused() {
+    fn malformed_parts_are_refused() {
         let (mut assembler, message) = (Assembler::new(PART, 1_000), message(0));
         let parts = parts(&message);
         let bad = [
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_more_than_a_quarter() {
+    fn one_sender_uses_at_most_a_quarter_of_the_memory() {
         let mut assembler = Assembler::new(PART, 400);
         assert_eq!(assembler.take(1, 'a', &parts(&message(1))[0]), Ok(None));
         for of in 2..20 {

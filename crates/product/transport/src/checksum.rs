@@ -1,27 +1,27 @@
-//! What a large value is checked by: the first half of its BLAKE3 digest, as a big-endian number.
+//! Checksums of large values: the first half of the BLAKE3 digest, as a big-endian number.
 
-/// Of a value that comes in parts, in their order.
+/// The checksum of a value that comes in parts, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Checksum(blake3::Hasher);
 
 impl Checksum {
-    /// Of nothing so far.
+    /// The checksum of no bytes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The next part.
+    /// Adds the next part.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Of all parts so far.
+    /// The checksum of all parts so far.
     pub fn finish(&self) -> u128 {
         half(self.0.finalize())
     }
 }
 
-/// Of a whole value.
+/// The checksum of a whole value.
 pub fn checksum(bytes: &[u8]) -> u128 {
     half(blake3::hash(bytes))
 }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_have_the_checksum_of_the_whole() {
+    fn checksum_of_parts_equals_that_of_the_whole() {
         // The first half of the digest of nothing, as BLAKE3's test vectors have it.
         assert_eq!(checksum(b""), 0xaf13_49b9_f5f9_a1a6_a040_4dea_36dc_c949);
         let value: Vec<u8> = (0..10_000_u32).map(|at| at as u8).collect();

@@ -1,44 +1,50 @@
-//! Large values in chunks: one sender, one receiver or many, any k of which are enough (NICE §5).
+//! Reliable transfer of large values in chunks: one sender, and one or more receivers of which any k are enough (NICE §5).
 //!
 //! ```text
-//!   sender ──chunk 0, 1, 2 …, mask──▶ switch ──▶ receivers of the mask          once, paced by the slowest one that is required
-//!          ◀──report: prefix, missing, limit── each receiver                    every 32 chunks or 1 ms, and at the end
-//!          ──chunk 7──▶ who asked                                               a repair, by unicast
-//!          ──probe──▶ who is silent                                             when reports stay out: the end may have been lost
+//!   sender ──chunk 0, 1, 2 …, mask──▶ switch ──▶ receivers in the mask    once each, paced by the k-th best receiver
+//!          ◀──report: prefix, missing, limit── each receiver              every 32 chunks or 1 ms, and at the end
+//!          ──chunk 7──▶ the receiver that misses it                       a repair, by unicast
+//!          ──probe──▶ receivers that are silent                           asks for a report: the last chunks may be lost
 //! ```
 //!
-//! Both ends are state machines: input comes with the time, output is polled. Neither holds a byte of a value: a sender says which chunk to send, a receiver whether a chunk is
-//! new. What a chunk, a report or a probe looks like on a wire, is for who uses them,
-//! and so is that a value is right as a whole, by its [`checksum`](checksum()).
+//! Both ends are state machines: input comes with the time, output is polled. Neither holds the bytes of a value: a
+//! [`Sender`] says which chunk to send, a [`Receiver`] whether a chunk is new. The caller encodes chunks, reports and probes,
+//! and checks the value as a whole by its [`checksum`](checksum()).
 //!
-//! *Loss costs time, and nothing else.* A receiver tells what it has and what it misses, never what happened, so that a report may be lost, repeated or late. It asks for a hole only
-//! after a random part of a round trip: what is out of order is not lost, and receivers that have lost the same do not ask at once. A sender repairs a chunk for a receiver
-//! at most once in a round trip.
+//! *Loss costs time only.* A report says what a receiver has and what it misses, not what happened; so reports may be lost,
+//! repeated or late. A receiver reports a hole after a random part of a round trip: a chunk that is merely reordered is not
+//! requested, and receivers that miss the same chunk do not report at once. A sender repairs a chunk for a receiver at most
+//! once per round trip.
 //!
-//! *Any k.* A transfer to R receivers of which k are required goes as fast as the k-th best takes it. Who cannot keep up leaves the mask, so that the switch copies no more to it, and gets the rest by
-//! unicast at a pace of its own, until it has everything or [`STRAGGLER_NS`] are over.
+//! *Any k.* A transfer to R receivers of which k are required goes as fast as the k-th best takes it. A receiver that cannot
+//! keep up leaves the multicast mask, so that the switch sends it no more copies, and gets the rest by unicast at its own
+//! pace, until it has everything or [`STRAGGLER_NS`] have passed.
+//!
+//! Reading order: `report` (the protocol), `receiver`, then `sender` with `member` (a receiver as the sender sees it),
+//! `pace`, `round_trip`, `traffic` and `spare_share`. [`Stragglers`] bounds slow receivers over all transfers of a process.
+//! [`Assembler`] is simpler: messages of a few fragments, without repairs.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
 
 mod assembly;
 mod checksum;
-mod chunks;
+mod chunk_set;
 mod member;
 mod pace;
 mod receiver;
 mod report;
 mod round_trip;
 mod sender;
-mod spare;
+mod spare_share;
 mod stragglers;
 mod traffic;
 
 pub use assembly::{Assembler, Malformed, Part, name_of};
 pub use checksum::{Checksum, checksum};
-pub use chunks::Chunks;
+pub use chunk_set::ChunkSet;
 pub use pace::{CHUNKS_PER_SECOND_MAX, CHUNKS_PER_SECOND_MIN, Pace};
-pub use receiver::{ABANDONED_NS, Receiver, Refused, Taken, WINDOW_MAX};
+pub use receiver::{ABANDONED_NS, Received, Receiver, Refused, WINDOW_MAX};
 pub use report::{MISSING_MAX, REPORT_CHUNKS, REPORT_NS, Report};
 pub use sender::{Counters, Event, MEMBERS_MAX, Mask, Sender, SenderConfig, Transmit};
 pub use stragglers::{STRAGGLER_NS, STRAGGLERS_MAX, Stragglers};

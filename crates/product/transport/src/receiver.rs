@@ -1,60 +1,61 @@
-//! One receiver of one transfer.
+//! The receiver of one transfer.
 //!
 //! ```text
-//!   chunk ─▶ new? ─▶ the caller keeps its bytes            poll_report ◀─ 32 new ones, or 1 ms, or all there, or a hole is ripe, or a probe
-//!              └─ beyond the end: a hole, asked for after a random part of a round trip
+//!   chunk ─▶ new? ─▶ the caller keeps its bytes
+//!              └─ beyond the end: a hole, which is reported after a random part of a round trip
+//!   poll_report: after 32 new chunks, after 1 ms, when all have arrived, when a hole is due, when probed
 //! ```
 
-use crate::chunks::Chunks;
+use crate::chunk_set::ChunkSet;
 use crate::report::{MISSING_MAX, REPORT_CHUNKS, REPORT_NS, Report};
 use alloc::collections::BTreeMap;
 
 /// Chunks beyond the prefix that a receiver takes, at most.
 pub const WINDOW_MAX: u32 = 8192;
-/// A transfer of which nothing came for so long is over.
+/// A transfer is abandoned after this time without a datagram.
 pub const ABANDONED_NS: u64 = 5_000_000_000;
 
 /// What became of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// Its bytes are to be kept.
+pub enum Received {
+    /// The caller keeps its bytes.
     New,
-    /// It was there.
-    Known,
+    /// It had arrived before.
+    Duplicate,
     /// It is not taken.
     Refused(Refused),
 }
 
-/// Why not.
+/// Why a chunk is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The value has no such chunk.
     Number,
-    /// There is no room for it yet.
+    /// It is beyond the receive window.
     Window,
 }
 
-/// Chunks that were passed over.
+/// A range of chunks that later ones have overtaken.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     end: u32,
-    ask_ns: u64,
-    is_asked: bool,
+    report_ns: u64,
+    is_reported: bool,
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     count: u32,
-    chunks: Chunks,
+    chunks: ChunkSet,
     limit: u32,
     chunks_per_second: u32,
-    /// By their first numbers. Every hole lies in one of them.
+    /// By their first chunks. Every hole lies in one of them.
     gaps: BTreeMap<u32, Gap>,
-    /// When the first of those is to be asked for that are not yet; at the latest.
-    ripens_ns: u64,
-    /// Whether some were asked for when the last report was made.
-    has_asked: bool,
+    /// When the next gap is to be reported, at the latest.
+    next_gap_ns: u64,
+    /// Whether the last report named gaps.
+    has_reported: bool,
     arrived: u32,
     asked: u32,
     /// Chunks since the last report, and when the first of them came.
@@ -69,21 +70,21 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Of a value of so many chunks; `room`: how many may be there beyond the prefix. `seed`: differs between receivers.
+    /// A receiver of `count` chunks, with room for `room` chunks beyond the prefix. `seed` must differ between receivers.
     pub fn new(now_ns: u64, count: u32, room: u32, seed: u64) -> Self {
         let mut receiver = Self {
             count,
-            chunks: Chunks::default(),
+            chunks: ChunkSet::default(),
             limit: 0,
             chunks_per_second: 0,
             gaps: BTreeMap::new(),
-            ripens_ns: u64::MAX,
-            has_asked: false,
+            next_gap_ns: u64::MAX,
+            has_reported: false,
             arrived: 0,
             asked: 0,
             unreported: 0,
             unreported_ns: now_ns,
-            // The sender is to know that there is somebody.
+            // The first report tells the sender of this receiver.
             is_due: true,
             reported_ns: 0,
             end_ns: now_ns,
@@ -95,77 +96,77 @@ impl Receiver {
         receiver
     }
 
-    /// So many chunks may be there beyond the prefix from now on. What was granted stays so.
+    /// Sets the room for chunks beyond the prefix. A limit that was granted is not withdrawn.
     pub fn set_room(&mut self, chunks: u32) {
         let limit = self.chunks.prefix().saturating_add(chunks.min(WINDOW_MAX)).min(self.count);
         self.limit = self.limit.max(limit);
     }
 
-    /// So many a second can be taken; 0: no bound is known.
+    /// Sets the rate that can be taken; 0: unbounded.
     pub fn set_rate(&mut self, chunks_per_second: u32) {
         self.chunks_per_second = chunks_per_second;
     }
 
-    /// What the sender has said of the time to it and back.
+    /// Sets the round-trip time, as told by the sender.
     pub fn set_round_trip(&mut self, round_trip_ns: u64) {
         self.round_trip_ns = round_trip_ns;
     }
 
-    /// What is there.
-    pub fn chunks(&self) -> &Chunks {
+    /// The chunks that have arrived.
+    pub fn chunks(&self) -> &ChunkSet {
         &self.chunks
     }
 
-    /// Whether all is there.
+    /// Whether all chunks have arrived.
     pub fn is_complete(&self) -> bool {
         self.chunks.prefix() == self.count
     }
 
-    /// Whether nobody seems to send any more.
+    /// Whether nothing has come for [`ABANDONED_NS`].
     pub fn is_abandoned(&self, now_ns: u64) -> bool {
         now_ns >= self.heard_ns.saturating_add(ABANDONED_NS)
     }
 
-    /// Whether its sender was heard at this time or later.
-    pub fn is_heard_since(&self, since_ns: u64) -> bool {
+    /// Whether a datagram came at this time or later.
+    pub fn has_input_since(&self, since_ns: u64) -> bool {
         self.heard_ns >= since_ns
     }
 
-    /// A chunk has come.
-    pub fn handle_chunk(&mut self, now_ns: u64, number: u32) -> Taken {
+    /// A chunk has arrived.
+    pub fn handle_chunk(&mut self, now_ns: u64, number: u32) -> Received {
         if number >= self.count {
-            return Taken::Refused(Refused::Number);
+            return Received::Refused(Refused::Number);
         }
         self.heard_ns = now_ns;
         self.arrived = self.arrived.wrapping_add(1);
         if number >= self.limit {
-            // The sender may not know of the limit, or of what is there.
+            // The sender may not know the limit, or what has arrived.
             self.note(now_ns);
-            return Taken::Refused(Refused::Window);
+            return Received::Refused(Refused::Window);
         }
         let end = self.chunks.end();
         let is_new = self.chunks.insert(number);
         self.note(now_ns);
         if !is_new {
-            return Taken::Known;
+            return Received::Duplicate;
         }
         if number >= end {
             self.end_ns = now_ns;
         }
         if number > end {
-            let ask_ns = now_ns + self.random_below(self.round_trip_ns);
-            self.gaps.insert(end, Gap { end: number, ask_ns, is_asked: false });
-            self.ripens_ns = self.ripens_ns.min(ask_ns);
+            let report_ns = now_ns + self.random_below(self.round_trip_ns);
+            self.gaps.insert(end, Gap { end: number, report_ns, is_reported: false });
+            self.next_gap_ns = self.next_gap_ns.min(report_ns);
         }
         let prefix = self.chunks.prefix();
         while self.gaps.first_key_value().is_some_and(|(_, gap)| gap.end <= prefix) {
             self.gaps.pop_first();
         }
         self.is_due |= self.is_complete();
-        Taken::New
+        Received::New
     }
 
-    /// The sender asks for a report.
+    /// A probe has arrived.
     pub fn handle_probe(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
         self.asked = self.asked.wrapping_add(1);
@@ -179,15 +180,16 @@ impl Receiver {
         self.unreported += 1;
     }
 
-    /// A report, if one is due.
+    /// The next report, if one is due.
     pub fn poll_report(&mut self, now_ns: u64) -> Option<Report> {
         if now_ns < self.report_ns() {
             return None;
         }
-        self.ripen(now_ns);
+        self.mark_due_gaps(now_ns);
         (self.is_due, self.unreported, self.reported_ns) = (false, 0, now_ns);
-        let asked = |start: u32| self.gaps.range(..=start).next_back().is_some_and(|(_, gap)| gap.is_asked);
-        let missing = self.chunks.holes().filter(|hole| asked(hole.start)).take(MISSING_MAX).collect();
+        let is_due =
+            |start: u32| self.gaps.range(..=start).next_back().is_some_and(|(_, gap)| gap.is_reported);
+        let missing = self.chunks.holes().filter(|hole| is_due(hole.start)).take(MISSING_MAX).collect();
         Some(Report {
             prefix: self.chunks.prefix(),
             end: self.chunks.end(),
@@ -200,37 +202,38 @@ impl Receiver {
         })
     }
 
-    /// Holes that have waited are asked for from now on.
-    fn ripen(&mut self, now_ns: u64) {
-        (self.ripens_ns, self.has_asked) = (u64::MAX, false);
+    /// Reports gaps that have waited long enough, from now on.
+    fn mark_due_gaps(&mut self, now_ns: u64) {
+        (self.next_gap_ns, self.has_reported) = (u64::MAX, false);
         for gap in self.gaps.values_mut() {
-            gap.is_asked |= gap.ask_ns <= now_ns;
-            self.has_asked |= gap.is_asked;
-            self.ripens_ns = if gap.is_asked { self.ripens_ns } else { self.ripens_ns.min(gap.ask_ns) };
+            gap.is_reported |= gap.report_ns <= now_ns;
+            self.has_reported |= gap.is_reported;
+            self.next_gap_ns =
+                if gap.is_reported { self.next_gap_ns } else { self.next_gap_ns.min(gap.report_ns) };
         }
     }
 
-    /// When the next report is due if nothing comes.
+    /// When the next report is due if nothing arrives.
     fn report_ns(&self) -> u64 {
         if self.is_due || self.unreported >= REPORT_CHUNKS {
             return 0;
         }
         let waits_ns = if self.unreported > 0 { self.unreported_ns + REPORT_NS } else { u64::MAX };
-        let again_ns = match self.has_asked && !self.gaps.is_empty() {
-            // The report was lost, or what it has asked for.
+        let again_ns = match self.has_reported && !self.gaps.is_empty() {
+            // The report or the repairs may be lost.
             true => self.reported_ns + REPORT_NS.max(2 * self.round_trip_ns),
             false => u64::MAX,
         };
-        let ripens_ns = if self.gaps.is_empty() { u64::MAX } else { self.ripens_ns };
-        waits_ns.min(ripens_ns).min(again_ns)
+        let next_gap_ns = if self.gaps.is_empty() { u64::MAX } else { self.next_gap_ns };
+        waits_ns.min(next_gap_ns).min(again_ns)
     }
 
-    /// When something is to be done at the latest: [`Self::poll_report`], or the transfer is over.
+    /// When to call [`Self::poll_report`] at the latest, or the transfer is abandoned.
     pub fn next_deadline(&self) -> u64 {
         self.report_ns().min(self.heard_ns.saturating_add(ABANDONED_NS))
     }
 
-    /// Xorshift.
+    /// Xorshift (Marsaglia 2003). Seeds of simulations that found bugs depend on these numbers, so it is no library's.
     fn random_below(&mut self, bound: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -252,56 +255,58 @@ mod tests {
     }
 
     #[test]
-    fn it_reports_after_32_chunks_or_a_millisecond_and_at_the_end() {
+    fn receiver_reports_after_32_chunks_after_a_millisecond_and_at_the_end() {
         let mut receiver = receiver(100, 100);
-        (0..31).for_each(|number| assert_eq!(receiver.handle_chunk(MS, number), Taken::New));
+        (0..31).for_each(|number| assert_eq!(receiver.handle_chunk(MS, number), Received::New));
         assert_eq!((receiver.poll_report(MS), receiver.next_deadline()), (None, 2 * MS));
         receiver.handle_chunk(MS, 31);
         assert_eq!(receiver.poll_report(MS).map(|report| report.prefix), Some(32));
         receiver.handle_chunk(2 * MS, 32);
         assert_eq!((receiver.poll_report(3 * MS - 1), receiver.poll_report(3 * MS).is_some()), (None, true));
-        (33..100).for_each(|number| assert_eq!(receiver.handle_chunk(4 * MS, number), Taken::New));
+        (33..100).for_each(|number| assert_eq!(receiver.handle_chunk(4 * MS, number), Received::New));
         assert!(receiver.is_complete() && receiver.poll_report(4 * MS).is_some());
         assert_eq!(receiver.poll_report(4 * MS), None);
     }
 
     #[test]
-    fn a_hole_is_asked_for_when_it_is_ripe_and_again_while_it_is_there() {
+    fn hole_is_reported_when_due_and_again_until_filled() {
         let mut receiver = receiver(100, 100);
         receiver.handle_chunk(MS, 0);
         receiver.handle_chunk(MS, 5);
-        let ripe_ns = receiver.next_deadline();
-        assert!((MS..2 * MS).contains(&ripe_ns));
-        receiver.handle_chunk(ripe_ns, 2);
-        let report = receiver.poll_report(ripe_ns).unwrap();
+        let due_ns = receiver.next_deadline();
+        assert!((MS..2 * MS).contains(&due_ns));
+        receiver.handle_chunk(due_ns, 2);
+        let report = receiver.poll_report(due_ns).unwrap();
         assert_eq!((report.missing, report.arrived, report.end), (vec![1..2, 3..5], 3, 6));
         let again_ns = receiver.next_deadline();
-        assert!(again_ns > ripe_ns);
+        assert!(again_ns > due_ns);
         assert_eq!(receiver.poll_report(again_ns).unwrap().missing, [1..2, 3..5]);
-        [1, 3, 4].iter().for_each(|number| assert_eq!(receiver.handle_chunk(again_ns, *number), Taken::New));
+        [1, 3, 4]
+            .iter()
+            .for_each(|number| assert_eq!(receiver.handle_chunk(again_ns, *number), Received::New));
         let report = receiver.poll_report(again_ns + MS).unwrap();
         assert_eq!((report.prefix, report.missing.len(), report.arrived), (6, 0, 6));
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_nothing_grows() {
+    fn chunks_outside_the_window_are_refused_and_memory_is_bounded() {
         let mut receiver = receiver(20_000, 20_000);
-        assert_eq!(receiver.handle_chunk(0, 20_000), Taken::Refused(Refused::Number));
-        assert_eq!(receiver.handle_chunk(0, WINDOW_MAX), Taken::Refused(Refused::Window));
+        assert_eq!(receiver.handle_chunk(0, 20_000), Received::Refused(Refused::Number));
+        assert_eq!(receiver.handle_chunk(0, WINDOW_MAX), Received::Refused(Refused::Window));
         for number in (0..20_000).step_by(2) {
             receiver.handle_chunk(0, number + 1);
         }
         assert_eq!(receiver.gaps.len() as u32, WINDOW_MAX / 2);
         let report = receiver.poll_report(MS).unwrap();
         assert_eq!(report.missing.len(), MISSING_MAX);
-        assert!(report.is_possible(20_000));
+        assert!(report.is_valid(20_000));
     }
 
     #[test]
-    fn it_is_over_five_seconds_after_the_last_chunk() {
+    fn transfer_is_abandoned_five_seconds_after_the_last_chunk() {
         let mut receiver = receiver(10, 10);
         receiver.handle_chunk(MS, 3);
-        assert!(receiver.is_heard_since(MS) && !receiver.is_heard_since(MS + 1));
+        assert!(receiver.has_input_since(MS) && !receiver.has_input_since(MS + 1));
         assert!(!receiver.is_abandoned(MS + ABANDONED_NS - 1) && receiver.is_abandoned(MS + ABANDONED_NS));
         receiver.handle_probe(2 * MS);
         assert!(!receiver.is_abandoned(MS + ABANDONED_NS) && receiver.poll_report(2 * MS).is_some());

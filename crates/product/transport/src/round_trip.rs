@@ -1,19 +1,19 @@
-//! How long a chunk takes there, and word of it back.
+//! The round-trip time: from a chunk to the report of it.
 
-/// Before anything is known.
+/// Before the first measurement.
 const FIRST_NS: u64 = 1_000_000;
 const LEAST_NS: u64 = 50_000;
 const MOST_NS: u64 = 200_000_000;
-/// What a new time weighs, …
+/// The weight of a new measurement: one part in this many, …
 const WEIGHT_DIVISOR: u64 = 8;
-/// … and one that is longer by far: a queue that has grown is to be known soon, as what waits in it is not lost.
+/// … and if it is much longer than the mean. A queue that has grown must be noticed soon: what waits in it is not lost.
 const LONGER_DIVISOR: u64 = 2;
-/// So much longer.
+/// How many times the mean is much longer.
 const LONGER_TIMES: u64 = 4;
-/// A mark that nobody has reported for so long was the last that left, and is lost. Of all others later ones tell.
+/// A marked chunk that was not reported for this long is lost, and was the last one: later chunks would tell of it.
 const LOST_NS: u64 = 1_000_000_000;
 
-/// One chunk at a time is marked when it leaves.
+/// One chunk at a time is marked when it leaves, and timed.
 #[derive(Clone, Debug)]
 pub(crate) struct RoundTrip {
     smoothed_ns: u64,
@@ -37,8 +37,8 @@ impl RoundTrip {
         }
     }
 
-    /// A receiver has nothing from `end` on, and has had the last for so long.
-    pub(crate) fn told(&mut self, now_ns: u64, end: u32, held_ns: u64) {
+    /// A report says that the chunk before `end` is the last one that has arrived, `held_ns` ago.
+    pub(crate) fn on_report(&mut self, now_ns: u64, end: u32, held_ns: u64) {
         let Some((_, sent_ns)) = self.mark.take_if(|(number, _)| *number < end) else { return };
         let time_ns = now_ns.saturating_sub(sent_ns).saturating_sub(held_ns).clamp(LEAST_NS, MOST_NS);
         let is_longer = time_ns > LONGER_TIMES * self.smoothed_ns;

@@ -1,89 +1,95 @@
-//! One sender of one transfer.
+//! The sender of one transfer.
 //!
 //! ```text
-//!   poll_transmit:  to the k best: repairs, by unicast to who has asked ─▶ what is new for those who go alone ─▶ what is new for the mask
-//!                   to the others: repairs, and what is new, for a share of that (`spare`)
+//!   poll_transmit:  to the k best members: repairs ─▶ new chunks by unicast ─▶ new chunks by multicast
+//!                   to the others: repairs and new chunks, in a share of the link (`spare_share`)
 //!   window:         no new chunk at or beyond the limit of the k-th best member
-//!   silence:        a probe after two round trips; after PROBES_MAX in vain it is over
+//!   silence:        a probe after two round trips; after PROBES_MAX unanswered probes the transfer ends
 //! ```
 //!
-//! Who receives is known when the caller has heard of it ([`Sender::set_members`]); before that a first flight goes to everybody.
+//! Members are the receivers that are known to the sender ([`Sender::set_members`]). Before there are any, a first flight
+//! goes to all receivers.
 
-mod ranks;
-
-use crate::member::{Lane, Member};
+use crate::member::{Delivery, Member};
 use crate::pace::Pace;
 use crate::report::Report;
 use crate::round_trip::RoundTrip;
-use crate::spare::Spare;
+use crate::spare_share::SpareShare;
 use crate::stragglers::STRAGGLER_NS;
 use alloc::collections::VecDeque;
 
-/// Receivers of one transfer, at most: as many bits has a mask.
+/// Members of one transfer, at most: the bits of a [`Mask`].
 pub const MEMBERS_MAX: usize = 16;
 
-/// Receivers, by their places.
+/// A set of members: bit `i` is the member at place `i`.
 pub type Mask = u16;
 
-/// A sender is silent for so many round trips before it asks …
+/// A sender probes a member that was silent for this many round trips, …
 const PROBE_ROUND_TRIPS: u64 = 2;
-/// … but not for less than receivers wait with a report, and at most so long.
+/// … within these bounds: receivers delay their reports.
 const PROBE_NS: core::ops::RangeInclusive<u64> = 2_000_000..=200_000_000;
-/// So many questions in vain, each after twice the time of the one before, and nobody is there.
+/// Unanswered probes, each after twice the time of the one before, until the transfer ends.
 const PROBES_MAX: u32 = 8;
 
-/// Fewer chunks say nothing of who is slow.
-const FAR_MIN: u32 = 128;
+/// A transfer of fewer chunks does not show which members are slow.
+const SLOW_CHUNKS_MIN: u32 = 128;
+
+/// A member this many chunks behind the k-th best is served by unicast, …
+const LAG_MAX: u32 = 512;
+/// … and so is one with less than half of the k-th best's chunks, if these are at least so many. To return to multicast, it
+/// must lose less than half of as many.
+const COMPARED_MIN: u32 = 64;
 
 /// How a transfer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderConfig {
-    /// Of the value.
+    /// Chunks of the value.
     pub chunks: u32,
-    /// New chunks that may leave before anybody has said what it takes; 0: receivers are asked first, as they may have had some from an attempt before.
+    /// New chunks that may leave before the first report; 0: members are probed first, because they may have chunks from an
+    /// earlier attempt.
     pub first_flight: u32,
-    /// Chunks per second in the beginning.
+    /// Initial pace, in chunks per second.
     pub chunks_per_second: u32,
 }
 
-/// What is to be sent.
+/// What to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {
-    /// A chunk, to all of a mask.
+    /// A chunk, by its number, to all members of a mask.
     Multicast(u32, Mask),
-    /// A chunk, to the member at a place.
+    /// A chunk, by its number, to the member at a place.
     Unicast(u32, u8),
-    /// A question for a report, to all of a mask.
+    /// A request for a report, to all members of a mask.
     Probe(Mask),
 }
 
-/// What has happened.
+/// A change in the state of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// As many members as are required have everything: these.
-    Held(Mask),
-    /// One goes alone from now on: [`Sender::drop_member`] if it is not to be served.
-    Lags(u8),
-    /// It goes with the others again.
+    RequiredComplete(Mask),
+    /// A member is served by unicast from now on. Call [`Sender::drop_member`] if it is not worth it.
+    FellBehind(u8),
+    /// A member is served by multicast again.
     CaughtUp(u8),
-    /// One is not served any more.
-    GivenUp(u8),
-    /// Nobody is left to send to.
-    Over,
-    /// Nobody answers.
-    Silent,
+    /// A member is no longer served.
+    Dropped(u8),
+    /// All members that are left have everything.
+    Finished,
+    /// No member answers.
+    NoAnswer,
 }
 
-/// What was sent, and what was refused.
+/// Counts of what was sent and received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Counters {
     pub multicast: u64,
     pub repairs: u64,
-    pub alone: u64,
+    pub unicast: u64,
     pub probes: u64,
     pub reports: u64,
-    pub impossible_reports: u64,
+    pub invalid_reports: u64,
 }
 
 /// See the module.
@@ -92,26 +98,26 @@ pub struct Sender {
     config: SenderConfig,
     required: usize,
     members: [Option<Member>; MEMBERS_MAX],
-    /// Whether it is known who receives.
+    /// Whether the members are known.
     is_addressed: bool,
-    /// Before that: when everybody is to be asked, and how often that was in vain.
+    /// Before that: when to probe all receivers, and the number of unanswered probes.
     probe_ns: u64,
     probes: u32,
     next: u32,
     pace: Pace,
     round_trip: RoundTrip,
-    /// The k best, who are needed.
+    /// The k best members, which are required.
     best: Mask,
-    spare: Spare,
+    spare: SpareShare,
     is_held: bool,
     is_over: bool,
     events: VecDeque<Event>,
-    /// For operators.
+    /// Counts for operators.
     pub counters: Counters,
 }
 
 impl Sender {
-    /// Of a transfer that begins.
+    /// A transfer that begins now.
     pub fn new(now_ns: u64, config: SenderConfig) -> Self {
         let mut sender = Self {
             config,
@@ -124,167 +130,169 @@ impl Sender {
             pace: Pace::new(config.chunks_per_second),
             round_trip: RoundTrip::new(),
             best: 0,
-            spare: Spare::default(),
+            spare: SpareShare::default(),
             is_held: false,
             is_over: false,
             events: VecDeque::new(),
             counters: Counters::default(),
         };
-        sender.probe_ns = if config.first_flight == 0 { now_ns } else { now_ns + sender.patience_ns(0) };
+        sender.probe_ns = if config.first_flight == 0 { now_ns } else { now_ns + sender.probe_after_ns(0) };
         sender
     }
 
-    /// Who receives from now on, and how many of them must have everything. Who is new is sent what it asks for.
+    /// Sets the members, and how many of them must have everything. A new member gets what its reports miss.
     pub fn set_members(&mut self, now_ns: u64, mask: Mask, required: usize) {
-        let patience_ns = self.patience_ns(0);
+        let probe_after_ns = self.probe_after_ns(0);
         for (place, member) in self.members.iter_mut().enumerate() {
-            match (mask >> place & 1 == 1, member.as_ref().is_some_and(Member::is_there)) {
+            match (mask >> place & 1 == 1, member.as_ref().is_some_and(Member::is_served)) {
                 (true, false) => {
                     let new =
                         member.insert(Member::new(Pace::new(self.pace.rate()), self.config.first_flight));
-                    new.heard(now_ns, if self.config.first_flight == 0 { 0 } else { patience_ns });
+                    new.on_contact(now_ns, if self.config.first_flight == 0 { 0 } else { probe_after_ns });
                 }
                 (false, true) => *member = None,
                 _ => {}
             }
         }
         (self.is_addressed, self.required) = (true, required);
-        self.settle(now_ns);
+        self.update(now_ns);
     }
 
-    /// A member takes so many chunks a second, much less than others: it goes alone from the beginning, if enough others are left.
-    pub fn set_apart(&mut self, now_ns: u64, place: u8, chunks_per_second: u32) {
-        let together = self.mask();
+    /// Serves a member by unicast from the first chunk on, at this pace: it is known to be slow. Ignored unless enough others
+    /// are left.
+    pub fn serve_by_unicast(&mut self, now_ns: u64, place: u8, chunks_per_second: u32) {
+        let together = self.multicast_mask();
         let is_enough = together.count_ones() as usize > self.required;
         let member = self.members.get_mut(usize::from(place)).and_then(Option::as_mut);
         if let Some(member) = member.filter(|_| is_enough && together >> place & 1 == 1) {
-            member.lane = Lane::Own { next: 0, since_ns: now_ns };
+            member.delivery = Delivery::Unicast { next: 0, since_ns: now_ns };
             member.pace.follow(chunks_per_second);
             member.is_tried = false;
             self.best = self.k_best();
         }
     }
 
-    /// Who goes alone.
-    pub fn alone(&self) -> Mask {
-        self.mask_of(|member| matches!(member.lane, Lane::Own { .. }))
+    /// The members that are served by unicast.
+    pub fn unicast_members(&self) -> Mask {
+        self.mask_of(|member| matches!(member.delivery, Delivery::Unicast { .. }))
     }
 
-    /// Whether as many as are required are left without one.
-    pub fn can_do_without_one(&self) -> bool {
-        self.there().count() > self.required
+    /// Whether there are more members than are required.
+    pub fn has_spare_member(&self) -> bool {
+        self.served().count() > self.required
     }
 
-    /// Members that went with the others and have got less than half, and how many chunks a second they have taken: as long as others are still served.
-    pub fn far_behind(&self) -> impl Iterator<Item = (u8, u32)> {
+    /// Members that were served by multicast and have less than half of the chunks, with the chunks that they took per
+    /// second.
+    pub fn slow_members(&self) -> impl Iterator<Item = (u8, u32)> {
         let half = self.config.chunks / 2;
         let is_far = move |member: &Member| {
             member.is_tried
                 && member.prefix.max(member.traffic.arrived()) < half
-                && self.config.chunks >= FAR_MIN
+                && self.config.chunks >= SLOW_CHUNKS_MIN
         };
-        let far = self.there().filter(move |(_, member)| is_far(member));
+        let far = self.served().filter(move |(_, member)| is_far(member));
         far.map(|(place, member)| (place, member.traffic.arrived_per_second()))
     }
 
-    /// A member is not served any more.
+    /// Stops serving a member.
     pub fn drop_member(&mut self, place: u8) {
         let member = self.members.get_mut(usize::from(place)).and_then(Option::as_mut);
-        if let Some(member) = member.filter(|member| member.is_there()) {
-            member.lane = Lane::Gone;
-            self.events.push_back(Event::GivenUp(place));
+        if let Some(member) = member.filter(|member| member.is_served()) {
+            member.delivery = Delivery::Dropped;
+            self.events.push_back(Event::Dropped(place));
         }
         self.end_if_over();
     }
 
-    /// A member has told what it has.
+    /// A report of the member at a place.
     pub fn handle_report(&mut self, now_ns: u64, place: u8, report: &Report) {
-        let (round_trip_ns, patience_ns) = (self.round_trip.ns(), self.patience_ns(0));
+        let (round_trip_ns, probe_after_ns) = (self.round_trip.ns(), self.probe_after_ns(0));
         let next = self.next;
         let member = self.members.get_mut(usize::from(place)).and_then(Option::as_mut);
-        let member = member.filter(|member| member.is_there());
-        let Some(member) = member.filter(|_| report.is_possible(self.config.chunks)) else {
-            self.counters.impossible_reports += 1;
+        let member = member.filter(|member| member.is_served());
+        let Some(member) = member.filter(|_| report.is_valid(self.config.chunks)) else {
+            self.counters.invalid_reports += 1;
             return;
         };
         self.counters.reports += 1;
-        // It may have had something from a transfer before.
+        // It may have chunks from an earlier attempt.
         let passed = member.passed(next).max(report.end);
-        member.take(now_ns, report, passed, round_trip_ns);
-        member.heard(now_ns, patience_ns);
-        self.round_trip.told(now_ns, report.end, report.held_ns);
-        self.judge(now_ns);
-        self.settle(now_ns);
+        member.on_report(now_ns, report, passed, round_trip_ns);
+        member.on_contact(now_ns, probe_after_ns);
+        self.round_trip.on_report(now_ns, report.end, report.held_ns);
+        self.adapt_pace(now_ns);
+        self.update(now_ns);
     }
 
-    /// How long silence is nothing to ask about.
-    fn patience_ns(&self, probes: u32) -> u64 {
+    /// How long a member may be silent before it is probed, after so many unanswered probes.
+    fn probe_after_ns(&self, probes: u32) -> u64 {
         let wait_ns = (PROBE_ROUND_TRIPS * self.round_trip.ns()) << probes;
         wait_ns.clamp(*PROBE_NS.start() << probes.min(3), *PROBE_NS.end())
     }
 
-    /// Members that are there, with their places.
-    fn there(&self) -> impl Iterator<Item = (u8, &Member)> {
+    /// The members that are served, with their places.
+    fn served(&self) -> impl Iterator<Item = (u8, &Member)> {
         let places = self.members.iter().enumerate();
         places
             .filter_map(|(place, member)| Some((place as u8, member.as_ref()?)))
-            .filter(|(_, it)| it.is_there())
+            .filter(|(_, it)| it.is_served())
     }
 
-    /// Those of them of whom this is so.
+    /// The served members with this property.
     fn mask_of(&self, is_one: impl Fn(&Member) -> bool) -> Mask {
-        let those = self.there().filter(|(_, member)| is_one(member));
+        let those = self.served().filter(|(_, member)| is_one(member));
         those.fold(0, |mask, (place, _)| mask | 1 << place)
     }
 
-    /// Reports may have changed who goes with whom, how fast, and whether all is done.
-    fn settle(&mut self, now_ns: u64) {
+    /// Updates what depends on reports and members: the ranking, the pace, and whether the transfer is done.
+    fn update(&mut self, now_ns: u64) {
         let held = self.mask_of(|member| member.prefix == self.config.chunks);
         if self.is_addressed && !self.is_held && held.count_ones() as usize >= self.required {
             self.is_held = true;
-            self.events.push_back(Event::Held(held));
+            self.events.push_back(Event::RequiredComplete(held));
         }
-        // All of the mask may have had something from an attempt before.
-        let together = self.there().filter(|(_, member)| matches!(member.lane, Lane::Mask));
+        // All multicast members may have chunks from an earlier attempt.
+        let together = self.served().filter(|(_, member)| matches!(member.delivery, Delivery::Multicast));
         let all_have = together.map(|(_, member)| member.prefix).min().unwrap_or(0);
         self.next = self.next.max(all_have);
-        let best = self.of_kth(|member| member.prefix);
+        let best = self.kth_highest(|member| member.prefix);
         self.best = self.k_best();
-        let slowest = self.of_kth(|member| match member.chunks_per_second {
+        let slowest = self.kth_highest(|member| match member.chunks_per_second {
             0 => u32::MAX,
             bound => bound,
         });
         self.pace.bound(if slowest == u32::MAX { 0 } else { slowest });
-        self.choose_lanes(now_ns, best);
+        self.choose_delivery(now_ns, best);
         self.end_if_over();
     }
 
     fn end_if_over(&mut self) {
-        let is_done = self.there().all(|(_, member)| member.prefix == self.config.chunks);
+        let is_done = self.served().all(|(_, member)| member.prefix == self.config.chunks);
         if self.is_addressed && is_done && !self.is_over {
             self.is_over = true;
-            self.events.push_back(Event::Over);
+            self.events.push_back(Event::Finished);
         }
     }
 
-    /// Who gets what is new together.
-    fn mask(&self) -> Mask {
+    /// The members that are served by multicast.
+    fn multicast_mask(&self) -> Mask {
         if !self.is_addressed {
             return Mask::MAX;
         }
-        self.mask_of(|member| matches!(member.lane, Lane::Mask))
+        self.mask_of(|member| matches!(member.delivery, Delivery::Multicast))
     }
 
-    /// New chunks may leave below this number.
+    /// New chunks below this number may leave.
     fn limit(&self) -> u32 {
         match self.is_addressed {
-            true => self.of_kth(|member| member.limit),
+            true => self.kth_highest(|member| member.limit),
             false => self.config.first_flight,
         }
         .min(self.config.chunks)
     }
 
-    /// What is to be sent now.
+    /// What to send now, if anything.
     pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Transmit> {
         if self.is_over {
             return None;
@@ -293,27 +301,27 @@ impl Sender {
         let best = self.best;
         let needed = self
             .repair(now_ns, best)
-            .or_else(|| self.send_alone(now_ns, best))
-            .or_else(|| self.send_new(now_ns));
+            .or_else(|| self.send_unicast(now_ns, best))
+            .or_else(|| self.send_multicast(now_ns));
         if needed.is_some() {
-            self.spare.earned(now_ns);
+            self.spare.on_required(now_ns);
             return needed;
         }
         self.serve_others(now_ns).or_else(|| self.probe(now_ns))
     }
 
-    /// Those who are not needed.
+    /// Serves the members that are not required.
     fn serve_others(&mut self, now_ns: u64) -> Option<Transmit> {
         if self.others_ns() > now_ns {
             return None;
         }
         let others = !self.best;
-        let sent = self.repair(now_ns, others).or_else(|| self.send_alone(now_ns, others))?;
-        self.spare.spent();
+        let sent = self.repair(now_ns, others).or_else(|| self.send_unicast(now_ns, others))?;
+        self.spare.on_other();
         Some(sent)
     }
 
-    /// When something may leave for those who are not needed.
+    /// When something may leave for members that are not required.
     fn others_ns(&self) -> u64 {
         self.spare.next_ns(self.round_trip.ns(), self.next < self.config.chunks)
     }
@@ -321,7 +329,7 @@ impl Sender {
     fn repair(&mut self, now_ns: u64, among: Mask) -> Option<Transmit> {
         for (place, member) in self.members.iter_mut().enumerate() {
             let is_asked_for =
-                |member: &&mut Member| among >> place & 1 == 1 && member.is_there() && member.has_repairs();
+                |member: &&mut Member| among >> place & 1 == 1 && member.is_served() && member.has_repairs();
             let Some(member) = member.as_mut().filter(is_asked_for) else { continue };
             if member.pace.next_ns() > now_ns {
                 continue;
@@ -332,12 +340,12 @@ impl Sender {
         None
     }
 
-    fn send_alone(&mut self, now_ns: u64, among: Mask) -> Option<Transmit> {
+    fn send_unicast(&mut self, now_ns: u64, among: Mask) -> Option<Transmit> {
         let count = self.config.chunks;
         for (place, member) in self.members.iter_mut().enumerate() {
             let Some(member) = member.as_mut().filter(|_| among >> place & 1 == 1) else { continue };
             let limit = member.limit.min(count);
-            let Lane::Own { next, .. } = &mut member.lane else { continue };
+            let Delivery::Unicast { next, .. } = &mut member.delivery else { continue };
             if *next >= limit || member.pace.next_ns() > now_ns {
                 continue;
             }
@@ -345,14 +353,14 @@ impl Sender {
             *next += 1;
             member.pace.sent(now_ns);
             member.traffic.sent();
-            self.counters.alone += 1;
+            self.counters.unicast += 1;
             return Some(Transmit::Unicast(number, place as u8));
         }
         None
     }
 
-    fn send_new(&mut self, now_ns: u64) -> Option<Transmit> {
-        let mask = self.mask();
+    fn send_multicast(&mut self, now_ns: u64) -> Option<Transmit> {
+        let mask = self.multicast_mask();
         if mask == 0 || self.next >= self.limit() || self.pace.next_ns() > now_ns {
             return None;
         }
@@ -360,41 +368,42 @@ impl Sender {
         self.next += 1;
         self.pace.sent(now_ns);
         self.round_trip.sent(now_ns, number);
-        let together = self.members.iter_mut().flatten().filter(|member| matches!(member.lane, Lane::Mask));
+        let together =
+            self.members.iter_mut().flatten().filter(|member| matches!(member.delivery, Delivery::Multicast));
         together.for_each(|member| member.traffic.sent());
         self.counters.multicast += 1;
         Some(Transmit::Multicast(number, mask))
     }
 
-    /// Who has said nothing for long: the last chunks, or the reports of them, may have been lost. Before it is known who receives, everybody is asked.
+    /// Probes silent members: the last chunks, or their reports, may be lost. Without members, all receivers are probed.
     fn probe(&mut self, now_ns: u64) -> Option<Transmit> {
         if !self.is_addressed && now_ns >= self.probe_ns {
             self.probes += 1;
-            self.probe_ns = now_ns + self.patience_ns(self.probes);
-            return self.ask(if self.probes > PROBES_MAX { 0 } else { Mask::MAX });
+            self.probe_ns = now_ns + self.probe_after_ns(self.probes);
+            return self.send_probe(if self.probes > PROBES_MAX { 0 } else { Mask::MAX });
         }
-        let patience: [u64; PROBES_MAX as usize + 1] =
-            core::array::from_fn(|probes| self.patience_ns(probes as u32));
-        let (mut mask, mut is_heard) = (0, false);
+        let probe_after_ns: [u64; PROBES_MAX as usize + 1] =
+            core::array::from_fn(|probes| self.probe_after_ns(probes as u32));
+        let (mut mask, mut is_answered) = (0, false);
         for (place, member) in self.members.iter_mut().enumerate() {
-            let needs = |member: &&mut Member| member.is_there() && member.prefix < self.config.chunks;
+            let needs = |member: &&mut Member| member.is_served() && member.prefix < self.config.chunks;
             let Some(member) = member.as_mut().filter(needs) else { continue };
             if now_ns >= member.probe_ns {
                 member.probes = (member.probes + 1).min(PROBES_MAX);
-                member.probe_ns = now_ns + patience[member.probes as usize];
-                member.ask(member.passed(self.next));
+                member.probe_ns = now_ns + probe_after_ns[member.probes as usize];
+                member.on_probe(member.passed(self.next));
                 mask |= 1 << place;
             }
-            is_heard |= member.probes < PROBES_MAX;
+            is_answered |= member.probes < PROBES_MAX;
         }
-        if mask == 0 { None } else { self.ask(if is_heard { mask } else { 0 }) }
+        if mask == 0 { None } else { self.send_probe(if is_answered { mask } else { 0 }) }
     }
 
-    /// Asks these for a report; nobody: there is nobody.
-    fn ask(&mut self, mask: Mask) -> Option<Transmit> {
+    /// Probes a mask; an empty one ends the transfer.
+    fn send_probe(&mut self, mask: Mask) -> Option<Transmit> {
         if mask == 0 {
             self.is_over = true;
-            self.events.push_back(Event::Silent);
+            self.events.push_back(Event::NoAnswer);
             return None;
         }
         self.counters.probes += 1;
@@ -403,8 +412,8 @@ impl Sender {
 
     fn give_up(&mut self, now_ns: u64) {
         for place in 0..MEMBERS_MAX {
-            let since = self.members[place].as_ref().map(|member| &member.lane);
-            if let Some(Lane::Own { since_ns, .. }) = since
+            let since = self.members[place].as_ref().map(|member| &member.delivery);
+            if let Some(Delivery::Unicast { since_ns, .. }) = since
                 && now_ns >= since_ns.saturating_add(STRAGGLER_NS)
             {
                 self.drop_member(place as u8);
@@ -412,26 +421,26 @@ impl Sender {
         }
     }
 
-    /// What has happened.
+    /// The next change of state.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// When [`Self::poll_transmit`] is to be called at the latest.
+    /// When to call [`Self::poll_transmit`] at the latest.
     pub fn next_deadline(&self) -> u64 {
         if self.is_over {
             return u64::MAX;
         }
-        let has_new = self.mask() != 0 && self.next < self.limit();
+        let has_new = self.multicast_mask() != 0 && self.next < self.limit();
         let mut next_ns = if has_new { self.pace.next_ns() } else { u64::MAX };
         if !self.is_addressed {
             next_ns = next_ns.min(self.probe_ns);
         }
         let others_ns = self.others_ns();
-        for (place, member) in self.there().filter(|(_, member)| member.prefix < self.config.chunks) {
+        for (place, member) in self.served().filter(|(_, member)| member.prefix < self.config.chunks) {
             next_ns = next_ns.min(member.probe_ns);
             let mut sends = member.has_repairs();
-            if let Lane::Own { next, since_ns } = member.lane {
+            if let Delivery::Unicast { next, since_ns } = member.delivery {
                 sends |= next < member.limit.min(self.config.chunks);
                 next_ns = next_ns.min(since_ns.saturating_add(STRAGGLER_NS));
             }
@@ -439,5 +448,88 @@ impl Sender {
             next_ns = if sends { next_ns.min(member.pace.next_ns().max(from_ns)) } else { next_ns };
         }
         next_ns
+    }
+}
+
+/// Which members are ahead and which behind: the pace of all, and which are served by unicast.
+impl Sender {
+    /// Adapts the pace: multicast to the member with the k-th lowest loss, unicast and repairs to each member.
+    fn adapt_pace(&mut self, now_ns: u64) {
+        let round_trip_ns = self.round_trip.ns();
+        let mut samples = [(0, 0, 0); MEMBERS_MAX];
+        let mut count = 0;
+        for member in self.members.iter_mut().flatten().filter(|member| member.is_served()) {
+            member.adapt_pace(now_ns, round_trip_ns);
+            if let Some(sample) = member.sample.filter(|_| matches!(member.delivery, Delivery::Multicast)) {
+                samples[count] = sample;
+                count += 1;
+            }
+        }
+        let samples = &mut samples[..count];
+        samples.sort_unstable();
+        let Some((_, sent, lost)) = samples.get(self.required.wrapping_sub(1)) else { return };
+        if self.pace.is_due(now_ns, round_trip_ns) {
+            self.pace.adapt(now_ns, *sent, *lost);
+            self.members.iter_mut().flatten().for_each(|member| member.sample = None);
+        }
+    }
+
+    /// The k-th highest value of a property, over the served members; 0 if there are fewer than k.
+    fn kth_highest(&self, what: impl Fn(&Member) -> u32) -> u32 {
+        let mut all = [0; MEMBERS_MAX];
+        let mut count = 0;
+        for (_, member) in self.served() {
+            all[count] = what(member);
+            count += 1;
+        }
+        let all = &mut all[..count];
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        all.get(self.required.wrapping_sub(1)).copied().unwrap_or(0)
+    }
+
+    /// The k members that have the most; among equals, those served by multicast.
+    fn k_best(&self) -> Mask {
+        let mut all = [(0, false, 0); MEMBERS_MAX];
+        let mut count = 0;
+        for (place, member) in self.served() {
+            all[count] = (u32::MAX - member.prefix, !matches!(member.delivery, Delivery::Multicast), place);
+            count += 1;
+        }
+        let all = &mut all[..count];
+        all.sort_unstable();
+        all.iter().take(self.required).fold(0, |mask, (.., place)| mask | 1 << place)
+    }
+
+    /// Serves a member by unicast while it is far behind `best`, the prefix of the k-th best, or loses most chunks; by
+    /// multicast again once it has caught up.
+    fn choose_delivery(&mut self, now_ns: u64, best: u32) {
+        let (count, round_trip_ns) = (self.config.chunks, self.round_trip.ns());
+        let is_last = !self.has_spare_member();
+        let arrived = self.kth_highest(|member| member.traffic.arrived());
+        for place in 0..MEMBERS_MAX {
+            let Some(member) = &mut self.members[place] else { continue };
+            let (sent, lost) = member.traffic.sample(now_ns, round_trip_ns);
+            let lags = member.prefix.saturating_add(LAG_MAX) < best || self.is_held;
+            // Chunks on their way count for neither: they are on their way to all.
+            let loses = arrived >= COMPARED_MIN && member.traffic.arrived() < arrived / 2;
+            match member.delivery {
+                Delivery::Unicast { next, .. }
+                    if next >= self.next && !lags && sent >= COMPARED_MIN.into() && 2 * lost <= sent =>
+                {
+                    member.delivery = Delivery::Multicast;
+                    self.events.push_back(Event::CaughtUp(place as u8));
+                }
+                Delivery::Multicast if member.prefix < count && !is_last && (lags || loses) => {
+                    // Chunks beyond its limit were sent and not taken.
+                    let next = self.next.min(member.limit).max(member.end);
+                    member.delivery = Delivery::Unicast { next, since_ns: now_ns };
+                    member.pace.follow(member.traffic.arrived_per_second());
+                    member.pace.bound(member.chunks_per_second);
+                    member.traffic.restart();
+                    self.events.push_back(Event::FellBehind(place as u8));
+                }
+                _ => {}
+            }
+        }
     }
 }

@@ -1,27 +1,27 @@
-//! Who is served alone, as it cannot keep up, in how many of the transfers of a process: a slow link has room for few.
+//! Slow receivers over all transfers of a process: a slow link has room for few transfers.
 
 use alloc::collections::BTreeMap;
 
-/// Transfers that one peer is served alone at a time.
+/// Transfers in which one peer is served by unicast at a time.
 pub const STRAGGLERS_MAX: u8 = 4;
-/// It is given up after this.
+/// A straggler is dropped from a transfer after this time.
 pub const STRAGGLER_NS: u64 = 10_000_000_000;
 
-/// How many of all transfers of a process each peer is behind in.
+/// In how many transfers of this process each peer is served by unicast.
 #[derive(Clone, Debug)]
 pub struct Stragglers<P> {
     behind: BTreeMap<P, u8>,
-    /// Those that were given up at once.
+    /// Requests for unicast that were refused.
     pub refused: u64,
 }
 
 impl<P: Ord> Stragglers<P> {
-    /// Nobody is behind.
+    /// No stragglers.
     pub fn new() -> Self {
         Self { behind: BTreeMap::new(), refused: 0 }
     }
 
-    /// A peer is behind in one more; whether it is served on.
+    /// A peer falls behind in one more transfer; whether it may be served by unicast there.
     pub fn begin(&mut self, peer: P) -> bool {
         let behind = self.behind.entry(peer).or_default();
         let is_served = *behind < STRAGGLERS_MAX;
@@ -30,12 +30,12 @@ impl<P: Ord> Stragglers<P> {
         is_served
     }
 
-    /// Whether nobody is behind.
+    /// Whether there are no stragglers.
     pub fn is_empty(&self) -> bool {
         self.behind.is_empty()
     }
 
-    /// In one less.
+    /// A peer is no longer served by unicast in one of its transfers.
     pub fn end(&mut self, peer: &P) {
         let Some(behind) = self.behind.get_mut(peer) else { return };
         *behind -= 1;
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_served_in_four_transfers_at_a_time() {
+    fn peer_is_served_in_four_transfers_at_a_time() {
         let mut stragglers = Stragglers::new();
         let begun: Vec<bool> = (0..6).map(|_| stragglers.begin("a")).collect();
         assert_eq!(begun, [true, true, true, true, false, false]);

@@ -1,19 +1,20 @@
-//! What was sent to a receiver, and what of it has come.
+//! Datagrams sent to a receiver, and those that have arrived.
 
 use alloc::collections::VecDeque;
 
-/// Reports that are remembered, so that what is compared left a round trip before.
+/// Remembered reports: a sample compares what left a round trip ago.
 const REPORTS: usize = 16;
 
-/// Counts of datagrams with chunks.
+/// Counts of datagrams with chunks, wrapping.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Traffic {
     sent: u32,
     arrived: u32,
-    /// What had been sent when reports came, as what they tell of left before; and what had arrived.
-    before: VecDeque<(u64, u32, u32)>,
-    judged_sent: u32,
-    judged_arrived: u32,
+    /// For each report: when it came, what had been sent, and what had arrived.
+    reports: VecDeque<(u64, u32, u32)>,
+    /// Both counts at the start of the present sample.
+    sample_sent: u32,
+    sample_arrived: u32,
 }
 
 impl Traffic {
@@ -22,22 +23,22 @@ impl Traffic {
     }
 
     /// A report that is not late.
-    pub(crate) fn told(&mut self, now_ns: u64, arrived: u32) {
+    pub(crate) fn on_report(&mut self, now_ns: u64, arrived: u32) {
         self.arrived = arrived;
-        if self.before.len() == REPORTS {
-            self.before.pop_front();
+        if self.reports.len() == REPORTS {
+            self.reports.pop_front();
         }
-        self.before.push_back((now_ns, self.sent, arrived));
+        self.reports.push_back((now_ns, self.sent, arrived));
     }
 
-    /// Of what had left a round trip ago, and was not judged: how many, and how many of them have not come.
+    /// Datagrams of the present sample that had left a round trip ago, and how many of them have not arrived.
     pub(crate) fn sample(&self, now_ns: u64, round_trip_ns: u64) -> (u64, u64) {
         let is_over = |(at_ns, ..): &&(u64, u32, u32)| *at_ns + round_trip_ns <= now_ns;
-        let Some((_, sent, _)) = self.before.iter().rev().find(is_over) else { return (0, 0) };
-        let sent = sent.wrapping_sub(self.judged_sent);
-        // It may begin before what was judged.
+        let Some((_, sent, _)) = self.reports.iter().rev().find(is_over) else { return (0, 0) };
+        let sent = sent.wrapping_sub(self.sample_sent);
+        // The report may be from before the sample.
         let sent = if sent > u32::MAX / 2 { 0 } else { sent };
-        let arrived = self.arrived.wrapping_sub(self.judged_arrived);
+        let arrived = self.arrived.wrapping_sub(self.sample_arrived);
         (sent.into(), sent.saturating_sub(arrived).into())
     }
 
@@ -46,9 +47,10 @@ impl Traffic {
         self.arrived
     }
 
-    /// Chunks that have arrived in a second, of late.
+    /// Recent rate of arrivals, in chunks per second.
     pub(crate) fn arrived_per_second(&self) -> u32 {
-        let Some(((since_ns, _, since), (until_ns, _, until))) = self.before.front().zip(self.before.back())
+        let Some(((since_ns, _, since), (until_ns, _, until))) =
+            self.reports.front().zip(self.reports.back())
         else {
             return 0;
         };
@@ -56,14 +58,14 @@ impl Traffic {
         u32::try_from(arrived / (until_ns - since_ns).max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Another sample begins with what is sent from now on.
+    /// Starts a sample with what is sent from now on.
     pub(crate) fn restart(&mut self) {
-        (self.judged_sent, self.judged_arrived) = (self.sent, self.arrived);
+        (self.sample_sent, self.sample_arrived) = (self.sent, self.arrived);
     }
 
-    /// A sample of so many was judged.
-    pub(crate) fn note_judged(&mut self, sent: u64) {
-        self.judged_sent = self.judged_sent.wrapping_add(sent as u32);
-        self.judged_arrived = self.arrived;
+    /// Ends a sample of `sent` datagrams.
+    pub(crate) fn end_sample(&mut self, sent: u64) {
+        self.sample_sent = self.sample_sent.wrapping_add(sent as u32);
+        self.sample_arrived = self.arrived;
     }
 }

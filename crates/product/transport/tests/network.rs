@@ -1,6 +1,6 @@
-//! A sender and its receivers over a network that loses, repeats and delays what it carries, in simulated time.
+//! A sender and its receivers over a network that loses, duplicates and delays datagrams, in simulated time.
 
-use nicekv_transport::{Event, Mask, Receiver, Report, Sender, SenderConfig, Taken, Transmit};
+use nicekv_transport::{Event, Mask, Received, Receiver, Report, Sender, SenderConfig, Transmit};
 use proptest::prelude::*;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -29,7 +29,7 @@ enum Carried {
 
 struct Place {
     receiver: Receiver,
-    /// Chunks a second that its link carries, and when it is free again; what waits for longer than `queue_ns` is lost.
+    /// Chunks per second on its link, and when the link is free again; a chunk that would wait longer than `queue_ns` is lost.
     link: Option<u64>,
     free_ns: u64,
     kept: BTreeSet<u32>,
@@ -49,7 +49,7 @@ struct World {
     /// Who was far behind when enough had everything.
     behind: Vec<(u8, u32)>,
     queue_ns: u64,
-    /// Chunks a second that the sender's link carries, and when it is free again.
+    /// Chunks per second on the sender's link, and when it is free again.
     uplink: Option<u64>,
     up_ns: u64,
     /// Chunks that a receiver has room for.
@@ -132,8 +132,8 @@ impl World {
                 .for_each(|place| self.carry(place, &what));
         }
         while let Some(event) = self.sender.poll_event() {
-            if matches!(event, Event::Held(_)) {
-                self.behind = self.sender.far_behind().collect();
+            if matches!(event, Event::RequiredComplete(_)) {
+                self.behind = self.sender.slow_members().collect();
             }
             self.events.push((self.now_ns, event));
         }
@@ -154,7 +154,7 @@ impl World {
         match what {
             Carried::Chunk(number) => {
                 let at = &mut self.places[place];
-                if at.receiver.handle_chunk(now_ns, number) == Taken::New {
+                if at.receiver.handle_chunk(now_ns, number) == Received::New {
                     assert!(at.kept.insert(number), "no chunk is new twice");
                 }
                 at.receiver.set_room(self.room);
@@ -175,7 +175,7 @@ impl World {
         while self.now_ns < END_NS {
             self.transmit();
             self.report();
-            if self.events.iter().any(|(_, event)| matches!(event, Event::Over | Event::Silent)) {
+            if self.events.iter().any(|(_, event)| matches!(event, Event::Finished | Event::NoAnswer)) {
                 return true;
             }
             let now_ns = self.now_ns;
@@ -196,7 +196,7 @@ impl World {
 
     fn held(&self) -> Option<(u64, Mask)> {
         self.events.iter().find_map(|(at_ns, event)| match event {
-            Event::Held(mask) => Some((*at_ns, *mask)),
+            Event::RequiredComplete(mask) => Some((*at_ns, *mask)),
             _ => None,
         })
     }
@@ -207,17 +207,17 @@ impl World {
 }
 
 #[test]
-fn without_loss_each_chunk_leaves_once() {
+fn without_loss_each_chunk_is_sent_once() {
     let mut world = World::new(750, &[None; 3], 3, CALM, 1);
     assert!(world.run() && (0..3).all(|place| world.is_whole(place)));
     let counters = world.sender.counters;
-    assert_eq!((counters.multicast, counters.repairs, counters.alone), (750, 0, 0));
+    assert_eq!((counters.multicast, counters.repairs, counters.unicast), (750, 0, 0));
     assert!(counters.reports <= 3 * (750 / 32 + 3), "{counters:?}");
     assert_eq!(world.held().unwrap().1, 0b111);
 }
 
 #[test]
-fn a_fifth_lost_costs_time_and_repairs_of_what_was_lost() {
+fn loss_of_a_fifth_costs_only_repairs() {
     let weather = Weather { loss: 200, ..CALM };
     let mut world = World::new(12_000, &[None; 3], 3, weather, 2);
     assert!(world.run() && (0..3).all(|place| world.is_whole(place)));
@@ -228,7 +228,7 @@ fn a_fifth_lost_costs_time_and_repairs_of_what_was_lost() {
 }
 
 #[test]
-fn one_of_a_hundred_lost_leaves_more_than_half_of_the_rate() {
+fn loss_of_one_percent_leaves_more_than_half_of_the_rate() {
     let time = |loss| {
         let mut world = World::new(20_000, &[Some(100_000); 3], 3, Weather { loss, ..CALM }, 3);
         assert!(world.run());
@@ -239,7 +239,7 @@ fn one_of_a_hundred_lost_leaves_more_than_half_of_the_rate() {
 }
 
 #[test]
-fn what_waits_in_a_long_queue_is_not_lost() {
+fn chunks_in_a_long_queue_are_not_repaired() {
     // 100 Mbit/s, and a queue of a tenth of a second, which nothing ever fills.
     for seed in 1..6 {
         let mut world = World::new(745, &[Some(8_333); 3], 3, Weather { jitter_ns: 10_000, ..CALM }, seed);
@@ -251,7 +251,7 @@ fn what_waits_in_a_long_queue_is_not_lost() {
 }
 
 #[test]
-fn the_end_is_found_to_be_lost_by_a_probe() {
+fn loss_at_the_end_is_found_by_a_probe() {
     let mut world = World::new(40, &[None; 2], 2, CALM, 4);
     world.weather.loss = 1000;
     while world.sender.counters.multicast < 40 {
@@ -265,7 +265,7 @@ fn the_end_is_found_to_be_lost_by_a_probe() {
 }
 
 #[test]
-fn slow_ones_do_not_hold_up_the_k_best() {
+fn slow_receivers_do_not_delay_the_k_best() {
     let (fast, slow) = (Some(100_000), Some(4_000));
     let time = |links: &[Option<u64>], required| {
         let mut world = World::new(10_000, links, required, CALM, 5);
@@ -276,12 +276,13 @@ fn slow_ones_do_not_hold_up_the_k_best() {
     let ((held_ns, mask), whole, world) = time(&[fast, fast, slow, fast, slow, fast, slow], 4);
     assert!(held_ns * 10 <= all_fast_ns * 12, "{held_ns} {all_fast_ns}");
     assert_eq!((mask & 0b101_0100, whole), (0, 7), "the slow ones have everything in the end");
-    let lagging = world.events.iter().filter(|(_, event)| matches!(event, Event::Lags(2 | 4 | 6))).count();
+    let lagging =
+        world.events.iter().filter(|(_, event)| matches!(event, Event::FellBehind(2 | 4 | 6))).count();
     assert_eq!(lagging, 3);
 }
 
 #[test]
-fn slow_ones_cost_a_full_link_of_the_sender_no_more_than_a_fifth() {
+fn slow_receivers_cost_the_senders_link_at_most_a_fifth() {
     // 1 MB by links of 100 Mbit/s, three of them of 5 Mbit/s: what those lose is not to be sent again instead of what is new.
     let (fast, slow) = (Some(8_333), Some(417));
     for (seed, required) in (1..6).flat_map(|seed| [(seed, 1), (seed, 3)]) {
@@ -294,13 +295,13 @@ fn slow_ones_cost_a_full_link_of_the_sender_no_more_than_a_fifth() {
         let (alike_ns, _) = time(&[fast; 7]);
         let (slow_ns, counters) = time(&[fast, fast, slow, fast, slow, fast, slow]);
         assert!(slow_ns * 10 <= alike_ns * 12, "{required} of 7: {slow_ns} {alike_ns}, {counters:?}");
-        let in_vain = counters.repairs + counters.alone;
+        let in_vain = counters.repairs + counters.unicast;
         assert!(in_vain < 3 * 745 * 3 / 2, "they are served at their own rate: {counters:?}");
     }
 }
 
 #[test]
-fn who_is_known_to_be_slow_goes_alone_from_the_first_chunk_on() {
+fn receiver_known_to_be_slow_is_served_by_unicast_from_the_start() {
     let (fast, slow) = (Some(100_000), Some(4_000));
     let begin = |required| World::new(2_000, &[fast, slow, fast, slow], required, CALM, 8);
     let mut world = begin(2);
@@ -309,36 +310,36 @@ fn who_is_known_to_be_slow_goes_alone_from_the_first_chunk_on() {
     assert!(found.iter().all(|(_, rate)| (1_000..6_000).contains(rate)), "{found:?}");
     assert_eq!(found.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [1, 3]);
     let mut world = begin(2);
-    found.iter().for_each(|(place, rate)| world.sender.set_apart(0, *place, *rate));
+    found.iter().for_each(|(place, rate)| world.sender.serve_by_unicast(0, *place, *rate));
     assert!(matches!(world.sender.poll_transmit(0), Some(Transmit::Multicast(0, 0b0101))));
     assert!(world.run() && (0..4).all(|place| world.is_whole(place)));
     assert_eq!(world.behind, [], "they were not tried");
     // As many as are needed stay together.
     let mut world = begin(3);
-    [1, 3].into_iter().for_each(|place| world.sender.set_apart(0, place, 4_000));
+    [1, 3].into_iter().for_each(|place| world.sender.serve_by_unicast(0, place, 4_000));
     assert!(matches!(world.sender.poll_transmit(0), Some(Transmit::Multicast(0, 0b1101))));
 }
 
 #[test]
-fn a_straggler_is_given_up_after_ten_seconds() {
+fn straggler_is_dropped_after_ten_seconds() {
     let mut world = World::new(10_000, &[Some(100_000), Some(300)], 1, CALM, 6);
     assert!(world.run());
     let given_up =
-        world.events.iter().find(|(_, event)| *event == Event::GivenUp(1)).expect("it is given up");
+        world.events.iter().find(|(_, event)| *event == Event::Dropped(1)).expect("it is given up");
     assert!((10_000 * MS..11_000 * MS).contains(&given_up.0), "{given_up:?}");
     assert!(world.is_whole(0) && !world.is_whole(1));
 }
 
 #[test]
-fn where_nobody_answers_it_ends() {
+fn transfer_ends_if_no_receiver_answers() {
     let mut world = World::new(1_000, &[None; 2], 2, Weather { loss: 1000, ..CALM }, 7);
     assert!(world.run());
-    assert_eq!(world.events.last().map(|(_, event)| *event), Some(Event::Silent));
+    assert_eq!(world.events.last().map(|(_, event)| *event), Some(Event::NoAnswer));
     assert!(world.now_ns < 2_000 * MS && world.sender.counters.multicast <= 64);
 }
 
 #[test]
-fn a_newcomer_is_sent_what_it_missed() {
+fn new_member_is_sent_what_it_missed() {
     let mut world = World::new(3_000, &[None; 3], 3, CALM, 8);
     world.sender.set_members(0, 0b011, 2);
     while world.sender.counters.multicast < 1_500 {
@@ -356,7 +357,7 @@ fn a_newcomer_is_sent_what_it_missed() {
 }
 
 #[test]
-fn another_attempt_goes_on_where_receivers_stand() {
+fn another_attempt_continues_where_receivers_are() {
     let mut world = World::new(2_000, &[None; 2], 2, CALM, 9);
     for (place, had) in [(0, 1_500), (1, 1_000)] {
         (0..had).for_each(|number| world.arrive(place, Carried::Chunk(number)));
@@ -367,11 +368,11 @@ fn another_attempt_goes_on_where_receivers_stand() {
     world.sender.set_members(0, 0b11, 2);
     assert!(world.run() && world.is_whole(0) && world.is_whole(1));
     let counters = world.sender.counters;
-    assert_eq!(counters.multicast + counters.alone + counters.repairs, 1_000, "{counters:?}");
+    assert_eq!(counters.multicast + counters.unicast + counters.repairs, 1_000, "{counters:?}");
 }
 
 #[test]
-fn before_it_is_known_who_receives_a_first_flight_goes_to_all_and_no_more() {
+fn without_members_only_a_first_flight_leaves() {
     let config = SenderConfig { chunks: 1_000, first_flight: 64, chunks_per_second: 1_000_000 };
     let mut sender = Sender::new(MS, config);
     let sent: Vec<Transmit> = (0..100).filter_map(|step| sender.poll_transmit(MS + step * 1_000)).collect();
@@ -384,7 +385,7 @@ fn before_it_is_known_who_receives_a_first_flight_goes_to_all_and_no_more() {
 }
 
 #[test]
-fn strangers_and_liars_change_nothing() {
+fn unknown_senders_and_false_reports_change_nothing() {
     let config = SenderConfig { chunks: 100, first_flight: 64, chunks_per_second: 50_000 };
     let mut sender = Sender::new(0, config);
     sender.set_members(0, 0b11, 2);
@@ -392,13 +393,13 @@ fn strangers_and_liars_change_nothing() {
     [2, 15, 16, 255].iter().for_each(|place| sender.handle_report(0, *place, &whole));
     sender.handle_report(0, 0, &Report { end: 101, ..whole.clone() });
     sender.handle_report(0, 0, &Report { missing: vec![0..10, 10..100], ..whole });
-    assert_eq!((sender.counters.impossible_reports, sender.poll_event()), (6, None));
+    assert_eq!((sender.counters.invalid_reports, sender.poll_event()), (6, None));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_the_network_does_everybody_has_everything_in_the_end(
+    fn all_receivers_are_complete_in_the_end_whatever_the_network_does(
         chunks in 0_u32..3_000,
         receivers in 1_usize..6,
         // Of more some eight questions in a row would be in vain now and then, which is taken for silence.

@@ -7,16 +7,18 @@
 //!   update  ──▶ multicast vnode ──▶ every replica, the primary ─▶ reply
 //! ```
 //!
-//! A reply to a get, or to an update that wants the value from before, may name a large value. It is read then (`large`), and replies to what is asked meanwhile
-//! tell that it is asked for with another token, or that it is not there any more:
+//! The reply to a get, or to an update that returns the previous value, may refer to a large value, which is then read
+//! (`large`). Replies that come meanwhile tell that another token is needed, or that the value is gone:
 //!
 //! ```text
-//!   get     ── named ──▶ reading ── gone ──▶ got anew        update  ── named ──▶ reading ── gone ──▶ done, and that is told
+//!   get     ── reference ──▶ reading ── gone ──▶ sent again
+//!   update  ── reference ──▶ reading ── gone ──▶ error: it took effect, but the previous value is gone
 //! ```
 
-use super::{Buffers, Name, Round, Step};
-use crate::large::{About, From, Large, Read};
-use crate::summary::Summary;
+use super::buffers::Buffers;
+use super::step::{Attempt, Round, Step};
+use crate::large::{About, Large, Read, ReadSource};
+use crate::request::Summary;
 use crate::{Keyspace, LARGE_VALUE_BYTES_MAX, OperationError, Outcome, Request};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -37,23 +39,23 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MulticastExchange {
     kind: Kind,
-    /// Replicas have refused the op for now, and it has not been sent since.
+    /// Replicas were busy, and the op was not sent since.
     is_refused: bool,
-    /// The value that answers is a large one, and is being read: the end if that fails.
+    /// A large value that answers is being read; the error if that fails.
     unread: Option<OperationError>,
-    /// How long a value may be that comes of an update.
+    /// Longest value that an update may result in.
     result_bytes_max: usize,
-    /// The large value that is asked for, if it is a certain one.
+    /// The one large value that the request reads.
     only: Option<Reference>,
-    /// Of a scan.
+    /// What a scan still lacks.
     wanted: Wanted,
 }
 
-/// What has not come yet.
+/// The part of a scan that has not come.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     range: MatchRange,
-    /// Match values of it, of which there may be 2^128, which is 0.
+    /// Match values of it: 2^128 wraps to 0.
     values: u128,
     pieces: u8,
 }
@@ -98,7 +100,7 @@ impl MulticastExchange {
 
     pub(super) fn begin(
         &mut self,
-        Name { op, watermark }: Name,
+        Attempt { op, watermark }: Attempt,
         to: &Keyspace,
         request: &Request<'_>,
         buffers: &mut Buffers,
@@ -176,14 +178,14 @@ impl MulticastExchange {
             _ => return Step::Stray,
         };
         if self.unread.is_some() {
-            return self.on_word_of_large(reply, buffers);
+            return self.on_reply_while_reading(reply, buffers);
         }
         match reply.status {
             Status::Busy => {
                 self.is_refused = true;
-                Step::Afresh
+                Step::RestartLater
             }
-            Status::Expired => Step::Forgotten,
+            Status::Expired => Step::ClientExpired,
             Status::ValueTooLong if self.kind == Kind::Publish => {
                 Step::Done(Err(OperationError::TooManyListeners))
             }
@@ -193,7 +195,7 @@ impl MulticastExchange {
             Status::Ok | Status::NotFound if self.only.is_some_and(|only| reply.large() != Some(only)) => {
                 Step::Done(Err(OperationError::OldValueGone))
             }
-            _ if reply.form == Form::Large => self.on_name(reply, buffers),
+            _ if reply.form == Form::Large => self.on_reference(reply, buffers),
             _ => {
                 buffers.set_value(reply.value.unwrap_or_default());
                 Step::Done(summary(reply, self.kind))
@@ -201,8 +203,8 @@ impl MulticastExchange {
         }
     }
 
-    /// The value that answers is a large one.
-    fn on_name(&mut self, reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
+    /// The answer refers to a large value.
+    fn on_reference(&mut self, reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
         let Some(reference) = reply.large() else { return Step::Stray };
         match summary(reply, self.kind) {
             Ok(summary) => {
@@ -214,20 +216,20 @@ impl MulticastExchange {
                 });
                 let about = buffers.about(reply.op);
                 let summary = Summary { integer: 0, ..summary };
-                let read = Read::new(about, reference, From::Any(reply.integer as u64), summary);
+                let read = Read::new(about, reference, ReadSource::Any(reply.integer as u64), summary);
                 buffers.large = Some(Box::new(Large::Read(read)));
-                Step::Read
+                Step::ReadLarge
             }
             error => Step::Done(error),
         }
     }
 
-    /// A replica has not sent what it was asked for of a large value, but this.
-    fn on_word_of_large(&mut self, reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
+    /// A reply while a large value is read: a replica that cannot send its chunks.
+    fn on_reply_while_reading(&mut self, reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
         let Some(Large::Read(read)) = buffers.large.as_deref_mut() else { return Step::Stray };
         let named = reply.large();
         match reply.status {
-            // What does not come is asked for again.
+            // Missing chunks are requested again.
             Status::Busy | Status::Expired => Step::Wait,
             _ if named == Some(read.reference()) => {
                 read.take_token(reply.integer as u64);
@@ -236,14 +238,14 @@ impl MulticastExchange {
             Status::NotFound | Status::NoSuchKeyspace if self.kind == Kind::Update => {
                 Step::Done(Err(self.unread.expect("it is being read")))
             }
-            // The update is answered again.
+            // The update is answered once more.
             _ if self.kind == Kind::Update => Step::Wait,
             Status::NoSuchKeyspace => Step::Done(Err(OperationError::NoSuchKeyspace)),
-            _ => Step::Anew,
+            _ => Step::RestartNow,
         }
     }
 
-    /// A piece has come. When nothing is missing, or no more can come, it is the last.
+    /// A piece of a scan has come. It is the last if nothing is missing or no more can come.
     fn gather(&mut self, piece: &ScanPiece<'_>, buffers: &mut Buffers) -> Step {
         let Wanted { range: asked, values, pieces } = &mut self.wanted;
         let covered = piece.range;
@@ -262,13 +264,17 @@ impl MulticastExchange {
 
     pub(super) fn on_timeout(&self, buffers: &Buffers) -> Step {
         if self.is_scan() && !buffers.covered.is_empty() {
-            // What is missing is asked for on its own.
+            // The caller scans what is missing.
             return Step::Done(Ok(LISTED));
         }
-        Step::Again
+        Step::Resend
     }
 
-    pub(super) fn begin_afresh(&mut self, Name { op, watermark }: Name, buffers: &mut Buffers) -> Round {
+    pub(super) fn begin_afresh(
+        &mut self,
+        Attempt { op, watermark }: Attempt,
+        buffers: &mut Buffers,
+    ) -> Round {
         (self.is_refused, self.unread) = (false, None);
         if let Some(Large::Put(put)) = buffers.large.as_deref_mut() {
             put.rename(op);
@@ -296,7 +302,7 @@ impl MulticastExchange {
     }
 }
 
-/// Writes who listens, or what is published.
+/// Writes a subscription or a message to publish.
 fn begin_about_channel(
     (op, digest): (OpId, KeyDigest),
     to: &Keyspace,
@@ -317,7 +323,7 @@ fn begin_about_channel(
     Round::Read
 }
 
-/// A large value has the name of the op that puts it.
+/// Encodes an update under its new op id, which also names its large value.
 fn rename(update: Update<'_>, out: &mut Vec<u8>) {
     let Some(reference) = update.operation.reference() else { return update.encode(out) };
     let renamed = Reference { name: update.op, ..Reference::checked(reference) }.bytes();
@@ -328,7 +334,7 @@ fn rename(update: Update<'_>, out: &mut Vec<u8>) {
     Update { operation, ..update }.encode(out);
 }
 
-/// Of a scan, whose answer is its piece, and of who listens.
+/// The answer to a scan, whose value is its pieces, and to a subscription.
 const LISTED: Summary = Summary {
     outcome: Outcome::Done,
     version: OpId::NONE,
@@ -348,7 +354,7 @@ fn summary(reply: &Reply<'_>, kind: Kind) -> Result<Summary, OperationError> {
         outcome,
         version: reply.version,
         expiry_ms: reply.expiry_ms,
-        // Of a get it is for whoever sends the next one.
+        // In the reply to a get it is the padded length of the next get.
         integer: if kind == Kind::Get { 0 } else { reply.integer },
         has_value: reply.value.is_some(),
         form: reply.form.told(),

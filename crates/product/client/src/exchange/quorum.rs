@@ -9,30 +9,35 @@
 //!                         └───────── get: k hold it ─────────────────┘
 //! ```
 //!
-//! A put asks for the newest timestamp, takes the next one and stores. A get asks for the newest version; if it is not shown to be held
-//! by k replicas it is stored again before it is returned, since a later get might otherwise miss it. Both go to all replicas through
-//! the multicast ring, so one that is slow, or gone, holds up nothing.
+//! A put queries the newest timestamp, takes the next one and stores. A get queries the newest version. If k replicas are
+//! not known to hold it, the get stores it again before it returns, since a later get might otherwise miss it. Queries and
+//! stores go to all replicas through the multicast ring, so a slow or dead replica delays nothing.
 //!
-//! A store names the epoch in which its question was answered, and replicas take it in no other: they answer it as a question. Who hears
-//! of a newer epoch while it stores therefore asks again. A get forgets what it has read. A put has a timestamp, c, that may have
-//! arrived, and takes no other one. It may store c again in an epoch in which some replica says that it holds c, or holds neither
-//! anything newer nor a floor as high as c's counter: so nobody can have forgotten a deletion newer than c, which c would undo
-//! (`nicekv_replica::replication`'s quorum module says why). Where no replica says so, the outcome is unknown, unless k hold c or something newer.
+//! A store carries the epoch in which its query was answered. In any other epoch replicas treat the store as a query. A
+//! client that learns of a newer epoch while it stores therefore queries again. A get forgets what it has read. A put keeps
+//! its timestamp c, which may have arrived. It may store c again in an epoch in which some replica holds c, or holds
+//! neither anything newer nor a floor as high as c's counter: then no replica can have forgotten a deletion newer than c,
+//! which c would undo (the quorum module of `nicekv_replica` says why). If no replica says so, the outcome is unknown,
+//! unless k replicas hold c or something newer.
 //!
 //! Invariants:
-//! * Answers of one epoch are counted, the newest that has been seen; each replica once.
-//! * A timestamp, once chosen, is never changed: all stores of an op are the same, but for their epoch. It is above all timestamps and
-//!   floors that its question was answered with.
-//! * What depends on the value from before (conditions, increments, expiry) is refused: it needs an order, thus a primary.
+//! * Answers of one epoch are counted, the newest that has been seen; each replica counts once.
+//! * A timestamp, once chosen, never changes: all stores of an op are the same but for their epoch. It is above all
+//!   timestamps and floors in the answers to its query.
+//! * Requests that depend on the previous value (conditions, increments, expiry) are refused: they need an order, and so a
+//!   primary.
 //!
-//! A large value is named in a put's question, in stores and in answers. Its chunks go to all replicas together with the question, which the slow ones of R−k+1 may answer late, and
-//! as fast as the k-th best takes them (NICE §5): k answers to the store say that k have all of it. A get reads it of those who have said that they hold it; when none of them has it any more, the key is got anew.
+//! Queries, stores and answers carry the reference of a large value. A put sends its chunks to all replicas together with
+//! the query, as fast as the k-th best takes them (NICE §5); k answers to the store prove that k replicas have all of it. A
+//! get reads it from replicas that hold it. If none of them does any more, the get starts over.
 //!
-//! A delete tells whether *its own question* found a value: a put at the same moment may make that untrue, not the deletion.
+//! The result of a delete says whether *its own query* found a value. A put at the same moment may make that untrue, but
+//! not undo the deletion.
 
-use super::{Buffers, Held, Name, Round, Step};
-use crate::large::{About, From, Large, Read};
-use crate::summary::Summary;
+use super::buffers::{Buffers, Held};
+use super::step::{Attempt, Round, Step};
+use crate::large::{About, Large, Read, ReadSource};
+use crate::request::Summary;
 use crate::{Keyspace, OperationError, Outcome, Request, SubmitError};
 use alloc::boxed::Box;
 use nicekv_proto::large::Reference;
@@ -46,8 +51,8 @@ enum Kind {
     Delete,
 }
 
-/// Its buffers hold in `value` what a set stores, or the newest value that a get has seen, and in `held` what each replica is known to
-/// hold durably, all in `epoch`.
+/// Its buffers hold in `value` what a set stores or the newest value that a get has seen, and in `held` what each replica
+/// is known to hold durably, all in `epoch`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuorumExchange {
     quorum: Quorum,
@@ -55,22 +60,22 @@ pub(crate) struct QuorumExchange {
     key_bytes: usize,
     op: OpId,
     is_storing: bool,
-    /// Of the version that is stored, or that a put has stored in an earlier epoch.
+    /// Timestamp of the version that is stored, or that a put has stored in an earlier epoch.
     chosen: Option<Timestamp>,
-    /// The newest version that the question was answered with.
+    /// The newest version in the answers to the query.
     newest: Timestamp,
     /// Whether it has a value.
     present: bool,
-    /// What is stored, or the newest version, is a large value, of which the buffers have the reference.
+    /// The value that is stored, or the newest version, is large; the buffers have its reference.
     is_large: bool,
-    /// It is being read.
+    /// The large value is being read.
     is_reading: bool,
     epoch: Epoch,
 }
 
 impl QuorumExchange {
     pub(super) fn new(quorum: Quorum, request: &Request<'_>) -> Result<Self, SubmitError> {
-        Ok(Self::new_of(quorum, understood(request)?, request.key().len()))
+        Ok(Self::new_of(quorum, kind_of(request)?, request.key().len()))
     }
 
     fn new_of(quorum: Quorum, kind: Kind, key_bytes: usize) -> Self {
@@ -91,7 +96,7 @@ impl QuorumExchange {
 
     pub(super) fn begin(
         &mut self,
-        Name { op, .. }: Name,
+        Attempt { op, .. }: Attempt,
         to: &Keyspace,
         request: &Request<'_>,
         buffers: &mut Buffers,
@@ -115,8 +120,8 @@ impl QuorumExchange {
         Round::Read
     }
 
-    /// What was to be read is not there any more.
-    pub(super) fn begin_afresh(&mut self, Name { op, .. }: Name, buffers: &mut Buffers) -> Round {
+    /// The large value that was to be read is gone.
+    pub(super) fn begin_afresh(&mut self, Attempt { op, .. }: Attempt, buffers: &mut Buffers) -> Round {
         *self = Self { op, ..Self::new_of(self.quorum, self.kind, self.key_bytes) };
         buffers.held.clear();
         buffers.rewrite(|datagram, _, out| query_again(&datagram, op).encode(out));
@@ -129,10 +134,10 @@ impl QuorumExchange {
 
     pub(super) fn on_datagram(&mut self, datagram: &Datagram<'_>, buffers: &mut Buffers) -> Step {
         match datagram {
-            Datagram::Reply(reply) if self.is_reading => on_word_of_large(reply, buffers),
+            Datagram::Reply(reply) if self.is_reading => on_reply_while_reading(reply, buffers),
             Datagram::QuorumHeld(_) if self.is_reading => Step::Wait,
             Datagram::QuorumHeld(held) if self.is_storing && held.epoch > self.epoch => {
-                self.ask_again(held, buffers)
+                self.query_in_new_epoch(held, buffers)
             }
             Datagram::QuorumHeld(held) if self.count(held, buffers) => self.judge(buffers),
             Datagram::Reply(reply) if reply.status == Status::NoSuchKeyspace && self.chosen.is_none() => {
@@ -144,28 +149,28 @@ impl QuorumExchange {
 
     pub(super) fn on_timeout(&mut self, buffers: &mut Buffers) -> Step {
         if self.is_reading {
-            return Step::Again;
+            return Step::Resend;
         }
         let has_enough = !self.is_storing && buffers.held.len() >= self.quorum.read_set();
         match self.kind {
-            // It has waited long enough for those that would show that k hold it.
+            // It has waited long enough for answers that show k holders.
             Kind::Get if has_enough => self.store(buffers),
-            // And for one that would show that it may be stored again.
+            // It has waited long enough for an answer that permits to store again.
             _ if has_enough && self.chosen.is_some() => Step::Done(Err(OperationError::OutcomeUnknown)),
-            _ => Step::Again,
+            _ => Step::Resend,
         }
     }
 
     pub(super) fn given_up(&self) -> OperationError {
         match self.kind {
             Kind::Set | Kind::Delete if self.chosen.is_some() => OperationError::OutcomeUnknown,
-            // Nothing was sent that could be stored, or all that was stored had been put before.
+            // No store was sent, or only of a version that had been put before.
             _ => OperationError::TimedOut,
         }
     }
 
-    /// Replicas are in a newer epoch, and take what is being stored no more.
-    fn ask_again(&mut self, held: &QuorumHeld<'_>, buffers: &mut Buffers) -> Step {
+    /// Replicas are in a newer epoch and do not take the store.
+    fn query_in_new_epoch(&mut self, held: &QuorumHeld<'_>, buffers: &mut Buffers) -> Step {
         self.is_storing = false;
         if self.kind == Kind::Get {
             self.chosen = None;
@@ -183,7 +188,7 @@ impl QuorumExchange {
         }
     }
 
-    /// Notes what a replica holds; false if that is of no use.
+    /// Counts an answer; false if it is of no use.
     fn count(&mut self, held: &QuorumHeld<'_>, buffers: &mut Buffers) -> bool {
         if !self.is_possible(held) {
             return false;
@@ -196,7 +201,7 @@ impl QuorumExchange {
             }
         }
         let is_read = self.kind == Kind::Get && !self.is_storing;
-        // A get asks for values: one that is missing is no answer to its question.
+        // A get queries values: an answer without one does not answer it.
         if held.epoch < self.epoch || (is_read && held.content == Content::Present) {
             return false;
         }
@@ -213,7 +218,7 @@ impl QuorumExchange {
         true
     }
 
-    /// Whether the key can have what is said to be held: it may have to be written back.
+    /// Whether the key can hold this value, which may have to be written back.
     fn is_possible(&self, held: &QuorumHeld<'_>) -> bool {
         let (value, form) = match held.content {
             Content::Absent | Content::Present => return true,
@@ -223,7 +228,7 @@ impl QuorumExchange {
         form.check_beside(self.key_bytes, Some(value)).is_ok()
     }
 
-    /// What the answers so far are enough for.
+    /// Goes on if there are enough answers.
     fn judge(&mut self, buffers: &mut Buffers) -> Step {
         if let Some(chosen) = self.chosen {
             return self.judge_chosen(chosen, buffers);
@@ -237,14 +242,14 @@ impl QuorumExchange {
         if answered >= read_set && (is_held || self.newest == Timestamp::NEVER) {
             self.done(buffers)
         } else if answered >= read_set.max(write_set) {
-            // Fewer answers could not show k holders; more would, at the cost of waiting for the slow ones.
+            // Fewer answers could not show k holders. More might, but would wait for the slow replicas.
             self.store(buffers)
         } else {
             Step::Wait
         }
     }
 
-    /// The same, of what is stored, or has been in an earlier epoch.
+    /// The same for a version that is stored, or was in an earlier epoch.
     fn judge_chosen(&mut self, chosen: Timestamp, buffers: &mut Buffers) -> Step {
         if buffers.holders(chosen) >= self.quorum.write_set() {
             return self.done(buffers);
@@ -264,13 +269,13 @@ impl QuorumExchange {
         }
     }
 
-    /// A put's timestamp: above all that it has been told of.
+    /// A put's timestamp: above all timestamps and floors in the answers.
     fn next_timestamp(&self, buffers: &Buffers) -> Option<Timestamp> {
         let floor = buffers.held.iter().map(|held| held.floor).max().unwrap_or(0);
         Timestamp { counter: self.newest.counter.max(floor), ..self.newest }.next(self.op)
     }
 
-    /// Goes on to storing: a put under its timestamp, a get what it has read.
+    /// Stores: a put its value under its timestamp, a get what it has read.
     fn store(&mut self, buffers: &mut Buffers) -> Step {
         let timestamp = match (self.kind, self.chosen) {
             (Kind::Get, _) => Some(self.newest),
@@ -287,7 +292,7 @@ impl QuorumExchange {
             QuorumStore { keyspace, op, digest, reply_to, quorum, timestamp, epoch, value, is_large, key }
                 .encode(out);
         });
-        // Who was found to hold what is stored need not say so again.
+        // Replicas that hold the version already need not answer again.
         (self.is_storing, self.chosen) = (true, Some(timestamp));
         Step::Send(Round::Write)
     }
@@ -305,21 +310,21 @@ impl QuorumExchange {
         if has_value && self.is_large { self.read(summary, buffers) } else { Step::Done(Ok(summary)) }
     }
 
-    /// The value that answers is a large one, which is read of those who hold it.
+    /// The answer refers to a large value, which is read from its holders.
     fn read(&mut self, summary: Summary, buffers: &mut Buffers) -> Step {
         let reference = Reference::checked(&buffers.value);
         let about = buffers.about(self.op);
         let holds = |held: &&Held| held.timestamp == self.newest;
         let holders = buffers.held.iter().filter(holds).map(|held| held.node).collect();
-        let read = Read::new(about, reference, From::Holders(holders), summary);
+        let read = Read::new(about, reference, ReadSource::Holders(holders), summary);
         buffers.large = Some(Box::new(Large::Read(read)));
         self.is_reading = true;
-        Step::Read
+        Step::ReadLarge
     }
 }
 
-/// A replica has not sent what it was asked for of a large value, but this.
-fn on_word_of_large(reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
+/// A reply while a large value is read: a replica that cannot send its chunks.
+fn on_reply_while_reading(reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
     let Some(Large::Read(read)) = buffers.large.as_deref_mut() else { return Step::Stray };
     let named = reply.large();
     match reply.status {
@@ -327,14 +332,14 @@ fn on_word_of_large(reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
             read.take_token(reply.integer as u64);
             Step::Wait
         }
-        Status::NotFound if !read.lose_holder() => Step::Anew,
+        Status::NotFound if !read.lose_holder() => Step::RestartNow,
         Status::NoSuchKeyspace => Step::Done(Err(OperationError::NoSuchKeyspace)),
-        // What does not come is asked for again.
+        // Missing chunks are requested again.
         _ => Step::Wait,
     }
 }
 
-/// A get's question, in an exchange whose datagram that is.
+/// The query of a get, made of an earlier datagram of its exchange.
 fn query_again<'a>(datagram: &Datagram<'a>, op: OpId) -> QuorumQuery<'a> {
     let (keyspace, digest, reply_to, quorum, key) = match *datagram {
         Datagram::QuorumStore(QuorumStore { keyspace, digest, reply_to, quorum, key, .. })
@@ -346,8 +351,8 @@ fn query_again<'a>(datagram: &Datagram<'a>, op: OpId) -> QuorumQuery<'a> {
     QuorumQuery { keyspace, op, digest, reply_to, quorum, wants_value: true, key, announced: None }
 }
 
-/// What a request asks for, if no primary is needed for it.
-fn understood(request: &Request<'_>) -> Result<Kind, SubmitError> {
+/// The kind of a request, if it needs no primary.
+fn kind_of(request: &Request<'_>) -> Result<Kind, SubmitError> {
     let needs = |what| Err(SubmitError::NeedsPrimary { what });
     let (condition, return_old, operation) = match *request {
         Request::Get { .. } | Request::Length { .. } => return Ok(Kind::Get),

@@ -7,30 +7,30 @@ use alloc::vec::Vec;
 use nicekv_proto::MatchRange;
 use nicekv_proto::scan::{ScanWants, Scanned};
 
-/// A key that a scan has found.
+/// A key that a scan found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// The key.
     pub key: Vec<u8>,
-    /// Its value, if the scan wants values.
+    /// Its value, if the scan lists values.
     pub value: Option<Vec<u8>>,
 }
 
-/// What pieces of a scan say.
+/// The result of a part of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pieces {
-    /// How many keys there are of those that they cover.
+    /// Number of keys in the pieces.
     pub count: u64,
-    /// The keys, piece by piece in the order of keys; none if only their count is wanted.
+    /// The keys, in order within each piece; empty if the scan only counts.
     pub listed: Vec<Listed>,
 }
 
-/// A part of a scan, beside the key after which it goes on.
+/// The request for a part of a scan, less the key after which it continues.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     wants: ScanWants,
     range: MatchRange,
-    /// There is no such key.
+    /// It has no such key: it starts at the beginning.
     begins: bool,
     bytes_max: usize,
     pieces: u8,
@@ -44,7 +44,11 @@ impl Asked {
 }
 
 impl Client {
-    /// Asks for the next parts of a scan, at most so many at once, in the order of their match values. What fails is left of the scan.
+    /// Requests the next parts of a scan, at most `parts_max` at once, and returns what they list. Call it until
+    /// [`Scan::is_done`].
+    ///
+    /// # Errors
+    /// The first error of a part. That part is left of the scan; what the others list is lost to the caller.
     pub async fn scan(&self, scan: &mut Scan, parts_max: usize) -> Result<Pieces, ClientError> {
         let mut asked = Vec::new();
         while let Some(part) = scan.unasked().filter(|_| asked.len() < parts_max) {
@@ -73,7 +77,7 @@ impl Client {
 }
 
 impl OwnedAnswer {
-    /// Takes the answer to the request for a part.
+    /// Adds the answer for a part.
     fn add_to(&self, pieces: &mut Pieces, scan: &mut Scan, part: u32) {
         scan.take(part, pieces_of(self.value.as_deref()), |piece| {
             pieces.count += u64::from(piece.count);

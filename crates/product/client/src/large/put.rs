@@ -1,19 +1,21 @@
-//! A large value on its way to replicas.
+//! One large value that is put.
 //!
 //! ```text
-//!   begin ──▶ first flight, to everybody
-//!   report of the primary ──▶ the members, by whose places reports go ──▶ what was said before by the others of them
-//!   report of a newer epoch ──▶ the members anew
-//!   everybody has everything, or nobody answers ──▶ nothing is sent ──▶ a report of one who lacks something: it is sent on from there
+//!   begin ──▶ first flight, to all receivers
+//!   report of the primary ──▶ members, whose order gives each its place ──▶ earlier reports of these members count
+//!   report of a newer epoch ──▶ new members
+//!   all members have everything, or none answers ──▶ sending stops ──▶ a member reports missing chunks: it resumes
 //! ```
 //!
-//! Who a report comes from is what it says; a stranger may say anything. What makes no sense changes nothing.
+//! A report is not authenticated: it may claim any sender. A report that contradicts the transfer changes nothing.
 //!
-//! A report is about the value, never about the op: whoever has all of the value may have logged the op, and it may yet be decided (R1, R15). So a replica that takes
-//! nothing, the primary too, is left out and nothing else; the op ends by its decision, which is a reply, or at its deadline with its outcome unknown.
+//! A report is about the value, never about the op. A replica with all of the value may have logged the op, which may
+//! still be decided (R1, R15). So a replica that refuses the value, even the primary, is only left out of the transfer. The
+//! op ends with its decision, which is a reply, or at its deadline with its outcome unknown.
 
-use super::slow::{Slow, SlowReplicas};
-use super::{About, SharedBytes};
+use super::read_source::About;
+use super::shared_bytes::SharedBytes;
+use super::slow_replicas::{Slow, SlowReplicas};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_proto::large::{Chunk, RECEIVERS_ALL, Reference, TransferReport, receiver_bit};
@@ -22,26 +24,27 @@ use nicekv_proto::quorum::Quorum;
 use nicekv_proto::{Epoch, NodeId, OpId, Status};
 use nicekv_transport::{Event, Mask, Report, Sender, SenderConfig, Stragglers, Transmit, checksum};
 
-/// Chunks that leave before anybody has reported.
+/// Chunks that leave before the first report.
 const FIRST_FLIGHT: u32 = 64;
-/// The pace of a transfer at first: no bound before something is lost. Until then receivers' room is one, which they tell, and reports are the clock.
+/// The initial pace: unbounded until something is lost. Until then the receivers' window bounds the transfer, and reports
+/// clock it.
 const CHUNKS_PER_SECOND: u32 = 1_000_000;
 
 /// What was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sent {
+pub(crate) enum Sent {
     Nothing,
     Chunk,
-    /// Nothing, but the update is to be sent again: who gets it reports.
+    /// Nothing, but the update is to be sent again: its receivers report.
     Question,
 }
 
-/// Who receives.
+/// The receivers.
 #[derive(Clone, Debug)]
 struct Members {
     epoch: Epoch,
     nodes: Vec<NodeId>,
-    /// Those that take it.
+    /// Those that take the value, by their places.
     mask: Mask,
 }
 
@@ -63,15 +66,15 @@ pub(crate) struct Put {
     reference: Reference,
     value: SharedBytes,
     members: Option<Members>,
-    /// In a quorum keyspace not all are needed (R14).
+    /// A quorum keyspace does not need all members (R14).
     quorum: Option<Quorum>,
-    /// Of them, those that it does without from the beginning.
+    /// Members that it leaves out from the beginning.
     slow: Vec<Slow>,
-    /// Those that are served alone, and are counted as such.
+    /// Members that are served by unicast, each counted in [`Stragglers`].
     alone: Vec<NodeId>,
-    /// So many have everything.
+    /// Enough members have everything.
     is_held: bool,
-    /// The last reports from before it was known who receives.
+    /// The last report of each sender, before the members were known.
     early: Vec<(NodeId, Epoch, Report)>,
     /// Chunks have left.
     has_begun: bool,
@@ -79,7 +82,7 @@ pub(crate) struct Put {
 }
 
 impl Put {
-    /// Of a value by the op that it is about.
+    /// A put of `value` by the op in `about`.
     pub(crate) fn new(about: About, value: SharedBytes, quorum: Option<Quorum>) -> Self {
         let reference = Reference { name: about.op, length: value.len() as u32, checksum: checksum(&value) };
         Self {
@@ -101,7 +104,7 @@ impl Put {
         self.reference
     }
 
-    /// It is put by another op from now on: nobody has anything of it yet.
+    /// Starts over as the value of another op, of which no replica has anything yet.
     pub(crate) fn rename(&mut self, op: OpId) {
         (self.about.op, self.reference.name) = (op, op);
         (self.members, self.is_held) = (None, false);
@@ -109,14 +112,14 @@ impl Put {
         self.stop();
     }
 
-    /// False if it has begun.
-    pub(super) fn begin(&mut self, now_ns: u64, slow: &SlowReplicas) -> bool {
+    /// Starts the transfer; false if it has begun.
+    pub(crate) fn begin(&mut self, now_ns: u64, slow: &SlowReplicas) -> bool {
         if core::mem::replace(&mut self.has_begun, true) {
             return false;
         }
         let spare = self.quorum.map_or(0, |quorum| quorum.replicas() - quorum.write_set());
-        self.slow = slow.of_late(now_ns, spare);
-        // Who receives is said anew.
+        self.slow = slow.recent(now_ns, spare);
+        // The primary will name the members again.
         (self.members, self.is_held) = (None, false);
         self.sender = Some(self.sender_of(now_ns, FIRST_FLIGHT));
         true
@@ -130,27 +133,27 @@ impl Put {
         ))
     }
 
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         (self.has_begun, self.sender) = (false, None);
     }
 
     /// Whether chunks are under way.
-    pub(super) fn is_sending(&self) -> bool {
+    pub(crate) fn is_sending(&self) -> bool {
         self.sender.is_some()
     }
 
-    /// Whether more replicas are to have everything before there can be an answer.
-    pub(super) fn is_awaited(&self) -> bool {
+    /// Whether more members must have everything before there can be an answer.
+    pub(crate) fn is_awaited(&self) -> bool {
         self.is_sending() && !self.is_held
     }
 
-    /// A replica has told what it has, or that it takes nothing. False: that changes nothing.
-    pub(super) fn on_report(&mut self, now_ns: u64, said: &TransferReport) -> bool {
+    /// A replica reports what it has, or that it refuses the value. False: the report changes nothing.
+    pub(crate) fn on_report(&mut self, now_ns: u64, said: &TransferReport) -> bool {
         let report = report_of(said);
-        if !report.is_possible(self.reference.chunks()) {
+        if !report.is_valid(self.reference.chunks()) {
             return false;
         }
-        // Where there is no primary each replica names the members.
+        // Without a primary each replica names the members.
         let names_members = !said.members.is_empty();
         if names_members && !self.take_members(now_ns, said) {
             return false;
@@ -166,7 +169,7 @@ impl Put {
         true
     }
 
-    /// Whether the list of members that a primary gives is the known one, or is from now on.
+    /// Takes the list of members in a report. False if it contradicts what is known.
     fn take_members(&mut self, now_ns: u64, said: &TransferReport) -> bool {
         let TransferReport { epoch, sender: primary, members: nodes, .. } = said;
         let is_once = |node: &NodeId| nodes.iter().filter(|other| *other == node).count() == 1;
@@ -181,14 +184,16 @@ impl Put {
         let before = self.members.replace(members.clone());
         let has_others = |before: Members| before.nodes.iter().zip(nodes).any(|(was, is)| was != is);
         if self.sender.is_some() && before.is_some_and(has_others) {
-            // What was known of places was known of others. They are asked what they have.
+            // The places belong to other members now, who are asked what they have.
             self.sender = Some(self.sender_of(now_ns, 0));
         }
         if let Some(sender) = &mut self.sender {
             members.add_to(now_ns, sender, self.quorum);
             for (node, chunks_per_second) in &self.slow {
                 let place = members.place(*node);
-                place.into_iter().for_each(|place| sender.set_apart(now_ns, place, *chunks_per_second));
+                place
+                    .into_iter()
+                    .for_each(|place| sender.serve_by_unicast(now_ns, place, *chunks_per_second));
             }
         }
         for (node, of, report) in core::mem::take(&mut self.early) {
@@ -199,7 +204,7 @@ impl Put {
         true
     }
 
-    /// Nobody knows yet whether it is from one who receives.
+    /// Keeps a report until the members are known.
     fn keep_early(&mut self, said: &TransferReport, report: Report) -> bool {
         self.early.retain(|(node, ..)| *node != said.sender);
         if self.early.len() == MEMBERS_MAX {
@@ -233,7 +238,7 @@ impl Put {
         self.note_end();
     }
 
-    /// A member does not take it for now: others are not to wait for it.
+    /// A member refuses the value for now: the others do not wait for it.
     fn leave_out(&mut self, now_ns: u64, place: u8) {
         let Some(members) = &mut self.members else { return };
         members.mask &= !(1 << place);
@@ -243,26 +248,27 @@ impl Put {
         self.note_end();
     }
 
-    /// Whether enough have everything, or all, or nobody answers.
+    /// Takes the sender's events.
     fn note_end(&mut self) {
         while let Some(event) = self.sender.as_mut().and_then(|sender| sender.poll_event()) {
             match event {
-                Event::Over | Event::Silent => self.sender = None,
-                Event::Held(_) => self.is_held = true,
-                Event::Lags(_) | Event::CaughtUp(_) | Event::GivenUp(_) => {}
+                Event::Finished | Event::NoAnswer => self.sender = None,
+                Event::RequiredComplete(_) => self.is_held = true,
+                Event::FellBehind(_) | Event::CaughtUp(_) | Event::Dropped(_) => {}
             }
         }
     }
 
     /// Writes the next chunk to `out`, if one may leave now.
-    pub(super) fn poll_transmit(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Sent {
+    pub(crate) fn poll_transmit(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Sent {
         let transmit = self.sender.as_mut().and_then(|sender| sender.poll_transmit(now_ns));
         self.note_end();
         let (number, mask) = match transmit {
             None => return Sent::Nothing,
             Some(Transmit::Probe(_)) => return Sent::Question,
             Some(Transmit::Multicast(number, mask)) => (number, self.all_but_left_out(mask)),
-            // By the way of all, on which the switch makes one copy: where a report comes from may be the vnode's address and not the replica's.
+            // To the multicast address too, with one receiver in its mask: the source of a report may be the vnode's
+            // address instead of the replica's.
             Some(Transmit::Unicast(number, place)) => (number, self.receivers(1 << place)),
         };
         let Some((start, length)) = self.reference.chunk(number) else { return Sent::Nothing };
@@ -272,12 +278,13 @@ impl Put {
         Sent::Chunk
     }
 
-    /// A replica that is served alone in too many puts at a time is left to the others of this one, who give it the value when it asks them.
-    pub(super) fn count_alone(&mut self, stragglers: &mut Stragglers<NodeId>) {
+    /// Counts members that are served by unicast. One that is served so in too many puts at once is dropped: it fetches the
+    /// value from the other members.
+    pub(crate) fn count_alone(&mut self, stragglers: &mut Stragglers<NodeId>) {
         let (Some(sender), Some(members)) = (&mut self.sender, &self.members) else {
             return self.uncount_alone(stragglers);
         };
-        let places = sender.alone();
+        let places = sender.unicast_members();
         let is_alone = |node: NodeId| members.place(node).is_some_and(|place| places >> place & 1 == 1);
         self.alone.retain(|node| {
             is_alone(*node) || {
@@ -291,25 +298,25 @@ impl Put {
             }
             if stragglers.begin(*node) {
                 self.alone.push(*node);
-            } else if sender.can_do_without_one() {
+            } else if sender.has_spare_member() {
                 sender.drop_member(place as u8);
             }
         }
     }
 
-    pub(super) fn uncount_alone(&mut self, stragglers: &mut Stragglers<NodeId>) {
+    pub(crate) fn uncount_alone(&mut self, stragglers: &mut Stragglers<NodeId>) {
         self.alone.drain(..).for_each(|node| stragglers.end(&node));
     }
 
-    /// Those who have got much less than who has everything, and how much in a second.
-    pub(super) fn slow(&self) -> impl Iterator<Item = Slow> {
+    /// Members that have much less than the others, and how many chunks a second they took.
+    pub(crate) fn slow(&self) -> impl Iterator<Item = Slow> {
         let known = self.members.as_ref().zip(self.sender.as_deref());
         known.into_iter().flat_map(|(members, sender)| {
-            sender.far_behind().map(|(place, rate)| (members.nodes[usize::from(place)], rate))
+            sender.slow_members().map(|(place, rate)| (members.nodes[usize::from(place)], rate))
         })
     }
 
-    /// The bits of members in the masks of chunks.
+    /// The bits of these members in the mask of a chunk.
     fn receivers(&self, mask: Mask) -> u16 {
         let nodes = self.members.iter().flat_map(|members| members.nodes.iter().enumerate());
         nodes
@@ -317,7 +324,8 @@ impl Put {
             .fold(0, |bits, (_, node)| bits | receiver_bit(*node))
     }
 
-    /// Everybody who receives by the vnode, also who joins and is no member yet, but members that are not of the mask, or are known to be slow.
+    /// All receivers of the vnode, those that join and are no members yet included, but not members outside the mask or known
+    /// to be slow.
     fn all_but_left_out(&self, mask: Mask) -> u16 {
         if self.members.is_none() {
             return self.slow.iter().fold(RECEIVERS_ALL, |bits, (node, _)| bits & !receiver_bit(*node));
@@ -325,8 +333,8 @@ impl Put {
         RECEIVERS_ALL & !self.receivers(!mask) | self.receivers(mask)
     }
 
-    /// When [`Self::poll_transmit`] is to be called at the latest.
-    pub(super) fn next_deadline(&self) -> u64 {
+    /// When to call [`Self::poll_transmit`] at the latest.
+    pub(crate) fn next_deadline(&self) -> u64 {
         self.sender.as_ref().map_or(u64::MAX, |sender| sender.next_deadline())
     }
 }

@@ -1,66 +1,64 @@
-//! A large value on its way to the client.
+//! One large value that is read.
 //!
 //! ```text
 //!   again ─┐
-//!   next ──┴─▶ ask: first, count ─▶ under way, `window` chunks at most ── chunk ─▶ kept, and hashed as far as there is no hole
-//!     ▲                                 │
-//!     └──────────── again ◀─────────────┘ nothing comes for the time of a retry, or what was asked for later comes for REORDER_NS
+//!   next ──┴─▶ request: first, count ─▶ under way, at most `window` chunks ── chunk ─▶ kept, and hashed up to the first hole
+//!     ▲                                    │
+//!     └────────────── again ◀──────────────┘ silence for a timeout, or overtaken by later chunks for REORDER_NS
 //! ```
 //!
-//! The window grows with every answer that is whole: by what was asked for until something is lost, by an eighth of that from then on. It is halved when something is, once for all
-//! that was asked for before.
+//! The window grows with every request that is answered in full: by its chunks until the first loss, by an eighth of them
+//! after it. A loss halves it, once for all that was requested before.
 //!
-//! Only what was asked for is kept, and the buffer reaches no further than what has come, so that a length is nothing but a number until chunks come.
+//! Only chunks that were requested are kept, and the buffer grows with the chunks that come: a length alone takes no
+//! memory.
 
-use super::About;
-use super::asked::{Asked, From};
-use crate::summary::Summary;
+use super::read_source::{About, ReadSource, Replica};
+use crate::request::Summary;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 use nicekv_proto::large::{READ_CHUNKS_MAX, ReadChunks, Reference};
 use nicekv_proto::limits::CHUNK_BYTES;
-use nicekv_transport::{Checksum, Chunks};
+use nicekv_transport::{Checksum, ChunkSet};
 
-/// Chunks under way at first, …
+/// Chunks under way: at first, at least and at most.
 const WINDOW_FIRST: u32 = 128;
-/// … at least, …
 const WINDOW_MIN: u32 = 32;
-/// … and at most.
 const WINDOW_MAX: u32 = 1024;
-/// What is overtaken for so long is lost.
+/// A request that later ones have overtaken for this long is lost.
 const REORDER_NS: u64 = 1_000_000;
-/// Bytes that are hashed at a time, at least, but at the end: so many at a time are cheaper.
+/// Bytes that are hashed at a time, except at the end: hashing many at once is cheaper.
 const HASHED_BYTES: usize = 64 << 10;
-/// Nothing has come for so many times as answers take of late, and for so long at least: what was asked for is lost. The retries of gets are not the measure: they wait for
-/// answers that may be long in the making.
-const PATIENCE_ROUND_TRIPS: u64 = 4;
-const PATIENCE_NS_MIN: u64 = 2_000_000;
-/// After so many silences the time does not double once more.
+/// Requests are lost after a silence of this many round trips, and at least this long. The timeout of gets is no measure:
+/// it covers answers that take long to make.
+const TIMEOUT_ROUND_TRIPS: u64 = 4;
+const TIMEOUT_NS_MIN: u64 = 2_000_000;
+/// The timeout doubles with each silence, so many times at most.
 const DOUBLINGS_MAX: u32 = 6;
 const NEVER_NS: u64 = u64::MAX;
 
 /// What became of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
-    /// It was not asked for, or is there.
+pub(crate) enum ChunkOutcome {
+    /// It was not requested, or had come.
     Stray,
     Kept,
-    /// It was the last one, and the value is what was named.
+    /// It was the last one, and the value has the right checksum.
     Whole(Summary),
-    /// It was the last one, and the value is not.
+    /// It was the last one, and the value has another checksum.
     Wrong,
 }
 
-/// Chunks that were asked for together.
+/// Chunks that were requested together.
 #[derive(Clone, Debug)]
 struct Batch {
     range: Range<u32>,
-    /// Those that have not come.
+    /// How many have not come.
     left: u32,
     asked_ns: u64,
-    /// When one that was asked for later came first.
+    /// When a chunk of a later request came first.
     overtaken_ns: u64,
 }
 
@@ -69,40 +67,40 @@ struct Batch {
 pub(crate) struct Read {
     about: About,
     reference: Reference,
-    asked: Asked,
+    replica: Replica,
     /// The answer, less its value.
     summary: Summary,
-    chunks: Chunks,
+    chunks: ChunkSet,
     value: Vec<u8>,
     checksum: Box<Checksum>,
     hashed: usize,
     window: u32,
-    /// Something was lost.
+    /// A chunk was lost.
     has_lost: bool,
-    /// What was asked for before does not shrink the window again.
+    /// Losses of what was requested before do not shrink the window again.
     shrunk_ns: u64,
     under_way: u32,
-    /// By when they were asked for.
+    /// In the order of their requests.
     batches: VecDeque<Batch>,
-    /// Those that were lost, or may have been.
+    /// Chunks to request again.
     again: VecDeque<Range<u32>>,
-    /// From here on none was asked for.
+    /// The first chunk that was never requested.
     next: u32,
     heard_ns: u64,
-    /// About the longest time that an answer has taken of late; 0: there was none.
+    /// About the longest recent time of an answer; 0: there was none.
     answer_ns: u64,
-    /// How often in a row nothing came in time.
+    /// Timeouts in a row.
     silences: u32,
 }
 
 impl Read {
-    pub(crate) fn new(about: About, reference: Reference, from: From, summary: Summary) -> Self {
+    pub(crate) fn new(about: About, reference: Reference, source: ReadSource, summary: Summary) -> Self {
         Self {
             about,
             reference,
-            asked: Asked::new(from),
+            replica: Replica::new(source),
             summary,
-            chunks: Chunks::default(),
+            chunks: ChunkSet::default(),
             value: Vec::new(),
             checksum: Box::new(Checksum::new()),
             hashed: 0,
@@ -123,35 +121,36 @@ impl Read {
         self.reference
     }
 
-    pub(super) fn summary(&self) -> Summary {
+    pub(crate) fn summary(&self) -> Summary {
         self.summary
     }
 
-    pub(super) fn silences(&self) -> u32 {
+    pub(crate) fn silences(&self) -> u32 {
         self.silences
     }
 
-    /// The value, if all of it is there.
-    pub(super) fn into_whole(self) -> Option<Vec<u8>> {
+    /// The value, if all of it has come.
+    pub(crate) fn into_whole(self) -> Option<Vec<u8>> {
         (self.chunks.prefix() == self.reference.chunks()).then_some(self.value)
     }
 
-    /// From the beginning, and of another replica where there is a choice.
-    pub(super) fn begin_again(&mut self) {
-        let mut asked = core::mem::take(&mut self.asked);
-        asked.next();
-        *self = Self { asked, ..Self::new(self.about, self.reference, From::Any(0), self.summary) };
+    /// Starts over, from another replica if there is one.
+    pub(crate) fn begin_again(&mut self) {
+        let mut replica = core::mem::take(&mut self.replica);
+        replica.next();
+        *self = Self { replica, ..Self::new(self.about, self.reference, ReadSource::Any(0), self.summary) };
     }
 
-    /// The one that is asked has it not, or not any more. Whether there are others, of whom everything is asked that has not come.
+    /// The replica does not hold the value (any more). Requests all missing chunks from the next one; false if there is none.
     pub(crate) fn lose_holder(&mut self) -> bool {
         self.ask_all_again();
-        self.asked.lose()
+        self.replica.lose()
     }
 
-    /// A replica asks for this token. What is under way was refused, too; but if nothing comes of the new one either, time decides when to ask again.
+    /// A replica expects this token: it has refused what is under way, which is requested again. If the new token fails
+    /// too, the timeout decides.
     pub(crate) fn take_token(&mut self, token: u64) {
-        if self.asked.take_token(token) {
+        if self.replica.take_token(token) {
             self.ask_all_again();
         }
     }
@@ -168,20 +167,20 @@ impl Read {
     }
 
     /// A chunk has come.
-    pub(super) fn on_chunk(&mut self, now_ns: u64, number: u32, bytes: &[u8]) -> Taken {
+    pub(crate) fn on_chunk(&mut self, now_ns: u64, number: u32, bytes: &[u8]) -> ChunkOutcome {
         let place = self.reference.chunk(number).filter(|(_, length)| *length == bytes.len());
-        let Some((start, _)) = place.filter(|_| number < self.next) else { return Taken::Stray };
+        let Some((start, _)) = place.filter(|_| number < self.next) else { return ChunkOutcome::Stray };
         if !self.chunks.insert(number) {
-            return Taken::Stray;
+            return ChunkOutcome::Stray;
         }
         self.keep(start as usize, bytes);
         self.answered(now_ns, number);
         if self.chunks.prefix() < self.reference.chunks() {
-            return Taken::Kept;
+            return ChunkOutcome::Kept;
         }
         match self.checksum.finish() == self.reference.checksum {
-            true => Taken::Whole(self.summary),
-            false => Taken::Wrong,
+            true => ChunkOutcome::Whole(self.summary),
+            false => ChunkOutcome::Wrong,
         }
     }
 
@@ -204,7 +203,7 @@ impl Read {
 
     fn answered(&mut self, now_ns: u64, number: u32) {
         (self.heard_ns, self.silences) = (now_ns, 0);
-        self.asked.has_answered();
+        self.replica.on_chunk();
         let Some(at) = self.batches.iter().position(|batch| batch.range.contains(&number)) else { return };
         self.under_way -= 1;
         self.batches.range_mut(..at).for_each(|batch| batch.overtaken_ns = batch.overtaken_ns.min(now_ns));
@@ -220,18 +219,18 @@ impl Read {
         }
     }
 
-    /// How long a silence says nothing, if a retry of a get would wait for so long.
-    fn patience_ns(&self, timeout_ns: u64) -> u64 {
+    /// How long to wait for chunks; `timeout_ns` is the timeout of a get.
+    fn chunk_timeout_ns(&self, timeout_ns: u64) -> u64 {
         match self.answer_ns {
             0 => timeout_ns,
             answer_ns => {
-                let patience_ns = (PATIENCE_ROUND_TRIPS * answer_ns).max(PATIENCE_NS_MIN);
-                timeout_ns.min(patience_ns << self.silences.min(DOUBLINGS_MAX))
+                let chunk_timeout_ns = (TIMEOUT_ROUND_TRIPS * answer_ns).max(TIMEOUT_NS_MIN);
+                timeout_ns.min(chunk_timeout_ns << self.silences.min(DOUBLINGS_MAX))
             }
         }
     }
 
-    /// What is late is lost.
+    /// Gives up the requests that are late.
     fn give_up(&mut self, now_ns: u64, timeout_ns: u64) {
         let (heard_ns, mut lost_ns, mut is_silent) = (self.heard_ns, None, false);
         let mut at = 0;
@@ -247,7 +246,7 @@ impl Read {
         }
         if is_silent {
             self.silences += 1;
-            self.asked.next();
+            self.replica.next();
         }
         if lost_ns.is_some_and(|lost_ns| lost_ns >= self.shrunk_ns) {
             self.window = (self.window / 2).max(WINDOW_MIN);
@@ -255,23 +254,23 @@ impl Read {
         }
     }
 
-    /// Writes the next question to `out`, if there is room for what it asks for. A retry of a get would wait for `timeout_ns`.
-    pub(super) fn poll_transmit(&mut self, now_ns: u64, timeout_ns: u64, out: &mut Vec<u8>) -> bool {
-        self.give_up(now_ns, self.patience_ns(timeout_ns));
+    /// Writes the next request for chunks to `out`, if the window has room; `timeout_ns` is the timeout of a get.
+    pub(crate) fn poll_transmit(&mut self, now_ns: u64, timeout_ns: u64, out: &mut Vec<u8>) -> bool {
+        self.give_up(now_ns, self.chunk_timeout_ns(timeout_ns));
         let Some(range) = self.next_range() else { return false };
         let (first, count) = (range.start, range.len() as u16);
         self.under_way += u32::from(count);
         let (left, overtaken_ns) = (count.into(), NEVER_NS);
         self.batches.push_back(Batch { range, left, asked_ns: now_ns, overtaken_ns });
         let (About { keyspace, op, digest }, reference, token) =
-            (self.about, self.reference, self.asked.token());
-        let (replica, mask) = self.asked.replica();
+            (self.about, self.reference, self.replica.token());
+        let (replica, mask) = self.replica.address();
         ReadChunks { keyspace, op, digest, reply_to: None, first, mask, replica, reference, token, count }
             .encode(out);
         true
     }
 
-    /// What to ask for, none of which is there.
+    /// The next chunks to request, all of them missing.
     fn next_range(&mut self) -> Option<Range<u32>> {
         let room = self.window.saturating_sub(self.under_way).min(READ_CHUNKS_MAX.into());
         while let Some(range) = self.again.front_mut().filter(|_| room > 0) {
@@ -285,7 +284,7 @@ impl Read {
             range.start = end;
             return Some(start..end);
         }
-        // A part of the window at a time, so that not every chunk that comes is a question.
+        // A part of the window at a time, so that not every chunk triggers a request.
         let rest = self.reference.chunks() - self.next;
         let count = (self.window / 4).clamp(1, READ_CHUNKS_MAX.into()).min(rest);
         if rest == 0 || room < count {
@@ -295,9 +294,9 @@ impl Read {
         Some(self.next - count..self.next)
     }
 
-    /// When [`Self::poll_transmit`] is to be called at the latest, if it has written nothing.
-    pub(super) fn next_deadline(&self, timeout_ns: u64) -> u64 {
-        let timeout_ns = self.patience_ns(timeout_ns);
+    /// When to call [`Self::poll_transmit`] at the latest, once it has written nothing.
+    pub(crate) fn next_deadline(&self, timeout_ns: u64) -> u64 {
+        let timeout_ns = self.chunk_timeout_ns(timeout_ns);
         let late_ns = self.batches.iter().map(|batch| batch.late_ns(self.heard_ns, timeout_ns));
         late_ns.min().unwrap_or(NEVER_NS)
     }

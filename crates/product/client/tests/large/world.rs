@@ -7,7 +7,7 @@ use nicekv_proto::{
     ClientId, Condition, Datagram, Duration, Epoch, Expiry, Form, KeyDigest, KeyspaceId, NodeId, Now, OpId,
     Opcode, Operation, PartitionId, Reply, Status, Update,
 };
-use nicekv_transport::{Receiver, Report, Taken};
+use nicekv_transport::{Received, Receiver, Report};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -275,7 +275,7 @@ impl World {
     fn on_chunk(&mut self, node: usize, chunk: &Chunk<'_>) {
         let now_ns = self.now.boot_ns;
         let Some(transfer) = self.replicas[node].transfers.get_mut(&chunk.op) else { return };
-        if transfer.receiver.handle_chunk(now_ns, chunk.number) == Taken::New {
+        if transfer.receiver.handle_chunk(now_ns, chunk.number) == Received::New {
             let (start, length) = transfer.reference.chunk(chunk.number).unwrap();
             transfer.value[start as usize..][..length].copy_from_slice(chunk.bytes);
         }

@@ -95,7 +95,7 @@ impl Delivery {
             return;
         }
         while let Some(event) = self.sender.poll_event() {
-            self.is_over |= matches!(event, Event::Over | Event::Silent);
+            self.is_over |= matches!(event, Event::Finished | Event::NoAnswer);
         }
         let Some(transmit) = self.sender.poll_transmit(now_ns) else { return };
         let (number, mask) = match transmit {

@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 use nicekv_proto::chunk::READ_FRAMES_MAX;
-use nicekv_transport::Chunks;
+use nicekv_transport::ChunkSet;
 
 /// Windows that are asked for at once.
 const WINDOWS_MAX: usize = 3;
@@ -28,7 +28,7 @@ struct Window {
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
     count: u32,
-    here: Chunks,
+    here: ChunkSet,
     next: u32,
     open: Vec<Window>,
     patience_ns: u64,
@@ -37,7 +37,7 @@ pub(super) struct Windows {
 impl Windows {
     /// Of a chunk in so many frames.
     pub(super) fn new(count: u32, patience_ns: u64) -> Self {
-        Self { count, here: Chunks::default(), next: 0, open: Vec::new(), patience_ns }
+        Self { count, here: ChunkSet::default(), next: 0, open: Vec::new(), patience_ns }
     }
 
     /// A frame has come. Whether it is new.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use nicekv_proto::chunk::{Answer, Round, frame_of};
 use nicekv_proto::large::{Chunk, Hole, TransferReport};
 use nicekv_proto::{Epoch, NodeId, OpId, PartitionId, Status};
-use nicekv_transport::{Report, Taken};
+use nicekv_transport::{Received, Report};
 
 impl Target {
     pub(super) fn on_frame(&mut self, now_ns: u64, frame: &Chunk<'_>) {
@@ -25,13 +25,13 @@ impl Target {
         };
         self.counters.frames += 1;
         match transfer.receiver.handle_chunk(now_ns, frame.number) {
-            Taken::New => {
+            Received::New => {
                 let bytes = frame.bytes.to_vec();
                 self.storage.push_back(Storage::Write { op: frame.op, offset, bytes });
             }
-            Taken::Known => self.counters.frames_known += 1,
+            Received::Duplicate => self.counters.frames_known += 1,
             // The window is as long as the chunk.
-            Taken::Refused(_) => self.counters.frames_refused += 1,
+            Received::Refused(_) => self.counters.frames_refused += 1,
         }
         if transfer.receiver.is_complete() {
             transfer.is_ending = true;

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_proto::large::{Chunk, Reference, receiver_bit};
 use nicekv_proto::{Datagram, NodeId, Now, OpId, Status, Update};
-use nicekv_transport::Taken;
+use nicekv_transport::Received;
 
 impl Host {
     /// A client puts a large value that is not here: it may send it. What has come of it before is told.
@@ -46,7 +46,7 @@ impl Host {
     pub fn is_receiving(&self, now: Now, name: OpId) -> bool {
         let transfer = self.values.transfers.get(&name);
         transfer.is_some_and(|transfer| {
-            transfer.is_ending || transfer.receiver.is_heard_since(now.boot_ns.saturating_sub(PAUSE_NS))
+            transfer.is_ending || transfer.receiver.has_input_since(now.boot_ns.saturating_sub(PAUSE_NS))
         })
     }
 
@@ -107,14 +107,14 @@ impl<P: Protocol> NodeCore<P> {
         }
         values.counters.chunks += 1;
         match transfer.receiver.handle_chunk(now.boot_ns, chunk.number) {
-            Taken::New => {
+            Received::New => {
                 storage.write_value(&transfer.reference, offset, chunk.bytes);
                 transfer.is_written = true;
                 // What is here needs no room any more.
                 transfer.receiver.set_room(ROOM);
             }
-            Taken::Known => values.counters.chunks_known += 1,
-            Taken::Refused(_) => values.counters.chunks_refused += 1,
+            Received::Duplicate => values.counters.chunks_known += 1,
+            Received::Refused(_) => values.counters.chunks_refused += 1,
         }
         if transfer.receiver.is_complete() {
             transfer.is_ending = true;

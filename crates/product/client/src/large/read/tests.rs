@@ -18,7 +18,7 @@ const FOUND: Summary = Summary {
 fn read(length: u32, checksum: u128) -> Read {
     let about = About { keyspace: KeyspaceId::DEFAULT, op: OP, digest: KeyDigest([3; 16]) };
     let name = OpId { sequence: 99, ..OP };
-    Read::new(about, Reference { name, length, checksum }, From::Any(1), FOUND)
+    Read::new(about, Reference { name, length, checksum }, ReadSource::Any(1), FOUND)
 }
 
 /// What it asks for now: first, count, token.
@@ -33,24 +33,24 @@ fn asked(read: &mut Read, now_ns: u64) -> Vec<(u32, u16, u64)> {
 }
 
 #[test]
-fn a_silence_is_measured_by_how_long_answers_take() {
-    let patience_ns = |read: &Read, timeout_ns| read.next_deadline(timeout_ns) - read.heard_ns;
+fn timeout_follows_how_long_answers_take() {
+    let timeout_ns_of = |read: &Read, timeout_ns| read.next_deadline(timeout_ns) - read.heard_ns;
     let mut read = read(1 << 20, 0);
     asked(&mut read, 0);
     assert_eq!(read.next_deadline(100 * MS), 100 * MS, "nothing is known");
     read.on_chunk(MS, 0, &[0; CHUNK_BYTES]);
-    assert_eq!(patience_ns(&read, 100 * MS), 4 * MS);
-    assert_eq!(patience_ns(&read, 3 * MS), 3 * MS, "no longer than a get would wait");
+    assert_eq!(timeout_ns_of(&read, 100 * MS), 4 * MS);
+    assert_eq!(timeout_ns_of(&read, 3 * MS), 3 * MS, "no longer than a get would wait");
     read.silences = 2;
-    assert_eq!(patience_ns(&read, 100 * MS), 16 * MS);
+    assert_eq!(timeout_ns_of(&read, 100 * MS), 16 * MS);
     read.on_chunk(20 * MS, 1, &[0; CHUNK_BYTES]);
-    assert_eq!(patience_ns(&read, 200 * MS), 80 * MS, "a queue has grown");
+    assert_eq!(timeout_ns_of(&read, 200 * MS), 80 * MS, "a queue has grown");
     read.answer_ns = 1;
-    assert_eq!(patience_ns(&read, 200 * MS), PATIENCE_NS_MIN);
+    assert_eq!(timeout_ns_of(&read, 200 * MS), TIMEOUT_NS_MIN);
 }
 
 #[test]
-fn a_length_is_a_number_until_chunks_come() {
+fn length_takes_no_memory_until_chunks_come() {
     let mut read = read(512 << 20, 0);
     for turn in 0..50 {
         asked(&mut read, turn * 10 * MS);
@@ -58,26 +58,26 @@ fn a_length_is_a_number_until_chunks_come() {
     assert_eq!(read.value.capacity(), 0);
     assert!(read.again.len() + read.batches.len() < 64, "and what is asked for does not grow");
     let last = read.reference.chunks() - 1;
-    assert_eq!(read.on_chunk(0, last, &[0; CHUNK_BYTES]), Taken::Stray, "nobody has asked for it");
-    assert_eq!(read.on_chunk(0, 7, &[0; CHUNK_BYTES]), Taken::Kept);
+    assert_eq!(read.on_chunk(0, last, &[0; CHUNK_BYTES]), ChunkOutcome::Stray, "nobody has asked for it");
+    assert_eq!(read.on_chunk(0, 7, &[0; CHUNK_BYTES]), ChunkOutcome::Kept);
     assert!(read.value.capacity() <= 8 * CHUNK_BYTES);
 }
 
 #[test]
-fn what_is_not_what_was_asked_for_is_no_chunk() {
+fn unrequested_chunks_are_ignored() {
     let mut read = read(10 * CHUNK_BYTES as u32 + 5, 0);
-    assert_eq!(read.on_chunk(0, 0, &[0; CHUNK_BYTES]), Taken::Stray, "before anything was asked for");
+    assert_eq!(read.on_chunk(0, 0, &[0; CHUNK_BYTES]), ChunkOutcome::Stray, "before anything was asked for");
     assert_eq!(asked(&mut read, 0), [(0, 11, 1)]);
     let lies: [(u32, usize); 5] = [(0, 5), (0, CHUNK_BYTES - 1), (10, CHUNK_BYTES), (11, 5), (u32::MAX, 5)];
     for (number, length) in lies {
-        assert_eq!(read.on_chunk(0, number, &vec![0; length]), Taken::Stray, "{number} {length}");
+        assert_eq!(read.on_chunk(0, number, &vec![0; length]), ChunkOutcome::Stray, "{number} {length}");
     }
-    assert_eq!(read.on_chunk(0, 10, &[0; 5]), Taken::Kept);
-    assert_eq!(read.on_chunk(0, 10, &[0; 5]), Taken::Stray, "it is there");
+    assert_eq!(read.on_chunk(0, 10, &[0; 5]), ChunkOutcome::Kept);
+    assert_eq!(read.on_chunk(0, 10, &[0; 5]), ChunkOutcome::Stray, "it is there");
 }
 
 #[test]
-fn a_value_is_whole_if_its_checksum_is_right() {
+fn value_is_whole_if_its_checksum_is_right() {
     let value: Vec<u8> = (0..300_007_u32).map(|at| (at * 7 % 251) as u8).collect();
     for (named, is_right) in [(checksum(&value), true), (1, false)] {
         let mut read = read(value.len() as u32, named);
@@ -93,16 +93,16 @@ fn a_value_is_whole_if_its_checksum_is_right() {
                 taken.push(read.on_chunk(0, number, bytes));
             }
         }
-        let last = if is_right { Taken::Whole(FOUND) } else { Taken::Wrong };
+        let last = if is_right { ChunkOutcome::Whole(FOUND) } else { ChunkOutcome::Wrong };
         assert_eq!(taken.pop(), Some(last));
-        assert!(taken.iter().all(|taken| *taken == Taken::Kept));
+        assert!(taken.iter().all(|taken| *taken == ChunkOutcome::Kept));
         assert_eq!(read.value.capacity(), value.len(), "no byte more");
         assert_eq!(read.into_whole(), Some(value.clone()));
     }
 }
 
 #[test]
-fn the_window_grows_with_answers_and_is_halved_by_a_loss_once() {
+fn window_grows_with_answers_and_is_halved_once_per_loss() {
     let mut read = read(64 << 20, 0);
     let mut waiting: VecDeque<u32> = VecDeque::new();
     for turn in 0..40 {
@@ -126,7 +126,7 @@ fn the_window_grows_with_answers_and_is_halved_by_a_loss_once() {
 }
 
 #[test]
-fn what_is_overtaken_is_asked_for_again_without_what_has_come() {
+fn overtaken_chunks_are_requested_again() {
     let mut read = Read { window: 64, ..read(1 << 20, 0) };
     assert_eq!(asked(&mut read, 0), [(0, 16, 1), (16, 16, 1), (32, 16, 1), (48, 16, 1)]);
     [0, 1, 2, 4, 5, 7, 16].iter().for_each(|number| {
@@ -143,19 +143,19 @@ fn what_is_overtaken_is_asked_for_again_without_what_has_come() {
 }
 
 #[test]
-fn what_comes_slowly_is_waited_for_as_long_as_it_comes() {
+fn slow_transfer_is_not_given_up_while_chunks_come() {
     let mut read = read(1 << 20, 0);
     let asks = asked(&mut read, 0).len();
     for number in 0..32 {
         let now_ns = u64::from(number + 1) * (TIMEOUT_NS - 1);
         read.give_up(now_ns, TIMEOUT_NS);
-        assert_eq!(read.on_chunk(now_ns, number, &[0; CHUNK_BYTES]), Taken::Kept);
+        assert_eq!(read.on_chunk(now_ns, number, &[0; CHUNK_BYTES]), ChunkOutcome::Kept);
     }
     assert_eq!((asks, read.has_lost, read.again.len()), (4, false, 0));
 }
 
 #[test]
-fn another_token_is_tried_at_once_but_only_once_until_something_comes() {
+fn new_token_is_tried_once_until_a_chunk_comes() {
     let mut read = Read { window: 32, ..read(1 << 20, 0) };
     let first = asked(&mut read, 0);
     read.take_token(1);

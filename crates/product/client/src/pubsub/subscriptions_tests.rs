@@ -24,7 +24,7 @@ fn answer(subscriptions: &mut Subscriptions, now_ns: u64, id: SubscriptionId, la
 }
 
 #[test]
-fn a_channel_is_said_to_its_partition_and_again_a_second_later() {
+fn channel_is_announced_to_its_partition_and_again_a_second_later() {
     let mut subscriptions = Subscriptions::default();
     let (id, version) = subscriptions.set(0, Channel, b"news", 2).unwrap();
     assert_eq!(next(&mut subscriptions, 0), Some((id, b"news".to_vec(), 0, 2, 3_000)));
@@ -38,7 +38,7 @@ fn a_channel_is_said_to_its_partition_and_again_a_second_later() {
 }
 
 #[test]
-fn a_pattern_is_said_to_every_partition() {
+fn pattern_is_announced_to_every_partition() {
     let mut subscriptions = Subscriptions::default();
     let (id, version) = subscriptions.set(0, Pattern, b"n*", 1).unwrap();
     for (from, last) in [(0, 41), (42, 76), (77, u128::MAX)] {
@@ -51,18 +51,18 @@ fn a_pattern_is_said_to_every_partition() {
 }
 
 #[test]
-fn what_is_set_while_it_is_said_is_said_at_once_from_the_beginning() {
+fn change_during_a_round_starts_another_round() {
     let mut subscriptions = Subscriptions::default();
     let (id, first) = subscriptions.set(0, Pattern, b"n*", 1).unwrap();
     next(&mut subscriptions, 0).unwrap();
     answer(&mut subscriptions, 0, id, 41);
     let (same, _) = subscriptions.set(0, Pattern, b"n*", 4).unwrap();
     assert_eq!(same, id);
-    assert_eq!(next(&mut subscriptions, 0), Some((id, b"n*".to_vec(), 42, 4, 3_000)), "the round goes on");
+    assert_eq!(next(&mut subscriptions, 0), Some((id, b"n*".to_vec(), 42, 4, 3_000)), "the round continues");
     let (_, second) = subscriptions.set(0, Pattern, b"n*", 5).unwrap();
-    assert_eq!(next(&mut subscriptions, 0), None, "one request of a name at a time");
+    assert_eq!(next(&mut subscriptions, 0), None, "one request per name at a time");
     answer(&mut subscriptions, 0, id, u128::MAX);
-    // Others that come and go hold up nobody, and nobody is told what was not said.
+    // The first change is confirmed, and the second one is not yet.
     assert_eq!(subscriptions.poll(), Some(Confirmation { id, version: first, result: Ok(()) }));
     assert_eq!(subscriptions.poll(), None);
     assert_eq!(next(&mut subscriptions, 0), Some((id, b"n*".to_vec(), 0, 5, 3_000)));
@@ -72,7 +72,7 @@ fn what_is_set_while_it_is_said_is_said_at_once_from_the_beginning() {
 }
 
 #[test]
-fn what_has_failed_is_not_told_of_while_something_else_counts() {
+fn failure_is_not_reported_if_a_newer_change_follows() {
     let mut subscriptions = Subscriptions::default();
     subscriptions.set(0, Channel, b"c", 1).unwrap();
     next(&mut subscriptions, 0).unwrap();
@@ -85,7 +85,7 @@ fn what_has_failed_is_not_told_of_while_something_else_counts() {
 }
 
 #[test]
-fn what_is_given_up_while_it_is_said_is_said_to_all_and_forgotten() {
+fn end_during_a_round_is_announced_to_all_partitions() {
     let mut subscriptions = Subscriptions::default();
     let (id, first) = subscriptions.set(0, Pattern, b"n*", 1).unwrap();
     next(&mut subscriptions, 0).unwrap();
@@ -97,11 +97,11 @@ fn what_is_given_up_while_it_is_said_is_said_to_all_and_forgotten() {
         answer(&mut subscriptions, 0, id, last);
     }
     assert_eq!(subscriptions.poll(), Some(Confirmation { id, version: second, result: Ok(()) }));
-    assert_eq!((subscriptions.is_empty(), subscriptions.cost, subscriptions.asked), (true, 0, 0));
+    assert_eq!((subscriptions.is_empty(), subscriptions.cost, subscriptions.under_way), (true, 0, 0));
 }
 
 #[test]
-fn what_is_given_up_is_said_once_and_forgotten() {
+fn end_is_announced_once_and_forgotten() {
     let mut subscriptions = Subscriptions::default();
     subscriptions.set(0, Channel, b"c", 1).unwrap();
     let (id, version) = subscriptions.set(0, Channel, b"c", 0).unwrap();
@@ -112,13 +112,13 @@ fn what_is_given_up_is_said_once_and_forgotten() {
         Some(Confirmation { id, version, result: Err(OperationError::TimedOut) })
     );
     assert!(subscriptions.is_empty() && subscriptions.ids.is_empty() && subscriptions.due.is_empty());
-    assert_eq!((subscriptions.cost, subscriptions.asked), (0, 0));
-    // An answer that comes twice says nothing.
+    assert_eq!((subscriptions.cost, subscriptions.under_way), (0, 0));
+    // A repeated answer changes nothing.
     answer(&mut subscriptions, 0, id, 0);
 }
 
 #[test]
-fn what_has_failed_is_said_again_later_and_what_was_not_sent_soon() {
+fn failed_announcement_is_retried_later_and_unsent_one_soon() {
     let mut subscriptions = Subscriptions::default();
     let (id, version) = subscriptions.set(0, Channel, b"c", 1).unwrap();
     next(&mut subscriptions, 0).unwrap();
@@ -131,7 +131,7 @@ fn what_has_failed_is_said_again_later_and_what_was_not_sent_soon() {
 }
 
 #[test]
-fn with_very_many_each_is_said_less_often_and_remembered_for_longer() {
+fn many_subscriptions_are_announced_less_often_and_held_for_longer() {
     let mut subscriptions = Subscriptions::default();
     for number in 0..10_000_u32 {
         subscriptions.set(0, Channel, &number.to_be_bytes(), 1).unwrap();
@@ -141,7 +141,7 @@ fn with_very_many_each_is_said_less_often_and_remembered_for_longer() {
         assert_eq!(hold_ms, 15_000);
         asked.push(id);
     }
-    assert_eq!((asked.len(), subscriptions.next_deadline()), (ASKED_MAX, None));
+    assert_eq!((asked.len(), subscriptions.next_deadline()), (UNDER_WAY_MAX, None));
     for id in asked {
         answer(&mut subscriptions, 0, id, 0);
     }
@@ -149,7 +149,7 @@ fn with_very_many_each_is_said_less_often_and_remembered_for_longer() {
 }
 
 #[test]
-fn there_is_a_bound() {
+fn subscriptions_are_bounded() {
     let mut subscriptions = Subscriptions::default();
     for number in 0..SUBSCRIPTIONS_MAX as u32 {
         subscriptions.set(0, Channel, &number.to_be_bytes(), 1).unwrap();

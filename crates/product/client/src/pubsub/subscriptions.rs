@@ -1,44 +1,46 @@
-//! What this client listens to, said to the store and said again before that forgets it.
+//! Announces this client's channels and patterns to the nodes, and again before the nodes forget them.
 //!
 //! ```text
-//!   set ─▶ due ─▶ asked ─ answered, and it is all partitions ─▶ told ─ an interval later ─▶ due
-//!            ▲       │  └ of a pattern, the next partition ─▶ due
-//!            └───────┴─── it was set again meanwhile: at once from the beginning, with what counts now
+//!   set ─▶ due ─▶ requested ─ answered by the last partition ─▶ confirmed ─ an interval later ─▶ due
+//!            ▲       │      └ answered by another partition (of a pattern): the next one ─▶ due
+//!            └───────┴── set again meanwhile: from the first partition, with the new count
 //! ```
 //!
-//! A channel is said to the members of its partition. A pattern is said to those of every partition, one after the other: each answer tells how far its partition goes, as in
-//! a scan. However often it is set meanwhile, a round comes to its end, and who waits for that is told. What is not listened to any more is said once, and forgotten.
+//! A channel is announced to the members of its partition; a pattern to those of every partition, one after the other: each
+//! answer says how far its partition goes, as in a scan. A round always comes to its end, however often the count is set
+//! meanwhile, and is then confirmed. The end of a subscription is announced once and forgotten.
 //!
-//! However many there are, no more than [`SAID_PER_S`] of them are said in a second: with more the interval grows, and so does the time for which they are to be remembered.
+//! At most [`ANNOUNCED_PER_S`] announcements are made a second. With more subscriptions the interval grows, and so does the
+//! time for which nodes remember them.
 
 use crate::{Answer, OperationError, Request};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use nicekv_proto::publish::ListenKind;
 
-/// Channels and patterns of one client.
+/// Channels and patterns of one client, at most.
 pub const SUBSCRIPTIONS_MAX: usize = 65_536;
-/// Requests for them that are under way at once.
-const ASKED_MAX: usize = 64;
-/// So many are said again in a second.
-const SAID_PER_S: u64 = 2_000;
-/// How often one is said again, if there are few, in milliseconds.
+/// Announcements under way at once.
+const UNDER_WAY_MAX: usize = 64;
+/// Announcements per second.
+const ANNOUNCED_PER_S: u64 = 2_000;
+/// Interval between the announcements of one subscription, in milliseconds, if there are few, …
 const INTERVAL_MS_MIN: u64 = 1_000;
-/// The same if there are very many: nodes remember nobody for more than three times as long.
+/// … and if there are very many. Nodes remember a subscription for three intervals.
 const INTERVAL_MS_MAX: u64 = 20_000;
 const NS_PER_MS: u64 = 1_000_000;
 
-/// Names a channel or a pattern that is listened to, as long as it is.
+/// Identifies a channel or pattern while it is subscribed to.
 pub type SubscriptionId = u64;
 
-/// What was said to the store, or could not be.
+/// A round of announcements has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmation {
-    /// Of which.
+    /// Which subscription was announced.
     pub id: SubscriptionId,
-    /// As it was set then: [`Subscriptions::set`] numbers what it is told.
+    /// The version that was announced, as returned by [`Subscriptions::set`].
     pub version: u64,
-    /// Whether everybody knows who has to.
+    /// Whether all members have confirmed it.
     pub result: Result<(), OperationError>,
 }
 
@@ -48,14 +50,14 @@ struct Entry {
     name: Vec<u8>,
     count: u32,
     version: u64,
-    /// The version that is being said.
-    said: u64,
-    /// The match value whose partition is told next.
+    /// The version that is being announced.
+    announced: u64,
+    /// The match value whose partition comes next.
     at: u128,
-    /// Requests of this round so far, and those that the last round took.
+    /// Requests in this round so far, and in the last round.
     requests: u64,
     cost: u64,
-    is_asked: bool,
+    is_under_way: bool,
     due_ns: u64,
 }
 
@@ -65,16 +67,16 @@ pub struct Subscriptions {
     entries: BTreeMap<SubscriptionId, Entry>,
     ids: BTreeMap<(ListenKind, Vec<u8>), SubscriptionId>,
     due: BTreeSet<(u64, SubscriptionId)>,
-    told: VecDeque<Confirmation>,
+    confirmed: VecDeque<Confirmation>,
     last_id: SubscriptionId,
     last_version: u64,
-    asked: usize,
-    /// Of all entries.
+    under_way: usize,
+    /// Sum over all entries.
     cost: u64,
 }
 
 impl Subscriptions {
-    /// How many there are, those among them that are being given up.
+    /// Subscriptions, those whose end is being announced included.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -84,7 +86,8 @@ impl Subscriptions {
         self.entries.is_empty()
     }
 
-    /// From now on so many listen there; which it is, and the number under which that is [told](Self::poll). `None`: there are too many already.
+    /// Sets the number of listeners of a channel or pattern. Returns its id and the version of this change, which is
+    /// [confirmed](Self::poll) once it was announced. `None`: there are too many subscriptions.
     pub fn set(
         &mut self,
         now_ns: u64,
@@ -99,8 +102,8 @@ impl Subscriptions {
         self.last_version += 1;
         let entry = self.entries.get_mut(&id).expect("each id has one");
         (entry.count, entry.version) = (count, self.last_version);
-        // Where it is being said the end of that begins the next round.
-        if !entry.is_asked && entry.at == 0 {
+        // If a round is under way, its end begins the next one.
+        if !entry.is_under_way && entry.at == 0 {
             self.schedule(id, 0, now_ns);
         }
         Some((id, self.last_version))
@@ -116,11 +119,11 @@ impl Subscriptions {
             name: name.to_vec(),
             count: 0,
             version: 0,
-            said: 0,
+            announced: 0,
             at: 0,
             requests: 0,
             cost: 1,
-            is_asked: false,
+            is_under_way: false,
             due_ns: 0,
         };
         self.cost += 1;
@@ -129,7 +132,7 @@ impl Subscriptions {
         Some(self.last_id)
     }
 
-    /// The partition of this match value is told then.
+    /// Announces to the partition of this match value at that time.
     fn schedule(&mut self, id: SubscriptionId, at: u128, due_ns: u64) {
         let entry = self.entries.get_mut(&id).expect("it is there");
         self.due.remove(&(entry.due_ns, id));
@@ -138,37 +141,37 @@ impl Subscriptions {
     }
 
     fn interval_ms(&self) -> u64 {
-        (self.cost * 1_000 / SAID_PER_S).clamp(INTERVAL_MS_MIN, INTERVAL_MS_MAX)
+        (self.cost * 1_000 / ANNOUNCED_PER_S).clamp(INTERVAL_MS_MIN, INTERVAL_MS_MAX)
     }
 
-    /// The next request to be sent, if one is due. It is under way until [`Self::answered`].
+    /// The next announcement, if one is due. It is under way until [`Self::answered`] or [`Self::put_off`].
     pub fn next(&mut self, now_ns: u64) -> Option<(SubscriptionId, Request<'_>)> {
         let (due_ns, id) = self.due.first().copied()?;
-        if due_ns > now_ns || self.asked == ASKED_MAX {
+        if due_ns > now_ns || self.under_way == UNDER_WAY_MAX {
             return None;
         }
         self.due.pop_first();
-        self.asked += 1;
+        self.under_way += 1;
         let hold_ms = 3 * self.interval_ms() as u32;
-        let entry = self.entries.get_mut(&id).expect("what is due is there");
+        let entry = self.entries.get_mut(&id).expect("due subscriptions exist");
         if entry.at == 0 {
-            (entry.said, entry.requests) = (entry.version, 0);
+            (entry.announced, entry.requests) = (entry.version, 0);
         }
-        entry.is_asked = true;
+        entry.is_under_way = true;
         entry.requests += 1;
         let (kind, name, from, count) = (entry.kind, entry.name.as_slice(), entry.at, entry.count);
         Some((id, Request::Listen { kind, name, from, count, hold_ms }))
     }
 
-    /// The request for one was answered, or has failed.
+    /// An announcement was answered or has failed.
     pub fn answered(&mut self, now_ns: u64, id: SubscriptionId, result: Result<Answer<'_>, OperationError>) {
-        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.is_asked) else { return };
-        entry.is_asked = false;
-        self.asked -= 1;
+        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.is_under_way) else { return };
+        entry.is_under_way = false;
+        self.under_way -= 1;
         let last = result.map(|answer| last_of(&answer));
         match (entry.kind, last) {
-            // What counts now is still to be said.
-            (_, Err(_)) if entry.version != entry.said => self.schedule(id, 0, now_ns),
+            // The new count is still to be announced.
+            (_, Err(_)) if entry.version != entry.announced => self.schedule(id, 0, now_ns),
             (ListenKind::Pattern, Ok(Some(last))) if last >= entry.at && last < u128::MAX => {
                 self.schedule(id, last + 1, now_ns);
             }
@@ -177,9 +180,9 @@ impl Subscriptions {
     }
 
     fn end_round(&mut self, id: SubscriptionId, now_ns: u64, result: Result<(), OperationError>) {
-        let entry = self.entries.get_mut(&id).expect("it was asked");
-        self.told.push_back(Confirmation { id, version: entry.said, result });
-        let is_newest = entry.version == entry.said;
+        let entry = self.entries.get_mut(&id).expect("it was announced");
+        self.confirmed.push_back(Confirmation { id, version: entry.announced, result });
+        let is_newest = entry.version == entry.announced;
         if entry.count == 0 && is_newest {
             self.cost -= entry.cost;
             if let Some(entry) = self.entries.remove(&id) {
@@ -193,24 +196,24 @@ impl Subscriptions {
         self.schedule(id, 0, now_ns + pause_ns);
     }
 
-    /// A request that was taken from [`Self::next`] could not be sent: it is due again soon.
+    /// An announcement from [`Self::next`] could not be sent: it is due again in a millisecond.
     pub fn put_off(&mut self, now_ns: u64, id: SubscriptionId) {
-        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.is_asked) else { return };
-        entry.is_asked = false;
+        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.is_under_way) else { return };
+        entry.is_under_way = false;
         entry.requests -= 1;
-        self.asked -= 1;
+        self.under_way -= 1;
         let at = entry.at;
         self.schedule(id, at, now_ns + NS_PER_MS);
     }
 
-    /// What was said, or could not be, since it was asked last.
+    /// Takes the next round that was confirmed or has failed.
     pub fn poll(&mut self) -> Option<Confirmation> {
-        self.told.pop_front()
+        self.confirmed.pop_front()
     }
 
-    /// When [`Self::next`] has something to say, in nanoseconds of the boot-time clock.
+    /// When to call [`Self::next`], in nanoseconds of the boot-time clock.
     pub fn next_deadline(&self) -> Option<u64> {
-        self.due.first().map(|(due_ns, _)| *due_ns).filter(|_| self.asked < ASKED_MAX)
+        self.due.first().map(|(due_ns, _)| *due_ns).filter(|_| self.under_way < UNDER_WAY_MAX)
     }
 }
 

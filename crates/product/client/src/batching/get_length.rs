@@ -1,24 +1,25 @@
-//! How long gets are made, so that the kernel of a node may answer them (G8): as long as the longest reply of late.
+//! How long gets are padded, so that the kernel of a node can answer them in place (G8): as long as the longest recent
+//! reply.
 
-/// Replies after which a longer one is forgotten.
+/// A longer reply counts until this many replies came after it.
 const REPLIES: u16 = 256;
 
-/// Of the gets of a keyspace.
+/// The padded length of gets in a keyspace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GetLength {
     bytes: u16,
-    /// Since the last count of [`REPLIES`] began.
+    /// The longest in the present count of [`REPLIES`].
     longest: u16,
     replies: u16,
 }
 
 impl GetLength {
-    /// With zeros at the end they have so many bytes at least.
+    /// Gets are padded with zeros to this many bytes.
     pub(crate) fn bytes(self) -> usize {
         self.bytes.into()
     }
 
-    /// A get was answered; `useful`: the length of the reply if a kernel may give it, or has.
+    /// A get was answered; `useful` is the length of the reply if a kernel can give it.
     pub(crate) fn answered(&mut self, useful: i64) {
         self.longest = self.longest.max(u16::try_from(useful).unwrap_or_default());
         self.bytes = self.bytes.max(self.longest);
@@ -34,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gets_are_as_long_as_the_longest_reply_of_late() {
+    fn gets_are_as_long_as_the_longest_recent_reply() {
         let mut length = GetLength::default();
         length.answered(0);
         assert_eq!(length.bytes(), 0);
@@ -44,8 +45,8 @@ mod tests {
         (0..300).for_each(|_| length.answered(120));
         assert_eq!(length.bytes(), 120);
         (0..600).for_each(|_| length.answered(0));
-        assert_eq!(length.bytes(), 0, "no kernel answers any more");
+        assert_eq!(length.bytes(), 0, "kernels answer no more gets");
         length.answered(i64::MAX);
-        assert_eq!(length.bytes(), 0, "nobody answers so much");
+        assert_eq!(length.bytes(), 0, "no reply is that long");
     }
 }

@@ -1,23 +1,23 @@
-//! Bytes that their owner shares with the client instead of having them copied.
+//! Bytes that the caller shares with the client instead of copying them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::{Debug, Formatter, Result};
 use core::ops::Deref;
 
-/// Bytes that are kept where they are until nobody needs them any more.
+/// Immutable bytes, reference-counted, in whatever container their owner has. Cloning is cheap.
 #[derive(Clone)]
 pub struct SharedBytes(Arc<dyn AsRef<[u8]> + Send + Sync>);
 
 impl SharedBytes {
-    /// Those that the owner shows, which are always the same. It is dropped with the last clone.
+    /// The bytes of `owner`, which must always be the same. The owner is dropped with the last clone.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
         Self(owner)
     }
 
-    /// `bytes`, which are not copied if they are all of `kept`.
-    pub(crate) fn of(bytes: &[u8], kept: Option<&Self>) -> Self {
-        let same = kept.filter(|kept| core::ptr::eq::<[u8]>(&***kept, bytes));
+    /// `bytes`, not copied if they are all of `shared`.
+    pub(crate) fn of(bytes: &[u8], shared: Option<&Self>) -> Self {
+        let same = shared.filter(|shared| core::ptr::eq::<[u8]>(&***shared, bytes));
         same.cloned().unwrap_or_else(|| Vec::from(bytes).into())
     }
 }

@@ -1,18 +1,16 @@
 //! What a large value leaves behind in its slot and its lane.
 
-use super::*;
-use crate::OperationError;
-use crate::in_flight::InFlight;
-use nicekv_proto::large::{Chunk, TransferReport};
-use nicekv_proto::{Datagram, Form, Reply};
-
-const NEVER_NS: u64 = u64::MAX;
-use crate::{ClientCore, Outcome, Request};
-use nicekv_proto::large::{RECEIVERS_ALL, Reference, receiver_bit};
+use super::InFlight;
+use super::slot::Slot;
+use crate::{ClientCore, Config, OperationError, Outcome, Request};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_proto::large::{Chunk, RECEIVERS_ALL, Reference, TransferReport, receiver_bit};
 use nicekv_proto::placement::Vrings;
 use nicekv_proto::quorum::{Content, Quorum, QuorumHeld, Timestamp};
 use nicekv_proto::{
-    ClientId, Duration, Epoch, Expiry, NodeId, Now, Opcode, Operation, PartitionId, Replication, Status,
+    ClientId, Datagram, Duration, Epoch, Expiry, Form, KeyDigest, KeyspaceId, NodeId, Now, OpId, Opcode,
+    Operation, PartitionId, Replication, Reply, Status,
 };
 
 const MS: u64 = 1_000_000;
@@ -131,16 +129,17 @@ impl World {
     /// No memory is kept for large values, and nothing is to be done for one.
     fn is_clean(&mut self) -> bool {
         assert!(self.client.poll_event().is_none());
-        let InFlight { slots, due, .. } = self.in_flight();
-        let is_free = |slot: &crate::slot::Slot| {
-            slot.buffers.large.is_none() && slot.buffers.value.capacity() < LENGTH && slot.due_ns == NEVER_NS
+        let InFlight { slots, large, .. } = self.in_flight();
+        let is_free = |slot: &Slot| {
+            let Slot { buffers, large_due_ns, .. } = slot;
+            buffers.large.is_none() && buffers.value.capacity() < LENGTH && *large_due_ns == u64::MAX
         };
-        slots.iter().all(is_free) && due.slots.is_empty() && due.delivered.capacity() == 0
+        slots.iter().all(is_free) && large.is_clean()
     }
 }
 
 #[test]
-fn the_value_of_a_put_is_let_go_of_when_it_ends_however_it_does() {
+fn put_frees_its_value_however_it_ends() {
     let ends: [fn(&mut World, OpId); 4] = [
         |world, op| world.tell(&Datagram::Reply(Reply::bare(op, Status::Ok))),
         |world, op| world.tell(&Datagram::Reply(Reply::bare(op, Status::Expired))),
@@ -163,7 +162,7 @@ fn the_value_of_a_put_is_let_go_of_when_it_ends_however_it_does() {
 }
 
 #[test]
-fn the_value_of_a_get_is_let_go_of_with_the_call_after_its_completion() {
+fn get_frees_its_value_with_the_next_call() {
     let mut world = World::new();
     let op = world.read();
     world.serve(op);
@@ -178,15 +177,15 @@ fn the_value_of_a_get_is_let_go_of_with_the_call_after_its_completion() {
 }
 
 #[test]
-fn what_takes_long_takes_no_room_and_says_nothing_of_haste() {
+fn large_put_takes_no_window_room_and_is_no_round_trip_sample() {
     let mut world = World::new();
     let ops: Vec<OpId> = (0..128).map(|_| world.put()).collect();
     assert_eq!(world.client.counters().waited, 64, "as many are in the window");
     world.sent();
     ops[..64].iter().for_each(|op| world.report(*op, 10));
-    assert_eq!(world.in_flight().in_line, 0, "those who waited have their turn");
+    assert_eq!(world.in_flight().flow.queued(), 0, "those who waited have their turn");
     world.sent();
-    let timeout_ns = |world: &World| world.in_flight().lanes[0][1].round_trip.timeout_ns(0, false);
+    let timeout_ns = |world: &World| world.in_flight().flow.timeout_ns(0, 0);
     let before_ns = timeout_ns(&world);
     for _ in 0..300 {
         world.advance(10 * MS);
@@ -200,11 +199,11 @@ fn what_takes_long_takes_no_room_and_says_nothing_of_haste() {
     assert_eq!(world.client.counters().retries, 128);
     ops.iter().for_each(|op| world.tell(&Datagram::Reply(Reply::bare(*op, Status::Ok))));
     assert_eq!((world.end(), timeout_ns(&world)), (Ok(Outcome::Done), before_ns));
-    assert_eq!(world.in_flight().lanes[0][1].round_trip.smoothed_ns(), 0, "nothing is measured");
+    assert_eq!(world.in_flight().flow.smoothed_ns(1), 0, "nothing is measured");
 }
 
 #[test]
-fn while_chunks_are_under_way_the_update_is_sent_when_reports_are_asked_for_alone() {
+fn update_is_repeated_only_to_ask_for_reports_while_chunks_are_under_way() {
     let mut world = World::new();
     let op = world.put();
     world.sent();
@@ -242,7 +241,7 @@ fn while_chunks_are_under_way_the_update_is_sent_when_reports_are_asked_for_alon
 }
 
 #[test]
-fn who_reports_before_the_primary_is_heard_when_it_does() {
+fn early_reports_count_once_the_primary_names_the_members() {
     let mut world = World::new();
     let op = world.put();
     world.sent();
@@ -256,7 +255,7 @@ fn who_reports_before_the_primary_is_heard_when_it_does() {
 }
 
 #[test]
-fn a_secondary_that_takes_nothing_is_not_waited_for_until_it_does() {
+fn refusing_secondary_is_left_out_until_it_takes_chunks() {
     let mut world = World::new();
     let op = world.put();
     world.sent();
@@ -271,7 +270,7 @@ fn a_secondary_that_takes_nothing_is_not_waited_for_until_it_does() {
 }
 
 #[test]
-fn a_report_lets_chunks_go_without_a_deadline() {
+fn report_releases_chunks_without_a_deadline() {
     let mut world = World::new();
     let op = world.put();
     world.sent();
@@ -282,7 +281,7 @@ fn a_report_lets_chunks_go_without_a_deadline() {
 }
 
 #[test]
-fn an_op_that_was_read_is_finished_and_its_token_is_no_length() {
+fn read_op_is_finished_and_its_token_is_no_reply_length() {
     let mut world = World::new();
     let op = world.read();
     world.tell(&Datagram::Reply(Reply { integer: 1_401, ..Reply::bare(op, Status::Busy) }));
@@ -297,7 +296,7 @@ fn an_op_that_was_read_is_finished_and_its_token_is_no_length() {
 }
 
 #[test]
-fn an_update_that_names_a_value_goes_alone() {
+fn update_of_a_large_value_is_not_batched() {
     let mut config = Config::new(ClientId(5), Vrings::on_loopback(7400));
     config.keyspaces[0].partition_bits = Some(0);
     let mut world = World { client: ClientCore::new(config), ..World::new() };
@@ -347,7 +346,7 @@ impl World {
 }
 
 #[test]
-fn what_is_put_to_any_k_leaves_with_the_question_and_once() {
+fn quorum_put_sends_its_chunks_with_the_query_and_once() {
     let mut world = any_of_three();
     let op = world.put();
     let sent = world.sent();
@@ -368,7 +367,7 @@ fn what_is_put_to_any_k_leaves_with_the_question_and_once() {
 }
 
 #[test]
-fn replicas_that_were_slow_are_left_out_of_a_put_to_any_k_for_a_while() {
+fn slow_replicas_are_left_out_of_quorum_puts_for_a_while() {
     let mut world = any_of_three();
     let (all, fast) = (RECEIVERS_ALL, RECEIVERS_ALL & !receiver_bit(NodeId(4)) & !receiver_bit(NodeId(5)));
     assert_eq!(world.put_to_one(), [all; 64]);
@@ -381,7 +380,7 @@ fn replicas_that_were_slow_are_left_out_of_a_put_to_any_k_for_a_while() {
 }
 
 #[test]
-fn a_replica_is_served_alone_in_four_puts_at_a_time() {
+fn replica_is_served_by_unicast_in_at_most_four_puts() {
     let mut world = any_of_three();
     let ops: Vec<OpId> = (0..6).map(|_| world.put()).collect();
     world.sent();
@@ -397,13 +396,13 @@ fn a_replica_is_served_alone_in_four_puts_at_a_time() {
         world.answer(op, Timestamp::NEVER.next(op).unwrap(), Content::Present);
         assert_eq!(world.end(), Ok(Outcome::Done));
     }
-    assert!(world.in_flight().due.stragglers.is_empty() && world.is_clean());
+    assert!(world.in_flight().large.stragglers.is_empty() && world.is_clean());
 }
 
 #[test]
-fn a_get_of_any_k_that_is_set_aside_lets_go_of_its_op_and_is_got_anew() {
+fn suspended_quorum_get_gives_up_its_op_and_is_sent_again() {
     let mut world = any_of_three();
-    world.client.in_flight.due.auto_read_bytes_max = 100;
+    world.client.in_flight.large.auto_read_bytes_max = 100;
     world.submit(Request::Get { key: b"color" });
     let op = |world: &mut World| Datagram::decode(&world.sent()[0]).unwrap().0.op;
     let first = op(&mut world);

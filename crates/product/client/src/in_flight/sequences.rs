@@ -1,4 +1,4 @@
-//! The op ids between the oldest unfinished op and the newest.
+//! Op ids: sequence numbers from the oldest unfinished op to the newest, and the watermark.
 
 use crate::SEQUENCE_SPAN_MAX;
 use alloc::collections::VecDeque;
@@ -7,50 +7,51 @@ const FINISHED: u32 = u32::MAX;
 
 /// Finds the slot of an op by its sequence, and the watermark, both in constant time.
 #[derive(Clone, Debug)]
-pub(crate) struct Sequences {
-    /// Sequence of the front of `slots`: the oldest unfinished op, or the next op when there is none.
+pub(super) struct Sequences {
+    /// Sequence number of the front of `slots`: the oldest unfinished op, or the next op if there is none.
     first: u64,
     slots: VecDeque<u32>,
 }
 
 impl Sequences {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { first: 1, slots: VecDeque::new() }
     }
 
-    /// Every op with a smaller sequence is finished. Gets count too: a get that waits only makes replicas remember a little longer.
-    pub(crate) fn watermark(&self) -> u64 {
+    /// Every op with a smaller sequence number is finished. Gets count too: a get that waits only makes replicas remember
+    /// results a little longer.
+    pub(super) fn watermark(&self) -> u64 {
         self.first
     }
 
-    pub(crate) fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         SEQUENCE_SPAN_MAX - self.slots.len()
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.room() == 0
     }
 
     /// The sequence of the next op.
-    pub(crate) fn next(&self) -> u64 {
+    pub(super) fn next(&self) -> u64 {
         self.first + self.slots.len() as u64
     }
 
-    /// Gives the next sequence to the op in `slot`.
-    pub(crate) fn begin(&mut self, slot: u32) -> u64 {
+    /// Gives the next sequence number to the op in `slot`.
+    pub(super) fn begin(&mut self, slot: u32) -> u64 {
         assert!(!self.is_full() && slot != FINISHED);
         self.slots.push_back(slot);
         self.next() - 1
     }
 
     /// The slot of an unfinished op.
-    pub(crate) fn slot(&self, sequence: u64) -> Option<u32> {
+    pub(super) fn slot(&self, sequence: u64) -> Option<u32> {
         let at = usize::try_from(sequence.checked_sub(self.first)?).ok()?;
         self.slots.get(at).copied().filter(|slot| *slot != FINISHED)
     }
 
     /// The op will never be sent again.
-    pub(crate) fn finish(&mut self, sequence: u64) {
+    pub(super) fn finish(&mut self, sequence: u64) {
         let at = (sequence - self.first) as usize;
         assert_ne!(self.slots[at], FINISHED, "op {sequence} finished twice");
         self.slots[at] = FINISHED;
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_watermark_is_the_oldest_unfinished_op() {
+    fn watermark_is_the_oldest_unfinished_op() {
         let mut sequences = Sequences::new();
         assert_eq!((sequences.begin(7), sequences.begin(8), sequences.begin(9)), (1, 2, 3));
         sequences.finish(2);
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_span_is_bounded() {
+    fn span_is_bounded() {
         let mut sequences = Sequences::new();
         sequences.begin(0);
         for sequence in 2..=SEQUENCE_SPAN_MAX as u64 {

@@ -1,24 +1,25 @@
-//! Which parts of a vring answer: requests to a node that has died must not fill the window that the others share.
+//! Which parts of a vring answer: requests to a dead node must not fill the window that all others share.
 //!
 //! ```text
-//!   answers ──▶ heard ◀─────────────── any answer ───────────────┐
-//!                 │ a timeout, and no answer since what was sent │
-//!                 └──────────────────────▶ silent ───────────────┘
+//!   answers ──▶ heard ◀────────────── any answer ────────────────┐
+//!                 │ a timeout, and no answer since that was sent │
+//!                 └─────────────────────▶ silent ────────────────┘
 //! ```
 //!
-//! A client knows nothing of partitions. They are blocks of vnodes, so a 256th of the ring stands for one: a *destination*. To a silent one a few
-//! datagrams go, so that its return is noticed, and they do not count as under way; all others wait until it is heard.
+//! A client does not know partitions. They are blocks of vnodes, so a 256th of the ring stands for one: a *destination*.
+//! A silent destination gets a few datagrams, so that its return is noticed. They do not count as under way. All other
+//! requests to it wait until it answers.
 //!
-//! One that answers, but later than others, has times of its own. If it was asked again as soon as they are, each answer would be given many times, and what comes of a queue that was
-//! long once is a queue that stays so.
+//! A destination that answers later than the others has a round-trip estimate of its own. Retrying it as early as the
+//! others would have each answer sent many times, and keep a long queue long.
 
-use crate::line::Line;
-use crate::round_trip::RoundTrip;
+use super::queue::Queue;
+use super::round_trip::RoundTrip;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Requests that a silent destination is asked again and again at a time.
+/// Requests under way to a silent destination.
 pub(crate) const PROBES_MAX: u32 = 8;
 const DESTINATIONS: usize = 256;
 
@@ -27,11 +28,11 @@ const DESTINATIONS: usize = 256;
 struct Destination {
     heard_ns: u64,
     is_silent: bool,
-    /// Requests that were sent and are not finished.
+    /// Requests under way.
     open: u32,
-    /// Requests that wait until it is heard.
-    parked: Line,
-    /// Its own times, since something was not answered in the time of all, until it is as fast as they are.
+    /// Requests that wait until it answers.
+    parked: Queue,
+    /// Its own estimate: from its first timeout by the lane's estimate until it is as fast as the others.
     slow: Option<Box<RoundTrip>>,
 }
 
@@ -41,7 +42,8 @@ pub(crate) struct Destinations(Vec<Destination>);
 
 impl Destinations {
     pub(crate) fn new() -> Self {
-        let unknown = Destination { heard_ns: 0, is_silent: false, open: 0, parked: Line::EMPTY, slow: None };
+        let unknown =
+            Destination { heard_ns: 0, is_silent: false, open: 0, parked: Queue::EMPTY, slow: None };
         Self(vec![unknown; DESTINATIONS])
     }
 
@@ -49,7 +51,7 @@ impl Destinations {
         self.0[usize::from(destination)].is_silent
     }
 
-    /// Whether one more request may be sent to a silent one.
+    /// Whether one more request may be sent to it while it is silent.
     pub(crate) fn takes_probe(&self, destination: u8) -> bool {
         self.0[usize::from(destination)].open < PROBES_MAX
     }
@@ -62,16 +64,16 @@ impl Destinations {
         self.0[usize::from(destination)].open -= 1;
     }
 
-    pub(crate) fn parked(&mut self, destination: u8) -> &mut Line {
+    pub(crate) fn parked(&mut self, destination: u8) -> &mut Queue {
         &mut self.0[usize::from(destination)].parked
     }
 
-    /// The times of one that is not as fast as all others.
+    /// The estimate of a destination that is slower than the others.
     pub(crate) fn slow(&self, destination: u8) -> Option<&RoundTrip> {
         self.0[usize::from(destination)].slow.as_deref()
     }
 
-    /// What was sent there once was answered after `sample_ns`; `all`: the times of all.
+    /// A request that was sent once was answered after `sample_ns`; `all` is the lane's estimate.
     pub(crate) fn measured(&mut self, destination: u8, sample_ns: u64, all: &RoundTrip) {
         let slow = &mut self.0[usize::from(destination)].slow;
         if let Some(round_trip) = slow {
@@ -82,14 +84,15 @@ impl Destinations {
         }
     }
 
-    /// It answers; whether that is news.
+    /// It has answered; whether it was silent.
     pub(crate) fn heard(&mut self, destination: u8, now_ns: u64) -> bool {
         let found = &mut self.0[usize::from(destination)];
         found.heard_ns = now_ns;
         core::mem::take(&mut found.is_silent)
     }
 
-    /// What was sent at `sent_ns` is not answered in time: whether it alone is lost. `all`: the times of all.
+    /// What was sent at `sent_ns` is not answered in time; `all` is the lane's estimate. Whether that is a mere loss:
+    /// the destination has answered something since.
     pub(crate) fn timed_out(&mut self, now_ns: u64, destination: u8, sent_ns: u64, all: &RoundTrip) -> bool {
         let found = &mut self.0[usize::from(destination)];
         found.slow.get_or_insert_with(|| all.clone().into()).timed_out(now_ns);

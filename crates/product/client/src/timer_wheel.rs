@@ -1,13 +1,13 @@
-//! Timers of all ops in flight, in constant time each.
+//! A timing wheel: one timer for each request in flight, set and cleared in constant time.
 //!
 //! ```text
 //!   current tick ─┐
-//!   buckets  [..][ ][a─c][ ][b][ ] …   512 ticks of 262 µs: 134 ms round
+//!   buckets  [..][ ][a─c][ ][b][ ] …   512 ticks of 262 µs: one turn takes 134 ms
 //!   occupied  0   0   1   0  1   0     one bit per bucket finds the next one
 //! ```
 //!
-//! A timer fires at most one tick late and never early, except that one further away than a round fires at its end, where its owner
-//! sets it again.
+//! A timer fires at most one tick late and never early, with one exception: a timer more than one turn away fires at the
+//! end of the turn, and its owner sets it again.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -27,7 +27,7 @@ struct Link {
 
 /// At most one timer for each of the indexes `0..capacity`.
 #[derive(Clone, Debug)]
-pub(crate) struct Wheel {
+pub(crate) struct TimerWheel {
     /// Every bucket up to this tick is empty.
     current: u64,
     heads: [u32; BUCKETS],
@@ -36,7 +36,7 @@ pub(crate) struct Wheel {
     count: usize,
 }
 
-impl Wheel {
+impl TimerWheel {
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             current: 0,
@@ -94,7 +94,7 @@ impl Wheel {
             self.current = self.current.max(now_tick);
             return None;
         };
-        // Stays one behind the bucket while it has timers, so that they are found again.
+        // Stays one tick before the bucket while it has timers, so that they are found again.
         self.current = tick - 1;
         let index = self.heads[tick as usize % BUCKETS];
         self.clear(index);
@@ -111,7 +111,7 @@ impl Wheel {
             return None;
         }
         let first = (self.current + 1) as usize % BUCKETS;
-        // The word of the first bucket is looked at twice: its upper bits first, its lower ones after a full round.
+        // The word of the first bucket is searched twice: its upper bits first, its lower bits after a full turn.
         for step in 0..=WORDS {
             let word = (first / 64 + step) % WORDS;
             let mask = match step {
@@ -155,9 +155,9 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_fires_with_the_tick_that_it_is_due_in() {
+    fn timer_fires_in_its_tick() {
         let now = 7 * ROUND_NS + 5;
-        let mut wheel = Wheel::new(4);
+        let mut wheel = TimerWheel::new(4);
         let tick = |ns: u64| ns.div_ceil(TICK_NS) * TICK_NS;
         for delay in [1, TICK_NS - 5, TICK_NS, 63 * TICK_NS, 64 * TICK_NS, 200 * TICK_NS, ROUND_NS - TICK_NS]
         {
@@ -167,7 +167,7 @@ mod tests {
             assert_eq!(wheel.pop_due(due - 1), None);
             assert_eq!((wheel.pop_due(due), wheel.next_due_ns()), (Some(2), None));
         }
-        // Further away than a round: at its end. In the past: with the next tick.
+        // More than a turn away: at its end. In the past: in the next tick.
         wheel.set(1, now, now + 3 * ROUND_NS);
         assert_eq!(wheel.next_due_ns(), Some((now / TICK_NS + BUCKETS as u64 - 1) * TICK_NS));
         wheel.clear(1);
@@ -179,9 +179,9 @@ mod tests {
     }
 
     #[test]
-    fn timers_of_one_tick_are_taken_out_wherever_they_are() {
+    fn timers_of_one_tick_can_be_cleared_in_any_order() {
         for cleared in 0..3 {
-            let mut wheel = Wheel::new(3);
+            let mut wheel = TimerWheel::new(3);
             (0..3).for_each(|index| wheel.set(index, 0, TICK_NS));
             wheel.clear(cleared);
             let mut fired: Vec<_> = std::iter::from_fn(|| wheel.pop_due(TICK_NS)).collect();
@@ -193,7 +193,7 @@ mod tests {
     proptest! {
         #[test]
         fn timers_fire_when_due(steps in prop::collection::vec(step(), 1..200)) {
-            let mut wheel = Wheel::new(16);
+            let mut wheel = TimerWheel::new(16);
             let mut expected: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
             let mut now = 5_000_000_000;
             for step in steps {

@@ -1,26 +1,28 @@
-//! Large values that are not read before the driver allows it.
+//! Reads of large values that wait until the driver allows them: it may have no room for the value yet.
 
+use super::InFlight;
+use super::slot::{Slot, State};
 use crate::Ticket;
-use crate::in_flight::InFlight;
 use crate::large::Large;
-use crate::slot::{Slot, State};
 
 impl InFlight {
-    /// The slot's request is answered by the name of a value that is longer than what is read unasked. Its deadline waits, too.
-    pub(super) fn want(&mut self, index: u32, now_ns: u64) {
-        self.disarm(index);
+    /// The slot's request is answered by a reference to a value that is too long to be read unasked. Its deadline is
+    /// suspended.
+    pub(super) fn await_permission(&mut self, index: u32, now_ns: u64) {
+        self.timers.clear(index);
         let slot = &mut self.slots[index as usize];
-        slot.wanted = Some(slot.deadline_ns.saturating_sub(now_ns));
-        self.due.wanted.push_back(index);
+        slot.pending_read_ns = Some(slot.deadline_ns.saturating_sub(now_ns));
+        self.large.pending_reads.push_back(index);
     }
 
-    /// A request whose value waits, and how long that is.
+    /// A request whose read is pending, and the length of its value.
     pub(crate) fn poll_pending_read(&mut self) -> Option<(Ticket, usize)> {
         loop {
-            let index = self.due.wanted.pop_front()?;
+            let index = self.large.pending_reads.pop_front()?;
             let slot = &self.slots[index as usize];
-            // It may have ended since.
-            if let (Some(Large::Read(read)), Some(_)) = (slot.buffers.large.as_deref(), slot.wanted) {
+            // It may have ended meanwhile.
+            if let (Some(Large::Read(read)), Some(_)) = (slot.buffers.large.as_deref(), slot.pending_read_ns)
+            {
                 let ticket = Ticket { index, generation: slot.generation };
                 return Some((ticket, read.reference().length as usize));
             }
@@ -38,7 +40,7 @@ impl InFlight {
     /// Lets the value be read, if it has no more than `bytes`.
     pub(crate) fn allow_read(&mut self, now_ns: u64, ticket: Ticket, bytes: usize) {
         let Some(slot) = self.open(ticket) else { return };
-        let Some(left_ns) = slot.wanted.take() else { return };
+        let Some(left_ns) = slot.pending_read_ns.take() else { return };
         (slot.deadline_ns, slot.auto_read_bytes_max) = (now_ns.saturating_add(left_ns), bytes);
         match slot.state {
             State::Reading => self.begin_reading(ticket.index, now_ns),
@@ -46,25 +48,26 @@ impl InFlight {
         }
     }
 
-    /// What waits for long should not: a get lets go of its op and of what it has heard, and is sent anew when it is allowed. An update that has taken effect
-    /// goes on waiting for the value from before.
+    /// A pending read that will not be allowed soon. A get gives up its op and its answer, and is sent again when it is
+    /// allowed. An update has taken effect, and goes on waiting for the previous value.
     pub(crate) fn suspend_read(&mut self, ticket: Ticket) {
         let is_get = |slot: &Slot| slot.exchange.is_get() && slot.state == State::Reading;
-        let Some(slot) = self.open(ticket).filter(|slot| slot.wanted.is_some() && is_get(slot)) else {
+        let Some(slot) = self.open(ticket).filter(|slot| slot.pending_read_ns.is_some() && is_get(slot))
+        else {
             return;
         };
         slot.state = State::Pausing;
-        let (sequence, index) = (slot.op.sequence, ticket.index);
-        self.release_op(sequence);
-        self.end_large(index, false);
+        let sequence = slot.op.sequence;
+        self.sequences.finish(sequence);
+        self.end_large(ticket.index, false);
     }
 
-    /// Ends a request that nobody waits for any more, or whose value is longer than `limit`.
+    /// Ends a request whose answer is no longer wanted, or whose value is longer than `limit`.
     pub(crate) fn cancel(&mut self, ticket: Ticket, limit: Option<usize>) {
         if let Some(slot) = self.open(ticket) {
             let error = slot.exchange.unread(limit);
             self.finish(ticket.index, Err(error));
-            self.give_turns(self.due.now_ns);
+            self.send_ready(self.large.now_ns);
         }
     }
 }

@@ -1,28 +1,28 @@
-//! Which chunks of a value are there.
+//! A set of chunk numbers.
 
 use alloc::collections::BTreeMap;
 use core::ops::Range;
 
-/// Numbers of chunks: all below a prefix, and ranges beyond it.
+/// The chunks of a value that have arrived: all below a prefix, and ranges beyond it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chunks {
+pub struct ChunkSet {
     prefix: u32,
-    /// From where to where, disjoint, none beside another one or beside the prefix.
+    /// Start and end of each range; neither ranges nor the prefix touch each other.
     beyond: BTreeMap<u32, u32>,
 }
 
-impl Chunks {
-    /// All below this number are there.
+impl ChunkSet {
+    /// All chunks below this number are in the set.
     pub fn prefix(&self) -> u32 {
         self.prefix
     }
 
-    /// None from this number on is there.
+    /// No chunk from this number on is in the set.
     pub fn end(&self) -> u32 {
         self.beyond.last_key_value().map_or(self.prefix, |(_, end)| *end)
     }
 
-    /// Whether a chunk is there.
+    /// Whether a chunk is in the set.
     pub fn has(&self, number: u32) -> bool {
         let range = self.beyond.range(..=number).next_back();
         number < self.prefix || range.is_some_and(|(_, end)| number < *end)
@@ -59,8 +59,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_a_set_of_numbers(numbers in prop::collection::vec(0_u32..40, 0..80)) {
-            let (mut chunks, mut model) = (Chunks::default(), BTreeSet::new());
+        fn chunk_set_is_a_set_of_numbers(numbers in prop::collection::vec(0_u32..40, 0..80)) {
+            let (mut chunks, mut model) = (ChunkSet::default(), BTreeSet::new());
             for number in numbers {
                 prop_assert_eq!(chunks.insert(number), model.insert(number));
                 let first_hole = (0..).find(|number| !model.contains(number)).unwrap();

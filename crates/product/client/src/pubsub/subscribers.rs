@@ -1,14 +1,16 @@
-//! Who listens through this client, each by channels and by patterns of its own, and what the store knows of it ([`Subscriptions`]).
+//! The listeners of this client, each with channels and patterns of its own.
 //!
 //! ```text
-//!   join ─▶ said to the members of the channel's partition ─▶ they know ─▶ confirmed, and active
-//!                                                  published ─▶ each active listener of the channel, and of each pattern that it has
+//!   subscribe ─▶ announced to the members of the channel's partition ─▶ confirmed ─▶ the driver activates the listener
+//!   message   ─▶ every active listener of its channel, and of each pattern that matches it
 //! ```
 //!
-//! A listener is told nothing before it is active, and nothing after it has left (M2). The numbers that the store counts receivers by have those that wait, too.
+//! A listener gets no message before it is active, and none after it has unsubscribed (M2). The number of receivers that
+//! the store counts includes listeners that are not active yet.
 
-use crate::subscriptions::Confirmation;
-use crate::{ClientCore, Completion, Message, OperationError, SubscriptionId, Subscriptions, Ticket};
+use super::inbox::Message;
+use super::subscriptions::{Confirmation, SubscriptionId, Subscriptions};
+use crate::{ClientCore, Completion, OperationError, Ticket};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use nicekv_proto::publish::ListenKind;
@@ -23,7 +25,7 @@ struct Listener<P> {
     is_active: bool,
 }
 
-/// A command that waits until the store knows.
+/// A command that waits until the store has confirmed a change.
 #[derive(Clone, Copy, Debug)]
 struct Waiting<P> {
     place: P,
@@ -31,10 +33,10 @@ struct Waiting<P> {
     version: u64,
 }
 
-/// Commands that wait no more, by their listeners and their numbers, and what came of it.
+/// Commands whose change is confirmed, each with its listener and number; and the result.
 pub type Confirmed<P> = (Vec<(P, u64)>, Result<(), OperationError>);
 
-/// See the module. A listener is named by a `P`.
+/// See the module. A `P` identifies a listener.
 #[derive(Clone, Debug)]
 pub struct Subscribers<P> {
     keyspace: KeyspaceId,
@@ -45,18 +47,19 @@ pub struct Subscribers<P> {
 }
 
 impl<P: Copy + PartialEq> Subscribers<P> {
-    /// Nobody listens to what is published in that keyspace.
+    /// No listeners yet; all channels are in `keyspace`.
     pub fn new(keyspace: KeyspaceId) -> Self {
         let (names, waiting, tickets) = Default::default();
         Self { keyspace, subscriptions: Subscriptions::default(), names, waiting, tickets }
     }
 
-    /// Whether somebody listens to this one, so that one more costs nothing.
+    /// Whether a channel or pattern has a listener, so that one more takes no place.
     pub fn has_subscribers(&self, name: &Topic) -> bool {
         self.names.contains_key(name)
     }
 
-    /// Channels and patterns that somebody listens to, and those among them that are being given up.
+    /// Channels and patterns with a listener, and those whose end is being announced; at most
+    /// [`SUBSCRIPTIONS_MAX`](crate::SUBSCRIPTIONS_MAX).
     pub fn len(&self) -> usize {
         self.subscriptions.len()
     }
@@ -66,7 +69,7 @@ impl<P: Copy + PartialEq> Subscribers<P> {
         self.subscriptions.is_empty()
     }
 
-    /// Somebody listens; its command `command` waits for that to be known. False: there are too many channels and patterns.
+    /// Adds a listener, whose command `command` waits for the confirmation. False: there are too many channels and patterns.
     pub fn subscribe(&mut self, now: Now, place: P, name: &Topic, command: u64) -> bool {
         let count = self.names.get(name).map_or(0, Vec::len) as u32 + 1;
         let Some((id, version)) = self.subscriptions.set(now.boot_ns, name.0, &name.1, count) else {
@@ -77,7 +80,7 @@ impl<P: Copy + PartialEq> Subscribers<P> {
         true
     }
 
-    /// It does not listen any more; if a command of it waits for that to be known, it is `command`. False: nobody listened.
+    /// Removes a listener; `command`, if any, waits for the confirmation. False: the channel or pattern had no listeners.
     pub fn unsubscribe(&mut self, now: Now, place: P, name: &Topic, command: Option<u64>) -> bool {
         let Some(listeners) = self.names.get_mut(name) else { return false };
         listeners.retain(|listener| listener.place != place);
@@ -85,7 +88,7 @@ impl<P: Copy + PartialEq> Subscribers<P> {
         if count == 0 {
             self.names.remove(name);
         }
-        // What is listened to has a place.
+        // A channel with listeners has a place.
         if let Some((id, version)) = self.subscriptions.set(now.boot_ns, name.0, &name.1, count)
             && let Some(command) = command
         {
@@ -94,13 +97,13 @@ impl<P: Copy + PartialEq> Subscribers<P> {
         true
     }
 
-    /// What it has joined is confirmed.
+    /// Delivers messages to the listener from now on: its subscription is confirmed.
     pub fn activate(&mut self, place: P, name: &Topic) {
         let listeners = self.names.get_mut(name).into_iter().flatten();
         listeners.filter(|listener| listener.place == place).for_each(|listener| listener.is_active = true);
     }
 
-    /// Who is told of a message, each with the pattern by which it is, if it is by one.
+    /// The listeners that get a message, each with the pattern by which it does, if it does by a pattern.
     pub fn recipients<'a>(
         &'a self,
         message: &'a Message,
@@ -116,7 +119,7 @@ impl<P: Copy + PartialEq> Subscribers<P> {
         all.filter(|(listener, _)| listener.is_active).map(|(listener, pattern)| (listener.place, pattern))
     }
 
-    /// Sends what is due to be said, as far as there is room.
+    /// Submits the announcements that are due, as long as the client has room. `timeout` is that of each request.
     pub fn submit_announcements(&mut self, now: Now, core: &mut ClientCore, timeout: Duration) {
         while core.room() > 0 {
             let Some((id, request)) = self.subscriptions.next(now.boot_ns) else { return };
@@ -127,33 +130,33 @@ impl<P: Copy + PartialEq> Subscribers<P> {
         }
     }
 
-    /// Takes the answer to a request of its own; false if it is another one's.
+    /// Takes the completion of an announcement; false if it belongs to another request.
     pub fn handle_completion(&mut self, now: Now, completion: &Completion<'_>) -> bool {
         let Some(id) = self.tickets.remove(&completion.ticket) else { return false };
         self.subscriptions.answered(now.boot_ns, id, completion.result);
         true
     }
 
-    /// Commands whose wait is over for one of their names, with what came of it.
+    /// Takes the commands that wait for one channel or pattern, when it is confirmed or has failed.
     pub fn poll_confirmed(&mut self) -> Option<Confirmed<P>> {
         let Confirmation { id, version, result } = self.subscriptions.poll()?;
-        let mut over = Vec::new();
+        let mut confirmed = Vec::new();
         if let Some(waiting) = self.waiting.get_mut(&id) {
             waiting.retain(|one| {
-                let is_over = one.version <= version;
-                if is_over {
-                    over.push((one.place, one.command));
+                let is_confirmed = one.version <= version;
+                if is_confirmed {
+                    confirmed.push((one.place, one.command));
                 }
-                !is_over
+                !is_confirmed
             });
             if waiting.is_empty() {
                 self.waiting.remove(&id);
             }
         }
-        Some((over, result))
+        Some((confirmed, result))
     }
 
-    /// When [`Self::submit_announcements`] has something to say, in nanoseconds of the boot-time clock.
+    /// When to call [`Self::submit_announcements`], in nanoseconds of the boot-time clock.
     pub fn next_deadline(&self) -> Option<u64> {
         self.subscriptions.next_deadline()
     }

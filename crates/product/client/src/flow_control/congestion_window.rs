@@ -2,34 +2,32 @@
 //!
 //! ```text
 //!   an answer takes    base ──────────── base + target / 2 ──────────── base + target ────────────────────▶
-//!   the window         grows by an eighth        │      grows by one          │    shrinks by what is too much
-//!                      in a round trip                                              at most by half, once in a round trip
+//!   the window         grows by an eighth        │      grows by one          │    shrinks in proportion,
+//!                      per round trip                    per round trip            at most by half per round trip
 //! ```
 //!
-//! What is sent beyond what replicas can do at once only waits in their sockets, until it is lost there or its sender asks again. So it
-//! waits in its client, where it costs nothing, and queues stay shorter than [`DELAY_TARGET_NS`]: well above what a batch takes, so that
-//! replicas have batches to work on, and far below what a socket's buffer holds.
+//! Datagrams beyond what replicas serve at once would only wait in their sockets until they are lost or sent again. They
+//! wait in the client instead, where that costs nothing. Queues stay shorter than [`DELAY_TARGET_NS`]: long enough for
+//! replicas to work in batches, and far below what a socket buffer holds.
 //!
-//! The *base* is the shortest time that an answer has taken. If answers are late though the window is as small as it gets, then it is
-//! not our queue that they wait in: replicas have become slower, or have many clients, and the base follows.
+//! The *base* is the shortest time that an answer has taken. If answers are late while the window is at its minimum, the
+//! queue is not ours: the replicas have become slower or have many clients, and the base follows.
 
-/// What queues may add to the time of an answer.
+/// Delay that queues may add to an answer.
 const DELAY_TARGET_NS: u64 = 5_000_000;
-/// The window is never smaller.
 const WINDOW_MIN: usize = 16;
-/// Its size at first.
 const WINDOW_INITIAL: usize = 64;
-/// Parts of one datagram in which the size is counted.
+/// Fixed-point unit of the size: one datagram.
 const ONE: u64 = 1 << 16;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct CongestionWindow {
-    /// In parts of [`ONE`].
+    /// In units of [`ONE`].
     size: u64,
     size_max: u64,
     under_way: usize,
-    /// What was sent before does not shrink it again.
+    /// When it shrank last. What was sent before does not shrink it again.
     shrunk_ns: u64,
     base_ns: u64,
 }
@@ -53,21 +51,22 @@ impl CongestionWindow {
         self.base_ns
     }
 
-    /// So many datagrams are under way. There may be one message that is longer than the window.
+    /// So many datagrams were sent. One message may be longer than the window.
     pub(crate) fn entered(&mut self, datagrams: u16) {
         self.under_way += usize::from(datagrams);
     }
 
-    /// They are not any more, or nobody knows whether they are.
+    /// They are no longer under way, as far as is known.
     pub(crate) fn left(&mut self, datagrams: u16) {
         self.under_way -= usize::from(datagrams);
     }
 
-    /// What was sent once, at `sent_ns`, is answered; answers take `smoothed_ns` of late. Called before it leaves.
+    /// What was sent once, at `sent_ns`, is answered; `smoothed_ns` is the mean time of answers. Called before
+    /// [`Self::left`].
     pub(crate) fn answered(&mut self, now_ns: u64, sent_ns: u64, smoothed_ns: u64, datagrams: u16) {
         let took_ns = now_ns.saturating_sub(sent_ns);
         self.base_ns = self.base_ns.min(took_ns.max(1));
-        // One that is late alone tells of an accident, not of a queue.
+        // A single late answer is an accident, not a queue.
         let took_ns = took_ns.min(smoothed_ns);
         let queued_ns = took_ns.saturating_sub(self.base_ns);
         if queued_ns > DELAY_TARGET_NS {
@@ -77,7 +76,7 @@ impl CongestionWindow {
             }
             self.shrink(now_ns, sent_ns, (took_ns - excess_ns, took_ns));
         } else if self.under_way * 2 >= self.size() {
-            // Of a window that is not used nobody knows whether it could be larger.
+            // A window that is not used says nothing about a larger one.
             let step = if queued_ns < DELAY_TARGET_NS / 2 { ONE / 8 } else { ONE * ONE / self.size };
             self.size = (self.size + step * u64::from(datagrams)).min(self.size_max);
         }
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_grows_to_the_target_and_no_further() {
+    fn queue_grows_to_the_target_and_no_further() {
         for service_ns in [5_000, 20_000, 100_000] {
             let mut window = CongestionWindow::new(16_384);
             let (_, longest) = saturate(&mut window, service_ns, 50_000);
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_that_become_slower_are_followed_and_faster_ones_too() {
+    fn window_follows_replicas_that_become_slower_or_faster() {
         let mut window = CongestionWindow::new(16_384);
         let (fast, _) = saturate(&mut window, 5_000, 50_000);
         let (slow, _) = saturate(&mut window, 500_000, 5_000);
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_halves_it_once_in_a_round_trip_down_to_the_least() {
+    fn loss_halves_the_window_once_per_round_trip_down_to_its_minimum() {
         let mut window = CongestionWindow::new(16_384);
         (0..100).for_each(|_| window.lost(10 * MS, 9 * MS));
         assert_eq!(window.size(), WINDOW_INITIAL / 2);
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_not_used_does_not_grow_and_one_late_answer_does_not_shrink_it() {
+    fn unused_window_does_not_grow_and_one_late_answer_does_not_shrink_it() {
         let mut window = CongestionWindow::new(16_384);
         for number in 1..1_000 {
             window.entered(1);
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn late_answers_at_the_least_size_move_the_base() {
+    fn late_answers_at_the_minimum_size_raise_the_base() {
         let mut window = CongestionWindow::new(16_384);
         window.answered(MS, MS - 50_000, 50_000, 1);
         for number in 1..100 {
