@@ -6,17 +6,6 @@ use nicekv_bench::BenchCommand;
 use nicekv_lab::LabCommand;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 8] = [
-    "README.md",
-    "docs/OPERATIONS.md",
-    "docs/COMMANDS.md",
-    "docs/FAULTS.md",
-    "docs/METRICS.md",
-    "docs/PERFORMANCE.md",
-    "docs/PROTOCOL.md",
-    "deploy/README.md",
-];
-
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
@@ -28,10 +17,29 @@ fn program() -> Command {
         .mut_subcommand("bench", |_| BenchCommand::augment_subcommands(Command::new("bench")))
 }
 
-/// Name and text of each document.
-fn documents() -> impl Iterator<Item = (&'static str, String)> {
-    let texts = DOCUMENTS.into_iter().map(|name| (name, std::fs::read_to_string(root().join(name))));
-    texts.filter_map(|(name, text)| Some((name, text.ok()?)))
+/// Pages of the book, by their paths in the tree.
+fn pages(folder: &str, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(root().join(folder)).expect("a folder of the book") {
+        let entry = entry.expect("listed");
+        let name = format!("{folder}/{}", entry.file_name().to_str().expect("UTF-8"));
+        if entry.path().is_dir() {
+            pages(&name, found);
+        } else if name.ends_with(".md") {
+            found.push(name);
+        }
+    }
+}
+
+/// Name and text of each document: README and the book.
+fn documents() -> impl Iterator<Item = (String, String)> {
+    let mut names = vec!["README.md".to_owned()];
+    pages("docs", &mut names);
+    let read = |name: String| {
+        let text = std::fs::read_to_string(root().join(&name));
+        let text = text.unwrap_or_else(|error| panic!("{name}: {error}"));
+        (name, text)
+    };
+    names.into_iter().map(read)
 }
 
 /// Lines of the ```sh blocks, without comments.
@@ -142,7 +150,8 @@ fn commands_in_sentences_have_the_flags_that_they_show() {
 #[test]
 fn files_that_the_documents_name_are_there() {
     let mut wrong = Vec::new();
-    for (name, text) in documents() {
+    // The names of mutants are of the tree that they were found in; `.ci/mutants` compares them.
+    for (name, text) in documents().filter(|(name, _)| name != "docs/MUTANTS.md") {
         for start in ["docs/", "deploy/", "crates/", "clients/", ".ci/"] {
             for code in mentioned(&text, start) {
                 let path = code.split([' ', ':', '#', '*', '{']).next().unwrap_or_default();
@@ -151,15 +160,51 @@ fn files_that_the_documents_name_are_there() {
                 }
             }
         }
+    }
+    assert!(wrong.is_empty(), "not there: {}", wrong.join("\n"));
+}
+
+/// The anchor that a heading gets, on GitHub and in the book.
+fn anchor(heading: &str) -> String {
+    let heading = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = heading.chars().filter(|character| character.is_alphanumeric() || " -_".contains(*character));
+    kept.map(|character| if character == ' ' { '-' } else { character }).collect()
+}
+
+#[test]
+fn links_lead_to_pages_and_headings_that_exist() {
+    let mut wrong = Vec::new();
+    for (name, text) in documents() {
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let path = link.split('#').next().unwrap_or_default();
-            let beside = root().join(name).with_file_name(path);
-            if !path.is_empty() && !path.contains("://") && !beside.exists() {
-                wrong.push(format!("{name}: the link {link}"));
+            if link.contains("://") {
+                continue;
+            }
+            let (path, heading) = link.split_once('#').unwrap_or((link, ""));
+            let file = root().join(&name);
+            let target = if path.is_empty() { file } else { file.parent().expect("a folder").join(path) };
+            let has_heading = || {
+                let text = std::fs::read_to_string(&target).unwrap_or_default();
+                text.lines().any(|line| line.starts_with('#') && anchor(line) == heading)
+            };
+            if !target.exists() || !(heading.is_empty() || has_heading()) {
+                wrong.push(format!("{name}: {link}"));
             }
         }
     }
-    assert!(wrong.is_empty(), "not there: {}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "links that lead nowhere: {}", wrong.join("\n"));
+}
+
+#[test]
+fn every_page_is_in_the_summary_of_the_book() {
+    let summary = std::fs::read_to_string(root().join("docs/SUMMARY.md")).expect("the book has a summary");
+    let mut names = Vec::new();
+    pages("docs", &mut names);
+    let is_missing = |name: &&String| {
+        let page = &name["docs/".len()..];
+        page != "SUMMARY.md" && !summary.contains(&format!("]({page})"))
+    };
+    let missing: Vec<_> = names.iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "docs/SUMMARY.md does not name {missing:?}");
 }
 
 #[test]

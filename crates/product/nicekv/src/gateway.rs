@@ -286,7 +286,7 @@ pub(crate) fn missing_route(keyspaces: &[Keyspace]) -> Option<String> {
     let routed = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(ring));
     routed.err().map(|error| {
         format!(
-            "there is no way to {}/16, where requests go ({error}): clients wait until there is a route (docs/OPERATIONS.md, \"The network\")",
+            "there is no way to {}/16, where requests go ({error}): clients wait until there is a route (docs/guide/operations.md, \"The network\")",
             vrings.unicast
         )
     })

@@ -205,7 +205,7 @@ fn with_switches(role: &str, switches: &str) -> String {
 
 #[test]
 fn the_example_with_a_trunk_is_a_cluster() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/OPERATIONS.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/guide/operations.md");
     let text = std::fs::read_to_string(path).unwrap();
     let examples = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let examples: Vec<&str> = examples.filter(|example| example.contains("[[switches]]")).collect();
@@ -328,4 +328,117 @@ fn roles_of_several_files_that_bind_the_same_are_refused() {
     edit("node-0", "# metrics = \"10.20.1.1:9464\"", "metrics = \"127.0.0.1:9464\"");
     let output = files.check();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Files whose fields are listed, in the order in which a field is looked for: what it means is said where it is first explained.
+const LISTED: [&str; 5] = ["metadata", "node", "switch", "user-switch", "gateway"];
+/// What stands between the page's text and its list.
+const LIST: &str = "<!-- list -->\n";
+
+/// A field of a section, as the printed files explain it.
+struct Field {
+    section: String,
+    name: String,
+    value: String,
+    meaning: String,
+    files: Vec<&'static str>,
+}
+
+/// A name and the rest of the line, if it is a field; the default of one that is absent is said behind `#`, an example behind `# `.
+fn field(line: &str) -> Option<(&str, &str)> {
+    let (name, rest) = line.trim_start_matches(['#', ' ']).split_once(" = ")?;
+    let is_name = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    (is_name && !line.starts_with("  ")).then_some((name, rest))
+}
+
+fn fields() -> Vec<Field> {
+    let mut fields: Vec<Field> = Vec::new();
+    for role in LISTED {
+        let text = printed(role);
+        let mut section = String::new();
+        let mut last: Option<usize> = None;
+        for line in text.lines() {
+            let (code, comment) =
+                line.find(" # ").map_or((line, ""), |at| (&line[..at], line[at + 3..].trim()));
+            let code = code.trim_end();
+            let bare = code.trim_start_matches(['#', ' ']);
+            if bare.starts_with('[') && bare.ends_with(']') {
+                section = bare.trim_matches(['[', ']']).to_owned();
+                last = None;
+            } else if let Some((name, value)) = field(code) {
+                let value = match (code.starts_with("# "), code.starts_with('#')) {
+                    _ if value == "[" => "required: a list".to_owned(),
+                    (true, _) => format!("absent; such as `{value}`"),
+                    (_, true) => format!("`{value}`"),
+                    _ => format!("required; such as `{value}`"),
+                };
+                let known = fields.iter().position(|known| known.section == section && known.name == name);
+                let meaning = comment.to_owned();
+                if let Some(at) = known {
+                    let is_said = !meaning.is_empty() && !meaning.starts_with("as in");
+                    if fields[at].meaning.starts_with("as in") && is_said {
+                        (fields[at].value, fields[at].meaning) = (value, meaning);
+                    }
+                    if !fields[at].files.contains(&role) {
+                        fields[at].files.push(role);
+                    }
+                    last = None;
+                } else {
+                    let (section, name) = (section.clone(), name.to_owned());
+                    fields.push(Field { section, name, value, meaning, files: vec![role] });
+                    last = Some(fields.len() - 1);
+                }
+            } else if let (Some(at), false) = (last, comment.is_empty()) {
+                // The explanation goes on.
+                let meaning = &mut fields[at].meaning;
+                *meaning = format!("{meaning} {comment}").trim().to_owned();
+            }
+        }
+    }
+    fields
+}
+
+/// The page's list: a table for each section.
+fn reference() -> String {
+    let fields = fields();
+    let mut sections: Vec<&str> = Vec::new();
+    for field in &fields {
+        if !sections.contains(&field.section.as_str()) {
+            sections.push(&field.section);
+        }
+    }
+    let mut list = String::new();
+    for section in sections {
+        let heading = match section {
+            "" => "Top level".to_owned(),
+            "metadata" | "timing" | "hot" | "log" => format!("\\[{section}]"),
+            _ => format!("\\[\\[{section}]]"),
+        };
+        list += &format!(
+            "\n## {heading}\n\n| key | default | in the files of | meaning |\n| --- | --- | --- | --- |\n"
+        );
+        for field in fields.iter().filter(|field| field.section == section) {
+            let Field { name, value, meaning, files, .. } = field;
+            let files = if files.len() == LISTED.len() { "all".to_owned() } else { files.join(", ") };
+            list += &format!("| `{name}` | {value} | {files} | {} |\n", meaning.replace('|', "\\|"));
+        }
+    }
+    list
+}
+
+/// With `NICEKV_CONFIGURATION=write` the list is written anew.
+#[test]
+fn the_reference_lists_every_key_with_its_default() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/configuration.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (text, list) = page.split_once(LIST).expect("the page has a list");
+    let reference = reference();
+    if std::env::var("NICEKV_CONFIGURATION").is_ok_and(|what| what == "write") {
+        std::fs::write(&path, format!("{text}{LIST}{reference}")).unwrap();
+        return;
+    }
+    assert!(
+        list == reference,
+        "docs/reference/configuration.md is not of these files: NICEKV_CONFIGURATION=write writes its list"
+    );
 }

@@ -1,4 +1,4 @@
-//! Hosts as network namespaces around one that is the switch, made with `ip` as docs/OPERATIONS.md says, and removed with everything in them.
+//! Hosts as network namespaces around one that is the switch, made with `ip` as docs/guide/operations.md says, and removed with everything in them.
 
 use std::fs::File;
 use std::os::fd::AsFd;

@@ -1,8 +1,9 @@
-//! A cluster deployed as docs/OPERATIONS.md says: from the files that `nicekv config print` prints and the units of the tree, without `nicekv lab`.
+//! A cluster deployed as docs/guide/operations.md says: from the files that `nicekv config print` prints and the units of the tree, without `nicekv lab`.
 //! Three storage hosts around a switch host, the metadata service on three hosts with etcd, a gateway; a node is added, one replaced, one removed
 //! under load, the leader of the metadata service killed; at each step `status`, `explain`, `top` and the metrics are looked at.
 
 mod files;
+mod guide;
 mod hosts;
 mod load;
 mod parts;
@@ -353,7 +354,7 @@ fn check_files(deployment: &Deployment) {
     assert_eq!(told.matches("note: ").count(), 2, "two nodes are to be added: {told}");
 }
 
-/// Everything that docs/OPERATIONS.md says of nodes, and the death of who leads.
+/// Everything that docs/guide/operations.md says of nodes, and the death of who leads.
 fn operate(deployment: &mut Deployment, load: &Load) {
     let add = |deployment: &mut Deployment, node: &Host, further: &[&str]| {
         deployment.start("node", node.name, node.name);

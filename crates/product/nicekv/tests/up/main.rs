@@ -21,6 +21,7 @@ mod manners;
 mod matrix;
 mod matrix_table;
 mod metrics;
+mod mistakes;
 mod object_backup;
 mod objects;
 mod older_metadata;

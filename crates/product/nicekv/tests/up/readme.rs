@@ -6,7 +6,7 @@ use std::process::Command;
 #[test]
 fn first_commands_of_the_readme_work() {
     let readme = include_str!("../../../../../README.md");
-    let (first, _) = readme.split_once("## What root adds").expect("README has the part");
+    let (first, _) = readme.split_once("## The lab").expect("README has the part");
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--data-dir", "nicekv-data"]);
     let port = up.resp.rsplit_once(':').unwrap().1;

@@ -1,4 +1,4 @@
-//! The commands of README's "What root adds", in their order, as they stand there.
+//! The commands of the guide's tour of the lab run in their order.
 
 use crate::fixture::{LabUnderTest, not_run, text};
 use crate::{as_root, program};
@@ -10,16 +10,16 @@ const SHORTER: [(&str, &str); 2] = [("--minutes 5", "--minutes 0.05"), ("-n 1000
 const CONFIG: &str = "/run/nicekv/lab/config.toml";
 
 #[test]
-fn commands_of_the_readme_work_in_their_order() {
-    let name = "commands_of_the_readme_work_in_their_order";
+fn commands_of_the_tour_work_in_their_order() {
+    let name = "commands_of_the_tour_work_in_their_order";
     as_root(name, || {
         for tool in ["redis-benchmark", "etcd"] {
             if Command::new(tool).arg("--version").output().is_err() {
                 return not_run(tool, name);
             }
         }
-        let readme = include_str!("../../../../../README.md");
-        let (_, rest) = readme.split_once("## What root adds").expect("README has the part");
+        let guide = include_str!("../../../../../docs/guide/lab.md");
+        let (_, rest) = guide.split_once("## A tour").expect("the guide has a tour of the lab");
         let (_, block) = rest.split_once("```sh\n").expect("it has commands");
         let (block, _) = block.split_once("```").expect("which end");
         let scratch = tempfile::tempdir().unwrap();
@@ -45,8 +45,8 @@ fn commands_of_the_readme_work_in_their_order() {
             assert!(output.status.success(), "{line}: {}{}", text(&output.stdout), text(&output.stderr));
             commands += 1;
         }
-        assert!(commands > 12, "README has {commands} commands: are they still found?");
-        assert!(block.contains(CONFIG), "README names the lab's configuration");
+        assert!(commands > 12, "the tour has {commands} commands: are they still found?");
+        assert!(block.contains(CONFIG), "the tour names the lab's configuration");
         lab.assert_nothing_left();
     });
 }

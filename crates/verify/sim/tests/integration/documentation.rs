@@ -72,28 +72,37 @@ fn the_table_names_the_tests_that_exist() {
     assert_eq!(named, tests, "left: docs/FAULTS.md, right: the tests");
 }
 
-/// A file is named by its whole path, or in the folder that was named last.
+/// Files that a section of ARCHITECTURE.md names: by whole paths, or in the folder that was named last.
+fn way(architecture: &str, heading: &str) -> BTreeSet<PathBuf> {
+    let start = architecture.find(heading).unwrap_or_else(|| panic!("ARCHITECTURE.md has no {heading:?}"));
+    let way = &architecture[start + heading.len()..];
+    let way = &way[..way.find("\n## ").expect("something follows")];
+    let mut folder = PathBuf::new();
+    let mut files = BTreeSet::new();
+    for part in way.split('`').skip(1).step_by(2) {
+        let is_file = [".rs", ".c", ".h"].iter().any(|ending| part.ends_with(ending));
+        let path = if part.starts_with("crates/") { root().join(part) } else { folder.join(part) };
+        if part.starts_with("crates/") && path.is_dir() {
+            folder = path;
+        } else if is_file {
+            assert!(path.exists(), "{heading} names {part}, which is not in {}", folder.display());
+            files.insert(path);
+        }
+    }
+    files
+}
+
+/// A newcomer follows a put, and a get, through the code in one sitting.
 #[test]
-fn the_architecture_names_what_exists() {
+fn the_architecture_names_what_exists_and_few_files_on_the_way() {
     let architecture = read(&root().join("ARCHITECTURE.md"));
     for path in architecture.split('`').filter(|part| part.starts_with("crates/") && !part.contains(' ')) {
         assert!(root().join(path).exists(), "ARCHITECTURE.md names {path}, which does not exist");
     }
-    let start = architecture.find("## Follow a put").expect("the way of a put is drawn");
-    let way = &architecture[start..];
-    let way = &way[..way[2..].find("\n## ").expect("something follows")];
-    let mut folder = String::new();
-    let mut files = 0;
-    for part in way.split('`').skip(1).step_by(2) {
-        if part.starts_with("crates/") && root().join(part).is_dir() {
-            folder = part.into();
-        } else if part.ends_with(".rs") && !part.starts_with("crates/") {
-            let exists = root().join(&folder).join(part).exists();
-            assert!(exists, "the way of a put names {part}, which is not in {folder}");
-            files += 1;
-        }
+    for heading in ["## Follow a put", "## Follow a get"] {
+        let files = way(&architecture, heading);
+        assert!((10..=25).contains(&files.len()), "{heading}: {} files: {files:?}", files.len());
     }
-    assert!(files > 40, "{files}");
 }
 
 /// The rules' letters, and how many of each there are: of all protocols, of chains and scans, of gets in the kernel, of hot keys, of transactions, and of messages.
@@ -109,11 +118,39 @@ fn rules(text: &str) -> BTreeSet<(char, u32)> {
     words.filter_map(rule).collect()
 }
 
-/// Rules that `docs/PROTOCOL.md` defines, each under a heading of its own.
+/// The first words of the headings of the pages behind `docs/PROTOCOL.md`: each defines a rule.
+fn headings() -> Vec<String> {
+    let mut pages = Vec::new();
+    files(&root().join("docs/internals/protocol"), &["md"], &mut pages);
+    let text: String = pages.iter().map(|page| read(page)).collect();
+    let headings = text.lines().filter_map(|line| line.strip_prefix("### ")?.split(' ').next());
+    headings.map(String::from).collect()
+}
+
 fn defined() -> BTreeSet<(char, u32)> {
-    let text = read(&root().join("docs/PROTOCOL.md"));
-    let headings = text.lines().filter_map(|line| line.strip_prefix("### "));
-    headings.flat_map(|heading| rules(heading.split(' ').next().unwrap_or_default())).collect()
+    headings().iter().flat_map(|heading| rules(heading)).collect()
+}
+
+/// Those of objects are looked for in their crate alone: elsewhere a P and a number may be a measurement.
+#[test]
+fn rules_of_objects_that_are_cited_are_defined() {
+    let headings = headings();
+    let objects = root().join("crates/product/objects");
+    for (path, comments) in comments().into_iter().filter(|(path, _)| path.starts_with(&objects)) {
+        for word in comments.split(|character: char| !character.is_ascii_alphanumeric()) {
+            let is_rule = word.strip_prefix('P').is_some_and(|number| number.parse::<u32>().is_ok());
+            let is_defined = headings.iter().any(|heading| heading == word);
+            assert!(!is_rule || is_defined, "{} cites {word}, which no page defines", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_list_of_rules_has_each_of_them() {
+    let list = read(&root().join("docs/PROTOCOL.md"));
+    for rule in headings() {
+        assert!(list.contains(&format!("{rule} ")), "docs/PROTOCOL.md does not list {rule}");
+    }
 }
 
 /// The product's sources without their tests, C included, and their comments.

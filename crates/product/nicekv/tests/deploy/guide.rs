@@ -1,0 +1,65 @@
+//! The guide's cluster on three hosts, copied line by line.
+
+use nicekv_testkit::{needs, not_run};
+use std::process::Command;
+
+/// What the page leaves to the reader's eyes: when the cluster is ready, and what it says.
+const READY: &str = r#"
+for try in $(seq 300); do at 1 nicekv status 2>&1 | grep -q ' term 1 ready' && break; sleep 0.2; done
+at 1 nicekv status | grep -q '64 of 64 partitions whole'
+"#;
+
+/// The page's commands, each block followed by what the reader waits for.
+fn script(page: &str) -> String {
+    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let mut script = String::from("set -e\n");
+    for block in blocks {
+        // Only the put may be seen before the lost host is missed.
+        script += &block.replace("at 1 nicekv status\n", "at 1 nicekv status || true\n");
+        if block.contains("nicekv gateway") || block.contains("kill -9") {
+            script += READY;
+        }
+    }
+    script
+}
+
+#[test]
+fn the_cluster_on_three_hosts_works_as_the_guide_says() {
+    let name = "the_cluster_on_three_hosts_works_as_the_guide_says";
+    if !rustix::process::geteuid().is_root() {
+        return not_run("root", name);
+    }
+    if !needs(&["bash", "ip", "ethtool", "redis-cli"], name) {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().to_str().unwrap();
+    // Hosts and files of this test, and of no cluster that runs beside it.
+    let hosts = format!("nicekv-guide-{}-", std::process::id());
+    let script = script(include_str!("../../../../../docs/guide/three-hosts.md"))
+        .replace("/etc/nicekv", &format!("{directory}/etc"))
+        .replace("/var/lib/nicekv", &format!("{directory}/lib"))
+        .replace("nicekv-lan", &format!("{hosts}lan"))
+        .replace("nicekv-$", &format!("{hosts}$"));
+    let script = (1..=3)
+        .fold(script, |script, host| script.replace(&format!("nicekv-{host}"), &format!("{hosts}{host}")));
+    let clean = format!(
+        "for name in {hosts}1 {hosts}2 {hosts}3 {hosts}lan; do \
+           kill -9 $(ip netns pids $name 2>/dev/null) 2>/dev/null; ip netns del $name 2>/dev/null; \
+         done; true"
+    );
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_nicekv"));
+    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let output = Command::new("timeout")
+        .args(["300", "bash", "-c", &script])
+        .env("PATH", path)
+        .env_remove("NICEKV_ENDPOINT")
+        .output()
+        .unwrap();
+    let cleaned = Command::new("bash").args(["-c", &clean]).status().unwrap();
+    let (told, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && cleaned.success(), "{told}\n{error}");
+    assert_eq!(told.matches("good, of a ").count(), 7, "each file is good: {told}");
+    assert!(told.contains("\nhello\n"), "what one gateway stored the other one finds: {told}");
+    assert!(told.contains("is silent or does not hear"), "the lost host is named: {told}");
+}
