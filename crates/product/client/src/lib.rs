@@ -84,6 +84,7 @@
 //! `coordination`.
 
 #![cfg_attr(not(any(test, feature = "facade")), no_std)]
+#![warn(missing_docs)]
 extern crate alloc;
 
 mod batching;

@@ -1,4 +1,3 @@
-#![allow(missing_docs)] // No user links it; the files themselves say what each field is.
 //! A cluster in TOML: in one file, the same for every role, or in a file for each role, which has what that role needs of it and names the role.
 //!
 //! ```toml

@@ -60,7 +60,6 @@ pub struct Plan {
 
 /// Why a [`Change`] is refused: nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum Refused {
     #[error("this metadata service does not lead")]
     NotLeading,

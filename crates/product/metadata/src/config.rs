@@ -233,7 +233,6 @@ pub fn service_host_id(index: u16) -> HostId {
 
 /// Why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum ConfigError {
     #[error("{nodes} nodes, allowed are 1 to {NODES_MAX}")]
     NodeCount { nodes: usize },

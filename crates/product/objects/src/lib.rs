@@ -21,6 +21,7 @@
 //! - Every promise ends: bids lapse, transfers lapse, and with them go time, memory and disk (P5, P15).
 
 #![cfg_attr(not(test), no_std)]
+#![warn(missing_docs)]
 extern crate alloc;
 
 mod initiator;

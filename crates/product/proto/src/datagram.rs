@@ -61,7 +61,6 @@ macro_rules! datagrams {
 
         /// A received datagram, checked to the last byte. Keys and values borrow from it.
         #[derive(Clone, Debug, PartialEq)]
-        #[allow(missing_docs, reason = "each variant is documented by the type that it holds")]
         pub enum Datagram<'a> {
             $($message($message $(<$life>)?),)*
         }

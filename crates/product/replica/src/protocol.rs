@@ -45,7 +45,6 @@ impl Request<'_> {
 
 /// A message from another member in the partition's epoch.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "each variant is documented by the type that it holds")]
 pub enum Message<'a> {
     PrepareAck(&'a PrepareAck),
     /// With the prepares that the same datagram acknowledges, of this and other partitions.
@@ -76,7 +75,6 @@ pub enum Message<'a> {
 
 /// A part of a copy that a joiner asks for.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "as in `CopyFrame::Request`")]
 pub struct CopyRequest<'a> {
     pub peer: StreamPeer,
     pub joiner: NodeId,
@@ -87,7 +85,6 @@ pub struct CopyRequest<'a> {
 
 /// A part of a copy.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "as in `CopyFrame::Chunk`")]
 pub struct CopyChunk<'a> {
     pub peer: StreamPeer,
     pub epoch: Epoch,

@@ -69,7 +69,6 @@ pub struct HotEntry {
 
 /// Why a change of the table is refused. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum HotError {
     #[error("{entries} entries in table hot, which holds {HOT_CAPACITY}")]
     Full { entries: usize },

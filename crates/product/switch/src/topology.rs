@@ -55,7 +55,6 @@ pub struct Topology {
 
 /// Why trunks are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum TopologyError {
     #[error("switch {switch} has a trunk to switch {neighbour}, which has none back")]
     OneEnded { switch: u16, neighbour: u16 },

@@ -82,7 +82,6 @@ pub enum Event {
 
 /// Counts of what was sent and received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Counters {
     pub multicast: u64,
     pub repairs: u64,

@@ -12,7 +12,6 @@ pub type Result<T> = std::result::Result<T, LabError>;
 
 /// Why a lab command failed.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum LabError {
     #[error("nicekv lab needs root, for network namespaces and eBPF: run it with sudo")]
     NotRoot,

@@ -27,7 +27,6 @@ pub enum Action {
 
 /// See [`Condition`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "as in the wire format")]
 pub enum When {
     Always,
     IfAbsent,
@@ -37,7 +36,6 @@ pub enum When {
 
 /// See [`Operation`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "as in the wire format")]
 pub enum Change {
     Set(Vec<u8>),
     /// Sets a value that a delete of the primary's own may remove at any later time (R11).

@@ -6,7 +6,7 @@ use std::path::Path;
 /// A module at the end of the crate's root. `NICEKV_MUTANT` chooses a mutant; with `NICEKV_MUTANTS_REACHED` the ids of all that are asked
 /// for are added to that file, once per process.
 const SWITCH: &str = r#"
-#[allow(missing_docs, unreachable_pub, dead_code, clippy::all)]
+#[allow(unreachable_pub, dead_code, clippy::all)]
 mod __mutants {
     extern crate std;
     use std::io::Write;

@@ -28,7 +28,6 @@ pub struct FaultOption {
 
 /// Why a fault is not understood.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum FaultError {
     #[error("a fault is given as NAME=VALUE, not {given:?}")]
     NoValue { given: String },

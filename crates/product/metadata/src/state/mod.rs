@@ -132,7 +132,6 @@ fn differences(stored: &str, configured: &str) -> String {
 
 /// Why the core does not start.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum StateError {
     #[error(transparent)]
     Config(#[from] ConfigError),

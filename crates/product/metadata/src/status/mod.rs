@@ -107,7 +107,6 @@ pub struct BalancingStatus {
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "named like the configuration")]
 pub struct NodeStatus {
     pub id: u16,
     pub name: String,
@@ -171,7 +170,6 @@ pub enum NodeState {
 
 /// A keyspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "named like the settings of a keyspace")]
 pub struct KeyspaceStatus {
     pub id: u16,
     pub name: String,
@@ -253,7 +251,6 @@ impl UsageStatus {
 
 /// A partition in its newest epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the terms of NICE")]
 pub struct PartitionStatus {
     pub id: u32,
     /// Number of its keyspace.
@@ -301,7 +298,6 @@ pub enum Health {
 
 /// Partitions by [`Health`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "named like the variants of `Health`")]
 pub struct HealthCounts {
     pub whole: usize,
     pub covered: usize,
@@ -401,7 +397,6 @@ pub enum PartitionState {
 
 /// A member of a replica set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "named like the configuration")]
 pub struct MemberStatus {
     pub node: u16,
     pub name: String,

@@ -168,7 +168,6 @@ pub struct KeyspaceSpec {
 
 /// Why keyspaces are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum KeyspaceError {
     #[error("keyspace {name:?}: {reason}")]
     Refused { name: String, reason: Refusal },
@@ -182,7 +181,6 @@ pub enum KeyspaceError {
 
 /// Why a keyspace is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum Refusal {
     #[error("a name has 1 to {KEYSPACE_NAME_BYTES_MAX} characters, this one has {length}")]
     NameLength { length: usize },

@@ -127,7 +127,6 @@ pub struct Values {
 
 /// Counts of large values since the process began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct ValueCounters {
     pub transfers: u64,
     pub transfers_refused: u64,

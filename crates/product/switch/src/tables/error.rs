@@ -8,7 +8,6 @@ use crate::{Prefix, VRINGS_MAX};
 
 /// Why tables are refused. Every variant names the entry.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum TableError {
     #[error("prefix {prefix} is longer than 32 bits or has bits set below its length")]
     BadPrefix { prefix: Prefix },

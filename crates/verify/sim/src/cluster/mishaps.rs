@@ -15,7 +15,6 @@ use nicekv_replica::{DiskSpace, Standing};
 
 /// Which way a cut goes, seen from one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "as it says")]
 pub enum Direction {
     In,
     Out,

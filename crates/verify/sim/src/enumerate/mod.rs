@@ -46,7 +46,6 @@ const TAKEOVER_NS: u64 = 30 * MILLISECOND_NS;
 
 /// What befalls a host at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the module says what each is")]
 pub enum Kind {
     Crash,
     Restart,
@@ -92,7 +91,6 @@ pub struct Depth {
 
 /// How much was seen.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs, reason = "each is named for what it counts")]
 pub struct Counts {
     pub points: u64,
     pub singles: u64,
