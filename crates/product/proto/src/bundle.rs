@@ -197,7 +197,7 @@ mod tests {
         });
         assert_eq!(bundle.len(), Header::BYTES + bytes);
         let (header, body) = Header::decode(&bundle).unwrap();
-        let decoded = <Bundle<'_> as crate::datagram::Message<'_>>::decode(&header, body).unwrap();
+        let decoded = <Bundle<'_> as crate::declare::Message<'_>>::decode(&header, body).unwrap();
         assert_eq!(encoded(|out| decoded.encode(out)), bundle);
         let whole = |(header, body): (Header, &[u8])| encoded(|out| header.with_body(body, out));
         decoded.datagrams(&header).map(whole).collect()

@@ -12,13 +12,14 @@
 //!
 //! Every message names the map of groups that its sender goes by: members of another one refuse it (P2). What a *frame* is here is a [`Chunk`](crate::large::Chunk) elsewhere.
 
-use crate::codec::{Codec, List};
+use crate::codec::{Codec, List, plain};
 use crate::declare::{codec_of, for_each, layout, message, part, tagged};
 use crate::limits::CHUNK_BYTES;
 use crate::{DecodeError, NodeId, OpId};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddrV4;
+use zerocopy::network_endian::{U32, U64};
 
 /// Longest chunk, in bytes.
 pub const CHUNK_LENGTH_MAX: u32 = 4 << 20;
@@ -44,6 +45,12 @@ pub struct MapVersion(pub u32);
 /// A round of garbage collection, and the stamp of what was stored or confirmed in it (P7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Round(pub u64);
+
+plain! {
+    ChunkId, [u8; 32], |value| value.0, |layout, _field| Ok(Self(*layout));
+    MapVersion, U32, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
+    Round, U64, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
+}
 
 tagged! {
     /// What an initiator wants.

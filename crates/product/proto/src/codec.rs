@@ -18,16 +18,14 @@ mod tails;
 pub use lists::{Entries, InList, List, ListOf, ListedBytes, RestOf};
 pub use tails::{
     After, Bytes, Key, LongValue, OptionalRest, OptionalResult, OptionalValue, Outcome, Rest, Trimmed, Value,
+    Zeros,
 };
 
 use crate::bytes::{Reader, flag, put, reserved_bytes};
-use crate::chunk::{ChunkId, MapVersion, Round};
 use crate::number::LongDouble;
 #[cfg(test)]
 use crate::samples::Random;
-use crate::{
-    ClientId, DecodeError, Epoch, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId, Opcode, PartitionId, Term,
-};
+use crate::{ClientId, DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, Opcode, PartitionId, Term};
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -165,7 +163,7 @@ impl<const BYTES: usize> Tagged<BYTES> {
 /// Fields without a tail: type, layout, to the layout, and from it (of its name).
 macro_rules! plain {
     ($($type:ty, $layout:ty, |$value:ident| $to:expr, |$read:ident, $field:ident| $from:expr;)*) => { $(
-        impl Codec for $type {
+        impl $crate::codec::Codec for $type {
             type Value<'a> = Self;
             type Layout = $layout;
 
@@ -176,18 +174,20 @@ macro_rules! plain {
             fn read<'a>(
                 $field: &'static str,
                 $read: &$layout,
-                _: &mut Reader<'a>,
-            ) -> Result<Self, DecodeError> {
+                _: &mut $crate::bytes::Reader<'a>,
+            ) -> Result<Self, $crate::DecodeError> {
                 $from
             }
 
             #[cfg(test)]
-            fn sample(random: &mut Random) -> Self {
-                random.layout::<$layout, Self>(|layout| Self::read("sample", layout, &mut Reader::new(&[])))
+            fn sample(random: &mut $crate::samples::Random) -> Self {
+                random.layout::<$layout, Self>(|layout| Self::read("sample", layout, &mut $crate::bytes::Reader::new(&[])))
             }
         }
     )* };
 }
+
+pub(crate) use plain;
 
 plain! {
     u8, u8, |value| *value, |layout, _field| Ok(*layout);
@@ -208,25 +208,15 @@ plain! {
     Epoch, U32, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
     Term, U64, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
     KeyDigest, [u8; 16], |value| value.0, |layout, _field| Ok(Self(*layout));
-    ChunkId, [u8; 32], |value| value.0, |layout, _field| Ok(Self(*layout));
-    MapVersion, U32, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
-    Round, U64, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
     OpId, [U64; 2], |value| [value.client.0.into(), value.sequence.into()], |layout, _field| {
         Ok(Self { client: ClientId(layout[0].get()), sequence: layout[1].get() })
     };
-    MatchRange, [[u8; 16]; 2], |value| [value.first().to_be_bytes(), value.last().to_be_bytes()],
-        |layout, field| range(field, layout.map(u128::from_be_bytes));
     SocketAddrV4, AddressLayout, |value| AddressLayout::of(value), |layout, _field| {
         Ok(Self::new(Ipv4Addr::from(layout.ip), layout.port.get()))
     };
     (u64, u64), [U64; 2], |value| [value.0.into(), value.1.into()], |layout, _field| {
         Ok((layout[0].get(), layout[1].get()))
     };
-}
-
-fn range(field: &'static str, [first, last]: [u128; 2]) -> Result<MatchRange, DecodeError> {
-    let refused = DecodeError::UnknownValue { field, value: (last >> 64) as u64 };
-    MatchRange::new(first, last).map_err(|_| refused)
 }
 
 /// An address and a port.

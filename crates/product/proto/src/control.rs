@@ -3,10 +3,9 @@
 use crate::chunk::Round;
 use crate::codec::List;
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
+pub use crate::disk_space::DiskSpace;
 use crate::limits::{DATAGRAM_BYTES_MAX, MEMBERS_MAX};
-use crate::{
-    DecodeError, Epoch, KeyOrder, KeyspaceId, MatchRange, NodeId, Operation, PartitionId, Replication, Term,
-};
+use crate::{DecodeError, Epoch, KeyOrder, KeyspaceId, MatchRange, NodeId, PartitionId, Replication, Term};
 use alloc::vec::Vec;
 use core::mem::size_of;
 use core::net::SocketAddrV4;
@@ -35,31 +34,6 @@ message! {
             opened: u64,
             /// Position through which the log is durable now.
             durable: u64,
-        }
-    }
-}
-
-code! {
-    /// What a node's disk has room for (docs/FAULTS.md, row 9).
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum DiskSpace {
-        /// Everything.
-        #[default]
-        Enough = 0,
-        /// What was set aside: decisions, and deletes, which are how space returns.
-        Reserve = 1,
-        /// Decisions only, and perhaps not even these.
-        Exhausted = 2,
-    }
-}
-
-impl DiskSpace {
-    /// Whether there is room for such an update.
-    pub fn admits(self, operation: &Operation<'_>) -> bool {
-        match self {
-            Self::Enough => true,
-            Self::Reserve => matches!(operation, Operation::Delete),
-            Self::Exhausted => false,
         }
     }
 }

@@ -11,6 +11,12 @@
 //! reserves bytes, which receivers insist on being zero so that they can be given a meaning. `where check` names a function that
 //! refuses values that make no sense together.
 
+/// What `message!` declares.
+pub(crate) trait Message<'a>: Sized {
+    /// Reads the body of a datagram, strictly.
+    fn decode(header: &crate::Header, body: &'a [u8]) -> Result<Self, crate::DecodeError>;
+}
+
 /// The codec of a field: the one that is named, or its type.
 macro_rules! codec_of {
     ($type:ty) => {
@@ -95,8 +101,8 @@ macro_rules! message {
                 }
             }
 
-            impl<'a> $crate::datagram::Message<'a> for $name $($generics)* {
-                fn decode(header: &Header, body: &'a [u8]) -> Result<Self, DecodeError> {
+            impl<'a> $crate::declare::Message<'a> for $name $($generics)* {
+                fn decode(header: &crate::Header, body: &'a [u8]) -> Result<Self, DecodeError> {
                     let mut tail = $crate::bytes::Reader::new(body);
                     let fixed = tail.layout_ref::<Fixed>(stringify!($name))?;
                     $(

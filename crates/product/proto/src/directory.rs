@@ -11,10 +11,11 @@
 //! A directory is advice: nodes answer by what they know of themselves, so one that is out of date costs time and nothing else (C5). Its records are numbered; all
 //! pages of one version are of one list.
 
+use crate::codec::Zeros;
 use crate::codec::{self, Codec, Rest, RestOf};
 use crate::declare::{codec_of, layout, message, part};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX};
-use crate::scan::{AMPLIFICATION_MAX, Scan, Zeros};
+use crate::scan::{AMPLIFICATION_MAX, Scan};
 use crate::{Epoch, Header, KeyspaceId, MatchRange, OpId, PartitionId, Update};
 use alloc::vec::Vec;
 use core::mem::size_of;

@@ -9,10 +9,10 @@
 //! got until then, and as fragments of equal messages are equal, only what was lost needs to come. Switches route a fragment as they do the message: it has the same
 //! keyspace, digest and op in its header.
 
+use crate::chain_header::ChainHeader;
 use crate::codec::{Maybe, Rest};
 use crate::declare::{codec_of, layout, message};
 use crate::limits::{DATAGRAM_BYTES_MAX, MESSAGE_BYTES_MAX};
-use crate::route::ChainHeader;
 use crate::{ClientId, DecodeError, HeaderLayout, KeyDigest, KeyspaceId, NodeId, OpId};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;

@@ -1,9 +1,10 @@
 //! The header that every datagram begins with.
 
 use crate::bytes::{Reader, put, reserved};
-use crate::hot::Stamp;
+use crate::c_layout::{c_type, layout_for_c};
+use crate::chain_header::ChainHeader;
 use crate::limits::{DATAGRAM_BYTES_MAX, MESSAGE_BYTES_MAX};
-use crate::route::ChainHeader;
+use crate::stamp::Stamp;
 use crate::{ClientId, DecodeError, KeyDigest, KeyspaceId, OpId, Opcode};
 use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
@@ -15,49 +16,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub(crate) const MAGIC: u16 = 0x4e4b;
 /// Version of all layouts of this crate.
 pub(crate) const VERSION: u8 = 3;
-/// There is room for a chain header ([`crate::route`]).
+/// There is room for a chain header ([`ChainHeader`]).
 pub const ROOM_CHAIN: u8 = 1;
-/// There is room for a stamp ([`crate::hot`]).
+/// There is room for a stamp ([`Stamp`]).
 pub const ROOM_STAMP: u8 = 2;
-
-/// A layout that programs in C know, too: its fields are declared once for both.
-macro_rules! layout_for_c {
-    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:tt,)* }) => {
-        $(#[$meta])*
-        pub struct $name {
-            $($(#[$field_meta])* pub $field: $type,)*
-        }
-
-        impl $name {
-            /// Type, name, number of elements, and offset of each field.
-            pub(crate) const FIELDS: &[(&str, &str, &str, usize)] =
-                &[$({
-                    let (c_type, elements) = c_type!($type);
-                    (c_type, stringify!($field), elements, offset_of!($name, $field))
-                },)*];
-        }
-    };
-}
-
-macro_rules! c_type {
-    (u8) => {
-        ("__u8", "")
-    };
-    (U16) => {
-        ("__be16", "")
-    };
-    (U32) => {
-        ("__be32", "")
-    };
-    (U64) => {
-        ("__be64", "")
-    };
-    ([u8; $count:literal]) => {
-        ("__u8", concat!("[", $count, "]"))
-    };
-}
-
-pub(crate) use {c_type, layout_for_c};
 
 layout_for_c! {
     /// The 48 bytes, as they stand on the wire. Fields at the front are for switches and deduplication, the digest is aligned to 16 so that

@@ -28,15 +28,14 @@
 //! ```
 
 use crate::DecodeError;
-use crate::bytes::{Reader, reserved};
-use crate::codec::{Bytes, Codec, Key, List, Rest};
+
+use crate::c_layout::{c_type, layout_for_c};
+use crate::codec::{Bytes, Key, List, Rest};
 use crate::declare::{codec_of, layout, message};
-use crate::header::{c_type, layout_for_c};
 use crate::limits::{DATAGRAM_BYTES_MAX, KERNEL_KEY_BYTES_MAX, PAIR_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::recovery::Entry;
 use crate::repair::{StoredEntry, check_stored};
-#[cfg(test)]
-use crate::samples::Random;
+pub use crate::stamp::{Stamp, StampLayout};
 use crate::{Header, KeyDigest, KeyspaceId, Reply, Term};
 use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
@@ -46,20 +45,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Nodes that have copies of a hot key, at most.
 pub const HOT_HOLDERS_MAX: usize = 31;
-
-layout_for_c! {
-    /// The room, as it stands behind the header; zeros until a switch has filled it. The body of what is said to a switch, too.
-    #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-    #[repr(C)]
-    pub struct StampLayout {
-        /// Of the hot entry; 0: none.
-        pub instance: U64,
-        /// Updates of the key that have passed.
-        pub seen: U64,
-    }
-}
-
-const _: () = assert!(size_of::<StampLayout>() == Stamp::BYTES);
 
 layout_for_c! {
     /// A [`HotValue`], as it stands behind the header: then come the key and, to the end, the reply.
@@ -95,58 +80,6 @@ layout_for_c! {
 
 const _: () = assert!(size_of::<HotValueLayout>() == HotValue::FIXED_BYTES - Header::BYTES);
 const _: () = assert!(size_of::<HotLeaseLayout>() == HotLease::FIXED_BYTES - Header::BYTES);
-
-/// What a switch had seen of a hot key when a request passed it (H2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Stamp {
-    /// Names the installation of the hot entry for ever (H1); 0: the key has none there.
-    pub instance: u64,
-    /// Updates that have passed since then, this one included. Grows by closes, too.
-    pub seen: u64,
-}
-
-impl Stamp {
-    /// Bytes on the wire.
-    pub const BYTES: usize = 16;
-    /// Of a key that has no hot entry.
-    pub const NONE: Self = Self { instance: 0, seen: 0 };
-
-    /// Whether a switch with a hot entry of the key has written it.
-    pub fn is_some(&self) -> bool {
-        self.instance != 0
-    }
-
-    /// As it stands behind the header.
-    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
-        zerocopy::transmute!(Self::layout(self))
-    }
-
-    pub(crate) fn decode(layout: &StampLayout) -> Result<Self, DecodeError> {
-        let stamp = Self { instance: layout.instance.get(), seen: layout.seen.get() };
-        if !stamp.is_some() {
-            reserved("seen", stamp.seen)?;
-        }
-        Ok(stamp)
-    }
-}
-
-impl Codec for Stamp {
-    type Value<'a> = Self;
-    type Layout = StampLayout;
-
-    fn layout(stamp: &Self) -> StampLayout {
-        StampLayout { instance: stamp.instance.into(), seen: stamp.seen.into() }
-    }
-
-    fn read<'a>(_: &'static str, layout: &StampLayout, _: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Self::decode(layout)
-    }
-
-    #[cfg(test)]
-    fn sample(random: &mut Random) -> Self {
-        random.layout(Self::decode)
-    }
-}
 
 message! {
     /// What the sender's copy of a hot key is (H3): the switch may send it gets that have a stamp of that instance up to this number. Steers load, and

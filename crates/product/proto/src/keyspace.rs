@@ -1,5 +1,7 @@
 //! What a partition is a part of: a range of match values of one keyspace, replicated in the keyspace's way.
 
+use crate::DecodeError;
+use crate::codec::plain;
 use crate::declare::{code, codec_of, for_each, part, tagged};
 use crate::quorum::Quorum;
 use thiserror::Error;
@@ -48,6 +50,16 @@ impl MatchRange {
     pub fn contains(&self, match_value: u128) -> bool {
         (self.first..=self.last).contains(&match_value)
     }
+}
+
+plain! {
+    MatchRange, [[u8; 16]; 2], |value| [value.first().to_be_bytes(), value.last().to_be_bytes()],
+        |layout, field| range(field, layout.map(u128::from_be_bytes));
+}
+
+fn range(field: &'static str, [first, last]: [u128; 2]) -> Result<MatchRange, DecodeError> {
+    let refused = DecodeError::UnknownValue { field, value: (last >> 64) as u64 };
+    MatchRange::new(first, last).map_err(|_| refused)
 }
 
 code! {

@@ -18,6 +18,7 @@ mod partition;
 mod rendezvous;
 mod ring;
 mod rings;
+mod rings_base;
 mod vring;
 
 pub use directory::{Directory, DirectoryFetch};
@@ -25,14 +26,15 @@ pub use group::{
     CHUNK_SLOTS, GROUP_MASK_ALL, GROUP_MASK_BITS, GROUP_MEMBERS_MAX, GROUPS_MAX, GroupRing, mask_of,
 };
 pub use keyspace::{
-    CREATED_FIRST, ChunkDelivery, KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACE_SETTINGS,
-    KEYSPACES_MAX, KeyspaceDefaults, KeyspaceError, KeyspaceSpec, LoadBalancing, PARTITIONS_MAX, Protocol,
-    Refusal, check_keyspaces, parse_keyspaces, partitions_for,
+    ChunkDelivery, KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACE_SETTINGS, KeyspaceDefaults,
+    KeyspaceError, KeyspaceSpec, LoadBalancing, PARTITIONS_MAX, Protocol, Refusal, check_keyspaces,
+    parse_keyspaces, partitions_for,
 };
 pub use partition::{PARTITION_BITS_MAX, Partitioning, VnodeBlock, vnode_blocks, vnodes};
 pub use rendezvous::rendezvous_rank;
 pub use ring::{replica_sets, replica_sets_of};
-pub use rings::{RingsBase, ring_pairs, usual_group_ring};
+pub use rings::{ring_pairs, usual_group_ring};
+pub use rings_base::{CREATED_FIRST, KEYSPACES_MAX, RingsBase};
 pub use vring::Vrings;
 
 pub use crate::KeyOrder;

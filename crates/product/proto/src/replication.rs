@@ -5,16 +5,17 @@
 
 use crate::bytes::Reader;
 use crate::codec::{self, Codec, Entries, ListOf, Outcome};
-use crate::control::DiskSpace;
-use crate::declare::{code, codec_of, layout, message, part};
+use crate::declare::{Message, codec_of, layout, message, part};
+use crate::disk_space::DiskSpace;
+pub use crate::effect::Effect;
 use crate::limits::{
     DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_BYTES_MAX, PAIR_BYTES_MAX, TRANSACTION_BYTES_MAX,
 };
 #[cfg(test)]
 use crate::samples::{Random, Sample};
 use crate::{
-    Datagram, DecodeError, Epoch, Form, Header, KeyDigest, KeyspaceId, NodeId, OpId, Opcode, PartitionId,
-    Status, Update,
+    DecodeError, Epoch, Form, Header, KeyDigest, KeyspaceId, NodeId, OpId, Opcode, PartitionId, Status,
+    Update,
 };
 use alloc::vec::Vec;
 use core::mem::size_of;
@@ -75,24 +76,6 @@ const ACK_BYTES: usize = size_of::<<PrepareAck as Codec>::Layout>();
 const _: () = assert!(ACK_BYTES == size_of::<<Progress as Codec>::Layout>());
 /// Most entries of an [`Acks`] message.
 pub const ACKS_MAX: usize = (DATAGRAM_BYTES_MAX - Acks::FIXED_BYTES) / ACK_BYTES;
-
-code! {
-    /// What a decision does to its key. Every effect is a blind write: it does not depend on what the replica holds, so a replica that
-    /// is still copying the partition may apply it.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Effect {
-        /// Nothing: the condition did not hold, or the op was refused.
-        None = 0,
-        /// Stores the value of the op's prepare, with the decision's expiry time.
-        StorePrepared = 1,
-        /// Stores the decision's value and expiry time.
-        Store = 2,
-        /// Removes the key.
-        Remove = 3,
-        /// What the steps of a transaction do, which are the decision's value ([`Taken`](crate::transaction::Taken)): none of them this.
-        Transaction = 4,
-    }
-}
 
 part! {
     /// The primary's decision of one op: its place in the order, its effect, and its result for the client.
@@ -239,9 +222,9 @@ impl Codec for UpdateDatagram {
 
     fn read<'a>(_: &'static str, _: &[u8; 0], tail: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
         let datagram = tail.rest();
-        let (header, _) = Header::decode(datagram)?;
+        let (header, body) = Header::decode(datagram)?;
         match header.opcode {
-            Opcode::Update => Datagram::decode(datagram).map(|_| datagram),
+            Opcode::Update => <Update<'_> as Message<'_>>::decode(&header, body).map(|_| datagram),
             other => Err(DecodeError::UnknownOpcode(other as u8)),
         }
     }

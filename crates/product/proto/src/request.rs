@@ -1,9 +1,14 @@
 //! What clients ask: [`Get`] and [`Update`].
 
-use crate::bytes::{Reader, in_range, reserved_bytes};
+pub mod transaction;
+
+use crate::bytes::in_range;
+use crate::chain_header::ChainHeader;
 use crate::chunk::Round;
-use crate::codec::{Bytes, Codec, Key, LongValue, Value};
+use crate::codec::Zeros;
+use crate::codec::{Bytes, Key, LongValue, Value};
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
+use crate::forwarded::Forwarded;
 use crate::hash::{FieldDelta, Fields, Names};
 use crate::large::Reference;
 use crate::limits::{
@@ -11,16 +16,10 @@ use crate::limits::{
     TRANSACTION_BYTES_MAX, small_value_bytes_max,
 };
 use crate::number::LongDouble;
-use crate::route::ChainHeader;
-#[cfg(test)]
-use crate::samples::Random;
-use crate::scan::Zeros;
-use crate::transaction::{Step, Steps};
 use crate::{DecodeError, Epoch, Form, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId};
 use core::mem::size_of;
 use core::net::SocketAddrV4;
-use zerocopy::network_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use transaction::{Step, Steps};
 
 message! {
     /// A read of one key. Answered by any replica that is consistent and within its lease, or passed by it to the primary.
@@ -44,44 +43,6 @@ message! {
             /// Bytes that are there so that the kernel of a node may answer in their place (G8).
             padding: usize as Zeros,
         }
-    }
-}
-
-/// Zeros in what a client asks; no epoch is 0.
-pub(crate) struct Forwarded;
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub(crate) struct ForwardedLayout {
-    partition: U32,
-    epoch: U32,
-    node: U16,
-}
-
-impl Codec for Forwarded {
-    type Value<'a> = Option<(PartitionId, Epoch, NodeId)>;
-    type Layout = ForwardedLayout;
-
-    fn layout(forwarded: &Self::Value<'_>) -> ForwardedLayout {
-        let (partition, epoch, node) = forwarded.unwrap_or_default();
-        ForwardedLayout { partition: partition.0.into(), epoch: epoch.0.into(), node: node.0.into() }
-    }
-
-    fn read<'a>(
-        field: &'static str,
-        layout: &ForwardedLayout,
-        _: &mut Reader<'a>,
-    ) -> Result<Self::Value<'a>, DecodeError> {
-        if layout.epoch.get() == 0 {
-            return reserved_bytes(field, layout.as_bytes()).map(|()| None);
-        }
-        let epoch = Epoch(layout.epoch.get());
-        Ok(Some((PartitionId(layout.partition.get()), epoch, NodeId(layout.node.get()))))
-    }
-
-    #[cfg(test)]
-    fn sample(random: &mut Random) -> Self::Value<'static> {
-        random.layout(|layout| Self::read("forwarded", layout, &mut Reader::new(&[])))
     }
 }
 

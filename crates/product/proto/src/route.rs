@@ -10,98 +10,15 @@
 //! Whatever a client leaves there is written over. A node takes the room out before it does anything with a request, so that what is logged and
 //! forwarded is what the client meant.
 
-use crate::bytes::{Reader, in_range, reserved_bytes};
-use crate::header::{HeaderLayout, ROOM_CHAIN, ROOM_STAMP, c_type, layout_for_c};
-use crate::hot::Stamp;
-use crate::limits::{DATAGRAM_BYTES_MAX, MEMBERS_MAX};
-use crate::{DecodeError, Epoch, Opcode, PartitionId};
+use crate::bytes::Reader;
+pub use crate::chain_header::ChainHeader;
+use crate::header::{HeaderLayout, ROOM_CHAIN, ROOM_STAMP};
+use crate::limits::DATAGRAM_BYTES_MAX;
+use crate::stamp::Stamp;
+use crate::{DecodeError, Opcode};
 use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
-use core::net::Ipv4Addr;
-use zerocopy::network_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-layout_for_c! {
-    /// The room, as it stands behind the header; zeros until a switch has filled it.
-    #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-    #[repr(C)]
-    pub struct ChainLayout {
-        /// Whose record has matched.
-        pub partition: U32,
-        /// Of that record.
-        pub epoch: U32,
-        /// How many nodes the request passes: the whole chain if it changes something, else the tail alone (TurboKV's `CLength`, less the client).
-        pub length: u8,
-        /// Zero.
-        pub reserved: [u8; 3],
-        /// Their addresses, the next one first.
-        pub nodes: [u8; 36],
-    }
-}
-
-const _: () = assert!(size_of::<ChainLayout>() == ChainHeader::BYTES);
-const _: () = assert!(ChainHeader::BYTES == 12 + 4 * MEMBERS_MAX);
-
-/// What a switch says of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChainHeader {
-    /// Whose record has matched.
-    pub partition: PartitionId,
-    /// Of that record; no epoch is 0.
-    pub epoch: Epoch,
-    length: u8,
-    nodes: [Ipv4Addr; MEMBERS_MAX],
-}
-
-impl ChainHeader {
-    /// Bytes on the wire.
-    pub const BYTES: usize = 48;
-    /// What no switch has filled.
-    pub const EMPTY: Self = Self {
-        partition: PartitionId(0),
-        epoch: Epoch(0),
-        length: 0,
-        nodes: [Ipv4Addr::UNSPECIFIED; MEMBERS_MAX],
-    };
-
-    /// Of the nodes that the request passes, the next one first; those beyond [`MEMBERS_MAX`] are left out.
-    pub fn new(partition: PartitionId, epoch: Epoch, nodes: impl IntoIterator<Item = Ipv4Addr>) -> Self {
-        let mut header = Self { partition, epoch, ..Self::EMPTY };
-        for (place, node) in header.nodes.iter_mut().zip(nodes) {
-            *place = node;
-            header.length += 1;
-        }
-        header
-    }
-
-    /// The nodes that the request passes, the next one first.
-    pub fn nodes(&self) -> &[Ipv4Addr] {
-        &self.nodes[..usize::from(self.length)]
-    }
-
-    /// As it stands behind the header.
-    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
-        let mut nodes = [0; 4 * MEMBERS_MAX];
-        nodes.chunks_exact_mut(4).zip(self.nodes()).for_each(|(to, node)| to.copy_from_slice(&node.octets()));
-        let layout = ChainLayout {
-            partition: self.partition.0.into(),
-            epoch: self.epoch.0.into(),
-            length: self.length,
-            reserved: [0; 3],
-            nodes,
-        };
-        zerocopy::transmute!(layout)
-    }
-
-    fn decode(layout: &ChainLayout) -> Result<Self, DecodeError> {
-        let length = in_range("chain length", layout.length.into(), 0, MEMBERS_MAX)?;
-        reserved_bytes("chain reserved", &layout.reserved)?;
-        let (used, unused) = layout.nodes.split_at(4 * length);
-        reserved_bytes("chain nodes", unused)?;
-        let nodes = used.chunks_exact(4).map(|node| Ipv4Addr::new(node[0], node[1], node[2], node[3]));
-        Ok(Self::new(PartitionId(layout.partition.get()), Epoch(layout.epoch.get()), nodes))
-    }
-}
+use zerocopy::{FromBytes, IntoBytes};
 
 /// What a switch has left in the room of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,8 +118,9 @@ pub const ROOM_AT: usize = offset_of!(HeaderLayout, room);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::PAIR_BYTES_MAX;
-    use crate::{ClientId, Datagram, Get, KeyDigest, KeyspaceId, OpId, Update};
+    use crate::limits::{MEMBERS_MAX, PAIR_BYTES_MAX};
+    use crate::{ClientId, Datagram, Epoch, Get, KeyDigest, KeyspaceId, OpId, PartitionId, Update};
+    use core::net::Ipv4Addr;
 
     fn get() -> Vec<u8> {
         let op = OpId { client: ClientId(7), sequence: 9 };

@@ -15,17 +15,13 @@
 //! **Nobody is made to shout.** All answers to a question together have at most three times its bytes, so a client that wants long pieces pads its question: one
 //! that is to be answered by up to n pieces has to be as long as n questions for one. So nobody needs to prove that an address is its own before it is answered.
 
-use crate::bytes::{Reader, reserved_bytes};
-use crate::codec::{self, After, Codec, Key, OptionalValue, RestOf};
+use crate::c_layout::{c_type, layout_for_c};
+use crate::chain_header::ChainHeader;
+use crate::codec::{self, After, Codec, Key, OptionalValue, RestOf, Zeros};
 use crate::declare::{code, codec_of, layout, message, part};
-use crate::header::{HeaderLayout, ROOM_CHAIN, c_type, layout_for_c};
-#[cfg(test)]
-use crate::limits::VALUE_BYTES_MAX;
+use crate::forwarded::Forwarded;
+use crate::header::{HeaderLayout, ROOM_CHAIN};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX};
-use crate::request::Forwarded;
-use crate::route::ChainHeader;
-#[cfg(test)]
-use crate::samples::Random;
 use crate::{DecodeError, Epoch, Form, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId, Opcode, PartitionId};
 use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
@@ -82,32 +78,6 @@ message! {
             /// Bytes that are there so that the answer may be longer.
             padding: usize as Zeros,
         }
-    }
-}
-
-/// Zeros to the end of the message.
-pub struct Zeros;
-
-impl Codec for Zeros {
-    type Value<'a> = usize;
-    type Layout = [u8; 0];
-
-    fn layout(_: &usize) -> [u8; 0] {
-        []
-    }
-
-    fn append_tail(count: &usize, out: &mut Vec<u8>) {
-        out.resize(out.len() + count, 0);
-    }
-
-    fn read<'a>(field: &'static str, _: &[u8; 0], tail: &mut Reader<'a>) -> Result<usize, DecodeError> {
-        let zeros = tail.rest();
-        reserved_bytes(field, zeros).map(|()| zeros.len())
-    }
-
-    #[cfg(test)]
-    fn sample(random: &mut Random) -> usize {
-        random.bytes(0, VALUE_BYTES_MAX).len()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Codec;
 use crate::DecodeError;
-use crate::bytes::{Reader, flag, in_range, reserved};
+use crate::bytes::{Reader, flag, in_range, reserved, reserved_bytes};
 use crate::limits::{KEY_BYTES_MAX, LONG_VALUE_BYTES_MAX, TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX};
 #[cfg(test)]
 use crate::samples::Random;
@@ -226,5 +226,31 @@ impl<const MAX: usize> Codec for OptionalRest<MAX> {
     #[cfg(test)]
     fn sample(random: &mut Random) -> Option<&'static [u8]> {
         random.coin().then(|| Bytes::<0, MAX>::sample(random))
+    }
+}
+
+/// Zeros to the end of the message.
+pub struct Zeros;
+
+impl Codec for Zeros {
+    type Value<'a> = usize;
+    type Layout = [u8; 0];
+
+    fn layout(_: &usize) -> [u8; 0] {
+        []
+    }
+
+    fn append_tail(count: &usize, out: &mut Vec<u8>) {
+        out.resize(out.len() + count, 0);
+    }
+
+    fn read<'a>(field: &'static str, _: &[u8; 0], tail: &mut Reader<'a>) -> Result<usize, DecodeError> {
+        let zeros = tail.rest();
+        reserved_bytes(field, zeros).map(|()| zeros.len())
+    }
+
+    #[cfg(test)]
+    fn sample(random: &mut Random) -> usize {
+        random.bytes(0, VALUE_BYTES_MAX).len()
     }
 }

@@ -30,12 +30,8 @@ use thiserror::Error;
 
 use settings::Settings;
 
-use crate::placement::{PARTITION_BITS_MAX, Partitioning, RingsBase, Vrings};
+use crate::placement::{CREATED_FIRST, KEYSPACES_MAX, PARTITION_BITS_MAX, Partitioning, RingsBase, Vrings};
 
-/// Most keyspaces of a cluster.
-pub const KEYSPACES_MAX: usize = 16;
-/// The first number of a keyspace that is created by a command.
-pub const CREATED_FIRST: KeyspaceId = KeyspaceId(KEYSPACES_MAX as u16);
 /// Most partitions of one keyspace.
 pub const KEYSPACE_PARTITIONS_MAX: u32 = 1 << PARTITION_BITS_MAX;
 /// Most partitions of a cluster: each is at least one entry in each table of a switch.

@@ -18,8 +18,8 @@
 use crate::bytes::{Reader, in_range};
 use crate::codec::{self, Codec, Key, Outcome, Trimmed};
 use crate::declare::{codec_of, for_each, layout, part, tagged};
+use crate::effect::Effect;
 use crate::limits::TRANSACTION_BYTES_MAX;
-use crate::replication::Effect;
 #[cfg(test)]
 use crate::samples::Random;
 use crate::{Condition, DecodeError, Form, Operation, Status};
