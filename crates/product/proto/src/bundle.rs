@@ -1,12 +1,14 @@
-//! Several datagrams of one sender to one place as one, so that what a datagram costs on its way is paid once: requests of one client for
-//! keys of the same partition, and the replies to them. What their headers have in common is said once, by that of the bundle:
+//! A bundle: several datagrams of one sender to one destination in one, which saves the cost per
+//! datagram. It contains requests of a client for keys of one partition, or the replies to them.
+//! The bundle's header holds their common fields:
 //!
 //! ```text
 //!   header │ opcode, sequence, digest?, length, body │ opcode, sequence, digest?, length, body │ …
 //! ```
 //!
-//! A switch sees the header of the bundle alone, and routes it by that. So what is inside may say nothing that the switch would
-//! have to check: a node takes requests only, and replies go where the bundle's header says.
+//! A switch routes by the bundle's header alone. Fields that a switch would have to check are
+//! therefore not allowed inside: a node accepts requests only, and replies go to the address in the
+//! bundle's header.
 
 use crate::bytes::{Reader, flag};
 use crate::codec::{self, Bytes, Codec, RestOf};
@@ -21,40 +23,40 @@ use alloc::vec::Vec;
 use core::mem::size_of;
 
 message! {
-    /// From a client to a vnode, or from a node to a client that sends such itself.
+    /// From a client to a vnode, or from a node to a client that sends bundles itself.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Bundle<'a>: Bundle {
         header {
-            /// That of all.
+            /// Common keyspace.
             keyspace: KeyspaceId,
-            /// That of the first; all are of its client.
+            /// Op of the first datagram; all have the same client.
             op: OpId,
-            /// That of the first.
+            /// Digest of the first datagram.
             digest: KeyDigest,
         }
         body {
-            /// The datagrams, as [`append_bundled`] writes them.
+            /// The datagrams, written by [`append_bundled`].
             bundled: &'a [u8] as RestOf<Bundled<'static>>,
         }
     }
 }
 
 part! {
-    /// A datagram, less what the bundle's header says of it.
+    /// A datagram without the fields in the bundle's header.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Bundled<'a> {
-        /// What the body is.
+        /// Type of the body.
         opcode: Opcode,
-        /// The op's number.
+        /// Sequence of the op.
         sequence: u64,
-        /// Digest of the key, unless it is zero.
+        /// Digest of the key; `None` if zero.
         digest: Option<KeyDigest> as OptionalDigest,
-        /// What follows the header.
+        /// Body.
         body: &'a [u8] as Bytes<0, { BUNDLED_BYTES_MAX - BUNDLED_FIXED_BYTES }>,
     }
 }
 
-/// Its bytes if there is one, none if not.
+/// Length of an optional digest, in bytes.
 pub struct OptionalDigest;
 
 impl Codec for OptionalDigest {
@@ -88,12 +90,12 @@ impl Codec for OptionalDigest {
     }
 }
 
-/// Bytes that a datagram without digest and body takes in a bundle.
+/// Overhead of a datagram in a bundle, in bytes.
 const BUNDLED_FIXED_BYTES: usize = 12;
-/// Most bytes of all that is bundled.
+/// Most bytes in a bundle.
 pub const BUNDLED_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - Header::BYTES;
 
-/// No datagram grows by being bundled, so every request and every reply can be.
+/// Bundling makes no datagram longer, so any request and reply fits.
 const _: () = {
     assert!(BUNDLED_FIXED_BYTES + size_of::<KeyDigest>() <= Header::BYTES);
     assert!(Update::FIXED_BYTES + PAIR_BYTES_MAX <= BUNDLED_BYTES_MAX);
@@ -101,7 +103,7 @@ const _: () = {
     assert!(Reply::FIXED_BYTES + VALUE_BYTES_MAX <= BUNDLED_BYTES_MAX);
 };
 
-/// What the datagrams of a bundle have in common, besides where they go.
+/// Fields that all datagrams of a bundle must share, apart from their destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Common {
     keyspace: KeyspaceId,
@@ -109,7 +111,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// That of an encoded datagram; `None` if it may be in no bundle.
+    /// Of an encoded datagram; `None` if it cannot be bundled.
     pub fn of(datagram: &[u8]) -> Option<Self> {
         let header = HeaderLayout::peek(datagram).filter(|header| header.reply_to().is_none())?;
         Some(Self { keyspace: KeyspaceId(header.keyspace.get()), client: ClientId(header.client.get()) })
@@ -123,7 +125,7 @@ pub fn bundled_bytes(datagram: &[u8]) -> usize {
     BUNDLED_FIXED_BYTES + digest + datagram.len().saturating_sub(Header::BYTES)
 }
 
-/// Appends an encoded datagram to what will be [`Bundle::bundled`]. What is none is left out.
+/// Appends an encoded datagram to [`Bundle::bundled`]; ignores what is no datagram.
 pub fn append_bundled(datagram: &[u8], out: &mut Vec<u8>) {
     let Ok((header, body)) = Header::decode(datagram) else { return };
     let digest = Some(header.digest).filter(|digest| *digest != KeyDigest::default());
@@ -132,7 +134,7 @@ pub fn append_bundled(datagram: &[u8], out: &mut Vec<u8>) {
 }
 
 impl<'a> Bundle<'a> {
-    /// Header and body of each datagram, with replies to where those of the bundle go. Nobody has looked into the bodies.
+    /// Header and undecoded body of each datagram, with the reply address of the bundle.
     pub fn datagrams(&self, bundle: &Header) -> impl Iterator<Item = (Header, &'a [u8])> + use<'a> {
         let (mut reader, bundle) = (Reader::new(self.bundled), *bundle);
         core::iter::from_fn(move || {
@@ -148,7 +150,8 @@ impl<'a> Bundle<'a> {
 }
 
 impl Bundle<'_> {
-    /// Writes a bundle to `out`, which is cleared, of what `bundle` [appends](append_bundled); `first` is the first of them.
+    /// Writes a bundle to `out`, which is cleared; `bundle` [appends](append_bundled) the content,
+    /// whose first datagram is `first`.
     pub fn encode_with(first: &[u8], out: &mut Vec<u8>, bundle: impl FnOnce(&mut Vec<u8>)) {
         if let Ok((first, _)) = Header::decode(first) {
             Header { opcode: Opcode::Bundle, ..first }.encode(out, bundle);
@@ -187,7 +190,7 @@ mod tests {
         encoded(|out| get.encode(out))
     }
 
-    /// What is in a bundle of these, as datagrams.
+    /// Decodes a bundle of these.
     fn unbundled(datagrams: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let bytes: usize = datagrams.iter().map(|datagram| bundled_bytes(datagram)).sum();
         let bundle = encoded(|out| {

@@ -1,4 +1,4 @@
-//! A checked cursor over received bytes, and small helpers for fixed layouts.
+//! A bounds-checked cursor over received bytes, and helpers for fixed layouts.
 
 use crate::DecodeError;
 use alloc::vec::Vec;
@@ -36,7 +36,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// What `later`, which went on from here, has read.
+    /// The bytes between this position and that of `later`.
     pub(crate) fn until(&self, later: &Self) -> &'a [u8] {
         &self.rest[..self.rest.len() - later.rest.len()]
     }

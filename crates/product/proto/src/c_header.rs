@@ -1,5 +1,5 @@
-//! The C view of header, opcodes and limits, for data planes, generated from the Rust one. `<linux/types.h>` and `<stddef.h>` are all
-//! that it includes, so that eBPF programs can include it.
+//! Generates the C header for data planes: header layout, opcodes and limits. It includes only
+//! `<linux/types.h>` and `<stddef.h>`, so that eBPF programs can use it.
 
 use crate::Opcode;
 use crate::chain_header::ChainLayout;

@@ -1,12 +1,13 @@
-//! What a node of a chain forwards to its successor (TurboKV §4.1.2 with rules C1 to C6).
+//! Messages along a chain (TurboKV §4.1.2; rules C1 to C6).
 //!
 //! ```text
 //!   head ──Forwards──▶ middle ──Forwards──▶ tail        entries in their order; how far the sender, and all before it, have forced
 //!   head ◀───Acks───── middle ◀───Acks───── tail        `Progress`: logged here; forced from here to the end
 //! ```
 //!
-//! An entry is a decision and the op that it decides: the client's own datagram, which is what nodes log. One that does not fit a datagram with both goes
-//! in two: the op first, as a [`Resend`](crate::replication::Resend).
+//! An entry is a decision with the op that it decides: the client's own datagram, which nodes log.
+//! If both do not fit a datagram, the op is sent first, in a
+//! [`Resend`](crate::replication::Resend).
 
 use crate::NodeId;
 use crate::codec::{self, Bytes, Codec, Entries, ListOf};
@@ -17,18 +18,18 @@ use alloc::vec::Vec;
 use core::mem::size_of;
 
 part! {
-    /// One place of a partition's sequence.
+    /// An entry of a partition's decision sequence.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ChainEntry<'a> {
         /// What is decided.
         decision: Decision<'a> as Decision<'static>,
-        /// Of which op: the client's [`Update`](crate::Update) datagram; empty: it went before.
+        /// The op: the client's [`Update`](crate::Update) datagram; empty if it was sent before.
         prepare: &'a [u8] as Bytes<0, DATAGRAM_BYTES_MAX> => 2 zeros,
     }
 }
 
 impl<'a> ChainEntry<'a> {
-    /// Bytes of this entry within a message.
+    /// Length within a message, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<<ChainEntry<'static> as Codec>::Layout>() + self.decision.value.len() + self.prepare.len()
     }
@@ -40,24 +41,25 @@ impl<'a> ChainEntry<'a> {
 }
 
 message! {
-    /// What a node of a chain has logged, for its successor.
+    /// From a node to its successor: the entries that it has logged.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct Forwards<'a>: Forwards {
         header {}
         body {
             /// The predecessor.
             sender: NodeId,
-            /// Of the partitions that it is about: where their epochs begin, and how far the sender, and all before it, have forced.
+            /// For each partition concerned: start of the epoch, and the last entry that is durable
+            /// at the sender and all nodes before it.
             watermarks: Entries<'a, Watermark> as ListOf<Watermark>,
-            /// Entries, each partition's in their order.
+            /// Entries, in order within each partition.
             entries: Entries<'a, ChainEntry<'a>> as ListOf<ChainEntry<'static>> => 2 zeros,
         }
     }
 }
 
-/// Bytes of a [`Forwards`] message without entries.
+/// Length of a [`Forwards`] message without entries, in bytes.
 pub const FORWARDS_FIXED_BYTES: usize = Forwards::FIXED_BYTES;
-/// Largest entry that fits a message with its watermark.
+/// Longest entry that fits a message with its watermark.
 pub const CHAIN_ENTRY_BYTES_MAX: usize =
     DATAGRAM_BYTES_MAX - FORWARDS_FIXED_BYTES - crate::replication::WATERMARK_BYTES;
 

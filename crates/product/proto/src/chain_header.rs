@@ -10,15 +10,16 @@ use zerocopy::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 layout_for_c! {
-    /// The room, as it stands behind the header; zeros until a switch has filled it.
+    /// The chain header behind the header; zeros until a switch has filled it.
     #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
     #[repr(C)]
     pub(crate) struct ChainLayout {
-        /// Whose record has matched.
+        /// Partition of the matching record.
         pub(crate) partition: U32,
-        /// Of that record.
+        /// Its epoch.
         pub(crate) epoch: U32,
-        /// How many nodes the request passes: the whole chain if it changes something, else the tail alone (TurboKV's `CLength`, less the client).
+        /// Number of nodes that the request passes: the whole chain for an update, only the tail
+        /// for a get (TurboKV's `CLength` without the client).
         pub(crate) length: u8,
         /// Zero.
         pub(crate) reserved: [u8; 3],
@@ -30,12 +31,12 @@ layout_for_c! {
 const _: () = assert!(size_of::<ChainLayout>() == ChainHeader::BYTES);
 const _: () = assert!(ChainHeader::BYTES == 12 + 4 * MEMBERS_MAX);
 
-/// What a switch says of a request.
+/// Route of a request, written by a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainHeader {
-    /// Whose record has matched.
+    /// Partition of the matching record.
     pub partition: PartitionId,
-    /// Of that record; no epoch is 0.
+    /// Its epoch; never 0.
     pub epoch: Epoch,
     length: u8,
     nodes: [Ipv4Addr; MEMBERS_MAX],
@@ -44,7 +45,7 @@ pub struct ChainHeader {
 impl ChainHeader {
     /// Bytes on the wire.
     pub const BYTES: usize = 48;
-    /// What no switch has filled.
+    /// As sent by a client: not filled by any switch.
     pub const EMPTY: Self = Self {
         partition: PartitionId(0),
         epoch: Epoch(0),
@@ -52,7 +53,7 @@ impl ChainHeader {
         nodes: [Ipv4Addr::UNSPECIFIED; MEMBERS_MAX],
     };
 
-    /// Of the nodes that the request passes, the next one first; those beyond [`MEMBERS_MAX`] are left out.
+    /// A header for these nodes, the next one first; those beyond [`MEMBERS_MAX`] are dropped.
     pub fn new(partition: PartitionId, epoch: Epoch, nodes: impl IntoIterator<Item = Ipv4Addr>) -> Self {
         let mut header = Self { partition, epoch, ..Self::EMPTY };
         for (place, node) in header.nodes.iter_mut().zip(nodes) {
@@ -67,7 +68,7 @@ impl ChainHeader {
         &self.nodes[..usize::from(self.length)]
     }
 
-    /// As it stands behind the header.
+    /// As encoded behind the header.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut nodes = [0; 4 * MEMBERS_MAX];
         nodes.chunks_exact_mut(4).zip(self.nodes()).for_each(|(to, node)| to.copy_from_slice(&node.octets()));

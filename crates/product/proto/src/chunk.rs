@@ -1,4 +1,5 @@
-//! Negotiated storage (Replicast §II): a *chunk* is a piece of an object that is named by what it is, and lies at the targets of a negotiating group that could take it soonest.
+//! Negotiated storage (Replicast §II): a *chunk* is a piece of an object, named by its content, and
+//! stored at those targets of a negotiating group that can take it soonest.
 //!
 //! ```text
 //!   initiator ──ChunkRequest, Put──▶ negotiating group ─▶ every target ──ChunkAnswer: Bid, Stored, …──▶ initiator
@@ -10,7 +11,8 @@
 //!             ──ChunkRead, token──▶ one of those that hold it ──Chunk …──▶ initiator
 //! ```
 //!
-//! Every message names the map of groups that its sender goes by: members of another one refuse it (P2). What a *frame* is here is a [`Chunk`](crate::large::Chunk) elsewhere.
+//! Every message names the sender's version of the group map; members with another version refuse
+//! it (P2). A *frame* of a chunk is sent as a [`Chunk`](crate::large::Chunk) message.
 
 use crate::codec::{Codec, List, plain};
 use crate::declare::{codec_of, for_each, layout, message, part, tagged};
@@ -25,10 +27,11 @@ use zerocopy::network_endian::{U32, U64};
 pub const CHUNK_LENGTH_MAX: u32 = 4 << 20;
 /// Most targets that one accept names.
 pub const CHOSEN_MAX: usize = 8;
-/// No message of a negotiation is longer than this, in bytes: control messages are to be short beside what is reserved (Replicast §III-D).
+/// Longest message of a negotiation, in bytes: control messages must be short compared with what
+/// they reserve (Replicast §III-D).
 pub const CONTROL_BYTES_MAX: usize = 300;
 
-/// What a chunk is: the BLAKE3 digest of its bytes, all 256 bits (P1).
+/// Name of a chunk: the full 256-bit BLAKE3 digest of its bytes (P1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkId(pub [u8; 32]);
 
@@ -38,11 +41,12 @@ impl fmt::Display for ChunkId {
     }
 }
 
-/// Which map of groups: raised by the metadata service whenever groups change; 0 is "none yet".
+/// Version of the group map, raised by the metadata service with every change of groups; 0: none
+/// yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MapVersion(pub u32);
 
-/// A round of garbage collection, and the stamp of what was stored or confirmed in it (P7).
+/// Garbage collection round, and stamp of what was stored or confirmed in that round (P7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Round(pub u64);
 
@@ -53,19 +57,19 @@ plain! {
 }
 
 tagged! {
-    /// What an initiator wants.
+    /// Purpose of a request.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Wanted where is_possible {
         /// To put a chunk.
         1 => Put {
             /// Its length in bytes.
             bytes: u32,
-            /// When the initiator can begin, in nanoseconds from the receipt of this.
+            /// Earliest start of the transfer, in nanoseconds from the receipt of this message.
             earliest_ns: u64,
-            /// Places of the group that hold it, or are not asked: they are silent.
+            /// Mask of members that must not answer, because they hold the chunk or are excluded.
             except: u16,
         },
-        /// To get it.
+        /// To get a chunk.
         2 => Get,
     }
 }
@@ -91,66 +95,69 @@ message! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ChunkRequest: ChunkRequest {
         header {
-            /// Names the negotiation: answers, accept and frames carry it. One that is sent again is answered with the same bid.
+            /// Names the negotiation; answers, accept and frames carry it. A retransmission gets
+            /// the same bid.
             op: OpId,
-            /// Where answers go, if not to the sender.
+            /// Address for answers, if not the sender.
             reply_to: Option<SocketAddrV4>,
         }
         body {
-            /// Of the initiator's map.
+            /// Version of the initiator's map.
             version: MapVersion,
             /// The chunk.
             id: ChunkId,
-            /// What for.
+            /// Purpose.
             wanted: Wanted,
         }
     }
 }
 
 tagged! {
-    /// What a target says to a request, an accept, or at the end of a transfer.
+    /// Answer of a target to a request or an accept, and report at the end of a transfer.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Answer where is_possible {
-        /// A put may be sent here in this window (P4): offsets from the receipt of the request, in nanoseconds.
+        /// Bid: the chunk may be sent in this window (P4), given as offsets in nanoseconds from the
+        /// receipt of the request.
         1 => Bid {
-            /// Which bid.
+            /// Number of the bid.
             bid: u64,
-            /// The first bit, at the earliest.
+            /// Earliest arrival of the first bit.
             left_ns: u64,
-            /// The last bit, at the latest.
+            /// Latest arrival of the last bit.
             right_ns: u64,
-            /// How long after that it is durable, as far as is known.
+            /// Expected time from then until the chunk is durable.
             disk_ns: u64,
         },
-        /// It is held here, durably, and stamped (P3, P7).
+        /// The target holds the chunk durably, with a stamp (P3, P7).
         2 => Stored {
-            /// With the target's round.
+            /// Stamp: the target's round.
             stamp: Round,
-            /// Which start of the target says so.
+            /// Process of the target.
             process: u64,
         },
-        /// Another initiator is sending it here: that counts for nothing yet (P6). To be asked for after so many nanoseconds.
+        /// Another initiator is sending the chunk, which counts for nothing yet (P6). Ask again
+        /// after this many nanoseconds.
         3 => Arriving(u64),
-        /// Nothing can be promised. To be asked for after so many nanoseconds.
+        /// The target cannot bid now. Ask again after this many nanoseconds.
         4 => NotNow(u64),
-        /// The disk has no room for it (P15).
+        /// The disk is full (P15).
         5 => NoSpace,
-        /// A get may be sent here.
+        /// The chunk can be read here.
         6 => Held {
             /// Its length in bytes.
             bytes: u32,
-            /// What reads have to show: that they come from where this went (P10).
+            /// Token for reads: proves that the initiator receives at its address (P10).
             token: u64,
-            /// When the target expects to be free for it, in nanoseconds from now.
+            /// Expected time until the target is free to send, in nanoseconds.
             wait_ns: u64,
         },
-        /// It is not here.
+        /// The target does not hold the chunk.
         7 => NotFound,
-        /// The target goes by another map: the version of this answer.
+        /// The target has another map: its version is that of this message.
         8 => OtherMap,
-        /// What came is not what its id says.
+        /// The received bytes do not match the chunk's id.
         9 => Wrong,
-        /// The accept names a bid that is over, or was never made.
+        /// The accept names an expired or unknown bid.
         10 => Lapsed,
     }
 }
@@ -172,17 +179,17 @@ message! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ChunkAnswer: ChunkAnswer {
         header {
-            /// The negotiation.
+            /// Names the negotiation.
             op: OpId,
         }
         body {
-            /// Of the target's map.
+            /// Version of the target's map.
             version: MapVersion,
             /// The target.
             node: NodeId,
-            /// Its place in its group.
+            /// Index of the target in its group.
             place: u8 => 1 zeros,
-            /// What.
+            /// The answer.
             answer: Answer,
             /// The chunk.
             id: ChunkId,
@@ -191,75 +198,76 @@ message! {
 }
 
 part! {
-    /// A target that gets the chunk, and when.
+    /// A chosen target, with its window.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Chosen {
-        /// Its place in the group.
+        /// Index in the group.
         place: u8,
-        /// The bid that it made.
+        /// Its bid.
         bid: u64,
-        /// What of it is used, as offsets from the receipt of the request.
+        /// Start of the used window, as offset from the receipt of the request.
         left_ns: u64,
-        /// Likewise.
+        /// End of the used window, likewise.
         right_ns: u64,
     }
 }
 
 message! {
-    /// Initiator to negotiating group: whose bids it takes. All others are cancelled by it. Sent again, it asks the chosen ones what they have.
+    /// Initiator to negotiating group: accepts bids and thereby cancels all others. A
+    /// retransmission asks the chosen targets for their progress.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ChunkAccept: ChunkAccept {
         header {
-            /// The negotiation.
+            /// Names the negotiation.
             op: OpId,
             /// As in the request.
             reply_to: Option<SocketAddrV4>,
         }
         body {
-            /// Of the initiator's map.
+            /// Version of the initiator's map.
             version: MapVersion,
             /// The chunk.
             id: ChunkId,
-            /// The targets; none if no bids fit each other.
+            /// Chosen targets; empty if no bids fit together.
             chosen: Vec<Chosen> as List<u8, Chosen, CHOSEN_MAX>,
         }
     }
 }
 
 message! {
-    /// Initiator to one target that holds a chunk: send these frames of it.
+    /// Initiator to a target that holds a chunk: send these frames.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ChunkRead: ChunkRead {
         header {
-            /// The negotiation; frames carry it.
+            /// Names the negotiation; frames carry it.
             op: OpId,
             /// As in the request.
             reply_to: Option<SocketAddrV4>,
         }
         body {
-            /// Of the initiator's map.
+            /// Version of the initiator's map.
             version: MapVersion,
             /// The chunk.
             id: ChunkId,
-            /// As the target has told it.
+            /// Token from the target's answer.
             token: u64,
             /// The first frame.
             first: u32,
-            /// How many, at most [`READ_FRAMES_MAX`].
+            /// Number of frames, at most [`READ_FRAMES_MAX`].
             count: u16 => 2 zeros,
         }
     }
 }
 
-/// Frames of one [`ChunkRead`], at most.
+/// Most frames of one [`ChunkRead`].
 pub const READ_FRAMES_MAX: u16 = 64;
 
-/// How many frames a chunk of so many bytes goes in.
+/// Number of frames of a chunk with this length.
 pub const fn frames_of(bytes: u32) -> u32 {
     bytes.div_ceil(CHUNK_BYTES as u32)
 }
 
-/// Where a frame begins in a chunk of so many bytes, and how long it is; none beyond the end.
+/// Offset and length of a frame; `None` beyond the end.
 pub fn frame_of(bytes: u32, number: u32) -> Option<(u32, u32)> {
     let start = number.checked_mul(CHUNK_BYTES as u32)?;
     let left = bytes.checked_sub(start).filter(|left| *left > 0)?;

@@ -1,14 +1,15 @@
-//! What fields of messages are on the wire.
+//! Codecs: how fields of messages are encoded.
 //!
-//! A message is a fixed part, in which every field has its place, and behind it the tails of the fields whose length varies, in the
-//! same order:
+//! A message has a fixed part, in which every field has a fixed position, followed by the
+//! variable-length parts (tails) of its fields, in the same order:
 //!
 //! ```text
 //!   header │ field, field, length of key, field, length of value │ key, value
 //! ```
 //!
-//! A [`Codec`] says both for one kind of field. Messages are declared of such fields (`declare`), so that reading and writing them
-//! is never written by hand. A field's type is its own codec unless another one is named.
+//! A [`Codec`] encodes both parts of a field. Messages are declared as lists of fields (`declare`),
+//! so that no encoder or decoder is written by hand. A field's type is its own codec unless another
+//! one is given.
 
 #![allow(unreachable_pub, reason = "layouts of what is public name all of these")]
 
@@ -32,36 +33,36 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes that mean the same whatever they are and wherever they stand.
+/// Types without padding or invalid values, at any alignment.
 pub trait Layout: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Copy + 'static {}
 impl<T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Copy + 'static> Layout for T {}
 
-/// How one kind of field is written and strictly read.
+/// Encoding and strict decoding of one kind of field.
 pub trait Codec {
-    /// What it is in the message's struct.
+    /// Type of the field in the message's struct.
     type Value<'a>: 'a;
-    /// What it is in the fixed part.
+    /// Type of the field in the fixed part.
     type Layout: Layout;
 
-    /// Its bytes in the fixed part.
+    /// Encodes the fixed part.
     fn layout(value: &Self::Value<'_>) -> Self::Layout;
 
-    /// Appends its bytes behind the fixed part.
+    /// Appends the tail.
     fn append_tail(_value: &Self::Value<'_>, _out: &mut Vec<u8>) {}
 
-    /// Reads it; `tail` begins with its bytes behind the fixed part.
+    /// Decodes the field; `tail` begins with its tail.
     fn read<'a>(
         field: &'static str,
         layout: &Self::Layout,
         tail: &mut Reader<'a>,
     ) -> Result<Self::Value<'a>, DecodeError>;
 
-    /// Any value, for the tests of what is declared with it.
+    /// A random value for tests.
     #[cfg(test)]
     fn sample(random: &mut Random) -> Self::Value<'static>;
 }
 
-/// Appends a value with its tail behind it.
+/// Appends a value: fixed part, then tail.
 pub(crate) fn append<C: Codec>(value: &C::Value<'_>, out: &mut Vec<u8>) {
     put(out, &C::layout(value));
     C::append_tail(value, out);
@@ -76,7 +77,7 @@ pub(crate) fn read<'a, C: Codec>(
     C::read(field, layout, reader)
 }
 
-/// Each of the values of `T` that a [`RestOf`] field was found to be.
+/// Iterates over the values of a verified [`RestOf`] field.
 pub(crate) fn each<'a, C: Codec>(listed: &'a [u8]) -> impl Iterator<Item = C::Value<'a>> + use<'a, C> {
     let mut reader = Reader::new(listed);
     core::iter::from_fn(move || {
@@ -85,7 +86,7 @@ pub(crate) fn each<'a, C: Codec>(listed: &'a [u8]) -> impl Iterator<Item = C::Va
     })
 }
 
-/// A field's layout and the zeros after it.
+/// A field's fixed part, followed by zeros.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Spaced<T, const ZEROS: usize> {
@@ -103,7 +104,7 @@ impl<T, const ZEROS: usize> Spaced<T, ZEROS> {
     }
 }
 
-/// A value without a tail, or none, which is zeros.
+/// An optional value without a tail; `None` is encoded as zeros.
 pub struct Maybe<C>(PhantomData<C>);
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -139,7 +140,7 @@ impl<C: Codec> Codec for Maybe<C> {
     }
 }
 
-/// Which variant of an enum, and its fields, padded with zeros to the length of the longest.
+/// An enum: the tag, then the variant's fields, padded with zeros to the longest variant.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Tagged<const BYTES: usize> {
@@ -152,7 +153,7 @@ impl<const BYTES: usize> Tagged<BYTES> {
         Self { tag, fields: [0; BYTES] }
     }
 
-    /// Writes a field at `at`, and says where the next one begins.
+    /// Writes a field at `at`; returns the end of the field.
     pub(crate) fn store(&mut self, at: usize, layout: impl Layout) -> usize {
         let end = at + layout.as_bytes().len();
         self.fields[at..end].copy_from_slice(layout.as_bytes());
@@ -160,7 +161,8 @@ impl<const BYTES: usize> Tagged<BYTES> {
     }
 }
 
-/// Fields without a tail: type, layout, to the layout, and from it (of its name).
+/// Declares codecs of fields without a tail: type, fixed part, encoder, decoder (with the field's
+/// name for errors).
 macro_rules! plain {
     ($($type:ty, $layout:ty, |$value:ident| $to:expr, |$read:ident, $field:ident| $from:expr;)*) => { $(
         impl $crate::codec::Codec for $type {

@@ -11,79 +11,87 @@ use core::mem::size_of;
 use core::net::SocketAddrV4;
 
 message! {
-    /// A node is alive.
+    /// Periodic liveness report of a node.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Heartbeat: Heartbeat {
         header {}
         body {
-            /// Who.
+            /// The sender.
             node: NodeId,
-            /// Heartbeats before this one that were sent since the newest answer was heard; stays at its largest value. A node that does
-            /// not hear shows by it.
+            /// Heartbeats sent without an answer since the last answer that arrived; saturates. It
+            /// shows that a node receives nothing, although it can send.
             unanswered: u16,
-            /// What its disk has room for: one without room is no joiner.
+            /// Free disk space; a node without space cannot become a joiner.
             space: DiskSpace => 3 zeros,
-            /// Random per start of the process (R9): a restarted one answers nothing until it is admitted in a new epoch.
+            /// Random number of this process (R9): a restarted process serves nothing until a new
+            /// epoch admits it.
             incarnation: u64,
-            /// Random per life of its storage: when it changes, everything that the node held is lost.
+            /// Random number of this storage: a new one means that all data of the node was lost.
             storage: u128,
-            /// When it was sent, on the node's own boot-time clock; echoed, so that the lease counts from the sending (R12).
+            /// Send time on the node's boot-time clock; echoed, so that the lease starts at the
+            /// send time (R12).
             sent_ns: u64,
-            /// Position in the life of its log through which this process found it durable when it started; 0 of a storage that keeps nothing. Less than the storage once
-            /// confirmed proves that the storage has forgotten something (R18).
+            /// Log position that was durable when this process started; 0 if the storage is
+            /// volatile. A value below one that the storage has confirmed before proves that the
+            /// storage lost data (R18).
             opened: u64,
-            /// Position through which the log is durable now.
+            /// Log position that is durable now.
             durable: u64,
         }
     }
 }
 
 message! {
-    /// The serving lease.
+    /// Grants a serving lease.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HeartbeatReply: HeartbeatReply {
         header {}
         body {
-            /// The leader's term.
+            /// Term of the leader.
             term: Term,
-            /// Of the heartbeat.
+            /// Copied from the heartbeat.
             incarnation: u64,
-            /// Of the heartbeat.
+            /// Copied from the heartbeat.
             sent_ns: u64,
-            /// The node may answer gets until `sent_ns + lease_ns` on its own clock; 0 grants nothing.
+            /// The node may answer gets until `sent_ns + lease_ns` on its own clock; 0 grants
+            /// nothing.
             lease_ns: u64,
         }
     }
 }
 
-/// How much of a lease it is, in nanoseconds, in which a node answers gets that may have come past the switches: two thirds. Nobody has to wait for the rest of it who knows
-/// that no switch leads to the node (R6); by the defaults this part is over before the node is suspected.
+/// Part of a lease, in nanoseconds, during which a node answers gets that may have bypassed the
+/// switches: two thirds. A service that knows that no switch routes to the node need not wait for
+/// the last third (R6); with default settings the two thirds end before the node is suspected.
 pub const fn direct_lease_ns(lease_ns: u64) -> u64 {
     lease_ns - lease_ns / 3
 }
 
 code! {
-    /// A member's standing in its replica set.
+    /// How far a member has caught up.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum MemberState {
-        /// Takes part in puts, still copies, answers no get (R7).
+        /// Takes part in puts while it copies; answers no gets (R7).
         Joining = 0,
-        /// Holds everything that it is to hold; answers gets. An original may become primary.
+        /// Holds all data and answers gets. An original member in this state may become primary.
         Consistent = 1,
     }
 }
 
 code! {
-    /// What a member is in its replica set.
+    /// Role of a member in its replica set.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum MemberRole {
-        /// One of the R that the ring names. What it holds from before counts when it returns (R7).
+        /// One of the R members that the ring assigns. Data from an earlier membership counts when
+        /// it returns (R7).
         Original = 0,
-        /// An original that has never been consistent as one: whatever it holds from another time is void.
+        /// An original member that has never been consistent: data from an earlier membership is
+        /// void.
         Newcomer = 1,
-        /// Holds everything, is none of the R any more, and goes when they all do.
+        /// Holds all data, is no longer assigned by the ring, and leaves once the R assigned
+        /// members are consistent.
         Leaving = 2,
-        /// Stands in for an original that is away (R8): it holds only what was decided since.
+        /// Replaces an absent original member (R8); it holds only what was decided since then.
         Handoff = 3,
     }
 }
@@ -96,95 +104,103 @@ impl MemberRole {
 }
 
 part! {
-    /// One replica of a partition.
+    /// One member of a partition.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Member {
-        /// Who.
+        /// The node.
         node: NodeId,
-        /// Its standing.
+        /// How far it has caught up.
         state: MemberState,
-        /// What it is there for.
+        /// Its role.
         role: MemberRole,
-        /// Where node-to-node messages reach it (UDP; the copying stream is TCP on the same port).
+        /// Address for node-to-node messages (UDP; copy streams use TCP on the same port).
         address: SocketAddrV4 => 2 zeros,
     }
 }
 
 impl Member {
-    /// Whether it holds everything.
+    /// Whether it holds all data.
     pub fn holds_all(&self) -> bool {
         self.state == MemberState::Consistent && self.role != MemberRole::Handoff
     }
 }
 
-/// Most partitions that one is divided into, or that become one (R17).
+/// Most children of a split, and most parents of a merge (R17).
 pub const RESHAPED_MAX: usize = 2;
 
 part! {
-    /// A partition that is to take over some of another one's keys (R17).
+    /// A child partition, which takes over keys of its parent (R17).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Child {
-        /// Under an id that no partition had.
+        /// Id that no partition has had before.
         partition: PartitionId,
-        /// What of the keyspace it is to own; of a merge more than the parent's.
+        /// Match values that it will own; after a merge more than the parent's.
         range: MatchRange,
-        /// How keys become match values there.
+        /// How its keys map to match values.
         order: KeyOrder,
     }
 }
 
 part! {
-    /// A partition whose keys another one has taken over (R17).
+    /// A parent partition, whose keys a child has taken over (R17).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Parent {
-        /// Which.
+        /// Its id.
         partition: PartitionId,
-        /// Its last decision, which every member has forced.
+        /// Index of its last decision, which is durable at every member.
         index: u64,
     }
 }
 
 message! {
-    /// A partition's epoch: its keys, its replica set and roles. All that a node knows of a partition, it knows from this.
+    /// One epoch of a partition: its keys, its members and their roles. A node learns everything
+    /// about a partition from this message.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Assign: Assign where is_possible {
         header {}
         body {
-            /// The leader's term; a node refuses older ones.
+            /// Term of the leader; a node refuses older terms.
             term: Term,
-            /// The process of the receiver that is meant (R9).
+            /// Process of the receiver that is addressed (R9).
             incarnation: u64,
             /// The partition.
             partition: PartitionId,
             /// Its epoch.
             epoch: Epoch,
-            /// The keyspace that it is a part of.
+            /// The keyspace that the partition belongs to.
             keyspace: KeyspaceId,
             /// One of the consistent original members.
             primary: NodeId,
-            /// Whether a removed member can answer no more gets (R6): decisions may be answered and shown.
+            /// Whether removed members can no longer answer gets (R6), so that decisions may be
+            /// made visible.
             activated: bool,
-            /// At most [`MEMBERS_MAX`]; without the receiver in it, the receiver is no member any more. None: its keyspace is dropped.
+            /// At most [`MEMBERS_MAX`]. A receiver that is not listed is no longer a member. Empty:
+            /// the keyspace was dropped.
             members: Vec<Member> as List<u8, Member, MEMBERS_MAX>,
-            /// R: the partition's original members, here or away.
+            /// R: number of original members, present or absent.
             replicas: u8,
-            /// How the members keep the same. The R of a quorum is `replicas`.
+            /// Replication mode. The R of a quorum is `replicas`.
             replication: Replication,
-            /// An address of the keyspace's multicast vring, in the partition: what is sent to it reaches all members.
+            /// Address in the keyspace's multicast vring that reaches all members of the partition.
             multicast: SocketAddrV4,
-            /// Which of the keyspace's keys the partition owns.
+            /// Match values that the partition owns.
             range: MatchRange,
-            /// How keys become match values there.
+            /// How its keys map to match values.
             order: KeyOrder,
-            /// The receiver is no member, and nobody needs what it holds of the partition: it is to discard that (R16).
+            /// The receiver is not a member and must discard its data of the partition, which
+            /// nobody needs (R16).
             discard: bool,
-            /// Its members form these, which are to take its place; none: what they have formed is void (R17).
+            /// Children that the members must form, to replace this partition; empty: discard
+            /// children formed so far (R17).
             children: Vec<Child> as List<u8, Child, RESHAPED_MAX>,
-            /// No op of a client begins any more: what is open is decided, then the children take its place (R17).
+            /// The partition accepts no new ops: open ops are decided, then the children replace it
+            /// (R17).
             sealed: bool,
-            /// Whose place it takes: a consistent member makes it of what it has formed of them (R17).
+            /// Parents that this partition replaces: a consistent member creates it from the
+            /// children it has formed (R17).
             parents: Vec<Parent> as List<u8, Parent, RESHAPED_MAX>,
-            /// Where keys are names of objects, the oldest stamp that an update of one may have (P8); else 0.
+            /// In keyspaces of object names, the oldest stamp that an update may carry (P8); else
+            /// 0.
             stamp_min: Round,
         }
     }
@@ -212,110 +228,114 @@ impl Assign {
 }
 
 message! {
-    /// A node has taken up an [`Assign`].
+    /// A node has applied an [`Assign`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct AssignAck: AssignAck {
         header {}
         body {
             /// The partition.
             partition: PartitionId,
-            /// The epoch that it is in.
+            /// The epoch of the node.
             epoch: Epoch,
-            /// Its process.
+            /// Process of the node.
             incarnation: u64,
-            /// Who.
+            /// The node.
             node: NodeId,
-            /// Whether it knows that the epoch is activated.
+            /// Whether the node knows that the epoch is activated.
             activated: bool,
-            /// It holds nothing of the partition any more, durably: it was told to discard it in this epoch.
+            /// The node has discarded all its data of the partition, durably, as this epoch
+            /// demanded.
             discarded: bool => 4 zeros,
         }
     }
 }
 
 tagged! {
-    /// See [`Report`].
+    /// Subject of a [`Report`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum ReportKind {
-        /// The joiner has copied everything and made it durable (R7 step 3).
+        /// The joiner has copied all data and made it durable (R7 step 3).
         1 => CopyDone,
-        /// This member has let two timeouts pass.
+        /// This member has missed two timeouts.
         2 => Accuse(NodeId),
-        /// The member needs an epoch after this one, of the same members: what is said in it counts with nothing that was said before (R14).
+        /// The member needs a new epoch with the same members, in which messages of the old one no
+        /// longer count (R14).
         3 => Fence,
         /// The member has formed the partition's children, durably (R17).
         4 => Formed,
-        /// The primary of a sealed epoch: this was the partition's last decision, every member has forced it, nothing is open, and nothing is decided any more
-        /// (R17).
+        /// From the primary of a sealed epoch: this was the last decision, every member has it
+        /// durably, and no op is open (R17).
         5 => Drained(u64),
-        /// The primary has seen that this member lacks decisions that it had confirmed as durable: its storage has forgotten something (R18).
+        /// From the primary: this member lacks decisions that it had confirmed as durable, so its
+        /// storage lost data (R18).
         6 => Forgot(NodeId),
-        /// The process found this partition on its disk and has been told nothing of it: if nobody needs what it holds, it is to discard that (R16).
+        /// The process found this partition on disk and has received no assignment for it: unless
+        /// its data is needed, the node should discard it (R16).
         7 => Stray(Replication),
     }
 }
 
 message! {
-    /// What a node tells the metadata service of its own accord, again and again until a newer epoch answers it.
+    /// Report of a node to the metadata service, repeated until a newer epoch responds to it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Report: Report {
         header {}
         body {
             /// The partition.
             partition: PartitionId,
-            /// The epoch that it is in.
+            /// The epoch of the node.
             epoch: Epoch,
-            /// Its process.
+            /// Process of the node.
             incarnation: u64,
-            /// Who.
+            /// The node.
             node: NodeId,
-            /// What.
+            /// The subject.
             kind: ReportKind => 5 zeros,
         }
     }
 }
 
-/// Most keyspaces that a [`Usage`] tells of.
+/// Most keyspaces in one [`Usage`].
 pub const USAGE_KEYSPACES_MAX: usize = 16;
 
 part! {
-    /// What a node knows of a keyspace, for operators.
+    /// Statistics of a node about one keyspace, for operators.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct KeyspaceUsage {
-        /// Which.
+        /// The keyspace.
         keyspace: KeyspaceId,
-        /// Of its partitions, those that the node leads and whose keys it has counted.
+        /// Partitions that the node leads and whose keys it has counted.
         partitions: u32,
-        /// Keys that have a value in these.
+        /// Keys with a value in these partitions.
         keys: u64,
-        /// What keys and values are together.
+        /// Total bytes of their keys and values.
         bytes: u64,
-        /// Of these keys, those that expire.
+        /// Number of these keys with an expiry time.
         expiring: u64,
-        /// When they expire on the average, in milliseconds since 1970; 0: none does.
+        /// Mean expiry time in milliseconds since 1970; 0 if no key expires.
         expiry_ms: u64,
-        /// For how long at most these numbers have not been true any more; 0: they are.
+        /// Age of the oldest of these counts, in milliseconds; 0 if they are current.
         age_ms: u32,
-        /// Gets that have come to the node since its start, repeats included.
+        /// Gets that the node has received since it started, retransmissions included.
         gets: u64,
-        /// Updates that have come to the node as the one that leads, likewise.
+        /// Updates that the node has received as primary, likewise.
         updates: u64,
     }
 }
 
 message! {
-    /// What a node stores and is asked, about once a second. Nothing is decided by it.
+    /// Statistics of a node, sent about once a second. No decision depends on them.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Usage: Usage {
         header {}
         body {
-            /// Who.
+            /// The node.
             node: NodeId,
-            /// Each once, at most [`USAGE_KEYSPACES_MAX`].
+            /// Each keyspace at most once; at most [`USAGE_KEYSPACES_MAX`].
             keyspaces: Vec<KeyspaceUsage> as List<u8, KeyspaceUsage, USAGE_KEYSPACES_MAX> => 5 zeros,
-            /// Its process.
+            /// Process of the node.
             incarnation: u64,
-            /// When it was sent, on the node's own boot-time clock.
+            /// Send time on the node's boot-time clock.
             sent_ns: u64,
         }
     }
@@ -329,32 +349,32 @@ const _: () = assert!(
 pub const SOURCES_MAX: usize = 96;
 
 part! {
-    /// How often clients of one address have asked a node for keys of one partition.
+    /// Gets for one partition from one client address.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SourceGets {
         /// The partition.
         partition: PartitionId,
-        /// The clients' IPv4 address, as a number.
+        /// IPv4 address of the clients, as a number.
         source: u32,
-        /// Gets since the node told of them last, repeats included.
+        /// Gets since the last report, retransmissions included.
         gets: u32,
     }
 }
 
 message! {
-    /// Who asks a node for what: gets by partition and source address, some cells at a heartbeat. Balancing follows from it (NICE §4.5); what is
-    /// lost or comes twice makes it less exact, and nothing wrong.
+    /// Gets by partition and source address; a node sends some cells with each heartbeat. They are
+    /// the input of load balancing (NICE §4.5); loss and duplication only make it less exact.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Sources: Sources {
         header {}
         body {
-            /// Who.
+            /// The node.
             node: NodeId,
-            /// The most asked first, at most [`SOURCES_MAX`].
+            /// Cells with most gets first; at most [`SOURCES_MAX`].
             gets: Vec<SourceGets> as List<u8, SourceGets, SOURCES_MAX> => 5 zeros,
-            /// Its process.
+            /// Process of the node.
             incarnation: u64,
-            /// When it was sent, on the node's own boot-time clock.
+            /// Send time on the node's boot-time clock.
             sent_ns: u64,
         }
     }
@@ -365,14 +385,14 @@ const _: () = assert!(
 );
 
 message! {
-    /// Asks a node whether it hears and is heard.
+    /// Tests whether a node can receive and send.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Probe: Probe {
         header {}
         body {
-            /// The leader's term.
+            /// Term of the leader.
             term: Term,
-            /// Echoed.
+            /// Copied into the answer.
             nonce: u64 => 8 zeros,
         }
     }
@@ -384,11 +404,11 @@ message! {
     pub struct ProbeReply: ProbeReply {
         header {}
         body {
-            /// Its process.
+            /// Process of the node.
             incarnation: u64,
-            /// Of the probe.
+            /// Copied from the probe.
             nonce: u64,
-            /// Who.
+            /// The node.
             node: NodeId => 6 zeros,
         }
     }

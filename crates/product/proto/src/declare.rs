@@ -1,23 +1,23 @@
-//! Declarations: a message, a part of one or an enum is written down once, and has its struct, its layout, its strict codec and its
-//! tests.
+//! Declarative macros: a message, a part or an enum is declared once, and gets its struct, layout,
+//! strict codec and tests.
 //!
-//! * `message!` is a datagram. Its declaration names the opcode (`datagrams!` in [`crate::datagram`] has the numbers), the fields of
-//!   the header that it uses (the others are zero), and those of the body in the order in which they stand there.
-//! * `part!` is what a message has several of, or what is kept on disk.
-//! * `tagged!` is an enum whose variants have fields; a byte says which.
-//! * `code!` is one without fields.
+//! * `message!` declares a datagram: its opcode (`crate::opcode` has the numbers), the header
+//! fields that it uses (the others are zero), and the fields of its body, in order.
+//! * `part!` declares a repeated part of a message, or a stored record.
+//! * `tagged!` declares an enum with fields, preceded by a tag byte.
+//! * `code!` declares an enum without fields.
 //!
-//! A field is `name: Type`, or `name: Type as Codec` where the type alone does not say how it is written; `=> N zeros` after it
-//! reserves bytes, which receivers insist on being zero so that they can be given a meaning. `where check` names a function that
-//! refuses values that make no sense together.
+//! A field is `name: Type`, or `name: Type as Codec` if the type has several encodings. `=> N
+//! zeros` after it reserves bytes, which must be zero so that later versions can use them. `where
+//! check` names a function that refuses inconsistent values.
 
-/// What `message!` declares.
+/// Implemented by `message!`.
 pub(crate) trait Message<'a>: Sized {
     /// Reads the body of a datagram, strictly.
     fn decode(header: &crate::Header, body: &'a [u8]) -> Result<Self, crate::DecodeError>;
 }
 
-/// The codec of a field: the one that is named, or its type.
+/// Codec of a field: the given one, or its type.
 macro_rules! codec_of {
     ($type:ty) => {
         $type
@@ -27,14 +27,14 @@ macro_rules! codec_of {
     };
 }
 
-/// Its first argument, once for every time that the second is there.
+/// Repeats its first argument once per occurrence of the second.
 macro_rules! for_each {
     ($result:tt, $($each:tt)*) => {
         $result
     };
 }
 
-/// The fixed part of a declaration.
+/// Fixed part of a declaration.
 macro_rules! layout {
     ($visibility:vis $($field:ident : $codec:ty, $($zeros:literal)?;)*) => {
         #[allow(unreachable_pub, reason = "a part's is its codec's, which is public")]
@@ -80,7 +80,7 @@ macro_rules! message {
             layout! { $($field: codec_of!($type $(, $codec)?), $($zeros)?;)* }
 
             impl $($generics)* $name $($generics)* {
-                /// Bytes of the datagram, less those of the fields whose length varies.
+                /// Length of the datagram without its variable-length fields, in bytes.
                 pub const FIXED_BYTES: usize = Header::BYTES + size_of::<Fixed>();
 
                 fn header(&self) -> Header {
@@ -237,7 +237,7 @@ macro_rules! tagged {
             use $crate::bytes::{Reader, reserved_bytes};
             use $crate::codec::{Codec, Tagged};
 
-            /// Of the longest variant.
+            /// Size of the longest variant.
             const BYTES: usize = {
                 let sizes = [$(
                     0 $(+ size_of::<<codec_of!($inner $(, $inner_codec)?) as Codec>::Layout>())?

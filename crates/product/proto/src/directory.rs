@@ -1,4 +1,5 @@
-//! Coordination without a switch that knows keys (TurboKV §1, §8: server-driven and client-driven): the table of records is held by nodes, or by clients.
+//! Coordination without a key-aware switch (TurboKV §1, §8): nodes or clients hold the partition
+//! table and route requests themselves.
 //!
 //! ```text
 //!   node ──DirectoryQuery──▶ metadata service ──DirectoryPage──▶ node          a client asks a node
@@ -8,8 +9,9 @@
 //!                     ◀──Misdirected── not of my epoch ───────┘                client-driven
 //! ```
 //!
-//! A directory is advice: nodes answer by what they know of themselves, so one that is out of date costs time and nothing else (C5). Its records are numbered; all
-//! pages of one version are of one list.
+//! A partition table is advice: nodes check requests against their own state, so an outdated table
+//! only costs time (C5). Its records are numbered; all pages of one version belong to the same
+//! list.
 
 use crate::codec::Zeros;
 use crate::codec::{self, Codec, Rest, RestOf};
@@ -25,38 +27,38 @@ use core::net::SocketAddrV4;
 pub const DIRECTORY_RECORDS_MAX: usize = 65_536;
 
 part! {
-    /// Who is asked for the keys of a record.
+    /// Destination of requests for the keys of a record.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct DirectoryRecord {
-        /// Of which keyspace.
+        /// Keyspace of the record.
         keyspace: KeyspaceId => 2 zeros,
         /// Its partition.
         partition: PartitionId,
         /// The partition's epoch.
         epoch: Epoch,
-        /// Where puts go.
+        /// Destination of updates.
         head: SocketAddrV4,
-        /// Where gets and scans go.
+        /// Destination of gets and scans.
         tail: SocketAddrV4,
-        /// Of these match values.
+        /// Match values of the record.
         range: MatchRange,
     }
 }
 
 message! {
-    /// Asks for records from one of them on.
+    /// Asks for records, from a given one on.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct DirectoryQuery: DirectoryQuery {
         header {
-            /// Names the question, so that its answer is recognised.
+            /// Names the query and its answer.
             op: OpId,
         }
         body {
-            /// The version that the asker has; of that it is told nothing but that there is no other.
+            /// Version that the sender has; if it is current, the answer lists no records.
             known: u64,
-            /// The number of the first record that is wanted.
+            /// Number of the first wanted record.
             first: u32,
-            /// Bytes that are there so that the answer may be longer.
+            /// Padding, so that the answer may be longer.
             padding: usize as Zeros,
         }
     }
@@ -67,15 +69,15 @@ message! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct DirectoryPage<'a>: DirectoryPage {
         header {
-            /// The question.
+            /// Name of the query.
             op: OpId,
         }
         body {
-            /// Rises with every change; 0: there is no directory here.
+            /// Version, raised with every change; 0: this node has no table.
             version: u64,
-            /// Records of that version.
+            /// Number of records in this version.
             total: u32,
-            /// The number of the first that is listed.
+            /// Number of the first listed record.
             first: u32,
             /// [`DirectoryRecord`]s, ordered by keyspace and range.
             listed: &'a [u8] as RestOf<DirectoryRecord>,
@@ -84,13 +86,13 @@ message! {
 }
 
 message! {
-    /// A request to whom a directory names.
+    /// A request, sent to the node that a partition table names.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Directed<'a>: Directed {
         header {
-            /// Of the request.
+            /// Keyspace of the request.
             keyspace: KeyspaceId,
-            /// Of the request.
+            /// Op of the request.
             op: OpId,
         }
         body {
@@ -98,47 +100,48 @@ message! {
             partition: PartitionId,
             /// The record's epoch.
             epoch: Epoch,
-            /// The client's datagram. If it says where the answer goes, a node passes it on.
+            /// The client's datagram. If it contains a reply address, the node forwards it.
             request: &'a [u8] as Rest<REQUEST_BYTES_MAX>,
         }
     }
 }
 
 message! {
-    /// The answer to a [`Directed`] of another epoch than that of the node: the directory is out of date, or the node is.
+    /// The answer to a [`Directed`] with another epoch than the node's: the sender's table is
+    /// outdated, or the node is.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Misdirected: Misdirected {
         header {
-            /// Of the request.
+            /// Keyspace of the request.
             keyspace: KeyspaceId,
-            /// Of the request.
+            /// Op of the request.
             op: OpId,
         }
         body {
             /// The record's partition.
             partition: PartitionId,
-            /// The node's epoch of that partition; 0: it is no member.
+            /// Epoch of the node for that partition; 0: it is not a member.
             epoch: Epoch,
         }
     }
 }
 
-/// Most bytes of a request that is directed.
+/// Longest request that can be directed.
 const REQUEST_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - Header::BYTES - 8;
-/// Every request can be.
+/// Any request can be directed.
 const _: () = {
     assert!(Directed::FIXED_BYTES + REQUEST_BYTES_MAX == DATAGRAM_BYTES_MAX);
     assert!(Update::FIXED_BYTES + PAIR_BYTES_MAX <= REQUEST_BYTES_MAX);
     assert!(Scan::FIXED_BYTES + KEY_BYTES_MAX <= REQUEST_BYTES_MAX);
-    // Padding fills up to that and no further.
+    // Padding fills a request up to this length.
     assert!(DATAGRAM_BYTES_MAX.div_ceil(AMPLIFICATION_MAX) <= REQUEST_BYTES_MAX);
 };
 
-/// Bytes of a record in a page.
+/// Length of a record in a page, in bytes.
 const RECORD_BYTES: usize = size_of::<<DirectoryRecord as Codec>::Layout>();
 /// Most records of a page.
 const PAGE_RECORDS_MAX: usize = 24;
-/// Bytes of a query for a full page.
+/// Length of a query for a full page, in bytes.
 const QUERY_PADDING: usize = (DirectoryPage::FIXED_BYTES + PAGE_RECORDS_MAX * RECORD_BYTES)
     .div_ceil(AMPLIFICATION_MAX)
     .saturating_sub(DirectoryQuery::FIXED_BYTES);
@@ -146,12 +149,12 @@ const QUERY_PADDING: usize = (DirectoryPage::FIXED_BYTES + PAGE_RECORDS_MAX * RE
 const _: () = assert!(DirectoryPage::FIXED_BYTES + PAGE_RECORDS_MAX * RECORD_BYTES <= 1_472);
 
 impl DirectoryQuery {
-    /// One that a full page may answer.
+    /// A query that a full page may answer.
     pub fn padded(op: OpId, known: u64, first: u32) -> Self {
         Self { op, known, first, padding: QUERY_PADDING }
     }
 
-    /// Most records of an answer, which has no more than so many times the bytes of the question.
+    /// Most records of an answer, by the limit on amplification.
     pub fn records_max(&self) -> usize {
         let bytes = AMPLIFICATION_MAX * (Self::FIXED_BYTES + self.padding);
         (bytes.saturating_sub(DirectoryPage::FIXED_BYTES) / RECORD_BYTES).min(PAGE_RECORDS_MAX)
@@ -166,7 +169,7 @@ impl DirectoryRecord {
 }
 
 impl<'a> DirectoryPage<'a> {
-    /// What is listed.
+    /// Iterates over the listed records.
     pub fn records(&self) -> impl Iterator<Item = DirectoryRecord> + use<'a> {
         codec::each::<DirectoryRecord>(self.listed)
     }

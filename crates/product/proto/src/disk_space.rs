@@ -1,24 +1,24 @@
-//! How much room a node's disk has left, as replicas report it.
+//! Free disk space of a node, as replicas report it.
 
 use crate::Operation;
 use crate::declare::code;
 
 code! {
-    /// What a node's disk has room for (docs/FAULTS.md, row 9).
+    /// Free disk space of a node (docs/FAULTS.md, row 9).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum DiskSpace {
-        /// Everything.
+        /// Enough for everything.
         #[default]
         Enough = 0,
-        /// What was set aside: decisions, and deletes, which are how space returns.
+        /// Only the reserve is left: decisions are stored, and deletes, which free space.
         Reserve = 1,
-        /// Decisions only, and perhaps not even these.
+        /// Even the reserve may be used up: decisions are stored as long as possible.
         Exhausted = 2,
     }
 }
 
 impl DiskSpace {
-    /// Whether there is room for such an update.
+    /// Whether there is room for this update.
     pub fn admits(self, operation: &Operation<'_>) -> bool {
         match self {
             Self::Enough => true,

@@ -1,4 +1,5 @@
-//! How often something took how long, for operators: two buckets to a doubling, so that a quantile is right to a half.
+//! Latency histogram for operators: two buckets per doubling, so that quantiles are accurate to
+//! within a factor of 1.5.
 //!
 //! ```text
 //!   8 us   12 us   16 us   24 us  …  4.3 s   6.4 s   8.6 s   more
@@ -7,14 +8,14 @@
 use crate::Duration;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The first bucket holds what takes up to 2 to this many nanoseconds.
+/// Upper bound of the first bucket, as a power of two of nanoseconds.
 const FIRST_LOG2: u32 = 13;
-/// The last bound is 2 to this many nanoseconds.
+/// Upper bound of the last bounded bucket, likewise.
 const LAST_LOG2: u32 = 33;
-/// Bounds of buckets; what took longer than the last is in one bucket more.
+/// Number of bounded buckets; one more holds all longer durations.
 pub const BOUNDS: usize = 2 * (LAST_LOG2 - FIRST_LOG2) as usize + 1;
 
-/// The largest duration of a bucket, in nanoseconds.
+/// Upper bound of a bucket, in nanoseconds.
 pub const fn bound_ns(bucket: usize) -> u64 {
     let octave = 1 << (FIRST_LOG2 + bucket as u32 / 2);
     if bucket.is_multiple_of(2) { octave } else { octave + octave / 2 }
@@ -24,14 +25,14 @@ fn bucket_of(took_ns: u64) -> usize {
     if took_ns <= bound_ns(0) {
         return 0;
     }
-    // Of the number below, so that a bound is in its own bucket.
+    // A duration equal to a bound belongs to that bound's bucket.
     let below = took_ns - 1;
     let octave = below.ilog2();
     let is_upper_half = below >> (octave - 1) & 1;
     ((2 * (octave - FIRST_LOG2) + 1) as usize + is_upper_half as usize).min(BOUNDS)
 }
 
-/// Durations, counted.
+/// A histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Durations {
     counts: [u64; BOUNDS + 1],
@@ -45,35 +46,35 @@ impl Default for Durations {
 }
 
 impl Durations {
-    /// Counts one that took so long.
+    /// Counts a duration.
     pub fn count_ns(&mut self, took_ns: u64) {
         self.counts[bucket_of(took_ns)] += 1;
         self.sum_ns = self.sum_ns.wrapping_add(took_ns);
     }
 
-    /// Adds what others have counted.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
         self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
     }
 
-    /// How many, by bucket; the last one has those above every bound.
+    /// Counts by bucket; the last bucket is unbounded.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// How many.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All taken together.
+    /// Sum of the durations.
     pub fn sum_ns(&self) -> u64 {
         self.sum_ns
     }
 }
 
-/// Durations that one thread counts and all may read.
+/// A histogram that one thread writes and all may read.
 #[derive(Debug)]
 pub struct SharedDurations {
     counts: [AtomicU64; BOUNDS + 1],
@@ -87,7 +88,7 @@ impl Default for SharedDurations {
 }
 
 impl SharedDurations {
-    /// Counts one; by one thread at a time.
+    /// Counts a duration; only one thread may call this.
     pub fn count(&self, took: Duration) {
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let add = |number: &AtomicU64, more| {
@@ -97,7 +98,7 @@ impl SharedDurations {
         add(&self.sum_ns, took_ns);
     }
 
-    /// What has been counted so far, though perhaps not all of what is being counted right now.
+    /// The counts so far; may miss a concurrent one.
     pub fn read(&self) -> Durations {
         let mut read = Durations { sum_ns: self.sum_ns.load(Ordering::Relaxed), ..Durations::default() };
         read.counts.iter_mut().zip(&self.counts).for_each(|(to, from)| *to = from.load(Ordering::Relaxed));

@@ -1,13 +1,13 @@
-//! What a decision does to the key that it is about.
+//! Effect of a decision on its key.
 
 use crate::declare::code;
 
 code! {
-    /// What a decision does to its key. Every effect is a blind write: it does not depend on what the replica holds, so a replica that
-    /// is still copying the partition may apply it.
+    /// Effect of a decision on its key. Every effect is a blind write: it does not depend on the
+    /// replica's state, so a replica that is still copying the partition can apply it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Effect {
-        /// Nothing: the condition did not hold, or the op was refused.
+        /// None: the condition did not hold, or the op was refused.
         None = 0,
         /// Stores the value of the op's prepare, with the decision's expiry time.
         StorePrepared = 1,
@@ -15,7 +15,8 @@ code! {
         Store = 2,
         /// Removes the key.
         Remove = 3,
-        /// What the steps of a transaction do, which are the decision's value ([`Taken`](crate::transaction::Taken)): none of them this.
+        /// Effects of a transaction's steps, which the decision's value lists
+        /// ([`Taken`](crate::transaction::Taken)); never the effect of a step.
         Transaction = 4,
     }
 }

@@ -2,47 +2,47 @@
 
 use thiserror::Error;
 
-/// A datagram that is not exactly one well-formed message, by the field that is wrong.
+/// A datagram that is not exactly one well-formed message, with the offending field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
-    /// Shorter than its fixed part.
+    /// Shorter than the fixed part.
     #[error("datagram is too short for its {field}")]
     TooShort {
-        /// What did not fit.
+        /// First field that does not fit.
         field: &'static str,
     },
-    /// Not ours.
+    /// Wrong magic number.
     #[error("bad magic {0:#06x}")]
     BadMagic(u16),
-    /// From a newer or older release.
+    /// Version of another release.
     #[error("unsupported version {0}")]
     UnsupportedVersion(u8),
-    /// No such opcode.
+    /// Unknown opcode.
     #[error("unknown opcode {0}")]
     UnknownOpcode(u8),
-    /// A stated length disagrees with the datagram.
+    /// A stated length does not match the datagram.
     #[error("{field} says {stated} bytes, the datagram has {actual}")]
     LengthMismatch {
         /// The length field.
         field: &'static str,
-        /// What it says.
+        /// Stated length.
         stated: usize,
-        /// What is there.
+        /// Actual length.
         actual: usize,
     },
-    /// Outside its limit (`limits`).
+    /// A number outside its limits (`limits`).
     #[error("{field} of {value} is outside {minimum}..={maximum}")]
     OutOfRange {
         /// The field.
         field: &'static str,
         /// Its value.
         value: usize,
-        /// Least allowed.
+        /// Smallest allowed value.
         minimum: usize,
-        /// Most allowed.
+        /// Largest allowed value.
         maximum: usize,
     },
-    /// Not one of the values that the field may have.
+    /// An invalid value.
     #[error("{field} has the unknown value {value}")]
     UnknownValue {
         /// The field.

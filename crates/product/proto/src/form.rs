@@ -1,4 +1,4 @@
-//! What the bytes of a value are.
+//! The form of a stored value: how its bytes are to be interpreted.
 
 use crate::DecodeError;
 use crate::bytes::{Reader, in_range};
@@ -9,17 +9,18 @@ use crate::large::Reference;
 use crate::limits::{HASH_BYTES_MAX, LONG_VALUE_BYTES_MAX, small_value_bytes_max};
 
 code! {
-    /// Stands beside the bytes of a value, wherever these stand, and says what they are.
+    /// Interpretation of a value's bytes; stored and sent next to them.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum Form {
-        /// The value.
+        /// Plain: the value itself.
         #[default]
         Plain = 0,
         /// The [`Reference`] of a large value.
         Large = 1,
         /// The [`Field`](crate::hash::Field)s of a hash.
         Hash = 2,
-        /// The value, for which no datagram has room beside its key: a message of several has ([`crate::fragment`]).
+        /// The value itself, too long for a datagram next to its key: it is sent in several
+        /// ([`crate::fragment`]).
         Long = 3,
     }
 }
@@ -30,22 +31,22 @@ impl Form {
         Self::read("form", &number, &mut Reader::new(&[]))
     }
 
-    /// Of a value that clients set.
+    /// Form of a value that clients set.
     pub fn of_set(is_large: bool) -> Self {
         if is_large { Self::Large } else { Self::Plain }
     }
 
-    /// Of a value of so many bytes that is not large, beside a key of so many.
+    /// Form of a value of this length, not large, next to a key of this length.
     pub fn of_length(key_bytes: usize, value_bytes: usize) -> Self {
         if value_bytes <= small_value_bytes_max(key_bytes) { Self::Plain } else { Self::Long }
     }
 
-    /// As clients are told it beside all of the value: whether that is a hash, or itself.
+    /// Form as clients see it next to a complete value: hash or plain.
     pub fn told(self) -> Self {
         if self == Self::Hash { Self::Hash } else { Self::Plain }
     }
 
-    /// Whether the bytes may stand here: where they say more than themselves, they are just that.
+    /// Checks that the bytes are valid in this form.
     pub(crate) fn check(self, value: Option<&[u8]>) -> Result<(), DecodeError> {
         match (self, value) {
             (Self::Plain, _) => Ok(()),
@@ -56,7 +57,7 @@ impl Form {
         }
     }
 
-    /// Whether a key of so many bytes can have the value. It is plain if a datagram has room for it beside its key, and never if not.
+    /// Checks that the value fits its key: plain if and only if a datagram has room for both.
     pub fn check_beside(self, key_bytes: usize, value: Option<&[u8]>) -> Result<(), DecodeError> {
         self.check(value)?;
         let (value, small_max) = (value.unwrap_or_default(), small_value_bytes_max(key_bytes));

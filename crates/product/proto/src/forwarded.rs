@@ -1,4 +1,4 @@
-//! Who forwards a get or a scan that it cannot answer itself.
+//! Origin of a forwarded get or scan.
 
 use crate::bytes::{Reader, reserved_bytes};
 use crate::codec::Codec;

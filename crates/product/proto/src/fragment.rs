@@ -1,13 +1,14 @@
-//! Messages that are too long for one datagram, in several.
+//! Fragmentation of messages that are too long for one datagram.
 //!
 //! ```text
 //!   sender ──Fragment 0, 1, 2 …──▶ each of its receivers       once each; all again, as they were, if the whole message is sent again
 //!                                  ─▶ the message               when all are there, by its name
 //! ```
 //!
-//! What is lost is not asked for: the message is lost then, as any may be, and its sender sends it again. Receivers keep what they have
-//! got until then, and as fragments of equal messages are equal, only what was lost needs to come. Switches route a fragment as they do the message: it has the same
-//! keyspace, digest and op in its header.
+//! A lost fragment is not requested again: like any lost message, the whole message is sent again
+//! by its sender. Receivers keep the fragments that they have, and since equal messages have equal
+//! fragments, only lost ones matter then. Switches route a fragment like its message, as both have
+//! the same keyspace, digest and op in their headers.
 
 use crate::chain_header::ChainHeader;
 use crate::codec::{Maybe, Rest};
@@ -22,31 +23,32 @@ message! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Fragment<'a>: Fragment or PeerFragment if sender where is_possible {
         header {
-            /// Of the message.
+            /// Keyspace of the message.
             keyspace: KeyspaceId,
-            /// Of the message.
+            /// Op of the message.
             op: OpId,
-            /// Of the message.
+            /// Digest of the message's key.
             digest: KeyDigest,
-            /// Where replies to the message go, if not to the sender.
+            /// Reply address of the message, if not the sender.
             reply_to: Option<SocketAddrV4>,
         }
         body {
-            /// Of a message of nodes to nodes, in a [`PeerFragment`](crate::Opcode::PeerFragment), which nobody else may send: who sends it.
+            /// In a [`PeerFragment`](crate::Opcode::PeerFragment), a fragment of a message between
+            /// nodes, the sending node; clients must not set it.
             sender: Option<NodeId> as Maybe<NodeId>,
-            /// In how many fragments the message is.
+            /// Number of fragments of the message.
             count: u8,
-            /// Which of them this is, from 0.
+            /// Index of this fragment, from 0.
             index: u8 => 3 zeros,
-            /// A digest of the message: equal ones have equal names.
+            /// Digest of the message: equal messages have equal names.
             name: u64,
-            /// What it has of the message: [`FRAGMENT_BYTES`], or in the last one the rest.
+            /// Content: [`FRAGMENT_BYTES`] bytes, or the rest in the last fragment.
             bytes: &'a [u8] as Rest<FRAGMENT_BYTES>,
         }
     }
 }
 
-/// Bytes of a message in a fragment: there is room for a chain header beside them.
+/// Message bytes per fragment: leaves room for a chain header.
 pub const FRAGMENT_BYTES: usize = 1_280;
 const _: () = assert!(Fragment::FIXED_BYTES + ChainHeader::BYTES + FRAGMENT_BYTES <= DATAGRAM_BYTES_MAX);
 /// Most fragments of a message.
@@ -75,13 +77,14 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    /// Of a message that is too long for a datagram, whose digest is `name`. `sender`: of what nodes say to nodes.
+    /// Starts a message that is too long for a datagram, with digest `name`; `sender` is set in
+    /// messages between nodes.
     pub fn new(message: Vec<u8>, name: u64, sender: Option<NodeId>) -> Self {
         debug_assert!((DATAGRAM_BYTES_MAX + 1..=MESSAGE_BYTES_MAX).contains(&message.len()));
         Self { message, name, sender, next: 0 }
     }
 
-    /// Writes the next fragment to `out`, which is cleared; there are no more if it does not.
+    /// Writes the next fragment to `out`, which is cleared; `false` if there are no more.
     pub fn poll(&mut self, out: &mut Vec<u8>) -> bool {
         let mut parts = self.message.chunks(FRAGMENT_BYTES);
         let count = parts.len() as u8;

@@ -1,8 +1,10 @@
-//! Patterns as in Redis (`stringmatchlen`): `*`, `?`, `[abc]`, `[^a-z]`, and `\` before what means itself.
+//! Glob patterns as in Redis (`stringmatchlen`): `*`, `?`, `[abc]`, `[^a-z]`, and `\` to escape.
 
-/// Whether a class has a byte, and what is behind it. The class begins behind its opening bracket, and goes to the end if no bracket closes it.
+/// Whether a character class contains a byte, and the pattern behind the class. `class` begins
+/// after the opening bracket and extends to the end if it is not closed.
 ///
-/// As in Redis, a byte behind `\` begins no range, and whatever is behind a `-` ends one, also a closing bracket.
+/// As in Redis, an escaped byte begins no range, and any byte after `-` ends one, even a closing
+/// bracket.
 fn class(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
     let is_negated = pattern.first() == Some(&b'^');
     let mut left = &pattern[usize::from(is_negated)..];
@@ -22,7 +24,7 @@ fn class(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
     }
 }
 
-/// What is behind the first element of a pattern, which is not `*`, if that element matches the byte.
+/// The pattern behind its first element, which is not `*`, if that element matches the byte.
 fn behind_first(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     let (matches, behind) = match *pattern {
         [] => return None,
@@ -33,10 +35,10 @@ fn behind_first(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     matches.then_some(behind)
 }
 
-/// Whether a name is one of the pattern's. Linear in the product of the lengths.
+/// Whether the pattern matches the name. Runs in time proportional to the product of the lengths.
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut left, mut rest) = (pattern, name);
-    // Behind the last star, and what it has left of the name.
+    // Pattern behind the last star, and the part of the name that this star does not cover yet.
     let mut star: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', behind @ ..] = left {
@@ -45,7 +47,7 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
             continue;
         }
         let Some((byte, others)) = rest.split_first() else { return left.is_empty() };
-        // What does not match has the last star take one byte more.
+        // Mismatch: the last star covers one more byte.
         (left, rest) = match (behind_first(left, *byte), star) {
             (Some(behind), _) => (behind, others),
             (None, Some((behind, [_, others @ ..]))) => {

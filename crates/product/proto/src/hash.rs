@@ -1,11 +1,12 @@
-//! Hashes: fields with values, which are the value of one key.
+//! Hash values: fields with values under one key.
 //!
 //! ```text
 //!   a hash, and what is set of it   [ name, value ][ name, value ] …   in the order in which the names were first set, each once
 //!   what is removed of it           [ name ][ name ] …
 //! ```
 //!
-//! A hash has at least one field: where the last one is removed, so is the key. Its bytes stand wherever those of a value do, beside [`Form::Hash`](crate::Form::Hash).
+//! A hash has at least one field: removing the last one deletes the key. Its bytes are stored like
+//! those of a plain value, with [`Form::Hash`](crate::Form::Hash).
 
 use crate::DecodeError;
 use crate::bytes::{Reader, in_range};
@@ -19,12 +20,12 @@ use alloc::vec::Vec;
 use zerocopy::network_endian::U16;
 
 part! {
-    /// A field, and its value.
+    /// A field with its value.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Field<'a> {
-        /// What it is called; may be empty.
+        /// Name; may be empty.
         name: &'a [u8] as Bytes<0, HASH_BYTES_MAX>,
-        /// Its value; may be empty.
+        /// Value; may be empty.
         value: &'a [u8] as Bytes<0, HASH_BYTES_MAX>,
     }
 }
@@ -44,34 +45,35 @@ pub type Fields = ListedBytes<Field<'static>, HASH_BYTES_MAX>;
 pub type Names = ListedBytes<Name<'static>, HASH_BYTES_MAX>;
 
 impl<'a> Field<'a> {
-    /// Appends it to others.
+    /// Appends it to encoded fields.
     pub fn append(&self, out: &mut Vec<u8>) {
         codec::append::<Field<'static>>(self, out);
     }
 
-    /// The fields of a hash, or of an operation, which was decoded.
+    /// Iterates over the fields of a decoded hash or operation.
     pub fn each(fields: &'a [u8]) -> impl Iterator<Item = Self> + use<'a> {
         codec::each::<Field<'static>>(fields)
     }
 
-    /// The value that a hash has under a name.
+    /// Value of the field with this name.
     pub fn value_of(hash: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
         Self::each(hash).find(|field| field.name == name).map(|field| field.value)
     }
 
-    /// Bytes of the encoded form.
+    /// Length of the encoded form, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<<Field<'static> as Codec>::Layout>() + self.name.len() + self.value.len()
     }
 
-    /// A field whose value is a number that is added to what the field has ([`Operation::IncrementFieldFloat`](crate::Operation::IncrementFieldFloat)).
+    /// A field whose value is the number to be added
+    /// ([`Operation::IncrementFieldFloat`](crate::Operation::IncrementFieldFloat)).
     pub fn with_delta(name: &[u8], delta: LongDouble) -> Vec<u8> {
         let mut out = Vec::new();
         Field { name, value: &delta.to_bytes() }.append(&mut out);
         out
     }
 
-    /// The name, and the number, of what [`Self::with_delta`] wrote and was decoded.
+    /// Name and number of a field made by [`Self::with_delta`].
     pub fn delta(encoded: &'a [u8]) -> Option<(&'a [u8], LongDouble)> {
         let mut fields = Reader::new(encoded);
         let Self { name, value } = codec::read::<Field<'static>>("field", &mut fields).ok()?;
@@ -81,24 +83,24 @@ impl<'a> Field<'a> {
 }
 
 impl<'a> Name<'a> {
-    /// Appends it to others.
+    /// Appends it to encoded names.
     pub fn append(&self, out: &mut Vec<u8>) {
         codec::append::<Name<'static>>(self, out);
     }
 
-    /// The names of an operation, which was decoded.
+    /// Iterates over the names of a decoded operation.
     pub fn each(names: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         codec::each::<Name<'static>>(names).map(|name| name.name)
     }
 }
 
-/// Whether these bytes are those of a hash.
+/// Checks that the bytes are a hash.
 pub(crate) fn check(hash: &[u8]) -> Result<(), DecodeError> {
     let length = U16::new(in_range("hash", hash.len(), 1, HASH_BYTES_MAX)? as u16);
     Fields::read("hash", &length, &mut Reader::new(hash)).map(|_| ())
 }
 
-/// A field of [`Field::with_delta`].
+/// A field made by [`Field::with_delta`].
 pub struct FieldDelta;
 
 impl Codec for FieldDelta {

@@ -1,4 +1,4 @@
-//! The header that every datagram begins with.
+//! The header of every datagram.
 
 use crate::bytes::{Reader, put, reserved};
 use crate::c_layout::{c_type, layout_for_c};
@@ -14,16 +14,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// "NK".
 pub(crate) const MAGIC: u16 = 0x4e4b;
-/// Version of all layouts of this crate.
+/// Version of all layouts in this crate.
 pub(crate) const VERSION: u8 = 3;
-/// There is room for a chain header ([`ChainHeader`]).
+/// Room for a chain header ([`ChainHeader`]).
 pub const ROOM_CHAIN: u8 = 1;
-/// There is room for a stamp ([`Stamp`]).
+/// Room for a stamp ([`Stamp`]).
 pub const ROOM_STAMP: u8 = 2;
 
 layout_for_c! {
-    /// The 48 bytes, as they stand on the wire. Fields at the front are for switches and deduplication, the digest is aligned to 16 so that
-    /// a pipeline can match it (TurboKV's 128-bit matching value).
+    /// The 48 bytes of the header. Fields that switches need come first; the digest is aligned to
+    /// 16 bytes so that a pipeline can match it (TurboKV's 128-bit matching value).
     #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
     #[repr(C)]
     pub struct HeaderLayout {
@@ -37,11 +37,12 @@ layout_for_c! {
         pub body_length: U16,
         /// The keyspace; 0 is the default one.
         pub keyspace: U16,
-        /// Where replies go: 0 where the switch keeps the client's source address, else stamped by the first hop.
+        /// Reply address: 0 if the switch keeps the client's source address, else written by the
+        /// first hop.
         pub reply_to_ip: [u8; 4],
-        /// The port that belongs to it.
+        /// Reply port.
         pub reply_to_port: U16,
-        /// What there is room for behind this header: 0 nothing, [`ROOM_CHAIN`], [`ROOM_STAMP`].
+        /// Kind of room behind this header: 0 none, [`ROOM_CHAIN`], [`ROOM_STAMP`].
         pub room: u8,
         /// Zero.
         pub reserved: u8,
@@ -59,13 +60,13 @@ const _: () = assert!(offset_of!(HeaderLayout, reply_to_ip) == 8);
 const _: () = assert!(offset_of!(HeaderLayout, digest) == 32);
 
 impl HeaderLayout {
-    /// What every datagram begins with.
+    /// Magic number of every datagram.
     pub const MAGIC: u16 = MAGIC;
     /// Version of all layouts.
     pub const VERSION: u8 = VERSION;
 
-    /// What a switch reads of a datagram that nobody has decoded: the header, if there is a whole one of this version, with the whole room that it
-    /// speaks of.
+    /// The header of an undecoded datagram, as a switch reads it: `Some` if it has this version and
+    /// is complete, including its room.
     pub fn peek(datagram: &[u8]) -> Option<&Self> {
         let (header, rest) = Self::ref_from_prefix(datagram).ok()?;
         let is_whole = match header.room {
@@ -77,44 +78,44 @@ impl HeaderLayout {
         (header.magic.get() == MAGIC && header.version == VERSION && is_whole).then_some(header)
     }
 
-    /// The version of a datagram of ours that is of another release.
+    /// Version of a datagram of another release.
     pub fn other_version(datagram: &[u8]) -> Option<u8> {
         let &[first, second, version, ..] = datagram else { return None };
         (u16::from_be_bytes([first, second]) == MAGIC && version != VERSION).then_some(version)
     }
 
-    /// What it is, if that is known.
+    /// Opcode, if known.
     pub fn opcode(&self) -> Option<Opcode> {
         Opcode::decode(self.opcode).ok()
     }
 
-    /// Where replies go, if it says so.
+    /// Reply address, if set.
     pub fn reply_to(&self) -> Option<SocketAddrV4> {
         let address = SocketAddrV4::new(Ipv4Addr::from(self.reply_to_ip), self.reply_to_port.get());
         (address.port() != 0).then_some(address)
     }
 }
 
-/// The decoded header, less its constant and derived fields.
+/// The decoded header without constant and derived fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the body is.
+    /// Type of the body.
     pub opcode: Opcode,
-    /// The keyspace; [`KeyspaceId::DEFAULT`] in messages that are not about one key.
+    /// The keyspace; [`KeyspaceId::DEFAULT`] in messages without a key.
     pub keyspace: KeyspaceId,
-    /// Where replies go, if not to the sender of the datagram.
+    /// Reply address, if not the sender.
     pub reply_to: Option<SocketAddrV4>,
-    /// The op; [`OpId::NONE`] in messages that are not about one op.
+    /// The op; [`OpId::NONE`] in messages without an op.
     pub op: OpId,
-    /// Digest of the key; zero in messages that are not about one key.
+    /// Digest of the key; zero in messages without a key.
     pub digest: KeyDigest,
 }
 
 impl Header {
-    /// Bytes on the wire.
+    /// Length in bytes.
     pub const BYTES: usize = size_of::<HeaderLayout>();
 
-    /// A header of a message between servers, which is about no single op.
+    /// Header of a message between servers, which has no op.
     pub fn internal(opcode: Opcode) -> Self {
         Self {
             opcode,
@@ -136,7 +137,7 @@ impl Header {
             return Err(DecodeError::UnsupportedVersion(layout.version));
         }
         let opcode = Opcode::decode(layout.opcode)?;
-        // Whoever takes such in has taken the room out before.
+        // Receivers remove the room before they decode.
         reserved("room", layout.room.into())?;
         reserved("reserved", layout.reserved.into())?;
         let body = reader.rest();
@@ -158,8 +159,8 @@ impl Header {
         Ok((header, body))
     }
 
-    /// Refuses a header that says more than the message does, whose own header is `expected`. Where replies go is for every message:
-    /// the switch stamps it without looking.
+    /// Refuses a header with fields that its message does not use; `expected` is the message's own
+    /// header. Any message may have a reply address, since switches write it without decoding.
     pub(crate) fn is_as(&self, expected: &Self) -> Result<(), DecodeError> {
         if self.opcode != expected.opcode {
             return Err(DecodeError::UnknownOpcode(self.opcode as u8));
@@ -177,12 +178,13 @@ impl Header {
         Ok(())
     }
 
-    /// Writes the datagram of this header and a body to `out`, which is cleared.
+    /// Writes a datagram with this header and body to `out`, which is cleared.
     pub fn with_body(&self, body: &[u8], out: &mut Vec<u8>) {
         self.encode(out, |out| out.extend_from_slice(body));
     }
 
-    /// Starts a datagram in `out`, which is cleared; `body` appends the body, then the length is filled in.
+    /// Writes the header to `out`, which is cleared, lets `body` append the body, and then sets the
+    /// length.
     pub(crate) fn encode(&self, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
         out.clear();
         let reply_to = self.reply_to.unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
@@ -209,7 +211,7 @@ impl Header {
     }
 }
 
-/// Appends zeros to an encoded datagram, so that it has so many bytes at least.
+/// Pads an encoded datagram with zeros to at least `bytes` bytes.
 pub fn lengthen(datagram: &mut Vec<u8>, bytes: usize) {
     let bytes = bytes.min(DATAGRAM_BYTES_MAX - ChainHeader::BYTES);
     if datagram.len() < bytes {
@@ -220,8 +222,9 @@ pub fn lengthen(datagram: &mut Vec<u8>, bytes: usize) {
     }
 }
 
-/// Stamps `address` as the place for replies into an encoded datagram that names none yet. What the first hop that hides the
-/// client's source address does (the user-space switch), and a replica before it passes a request on.
+/// Writes `address` as the reply address into an encoded datagram without one: the first hop that
+/// hides the client's source address does so (the user-space switch), and a replica before it
+/// forwards a request.
 pub fn stamp_reply_to(datagram: &mut [u8], address: SocketAddrV4) {
     let Ok((layout, _)) = HeaderLayout::mut_from_prefix(datagram) else { return };
     if layout.reply_to_port.get() == 0 {

@@ -1,4 +1,5 @@
-//! What a node's partitions are asked, and hold, so that the metadata service knows where to split them (TurboKV §4.1.2, §5.1).
+//! Load and size of a node's partitions: the metadata service decides by them where to split
+//! (TurboKV §4.1.2, §5.1).
 
 use crate::codec::List;
 use crate::declare::{codec_of, layout, message, part};
@@ -7,47 +8,49 @@ use crate::{NodeId, PartitionId};
 use alloc::vec::Vec;
 use core::mem::size_of;
 
-/// Most partitions that a [`Heat`] tells of.
+/// Most partitions in a [`Heat`].
 pub const HEAT_PARTITIONS_MAX: usize = 12;
 
 part! {
-    /// Of a partition: how what is asked lies among its match values. What is in parts of a thousand is of a sample.
+    /// Load and size of a partition, and how the load is distributed over its match values,
+    /// estimated from a sample.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PartitionHeat {
         /// Which.
         partition: PartitionId,
-        /// Requests that the node has had for it, those of clients, within the interval.
+        /// Client requests in the interval.
         requests: u32,
-        /// Keys that have a value; 0 if the node does not lead it, or has not counted them.
+        /// Number of keys; 0 if the node is not primary, or has not counted them.
         keys: u64,
-        /// What keys and values are together, likewise.
+        /// Bytes of keys and values, likewise.
         bytes: u64,
-        /// The match value at which a second half would begin that is asked as often as the first one, as nearly as can be; 0: there is none.
+        /// Match value that divides the load into equal halves, as nearly as possible; 0: none.
         cut: u128,
-        /// The same of halves that hold as many keys.
+        /// Match value that divides the keys into equal halves; 0: none.
         middle: u128,
-        /// The match value that is asked most.
+        /// Match value with most requests.
         top: u128,
-        /// Of a thousand requests those for values below `cut`.
+        /// Requests below `cut`, per thousand.
         below_cut: u16,
-        /// Of a thousand requests those for `top`.
+        /// Requests for `top`, per thousand.
         for_top: u16 => 4 zeros,
     }
 }
 
 message! {
-    /// What a node's partitions are asked and hold, some at a heartbeat. What is lost is told again an interval later.
+    /// Load and size of a node's partitions, some with each heartbeat. A lost report is replaced an
+    /// interval later.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Heat: Heat {
         header {}
         body {
             /// Who.
             node: NodeId,
-            /// Each once, at most [`HEAT_PARTITIONS_MAX`].
+            /// Each partition at most once; at most [`HEAT_PARTITIONS_MAX`].
             partitions: Vec<PartitionHeat> as List<u8, PartitionHeat, HEAT_PARTITIONS_MAX> => 5 zeros,
-            /// Its process.
+            /// Process of the node.
             incarnation: u64,
-            /// When it was sent, on the node's own boot-time clock.
+            /// Send time on the node's boot-time clock.
             sent_ns: u64,
         }
     }

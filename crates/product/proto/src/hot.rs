@@ -1,4 +1,5 @@
-//! Hot keys: what a switch writes into requests, and what holders and primaries say to it (KVSwitch §4.2 with rules H1, H2, H4 and H6).
+//! Hot keys: stamps in requests, and messages of copy holders and primaries to the switch (KVSwitch
+//! §4.2; rules H1, H2, H4 and H6).
 //!
 //! ```text
 //!   client   header │ room = 2 │ 16 bytes of zeros │ body            a get, or an update
@@ -8,11 +9,13 @@
 //!   primary ──HotClose────▶ switch ──HotClosed──▶ primary          from here on every stamp is of this number, or a later one
 //! ```
 //!
-//! As with chain headers the client leaves the room and the last switch before the receiver fills it, whatever is there. What has come past every switch has a
-//! stamp that nobody may believe: switches let no such thing through to a server's own address. All three messages go to the vnode of the key, as its gets
-//! do, so that they meet the switch that all traffic of the key's owner crosses (H8), and end there.
+//! As with chain headers, the client leaves room, and the last switch before the receiver fills it,
+//! whatever it contained. A request that has bypassed every switch has an untrusted stamp; switches
+//! therefore let no stamped request through to a server's own address. All three messages are sent
+//! to the key's unicast vnode, as its gets are, so that they reach the switch that all traffic of
+//! the key's primary crosses (H8), which consumes them.
 //!
-//! Between nodes there are the copies themselves, and the leases within which they may be shown (H5, H7):
+//! Nodes exchange the copies, and the leases during which they may serve them (H5, H7):
 //!
 //! ```text
 //!   metadata ──HotAssign──▶ primary        these nodes are to have copies, of this instance
@@ -20,7 +23,8 @@
 //!   primary  ──HotPulse──▶ holder ──HotPulsed──▶ primary      what time is it there? until then copies of this serial may be shown
 //! ```
 //!
-//! The switch itself may hold a copy, which is a reply that it has ready (H9). It is told of it as of closes, by the vnode of the key:
+//! The switch may hold a copy, too: a prepared reply (H9). The primary sends it to the key's vnode,
+//! like a close:
 //!
 //! ```text
 //!   primary  ──HotValue──▶ switch
@@ -43,21 +47,21 @@ use core::net::SocketAddrV4;
 use zerocopy::network_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Nodes that have copies of a hot key, at most.
+/// Most nodes with copies of one hot key.
 pub const HOT_HOLDERS_MAX: usize = 31;
 
 layout_for_c! {
-    /// A [`HotValue`], as it stands behind the header: then come the key and, to the end, the reply.
+    /// A [`HotValue`] behind the header; the key and then the reply, up to the end, follow.
     #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
     #[repr(C)]
     pub struct HotValueLayout {
-        /// Of the copy.
+        /// Instance of the copy's label.
         pub instance: U64,
-        /// Likewise.
+        /// Count of the copy's label.
         pub seen: U64,
-        /// Which leases of the primary's it is shown under.
+        /// Serial of the primary's leases that cover the copy.
         pub serial: U64,
-        /// Of the key, in bytes.
+        /// Length of the key in bytes.
         pub key_length: U16,
         /// Zero.
         pub reserved: [u8; 6],
@@ -65,15 +69,15 @@ layout_for_c! {
 }
 
 layout_for_c! {
-    /// A [`HotLease`] and its answer, as they stand behind the header.
+    /// A [`HotLease`] or its answer, behind the header.
     #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
     #[repr(C)]
     pub struct HotLeaseLayout {
-        /// Names the switch's life.
+        /// Identifies the switch's process, since its tables were empty.
         pub nonce: U64,
-        /// On its boot-time clock.
+        /// Time on the switch's boot-time clock.
         pub time_ns: U64,
-        /// Of the leases.
+        /// Serial of the leases.
         pub serial: U64,
     }
 }
@@ -82,101 +86,106 @@ const _: () = assert!(size_of::<HotValueLayout>() == HotValue::FIXED_BYTES - Hea
 const _: () = assert!(size_of::<HotLeaseLayout>() == HotLease::FIXED_BYTES - Header::BYTES);
 
 message! {
-    /// What the sender's copy of a hot key is (H3): the switch may send it gets that have a stamp of that instance up to this number. Steers load, and
-    /// nothing else depends on it (H6).
+    /// Label of the sender's copy of a hot key (H3): the switch may redirect gets whose stamp has
+    /// this instance and at most this count. It steers load only; correctness does not depend on it
+    /// (H6).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HotConfirm: HotConfirm where is_of_an_instance {
         header {
-            /// The keyspace of the key.
+            /// Keyspace of the key.
             keyspace: KeyspaceId,
             /// Digest of the key.
             digest: KeyDigest,
         }
         body {
-            /// Of the copy.
+            /// Label of the copy.
             stamp: Stamp,
         }
     }
 }
 
 message! {
-    /// The primary asks what the switch counts, and to count one more, as if an update had passed, unless it counts further than this already (H4).
+    /// The primary asks for the switch's count, and raises it as an update would, unless it is
+    /// already above the given one (H4).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HotClose: HotClose where is_of_an_instance {
         header {
-            /// The keyspace of the key.
+            /// Keyspace of the key.
             keyspace: KeyspaceId,
             /// Digest of the key.
             digest: KeyDigest,
         }
         body {
-            /// Of which instance, and of copies with labels up to which number; 0: it is only asked.
+            /// Instance, and count up to which copies may exist; count 0 only asks.
             stamp: Stamp,
         }
     }
 }
 
 message! {
-    /// The answer: gets and updates that pass from here on have this number or a later one. The greatest number: no get will have that instance any more, as
-    /// the switch has let go of it. A switch that does not know the instance, but may yet, is silent.
+    /// The answer: all later gets and updates carry at least this count. The maximum means that the
+    /// switch has removed the instance, and no get will carry it again. A switch that does not know
+    /// the instance yet does not answer.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HotClosed: HotClosed where is_of_an_instance {
         header {
-            /// The keyspace of the key.
+            /// Keyspace of the key.
             keyspace: KeyspaceId,
             /// Digest of the key.
             digest: KeyDigest,
         }
         body {
-            /// The instance, and its number now.
+            /// The instance and its count.
             stamp: Stamp,
         }
     }
 }
 
 message! {
-    /// Where copies of a hot key are to be. Steers load: what an owner makes of it is safe whatever it is told.
+    /// Nodes that should hold copies of a hot key. It steers load only: whatever it says, the
+    /// primary stays safe.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct HotAssign: HotAssign where is_of_an_instance {
         header {
-            /// The keyspace of the key.
+            /// Keyspace of the key.
             keyspace: KeyspaceId,
             /// Digest of the key.
             digest: KeyDigest,
         }
         body {
-            /// The leader's term; a node refuses older ones.
+            /// Term of the leader; a node refuses older terms.
             term: Term,
-            /// Of the hot entry; a node takes no older one.
+            /// Instance of the hot entry; a node refuses older instances.
             instance: u64,
-            /// Nodes that are to have copies; none: nobody any more.
+            /// Nodes that should hold copies; empty ends copying.
             holders: Vec<SocketAddrV4> as List<u8, SocketAddrV4, HOT_HOLDERS_MAX>,
-            /// Whether the switch is to have one, too (H9).
+            /// Whether the switch should hold a copy, too (H9).
             in_switch: bool => 6 zeros,
         }
     }
 }
 
 message! {
-    /// What the primary shows of a hot key (H3): right for gets that a switch has stamped with this instance and up to this number, within the lease.
+    /// A copy of a hot key (H3): valid for gets stamped with this instance and at most this count,
+    /// within the lease.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HotCopy<'a>: HotCopy where is_possible {
         header {
-            /// The keyspace of the key.
+            /// Keyspace of the key.
             keyspace: KeyspaceId,
             /// Digest of the key.
             digest: KeyDigest,
         }
         body {
-            /// Of the copy.
+            /// Label of the copy.
             stamp: Stamp,
-            /// Which leases of the primary's it is shown under.
+            /// Serial of the primary's leases that cover the copy.
             serial: u64,
-            /// What is sent there meets the switch.
+            /// Address that reaches the switch.
             vring: SocketAddrV4,
             /// The key.
             key: &'a [u8] as Key,
-            /// In its stored form.
+            /// The value in its stored form.
             entry: &'a [u8] as StoredEntry,
         }
     }
@@ -184,35 +193,36 @@ message! {
 const _: () = assert!(HotCopy::FIXED_BYTES + Entry::FIXED_BYTES + PAIR_BYTES_MAX <= DATAGRAM_BYTES_MAX);
 
 message! {
-    /// Copies of keys with this digest are of no use any more, up to this instance. What is lost costs the holder memory.
+    /// Copies of keys with this digest, up to this instance, are obsolete. A lost message costs the
+    /// holder memory only.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HotDrop: HotDrop {
         header {
-            /// The keyspace of the keys.
+            /// Keyspace of the keys.
             keyspace: KeyspaceId,
-            /// Their digest.
+            /// Digest of the keys.
             digest: KeyDigest,
         }
         body {
-            /// The newest instance that is meant.
+            /// The newest obsolete instance.
             instance: u64,
         }
     }
 }
 
 message! {
-    /// The primary lets a holder show its copies for some time, and asks for the time there.
+    /// The primary leases its copies to a holder for some time, and asks for the holder's clock.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HotPulse: HotPulse {
         header {}
         body {
-            /// Copies of this serial, and of no other.
+            /// Serial of the copies that are leased.
             serial: u64,
-            /// The process that is meant, as it names itself; 0: it is not known yet, and nothing is allowed.
+            /// Process of the holder; 0: unknown yet, so that nothing is leased.
             nonce: u64,
-            /// What that process has said last of its boot-time clock.
+            /// Last known time on that process's boot-time clock.
             clock_ns: u64,
-            /// For so long after that they may be shown; 0: not at all.
+            /// Duration of the lease from then on; 0: no lease.
             lease_ns: u64,
         }
     }
@@ -224,61 +234,63 @@ message! {
     pub struct HotPulsed: HotPulsed {
         header {}
         body {
-            /// Names the process.
+            /// Process of the holder.
             nonce: u64,
-            /// What its boot-time clock says.
+            /// Time on its boot-time clock.
             clock_ns: u64,
-            /// Whose leases of the primary's it goes by now: copies of others before are shown no more. 0: it has none.
+            /// Serial whose leases it accepts now; copies of earlier serials are no longer served.
+            /// 0: none.
             serial: u64,
         }
     }
 }
 
 message! {
-    /// What the primary shows of a hot key, for the switch (H9): a reply to gets that pass while the switch counts just this number of that instance, within
-    /// the lease.
+    /// A prepared reply for the switch (H9): valid for gets while the switch's count of that
+    /// instance is exactly this one, within the lease.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HotValue<'a>: HotValue where is_of_an_instance {
         header {
-            /// The keyspace of the key.
+            /// Keyspace of the key.
             keyspace: KeyspaceId,
             /// Digest of the key.
             digest: KeyDigest,
         }
         body {
-            /// Of the copy.
+            /// Label of the copy.
             stamp: Stamp,
-            /// Which leases of the primary's it is shown under.
+            /// Serial of the primary's leases that cover the copy.
             serial: u64,
-            /// The key: switches keep no longer ones.
+            /// The key; longer keys are never held by switches.
             key: &'a [u8] as Bytes<1, KERNEL_KEY_BYTES_MAX> => 6 zeros,
-            /// The reply to a get, less its header.
+            /// Body of the reply to a get.
             reply: &'a [u8] as Rest<REPLY_BODY_BYTES_MAX>,
         }
     }
 }
 
-/// The body of a reply to a get, at most.
+/// Longest body of a prepared reply.
 pub const REPLY_BODY_BYTES_MAX: usize = Reply::FIXED_BYTES - Header::BYTES + VALUE_BYTES_MAX;
 const _: () =
     assert!(HotValue::FIXED_BYTES + KERNEL_KEY_BYTES_MAX + REPLY_BODY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
 
 message! {
-    /// The primary lets the switch show its copies until then, and asks for the time there, as by [`HotPulse`]. Of any key that it leads.
+    /// The primary leases its copies to the switch until the given time, and asks for the switch's
+    /// clock, as [`HotPulse`] does. It is sent for any key that the primary leads.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HotLease: HotLease {
         header {
-            /// The keyspace of the key.
+            /// Keyspace of the key.
             keyspace: KeyspaceId,
             /// Digest of the key.
             digest: KeyDigest,
         }
         body {
-            /// The switch's life that is meant, as it names itself; 0: it is not known yet, and nothing is allowed.
+            /// Process of the switch; 0: unknown yet, so that nothing is leased.
             nonce: u64,
-            /// On the boot-time clock there.
+            /// End of the lease on the switch's boot-time clock.
             until_ns: u64,
-            /// Copies of this serial, and of no other.
+            /// Serial of the copies that are leased.
             serial: u64,
         }
     }
@@ -289,17 +301,17 @@ message! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HotLeased: HotLeased {
         header {
-            /// The keyspace of the key.
+            /// Keyspace of the key.
             keyspace: KeyspaceId,
             /// Digest of the key.
             digest: KeyDigest,
         }
         body {
-            /// Names the switch's life: from its start until what it holds is lost.
+            /// Identifies the switch's process, from its start until its tables are lost.
             nonce: u64,
-            /// What the boot-time clock says there.
+            /// Time on the switch's boot-time clock.
             clock_ns: u64,
-            /// As it was asked.
+            /// Copied from the request.
             serial: u64,
         }
     }

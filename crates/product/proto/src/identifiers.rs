@@ -8,29 +8,31 @@ use core::fmt;
 pub struct ClientId(pub u64);
 
 impl ClientId {
-    /// An id for a client created at `unix_ms`, told apart from others of that millisecond by `random`.
+    /// An id for a client created at `unix_ms`; `random` distinguishes clients of the same
+    /// millisecond.
     pub fn new(unix_ms: u64, random: u64) -> Self {
         Self((unix_ms << 20) | (random & 0xf_ffff))
     }
 
-    /// When it was created, in milliseconds of the Unix epoch.
+    /// Creation time in milliseconds of the Unix epoch.
     pub fn created_ms(self) -> u64 {
         self.0 >> 20
     }
 }
 
-/// Names one operation for ever (docs/PROTOCOL.md): a retry carries the same one, replicas deduplicate by it, and the one of the last put is
-/// what clients compare as the *version* of a value (R5).
+/// Identifies one operation for ever (docs/PROTOCOL.md). Retransmissions carry the same id, so that
+/// replicas can deduplicate them; the id of the last put is the *version* of a value, which clients
+/// compare (R5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId {
     /// The client that issued it.
     pub client: ClientId,
-    /// The client's own count, from 1.
+    /// Sequence number of the client, from 1.
     pub sequence: u64,
 }
 
 impl OpId {
-    /// The version of a key that has never been put, or was deleted.
+    /// The version of a key that was never put, or was deleted.
     pub const NONE: Self = Self { client: ClientId(0), sequence: 0 };
 }
 
@@ -50,13 +52,13 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A partition, by a name that is unique in the cluster and says nothing: which keyspace and which keys it has, and who holds it, is
-/// told by the metadata service ([`crate::control::Assign`]).
+/// A partition, by an opaque id that is unique in the cluster. The metadata service says which
+/// keyspace, keys and members it has ([`crate::control::Assign`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u32);
 
 impl PartitionId {
-    /// The place in a table of partitions that is kept in the order of their ids from 0.
+    /// Index into a table ordered by partition id, starting at 0.
     pub fn position(self) -> usize {
         self.0 as usize
     }
@@ -68,12 +70,12 @@ impl fmt::Display for PartitionId {
     }
 }
 
-/// A keyspace: keys of their own, with their own replication and their own pair of vrings.
+/// A keyspace: a separate set of keys with its own replication mode and its own pair of vrings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyspaceId(pub u16);
 
 impl KeyspaceId {
-    /// The keyspace of requests that name none.
+    /// Default keyspace.
     pub const DEFAULT: Self = Self(0);
 }
 
@@ -83,15 +85,17 @@ impl fmt::Display for KeyspaceId {
     }
 }
 
-/// Raised by the metadata service at every change of a partition's replica set or roles; 0 is "none yet".
+/// Raised by the metadata service with every change of a partition's members or roles; 0 means
+/// "none yet".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u32);
 
-/// Raised at every election of a metadata leader; nodes and switch agents refuse older ones (R13).
+/// Raised at every election of a metadata leader; nodes and switch agents refuse older terms (R13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term(pub u64);
 
-/// What a key is matched by: its 128-bit digest, or its first 16 bytes ([`crate::KeyOrder`]); the top 16 bits are the vnode.
+/// Match value of a key: its 128-bit digest, or its first 16 bytes ([`crate::KeyOrder`]). The top
+/// 16 bits are the vnode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyDigest(pub [u8; 16]);
 
@@ -101,12 +105,12 @@ impl KeyDigest {
         u16::from_be_bytes([self.0[0], self.0[1]])
     }
 
-    /// As one number ([`crate::MatchRange`]).
+    /// As an integer ([`crate::MatchRange`]).
     pub fn match_value(&self) -> u128 {
         u128::from_be_bytes(self.0)
     }
 
-    /// Of a match value.
+    /// From a match value.
     pub fn of_match_value(value: u128) -> Self {
         Self(value.to_be_bytes())
     }

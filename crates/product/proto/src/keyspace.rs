@@ -1,4 +1,4 @@
-//! What a partition is a part of: a range of match values of one keyspace, replicated in the keyspace's way.
+//! A partition's range of match values, and the replication mode of its keyspace.
 
 use crate::DecodeError;
 use crate::codec::plain;
@@ -6,8 +6,9 @@ use crate::declare::{code, codec_of, for_each, part, tagged};
 use crate::quorum::Quorum;
 use thiserror::Error;
 
-/// The match values that a partition owns, both ends included. A key's match value is its digest where keys are partitioned by hash, the
-/// first 16 bytes of the key, padded with zeros, where they are partitioned by range; big-endian either way.
+/// The match values that a partition owns, both ends included. The match value of a key is its
+/// digest in keyspaces partitioned by hash, and its first 16 bytes, padded with zeros, in keyspaces
+/// partitioned by range; both are big-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatchRange {
     first: u128,
@@ -18,9 +19,9 @@ pub struct MatchRange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a range of match values ends at {last:032x}, before it begins at {first:032x}")]
 pub struct EmptyRange {
-    /// Where it would begin.
+    /// First value.
     pub first: u128,
-    /// Where it would end.
+    /// Last value.
     pub last: u128,
 }
 
@@ -63,32 +64,33 @@ fn range(field: &'static str, [first, last]: [u128; 2]) -> Result<MatchRange, De
 }
 
 code! {
-    /// How keys become match values.
+    /// How keys map to match values.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub enum KeyOrder {
-        /// By their digests: evenly, in no order.
+        /// By digest: spread evenly, unordered.
         #[default]
         Hash = 0,
-        /// By their first 16 bytes: in order. Keys that share these are in one partition.
+        /// By their first 16 bytes: ordered. Keys with the same first 16 bytes share a partition.
         Range = 1,
     }
 }
 
 tagged! {
-    /// How the members of a partition keep what they hold the same.
+    /// Replication mode.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Replication {
-        /// A primary orders the puts, all members hold them (multicast two-phase commit).
+        /// Multicast two-phase commit: a primary orders the puts, all members hold them.
         0 => Multicast,
-        /// Any k of R members hold a put (R14).
+        /// Quorum: any k of R members hold a put (R14).
         1 => Quorum(Quorum),
-        /// The first member orders the puts, each passes them to the next one, the last answers (chain replication).
+        /// Chain replication: the head orders the puts, each member forwards them, the tail
+        /// answers.
         2 => Chain,
     }
 }
 
 impl Replication {
-    /// R and k, if it is by quorum.
+    /// R and k of a quorum keyspace.
     pub fn quorum(&self) -> Option<Quorum> {
         match *self {
             Self::Multicast | Self::Chain => None,

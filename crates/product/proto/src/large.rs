@@ -1,4 +1,5 @@
-//! Large values: what is too long for one message, or for one datagram where messages have no more (quorum keyspaces), goes in chunks, and is spoken of by its name.
+//! Large values: a value that does not fit one message (in quorum keyspaces: one datagram) travels
+//! in chunks and is referred to by name.
 //!
 //! ```text
 //!   client ──Update, SetLarge (name, length, checksum)──▶ multicast vnode ─▶ every replica      the op; sent again, it asks for reports
@@ -10,8 +11,9 @@
 //!   client ──ReadChunks (name, first, count), token──▶ unicast vnode ──▶ one replica ──Chunk …──▶ client
 //! ```
 //!
-//! Wherever a small value stands, the [`Reference`] of a large one may stand in its place; its [`Form`](crate::Form) beside it says which of the two it is. A value is named by the op that
-//! wrote it, has one content for ever, and lies at every replica apart from the keys.
+//! A [`Reference`] stands in place of a large value wherever a small value would be stored; the
+//! [`Form`](crate::Form) next to it distinguishes the two. A large value is named by the op that
+//! wrote it, never changes, and is stored at every replica apart from the keys.
 
 use crate::bytes::Reader;
 use crate::codec::{self, Codec, List, Rest};
@@ -29,30 +31,31 @@ use core::mem::size_of;
 use core::net::SocketAddrV4;
 
 part! {
-    /// Which large value, how long it is, and what it is.
+    /// Name, length and checksum of a large value.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Reference where is_possible {
         /// The op that wrote it.
         name: OpId,
-        /// In bytes: more than a datagram has room for beside the key, and at most [`LARGE_BYTES_MAX`].
+        /// Length in bytes: more than a datagram has room for next to the key, at most
+        /// [`LARGE_BYTES_MAX`].
         length: u32 => 4 zeros,
-        /// The first half of its BLAKE3 digest.
+        /// First half of its BLAKE3 digest.
         checksum: u128,
     }
 }
 
 impl Reference {
-    /// Bytes of the encoded form.
+    /// Length of the encoded form, in bytes.
     pub const BYTES: usize = size_of::<<Self as Codec>::Layout>();
 
-    /// The encoded form, which stands where a small value would.
+    /// The encoded form, which is stored in place of the value.
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::BYTES);
         codec::append::<Self>(self, &mut out);
         out
     }
 
-    /// Reads the encoded form, which is all of `bytes`.
+    /// Decodes `bytes`, all of it.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let reference = codec::read::<Self>("reference", &mut reader)?;
@@ -60,21 +63,21 @@ impl Reference {
         Ok(reference)
     }
 
-    /// What a message that was decoded carries, whose decoding has checked it, or what was encoded from one.
+    /// Decodes what a decoded message carries, or what was encoded from one.
     ///
     /// # Panics
     ///
-    /// With anything else.
+    /// If `bytes` are not a reference.
     pub fn checked(encoded: &[u8]) -> Self {
         Self::decode(encoded).expect("checked when it was decoded, or made of one")
     }
 
-    /// How many chunks it goes in.
+    /// Number of chunks.
     pub fn chunks(&self) -> u32 {
         self.length.div_ceil(CHUNK_BYTES as u32)
     }
 
-    /// Where a chunk begins in the value, and how long it is; none beyond the end.
+    /// Offset and length of a chunk; `None` beyond the end.
     pub fn chunk(&self, number: u32) -> Option<(u32, usize)> {
         let start = number.checked_mul(CHUNK_BYTES as u32)?;
         let length = self.length.checked_sub(start).filter(|rest| *rest > 0)?;
@@ -89,7 +92,7 @@ impl Reference {
         Err(self.length_error())
     }
 
-    /// Whether it is longer than small values are.
+    /// Whether it is longer than small values may be.
     pub(crate) fn check_length(&self, small_max: usize) -> Result<(), DecodeError> {
         if self.length as usize > small_max { Ok(()) } else { Err(self.length_error()) }
     }
@@ -99,43 +102,44 @@ impl Reference {
     }
 }
 
-/// Of a large value: whatever is shorter has room beside every key.
+/// Shortest large value: a shorter one fits a datagram next to any key.
 const LENGTH_MIN: u32 = small_value_bytes_max(KEY_BYTES_MAX) as u32 + 1;
-/// Every key has room for a reference.
+/// A reference fits a datagram next to any key.
 const _: () = assert!(KEY_BYTES_MAX + Reference::BYTES <= PAIR_BYTES_MAX);
 
 message! {
-    /// A part of a large value: to replicas of an op that puts it, or to a client that reads it.
+    /// One chunk of a large value, to the replicas that store it or to a client that reads it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Chunk<'a>: Chunk {
         header {
-            /// The keyspace of the key.
+            /// Keyspace of the key.
             keyspace: KeyspaceId,
-            /// Of the put, or of the read.
+            /// Op of the put or of the read.
             op: OpId,
-            /// Digest of the key; zero in what goes to a client.
+            /// Digest of the key; zero if the receiver is a client.
             digest: KeyDigest,
         }
         body {
-            /// From 0.
+            /// Number of the chunk, from 0.
             number: u32,
-            /// For which nodes it is, by their [`receiver_bit`]s.
+            /// Mask of the receivers, by [`receiver_bit`].
             mask: u16 => 2 zeros,
-            /// [`CHUNK_BYTES`], or what is left at the end.
+            /// [`CHUNK_BYTES`] bytes; fewer in the last chunk.
             bytes: &'a [u8] as Rest<CHUNK_BYTES>,
         }
     }
 }
 
-/// Masks of chunks: all nodes.
+/// Mask of all nodes.
 pub const RECEIVERS_ALL: u16 = u16::MAX;
 
-/// The bit of a node in masks of chunks. Nodes share bits where there are many: a mask spares links and hosts what they need not have, and nothing else depends on it.
+/// The bit of a node in receiver masks. Large clusters share bits: masks only save traffic,
+/// correctness does not depend on them.
 pub fn receiver_bit(node: NodeId) -> u16 {
     1 << (u32::from(node.0) % u16::BITS)
 }
 
-/// For which nodes a datagram is, as a switch reads it that has not decoded it: all, unless it has a mask.
+/// The receiver mask of an encoded datagram, as a switch reads it; all nodes if it has no mask.
 pub fn receivers_of(datagram: &[u8]) -> u16 {
     let has_mask = |header: &&HeaderLayout| {
         (header.opcode == Opcode::Chunk as u8 || header.opcode == Opcode::ReadChunks as u8)
@@ -146,98 +150,101 @@ pub fn receivers_of(datagram: &[u8]) -> u16 {
     mask.map_or(RECEIVERS_ALL, |mask| u16::from_be_bytes(*mask))
 }
 
-/// Of a chunk, and of what asks for some.
+/// Op of a chunk, or of a request for chunks.
 const MASK_AT: usize = Header::BYTES + size_of::<u32>();
 
-/// Ranges of missing chunks in a [`TransferReport`], at most.
+/// Most ranges of missing chunks in a [`TransferReport`].
 pub const HOLES_MAX: usize = 32;
 
 part! {
-    /// Chunks that are missing.
+    /// A range of missing chunks.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Hole {
-        /// The first.
+        /// First missing chunk.
         start: u32,
-        /// The one behind the last.
+        /// First chunk after the range.
         end: u32,
     }
 }
 
 message! {
-    /// From a replica to who puts a large value: what is here of it.
+    /// Progress report of a replica to the client that puts a large value.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct TransferReport: TransferReport {
         header {
-            /// The op that puts it.
+            /// Op of the put.
             op: OpId,
         }
         body {
             /// Its partition.
             partition: PartitionId,
-            /// The replica's epoch.
+            /// Epoch of the replica.
             epoch: Epoch,
             /// The replica.
             sender: NodeId,
-            /// [`Status::Ok`], or why it is not taken here.
+            /// [`Status::Ok`], or why the replica refuses the value.
             status: Status,
-            /// From the primary: the members. Others say none.
+            /// The members, if the sender is the primary; else empty.
             members: Vec<NodeId> as List<u8, NodeId, MEMBERS_MAX>,
-            /// All chunks below this number are here.
+            /// All chunks below this number have arrived.
             prefix: u32,
-            /// None from this number on is here.
+            /// No chunk from this number on has arrived.
             end: u32,
-            /// From this number on nothing is taken yet.
+            /// Chunks from this number on are not accepted yet.
             limit: u32,
-            /// Datagrams with a chunk of it that have come.
+            /// Datagrams with chunks that have arrived.
             arrived: u32,
-            /// Questions for reports that have come.
+            /// Requests for reports that have arrived.
             asked: u32,
-            /// What can be taken, in chunks per second; 0: no bound is known.
+            /// Chunks per second that the replica can accept; 0: unknown.
             chunks_per_second: u32,
-            /// For how long the last one was here when this was said, in nanoseconds.
+            /// Age of the last arrived chunk when this was sent, in nanoseconds.
             held_ns: u64,
-            /// Holes that are to be filled.
+            /// Missing chunks to be sent again.
             missing: Vec<Hole> as List<u8, Hole, HOLES_MAX>,
         }
     }
 }
 
 message! {
-    /// Of a client that was told of a large value: send these chunks. Answered by them, or by a [`Reply`](crate::Reply): with the same reference and a token where
-    /// this one's is not right, with [`Status::NotFound`] where the value is not any more.
+    /// Request of a client that has received a reference: send these chunks. The answer is the
+    /// chunks, or a [`Reply`](crate::Reply): with the same reference and the right token if this
+    /// token is wrong, with [`Status::NotFound`] if the value is gone.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ReadChunks: ReadChunks {
         header {
-            /// The keyspace of the key.
+            /// Keyspace of the key.
             keyspace: KeyspaceId,
-            /// The read.
+            /// Op of the read.
             op: OpId,
             /// Digest of the key.
             digest: KeyDigest,
-            /// Where the chunks go, if not to the sender.
+            /// Where to send the chunks, if not to the sender.
             reply_to: Option<SocketAddrV4>,
         }
         body {
-            /// The first chunk.
+            /// First chunk.
             first: u32,
-            /// Which nodes get it, where it goes to all replicas: the [`receiver_bit`] of `replica`.
+            /// Mask of the nodes that receive it, if it is multicast: the [`receiver_bit`] of
+            /// `replica`.
             mask: u16,
-            /// Who is to answer; [`ANY_REPLICA`]: whom the switch passes it to.
+            /// Replica that must answer; [`ANY_REPLICA`]: the one that the switch selects.
             replica: NodeId,
-            /// Which value.
+            /// The value.
             reference: Reference,
-            /// What the replica has told the client in its reply: that what it asks for goes to where it is.
+            /// Token from the replica's reply: proves that the client receives at the address that
+            /// it names.
             token: u64,
-            /// How many, at most [`READ_CHUNKS_MAX`].
+            /// Number of chunks, at most [`READ_CHUNKS_MAX`].
             count: u16 => 6 zeros,
         }
     }
 }
 
-/// No replica in particular.
+/// Any replica.
 pub const ANY_REPLICA: NodeId = NodeId(u16::MAX);
 
-/// Chunks of one [`ReadChunks`], at most.
+/// Most chunks of one [`ReadChunks`].
 pub const READ_CHUNKS_MAX: u16 = 64;
 
 const _: () = assert!(Chunk::FIXED_BYTES + CHUNK_BYTES <= DATAGRAM_BYTES_MAX);

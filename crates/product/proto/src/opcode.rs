@@ -1,8 +1,9 @@
-//! The list of all messages, with their opcodes.
+//! All messages and their opcodes.
 
 use crate::DecodeError;
 
-/// Calls a macro with the opcodes: one of each message, and further ones of messages that have several.
+/// Invokes a macro with all opcodes: one per message, then additional ones of messages that have
+/// several.
 macro_rules! for_all_datagrams {
     ($callback:ident) => {
         $callback! {
@@ -12,126 +13,127 @@ macro_rules! for_all_datagrams {
             2 => Update<'a>,
             /// Node to client.
             3 => Reply<'a>,
-            /// Client to multicast vnode, of a quorum keyspace: what do you hold?
+            /// Client to multicast vnode, in a quorum keyspace: asks for the newest version.
             4 => QuorumQuery<'a>,
-            /// Client to multicast vnode, of a quorum keyspace: hold this.
+            /// Client to multicast vnode, in a quorum keyspace: stores a version.
             5 => QuorumStore<'a>,
             /// The answer to both.
             6 => QuorumHeld<'a>,
-            /// Several requests to a vnode, or replies to a client.
+            /// Several requests to one vnode, or several replies to one client.
             7 => Bundle<'a>,
-            /// Client to unicast vnode: what do you hold from here on?
+            /// Client to unicast vnode: asks for keys of a range.
             8 => Scan<'a>,
             /// The answer.
             9 => ScanPiece<'a>,
-            /// Client or node to whom a directory names: a request.
+            /// Client or node to the node that its partition table names: a request.
             10 => Directed<'a>,
-            /// The answer, if the directory is out of date.
+            /// The answer if that table is outdated.
             11 => Misdirected,
-            /// Client to node, or node to metadata: whom do you name?
+            /// Client to node, or node to metadata service: asks for the partition table.
             12 => DirectoryQuery,
             /// The answer.
             13 => DirectoryPage<'a>,
-            /// A part of a message, from or to a client.
+            /// A fragment of a long message.
             14 => Fragment<'a>,
-            /// Secondary to primary: prepares and decisions that are safe here.
+            /// Secondary to primary: prepares and decisions that are durable here.
             17 => Acks<'a>,
-            /// Primary to every member: what was decided, and what may be shown.
+            /// Primary to every member: decisions, and how far they may be visible.
             18 => Decisions<'a>,
-            /// A prepare passed on by a member that holds it.
+            /// A prepare, passed on by a member that has it.
             19 => Resend<'a>,
-            /// Primary of a new epoch to a member: what do you hold?
+            /// Primary of a new epoch to a member: asks for its undecided ops.
             20 => RecoverRequest,
             /// The answer.
             21 => RecoverReply,
-            /// Primary to a member: send me what I lack.
+            /// Primary to a member: asks for missing prepares or decisions.
             22 => Fetch,
-            /// Member that cannot read a key to one that may.
+            /// Member that cannot read a key, to another: asks for its entry.
             23 => RepairRequest<'a>,
             /// The answer.
             24 => RepairReply<'a>,
-            /// Member to member: what I have of these keys.
+            /// Member to member: digests of a range of keys.
             25 => ScrubPage<'a>,
-            /// Member to member, of a quorum keyspace: hold these deletions, or forget them.
+            /// Member to member, in a quorum keyspace: tombstones to be stored, or forgotten.
             26 => Tombstones<'a>,
             /// The answer.
             27 => TombstonesAck,
-            /// Member that leaves, of a quorum keyspace, to its successor: hold this.
+            /// Leaving member to its successor, in a quorum keyspace: a version to be stored.
             28 => Entrust<'a>,
             /// The answer.
             29 => Entrusted,
-            /// Node of a chain to its successor: what is forced here.
+            /// Node of a chain to its successor: logged entries.
             30 => Forwards<'a>,
-            /// Node to metadata.
+            /// Node to metadata service: liveness.
             32 => Heartbeat,
-            /// Metadata to node: the serving lease.
+            /// Metadata service to node: the serving lease.
             33 => HeartbeatReply,
-            /// Metadata to node: a partition's epoch, members and roles.
+            /// Metadata service to node: a partition's epoch, members and roles.
             34 => Assign,
             /// The answer.
             35 => AssignAck,
-            /// Node to metadata: copied everything, or accuses a peer.
+            /// Node to metadata service: a copy is complete, or a peer does not respond.
             36 => Report,
-            /// Metadata to node, both directions of the request path: are you there?
+            /// Metadata service to node, on both request paths: liveness.
             37 => Probe,
             /// The answer.
             38 => ProbeReply,
-            /// Node to metadata: what it stores and is asked, for operators.
+            /// Node to metadata service: statistics for operators.
             39 => Usage,
-            /// Node to metadata: who asks it for what.
+            /// Node to metadata service: gets by source address.
             40 => Sources,
-            /// Node to metadata: where the load of its partitions lies.
+            /// Node to metadata service: load by partition.
             41 => Heat,
-            /// Holder of a hot key to unicast vnode, for the switch: what my copy is.
+            /// Copy holder of a hot key to unicast vnode, for the switch: the label of its copy.
             42 => HotConfirm,
-            /// Primary of a hot key to unicast vnode, for the switch: redirect no more gets by what it has seen.
+            /// Primary of a hot key to unicast vnode, for the switch: stop redirecting gets with
+            /// older stamps.
             43 => HotClose,
-            /// The switch's answer.
+            /// Answer of the switch.
             44 => HotClosed,
-            /// Metadata to the primary of a hot key: where copies are to be.
+            /// Metadata service to the primary of a hot key: where to keep copies.
             45 => HotAssign,
-            /// Primary of a hot key to a holder: what is shown.
+            /// Primary of a hot key to a copy holder: a copy.
             46 => HotCopy<'a>,
-            /// The same: copies are of no use any more.
+            /// Likewise: copies are obsolete.
             47 => HotDrop,
-            /// The same: copies may be shown until then.
+            /// Likewise: a lease for copies.
             48 => HotPulse,
             /// The answer.
             49 => HotPulsed,
-            /// Primary of a hot key to unicast vnode, for the switch: a reply that it may give.
+            /// Primary of a hot key to unicast vnode, for the switch: a prepared reply.
             50 => HotValue<'a>,
-            /// The same: replies may be given until then.
+            /// Likewise: a lease for prepared replies.
             51 => HotLease,
-            /// The switch's answer.
+            /// Answer of the switch.
             52 => HotLeased,
-            /// Client to multicast vnode, node to client: a part of a large value.
+            /// Client to multicast vnode, or node to client: a chunk of a large value.
             53 => Chunk<'a>,
-            /// Replica to client: what is here of one.
+            /// Replica to client: which chunks have arrived.
             54 => TransferReport,
-            /// Client to unicast vnode: send parts of one.
+            /// Client to unicast vnode: asks for chunks.
             55 => ReadChunks,
-            /// Initiator to negotiating group.
+            /// Initiator to negotiating group: asks for bids, or for a chunk.
             56 => ChunkRequest,
-            /// Initiator to negotiating group: whose bids it takes.
+            /// Initiator to negotiating group: the accepted bids.
             57 => ChunkAccept,
-            /// Initiator to a target that holds a chunk.
+            /// Initiator to a target: asks for frames of a chunk.
             58 => ChunkRead,
             /// Target to initiator.
             59 => ChunkAnswer,
-            /// Client to multicast vnode: who listens to a channel, or to a pattern of channels.
+            /// Client to multicast vnode: subscribes to a channel or to a pattern.
             60 => Listen<'a>,
             /// The answer.
             61 => Listening,
-            /// Client to multicast vnode: a message to a channel.
+            /// Client to multicast vnode: publishes a message.
             62 => Publish<'a>,
-            /// Node to a client that listens.
+            /// Node to a subscriber.
             63 => Published<'a>,
             also
-            /// The same of a message of nodes to nodes.
+            /// A fragment of a long message between nodes.
             31 => PeerFragment is Fragment,
-            /// Secondary that cannot answer a get itself, to the primary.
+            /// A get that a secondary forwards to the primary.
             16 => ForwardedGet is Get,
-            /// The same of a scan.
+            /// A scan that a secondary forwards to the primary.
             15 => ForwardedScan is Scan,
         }
     };

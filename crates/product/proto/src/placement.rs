@@ -5,11 +5,11 @@
 //!                                                      └─top bits──▶ partition ──hash ring──▶ replica set
 //! ```
 //!
-//! In a keyspace that is partitioned by range (TurboKV §4.1.1) the first 16 bytes of the key take the place of the digest ([`match_digest`]), and a partition is any
-//! range of them.
+//! In a keyspace partitioned by range (TurboKV §4.1.1), the first 16 bytes of the key take the
+//! place of the digest ([`match_digest`]), and a partition is any range of match values.
 //!
-//! Clients know only the first line: a digest and two address ranges. Which node serves a partition is the business of the metadata
-//! service, which writes it into the switch.
+//! Clients know only the first line: a digest and two address ranges. The metadata service assigns
+//! partitions to nodes and writes the assignment into the switch.
 
 mod directory;
 mod group;
@@ -41,7 +41,8 @@ pub use crate::KeyOrder;
 
 use crate::KeyDigest;
 
-/// Digest of a key: the first 128 bits of its BLAKE3 hash, which nobody can collide at will.
+/// Digest of a key: the first 128 bits of its BLAKE3 hash, for which no one can construct
+/// collisions.
 pub fn key_digest(key: &[u8]) -> KeyDigest {
     let hash = blake3::hash(key);
     let mut digest = [0; 16];
@@ -49,12 +50,14 @@ pub fn key_digest(key: &[u8]) -> KeyDigest {
     KeyDigest(digest)
 }
 
-/// Bytes of a digest that keys with one hash tag share: no partition is so small that it parts them.
+/// Leading bytes of the digest that keys with the same hash tag share; no partition is small enough
+/// to separate them.
 const TAG_BYTES: usize = 8;
 
-/// What keys of one partition have in common, between the first `{` and the next `}`, as in Redis Cluster: `{user:1}:name` and `{user:1}:age`.
+/// The hash tag: the bytes between the first `{` and the next `}`, as in Redis Cluster.
+/// `{user:1}:name` and `{user:1}:age` share a partition.
 fn hash_tag(key: &[u8]) -> Option<&[u8]> {
-    // Which is faster than to look where, and most have none.
+    // Most keys have no tag, and this search is faster than one for its position.
     if !key.contains(&b'{') {
         return None;
     }
@@ -63,13 +66,15 @@ fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     (length > 0).then(|| &key[from..from + length])
 }
 
-/// What a key is matched by. By hash: of keys with one hash tag the first half is that of the tag. In order: its first 16 bytes, padded with zeros, so that no key is before another one whose match value is smaller; keys that
-/// share 16 bytes, or differ in zeros at the end of less, share a match value, and with it partition and record.
+/// Match value of a key. By hash: the key's digest, with the first half taken from the hash tag, if
+/// there is one. By range: the first 16 bytes of the key, padded with zeros, so that match values
+/// never contradict the order of keys. Keys that share these 16 bytes share a match value, and with
+/// it partition and record.
 pub fn match_digest(order: KeyOrder, key: &[u8]) -> KeyDigest {
     match order {
         KeyOrder::Hash => match hash_tag(key) {
             None => key_digest(key),
-            // The halves say where it is, and which key it is.
+            // The first half determines the partition, the second one distinguishes keys.
             Some(tag) => {
                 let mut digest = key_digest(key).0;
                 digest[..TAG_BYTES].copy_from_slice(&key_digest(tag).0[..TAG_BYTES]);

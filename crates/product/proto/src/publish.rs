@@ -1,4 +1,5 @@
-//! Messages to whoever listens (PUBLISH and SUBSCRIBE of Redis): at most once, and nothing of it is kept on a disk.
+//! Publish/subscribe messages (PUBLISH and SUBSCRIBE of Redis): delivered at most once, never
+//! stored on disk.
 //!
 //! ```text
 //!   listener  ──Listen───▶ multicast vnode of the channel ─▶ every member notes it; the primary ──Listening──▶ listener
@@ -6,8 +7,9 @@
 //!                                                                         └─Reply──────▶ publisher: how many were told
 //! ```
 //!
-//! What members note is forgotten after [`Listen::hold_ms`], so that listeners say it again before. A pattern may be of channels of every partition: it is told to all
-//! of them one after the other, as [`Listening`] says how far each one goes.
+//! Members forget a subscription after [`Listen::hold_ms`]; subscribers renew it before. A pattern
+//! may match channels of every partition: the subscriber sends it to all of them in turn, as
+//! [`Listening`] says how far each one extends.
 
 use crate::codec::Bytes;
 use crate::declare::{code, codec_of, layout, message};
@@ -16,36 +18,37 @@ use crate::{DecodeError, KeyDigest, KeyspaceId, MatchRange, OpId};
 use core::net::SocketAddrV4;
 
 code! {
-    /// What is listened to.
+    /// Kind of a subscription.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum ListenKind {
         /// One channel, by its name.
         Channel = 1,
-        /// All channels whose names are a [pattern](crate::glob)'s.
+        /// All channels that match a [pattern](crate::glob).
         Pattern = 2,
     }
 }
 
 message! {
-    /// Somebody listens, or does not any more.
+    /// Subscribes, renews or unsubscribes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Listen<'a>: Listen {
         header {
-            /// The keyspace, of whose partitions channels are as keys are.
+            /// The keyspace; channels belong to partitions as keys do.
             keyspace: KeyspaceId,
-            /// Names the request. Of two that one client sends of the same name, the later sequence counts.
+            /// Names the request. Of two requests of one client with the same name, the later
+            /// sequence counts.
             op: OpId,
-            /// Digest of the channel; of a pattern, the match value of which the partition is told.
+            /// Digest of the channel; for a pattern, the match value whose partition is asked.
             digest: KeyDigest,
-            /// Where the answer goes, and what is published, if not to the sender.
+            /// Address for the answer and for messages, if not the sender.
             reply_to: Option<SocketAddrV4>,
         }
         body {
-            /// What [`Self::name`] is.
+            /// Kind of [`Self::name`].
             kind: ListenKind => 3 zeros,
-            /// For how long, unless it is said again.
+            /// Lifetime in milliseconds, unless renewed.
             hold_ms: u32,
-            /// How many listen there; 0: nobody any more.
+            /// Number of subscribers there; 0 unsubscribes.
             count: u32,
             /// The channel, or the pattern.
             name: &'a [u8] as Bytes<0, KEY_BYTES_MAX>,
@@ -58,28 +61,28 @@ message! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Listening: Listening {
         header {
-            /// The request that is answered.
+            /// The request.
             op: OpId,
         }
         body {
-            /// The match values of the partition that was told.
+            /// Match values of the partition that has answered.
             range: MatchRange,
         }
     }
 }
 
 message! {
-    /// A message to whoever listens to a channel.
+    /// Publishes a message to a channel.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Publish<'a>: Publish where fits {
         header {
-            /// The keyspace, of whose partitions channels are as keys are.
+            /// The keyspace; channels belong to partitions as keys do.
             keyspace: KeyspaceId,
-            /// Names the message, so that a repeated one is recognised.
+            /// Names the message, so that a retransmission is recognised.
             op: OpId,
             /// Digest of the channel.
             digest: KeyDigest,
-            /// Where the answer goes, if not to the sender.
+            /// Address for the answer, if not the sender.
             reply_to: Option<SocketAddrV4>,
         }
         body {
@@ -92,13 +95,13 @@ message! {
 }
 
 message! {
-    /// What was published, to one who listens.
+    /// A published message, to a subscriber.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Published<'a>: Published where fits {
         header {
             /// The keyspace.
             keyspace: KeyspaceId,
-            /// The publisher's name of the message.
+            /// The publisher's id of the message.
             op: OpId,
         }
         body {

@@ -1,15 +1,16 @@
-//! Datagrams of a quorum keyspace (rule R14): a register without a primary.
+//! Messages of a quorum keyspace (rule R14): a register without a primary.
 //!
 //! ```text
 //!   client ──Query──▶ multicast vnode ─▶ every replica ──Held──▶ client      what do you hold?
 //!   client ──Store──▶ multicast vnode ─▶ every replica ──Held──▶ client      hold this, or what you have if it is newer
 //! ```
 //!
-//! Both are answered alike: "in this epoch I durably hold the version of this timestamp, and have forgotten deletions up to this counter".
-//! A store names the epoch in which its query was answered, and is taken in no other. Every request states R and k, so that a client that
-//! was configured for another keyspace is refused instead of counting wrongly.
+//! Both have the same answer: "in this epoch I durably hold the version with this timestamp, and
+//! have forgotten deletions up to this counter". A store names the epoch in which its query was
+//! answered, and is refused in any other epoch. Every request contains R and k, so that a client
+//! with a wrong configuration is refused instead of counting wrongly.
 //!
-//! What members say to each other is in `members`.
+//! Messages between members are in `members`.
 
 mod members;
 
@@ -25,20 +26,20 @@ use core::net::SocketAddrV4;
 pub use members::{Entrust, Entrusted, Tombstone, TombstoneStage, Tombstones, TombstonesAck};
 use thiserror::Error;
 
-/// R and k of a keyspace, fixed for ever (R14).
+/// R and k of a keyspace, which never change (R14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quorum {
     replicas: u8,
     write_set: u8,
 }
 
-/// R and k that make no quorum.
+/// Invalid R and k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum QuorumError {
-    /// A put that nobody holds.
+    /// k is 0: no replica would hold a put.
     #[error("a write set of 0 would acknowledge puts that no replica holds")]
     NoWriteSet,
-    /// k above R.
+    /// k exceeds R.
     #[error("a write set of {write_set} needs more replicas than the {replicas} there are")]
     WriteSetTooLarge {
         /// k.
@@ -46,7 +47,7 @@ pub enum QuorumError {
         /// R.
         replicas: u8,
     },
-    /// R above [`MEMBERS_MAX`].
+    /// R exceeds [`MEMBERS_MAX`].
     #[error("{replicas} replicas exceed the limit of {MEMBERS_MAX}")]
     TooManyReplicas {
         /// R.
@@ -55,7 +56,7 @@ pub enum QuorumError {
 }
 
 impl Quorum {
-    /// `write_set` (k) of `replicas` (R) hold every put that is acknowledged.
+    /// `write_set` (k) of `replicas` (R) hold every acknowledged put.
     ///
     /// # Errors
     /// Unless 1 ≤ k ≤ R ≤ [`MEMBERS_MAX`].
@@ -75,12 +76,12 @@ impl Quorum {
         self.replicas.into()
     }
 
-    /// k: so many replicas hold what was put.
+    /// Write quorum size (k).
     pub fn write_set(&self) -> usize {
         self.write_set.into()
     }
 
-    /// R − k + 1: so many replicas have one in common with every write set.
+    /// Read quorum size, R − k + 1: any such set shares a replica with every write quorum.
     pub fn read_set(&self) -> usize {
         self.replicas() - self.write_set() + 1
     }
@@ -107,21 +108,23 @@ impl Codec for Quorum {
 }
 
 part! {
-    /// Orders the versions of a key: the counter, then the op that wrote it. The default one is that of a key that was never put.
+    /// Version of a key: ordered by counter, then by the op that wrote it. The default is that of a
+    /// key that was never put.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub struct Timestamp where is_possible {
-        /// One more than that of the newest version that the putting client saw, and than any floor that it was told.
+        /// One more than the newest counter that the client has seen, and than any floor that it
+        /// was told.
         counter: u64,
-        /// The put, or the delete.
+        /// The put or delete.
         op: OpId,
     }
 }
 
 impl Timestamp {
-    /// Of a key that was never put.
+    /// Version of a key that was never put.
     pub const NEVER: Self = Self { counter: 0, op: OpId::NONE };
 
-    /// The timestamp of a put by `op` after this version; `None` past 2^64 − 1 of them.
+    /// Version of a put by `op` after this one; `None` after 2^64 − 1 puts.
     pub fn next(self, op: OpId) -> Option<Self> {
         Some(Self { counter: self.counter.checked_add(1)?, op })
     }
@@ -135,58 +138,60 @@ impl Timestamp {
 }
 
 message! {
-    /// Asks every replica for the newest version of a key that it holds.
+    /// Asks every replica for its newest version of a key.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct QuorumQuery<'a>: QuorumQuery where is_possible {
         header {
             /// The keyspace of the key.
             keyspace: KeyspaceId,
-            /// Names the request; its answers carry it.
+            /// Names the request and its answers.
             op: OpId,
             /// Digest of the key.
             digest: KeyDigest,
-            /// Where the answers go, if not to the sender.
+            /// Address for the answers, if not the sender.
             reply_to: Option<SocketAddrV4>,
         }
         body {
-            /// Of the keyspace.
+            /// R and k of the keyspace.
             quorum: Quorum,
-            /// Whether the answers carry the value: a put needs the timestamp alone.
+            /// Whether answers contain the value: a put needs only the timestamp.
             wants_value: bool => 1 zeros,
             /// The key, at most [`KEY_BYTES_MAX`] bytes.
             key: &'a [u8] as Key => 2 zeros,
-            /// The [`Reference`] of the large value that is going to be stored: its chunks come with the question, not after it.
+            /// The [`Reference`] of the large value to be stored, whose chunks are sent along with
+            /// the query.
             announced: Option<&'a [u8]> as OptionalValue,
         }
     }
 }
 
 message! {
-    /// Asks every replica to hold a version of a key.
+    /// Asks every replica to store a version of a key.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct QuorumStore<'a>: QuorumStore where is_possible {
         header {
             /// The keyspace of the key.
             keyspace: KeyspaceId,
-            /// Names the request; its answers carry it. Of a write-back it is the get, while `timestamp` names the put.
+            /// Names the request and its answers. A write-back has the op of the get here, and that
+            /// of the put in `timestamp`.
             op: OpId,
             /// Digest of the key.
             digest: KeyDigest,
-            /// Where the answers go, if not to the sender.
+            /// Address for the answers, if not the sender.
             reply_to: Option<SocketAddrV4>,
         }
         body {
-            /// Of the version; never [`Timestamp::NEVER`].
+            /// Version to be stored; never [`Timestamp::NEVER`].
             timestamp: Timestamp,
-            /// In which its query was answered.
+            /// Epoch in which the query was answered.
             epoch: Epoch,
-            /// Of the keyspace.
+            /// R and k of the keyspace.
             quorum: Quorum,
             /// The key, at most [`KEY_BYTES_MAX`] bytes.
             key: &'a [u8] as Key,
-            /// Its value; `None` is a deletion.
+            /// The value; `None` is a deletion.
             value: Option<&'a [u8]> as OptionalValue,
-            /// Whether that is the [`Reference`](crate::large::Reference) of a large one.
+            /// Whether the value is the [`Reference`](crate::large::Reference) of a large value.
             is_large: bool,
         }
     }
@@ -210,38 +215,39 @@ impl QuorumStore<'_> {
 }
 
 tagged! {
-    /// What a version is of which a replica tells.
+    /// Content of a version in an answer.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Content<'a> {
         /// The key was never put, or was deleted.
         0 => Absent,
-        /// It has a value, which the request did not ask for.
+        /// It has a value, which was not asked for.
         1 => Present,
         /// The value.
         2 => Value(&'a [u8] as Value),
-        /// The [`Reference`](crate::large::Reference) of its value, which is a large one.
+        /// The [`Reference`](crate::large::Reference) of a large value.
         3 => Large(&'a [u8] as Value),
     }
 }
 
 message! {
-    /// A replica's answer to a [`QuorumQuery`] or a [`QuorumStore`]: what it durably holds, or something newer by now.
+    /// Answer of a replica to a [`QuorumQuery`] or a [`QuorumStore`]: its durable version, or a
+    /// newer one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct QuorumHeld<'a>: QuorumHeld where is_possible {
         header {
-            /// Of the request.
+            /// Op of the request.
             op: OpId,
         }
         body {
-            /// Of the newest version that survives its crash.
+            /// The newest durable version.
             timestamp: Timestamp,
-            /// The greatest counter of a deletion that the replica has forgotten, of whichever key.
+            /// Highest counter of any deletion that the replica has forgotten.
             floor: u64,
-            /// In which epoch. Clients count the answers of one epoch only (R14).
+            /// Epoch of the replica. Clients count answers of one epoch only (R14).
             epoch: Epoch,
-            /// Who answers.
+            /// The replica.
             node: NodeId,
-            /// That version.
+            /// Content of the version.
             content: Content<'a> as Content<'static> => 7 zeros,
         }
     }

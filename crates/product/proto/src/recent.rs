@@ -1,29 +1,29 @@
-//! The ops that were seen last, with what came of each: a bounded memory that tells repeats apart.
+//! The most recent ops with their outcomes: a bounded cache that recognises retransmissions.
 
 use crate::OpId;
 use alloc::collections::{BTreeMap, VecDeque};
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub struct Recent {
     max: usize,
     by_op: BTreeMap<OpId, u32>,
-    /// The oldest first.
+    /// Oldest first.
     order: VecDeque<OpId>,
 }
 
 impl Recent {
-    /// Remembers so many, at least one.
+    /// Room for `count` ops, at least one.
     pub fn new(max: usize) -> Self {
         Self { max: max.max(1), by_op: BTreeMap::new(), order: VecDeque::new() }
     }
 
-    /// What came of it, if it is remembered.
+    /// Outcome of an op, if it is remembered.
     pub fn get(&self, op: OpId) -> Option<u32> {
         self.by_op.get(&op).copied()
     }
 
-    /// Remembers an op, in the place of the oldest if there are too many; false if it is known: then nothing changes.
+    /// Remembers an op, replacing the oldest if full; `false`, and no change, if it is already
+    /// known.
     pub fn note(&mut self, op: OpId, result: u32) -> bool {
         if self.by_op.contains_key(&op) {
             return false;

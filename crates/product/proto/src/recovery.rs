@@ -1,4 +1,5 @@
-//! Node-to-node messages of a new epoch (R3, R4) and of copying a partition to a joiner (R7).
+//! Messages of a new epoch between nodes (R3, R4), and frames by which a joiner copies a partition
+//! (R7).
 
 use crate::bytes::{Reader, in_range, put};
 use crate::codec::{self, Codec, List, OptionalRest, Rest};
@@ -11,7 +12,7 @@ use core::mem::size_of;
 use zerocopy::network_endian::U16;
 
 message! {
-    /// From the primary of a new epoch: list what you hold, from `cursor` on.
+    /// From the primary of a new epoch: list your undecided ops from `cursor` on.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RecoverRequest: RecoverRequest {
         header {}
@@ -22,7 +23,7 @@ message! {
             epoch: Epoch,
             /// The primary.
             sender: NodeId => 6 zeros,
-            /// 0 at first, then `next` of the reply before.
+            /// 0 in the first request, then `next` of the last reply.
             cursor: u64,
         }
     }
@@ -34,13 +35,14 @@ part! {
     pub struct UndecidedOp {
         /// The op.
         op: OpId,
-        /// As in [`PrepareAck::contended`](crate::replication::PrepareAck::contended).
+        /// See [`PrepareAck::contended`](crate::replication::PrepareAck::contended).
         contended: bool => 7 zeros,
     }
 }
 
 message! {
-    /// A member's ack of an epoch: what it holds (R4). Its undecided ops are thereby acknowledged in the new epoch (R1).
+    /// A member joins an epoch and lists its undecided ops (R4), which thereby count as
+    /// acknowledged in the new epoch (R1).
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct RecoverReply: RecoverReply {
         header {}
@@ -51,17 +53,17 @@ message! {
             epoch: Epoch,
             /// The member.
             sender: NodeId,
-            /// Its undecided ops, forced, in the order of its log. At most [`UNDECIDED_MAX`].
+            /// Durable undecided ops in log order; at most [`UNDECIDED_MAX`].
             undecided: Vec<UndecidedOp> as List<u16, UndecidedOp, UNDECIDED_MAX> => 4 zeros,
-            /// Of the request.
+            /// Copied from the request.
             cursor: u64,
-            /// Where to go on; 0 when all is told.
+            /// Cursor for the next request; 0 at the end.
             next: u64,
-            /// The last decision that it has logged.
+            /// Last decision in its log.
             logged: u64,
-            /// The last decision that survives its crash.
+            /// Last decision that is durable here.
             forced: u64,
-            /// The last decision that it knows to be durable at every member of an epoch before (R18).
+            /// Last decision known to be durable at every member of an earlier epoch (R18).
             released: u64,
         }
     }
@@ -73,12 +75,12 @@ const UNDECIDED_BYTES: usize = size_of::<<UndecidedOp as Codec>::Layout>();
 const _: () = assert!(RecoverReply::FIXED_BYTES + UNDECIDED_MAX * UNDECIDED_BYTES <= DATAGRAM_BYTES_MAX);
 
 tagged! {
-    /// What a primary lacks and a member has.
+    /// Data that a primary asks a member for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Wanted {
-        /// The prepare of this op; answered by a [`Resend`](crate::replication::Resend).
+        /// The prepare of this op; the answer is a [`Resend`](crate::replication::Resend).
         1 => Op(OpId),
-        /// Decisions after this one; answered by [`Decisions`](crate::replication::Decisions).
+        /// Decisions after this index; the answer is [`Decisions`](crate::replication::Decisions).
         2 => DecisionsAfter(u64),
     }
 }
@@ -95,32 +97,32 @@ message! {
             epoch: Epoch,
             /// The primary.
             sender: NodeId,
-            /// What.
+            /// What is missing.
             wanted: Wanted => 5 zeros,
         }
     }
 }
 
 part! {
-    /// A key's state as the engine stores it and as it is copied to a joiner.
+    /// State of a key in the engine's stored form, which is also copied to joiners.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Entry<'a> where is_possible {
-        /// The decision that wrote it.
+        /// Decision that wrote it.
         index: u64,
-        /// The op id of that decision (R5).
+        /// Op of that decision (R5).
         version: OpId,
-        /// Milliseconds of the Unix epoch; 0 is never.
+        /// Expiry time in milliseconds of the Unix epoch; 0: never.
         expiry_ms: u64,
-        /// What the value is.
+        /// Form of the value.
         form: Form,
-        /// The value; `None` is a tombstone, kept until every original member holds the deletion.
+        /// The value; `None` is a tombstone, kept until every original member has the deletion.
         value: Option<&'a [u8]> as OptionalRest<HASH_BYTES_MAX>,
     }
 }
 
 impl<'a> Entry<'a> {
     const FORM_AT: usize = size_of::<[u64; 4]>();
-    /// Bytes of the stored form less the value.
+    /// Length of the stored form without the value, in bytes.
     pub const FIXED_BYTES: usize = size_of::<<Entry<'static> as Codec>::Layout>();
 
     /// Appends the stored form.
@@ -128,14 +130,14 @@ impl<'a> Entry<'a> {
         codec::append::<Entry<'static>>(self, out);
     }
 
-    /// The large value of which a stored entry speaks; none of one that is damaged.
+    /// Large value that a stored entry refers to; `None` if the entry is damaged.
     pub fn reference_of(stored: &[u8]) -> Option<Reference> {
-        // Most speak of none, which is seen at a glance.
+        // Fast path: most entries refer to none.
         let is_large = *stored.get(Self::FORM_AT)? == Form::Large as u8;
         is_large.then(|| Entry::decode(stored).ok()?.large()).flatten()
     }
 
-    /// The large value that it speaks of.
+    /// Large value that the entry refers to.
     pub fn large(&self) -> Option<Reference> {
         let reference = self.value.filter(|_| self.form == Form::Large)?;
         Some(Reference::checked(reference))
@@ -152,38 +154,40 @@ impl<'a> Entry<'a> {
         self.form.check_beside(key.len(), self.value)
     }
 
-    /// Whether this key can have it. No client can put another one, and no message has room for both.
+    /// Whether the entry and this key fit a message; clients cannot put anything larger.
     pub fn may_be_of(&self, key: &[u8]) -> bool {
         self.check_of(key).is_ok()
     }
 
-    /// Reads the stored form, which is all of `bytes`.
+    /// Decodes the stored form, all of `bytes`.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         codec::read::<Entry<'static>>("entry", &mut Reader::new(bytes))
     }
 }
 
-/// Most bytes of one frame of the copying stream; a frame is a 32-bit big-endian length and that many bytes.
+/// Longest frame of the copy stream, in bytes; each frame is preceded by its length as a 32-bit
+/// big-endian number.
 pub const FRAME_BYTES_MAX: usize = 512 << 10;
 
 tagged! {
-    /// Frames of the framed TCP stream by which a joiner copies a partition (R7). The joiner asks, the primary answers; each side keeps no
-    /// more than one frame in flight.
+    /// Frames of the TCP stream by which a joiner copies a partition (R7). The joiner requests, the
+    /// primary answers; each side keeps at most one frame in flight.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub enum CopyFrame<'a> where is_possible {
-        /// The next entries, or the deduplication records.
+        /// Requests the next entries or deduplication records.
         1 => Request {
-            /// Who copies.
+            /// The joiner.
             joiner: NodeId,
             /// The partition.
             partition: PartitionId,
             /// The epoch in which it joins.
             epoch: Epoch,
-            /// What part.
+            /// Requested section.
             section: CopySection,
-            /// Only entries that were written by decisions after this one.
+            /// Only entries written by decisions after this index.
             since: u64,
-            /// Where to go on: behind the last key that it has ([`cursor_behind`]), or the last client; empty: at the first. Of [`CopySection::Begin`]: what it holds, opaque here.
+            /// Where to continue: behind the last received key ([`cursor_behind`]) or client; empty
+            /// at the start. In [`CopySection::Begin`] it is the joiner's own state, opaque here.
             after: &'a [u8] as Rest<FRAME_BYTES_MAX>,
         },
         /// The answer.
@@ -192,63 +196,64 @@ tagged! {
             partition: PartitionId,
             /// The epoch of the request.
             epoch: Epoch,
-            /// What part.
+            /// Section of the answer.
             section: CopySection,
             /// Whether there is more of this section.
             more: bool,
-            /// Entries: [`put_keyed_entry`]s, after 8 bytes. Others: the replica's own records, opaque here.
+            /// Entries: [`put_keyed_entry`]s, after 8 bytes. Other sections: the replica's own
+            /// records, opaque here.
             payload: &'a [u8] as Rest<FRAME_BYTES_MAX>,
         },
-        /// A member lacks a large value: a part of it, from there on.
+        /// Requests a part of a large value that a member lacks.
         3 => ValueRequest {
-            /// Who lacks it.
+            /// The member.
             asker: NodeId,
-            /// Of which both are members.
+            /// Partition of both.
             partition: PartitionId,
-            /// The epoch of both.
+            /// Epoch of both.
             epoch: Epoch,
-            /// Which.
+            /// The value.
             reference: Reference,
-            /// Where to go on.
+            /// Offset to continue at.
             offset: u32,
         },
         /// The answer.
         4 => ValuePart {
-            /// Which.
+            /// The value.
             name: OpId,
-            /// Of the request.
+            /// Copied from the request.
             offset: u32,
-            /// [`VALUE_PART_BYTES`], or what is left; none if it is not here.
+            /// [`VALUE_PART_BYTES`] bytes; fewer at the end; empty if the value is not present.
             bytes: &'a [u8] as Rest<FRAME_BYTES_MAX>,
         },
     }
 }
 
-/// Bytes of a [`CopyFrame::ValuePart`]: some whole chunks.
+/// Most bytes of a [`CopyFrame::ValuePart`]: a whole number of chunks.
 pub const VALUE_PART_BYTES: u32 = 128 * CHUNK_BYTES as u32;
 const _: () = assert!(VALUE_PART_BYTES as usize <= FRAME_BYTES_MAX / 2);
 
 code! {
-    /// The parts of a copy, in their order.
+    /// Sections of a copy, in order.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum CopySection {
-        /// What both ends have in common.
+        /// State that both ends share.
         Begin = 0,
         /// Deduplication records.
         Clients = 1,
-        /// Keys and values, and deletions.
+        /// Keys with values, and tombstones.
         Entries = 2,
     }
 }
 
 impl<'a> CopyFrame<'a> {
-    /// Appends the frame's bytes (without the length that precedes it in the stream).
+    /// Appends the encoded frame, without its length prefix.
     pub fn append(&self, out: &mut Vec<u8>) {
         codec::append::<CopyFrame<'static>>(self, out);
         assert!(out.len() <= FRAME_BYTES_MAX);
     }
 
-    /// Reads a frame, which is all of `bytes`.
+    /// Decodes a frame, all of `bytes`.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         codec::read::<CopyFrame<'static>>("copy frame", &mut Reader::new(bytes))
     }
@@ -261,17 +266,17 @@ impl<'a> CopyFrame<'a> {
     }
 }
 
-/// Where the entries of a copy go on: behind this key, which may be the empty one.
+/// Cursor behind this key, which may be the empty key.
 pub fn cursor_behind(key: Option<&[u8]>) -> Vec<u8> {
     key.map_or_else(Vec::new, |key| [&[BEHIND], key].concat())
 }
 
-/// The key behind which they go on; none: they begin.
+/// The key of a cursor; `None` at the start.
 pub fn key_of_cursor(cursor: &[u8]) -> Option<&[u8]> {
     cursor.strip_prefix(&[BEHIND])
 }
 
-/// The first byte of a cursor.
+/// First byte of a cursor.
 const BEHIND: u8 = 1;
 
 /// Appends one key and its stored entry to the payload of a [`CopyFrame::Chunk`].
@@ -281,7 +286,7 @@ pub fn put_keyed_entry(out: &mut Vec<u8>, key: &[u8], entry: &[u8]) {
     out.extend_from_slice(entry);
 }
 
-/// Reads what [`put_keyed_entry`] wrote.
+/// Decodes what [`put_keyed_entry`] wrote.
 pub fn read_keyed_entry<'a>(reader: &mut Reader<'a>) -> Result<(&'a [u8], &'a [u8]), DecodeError> {
     let [key_length, entry_length]: [U16; 2] = reader.layout("keyed entry")?;
     let key_length = in_range("key_length", key_length.get().into(), 0, KEY_BYTES_MAX)?;

@@ -1,5 +1,6 @@
-//! Node-to-node messages by which a replica gets back a value that its disk has damaged. In a quorum keyspace there are no decisions: the
-//! fields that tell of them are zero, but for `through`, which is the floor of the member that answers (`crate::quorum`).
+//! Messages between replicas to repair a value that is damaged on disk. Quorum keyspaces have no
+//! decisions: the fields about them are zero there, except `through`, which is the deletion floor
+//! of the answering member (`crate::quorum`).
 
 use crate::bytes::Reader;
 use crate::codec::{Codec, Key, Rest};
@@ -12,7 +13,7 @@ use crate::{DecodeError, Epoch, NodeId, PartitionId};
 use alloc::vec::Vec;
 
 message! {
-    /// From a member that cannot read a key, to one that may: what do you have?
+    /// From a member that cannot read a key, to a member that may be able to.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RepairRequest<'a>: RepairRequest {
         header {}
@@ -21,33 +22,34 @@ message! {
             partition: PartitionId,
             /// The epoch of the message.
             epoch: Epoch,
-            /// The member that asks.
+            /// The sender.
             sender: NodeId,
             /// The key.
             key: &'a [u8] as Key => 4 zeros,
-            /// The last decision that the sender had logged when it found the damage.
+            /// Last decision in the sender's log when it found the damage.
             logged: u64,
-            /// The last decision that it knew to be held by every member.
+            /// Last decision that the sender knew to be held by every member.
             released: u64,
         }
     }
 }
 
 tagged! {
-    /// What a member's engine has of a key.
+    /// Content of a member's engine for a key.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum KeyState<'a> {
         /// An entry in its stored form, see [`Entry::append`].
         0 => Stored(&'a [u8] as StoredEntry),
-        /// Nothing.
+        /// No entry.
         1 => Absent,
-        /// Something that is damaged there, too: ask another member.
+        /// A damaged entry: ask another member.
         2 => Corrupt,
     }
 }
 
 impl<'a> KeyState<'a> {
-    /// As another member is told of it. What no client can have put is damage: no message has room for it.
+    /// As sent to another member. An entry too long for a message cannot have been put by a client,
+    /// so it counts as damaged.
     pub fn told_of(self, key: &[u8]) -> Self {
         match self {
             Self::Stored(stored) if check_stored(key, stored).is_err() => Self::Corrupt,
@@ -66,15 +68,15 @@ message! {
             partition: PartitionId,
             /// The epoch of the message.
             epoch: Epoch,
-            /// The member that was asked.
+            /// The member that answers.
             sender: NodeId,
             /// The key.
             key: &'a [u8] as Key,
-            /// What the sender has of it.
+            /// Content of its engine for the key.
             state: KeyState<'a> as KeyState<'static> => 3 zeros,
-            /// [`RepairRequest::logged`] and [`RepairRequest::released`] of the request that is answered.
+            /// [`RepairRequest::logged`] and [`RepairRequest::released`], copied from the request.
             asked: (u64, u64),
-            /// The last decision that `state` can have in it.
+            /// The last decision that `state` may include.
             through: u64,
         }
     }
@@ -93,12 +95,12 @@ const _: () = assert!(RepairReply::FIXED_BYTES + Entry::FIXED_BYTES + PAIR_BYTES
 
 const ENTRY_BYTES_MAX: usize = Entry::FIXED_BYTES + HASH_BYTES_MAX;
 
-/// A message has room for a key and its entry.
+/// A message has room for any key and its entry.
 pub(crate) fn check_stored(key: &[u8], stored: &[u8]) -> Result<(), DecodeError> {
     Entry::decode(stored)?.check_of(key)
 }
 
-/// An entry in its stored form, to the end of the message.
+/// An entry in its stored form, up to the end of the message.
 pub(crate) struct StoredEntry;
 
 impl Codec for StoredEntry {

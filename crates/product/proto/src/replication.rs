@@ -21,43 +21,46 @@ use alloc::vec::Vec;
 use core::mem::size_of;
 
 part! {
-    /// A member has forced an op's prepare (or refuses it).
+    /// A member has made an op's prepare durable, or refuses it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PrepareAck {
         /// The op's partition.
         partition: PartitionId,
-        /// The epoch in which the member acknowledges; an ack of another epoch is void (R1).
+        /// Epoch of the member; an ack of another epoch is void (R1).
         epoch: Epoch,
         /// The op.
         op: OpId,
-        /// When it logged the prepare, the member held another undecided op of that key, or was not yet consistent (R2).
+        /// When it logged the prepare, the member had another undecided op of that key, or was not
+        /// yet consistent (R2).
         contended: bool,
-        /// The member could not store it (disk full): the primary decides to reject.
+        /// The member could not store the prepare (disk full), so the primary must reject the op.
         refused: bool => 2 zeros,
     }
 }
 
 part! {
-    /// How much of a partition's decision sequence a member holds.
+    /// How much of a partition's decision sequence a member has.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Progress {
         /// The partition.
         partition: PartitionId,
-        /// The epoch in which the member says so.
+        /// Epoch of the member.
         epoch: Epoch,
-        /// The last decision that it has logged.
+        /// Last decision in its log.
         logged: u64,
-        /// The last decision that survives its crash.
+        /// Last decision that is durable.
         forced: u64,
-        /// It has seen a later decision than `logged + 1`: send the missing ones.
+        /// The member has received a decision after `logged + 1` and asks for the missing ones.
         gap: bool,
-        /// What its disk has room for; along a chain, and the disks of all behind it (docs/FAULTS.md, row 9).
+        /// Free disk space; along a chain, the least of this node and all after it (docs/FAULTS.md,
+        /// row 9).
         space: DiskSpace => 2 zeros,
     }
 }
 
 message! {
-    /// What a member has made safe since its last message to this primary, of any of the partitions they share.
+    /// Prepares and decisions that a member has made durable since its last message to this
+    /// primary, in any partition that they share.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct Acks<'a>: Acks {
         header {}
@@ -66,7 +69,7 @@ message! {
             sender: NodeId,
             /// Prepares.
             prepares: Entries<'a, PrepareAck> as ListOf<PrepareAck>,
-            /// Decisions. Together at most [`ACKS_MAX`] entries.
+            /// Decisions; prepares and decisions together are at most [`ACKS_MAX`] entries.
             progress: Entries<'a, Progress> as ListOf<Progress> => 2 zeros,
         }
     }
@@ -88,28 +91,28 @@ part! {
         /// The epoch whose primary made the decision; stays the same when others adopt it or pass it on. Replicas that hold the same
         /// index with the same origin hold the same decisions up to it.
         origin: Epoch,
-        /// What it does.
+        /// Effect on the key.
         effect: Effect,
-        /// The result's status.
+        /// Status of the result.
         status: Status,
-        /// On the slow path of R2: to be forced, and shown nowhere before every member has done so.
+        /// On the slow path (R2): must be durable at every member before its effect is visible.
         contended: bool,
-        /// Whether the result has a value, namely `value`.
+        /// Whether the result has a value, which is `value`.
         value_is_result: bool,
         /// The place in the partition's decision sequence, from 1: the "primary timestamp" of NICE's quadruplet (the others are the
         /// sender and the two halves of the op id).
         index: u64,
         /// The op.
         op: OpId,
-        /// The version after it, as in the reply.
+        /// Version of the key afterwards, as in the reply.
         version: OpId,
-        /// The key's expiry time after it, in milliseconds of the Unix epoch; 0 is never.
+        /// Expiry time of the key afterwards, in milliseconds of the Unix epoch; 0: never.
         expiry_ms: u64,
-        /// The result's integer.
+        /// Integer of the result.
         integer: i64,
         /// The bytes of [`Effect::Store`], or of the result, or (when both have some) of both.
         value: &'a [u8] as Outcome,
-        /// What that is.
+        /// Form of the value.
         form: Form => 1 zeros,
     }
 }
@@ -119,7 +122,7 @@ impl<'a> Decision<'a> {
         self.form.check(Some(self.value))
     }
 
-    /// Bytes of this decision within a message or a log record.
+    /// Length within a message or a log record, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<<Decision<'static> as Codec>::Layout>() + self.value.len()
     }
@@ -136,52 +139,57 @@ impl<'a> Decision<'a> {
 }
 
 part! {
-    /// How far what was decided is durable.
+    /// How far the decisions of a partition are durable.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Watermark {
         /// The partition.
         partition: PartitionId,
         /// The epoch.
         epoch: Epoch,
-        /// The last decision from before this epoch: what a joiner copies reaches at least up to it.
+        /// Last decision before this epoch: a joiner's copy includes at least this one.
         base: u64,
-        /// Every member has forced the decisions up to this one: contended ones may be shown, all may be forgotten. Along a chain: the sender has, and every one before it.
+        /// Every member has made the decisions up to this one durable: contended ones become
+        /// visible, all may be forgotten. Along a chain: the sender and every node before it have.
         forced: u64,
-        /// Whether the primary's recovery is complete: every op that was open when the epoch began is decided, and released. A member that has restarted answers gets from
-        /// then on (R18). Along a chain it means nothing.
+        /// Whether the primary has finished recovery: every op that was open when the epoch began
+        /// is decided and released. A restarted member answers gets only after that (R18).
+        /// Meaningless along a chain.
         recovered: bool => 7 zeros,
     }
 }
 
-/// Bytes of one [`Watermark`] in a message.
+/// Length of a [`Watermark`] in a message, in bytes.
 pub const WATERMARK_BYTES: usize = size_of::<<Watermark as Codec>::Layout>();
 
 message! {
-    /// What a primary has decided; in recovery also what a member passes to the new primary.
+    /// Decisions of a primary; during recovery also those that a member passes to the new primary.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct Decisions<'a>: Decisions {
         header {
-            /// Of the partition by whose entry switches are to send it to all members; zero in what goes to one member.
+            /// Partition whose table entry multicasts the message to all members; zero if sent to
+            /// one member.
             keyspace: KeyspaceId,
-            /// The first match value of that partition: of what goes to a ring, a switch may believe nothing but this (see `KeyOrder::Range`).
+            /// First match value of that partition: the only field by which a switch routes a
+            /// multicast (see `KeyOrder::Range`).
             digest: KeyDigest,
         }
         body {
-            /// Who sends it.
+            /// The sender.
             sender: NodeId,
-            /// How far what was decided may be shown.
+            /// How far the decisions may be visible.
             watermarks: Entries<'a, Watermark> as ListOf<Watermark>,
-            /// The decisions, in their order.
+            /// Decisions in order.
             decisions: Entries<'a, Decision<'a>> as ListOf<Decision<'static>> => 2 zeros,
         }
     }
 }
 
-/// Bytes of a [`Decisions`] message without entries.
+/// Length of a [`Decisions`] message without entries, in bytes.
 pub const DECISIONS_FIXED_BYTES: usize = Decisions::FIXED_BYTES;
 
 message! {
-    /// A prepare that one member passes to another which lacks it: the client's own datagram, inside an epoch (R15).
+    /// A prepare that one member passes to another that lacks it: the client's own datagram, within
+    /// an epoch (R15).
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct Resend<'a>: Resend {
         header {}
@@ -190,10 +198,11 @@ message! {
             partition: PartitionId,
             /// The epoch.
             epoch: Epoch,
-            /// Who passes it on.
+            /// The sender.
             sender: NodeId => 6 zeros,
-            /// The sender's last decision when it sent this: none up to it decides the op. Tells a delayed copy of a finished op from an
-            /// open one where the result is not remembered any more.
+            /// The sender's last decision: no decision up to it belongs to this op. It
+            /// distinguishes a delayed copy of a finished op from an open one when the result has
+            /// been forgotten.
             logged: u64,
             /// The client's [`Update`] datagram, with its `reply_to` stamped.
             datagram: &'a [u8] as UpdateDatagram,
@@ -205,7 +214,7 @@ const _: () = assert!(
     Resend::FIXED_BYTES + Update::FIXED_BYTES + KEY_BYTES_MAX + TRANSACTION_BYTES_MAX <= MESSAGE_BYTES_MAX
 );
 
-/// An update as the client sent it, to the end of the message.
+/// An update as the client sent it, up to the end of the message.
 struct UpdateDatagram;
 
 impl Codec for UpdateDatagram {

@@ -1,4 +1,4 @@
-//! What a node answers to a client.
+//! The answer of a node to a client.
 
 use crate::codec::OptionalResult;
 use crate::declare::{codec_of, layout, message};
@@ -10,29 +10,33 @@ message! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Reply<'a>: Reply where is_possible {
         header {
-            /// The op that is answered.
+            /// Op of the request.
             op: OpId,
         }
         body {
-            /// What happened.
+            /// Outcome.
             status: Status,
-            /// The value read; after an update with `return_old` the value from before; after a float increment the new one.
+            /// The value read; after an update with `return_old` the old value; after a float
+            /// increment the new one.
             value: Option<&'a [u8]> as OptionalResult,
-            /// What that is.
+            /// Form of the value.
             form: Form => 3 zeros,
-            /// The version that the reply speaks of: of the value read, or now current after an update; [`OpId::NONE`] if absent.
+            /// Version of the value read, or of the current value after an update; [`OpId::NONE`]
+            /// if the key is absent.
             version: OpId,
-            /// When that value expires, in milliseconds of the Unix epoch; 0 is never.
+            /// Expiry time of that value in milliseconds of the Unix epoch; 0: never.
             expiry_ms: u64,
-            /// The integer after an increment, the length after an append; after a get of a node whose kernel answers some, the length of this reply:
-            /// a get that is as long may be answered there (G8), or by a switch (H9). Of a large value that was got: a token for [`ReadChunks`](crate::large::ReadChunks).
+            /// The integer after an increment, or the length after an append. After a get from a
+            /// node whose kernel answers gets, the length of this reply: a get padded to this
+            /// length may be answered by the kernel (G8) or a switch (H9). After a get of a large
+            /// value, the token for [`ReadChunks`](crate::large::ReadChunks).
             integer: i64,
         }
     }
 }
 
 impl Reply<'_> {
-    /// Of the encoded datagram, in bytes.
+    /// Length of the encoded datagram, in bytes.
     pub fn length(&self) -> usize {
         Self::FIXED_BYTES + self.value.map_or(0, <[u8]>::len)
     }
@@ -42,7 +46,7 @@ impl Reply<'_> {
         Self { op, status, version: OpId::NONE, expiry_ms: 0, integer: 0, value: None, form: Form::Plain }
     }
 
-    /// The large value that it names.
+    /// The large value that it refers to.
     pub fn large(&self) -> Option<Reference> {
         let reference = self.value.filter(|_| self.form == Form::Large)?;
         Some(Reference::checked(reference))

@@ -1,4 +1,4 @@
-//! What clients ask: [`Get`] and [`Update`].
+//! Requests of clients: [`Get`] and [`Update`].
 
 pub mod transaction;
 
@@ -22,17 +22,18 @@ use core::net::SocketAddrV4;
 use transaction::{Step, Steps};
 
 message! {
-    /// A read of one key. Answered by any replica that is consistent and within its lease, or passed by it to the primary.
+    /// Reads one key. Any consistent replica with a lease answers, or forwards the request to the
+    /// primary.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Get<'a>: Get or ForwardedGet if forwarded {
         header {
             /// The keyspace of the key.
             keyspace: KeyspaceId,
-            /// Names the request, so that its reply is recognised.
+            /// Names the request and its reply.
             op: OpId,
             /// Digest of the key.
             digest: KeyDigest,
-            /// Where the reply goes, if not to the sender.
+            /// Address for the reply, if not the sender.
             reply_to: Option<SocketAddrV4>,
         }
         body {
@@ -40,14 +41,15 @@ message! {
             forwarded: Option<(PartitionId, Epoch, NodeId)> as Forwarded,
             /// The key, at most [`KEY_BYTES_MAX`] bytes.
             key: &'a [u8] as Key,
-            /// Bytes that are there so that the kernel of a node may answer in their place (G8).
+            /// Padding: a node's kernel may answer with a reply of at most the request's length
+            /// (G8).
             padding: usize as Zeros,
         }
     }
 }
 
 tagged! {
-    /// When an update applies; evaluated by the primary in its own order.
+    /// Condition of an update; evaluated by the primary in decision order.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Condition {
         /// Always.
@@ -59,20 +61,21 @@ tagged! {
         2 => IfPresent,
         /// Only if the key's last put has this op id (put-if-version, R5). [`OpId::NONE`] means absent.
         3 => IfVersion(OpId),
-        /// Only if chunks with this stamp are not collected by the round that the partition has adopted: it is the lowest one of those that a manifest names (P9).
+        /// Only if chunks with this stamp, the lowest of those in a manifest, are not collected in
+        /// the partition's current round (P9).
         4 => Stamped(Round),
-        /// Both.
+        /// Both [`Self::Stamped`] and [`Self::IfVersion`].
         5 => StampedIfVersion {
-            /// As of [`Self::Stamped`].
+            /// Stamp, as in [`Self::Stamped`].
             stamp: Round,
-            /// As of [`Self::IfVersion`].
+            /// Version, as in [`Self::IfVersion`].
             version: OpId,
         },
     }
 }
 
 impl Condition {
-    /// The stamp that it names.
+    /// The stamp of the condition.
     pub fn stamp(self) -> Option<Round> {
         match self {
             Self::Stamped(stamp) | Self::StampedIfVersion { stamp, .. } => Some(stamp),
@@ -82,13 +85,13 @@ impl Condition {
 }
 
 tagged! {
-    /// What a set does to the expiry time of a key.
+    /// Effect of a set on the expiry time.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Expiry {
         /// The new value never expires.
         #[default]
         0 => Never,
-        /// The expiry time stays as it is.
+        /// The expiry time is kept.
         1 => Keep,
         /// The new value expires at this time, in milliseconds of the Unix epoch.
         2 => At(u64),
@@ -118,7 +121,7 @@ code! {
 }
 
 tagged! {
-    /// What an update does if its condition holds.
+    /// Effect of an update whose condition holds.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub enum Operation<'a> {
         /// Stores `value`.
@@ -128,75 +131,85 @@ tagged! {
             /// Its expiry.
             expiry: Expiry,
         },
-        /// Removes the key.
+        /// Deletes the key.
         2 => Delete,
-        /// Adds to a decimal 64-bit integer (absent counts as 0); the expiry stays.
+        /// Adds to a decimal 64-bit integer (absent counts as 0); keeps the expiry time.
         3 => Increment(i64),
-        /// Adds to a floating-point number (absent counts as 0); the expiry stays.
+        /// Adds to a floating-point number (absent counts as 0); keeps the expiry time.
         4 => IncrementFloat(LongDouble),
-        /// Appends to the value (absent counts as empty); the expiry stays.
+        /// Appends to the value (absent counts as empty); keeps the expiry time.
         5 => Append(&'a [u8] as LongValue),
-        /// Sets the expiry time of a present key, in milliseconds of the Unix epoch. One in the past makes the primary delete the key.
+        /// Sets the expiry time of a present key, in milliseconds of the Unix epoch. If it is in
+        /// the past, the primary deletes the key.
         6 => Expire {
             /// The new expiry time.
             at_ms: u64,
-            /// When it applies.
+            /// Condition on the current expiry time.
             condition: ExpireCondition,
         },
         /// Removes the expiry time of a present key.
         7 => Persist,
-        /// Stores the large value that is named so, once it is there ([`crate::large`]).
+        /// Stores a large value, once all its chunks have arrived ([`crate::large`]).
         8 => SetLarge {
-            /// A [`Reference`](crate::large::Reference), whose name is the update's.
+            /// A [`Reference`](crate::large::Reference), named by this update.
             reference: &'a [u8] as Value,
             /// Its expiry.
             expiry: Expiry,
         },
-        /// Appends the large value that is named so, once it is there; the expiry stays. The [`Reference`](crate::large::Reference) has the update's name.
+        /// Appends a large value, once all its chunks have arrived; keeps the expiry time. The
+        /// [`Reference`](crate::large::Reference) is named by this update.
         9 => AppendLarge(&'a [u8] as Value),
-        /// Takes the [`Step`](crate::transaction::Step)s that are encoded so, all or none; the update's key is that of the first, it is unconditional, and does not return what was before.
+        /// Performs the encoded [`Step`](crate::transaction::Step)s, all or none. The update has
+        /// the key of the first step, no condition, and does not return the old value.
         10 => Transaction(&'a [u8] as Steps),
-        /// Sets fields of a hash (absent: without fields); the expiry stays. Tells how many there were not before.
+        /// Sets fields of a hash (an absent key has none); keeps the expiry time. Returns the
+        /// number of new fields.
         11 => SetFields {
-            /// Encoded [`Field`](crate::hash::Field)s. Of a name that comes twice the last counts.
+            /// Encoded [`Field`](crate::hash::Field)s. The last of several with the same name
+            /// counts.
             fields: &'a [u8] as Fields,
-            /// Whether what is there stays as it is.
+            /// Whether existing fields keep their values.
             only_new: bool,
         },
-        /// Removes fields of a hash, by their encoded [`Name`](crate::hash::Name)s; the expiry stays. Tells how many there were.
+        /// Removes the fields with these encoded [`Name`](crate::hash::Name)s; keeps the expiry
+        /// time. Returns the number of removed fields.
         12 => RemoveFields(&'a [u8] as Names),
-        /// Adds to a field that is a decimal 64-bit integer (absent counts as 0); the expiry stays. Tells the sum.
+        /// Adds to a field that is a decimal 64-bit integer (absent counts as 0); keeps the expiry
+        /// time. Returns the sum.
         13 => IncrementField {
             /// The field.
             name: &'a [u8] as Bytes<0, HASH_BYTES_MAX>,
-            /// What is added.
+            /// Summand.
             delta: i64,
         },
-        /// Adds to a field that is a floating-point number (absent counts as 0), which [`Field::with_delta`](crate::hash::Field::with_delta) names; the expiry stays. Tells the hash
-        /// afterwards.
+        /// Adds to a field that is a floating-point number (absent counts as 0), given by
+        /// [`Field::with_delta`](crate::hash::Field::with_delta); keeps the expiry time. Returns
+        /// the hash afterwards.
         14 => IncrementFieldFloat(&'a [u8] as FieldDelta),
         /// Stores a hash.
         15 => SetHash {
-            /// Encoded [`Field`](crate::hash::Field)s, of different names.
+            /// Encoded [`Field`](crate::hash::Field)s with distinct names.
             fields: &'a [u8] as Fields,
             /// Its expiry.
             expiry: Expiry,
         },
-        /// Sets a bit of the value, the highest of the first byte being number 0; zeros are appended as far as there is no such byte. Tells what it was; the expiry stays.
+        /// Sets a bit of the value; bit 0 is the highest bit of the first byte. Extends the value
+        /// with zeros as needed; keeps the expiry time. Returns the old bit.
         16 => SetBit {
-            /// Which.
+            /// Number of the bit.
             offset: u32,
-            /// To what.
+            /// New value of the bit.
             bit: bool,
         },
-        /// Writes bytes over those of the value from there on; zeros are appended as far as it ends before. Tells its length; the expiry stays, and where there are no bytes, all does.
+        /// Overwrites bytes of the value from `offset` on. Extends the value with zeros as needed;
+        /// keeps the expiry time. Returns the new length; no bytes change nothing.
         17 => SetRange {
-            /// Where.
+            /// Offset in bytes.
             offset: u32,
-            /// What.
+            /// The bytes.
             bytes: &'a [u8] as LongValue,
         },
-        /// Stores a value for which no datagram has room.
+        /// Stores a value that is too long for a datagram.
         18 => SetLong {
             /// The new value, more than [`small_value_bytes_max`](crate::limits::small_value_bytes_max) bytes.
             value: &'a [u8] as LongValue,
@@ -220,7 +233,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// What the bytes are that it carries, if they become the value.
+    /// Form of the carried bytes, if they become the value.
     pub fn form(&self) -> Form {
         match self {
             Self::SetLarge { .. } | Self::AppendLarge(_) => Form::Large,
@@ -230,7 +243,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Whether it needs a hash, or no value.
+    /// Whether it requires that the key holds a hash or nothing.
     pub fn is_of_hash(&self) -> bool {
         matches!(
             self,
@@ -241,7 +254,7 @@ impl<'a> Operation<'a> {
         )
     }
 
-    /// How many bytes it may carry for a key of so many.
+    /// Most bytes that it may carry, next to a key of `key_bytes` bytes.
     pub fn value_bytes_max(&self, key_bytes: usize) -> usize {
         match self {
             Self::Transaction(_) => TRANSACTION_BYTES_MAX,
@@ -251,7 +264,8 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// The same for where there are no large values: of a value for which no datagram has room, [`Self::SetLong`].
+    /// The same where large values are not supported: values too long for a datagram are
+    /// [`Self::SetLong`].
     #[must_use]
     pub fn in_one_message(self, key_bytes: usize) -> Self {
         match self {
@@ -262,7 +276,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Whether a key of so many bytes can have what it carries.
+    /// Whether its bytes fit next to a key of `key_bytes` bytes.
     pub fn check_beside(&self, key_bytes: usize) -> Result<(), DecodeError> {
         let value = self.value();
         match self.form() {
@@ -273,12 +287,12 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Whether the key may have another value afterwards that is not what it had before, nor none.
+    /// Whether the key may have a value afterwards that is neither the old one nor absent.
     pub fn makes_value(&self) -> bool {
         !matches!(self, Self::Delete | Self::Expire { .. } | Self::Persist)
     }
 
-    /// The encoded [`Reference`] of the large value that it carries, if it carries one.
+    /// The encoded [`Reference`] of the large value that it carries, if any.
     pub fn reference(&self) -> Option<&'a [u8]> {
         match self {
             Self::SetLarge { reference, .. } | Self::AppendLarge(reference) => Some(reference),
@@ -288,29 +302,30 @@ impl<'a> Operation<'a> {
 }
 
 message! {
-    /// An operation that changes a key; multicast to every replica, decided by the primary.
+    /// Changes a key; multicast to every replica, decided by the primary.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct Update<'a>: Update where is_possible {
         header {
             /// The keyspace of the key.
             keyspace: KeyspaceId,
-            /// Names the update for ever.
+            /// Names the update; never reused.
             op: OpId,
             /// Digest of the key.
             digest: KeyDigest,
-            /// Where the reply goes, if not to the sender.
+            /// Address for the reply, if not the sender.
             reply_to: Option<SocketAddrV4>,
         }
         body {
-            /// Every update of this client with a smaller sequence is finished: it has its result, or gave up and will never retry (R10).
+            /// Every update of this client with a smaller sequence is finished: it has its result,
+            /// or the client has given up and will never retransmit it (R10).
             watermark: u64,
-            /// When it applies.
+            /// Condition.
             condition: Condition,
-            /// Whether the reply carries the value from before.
+            /// Whether the reply contains the old value.
             return_old: bool,
             /// The key, at most [`KEY_BYTES_MAX`] bytes.
             key: &'a [u8] as Key,
-            /// What it does.
+            /// Effect.
             operation: Operation<'a> as Operation<'static>,
         }
     }

@@ -1,4 +1,5 @@
-//! The chain header: what a switch writes into the requests of a keyspace that is replicated along chains (TurboKV §4.2; rule C5).
+//! Room in requests that a switch fills in: with a chain header (TurboKV §4.2; rule C5) or a stamp
+//! ([`crate::hot`]).
 //!
 //! ```text
 //!   client   header │ room = 1 │  48 bytes of zeros                                  │ body
@@ -6,9 +7,10 @@
 //!   node     header │ room = 0 │  body                 and the chain header beside it
 //! ```
 //!
-//! The client leaves the room, so that a datagram never grows on its way: nothing is fragmented, and a switch writes at one place and updates one checksum.
-//! Whatever a client leaves there is written over. A node takes the room out before it does anything with a request, so that what is logged and
-//! forwarded is what the client meant.
+//! The client reserves the room, so that a datagram never grows on its way: nothing is fragmented,
+//! and a switch writes at a fixed place and updates one checksum. The switch overwrites whatever
+//! the client wrote there. A node removes the room before it does anything else, so that logged and
+//! forwarded requests are those of the client.
 
 use crate::bytes::Reader;
 pub use crate::chain_header::ChainHeader;
@@ -20,29 +22,31 @@ use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// What a switch has left in the room of a request.
+/// What a switch has written into the room of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// Along which chain it goes.
+    /// The chain of the request.
     Chain(ChainHeader),
-    /// What it had seen of the key ([`Stamp::NONE`] if the key has no hot entry there).
+    /// What the switch had seen of the key ([`Stamp::NONE`] if the key has no hot entry there).
     Stamp(Stamp),
 }
 
 impl Room {
-    /// Bytes of the room that this number in a header speaks of.
+    /// Size in bytes of the room of this kind.
     fn bytes(room: u8) -> usize {
         if room == ROOM_STAMP { Stamp::BYTES } else { ChainHeader::BYTES }
     }
 }
 
-/// Makes room for a chain header in an encoded request. What is none, has room, or would not fit a datagram any more, is left as it is: a longer message goes in fragments, each of which
-/// has a header of its own.
+/// Reserves room for a chain header in an encoded request. Does nothing if the datagram is no
+/// request, has room already, or would become too long: a longer message is sent in fragments, each
+/// with a header of its own.
 pub fn leave_room(datagram: &mut Vec<u8>) {
     leave(datagram, ROOM_CHAIN);
 }
 
-/// Makes room for a stamp in an encoded get or update, likewise: what has none is never redirected, and its stamp is none.
+/// Reserves room for a stamp in an encoded get or update, likewise. A request without it is never
+/// redirected.
 pub fn leave_room_for_stamp(datagram: &mut Vec<u8>) {
     leave(datagram, ROOM_STAMP);
 }
@@ -64,19 +68,20 @@ fn leave(datagram: &mut Vec<u8>, room: u8) {
     datagram.splice(at..at, core::iter::repeat_n(0, bytes));
 }
 
-/// The room of a datagram for a chain header, if it has some: a switch writes there.
+/// The room for a chain header, if the datagram has one; a switch writes it.
 pub fn room_of(datagram: &mut [u8]) -> Option<&mut [u8; ChainHeader::BYTES]> {
     let has_room = HeaderLayout::peek(datagram)?.room == ROOM_CHAIN;
     datagram.get_mut(size_of::<HeaderLayout>()..)?.first_chunk_mut().filter(|_| has_room)
 }
 
-/// The room of a datagram for a stamp, if it has some: a switch writes there.
+/// The room for a stamp, if the datagram has one; a switch writes it.
 pub fn room_for_stamp(datagram: &mut [u8]) -> Option<&mut [u8; Stamp::BYTES]> {
     let has_room = HeaderLayout::peek(datagram)?.room == ROOM_STAMP;
     datagram.get_mut(size_of::<HeaderLayout>()..)?.first_chunk_mut().filter(|_| has_room)
 }
 
-/// Writes a datagram that has room to `out`, which is cleared, as if it had none; what was there. `None`: it has no room, and nothing is written.
+/// Copies a datagram without its room to `out`, which is cleared, and returns the content of the
+/// room. `None`, with `out` unchanged: it has no room.
 pub fn take_room(datagram: &[u8], out: &mut Vec<u8>) -> Option<Result<Room, DecodeError>> {
     let header = *HeaderLayout::peek(datagram).filter(|header| header.room != 0)?;
     Some(without_room(header, &datagram[size_of::<HeaderLayout>()..], out))
@@ -103,7 +108,7 @@ fn without_room(mut header: HeaderLayout, rest: &[u8], out: &mut Vec<u8>) -> Res
     Ok(left)
 }
 
-/// Only what clients send to a ring; stamps are of one key.
+/// Only requests to a ring have room; only those for one key have stamps.
 fn may_have_room(header: &HeaderLayout, room: u8) -> bool {
     match header.opcode() {
         Some(Opcode::Get | Opcode::Update) => true,
@@ -112,7 +117,7 @@ fn may_have_room(header: &HeaderLayout, room: u8) -> bool {
     }
 }
 
-/// Where the number is that says what there is room for: for programs that look at bytes.
+/// Offset of the header field that says which room there is, for programs that read bytes.
 pub const ROOM_AT: usize = offset_of!(HeaderLayout, room);
 
 #[cfg(test)]
@@ -238,6 +243,6 @@ mod tests {
         }
     }
 
-    /// The largest request is still a datagram.
+    /// The largest request with room still fits a datagram.
     const _: () = assert!(Update::FIXED_BYTES + PAIR_BYTES_MAX + ChainHeader::BYTES <= DATAGRAM_BYTES_MAX);
 }

@@ -1,16 +1,17 @@
-//! Any messages, and what must hold of each: nothing is lost on the wire, and nothing else is taken for it.
+//! Random samples of all messages, and tests that every message survives encoding and no other
+//! bytes decode to it.
 
 use crate::codec::Codec;
 use crate::{Datagram, DecodeError, KeyDigest, KeyspaceId, OpId, stamp_reply_to};
 use core::net::{Ipv4Addr, SocketAddrV4};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Samples of each message.
+/// Samples per message.
 const SAMPLES: u64 = 120;
-/// Bytes of varying length in one of them, so that it fits a datagram.
+/// Most bytes of variable length in a sample, so that it fits a datagram.
 const VARYING_BYTES_MAX: usize = 1_100;
 
-/// A small generator of numbers, and of the values that are made of them.
+/// A small pseudo-random generator.
 #[allow(unreachable_pub, reason = "codecs, which are public, have samples")]
 pub struct Random {
     state: u64,
@@ -38,7 +39,7 @@ impl Random {
         self.below(2) == 0
     }
 
-    /// `minimum..=maximum` bytes; few as a rule.
+    /// `minimum..=maximum` bytes; usually few.
     pub(crate) fn bytes(&mut self, minimum: usize, maximum: usize) -> &'static [u8] {
         let usual = if self.below(8) == 0 { maximum } else { maximum.min(24) };
         let length = minimum + self.below(usual.min(self.varying_bytes_left).max(minimum) - minimum + 1);
@@ -46,14 +47,15 @@ impl Random {
         (0..length).map(|_| self.next() as u8).collect::<Vec<_>>().leak()
     }
 
-    /// How many entries of at least `bytes` a list has.
+    /// Length of a list whose entries have at least `bytes` bytes.
     pub(crate) fn count(&mut self, bytes: usize, maximum: usize) -> usize {
         let count = self.below(4.min(maximum) + 1).min(self.varying_bytes_left / bytes);
         self.varying_bytes_left -= count * bytes;
         count
     }
 
-    /// A value from bytes that are small numbers as often as not, so that values that must fit together sometimes do.
+    /// Decodes a value from bytes that are often small numbers, so that values that must be
+    /// consistent sometimes are.
     pub(crate) fn layout<L: FromBytes + IntoBytes, T>(
         &mut self,
         read: impl Fn(&L) -> Result<T, DecodeError>,
@@ -74,7 +76,7 @@ impl Random {
     }
 }
 
-/// What has samples without having a codec.
+/// Types with samples that have no codec.
 pub(crate) trait Sample {
     fn sample(random: &mut Random) -> Self;
 }
@@ -97,8 +99,8 @@ impl Sample for Option<SocketAddrV4> {
     }
 }
 
-/// Messages of one kind: each is decoded as what it was; one that is cut off, longer or has another bit is refused, or is decoded as
-/// something else that is encoded as just these bytes.
+/// Checks that each message decodes to itself, and that a truncated, extended or bit-flipped one is
+/// refused, or decodes to a message that encodes to exactly these bytes.
 pub(crate) fn check(sample: impl Fn(&mut Random) -> Datagram<'static>) {
     for seed in 1..=SAMPLES {
         let message = sample(&mut Random::new(seed));
@@ -127,7 +129,7 @@ pub(crate) fn check(sample: impl Fn(&mut Random) -> Datagram<'static>) {
     }
 }
 
-/// The same of what is not a datagram of its own.
+/// The same for parts that are not datagrams.
 pub(crate) fn check_part<C: Codec>()
 where
     for<'a> C::Value<'a>: PartialEq + core::fmt::Debug,

@@ -1,19 +1,22 @@
-//! Range scans (TurboKV §4.3, rule C11): what a partition holds, piece by piece.
+//! Range scans (TurboKV §4.3, rule C11): the content of a partition, piece by piece.
 //!
 //! ```text
 //!   client ──Scan──▶ unicast vnode ─▶ a member ──ForwardedScan──▶ the primary ──ScanPiece──▶ client
 //! ```
 //!
-//! A piece says what it covers: match values, and of the keys that have one of these, those after the key that was named, up to the last one that was
-//! looked at. At one moment between question and answer the partition held, of what is covered, exactly what the piece lists. Pieces are joined by the client.
+//! A piece names the range that it covers: match values and, among the keys with these, those after
+//! the given key up to the last one that was examined. At some moment between request and answer,
+//! the partition held exactly the listed keys in that range. The client joins the pieces.
 //!
-//! **Splitting** (Algorithm 1; rule C11). A scan of a keyspace with records may ask for several pieces at once: a switch sends a copy of it to each record that
-//! it goes over, up to as many as [`Scan::pieces`], each cut at the record's borders, and says in it that it is one ([`Scan::is_cut`]). Whatever a client writes
-//! there is overwritten by the first switch, and what has been cut is not cut again by the next one. What is behind the last copy the client asks for on
-//! its own.
+//! **Splitting** (Algorithm 1; rule C11). A scan of a keyspace with records may ask for several
+//! pieces at once: a switch sends a copy to each record that the range overlaps, up to
+//! [`Scan::pieces`] of them, each cut at the record's borders and marked as cut ([`Scan::is_cut`]).
+//! The first switch overwrites the mark, whatever the client wrote, and later switches do not cut
+//! again. The client asks on its own for the range behind the last copy.
 //!
-//! **Nobody is made to shout.** All answers to a question together have at most three times its bytes, so a client that wants long pieces pads its question: one
-//! that is to be answered by up to n pieces has to be as long as n questions for one. So nobody needs to prove that an address is its own before it is answered.
+//! **No amplification.** All answers together have at most three times the bytes of the request, so
+//! a client that wants long pieces pads its request, and a request for n pieces must be as long as
+//! n requests for one. Therefore no sender address needs to be verified before it is answered.
 
 use crate::c_layout::{c_type, layout_for_c};
 use crate::chain_header::ChainHeader;
@@ -28,54 +31,55 @@ use core::mem::{offset_of, size_of};
 use core::net::SocketAddrV4;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// All answers to a question together have at most so many times its bytes.
+/// Most bytes of all answers to a request, as a multiple of the request's.
 pub const AMPLIFICATION_MAX: usize = 3;
-/// Most pieces that a switch makes of a scan (TurboKV's circles).
+/// Most pieces into which a switch splits a scan (TurboKV's circles).
 pub const PIECES_MAX: u8 = 64;
-/// The longest question: a switch may need room in it, too.
+/// Longest request: a switch may need room in it.
 const QUESTION_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - ChainHeader::BYTES;
 
 code! {
-    /// What a scan is for.
+    /// What a scan returns.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum ScanWants {
-        /// Only how many keys there are.
+        /// The number of keys only.
         Count = 1,
         /// The keys.
         Keys = 2,
-        /// The keys and their values.
+        /// The keys with their values.
         Values = 3,
     }
 }
 
 message! {
-    /// Asks for a piece of what a keyspace holds: of the partition in which [`Self::range`] begins.
+    /// Asks for a piece of a keyspace: from the partition in which [`Self::range`] begins.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Scan<'a>: Scan or ForwardedScan if forwarded where is_possible {
         header {
             /// The keyspace.
             keyspace: KeyspaceId,
-            /// Names the request, so that its answer is recognised.
+            /// Names the request and its answers.
             op: OpId,
-            /// The first match value of the range, by which a switch routes.
+            /// First match value of the range, by which a switch routes.
             digest: KeyDigest,
-            /// Where the answer goes, if not to the sender.
+            /// Address for the answers, if not the sender.
             reply_to: Option<SocketAddrV4>,
         }
         body {
             /// In a [`ForwardedScan`](crate::Opcode::ForwardedScan), the forwarding replica's partition, epoch and name.
             forwarded: Option<(PartitionId, Epoch, NodeId)> as Forwarded,
-            /// What for.
+            /// What to return.
             wants: ScanWants,
-            /// Into how many pieces a switch may split it, 1 to [`PIECES_MAX`]; each answer has that part of the bytes that all may have.
+            /// Most pieces, 1 to [`PIECES_MAX`]; the byte limit of the answers is divided evenly.
             pieces: u8,
-            /// A switch has cut this piece off a scan, and no other switch splits it again. Switches write this, whatever a client has written.
+            /// Whether a switch has cut this piece off a scan, so that no other switch splits it
+            /// again. Written by switches, whatever the client wrote.
             is_cut: bool => 1 zeros,
-            /// Only keys with these match values.
+            /// Match values to be scanned.
             range: MatchRange,
-            /// Of each partition only keys after this one.
+            /// Only keys after this one, in every partition.
             after: Option<&'a [u8]> as After,
-            /// Bytes that are there so that the answer may be longer.
+            /// Padding, so that answers may be longer.
             padding: usize as Zeros,
         }
     }
@@ -84,7 +88,8 @@ message! {
 const _: () = assert!(Scan::FIXED_BYTES + KEY_BYTES_MAX <= QUESTION_BYTES_MAX);
 
 impl Scan<'_> {
-    /// The padding with which each answer of so many may have so many bytes, as far as a datagram allows that.
+    /// Padding needed so that each of `pieces` answers may have `answer_bytes` bytes, within the
+    /// limits of a datagram.
     pub fn padding_for(after: Option<&[u8]>, answer_bytes: usize, pieces: u8) -> usize {
         let bytes = Self::FIXED_BYTES + after.map_or(0, <[u8]>::len);
         let least = if pieces > 1 { ScanPiece::FIXED_BYTES } else { 0 };
@@ -92,12 +97,12 @@ impl Scan<'_> {
         answers.div_ceil(AMPLIFICATION_MAX).min(QUESTION_BYTES_MAX).saturating_sub(bytes)
     }
 
-    /// The most pieces that may answer a question, since each must have room for what it says of itself.
+    /// Most pieces that may answer this request, since each needs room for its fixed part.
     pub const fn pieces_max() -> u8 {
         (AMPLIFICATION_MAX * QUESTION_BYTES_MAX / ScanPiece::FIXED_BYTES) as u8
     }
 
-    /// The most bytes of an answer's datagram.
+    /// Longest answer, in bytes of the datagram.
     pub fn answer_bytes_max(&self) -> usize {
         let bytes = Self::FIXED_BYTES + self.after.map_or(0, <[u8]>::len) + self.padding;
         (AMPLIFICATION_MAX * bytes / usize::from(self.pieces).max(1)).min(DATAGRAM_BYTES_MAX)
@@ -119,11 +124,11 @@ impl Scan<'_> {
 const _: () = assert!(Scan::pieces_max() <= PIECES_MAX && Scan::pieces_max() > 32);
 
 layout_for_c! {
-    /// What a switch reads and writes of a scan: it stands behind the header, or the room behind that.
+    /// Layout of a scan for switches: behind the header, or behind the room.
     #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
     #[repr(C)]
     pub struct ScanLayout {
-        /// Nothing to a switch.
+        /// Not used by switches.
         pub forwarded: [u8; 10],
         /// A [`ScanWants`].
         pub wants: u8,
@@ -133,9 +138,9 @@ layout_for_c! {
         pub is_cut: u8,
         /// Zero.
         pub reserved: u8,
-        /// [`Scan::range`] begins here.
+        /// Start of [`Scan::range`].
         pub first: [u8; 16],
-        /// It ends here.
+        /// End of it.
         pub last: [u8; 16],
     }
 }
@@ -143,7 +148,7 @@ layout_for_c! {
 const _: () = assert!(size_of::<ScanLayout>() == 46);
 
 impl ScanLayout {
-    /// Of a datagram that nobody has decoded, with its header; `None`: it is no scan, or not a whole one.
+    /// Layout of an encoded datagram, with its header; `None` if it is not a complete scan.
     pub fn of(datagram: &mut [u8]) -> Option<(&mut HeaderLayout, &mut Self)> {
         let has_room = HeaderLayout::peek(datagram)?.room == ROOM_CHAIN;
         let (header, rest) = HeaderLayout::mut_from_prefix(datagram).ok()?;
@@ -158,48 +163,49 @@ message! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ScanPiece<'a>: ScanPiece {
         header {
-            /// The scan that is answered.
+            /// The request.
             op: OpId,
         }
         body {
-            /// Of which partition.
+            /// Partition that answers.
             partition: PartitionId,
-            /// In which epoch.
+            /// Its epoch.
             epoch: Epoch,
-            /// The match values that are covered: those that were asked for, as far as the partition has them.
+            /// Covered match values: the intersection of the requested range with the partition's.
             range: MatchRange,
-            /// There may be keys after those that are covered.
+            /// There may be more keys after the covered ones.
             more: bool => 3 zeros,
-            /// How many keys there are of those that are covered.
+            /// Number of covered keys.
             count: u32,
-            /// With `more`, the last key that is covered, unless it is the last one that is listed.
+            /// If `more`, the last covered key, unless it is the last listed one.
             through: Option<&'a [u8]> as After,
-            /// [`Scanned`] ones, in the order of their keys; none if only their count was asked for.
+            /// [`Scanned`] keys in order; empty if only the count was requested.
             listed: &'a [u8] as RestOf<Scanned<'static>>,
         }
     }
 }
 
 part! {
-    /// A key that there is.
+    /// A key that exists.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Scanned<'a> {
         /// The key.
         key: &'a [u8] as Key,
-        /// What its value is.
+        /// Form of the value.
         form: Form,
-        /// Its value, if values were asked for; of a large value or a hash only a get tells it.
+        /// The value, if values were requested; empty for large values and hashes, which only a get
+        /// returns.
         value: Option<&'a [u8]> as OptionalValue,
     }
 }
 
-/// The longest answer has room for any key and its value.
+/// The longest answer has room for any key with its value.
 const _: () = assert!(
     ScanPiece::FIXED_BYTES + size_of::<<Scanned<'static> as Codec>::Layout>() + PAIR_BYTES_MAX
         <= DATAGRAM_BYTES_MAX
 );
 
-/// The greatest key that comes before this one; nothing comes before the empty one.
+/// The greatest key before this one; `None` for the empty key.
 pub fn key_before(key: &[u8]) -> Option<Vec<u8>> {
     let mut before = key.to_vec();
     match before.last_mut()? {
@@ -213,19 +219,19 @@ pub fn key_before(key: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl<'a> ScanPiece<'a> {
-    /// With [`Self::more`], the last key that is covered, if any is.
+    /// If [`Self::more`], the last covered key, if any.
     pub fn covered_through(&self) -> Option<&'a [u8]> {
         self.through.or_else(|| self.entries().last().map(|last| last.key))
     }
 
-    /// What is listed.
+    /// Iterates over the listed keys.
     pub fn entries(&self) -> impl Iterator<Item = Scanned<'a>> + use<'a> {
         codec::each::<Scanned<'static>>(self.listed)
     }
 }
 
 impl Scanned<'_> {
-    /// Bytes of the encoded form.
+    /// Length of the encoded form, in bytes.
     pub fn bytes(&self) -> usize {
         let tails = self.key.len() + self.value.map_or(0, <[u8]>::len);
         size_of::<<Scanned<'static> as Codec>::Layout>() + tails

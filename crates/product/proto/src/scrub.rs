@@ -1,7 +1,9 @@
-//! A node-to-node message by which replicas find that they differ: what one of them has of a range of keys, as digests.
+//! Comparison of replicas: a page lists the digests of a member's entries in a range of keys.
 //!
-//! A page says where its range begins and ends, so that what it does not list is known not to be there. Two long keys do not fit a datagram; then the range is
-//! cut between them, at the bytes that they share and the first one by which they differ. Of either key that takes no more than a number:
+//! A page states where its range begins and ends, so that an unlisted key is known to be absent.
+//! Two long keys do not fit a datagram; then the range is cut between them, after the bytes that
+//! they share and the first byte by which they differ. One number is enough to say how much of
+//! either key that is:
 //!
 //! ```text
 //!   keys            abcd…            abcf…
@@ -20,7 +22,8 @@ use alloc::vec::Vec;
 use core::mem::size_of;
 
 message! {
-    /// From a member to another: this is what I have of the keys after `after`, up to and including the last one that is listed.
+    /// From a member to another: its entries after `after`, up to and including the last listed
+    /// one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ScrubPage<'a>: ScrubPage where is_possible {
         header {}
@@ -29,57 +32,58 @@ message! {
             partition: PartitionId,
             /// The epoch of the message.
             epoch: Epoch,
-            /// The member that lists.
+            /// The sender.
             sender: NodeId,
-            /// Only keys after this one; none: from the first, unless [`Self::begins_with`] says otherwise.
+            /// Start of the range, exclusive; `None`: the first key, unless [`Self::begins_with`]
+            /// is set.
             after: Option<&'a [u8]> as After,
-            /// How much the keys and entries are together, about.
+            /// Approximate bytes of the keys and entries.
             bytes: u32,
-            /// The last decision that the sender had logged then.
+            /// Last decision in the sender's log at that time.
             logged: u64,
-            /// The last decision that it knew to be held by every member.
+            /// Last decision that the sender knew to be held by every member.
             released: u64,
-            /// There are no more keys: the range goes to the end of the partition.
+            /// No more keys: the range extends to the end of the partition.
             is_last: bool,
-            /// Only keys from so many bytes of the first listed one on; 0: `after` says it.
+            /// The range begins with this many bytes of the first listed key; 0: `after` applies.
             begins_with: u16,
-            /// Nothing is listed, and of this the next page tells.
+            /// `Some` if nothing is listed: the border at which the range ends.
             ends_before: Option<Cut> as Maybe<Cut> => 1 zeros,
-            /// [`Listed`] ones, in the order of their keys.
+            /// [`Listed`] entries in order of their keys.
             listed: &'a [u8] as RestOf<Listed<'static>>,
         }
     }
 }
 
 part! {
-    /// A place between two keys.
+    /// A border between two keys.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Cut {
-        /// So many bytes of both.
+        /// Number of bytes that both keys share.
         shared: u16,
-        /// And the next one of the second.
+        /// Next byte of the second key.
         next: u8,
     }
 }
 
 impl Cut {
-    /// Between these keys, of which the first comes before the second.
+    /// The border between two keys; the first must be before the second.
     ///
     /// # Panics
     ///
-    /// If it does not.
+    /// If it is not.
     pub fn between(first: &[u8], second: &[u8]) -> Self {
         assert!(first < second, "in the order of keys");
         let shared = first.iter().zip(second).take_while(|(one, other)| one == other).count();
         Self { shared: shared as u16, next: second[shared] }
     }
 
-    /// How many bytes of the second key come after the first.
+    /// Length of the second key's part of the border.
     pub fn bytes(&self) -> u16 {
         self.shared + 1
     }
 
-    /// These bytes; none if no key comes after `first` that it could be made of.
+    /// The border as bytes; `None` if no key after `first` can begin with them.
     fn after(&self, first: &[u8]) -> Option<Vec<u8>> {
         let (shared, rest) = first.split_at_checked(self.shared.into())?;
         let is_after = rest.first().is_none_or(|byte| *byte < self.next);
@@ -88,10 +92,10 @@ impl Cut {
 }
 
 part! {
-    /// What a member has of a key.
+    /// A member's entry of a key.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Listed<'a> {
-        /// Its entry; `None`: it is being changed, or cannot be read.
+        /// The entry; `None` if it is being changed, or cannot be read.
         entry: Option<ListedEntry> as Maybe<ListedEntry>,
         /// The key.
         key: &'a [u8] as Key,
@@ -99,12 +103,12 @@ part! {
 }
 
 part! {
-    /// An entry, as a [`ScrubPage`] tells of it.
+    /// An entry as listed in a [`ScrubPage`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ListedEntry {
-        /// The decision that wrote it.
+        /// Decision that wrote it.
         index: u64,
-        /// Of its stored form.
+        /// Digest of its stored form.
         digest: u64,
         /// Whether it is a tombstone.
         is_tombstone: bool,
@@ -114,10 +118,10 @@ part! {
 impl<'a> ScrubPage<'a> {
     /// Most bytes of [`Self::after`] and [`Self::listed`] together.
     pub const VARYING_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - Self::FIXED_BYTES;
-    /// Room that is kept for [`Self::after`], so that what a page lists depends on that for long keys alone.
+    /// Bytes reserved for [`Self::after`], so that only long keys affect how much a page lists.
     pub const AFTER_BYTES_MIN: usize = 256;
 
-    /// The page tells of the keys after this one.
+    /// Start of a page after this key.
     pub fn begins_after(&self) -> Option<Cow<'a, [u8]>> {
         match self.entries().next() {
             Some(first) if self.begins_with > 0 => {
@@ -127,7 +131,7 @@ impl<'a> ScrubPage<'a> {
         }
     }
 
-    /// Where the page ends that lists nothing: something may be there.
+    /// End of a page that lists nothing.
     pub fn ends_before(&self) -> Option<Vec<u8>> {
         self.ends_before?.after(self.after.unwrap_or_default())
     }
@@ -150,20 +154,20 @@ impl<'a> ScrubPage<'a> {
         }
     }
 
-    /// What is listed.
+    /// Iterates over the listed entries.
     pub fn entries(&self) -> impl Iterator<Item = Listed<'a>> + use<'a> {
         codec::each::<Listed<'static>>(self.listed)
     }
 }
 
-/// One key at least fits a page, whatever its length.
+/// A page has room for at least one key of any length.
 const _: () = assert!(
     ScrubPage::AFTER_BYTES_MIN + size_of::<<Listed<'static> as Codec>::Layout>() + KEY_BYTES_MAX
         <= ScrubPage::VARYING_BYTES_MAX
 );
 
 impl Listed<'_> {
-    /// Bytes of the encoded form.
+    /// Length of the encoded form, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<<Listed<'static> as Codec>::Layout>() + self.key.len()
     }

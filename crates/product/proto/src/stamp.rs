@@ -11,32 +11,34 @@ use zerocopy::network_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 layout_for_c! {
-    /// The room, as it stands behind the header; zeros until a switch has filled it. The body of what is said to a switch, too.
+    /// The stamp behind the header; zeros until a switch has filled it. Also the body of messages
+    /// to a switch.
     #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
     #[repr(C)]
     pub struct StampLayout {
-        /// Of the hot entry; 0: none.
+        /// Instance of the hot entry; 0: none.
         pub instance: U64,
-        /// Updates of the key that have passed.
+        /// Updates of the key that have passed the switch.
         pub seen: U64,
     }
 }
 
 const _: () = assert!(size_of::<StampLayout>() == Stamp::BYTES);
 
-/// What a switch had seen of a hot key when a request passed it (H2).
+/// State of a hot key in the switch when a request passed it (H2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stamp {
-    /// Names the installation of the hot entry for ever (H1); 0: the key has none there.
+    /// Unique number of the installation of the hot entry (H1); 0: the key has no entry in the
+    /// switch.
     pub instance: u64,
-    /// Updates that have passed since then, this one included. Grows by closes, too.
+    /// Updates that have passed since, this one included; closes increase it, too.
     pub seen: u64,
 }
 
 impl Stamp {
     /// Bytes on the wire.
     pub const BYTES: usize = 16;
-    /// Of a key that has no hot entry.
+    /// Stamp of a key without hot entry.
     pub const NONE: Self = Self { instance: 0, seen: 0 };
 
     /// Whether a switch with a hot entry of the key has written it.
@@ -44,7 +46,7 @@ impl Stamp {
         self.instance != 0
     }
 
-    /// As it stands behind the header.
+    /// As encoded behind the header.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         zerocopy::transmute!(Self::layout(self))
     }

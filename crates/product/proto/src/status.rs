@@ -29,16 +29,19 @@ code! {
         Busy = 8,
         /// A replica's disk is full; nothing was stored.
         DiskFull = 9,
-        /// The request is well-formed but asks for what this node does not have (a keyspace that does not exist).
+        /// The request is valid, but the node does not have its keyspace.
         NoSuchKeyspace = 10,
-        /// The keyspace has names of objects, and the update no stamp, or one that the partition's round is beyond (P8): it was not applied. Whoever has put the chunks is to
-        /// confirm them again.
+        /// The keyspace holds object names, and the update has no stamp, or one that the
+        /// partition's round has passed (P8): it was not applied. The client must confirm the
+        /// chunks again.
         StaleStamp = 11,
-        /// The keys of a transaction are not all of one partition; it was not applied.
+        /// The keys of a transaction belong to different partitions; it was not applied.
         CrossPartition = 12,
-        /// The operation is not one of values of this [`Form`], whatever its condition, or its client wants to be told a hash from before; it was not applied.
+        /// The operation does not apply to values of this [`Form`], or the client asked for the old
+        /// value of a hash; it was not applied.
         WrongType = 13,
-        /// Evaluating the op has ended a node's process twice, so it was decided without being evaluated; it was not applied.
+        /// Evaluating the op has crashed a node's process twice, so it was decided without
+        /// evaluation; it was not applied.
         EndedByStore = 14,
     }
 }

@@ -1,7 +1,7 @@
-//! An update that is kept: the datagram as it arrived, decoded once.
+//! A retained update: the received datagram, decoded once.
 //!
-//! It is one piece of memory: who needs its key for longer than the update shares it ([`StoredKey`]), and what nobody shares any more is
-//! written over by a later one ([`StoredBytes`]).
+//! It is a single allocation: users of its key share it ([`StoredKey`]), and later updates reuse it
+//! when no one does ([`StoredBytes`]).
 
 use crate::transaction::Step;
 use crate::{Operation, Update, stamp_reply_to};
@@ -13,21 +13,21 @@ use core::net::SocketAddrV4;
 use core::ops::Deref;
 use smallvec::SmallVec;
 
-/// An update and its datagram. What it names is kept decoded; the key and the value are where they arrived.
+/// An update with its datagram. Fixed fields are kept decoded; key and value stay in the datagram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredUpdate {
     datagram: Arc<Vec<u8>>,
-    /// Without its bytes.
+    /// The operation without its bytes.
     head: Update<'static>,
     key: Place,
     value: Place,
 }
 
-/// Memory for a [`StoredUpdate`], of one that is no longer kept.
+/// Reusable memory of a [`StoredUpdate`].
 #[derive(Clone, Debug, Default)]
 pub struct StoredBytes(Arc<Vec<u8>>);
 
-/// A part of a datagram.
+/// A range of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Place {
     start: u16,
@@ -41,7 +41,7 @@ impl Place {
     }
 }
 
-/// The key of a [`StoredUpdate`], where that keeps it; compared and hashed as its bytes.
+/// The key of a [`StoredUpdate`], shared; compared and hashed by its bytes.
 #[derive(Clone, Debug)]
 pub struct StoredKey {
     datagram: Arc<Vec<u8>>,
@@ -80,12 +80,13 @@ impl Hash for StoredKey {
     }
 }
 
-/// The keys of an op.
+/// Iterator over the keys of an op.
 pub type Keys = SmallVec<[StoredKey; 1]>;
 
 impl StoredUpdate {
-    /// Of an update and the datagram that it was decoded from. Replies go to `from` unless the update says where; that is written into the
-    /// datagram, too. It is kept in `spare`, unless somebody still shares that.
+    /// Stores an update with the datagram from which it was decoded. Its reply address is `from`
+    /// unless the update names one; the address is also written into the datagram. Reuses `spare`
+    /// unless it is still shared.
     pub fn new(
         update: &Update<'_>,
         datagram: &[u8],
@@ -129,7 +130,7 @@ impl StoredUpdate {
         Update { operation: self.head.operation.with_value(self.value()), key: self.key(), ..self.head }
     }
 
-    /// The operation without what it carries.
+    /// The operation, without its bytes.
     #[inline]
     pub fn head(&self) -> &Update<'static> {
         &self.head
@@ -141,12 +142,12 @@ impl StoredUpdate {
         self.key.of(&self.datagram)
     }
 
-    /// Lets go of the update; a later one may be kept in its place.
+    /// Releases the update's memory for reuse.
     pub fn into_bytes(self) -> StoredBytes {
         StoredBytes(self.datagram)
     }
 
-    /// The key, to be kept.
+    /// The key, shared.
     #[inline]
     pub fn stored_key(&self) -> StoredKey {
         StoredKey { datagram: self.datagram.clone(), key: self.key }
@@ -158,7 +159,7 @@ impl StoredUpdate {
         matches!(self.head.operation, Operation::Transaction(_))
     }
 
-    /// Calls `act` with each of its keys, once.
+    /// Calls `act` with each distinct key.
     #[inline]
     pub fn each_key(&self, mut act: impl FnMut(&[u8])) {
         if self.is_transaction() {
@@ -175,7 +176,7 @@ impl StoredUpdate {
         found
     }
 
-    /// Its keys, each once; of a transaction in their order.
+    /// Its distinct keys; those of a transaction in order.
     pub fn stored_keys(&self) -> Keys {
         if !self.is_transaction() {
             return Keys::from([self.stored_key()]);
@@ -190,7 +191,7 @@ impl StoredUpdate {
         keys
     }
 
-    /// What the operation carries.
+    /// The bytes that the operation carries.
     #[inline]
     pub fn value(&self) -> &[u8] {
         self.value.of(&self.datagram)
@@ -202,7 +203,7 @@ impl StoredUpdate {
     }
 }
 
-/// Where a part of a datagram stands in it; an empty one may stand anywhere.
+/// Position of `part` in `whole`; an empty part may be anywhere.
 fn place(part: &[u8], whole: &[u8]) -> Place {
     if part.is_empty() {
         return Place::default();
@@ -215,7 +216,7 @@ fn place(part: &[u8], whole: &[u8]) -> Place {
 }
 
 impl Operation<'_> {
-    /// The same operation with other bytes, if it carries any.
+    /// The same operation with other bytes.
     fn with_value<'b>(&self, value: &'b [u8]) -> Operation<'b> {
         match *self {
             Self::Set { expiry, .. } => Operation::Set { value, expiry },

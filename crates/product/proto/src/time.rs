@@ -1,12 +1,12 @@
-//! The project's own time: cores have no clock, drivers tell them what time it is.
+//! Time as the cores see it: they have no clock, so their drivers pass it in.
 
 pub use core::time::Duration;
 
-/// One reading of the driver's two clocks.
+/// A reading of the driver's two clocks.
 ///
-/// `boot_ns` is the boot-time clock (it runs on while the machine is suspended), the only one that leases and timeouts use; it
-/// never goes backwards. `unix_ms` is the wall clock, used to decide that an expiry time has passed, and for nothing else: it may be
-/// wrong or jump.
+/// `boot_ns` is the boot-time clock (it also runs while the machine is suspended), the only one
+/// used for leases and timeouts; it never goes backwards. `unix_ms` is the wall clock, used only to
+/// compare expiry times: it may be wrong or jump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// Nanoseconds since boot.
@@ -16,7 +16,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// The boot-time clock's reading `duration` later, in nanoseconds.
+    /// The boot-time clock `duration` from now, in nanoseconds.
     pub fn after(self, duration: Duration) -> u64 {
         self.boot_ns.saturating_add(duration.as_nanos() as u64)
     }

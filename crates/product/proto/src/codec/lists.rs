@@ -1,4 +1,4 @@
-//! Fields that are several entries, behind the fixed part.
+//! Fields with several entries, which follow the fixed part.
 
 use super::{Codec, append, read};
 use crate::DecodeError;
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 use zerocopy::network_endian::U16;
 
-/// A few entries, whose number stands in the fixed part: at most `MAX`, which fits the layout `Count`.
+/// A short list; its length is in the fixed part, at most `MAX`, which must fit the layout `Count`.
 pub struct List<Count, T, const MAX: usize>(PhantomData<(Count, T)>);
 
 impl<Count, T, const MAX: usize> Codec for List<Count, T, MAX>
@@ -51,28 +51,28 @@ where
     }
 }
 
-/// Entries of a message that is on the hot path: they are not collected.
+/// Entries of a message on the hot path, which are never collected into a vector.
 #[derive(Clone, Copy, Debug)]
 pub enum Entries<'a, T> {
     /// To be sent.
     Values(&'a [T]),
-    /// Already encoded one after the other, or received (and found to be well-formed).
+    /// Encoded one after the other, or received and verified to be well-formed.
     Encoded {
-        /// Their number.
+        /// Number of entries.
         count: usize,
         /// Their bytes.
         bytes: &'a [u8],
     },
 }
 
-/// What [`Entries`] can be of.
+/// An entry type of [`Entries`].
 pub trait InList<'a>: Copy {
     /// Its codec.
     type Codec: Codec<Value<'a> = Self>;
 }
 
 impl<'a, T: InList<'a>> Entries<'a, T> {
-    /// Their number.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         match self {
             Self::Values(values) => values.len(),
@@ -80,12 +80,12 @@ impl<'a, T: InList<'a>> Entries<'a, T> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Each of them.
+    /// Iterates over the entries.
     pub fn iter(&self) -> impl Iterator<Item = T> + use<'a, T> {
         let (values, count, bytes): (&'a [T], _, &'a [u8]) = match *self {
             Self::Values(values) => (values, 0, &[]),
@@ -104,7 +104,7 @@ impl<'a, T: InList<'a> + PartialEq> PartialEq for Entries<'a, T> {
     }
 }
 
-/// [`Entries`] of the values of `T`; their number stands in the fixed part.
+/// [`Entries`] of `T`; their number is in the fixed part.
 pub struct ListOf<T>(PhantomData<T>);
 
 impl<T: Codec> Codec for ListOf<T>
@@ -149,7 +149,7 @@ where
     }
 }
 
-/// Values of `T`, encoded one after the other, to the end of the message.
+/// Values of `T`, encoded one after the other, up to the end of the message.
 pub struct RestOf<T>(PhantomData<T>);
 
 impl<T: Codec> Codec for RestOf<T> {
@@ -182,7 +182,8 @@ impl<T: Codec> Codec for RestOf<T> {
     }
 }
 
-/// Values of `T`, encoded one after the other, at least one; how many bytes these are, at most `MAX`, stands in the fixed part.
+/// At least one value of `T`, encoded one after the other; their length in bytes, at most `MAX`, is
+/// in the fixed part.
 pub struct ListedBytes<T, const MAX: usize>(PhantomData<T>);
 
 impl<T: Codec, const MAX: usize> Codec for ListedBytes<T, MAX> {
@@ -208,7 +209,7 @@ impl<T: Codec, const MAX: usize> Codec for ListedBytes<T, MAX> {
         loop {
             let mut values = Vec::new();
             (0..=random.below(2)).for_each(|_| append::<T>(&T::sample(random), &mut values));
-            // Samples get shorter.
+            // Keeps samples short.
             if values.len() <= MAX {
                 return values.leak();
             }

@@ -1,4 +1,4 @@
-//! Fields that are bytes behind the fixed part.
+//! Fields of variable length, which follow the fixed part.
 
 use super::Codec;
 use crate::DecodeError;
@@ -11,13 +11,13 @@ use core::marker::PhantomData;
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes whose length stands in the fixed part.
+/// Bytes whose length is in the fixed part.
 pub struct Bytes<const MIN: usize, const MAX: usize>;
 /// A key.
 pub type Key = Bytes<0, KEY_BYTES_MAX>;
 /// A value.
 pub type Value = Bytes<0, VALUE_BYTES_MAX>;
-/// A value that may have no room in a datagram.
+/// A value that may be too long for a datagram.
 pub type LongValue = Bytes<0, LONG_VALUE_BYTES_MAX>;
 
 impl<const MIN: usize, const MAX: usize> Codec for Bytes<MIN, MAX> {
@@ -43,12 +43,12 @@ impl<const MIN: usize, const MAX: usize> Codec for Bytes<MIN, MAX> {
     }
 }
 
-/// The key after which something begins; none: at the first of all, which may be the empty one.
+/// The key after which a range begins; `None`: at the very first key, which may be the empty key.
 pub struct After;
 
 impl Codec for After {
     type Value<'a> = Option<&'a [u8]>;
-    /// 0: none; else a byte more than the key has.
+    /// 0 for `None`, else the length of the key plus one.
     type Layout = U16;
 
     fn layout(after: &Option<&[u8]>) -> U16 {
@@ -74,7 +74,7 @@ impl Codec for After {
     }
 }
 
-/// Another field without the zeros that its fixed part ends in, if it ends in some: how many bytes are left stands in front of them.
+/// Another field, without the zeros at the end of its fixed part; its length precedes it.
 pub struct Trimmed<C>(PhantomData<C>);
 
 impl<C: Codec> Codec for Trimmed<C> {
@@ -117,14 +117,14 @@ fn trimmed(bytes: &[u8]) -> &[u8] {
     &bytes[..length]
 }
 
-/// A value, or what became of a transaction.
+/// A value, or the results of a transaction.
 pub type Outcome = Bytes<0, TRANSACTION_BYTES_MAX>;
 
-/// Bytes, or none, which is not the same as empty ones.
+/// Optional bytes; `None` differs from empty bytes.
 pub struct OptionalBytes<const MAX: usize>;
 /// A value, or none.
 pub type OptionalValue = OptionalBytes<VALUE_BYTES_MAX>;
-/// A value, or what became of a transaction, or nothing.
+/// A value, or the results of a transaction, or `None`.
 pub type OptionalResult = OptionalBytes<TRANSACTION_BYTES_MAX>;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -167,7 +167,7 @@ impl<const MAX: usize> Codec for OptionalBytes<MAX> {
     }
 }
 
-/// All bytes to the end of the message: its last field.
+/// All bytes up to the end of the message; only as its last field.
 pub struct Rest<const MAX: usize>;
 
 impl<const MAX: usize> Codec for Rest<MAX> {
@@ -194,7 +194,7 @@ impl<const MAX: usize> Codec for Rest<MAX> {
     }
 }
 
-/// Bytes to the end of the message, or none.
+/// Optional bytes up to the end of the message.
 pub struct OptionalRest<const MAX: usize>;
 
 impl<const MAX: usize> Codec for OptionalRest<MAX> {
@@ -229,7 +229,7 @@ impl<const MAX: usize> Codec for OptionalRest<MAX> {
     }
 }
 
-/// Zeros to the end of the message.
+/// Zeros up to the end of the message.
 pub struct Zeros;
 
 impl Codec for Zeros {

@@ -1,4 +1,5 @@
-//! A table of records as nodes and clients hold it that coordinate requests themselves (TurboKV §1), and how it is fetched.
+//! The partition table of nodes and clients that coordinate requests without a switch (TurboKV §1),
+//! and how they fetch it.
 //!
 //! ```text
 //!   due ──query──▶ 24 records ──query──▶ 24 more … ──▶ a whole version takes the place of the one before
@@ -10,7 +11,7 @@ use crate::{KeyspaceId, OpId};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
-/// One version of the records, ordered by keyspace and range.
+/// One version of the partition table, ordered by keyspace and range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directory {
     version: u64,
@@ -18,7 +19,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Of these records, in any order. Too many are none: nobody could fetch them.
+    /// A table of these records, in any order; an empty table if they are too many to be fetched.
     pub fn new(version: u64, mut records: Vec<DirectoryRecord>) -> Self {
         if records.len() > DIRECTORY_RECORDS_MAX {
             records.clear();
@@ -27,7 +28,7 @@ impl Directory {
         Self { version, records }
     }
 
-    /// 0: there is none.
+    /// 0: no version.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -40,12 +41,12 @@ impl Directory {
         (found.keyspace == keyspace && found.range.contains(value)).then_some(found)
     }
 
-    /// Whether somebody of that address is named.
+    /// Whether a record names this address.
     pub fn names(&self, address: SocketAddrV4) -> bool {
         self.records.iter().any(|record| record.head == address || record.tail == address)
     }
 
-    /// Answers a question.
+    /// Answers a query.
     pub fn answer(&self, query: &DirectoryQuery, out: &mut Vec<u8>) {
         let mut listed = Vec::new();
         let first = query.first as usize;
@@ -59,23 +60,24 @@ impl Directory {
     }
 }
 
-/// A directory, and what has come of the next version. One question is open at a time; who asks says when to ask again.
+/// A table, and the received part of the next version. One query is open at a time; the caller
+/// decides when to repeat it.
 #[derive(Clone, Debug, Default)]
 pub struct DirectoryFetch {
     directory: Directory,
     coming: Directory,
-    /// Names the question that is open.
+    /// Identifies the open query.
     sequence: u64,
     is_open: bool,
 }
 
 impl DirectoryFetch {
-    /// The last version that is whole.
+    /// The last complete version.
     pub fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// The next question. An earlier one is not waited for any more.
+    /// The next query; an answer to an earlier one is ignored from now on.
     pub fn query(&mut self) -> DirectoryQuery {
         self.sequence += 1;
         self.is_open = true;
@@ -83,18 +85,18 @@ impl DirectoryFetch {
         DirectoryQuery::padded(op, self.directory.version, self.coming.records.len() as u32)
     }
 
-    /// Whether a question waits for its answer.
+    /// Whether a query is open.
     pub fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// An answer: whether there is more to ask for at once.
+    /// Takes an answer; returns whether there is more to query at once.
     pub fn on_page(&mut self, page: &DirectoryPage<'_>) -> bool {
         if !self.is_open || page.op != (OpId { sequence: self.sequence, ..OpId::NONE }) {
             return false;
         }
         self.is_open = false;
-        // A version before the one that is held is of somebody who lags.
+        // An older version: the sender lags behind.
         if page.version <= self.directory.version || page.total as usize > DIRECTORY_RECORDS_MAX {
             self.coming = Directory::default();
             return false;
@@ -108,11 +110,11 @@ impl DirectoryFetch {
         }
         self.coming.records.extend(page.records());
         if self.coming.records.len() < page.total as usize {
-            // Who lists nothing of what there is would be asked for ever.
+            // An empty page of an incomplete table would be queried for ever.
             return !page.listed.is_empty();
         }
         let Directory { version, records } = core::mem::take(&mut self.coming);
-        // Whatever is sent: searches need the order.
+        // The sender is not trusted to order the records, but lookups need the order.
         self.directory = Directory::new(version, records);
         false
     }
@@ -140,7 +142,7 @@ mod tests {
         (0..count).rev().map(|number| record(1, 10 * number, 10 * number + 9)).collect()
     }
 
-    /// Asks until there is no more; how often.
+    /// Queries until the table is complete; returns the number of queries.
     fn fetch(fetch: &mut DirectoryFetch, from: &Directory) -> usize {
         let mut bytes = Vec::new();
         for asked in 1.. {

@@ -1,4 +1,5 @@
-//! The group ring: addresses of groups of storage targets, and of some members of one (Replicast §II, §III).
+//! The group ring: multicast addresses of groups of storage targets, and of subsets of a group
+//! (Replicast §II, §III).
 //!
 //! ```text
 //!   address     prefix │ group │ mask: 12 bits, of which the i-th is the i-th member of the group
@@ -8,23 +9,25 @@
 //!   none        nobody
 //! ```
 //!
-//! A switch that knows of masks needs one entry for a group; one that does not, an entry for each address that is in use. Unlike addresses of a vring these say nothing of a key.
+//! A switch that understands masks needs one entry for each group; any other switch needs one entry
+//! for each address in use. Unlike vring addresses, group addresses do not depend on the key.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-/// Bits of an address that say who of a group is meant.
+/// Bits of an address that form the member mask.
 pub const GROUP_MASK_BITS: u32 = 12;
-/// Members of one group.
+/// Most members of a group.
 pub const GROUP_MEMBERS_MAX: usize = GROUP_MASK_BITS as usize;
-/// The mask of the whole group, however many members it has.
+/// Mask of the whole group, however many members it has.
 pub const GROUP_MASK_ALL: u16 = (1 << GROUP_MASK_BITS) - 1;
-/// Groups of one ring: a /12 has so many, a longer prefix fewer.
+/// Most groups of a ring: those of a /12; a longer prefix has fewer.
 pub const GROUPS_MAX: usize = 256;
 
-/// Parts of all ids of chunks that move between groups as wholes: an id's first byte is its slot (P2).
+/// Slots of chunk ids; a slot moves between groups as a whole. The first byte of a chunk id is its
+/// slot (P2).
 pub const CHUNK_SLOTS: usize = 256;
 
-/// Bits of the prefix of the usual rings.
+/// Prefix length of the default rings.
 const USUAL_LENGTH: u8 = 12;
 
 /// A ring of groups of storage targets.
@@ -32,26 +35,28 @@ const USUAL_LENGTH: u8 = 12;
 pub struct GroupRing {
     /// The lowest address.
     pub base: Ipv4Addr,
-    /// Bits of the prefix, from [`Self::LENGTH_MIN`] to [`Self::LENGTH_MAX`].
+    /// Prefix length, from [`Self::LENGTH_MIN`] to [`Self::LENGTH_MAX`].
     pub length: u8,
-    /// UDP port that is sent to: that of the vrings, as there may be one socket behind both.
+    /// Destination UDP port of requests: the port of the vrings, so that one socket can serve both.
     pub port: u16,
-    /// UDP port of the targets: the process that stores chunks has another one than the node beside it, and switches write it into what they pass on.
+    /// UDP port of the targets, which switches write into what they forward: the process that
+    /// stores chunks needs another port than the node on the same host.
     pub target_port: u16,
 }
 
 impl GroupRing {
-    /// The shortest prefix.
+    /// Shortest prefix.
     pub const LENGTH_MIN: u8 = 8;
-    /// The longest one: 16 groups.
+    /// Longest prefix: 16 groups.
     pub const LENGTH_MAX: u8 = 16;
 
-    /// The ring of a cluster with hosts of its own: `10.64.0.0/12`, above all vrings. `port`: of the vrings; targets have the next one.
+    /// Default ring of a cluster with separate hosts: `10.64.0.0/12`, above all vrings. `port` is
+    /// that of the vrings; targets use the next one.
     pub fn on_network(port: u16) -> Self {
         Self::usual(Ipv4Addr::new(10, 64, 0, 0), port)
     }
 
-    /// The ring of a cluster on the loopback interface: `127.64.0.0/12`, likewise.
+    /// Default ring of a cluster on the loopback interface: `127.64.0.0/12`.
     pub fn on_loopback(port: u16) -> Self {
         Self::usual(Ipv4Addr::new(127, 64, 0, 0), port)
     }
@@ -60,24 +65,24 @@ impl GroupRing {
         Self { base, length: USUAL_LENGTH, port, target_port: Self::usual_target_port(port) }
     }
 
-    /// The port behind that of the vrings; before it, where there is none behind it.
+    /// The port after that of the vrings; the one before it if there is none.
     pub fn usual_target_port(port: u16) -> u16 {
         port.checked_add(1).unwrap_or(port - 1)
     }
 
-    /// How many groups it has.
+    /// Number of groups.
     pub fn groups(&self) -> usize {
         let bits = 32 - GROUP_MASK_BITS - u32::from(self.length.clamp(Self::LENGTH_MIN, Self::LENGTH_MAX));
         GROUPS_MAX.min(1 << bits)
     }
 
-    /// Whether an address is in it.
+    /// Whether an address is in the ring.
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         let mask = u32::MAX.checked_shl(32 - u32::from(self.length.min(32))).unwrap_or(0);
         (address.to_bits() ^ self.base.to_bits()) & mask == 0
     }
 
-    /// Where a datagram goes that is for the members of a group whose bits are set.
+    /// Address of the members of a group whose bits are set in `mask`.
     ///
     /// # Panics
     /// If there is no such group, or the mask has more than [`GROUP_MASK_BITS`] bits.
@@ -88,7 +93,7 @@ impl GroupRing {
         SocketAddrV4::new((self.base.to_bits() | within).into(), self.port)
     }
 
-    /// The inverse: group and mask of an address of the ring.
+    /// Group and mask of an address of the ring.
     pub fn group_of(&self, address: Ipv4Addr) -> Option<(u8, u16)> {
         let within = address.to_bits() ^ self.base.to_bits();
         let group = within >> GROUP_MASK_BITS;
@@ -97,7 +102,7 @@ impl GroupRing {
     }
 }
 
-/// Who of its group an address of a group ring means.
+/// The member mask of a group address.
 pub fn mask_of(address: Ipv4Addr) -> u16 {
     address.to_bits() as u16 & GROUP_MASK_ALL
 }

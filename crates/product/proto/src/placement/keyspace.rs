@@ -1,4 +1,5 @@
-//! What a keyspace is: keys of their own, kept in their own way, reached by their own pair of vrings. Said by the operator, as text:
+//! Specification of a keyspace: a set of keys with its own settings and its own pair of vrings.
+//! Operators write it as text:
 //!
 //! ```text
 //!   sessions=replication=quorum,write-set=2,replicas=3,partitions=64,unicast=10.12.0.0/16,multicast=10.13.0.0/16
@@ -6,11 +7,12 @@
 //!   orders=range,chain                 a value that no other setting has needs no name
 //! ```
 //!
-//! A specification that has passed [`KeyspaceSpec::check`] makes sense by itself, a list that has passed [`check_keyspaces`] as a whole. Its
-//! text is canonical: every setting, in one order.
+//! A specification that has passed [`KeyspaceSpec::check`] is consistent in itself, a list that has
+//! passed [`check_keyspaces`] as a whole. Its text is canonical: all settings, in a fixed order.
 //!
-//! Numbers up to [`KEYSPACES_MAX`] are those of configured keyspaces; commands give others, each once ([`CREATED_FIRST`]). The pairs of rings are as
-//! many, and all known from the beginning ([`ring_pairs`]), so that switches drop what is for a keyspace that they do not know yet.
+//! Configured keyspaces have numbers below [`KEYSPACES_MAX`], keyspaces created by a command higher
+//! ones ([`CREATED_FIRST`]), never reused. All ring pairs are known in advance ([`ring_pairs`]), so
+//! that switches drop requests for keyspaces that they do not know yet.
 
 mod settings;
 
@@ -34,40 +36,42 @@ use crate::placement::{CREATED_FIRST, KEYSPACES_MAX, PARTITION_BITS_MAX, Partiti
 
 /// Most partitions of one keyspace.
 pub const KEYSPACE_PARTITIONS_MAX: u32 = 1 << PARTITION_BITS_MAX;
-/// Most partitions of a cluster: each is at least one entry in each table of a switch.
+/// Most partitions of a cluster: each takes at least one entry in each table of a switch.
 pub const PARTITIONS_MAX: u32 = 4096;
 /// Longest name of a keyspace.
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 64;
 
-/// How the replicas are kept in step, as far as an operator chooses it.
+/// Replication mode, as far as an operator chooses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// A primary orders all puts (multicast two-phase commit).
     #[default]
     Multicast,
-    /// Any `write_set` replicas hold a put, nobody orders (R14).
+    /// Any `write_set` replicas hold a put; no replica orders them (R14).
     Quorum {
-        /// k.
+        /// Write quorum size (k).
         write_set: u8,
     },
-    /// The first replica orders all puts, each passes them to the next one, the last answers (C1 to C10).
+    /// Chain replication: the head orders all puts, each replica forwards them, the tail answers
+    /// (C1 to C10).
     Chain,
 }
 
-/// How load spreads over nodes.
+/// Load balancing across nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoadBalancing {
-    /// Partitions are where the ring says.
+    /// Partitions stay where the ring places them.
     #[default]
     None,
-    /// Partitions are moved, split and merged by what they are asked (TurboKV §5.1).
+    /// Partitions are moved, split and merged according to their load (TurboKV §5.1).
     Migrate,
-    /// Keys that are asked most are copied to other nodes, which answer gets in turn with their members (KVSwitch §4).
+    /// Hot keys are copied to other nodes, which answer gets in turn with the members (KVSwitch
+    /// §4).
     Hot,
 }
 
 impl LoadBalancing {
-    /// As a keyspace's text says it.
+    /// As written in a specification.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -77,17 +81,17 @@ impl LoadBalancing {
     }
 }
 
-/// How the chunks of a keyspace's objects go to their targets (Replicast §III-E, §III-F).
+/// How the chunks of objects reach their targets (Replicast §III-E, §III-F).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkDelivery {
-    /// Once, to all of them (Replicast-M).
+    /// One multicast to all of them (Replicast-M).
     Multicast,
-    /// To one after the other (Replicast-H).
+    /// One unicast after the other (Replicast-H).
     Unicast,
 }
 
 impl ChunkDelivery {
-    /// As a keyspace's text says it.
+    /// As written in a specification.
     pub fn name(self) -> &'static str {
         match self {
             Self::Multicast => "multicast",
@@ -96,28 +100,30 @@ impl ChunkDelivery {
     }
 }
 
-/// What a text need not say.
+/// Defaults of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyspaceDefaults {
-    /// The next number that is free.
+    /// The next unused number.
     pub id: KeyspaceId,
-    /// R.
+    /// Replication factor (R).
     pub replicas: usize,
-    /// Partitions.
+    /// Partition count.
     pub partitions: u32,
-    /// Where rings are.
+    /// Default location of rings.
     pub rings: RingsBase,
 }
 
-/// Partitions of a keyspace of a cluster of this many nodes unless it says so: about eight for each node, so that they spread evenly.
+/// Default partition count in a cluster of this many nodes: about eight per node, so that load
+/// spreads evenly.
 pub fn partitions_for(nodes: usize) -> u32 {
     (8 * nodes).next_power_of_two() as u32
 }
 
-/// A list of keyspaces, each said by a text, beside the default one. One that names no id has the next that is free.
+/// Parses the specifications of a cluster's keyspaces other than the default one. Each without an
+/// id gets the next unused one.
 ///
 /// # Errors
-/// The first text that is refused.
+/// The first specification that is invalid.
 pub fn parse_keyspaces<'a>(
     texts: impl IntoIterator<Item = &'a str>,
     defaults: &KeyspaceDefaults,
@@ -133,28 +139,28 @@ pub fn parse_keyspaces<'a>(
     Ok(keyspaces)
 }
 
-/// A keyspace as the operator wants it.
+/// A keyspace as specified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyspaceSpec {
-    /// Its number in requests, for ever; 0 is the one of requests that name none.
+    /// Number in requests, never reused; 0 is the default keyspace.
     pub id: KeyspaceId,
-    /// Its name, for people.
+    /// Name for people.
     pub name: String,
-    /// How replicas are kept in step.
+    /// Replication mode.
     pub protocol: Protocol,
-    /// How keys become match values.
+    /// How keys map to match values.
     pub order: KeyOrder,
-    /// R: originals of each partition.
+    /// Replication factor (R).
     pub replicas: usize,
-    /// Partitions that it begins with, a power of two.
+    /// Initial partition count, a power of two.
     pub partitions: u32,
-    /// How load spreads over nodes.
+    /// Load balancing across nodes.
     pub balancing: LoadBalancing,
-    /// Keys that one may hold before it is split; none: any.
+    /// Most keys of a partition before it is split; `None`: unlimited.
     pub partition_keys: Option<u64>,
-    /// The same of what keys and values are together.
+    /// Most bytes of keys and values of a partition before it is split; `None`: unlimited.
     pub partition_bytes: Option<u64>,
-    /// It has names of objects, whose chunks go to their targets so; none: it has none.
+    /// `Some` if the keyspace holds object names: how their chunks reach the targets.
     pub chunks: Option<ChunkDelivery>,
     /// Base of the unicast ring, a /16.
     pub unicast: Ipv4Addr,
@@ -162,7 +168,7 @@ pub struct KeyspaceSpec {
     pub multicast: Ipv4Addr,
 }
 
-/// Why keyspaces are refused.
+/// Why a list of keyspaces is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeyspaceError {
     #[error("keyspace {name:?}: {reason}")]
@@ -175,7 +181,7 @@ pub enum KeyspaceError {
     TooManyPartitions { partitions: u32 },
 }
 
-/// Why a keyspace is refused.
+/// Why a specification is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     #[error("a name has 1 to {KEYSPACE_NAME_BYTES_MAX} characters, this one has {length}")]
@@ -227,7 +233,7 @@ pub enum Refusal {
 }
 
 impl KeyspaceSpec {
-    /// The keyspace `default` as it is unless something is said.
+    /// The keyspace `default` without settings.
     pub fn of(defaults: &KeyspaceDefaults) -> Self {
         let KeyspaceDefaults { id, replicas, partitions, rings } = *defaults;
         let (unicast, multicast) = rings.rings(id);
@@ -247,10 +253,10 @@ impl KeyspaceSpec {
         }
     }
 
-    /// Reads `name` or `name=setting=value,…`, and checks it.
+    /// Parses `name` or `name=setting=value,…`, and checks it.
     ///
     /// # Errors
-    /// Whatever is not understood or makes no sense, with the name of the keyspace.
+    /// What is not understood or inconsistent, with the name of the keyspace.
     pub fn parse(text: &str, defaults: &KeyspaceDefaults) -> Result<Self, KeyspaceError> {
         let (name, settings) = text.split_once('=').unwrap_or((text, ""));
         let refused = |reason| KeyspaceError::Refused { name: name.into(), reason };
@@ -260,18 +266,18 @@ impl KeyspaceSpec {
         Ok(spec)
     }
 
-    /// Checks whatever can be said of it alone.
+    /// Checks the specification by itself.
     ///
     /// # Errors
-    /// The first thing that makes no sense.
+    /// The first inconsistency.
     pub fn check(&self) -> Result<(), KeyspaceError> {
         self.refusal().map_err(|reason| self.refused(reason))
     }
 
-    /// Checks that its number is one of those that a configuration may name.
+    /// Checks that a configuration may use its number.
     ///
     /// # Errors
-    /// It is one that a command may give.
+    /// The number is reserved for keyspaces created by a command.
     pub fn check_configured(&self) -> Result<(), KeyspaceError> {
         match self.id {
             id if id >= CREATED_FIRST => Err(self.refused(Refusal::Id { id })),
@@ -327,7 +333,8 @@ impl KeyspaceSpec {
         Ok(())
     }
 
-    /// Copies of a hot key are pushed, and closed before an update is decided, by whoever decides all ops of the key and answers for them (H3, H4).
+    /// Copies of a hot key need one replica that decides all ops of the key and answers for them:
+    /// it pushes copies, and closes them before it decides an update (H3, H4).
     fn why_no_hot_keys(&self) -> Option<&'static str> {
         match self.protocol {
             Protocol::Multicast => None,
@@ -338,15 +345,15 @@ impl KeyspaceSpec {
         }
     }
 
-    /// Whether hot keys are spread: its clients leave room for stamps.
+    /// Whether hot keys are copied, so that clients leave room for stamps.
     pub fn is_hot(&self) -> bool {
         self.balancing == LoadBalancing::Hot
     }
 
-    /// What its nodes and clients are told.
+    /// What nodes and clients need to know.
     ///
     /// # Panics
-    /// If it was not checked.
+    /// If the specification was not checked.
     pub fn replication(&self) -> Replication {
         match self.protocol {
             Protocol::Multicast => Replication::Multicast,
@@ -362,10 +369,10 @@ impl KeyspaceSpec {
         Vrings { unicast: self.unicast, multicast: self.multicast, port }
     }
 
-    /// The ranges of the partitions that it begins with.
+    /// Ranges of the initial partitions.
     ///
     /// # Panics
-    /// If it was not checked.
+    /// If the specification was not checked.
     pub fn ranges(&self) -> impl Iterator<Item = MatchRange> {
         let partitioning = Partitioning::new(self.partitions.ilog2() as u8).expect("checked");
         partitioning.all().map(move |partition| partitioning.range(partition))
@@ -381,8 +388,8 @@ impl fmt::Display for KeyspaceSpec {
 }
 
 impl KeyspaceSpec {
-    /// Its settings with commas between them, as [`KeyspaceSpec::parse`] reads them after the name: all but its number and its rings,
-    /// which belong to its cluster.
+    /// The settings, separated by commas, as [`KeyspaceSpec::parse`] reads them after the name,
+    /// without number and rings, which belong to the cluster.
     pub fn settings(&self) -> String {
         let Self { replicas, partitions, .. } = self;
         let replication = match self.protocol {
@@ -412,10 +419,11 @@ impl KeyspaceSpec {
     }
 }
 
-/// Checks a cluster's keyspaces: each by itself, and that they do not share what is theirs.
+/// Checks a cluster's keyspaces, each by itself and against the others: names, numbers and rings
+/// must be unique.
 ///
 /// # Errors
-/// The first thing that makes no sense.
+/// The first inconsistency.
 pub fn check_keyspaces(keyspaces: &[KeyspaceSpec], nodes: usize) -> Result<(), KeyspaceError> {
     if keyspaces.is_empty() || keyspaces.len() > KEYSPACES_MAX {
         return Err(KeyspaceError::Count { keyspaces: keyspaces.len() });

@@ -3,7 +3,7 @@
 use crate::{KeyDigest, MatchRange, PartitionId};
 use alloc::vec::Vec;
 
-/// Most bits of a vnode that may name its partition.
+/// Most leading bits of a vnode that may determine its partition.
 pub const PARTITION_BITS_MAX: u8 = 10;
 
 /// How vnodes are grouped into partitions.
@@ -43,7 +43,7 @@ impl Partitioning {
         (partition.0 << (16 - self.bits)) as u16
     }
 
-    /// The match values of a partition's keys: those whose leading bits are its number.
+    /// The match values of a partition's keys: those with its number as leading bits.
     pub fn range(self, partition: PartitionId) -> MatchRange {
         let below = u128::MAX.checked_shr(self.bits.into()).unwrap_or_default();
         let first = u128::from(self.first_vnode(partition)) << 112;
@@ -56,16 +56,16 @@ pub fn vnodes(range: MatchRange) -> (u16, u16) {
     ((range.first() >> 112) as u16, (range.last() >> 112) as u16)
 }
 
-/// An aligned power-of-two block of vnodes: what one entry of a switch's table can match.
+/// An aligned power-of-two block of vnodes: one entry of a switch's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VnodeBlock {
     /// Its first vnode.
     pub first: u16,
-    /// Leading bits of a vnode that are those of the block.
+    /// Prefix length of the block.
     pub bits: u8,
 }
 
-/// The fewest blocks that are the vnodes of `range`; `None` if it begins or ends within a vnode.
+/// The fewest blocks that cover the vnodes of `range`; `None` if it begins or ends within a vnode.
 pub fn vnode_blocks(range: MatchRange) -> Option<Vec<VnodeBlock>> {
     const VNODE: u128 = 1 << 112;
     if !range.first().is_multiple_of(VNODE) || range.last() % VNODE != VNODE - 1 {

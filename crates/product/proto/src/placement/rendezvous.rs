@@ -1,16 +1,18 @@
-//! Who of several is first for a chunk (rendezvous hashing): each has a rank that depends on chunk and target only, so all agree without a word, whoever comes and goes.
+//! Rendezvous hashing of chunks to targets: each target has a rank that depends on chunk and target
+//! only, so all nodes agree without messages, whichever targets come and go.
 
 use crate::NodeId;
 
-/// The rank of a target for the chunk of this id, which is a hash itself: the lowest is the best, and no two targets have the same.
+/// Rank of a target for a chunk, whose id is itself a hash. The lowest rank is the best; ranks are
+/// unique.
 pub fn rendezvous_rank(id: &[u8; 32], node: NodeId) -> (u64, NodeId) {
-    // The first bytes are alike within a slot.
+    // The first bytes are equal within a slot.
     let (words, _) = id[16..].as_chunks::<8>();
     let key = u64::from_be_bytes(words[0]) ^ (u64::from(node.0) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed(key), node)
 }
 
-/// Each bit of the input turns half of those of the output (SplitMix64).
+/// Mixes so that each input bit flips half of the output bits (SplitMix64).
 fn mixed(mut bits: u64) -> u64 {
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -40,7 +42,7 @@ mod tests {
 
     #[test]
     fn ranks_are_for_ever() {
-        // Releases that run beside each other must agree.
+        // Must not change between releases that run side by side.
         assert_eq!(rendezvous_rank(&[7; 32], NodeId(3)), (0xe126_47f2_755e_acd4, NodeId(3)));
         assert_eq!(mixed(1), 0x5692_161d_100b_05e5);
     }

@@ -1,8 +1,9 @@
 //! The physical ring (NICE §3.1): consistent hashing with bounded loads, so that a few partitions still spread evenly.
 //!
-//! Each node has [`TOKENS_PER_NODE`] tokens on a ring of 64-bit hashes. A partition's replica set is the first R distinct nodes
-//! clockwise from the partition's own hash; a node is passed over as primary when it already leads its share, and as a secondary
-//! when it already holds its share of replicas. When a node comes or goes, most partitions keep most of their members.
+//! Each node has [`TOKENS_PER_NODE`] tokens on a ring of 64-bit hashes. A partition's replica set
+//! is the first R distinct nodes clockwise from the partition's own hash; a node is skipped as
+//! primary when it already leads its share of partitions, and as a secondary when it already holds
+//! its share of replicas. When a node joins or leaves, most partitions keep most of their members.
 
 use crate::NodeId;
 use alloc::collections::BTreeMap;
@@ -24,11 +25,13 @@ pub fn replica_sets(nodes: &[NodeId], keyspace: &KeyspaceSpec) -> Vec<Vec<NodeId
     (0..partitions as u16).map(|place| shares.take(ring_hash(1, place, id.0))).collect()
 }
 
-/// The same of a keyspace whose partitions were split and merged: they begin at these match values, ascending.
+/// Replica sets of a keyspace whose partitions were split and merged; they begin at these match
+/// values, ascending.
 ///
-/// What begins where one of the first partitions began keeps that one's replica set; what begins elsewhere has one of its own, by its first
-/// match value and by the room that the others leave. So a split moves at most its second half, a merge nothing of its first partition, and
-/// nobody else; and who is merged again is where it was.
+/// A partition that begins where an initial partition began keeps that one's replica set; any other
+/// gets a set by its first match value and the remaining room. So a split moves at most its second
+/// half, a merge moves nothing of its first partition, no other partition moves, and a merge after
+/// a split restores the old placement.
 ///
 /// # Panics
 /// As [`replica_sets`].
@@ -48,7 +51,7 @@ pub fn replica_sets_of(nodes: &[NodeId], keyspace: &KeyspaceSpec, starts: &[u128
     kept.into_iter().zip(starts).map(own).collect()
 }
 
-/// The ring, and what each node leads and holds already.
+/// The ring, and how many partitions each node leads and holds already.
 struct Shares {
     ring: Vec<(u64, NodeId)>,
     replicas: usize,
@@ -78,7 +81,7 @@ impl Shares {
         }
     }
 
-    /// The replica set of a partition of this hash.
+    /// The replica set of a partition with this hash.
     fn take(&mut self, hash: u64) -> Vec<NodeId> {
         let Self { ring, led, held, .. } = &*self;
         let start = ring.partition_point(|(token, _)| *token < hash);
@@ -86,7 +89,7 @@ impl Shares {
         let primary =
             clockwise().find(|node| led[node] < self.led_max).expect("some node leads less than its share");
         let mut set = vec![primary];
-        // First those with room; the bound may leave too few distinct ones at the end, then any.
+        // Nodes with room come first; if the bound leaves too few distinct nodes, any node.
         for room_only in [true, false] {
             for node in clockwise() {
                 let has_room = !room_only || held[&node] < self.held_max;
@@ -116,7 +119,7 @@ fn ring_hash(kind: u8, name: u16, token: u16) -> u64 {
     u64::from_be_bytes(hash.as_bytes()[..8].try_into().expect("eight bytes"))
 }
 
-/// Of a partition that begins where none of the first did: by its vnode where it begins with one.
+/// Hash of a partition that begins where no initial one did: by its vnode if it begins at one.
 fn own_hash(start: u128, keyspace: u16) -> u64 {
     const VNODE: u128 = 1 << 112;
     if start.is_multiple_of(VNODE) {
@@ -183,12 +186,12 @@ mod tests {
             let own = split.remove(starts.binary_search(&cut).unwrap());
             assert_eq!((split, own.len()), (before.clone(), 3));
         }
-        // Merged, the first one's set stays; the others' as well.
+        // After a merge, the first partition's set stays, and so do all others.
         let mut merged = starts;
         merged.remove(5);
         let after = replica_sets_of(&nodes, &keyspace, &merged);
         assert_eq!(after, [&before[..5], &before[6..]].concat());
-        // All in one, and as many as there can be.
+        // One partition, and the maximum.
         assert_eq!(replica_sets_of(&nodes, &keyspace, &[0]), before[..1]);
         let many: Vec<u128> = (0..1024).map(|place| (place * 64) << 112).collect();
         let led = |node| {

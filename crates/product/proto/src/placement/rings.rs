@@ -1,5 +1,6 @@
-//! Where the rings of keyspaces are: pairs of /16, all of which a cluster's switches know from the beginning, so that what is for a keyspace that they
-//! do not know yet, or no more, is dropped and not forwarded as somebody else's.
+//! Rings of all keyspaces: pairs of /16, which a cluster's switches know in advance, so that they
+//! drop requests for keyspaces that they do not know, instead of forwarding them as foreign
+//! traffic.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -9,7 +10,8 @@ use crate::KeyspaceId;
 
 use crate::placement::{CREATED_FIRST, GroupRing, KeyspaceSpec, RingsBase};
 
-/// The ring of groups of a cluster with these keyspaces, whose vrings are at `port`, unless it says another one. `None`: a keyspace is configured with a ring in it.
+/// Default group ring of a cluster with these keyspaces, whose vrings use `port`. `None`: a
+/// configured keyspace overlaps it.
 pub fn usual_group_ring(configured: &[KeyspaceSpec], port: u16) -> Option<GroupRing> {
     let ring = match configured.first().map_or(RingsBase::Network, |spec| RingsBase::of(spec.unicast)) {
         RingsBase::Network => GroupRing::on_network(port),
@@ -19,8 +21,8 @@ pub fn usual_group_ring(configured: &[KeyspaceSpec], port: u16) -> Option<GroupR
     (!vrings.any(|vring| ring.contains(vring))).then_some(ring)
 }
 
-/// The pairs of rings of a cluster that is configured with these keyspaces, by their numbers: theirs, and for every other number up to
-/// [`KEYSPACES_MAX`] the usual one, but for those with a ring that is taken.
+/// Ring pairs of a cluster configured with these keyspaces, by number: the configured ones, and for
+/// all other numbers up to [`KEYSPACES_MAX`] the default pair, unless it is taken.
 pub fn ring_pairs(configured: &[KeyspaceSpec]) -> Vec<(Ipv4Addr, Ipv4Addr)> {
     let base = configured.first().map_or(RingsBase::Network, |spec| RingsBase::of(spec.unicast));
     let taken: BTreeSet<_> = configured.iter().flat_map(|spec| [spec.unicast, spec.multicast]).collect();
@@ -59,7 +61,7 @@ mod tests {
 
     #[test]
     fn what_is_configured_takes_the_place_of_the_usual() {
-        // The fourth has a ring of the seventh: that pair is nobody's.
+        // The fourth keyspace uses a ring of the seventh, whose default pair is therefore unused.
         let seventh = RingsBase::Network.rings(KeyspaceId(7)).0;
         let configured = [
             keyspace(0, RingsBase::Network),

@@ -6,25 +6,26 @@ use crate::KeyspaceId;
 
 /// Most keyspaces of a cluster.
 pub const KEYSPACES_MAX: usize = 16;
-/// The first number of a keyspace that is created by a command.
+/// First number of keyspaces created by a command.
 pub const CREATED_FIRST: KeyspaceId = KeyspaceId(KEYSPACES_MAX as u16);
 
-/// Where the rings of a keyspace are unless it says so.
+/// Default location of a cluster's rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingsBase {
-    /// Hosts of their own: `10.10.0.0/16` and `10.11.0.0/16` are those of keyspace 0.
+    /// Separate hosts: `10.10.0.0/16` and `10.11.0.0/16` belong to keyspace 0.
     Network,
-    /// One host: `127.10.0.0/16` and `127.11.0.0/16`, all of whose addresses are local.
+    /// One host: `127.10.0.0/16` and `127.11.0.0/16` belong to keyspace 0; all addresses are local.
     Loopback,
 }
 
 impl RingsBase {
-    /// Of a cluster one of whose rings this is.
+    /// Location of a cluster with this ring.
     pub fn of(ring: Ipv4Addr) -> Self {
         if ring.is_loopback() { Self::Loopback } else { Self::Network }
     }
 
-    /// The unicast and the multicast ring of a keyspace: two /16 each, from 10 on; 20 to 39 are left to hosts.
+    /// Unicast and multicast ring of a keyspace: two /16 each, from 10 on; 20 to 39 are left for
+    /// hosts.
     pub fn rings(self, id: KeyspaceId) -> (Ipv4Addr, Ipv4Addr) {
         let first = match self {
             Self::Network => 10,

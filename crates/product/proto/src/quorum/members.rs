@@ -1,4 +1,5 @@
-//! Between members of a quorum keyspace: deletions that are to be forgotten, and versions that a successor is to hold (R14).
+//! Messages between members of a quorum keyspace: deletions to be forgotten, and versions handed to
+//! a successor (R14).
 //!
 //! ```text
 //!   member ──Tombstones, Hold────▶ each other member ──TombstonesAck──▶   hold these deletions, or what you have if it is newer
@@ -15,18 +16,19 @@ use alloc::vec::Vec;
 use core::mem::size_of;
 
 code! {
-    /// What is to be done with tombstones.
+    /// What to do with tombstones.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum TombstoneStage {
-        /// Hold them durably, or something newer.
+        /// Store them durably, unless a newer version is present.
         Hold = 1,
-        /// Forget those that you still hold: every member has held them, or something newer, in an epoch before this one.
+        /// Forget them if still present: in an earlier epoch, every member has stored them or a
+        /// newer version.
         Forget = 2,
     }
 }
 
 message! {
-    /// From a member to another, about deletions that it holds.
+    /// From a member to another, about its tombstones.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Tombstones<'a>: Tombstones {
         header {}
@@ -35,11 +37,11 @@ message! {
             partition: PartitionId,
             /// The epoch of the message.
             epoch: Epoch,
-            /// The member that asks.
+            /// The sender.
             sender: NodeId,
-            /// What for.
+            /// What to do.
             stage: TombstoneStage => 5 zeros,
-            /// Names the message; its answer carries it.
+            /// Names the message and its answer.
             round: u64,
             /// [`Tombstone`]s: at most [`Self::LISTED_BYTES_MAX`].
             listed: &'a [u8] as RestOf<Tombstone<'static>>,
@@ -51,7 +53,7 @@ part! {
     /// A deletion.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Tombstone<'a> {
-        /// Of the version.
+        /// Version of the deletion.
         timestamp: Timestamp,
         /// The key.
         key: &'a [u8] as Key,
@@ -59,22 +61,22 @@ part! {
 }
 
 impl<'a> Tombstones<'a> {
-    /// Most bytes of [`Self::listed`].
+    /// Longest [`Self::listed`], in bytes.
     pub const LISTED_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - Self::FIXED_BYTES;
 
-    /// What is listed.
+    /// Iterates over the tombstones.
     pub fn entries(&self) -> impl Iterator<Item = Tombstone<'a>> + use<'a> {
         codec::each::<Tombstone<'static>>(self.listed)
     }
 }
 
-/// One at least fits a message.
+/// A message has room for at least one.
 const _: () = assert!(
     size_of::<<Tombstone<'static> as Codec>::Layout>() + KEY_BYTES_MAX <= Tombstones::LISTED_BYTES_MAX
 );
 
 impl Tombstone<'_> {
-    /// Bytes of the encoded form.
+    /// Length of the encoded form, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<<Tombstone<'static> as Codec>::Layout>() + self.key.len()
     }
@@ -86,7 +88,7 @@ impl Tombstone<'_> {
 }
 
 message! {
-    /// The answer to [`Tombstones`]: it is done, durably if they are to be held.
+    /// The answer to [`Tombstones`]: done; durably, if they were to be stored.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct TombstonesAck: TombstonesAck {
         header {}
@@ -97,14 +99,15 @@ message! {
             epoch: Epoch,
             /// The member that answers.
             sender: NodeId => 6 zeros,
-            /// Of what is answered.
+            /// Copied from the message.
             round: u64,
         }
     }
 }
 
 message! {
-    /// From a member that leaves to the one that comes in its place: hold this version durably, or something newer.
+    /// From a leaving member to its successor: store this version durably, unless a newer one is
+    /// present.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Entrust<'a>: Entrust where is_possible {
         header {}
@@ -113,17 +116,17 @@ message! {
             partition: PartitionId,
             /// The epoch of the message.
             epoch: Epoch,
-            /// The member that leaves.
+            /// The leaving member.
             sender: NodeId => 6 zeros,
-            /// Names the version; the answer carries it.
+            /// Names the version and the answer.
             serial: u64,
-            /// Of the version; never [`Timestamp::NEVER`].
+            /// Version; never [`Timestamp::NEVER`].
             timestamp: Timestamp,
             /// The key, at most [`KEY_BYTES_MAX`] bytes.
             key: &'a [u8] as Key,
-            /// Its value; `None` is a deletion.
+            /// The value; `None` is a deletion.
             value: Option<&'a [u8]> as OptionalValue,
-            /// Whether that is the [`Reference`](crate::large::Reference) of a large one.
+            /// Whether the value is the [`Reference`](crate::large::Reference) of a large value.
             is_large: bool,
         }
     }
@@ -140,7 +143,7 @@ impl Entrust<'_> {
 }
 
 message! {
-    /// The answer to [`Entrust`]: that version, or a newer one, is held durably.
+    /// The answer to [`Entrust`]: that version or a newer one is durable.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Entrusted: Entrusted {
         header {}
@@ -151,7 +154,7 @@ message! {
             epoch: Epoch,
             /// The member that answers.
             sender: NodeId => 6 zeros,
-            /// Of what is answered.
+            /// Copied from the message.
             serial: u64,
         }
     }

@@ -1,14 +1,16 @@
-//! Several operations on keys of one partition, as one op.
+//! Transactions: several operations on keys of one partition, as one op.
 //!
 //! ```text
 //!   Operation::Transaction   [ key, Require ][ key, Apply ][ key, Read ] …      an Update, whose key is that of the first step
 //!   its decision, its answer [ result       ][ result     ][ result    ] …      or a status alone: nothing took effect
 //! ```
 //!
-//! The steps are taken one after the other, each on what those before have left. One that fails (an increment of what is no number) says so in its result, and the others count;
-//! one that requires what is not so ends the transaction, and nothing of it takes effect.
+//! Steps are performed in order, each on the results of those before. A failing step (an increment
+//! of a non-number) reports the failure in its result, and the others still count; an unmet
+//! requirement aborts the transaction without any effect.
 //!
-//! A script is a step, too, behind those that declare its keys; what it does to a key is the effect of the step that declares that:
+//! A script is a step, too, and follows the steps that declare its keys. Its effect on a key is
+//! recorded as the effect of the declaring step:
 //!
 //! ```text
 //!   Operation::Transaction   [ key, Declare ][ other key, Declare ][ key, Run ]
@@ -28,31 +30,33 @@ use core::mem::size_of;
 use zerocopy::network_endian::U16;
 
 tagged! {
-    /// What a step does with its key.
+    /// What a step does.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub enum Act<'a> where is_possible {
-        /// Ends the transaction if this does not hold.
+        /// Aborts the transaction unless this condition holds.
         1 => Require(Condition),
-        /// Tells the value.
+        /// Returns the value.
         2 => Read,
-        /// An update.
+        /// Performs an update.
         3 => Apply {
-            /// What it does: none that carries a large value, nor a transaction.
+            /// The operation; neither of a large value nor a transaction.
             operation: Operation<'a> as Operation<'static>,
-            /// When it applies.
+            /// Condition of the update.
             condition: Condition,
-            /// Whether the result has the value from before.
+            /// Whether the result contains the old value.
             return_old: bool,
         },
-        /// Gives the key to the next script, whose declarations stand before it without anything between; tells nothing.
+        /// Declares the key for the next script, which must follow without other steps between;
+        /// returns nothing.
         4 => Declare,
-        /// Runs a script on what was declared for it; its key says no more than where it runs. Tells its reply, in the words of RESP2.
+        /// Runs a script on the declared keys; its own key only determines the partition. Returns
+        /// its reply, encoded as RESP2.
         5 => Run {
-            /// When it was called, in milliseconds of the Unix epoch: the time that it knows.
+            /// Call time in milliseconds of the Unix epoch: the script's clock.
             unix_ms: u64,
-            /// Whether it may change nothing.
+            /// Whether it is read-only.
             is_read_only: bool,
-            /// What it is.
+            /// Source code.
             source: &'a [u8] as Outcome,
             /// Its encoded [`Argument`]s.
             arguments: &'a [u8] as Arguments,
@@ -64,18 +68,18 @@ part! {
     /// An argument of a script.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Argument<'a> {
-        /// What it is; may be empty.
+        /// The argument; may be empty.
         bytes: &'a [u8] as Outcome,
     }
 }
 
 impl<'a> Argument<'a> {
-    /// Appends it to others.
+    /// Appends it to encoded arguments.
     pub fn append(&self, out: &mut Vec<u8>) {
         codec::append::<Argument<'static>>(self, out);
     }
 
-    /// Those of a script that was decoded.
+    /// Iterates over the arguments of a decoded script.
     pub fn each(arguments: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         codec::each::<Argument<'static>>(arguments).map(|argument| argument.bytes)
     }
@@ -96,35 +100,35 @@ part! {
     /// A step of a transaction.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct Step<'a> where is_possible {
-        /// Of the partition of all the others.
+        /// The key; all keys belong to one partition.
         key: &'a [u8] as Key,
-        /// What is done with it.
+        /// The action.
         act: Act<'a> as Trimmed<Act<'static>>,
     }
 }
 
 part! {
-    /// What became of a step: the answer to the client and, of what it did to its key, all that the members need.
+    /// Outcome of a step: the result for the client, and the effect on the key for the members.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Taken<'a> {
-        /// Of the step.
+        /// Status of the result.
         status: Status,
-        /// What it does to its key.
+        /// Effect on the key.
         effect: Effect,
-        /// Whether the result has a value, namely `value`.
+        /// Whether the result has a value, which is `value`.
         value_is_result: bool,
-        /// What that is.
+        /// Form of the value.
         form: Form,
         /// The bytes of [`Effect::Store`], or of the result, or of both.
         value: &'a [u8] as Outcome,
-        /// The key's expiry time after it, in milliseconds of the Unix epoch; 0 is never.
+        /// Expiry time of the key afterwards, in milliseconds of the Unix epoch; 0: never.
         expiry_ms: u64,
-        /// The result's integer.
+        /// Integer of the result.
         integer: i64,
     }
 }
 
-/// Encoded [`Argument`]s, or none.
+/// Encoded [`Argument`]s; may be empty.
 pub struct Arguments;
 
 impl Codec for Arguments {
@@ -186,7 +190,7 @@ impl Codec for Steps {
         loop {
             let mut steps = Vec::new();
             (0..=random.below(2)).for_each(|_| Step::sample(random).append(&mut steps));
-            // Samples get shorter.
+            // Keeps samples short.
             if steps.len() <= TRANSACTION_BYTES_MAX {
                 return steps.leak();
             }
@@ -200,24 +204,24 @@ impl<'a> Step<'a> {
         operation.check_beside(self.key.len())
     }
 
-    /// Appends it to those of a transaction.
+    /// Appends it to encoded steps.
     pub fn append(&self, out: &mut Vec<u8>) {
         codec::append::<Step<'static>>(self, out);
     }
 
-    /// The steps of an [`Operation::Transaction`].
+    /// Iterates over the steps of an [`Operation::Transaction`].
     pub fn each(steps: &'a [u8]) -> impl Iterator<Item = Self> + use<'a> {
         codec::each::<Step<'static>>(steps)
     }
 }
 
 impl<'a> Taken<'a> {
-    /// Appends it to those of a transaction.
+    /// Appends it to encoded outcomes.
     pub fn append(&self, out: &mut Vec<u8>) {
         codec::append::<Trimmed<Taken<'static>>>(self, out);
     }
 
-    /// What became of the steps, of a decision or an answer. Nothing behind what is none.
+    /// Iterates over the outcomes in a decision or a reply, up to the first malformed one.
     pub fn each(taken: &'a [u8]) -> impl Iterator<Item = Self> + use<'a> {
         let mut reader = Reader::new(taken);
         core::iter::from_fn(move || {

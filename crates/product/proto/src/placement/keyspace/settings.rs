@@ -1,4 +1,4 @@
-//! The text of a keyspace, setting by setting.
+//! Parser of keyspace specifications, setting by setting.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -9,7 +9,7 @@ use crate::{KeyOrder, KeyspaceId};
 
 use super::{ChunkDelivery, KeyspaceDefaults, KeyspaceSpec, LoadBalancing, Protocol, Refusal};
 
-/// Settings of a keyspace's text, each with what it takes.
+/// All settings, with their values.
 pub const KEYSPACE_SETTINGS: [(&str, &str); 12] = [
     ("id", "1 to 15, as in SELECT 1; the next that is free"),
     ("replication", "multicast, chain or quorum; multicast"),
@@ -31,13 +31,13 @@ pub const KEYSPACE_SETTINGS: [(&str, &str); 12] = [
     ("multicast", "likewise"),
 ];
 
-/// As in a sentence.
+/// As an English list.
 pub(super) fn names() -> String {
     let [first @ .., last] = KEYSPACE_SETTINGS.map(|(name, _)| name);
     format!("{} and {last}", first.join(", "))
 }
 
-/// What a text says.
+/// A parsed specification.
 #[derive(Default)]
 pub(super) struct Settings {
     id: Option<u16>,
@@ -113,7 +113,7 @@ impl Settings {
     }
 }
 
-/// The setting that has this value and no other has: `range,chain` says enough.
+/// The only setting that has this value: `range,chain` is unambiguous.
 fn named_by_value(word: &str) -> Option<(&'static str, &str)> {
     match word {
         "hash" | "range" => Some(("partitioning", word)),
@@ -137,7 +137,7 @@ fn number<T: FromStr>(setting: &'static str, value: &str) -> Result<T, Refusal> 
     value.parse().map_err(|_| bad_value(setting, value, "a number that is not too large"))
 }
 
-/// Of a quorum the write set is said apart.
+/// The write set of a quorum is a setting of its own.
 fn protocol(value: &str) -> Result<Protocol, Refusal> {
     match value {
         "multicast" => Ok(Protocol::Multicast),
