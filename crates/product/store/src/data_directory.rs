@@ -1,4 +1,5 @@
-//! The data directory of a node or of the metadata service: a text file that says whose it is, and a lock.
+//! Data directory of a node or of the metadata service: a format file that identifies its owner,
+//! and a lock.
 //!
 //! ```text
 //!   nicekv-format              one `name value` a line, replaced as a whole (temporary file, force, rename,
@@ -10,8 +11,9 @@
 //!   nicekv-lock                held as long as the process uses the directory; its content means nothing
 //! ```
 //!
-//! Order of the checks: lock first, so that a second process never reads a file that the first one is writing. A directory that is
-//! accepted is made private, with all that an earlier release has left in it.
+//! Order of the checks: the lock first, so that a second process never reads a file that the first
+//! one is writing. An accepted directory becomes private to its user, including files of earlier
+//! releases.
 
 use crate::{
     Result, StoreError,
@@ -23,22 +25,23 @@ use std::{
     sync::Arc,
 };
 
-/// Of everything in the directory: of this file, and of what log and engine are given to keep.
+/// Format version of everything in the directory: this file, the log and the engine.
 const FORMAT_VERSION: u32 = 3;
 const FORMAT_FILE: &str = "nicekv-format";
 const FORMAT_FILE_NEW: &str = "nicekv-format.new";
 const LOCK_FILE: &str = "nicekv-lock";
-/// Entries of a data directory: where there is one of them and no format file, that file is lost.
+/// Names that a data directory contains: if one is present without a format file, the format file
+/// was lost.
 const OWN_ENTRIES: [&str; 4] = ["engine", "metadata", "metadata-state", "switch-term"];
-/// Entries that a directory may hold before it has a format file.
+/// Entries that are allowed in a directory without a format file.
 const HARMLESS_ENTRIES: [&str; 3] = [FORMAT_FILE_NEW, LOCK_FILE, "lost+found"];
 
-/// What the caller expects of a data directory, and the ids (random, from the caller) of a new one.
+/// Expected identity of a data directory, and ids (random, chosen by the caller) for a new one.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
-    /// The cluster that the directory must belong to; `None` accepts whatever is there.
+    /// Required cluster id; `None` accepts any.
     pub cluster_id: Option<u128>,
-    /// The role or node name that it must belong to, one line.
+    /// Required role or node name, a single line.
     pub owner: &'a str,
     /// Cluster id of a new directory if `cluster_id` is `None`.
     pub cluster_id_if_new: u128,
@@ -64,7 +67,7 @@ impl DataDirectory {
             io::ErrorKind::AlreadyExists => not_writable(io::Error::other("it is a file")),
             _ => not_writable(error),
         })?;
-        // Before the lock file is made: a directory that is refused is left as it is.
+        // Before the lock file is created: a refused directory is left unchanged.
         if !has_format(&**files, path)?
             && refuse_foreign(&**files, path).is_err()
             && !has_format(&**files, path)?
@@ -87,14 +90,15 @@ impl DataDirectory {
             }
         };
         format.check(path, &expected)?;
-        // Only now is it known to be ours: a directory of photos keeps its modes.
+        // Only now is it known to be a data directory: other directories keep their modes.
         let not_private = |source| StoreError::NotPrivate { path: path.to_path_buf(), source };
         files.make_private(path).map_err(not_private)?;
         let Format { cluster_id, storage_id, .. } = format;
         Ok(Self { path: path.to_path_buf(), cluster_id, storage_id, is_new, _lock: lock })
     }
 
-    /// Refuses a directory that holds data, for those who would neither show nor change them. One that is not there is none.
+    /// Refuses a directory that holds data, for processes that would neither read nor change it. A
+    /// missing directory is accepted.
     pub fn refuse_data(files: &dyn Files, path: &Path) -> Result<()> {
         match files.open(&path.join(FORMAT_FILE), false) {
             Ok(_) => Err(StoreError::HoldsData { path: path.to_path_buf() }),
@@ -105,7 +109,7 @@ impl DataDirectory {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -115,12 +119,12 @@ impl DataDirectory {
         self.cluster_id
     }
 
-    /// Tells this directory from any other, also from an earlier one of the same node.
+    /// Distinguishes this directory from any other, even from an earlier one of the same node.
     pub fn storage_id(&self) -> u128 {
         self.storage_id
     }
 
-    /// True if [`DataDirectory::open`] has created it.
+    /// Whether [`DataDirectory::open`] has created it.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
@@ -175,7 +179,7 @@ impl Format {
         let hex = |digits| u128::from_str_radix(digits, 16).map_err(|_| damaged("an id is not hexadecimal"));
         let format =
             Self { cluster_id: hex(cluster)?, storage_id: hex(storage)?, owner: value("owner")?.to_owned() };
-        // Encoding again compares the checksum, and refuses everything that is not written exactly so.
+        // Comparing with a fresh encoding checks the checksum and refuses any other spelling.
         if format.encode() == text { Ok(format) } else { Err(damaged("its checksum does not match")) }
     }
 
@@ -225,7 +229,8 @@ fn write_format(files: &dyn Files, directory: &Path, format: &Format) -> io::Res
     files.sync_directory(directory)
 }
 
-/// Without a format file the directory must be empty: a lost one must not make a node start afresh beside its data.
+/// Without a format file the directory must be empty: a node that lost the file must not start
+/// afresh next to its data.
 fn refuse_foreign(files: &dyn Files, directory: &Path) -> Result<()> {
     let entries = files.list(directory).map_err(StoreError::io("list", directory))?;
     if entries.iter().any(|entry| OWN_ENTRIES.contains(&entry.as_str())) {

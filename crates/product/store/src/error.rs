@@ -1,4 +1,4 @@
-//! Everything that can go wrong in storage, each as one clear line.
+//! Errors of the storage, one clear line each.
 
 use crate::log::LogPosition;
 use nicekv_proto::OpId;
@@ -7,24 +7,26 @@ use std::{io, path::PathBuf};
 /// A storage operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The operating system refused an operation that may succeed later (full disk) or at the next start.
+    /// The operating system refused an operation, which may succeed later (full disk) or after a
+    /// restart.
     #[error("cannot {operation} {path}: {source}", path = path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         operation: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The operating system's reason.
+        /// Reason of the operating system.
         source: io::Error,
     },
-    /// An earlier write or force of the log failed. What is on disk is unknown since then (the kernel marks
-    /// pages clean after a failed force), so every later call fails too and the node must stop.
+    /// A write or sync of the log failed. The content on disk is unknown since then (the kernel
+    /// marks pages clean after a failed fsync), so every later call fails, too, and the node must
+    /// stop.
     #[error("the log failed and stays failed until restart: {reason}")]
     LogFailed {
         /// The first failure.
         reason: String,
     },
-    /// A place in the log that is known to have been durable does not hold a valid record.
+    /// A position of the log that was durable does not hold a valid record.
     #[error(
         "{path} is damaged at byte {offset}: record {position} was durable and is unreadable; \
          remove the data directory of this node and start it again: it copies everything from the other replicas",
@@ -35,10 +37,10 @@ pub enum StoreError {
         path: PathBuf,
         /// First byte that is not part of a valid record.
         offset: u64,
-        /// The record that should be there.
+        /// The missing record.
         position: LogPosition,
     },
-    /// A segment that the log's manifest names, or that later ones follow, is not there.
+    /// A log segment is missing, although the manifest names it or later ones follow it.
     #[error(
         "{path} is missing: it held records of the log that were durable; remove the data directory of this node and start it \
          again: it copies everything from the other replicas",
@@ -48,7 +50,7 @@ pub enum StoreError {
         /// The segment.
         path: PathBuf,
     },
-    /// There are segments of a log, or other data that a log came before, and nothing says which segments there must be.
+    /// The manifest is unusable, although segments or other data of a log exist.
     #[error(
         "{path} is {what}: it says which files the log of this node has; remove the data directory of this node and start it \
          again: it copies everything from the other replicas",
@@ -78,13 +80,14 @@ pub enum StoreError {
         /// The limit.
         bytes_max: usize,
     },
-    /// Too much was appended without [`crate::Log::write`] (or writing fails for lack of space).
+    /// More was appended than the buffer holds: [`crate::Log::write`] was not called, or fails for
+    /// lack of space.
     #[error("the log's buffer is full ({bytes_max} bytes): write first")]
     LogBufferFull {
         /// The limit, [`crate::LogOptions::buffer_bytes_max`].
         bytes_max: usize,
     },
-    /// An earlier write or force of large values failed; as with [`Self::LogFailed`] the node must stop.
+    /// A write or sync of large values failed; as after [`Self::LogFailed`], the node must stop.
     #[error("the large values failed and stay failed until restart: {reason}")]
     ValuesFailed {
         /// The first failure.
@@ -100,13 +103,13 @@ pub enum StoreError {
         /// The segment.
         path: PathBuf,
     },
-    /// There is no large value of this name.
+    /// No large value has this name.
     #[error("there is no value of op {name}")]
     ValueNotFound {
         /// The op that would have written it.
         name: OpId,
     },
-    /// A large value of this name is there, or is being written.
+    /// A large value of this name exists or is being written.
     #[error("the value of op {name} is there already or is being written")]
     ValueExists {
         /// The op that wrote it.
@@ -128,20 +131,20 @@ pub enum StoreError {
         /// The limit.
         bytes_max: usize,
     },
-    /// Too much is being written at once: finish or abandon something first.
+    /// Too much is being written at once: finish or abandon a value first.
     #[error("large values of {bytes_max} bytes together are being written, which is the limit")]
     ValuesBusy {
         /// The limit, [`crate::ValueOptions::writing_bytes_max`].
         bytes_max: u64,
     },
-    /// Something beyond the end of a large value was to be read or written.
+    /// A range extends beyond the end of a large value.
     #[error(
         "byte {offset} and those behind it that were named are not all in the value of op {name}, which has {length}"
     )]
     ValueRange {
         /// Its name.
         name: OpId,
-        /// The first byte.
+        /// Offset of the first byte.
         offset: u64,
         /// Its length.
         length: u64,
@@ -151,9 +154,9 @@ pub enum StoreError {
     NewerFormat {
         /// The file.
         path: PathBuf,
-        /// Version found in it.
+        /// Its version.
         found: u32,
-        /// Newest version that is understood.
+        /// Newest supported version.
         known: u32,
     },
     /// Written by an older version of this program.
@@ -164,9 +167,9 @@ pub enum StoreError {
     OlderFormat {
         /// The file.
         path: PathBuf,
-        /// Version found in it.
+        /// Its version.
         found: u32,
-        /// The version that is understood.
+        /// The supported version.
         known: u32,
     },
     /// A stored value does not match its checksum.
@@ -177,7 +180,7 @@ pub enum StoreError {
         /// The key.
         key: Vec<u8>,
     },
-    /// The LSM engine failed; the text is its own.
+    /// The LSM engine failed; the text is the library's.
     #[error("the storage engine cannot {operation}: {reason}")]
     Engine {
         /// What was tried, as a verb.
@@ -187,7 +190,7 @@ pub enum StoreError {
         /// Whether the disk or quota is full.
         is_out_of_space: bool,
     },
-    /// A table of the engine is damaged, and which keys are in the damaged place is not known.
+    /// A table of the engine is damaged; the affected keys are unknown.
     #[error(
         "the storage engine cannot {operation}, its files are damaged: {reason}; remove the data directory of this node \
          and start it again: it copies everything from the other replicas"
@@ -198,19 +201,19 @@ pub enum StoreError {
         /// The library's reason.
         reason: String,
     },
-    /// The engine cannot be opened, since a file of it is damaged, too short or missing.
+    /// The engine cannot be opened, because a file is damaged, truncated or missing.
     #[error(
         "{path} is damaged: the storage engine cannot read it ({reason}); remove the data directory of this node \
          and start it again: it copies everything from the other replicas",
         path = path.display()
     )]
     EngineFileDamaged {
-        /// The file, or the directory of the engine if it may be any of its tables.
+        /// The file, or the engine's directory if any of its tables may be damaged.
         path: PathBuf,
         /// The library's reason.
         reason: String,
     },
-    /// The data directory is of another cluster.
+    /// The data directory belongs to another cluster.
     #[error("{path} belongs to cluster {found:032x}, not to {expected:032x}", path = path.display())]
     OtherCluster {
         /// The directory.
@@ -220,7 +223,7 @@ pub enum StoreError {
         /// Cluster id expected.
         expected: u128,
     },
-    /// The data directory is of another node or role.
+    /// The data directory belongs to another node or role.
     #[error("{path} belongs to {found:?}, not to {expected:?}", path = path.display())]
     OtherOwner {
         /// The directory.
@@ -230,7 +233,7 @@ pub enum StoreError {
         /// Owner expected.
         expected: String,
     },
-    /// Another process holds the data directory's lock.
+    /// Another process has locked the data directory.
     #[error(
         "{path} is in use by another process: stop that one, or name another directory",
         path = path.display()
@@ -250,7 +253,7 @@ pub enum StoreError {
         /// The operating system's reason.
         source: io::Error,
     },
-    /// Other users may read the data, and that cannot be ended.
+    /// Other users can read the data, and their access cannot be removed.
     #[error(
         "{path} cannot be closed to other users: {source}; give it to the user that runs nicekv (chown -R)",
         path = path.display()
@@ -261,7 +264,7 @@ pub enum StoreError {
         /// The operating system's reason.
         source: io::Error,
     },
-    /// Data on disk, and an engine that keeps nothing.
+    /// The directory holds durable data, but the engine is volatile.
     #[error(
         "{path} holds durable data, which the memory engine would neither show nor change: leave out --engine memory to use \
          them, or name another directory with --data-dir",
@@ -271,7 +274,7 @@ pub enum StoreError {
         /// The directory.
         path: PathBuf,
     },
-    /// A directory without a format file that already holds something.
+    /// A non-empty directory without a format file.
     #[error(
         "{path} is not a data directory: it holds {entry:?} and no nicekv-format; name an empty or a new directory",
         path = path.display()
@@ -282,7 +285,7 @@ pub enum StoreError {
         /// One of the entries found.
         entry: String,
     },
-    /// The format file is not readable as such.
+    /// The format file is unreadable.
     #[error(
         "{path} is damaged: {reason}; put it back from a copy, or, of a node, remove the data directory and start it again: \
          it copies everything from the other replicas",
@@ -291,7 +294,7 @@ pub enum StoreError {
     FormatDamaged {
         /// The format file.
         path: PathBuf,
-        /// The first thing wrong with it.
+        /// What is wrong with it.
         reason: &'static str,
     },
 }
@@ -303,7 +306,7 @@ impl StoreError {
         move |source| Self::Io { operation, path, source }
     }
 
-    /// True if the disk or quota is full: the operation may be repeated once there is space.
+    /// Whether the disk or quota is full: the operation may be repeated when there is space.
     pub fn is_out_of_space(&self) -> bool {
         match self {
             Self::Io { source, .. } => is_out_of_space(source),

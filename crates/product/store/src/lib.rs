@@ -1,4 +1,4 @@
-//! Storage of one replica: what a node must not forget (ARCHITECTURE.md).
+//! Durable storage of one replica (ARCHITECTURE.md).
 //!
 //! ```text
 //!   node thread                             sync thread
@@ -11,12 +11,15 @@
 //!   Engine::sync_begin / synced ──▶ Log::trim(position before sync_begin)
 //! ```
 //!
-//! - [`log`]: the authoritative log. What was reported durable is found again, or opening it fails.
+//! - [`log`]: the authoritative log. Records that were reported durable are found again, or opening
+//! fails.
 //! - [`engine`]: applied state by (partition, key). Everything since its last finished sync is in the log.
-//! - [`values`]: values above one datagram, written once, forced together with the log that names them.
-//! - [`DataDirectory`]: whose directory this is, and that nobody else uses it.
-//! - [`files`]: the file layer under log and data directory; [`files::Forgetful`] is a disk in memory that
-//!   loses what was not synced. The LSM engine is the exception: its library does its own file access.
+//! - [`values`]: values longer than a datagram, written once, synced together with the log that
+//! names them.
+//! - [`DataDirectory`]: identifies the directory's owner, and locks it.
+//! - [`files`]: the file layer under log and data directory; [`files::Forgetful`] is an in-memory
+//! disk that loses unsynced writes. The LSM engine is the exception: its library accesses files
+//! itself.
 //!
 //! Payloads, keys and values are opaque bytes. The crate has no clock, no socket and no randomness.
 

@@ -1,35 +1,37 @@
-//! What the tree does not hold yet: the newest write of each key.
+//! Write buffer of the LSM tree: the newest write of each key that the tree does not hold yet.
 //!
 //! ```text
 //!   partition ─▶ hash of the key ─▶ table: (hash, where, how long) ─▶ key │ value      one after the other in large pieces of memory
 //!             └▶ keys as they came: [sorted run][sorted run][not yet sorted]            for scans and for the tree
 //! ```
 //!
-//! A write is the hot path: it looks into one table and copies its bytes, and allocates only when a piece is full; where the last value of the
-//! key was, there it is written, if it fits. Order is only wanted by scans, which come in pages at a bounded rate, and by the engine's thread,
-//! which sorts for itself. So keys are noted as they come, and whenever [`RUN_KEYS`] new ones have, these are sorted, while they are in the
-//! processor's caches: a page then costs a search in every run, and sorting less than a run, whatever was written since the last one.
+//! A write is on the hot path: it looks into one table and copies its bytes, and allocates only
+//! when a memory piece is full; a new value overwrites the last one of its key in place if it fits.
+//! Only scans, which come in pages at a bounded rate, and the engine's thread, which sorts by
+//! itself, need order. So keys are appended as they arrive, and every [`RUN_KEYS`] new keys are
+//! sorted while they are in the processor's caches: a page then costs a search in every run, and
+//! sorting less than one run.
 //!
-//! What was written over by something longer stays where it is until the buffer is let go: so memory is that of all writes, which is how
-//! buffers are bounded.
+//! A value that was replaced by a longer one stays in memory until the buffer is released: the
+//! memory of a buffer is that of all its writes, which is how buffers are bounded.
 
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashTable};
 
 /// New keys of a partition that are sorted together.
 const RUN_KEYS: usize = 1_024;
-/// Memory is taken in pieces of this size; what is longer has one of its own.
+/// Size of a memory piece; a longer entry gets a piece of its own.
 const PIECE_BYTES: usize = 256 << 10;
-/// In place of a value's length.
+/// Stands for the length of a removed value.
 const REMOVED: u32 = u32::MAX;
 
-/// A key and what was written to it; `None` is a removal.
+/// A key and its write; `None` is a removal.
 pub(super) type Write<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// Writes in order of their keys.
+/// Writes in key order.
 pub(super) type Sequence<'a> = Box<dyn Iterator<Item = Write<'a>> + 'a>;
 
-/// See the module. Hashes are the caller's.
+/// See the module. Hashes are computed by the caller.
 #[derive(Default)]
 pub(super) struct Buffer {
     partitions: HashMap<u32, Partition, RandomState>,
@@ -40,7 +42,7 @@ pub(super) struct Buffer {
 #[derive(Default)]
 struct Partition {
     table: HashTable<Slot>,
-    /// Runs of [`RUN_KEYS`], each in order, and then fewer that are not.
+    /// Sorted runs of [`RUN_KEYS`] keys, then fewer unsorted ones.
     keys: Vec<Key>,
 }
 
@@ -48,16 +50,16 @@ struct Partition {
 #[derive(Clone, Copy)]
 struct Slot {
     key: Key,
-    /// [`REMOVED`], or of the value behind the key.
+    /// [`REMOVED`], or length of the value behind the key.
     value_bytes: u32,
-    /// What a value may have without going elsewhere.
+    /// Longest value that fits here.
     room: u32,
 }
 
-/// Where a key is: in the table beside its newest value, in the runs as it came.
+/// Place of a key: in the table with its newest value, in the runs as it arrived.
 #[derive(Clone, Copy)]
 struct Key {
-    /// Most other keys are told by it, and a table that grows needs no look at the keys.
+    /// Distinguishes most keys, and lets the table grow without reading the keys.
     hash: u32,
     bytes: u32,
     piece: u32,
@@ -68,7 +70,7 @@ struct Key {
 struct Pieces(Vec<Vec<u8>>);
 
 impl Pieces {
-    /// Keeps a key and its value behind each other.
+    /// Stores a key and its value next to each other.
     fn append(&mut self, hash: u32, key: &[u8], value: &[u8]) -> Key {
         let bytes = key.len() + value.len();
         let has_room = |piece: &Vec<u8>| piece.capacity() - piece.len() >= bytes;
@@ -93,7 +95,7 @@ impl Pieces {
         (value_bytes != REMOVED).then(|| behind(value_bytes as usize))
     }
 
-    /// Writes a value where the last one was, if it fits.
+    /// Overwrites the last value, if the new one fits.
     fn replace(&mut self, slot: &mut Slot, value: Option<&[u8]>) -> bool {
         let Some(value) = value else {
             slot.value_bytes = REMOVED;
@@ -109,7 +111,7 @@ impl Pieces {
     }
 }
 
-/// The table tells slots by the upper bits and places them by the lower ones.
+/// The table compares the upper bits of a hash and places by the lower ones.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -133,7 +135,7 @@ fn sort(pieces: &Pieces, keys: &mut [Key]) {
 }
 
 impl Buffer {
-    /// How many keys were written to.
+    /// Number of keys with writes.
     pub(super) fn len(&self) -> usize {
         self.keys
     }
@@ -142,7 +144,7 @@ impl Buffer {
         self.keys == 0
     }
 
-    /// Takes a write in place of the last one of this key.
+    /// Takes a write, replacing the last one of this key.
     pub(super) fn write(&mut self, partition: u32, hash: u32, key: &[u8], value: Option<&[u8]>) {
         let Self { partitions, pieces, keys } = self;
         let partition = partitions.entry(partition).or_default();
@@ -166,13 +168,14 @@ impl Buffer {
         *keys += 1;
     }
 
-    /// What was written to a key last, if anything was.
+    /// The last write of a key, if any.
     pub(super) fn get(&self, partition: u32, hash: u32, key: &[u8]) -> Option<Option<&[u8]>> {
         let slot = self.partitions.get(&partition)?.find(&self.pieces, hash, key)?;
         Some(self.pieces.value(slot))
     }
 
-    /// The writes to a partition, after the key `after`, as several sequences, each in order of its keys. No key is in two of them.
+    /// Writes of a partition after the key `after`, as several sequences in key order. No key is in
+    /// two of them.
     pub(super) fn sequences<'a>(&'a self, partition: u32, after: Option<&[u8]>) -> Vec<Sequence<'a>> {
         let Some(partition) = self.partitions.get(&partition) else { return Vec::new() };
         let is_before = |key: &Key| after.is_some_and(|after| self.pieces.key(*key) <= after);
@@ -194,7 +197,7 @@ impl Buffer {
         (name, self.pieces.value(slot))
     }
 
-    /// Visits all writes in the order of partitions and keys.
+    /// Visits all writes, ordered by partition and key.
     pub(super) fn for_each(&self, mut visit: impl FnMut(u32, Write<'_>)) {
         let mut partitions: Vec<_> = self.partitions.iter().collect();
         partitions.sort_unstable_by_key(|(number, _)| **number);
@@ -221,7 +224,7 @@ mod tests {
         (key, value.as_deref())
     }
 
-    /// The writes that scans find.
+    /// The writes that scans see.
     fn scanned<'a>(buffer: &'a Buffer, partition: u32, after: Option<&[u8]>) -> Vec<Write<'a>> {
         let mut found = Vec::new();
         for sequence in buffer.sequences(partition, after) {
@@ -247,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_newest_write_of_each_key_is_found_in_order() {
-        // Few hashes: keys of one hash are kept apart.
+        // Few distinct hashes: keys with equal hashes stay distinct.
         let hash = |key: &[u8]| key.iter().map(|byte| u32::from(*byte)).sum();
         let (mut buffer, mut model) = (Buffer::default(), Model::new());
         for step in 0..5 * RUN_KEYS as u32 {
@@ -300,7 +303,7 @@ mod tests {
         buffer.write(1, 5, b"key", None);
         buffer.write(1, 5, b"key", Some(&[1; 101]));
         assert_eq!((used(&buffer), buffer.len()), (103 + 104, 1));
-        // And one that no piece has room for has its own.
+        // An entry larger than a piece gets its own.
         let long = vec![2; PIECE_BYTES + 1];
         buffer.write(1, 5, b"key", Some(&long));
         buffer.write(1, 6, b"next", Some(b"value"));

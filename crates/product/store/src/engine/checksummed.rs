@@ -1,5 +1,6 @@
-//! A checksum of our own around every value, so that a flipped bit on its way through library, page cache and disk is
-//! never served (docs/FAULTS.md row 10). It covers partition and key too: a value filed under another key is as wrong.
+//! A checksum of our own for every value, so that a bit flipped in the library, page cache or disk
+//! is never served (docs/FAULTS.md row 10). It includes partition and key: a value stored under
+//! another key is as wrong.
 
 use super::{Engine, EngineSync, ScanPage};
 use crate::{Result, StoreError};
@@ -9,12 +10,12 @@ const CHECKSUM_BYTES: usize = 4;
 /// Appends a CRC32C to every value that the inner engine stores and verifies it on reading.
 pub struct Checksummed<E> {
     inner: E,
-    /// Value and checksum of the put in progress; kept for its memory.
+    /// Reused buffer for value and checksum of a put.
     stored: Vec<u8>,
 }
 
 impl<E: Engine> Checksummed<E> {
-    /// Wraps an engine all of whose values were stored through this type.
+    /// Wraps an engine whose values were all stored through this type.
     pub fn new(inner: E) -> Self {
         Self { inner, stored: Vec::new() }
     }
@@ -32,7 +33,7 @@ fn checksum(partition: u32, key: &[u8], value: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(of_partition, key), value)
 }
 
-/// Verifies and cuts off the checksum.
+/// Verifies and removes the checksum.
 fn verify(partition: u32, key: &[u8], stored: &mut Vec<u8>) -> Result<()> {
     if let Some((value, found)) = stored.split_last_chunk::<CHECKSUM_BYTES>()
         && u32::from_le_bytes(*found) == checksum(partition, key, value)

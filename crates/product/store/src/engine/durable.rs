@@ -1,10 +1,11 @@
-//! The LSM tree that holds applied state on disk: `lsm-tree`, the library on which `fjall` is built.
+//! The durable engine: an LSM tree (`lsm-tree`, the library that `fjall` is built on).
 //!
-//! Why the tree without fjall around it: fjall adds a journal, whose damage is not reliably detected and which
-//! can keep a database from opening after an ordinary power loss, because an unsynced tail may have holes. We have a
-//! log that is authoritative; a second one would cost a write per put and could only disagree. Without it the tree
-//! holds exactly what was flushed to tables, whose blocks are checksummed by the library and forced before they are
-//! listed in its manifest. All the rest is applied again from our log.
+//! Why not fjall itself: it adds a journal, whose damage is not reliably detected and which can
+//! prevent a database from opening after an ordinary power loss, because an unsynced tail may have
+//! holes. Our log is authoritative; a second one would cost a write per put and could only
+//! disagree. Without it, the tree holds exactly what was flushed to tables, whose blocks the
+//! library checksums and syncs before it lists them in its manifest. Everything else is applied
+//! again from our log.
 //!
 //! ```text
 //!   node thread                     engine thread
@@ -14,16 +15,19 @@
 //!   get ─▶ fresh, handed over, tree
 //! ```
 //!
-//! Why a buffer of ours before the tree: the library forces its manifest under the lock that writers and readers of the
-//! tree take, for up to a tenth of a second on a busy disk. A node that waited there would miss its heartbeats. A buffer
-//! is kept until its entries are visible in the tree, so a key is looked for in the tree only when no buffer has it:
-//! what the engine thread inserts or compacts away meanwhile is never what is read. In a buffer keys are found by their hashes; their order
-//! is made for whoever wants it: scans, and the engine thread (`buffer`).
+//! Why a buffer in front of the tree: the library syncs its manifest under the lock that writers
+//! and readers of the tree take, for up to a tenth of a second on a busy disk. A node waiting for
+//! that would miss its heartbeats. A buffer is kept until its entries are visible in the tree, so
+//! the tree is read only for keys that no buffer has: entries that the engine thread is inserting
+//! or compacting are never read. Buffers find keys by hash; they are ordered only for scans and the
+//! engine thread (`buffer`).
 //!
-//! Memory is bounded: a buffer that reaches `memtable_bytes_max` is handed over, and a put waits while `HANDED_MAX` are not yet on disk.
+//! Memory is bounded: a buffer that reaches `memtable_bytes_max` is handed over, and puts wait
+//! while `HANDED_MAX` buffers are not yet on disk.
 //!
-//! Limit: the library trusts the lengths in a table's directory. A bit flipped there is not served, but can end the
-//! process while it opens the engine (by an allocation that fails) instead of giving an error.
+//! Limit: the library trusts the lengths in a table's directory. A bit flipped there is never
+//! served, but may crash the process with a failed allocation when it opens the engine, instead of
+//! giving an error.
 
 use super::buffer::Buffer;
 use super::merge::{Merged, Source};
@@ -46,14 +50,16 @@ use std::{
     thread::{Builder, JoinHandle},
 };
 
-/// Buffers that may wait for the disk before puts wait too.
+/// Most buffers waiting for the disk; beyond that, puts wait.
 const HANDED_MAX: usize = 4;
 const PARTITION_BYTES: usize = size_of::<u32>();
-/// Reads see the newest version of the tree, whatever it is: what is not wholly in it yet is still in a buffer. A number from the counter
-/// could be of a version that the engine's thread lets go of before the reader has come to look for it.
+/// Reads see the newest version of the tree: entries that are not fully in it yet are still in a
+/// buffer. A version number from the counter could belong to a version that the engine's thread
+/// drops before the reader looks it up.
 const NEWEST: SeqNo = SeqNo::MAX;
 
-/// Why the tree cannot be opened. What is missing or too short is damage, too: the library tells it as the operating system does.
+/// Whether the tree cannot be opened because of damage. Missing or truncated files count as damage,
+/// although the library reports them as operating system errors.
 fn unopened(directory: &Path, error: lsm_tree::Error) -> StoreError {
     use std::io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
     match error {
@@ -73,11 +79,11 @@ pub struct DurableOptions {
     pub memtable_bytes_max: u64,
     /// Size of the cache of table blocks.
     pub cache_bytes: u64,
-    /// Size of the tables that merges write when space is short; otherwise they are 4 times as large.
+    /// Size of tables written by merges when space is short; otherwise they are 4 times as large.
     pub table_bytes: u64,
 }
 
-/// Most tables that are kept open; a merge has further ones open while it runs.
+/// Most open tables; a running merge opens more.
 pub const OPEN_TABLES_MAX: usize = 64;
 
 impl Default for DurableOptions {
@@ -86,16 +92,16 @@ impl Default for DurableOptions {
     }
 }
 
-/// The tree and its thread. Values are stored as given: see [`super::Checksummed`].
+/// The tree with its thread. Values are stored as given: see [`super::Checksummed`].
 pub struct LsmEngine {
     tree: AnyTree,
     options: DurableOptions,
     fresh: Buffer,
     /// Bytes written to `fresh`.
     fresh_bytes: u64,
-    /// Buffers that may not be visible in the tree yet, the oldest first.
+    /// Buffers that may not be visible in the tree yet, oldest first.
     handed: VecDeque<(EngineSync, Arc<Buffer>)>,
-    /// Seeded at random: clients choose the keys.
+    /// Randomly seeded, since clients choose the keys.
     hasher: RandomState,
     worker: Arc<Worker>,
     thread: Option<JoinHandle<()>>,
@@ -104,7 +110,7 @@ pub struct LsmEngine {
 impl LsmEngine {
     /// Opens or creates the tree in `directory`.
     pub fn open(directory: &Path, options: DurableOptions) -> Result<Self> {
-        // The library would begin anew, and what is in the tables would be gone.
+        // The library would create an empty tree, and the data in the tables would be lost.
         if lacks_version(directory) {
             let reason = "it is missing, though there are tables".into();
             return Err(StoreError::EngineFileDamaged { path: suspect(directory), reason });
@@ -139,7 +145,7 @@ impl LsmEngine {
         self.hasher.hash_one(key) as u32
     }
 
-    /// Takes a write in, and keeps memory bounded.
+    /// Takes a write, and keeps memory bounded.
     fn write(&mut self, partition: u32, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.fresh_bytes += (PARTITION_BYTES + key.len() + value.map_or(0, <[u8]>::len)) as u64;
         self.fresh.write(partition, self.hash(key), key, value);
@@ -158,7 +164,8 @@ impl LsmEngine {
         }
     }
 
-    /// Forgets the buffers whose entries are in the tree. The engine's thread frees their memory: that takes milliseconds.
+    /// Drops buffers whose entries are in the tree; the engine's thread frees their memory, which
+    /// takes milliseconds.
     fn let_go(&mut self) {
         let mut work = self.worker.locked();
         let before = work.spent.len();
@@ -170,12 +177,13 @@ impl LsmEngine {
         }
     }
 
-    /// The newest first.
+    /// Newest first.
     fn buffers(&self) -> impl Iterator<Item = &Buffer> {
         std::iter::once(&self.fresh).chain(self.handed.iter().rev().map(|(_, buffer)| &**buffer))
     }
 
-    /// Every write to a partition after the key `after` in key order, newest per key, removals included.
+    /// Writes of a partition after the key `after`, in key order, newest per key, removals
+    /// included.
     fn merged<'a>(&'a self, partition: u32, after: Option<&[u8]>) -> Merged<'a> {
         let buffered = self.buffers().flat_map(|buffer| buffer.sequences(partition, after));
         let mut sources: Vec<Source<'a>> = buffered
@@ -324,7 +332,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let options = DurableOptions { table_bytes: 256 << 10, ..DurableOptions::default() };
         let mut engine = LsmEngine::open(directory.path(), options).unwrap();
-        // Distinct, and in no order.
+        // Distinct keys, unordered.
         let key = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes();
         let value = |number: u32| -> Vec<u8> {
             (0..1_000u32)
@@ -338,7 +346,7 @@ mod tests {
             }
         }
         engine.sync().unwrap();
-        // A merge of all is what there is no room for.
+        // There is no room to merge all tables.
         engine.set_space_short(true);
         let before = engine.disk_bytes();
         for number in (0..KEYS).filter(|number| number % 4 != 0) {

@@ -1,13 +1,14 @@
-//! The engine that forgets.
+//! The volatile engine.
 //!
 //! ```text
 //!   partition, key ─▶ hash ─▶ table of the partition: (hash, length of the key, where) ─▶ key │ value    one piece of memory
 //!                             order of the partition: keys                    only when keys come and go, and for scans
 //! ```
 //!
-//! Reading and overwriting touch a place in the table and one piece of memory, and allocate nothing while a value fits where the last one
-//! was. The order that scans need is a second structure: a B-tree alone would make each read a walk of several cache misses, a hash table
-//! alone would make each page of a scan sort the whole partition.
+//! A read or overwrite touches one table slot and one piece of memory, and allocates nothing while
+//! the new value fits in place. The order for scans is a second structure: a B-tree alone would
+//! make each read a series of cache misses, a hash table alone would make each page of a scan sort
+//! the whole partition.
 
 use super::{Engine, EngineSync, ScanPage};
 use crate::Result;
@@ -15,19 +16,19 @@ use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashTable};
 use std::{collections::BTreeSet, hash::BuildHasher, ops::Bound};
 
-/// A value gives memory back when it leaves more than this unused, and more than it uses.
+/// A value's memory shrinks when more than this, and more than it uses, is unused.
 const UNUSED_BYTES_MAX: usize = 256;
 
 /// Most entries that a scan looks up at a time, …
 const TOGETHER_MAX: usize = 16;
-/// … by so many bytes of each, as long as it has seen none.
+/// … assuming this many bytes for each until it has seen one.
 const ENTRY_BYTES_GUESS: usize = 128;
 
-/// Keeps everything in memory. Its syncs are finished at once and mean nothing: after a restart it is empty.
+/// Keeps everything in memory. Syncs finish at once and mean nothing: after a restart it is empty.
 #[derive(Default)]
 pub struct MemoryEngine {
     partitions: HashMap<u32, Partition, RandomState>,
-    /// Seeded at random: clients choose the keys.
+    /// Randomly seeded, since clients choose the keys.
     hasher: RandomState,
 }
 
@@ -38,7 +39,7 @@ struct Partition {
 }
 
 struct Entry {
-    /// Of the key: most other keys are told by it, and a table that grows needs no look at the keys.
+    /// Hash of the key: distinguishes most keys, and lets the table grow without reading them.
     hash: u32,
     key_bytes: u32,
     /// Key and value.
@@ -67,7 +68,7 @@ impl Entry {
     }
 }
 
-/// The table tells entries by the upper bits and places them by the lower ones.
+/// The table compares the upper bits of a hash and places by the lower ones.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -86,8 +87,8 @@ impl Partition {
         self.table.insert_unique(spread(hash), entry, |entry| spread(entry.hash));
     }
 
-    /// Tells entries in their order until they are so many bytes; whether there are more. They are looked up several at a time: each is somewhere else in memory,
-    /// and so the processor waits for all of them at once.
+    /// Passes entries to `each` in order up to `bytes_max`; returns whether there are more. Several
+    /// are looked up at a time, so that the processor waits for their cache misses concurrently.
     fn tell(
         &self,
         hash: impl Fn(&[u8]) -> u32,

@@ -1,17 +1,17 @@
-//! Sequences of writes, each in the order of its keys, made into one.
+//! Merges several sorted sequences of writes.
 
 use crate::{Result, StoreError};
 use std::{borrow::Cow, cmp::Ordering, collections::BinaryHeap};
 
-/// A key and what was written to it; `None` is a removal.
+/// A key and its write; `None` is a removal.
 pub(super) type Written<'a> = (Cow<'a, [u8]>, Option<Cow<'a, [u8]>>);
 pub(super) type Source<'a> = Box<dyn Iterator<Item = Result<Written<'a>>> + 'a>;
 
-/// Merges sources; of one key, the first source that has it wins. An error comes instead of what could not be read, and what comes after it
-/// means nothing.
+/// Merges sources; the first source that has a key wins. An error replaces what could not be read;
+/// items after it are meaningless.
 pub(super) struct Merged<'a> {
     sources: Vec<Source<'a>>,
-    /// The next write of each source that is not at its end.
+    /// Next write of each source that is not exhausted.
     heads: BinaryHeap<Head<'a>>,
     failure: Option<StoreError>,
 }
@@ -59,7 +59,7 @@ impl<'a> Iterator for Merged<'a> {
 }
 
 impl Ord for Head<'_> {
-    /// The greatest comes first: the least key, of the first source.
+    /// Reversed for the max-heap: the least key of the first source comes first.
     fn cmp(&self, other: &Self) -> Ordering {
         (&other.written.0, other.source).cmp(&(&self.written.0, self.source))
     }
@@ -83,7 +83,7 @@ impl Eq for Head<'_> {}
 mod tests {
     use super::*;
 
-    /// Of keys, to which the name of the source was written.
+    /// Keys whose values are the name of their source.
     fn source(name: &'static [u8], keys: &'static [u8]) -> Source<'static> {
         Box::new(keys.chunks(1).map(move |key| Ok((key.into(), Some(name.into())))))
     }

@@ -1,8 +1,8 @@
 //! Engines: applied state, by partition and key.
 //!
-//! An engine may lag behind the log and need not survive a crash by itself: after a restart the log is applied again
-//! from the position that was current when the last finished sync began. So applying must be repeatable, and the log
-//! is trimmed only to that position.
+//! An engine may lag behind the log and need not survive a crash by itself: after a restart the log
+//! is applied again from the position at which the last finished sync began. So applying must be
+//! idempotent, and the log is trimmed only up to that position.
 
 mod buffer;
 mod checksummed;
@@ -19,11 +19,11 @@ pub use memory::MemoryEngine;
 use crate::{Result, StoreError};
 use std::path::Path;
 
-/// The engine that survives a restart: an LSM tree whose values carry checksums of our own.
+/// The durable engine: an LSM tree whose values carry checksums of our own.
 pub type DurableEngine = Checksummed<LsmEngine>;
 
 impl DurableEngine {
-    /// Opens or creates the engine in `directory`, which nothing else may use.
+    /// Opens or creates the engine in `directory`, which must be used for nothing else.
     pub fn open(directory: &Path, options: DurableOptions) -> Result<Self> {
         Ok(Self::new(LsmEngine::open(directory, options)?))
     }
@@ -33,14 +33,14 @@ impl DurableEngine {
         unlisted::has_version(directory)
     }
 
-    /// The error for a `directory` in which there must be an engine and is none.
+    /// The error for a `directory` whose engine is missing.
     pub fn missing(directory: &Path) -> StoreError {
         let reason = "it is missing, though the log goes on from what it held".into();
         StoreError::EngineFileDamaged { path: unlisted::suspect(directory), reason }
     }
 }
 
-/// A sync that was begun; later ones compare greater.
+/// A sync in progress; later ones compare greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EngineSync(pub(crate) u64);
 
@@ -49,9 +49,9 @@ pub struct EngineSync(pub(crate) u64);
 pub struct ScanPage {
     /// (key, value), ascending by key.
     pub entries: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Keys, ascending, whose values do not match their checksums; they are not among `entries`.
+    /// Keys, ascending, with damaged values; they are not among `entries`.
     pub corrupt: Vec<Vec<u8>>,
-    /// True if there are more; continue after the last key.
+    /// Whether there are more; continue after the last key.
     pub more: bool,
 }
 
@@ -63,24 +63,27 @@ impl ScanPage {
     }
 }
 
-/// Applied state of a replica. One thread uses it; all calls but [`Engine::sync`], [`Engine::scan`] and
-/// [`Engine::clear`] take microseconds as a rule.
+/// Applied state of a replica, used by one thread. All calls except [`Engine::sync`],
+/// [`Engine::scan`] and [`Engine::clear`] usually take microseconds.
 pub trait Engine: Send {
-    /// Reads a value into `value`, replacing what it held; false (and an empty `value`) if there is none. A damaged value is
-    /// [`StoreError::Corrupt`](crate::StoreError::Corrupt), and writing the key anew is what repairs it.
+    /// Reads a value into `value`, replacing its content; `false`, and an empty `value`, if there
+    /// is none. A damaged value is [`StoreError::Corrupt`](crate::StoreError::Corrupt); writing the
+    /// key again repairs it.
     fn get_into(&self, partition: u32, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
 
     /// Stores a value, replacing an older one.
     fn put(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Removes a key; it is no error if there is none.
+    /// Removes a key; a missing key is no error.
     fn remove(&mut self, partition: u32, key: &[u8]) -> Result<()>;
 
-    /// The entries of a partition in key order, after the key `after`. A page ends with the entry that makes its keys
-    /// and values reach `bytes_max` (so it has at least one if there is one). Between pages the state may change.
+    /// Entries of a partition in key order, after the key `after`. A page ends with the entry that
+    /// makes its keys and values reach `bytes_max`, so it has at least one if any exists. The state
+    /// may change between pages.
     fn scan(&self, partition: u32, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage>;
 
-    /// The same page, its entries handed to `each` one after the other instead of being copied: of what is returned they are missing.
+    /// The same page, with the entries passed to `each` instead of copied; the returned page has
+    /// none.
     fn scan_each(
         &self,
         partition: u32,
@@ -93,30 +96,30 @@ pub trait Engine: Send {
         Ok(page)
     }
 
-    /// Removes all keys of a partition; time and, until compaction, space grow with their number.
+    /// Removes all keys of a partition. Time, and space until compaction, grow with their number.
     fn clear(&mut self, partition: u32) -> Result<()>;
 
-    /// Begins to make everything durable that was applied before the call. Does not wait for it, except where
+    /// Begins to make everything durable that was applied before the call. Does not wait, unless
     /// the engine's memory bound is reached.
     fn sync_begin(&mut self) -> Result<EngineSync>;
 
-    /// The latest sync that is finished, or the error at which the engine gives up for now; beginning another
-    /// sync tries again. What has become durable is let go of in memory.
+    /// The latest finished sync, or the error that made the engine give up for now; the next sync
+    /// tries again. Releases memory of durable entries.
     fn synced(&mut self) -> Result<EngineSync>;
 
     /// Makes everything durable that was applied before the call, and waits for it.
     fn sync(&mut self) -> Result<()>;
 
-    /// About how many keys all partitions hold; may count overwritten and removed ones.
+    /// Approximate number of keys of all partitions; may count overwritten and removed ones.
     fn approximate_keys(&self) -> u64;
 
-    /// While space is short, syncs also give back what removals hide, however little is written.
+    /// While space is short, syncs also reclaim what removals hide, even if little is written.
     fn set_space_short(&self, is_short: bool);
 
-    /// Whether a merge has found no space since this was asked last.
+    /// Whether a merge has run out of space since the last call.
     fn merge_lacked_space(&self) -> bool;
 
-    /// About how much of the disk the tables take.
+    /// Approximate disk space of the tables.
     fn disk_bytes(&self) -> u64;
 
     /// Reads a value.

@@ -1,4 +1,4 @@
-//! The engine's thread: brings buffers into the tree, writes tables, compacts.
+//! Thread of the durable engine: inserts buffers into the tree, writes tables, compacts.
 //!
 //! ```text
 //!   wait for a sync ─▶ insert its buffers ─▶ write a table, sync, list ─▶ it is done ─▶ compact while it pays
@@ -6,17 +6,19 @@
 //!                                                                                       └─▶ space is short: sink removals
 //! ```
 //!
-//! Compaction makes flushing wait, and so what is written next is bounded by how fast tables are merged.
+//! Flushing waits for compaction, so that new writes are bounded by the speed of merges.
 //!
-//! Space is short: the disk has no room for a second copy of the tables, so removals are brought to what they hide in pieces.
+//! When the disk has no room for a second copy of the tables, removals are merged with what they
+//! hide piece by piece:
 //!
 //! ```text
 //!   levels 1 to 5 ─▶ level 6, a few tables at a time      ┌─ level 0, cut into tables as narrow as those of level 6 ─▶ level 5
 //!                                                         └▶ level 6, a few tables at a time: removals and what they hide go
 //! ```
 //!
-//! The library leaves what it has written of a table that it cannot finish, and looks for such files only when it opens a tree. On a full disk that is
-//! the space that was to come back, so what a step leaves that fails is removed here (`unlisted`).
+//! When the library cannot finish a table, it leaves the partial file and looks for such files only
+//! when it opens a tree. On a full disk that is the space to be reclaimed, so the files of a failed
+//! step are removed here (`unlisted`).
 
 use super::buffer::Buffer;
 use super::unlisted;
@@ -30,53 +32,59 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Compactions in a row before flushing is looked at again.
+/// Compactions in a row before pending flushes are checked.
 const COMPACTIONS_IN_A_ROW_MAX: usize = 4;
 /// Runs in the tree's first level above which reads suffer and compaction continues.
 const FIRST_LEVEL_RUNS_GOAL: usize = 4;
-/// When removals and what they hide are a third of what the tables hold, all tables are merged into one run without either: so space
-/// comes back though nothing else is written. Fewer removals than this are not worth it.
+/// When removals and what they hide are a third of the tables' content, all tables are merged into
+/// one run without either, so that space is reclaimed even if nothing else is written. Below this
+/// number of removals it is not worth it.
 const REMOVALS_MIN: u64 = 1_000;
-/// Nor are larger tables merged at once, since flushing would wait for long: there removals sink from level to level as more is written.
+/// Larger trees are not merged at once, since flushes would wait for too long: there, removals sink
+/// from level to level as more is written.
 const MERGED_BYTES_MAX: u64 = 1 << 30;
-/// While there is space, tables are so many times as large as those that are merged when it is short.
+/// Size factor of tables while there is space.
 const USUAL_TABLES: u64 = 4;
-/// When space is short, removals are sunk if that gives back this part of a table.
+/// When space is short, removals are sunk if that reclaims this part of a table.
 const SINK_DIVISOR: u64 = 8;
-/// Merges in a row while removals sink, before flushing is looked at again.
+/// Merges in a row while removals sink, before pending flushes are checked.
 const SINK_STEPS_MAX: usize = 16;
-/// Tables into which the first level is cut for each table of the last level, and at most: each of them overlaps few tables there.
+/// Tables into which the first level is cut for each table of the last level, and at most: each
+/// overlaps few tables there.
 const CUTS_PER_TABLE: u64 = 4;
 const CUTS_MAX: u64 = 1024;
-/// As the library has them.
+/// Constants of the library.
 const LAST_LEVEL: usize = 6;
 const BEFORE_LAST_LEVEL: usize = 5;
-/// Tree keys below and above those of all partitions, which are longer. They are in the tree from its beginning, and so in its last
-/// level: the library merges a table only with tables whose keys enclose its own.
+/// Tree keys below and above those of all partitions, which are longer. They are in the tree from
+/// the start and so in its last level: the library merges a table only with tables whose key range
+/// encloses its own.
 const BOUNDS: [&[u8]; 2] = [&[0], &[0xff]];
-/// A tree key between these that no partition has.
+/// A tree key between these that no partition uses.
 const UNUSED_KEY: [u8; 2] = [0, 0];
-/// Tables are not merged for so long after a merge that found no space: it takes what there is, and gives it back, and the log could use it.
+/// Pause after a merge that ran out of space: it takes all space for a while, which the log could
+/// use.
 const COMPACTION_RETRY: Duration = Duration::from_secs(5);
-/// The same while space is short, and merges are what gives it back.
+/// The same pause while space is short, since merges are what reclaims it.
 const SHORT_RETRY: Duration = Duration::from_secs(1);
 
-/// The engines of this process merge one after the other: if they share a disk, its free space may be enough for one merge only.
+/// Engines of one process merge one after the other: on a shared disk the free space may be enough
+/// for one merge only.
 static MERGES: Mutex<()> = Mutex::new(());
 
-/// What the engine and its thread share.
+/// State shared by the engine and its thread.
 pub(super) struct Worker {
     pub(super) tree: AnyTree,
     pub(super) sequence: SequenceNumberCounter,
-    /// One above the newest entry of the tree.
+    /// Sequence number after the newest entry of the tree.
     pub(super) visible: SequenceNumberCounter,
     pub(super) work: Mutex<Work>,
     pub(super) changed: Condvar,
-    /// Size of the tables that merges write when space is short.
+    /// Size of tables written by merges when space is short.
     pub(super) table_bytes: u64,
-    /// The disk is full, or nearly so.
+    /// Whether the disk is full, or nearly so.
     pub(super) is_short: AtomicBool,
-    /// A merge has found no space.
+    /// Whether a merge has run out of space.
     pub(super) merge_lacked_space: AtomicBool,
 }
 
@@ -84,7 +92,7 @@ pub(super) struct Worker {
 pub(super) struct Work {
     /// Buffers to be inserted into the tree.
     pub(super) buffers: Vec<Arc<Buffer>>,
-    /// Buffers that nobody needs any more.
+    /// Buffers to be freed.
     pub(super) spent: Vec<Arc<Buffer>>,
     /// Last sync begun, and last one finished or failed.
     pub(super) begun: u64,
@@ -109,7 +117,8 @@ impl Worker {
             for buffer in buffers {
                 self.insert(&buffer);
             }
-            // Below it, flushing and compacting keep only what is newest: no key that is read has anything newer on its way.
+            // Below this number, flushes and compactions keep only the newest version of a key: no
+            // reader needs an older one.
             let watermark = self.visible.get();
             let outcome = self.flush(watermark);
             let is_flushed = outcome.is_ok();
@@ -167,8 +176,9 @@ impl Worker {
         self.visible.fetch_max(sequence + 1);
     }
 
-    /// The library deletes tables that a compaction has replaced only when it writes a later one. If nothing else is to be written, that is
-    /// a removal of a key that sorts before all partitions: on a full disk nothing else may come until they are gone.
+    /// The library deletes replaced tables only when it writes a later one. If nothing else is to
+    /// be written, this writes a removal of a key that sorts before all partitions: on a full disk,
+    /// nothing else may be accepted until they are deleted.
     fn let_go_of_tables(&self) {
         self.write(&UNUSED_KEY, None);
         self.tree.rotate_memtable();
@@ -178,7 +188,8 @@ impl Worker {
         self.step(|tree| tree.flush(&tree.get_flush_lock(), watermark).map(drop))
     }
 
-    /// Something that writes tables. If it fails the tables that are listed are as they were, and others there are none.
+    /// Runs a step that writes tables. If it fails, the listed tables are unchanged and no others
+    /// exist.
     fn step(&self, step: impl FnOnce(&AnyTree) -> lsm_tree::Result<()>) -> lsm_tree::Result<()> {
         let first = self.tree.next_table_id();
         let outcome = step(&self.tree);
@@ -198,8 +209,8 @@ impl Worker {
         self.changed.notify_all();
     }
 
-    /// A compaction that fails leaves the tables as they were; flushing meets the same disk and reports it.
-    /// False if there is no room for it.
+    /// A failed compaction leaves the tables unchanged; the next flush meets the same disk and
+    /// reports it. `false` if there is no room for it.
     fn compact(&self, watermark: SeqNo) -> lsm_tree::Result<bool> {
         let strategy = Arc::new(Leveled::default().with_table_target_size(USUAL_TABLES * self.table_bytes));
         for _ in 0..COMPACTIONS_IN_A_ROW_MAX {
@@ -219,21 +230,21 @@ impl Worker {
         self.tables_of(0) >= FIRST_LEVEL_RUNS_GOAL
     }
 
-    /// Whether the disk has room for what a merge writes, and others, which also need some, still have a little then. A merge that finds
-    /// out by itself takes all space first.
+    /// Whether the disk has room for a merge's output, and some more for other writers. A merge
+    /// that runs out of space takes all of it first.
     fn has_room(&self, bytes: u64) -> bool {
         let available = RealFiles.available(&self.tree.tree_config().path).unwrap_or(0);
         bytes + USUAL_TABLES * self.table_bytes <= available
     }
 
-    /// What is left of tables of so many bytes when removals and what they hide are gone, as far as the tree knows.
+    /// Estimated size of tables of this size without removals and what they hide.
     fn live_bytes(&self, bytes: u64) -> u64 {
         let (removals, entries) = (self.tree.tombstone_count(), self.tree.approximate_len() as u64);
         let (shown, hidden) = (entries.saturating_sub(2 * removals), entries.saturating_sub(removals));
         (u128::from(bytes) * u128::from(shown) / u128::from(hidden.max(1))) as u64
     }
 
-    /// See [`REMOVALS_MIN`]. As with any compaction, what fails leaves the tables as they were.
+    /// See [`REMOVALS_MIN`]. A failure leaves the tables unchanged.
     fn drop_removals(&self) -> lsm_tree::Result<bool> {
         if !self.is_merging_worth_it() {
             return Ok(true);
@@ -244,15 +255,16 @@ impl Worker {
         Ok(true)
     }
 
-    /// A step that other engines wait for.
+    /// Runs a step while other engines wait.
     fn merge(&self, merge: impl FnOnce(&AnyTree) -> lsm_tree::Result<()>) -> lsm_tree::Result<()> {
         let _turn = MERGES.lock().unwrap_or_else(PoisonError::into_inner);
         self.step(merge)
     }
 
-    /// Brings removals and all else to the last level, where removals end with what they hide. A merge takes the first level, or a few
-    /// tables, so it fits into the reserve of a full disk. What is left when the steps are used up is for the next sync.
-    /// False if there is no room for the next merge.
+    /// Moves removals and all else to the last level, where removals disappear together with what
+    /// they hide. Each merge takes the first level, or a few tables, so that it fits into the
+    /// reserve of a full disk. The rest is left for the next sync when the steps are used up.
+    /// `false` if there is no room for the next merge.
     fn sink(&self) -> lsm_tree::Result<bool> {
         let (mut steps, mut has_room) = (0, true);
         while steps < SINK_STEPS_MAX && self.sinking_gives_back() {
@@ -290,10 +302,11 @@ impl Worker {
         Ok(has_room)
     }
 
-    /// Merges the tables of the level before the last that need least with the last level.
+    /// Merges the tables of the second-to-last level that need least space with the last level.
     fn sink_some_tables(&self) -> lsm_tree::Result<()> {
         let first = (1..LAST_LEVEL).find(|level| self.tables_of(*level) > 0).unwrap_or(BEFORE_LAST_LEVEL);
-        // How much the levels may hold: as much as they like, but for the one before the last, which may hold nothing.
+        // Size limits of the levels: none, except for the second-to-last level, which must become
+        // empty.
         let strategy = match BEFORE_LAST_LEVEL - first {
             0 => Leveled::default().with_l0_threshold(0),
             above => {
@@ -306,9 +319,11 @@ impl Worker {
         self.merge(|tree| tree.compact(strategy, self.visible.get()))
     }
 
-    /// Merges the first level into the level before the last, which is empty, in tables as narrow as those of the last level.
+    /// Merges the first level into the empty second-to-last level, in tables as narrow as those of
+    /// the last level.
     fn cut_first_level(&self) -> lsm_tree::Result<()> {
-        // The library moves a level of one run as it is. Two runs that overlap it merges, and so they are cut.
+        // The library moves a level with a single run unchanged; two overlapping runs are merged,
+        // and thereby cut.
         BOUNDS.iter().for_each(|key| self.write(key, Some(&[])));
         self.tree.rotate_memtable();
         self.flush(self.visible.get())?;
@@ -328,8 +343,8 @@ impl Worker {
         runs.flat_map(|run| run.iter()).map(|table| table.metadata.file_size).sum()
     }
 
-    /// Whether it is worth sinking what there is: the first level is large, or removals hide much, as if each hid an entry of average
-    /// size.
+    /// Whether sinking is worthwhile: the first level is large, or removals hide much, assuming
+    /// that each hides an entry of average size.
     fn sinking_gives_back(&self) -> bool {
         let (removals, entries) = (self.tree.tombstone_count(), self.tree.approximate_len() as u64);
         let average = self.tree.disk_space() / entries.saturating_sub(removals).max(1);
@@ -342,7 +357,8 @@ impl Worker {
         if removals < REMOVALS_MIN || removals < entries / 6 {
             return false;
         }
-        // Old and new tables are there together: on a disk without room for both, a merge that fails would only take what is left.
+        // Old and new tables exist at the same time: on a disk without room for both, a merge would
+        // fail and take the remaining space.
         let bytes = self.tree.disk_space();
         let available = RealFiles.available(&self.tree.tree_config().path).unwrap_or(0);
         bytes <= MERGED_BYTES_MAX && bytes <= available
@@ -368,7 +384,8 @@ impl Work {
     }
 }
 
-/// Partition and key are one tree key, the partition big-endian first: a partition is a range.
+/// Partition and key form one tree key, with the big-endian partition first: a partition is a
+/// range.
 pub(super) fn set_tree_key(tree_key: &mut Vec<u8>, partition: u32, key: &[u8]) {
     tree_key.clear();
     tree_key.extend_from_slice(&partition.to_be_bytes());

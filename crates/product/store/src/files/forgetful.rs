@@ -1,4 +1,4 @@
-//! A disk in memory that keeps unsynced writes apart, for tests and the simulator.
+//! An in-memory disk that loses unsynced writes, for tests and the simulator.
 //!
 //! ```text
 //!   write ──▶ live ──sync──▶ durable          names: create/rename/remove ──▶ live
@@ -6,8 +6,8 @@
 //!              └── power_loss ───┘  (keeps what the caller's choice says, of pages and of names)
 //! ```
 //!
-//! A failed sync behaves as on Linux: the pages become clean without having been written, so a later sync
-//! succeeds and does not bring them to the disk (docs/FAULTS.md row 8).
+//! A failed sync behaves as on Linux: the pages become clean without having been written, so a
+//! later sync succeeds without writing them (docs/FAULTS.md row 8).
 
 use super::{FileLock, Files, StoreFile};
 use std::{
@@ -17,21 +17,22 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-/// What was never written, where a file system gives a page that it has not cleared.
+/// Fills a page that was never written, on file systems that do not clear pages.
 const JUNK: u8 = 0xa5;
 
-/// What survives a power loss besides what was synced.
+/// What survives a power loss in addition to what was synced.
 pub enum PowerLoss<'a> {
     /// Nothing.
     DropAll,
-    /// All names, and of each file's unsynced bytes, from the first one on, at most this many.
+    /// All names, and at most this many of each file's unsynced bytes, from the first one on.
     KeepPrefix(usize),
-    /// Every unsynced page, length and name for which the function says so. A page that is lost is what it was; where the file did not
-    /// reach before, it is zero, or junk if the function says so again: not every file system promises zeros.
+    /// Every unsynced page, length and name for which the function returns true. A lost page keeps
+    /// its old content; beyond the old end of the file it is zero, or junk if the function returns
+    /// true again: not every file system promises zeros.
     KeepPages(&'a mut dyn FnMut() -> bool),
 }
 
-/// The disk. Clones share it.
+/// The disk; clones share it.
 #[derive(Clone)]
 pub struct Forgetful {
     disk: Arc<Mutex<Disk>>,
@@ -57,7 +58,7 @@ struct Content {
     live: Vec<u8>,
     durable: Vec<u8>,
     dirty_pages: BTreeSet<usize>,
-    /// The first unsynced byte.
+    /// First unsynced byte.
     dirty_from: Option<usize>,
     length_is_dirty: bool,
 }
@@ -79,7 +80,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Forgetful {
-    /// An empty disk whose unit of loss is `page_bytes`.
+    /// An empty disk that loses pages of `page_bytes`.
     pub fn new(page_bytes: usize) -> Self {
         assert!(page_bytes > 0);
         let disk = Disk {
@@ -92,12 +93,13 @@ impl Forgetful {
         Self { disk: Arc::new(Mutex::new(disk)) }
     }
 
-    /// The next [`StoreFile::sync`] fails with this errno and loses what it should have covered.
+    /// Makes the next [`StoreFile::sync`] fail with this errno and lose what it should have
+    /// covered.
     pub fn fail_next_sync(&self, errno: i32) {
         locked(&locked(&self.disk).faults).next_sync_errno = Some(errno);
     }
 
-    /// The next write keeps its first `bytes_kept` bytes and fails with this errno.
+    /// Makes the next write keep its first `bytes_kept` bytes and fail with this errno.
     pub fn fail_next_write(&self, errno: i32, bytes_kept: usize) {
         locked(&locked(&self.disk).faults).next_write = Some((errno, bytes_kept));
     }
@@ -107,12 +109,12 @@ impl Forgetful {
         locked(&self.disk).used()
     }
 
-    /// The disk takes this many bytes; `None`: any number. What is on it stays.
+    /// Limits the disk to this many bytes; `None`: unlimited. Existing content stays.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         locked(&locked(&self.disk).faults).capacity = bytes;
     }
 
-    /// The machine loses power. Files that were open stay usable but are no longer on the disk; locks are gone.
+    /// Power loss. Open files stay usable but are no longer on the disk; locks are released.
     pub fn power_loss(&self, mut choice: PowerLoss<'_>) {
         let mut disk = locked(&self.disk);
         let paths: BTreeSet<PathBuf> = disk.live.keys().chain(disk.durable.keys()).cloned().collect();
@@ -136,12 +138,12 @@ impl Forgetful {
         disk.locks.clear();
     }
 
-    /// What a process would read from the file now; `None` if there is none.
+    /// Content that a process would read now; `None` if the file does not exist.
     pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
         locked(&self.disk).live.get(path).map(|content| locked(content).live.clone())
     }
 
-    /// Puts a file with durable content in place, as damage or an earlier program would have left it.
+    /// Creates a file with durable content, as damage or an earlier program would have left it.
     pub fn set_content(&self, path: &Path, bytes: Vec<u8>) {
         let mut disk = locked(&self.disk);
         let content = Arc::new(Mutex::new(Content::of(bytes)));
@@ -149,8 +151,8 @@ impl Forgetful {
         disk.durable.insert(path.to_path_buf(), content);
     }
 
-    /// An independent disk with the same live content, all of it durable: what a killed process leaves behind
-    /// on a machine that keeps running and has written everything back.
+    /// An independent disk with the same live content, all of it durable: the state after a killed
+    /// process, when the kernel has written everything back.
     pub fn copy(&self) -> Self {
         let disk = locked(&self.disk);
         let copy = Self::new(disk.page_bytes);
@@ -248,7 +250,7 @@ impl Disk {
 }
 
 impl ForgetfulFile {
-    /// Refuses a file of `length` bytes for which there is no room.
+    /// Refuses a file of `length` bytes if the disk has no room.
     fn check_room(&self, length: usize) -> io::Result<()> {
         let available = locked(&self.disk).available();
         let growth = length.saturating_sub(locked(&self.content).live.len());

@@ -1,13 +1,13 @@
-//! The file layer: the few operations that the log and the data directory need from a file system, with the
-//! durability that POSIX really promises.
+//! File layer: the file system operations that the log and the data directory need, with the
+//! durability that POSIX promises.
 //!
 //! - Written bytes survive a power loss only after [`StoreFile::sync`] returned `Ok`; before that any subset of
 //!   the written pages may.
 //! - A created, renamed or removed name survives only after [`Files::sync_directory`].
-//! - After a failed sync nothing is known about the bytes that it should have covered, and a later sync that
-//!   succeeds says nothing about them either.
+//! - After a failed sync the state of the bytes that it should have covered is unknown, and a later
+//! successful sync does not change that.
 //!
-//! What is created is private to its user: files 0600, directories 0700, whatever the umask says.
+//! New files are private: mode 0600, directories 0700, regardless of the umask.
 
 mod forgetful;
 mod real;
@@ -21,32 +21,33 @@ use std::{any::Any, io, path::Path, sync::Arc};
 
 /// A file system.
 pub trait Files: Send + Sync {
-    /// Creates a directory and its parents, durably. It is no error if it exists.
+    /// Creates a directory and its parents, durably; an existing one is no error.
     fn create_directory(&self, path: &Path) -> io::Result<()>;
-    /// Takes a directory, and everything below it, away from other users than its own. Links are not followed.
+    /// Makes a directory and everything below it private to its user. Does not follow links.
     fn make_private(&self, directory: &Path) -> io::Result<()>;
     /// Names of the entries of a directory, in any order.
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
-    /// Opens a file to read and write; `create` makes an empty one if there is none.
+    /// Opens a file to read and write; `create` creates a missing one.
     fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn StoreFile>>;
-    /// Renames a file, replacing what has the new name.
+    /// Renames a file, replacing any file with the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes creations, renames and removals in a directory durable.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
-    /// Bytes that can still be written to files in a directory.
+    /// Free bytes for files in a directory.
     fn available(&self, directory: &Path) -> io::Result<u64>;
-    /// Number of the disk that a directory is on: two directories with the same number share its space.
+    /// Device number of a directory: directories with the same number share its space.
     fn disk(&self, directory: &Path) -> io::Result<u64>;
-    /// Takes the exclusive lock of a file, creating it; `None` if another holder has it. Dropping releases it.
+    /// Takes the exclusive lock of a file, creating it; `None` if it is held. Released when
+    /// dropped.
     fn try_lock(&self, path: &Path) -> io::Result<Option<FileLock>>;
 }
 
 /// A held lock.
 pub type FileLock = Box<dyn Any + Send + Sync>;
 
-/// An open file. Methods take `&self`: one thread appends while another syncs.
+/// An open file. Methods take `&self`, since one thread appends while another syncs.
 pub trait StoreFile: Send + Sync {
     /// Length in bytes.
     fn length(&self) -> io::Result<u64>;
@@ -54,9 +55,9 @@ pub trait StoreFile: Send + Sync {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
     /// Writes all of `bytes` at `offset`. After an error an unknown part of them is written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Cuts or extends the file to `length` bytes.
+    /// Truncates or extends the file to `length` bytes.
     fn set_length(&self, length: u64) -> io::Result<()>;
-    /// Extends the file to `length` bytes with space that is really taken from the disk.
+    /// Extends the file to `length` bytes, with allocated space.
     fn allocate(&self, length: u64) -> io::Result<()>;
     /// Makes everything written before the call durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;

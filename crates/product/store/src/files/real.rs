@@ -12,7 +12,7 @@ use std::{
 
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
-/// The bits of a mode that let others in.
+/// Mode bits that give access to other users.
 const MODE_OF_OTHERS: u32 = 0o077;
 
 /// Real files.
@@ -95,8 +95,8 @@ impl Files for RealFiles {
     }
 }
 
-/// Unlocked by being told so: closing alone leaves it to whoever holds a copy of the descriptor, such as a child of another thread
-/// between its fork and its exec.
+/// Unlocked explicitly: after closing alone, a copy of the descriptor could still hold the lock,
+/// such as one in a child of another thread between fork and exec.
 struct Locked(File);
 
 impl Drop for Locked {
@@ -109,7 +109,8 @@ fn open(path: &Path, create: bool) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(create).truncate(false).mode(FILE_MODE).open(path)
 }
 
-/// Gives a file the mode if it lets others in now: what is right already need not be ours to change.
+/// Sets the mode of a file if other users have access now: a file with the right mode need not
+/// belong to this user.
 fn restrict(path: &Path, metadata: &fs::Metadata, mode: u32) -> io::Result<()> {
     if metadata.mode() & MODE_OF_OTHERS == 0 {
         return Ok(());

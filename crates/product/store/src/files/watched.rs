@@ -1,4 +1,5 @@
-//! A file layer that tells a watcher of each call, before it is made and after: for tests of *when* something is forced.
+//! A file layer that reports each call to a watcher before and after, for tests of the order of
+//! syncs.
 //!
 //! ```text
 //!   log ──sync──▶ Watched ── Begins ─▶ watcher (may block, may refuse)
@@ -16,7 +17,7 @@ use std::{
 /// A call that matters for what survives a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileCall {
-    /// [`Files::open`] of a file that may be new.
+    /// [`Files::open`] with `create`.
     Create,
     /// [`StoreFile::write_at`].
     Write,
@@ -32,10 +33,10 @@ pub enum FileCall {
     SyncDirectory,
 }
 
-/// When the watcher is told.
+/// When the watcher is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// Before the call; an error takes the call's place.
+    /// Before the call; an error replaces the call.
     Begins,
     /// After it has succeeded.
     Ended,
@@ -57,7 +58,7 @@ struct WatchedFile {
 }
 
 impl Watched {
-    /// Over `files`, watched by `watcher` on whatever thread makes the call.
+    /// Wraps `files`; `watcher` runs on the thread that makes the call.
     pub fn new(
         files: Arc<dyn Files>,
         watcher: impl Fn(Moment, FileCall, &Path) -> io::Result<()> + Send + Sync + 'static,

@@ -13,9 +13,9 @@
 //!  68  reserved, 0                     u64
 //! ```
 //!
-//! The seed is a checksum of the identity and of the segment's first sequence number, so a record of another
-//! log or segment is never taken for one of this place, and neither is a client's value that imitates a record:
-//! the storage id is random and not told to clients.
+//! The seed is a checksum of the identity and of the segment's first sequence number, so that a
+//! record of another log or segment never counts as valid here, nor does a client's value that
+//! imitates a record: the storage id is random and unknown to clients.
 
 pub(crate) const FORMAT_VERSION: u32 = 1;
 use std::fmt;
@@ -23,7 +23,7 @@ use std::fmt;
 /// Largest payload of one record.
 pub const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 
-/// Names a record of a log: its sequence number, from 1. Later records have greater positions.
+/// Position of a record: its sequence number, from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogPosition(pub u64);
 
@@ -33,12 +33,13 @@ impl fmt::Display for LogPosition {
     }
 }
 
-/// Whose log it is; written into every segment and into the seed of every checksum.
+/// Identity of a log, part of every segment and of the seed of every checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogIdentity {
     /// The cluster.
     pub cluster_id: u128,
-    /// The data directory, see [`crate::DataDirectory::storage_id`]. Random, not known to clients.
+    /// Id of the data directory, see [`crate::DataDirectory::storage_id`]. Random, unknown to
+    /// clients.
     pub storage_id: u128,
     /// The node.
     pub node_id: u64,
@@ -49,7 +50,7 @@ const SEGMENT_MAGIC: [u8; 8] = *b"NICEKVLG";
 const PAYLOAD_MAGIC: [u8; 4] = *b"NKrP";
 const MARKER_MAGIC: [u8; 4] = *b"NKrM";
 
-/// Seeds every checksum of the segment that begins with `first`.
+/// Seed of the checksums in the segment that begins with `first`.
 pub(crate) fn segment_seed(identity: &LogIdentity, first: LogPosition) -> u32 {
     let mut seed = crc32c::crc32c(&identity.cluster_id.to_le_bytes());
     seed = crc32c::crc32c_append(seed, &identity.storage_id.to_le_bytes());
@@ -57,12 +58,12 @@ pub(crate) fn segment_seed(identity: &LogIdentity, first: LogPosition) -> u32 {
     crc32c::crc32c_append(seed, &first.0.to_le_bytes())
 }
 
-/// Name of the segment that begins with `first`.
+/// File name of the segment that begins with `first`.
 pub(crate) fn segment_name(first: LogPosition) -> String {
     format!("log-{:016x}.nklog", first.0)
 }
 
-/// First position of a segment, from its name; `None` for other files.
+/// First position of a segment, from its file name; `None` for other files.
 pub(crate) fn parse_segment_name(name: &str) -> Option<LogPosition> {
     let digits = name.strip_prefix("log-")?.strip_suffix(".nklog")?;
     let position = LogPosition(u64::from_str_radix(digits, 16).ok()?);
@@ -92,20 +93,20 @@ fn header_checksum(header: &[u8], identity: &LogIdentity, first: LogPosition) ->
     crc32c::crc32c_append(segment_seed(identity, first), &header[16..SEGMENT_HEADER_BYTES])
 }
 
-/// What the first bytes of a segment turned out to be.
+/// Result of checking a segment header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SegmentHeader {
-    /// Of this log; the chain continues from this checksum.
+    /// Valid; the chain continues from this checksum.
     Valid { predecessor_checksum: u32 },
-    /// Intact, of another log.
+    /// Intact, but of another log.
     Foreign,
-    /// Of a format that is not known here.
+    /// Of an unknown format version.
     Newer { version: u32 },
     /// Torn or damaged.
     Invalid,
 }
 
-/// Judges the header of the segment whose name says that it begins with `first`.
+/// Checks the header of the segment whose name says that it begins with `first`.
 pub(crate) fn decode_segment_header(
     bytes: &[u8],
     identity: &LogIdentity,
@@ -134,7 +135,7 @@ pub(crate) fn decode_segment_header(
     SegmentHeader::Valid { predecessor_checksum: u32_at(header, 24) }
 }
 
-/// A record that is intact by itself; its place in the chain is not yet checked.
+/// A record that is intact by itself; its place in the chain is not checked yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub(crate) sequence: u64,
@@ -142,7 +143,7 @@ pub(crate) struct Record<'a> {
     pub(crate) synced_through: u64,
     pub(crate) predecessor_checksum: u32,
     pub(crate) checksum: u32,
-    /// `None` for a marker, which exists for its `synced_through` only.
+    /// `None` for a marker, which exists only for its `synced_through`.
     pub(crate) payload: Option<&'a [u8]>,
     /// Header and payload.
     pub(crate) bytes: usize,
@@ -171,7 +172,7 @@ pub(crate) fn encode_record(
     checksum
 }
 
-/// The record at the start of `bytes`, if there is an intact one.
+/// The record at the start of `bytes`, if intact.
 pub(crate) fn decode_record(bytes: &[u8], seed: u32) -> Option<Record<'_>> {
     let header = bytes.get(..RECORD_HEADER_BYTES)?;
     let is_payload = header[4..8] == PAYLOAD_MAGIC;

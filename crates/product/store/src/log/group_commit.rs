@@ -1,12 +1,12 @@
-//! Group commit: one thread, one force for everybody who waits.
+//! Group commit: one thread, one fdatasync for all waiting requests.
 //!
 //! ```text
 //!   request(7) ─┐            request(8), request(9) ─┐
 //!               ▼ fdatasync ───────────────▶ notify(7) ▼ fdatasync ──▶ notify(9)
 //! ```
 //!
-//! Requests that arrive during a force are served by the next one together, because the running one may have
-//! begun before their bytes were written.
+//! Requests that arrive during a sync are served together by the next one, because the running one
+//! may have begun before their bytes were written.
 
 use super::{LogPosition, LogSync};
 use crate::Result;
@@ -15,10 +15,11 @@ use std::{
     thread::{Builder, JoinHandle},
 };
 
-/// Told after every force which position is durable now, or that the log failed. Runs on the sync thread.
+/// Called after every sync with the position that is durable now, or with the log's failure. Runs
+/// on the sync thread.
 pub type SyncNotifier = Box<dyn Fn(Result<LogPosition>) + Send>;
 
-/// The sync thread. Dropping it waits for a running force and drops what was only requested.
+/// The sync thread. Dropping it waits for a running sync and drops pending requests.
 pub struct GroupCommit {
     queue: Arc<Queue>,
     thread: Option<JoinHandle<()>>,
@@ -31,7 +32,8 @@ struct Queue {
 
 #[derive(Default)]
 struct Wanted {
-    /// Highest position requested since the last force began. One number: requests need no queue.
+    /// Highest position requested since the last sync began. A single number: requests need no
+    /// queue.
     position: Option<LogPosition>,
     closed: bool,
 }
@@ -53,8 +55,8 @@ impl GroupCommit {
         Ok(Self { queue, thread: Some(thread) })
     }
 
-    /// Asks for a force of `position`, which [`super::Log::write`] must have handed over before: then the force
-    /// that follows covers it. Every request is followed by a notification of at least `position`, or of an error.
+    /// Requests that `position` becomes durable, which [`super::Log::write`] must have handed over
+    /// before. Every request is followed by a notification of at least `position`, or of an error.
     pub fn request(&self, position: LogPosition) {
         let mut wanted = self.queue.wanted.lock().expect("no holder of this lock panics");
         wanted.position = wanted.position.max(Some(position));

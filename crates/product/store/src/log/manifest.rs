@@ -1,6 +1,8 @@
-//! The manifest of a log: which segments there must be, and how far the log was durable when this was written.
+//! Manifest of a log: which segments must exist, and how far the log was durable when it was
+//! written.
 //!
-//! A log cannot see by its segments alone that some of them are gone from either end. The manifest names both ends.
+//! Segments alone do not show that some of them are missing at either end. The manifest names both
+//! ends.
 //!
 //! ```text
 //!   page 0 │ slot │ 0 0 0 …        page 1 │ slot │ 0 0 0 …      The intact slot of the greater generation counts.
@@ -37,22 +39,22 @@ const MANIFEST_FILE_NEW: &str = "manifest.new";
 const FORMAT_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"NICEKVLM";
 const SLOT_BYTES: usize = 88;
-/// A torn write of one slot must not reach the other: each has a page of the disk.
+/// Each slot has its own page of the disk, so that a torn write of one does not reach the other.
 const PAGE_BYTES: usize = 4_096;
 const FILE_BYTES: usize = 2 * PAGE_BYTES;
 
-/// What there must be of a log.
+/// What must exist of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// First position of the first segment: those before it may be removed.
+    /// First position of the first segment: earlier segments may be removed.
     pub(super) first: LogPosition,
     /// First position of the last segment with durable records. `None` until the log has its first segment.
     pub(super) last: Option<LogPosition>,
-    /// Every record through this position was durable.
+    /// Every record up to this position was durable.
     pub(super) durable: LogPosition,
 }
 
-/// The manifest, open for the life of the log.
+/// The manifest, open as long as the log.
 pub(super) struct Manifest {
     file: Arc<dyn StoreFile>,
     identity: LogIdentity,
@@ -61,7 +63,7 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// Opens the manifest in `directory` and makes what it says durable. `None` if there is none.
+    /// Opens the manifest in `directory` and makes its content durable. `None` if there is none.
     pub(super) fn open(files: &dyn Files, directory: &Path, identity: &LogIdentity) -> Result<Option<Self>> {
         let path = directory.join(MANIFEST_FILE);
         let file = match files.open(&path, false) {
@@ -89,7 +91,7 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
-    /// The manifest of a log in which there is nothing yet. It appears as a whole.
+    /// Creates the manifest of an empty log, atomically.
     pub(super) fn create(files: &dyn Files, directory: &Path, identity: &LogIdentity) -> Result<Self> {
         let (path, new) = (directory.join(MANIFEST_FILE), directory.join(MANIFEST_FILE_NEW));
         let extent = Extent { first: LogPosition(1), last: None, durable: LogPosition(0) };
@@ -110,7 +112,8 @@ impl Manifest {
         self.extent
     }
 
-    /// Replaces what the manifest says, durably. After an error both the old and the new may be on the disk.
+    /// Replaces the content, durably. After an error either the old or the new content may be on
+    /// the disk.
     pub(super) fn replace(&mut self, extent: Extent) -> io::Result<()> {
         if extent == self.extent {
             return Ok(());
@@ -134,7 +137,7 @@ enum Slot {
         extent: Extent,
         identity: LogIdentity,
     },
-    /// Of a format that is not known here.
+    /// Of an unknown format version.
     Newer {
         version: u32,
     },

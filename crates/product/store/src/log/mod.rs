@@ -5,32 +5,39 @@
 //!   the checksum of its predecessor, each segment header that of the last record before it.
 //! - The manifest names the first segment and the last one that holds durable records, so a log whose segments are
 //!   missing is known to be damaged: see `manifest`.
-//! - A force covers all earlier records (R2): segments are forced oldest first, the directory last.
-//! - Each record carries `synced_through`, the position through which the log was known to be durable when the
-//!   record was appended. [`Log::write`] adds an unforced *marker* record if the log became durable further and
-//!   no record says so yet; markers take a position and are not shown to the caller.
-//! - Behind the records of a segment there may be zeros to its end ([`LogOptions::ahead_bytes`]), and nothing else.
-//! - One failed force or write (but a full disk) makes the log fail for good: the kernel marks pages clean that it
-//!   did not write (docs/FAULTS.md row 8).
+//! - A sync covers all earlier records (R2): segments are synced oldest first, the directory last.
+//! - Each record carries `synced_through`, the position up to which the log was known to be durable
+//! when the record was appended. [`Log::write`] adds an unsynced *marker* record if more of the log
+//! has become durable and no record says so yet; markers take a position and are not passed to the
+//! caller.
+//! - After the records of a segment there may be zeros to its end ([`LogOptions::ahead_bytes`]),
+//! and nothing else.
+//! - After one failed sync or write (except a full disk) the log fails for good: the kernel marks
+//! pages clean that it did not write (docs/FAULTS.md row 8).
 //!
 //! # Opening: torn tail or damage
-//! Zeros to the end of a segment are its end: the log goes on with the next segment, if its header says that it continues exactly
-//! there, and with the next record in their place if there is none. Otherwise let *s* be the position at which the next valid record
-//! is missing although other bytes or segments follow. Everything behind that place is searched, byte by byte, for intact records of
-//! this log (their checksum is seeded by the log's identity).
-//! - If one of them is later than *s* and says `synced_through` ≥ *s*, the place was durable and is damaged:
-//!   [`StoreError::LogDamaged`] (docs/FAULTS.md row 7). Nothing is changed on disk.
-//! - Otherwise nothing shows that *s* was ever durable: the log ends before *s*, and the rest, which may have holes
-//!   and even later segments after a power loss, is dropped and reported (docs/FAULTS.md row 6).
+//! Zeros up to the end of a segment are its end: the log continues with the next segment, if its
+//! header fits exactly, else with the next record in their place. Otherwise let *s* be the position
+//! at which the next valid record is missing although other bytes or segments follow. Everything
+//! after that place is searched, byte by byte, for intact records of this log (their checksum is
+//! seeded by the log's identity).
+//! - If one of them is later than *s* and has `synced_through` ≥ *s*, the place was durable and is
+//! damaged: [`StoreError::LogDamaged`] (docs/FAULTS.md row 7). Nothing on disk is changed.
+//! - Otherwise there is no evidence that *s* was ever durable: the log ends before *s*, and the
+//! rest, which may have holes and even later segments after a power loss, is dropped and reported
+//! (docs/FAULTS.md row 6).
 //!
-//! Opening also checks the manifest: every segment that it names and every durable record through its position must
-//! exist. Otherwise it is damage: [`StoreError::LogSegmentMissing`], [`StoreError::LogDamaged`].
+//! Opening also checks the manifest: every segment that it names and every record up to its durable
+//! position must exist. Otherwise the log is damaged: [`StoreError::LogSegmentMissing`],
+//! [`StoreError::LogDamaged`].
 //!
-//! The limit of this rule: bytes cannot be told from a torn write if all that proves them durable is gone with
-//! them. So damage is taken for a torn tail if it hits the records of the last force before its marker (or a later
-//! record) reached the disk, or hits these too, in the last segment that the manifest names.
+//! Limit of this rule: damage cannot be distinguished from a torn write if all evidence of
+//! durability is lost with it. So damage counts as a torn tail if it hits the records of the last
+//! sync before its marker (or a later record) reached the disk, or hits these as well, in the last
+//! segment that the manifest names.
 //!
-//! Before the caller continues, whatever is not proven durable is written again and forced: see `recover`.
+//! Before the caller continues, whatever is not proven durable is written and synced again: see
+//! `recover`.
 
 mod format;
 mod group_commit;
@@ -59,9 +66,9 @@ use sync::Shared;
 pub struct LogOptions {
     /// A segment that has reached this size is followed by a new one at the next [`Log::write`].
     pub segment_bytes_max: u64,
-    /// Most bytes appended and not yet written.
+    /// Most bytes appended but not written.
     pub buffer_bytes_max: usize,
-    /// The place of the next records is made ready, as zeros, in pieces of this size; 0: not at all.
+    /// Disk space for coming records is zeroed in pieces of this size; 0: not at all.
     pub ahead_bytes: usize,
 }
 
@@ -74,24 +81,24 @@ impl Default for LogOptions {
 /// What opening a log found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// The oldest position that is left (later ones exist only if it is less than `next`).
+    /// The oldest remaining position (if less than `next`).
     pub first: LogPosition,
-    /// The position that the next appended record gets.
+    /// Position of the next appended record.
     pub next: LogPosition,
-    /// Payloads shown to the visitor.
+    /// Payloads passed to the visitor.
     pub records: u64,
     /// Size of the torn tail.
     pub bytes_dropped: u64,
-    /// Segment and offset from which on it was dropped.
+    /// Segment and offset from which it was dropped.
     pub dropped_from: Option<(PathBuf, u64)>,
 }
 
-/// The log; owned by the thread that appends.
+/// The log, owned by the thread that appends.
 pub struct Log {
     shared: Arc<Shared>,
     identity: LogIdentity,
     options: LogOptions,
-    /// First positions of all segments, ascending; the last is the one written to.
+    /// First positions of all segments, ascending; the last segment is being written.
     segments: Vec<LogPosition>,
     segment: Segment,
     seed: u32,
@@ -103,7 +110,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Whether there is a log in `directory`, or something is left of one.
+    /// Whether `directory` contains a log, or remains of one.
     pub fn is_in(files: &dyn Files, directory: &Path) -> Result<bool> {
         let names = match files.list(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -112,13 +119,14 @@ impl Log {
         Ok(names.iter().any(|name| name == MANIFEST_FILE || parse_segment_name(name).is_some()))
     }
 
-    /// The error for a `directory` in which there must be a log and is none.
+    /// The error for a `directory` whose log is missing.
     pub fn missing(directory: &Path) -> StoreError {
         StoreError::LogManifest { path: directory.join(MANIFEST_FILE), what: "missing" }
     }
 
-    /// Opens or creates the log in `directory`. `visit` gets every payload in order, with its position; if an error
-    /// is returned, what it got is to be forgotten. When this returns `Ok`, all visited records are durable.
+    /// Opens or creates the log in `directory`. `visit` gets every payload in order, with its
+    /// position; if this returns an error, the caller must discard them. When it returns `Ok`, all
+    /// visited records are durable.
     pub fn open(
         files: Arc<dyn Files>,
         directory: &Path,
@@ -150,7 +158,8 @@ impl Log {
         Ok((log, recovered))
     }
 
-    /// Appends a record in memory: no system call, and no allocation once the buffer has its size.
+    /// Appends a record in memory: no system call, and no allocation once the buffer has its final
+    /// size.
     pub fn append(&mut self, payload: &[u8]) -> Result<LogPosition> {
         if payload.len() > PAYLOAD_BYTES_MAX {
             return Err(StoreError::RecordTooLarge { bytes: payload.len(), bytes_max: PAYLOAD_BYTES_MAX });
@@ -171,10 +180,11 @@ impl Log {
         position
     }
 
-    /// Hands everything appended to the operating system, with a marker if the log is durable further than its
-    /// records say: so call it once more after a force that nothing follows. Starts a new segment when the
-    /// current one is full. If the disk is full ([`StoreError::is_out_of_space`]) nothing is lost and it may be
-    /// called again; any other failure is permanent.
+    /// Writes everything appended to the operating system, with a marker if more of the log is
+    /// durable than its records say; so call it once more after a sync that no other write follows.
+    /// Starts a new segment when the current one is full. If the disk is full
+    /// ([`StoreError::is_out_of_space`]), nothing is lost and the call may be repeated; any other
+    /// failure is permanent.
     pub fn write(&mut self) -> Result<()> {
         self.shared.check()?;
         if self.marked < self.shared.synced() {
@@ -193,7 +203,8 @@ impl Log {
         if self.segment.bytes >= self.options.segment_bytes_max { self.rotate() } else { Ok(()) }
     }
 
-    /// As [`Self::write`], and starts a new segment though the current one is not full: so that [`Self::trim`] can let go of it.
+    /// Like [`Self::write`], and starts a new segment even if the current one is not full, so that
+    /// [`Self::trim`] can remove it.
     pub fn write_and_rotate(&mut self) -> Result<()> {
         let segments = self.segments.len();
         self.write()?;
@@ -201,7 +212,7 @@ impl Log {
         if self.segments.len() == segments && holds_records { self.rotate() } else { Ok(()) }
     }
 
-    /// A full disk only delays the new segment: what was to be written has been.
+    /// A full disk only delays the new segment; the records have been written.
     fn rotate(&mut self) -> Result<()> {
         let first = LogPosition(self.next);
         let ahead_bytes = self.options.ahead_bytes;
@@ -217,51 +228,55 @@ impl Log {
         }
     }
 
-    /// Only a full disk leaves the log usable.
+    /// Only after a full disk does the log stay usable.
     fn permanent(&self, error: StoreError) -> StoreError {
         if error.is_out_of_space() { error } else { self.shared.fail(&error) }
     }
 
-    /// A handle with which another thread forces the log.
+    /// A handle for another thread to sync the log.
     pub fn sync_handle(&self) -> LogSync {
         LogSync { shared: self.shared.clone() }
     }
 
-    /// From now on each force makes this durable before the records that it covers, and fails for good if that fails. What is finished
-    /// before a record is appended is durable if the record is acknowledged. The operating system may write an unforced record out
-    /// earlier: one that nobody was told of, so the caller lets go of it if, after a power loss, what it names is missing.
+    /// Makes each sync first make `dependency` durable, and fail for good if that fails: whatever
+    /// the dependency had finished before a record was appended is durable when the record is
+    /// acknowledged. The operating system may write an unsynced record earlier; after a power loss
+    /// the caller must drop such a record, which no one was told of, if what it names is missing.
     pub fn sync_first(&mut self, first: Arc<dyn SyncFirst>) {
         self.shared.set_first(first);
     }
 
-    /// Position of the last appended record, written or not; one less than the first position if there is none.
+    /// Position of the last appended record, written or not; one less than the first position if
+    /// there is none.
     pub fn last(&self) -> LogPosition {
         LogPosition(self.next - 1)
     }
 
-    /// Position through which the log is durable.
+    /// Position up to which the log is durable.
     pub fn synced(&self) -> LogPosition {
         LogPosition(self.shared.synced())
     }
 
-    /// The oldest position that is kept.
+    /// Oldest position that is kept.
     pub fn first(&self) -> LogPosition {
         self.segments[0]
     }
 
-    /// Bytes written to the current segment, without the zeros behind them.
+    /// Bytes in the current segment, without trailing zeros.
     pub fn segment_bytes(&self) -> u64 {
         self.segment.bytes
     }
 
-    /// Number of segments; each but the last is at least [`LogOptions::segment_bytes_max`] long, or was ended by [`Self::write_and_rotate`].
+    /// Number of segments; all but the last are at least [`LogOptions::segment_bytes_max`] long, or
+    /// were ended by [`Self::write_and_rotate`].
     pub fn segments(&self) -> usize {
         self.segments.len()
     }
 
-    /// Deletes whole segments all of whose records are before `before` (the caller's engine is durable past them).
-    /// What is left begins with a durable record, or is the current segment. The manifest names the new first segment
-    /// before any is deleted: what a crash leaves of the others goes at the next opening.
+    /// Deletes segments whose records are all before `before` (the caller's engine is durable past
+    /// them). The rest begins with a durable record, or is the current segment. The manifest names
+    /// the new first segment before any is deleted; files left by a crash are deleted at the next
+    /// opening.
     pub fn trim(&mut self, before: LogPosition) -> Result<()> {
         let before = before.min(self.synced());
         let dead = self.segments[1..].iter().take_while(|first| **first <= before).count();
@@ -281,8 +296,8 @@ impl Log {
         self.shared.files.sync_directory(directory).map_err(StoreError::io("sync", directory))
     }
 
-    /// Has the manifest say how far the log is durable, so that a last segment that is shorter at the next opening is
-    /// known to be damaged. For a process that ends in good order.
+    /// Records in the manifest how far the log is durable, so that a last segment that is shorter
+    /// at the next opening counts as damaged. For a process that stops in good order.
     pub fn close(&mut self) -> Result<()> {
         self.shared.check()?;
         let durable = self.synced();
@@ -290,7 +305,7 @@ impl Log {
     }
 }
 
-/// The manifest of a log, a new one if there is no log.
+/// The manifest of a log; a new one if there is no log.
 fn open_manifest(files: &dyn Files, directory: &Path, identity: &LogIdentity) -> Result<Manifest> {
     match Manifest::open(files, directory, identity)? {
         Some(manifest) => Ok(manifest),
@@ -299,7 +314,7 @@ fn open_manifest(files: &dyn Files, directory: &Path, identity: &LogIdentity) ->
     }
 }
 
-/// Creates a log's first segment and makes it durable, since the manifest names it next.
+/// Creates a log's first segment durably, since the manifest names it next.
 fn create_first_segment(
     shared: &Shared,
     identity: &LogIdentity,

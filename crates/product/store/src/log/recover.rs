@@ -1,4 +1,5 @@
-//! Reading a log back, and the decision between a torn tail and damage (rule in the module `log`).
+//! Recovery of a log: reads it back, and distinguishes a torn tail from damage (rule in module
+//! `log`).
 
 use super::{
     Extent, LogIdentity, LogPosition, Recovered,
@@ -16,11 +17,11 @@ use std::{
     sync::Arc,
 };
 
-/// The state in which appending goes on.
+/// State from which appending continues.
 pub(super) struct Tail {
-    /// First positions of the segments that are kept, ascending.
+    /// First positions of the kept segments, ascending.
     pub(super) segments: Vec<LogPosition>,
-    /// The last of them, if there is any, where its records end, and its length: between the two it is zero.
+    /// The last of them, if any: end of its records, and its length; zeros are between the two.
     pub(super) last: Option<(Arc<dyn StoreFile>, u64, u64)>,
     /// Position of the next record.
     pub(super) next: LogPosition,
@@ -39,7 +40,7 @@ struct Recovery<'a> {
     next: LogPosition,
     checksum: u32,
     synced_through: u64,
-    /// Where the records of the last segment that continues the log end.
+    /// End of the records in the last segment that continues the log.
     end: u64,
     recovered: Recovered,
 }
@@ -50,8 +51,8 @@ struct Break {
     offset: u64,
 }
 
-/// Validates all segments, hands each payload to `visit`, cuts a torn tail, and makes what is left durable. What a trim has
-/// left of segments before the first one is removed.
+/// Validates all segments, passes each payload to `visit`, cuts a torn tail, and makes the rest
+/// durable. Removes segments before the first one, which an interrupted trim has left.
 pub(super) fn recover(
     files: &dyn Files,
     directory: &Path,
@@ -109,7 +110,7 @@ impl Recovery<'_> {
         Ok(file)
     }
 
-    /// Reads up to the first place that is not valid.
+    /// Reads up to the first invalid place.
     fn read_valid(&mut self, visit: &mut dyn FnMut(LogPosition, &[u8])) -> Result<Option<Break>> {
         let mut content = Vec::new();
         let mut has_zeros = false;
@@ -117,7 +118,7 @@ impl Recovery<'_> {
             self.read(segment, &mut content)?;
             let valid_bytes = self.read_segment(segment, &content, visit)?;
             if valid_bytes == 0 {
-                // What is missing is missing where the zeros are, if the segment before ends with some.
+                // If the previous segment ends with zeros, the missing records belong there.
                 let zeros_before = Break { segment: segment.wrapping_sub(1), offset: self.end };
                 return Ok(Some(if has_zeros { zeros_before } else { Break { segment, offset: 0 } }));
             }
@@ -132,7 +133,7 @@ impl Recovery<'_> {
         Ok(None)
     }
 
-    /// Number of bytes from the start of the segment that continue the log; 0 if its header does not.
+    /// Bytes from the start of the segment that continue the log; 0 if its header does not fit.
     fn read_segment(
         &mut self,
         segment: usize,
@@ -197,7 +198,8 @@ impl Recovery<'_> {
         Err(StoreError::LogDamaged { path: self.path(segment), offset, position: self.next })
     }
 
-    /// Looks in everything behind the break for a record which says that the place of the break was durable.
+    /// Searches everything after the break for a record that proves that the place of the break was
+    /// durable.
     fn refuse_if_durable(&self, end: &Break) -> Result<()> {
         let mut content = Vec::new();
         for segment in end.segment..self.segments.len() {
@@ -216,7 +218,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Removes the torn tail: later segments from the last one backwards, then the rest of the broken one.
+    /// Removes the torn tail: later segments from the last one backwards, then the rest of the
+    /// broken one.
     fn cut(&mut self, end: &Break) -> Result<()> {
         self.recovered.dropped_from = Some((self.path(end.segment), end.offset));
         while self.segments.len() > end.segment {
@@ -232,7 +235,7 @@ impl Recovery<'_> {
             }
             self.recovered.bytes_dropped += length;
             if segment == 0 {
-                // Never without a segment: its name is what remembers the position.
+                // At least one segment must remain: its name preserves the position.
                 let header = encode_segment_header(self.identity, self.segments[0], 0);
                 file.set_length(0).map_err(StoreError::io("truncate", &path))?;
                 file.write_at(0, &header).map_err(StoreError::io("write", &path))?;
@@ -250,9 +253,9 @@ impl Recovery<'_> {
         self.files.sync_directory(self.directory).map_err(StoreError::io("sync", self.directory))
     }
 
-    /// The caller acts on every record that it was shown, so all of them must be durable before it continues.
-    /// What no record proves durable is written again first: after a failed force, the page cache can hold bytes
-    /// that are marked clean and are not on the disk.
+    /// The caller acts on every record passed to it, so all must be durable before it continues.
+    /// Records without proof of durability are written again first: after a failed fsync, the page
+    /// cache can hold bytes that are marked clean but are not on the disk.
     fn make_durable(&self) -> Result<()> {
         let mut content = Vec::new();
         for segment in (0..self.segments.len()).rev() {
@@ -268,7 +271,7 @@ impl Recovery<'_> {
         self.sync_directory()
     }
 
-    /// Offset of the first record that is not known to be durable; 0 if that holds for the header too.
+    /// Offset of the first record that is not known to be durable; 0 if that includes the header.
     fn first_unproven(&self, segment: usize, content: &[u8]) -> usize {
         let first = self.segments[segment];
         if first.0 > self.synced_through {

@@ -1,4 +1,4 @@
-//! The segment that is written to, with zeros a piece ahead of its records.
+//! The segment being written, with zeros ahead of its records.
 //!
 //! ```text
 //!   header │ records … │ 0 0 0 0 0 0 0 │            a write that fits replaces zeros: its force has data to write, no
@@ -6,8 +6,8 @@
 //!          └───────── zeroed ──────────┘            one that does not takes the next piece of zeros with it
 //! ```
 //!
-//! Zeros are written, not only allocated: the first force of an allocated block still commits that it is in use. No old segment is used
-//! again: what it held is to leave the disk.
+//! Zeros are written, not only allocated, since the first sync of an allocated block has to commit
+//! that it is in use. Old segments are never reused: their content must leave the disk.
 
 use super::{
     LogIdentity, LogPosition,
@@ -17,26 +17,27 @@ use super::{
 use crate::{Result, StoreError, error::is_out_of_space, files::StoreFile};
 use std::{io, sync::Arc};
 
-/// A write above this part of a piece takes no zeros with it: it is itself worth what the file system commits.
+/// A write above this part of a piece adds no zeros: it is large enough to justify a file system
+/// commit by itself.
 const SMALL_PART: usize = 4;
 
 pub(super) struct Segment {
     pub(super) file: Arc<dyn StoreFile>,
     /// Header and records.
     pub(super) bytes: u64,
-    /// What follows is zero up to here, which is the file's length or less.
+    /// Zeros extend up to here, at most to the end of the file.
     zeroed: u64,
-    /// Size of a piece; 0 once the disk had no room for one.
+    /// Size of a piece of zeros; 0 once the disk had no room for one.
     ahead_bytes: usize,
 }
 
 impl Segment {
-    /// One that holds `bytes` of header and records, and zeros up to `zeroed`.
+    /// A segment with `bytes` of header and records, and zeros up to `zeroed`.
     pub(super) fn new(file: Arc<dyn StoreFile>, bytes: u64, zeroed: u64, ahead_bytes: usize) -> Self {
         Self { file, bytes, zeroed, ahead_bytes }
     }
 
-    /// Creates the segment that begins with `first`; unforced, like the records that will follow.
+    /// Creates the segment that begins with `first`, without a sync.
     pub(super) fn create(
         shared: &Shared,
         identity: &LogIdentity,
@@ -57,15 +58,17 @@ impl Segment {
                 Ok(Self::new(file, bytes, bytes, ahead_bytes))
             }
             Err(error) => {
-                // A half-made segment must not stay: the next attempt may begin at a later position.
+                // A partly created segment must not remain: the next attempt may begin at a later
+                // position.
                 let _ = shared.files.remove(&path);
                 Err(StoreError::Io { operation: "create", path, source: error })
             }
         }
     }
 
-    /// Writes `records` behind those that there are, with zeros behind them if there are none left, but not beyond `bytes_max`. After
-    /// an error it holds what it held, and an unknown part of the records where the next write will be.
+    /// Writes `records` after the existing ones, with more zeros after them if none are left, but
+    /// not beyond `bytes_max`. After an error, the segment's content is unchanged, except for an
+    /// unknown part of the records where the next write will go.
     pub(super) fn write(&mut self, records: &mut Vec<u8>, bytes_max: u64) -> io::Result<()> {
         let records_bytes = records.len();
         let end = self.bytes + records_bytes as u64;

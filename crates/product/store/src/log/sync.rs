@@ -1,4 +1,4 @@
-//! Forcing the log from another thread.
+//! Syncs the log from another thread.
 
 use super::{
     LogPosition,
@@ -18,43 +18,43 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What records name and must therefore be durable before them.
+/// A dependency: data that records name and that must be durable before them.
 pub trait SyncFirst: Send + Sync {
-    /// Makes durable all that records name which were written before the call.
+    /// Makes everything durable that was written before the call.
     fn sync_first(&self) -> Result<()>;
 }
 
-/// What [`super::Log`] and [`LogSync`] share.
+/// State shared by [`super::Log`] and [`LogSync`].
 pub(super) struct Shared {
     pub(super) files: Arc<dyn Files>,
     pub(super) directory: PathBuf,
     state: Mutex<SyncState>,
-    /// Held for the whole of a force, so that no two overlap.
+    /// Held during a sync, so that no two overlap.
     forcing: Mutex<()>,
-    /// Written by forces and trims.
+    /// Written by syncs and trims.
     manifest: Mutex<Manifest>,
-    /// Sequence number through which the log is durable.
+    /// Sequence number up to which the log is durable.
     synced: AtomicU64,
-    /// Moving average of how long a force takes.
+    /// Moving average of the duration of a sync.
     recent_ns: AtomicU64,
-    /// How long forces took.
+    /// Histogram of sync durations.
     forces: SharedDurations,
 }
 
-/// Weight of what was before in the average of forces, to one of the newest.
+/// Weight of the old average, relative to the newest sync.
 const RECENT_WEIGHT: u64 = 7;
-/// A longer force counts as one of this: a stall is forgotten after some forces.
+/// Longer syncs count as this long: a stall is forgotten after some syncs.
 const RECENT_NS_MAX: u64 = 64_000_000;
 
 struct SyncState {
-    /// Sequence number through which the operating system has the log.
+    /// Sequence number up to which the operating system has the log.
     written: u64,
-    /// Segments with unforced bytes and their first positions, oldest first; all but the last are full. Grows by one
-    /// per segment written during one force, so its bound is the disk.
+    /// Segments with unsynced bytes and their first positions, oldest first; all but the last are
+    /// full. Grows by one per segment written during one sync, so its bound is the disk.
     unsynced: Vec<(LogPosition, Arc<dyn StoreFile>)>,
-    /// A segment was created since the last force of the directory.
+    /// Whether a segment was created since the last sync of the directory.
     directory_changed: bool,
-    /// Forced before the segments.
+    /// Synced before the segments.
     first: Option<Arc<dyn SyncFirst>>,
     failed: Option<String>,
 }
@@ -64,7 +64,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// The state after recovery: everything through `synced` is durable.
+    /// State after recovery: everything up to `synced` is durable.
     pub(super) fn new(files: Arc<dyn Files>, directory: PathBuf, manifest: Manifest, synced: u64) -> Self {
         let (unsynced, directory_changed) = (vec![], false);
         let state = SyncState { written: synced, unsynced, directory_changed, first: None, failed: None };
@@ -82,7 +82,8 @@ impl Shared {
         locked(&self.state).written
     }
 
-    /// Bytes of `file`, the segment that begins with `first`, up to record `sequence` were handed to the operating system.
+    /// Bytes of `file`, the segment that begins with `first`, were written to the operating system
+    /// up to record `sequence`.
     pub(super) fn note_written(&self, first: LogPosition, file: &Arc<dyn StoreFile>, sequence: u64) {
         let mut state = locked(&self.state);
         state.written = sequence;
@@ -101,13 +102,13 @@ impl Shared {
         locked(&self.state).first = Some(first);
     }
 
-    /// Makes the failure permanent, and returns it as such. The first one is kept.
+    /// Makes the failure permanent, and returns it. The first one is kept.
     pub(super) fn fail(&self, error: &StoreError) -> StoreError {
         let mut state = locked(&self.state);
         StoreError::LogFailed { reason: state.failed.get_or_insert_with(|| error.to_string()).clone() }
     }
 
-    /// The sticky failure, if any.
+    /// The permanent failure, if any.
     pub(super) fn check(&self) -> Result<()> {
         match &locked(&self.state).failed {
             Some(reason) => Err(StoreError::LogFailed { reason: reason.clone() }),
@@ -142,7 +143,7 @@ impl Shared {
         Ok(LogPosition(written))
     }
 
-    /// Names a segment that holds durable records, unless it is named already: one sync more per segment.
+    /// Names a segment with durable records in the manifest, once: one more sync per segment.
     fn name_in_manifest(&self, newest: LogPosition, durable: LogPosition) -> Result<()> {
         self.replace_manifest(|extent| {
             if extent.last < Some(newest) {
@@ -151,7 +152,7 @@ impl Shared {
         })
     }
 
-    /// Changes what the manifest says, durably. A failure is permanent, but for a full disk.
+    /// Changes the manifest durably. A failure is permanent, except for a full disk.
     pub(super) fn replace_manifest(&self, change: impl FnOnce(&mut Extent)) -> Result<()> {
         let mut manifest = locked(&self.manifest);
         let mut extent = manifest.extent();
@@ -163,7 +164,7 @@ impl Shared {
         })
     }
 
-    /// By whoever forces: they take turns.
+    /// Called by syncing threads, one at a time.
     fn measured(&self, took: Duration) {
         self.forces.count(took);
         let took_ns = (took.as_nanos() as u64).min(RECENT_NS_MAX);
@@ -173,24 +174,25 @@ impl Shared {
     }
 }
 
-/// Forces the log, also from another thread than the one that appends.
+/// Syncs the log, also from another thread than the one that appends.
 pub struct LogSync {
     pub(super) shared: Arc<Shared>,
 }
 
 impl LogSync {
-    /// Makes every record durable that [`super::Log::write`] had handed to the operating system before the call,
-    /// and returns the position of the last one. After one failure every call fails (docs/FAULTS.md row 8).
+    /// Makes every record durable that [`super::Log::write`] had written before the call, and
+    /// returns the position of the last one. After one failure every call fails (docs/FAULTS.md row
+    /// 8).
     pub fn sync(&self) -> Result<LogPosition> {
         self.shared.force()
     }
 
-    /// How long forces have taken lately.
+    /// Recent duration of a sync.
     pub fn recent(&self) -> Duration {
         Duration::from_nanos(self.shared.recent_ns.load(Ordering::Relaxed))
     }
 
-    /// How long each force so far has taken.
+    /// Histogram of all sync durations.
     pub fn forces(&self) -> Durations {
         self.shared.forces.read()
     }

@@ -1,4 +1,4 @@
-//! Compaction: what lives in a segment that is mostly dead moves to the current one, a step at a time.
+//! Compaction: live values of a mostly dead segment move to the current one, step by step.
 //!
 //! ```text
 //!   segment 3  │ dead │ A │ dead │ B │ dead │          1. A, B are verified, copied, finished; readers are led to the copies
@@ -6,26 +6,27 @@
 //!   current    │ C │ D │ ····· │ A │ E │ B │           3. segment 3 is removed
 //! ```
 //!
-//! A crash leaves a value there, or its copy, or both. A value that cannot be read stays where it is, and its segment with it, until it is
-//! removed: a copy with new checksums would make the damage look like data, and one with the old would be taken for torn.
+//! After a crash a value exists in the old place, the new place, or both. A value that cannot be
+//! read stays in place, with its segment, until it is removed: a copy with new checksums would make
+//! the damage look like data, and one with old checksums would count as torn.
 
 use super::{BLOCK_BYTES, Values, format::Extent, pinned::Pinned, segments::Segment, writing::Writing};
 use crate::Result;
 use nicekv_proto::OpId;
 
-/// A segment less of which is alive than one in this is compacted.
+/// A segment is compacted when less than this part of it is alive.
 const LIVE_PART: u64 = 2;
-/// While space is short, one more of which is dead than one in this.
+/// While space is short, a segment is compacted when more than this part of it is dead.
 const DEAD_PART: u64 = 8;
 
 pub(super) struct Compaction {
     source: u64,
-    /// Those still to be looked at, of all that were ever finished in the segment.
+    /// Values of the segment that are still to be examined.
     names: Vec<OpId>,
     copy: Option<Copy>,
 }
 
-/// A value that is being copied.
+/// A value being copied.
 struct Copy {
     from: Pinned,
     to: Writing,
@@ -33,12 +34,14 @@ struct Copy {
 }
 
 impl Values {
-    /// Does a part of the compaction that there is to be done, and copies about `bytes_max` at most (and one block at least). False if
-    /// there is nothing to do. `room`: space is short, and what lives in a segment must not be more. Before a compacted segment is removed its copies must be durable: the step forces them, unless some force
-    /// did in the meantime.
+    /// Performs a step of compaction, copying about `bytes_max` at most (at least one block).
+    /// `false` if there is nothing to do. `room`: most live bytes of the segment, while space is
+    /// short. Before a compacted segment is removed, its copies must be durable: the step syncs
+    /// them, unless another sync did meanwhile.
     ///
-    /// On a full disk ([`StoreError::is_out_of_space`]) it may be called again. [`StoreError::Corrupt`] names the owner of a damaged value:
-    /// its segment is left alone until a value in it is removed.
+    /// On a full disk ([`StoreError::is_out_of_space`]) it may be called again.
+    /// [`StoreError::Corrupt`] names the owner of a damaged value, whose segment is left alone
+    /// until a value in it is removed.
     ///
     /// [`StoreError::is_out_of_space`]: crate::StoreError::is_out_of_space
     /// [`StoreError::Corrupt`]: crate::StoreError::Corrupt
@@ -54,12 +57,12 @@ impl Values {
         is_done.map(|_| true)
     }
 
-    /// Whether what lives in a segment is being copied.
+    /// Whether a segment is being compacted.
     pub fn is_copying(&self) -> bool {
         self.compaction.is_some()
     }
 
-    /// Chooses a segment, or removes one that is empty. False if there is none.
+    /// Selects a segment, or removes an empty one. `false` if there is none.
     fn begin_compaction(&mut self, room: Option<u64>) -> Result<bool> {
         let Some(source) = self.next_source(room) else { return Ok(false) };
         if self.segments.current == Some(source) {
@@ -76,7 +79,7 @@ impl Values {
         Ok(true)
     }
 
-    /// The segment least of which is alive, if it is worth it.
+    /// The segment with the smallest live part, if compacting it pays.
     fn next_source(&self, room: Option<u64>) -> Option<u64> {
         let segments = &self.segments;
         let is_worth_it = |number: u64, segment: &Segment| {
@@ -110,7 +113,7 @@ impl Values {
         }
     }
 
-    /// Whether all is copied. After an error it may be called again.
+    /// Returns whether all values are copied. After an error it may be called again.
     fn copy_some(&mut self, compaction: &mut Compaction, bytes_max: u64) -> Result<bool> {
         let (mut bytes, mut block) = (0, Vec::new());
         while bytes < bytes_max.max(1) {
@@ -141,7 +144,7 @@ impl Values {
         Ok(false)
     }
 
-    /// Begins with the next value that lives in the segment; `None` if there is none.
+    /// Starts with the next live value of the segment; `None` if there is none.
     fn next_copy(&mut self, compaction: &mut Compaction) -> Result<Option<Copy>> {
         while let Some(name) = compaction.names.last().copied() {
             let entry = self.index.get(&name);
@@ -160,7 +163,7 @@ impl Values {
         self.index.get(&name).is_some_and(|entry| entry.extent == *extent)
     }
 
-    /// Copies one block, into `block` and from there. After an error the copy is given up.
+    /// Copies one block through `block`. After an error the copy is abandoned.
     fn copy_block(&mut self, mut copy: Copy, block: &mut Vec<u8>) -> Result<Copy> {
         let bytes = copy.from.extent.block_bytes((copy.copied / BLOCK_BYTES as u64) as usize);
         block.resize(bytes, 0);

@@ -1,4 +1,4 @@
-//! Files of segments, of which a bounded number is kept open.
+//! Open files of segments, limited in number.
 
 use super::format::segment_name;
 use crate::{
@@ -11,10 +11,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Most segments that are kept open for what may come; whoever writes or reads holds further ones.
+/// Most segments kept open for later use; readers and writers hold further ones.
 pub const OPEN_SEGMENTS_MAX: usize = 16;
 
-/// An open segment. Whoever holds it goes on reading when the segment is removed.
+/// An open segment. Holders can go on reading after it is removed.
 pub(super) struct ValueFile {
     file: Arc<dyn StoreFile>,
     path: PathBuf,
@@ -57,14 +57,14 @@ impl ValueFile {
     }
 }
 
-/// The files used last, oldest first.
+/// Most recently used files, oldest first.
 #[derive(Default)]
 pub(super) struct OpenFiles {
     files: Mutex<VecDeque<(u64, Arc<ValueFile>)>>,
 }
 
 impl OpenFiles {
-    /// The file with this number, opened by `open` if it is not.
+    /// The file with this number; `open` opens it if needed.
     pub(super) fn get(
         &self,
         number: u64,
@@ -82,7 +82,7 @@ impl OpenFiles {
         Ok(file)
     }
 
-    /// The file is no more.
+    /// The file was removed.
     pub(super) fn forget(&self, number: u64) {
         self.files.lock().expect("no holder of this lock panics").retain(|(other, _)| *other != number);
     }

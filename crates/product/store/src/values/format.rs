@@ -14,25 +14,26 @@
 //!                                               …  at the next multiple of 4,096 bytes: the value
 //! ```
 //!
-//! No two values share a page of the disk, so a write of one that is torn does not reach another. The checksum of a header is seeded by
-//! identity, segment and offset: neither a header that was copied elsewhere nor a client's value that imitates one is taken for one (the
-//! storage id is random and not told to clients).
+//! No two values share a page of the disk, so that a torn write of one does not reach another. The
+//! checksum of a header is seeded by identity, segment and offset: neither a header copied from
+//! elsewhere nor a client's value that imitates one is accepted (the storage id is random and
+//! unknown to clients).
 
 use crate::{Result, StoreError, log::LogIdentity};
 use nicekv_proto::{ClientId, OpId};
 
-/// Every part of this many bytes of a value has a checksum of its own.
+/// Block size: each block of a value has its own checksum.
 pub const BLOCK_BYTES: usize = 64 << 10;
-/// Largest value.
+/// Longest value.
 pub const VALUE_BYTES_MAX: u64 = 512 << 20;
 /// Longest key of an owner.
 pub const OWNER_KEY_BYTES_MAX: usize = 1_024;
 const _: () = assert!(OWNER_KEY_BYTES_MAX >= nicekv_proto::limits::KEY_BYTES_MAX);
 
 pub(super) const FORMAT_VERSION: u32 = 1;
-/// Extents, and the values in them, begin at multiples of this.
+/// Alignment of extents and values.
 pub(super) const ALIGN_BYTES: u64 = 4_096;
-/// The first extent of a segment begins here.
+/// Offset of the first extent in a segment.
 pub(super) const FIRST_EXTENT: u64 = ALIGN_BYTES;
 pub(super) const SEGMENT_HEADER_BYTES: usize = 80;
 const HEADER_BYTES: usize = 56;
@@ -40,7 +41,7 @@ const CHECKSUM_BYTES: usize = 4;
 const SEGMENT_MAGIC: [u8; 8] = *b"NICEKVVL";
 const VALUE_MAGIC: [u8; 4] = *b"NKvH";
 
-/// To what a value belongs, as the caller says; opaque here. After a restart it tells of each value that is found whose it is.
+/// Owner of a value, opaque here. After a restart it tells which key a found value belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ValueOwner {
     /// The partition.
@@ -49,7 +50,7 @@ pub struct ValueOwner {
     pub key: Vec<u8>,
 }
 
-/// Where a value is.
+/// Place of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     /// Number of the segment.
@@ -61,13 +62,13 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Where so many bytes from `offset` of the value end, which has them all.
+    /// End of the range of `length` bytes at `offset`, if it lies within the value.
     pub(super) fn end_of(&self, name: OpId, offset: u64, bytes: usize) -> Result<u64> {
         let end = offset.checked_add(bytes as u64).filter(|end| *end <= self.length);
         end.ok_or(StoreError::ValueRange { name, offset, length: self.length })
     }
 
-    /// Bytes of header, key and checksums.
+    /// Length of header, key and checksums.
     pub(super) fn header_bytes(&self) -> usize {
         HEADER_BYTES + self.key_bytes + self.blocks() * CHECKSUM_BYTES
     }
@@ -77,43 +78,43 @@ impl Extent {
         self.length.div_ceil(BLOCK_BYTES as u64) as usize
     }
 
-    /// Bytes of a block: the last one may be shorter.
+    /// Length of a block; the last one may be shorter.
     pub(super) fn block_bytes(&self, block: usize) -> usize {
         (self.length - (block * BLOCK_BYTES) as u64).min(BLOCK_BYTES as u64) as usize
     }
 
-    /// Where the checksum of a block is in the segment.
+    /// Offset in the segment of a block's checksum.
     pub(super) fn checksum_at(&self, block: usize) -> u64 {
         self.offset + (HEADER_BYTES + self.key_bytes + block * CHECKSUM_BYTES) as u64
     }
 
-    /// Where the value begins in the segment.
+    /// Offset of the value in the segment.
     pub(super) fn content_at(&self) -> u64 {
         self.offset + aligned(self.header_bytes() as u64)
     }
 
-    /// Bytes of the whole.
+    /// Length of the whole extent.
     pub(super) fn bytes(&self) -> u64 {
         self.content_at() - self.offset + aligned(self.length)
     }
 
-    /// Where the next one may begin.
+    /// Offset of the next extent.
     pub(super) fn end(&self) -> u64 {
         self.offset + self.bytes()
     }
 }
 
-/// The next multiple of [`ALIGN_BYTES`].
+/// Rounds up to a multiple of [`ALIGN_BYTES`].
 pub(super) fn aligned(bytes: u64) -> u64 {
     bytes.next_multiple_of(ALIGN_BYTES)
 }
 
-/// Name of the segment with this number.
+/// File name of the segment with this number.
 pub(super) fn segment_name(number: u64) -> String {
     format!("values-{number:016x}.nkvalues")
 }
 
-/// Number of a segment, from its name; `None` for other files.
+/// Number of a segment, from its file name; `None` for other files.
 pub(super) fn parse_segment_name(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("values-")?.strip_suffix(".nkvalues")?;
     let number = u64::from_str_radix(digits, 16).ok()?;
@@ -132,34 +133,34 @@ fn place_seed(identity: &LogIdentity, segment: u64, offset: u64) -> u32 {
     crc32c::crc32c_append(seed, &offset.to_le_bytes())
 }
 
-/// Seeds the checksums of all blocks of a value, wherever it is.
+/// Seed of the checksums of a value's blocks, independent of its place.
 pub(super) fn value_seed(identity: &LogIdentity, name: OpId) -> u32 {
     let seed = crc32c::crc32c_append(identity_seed(identity), &name.client.0.to_le_bytes());
     crc32c::crc32c_append(seed, &name.sequence.to_le_bytes())
 }
 
-/// Checksum of no bytes of a block: append to it.
+/// Checksum of an empty block, to be appended to.
 pub(super) fn block_seed(value_seed: u32, block: usize) -> u32 {
     crc32c::crc32c_append(value_seed, &(block as u64).to_le_bytes())
 }
 
-/// What a segment says about itself.
+/// Header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentStart {
     pub(super) number: u64,
-    /// Every value up to this sequence number was durable when the segment was made.
+    /// Every value up to this sequence number was durable when the segment was created.
     pub(super) synced_through: u64,
-    /// It was made for one value.
+    /// Whether it was created for a single value.
     pub(super) is_own: bool,
 }
 
-/// What the first bytes of a segment turned out to be.
+/// Result of checking a segment header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SegmentHeader {
     Valid(SegmentStart),
-    /// Intact, of another store.
+    /// Intact, but of another store.
     Foreign,
-    /// Of a format that is not known here.
+    /// Of an unknown format version.
     Newer {
         version: u32,
     },
@@ -167,7 +168,7 @@ pub(super) enum SegmentHeader {
     Invalid,
 }
 
-/// The header of a segment.
+/// Encodes the header of a segment.
 pub(super) fn encode_segment_header(
     identity: &LogIdentity,
     start: &SegmentStart,
@@ -186,7 +187,7 @@ pub(super) fn encode_segment_header(
     header
 }
 
-/// Judges the header of the segment whose name says that it has this number.
+/// Checks the header of the segment with this number in its name.
 pub(super) fn decode_segment_header(bytes: &[u8], identity: &LogIdentity, number: u64) -> SegmentHeader {
     let Some(header) = bytes.get(..SEGMENT_HEADER_BYTES) else { return SegmentHeader::Invalid };
     if header[0..8] != SEGMENT_MAGIC {
@@ -214,18 +215,18 @@ pub(super) fn decode_segment_header(bytes: &[u8], identity: &LogIdentity, number
     if is_ours { SegmentHeader::Valid(start) } else { SegmentHeader::Foreign }
 }
 
-/// What a value says about itself.
+/// Header of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ValueHeader {
     pub(super) name: OpId,
     pub(super) owner: ValueOwner,
-    /// Values are numbered as they are finished.
+    /// Sequence number: values are numbered as they are finished.
     pub(super) sequence: u64,
     /// Every value up to this sequence number was durable when this one was finished.
     pub(super) synced_through: u64,
 }
 
-/// Header, key and checksums of the value in an extent.
+/// Encodes header, key and checksums of the value in an extent.
 pub(super) fn encode_value_header(
     identity: &LogIdentity,
     extent: &Extent,
@@ -250,7 +251,7 @@ pub(super) fn encode_value_header(
     header
 }
 
-/// The value whose extent begins with `bytes`, at this place, if there is an intact header.
+/// The value whose extent begins with `bytes` at this place, if its header is intact.
 pub(super) fn decode_value_header(
     bytes: &[u8],
     identity: &LogIdentity,
@@ -278,17 +279,17 @@ pub(super) fn decode_value_header(
     Some((Extent { segment, offset, key_bytes, length }, value))
 }
 
-/// Whether nothing was ever written where the header of a value would be.
+/// Whether no value header was ever written here.
 pub(super) fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().take(HEADER_BYTES).all(|byte| *byte == 0)
 }
 
-/// The checksums in `bytes`, of consecutive blocks.
+/// The checksums of consecutive blocks in `bytes`.
 pub(super) fn checksums(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
     bytes.chunks_exact(CHECKSUM_BYTES).map(|bytes| u32_at(bytes, 0))
 }
 
-/// Bytes of the checksums of this many blocks.
+/// Length of the checksums of this many blocks.
 pub(super) fn checksums_bytes(blocks: usize) -> usize {
     blocks * CHECKSUM_BYTES
 }

@@ -1,4 +1,5 @@
-//! Large values (above one datagram): each is written once, to a segment of its own or a shared one, beside the log that names it.
+//! Large values (longer than a datagram): each is written once, to a shared segment or one of its
+//! own, next to the log that names it.
 //!
 //! ```text
 //!   begin ──▶ write, write, … ──▶ finish ──▶ Log::append(names it) ──▶ LogSync::sync ──▶ acknowledge
@@ -9,18 +10,25 @@
 //!
 //! # Invariants
 //! - A value's name is the op that wrote it. Its header is written last, by [`Values::finish`], and has a sequence number.
-//! - Every header says through which sequence number values were known to be durable when it was written. At opening, a value that no
-//!   header proves durable is read: if a block does not match its checksum it was torn, and its header is blanked. If all do it is written
-//!   again and forced, because after a failed force the page cache can hold bytes that are not on the disk. So what is found is whole and
-//!   durable, and what was forced is found.
-//! - Damage in a value that is proven durable is found when it is read ([`StoreError::Corrupt`]) or by [`Values::verify`], in its header
-//!   at opening, which skips to the next one ([`FoundValues::headers_damaged`]). Damage in the values of the last force of all is taken
-//!   for a torn write, as in the log: they are missing. The log names them, so either way the caller knows what to copy from a replica.
-//! - A removal is not written: after a restart the caller asks for each value whether its owner still refers to it ([`Values::iter`]).
-//! - No place of a finished value is written to again, and a segment that was removed stays for those who hold it ([`Values::pin`]).
-//! - A segment that was compacted stays until the copies are durable, and one in which values were condemned until those that were written in their places are. Of two values
-//!   of one name the younger is taken; they are equal, unless one was damaged.
-//! - One failed force or write (but a full disk) is permanent: docs/FAULTS.md row 8. Reading goes on.
+//! - Every header says up to which sequence number values were known to be durable when it was
+//! written. At opening, a value that no header proves durable is read: if a block does not match
+//! its checksum, the value was torn, and its header is blanked. If all blocks match, it is written
+//! and synced again, because after a failed fsync the page cache can hold bytes that are not on the
+//! disk. So every value found is complete and durable, and every synced value is found.
+//! - Damage in a value that is proven durable is found when it is read ([`StoreError::Corrupt`]) or
+//! by [`Values::verify`]; damage in its header is found at opening, which skips to the next header
+//! ([`FoundValues::headers_damaged`]). Damage in values of the very last sync counts as a torn
+//! write, as in the log: they are missing. The log names them, so in either case the caller knows
+//! what to copy from a replica.
+//! - Removals are not written: after a restart the caller checks for each value whether its owner
+//! still refers to it ([`Values::iter`]).
+//! - The place of a finished value is never written again, and a removed segment stays readable for
+//! its holders ([`Values::pin`]).
+//! - A compacted segment stays until the copies are durable; a segment with condemned values stays
+//! until their replacements are. Of two values with one name the younger is used; they are equal,
+//! unless one was damaged.
+//! - One failed sync or write (except a full disk) is permanent: docs/FAULTS.md row 8. Reads
+//! continue.
 
 mod compact;
 mod file;
@@ -49,7 +57,7 @@ use std::{path::Path, sync::Arc};
 /// Sizes of value segments.
 #[derive(Clone, Copy, Debug)]
 pub struct ValueOptions {
-    /// Size of a shared segment. A value above a quarter of it has one of its own.
+    /// Size of a shared segment. A value longer than a quarter of it gets a segment of its own.
     pub segment_bytes: u64,
     /// Most bytes of values that are begun and neither finished nor abandoned.
     pub writing_bytes_max: u64,
@@ -61,20 +69,20 @@ impl Default for ValueOptions {
     }
 }
 
-/// How much there is.
+/// Statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueStatistics {
-    /// Values that can be read, and those that are condemned.
+    /// Readable values, and condemned ones.
     pub values: usize,
-    /// Files.
+    /// Number of files.
     pub segments: usize,
-    /// Bytes of values that can be read, with their headers.
+    /// Bytes of readable values with their headers.
     pub live_bytes: u64,
-    /// Bytes of what was removed or abandoned and is still on the disk.
+    /// Bytes of removed or abandoned values that are still on the disk.
     pub dead_bytes: u64,
-    /// Bytes set aside for values that are being written.
+    /// Bytes reserved for values being written.
     pub writing_bytes: u64,
-    /// Bytes of all files, which may have room for more. Removed ones that somebody still reads are not counted.
+    /// Bytes of all files, including unused space, without removed files that are still being read.
     pub disk_bytes: u64,
 }
 
@@ -85,21 +93,21 @@ struct Entry {
     is_condemned: bool,
 }
 
-/// The large values of a replica; owned by the thread that writes them.
+/// The large values of a replica, owned by the thread that writes them.
 pub struct Values {
     segments: Segments,
     index: HashMap<OpId, Entry, foldhash::fast::RandomState>,
     /// Begun by [`Self::begin`].
     being_written: HashSet<OpId, foldhash::fast::RandomState>,
     writing_bytes: u64,
-    /// Sequence number of the last value finished.
+    /// Sequence number of the last finished value.
     sequence: u64,
     compaction: Option<Compaction>,
     found: FoundValues,
 }
 
 impl Values {
-    /// Opens or creates the values in `directory`. All that are found then are whole and durable.
+    /// Opens or creates the values in `directory`. All values found are complete and durable.
     pub fn open(
         files: Arc<dyn Files>,
         directory: &Path,
@@ -109,7 +117,7 @@ impl Values {
         open::open(files, directory, identity, options)
     }
 
-    /// Whether there has been a value in `directory`, which is in another one that is there.
+    /// Whether `directory`, in an existing data directory, has ever held a value.
     pub fn are_in(files: &dyn Files, directory: &Path) -> Result<bool> {
         let beside = directory.parent().unwrap_or(directory);
         let names = files.list(beside).map_err(StoreError::io("list", beside))?;
@@ -121,8 +129,9 @@ impl Values {
         self.found
     }
 
-    /// Takes space for a value of `length` bytes. Nothing is taken if there is no room for it
-    /// ([`StoreError::is_out_of_space`]: try again when there is) or if too much is being written ([`StoreError::ValuesBusy`]).
+    /// Reserves space for a value of `length` bytes. Nothing is reserved if there is no room
+    /// ([`StoreError::is_out_of_space`]: try again later) or too much is being written
+    /// ([`StoreError::ValuesBusy`]).
     pub fn begin(&mut self, name: OpId, owner: ValueOwner, length: u64) -> Result<Writing> {
         self.segments.shared.check()?;
         if length > VALUE_BYTES_MAX {
@@ -150,8 +159,8 @@ impl Values {
         Ok(Writing::new(name, owner, extent, file, value_seed(&self.segments.identity, name)))
     }
 
-    /// Writes a piece of a value, at any offset in it and in any order. A piece that comes again is to be the same. On a full disk it may
-    /// be repeated; any other failure is permanent.
+    /// Writes a piece of a value, at any offset and in any order. A repeated piece must be equal.
+    /// On a full disk it may be repeated; any other failure is permanent.
     pub fn write(&self, writing: &mut Writing, offset: u64, bytes: &[u8]) -> Result<()> {
         let shared = &self.segments.shared;
         shared.check()?;
@@ -161,14 +170,15 @@ impl Values {
         })
     }
 
-    /// Makes what was written a value, which is durable after the next force ([`Self::sync_handle`]). The caller knows that all pieces were
-    /// written; those that came out of order are read back for their checksums. After an error it is abandoned.
+    /// Finishes a value: it becomes durable with the next sync ([`Self::sync_handle`]). The caller
+    /// must have written all pieces; those written out of order are read back for their checksums.
+    /// After an error the value is abandoned.
     pub fn finish(&mut self, writing: Writing) -> Result<()> {
         self.ended(&writing);
         self.settle(writing, false)
     }
 
-    /// Gives the space of a value back that will not be finished.
+    /// Releases the space of an unfinished value.
     pub fn abandon(&mut self, writing: Writing) -> Result<()> {
         self.ended(&writing);
         self.segments.give_up(&writing.extent, writing.is_touched)
@@ -180,13 +190,14 @@ impl Values {
         self.writing_bytes -= writing.length();
     }
 
-    /// What is there is damaged, and is to be written again. Until that is finished it is not there for this process; but a process to come finds it if what takes its place is not durable
-    /// then, and so does not take what speaks of it for what was never forced. False if there is none.
+    /// Marks a damaged value that is to be replaced. This process no longer finds it; but a later
+    /// process does if the replacement is not durable by then, so that it does not mistake the log
+    /// record that names it for an unsynced one. `false` if there is no such value.
     pub fn condemn(&mut self, name: OpId) -> bool {
         self.index.get_mut(&name).map(|entry| entry.is_condemned = true).is_some()
     }
 
-    /// The value takes the place of an older one of its name.
+    /// The value replaces an older one of its name.
     fn settle(&mut self, mut writing: Writing, is_copy: bool) -> Result<()> {
         if let Err(error) = self.write_header(&mut writing) {
             let given_up = self.segments.give_up(&writing.extent, true);
@@ -217,17 +228,17 @@ impl Values {
         let (identity, extent) = (&self.segments.identity, &writing.extent);
         let header = encode_value_header(identity, extent, &value, writing.checksums());
         let written = writing.file.write_at(extent.offset, &header);
-        // Also what was refused may be there as a whole: then it must not be taken for durable unless it is.
+        // A refused value may be complete, too; then it must not count as durable unless it is.
         shared.note_finished(&writing.file, self.sequence);
         written.map_err(|error| shared.permanent(error))
     }
 
-    /// A handle with which another thread forces the values; also for [`crate::Log::sync_first`].
+    /// A handle for another thread to sync the values; also for [`crate::Log::sync_first`].
     pub fn sync_handle(&self) -> ValueSync {
         ValueSync { shared: self.segments.shared.clone() }
     }
 
-    /// Whether there is a value of this name, and not condemned.
+    /// Whether a value of this name exists and is not condemned.
     pub fn contains(&self, name: OpId) -> bool {
         self.entry(name).is_ok()
     }
@@ -247,12 +258,12 @@ impl Values {
         self.pin(name)?.read(offset, buffer)
     }
 
-    /// Reads all of a value and compares its checksums: [`StoreError::Corrupt`] if it is damaged.
+    /// Reads a whole value and verifies its checksums: [`StoreError::Corrupt`] if it is damaged.
     pub fn verify(&self, name: OpId) -> Result<()> {
         self.pin(name)?.verify()
     }
 
-    /// Holds a value for reading, from any thread, whatever becomes of it here.
+    /// Pins a value for reading from any thread, even if it is removed here.
     pub fn pin(&self, name: OpId) -> Result<Pinned> {
         self.entry(name).and_then(|entry| self.pin_entry(name, entry))
     }
@@ -264,13 +275,14 @@ impl Values {
         Ok(Pinned { file, extent: *extent, name, owner: owner.clone(), seed })
     }
 
-    /// All values, in any order: name, owner, length.
+    /// All values, unordered: name, owner, length.
     pub fn iter(&self) -> impl Iterator<Item = (OpId, &ValueOwner, u64)> {
         self.index.iter().map(|(name, entry)| (*name, &*entry.owner, entry.extent.length))
     }
 
-    /// The value is dead, until a restart finds it again: it goes from the disk with its segment. False if there is none. After an error
-    /// it is dead, too; its segment goes at a later [`Self::compact_step`].
+    /// Removes a value until a restart finds it again: its space is reclaimed with its segment.
+    /// `false` if there is none. It is removed even after an error; then a later
+    /// [`Self::compact_step`] reclaims its segment.
     pub fn remove(&mut self, name: OpId) -> Result<bool> {
         let Some(entry) = self.index.remove(&name) else { return Ok(false) };
         self.segments.kill(&entry.extent);
@@ -278,7 +290,7 @@ impl Values {
         Ok(true)
     }
 
-    /// How much there is.
+    /// Statistics.
     pub fn statistics(&self) -> ValueStatistics {
         let known = &self.segments.known;
         let mut statistics =

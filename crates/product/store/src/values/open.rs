@@ -1,4 +1,5 @@
-//! Finding the values again, and the decision between whole and torn (rule in the module `values`).
+//! Recovery of values: finds them again, and distinguishes complete from torn ones (rule in module
+//! `values`).
 //!
 //! ```text
 //!   │header│ A │ ? │ 0 0 0 │ B │ 0 0 0 │      header of A: go on behind A
@@ -22,15 +23,15 @@ use super::{
 use crate::{Result, StoreError, files::Files, log::LogIdentity};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-/// As much is read at once where a header is looked for.
+/// Bytes read at once when searching for headers.
 const SEARCH_BYTES: u64 = 1 << 20;
 
 /// What opening found besides the values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoundValues {
-    /// Places where there should be the header of a segment or a value and is something else. What they led to is lost here.
+    /// Places where the header of a segment or value is damaged; the values there are lost here.
     pub headers_damaged: u64,
-    /// Values that had been finished but not forced, and were not whole.
+    /// Values that were finished but not synced, and are incomplete.
     pub values_dropped: u64,
 }
 
@@ -38,14 +39,14 @@ struct Recovery<'a> {
     files: &'a dyn Files,
     directory: &'a Path,
     identity: &'a LogIdentity,
-    /// Sequence number through which values are known to have been durable.
+    /// Sequence number up to which values are known to have been durable.
     proven: u64,
     /// Highest sequence number.
     last: u64,
     found: FoundValues,
 }
 
-/// What the first bytes of a segment said.
+/// Result of reading the start of a segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Start {
     Shared,
@@ -105,7 +106,7 @@ pub(super) fn open(
 }
 
 impl Values {
-    /// Takes the youngest value of each name.
+    /// Selects the youngest value of each name.
     fn take(&mut self, scanned: Vec<Scanned>) -> Result<()> {
         let mut numbers = Vec::with_capacity(scanned.len());
         let mut all = Vec::new();
@@ -178,8 +179,9 @@ impl Recovery<'_> {
         }
     }
 
-    /// Blanks what is torn, writes again what is not proven durable, and gives back what is not used. What was changed is forced: the next
-    /// values of the segment may prove durable, or lie where, something is that is not to be found again.
+    /// Blanks torn values, writes values that are not proven durable again, and releases unused
+    /// space. Changes are synced: later values of the segment may prove blanked ones durable, or
+    /// overwrite them.
     fn keep_whole(&mut self, segment: &mut Scanned) -> Result<()> {
         let mut is_changed = false;
         let mut kept = Vec::with_capacity(segment.values.len());
@@ -205,7 +207,7 @@ impl Recovery<'_> {
         if is_changed { segment.file.sync() } else { Ok(()) }
     }
 
-    /// Whether it is whole; then it is written again.
+    /// Whether the value is complete; then it is written again.
     fn rewrite_if_whole(&self, file: &Arc<ValueFile>, extent: Extent, value: &ValueHeader) -> Result<bool> {
         let (name, owner) = (value.name, Arc::new(value.owner.clone()));
         let pinned =
@@ -236,7 +238,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The page at `offset`, or what there is of it; if it is not in the window, `bytes_max` from there on are read.
+    /// The page at `offset`, as far as the file extends; if it is outside the window, up to
+    /// `bytes_max` bytes from there are read.
     fn at(&mut self, offset: u64, bytes_max: u64) -> Result<&[u8]> {
         let page_end = (offset + ALIGN_BYTES).min(self.length);
         if offset < self.at || page_end > self.at + self.bytes.len() as u64 {

@@ -8,8 +8,8 @@ use crate::{Result, StoreError};
 use nicekv_proto::OpId;
 use std::{io, sync::Arc};
 
-/// A value that stays readable while this is held, also when it is removed or moved in the meantime; from any thread. Its space is given
-/// back to the file system when the last holder has let go.
+/// A value that stays readable while this is held, even if it is removed or moved meanwhile; from
+/// any thread. Its space is released when the last holder is dropped.
 #[derive(Clone)]
 pub struct Pinned {
     pub(super) file: Arc<ValueFile>,
@@ -61,7 +61,7 @@ impl Pinned {
         Ok(())
     }
 
-    /// Reads all of it and compares the checksums: [`StoreError::Corrupt`] if it is damaged.
+    /// Reads all of it and verifies the checksums: [`StoreError::Corrupt`] if it is damaged.
     pub fn verify(&self) -> Result<()> {
         let mut buffer = Vec::new();
         for block in 0..self.extent.blocks() {
@@ -77,7 +77,7 @@ impl Pinned {
         if found == checksum { Ok(()) } else { Err(self.corrupt()) }
     }
 
-    /// A file that ends too early is damaged as much as one with other bytes.
+    /// A file that ends too early counts as damaged.
     fn read_file(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
         let ends_early = |error: &StoreError| matches!(error, StoreError::Io { source, .. } if source.kind() == io::ErrorKind::UnexpectedEof);
         let read = self.file.read_at(at, bytes);

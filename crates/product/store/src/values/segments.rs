@@ -1,4 +1,4 @@
-//! The segments: where there is room for a value, and what is dead.
+//! Segments: space for new values, and accounting of dead ones.
 //!
 //! ```text
 //!   shared   │header│ live │ dead │ writing │ live │  room  │      one is current and is filled from the front
@@ -6,8 +6,8 @@
 //!   own      │header│ live (a value above a quarter of a shared one) │
 //! ```
 //!
-//! What is dead is not written to again, so a reader of a removed value never sees another's bytes: a segment is removed as a whole, when
-//! nothing in it is alive any more.
+//! Dead space is never written again, so a reader of a removed value never sees another's bytes: a
+//! segment is removed as a whole, when nothing in it is alive.
 
 use super::{
     ValueOptions,
@@ -19,37 +19,39 @@ use crate::{Result, StoreError, log::LogIdentity};
 use nicekv_proto::OpId;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// A value above this part of a shared segment has one of its own: the rest of a shared one that is left unused is smaller than that.
+/// A value longer than this part of a shared segment gets one of its own: less than that is wasted
+/// at the end of a shared one.
 const OWN_PART: u64 = 4;
 
-/// What is known of a segment.
+/// State of a segment.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) is_own: bool,
     /// Length of the file.
     pub(super) bytes: u64,
-    /// Where the next value would begin.
+    /// Offset of the next value.
     pub(super) next: u64,
-    /// Bytes of values that are alive.
+    /// Bytes of live values.
     pub(super) live: u64,
-    /// Bytes of values that are being written.
+    /// Bytes of values being written.
     pub(super) writing: u64,
-    /// Names of all that was finished in it, dead or alive.
+    /// Names of all values that were finished in it, dead or alive.
     pub(super) names: Vec<OpId>,
-    /// Sequence number of the last copy that was made of a value in it: it stays until that is durable.
+    /// Sequence number of the last copy of a value in it: the segment stays until that copy is
+    /// durable.
     pub(super) copied_through: u64,
-    /// A live value in it cannot be read, so it is not compacted until one in it is removed.
+    /// A live value in it cannot be read, so it is not compacted until a value in it is removed.
     pub(super) is_blocked: bool,
 }
 
 impl Segment {
-    /// One in which there is nothing yet.
+    /// An empty segment.
     pub(super) fn new(is_own: bool, bytes: u64) -> Self {
         let (next, names) = (FIRST_EXTENT, vec![]);
         Self { is_own, bytes, next, live: 0, writing: 0, names, copied_through: 0, is_blocked: false }
     }
 
-    /// Bytes given to values so far.
+    /// Bytes assigned to values so far.
     pub(super) fn used(&self) -> u64 {
         self.next - FIRST_EXTENT
     }
@@ -69,14 +71,14 @@ pub(super) struct Segments {
     pub(super) identity: LogIdentity,
     pub(super) options: ValueOptions,
     pub(super) known: BTreeMap<u64, Segment>,
-    /// The shared one that is being filled.
+    /// The shared segment being filled.
     pub(super) current: Option<u64>,
     pub(super) next_number: u64,
     pub(super) open: OpenFiles,
 }
 
 impl Segments {
-    /// Takes room for a value and says where; its bytes count as being written.
+    /// Reserves room for a value; its bytes count as being written.
     pub(super) fn reserve(&mut self, key_bytes: usize, length: u64) -> Result<(Extent, Arc<ValueFile>)> {
         debug_assert!(length <= VALUE_BYTES_MAX);
         let place = |segment, offset| Extent { segment, offset, key_bytes, length };
@@ -94,7 +96,7 @@ impl Segments {
         Ok((extent, file))
     }
 
-    /// The current segment, or another if it is full.
+    /// The current segment, or a new one if it is full.
     fn current_with_room(&mut self, bytes: u64) -> Result<u64> {
         if let Some(number) = self.current {
             let end = self.known[&number].next + bytes;
@@ -109,7 +111,7 @@ impl Segments {
         Ok(number)
     }
 
-    /// Room in the current segment up to `end`, and all that it may have if the disk has that.
+    /// Extends the current segment to `end`, and if the disk has room, to its full size.
     fn allocate(&mut self, number: u64, end: u64) -> Result<()> {
         if end <= self.known[&number].bytes {
             return Ok(());
@@ -119,7 +121,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Ends the current segment: what it did not use is given back.
+    /// Ends the current segment and releases its unused space.
     pub(super) fn seal(&mut self) -> Result<()> {
         let Some(number) = self.current else { return Ok(()) };
         let file = self.file(number)?;
@@ -132,7 +134,7 @@ impl Segments {
         self.remove_if_empty(number)
     }
 
-    /// A new segment with room for `bytes` at least. What cannot be made leaves nothing behind.
+    /// A new segment with room for at least `bytes`. A failed attempt leaves nothing behind.
     fn create(&mut self, is_own: bool, bytes: u64) -> Result<u64> {
         let (number, shared) = (self.next_number, self.shared.clone());
         let needed = FIRST_EXTENT + bytes;
@@ -144,7 +146,7 @@ impl Segments {
             Ok(bytes)
         });
         let bytes = made.map_err(|error| {
-            // Its number may be taken by the next attempt.
+            // The next attempt may use its number.
             let _ = shared.files.remove(file.path());
             shared.permanent(error)
         })?;
@@ -160,21 +162,22 @@ impl Segments {
         self.open.get(number, || ValueFile::open(&*shared.files, &shared.directory, number, false))
     }
 
-    /// What was written is a value now.
+    /// The written value is finished.
     pub(super) fn settle(&mut self, extent: &Extent, name: OpId) {
         let segment = self.known.get_mut(&extent.segment).expect("a segment is kept while it is written to");
         segment.writing -= extent.bytes();
         self.find(extent, name);
     }
 
-    /// There is a live value.
+    /// Adds a live value.
     pub(super) fn find(&mut self, extent: &Extent, name: OpId) {
         let segment = self.known.get_mut(&extent.segment).expect("a segment is known before its values");
         segment.live += extent.bytes();
         segment.names.push(name);
     }
 
-    /// What was to be written is given up. If nothing was, and nothing follows, its place is taken by the next value.
+    /// A value was abandoned. If nothing of it was written, and nothing follows, the next value
+    /// takes its place.
     pub(super) fn give_up(&mut self, extent: &Extent, is_touched: bool) -> Result<()> {
         let segment = self.known.get_mut(&extent.segment).expect("a segment is kept while it is written to");
         segment.writing -= extent.bytes();
@@ -184,7 +187,7 @@ impl Segments {
         self.remove_if_empty(extent.segment)
     }
 
-    /// A value is dead.
+    /// A value was removed.
     pub(super) fn kill(&mut self, extent: &Extent) {
         let segment =
             self.known.get_mut(&extent.segment).expect("a segment is kept while a value in it lives");
@@ -192,13 +195,14 @@ impl Segments {
         segment.is_blocked = false;
     }
 
-    /// What was in a segment has been written elsewhere: it stays until all values through this one are durable.
+    /// The content of a segment was copied: it stays until all values up to this one are durable.
     pub(super) fn keep_until(&mut self, number: u64, sequence: u64) {
         let segment = self.known.get_mut(&number).expect("it held the value until now");
         segment.copied_through = sequence;
     }
 
-    /// Removes a segment in which nothing lives. The current one stays, and one whose copies are not durable.
+    /// Removes a segment without live values, unless it is the current one or its copies are not
+    /// durable.
     pub(super) fn remove_if_empty(&mut self, number: u64) -> Result<()> {
         let synced = self.shared.synced();
         let may_go = |segment: &Segment| segment.is_empty() && segment.copied_through <= synced;
@@ -213,12 +217,13 @@ impl Segments {
     }
 }
 
-/// Gives a file `wanted` bytes, or `needed` if the disk has no room for more. What it got.
+/// Allocates `wanted` bytes of a file, or `needed` if the disk has no room for more; returns the
+/// size.
 fn allocate(file: &ValueFile, wanted: u64, needed: u64) -> Result<u64> {
     let before = file.length()?;
     let attempt = |bytes| {
         file.allocate(bytes).inspect_err(|_| {
-            // What a refused allocation took already is given back; if that fails it is at the next opening.
+            // Releases what a refused allocation has taken; if that fails, the next opening does.
             let _ = file.set_length(before);
         })
     };

@@ -1,4 +1,4 @@
-//! Forcing values, by themselves or before the log's records that name them.
+//! Syncs values, alone or before the log records that name them.
 //!
 //! ```text
 //!   Values::finish ──▶ unsynced files ─┐           LogSync::sync
@@ -16,23 +16,24 @@ use std::{
     },
 };
 
-/// What [`super::Values`] and [`ValueSync`] share.
+/// State shared by [`super::Values`] and [`ValueSync`].
 pub(super) struct Shared {
     pub(super) files: Arc<dyn Files>,
     pub(super) directory: PathBuf,
     state: Mutex<SyncState>,
-    /// Held for the whole of a force, so that no two overlap.
+    /// Held during a sync, so that no two overlap.
     forcing: Mutex<()>,
-    /// Sequence number through which finished values are durable.
+    /// Sequence number up to which finished values are durable.
     synced: AtomicU64,
 }
 
 struct SyncState {
-    /// Sequence number of the last value that was finished.
+    /// Sequence number of the last finished value.
     finished: u64,
-    /// Files with values that are finished and not forced. Its bound is the number of values finished during one force.
+    /// Files with finished but unsynced values. Bounded by the number of values finished during one
+    /// sync.
     unsynced: Vec<Arc<ValueFile>>,
-    /// A segment was created since the last force of the directory.
+    /// Whether a segment was created since the last sync of the directory.
     directory_changed: bool,
     failed: Option<String>,
 }
@@ -42,7 +43,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// The state after opening: everything through `synced` is durable.
+    /// State after opening: everything up to `synced` is durable.
     pub(super) fn new(files: Arc<dyn Files>, directory: PathBuf, synced: u64) -> Self {
         let state = SyncState { finished: synced, unsynced: vec![], directory_changed: false, failed: None };
         let (state, forcing) = (Mutex::new(state), Mutex::new(()));
@@ -53,7 +54,7 @@ impl Shared {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// A header with this sequence number, or a part of it, was handed to the operating system.
+    /// A header with this sequence number, or part of it, was written to the operating system.
     pub(super) fn note_finished(&self, file: &Arc<ValueFile>, sequence: u64) {
         let mut state = locked(&self.state);
         state.finished = sequence;
@@ -67,7 +68,8 @@ impl Shared {
         locked(&self.state).directory_changed = true;
     }
 
-    /// Only a full disk leaves the values usable: any other failure of a write is permanent, and returned as such.
+    /// Only after a full disk do the values stay usable: any other write failure is made permanent
+    /// and returned.
     pub(super) fn permanent(&self, error: StoreError) -> StoreError {
         if error.is_out_of_space() { error } else { self.fail(&error) }
     }
@@ -77,7 +79,7 @@ impl Shared {
         StoreError::ValuesFailed { reason: state.failed.get_or_insert_with(|| error.to_string()).clone() }
     }
 
-    /// The sticky failure, if any.
+    /// The permanent failure, if any.
     pub(super) fn check(&self) -> Result<()> {
         match &locked(&self.state).failed {
             Some(reason) => Err(StoreError::ValuesFailed { reason: reason.clone() }),
@@ -108,15 +110,16 @@ impl Shared {
     }
 }
 
-/// Forces values, also from another thread than the one that writes them. Given to [`crate::Log::sync_first`], it makes one group commit
-/// of both.
+/// Syncs values, also from another thread than the one that writes them. Passed to
+/// [`crate::Log::sync_first`], it makes one group commit of both.
 #[derive(Clone)]
 pub struct ValueSync {
     pub(super) shared: Arc<Shared>,
 }
 
 impl ValueSync {
-    /// Makes every value durable that was finished before the call. After one failure every call fails (docs/FAULTS.md row 8).
+    /// Makes every value durable that was finished before the call. After one failure every call
+    /// fails (docs/FAULTS.md row 8).
     pub fn sync(&self) -> Result<()> {
         self.shared.force()
     }

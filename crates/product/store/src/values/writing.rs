@@ -1,4 +1,4 @@
-//! A value that is being written, and the checksums of its blocks as they grow.
+//! A value being written, and the growing checksums of its blocks.
 //!
 //! ```text
 //!   block 0  ████████████████   checksummed to its end
@@ -6,8 +6,8 @@
 //!   block 2  ░░░░▒▒▒▒░░░░░░░░   ▒ came ahead: read back at the end   ░ still to come
 //! ```
 //!
-//! Each block has a checksum of its first `filled` bytes, which are not written again: so it is of what the file holds. Pieces that come in
-//! order are never read back.
+//! Each block has a checksum of its first `filled` bytes, which are not written again, so that it
+//! matches the file. Pieces that arrive in order are never read back.
 
 use super::{
     file::ValueFile,
@@ -17,22 +17,23 @@ use crate::Result;
 use nicekv_proto::OpId;
 use std::{ops::Range, sync::Arc};
 
-/// A value that is being written: [`super::Values::finish`] makes it one that can be read, [`super::Values::abandon`] gives its space back.
-/// If it is only dropped, its space and its part of [`super::ValueOptions::writing_bytes_max`] are taken until the restart.
+/// A value being written: [`super::Values::finish`] makes it readable, [`super::Values::abandon`]
+/// releases its space. If it is only dropped, its space and its share of
+/// [`super::ValueOptions::writing_bytes_max`] stay taken until a restart.
 #[must_use = "finish it or abandon it"]
 pub struct Writing {
     pub(super) name: OpId,
     pub(super) owner: ValueOwner,
     pub(super) extent: Extent,
     pub(super) file: Arc<ValueFile>,
-    /// Something may have been written to the extent.
+    /// Whether anything may have been written to the extent.
     pub(super) is_touched: bool,
     blocks: Vec<Block>,
 }
 
 #[derive(Clone, Copy)]
 struct Block {
-    /// Of the first `filled` bytes.
+    /// Checksum of the first `filled` bytes.
     checksum: u32,
     filled: u32,
 }
@@ -60,7 +61,7 @@ impl Writing {
         self.extent.length
     }
 
-    /// Reads back what was written; what was not is anything.
+    /// Reads back what was written; unwritten parts are undefined.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.extent.end_of(self.name, offset, buffer.len())?;
         self.file.read_at(self.extent.content_at() + offset, buffer)
@@ -83,7 +84,7 @@ impl Writing {
         Ok(())
     }
 
-    /// The first part of the range that holds nothing which is checksummed already; may be empty.
+    /// The first part of the range without checksummed bytes; may be empty.
     fn next_new(&self, range: Range<u64>) -> Range<u64> {
         let filled_to = |at: u64| {
             let block = at / BLOCK_BYTES as u64;
@@ -101,7 +102,8 @@ impl Writing {
         start.min(range.end)..end.min(range.end)
     }
 
-    /// Extends the checksums of the blocks that `piece`, written at `offset` of the value, continues.
+    /// Extends the checksums of the blocks that `piece`, written at `offset` of the value,
+    /// continues.
     fn fill(&mut self, offset: u64, mut piece: &[u8]) {
         let (mut block, mut within) =
             ((offset / BLOCK_BYTES as u64) as usize, (offset % BLOCK_BYTES as u64) as usize);
@@ -116,7 +118,7 @@ impl Writing {
         }
     }
 
-    /// Reads back what came ahead of what was before it; then each checksum is of a whole block.
+    /// Reads back pieces that arrived ahead of others; then each checksum covers its whole block.
     pub(super) fn complete(&mut self) -> Result<()> {
         let mut buffer = Vec::new();
         for block in 0..self.blocks.len() {
