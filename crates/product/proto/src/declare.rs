@@ -2,7 +2,7 @@
 //! strict codec and tests.
 //!
 //! * `message!` declares a datagram: its opcode (`crate::opcode` has the numbers), the header
-//! fields that it uses (the others are zero), and the fields of its body, in order.
+//!   fields that it uses (the others are zero), and the fields of its body, in order.
 //! * `part!` declares a repeated part of a message, or a stored record.
 //! * `tagged!` declares an enum with fields, preceded by a tag byte.
 //! * `code!` declares an enum without fields.

@@ -12,14 +12,14 @@
 //! ```
 //!
 //! - [`log`]: the authoritative log. Records that were reported durable are found again, or opening
-//! fails.
+//!   fails.
 //! - [`engine`]: applied state by (partition, key). Everything since its last finished sync is in the log.
 //! - [`values`]: values longer than a datagram, written once, synced together with the log that
-//! names them.
+//!   names them.
 //! - [`DataDirectory`]: identifies the directory's owner, and locks it.
 //! - [`files`]: the file layer under log and data directory; [`files::Forgetful`] is an in-memory
-//! disk that loses unsynced writes. The LSM engine is the exception: its library accesses files
-//! itself.
+//!   disk that loses unsynced writes. The LSM engine is the exception: its library accesses files
+//!   itself.
 //!
 //! Payloads, keys and values are opaque bytes. The crate has no clock, no socket and no randomness.
 

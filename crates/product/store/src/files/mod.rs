@@ -5,7 +5,7 @@
 //!   the written pages may.
 //! - A created, renamed or removed name survives only after [`Files::sync_directory`].
 //! - After a failed sync the state of the bytes that it should have covered is unknown, and a later
-//! successful sync does not change that.
+//!   successful sync does not change that.
 //!
 //! New files are private: mode 0600, directories 0700, regardless of the umask.
 

@@ -7,13 +7,13 @@
 //!   missing is known to be damaged: see `manifest`.
 //! - A sync covers all earlier records (R2): segments are synced oldest first, the directory last.
 //! - Each record carries `synced_through`, the position up to which the log was known to be durable
-//! when the record was appended. [`Log::write`] adds an unsynced *marker* record if more of the log
-//! has become durable and no record says so yet; markers take a position and are not passed to the
-//! caller.
+//!   when the record was appended. [`Log::write`] adds an unsynced *marker* record if more of the log
+//!   has become durable and no record says so yet; markers take a position and are not passed to the
+//!   caller.
 //! - After the records of a segment there may be zeros to its end ([`LogOptions::ahead_bytes`]),
-//! and nothing else.
+//!   and nothing else.
 //! - After one failed sync or write (except a full disk) the log fails for good: the kernel marks
-//! pages clean that it did not write (docs/FAULTS.md row 8).
+//!   pages clean that it did not write (docs/FAULTS.md row 8).
 //!
 //! # Opening: torn tail or damage
 //! Zeros up to the end of a segment are its end: the log continues with the next segment, if its
@@ -22,10 +22,10 @@
 //! after that place is searched, byte by byte, for intact records of this log (their checksum is
 //! seeded by the log's identity).
 //! - If one of them is later than *s* and has `synced_through` ≥ *s*, the place was durable and is
-//! damaged: [`StoreError::LogDamaged`] (docs/FAULTS.md row 7). Nothing on disk is changed.
+//!   damaged: [`StoreError::LogDamaged`] (docs/FAULTS.md row 7). Nothing on disk is changed.
 //! - Otherwise there is no evidence that *s* was ever durable: the log ends before *s*, and the
-//! rest, which may have holes and even later segments after a power loss, is dropped and reported
-//! (docs/FAULTS.md row 6).
+//!   rest, which may have holes and even later segments after a power loss, is dropped and reported
+//!   (docs/FAULTS.md row 6).
 //!
 //! Opening also checks the manifest: every segment that it names and every record up to its durable
 //! position must exist. Otherwise the log is damaged: [`StoreError::LogSegmentMissing`],

@@ -11,24 +11,24 @@
 //! # Invariants
 //! - A value's name is the op that wrote it. Its header is written last, by [`Values::finish`], and has a sequence number.
 //! - Every header says up to which sequence number values were known to be durable when it was
-//! written. At opening, a value that no header proves durable is read: if a block does not match
-//! its checksum, the value was torn, and its header is blanked. If all blocks match, it is written
-//! and synced again, because after a failed fsync the page cache can hold bytes that are not on the
-//! disk. So every value found is complete and durable, and every synced value is found.
+//!   written. At opening, a value that no header proves durable is read: if a block does not match
+//!   its checksum, the value was torn, and its header is blanked. If all blocks match, it is written
+//!   and synced again, because after a failed fsync the page cache can hold bytes that are not on the
+//!   disk. So every value found is complete and durable, and every synced value is found.
 //! - Damage in a value that is proven durable is found when it is read ([`StoreError::Corrupt`]) or
-//! by [`Values::verify`]; damage in its header is found at opening, which skips to the next header
-//! ([`FoundValues::headers_damaged`]). Damage in values of the very last sync counts as a torn
-//! write, as in the log: they are missing. The log names them, so in either case the caller knows
-//! what to copy from a replica.
+//!   by [`Values::verify`]; damage in its header is found at opening, which skips to the next header
+//!   ([`FoundValues::headers_damaged`]). Damage in values of the very last sync counts as a torn
+//!   write, as in the log: they are missing. The log names them, so in either case the caller knows
+//!   what to copy from a replica.
 //! - Removals are not written: after a restart the caller checks for each value whether its owner
-//! still refers to it ([`Values::iter`]).
+//!   still refers to it ([`Values::iter`]).
 //! - The place of a finished value is never written again, and a removed segment stays readable for
-//! its holders ([`Values::pin`]).
+//!   its holders ([`Values::pin`]).
 //! - A compacted segment stays until the copies are durable; a segment with condemned values stays
-//! until their replacements are. Of two values with one name the younger is used; they are equal,
-//! unless one was damaged.
+//!   until their replacements are. Of two values with one name the younger is used; they are equal,
+//!   unless one was damaged.
 //! - One failed sync or write (except a full disk) is permanent: docs/FAULTS.md row 8. Reads
-//! continue.
+//!   continue.
 
 mod compact;
 mod file;
