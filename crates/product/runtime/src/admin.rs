@@ -1,4 +1,5 @@
-//! Asking the metadata service, for commands: one connection to each instance, one question, blocking.
+//! Client side of admin commands: asks the metadata service, one connection per instance, one
+//! question each, blocking.
 
 use crate::control_plane::{AdminRequest, BackupFrame, Greeting, NotLeading, Role, VERSION, decode, encode};
 use crate::in_words;
@@ -10,27 +11,28 @@ use std::net::{SocketAddrV4, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Longest answer.
+/// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = crate::control_plane::CONTROL_LIMITS.frame_bytes_max;
-/// Most instances that are asked, those included that are heard of from others.
+/// Most instances that are asked, including those that others name.
 const INSTANCES_MAX: usize = 32;
-/// Between two tries to find a leader, or a way to it.
+/// Pause between attempts to find a leader, or a path to it.
 const AGAIN_PAUSE: Duration = Duration::from_millis(100);
-/// A peer that accepts and is silent for so long is asked in RESP, what else it might be.
+/// A peer that accepts the connection and stays silent this long is tested for RESP.
 const SILENCE_MAX: Duration = Duration::from_millis(500);
-/// For the answer to that.
+/// Timeout of that test.
 const RESP_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Nobody leads: what each instance said instead of an answer.
+/// No instance leads; contains what each one answered instead.
 #[derive(Debug)]
 pub struct NoLeader {
-    /// By the addresses that were asked.
+    /// By the address that was asked.
     pub instances: Vec<(SocketAddrV4, String)>,
-    /// What the one that led last knew.
+    /// State known to the last leader.
     pub last_known: Option<Box<Status>>,
-    /// Some stand by, and their store answers them; or the network is finding another way to some.
+    /// Whether trying again may help: an instance is on standby with a store that responds, or the
+    /// network may still find another path.
     may_lead_soon: bool,
-    /// Somebody, or the network, has said something.
+    /// Whether an instance, or the network, has responded.
     is_heard: bool,
 }
 
@@ -44,8 +46,10 @@ impl fmt::Display for NoLeader {
 
 impl std::error::Error for NoLeader {}
 
-/// Asks all instances, and those that they name, and returns the leader's answer, JSON. While a new one is being found, and where there is no way to one, it
-/// asks again: a host's kernel gives up on a neighbour sooner than switches have closed some trunks and opened others. Gives up after `timeout`.
+/// Asks all instances, and those that they name, and returns the leader's answer as JSON. Repeats
+/// the question during an election and while there is no path to the leader: a host's kernel gives
+/// up on a neighbour sooner than switches have rerouted around a failed trunk. Gives up after
+/// `timeout`.
 pub fn ask(
     instances: &[SocketAddrV4],
     request: &AdminRequest,
@@ -56,7 +60,7 @@ pub fn ask(
         match ask_all(instances, request, deadline.saturating_duration_since(Instant::now())) {
             Ok(answer) => return Ok(answer),
             Err(none) => {
-                // Who had no time to answer any more has told why before.
+                // An instance that ran out of time has given its reason before.
                 let none = if none.is_heard { none } else { before.take().unwrap_or(none) };
                 if !none.may_lead_soon || Instant::now() + AGAIN_PAUSE >= deadline {
                     return Err(none);
@@ -84,7 +88,7 @@ fn ask_all(
             return;
         }
         let (answers, request) = (answers.clone(), request.clone());
-        // Nobody waits for one that does not answer.
+        // An instance that does not answer does not delay the others.
         let ask = move || answers.send((address, ask_one(address, &request, timeout)));
         let (begun, why) = match std::thread::Builder::new().spawn(ask) {
             Ok(_) => (1, format!("no answer in {}", in_words(timeout))),
@@ -129,17 +133,19 @@ fn ask_all(
     Err(none)
 }
 
-/// Whether nothing came in time.
+/// Whether the timeout has expired.
 fn is_silence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
 
-/// Whether it is the network that says no, not the host.
+/// Whether the error is the network's, not the host's.
 fn has_no_way(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable)
 }
 
-/// Reads what a partition holds from the node at this address, frame by frame; the last one is [`BackupFrame::End`] or
+/// Reads the content of a partition from the node at this address, frame by frame; the last one is
+/// [`BackupFrame::End`] or [`BackupFrame::Refused`]. Errors are single lines, including those of
+/// `take`.
 /// [`BackupFrame::Refused`]. The error is one line, also that of `take`.
 pub fn back_up(
     node: SocketAddrV4,
@@ -160,7 +166,7 @@ pub fn back_up(
     }
 }
 
-/// What an operator needs of the error of [`ask_one`].
+/// Error of [`ask_one`] in an operator's terms.
 pub(crate) fn reason(error: &io::Error, timeout: Duration) -> String {
     match is_silence(error) {
         true => format!("no answer in {}", in_words(timeout)),
@@ -168,7 +174,7 @@ pub(crate) fn reason(error: &io::Error, timeout: Duration) -> String {
     }
 }
 
-/// Asks one instance, whether it leads or not.
+/// Asks one instance, whether or not it leads.
 pub(crate) fn ask_one(
     metadata: SocketAddrV4,
     request: &AdminRequest,
@@ -192,7 +198,7 @@ pub(crate) fn ask_one(
     }
 }
 
-/// Whether a Redis server or a gateway answers there, with whatever status or error.
+/// Whether a Redis server or a gateway answers there, with any status or error.
 fn speaks_resp(address: SocketAddrV4) -> bool {
     let ask = || {
         let mut stream = TcpStream::connect_timeout(&address.into(), RESP_TIMEOUT)?;
@@ -204,7 +210,7 @@ fn speaks_resp(address: SocketAddrV4) -> bool {
     ask().is_ok_and(|first: u8| matches!(first, b'+' | b'-'))
 }
 
-/// A connection, on which a question was asked.
+/// A connection with an open question.
 fn dial(metadata: SocketAddrV4, request: &AdminRequest, timeout: Duration) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect_timeout(&metadata.into(), timeout)?;
     stream.set_nodelay(true)?;

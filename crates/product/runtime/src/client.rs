@@ -1,4 +1,4 @@
-//! The thread of a native client: its core, its socket, and the queue of its asynchronous handles.
+//! Thread of a native client: runs its core, its socket and the queue of its async handles.
 
 use crate::{Left, Linger, Stop, UdpEndpoint, Waker, now, readable, wait};
 use nicekv_client::facade::{Client, CommandQueue, channel};
@@ -10,11 +10,12 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Batches received before the client's callers are served again.
+/// Batches received before callers are served again.
 const RECEIVE_ROUNDS_MAX: usize = 8;
 
-/// Starts a client of `keyspace`, bound to `address` (unspecified: the kernel chooses). Its thread ends when `stop` says
-/// so, or when all clones of the returned handle are gone. It puts and gets values of any length.
+/// Starts a client of `keyspace`, bound to `address` (unspecified: the kernel chooses). Its thread
+/// ends when `stop` says so, or with the last clone of the returned handle. It handles values of
+/// any length.
 pub fn start_client(
     stop: &Stop,
     address: Ipv4Addr,
@@ -23,7 +24,7 @@ pub fn start_client(
     start_client_as(new_client_id()?, stop, address, keyspace)
 }
 
-/// The same, with an id that no client had before.
+/// The same, with a new unique id.
 pub fn start_client_as(
     id: ClientId,
     stop: &Stop,
@@ -46,12 +47,12 @@ pub fn start_client_as(
     Ok((client, thread))
 }
 
-/// An id that no client had before (R10).
+/// A new unique client id (R10).
 pub fn new_client_id() -> io::Result<ClientId> {
     Ok(ClientId::new(now().unix_ms, crate::random()?))
 }
 
-/// Gives a client another id if replicas have forgotten the one it has.
+/// Gives a client a new id if replicas have forgotten the old one.
 pub fn renew_client_id(core: &mut ClientCore) -> io::Result<()> {
     if core.is_expired() {
         core.rename(new_client_id()?);
@@ -59,7 +60,7 @@ pub fn renew_client_id(core: &mut ClientCore) -> io::Result<()> {
     Ok(())
 }
 
-/// Hands a client what has arrived, at most so many batches; whether there was something.
+/// Passes arrived datagrams to a client, up to this many batches; returns whether there were any.
 pub fn receive_into(
     core: &mut ClientCore,
     endpoint: &mut UdpEndpoint,

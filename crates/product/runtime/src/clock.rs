@@ -1,20 +1,22 @@
-//! The two clocks that cores are told of.
+//! The two clocks that cores use.
 
 use nicekv_proto::Now;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Reads both clocks. The boot-time clock goes on while the machine is suspended: a lease cannot outlive a nap (R12).
+/// Reads both clocks. The boot-time clock continues while the machine is suspended, so that a lease
+/// cannot outlive a suspension (R12).
 pub fn now() -> Now {
     let boot = clock_gettime(ClockId::Boottime);
     let unix = clock_gettime(ClockId::Realtime);
     Now {
         boot_ns: boot.tv_sec as u64 * 1_000_000_000 + boot.tv_nsec as u64,
-        // A wall clock set before 1970 reads as 1970: it decides about expiry only.
+        // A wall clock before 1970 reads as 1970: it is used for expiry only.
         unix_ms: u64::try_from(unix.tv_sec).unwrap_or(0) * 1_000 + unix.tv_nsec as u64 / 1_000_000,
     }
 }
 
-/// A duration as people write it: to a second from ten seconds on, to a tenth below, to a millisecond below one second.
+/// A duration for people: in seconds from ten seconds on, in tenths below, in milliseconds below
+/// one second.
 pub fn in_words(duration: std::time::Duration) -> String {
     match duration.as_millis() + u128::from(duration.subsec_nanos() % 1_000_000 >= 500_000) {
         milliseconds @ 0..1_000 => format!("{milliseconds} ms"),

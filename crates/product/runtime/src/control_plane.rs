@@ -1,5 +1,5 @@
-//! What is said over the metadata service's TCP port. Frames of [`FramedStream`](crate::FramedStream); the first one, from the side
-//! that has dialled, is a [`Greeting`].
+//! Protocol of the metadata service's TCP port: frames of [`FramedStream`](crate::FramedStream), of
+//! which the dialling side's first one is a [`Greeting`].
 //!
 //! ```text
 //!  switch agent                    metadata                       admin command
@@ -23,91 +23,101 @@ pub const CONTROL_LIMITS: FrameLimits = FrameLimits {
     output_bytes_max: 2 * CONTROL_MESSAGE_BYTES_MAX,
 };
 
-/// Who dials.
+/// Identifies the dialling side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Greeting {
     magic: [u8; 6],
     version: u8,
-    /// What it is.
+    /// Its role.
     pub role: Role,
 }
 
-/// What the dialling side of a stream is.
+/// Role of the dialling side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// A switch's agent, which carries out `nicekv_switch::control` requests.
+    /// A switch's agent, which executes `nicekv_switch::control` requests.
     Switch {
-        /// As the metadata service knows it.
+        /// Name in the metadata service's configuration.
         name: String,
     },
-    /// A command of an operator, which sends [`AdminRequest`]s.
+    /// An operator's command, which sends [`AdminRequest`]s.
     Admin,
 }
 
-/// What a command may ask. Each is answered by one frame of JSON; by a [`NotLeading`] where nobody leads.
+/// Question of a command. The answer is one frame of JSON: a [`NotLeading`] if the instance does
+/// not lead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AdminRequest {
     /// Nodes, partitions, tables.
     Status,
     /// What a client needs: a `nicekv_metadata::ClusterInfo`.
     ClusterInfo,
-    /// The same, asked by a target of chunks, which says how far it is.
+    /// The same for a chunk target, which reports its progress.
     Target(TargetReport),
-    /// Begins a round of garbage collection: its number, or why it is refused, as a `Result`; it is written down when the answer comes.
+    /// Starts a garbage collection round: its number, or the reason of refusal, as a `Result`; it
+    /// is persisted when the answer comes.
     CollectChunks,
-    /// Answered, by `true`, when every partition has all its replicas consistent and all tables are acknowledged.
+    /// Answered by `true` when every partition has all its replicas consistent and all tables are
+    /// acknowledged.
     Ready,
-    /// What would follow from a change: a [`nicekv_metadata::Plan`], or the line that says why it is refused, as a `Result`.
+    /// Effects of a change of nodes: a [`nicekv_metadata::Plan`], or the reason of refusal in one
+    /// line, as a `Result`.
     Plan(Change),
-    /// The same, and it is begun: it is written down when the answer comes.
+    /// The same, and starts the change: it is persisted when the answer comes.
     Change(Change),
-    /// What would follow from a change of the keyspaces: a [`nicekv_metadata::KeyspacePlan`], or why it is refused, likewise.
+    /// Effects of a change of keyspaces: a [`nicekv_metadata::KeyspacePlan`], or the reason of
+    /// refusal, likewise.
     PlanKeyspace(KeyspaceChange),
-    /// The same, and it is begun: it is written down when the answer comes.
+    /// The same, and starts the change: it is persisted when the answer comes.
     ChangeKeyspace(KeyspaceChange),
     /// What the installed tables do with a key: a [`SwitchAnswer`] of each switch.
     Lookup(Lookup),
-    /// Of a node, at its own TCP port: what it knows of the partition of this number, a [`NodeAnswer`].
+    /// For a node's TCP port: its state of the partition with this number, a [`NodeAnswer`].
     Partition(u32),
-    /// Of a node: to watch the client of this id, and no other any more; answered by a [`NodeTrace`] without events.
+    /// For a node: traces this client, and no other; the answer is a [`NodeTrace`] without events.
     Watch(u64),
-    /// Of a node: what befell the requests of this client since, a [`NodeTrace`].
+    /// For a node: events of this client's requests since then, a [`NodeTrace`].
     Watched(u64),
-    /// Of a node, at its own TCP port: how long what it does takes, and who has answered its gets, [`NodeDurations`].
+    /// For a node's TCP port: histograms of its stages, and who answered its gets,
+    /// [`NodeDurations`].
     Durations,
-    /// Of a node, at its own TCP port: all that the partition of this number holds, at one moment; [`BackupFrame`]s. A connection is for one.
+    /// For a node's TCP port: a consistent copy of the partition with this number, as
+    /// [`BackupFrame`]s. One per connection.
     Backup(u32),
-    /// What would follow from a change of a keyspace's partitions: a [`nicekv_metadata::PartitionPlan`], or why it is refused, as a `Result`.
+    /// Effects of a change of a keyspace's partitions: a [`nicekv_metadata::PartitionPlan`], or the
+    /// reason of refusal, as a `Result`.
     PlanPartitions(PartitionChange),
-    /// The same, and it is begun: it is written down when the answer comes.
+    /// The same, and starts the change: it is persisted when the answer comes.
     ChangePartitions(PartitionChange),
-    /// Tells on which sockets a process of the cluster receives; answered by `true`. For [`Status`] alone.
+    /// Reports the sockets on which a process of the cluster receives; answered by `true`. Only for
+    /// [`Status`].
     Listening(ListeningReport),
 }
 
-/// A frame of a backup, as a node sends them.
+/// A frame of a backup, sent by a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BackupFrame {
-    /// First: of what the entries are.
+    /// First frame: describes the entries.
     Begin {
         /// The epoch.
         epoch: u32,
-        /// The decision up to which everything is there, and nothing of later ones.
+        /// Last decision that is included; no later one is.
         index: u64,
     },
-    /// A sequence of [`put_keyed_entry`](nicekv_proto::recovery::put_keyed_entry), in no order, no key twice.
+    /// A sequence of [`put_keyed_entry`](nicekv_proto::recovery::put_keyed_entry), unordered,
+    /// without duplicate keys.
     Entries(Vec<u8>),
-    /// Last: that was all.
+    /// Last frame: the backup is complete.
     End,
-    /// It cannot be, or not go on, for this reason; another try may succeed.
+    /// The backup is refused or aborted, for this reason; another attempt may succeed.
     Refused(String),
-    /// A part of the large value of the first entry so far whose value has not come to its end.
+    /// A part of the large value of the first sent entry whose value is not complete.
     Part {
-        /// The name: of the op that wrote it …
+        /// Name: client of the op that wrote it …
         client: u64,
-        /// … and its place among that client's.
+        /// … and its sequence.
         sequence: u64,
-        /// Where it belongs: the end of the part before.
+        /// Offset: end of the part before.
         offset: u32,
         /// Not empty.
         bytes: Vec<u8>,
@@ -119,26 +129,26 @@ pub enum BackupFrame {
 pub struct SwitchAnswer {
     /// Its name.
     pub switch: String,
-    /// The newest term that it has obeyed.
+    /// Newest term that it accepts.
     pub term: u64,
-    /// The generation of its tables; `None`: it has none.
+    /// Generation of its tables; `None`: it has none.
     pub generation: Option<u64>,
-    /// The entries; `None`: it did not answer.
+    /// Matching entries; `None`: it did not answer.
     pub found: Option<Found>,
 }
 
-/// What a node knows of a partition.
+/// A node's state of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeAnswer {
     /// Its number.
     pub node: u16,
-    /// The newest term of a metadata leader that it has seen.
+    /// Newest term of a metadata leader that it has seen.
     pub term: u64,
-    /// `None`: it has never heard of it.
+    /// `None`: the node does not know the partition.
     pub partition: Option<NodePartition>,
 }
 
-/// A partition, as a node sees it.
+/// State of a partition at a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodePartition {
     /// The epoch that it is in.
@@ -149,67 +159,67 @@ pub struct NodePartition {
     pub primary: u16,
     /// Whether it is the primary and has recovered.
     pub leads: bool,
-    /// Ops that are prepared and have not taken effect.
+    /// Ops that are prepared but not decided.
     pub open_ops: usize,
-    /// The last decision logged.
+    /// Last decision in its log.
     pub logged: u64,
-    /// The last decision that every member holds.
+    /// Last decision that every member has.
     pub released: u64,
 }
 
-/// How long what a node does takes, since it was started.
+/// Histograms of a node since its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeDurations {
     /// Its number.
     pub node: u16,
-    /// Stages, and how often each took how long: by bucket, as in [`nicekv_proto::Durations::counts`].
+    /// Stage and counts by bucket, as in [`nicekv_proto::Durations::counts`].
     pub stages: Vec<(String, Vec<u64>)>,
-    /// The gets that it has answered.
+    /// Gets answered by the node.
     #[serde(default)]
     pub gets: NodeGets,
 }
 
-/// Gets that a node has answered, since it was started.
+/// Gets answered by a node since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeGets {
     /// By its process.
     pub by_process: u64,
     /// By its kernel.
     pub by_kernel: u64,
-    /// Of all these, of hot keys of others, from copies (H6).
+    /// Gets of other nodes' hot keys, answered from copies (H6); included above.
     pub of_copies: u64,
 }
 
-/// What befell the requests of a client at a node.
+/// Trace of a client's requests at a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeTrace {
     /// Its number.
     pub node: u16,
-    /// Its boot-time clock, when it answered.
+    /// Its boot-time clock when it answered.
     pub now_ns: u64,
-    /// In their order.
+    /// In order.
     pub events: Vec<NodeEvent>,
 }
 
-/// One of them.
+/// A traced event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeEvent {
-    /// By its boot-time clock.
+    /// Time on its boot-time clock.
     pub at_ns: u64,
-    /// Which request of the client.
+    /// Request of the client.
     pub sequence: u64,
     /// What happened.
     pub what: String,
-    /// By whom, if not by this node.
+    /// Responsible node, if not this one.
     pub by: Option<u16>,
 }
 
-/// The answer of an instance that does not lead, to whatever it is asked.
+/// Answer of an instance that does not lead, to any question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotLeading {
-    /// Who says so. No other answer has a field of this name.
+    /// Name of the instance. No other answer has a field of this name.
     pub not_leading: ControlPlane,
-    /// Of one that led last, as far as anybody knows, and was asked for it.
+    /// State known to the last leader, if it was asked for.
     pub last_known: Option<Box<Status>>,
 }
 
@@ -222,16 +232,16 @@ impl NotLeading {
         serde_json::to_vec(self).expect("plain data always encodes")
     }
 
-    /// If it is one.
+    /// `Some` if the answer is one.
     pub fn decode(json: &[u8]) -> Option<Self> {
         json.starts_with(b"{\"not_leading\":").then(|| serde_json::from_slice(json).ok()).flatten()
     }
 }
 
-/// A frame that is not what was to come.
+/// A frame that was not expected.
 #[derive(Debug, Error)]
 pub enum ControlPlaneError {
-    /// Not this protocol.
+    /// Another protocol.
     #[error("the peer does not speak the control protocol of nicekv")]
     NotOurs,
     /// Another release.
@@ -246,22 +256,22 @@ const MAGIC: [u8; 6] = *b"nicekv";
 pub(crate) const VERSION: u8 = 14;
 
 impl Greeting {
-    /// The first frame of a connection.
+    /// First frame of a connection.
     pub fn new(role: Role) -> Self {
         Self { magic: MAGIC, version: VERSION, role }
     }
 
-    /// Of whom this is the first frame.
+    /// Whether this is the first frame of such a connection.
     fn of_version(frame: &[u8]) -> Option<u8> {
         frame.first_chunk::<7>().filter(|start| start[..6] == MAGIC).map(|start| start[6])
     }
 
-    /// The version of another release whose first frame this is.
+    /// Version of another release, if this is its first frame.
     pub(crate) fn other_version(frame: &[u8]) -> Option<u8> {
         Self::of_version(frame).filter(|version| *version != VERSION)
     }
 
-    /// Reads and checks the first frame.
+    /// Decodes and checks the first frame.
     pub fn decode(frame: &[u8]) -> Result<Self, ControlPlaneError> {
         match Self::of_version(frame) {
             Some(VERSION) => Ok(postcard::from_bytes(frame)?),

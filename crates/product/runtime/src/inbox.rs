@@ -1,12 +1,12 @@
-//! Datagrams between threads of one process cross by memory, not through the kernel.
+//! Inboxes: datagrams between threads of one process are passed in memory, not through the kernel.
 //!
 //! ```text
 //!   send ─ is there an inbox at the address? ─ yes ─▶ Inbox, bounded ─ its thread sleeps? ─▶ wake
 //!                                            └ no ──▶ socket
 //! ```
 //!
-//! Who has an inbox keeps its socket, where everybody else reaches it. An inbox promises what a socket's buffer does: what does not fit is
-//! lost, and the protocols retry.
+//! The owner of an inbox keeps its socket for all other senders. An inbox has the semantics of a
+//! socket buffer: what does not fit is lost, and the protocols retry.
 
 use crate::{Message, Waker};
 use std::collections::HashMap;
@@ -14,31 +14,31 @@ use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Bytes that an inbox holds, as much as a socket's buffer is asked to.
+/// Bytes that an inbox holds, as requested for a socket's buffer.
 const INBOX_BYTES_MAX: usize = 4 << 20;
 
-/// The inboxes of a process, by address; clones are the same.
+/// The inboxes of a process, by address; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LocalNetwork(Arc<RwLock<HashMap<SocketAddrV4, Arc<Inbox>>>>);
 
 #[derive(Debug)]
 struct Inbox {
     datagrams: Mutex<Datagrams>,
-    /// Its thread sleeps, or is about to: whoever leaves something wakes it.
+    /// The owner sleeps, or is about to: the sender must wake it.
     is_asleep: AtomicBool,
     waker: Waker,
 }
 
-/// Several datagrams, one behind the other.
+/// Datagrams, concatenated.
 #[derive(Debug, Default)]
 struct Datagrams {
     bytes: Vec<u8>,
-    /// The sender of each, and where it ends.
+    /// Sender and end of each.
     ends: Vec<(SocketAddrV4, usize)>,
 }
 
 impl Datagrams {
-    /// False if there is no room.
+    /// `false` if there is no room.
     fn push(&mut self, from: SocketAddrV4, bytes: &[u8]) -> bool {
         let has_room = self.bytes.len() + bytes.len() <= INBOX_BYTES_MAX;
         if has_room {
@@ -51,21 +51,22 @@ impl Datagrams {
     fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
-        // A flood does not hold on to its memory.
+        // Releases memory after a flood.
         self.bytes.shrink_to(INBOX_BYTES_MAX / 16);
         self.ends.shrink_to(INBOX_BYTES_MAX / 1024);
     }
 }
 
 impl Inbox {
-    /// The datagrams are whole whenever the lock is free: a holder that panics has at most lost one.
+    /// Datagrams are complete whenever the lock is free: a panicking holder loses at most one.
     fn datagrams(&self) -> MutexGuard<'_, Datagrams> {
         self.datagrams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl LocalNetwork {
-    /// An inbox for what is sent to `address`, whose thread `waker` wakes; until the port is dropped.
+    /// Creates an inbox for `address`, whose thread `waker` wakes; it exists until the port is
+    /// dropped.
     pub(crate) fn join(&self, address: SocketAddrV4, waker: Waker) -> LocalPort {
         let inbox = Inbox { datagrams: Mutex::default(), is_asleep: AtomicBool::new(false), waker };
         let own = Arc::new(inbox);
@@ -73,7 +74,8 @@ impl LocalNetwork {
         LocalPort { network: self.clone(), address, own, received: Datagrams::default() }
     }
 
-    /// Leaves datagrams of `from` in the inbox at `to`; how many were lost, or `None` if there is no inbox.
+    /// Puts datagrams of `from` into the inbox at `to`; returns how many were lost, or `None` if
+    /// there is no inbox.
     pub(crate) fn deliver<'a>(
         &self,
         from: SocketAddrV4,
@@ -92,7 +94,7 @@ impl LocalNetwork {
     }
 }
 
-/// The owner's side of an inbox.
+/// Owner's side of an inbox.
 #[derive(Debug)]
 pub(crate) struct LocalPort {
     network: LocalNetwork,
@@ -102,7 +104,7 @@ pub(crate) struct LocalPort {
 }
 
 impl LocalPort {
-    /// Hands out what has been left.
+    /// Takes out all datagrams.
     pub(crate) fn receive(&mut self, mut handle: impl FnMut(Message<'_>)) {
         self.own.is_asleep.store(false, Ordering::SeqCst);
         self.received.clear();
@@ -115,18 +117,19 @@ impl LocalPort {
         }
     }
 
-    /// Whether something has been left. If not, and the thread `sleeps` now, whatever is left later wakes it.
+    /// Whether there are datagrams. If not, and the thread `sleeps` now, the next sender wakes it.
     pub(crate) fn is_left(&self, sleeps: bool) -> bool {
         if sleeps {
             self.own.is_asleep.store(true, Ordering::SeqCst);
         }
-        // Locked after the line above: who leaves something after this look sees that the thread sleeps.
+        // Locked after the line above: a sender that comes after this check sees that the thread
+        // sleeps.
         !self.own.datagrams().ends.is_empty()
     }
 }
 
 impl Drop for LocalPort {
-    /// Nobody reads it any more.
+    /// The owner has gone.
     fn drop(&mut self) {
         self.network.0.write().expect("no holder of this lock panics").remove(&self.address);
     }
@@ -193,10 +196,10 @@ mod tests {
                     network.deliver(address(7), address(1), [&bytes[..]].into_iter());
                 }
             });
-            // The one from before counts, too.
+            // The earlier one counts, too.
             let mut seen = 0;
             while seen <= count as usize {
-                // No deadline: a lost wake would hang the test.
+                // No deadline: a lost wake-up would hang the test.
                 if !port.is_left(true) {
                     wait(&mut [readable(&waker)], None).unwrap();
                     waker.clear();

@@ -1,12 +1,12 @@
-//! Asking a role that runs on another thread, for operators.
+//! Queries to a role that runs on another thread, for operators.
 //!
 //! ```text
 //!   asker:  question ─▶ list, flag, wake ─────────────────────▶ waits, not for ever
 //!   role:                 its turn: is the flag up? ─▶ answers ──┘
 //! ```
 //!
-//! Whoever is not asked pays one look at a flag in a turn, and no lock. Answers are made of what the role has at that moment, on its own
-//! thread.
+//! Without queries, a role only checks a flag per turn, without a lock. Answers are computed from
+//! the role's current state, on its own thread.
 
 use crate::Waker;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Questions that wait; further ones are not answered.
+/// Most waiting queries; further ones get no answer.
 const QUESTIONS_MAX: usize = 16;
 
 struct Shared<Q, A> {
@@ -24,14 +24,14 @@ struct Shared<Q, A> {
 
 struct Waiting<Q, A> {
     questions: Vec<(Q, SyncSender<A>)>,
-    /// Of the role, once it runs.
+    /// Waker of the role, once it runs.
     waker: Option<Waker>,
     has_ended: bool,
 }
 
 impl<Q, A> Shared<Q, A> {
     fn locked(&self) -> MutexGuard<'_, Waiting<Q, A>> {
-        // The list is whole whenever the lock is free.
+        // The list is consistent whenever the lock is free.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -39,7 +39,7 @@ impl<Q, A> Shared<Q, A> {
 /// The role's side.
 pub struct Inquiries<Q, A>(Arc<Shared<Q, A>>);
 
-/// Where a role may be asked; clones are the same.
+/// The callers' side; clones are equivalent.
 pub struct Inquirer<Q, A>(Arc<Shared<Q, A>>);
 
 impl<Q, A> Clone for Inquirer<Q, A> {
@@ -56,18 +56,18 @@ impl<Q, A> Default for Inquiries<Q, A> {
 }
 
 impl<Q, A> Inquiries<Q, A> {
-    /// Where it may be asked.
+    /// The callers' side.
     pub fn inquirer(&self) -> Inquirer<Q, A> {
         Inquirer(self.0.clone())
     }
 
-    /// `waker` wakes the role from now on.
+    /// Sets the waker of the role.
     pub fn begin(&self, waker: &Waker) {
         self.0.locked().waker = Some(waker.clone());
         waker.wake();
     }
 
-    /// Answers what has been asked. To be called in each turn, after the waker was cleared.
+    /// Answers all queries. To be called in each turn, after the waker was cleared.
     pub fn answer(&self, mut answer: impl FnMut(Q) -> A) {
         if !self.0.is_asked.load(Ordering::Relaxed) {
             return;
@@ -75,14 +75,14 @@ impl<Q, A> Inquiries<Q, A> {
         self.0.is_asked.store(false, Ordering::SeqCst);
         let questions = std::mem::take(&mut self.0.locked().questions);
         for (question, asker) in questions {
-            // Who has given up does not hear it.
+            // The caller may have given up.
             let _ = asker.try_send(answer(question));
         }
     }
 }
 
 impl<Q, A> Inquirer<Q, A> {
-    /// The role's answer. `None`: there was none in time, or it has ended, or too many ask.
+    /// The role's answer. `None`: timeout, the role has stopped, or too many queries are waiting.
     pub fn ask(&self, question: Q, timeout: Duration) -> Option<A> {
         let (asker, answered) = sync_channel(1);
         {
@@ -101,7 +101,7 @@ impl<Q, A> Inquirer<Q, A> {
 }
 
 impl<Q, A> Drop for Inquiries<Q, A> {
-    /// Nobody is to wait for a role that has ended.
+    /// Callers must not wait for a role that has stopped.
     fn drop(&mut self) {
         let mut waiting = self.0.locked();
         waiting.has_ended = true;
@@ -125,7 +125,7 @@ mod tests {
                 inquiries.begin(&waker);
                 let own = std::thread::current().id();
                 while !done.load(Ordering::Acquire) {
-                    // No deadline: a lost wake would hang the test.
+                    // No deadline: a lost wake-up would hang the test.
                     wait(&mut [readable(&waker)], None).unwrap();
                     waker.clear();
                     inquiries.answer(|number: u64| (number + 1, own));

@@ -1,4 +1,4 @@
-//! Drives the pure cores: sockets, clocks, threads and disks.
+//! Drivers of the pure cores: sockets, clocks, threads and disks.
 //!
 //! One thread per role. A thread sleeps in `ppoll` with nanosecond timeouts, and nothing on the path of a request
 //! goes through an async runtime:
@@ -12,11 +12,11 @@
 //!            └──────────────▶ wait
 //! ```
 //!
-//! - [`UdpEndpoint`]: batches of datagrams in and out. What the kernel does not take is a counted loss: the
-//!   protocols retry.
-//! - [`Uplink`]: a client's endpoint, which may run the pipeline of a switch in its process itself.
-//! - [`FramedStream`]: length-prefixed frames over TCP, without blocking, with bounds.
-//! - [`now`], [`Waker`], [`Stop`]: the clocks, waking a role from another thread, ending all of them.
+//! - [`UdpEndpoint`]: batches of datagrams in and out. What the kernel does not take is counted as
+//! lost: the protocols retry.
+//! - [`Uplink`]: a client's endpoint, which may run a switch's pipeline itself.
+//! - [`FramedStream`]: length-prefixed frames over non-blocking TCP, bounded.
+//! - [`now`], [`Waker`], [`Stop`]: clocks, waking a role from another thread, stopping all roles.
 
 pub mod admin;
 pub mod chunks;

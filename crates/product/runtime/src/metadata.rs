@@ -1,4 +1,5 @@
-//! The thread of the metadata service: its core, UDP towards nodes, TCP towards switch agents and operators.
+//! Thread of the metadata service: runs its core, UDP towards nodes, and TCP towards switch agents
+//! and operators.
 //!
 //! ```text
 //!  nodes ◀── UDP ──▶ ┌──────────┐ ──Persist──▶ Keeper, a thread: StateFile (compare, write, force, rename), alone;
@@ -6,10 +7,11 @@
 //!  agents ◀─ TCP ──▶ └──────────┘ ◀─ TCP ──▶ admin commands
 //! ```
 //!
-//! Without leading there is no core: what nodes say is not heard, agents are connected already, commands are told who else there is.
+//! An instance that does not lead has no core: it ignores nodes, keeps agents connected, and tells
+//! commands which other instances exist.
 //!
-//! A step is persisted before anything that follows from it leaves (R13): the core yields it only after
-//! [`Metadata::handle_storage`].
+//! A step is persisted before any message that depends on it leaves (R13): the core yields such
+//! messages only after [`Metadata::handle_storage`].
 
 mod connections;
 mod desk;
@@ -42,12 +44,12 @@ use std::net::{SocketAddrV4, TcpListener};
 use strangers::Protocol;
 use thiserror::Error;
 
-/// Batches received before anything is decided.
+/// Batches received before decisions are made.
 const RECEIVE_ROUNDS_MAX: usize = 8;
-/// How often an instance that does not lead looks after its connections.
+/// Interval at which a standby instance checks its connections.
 const STANDBY_TICK: Duration = Duration::from_secs(1);
 
-/// Why the metadata service ended.
+/// Why the metadata service has stopped.
 #[derive(Debug, Error)]
 pub enum MetadataError {
     /// Its sockets failed.
@@ -58,44 +60,45 @@ pub enum MetadataError {
     Storage(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// What the metadata service says of itself and of the cluster.
+/// Statistics of the metadata service and the cluster.
 #[derive(Clone, Debug)]
 pub struct MetadataObservation {
-    /// Of the cluster; `None` if this instance does not lead.
+    /// The cluster; `None` if this instance does not lead.
     pub status: Option<Status>,
-    /// Of this instance.
+    /// This instance.
     pub control_plane: ControlPlane,
-    /// How often it has heard something of another release.
+    /// Messages received from other releases.
     pub other_version: u64,
-    /// How long it took to persist its steps.
+    /// Histogram of the time to persist a step.
     pub persists: Durations,
-    /// What its socket has moved.
+    /// Counters of its socket.
     pub datagrams: DatagramCounters,
 }
 
-/// Where the metadata service may be asked.
+/// Where the metadata service can be queried.
 pub type MetadataInquirer = Inquirer<(), MetadataObservation>;
 
 /// A metadata service that is ready to run.
 pub struct MetadataService<K> {
-    /// While it leads, or has not heard yet that it does not.
+    /// Present while it leads, or has not learned yet that it no longer does.
     core: Option<Metadata>,
-    /// What a core is made of when it is elected.
+    /// Configuration of the core to be created when it is elected.
     config: Option<Config>,
     keeper: K,
     endpoint: UdpEndpoint,
     listeners: Vec<TcpListener>,
     connections: Connections,
-    /// The names and addresses of the other instances.
+    /// Names and addresses of the other instances.
     others: Vec<(String, Vec<SocketAddrV4>)>,
     inquiries: Inquiries<(), MetadataObservation>,
     persists: Durations,
-    /// The step under way.
+    /// The step being persisted.
     persist_began_ns: u64,
 }
 
 impl MetadataService<Alone> {
-    /// The only one. `core` was made of what `store` had; `endpoint` is for nodes, `listeners` for agents (with their names) and operators.
+    /// A single instance. `core` was created from the state in `store`; `endpoint` is for nodes,
+    /// `listeners` for agents (with their names) and operators.
     pub fn new(
         core: Metadata,
         store: impl StateStore<Error: Into<KeeperError>> + Send + 'static,
@@ -108,7 +111,7 @@ impl MetadataService<Alone> {
 }
 
 impl<K: Keeper> MetadataService<K> {
-    /// One of several, which leads when `keeper` says so.
+    /// One of several instances, which leads when `keeper` says so.
     pub fn standing_by(
         config: Config,
         keeper: K,
@@ -142,7 +145,7 @@ impl<K: Keeper> MetadataService<K> {
         }
     }
 
-    /// Under this name it is known to commands, and beside these: the names and addresses of all instances, this one included.
+    /// Sets its name for commands, and the names and addresses of all instances, this one included.
     #[must_use]
     pub fn known_as(mut self, name: &str, all: Vec<(String, Vec<SocketAddrV4>)>) -> Self {
         let (instance, store) = (name.to_owned(), self.keeper.name().to_owned());
@@ -153,7 +156,7 @@ impl<K: Keeper> MetadataService<K> {
         self
     }
 
-    /// Where other threads may ask it.
+    /// Where other threads can query it.
     pub fn inquirer(&self) -> MetadataInquirer {
         self.inquiries.inquirer()
     }
@@ -206,7 +209,8 @@ impl<K: Keeper> MetadataService<K> {
 
     fn receive(&mut self) -> io::Result<()> {
         for _ in 0..RECEIVE_ROUNDS_MAX {
-            // After they were received: of a process that was paused before, leases would seem to have been granted earlier.
+            // The clock is read after receiving: after a pause of the process, leases would
+            // otherwise seem to have been granted earlier.
             let (core, strangers, mut received_at) = (&mut self.core, &mut self.connections.strangers, None);
             let left = self.endpoint.receive(|message| {
                 let now = *received_at.get_or_insert_with(crate::now);
@@ -229,7 +233,7 @@ impl<K: Keeper> MetadataService<K> {
         let listeners = self.listeners.iter().map(readable);
         let mut descriptors: Vec<PollFd<'_>> =
             fixed.into_iter().chain(listeners).chain(self.connections.interests()).collect();
-        // Connections have their longest times also where nobody leads.
+        // Connections have timeouts on standby, too.
         let deadline_ns = match &self.core {
             Some(core) => core.next_deadline(),
             None => Some(now().after(STANDBY_TICK)),
@@ -241,7 +245,7 @@ impl<K: Keeper> MetadataService<K> {
         Ok(())
     }
 
-    /// Decides until there is nothing more to do but to wait.
+    /// Makes decisions until there is nothing more to do.
     fn decide(&mut self) -> Result<(), MetadataError> {
         loop {
             if let Some(core) = &mut self.core {
@@ -257,7 +261,7 @@ impl<K: Keeper> MetadataService<K> {
         }
     }
 
-    /// Whether the keeper had any news.
+    /// Returns whether the keeper had news.
     fn follow_keeper(&mut self) -> Result<bool, MetadataError> {
         let mut has_news = false;
         while let Some(event) = self.keeper.poll().map_err(MetadataError::Storage)? {

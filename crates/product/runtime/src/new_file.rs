@@ -1,4 +1,4 @@
-//! Files that commands write: beside their place, and put there when they are whole.
+//! Files that commands write: created under a temporary name, and renamed when they are complete.
 //!
 //! ```text
 //!   create ─▶ .NAME.nicekv-new, locked ─▶ write … ─▶ finish: synced, renamed to NAME
@@ -7,10 +7,12 @@
 //!                  removed; NAME is what it was
 //! ```
 //!
-//! What a killed process has left (`kill -9`, a power loss) is not locked any more, so the next one that writes the same file takes its place. While it
-//! is locked another process is writing the file, and whoever comes second is refused.
+//! A file left by a killed process (`kill -9`, power loss) is no longer locked, so the next process
+//! that writes the same file replaces it. While it is locked, another process is writing the file,
+//! and a second one is refused.
 //!
-//! What is there and no regular file (a terminal, a pipe, `/dev/null`) is written to as it is. A symbolic link is followed.
+//! An existing target that is no regular file (a terminal, a pipe, `/dev/null`) is written
+//! directly. Symbolic links are followed.
 
 use rustix::fs::{RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -24,25 +26,25 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 /// Before the umask.
 const MODE_OF_ANY: u32 = 0o666;
 const MODE_OF_PRIVATE: u32 = 0o600;
-/// Locked files that were renamed meanwhile, before one is taken for busy.
+/// Attempts to lock a file that is being renamed, before it counts as busy.
 const TRIES_MAX: usize = 8;
 
-/// What is to be removed if a signal ends the process.
+/// Files to be removed if a signal ends the process.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file that is being written; one that is dropped before [`Self::finish`] is removed.
+/// A file being written; it is removed if it is dropped before [`Self::finish`].
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
-    /// Where it is, and where it is to be; none: the file itself is there.
+    /// Temporary and final path; `None` if the target is written directly.
     places: Option<(PathBuf, PathBuf)>,
 }
 
 impl NewFile {
-    /// To replace what is at `path`, if anything is: the mode of a file that is there stays.
+    /// Replaces the file at `path`, if any; an existing file's mode is kept.
     ///
     /// # Errors
-    /// Another process is writing the same file, or the directory refuses it.
+    /// Another process is writing the same file, or the directory is not writable.
     pub fn create(path: &Path) -> io::Result<Self> {
         match fs::metadata(path) {
             Ok(there) if !there.is_file() => {
@@ -59,7 +61,7 @@ impl NewFile {
         }
     }
 
-    /// One that nobody else may read.
+    /// Creates a file that only its owner can read.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -71,7 +73,7 @@ impl NewFile {
 
     fn create_with(path: &Path, mode: u32) -> io::Result<Self> {
         let beside = beside(path)?;
-        // Held so that a signal finds both the file and the note of it, or neither.
+        // Held so that a signal handler finds both the file and its registration, or neither.
         let mut unfinished = unfinished();
         for _ in 0..TRIES_MAX {
             let Some(file) = open(&beside, mode)? else { continue };
@@ -80,7 +82,7 @@ impl NewFile {
                 Err(TryLockError::WouldBlock) => break,
                 Err(TryLockError::Error(error)) => return Err(error),
             }
-            // It may have been renamed between the two.
+            // It may have been renamed in between.
             let (ours, here) = (file.metadata()?, fs::symlink_metadata(&beside));
             if here.is_ok_and(|here| (here.dev(), here.ino()) == (ours.dev(), ours.ino())) {
                 unfinished.push(beside.clone());
@@ -94,33 +96,33 @@ impl NewFile {
         Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
     }
 
-    /// What it is written by.
+    /// The writer.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Where it is until it is finished.
+    /// Current path until it is finished.
     pub fn path(&self) -> &Path {
         self.places.as_ref().map_or(Path::new(""), |(beside, _)| beside)
     }
 
-    /// Puts it in its place, synced, instead of what is there.
+    /// Syncs it and renames it to its final path, replacing an existing file.
     ///
     /// # Errors
-    /// Of the disk; then it is removed, and what was there is as it was.
+    /// Error of the disk; then the new file is removed, and the existing one is unchanged.
     pub fn finish(self) -> io::Result<()> {
         self.finish_by(|beside, path| fs::rename(beside, path))
     }
 
-    /// Puts it in its place, synced, if nothing is there.
+    /// Syncs it and renames it to its final path, unless a file exists there.
     ///
     /// # Errors
-    /// As [`Self::finish`]; or something is there.
+    /// As [`Self::finish`]; or a file exists.
     pub fn finish_new(self) -> io::Result<()> {
         self.finish_by(|beside, path| {
             let here = rustix::fs::CWD;
             match renameat_with(here, beside, here, path, RenameFlags::NOREPLACE) {
-                // Not every file system knows that.
+                // Not every file system supports this.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if !path.exists() => {
                     fs::rename(beside, path)
                 }
@@ -144,7 +146,7 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some((beside, _)) = &self.places {
-            // Still locked: nobody else has it.
+            // Still locked: no other process has it.
             let mut unfinished = unfinished();
             let _ = fs::remove_file(beside);
             unfinished.retain(|other| other != beside);
@@ -152,7 +154,7 @@ impl Drop for NewFile {
     }
 }
 
-/// Writes all of a file, or leaves it as it was.
+/// Writes a whole file, or leaves it unchanged.
 ///
 /// # Errors
 /// As [`NewFile::create`] and [`NewFile::finish`].
@@ -162,10 +164,11 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     new.finish()
 }
 
-/// From here on SIGINT, SIGTERM and SIGHUP remove what is not finished before they end the process as usual. For commands that do not handle them otherwise.
+/// From now on SIGINT, SIGTERM and SIGHUP remove unfinished files before they end the process. For
+/// commands without handlers of their own.
 ///
 /// # Errors
-/// There is no thread for it.
+/// No thread is available.
 pub fn remove_unfinished_on_signals() -> io::Result<()> {
     static BEGUN: Once = Once::new();
     let mut outcome = Ok(());
@@ -174,7 +177,7 @@ pub fn remove_unfinished_on_signals() -> io::Result<()> {
 }
 
 fn begin_to_listen() -> io::Result<()> {
-    // What survives the terminal (`nohup`) is to go on doing so.
+    // An ignored signal (`nohup`) stays ignored.
     let is_of_terminal = |signal: &i32| *signal != SIGHUP || !is_ignored(*signal);
     let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_of_terminal);
     let mut signals = signal_hook::iterator::Signals::new(signals)?;
@@ -196,7 +199,8 @@ fn is_ignored(signal: i32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
-/// As the kernel does (`protected_symlinks`): where everybody may make links, another user's is not followed.
+/// As the kernel's `protected_symlinks`: another user's link in a world-writable directory is not
+/// followed.
 fn refuse_foreign_link(path: &Path) -> io::Result<()> {
     let link = fs::symlink_metadata(path)?;
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
@@ -210,7 +214,7 @@ fn refuse_foreign_link(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A new one, or what is left of ours; none: it has just gone.
+/// Opens a new file, or an abandoned one of ours; `None`: it has just disappeared.
 fn open(path: &Path, mode: u32) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(mode).custom_flags(libc::O_NOFOLLOW);

@@ -1,16 +1,18 @@
-//! The thread of a storage node: a replica's core, its socket, its disk, its copying streams.
+//! Thread of a storage node: runs its core, its socket, its disk and its copy streams.
 //!
 //! ```text
 //!   recvmmsg… ─▶ poll ─▶ streams ─▶ forces done ─▶ deadline ─▶ batch end ─▶ storage… ─▶ sendmmsg ─▶ streams ─▶ force
 //! ```
 //!
-//! It polls, and sleeps there, if nothing was to be received for a while; else it looks at the rest now and then all the same.
+//! It polls, and sleeps there, if nothing was received for a while; under load it still polls now
+//! and then.
 //!
-//! The force is left to another thread if there is more to receive or the disk is slow, and another thread goes on with the node if it
-//! takes long: see `helm`.
+//! A sync is left to another thread if there is more to receive or the disk is slow; if a sync on
+//! this thread takes long, another thread takes over the node: see `helm`.
 //!
-//! The clock is read *after* a batch was received: the lease is then judged at a moment within the client's call, however long the
-//! process was paused in between (R12). A failure of the disk ends the node: what is on it is unknown from then on (docs/FAULTS.md row 8).
+//! The clock is read *after* a batch was received: a lease is then checked at a moment within the
+//! client's call, however long the process was paused (R12). A disk failure ends the node: the
+//! content of the disk is unknown from then on (docs/FAULTS.md row 8).
 
 mod backups;
 #[cfg(test)]
@@ -51,14 +53,14 @@ use std::sync::Arc;
 use streams::Streams;
 use thiserror::Error;
 
-/// Datagrams after which what was received is acted on.
+/// Datagrams after which the received ones are processed.
 const RECEIVED_MIN: u64 = 512;
-/// Under load, between two looks at what else there is.
+/// Under load, interval between polls.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
-/// Between two looks at an engine that is syncing, or has something to empty.
+/// Interval of checks of an engine that is syncing, or reclaiming.
 const BUSY_POLL: Duration = Duration::from_millis(5);
 
-/// Why a node ended.
+/// Why a node has stopped.
 #[derive(Debug, Error)]
 pub enum NodeError {
     /// Its sockets failed.
@@ -69,20 +71,20 @@ pub enum NodeError {
     Storage(#[from] StoreError),
 }
 
-/// What a node says of itself and of what drives it.
+/// Statistics of a node and its drivers.
 #[derive(Clone, Debug)]
 pub struct NodeObservation {
-    /// By its core.
+    /// Of its core.
     pub status: NodeStatus,
-    /// What its socket has moved.
+    /// Of its socket.
     pub datagrams: DatagramCounters,
-    /// Its log; none if it keeps nothing.
+    /// Of its log; `None` if it is volatile.
     pub log: Option<LogObservation>,
-    /// Gets that its kernel answers; none if it answers none.
+    /// Gets answered by its kernel; `None` if that is not used.
     pub kernel: Option<KernelObservation>,
 }
 
-/// Where a node may be asked how it is.
+/// Where a node can be queried.
 pub type NodeInquirer = Inquirer<(), NodeObservation>;
 
 /// A node that is ready to run.
@@ -95,28 +97,28 @@ pub struct Node {
     inquiries: Inquiries<(), NodeObservation>,
     look_at_ns: u64,
     linger: Linger,
-    /// A force was made here, and is to be seen to at once.
+    /// A sync was made on this thread, and is to be processed at once.
     has_forced: bool,
     kernel: Option<Kernel>,
 }
 
-/// What there was to be received.
+/// What was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Received {
     Nothing,
     All,
-    /// And there may be more.
+    /// There may be more.
     More,
 }
 
-/// What was received together: if it is a lot, it is from many callers.
+/// Datagrams of one batch: many of them come from many callers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Batch {
     datagrams: usize,
     has_bundle: bool,
 }
 
-/// More than a single caller makes others send at once.
+/// More than one caller causes at once.
 const BATCH_MIN: usize = 4;
 
 impl Batch {
@@ -134,14 +136,15 @@ impl Batch {
     }
 }
 
-/// What is ready, besides what may be looked at without a system call.
+/// Ready inputs, apart from those that can be checked without a system call.
 struct Ready {
     datagrams: bool,
     streams: bool,
 }
 
 impl Node {
-    /// `core` and `storage` as opened together; `listener` is bound to the uplink's address; `waker` is the one that `storage` wakes.
+    /// `core` and `storage` as opened together; `listener` is bound to the uplink's address;
+    /// `waker` is the one that `storage` wakes.
     pub fn new(
         core: Replica,
         storage: NodeStorage,
@@ -166,24 +169,25 @@ impl Node {
         }
     }
 
-    /// From its first turn on this program answers gets. The core [tells](nicekv_replica::NodeConfig::tells_visibility) what may be shown.
+    /// Lets this kernel program answer gets. The core
+    /// [tells](nicekv_replica::NodeConfig::tells_visibility) what is visible.
     pub fn with_kernel(mut self, program: Box<dyn Program + Send>, size: Size) -> Self {
         self.kernel = Some(Kernel::new(program, size));
         self
     }
 
-    /// From its first turn on this runs scripts.
+    /// Lets this run scripts.
     pub fn with_scripts(mut self, scripts: Scripts) -> Self {
         self.core.run_scripts(scripts);
         self
     }
 
-    /// Where other threads may ask it how it is.
+    /// Where other threads can query it.
     pub fn inquirer(&self) -> NodeInquirer {
         self.inquiries.inquirer()
     }
 
-    /// Has it asked by those who have been given the other end already.
+    /// Uses a queue that callers already have.
     pub fn answering(mut self, inquiries: Inquiries<(), NodeObservation>) -> Self {
         self.inquiries = inquiries;
         self
@@ -196,7 +200,7 @@ impl Node {
         helm::run(Leading { node: Box::new(self), stop })
     }
 
-    /// What there is to do now, or to wait for; the force that is then to be made here.
+    /// Does the work that is due, or waits; returns a sync to be made on this thread.
     fn turn(&mut self) -> Result<Option<Arc<Forcing>>, NodeError> {
         let (received, has_streams) = self.wait()?;
         let now = now();
@@ -226,7 +230,8 @@ impl Node {
         Ok(force)
     }
 
-    /// Waits until there is something to do. What was received, and whether there is something of streams.
+    /// Waits until there is something to do. Returns what was received, and whether a stream is
+    /// ready.
     fn wait(&mut self) -> io::Result<(Received, bool)> {
         let deadline_ns = self.deadline_ns();
         let (linger, mut received) = (self.linger, Received::Nothing);
@@ -247,7 +252,7 @@ impl Node {
         Ok((received, ready.streams))
     }
 
-    /// When there will be something to do in any case.
+    /// Time of the next scheduled work.
     fn deadline_ns(&mut self) -> u64 {
         if std::mem::take(&mut self.has_forced) || self.storage.is_unfinished() {
             return 0;
@@ -267,7 +272,8 @@ impl Node {
         Ok(Ready { datagrams: is_ready(&descriptors[0]), streams: descriptors[2..].iter().any(is_ready) })
     }
 
-    /// What other edges have left costs no system call; the socket is looked at if that is nothing, or if it is known to have something.
+    /// Inboxes are checked without a system call; the socket only if they are empty, or if it is
+    /// known to be readable.
     fn receive(&mut self, is_readable: bool) -> io::Result<Received> {
         let (core, mut received_at, mut batch) = (&mut self.core, None, Batch::default());
         self.uplink.receive_local(|message| {
@@ -287,7 +293,8 @@ impl Node {
         let enough = self.uplink.counters().received + RECEIVED_MIN;
         let (mut received_at, mut left, mut batch) = (None, Left::More, Batch::default());
         while left == Left::More && self.uplink.counters().received < enough {
-            // Of each batch anew: one that came while the process was paused must not be taken by the lease of before.
+            // Read for each batch: a batch that arrived while the process was paused must not be
+            // judged by an earlier lease.
             let (core, mut now) = (&mut self.core, None);
             left = self.uplink.receive(|message| {
                 let now = *now.get_or_insert_with(crate::now);
@@ -316,7 +323,7 @@ fn observe(
     }
 }
 
-/// A node under way, on whichever thread.
+/// A running node, on whichever thread.
 struct Leading<'a> {
     node: Box<Node>,
     stop: &'a Stop,

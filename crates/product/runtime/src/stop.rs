@@ -1,4 +1,4 @@
-//! Ending all roles of a process together.
+//! Stops all roles of a process together.
 
 use crate::Waker;
 use nicekv_proto::Duration;
@@ -6,7 +6,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Shared by the roles of a process: once stopped, each leaves its loop. The first failure is kept as the reason.
+/// Shared by the roles of a process: once stopped, each leaves its loop. The first failure is kept
+/// as the reason.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     shared: Arc<Mutex<Shared>>,
@@ -20,17 +21,17 @@ struct Shared {
 }
 
 impl Stop {
-    /// Nothing has stopped yet.
+    /// Not stopped.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether the roles are to end.
+    /// Whether the roles must end.
     pub fn is_stopped(&self) -> bool {
         self.flag.load(std::sync::atomic::Ordering::Acquire)
     }
 
-    /// Ends the roles, without a failure.
+    /// Stops the roles, without a failure.
     pub fn stop(&self) {
         self.flag.store(true, std::sync::atomic::Ordering::Release);
         for waker in &self.locked().wakers {
@@ -38,18 +39,18 @@ impl Stop {
         }
     }
 
-    /// Ends the roles because of `failure`, one line for the operator.
+    /// Stops the roles because of `failure`, one line for the operator.
     pub fn fail(&self, failure: impl Into<String>) {
         self.locked().failure.get_or_insert(failure.into());
         self.stop();
     }
 
-    /// Why, if it was a failure.
+    /// The failure, if any.
     pub fn failure(&self) -> Option<String> {
         self.locked().failure.clone()
     }
 
-    /// `waker` is woken by the stop, or at once if there was one.
+    /// `waker` is woken by the stop, or at once if already stopped.
     pub fn register(&self, waker: &Waker) {
         self.locked().wakers.push(waker.clone());
         if self.is_stopped() {
@@ -67,7 +68,7 @@ impl Stop {
         Ok(())
     }
 
-    /// Acts again and again, with pauses, until the stop.
+    /// Calls `act` periodically until the stop.
     pub fn every(&self, pause: Duration, mut act: impl FnMut()) -> io::Result<()> {
         let waker = Waker::new()?;
         self.register(&waker);
@@ -78,10 +79,10 @@ impl Stop {
         Ok(())
     }
 
-    /// Ctrl-C and SIGTERM stop from now on; a second one ends the process on the spot.
+    /// From now on Ctrl-C and SIGTERM stop the roles; a second one ends the process at once.
     pub fn on_signals(&self) -> io::Result<()> {
         for signal in [SIGINT, SIGTERM] {
-            // Registered first, so that it looks at the flag before the signal at hand has raised it.
+            // Registered first, so that it checks the flag before the current signal has raised it.
             signal_hook::flag::register_conditional_shutdown(signal, 1, self.flag.clone())?;
         }
         let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
@@ -114,7 +115,7 @@ mod tests {
         stop.fail("and then the network");
         other.join().unwrap().unwrap();
         assert_eq!(stop.failure().as_deref(), Some("the disk is gone"));
-        // Whoever comes late is woken at once.
+        // A late waker is woken at once.
         stop.wait().unwrap();
     }
 }

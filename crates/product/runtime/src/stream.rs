@@ -1,7 +1,8 @@
-//! Frames over TCP, without blocking: a 32-bit big-endian length and that many bytes.
+//! Framed TCP streams, non-blocking: each frame is preceded by its length as a 32-bit big-endian
+//! number.
 //!
-//! Both directions are bounded ([`FrameLimits`]). A stream whose output is full takes no more frames and asks for no
-//! input until the peer has read: that is the back-pressure.
+//! Both directions are bounded ([`FrameLimits`]). A stream whose output is full accepts no more
+//! frames and reads no input until the peer has read: that is the backpressure.
 
 use crate::wait::{PollFd, interest};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -13,33 +14,33 @@ const LENGTH_BYTES: usize = 4;
 const READ_BYTES: usize = 64 << 10;
 const BACKLOG: i32 = 64;
 
-/// Bounds of one stream.
+/// Bounds of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameLimits {
     /// Longest frame accepted or sent.
     pub frame_bytes_max: usize,
-    /// Unsent output above which no more frames are taken and no more input is read.
+    /// Unsent output above which no more frames are accepted and no more input is read.
     pub output_bytes_max: usize,
 }
 
-/// Why a stream is of no more use.
+/// Why a stream is unusable.
 #[derive(Debug, Error)]
 pub enum StreamError {
     /// The peer has closed it.
     #[error("the peer has closed the connection")]
     Closed,
-    /// A stated length above the limit.
+    /// A frame exceeds the limit.
     #[error("a frame of {bytes} bytes is above the limit of {bytes_max}")]
     FrameTooLong {
-        /// As stated.
+        /// Its stated length.
         bytes: usize,
         /// The limit.
         bytes_max: usize,
     },
-    /// A frame for a peer that does not read.
+    /// The output is full: the peer does not read.
     #[error("the peer does not read: {bytes} bytes wait for it")]
     OutputFull {
-        /// What waits.
+        /// Waiting bytes.
         bytes: usize,
     },
     /// The operating system's reason.
@@ -54,17 +55,17 @@ pub struct FramedStream {
     limits: FrameLimits,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// What of `output` is sent.
+    /// Sent bytes of `output`.
     sent: usize,
 }
 
 impl FramedStream {
-    /// Of a connection in non-blocking mode, established or still [dialled](dial).
+    /// For a non-blocking connection, established or still [dialling](dial).
     pub fn new(stream: TcpStream, limits: FrameLimits) -> Self {
         Self { stream, limits, input: Vec::new(), output: Vec::new(), sent: 0 }
     }
 
-    /// What it waits for.
+    /// Events to poll for.
     pub fn interest(&self) -> PollFd<'_> {
         interest(&self.stream, self.has_room(), self.has_output())
     }
@@ -74,17 +75,17 @@ impl FramedStream {
         self.output.len() - self.sent < self.limits.output_bytes_max
     }
 
-    /// Whether a frame has begun and is not complete.
+    /// Whether a frame is incomplete.
     pub fn has_partial_input(&self) -> bool {
         !self.input.is_empty()
     }
 
-    /// Whether the peer has not read everything.
+    /// Whether output is unsent.
     pub fn has_output(&self) -> bool {
         self.sent < self.output.len()
     }
 
-    /// Takes a frame to send. Fails if the stream has no room.
+    /// Queues a frame. Fails if the stream has no room.
     pub fn queue(&mut self, frame: &[u8]) -> Result<(), StreamError> {
         if frame.len() > self.limits.frame_bytes_max {
             let bytes_max = self.limits.frame_bytes_max;
@@ -98,7 +99,7 @@ impl FramedStream {
         Ok(())
     }
 
-    /// Sends what the kernel takes.
+    /// Sends what the kernel accepts.
     pub fn flush(&mut self) -> Result<(), StreamError> {
         while self.sent < self.output.len() {
             match self.stream.write(&self.output[self.sent..]) {
@@ -114,7 +115,7 @@ impl FramedStream {
         Ok(())
     }
 
-    /// Reads once and shows every complete frame, unless the output is full.
+    /// Reads once and returns every complete frame, unless the output is full.
     pub fn receive(&mut self, mut handle: impl FnMut(&[u8])) -> Result<(), StreamError> {
         if !self.has_room() {
             return Ok(());
@@ -149,12 +150,12 @@ impl FramedStream {
     }
 }
 
-/// Not connected yet is like not readable yet: the poll will tell.
+/// A connection in progress is like one without input: the poll will tell.
 fn is_not_yet(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected)
 }
 
-/// Begins to connect; the outcome shows at the first read or write.
+/// Begins to connect; the first read or write shows the outcome.
 pub fn dial(address: SocketAddrV4) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -165,10 +166,11 @@ pub fn dial(address: SocketAddrV4) -> io::Result<TcpStream> {
     }
 }
 
-/// A listener in non-blocking mode. Fails if the address has one already.
+/// A non-blocking listener. Fails if the address already has one.
 pub fn listen(address: SocketAddrV4) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
-    // Only lets a restart bind while old connections linger; a second listener is refused all the same.
+    // Only lets a restarted process bind while old connections remain; a second listener is refused
+    // all the same.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -176,8 +178,8 @@ pub fn listen(address: SocketAddrV4) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// The next connection of a listener, in non-blocking mode; `None` if there is none, or if this process has no descriptor for it: what is
-/// open already goes on, and the peer waits.
+/// The next connection of a listener, non-blocking; `None` if there is none, or if the process has
+/// run out of descriptors: open connections continue, and the peer waits.
 pub fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
     match listener.accept() {
         Ok((stream, _)) => {
@@ -185,7 +187,7 @@ pub fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
             stream.set_nodelay(true)?;
             Ok(Some(stream))
         }
-        // A connection that was closed before it was accepted is nobody's failure.
+        // A connection that was closed before it was accepted is no failure.
         Err(error)
             if matches!(
                 error.kind(),
@@ -266,7 +268,7 @@ mod tests {
         one.queue(&[0; 300_000]).unwrap();
         assert!(!one.has_room());
         assert!(matches!(one.queue(&[0]), Err(StreamError::OutputFull { bytes: 600_008 })));
-        // A peer that states a length above the limit is found out at once, not after that many bytes.
+        // A length above the limit is refused at once, not after that many bytes.
         other.stream.write_all(&u32::MAX.to_be_bytes()).unwrap();
         one.output.clear();
         assert!(matches!(receive_one(&mut one), Err(StreamError::FrameTooLong { bytes: 4_294_967_295, .. })));

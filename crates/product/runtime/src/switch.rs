@@ -1,9 +1,10 @@
-//! Switches: the agent's streams to the instances of the metadata service, and the switch in user space.
+//! Switches: the agent's streams to the metadata service, and the user-space switch.
 //!
-//! The user-space switch is one UDP socket that owns every address of its device to which nothing more specific is bound, vrings
-//! included. It runs the reference model's pipeline on each datagram ([`Router::process`]: admit, match, stamp), and passes it on
-//! from its own address. The kernel does here what a port and a cable do elsewhere: servers are known by their addresses.
-//! Senders of its own process do that themselves, as its [edges](edge).
+//! The user-space switch is one UDP socket that receives for every address of its device without a
+//! more specific socket, vrings included. It runs the reference model's pipeline on each datagram
+//! ([`Router::process`]: admit, match, stamp), and forwards it from its own address. The kernel
+//! does the work of ports and cables: servers are known by their addresses. Senders in its own
+//! process run the pipeline themselves, as its [edges](edge).
 
 mod cables;
 mod edge;
@@ -31,15 +32,15 @@ use std::io;
 use std::net::SocketAddrV4;
 use thiserror::Error;
 
-/// Between two tries to reach the metadata service.
+/// Pause between attempts to reach the metadata service.
 const REDIAL_PAUSE: Duration = Duration::from_millis(20);
-/// Batches passed on before the agent is served.
+/// Batches forwarded before the agent is served.
 const FORWARD_ROUNDS_MAX: usize = 16;
 
 /// Why a switch does not run.
 #[derive(Debug, Error)]
 pub enum SwitchError {
-    /// Its rings are not usable.
+    /// Its rings are unusable.
     #[error(transparent)]
     Vrings(#[from] TableError),
     /// The operating system's reason.
@@ -47,27 +48,29 @@ pub enum SwitchError {
     Io(#[from] io::Error),
 }
 
-/// What a switch says of itself.
+/// Statistics of a switch.
 #[derive(Clone, Debug)]
 pub struct SwitchObservation {
-    /// The newest term seen.
+    /// Newest term seen.
     pub term: u64,
-    /// The generation in force; `None` before the first install.
+    /// Installed generation; `None` before the first installation.
     pub generation: Option<u64>,
-    /// Fill and hits per table.
+    /// Size and hits of each table.
     pub tables: Vec<TableStatus>,
     /// Global counters.
     pub counters: Counters,
-    /// Whether there is a stream to the metadata service.
+    /// Whether it is connected to the metadata service.
     pub is_connected: bool,
-    /// Instances of the metadata service of another release.
+    /// Metadata instances of another release.
     pub other_version: OtherVersion,
 }
 
-/// Where a switch may be asked how it is; `None`: its back end did not say.
+/// Where a switch can be queried; `None`: its back end did not answer.
 pub type SwitchInquirer = Inquirer<(), Option<SwitchObservation>>;
 
-/// The streams on which a switch's agent serves the metadata service: dialled by the agent, again and again. There is one to each instance, so that whoever
+/// The streams on which a switch's agent serves the metadata service: dialled by the agent,
+/// repeatedly, one to each instance, so that a new leader need not wait; only the leader uses its
+/// stream.
 /// comes to lead need not wait; only the leader uses its own.
 pub struct AgentLink {
     name: String,
@@ -78,12 +81,12 @@ pub struct AgentLink {
     other_version: OtherVersion,
 }
 
-/// An instance that speaks another version of the control protocol.
+/// An instance of another protocol version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OtherVersion {
-    /// How often one has hung up for that.
+    /// Number of disconnects for that reason.
     pub count: u64,
-    /// The last one, and its version.
+    /// The last one, with its version.
     pub last: Option<(SocketAddrV4, u8)>,
 }
 
@@ -91,12 +94,12 @@ struct InstanceLink {
     metadata: SocketAddrV4,
     stream: Option<FramedStream>,
     dial_at_ns: u64,
-    /// The ports that it knows, and which of their cables it knows to be dead.
+    /// Its ports, and those known to have a dead link.
     told: Option<(Option<Vec<u16>>, Vec<u16>)>,
 }
 
 impl AgentLink {
-    /// Of the switch `name`, to the TCP addresses of the metadata service's instances.
+    /// For the switch `name`, to the TCP addresses of the metadata instances.
     pub fn new(name: impl Into<String>, instances: &[SocketAddrV4]) -> Self {
         let link =
             |&metadata: &SocketAddrV4| InstanceLink { metadata, stream: None, dial_at_ns: 0, told: None };
@@ -111,37 +114,37 @@ impl AgentLink {
         }
     }
 
-    /// Of a switch that processes packets elsewhere: how datagrams of a client that is watched are seen.
+    /// For a switch that processes packets elsewhere: how datagrams of a traced client are seen.
     #[must_use]
     pub fn seeing_by(mut self, sights: Sights) -> Self {
         self.sights = sights;
         self
     }
 
-    /// Of a switch with cables to others: it says which are dead.
+    /// For a switch with trunks to others: it reports dead links.
     #[must_use]
     pub fn watching(mut self, cables: Cables) -> Self {
         self.cables = cables;
         self
     }
 
-    /// Where other threads may ask the switch how it is.
+    /// Where other threads can query the switch.
     pub fn inquirer(&self) -> SwitchInquirer {
         self.inquiries.inquirer()
     }
 
-    /// What it waits for.
+    /// Descriptors to poll.
     pub fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.streams.iter().filter_map(|link| link.stream.as_ref()).map(FramedStream::interest)
     }
 
-    /// When it is to be called though nothing has arrived.
+    /// Time of the next scheduled work.
     pub fn next_deadline(&self) -> Option<u64> {
         let missing = self.streams.iter().filter(|link| link.stream.is_none());
         missing.map(|link| link.dial_at_ns).chain(self.cables.next_deadline()).min()
     }
 
-    /// Carries out what has arrived. A broken stream is dialled again later: the requests are repeated there.
+    /// Processes input. A broken stream is dialled again later: requests are repeated there.
     pub fn turn<B: Backend, M: TermMemory>(&mut self, now: Now, agent: &mut SwitchAgent<B, M>) {
         self.cables.look(now);
         for link in &mut self.streams {
@@ -170,7 +173,7 @@ impl AgentLink {
         }
     }
 
-    /// Answers what other threads have asked.
+    /// Answers queries of other threads.
     fn answer<B: Backend, M: TermMemory>(&self, agent: &mut SwitchAgent<B, M>) {
         self.inquiries.answer(|()| match agent.handle(ControlRequest::Status { term: agent.term() }) {
             ControlReply::Status { term, generation, tables, counters } => {
@@ -191,7 +194,7 @@ impl InstanceLink {
         Ok(())
     }
 
-    /// Reports the ports and the dead cables, unless the instance knows them.
+    /// Reports ports and dead links, unless the instance knows them.
     fn tell(&mut self, present: Option<Vec<u16>>, down: Option<&[u16]>) -> Result<(), crate::StreamError> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         if present.is_none() && down.is_none() {
@@ -209,7 +212,7 @@ impl InstanceLink {
     }
 }
 
-/// One reading of the stream; an error of any kind ends it.
+/// Reads the stream once; returns any error.
 fn serve<B: Backend, M: TermMemory>(
     stream: &mut FramedStream,
     agent: &mut SwitchAgent<B, M>,
@@ -232,7 +235,7 @@ fn serve<B: Backend, M: TermMemory>(
     Ok(stream.flush()?)
 }
 
-/// Carries out a request, and adds what only the agent's surroundings see.
+/// Executes a request, and adds what only the agent's environment knows.
 fn handle<B: Backend, M: TermMemory>(
     agent: &mut SwitchAgent<B, M>,
     sights: &mut Sights,
@@ -245,17 +248,18 @@ fn handle<B: Backend, M: TermMemory>(
     reply
 }
 
-/// Why a stream is given up.
+/// Why a stream is closed.
 #[derive(Debug, Error)]
 enum ServeError {
     #[error(transparent)]
     Stream(#[from] crate::StreamError),
-    /// The other side has greeted as another release does, and hangs up.
+    /// The other side belongs to another release, and hangs up.
     #[error("the metadata service speaks control protocol {0}")]
     OtherVersion(u8),
 }
 
-/// Serves the metadata service for a switch whose packets are processed elsewhere (in the kernel), until `stop`.
+/// Serves the metadata service for a switch whose packets are processed elsewhere (in the kernel),
+/// until `stop`.
 pub fn run_agent<B: Backend, M: TermMemory>(
     mut link: AgentLink,
     agent: &mut SwitchAgent<B, M>,
@@ -275,13 +279,13 @@ pub fn run_agent<B: Backend, M: TermMemory>(
     Ok(())
 }
 
-/// The agent of a back end without tables, which remembers what `memory` holds.
+/// Agent of a back end without tables; `memory` holds its durable state.
 pub fn agent<B: Backend>(backend: B, memory: Option<TermFile>) -> SwitchAgent<B, Option<TermFile>> {
     let term = memory.as_ref().map_or(0, TermFile::term);
     SwitchAgent::with_memory(backend, term, memory)
 }
 
-/// The switch in user space.
+/// The user-space switch.
 pub struct UserSpaceSwitch {
     endpoint: UdpEndpoint,
     agent: SwitchAgent<EdgeRouters, Option<TermFile>>,
@@ -289,8 +293,8 @@ pub struct UserSpaceSwitch {
 }
 
 impl UserSpaceSwitch {
-    /// A switch without tables on a bound socket ([`UdpEndpoint::bind_switch`]); its port is the wire port. Without a file it
-    /// forgets with its process which terms it has seen.
+    /// A switch without tables on a bound socket ([`UdpEndpoint::bind_switch`]); its port is the
+    /// wire port. Without a file it forgets the seen terms with its process.
     pub fn new<V: TryInto<VringSet>>(
         endpoint: UdpEndpoint,
         vrings: V,
@@ -311,7 +315,7 @@ impl UserSpaceSwitch {
         self.agent.backend_mut().edges()
     }
 
-    /// Passes datagrams on until `stop`.
+    /// Forwards datagrams until `stop`.
     pub fn run(mut self, stop: &Stop) -> Result<(), SwitchError> {
         let waker = Waker::new()?;
         stop.register(&waker);
@@ -333,7 +337,7 @@ impl UserSpaceSwitch {
         Ok(())
     }
 
-    /// Sleeps; whether one of the agent's streams is ready.
+    /// Sleeps; returns whether a stream of the agent is ready.
     fn sleep(&self, waker: &Waker) -> io::Result<bool> {
         let fixed = [readable(&self.endpoint), readable(waker)];
         let mut descriptors: Vec<PollFd<'_>> = fixed.into_iter().chain(self.link.interests()).collect();
@@ -361,13 +365,14 @@ impl UserSpaceSwitch {
     }
 }
 
-/// Where a datagram goes, and what goes there if that is a piece of it.
+/// Destination of a datagram, with the bytes if it is a piece of a scan.
 type Forward<'a> = &'a mut dyn FnMut(SocketAddrV4, Option<&[u8]>);
 
-/// Runs the pipeline on a datagram. What is for no vring has come here for want of a receiver, and goes nowhere. A piece of a scan is forwarded as it is at
+/// Runs the pipeline on a datagram. One that is for no vring has no receiver, and is dropped. A
+/// piece of a scan is forwarded as it is at that moment, anything else in its final form.
 /// that moment, all else as it is in the end.
 fn route(router: &mut Router, from: SocketAddrV4, to: SocketAddrV4, bytes: &mut [u8], forward: Forward<'_>) {
-    // To what is not of hot keys the time is nothing.
+    // Time matters only for hot keys.
     let now_ns = if edge::is_of_hot_keys(bytes) { now().boot_ns } else { 0 };
     let mut passed = router.process(now_ns, Ingress::Socket, from, to, bytes);
     while let Passed::Piece(hop, rest) = passed {
@@ -379,7 +384,7 @@ fn route(router: &mut Router, from: SocketAddrV4, to: SocketAddrV4, bytes: &mut 
     let mut receivers = [HostId(0); GROUP_MEMBERS_MAX];
     let mut count = 0;
     let mut receive = |hop: Hop| {
-        // Behind a socket there are no trunks, and configurations that say so are refused.
+        // Behind a socket there are no trunks; configurations with trunks are refused.
         let Some(host) = hop.host() else { return };
         receivers[count] = host;
         count += 1;
@@ -409,7 +414,7 @@ mod tests {
                 None => whole.push(to),
             });
             received.extend(whole.into_iter().map(|to| (to, bytes.to_vec())));
-            // What goes where it was sent to does not come through the switch.
+            // Traffic between hosts does not pass the switch.
             let is_plain = fixture.expected(true).is_none();
             (!is_plain || !received.is_empty()).then_some(received)
         };

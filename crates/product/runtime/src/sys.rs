@@ -1,12 +1,12 @@
-//! The calls that no safe library offers: batches of datagrams, and options of a socket.
+//! System calls without a safe library: batches of datagrams, and socket options.
 //!
 //! ```text
 //!   datagrams ─▶ by destination and length ─▶ trains ─ sendmmsg ─▶ one packet per train, cut where the path demands it
 //!   recvmmsg ─▶ what the path has merged ─▶ datagrams
 //! ```
 //!
-//! A *train* is one message that the kernel carries as one packet as far as it can (`UDP_SEGMENT`, `UDP_GRO`): most of the cost of a
-//! datagram is paid once for all of them.
+//! A *GSO batch* is one message that the kernel carries as one packet as far as it can
+//! (`UDP_SEGMENT`, `UDP_GRO`): most of the cost per datagram is paid once for all.
 //!
 //! All of the crate's `unsafe` is here and in `memory`. The rule that makes it sound: headers are filled in just before a call from
 //! slices that outlive it, only as many as the call is told of, and the kernel writes at most the lengths they state.
@@ -28,9 +28,9 @@ use std::mem::size_of;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Most datagrams of one call that sends, most messages of one that receives.
+/// Most datagrams of one sending call, and most messages of one receiving call.
 pub(crate) const BATCH_MAX: usize = 64;
-/// Room for an `IP_PKTINFO` message and one that states the length of merged datagrams.
+/// Control buffer size: an `IP_PKTINFO` message and the length of merged datagrams.
 const CONTROL_BYTES: usize = 64;
 
 const NOBODY: libc::sockaddr_in = libc::sockaddr_in {
@@ -40,17 +40,17 @@ const NOBODY: libc::sockaddr_in = libc::sockaddr_in {
     sin_zero: [0; 8],
 };
 
-/// Control messages want the alignment of their header.
+/// Control messages need the alignment of their header.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
-/// What the kernel says about a message.
+/// What the kernel reports about a message.
 #[derive(Default)]
 struct Notes {
     destination: Option<Ipv4Addr>,
-    /// Length of each of its datagrams but the last, which may be shorter.
+    /// Length of each of its datagrams except the last, which may be shorter.
     segment: Option<usize>,
-    /// Only with [`stamp_received`].
+    /// Only after [`stamp_received`].
     stamped_unix_ns: Option<u64>,
 }
 
@@ -84,39 +84,39 @@ impl Notes {
     }
 }
 
-/// From now on each received datagram comes with its destination address.
+/// Report the destination address of each received datagram.
 pub(crate) fn show_destination(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
 }
 
-/// From now on datagrams that arrive together may be received as one message.
+/// Receive datagrams that arrive together as one message.
 pub(crate) fn merge_received(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
 }
 
-/// From now on nothing that is sent is fragmented, which no switch would pass on.
+/// Never fragment: switches drop fragments.
 pub(crate) fn never_fragment(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
 }
 
-/// From now on what is received comes with when the kernel got it.
+/// Report the kernel's receive time.
 pub(crate) fn stamp_received(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Of a packet that a packet socket has received.
+/// A packet received by a packet socket.
 pub(crate) struct Stamped {
     /// The interface.
     pub(crate) ifindex: u32,
-    /// It was sent there, not received.
+    /// Whether it was sent, not received.
     pub(crate) is_outgoing: bool,
-    /// When, by the wall clock.
+    /// Receive time by the wall clock.
     pub(crate) at_unix_ns: u64,
-    /// Bytes of it that were wanted.
+    /// Bytes of the packet that were copied.
     pub(crate) length: usize,
 }
 
-/// Receives a packet, or as much of it as `bytes` has room for, on a socket of [`stamp_received`].
+/// Receives a packet, or as much of it as fits `bytes`, on a socket of [`stamp_received`].
 pub(crate) fn receive_stamped(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Stamped> {
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut control = Control([0; CONTROL_BYTES]);

@@ -1,11 +1,12 @@
-//! What a switch's agent remembers over its own restart: the newest term, in one file that is replaced as a whole.
+//! Term file of a switch's agent: the newest term, in one file that is replaced atomically.
 //!
 //! ```text
 //!   switch-term.new ── write ── force ── rename ──▶ switch-term ── force of the directory ──▶ the term is obeyed
 //!   term (8 bytes, big-endian) │ checksum of it (CRC32C, big-endian)
 //! ```
 //!
-//! So an older controller is refused by an agent that has just started, too (R13). The tables are not kept: they are soft state.
+//! So an agent refuses an older controller (R13) even after a restart. The tables are not stored:
+//! they are soft state.
 
 use nicekv_store::{DataDirectory, Files};
 use nicekv_switch::control::TermMemory;
@@ -21,15 +22,15 @@ const FILE_BYTES: usize = 12;
 /// Why the term could not be read.
 #[derive(Debug, Error)]
 pub enum TermFileError {
-    /// The operating system's reason.
+    /// Error of the operating system.
     #[error("cannot read {path}: {source}", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Its reason.
         source: io::Error,
     },
-    /// Not what this program writes.
+    /// Unknown content.
     #[error("{path} is damaged: remove it only if no older metadata service can be running", path = path.display())]
     Damaged {
         /// The file.
@@ -37,7 +38,7 @@ pub enum TermFileError {
     },
 }
 
-/// The term in a data directory, which is held as long as this lives.
+/// The term in a data directory, which stays locked as long as this lives.
 pub struct TermFile {
     files: Arc<dyn Files>,
     directory: DataDirectory,
@@ -45,7 +46,7 @@ pub struct TermFile {
 }
 
 impl TermFile {
-    /// Reads the term, 0 if there is none.
+    /// Reads the term; 0 if there is none.
     pub fn open(files: Arc<dyn Files>, directory: DataDirectory) -> Result<Self, TermFileError> {
         let path = directory.path().join(FILE);
         let content = match files.open(&path, false) {
@@ -65,7 +66,7 @@ impl TermFile {
         Ok(Self { files, directory, term })
     }
 
-    /// The newest term remembered.
+    /// The newest term.
     pub fn term(&self) -> u64 {
         self.term
     }
@@ -99,7 +100,7 @@ fn encode(term: u64) -> [u8; FILE_BYTES] {
     content
 }
 
-/// `None` if the checksum does not match; it does not for zeros.
+/// `None` if the checksum does not match; zeros do not match.
 fn decode(content: &[u8; FILE_BYTES]) -> Option<u64> {
     let (term, checksum) = content.split_first_chunk::<8>()?;
     (crc32c::crc32c(term).to_be_bytes() == *checksum).then_some(u64::from_be_bytes(*term))

@@ -1,7 +1,7 @@
 //! A UDP socket that moves datagrams in batches.
 //!
-//! Datagrams may be lost: whatever the kernel does not take (no room, no route, nobody there) is counted and forgotten,
-//! because the protocols above retry. Nothing here blocks and nothing allocates per datagram.
+//! Datagrams may be lost: what the kernel does not take (no room, no route, no receiver) is counted
+//! and dropped, because the protocols above retry. Nothing here blocks or allocates per datagram.
 
 use crate::sys::{self, BATCH_MAX, Left, ReceiveBatch, SendBatch};
 use nicekv_proto::limits::DATAGRAM_BYTES_MAX;
@@ -11,19 +11,19 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Asked of the kernel for each direction; it may grant less.
+/// Requested buffer size per direction; the kernel may grant less.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
-/// What an endpoint has moved.
+/// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatagramCounters {
     /// Datagrams received.
     pub received: u64,
     /// Received datagrams longer than any of ours, dropped.
     pub too_long: u64,
-    /// Datagrams handed to the kernel.
+    /// Datagrams accepted by the kernel.
     pub sent: u64,
-    /// Datagrams that the kernel refused.
+    /// Datagrams refused by the kernel.
     pub lost: u64,
 }
 
@@ -32,17 +32,17 @@ pub struct DatagramCounters {
 pub struct Message<'a> {
     /// The sender.
     pub from: SocketAddrV4,
-    /// Where it was sent to, on an endpoint of [`UdpEndpoint::bind_switch`].
+    /// Its destination, on an endpoint of [`UdpEndpoint::bind_switch`].
     pub destination: Option<Ipv4Addr>,
     /// The payload.
     pub bytes: &'a mut [u8],
 }
 
-/// A datagram that is passed on.
+/// A datagram to be forwarded.
 enum Forwarded {
-    /// The one of this index in `incoming`.
+    /// A received one: its index in `incoming`.
     Received(usize),
-    /// What is here in `replaced`.
+    /// A new one: its range in `replaced`.
     Replaced(Range<usize>),
 }
 
@@ -53,19 +53,20 @@ pub struct UdpEndpoint {
     incoming: ReceiveBatch,
     sending: SendBatch,
     outgoing: Vec<(Vec<u8>, SocketAddrV4)>,
-    /// What is passed on of a batch, and where.
+    /// Datagrams of a batch to be forwarded, with destinations.
     forwards: Vec<(Forwarded, SocketAddrV4)>,
     replaced: Vec<u8>,
     counters: DatagramCounters,
 }
 
 impl UdpEndpoint {
-    /// Binds to `address`; port 0 chooses one.
+    /// Binds to `address`; port 0 lets the kernel choose.
     pub fn bind(address: SocketAddrV4) -> io::Result<Self> {
         Self::bound(new_socket()?, address)
     }
 
-    /// Binds like [`Self::bind`], beside a switch that [shares](Self::share_port) the port on this machine.
+    /// Like [`Self::bind`], next to a switch on this machine that [shares](Self::share_port) the
+    /// port.
     pub fn bind_beside_switch(address: SocketAddrV4) -> io::Result<Self> {
         let socket = new_socket()?;
         socket.set_reuse_address(true)?;
@@ -74,8 +75,8 @@ impl UdpEndpoint {
         Ok(endpoint)
     }
 
-    /// Binds to every address of `device` that nothing more specific is bound to, and shows where datagrams were sent
-    /// to. Fails if anything else has the port.
+    /// Binds to every address of `device` without a more specific socket, and reports destinations.
+    /// Fails if the port is in use.
     pub fn bind_switch(device: &str, port: u16) -> io::Result<Self> {
         let socket = new_socket()?;
         socket.bind_device(Some(device.as_bytes()))?;
@@ -83,8 +84,9 @@ impl UdpEndpoint {
         Self::bound(socket, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))
     }
 
-    /// Lets others bind to addresses of this port (with [`Self::bind_beside_switch`]), or stops it. Open only while the
-    /// switch's own cluster starts: a second switch would take the traffic silently.
+    /// Lets others bind to addresses of this port (with [`Self::bind_beside_switch`]), or stops
+    /// that. Allowed only while the switch's own cluster starts: a second switch would take the
+    /// traffic silently.
     pub fn share_port(&self, shared: bool) -> io::Result<()> {
         self.socket.set_reuse_address(shared)
     }
@@ -104,12 +106,12 @@ impl UdpEndpoint {
         })
     }
 
-    /// The address that it is bound to.
+    /// Its bound address.
     pub fn local_address(&self) -> SocketAddrV4 {
         self.local
     }
 
-    /// What it has moved so far.
+    /// Its counters.
     pub fn counters(&self) -> DatagramCounters {
         self.counters
     }
@@ -129,7 +131,8 @@ impl UdpEndpoint {
         Ok(self.incoming.left())
     }
 
-    /// Receives one batch and passes its datagrams on: `route` may change one and names the addresses that get it, or something else in its place.
+    /// Receives a batch and forwards its datagrams: `route` may change one and names its
+    /// destinations, or a replacement.
     pub fn forward(
         &mut self,
         mut route: impl FnMut(Message<'_>, &mut dyn FnMut(SocketAddrV4, Option<&[u8]>)),
@@ -168,7 +171,7 @@ impl UdpEndpoint {
         Ok(self.incoming.left())
     }
 
-    /// Sends what `fill` writes (to a cleared buffer) and addresses, until it has no more.
+    /// Sends what `fill` writes (to a cleared buffer) and addresses until it has no more.
     pub fn send_with(
         &mut self,
         mut fill: impl FnMut(&mut Vec<u8>) -> Option<SocketAddrV4>,
@@ -206,11 +209,11 @@ impl AsFd for UdpEndpoint {
 fn new_socket() -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
-    // The kernel grants up to its own limit; less only means an earlier loss under a burst.
+    // The kernel grants up to its own limit; less only means earlier losses in a burst.
     socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
     socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
     sys::never_fragment(socket.as_fd())?;
-    // A kernel that cannot delivers one by one.
+    // A kernel without GRO delivers one by one.
     let _ = sys::merge_received(socket.as_fd());
     Ok(socket)
 }

@@ -1,4 +1,4 @@
-//! The way of a role's datagrams: through its socket, or as an edge of a switch in its own process.
+//! Path of a role's datagrams: its socket, or an edge of a switch in its own process.
 
 use crate::inbox::LocalPort;
 use crate::switch::{Edge, Edges};
@@ -7,7 +7,8 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A socket, and on the edge of a switch its pipeline, which the sender runs itself, and an inbox for those that do so, too.
+/// A socket; on the edge of a switch also the switch's pipeline, run by the sender, and an inbox
+/// for other edges.
 pub struct Uplink {
     endpoint: UdpEndpoint,
     edge: Option<(Edge, Edges)>,
@@ -15,20 +16,22 @@ pub struct Uplink {
 }
 
 impl From<UdpEndpoint> for Uplink {
-    /// All through the network: its switch matches.
+    /// Everything goes through the network: its switch matches.
     fn from(endpoint: UdpEndpoint) -> Self {
         Self { endpoint, edge: None, inbox: None }
     }
 }
 
 impl Uplink {
-    /// Matches here, with the tables of the switch of this process. The endpoint must be bound to an address of its own.
+    /// Matches here, with the tables of this process' switch. The endpoint must be bound to an
+    /// address of its own.
     pub fn on_edge(endpoint: UdpEndpoint, edges: &Edges) -> io::Result<Self> {
         let edge = edges.attach(&endpoint)?;
         Ok(Self { endpoint, edge: Some((edge, edges.clone())), inbox: None })
     }
 
-    /// From now on other edges leave datagrams in memory, and wake the thread with `waker` if it [sleeps](Self::is_left). Changes nothing for
+    /// From now on other edges pass datagrams in memory, and wake the thread with `waker` if it
+    /// [sleeps](Self::is_left). No effect without an edge.
     /// who is on no edge.
     pub fn wake_with(&mut self, waker: &Waker) {
         if let Some((_, edges)) = &self.edge {
@@ -36,29 +39,30 @@ impl Uplink {
         }
     }
 
-    /// Whether there is something to [receive](Self::receive_local). If not, and the thread `sleeps` now, whatever is left wakes it.
+    /// Whether there is something to [receive](Self::receive_local). If not, and the thread
+    /// `sleeps` now, the next sender wakes it.
     pub fn is_left(&self, sleeps: bool) -> bool {
         self.inbox.as_ref().is_some_and(|inbox| inbox.is_left(sleeps))
     }
 
-    /// Receives what other edges have left. Costs no system call.
+    /// Receives datagrams of other edges, without a system call.
     pub fn receive_local(&mut self, handle: impl FnMut(Message<'_>)) {
         if let Some(inbox) = &mut self.inbox {
             inbox.receive(handle);
         }
     }
 
-    /// What its socket has moved.
+    /// Counters of its socket.
     pub fn counters(&self) -> DatagramCounters {
         self.endpoint.counters()
     }
 
-    /// As [`UdpEndpoint::receive`].
+    /// See [`UdpEndpoint::receive`].
     pub fn receive(&mut self, handle: impl FnMut(Message<'_>)) -> io::Result<Left> {
         self.endpoint.receive(handle)
     }
 
-    /// As [`UdpEndpoint::send_with`].
+    /// See [`UdpEndpoint::send_with`].
     pub fn send_with(&mut self, fill: impl FnMut(&mut Vec<u8>) -> Option<SocketAddrV4>) -> io::Result<()> {
         match &mut self.edge {
             Some((edge, _)) => edge.send_with(&mut self.endpoint, fill),

@@ -1,4 +1,4 @@
-//! Sleeping until there is something to do.
+//! Sleeping and busy-polling until there is work.
 
 use crate::clock::now;
 use nicekv_proto::{Duration, Now};
@@ -7,15 +7,16 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
 
-/// A file descriptor with what is awaited of it.
+/// A file descriptor with the events to wait for.
 pub use rustix::event::PollFd;
 
-/// Awaits input.
+/// Waits for input.
 pub fn readable(descriptor: &impl AsFd) -> PollFd<'_> {
     PollFd::new(descriptor, PollFlags::IN)
 }
 
-/// Awaits what a stream needs now: input unless its reader holds back, room for output if there is some left.
+/// Waits for what a stream needs now: input unless its output is full, room for output if some is
+/// unsent.
 pub fn interest(descriptor: &impl AsFd, input: bool, output: bool) -> PollFd<'_> {
     let mut flags = PollFlags::empty();
     flags.set(PollFlags::IN, input);
@@ -23,12 +24,13 @@ pub fn interest(descriptor: &impl AsFd, input: bool, output: bool) -> PollFd<'_>
     PollFd::new(descriptor, flags)
 }
 
-/// Whether this one ended the wait (errors and hang-ups count: reading tells which).
+/// Whether it is ready (errors and hang-ups count: reading tells which).
 pub fn is_ready(descriptor: &PollFd<'_>) -> bool {
     !descriptor.revents().is_empty()
 }
 
-/// Sleeps until one of `descriptors` is ready or the boot-time clock reads `deadline_ns`. A signal may end it early.
+/// Sleeps until a descriptor is ready or the boot-time clock reads `deadline_ns`. A signal may end
+/// it early.
 pub fn wait(descriptors: &mut [PollFd<'_>], deadline_ns: Option<u64>) -> io::Result<()> {
     let timeout = deadline_ns.map(|deadline_ns| {
         let left_ns = deadline_ns.saturating_sub(now().boot_ns);
@@ -40,40 +42,44 @@ pub fn wait(descriptors: &mut [PollFd<'_>], deadline_ns: Option<u64>) -> io::Res
     }
 }
 
-/// How a role waits that has just had something to do: it expects more soon, so for a while it lets others run and looks again instead of
-/// sleeping. To be woken takes longer than what it is then woken for.
+/// Busy-polling of a role that has just had work: it expects more soon, so for a while it yields
+/// the processor and polls again instead of sleeping. A wake-up takes longer than the work that
+/// follows.
 ///
-/// After batches it does so as long as that pays: while of the last things to do a fourth or more came within the time that it lingers. Where
-/// batches come at longer intervals, as from a gateway with many callers, every lingering would end in a sleep all the same, and until then take a
-/// processor from those who prepare the next batch: to let others run does not help them if they belong to another session or control group,
-/// to which the scheduler gives a share of its own. A single request is waited for always: its caller is short of time, not of processors.
+/// After batches it does so as long as it pays: while at least a fourth of the recent work came
+/// within the polling time. If batches come at longer intervals, as from a gateway with many
+/// callers, every polling would end in a sleep anyway, and until then take a processor from those
+/// who prepare the next batch: yielding does not help them if they belong to another session or
+/// control group with a scheduler share of its own. After a single request it always polls: one
+/// caller is short of time, not of processors.
 #[derive(Clone, Copy, Debug)]
 pub struct Linger {
     length: Duration,
     until_ns: u64,
-    /// What came within the time counts for it, batches that came later against it.
+    /// Raised by work within the polling time, lowered by later batches.
     credit: u32,
     pays: bool,
 }
 
-/// Something came within the time that one lingers.
+/// Added when work came within the polling time.
 const CREDIT_EARNED: u32 = 3;
-/// A batch did not.
+/// Subtracted when a batch did not.
 const CREDIT_SPENT: u32 = 1;
 const CREDIT_MAX: u32 = 32;
-/// With less, one does not linger after a batch.
+/// Below this, no polling after a batch.
 const CREDIT_MIN: u32 = CREDIT_MAX / 2;
 
 impl Linger {
-    /// Unless configured otherwise: about the time from a client's request over the replicas' answers to its next request.
+    /// Default: about the time from a client's request through the replicas' answers to its next
+    /// request.
     pub const DEFAULT: Duration = Duration::from_micros(60);
 
-    /// For so long after there was something to do.
+    /// Polling time after work.
     pub fn new(length: Duration) -> Self {
         Self { length, until_ns: 0, credit: CREDIT_MAX, pays: true }
     }
 
-    /// There was something to do.
+    /// There was work.
     pub fn begin(&mut self, now: Now) {
         if now.boot_ns <= self.until_ns {
             self.credit = (self.credit + CREDIT_EARNED).min(CREDIT_MAX);
@@ -82,7 +88,7 @@ impl Linger {
         self.until_ns = now.after(self.length);
     }
 
-    /// There was a batch of things to do, from many callers.
+    /// There was a batch of work, from many callers.
     pub fn begin_after_batch(&mut self, now: Now) {
         if now.boot_ns > self.until_ns {
             self.credit = self.credit.saturating_sub(CREDIT_SPENT);
@@ -91,13 +97,13 @@ impl Linger {
         self.pays = self.credit >= CREDIT_MIN;
     }
 
-    /// Until when it is too early to sleep.
+    /// Until when to poll.
     fn sleeps_at_ns(&self) -> u64 {
         if self.pays { self.until_ns } else { 0 }
     }
 
-    /// Looks, and looks again after others have run, until there is something or it is time to sleep or for what the boot-time clock
-    /// reads `deadline_ns` for; at least once. Whether there was something.
+    /// Polls, yielding in between, until there is work, the polling time is over, or the boot-time
+    /// clock reads `deadline_ns`; at least once. Returns whether there was work.
     pub fn look(
         &self,
         deadline_ns: Option<u64>,
@@ -115,7 +121,7 @@ impl Linger {
         }
     }
 
-    /// Whether it is too early to sleep.
+    /// Whether the polling time is not over.
     pub fn is_on(&self) -> bool {
         now().boot_ns < self.sleeps_at_ns()
     }
@@ -157,12 +163,12 @@ mod tests {
             }
             linger.is_on()
         };
-        // In halves of its length: a fourth of what there is to do comes soon, then less, then all of it.
+        // In halves of its length: a fourth of the work comes soon, then less, then all of it.
         assert!(lingers_after(&[3, 3, 3, 1].repeat(50)));
         assert!(!lingers_after(&[3, 3, 3, 3, 1].repeat(50)));
         assert!(lingers_after(&[1; 8]));
         assert!(!lingers_after(&[3; 32]));
-        // A single caller is waited for.
+        // Polls after a single caller's request.
         linger.begin(now());
         assert!(linger.is_on());
     }

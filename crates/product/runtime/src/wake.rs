@@ -1,4 +1,4 @@
-//! Waking a role that sleeps in [`wait`](crate::wait) from another thread.
+//! Wakes a role that sleeps in [`wait`](crate::wait) from another thread.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An event counter of the kernel, shared by its clones. Waking one that is awake costs no system call.
+/// An event counter of the kernel, shared by its clones. Waking an awake role costs no system call.
 #[derive(Clone, Debug)]
 pub struct Waker {
     shared: Arc<Shared>,
@@ -16,7 +16,7 @@ pub struct Waker {
 #[derive(Debug)]
 struct Shared {
     event: OwnedFd,
-    /// Whether the counter has been raised and not been cleared since.
+    /// Whether the counter has been raised since it was cleared.
     raised: AtomicBool,
 }
 
@@ -27,7 +27,7 @@ impl Waker {
         Ok(Self { shared: Arc::new(Shared { event, raised: AtomicBool::new(false) }) })
     }
 
-    /// Ends the sleep of whoever waits for it, or the next one.
+    /// Ends the current sleep, or the next one.
     pub fn wake(&self) {
         if !self.shared.raised.swap(true, Ordering::AcqRel) {
             // It cannot fail: the counter is far from its limit.
@@ -35,22 +35,24 @@ impl Waker {
         }
     }
 
-    /// Whether somebody has woken it since it was cleared. Costs no system call.
+    /// Whether it has been woken since it was cleared. Costs no system call.
     pub fn is_raised(&self) -> bool {
         self.shared.raised.load(Ordering::Acquire)
     }
 
-    /// To be called before looking at what the wakers have left: whatever comes later raises it again.
+    /// To be called before checking what the wakers have left: later wake-ups raise it again.
     pub fn clear(&self) {
         if !self.shared.raised.load(Ordering::SeqCst) {
             return;
         }
-        // The counter first: a wake between the two lines writes nothing, and what it announces is seen after them. A counter that is
-        // still zero belongs to a waker between its own two lines; it stays raised, or its late write would never be read.
+        // The counter first: a wake-up between the two lines writes nothing, and what it announces
+        // is seen after them. A counter that is still zero belongs to a waker between its own two
+        // lines; it stays raised, or its late write would never be read.
         if read(&self.shared.event, &mut [0u8; 8]).is_ok() {
             self.shared.raised.store(false, Ordering::Release);
         }
-        // A full fence: what the waker has published before its swap is to be seen by the looking that follows.
+        // A full fence: what the waker has published before its swap must be seen by the following
+        // check.
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 }
@@ -92,7 +94,7 @@ mod tests {
             })
         };
         while done.load(Ordering::Acquire) < 10_000 {
-            // No deadline: a lost wake would hang the test.
+            // No deadline: a lost wake-up would hang the test.
             wait(&mut [readable(&waker)], None).unwrap();
             waker.clear();
         }

@@ -1,4 +1,5 @@
-//! The thread that lists names for a target, when they have adopted a round of garbage collection (P8).
+//! Thread that lists object names for a target, once they have adopted a garbage collection round
+//! (P8).
 
 use crate::{Stop, Waker};
 use nicekv_proto::chunk::{ChunkId, Round};
@@ -6,20 +7,21 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-/// Lists that wait to be taken: names are listed no faster than the target marks what they need.
+/// Most lists waiting to be processed: listing is no faster than marking.
 const LISTS_MAX: usize = 4;
-/// After a listing that has failed.
+/// Pause after a failed listing.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What names say.
+/// Result of a listing.
 pub(super) enum Listed {
-    /// They need these.
+    /// Chunks that names need.
     Needs(Round, Vec<ChunkId>),
-    /// That was all.
+    /// End of the list.
     Whole(Round),
 }
 
-/// Lists all names of objects: hands over the chunks that they need, some at a time, until it is told that nobody wants to know any more. Whether it has come to the end.
+/// Lists all object names: passes the chunks that they need in batches, until the callback asks to
+/// stop. Returns whether the list is complete.
 pub type ListNames = Box<dyn FnMut(Round, &mut dyn FnMut(Vec<ChunkId>) -> bool) -> bool + Send>;
 
 /// See the module.
@@ -39,11 +41,11 @@ impl Collector {
         Ok(Self { wanted, listed, asked: Round::default() })
     }
 
-    /// All names have adopted this round: they are to be listed, once.
+    /// Lists all names, once, now that they have adopted this round.
     pub(super) fn want(&mut self, round: Round) {
         if self.asked < round {
             self.asked = round;
-            // Without the thread nothing is collected.
+            // Without the thread, nothing is collected.
             let _ = self.wanted.send(round);
         }
     }
@@ -56,7 +58,7 @@ struct Tell {
 }
 
 impl Tell {
-    /// Whether somebody has taken it.
+    /// Returns whether the target still listens.
     fn tell(&self, listed: Listed) -> bool {
         let is_taken = !self.stop.is_stopped() && self.tell.send(listed).is_ok();
         self.waker.wake();

@@ -1,16 +1,17 @@
-//! Frames that follow each other go to the disk as one piece: a frame is a little over a kilobyte, and each request wakes the disk's thread, which writes and hashes by calls.
+//! Coalesces consecutive frames into larger disk writes: a frame is little more than a kilobyte,
+//! and each request wakes the disk's thread, which writes and hashes with one call each.
 //!
 //! ```text
 //!   core ──write, write, write──▶ piece of each transfer ──128 KiB, a hole, or its end──▶ disk
 //! ```
 //!
-//! What waits here is memory that is promised to a chunk that comes: a piece for each of those.
+//! Memory is bounded: one piece for each chunk being received, which the target has promised.
 
 use nicekv_objects::Storage;
 use nicekv_proto::OpId;
 use std::collections::HashMap;
 
-/// A piece that is as long goes to the disk.
+/// Size at which a piece is written.
 const PIECE_BYTES: usize = 128 << 10;
 
 struct Piece {
@@ -25,7 +26,7 @@ pub(super) struct Gather {
 }
 
 impl Gather {
-    /// Passes on what the core asks of the disk, in the order of each transfer.
+    /// Forwards the core's disk requests, in order within each transfer.
     pub(super) fn take(&mut self, request: Storage, mut ask: impl FnMut(Storage)) {
         match request {
             Storage::Write { op, offset, bytes } => self.write(op, offset, bytes, ask),
@@ -81,7 +82,7 @@ mod tests {
         Storage::Write { op: op(sequence), offset: (number * FRAME) as u32, bytes: vec![number as u8; FRAME] }
     }
 
-    /// What the disk is asked for.
+    /// Converts to a disk request.
     fn asked(requests: Vec<Storage>) -> Vec<Storage> {
         let (mut gather, mut asked) = (Gather::default(), Vec::new());
         requests.into_iter().for_each(|request| gather.take(request, |request| asked.push(request)));

@@ -1,4 +1,4 @@
-//! The thread of an initiator, and how it is asked from others.
+//! Thread of an initiator, and the handle of other threads to it.
 
 use super::view::{Known, View};
 use crate::{Stop, UdpEndpoint, Waker, now};
@@ -24,7 +24,7 @@ pub enum ChunkClientError {
     /// See [`GetError`].
     #[error(transparent)]
     Get(#[from] GetError),
-    /// The initiator has ended.
+    /// The initiator has stopped.
     #[error("the initiator has ended")]
     Ended,
 }
@@ -38,32 +38,32 @@ enum Ask {
     Counters(Sender<InitiatorCounters>),
 }
 
-/// What is to come.
+/// A pending result.
 pub struct Pending<T, E>(Receiver<Result<T, E>>);
 
 impl<T, E> Pending<T, E>
 where
     ChunkClientError: From<E>,
 {
-    /// Waits for it.
+    /// Waits for the result.
     ///
     /// # Errors
-    /// Why it did not come.
+    /// Why the operation failed.
     pub fn wait(self) -> Result<T, ChunkClientError> {
         Ok(self.0.recv().map_err(|_| ChunkClientError::Ended)??)
     }
 }
 
-/// An initiator, as other threads have it. It ends with its last clone.
+/// Handle of an initiator, which ends with the last clone.
 #[derive(Clone)]
 pub struct ChunkClient {
-    /// None only while it is dropped.
+    /// `None` only while it is dropped.
     asks: Option<Sender<Ask>>,
     waker: Waker,
 }
 
 impl ChunkClient {
-    /// Puts a chunk, whose id the caller has made.
+    /// Puts a chunk; the caller computes its id.
     pub fn put(&self, id: ChunkId, bytes: Arc<[u8]>) -> Pending<Placed, PutError> {
         let (tell, told) = channel();
         self.ask(Ask::Put(id, bytes, tell));
@@ -77,10 +77,10 @@ impl ChunkClient {
         Pending(told)
     }
 
-    /// What it has counted.
+    /// Its counters.
     ///
     /// # Errors
-    /// If it has ended.
+    /// The initiator has stopped.
     pub fn counters(&self) -> Result<InitiatorCounters, ChunkClientError> {
         let (tell, told) = channel();
         self.ask(Ask::Counters(tell));
@@ -88,7 +88,7 @@ impl ChunkClient {
     }
 
     fn ask(&self, ask: Ask) {
-        // If it has ended, nobody answers.
+        // If it has stopped, no answer comes.
         let _ = self.asks.as_ref().expect("until it is dropped").send(ask);
         self.waker.wake();
     }
@@ -96,16 +96,19 @@ impl ChunkClient {
 
 impl Drop for ChunkClient {
     fn drop(&mut self) {
-        // If that was the last one the thread is to notice, and so is woken when it is gone.
+        // The sender must be gone before the wake-up, so that the thread notices that it was the
+        // last one.
         self.asks = None;
         self.waker.wake();
     }
 }
 
-/// Starts an initiator, bound to `address` (unspecified: the kernel chooses), that finds targets at `ring`. `ask` finds out what there is to know of the cluster. Its thread ends when `stop` says
+/// Starts an initiator, bound to `address` (unspecified: the kernel chooses), with the group ring
+/// `ring`. `ask` queries the cluster's state. Its thread ends when `stop` says so, or with the last
+/// clone of the returned handle.
 /// so, or when all clones of the returned handle are gone.
 ///
-/// # Errors
+/// No socket or thread is available, or the window parameters are invalid.
 /// If there is no socket for it, or no thread, or its windows cannot be.
 pub fn start_chunk_client(
     stop: &Stop,
@@ -162,7 +165,7 @@ impl Thread {
         Ok(())
     }
 
-    /// What others ask for. Whether there are none any more.
+    /// Processes requests of handles. Returns whether all handles are gone.
     fn take(&mut self, now_ns: u64, asked: &Receiver<Ask>) -> bool {
         loop {
             match asked.try_recv() {
@@ -182,7 +185,7 @@ impl Thread {
         }
     }
 
-    /// Who has asked may have gone.
+    /// The caller may have gone.
     fn tell(&mut self) {
         while let Some(event) = self.core.poll_event() {
             match event {

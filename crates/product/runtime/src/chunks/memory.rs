@@ -1,4 +1,4 @@
-//! Chunks in memory.
+//! Volatile chunk store.
 
 use nicekv_objects::{End, Storage, StorageDone, chunk_id};
 use nicekv_proto::chunk::ChunkId;

@@ -1,4 +1,5 @@
-//! Negotiated storage on real sockets and disks: the threads of a target, and of an initiator (`nicekv_objects`).
+//! Runs targets and initiators of negotiated storage (`nicekv_objects`) on sockets, disks and
+//! threads.
 //!
 //! ```text
 //!   target      socket ─▶ core ─▶ socket                        initiator   callers ─▶ core ─▶ socket
@@ -6,9 +7,10 @@
 //!                disk thread: write, verify, force, read                     └── what has become of it
 //! ```
 //!
-//! A target sends to groups, too: it looks after what it holds, and puts again what too few hold.
+//! A target also sends to groups: it maintains its chunks, and copies those with too few replicas.
 //!
-//! What both must know of the cluster, its map of groups and its round, a [`View`] finds out now and then, and when they say that there is a newer one.
+//! A [`View`] queries the cluster's group map and garbage collection round from time to time, and
+//! when a peer names a newer version.
 
 mod collector;
 mod gather;
@@ -32,10 +34,11 @@ use nicekv_proto::placement::GroupRing;
 use std::io;
 use std::net::SocketAddrV4;
 
-/// Batches received before what they have led to is done.
+/// Batches received before their results are processed.
 const RECEIVE_ROUNDS_MAX: usize = 8;
 
-/// Parameters of windows on a network of hosts, whose clocks nobody compares and whose schedulers are late now and then: all targets and initiators of a cluster have the same.
+/// Window parameters for a network of hosts, whose clocks are not synchronised and whose schedulers
+/// are sometimes late. All targets and initiators of a cluster need the same.
 pub fn windows(delivery: Delivery, link_bits_per_second: u64) -> Config {
     let base = match delivery {
         Delivery::Multicast => Config::MULTICAST,
@@ -49,7 +52,7 @@ pub fn windows(delivery: Delivery, link_bits_per_second: u64) -> Config {
         trip_ns: 20_000,
         margin_ns: 2_000_000,
         horizon_ns: 2_000_000_000,
-        // Request and accept may each wait behind frames, besides the time that answers have.
+        // In addition to the time for answers, request and accept may each queue behind frames.
         tentative_ns: 5_000_000 + 2 * behind_frames_ns(link_bits_per_second),
         grace_ns: 100_000_000,
         is_last_tried: true,
@@ -58,7 +61,7 @@ pub fn windows(delivery: Delivery, link_bits_per_second: u64) -> Config {
     }
 }
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 fn address_of(ring: &GroupRing, to: Destination) -> SocketAddrV4 {
     match to {
         Destination::Group { group, mask } => ring.address(group, mask),
@@ -66,20 +69,20 @@ fn address_of(ring: &GroupRing, to: Destination) -> SocketAddrV4 {
     }
 }
 
-/// How long initiators wait on such links.
+/// Timeouts of initiators on such links.
 pub fn timing(link_bits_per_second: u64) -> Timing {
     let answers_ns = Timing::DEFAULT.answers_ns + behind_frames_ns(link_bits_per_second);
     Timing { answers_ns, ..Timing::DEFAULT }
 }
 
-/// What a control message waits for behind frames that leave its host, or come to it, together.
+/// Queueing delay of a control message behind frames that leave or reach its host at the same time.
 fn behind_frames_ns(link_bits_per_second: u64) -> u64 {
     const FRAMES: u64 = 64;
     let bits = FRAMES * 8 * nicekv_proto::limits::DATAGRAM_BYTES_MAX as u64;
     bits * 1_000_000_000 / link_bits_per_second.max(1)
 }
 
-/// Waits until something has come, somebody wakes the thread, or it is time; hands over what has come, and when.
+/// Waits for datagrams, a wake-up or the deadline; passes on what has arrived, and when.
 fn receive(
     endpoint: &mut UdpEndpoint,
     waker: &Waker,

@@ -1,4 +1,5 @@
-//! Chunks in segments: each is a value of `nicekv_store::values`, whose name is the first half of its id, and whose owner is the whole id with the rendezvous set.
+//! Durable chunk store: each chunk is a value of `nicekv_store::values`, named by the first half of
+//! its id; its owner is the full id with the rendezvous set.
 //!
 //! ```text
 //!   frames ─▶ written as they come, hashed as far as there is no hole ─▶ read back beyond that, compared with the id ─▶ header ─▶ forced, with all that wait
@@ -13,20 +14,20 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What has come behind a hole is read back in such pieces.
+/// Size of the pieces in which data after a hole is read back.
 const READ_BACK_BYTES: u32 = 256 << 10;
-/// What segments give back in one step.
+/// Bytes of dead data reclaimed in one step.
 const COMPACTED_BYTES: u64 = 1 << 20;
-/// Chunks that may come at once: more than a target promises.
+/// Most chunks being received at once: more than a target promises.
 const COMING_MAX: u64 = 256;
 
 struct Coming {
     id: ChunkId,
     length: u32,
-    /// None: there was no room.
+    /// `None`: there was no room.
     writing: Option<Writing>,
     hasher: Box<blake3::Hasher>,
-    /// All before is hashed.
+    /// Everything before this offset is hashed.
     through: u32,
 }
 
@@ -34,11 +35,12 @@ struct Coming {
 pub(super) struct SegmentChunks {
     values: Values,
     coming: HashMap<OpId, Coming>,
-    /// Whole, and to be forced.
+    /// Complete chunks, to be synced.
     finished: Vec<OpId>,
 }
 
-/// Two chunks whose ids begin alike would have one name: the second one is refused, as if there were no room.
+/// Two chunks whose ids have the same first half would share a name: the second one is refused as
+/// if the disk were full.
 fn name_of(id: &ChunkId) -> OpId {
     let half = |at: usize| u64::from_be_bytes(*id.0[at..].first_chunk().expect("it is longer"));
     OpId { client: ClientId(half(0)), sequence: half(8) }
@@ -122,7 +124,7 @@ impl SegmentChunks {
         }
     }
 
-    /// Told at once only if nothing is to be forced.
+    /// Completes at once only if nothing must be synced.
     fn finish(&mut self, op: OpId) -> Result<Option<StorageDone>, StoreError> {
         let Some(mut coming) = self.coming.remove(&op) else { return Ok(None) };
         let ended = |end| Ok(Some(StorageDone::Finished { op, end }));
@@ -158,7 +160,7 @@ impl SegmentChunks {
         }
     }
 
-    /// Forces what is whole, and tells of it.
+    /// Syncs the complete chunks, and reports them.
     pub(super) fn force(&mut self) -> Result<Vec<StorageDone>, StoreError> {
         if self.finished.is_empty() {
             return Ok(Vec::new());
@@ -169,7 +171,7 @@ impl SegmentChunks {
 
     pub(super) fn compact(&mut self, room: Option<u64>) -> Result<bool, StoreError> {
         match self.values.compact_step(COMPACTED_BYTES, room) {
-            // Damage is found when it is read; a full disk is waited for.
+            // Damage is found by readers; a full disk is retried.
             Err(StoreError::Corrupt { .. }) => Ok(false),
             Err(error) if error.is_out_of_space() => Ok(false),
             other => other,

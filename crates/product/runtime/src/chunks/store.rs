@@ -1,4 +1,4 @@
-//! Where a target's chunks are: in segments on a disk, or in memory; and the thread that works there.
+//! Chunk store of a target, on disk or in memory, and its thread.
 
 use super::memory::MemoryChunks;
 use super::segments::SegmentChunks;
@@ -14,33 +14,34 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
 
-/// What memory is promised to chunks where there is no disk.
+/// Memory for chunks of a volatile store.
 const MEMORY_BYTES: u64 = 1 << 30;
-/// So much of a disk is left to others.
+/// Disk space left for others.
 const RESERVE_BYTES: u64 = 256 << 20;
-/// With less than that for chunks the disk is nearly full: more is worth moving to give back what is dead.
+/// Below this free space the disk counts as nearly full: more live data is moved to reclaim dead
+/// data.
 const SHORT_BYTES: u64 = 128 << 20;
-/// An idle disk gives back what is dead, and is looked at, so often.
+/// Interval at which an idle disk reclaims space and is checked.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// Why chunks cannot be kept.
+/// Why a store cannot be used.
 #[derive(Debug, Error)]
 pub enum ChunkStoreError {
-    /// By the store.
+    /// Error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The disk does not say what is free, or no thread can be had.
+    /// The free space is unknown, or no thread is available.
     #[error("the disk of chunks: {0}")]
     Io(#[from] std::io::Error),
 }
 
-/// What the disk has done, or has become.
+/// Event of the disk.
 pub enum Told {
-    /// What was asked for.
+    /// A request is complete.
     Done(StorageDone),
-    /// So much may be written.
+    /// Free space for chunks, in bytes.
     Free(u64),
-    /// It has failed, for good.
+    /// The disk has failed for good.
     Failed(ChunkStoreError),
 }
 
@@ -55,10 +56,10 @@ enum Kind {
     Segments(Box<SegmentChunks>, PathBuf),
 }
 
-/// A disk that is slower than it is: what was written takes so long before anything is told of it.
+/// Simulates a slower disk: completions of writes are delayed accordingly.
 struct Pace {
     bytes_per_second: u64,
-    /// Since it took its time last.
+    /// Bytes written since the last delay.
     written_bytes: u64,
 }
 
@@ -75,19 +76,19 @@ impl Pace {
     }
 }
 
-/// What is held.
+/// Chunks that it holds.
 pub(super) type OnDisk = Vec<(ChunkId, u32, Vec<NodeId>)>;
 
 impl ChunkStore {
-    /// In memory: nothing survives the process.
+    /// Volatile: nothing survives the process.
     pub fn in_memory() -> Self {
         Self { kind: Kind::Memory(MemoryChunks::default()), pace: None }
     }
 
-    /// In segments in `directory`, with what is there.
+    /// Segments in `directory`, with their content.
     ///
     /// # Errors
-    /// If it cannot be read, or is of another cluster or node.
+    /// The directory is unreadable, or belongs to another cluster or node.
     pub fn on_disk(
         files: Arc<dyn Files>,
         directory: &Path,
@@ -97,7 +98,8 @@ impl ChunkStore {
         Ok(Self { kind: Kind::Segments(Box::new(segments), directory.to_owned()), pace: None })
     }
 
-    /// The same, as if the disk wrote no more than so many bytes a second: for comparisons of disks of different speeds on a machine that has one.
+    /// The same, limited to this many bytes per second: to compare disks of different speeds on one
+    /// machine.
     #[must_use]
     pub fn limited(self, bytes_per_second: u64) -> Self {
         Self { pace: Some(Pace { bytes_per_second: bytes_per_second.max(1), written_bytes: 0 }), ..self }
@@ -120,7 +122,7 @@ impl ChunkStore {
         })
     }
 
-    /// Carries out what can be at once; what is to be forced is told of by [`Self::force`].
+    /// Executes requests that need no sync; [`Self::force`] completes the others.
     fn carry_out(&mut self, request: Storage) -> Result<Option<StorageDone>, ChunkStoreError> {
         if let Some(pace) = &mut self.pace {
             pace.note(&request);
@@ -131,7 +133,7 @@ impl ChunkStore {
         })
     }
 
-    /// Forces all that has come to its end since.
+    /// Syncs everything that was completed since.
     fn force(&mut self) -> Result<Vec<StorageDone>, ChunkStoreError> {
         if let Some(pace) = &mut self.pace {
             pace.take_time();
@@ -142,7 +144,7 @@ impl ChunkStore {
         })
     }
 
-    /// Gives back some of what is dead. Whether there is more.
+    /// Reclaims some dead space. Returns whether there is more.
     fn compact(&mut self) -> Result<bool, ChunkStoreError> {
         let free_bytes = self.free_bytes()?;
         let room = (free_bytes < SHORT_BYTES).then_some(free_bytes + RESERVE_BYTES / 2);
@@ -153,19 +155,19 @@ impl ChunkStore {
     }
 }
 
-/// The thread that works on a store, as its target has it. It ends, when all is done, with this.
+/// Handle of the thread that works on a store. Dropping it waits until all requests are done.
 pub struct ChunkDisk {
     requests: Option<Sender<Storage>>,
-    /// What it has done, in no order; some of it after others, together.
+    /// Completions, unordered; some are combined.
     pub told: Receiver<Told>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ChunkDisk {
-    /// Starts it. `waker` is woken when there is something to be told.
+    /// Starts the thread. `waker` is woken when there are events.
     ///
     /// # Errors
-    /// If no thread can be had.
+    /// No thread is available.
     pub fn begin(name: &str, store: ChunkStore, waker: Waker) -> std::io::Result<Self> {
         let (requests, asked) = channel();
         let (tell, told) = channel();
@@ -179,18 +181,18 @@ impl ChunkDisk {
         Ok(Self { requests: Some(requests), told, thread: Some(thread) })
     }
 
-    /// Asks for something. What is promised memory bounds what waits here.
+    /// Sends a request. The number of waiting requests is bounded by the promised memory.
     ///
     /// # Panics
-    /// Never: there is somebody to be asked until it is dropped.
+    /// Never: the thread runs until the handle is dropped.
     pub fn ask(&self, request: Storage) {
-        // If it has failed it has told so.
+        // A failed thread has reported its failure.
         let _ = self.requests.as_ref().expect("until it is dropped").send(request);
     }
 }
 
 impl Drop for ChunkDisk {
-    /// Waits until what was asked for is done: the directory may be another one's then.
+    /// Waits until all requests are done: the directory may belong to another store afterwards.
     fn drop(&mut self) {
         self.requests = None;
         if let Some(thread) = self.thread.take() {
@@ -213,9 +215,9 @@ fn work(
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
         is_compacting = first.is_none() && store.compact()?;
-        // Only then is there more room, or less, than was promised.
+        // Only then does free space change other than as promised.
         let mut has_changed = first.is_none();
-        // All that has come meanwhile is forced together.
+        // Everything that has arrived meanwhile is synced together.
         for request in first.into_iter().chain(asked.try_iter()) {
             is_compacting |= matches!(request, Storage::Remove { .. } | Storage::Abandon { .. });
             has_changed |= matches!(request, Storage::Finish { .. });

@@ -1,4 +1,4 @@
-//! The thread of a target: its core, its socket, and its disk's thread.
+//! Thread of a target: runs its core, its socket and its disk's thread.
 
 use super::collector::{Collector, ListNames, Listed};
 use super::gather::Gather;
@@ -13,10 +13,10 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 
-/// So long after something has happened others are told how far it is.
+/// Delay after an event until the progress is published.
 const SHOWN_NS: u64 = 100_000_000;
 
-/// Why a target ended, or does not begin.
+/// Why a target has stopped, or cannot start.
 #[derive(Debug, Error)]
 pub enum TargetError {
     /// Its socket failed.
@@ -25,55 +25,55 @@ pub enum TargetError {
     /// Its disk failed.
     #[error("the target's storage: {0}")]
     Storage(#[from] ChunkStoreError),
-    /// Its windows cannot be.
+    /// The window parameters are invalid.
     #[error("the target's windows: {0}")]
     Windows(#[from] ConfigError),
 }
 
-/// What a target says of itself and of what drives it.
+/// Statistics of a target and its drivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetObservation {
-    /// How far it is with what it looks after.
+    /// Progress of chunk maintenance.
     pub progress: Progress,
-    /// What it has counted.
+    /// Counters.
     pub counters: TargetCounters,
-    /// What it has promised.
+    /// Promised resources.
     pub in_use: TargetUsage,
-    /// What its socket has moved.
+    /// Counters of its socket.
     pub datagrams: DatagramCounters,
 }
 
-/// A target, as other threads see it: they read what it was like a moment ago, and nobody waits for it.
+/// A target as other threads see it: they read a recent copy of its state without waiting.
 #[derive(Clone, Default)]
 pub struct TargetWatch(Arc<Mutex<Option<TargetObservation>>>);
 
 impl TargetWatch {
-    /// What it is like; none before it runs.
+    /// Its state; `None` before it runs.
     pub fn get(&self) -> Option<TargetObservation> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far it is; not at all before it runs.
+    /// Progress of maintenance; `None` before it runs.
     pub fn progress(&self) -> Progress {
         self.get().map(|told| told.progress).unwrap_or_default()
     }
 }
 
-/// What a target works with.
+/// Parts that a target runs with.
 pub struct TargetParts {
-    /// Where its chunks are.
+    /// Chunk store.
     pub store: ChunkStore,
-    /// Bound to its address.
+    /// Bound to the target's address.
     pub endpoint: UdpEndpoint,
-    /// Where it finds others, for what it looks after.
+    /// Group ring, to find other targets.
     pub ring: GroupRing,
-    /// What is known of the cluster.
+    /// State of the cluster.
     pub view: View,
-    /// The view's.
+    /// The view's waker.
     pub waker: Waker,
-    /// How names of objects are listed.
+    /// Lists object names.
     pub list: ListNames,
-    /// Where others see how far it is.
+    /// Where its state is published.
     pub watch: TargetWatch,
 }
 
@@ -83,22 +83,22 @@ pub struct ChunkTarget {
     endpoint: UdpEndpoint,
     ring: GroupRing,
     watch: TargetWatch,
-    /// When that is told next; never, if it was told since something happened.
+    /// Next publication; `None` if nothing has happened since the last one.
     shown_ns: u64,
     worker: ChunkDisk,
     gather: Gather,
     view: View,
     collector: Collector,
-    /// All names of this round are listed.
+    /// Whether all names of this round are listed.
     sweeping: Option<Round>,
     waker: Waker,
 }
 
 impl ChunkTarget {
-    /// Begins the threads beside it: the disk's, and the one that lists names.
+    /// Starts its other threads: the disk's, and the one that lists names.
     ///
     /// # Errors
-    /// If its windows cannot be, or no threads can be had.
+    /// The window parameters are invalid, or no threads are available.
     pub fn new(
         name: &str,
         config: TargetConfig,
@@ -132,7 +132,7 @@ impl ChunkTarget {
     /// Runs until `stop`, or a failure.
     ///
     /// # Errors
-    /// If its socket or its disk has failed.
+    /// The socket or the disk has failed.
     pub fn run(mut self, stop: &Stop) -> Result<(), TargetError> {
         while !self.view.end_with(stop) {
             self.turn()?;
@@ -181,7 +181,8 @@ impl ChunkTarget {
         Ok(())
     }
 
-    /// Takes what names say. A sweep goes on with the next turn, so that others are served meanwhile.
+    /// Processes a batch of listed names. A sweep continues in the next turn, so that requests are
+    /// served meanwhile.
     fn collect(&mut self) {
         if let Some(round) = self.sweeping.take()
             && !self.core.sweep(round)
@@ -196,7 +197,8 @@ impl ChunkTarget {
         }
     }
 
-    /// Tells others how far it is: what is not settled is counted for that, so not each time that something happens.
+    /// Publishes the progress. Counting unsettled chunks takes time, so this is not done for every
+    /// event.
     fn show(&mut self, now_ns: u64) {
         if self.shown_ns == u64::MAX {
             self.shown_ns = now_ns + SHOWN_NS;

@@ -1,4 +1,5 @@
-//! What is known of the cluster: asked for in a thread of its own, as that may take its time.
+//! Cluster state for targets and initiators, queried by a separate thread, since a query may take
+//! long.
 
 use crate::{Stop, Waker};
 use nicekv_metadata::{ChunkInfo, LayoutInfo};
@@ -9,24 +10,24 @@ use nicekv_proto::placement::GroupRing;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Between two questions, unless somebody wants one.
+/// Interval between queries, unless one is requested.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The map of groups, and the round of garbage collection.
+/// The group map and the garbage collection round.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// Which chunk belongs to which group.
+    /// Maps chunks to groups.
     pub map: Arc<Map>,
-    /// The newest round.
+    /// Newest round.
     pub round: Round,
     /// Whether all names have adopted it.
     pub is_adopted: bool,
-    /// How many targets are to hold a chunk: as many as the keyspace wants that wants most.
+    /// Replicas of a chunk: the maximum over all keyspaces with objects.
     pub copies: usize,
 }
 
 impl Known {
-    /// What the metadata service tells; none if that makes no sense.
+    /// From an answer of the metadata service; `None` if it is inconsistent.
     pub fn of(chunks: &ChunkInfo) -> Option<Self> {
         let before = match &chunks.before {
             Some(before) => Some(layout_of(before)?),
@@ -38,7 +39,7 @@ impl Known {
     }
 }
 
-/// Where the groups are.
+/// Addresses of the groups.
 pub fn ring_of(chunks: &ChunkInfo) -> GroupRing {
     let (base, length, port, target_port) = chunks.ring;
     GroupRing { base, length, port, target_port }
@@ -47,7 +48,7 @@ pub fn ring_of(chunks: &ChunkInfo) -> GroupRing {
 fn layout_of(info: &LayoutInfo) -> Option<Layout> {
     let group = |nodes: &Vec<Option<u16>>| {
         let places: Vec<Option<NodeId>> = nodes.iter().map(|node| node.map(NodeId)).collect();
-        // One without members keeps its number.
+        // An empty group keeps its number.
         if places.iter().all(Option::is_none) { Ok(Group::default()) } else { Group::at_places(&places) }
     };
     let groups = info.groups.iter().map(group).collect::<Result<_, _>>().ok()?;
@@ -63,7 +64,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     known: Option<Known>,
-    /// Counts what was found out.
+    /// Raised with every result.
     version: u64,
     is_wanted: bool,
     is_over: bool,
@@ -76,7 +77,8 @@ pub struct View {
 }
 
 impl View {
-    /// Asks by `ask`, which may block for a while, and answers none if there is nothing to know yet. `waker` is woken when there is something new.
+    /// Queries by `ask`, which may block and returns `None` if nothing is known yet. `waker` is
+    /// woken when there is a new state.
     pub fn begin(
         name: &str,
         waker: Waker,
@@ -95,7 +97,7 @@ impl View {
         Ok(Self { shared, seen: 0 })
     }
 
-    /// What is known, if that is not what was known when this was called last.
+    /// The state, if it has changed since the last call.
     pub(super) fn news(&mut self) -> Option<Known> {
         let state = self.shared.locked();
         if state.version == self.seen {
@@ -105,7 +107,7 @@ impl View {
         state.known.clone()
     }
 
-    /// Somebody knows of something newer: it is asked for now.
+    /// A peer knows a newer state: query now.
     pub(super) fn want(&self) {
         self.shared.locked().is_wanted = true;
         self.shared.wanted.notify_one();

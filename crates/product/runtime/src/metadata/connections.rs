@@ -1,6 +1,7 @@
-//! The TCP connections of the metadata service: agents of switches, which stay, and visitors, which ask and go.
+//! TCP connections of the metadata service: switch agents, which stay, and visitors, which ask and
+//! leave.
 //!
-//! Anyone may connect, so nobody may keep others out:
+//! Anyone can connect, so no one may be able to lock others out:
 //!
 //! ```text
 //!   new ──▶ greeting owed ──▶ agent: stays, one for each configured switch
@@ -23,17 +24,18 @@ use nicekv_switch::control::{self, ControlReply, ControlRequest, Lookup};
 use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
 
-/// Most connections beside one of each switch: so there is always a visitor who can give way.
+/// Most connections, plus one per switch: so there is always a visitor to close.
 pub const VISITORS_MAX: usize = 64;
 /// Most visitors from one address.
 const VISITORS_PER_SOURCE_MAX: usize = 16;
 /// Connections accepted before other work is done.
 const ACCEPTS_MAX: usize = 64;
-/// For a greeting, for the rest of a frame that has begun, for reading an answer: a byte now and then does not prolong it.
+/// Timeout of a greeting, of the rest of a frame, and of reading an answer; single bytes do not
+/// extend it.
 const UNFINISHED_MAX: Duration = Duration::from_secs(5);
-/// For the next question of a visitor.
+/// Timeout of a visitor's next question.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// For readiness; who still wants to know it asks again.
+/// Timeout of a wait for readiness; the visitor may ask again.
 const WAITING_MAX: Duration = Duration::from_secs(60);
 
 struct Connection {
@@ -42,12 +44,12 @@ struct Connection {
     peer: Peer,
     opened_ns: u64,
     state: State,
-    /// Since when it is in that state, or when the last frame was complete.
+    /// Start of the state, or time of the last complete frame.
     since_ns: u64,
     ready: bool,
-    /// The answer to a change, for when the state has this version.
+    /// Answer to a change, due when the state has this version.
     held: Option<(u64, Vec<u8>)>,
-    /// A visitor's, until it is answered.
+    /// A visitor's open question.
     lookup: Option<Pending>,
 }
 
@@ -55,32 +57,32 @@ struct Connection {
 enum Peer {
     Unknown,
     Switch(SwitchId),
-    /// `waits`: asked to be told when the cluster is ready.
+    /// `waits`: asked to be notified when the cluster is ready.
     Admin {
         waits: bool,
     },
 }
 
-/// What is owed, and by whom.
+/// What the connection is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The greeting.
+    /// The peer's greeting.
     Greeting,
-    /// By the peer: the rest of a frame, or the reading of an answer.
+    /// The peer: rest of a frame, or reading of an answer.
     Unfinished,
-    /// By us: the news that the cluster is ready, or that a change is persisted.
+    /// This service: the cluster is to become ready, or a change to be persisted.
     Waiting,
     /// Nothing.
     Idle,
 }
 
-/// What came on one connection and concerns others.
+/// Input from one connection that concerns others.
 enum Aside {
-    /// A visitor wants to know.
+    /// A visitor's query of a key.
     Lookup(Lookup),
-    /// An agent has answered.
+    /// Answer of an agent.
     Found(SwitchId, Box<ControlReply>),
-    /// A peer speaks another version of the protocol.
+    /// A peer of another protocol version.
     Stranger(IpAddr, u8),
     /// A process reports its sockets.
     Listening(Box<ListeningReport>),
@@ -89,7 +91,7 @@ enum Aside {
 pub(super) struct Connections {
     switches: Vec<(String, SwitchId)>,
     open: Vec<Connection>,
-    /// What is said of this instance.
+    /// Facts about this instance for answers.
     pub(super) control_plane: ControlPlane,
     pub(super) strangers: Strangers,
     listening: Listening,
@@ -109,7 +111,7 @@ impl Connections {
         self.open.iter().map(|connection| connection.stream.interest())
     }
 
-    /// Which of [`Self::interests`] have ended the wait.
+    /// Those of [`Self::interests`] that are ready.
     pub(super) fn note_ready(&mut self, ready: &[bool]) {
         for (connection, ready) in self.open.iter_mut().zip(ready) {
             connection.ready = *ready;
@@ -119,7 +121,7 @@ impl Connections {
     pub(super) fn accept(&mut self, now: Now, listener: &TcpListener) -> io::Result<()> {
         for _ in 0..ACCEPTS_MAX {
             let Some(stream) = accept(listener)? else { break };
-            // One that is gone already is nobody's failure.
+            // A connection that is gone already is no failure.
             if let Ok(source) = stream.peer_addr() {
                 self.open(now, stream, source.ip());
             }
@@ -147,7 +149,7 @@ impl Connections {
         });
     }
 
-    /// Closes the visitor among `candidates` that is missed least.
+    /// Closes the most dispensable visitor among `candidates`.
     fn give_way(&mut self, candidates: impl Fn(&Connection) -> bool) {
         let visitors = self.open.iter().enumerate().filter(|(_, one)| one.is_visitor() && candidates(one));
         let is_busy = |one: &Connection| matches!(one.state, State::Unfinished | State::Waiting);
@@ -157,7 +159,7 @@ impl Connections {
         }
     }
 
-    /// A new leader's core learns which agents are connected.
+    /// Tells a new leader's core which agents are connected.
     pub(super) fn announce_agents(&self, now: Now, core: &mut Metadata) {
         for connection in &self.open {
             if let Peer::Switch(switch) = connection.peer {
@@ -166,7 +168,7 @@ impl Connections {
         }
     }
 
-    /// Hands what has arrived to the core, if there is one, and closes what is broken or overdue.
+    /// Passes input to the core, if there is one, and closes broken and overdue connections.
     pub(super) fn receive(&mut self, now: Now, mut core: Option<&mut Metadata>) {
         let mut index = 0;
         while index < self.open.len() {
@@ -187,7 +189,7 @@ impl Connections {
                 self.close(now, core.as_deref_mut(), index);
             } else {
                 index += 1;
-                // An agent that dials again has given its older connection up.
+                // An agent that dials again has abandoned its older connection.
                 if peer != before && matches!(peer, Peer::Switch(_)) {
                     let older = self.open[..index - 1].iter().position(|older| older.peer == peer);
                     if let Some(older) = older {
@@ -199,7 +201,7 @@ impl Connections {
         }
     }
 
-    /// What concerns other connections than that which it came on.
+    /// Handles input that concerns other connections than its own.
     fn on_asides(&mut self, now: Now, core: Option<&Metadata>, index: usize, asides: Vec<Aside>) {
         for aside in asides {
             match aside {
@@ -231,14 +233,14 @@ impl Connections {
         }
     }
 
-    /// Answers those who asked what switches do with a key, when it is time.
+    /// Answers key queries that are complete or overdue.
     fn answer_lookups(&mut self, now: Now) {
         for visitor in &mut self.open {
             let Some(answers) = visitor.lookup.as_ref().and_then(|lookup| lookup.answers(now)) else {
                 continue;
             };
             let json = serde_json::to_vec(&answers).expect("plain data");
-            // Who does not read has lost it.
+            // A visitor that does not read loses the answer.
             let _ = visitor.stream.queue(&json);
             visitor.lookup = None;
         }
@@ -253,12 +255,12 @@ impl Connections {
         }
     }
 
-    /// Sends what the core has for agents, answers who waits for readiness, and flushes.
+    /// Sends the core's messages to agents, answers waits for readiness, and flushes.
     pub(super) fn send(&mut self, now: Now, mut core: Option<&mut Metadata>) {
         while let Some((switch, request)) = core.as_mut().and_then(|core| core.poll_switch()) {
             let connection = self.open.iter_mut().find(|connection| connection.peer == Peer::Switch(switch));
             if let (Some(connection), Ok(bytes)) = (connection, control::encode(&request)) {
-                // A stream without room loses the request: the core repeats it.
+                // A full stream loses the request: the core repeats it.
                 let _ = connection.stream.queue(&bytes);
             }
         }
@@ -290,7 +292,7 @@ impl Connections {
         }
     }
 
-    /// Says that a change is begun when it is persisted.
+    /// Answers a change once it is persisted.
     fn answer_held(&mut self, core: Option<&Metadata>) {
         for connection in &mut self.open {
             let Some((version, answer)) = &connection.held else { continue };
@@ -314,7 +316,7 @@ impl Connection {
         let owes_input = self.stream.has_partial_input();
         let state = match self.peer {
             Peer::Unknown => State::Greeting,
-            // What an agent does not read is lost, and said again.
+            // What an agent does not read is lost and repeated.
             Peer::Switch(_) if owes_input => State::Unfinished,
             Peer::Admin { .. } if owes_input || self.stream.has_output() => State::Unfinished,
             Peer::Admin { waits } if waits || self.held.is_some() => State::Waiting,
@@ -349,7 +351,7 @@ impl Connection {
             match self.peer {
                 Peer::Unknown => {
                     asides.extend(Greeting::other_version(&frame).map(|version| {
-                        // What it is told before it is hung up on: the version of this release.
+                        // The last message before hanging up: the version of this release.
                         let _ = self.stream.queue(&encode(&Greeting::new(Role::Admin)));
                         let _ = self.stream.flush();
                         Aside::Stranger(self.source, version)

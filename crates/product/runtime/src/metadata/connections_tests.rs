@@ -1,4 +1,4 @@
-//! Real sockets, a clock of the test's own: nobody has to wait for a deadline.
+//! Uses real sockets and a simulated clock, so that tests do not wait for deadlines.
 
 use super::*;
 use crate::control_plane::AdminRequest;
@@ -9,7 +9,7 @@ use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// A hang becomes a failure.
+/// Turns a hang into a failure.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
@@ -36,7 +36,7 @@ impl Service {
         socket.into()
     }
 
-    /// A turn of the service's loop as soon as something has arrived.
+    /// Runs a turn of the service's loop when input has arrived.
     fn turn(&mut self) {
         let mut descriptors: Vec<PollFd<'_>> =
             std::iter::once(readable(&self.listener)).chain(self.connections.interests()).collect();
@@ -78,7 +78,7 @@ fn agent() -> Vec<u8> {
     greeting(Role::Switch { name: "switch".into() })
 }
 
-/// Asks as a command does, and reads the answer.
+/// Asks like a command, and reads the answer.
 fn ask(service: &mut Service, stream: &mut TcpStream) -> Vec<u8> {
     stream.write_all(&[greeting(Role::Admin), frame(&encode(&AdminRequest::ClusterInfo))].concat()).unwrap();
     service.turn();
@@ -166,7 +166,7 @@ fn each_state_has_its_longest_time() {
     let frame = greeting(Role::Admin);
     for (second, byte) in (1..UNFINISHED_MAX.as_secs()).zip(frame.chunks(1)) {
         service.later(Duration::from_secs(1));
-        // A byte now and then: as long as the frame is not complete it counts for nothing.
+        // A byte now and then does not count until the frame is complete.
         for stream in [&mut slow_greeting, &mut slow_frame] {
             assert!(!is_closed(stream), "closed after {second} s");
             stream.write_all(byte).unwrap();

@@ -1,4 +1,4 @@
-//! What commands are told: at once, or when it is so.
+//! Answers to commands: at once, or when a condition holds.
 
 use crate::control_plane::{AdminRequest, NotLeading};
 use nicekv_metadata::{ControlPlane, ListeningReport, Metadata, Refused, Status, SwitchId};
@@ -13,20 +13,20 @@ pub(super) enum Answer {
     Ready,
     /// When the switches have answered.
     Found(Lookup),
-    /// At once; the report is to be kept.
+    /// At once; the report is to be stored.
     Noted(Box<ListeningReport>),
 }
 
-/// Who answers.
+/// The answering instance.
 pub(super) struct Desk<'a> {
     pub(super) core: Option<&'a mut Metadata>,
     pub(super) control_plane: &'a ControlPlane,
-    /// By their names.
+    /// All instances by name.
     pub(super) switches: &'a [(String, SwitchId)],
 }
 
 impl Desk<'_> {
-    /// The answer to a command, and when it is to be given.
+    /// Answer to a command, and when it is due.
     pub(super) fn answer(&mut self, request: &AdminRequest) -> serde_json::Result<Answer> {
         let control_plane = self.control_plane;
         let switches = self.switches;
@@ -77,7 +77,7 @@ impl Desk<'_> {
             AdminRequest::Ready => return Ok(Answer::Ready),
             AdminRequest::Lookup(lookup) => return Ok(Answer::Found(*lookup)),
             AdminRequest::Listening(report) => return Ok(Answer::Noted(report.clone().into())),
-            // Nodes are asked themselves.
+            // Nodes are asked directly.
             AdminRequest::Partition(_)
             | AdminRequest::Watch(_)
             | AdminRequest::Watched(_)
@@ -88,7 +88,7 @@ impl Desk<'_> {
     }
 }
 
-/// A change that is begun is answered when it is written down.
+/// A started change is answered once it is persisted.
 fn begun<P: Serialize>(
     core: &mut Metadata,
     begin: impl FnOnce(&mut Metadata) -> Result<P, Refused>,

@@ -1,4 +1,5 @@
-//! The seat and the state in etcd (3.4 and newer), by its JSON gateway: what [`SeatRequest`] says, each as one transaction.
+//! Leader lease and state in etcd (3.4 or newer), by its JSON gateway: each [`SeatRequest`] is one
+//! transaction.
 //!
 //! ```text
 //!   PREFIX/cluster               whose all this is
@@ -8,9 +9,10 @@
 //!   PREFIX/state/VERSION/PART    the state, in parts: a request to etcd has a limit
 //! ```
 //!
-//! A state of several parts is written part by part under its own version, which shows with the last part: all that is older goes with it. Every
-//! write is on condition that the seat is still the writer's and the version still the one before, so a part that arrives late is
-//! refused, or lies where nobody looks.
+//! A state of several parts is written part by part under its own version, which becomes current
+//! with the last part, when all older ones are deleted. Every write requires that the lease is
+//! still the writer's and the version still the previous one, so a late part is refused, or is
+//! stored where it is never read.
 //!
 //! Requests go to one endpoint as long as it answers, then to the next.
 
@@ -23,71 +25,71 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use ureq::tls::{RootCerts, TlsConfig};
 
-/// Of a request to etcd; its own limit is 1.5 MiB.
+/// Longest part of a request; etcd's own limit is 1.5 MiB.
 const PART_BYTES_MAX: usize = 1 << 20;
-/// Of a state. One of 4,096 partitions has less.
+/// Longest state. One of 4,096 partitions is shorter.
 const STATE_BYTES_MAX: usize = 16 * PART_BYTES_MAX;
-/// Of an answer.
+/// Longest answer.
 const ANSWER_BYTES_MAX: u64 = 4 * STATE_BYTES_MAX as u64;
 
-/// Where the state is.
+/// Where to find the state.
 #[derive(Clone, Debug)]
 pub struct EtcdConfig {
-    /// `http://HOST:PORT` or `https://HOST:PORT` of some members, at least one.
+    /// `http://HOST:PORT` or `https://HOST:PORT` of members, at least one.
     pub endpoints: Vec<String>,
-    /// What its keys begin with.
+    /// Prefix of its keys.
     pub prefix: String,
-    /// Whose state it is.
+    /// Cluster that owns the state.
     pub cluster: u128,
-    /// For one endpoint's answer.
+    /// Timeout of one endpoint.
     pub timeout: Duration,
-    /// For endpoints with `https`; without it none of them is believed.
+    /// Trust for `https` endpoints; without it none of them is trusted.
     pub tls: Option<EtcdTls>,
 }
 
-/// Why there is nothing to be had.
+/// Why etcd cannot be used.
 #[derive(Debug, Error)]
 pub enum EtcdError {
-    /// No endpoint answers as etcd does; perhaps later.
+    /// No endpoint answers as etcd does; may be temporary.
     #[error("etcd: {0}")]
     Unreachable(String),
-    /// The keys are there, and not ours.
+    /// The keys belong to another cluster.
     #[error("etcd: {prefix}/cluster is {found}, this is cluster {expected:032x}; choose another prefix")]
     OtherCluster {
-        /// Where.
+        /// Prefix.
         prefix: String,
-        /// Whose they are.
+        /// Cluster that was found.
         found: String,
-        /// Who we are.
+        /// This cluster.
         expected: u128,
     },
-    /// The keys do not make sense.
+    /// The keys are inconsistent.
     #[error("etcd: {key} holds {what}")]
     Malformed {
-        /// Which one.
+        /// The key.
         key: String,
-        /// What is wrong.
+        /// The inconsistency.
         what: &'static str,
     },
-    /// More than can be kept there.
+    /// The state is too long.
     #[error("etcd: the metadata state has {bytes} bytes, the limit is {STATE_BYTES_MAX}")]
     TooLarge {
-        /// Of the state.
+        /// Length in bytes.
         bytes: usize,
     },
 }
 
-/// A client of etcd that does what an election asks.
+/// An etcd client for elections.
 pub struct Etcd {
     config: EtcdConfig,
     agent: ureq::Agent,
-    /// The endpoint that answered last.
+    /// Endpoint that answered last.
     current: usize,
-    /// Of etcd's history, as its last answer said.
+    /// Revision in its last answer.
     revision: u64,
 }
 
-/// What was found under some keys.
+/// Values found under some keys.
 struct Found {
     seat: Option<u128>,
     beat: u64,
@@ -108,7 +110,7 @@ impl Etcd {
         Self { config, agent: limits.into(), current: 0, revision: 0 }
     }
 
-    /// The state that is there, unless it is another cluster's.
+    /// The stored state, unless it belongs to another cluster.
     pub fn load(&mut self) -> Result<Option<Vec<u8>>, EtcdError> {
         let mut look = self.look();
         look.as_array_mut().expect("a list").push(json!({"request_range": self.state_range(None)}));
@@ -120,7 +122,8 @@ impl Etcd {
         }
     }
 
-    /// Does what an election asks. An endpoint that does not answer is [`SeatAnswer::Silence`], with the reason.
+    /// Executes a request of the election. If no endpoint answers, the result is
+    /// [`SeatAnswer::Silence`] with the reason.
     pub fn execute(&mut self, request: &SeatRequest) -> Result<(SeatAnswer, Option<String>), EtcdError> {
         let answer = match request {
             SeatRequest::Observe => self.observe(),
@@ -145,7 +148,7 @@ impl Etcd {
         self.found(&answer["responses"])
     }
 
-    /// Everything but the state, in the order in which [`Self::found`] wants it.
+    /// Reads everything but the state, in the order of [`Self::found`].
     fn look(&self) -> Value {
         json!(["cluster", "seat", "beat", "version"].map(|name| self.range(name)))
     }
@@ -254,7 +257,7 @@ impl Etcd {
         Ok(SeatAnswer::Done)
     }
 
-    /// What only the holder of the seat may do, and only if all that `conditions` say is so.
+    /// A transaction of the lease's holder, executed only if all `conditions` hold.
     fn guarded(&mut self, holder: u128, conditions: &[Value], then: Value) -> Result<SeatAnswer, EtcdError> {
         let mut compare = vec![self.is("seat", &hex(holder))];
         compare.extend_from_slice(conditions);
@@ -267,14 +270,14 @@ impl Etcd {
         Ok(SeatAnswer::Refused { holder: found.seat.unwrap_or(0), version: found.version })
     }
 
-    /// Where etcd's history is, as its last answer said.
+    /// Current revision of etcd, as of its last answer.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Lets etcd forget what was before `revision`: each beat is a new one.
+    /// Compacts revisions before `revision`: every renewal creates one.
     pub fn compact(&mut self, revision: u64) -> Result<(), EtcdError> {
-        // What is compacted already is refused, and that is well, too.
+        // The revision may be compacted already.
         self.ask("/v3/kv/compaction", &json!({"revision": revision.to_string()})).map(|_| ())
     }
 
@@ -285,7 +288,7 @@ impl Etcd {
         Ok(answer)
     }
 
-    /// Asks the endpoints in turn, beginning with the one that answered last.
+    /// Tries the endpoints in turn, beginning with the one that answered last.
     fn ask(&mut self, path: &str, request: &Value) -> Result<Value, EtcdError> {
         let mut reasons = Vec::new();
         for _ in 0..self.config.endpoints.len() {
@@ -368,7 +371,7 @@ fn hex(number: u128) -> String {
     format!("{number:032x}")
 }
 
-/// Sorted as the numbers are.
+/// Zero-padded, so that text order is numeric order.
 fn version_name(version: u64) -> String {
     format!("state/{version:020}/")
 }
@@ -377,7 +380,7 @@ fn part_name(version: u64, index: usize) -> String {
     format!("{}{index:02}", version_name(version))
 }
 
-/// Numbers of 64 bits are texts in its JSON; zeros are left out.
+/// etcd's JSON has 64-bit numbers as strings and omits zeros.
 fn integer(value: &Value) -> u64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
 }

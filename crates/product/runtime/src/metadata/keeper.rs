@@ -1,5 +1,5 @@
-//! What keeps the state, and says who leads: a store of its own ([`Alone`]), or one that several instances share
-//! ([`super::SharedStore`]).
+//! Keeps the state and decides who leads: a store of a single instance ([`Alone`]), or one that
+//! several instances share ([`super::SharedStore`]).
 
 use super::state_file::StateFileError;
 use crate::Waker;
@@ -11,37 +11,40 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two tries to persist a step on a full disk.
+/// Pause between attempts to persist a step on a full disk.
 const SPACE_RETRY: Duration = Duration::from_millis(100);
 
-/// Since when a store does not take steps, by the boot-time clock, and why.
+/// Since when the store fails, by the boot-time clock, and why.
 type Outage = Mutex<Option<(u64, String)>>;
 
-/// An error of whatever kind.
+/// Any error.
 pub type KeeperError = Box<dyn std::error::Error + Send + Sync>;
 
-/// See the module. What it reports decides what the service is: nobody, or the leader.
+/// See the module. Its events make the service a leader or a standby.
 pub trait Keeper {
-    /// A name for operators.
+    /// Name for operators.
     fn name(&self) -> &'static str;
 
-    /// Whom to wake when there is something to poll.
+    /// Sets the waker for events.
     fn register(&mut self, waker: &Waker);
 
-    /// The leader's next step. One at a time; [`ElectionEvent::Persisted`] follows, or [`ElectionEvent::Deposed`].
+    /// Persists the leader's next step. One at a time; [`ElectionEvent::Persisted`] or
+    /// [`ElectionEvent::Deposed`] follows.
     fn persist(&mut self, version: u64, bytes: Vec<u8>) -> Result<(), KeeperError>;
 
-    /// What has happened.
+    /// The next event.
     fn poll(&mut self) -> Result<Option<ElectionEvent>, KeeperError>;
 
-    /// For [`nicekv_metadata::Metadata::handle_leadership`], as of the last [`Self::poll`] that had nothing more to say.
+    /// Argument for [`nicekv_metadata::Metadata::handle_leadership`], as of the last [`Self::poll`]
+    /// that returned nothing.
     fn exclusive_until_ns(&self) -> u64;
 
-    /// Since when it does not answer, by the boot-time clock, and why.
+    /// Since when the store does not answer, by the boot-time clock, and why.
     fn outage(&self) -> Option<(u64, String)>;
 }
 
-/// A store that nobody else can use: its owner leads from the beginning. It has a thread of its own, since a busy disk may let one wait for tens of milliseconds.
+/// A store of one instance, which leads from the start. It has a thread of its own, since a busy
+/// disk can block for tens of milliseconds.
 pub struct Alone {
     steps: Option<Sender<(u64, Vec<u8>)>>,
     stored: Receiver<Result<Stored, KeeperError>>,
@@ -51,14 +54,14 @@ pub struct Alone {
     exclusive_until_ns: u64,
 }
 
-/// A step that was persisted.
+/// A persisted step.
 struct Stored {
     version: u64,
     exclusive_until_ns: u64,
 }
 
 impl Alone {
-    /// Of a store whose state the leader was made of.
+    /// A store whose state the leader was created from.
     pub(super) fn start<S>(store: S) -> io::Result<Self>
     where
         S: StateStore<Error: Into<KeeperError>> + Send + 'static,
@@ -75,7 +78,7 @@ impl Alone {
     }
 }
 
-/// Persists steps until the service ends, or one cannot be persisted.
+/// Persists steps until the service ends, or one fails.
 fn keep(
     mut store: impl StateStore<Error: Into<KeeperError>>,
     steps: &Receiver<(u64, Vec<u8>)>,
@@ -92,7 +95,7 @@ fn keep(
             };
             let has_ended = || matches!(steps.try_recv(), Err(TryRecvError::Disconnected));
             match &stored {
-                // The service goes on without deciding anything until there is space again.
+                // The service continues without decisions until there is space.
                 Err(error) if is_for_space(error) && !has_ended() => {
                     let mut outage = outage();
                     let since_ns = outage.as_ref().map_or(now().boot_ns, |(since_ns, _)| *since_ns);
@@ -106,7 +109,7 @@ fn keep(
         *outage() = None;
         let stored = stored.map(|()| Stored { version, exclusive_until_ns: store.exclusive_until_ns() });
         let is_last = stored.is_err();
-        // A service that has ended reads none.
+        // A stopped service reads no events.
         let _ = reports.send(stored);
         if let Some(waker) = waker.get() {
             waker.wake();
@@ -128,7 +131,7 @@ impl Keeper for Alone {
     }
 
     fn persist(&mut self, version: u64, bytes: Vec<u8>) -> Result<(), KeeperError> {
-        // A thread that has ended says why when it is polled.
+        // A thread that has stopped reports why when it is polled.
         let _ = self.steps.as_ref().expect("it runs").send((version, bytes));
         Ok(())
     }
@@ -157,7 +160,7 @@ impl Keeper for Alone {
 }
 
 impl Drop for Alone {
-    /// A step under way is finished: whoever opens the state next finds it whole.
+    /// A running step is finished: the next process to open the state finds it complete.
     fn drop(&mut self) {
         self.steps = None;
         if let Some(thread) = self.thread.take() {

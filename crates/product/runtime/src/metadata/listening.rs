@@ -1,17 +1,18 @@
-//! What the processes of the cluster say of the sockets on which they receive, for `nicekv status`. Soft state of the leader: each
-//! process reports every few seconds, and one that is silent is forgotten.
+//! Sockets on which the processes of the cluster receive, for `nicekv status`. Soft state of the
+//! leader: each process reports every few seconds, and silent ones are forgotten.
 
 use nicekv_metadata::{ListeningReport, OpenSocket};
 use nicekv_proto::{Duration, Now};
 use std::net::IpAddr;
 
-/// Most processes that are remembered; of more, the one that reported longest ago is forgotten.
+/// Most processes; the one with the oldest report is replaced.
 const PROCESSES_MAX: usize = 1024;
-/// Most sockets of a process: an `up` of 64 nodes has three for each, a gateway one for each thread.
+/// Most sockets of a process: an `up` of 64 nodes has three for each, a gateway one for each
+/// thread.
 const SOCKETS_MAX: usize = 512;
 /// Longest text of a report.
 const TEXT_BYTES_MAX: usize = 256;
-/// A process that has not reported for longer is forgotten.
+/// Time after which a silent process is forgotten.
 const REMEMBERED: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -29,7 +30,8 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    /// Takes a report that came from `source`. A process is known by its name and where it dials from: every host may have an `edge`.
+    /// Stores a report from `source`. A process is identified by its name and source address: every
+    /// host may have an `edge`.
     pub(super) fn report(&mut self, now: Now, source: IpAddr, report: ListeningReport) {
         let ListeningReport { process: mut name, mut sockets } = report;
         shorten(&mut name);
@@ -61,7 +63,7 @@ impl Listening {
     }
 }
 
-/// What comes from the network is neither long nor a terminal's control sequence.
+/// Text from the network is limited in length, and contains no control characters.
 fn shorten(text: &mut String) {
     text.retain(|character| !character.is_control());
     let end = (0..=TEXT_BYTES_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end));

@@ -1,26 +1,26 @@
-//! What the switches' installed tables do with a key, for commands: each agent is asked on its stream, and whoever wants to know waits until
-//! all have answered, or long enough.
+//! Key lookups in the switches' installed tables, for commands: each agent is asked on its stream,
+//! and the visitor waits until all have answered, or until a timeout.
 
 use crate::control_plane::SwitchAnswer;
 use nicekv_metadata::SwitchId;
 use nicekv_proto::{Duration, Now};
 use nicekv_switch::control::{ControlReply, Lookup};
 
-/// For the answers of all switches; who has not answered by then is shown without one.
+/// Timeout of the switches' answers.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
 
-/// What one visitor waits for.
+/// A visitor's lookup.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     lookup: Lookup,
     ends_ns: u64,
     answers: Vec<(SwitchId, SwitchAnswer)>,
-    /// Of these, the switches that are still to answer.
+    /// Switches that have not answered yet.
     outstanding: Vec<SwitchId>,
 }
 
 impl Pending {
-    /// `asked`: those that there are, and whether each can be asked.
+    /// `asked`: all switches, and whether each is connected.
     pub(super) fn new(now: Now, lookup: Lookup, asked: &[(String, SwitchId, bool)]) -> Self {
         let silent = |(name, id, _): &(String, SwitchId, bool)| {
             (*id, SwitchAnswer { switch: name.clone(), term: 0, generation: None, found: None })
@@ -30,7 +30,7 @@ impl Pending {
         Self { lookup, ends_ns: now.after(ANSWERS_MAX), answers, outstanding }
     }
 
-    /// A switch has answered somebody.
+    /// A switch has answered a lookup.
     pub(super) fn hear(&mut self, switch: SwitchId, reply: &ControlReply) {
         let ControlReply::Found { term, generation, lookup, found } = reply else { return };
         let is_owed = *lookup == self.lookup && self.outstanding.contains(&switch);
@@ -41,7 +41,7 @@ impl Pending {
         }
     }
 
-    /// What there is to be told, if it is time.
+    /// The answer, if it is complete or overdue.
     pub(super) fn answers(&self, now: Now) -> Option<Vec<&SwitchAnswer>> {
         let is_time = self.outstanding.is_empty() || now.boot_ns >= self.ends_ns;
         is_time.then(|| self.answers.iter().map(|(_, answer)| answer).collect())

@@ -1,5 +1,5 @@
-//! The other instances of the metadata service, asked by this one once a second whether they answer: one that is dead costs nothing
-//! until the last one is, so somebody has to say so.
+//! Checks once a second whether the other instances of the metadata service answer: a dead one
+//! costs nothing until it is the last one, so it must be reported.
 
 use crate::control_plane::AdminRequest;
 use crate::{Stop, admin};
@@ -9,12 +9,13 @@ use std::net::SocketAddrV4;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
 
-/// Between two rounds.
+/// Interval between rounds.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// For the answer of one address.
+/// Timeout of one address.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Asks `others` (their names and addresses) on a thread of its own, until the stop, and sends what changed after each round.
+/// Checks `others` (names and addresses) on a thread of its own, until the stop, and sends the
+/// changes after each round.
 pub(super) fn watch(
     stop: &Stop,
     others: Vec<(String, Vec<SocketAddrV4>)>,
@@ -24,7 +25,8 @@ pub(super) fn watch(
         return Ok(receiver);
     }
     let stop = stop.clone();
-    // Nobody waits for its end: an address that does not answer would hold up the stop, and with it another leader.
+    // The thread is not joined: an address that does not answer would delay the stop, and thereby
+    // the next leader.
     std::thread::Builder::new().name("metadata-peers".into()).spawn(move || {
         let began = Instant::now();
         let mut answered_at = vec![began; others.len()];
@@ -49,14 +51,14 @@ pub(super) fn watch(
                 let silent = why.map(|why| ((now - *answered).as_millis() as u64, why));
                 PeerStatus { name, addresses, silent }
             });
-            // The service may have ended.
+            // The service may have stopped.
             let _ = sender.send(peers.collect());
         });
     })?;
     Ok(receiver)
 }
 
-/// Why the instance answers at none of its addresses, if it does not: what the first one says.
+/// Why the instance answers at none of its addresses: the error of the first one.
 fn failure_of(addresses: &[SocketAddrV4]) -> Option<String> {
     let mut first = None;
     for address in addresses {

@@ -1,4 +1,5 @@
-//! A store that several instances share, and the election about it: a thread of its own, since a store may let one wait.
+//! A store that several instances share, and its election: on a thread of its own, since a store
+//! may block.
 //!
 //! ```text
 //!   service's thread                      store's thread
@@ -6,8 +7,8 @@
 //!            ◀── events, hold, outage ◀──          ◀──
 //! ```
 //!
-//! The hold is read together with the events: a hold of the next candidacy is not taken for one of a leader that has not heard yet
-//! that it is deposed.
+//! The lease is read together with the events: a lease of the next candidacy must not be taken for
+//! that of a leader that has not learned yet that it was deposed.
 
 use super::etcd::{Etcd, EtcdError};
 use super::keeper::{Keeper, KeeperError};
@@ -19,11 +20,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// History that others may still want to read: nobody does.
+/// Revisions that readers may still need: none.
 const HISTORY: Duration = Duration::from_secs(300);
 
 enum Command {
-    /// A step of the leader that was elected as the `reign`-th.
+    /// A step of the leader of the `reign`-th election.
     Persist { reign: u64, version: u64, bytes: Vec<u8> },
 }
 
@@ -36,7 +37,7 @@ struct Board {
     waker: Option<Waker>,
 }
 
-/// The service's end.
+/// Service's side.
 pub struct SharedStore {
     board: Arc<Mutex<Board>>,
     commands: Option<Sender<Command>>,
@@ -46,7 +47,7 @@ pub struct SharedStore {
 }
 
 impl SharedStore {
-    /// Begins to stand by. `instance` is random.
+    /// Starts as a standby. `instance` is random.
     pub fn start(etcd: Etcd, timing: SeatTiming, instance: u64) -> std::io::Result<Self> {
         let (commands, received) = mpsc::channel();
         let board = Arc::new(Mutex::new(Board::default()));
@@ -67,7 +68,7 @@ impl SharedStore {
     }
 }
 
-/// Nothing is left half done by a panic.
+/// A panic leaves nothing half done.
 fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
     board.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -84,7 +85,7 @@ impl Keeper for SharedStore {
 
     fn persist(&mut self, version: u64, bytes: Vec<u8>) -> Result<(), KeeperError> {
         let command = Command::Persist { reign: self.reign, version, bytes };
-        // A thread that has ended says why when it is polled.
+        // A thread that has stopped reports why when it is polled.
         let _ = self.commands.as_ref().expect("it runs").send(command);
         Ok(())
     }
@@ -115,7 +116,7 @@ impl Keeper for SharedStore {
 }
 
 impl Drop for SharedStore {
-    /// Whoever leads gives the seat up: others need not wait.
+    /// A leader releases its lease, so that the others need not wait.
     fn drop(&mut self) {
         self.commands = None;
         if let Some(thread) = self.thread.take() {
@@ -124,14 +125,14 @@ impl Drop for SharedStore {
     }
 }
 
-/// The store's end.
+/// Store's side.
 struct Worker {
     etcd: Etcd,
     election: Election,
     board: Arc<Mutex<Board>>,
     commands: Receiver<Command>,
     reign: u64,
-    /// When the leader lets history before a revision go, and which.
+    /// When the leader compacts, and up to which revision.
     compact: (u64, u64),
 }
 
@@ -189,15 +190,15 @@ impl Worker {
         }
     }
 
-    /// The service has ended, and says nothing any more.
+    /// The service has stopped.
     fn resign(mut self) {
         if let Some(request) = self.election.resign() {
-            // Without an answer others wait for the lease.
+            // Without an answer, the others wait for the lease to expire.
             let _ = self.etcd.execute(&request);
         }
     }
 
-    /// Each beat is a revision, which etcd keeps until it is told otherwise.
+    /// Every renewal is a revision, which etcd keeps until it is compacted.
     fn compact(&mut self) {
         let (due_ns, revision) = self.compact;
         if now().boot_ns < due_ns || !self.election.is_leader() {

@@ -1,13 +1,14 @@
-//! Where the metadata service keeps its state: one file, replaced as a whole.
+//! File of the metadata service's state, replaced atomically.
 //!
 //! ```text
 //!   metadata-state.new ── write ── force ── rename ──▶ metadata-state ── force of the directory
 //!   checksum (CRC32C, big-endian) │ state
 //! ```
 //!
-//! The space of the next state is set aside as soon as this one is there, so that a full disk does not keep the service from persisting steps.
+//! Space for the next state is reserved as soon as one is written, so that a full disk does not
+//! prevent the service from persisting steps.
 //!
-//! The directory's lock keeps other processes away, so the version is compared in memory.
+//! The directory's lock excludes other processes, so versions are compared in memory.
 
 use nicekv_metadata::{StateError, StateStore, persisted_version};
 use nicekv_store::{DataDirectory, Files, is_out_of_space};
@@ -19,23 +20,23 @@ use thiserror::Error;
 const FILE: &str = "metadata-state";
 const FILE_NEW: &str = "metadata-state.new";
 const CHECKSUM_BYTES: usize = 4;
-/// Set aside for the next state: so much, or twice the length of this one.
+/// Space reserved for the next state: at least this, or twice the length of the current one.
 const SPACE_BYTES_MIN: u64 = 64 << 10;
 
 /// Why the state could not be read or replaced.
 #[derive(Debug, Error)]
 pub enum StateFileError {
-    /// The operating system's reason.
+    /// Error of the operating system.
     #[error("cannot {operation} {path}: {source}", path = path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Its reason.
         source: io::Error,
     },
-    /// Its checksum does not match.
+    /// The checksum does not match.
     #[error(
         "{path} is damaged; put it back from a copy, or begin with empty data directories and `nicekv restore` a backup",
         path = path.display()
@@ -44,27 +45,27 @@ pub enum StateFileError {
         /// The file.
         path: PathBuf,
     },
-    /// What it holds is no state.
+    /// The content is no state.
     #[error(transparent)]
     State(#[from] StateError),
-    /// Somebody else has changed it.
+    /// Another process has changed it.
     #[error("the metadata state has version {found}, not {expected}: another metadata service leads")]
     VersionConflict {
-        /// There.
+        /// Version found.
         found: u64,
-        /// Expected.
+        /// Version expected.
         expected: u64,
     },
 }
 
 impl StateFileError {
-    /// Whether space on the disk is all that was missing.
+    /// Whether the disk is full.
     pub(super) fn is_for_space(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_out_of_space(source))
     }
 }
 
-/// The state in a data directory, which is held as long as this lives.
+/// The state in a data directory, which stays locked as long as this lives.
 pub struct StateFile {
     files: Arc<dyn Files>,
     directory: DataDirectory,
@@ -72,7 +73,7 @@ pub struct StateFile {
 }
 
 impl StateFile {
-    /// In `directory`. [`StateStore::load`] comes first.
+    /// A state in `directory`. Call [`StateStore::load`] first.
     pub fn new(files: Arc<dyn Files>, directory: DataDirectory) -> Self {
         Self { files, directory, version: 0 }
     }
@@ -95,7 +96,7 @@ impl StateFile {
         Ok(())
     }
 
-    /// Whether there is room is seen when it is needed.
+    /// Missing room shows when it is needed.
     fn set_space_aside(&self, length: u64) {
         if let Ok(file) = self.files.open(&self.directory.path().join(FILE_NEW), true) {
             let _ = file.allocate(SPACE_BYTES_MIN.max(2 * length));
@@ -103,7 +104,8 @@ impl StateFile {
     }
 }
 
-/// The state in a directory that may be another process's, as it is now; `None`: there is none.
+/// Reads the current state in a directory that may belong to another process; `None`: there is
+/// none.
 pub fn peek(directory: &Path) -> Result<Option<Vec<u8>>, StateFileError> {
     let path = directory.join(FILE);
     match std::fs::read(&path) {
@@ -157,7 +159,7 @@ impl StateStore for StateFile {
     }
 }
 
-/// The state of a cluster that is to be forgotten with its process (memory engine).
+/// A state that is lost with the process (memory engine).
 #[derive(Debug, Default)]
 pub struct MemoryState;
 

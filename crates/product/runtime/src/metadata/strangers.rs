@@ -1,16 +1,17 @@
-//! Who speaks to the metadata service as another release does: named in `nicekv status`, the log and a metric, not only dropped.
+//! Peers of other releases: shown in `nicekv status`, the log and a metric, instead of only being
+//! ignored.
 
 use crate::control_plane;
 use nicekv_metadata::StrangerStatus;
 use nicekv_proto::{Duration, HeaderLayout, Now};
 use std::net::IpAddr;
 
-/// Most that are remembered; of more, whoever was heard longest ago is forgotten.
+/// Most remembered peers; the one heard least recently is replaced.
 const STRANGERS_MAX: usize = 16;
-/// Who has been silent for longer is no longer told of.
+/// Time after which a silent peer is no longer shown.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// What has versions.
+/// Versioned protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     /// Datagrams of nodes and clients.
@@ -27,7 +28,7 @@ impl Protocol {
         }
     }
 
-    /// Of this release.
+    /// Version of this release.
     fn version(self) -> u8 {
         match self {
             Self::Wire => HeaderLayout::VERSION,
@@ -71,12 +72,12 @@ impl Strangers {
         self.heard.push(Stranger { address, protocol, version, count: 1, heard_ns: now.boot_ns });
     }
 
-    /// How often anybody was heard.
+    /// Number of messages received from such peers.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Those that were heard lately.
+    /// Peers heard recently.
     pub(super) fn heard(&mut self, now: Now) -> Vec<StrangerStatus> {
         let ago_ns = |stranger: &Stranger| now.boot_ns.saturating_sub(stranger.heard_ns);
         self.heard.retain(|stranger| ago_ns(stranger) < REMEMBERED.as_nanos() as u64);

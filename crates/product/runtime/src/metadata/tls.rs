@@ -1,28 +1,30 @@
-//! Who may answer as etcd, and how this instance proves who it is: certificates of the operator's own authority, in PEM. Nobody else's is believed.
+//! TLS for etcd: trusted authorities and this instance's certificate, in PEM. No other authority is
+//! trusted.
 
 use thiserror::Error;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
-/// What cannot be used.
+/// Unusable PEM input.
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// Not PEM.
     #[error("{0}: no PEM: {1}")]
     NoPem(String, String),
-    /// PEM, and not what is wanted.
+    /// PEM, but not of the expected kind.
     #[error("{0}: it has no {1}")]
     Missing(String, &'static str),
 }
 
-/// A file's name, for who reads why it is refused, and what is in it.
+/// A file's name, for errors, and its content.
 pub type Pem<'a> = (&'a str, &'a [u8]);
 
-/// For endpoints with `https`.
+/// TLS for `https` endpoints.
 #[derive(Clone, Debug)]
 pub struct EtcdTls(pub(super) TlsConfig);
 
 impl EtcdTls {
-    /// Believes who has a certificate of `authority`; shows the certificates of `client` with their key, if etcd asks for some.
+    /// Trusts certificates issued by `authority`; presents the certificates of `client` with its
+    /// key, if etcd asks.
     pub fn new(authority: Pem<'_>, client: Option<(Pem<'_>, Pem<'_>)>) -> Result<Self, TlsError> {
         let client = match client {
             Some((chain, key)) => Some(ClientCert::new_with_certs(&certificates(chain)?, private_key(key)?)),

@@ -1,5 +1,5 @@
-//! Giving a command what a partition holds (`nicekv backup`): one at a time, a page at a time, as fast as it is read and no faster than other work
-//! allows.
+//! Sends the content of a partition to a command (`nicekv backup`): one at a time, page by page, as
+//! fast as the peer reads and other work allows.
 
 use super::snapshot::Next;
 use super::storage::NodeStorage;
@@ -10,19 +10,20 @@ use nicekv_replica::StreamPeer;
 use nicekv_replica::replication::Replica;
 use nicekv_store::StoreError;
 
-/// Between two pages: 64 KiB each, so about 32 MiB a second at most.
+/// Pause between pages of 64 KiB: about 32 MiB a second at most.
 const PAUSE: Duration = Duration::from_millis(2);
-/// For a moment at which a partition can be told: its primary leads, and holds nothing back.
+/// Timeout of waiting until the partition can be read: its primary must lead, with nothing held
+/// back.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 
-/// The backup that is under way, if there is one.
+/// The running backup, if any.
 #[derive(Default)]
 pub(super) struct Backups(Option<Backup>);
 
 struct Backup {
     asker: StreamPeer,
     partition: PartitionId,
-    /// It is begun; or given up after so long.
+    /// Started; given up after a timeout.
     stage: Stage,
     next_ns: u64,
 }
@@ -35,7 +36,7 @@ enum Stage {
 }
 
 impl Backups {
-    /// A command asks for a partition. `None`: the stream is of no more use.
+    /// A command requests a partition. `None`: the stream is to be closed.
     pub(super) fn ask(
         &mut self,
         asker: StreamPeer,
@@ -58,7 +59,7 @@ impl Backups {
         self.0.as_ref().map_or(u64::MAX, |backup| backup.next_ns)
     }
 
-    /// Does what is next; `stream` is the asker's, if it is still there.
+    /// Does the next step; `stream` is the requester's, if still open.
     pub(super) fn go_on(
         &mut self,
         now: Now,
@@ -73,7 +74,7 @@ impl Backups {
             return Ok(());
         }
         backup.next_ns = now.after(PAUSE);
-        // Until it has read, nothing is added: that is what bounds memory here, and at the asker.
+        // Nothing is added until the peer has read: that bounds memory on both sides.
         if stream.has_output() || storage.is_unfinished() {
             return Ok(());
         }
@@ -96,7 +97,7 @@ impl Backups {
 }
 
 impl Backup {
-    /// Waits for a moment that is one decision's.
+    /// Waits for a moment between two decisions.
     fn begin(
         &mut self,
         now: Now,
@@ -127,7 +128,7 @@ fn read(now: Now, core: &mut Replica, storage: &mut NodeStorage) -> Result<Optio
             Some(BackupFrame::Part { client, sequence, offset, bytes })
         }
         Next::Damaged(name, why) => {
-            // The next try may find what has been fetched.
+            // The next attempt may find what has been fetched.
             core.lose_value(now, name);
             Some(BackupFrame::Refused(why.into()))
         }

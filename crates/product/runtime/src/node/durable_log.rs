@@ -1,5 +1,5 @@
-//! The log of a node as its storage uses it: forces by the node's own thread (`helm`) or by the one that commits in groups, checkpoints by
-//! which it stays bounded, and what happens when the disk is full.
+//! A node's log as its storage uses it: syncs on the node's own thread (`helm`) or by group commit,
+//! checkpoints that bound its length, and full disks.
 
 use super::space::Space;
 use super::storage::StorageOptions;
@@ -14,41 +14,42 @@ use std::time::Duration;
 
 /// See [`StorageOptions::trim_bytes_min`].
 const ENGINE_PART: u64 = 16;
-/// While space is short the log is trimmed after this part of a segment.
+/// While space is short, the log is trimmed after this part of a segment.
 const SHORT_PART: u64 = 8;
 
-/// Forces are made by the node's own thread while they take no longer: gets that arrive meanwhile wait for it.
+/// Longest syncs made on the node's own thread: arriving gets wait for them.
 const QUICK: Duration = Duration::from_millis(1);
 
-/// And while they are for so few records, as they are with one caller.
+/// Most records of such a sync: as many as a single caller causes.
 const FEW_RECORDS: u64 = 4;
-/// And have been so many times in a row. Otherwise they are left to the thread that commits in groups: it forces one batch while the node prepares
-/// the next, which with many callers is worth more than what the switches of threads cost.
+/// Number of such small syncs in a row that is required first. All others are left to group commit:
+/// it syncs one batch while the node prepares the next, which with many callers is worth more than
+/// the thread switches cost.
 const FEW_IN_A_ROW: u32 = 32;
 
-/// A force of the log, by whichever thread makes it, and what is to be told of it.
+/// A sync of the log, on whichever thread, and how to report it.
 pub(super) struct Forcing {
     sync: LogSync,
-    /// How far the log has been forced since the node looked last.
+    /// Position synced since the node checked last.
     inbox: Mutex<Option<Result<LogPosition, StoreError>>>,
     waker: Waker,
-    /// The node's own thread forces, and has not yet come back.
+    /// The node's own thread is syncing.
     is_out: AtomicBool,
 }
 
 impl Forcing {
-    /// Forces on the thread of the node.
+    /// Syncs on the node's own thread.
     pub(super) fn force_here(&self) {
         self.post(self.sync.sync());
         self.is_out.store(false, Ordering::Release);
     }
 
-    /// Makes the node look.
+    /// Wakes the node.
     pub(super) fn wake(&self) {
         self.waker.wake();
     }
 
-    /// A failure stays, and forces that end at the same time are told in any order.
+    /// A failure stays; syncs that end at the same time may be reported in any order.
     fn post(&self, forced: Result<LogPosition, StoreError>) {
         let mut inbox = self.inbox.lock().expect("no holder of this lock panics");
         *inbox = Some(match (inbox.take(), forced) {
@@ -59,14 +60,14 @@ impl Forcing {
     }
 }
 
-/// What a node's log says of itself.
+/// Statistics of a node's log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogObservation {
-    /// How long its forces took.
+    /// Histogram of sync durations.
     pub forces: Durations,
-    /// Records ever written.
+    /// Records written in total.
     pub records: u64,
-    /// Segments that are kept.
+    /// Number of segments.
     pub segments: usize,
 }
 
@@ -74,22 +75,23 @@ pub(super) struct DurableLog {
     log: Log,
     forcing: Arc<Forcing>,
     commit: GroupCommit,
-    /// (position that is being forced, number of its record), ascending.
+    /// (position being synced, number of its record), ascending.
     waiting: VecDeque<(LogPosition, u64)>,
-    /// What is last in `waiting` is not yet being forced, and is so many records more than before.
+    /// The last item of `waiting` is not being synced yet, and has this many records more than the
+    /// one before.
     wanted: Option<u64>,
-    /// Number of the last record of which a force was wanted.
+    /// Number of the last record that needs a sync.
     wanted_through: u64,
-    /// Forces that were wanted for [`FEW_RECORDS`] or less since there was a larger one.
+    /// Consecutive syncs for at most [`FEW_RECORDS`].
     few_in_a_row: u32,
-    /// The thread that commits in groups has been asked for this.
+    /// Position that group commit was asked for.
     handed: Option<LogPosition>,
     segments: usize,
-    /// Not full segments are let go of from then on.
+    /// Time from which partly filled segments are removed.
     trim_at_ns: u64,
-    /// What was left of the log when it was trimmed last.
+    /// Length of the log after the last trim.
     trimmed_bytes: u64,
-    /// Number and position of the first record of a checkpoint until the log before it is let go.
+    /// Number and position of the first record of a checkpoint, until the log before it is trimmed.
     checkpoint: Option<(u64, LogPosition)>,
     pub(super) space: Space,
     /// Dropped last.
@@ -97,7 +99,7 @@ pub(super) struct DurableLog {
 }
 
 impl DurableLog {
-    /// Of a log that has been replayed. `waker` is woken when a force is done.
+    /// Wraps a replayed log. `waker` is woken when a sync is done.
     pub(super) fn new(
         log: Log,
         space: Space,
@@ -133,7 +135,7 @@ impl DurableLog {
         })
     }
 
-    /// Each force begins with this.
+    /// Adds a dependency of each sync.
     pub(super) fn sync_first(&mut self, first: Arc<dyn SyncFirst>) {
         self.log.sync_first(first);
     }
@@ -142,7 +144,7 @@ impl DurableLog {
         self.log.append(payload).map(drop)
     }
 
-    /// What is written is to be forced, through the record of this number.
+    /// Written records are to be synced, up to the record with this number.
     pub(super) fn want_force(&mut self, appended: u64) {
         self.waiting.push_back((self.log.last(), appended));
         let records = self.wanted.unwrap_or_default() + (appended - self.wanted_through);
@@ -150,8 +152,9 @@ impl DurableLog {
         self.wanted_through = appended;
     }
 
-    /// Has the thread that commits in groups force what is wanted, or the caller: if it has nothing else to do, there is little to force,
-    /// nobody forces already, and it will probably not take long; or if it `waits` for that.
+    /// Starts the pending sync: by group commit, or returned to the caller, if it has nothing else
+    /// to do, there is little to sync, no sync is running, and it will probably be quick; or if it
+    /// `waits` for it.
     pub(super) fn start_force(&mut self, has_time: bool, waits: bool) -> Option<Arc<Forcing>> {
         let records = self.wanted.take()?;
         self.few_in_a_row = if records <= FEW_RECORDS { self.few_in_a_row.saturating_add(1) } else { 0 };
@@ -167,7 +170,7 @@ impl DurableLog {
         None
     }
 
-    /// Number of the last record that was forced since this was asked last.
+    /// Number of the last record synced since the last call.
     pub(super) fn finish_forces(&mut self) -> Result<Option<u64>, StoreError> {
         let Some(forced) = self.forcing.inbox.lock().expect("no holder of this lock panics").take() else {
             return Ok(None);
@@ -181,7 +184,7 @@ impl DurableLog {
         Ok(through)
     }
 
-    /// Position through which it is durable.
+    /// Position up to which it is durable.
     pub(super) fn durable(&self) -> LogPosition {
         self.log.synced()
     }
@@ -194,13 +197,13 @@ impl DurableLog {
         }
     }
 
-    /// Whether no force is wanted or under way.
+    /// Whether no sync is pending or running.
     #[cfg(test)]
     pub(super) fn is_at_rest(&self) -> bool {
         self.wanted.is_none() && self.handed.is_none() && self.waiting.is_empty()
     }
 
-    /// Whether all that was appended is durable.
+    /// Whether all appended records are durable.
     pub(super) fn is_forced(&self) -> bool {
         self.log.synced() >= self.log.last()
     }
@@ -212,8 +215,9 @@ impl DurableLog {
         self.log.close()
     }
 
-    /// Writes what is appended, when no request is left. A full disk is remembered and tried again. If a segment begins
-    /// and no checkpoint is under way, the core writes one. False if the disk does not even take what is to be written now.
+    /// Writes appended records when no request is left. A full disk is remembered and retried. If a
+    /// segment begins and no checkpoint is running, the core writes one. `false` if the disk has no
+    /// room even for this.
     pub(super) fn write(&mut self, appended: u64, core: &mut Replica) -> Result<bool, StoreError> {
         let mut is_written = self.write_or_stall()?;
         if !is_written {
@@ -229,7 +233,7 @@ impl DurableLog {
         Ok(is_written)
     }
 
-    /// False if there is no space.
+    /// `false` if there is no space.
     fn write_or_stall(&mut self) -> Result<bool, StoreError> {
         match self.log.write() {
             Err(error) if error.is_out_of_space() => Ok(false),
@@ -237,7 +241,7 @@ impl DurableLog {
         }
     }
 
-    /// Lets go of what is before the checkpoint that began with the record `before`.
+    /// Trims the log before the checkpoint that began with record `before`.
     pub(super) fn trim(&mut self, before: u64, next_at_ns: u64) -> Result<(), StoreError> {
         let (first, position) = self.checkpoint.take().expect("trimmed after a checkpoint only");
         assert_eq!(first, before, "to where it began");
@@ -248,8 +252,8 @@ impl DurableLog {
         Ok(())
     }
 
-    /// Whether it is time for a checkpoint though the segment is not full.
-    /// On a disk that is short of space it does not wait for its time: the log is what comes back soonest.
+    /// Whether a checkpoint is due although the segment is not full. On a disk that is short of
+    /// space it is due at once: the log is the space that can be reclaimed soonest.
     pub(super) fn is_trim_due(
         &self,
         now: Now,
@@ -269,7 +273,7 @@ impl DurableLog {
     /// Ends the segment: the next [`Self::write`] begins a checkpoint.
     pub(super) fn rotate(&mut self) -> Result<(), StoreError> {
         match self.log.write_and_rotate() {
-            // As for any write: seen to when it is next tried.
+            // As with any write, retried later.
             Err(error) if error.is_out_of_space() => Ok(()),
             rotated => rotated,
         }

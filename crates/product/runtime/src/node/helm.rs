@@ -1,4 +1,5 @@
-//! Two threads for one node, of which one leads: so that the leader may force the log itself, and a disk that stalls stops nobody.
+//! Hand-off of a node between two threads: so that the leading thread can sync the log itself, and
+//! a stalled disk does not stop the node.
 //!
 //! ```text
 //!   leads ──▶ turn, turn, turn ──▶ park the node ─▶ force ─▶ take it back ──▶ turn …          most forces: no switch of threads
@@ -6,39 +7,41 @@
 //!   stands by ───── looks now and then ──┴─▶ parked for too long: takes it, leads ─▶ turn …
 //! ```
 //!
-//! A force by another thread costs two switches, which with one caller is much of a put. A force by the leader keeps the node from its
-//! heartbeats; so it is bounded: after [`PATIENCE`] to twice that the other thread goes on with the node (docs/FAULTS.md row 8), and
-//! its forces wait for the one that is held up. Whether a force is likely to be quick is judged before, by those before it.
+//! A sync on another thread costs two thread switches, which with one caller is a large part of a
+//! put. A sync on the leading thread delays the node's heartbeats, so it is bounded: after
+//! [`PATIENCE`] to twice that, the other thread takes over the node (docs/FAULTS.md row 8), and its
+//! syncs wait for the stalled one. Whether a sync is likely to be quick is predicted from earlier
+//! ones.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// So long a force may keep the node; a fraction of what separates two heartbeats.
+/// Longest time a sync may hold the node; a fraction of the heartbeat interval.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// Who stands by goes on looking for so many times after the last force; then it sleeps until the next one.
+/// Checks that the standby thread makes after the last sync; then it sleeps until the next one.
 const LOOKS_AFTER_FORCE: u32 = 10;
 
 /// Work that one thread at a time does.
 pub(super) trait Led: Send {
     /// Its failure.
     type Error: Send;
-    /// What may hold up whoever does it, and is done without the rest.
+    /// A sync: may block, and runs without the rest.
     type Force;
 
-    /// Works until there is something to force here (`Some`), or the end (`None`).
+    /// Works until there is something to sync here (`Some`), or the end (`None`).
     fn lead(&mut self) -> Result<Option<Self::Force>, Self::Error>;
 
-    /// Forces. Meanwhile the work may be led elsewhere.
+    /// Syncs. The other thread may take over meanwhile.
     fn force(force: &Self::Force);
 
-    /// Has been forced here, and nobody else has led meanwhile.
+    /// A sync on this thread has ended, and no other thread has taken over.
     fn forced(&mut self);
 
-    /// Has been forced, and the work is led elsewhere: it is to hear of it.
+    /// A sync on another thread has ended; the current leader must be told.
     fn overtaken(force: &Self::Force);
 }
 
-/// Where the node is while its leader forces.
+/// Holds the node while its leader syncs.
 struct Helm<T> {
     seat: Mutex<Seat<T>>,
     changed: Condvar,
@@ -46,23 +49,23 @@ struct Helm<T> {
 
 struct Seat<T> {
     parked: Option<(T, Instant)>,
-    /// Looks that are left until who stands by sleeps.
+    /// Remaining checks before the standby thread sleeps.
     looks: u32,
     is_asleep: bool,
     closed: bool,
 }
 
-/// Ends the waiting of who stands by, whatever ends who leads.
+/// Ends the standby thread, however the leader ends.
 struct Closing<'a, T>(&'a Helm<T>);
 
-/// Leads `work` to its end, on this thread and one that stands by.
+/// Runs `work` to its end, on this thread and a standby one.
 pub(super) fn run<T: Led>(work: T) -> Result<(), T::Error> {
     let seat = Seat { parked: None, looks: 0, is_asleep: false, closed: false };
     let helm = Helm { seat: Mutex::new(seat), changed: Condvar::new() };
     let name = std::thread::current().name().unwrap_or("node").to_owned();
     std::thread::scope(|scope| {
         let stand_in = std::thread::Builder::new().name(name);
-        // Without a second thread the node does nothing else during an fsync.
+        // Without a second thread, the node does nothing during a sync.
         let stand_in = stand_in.spawn_scoped(scope, || serve(&helm, None)).ok();
         let led = serve(&helm, Some(work));
         let ended = stand_in.map(|it| it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
@@ -70,7 +73,7 @@ pub(super) fn run<T: Led>(work: T) -> Result<(), T::Error> {
     })
 }
 
-/// Leads whenever this thread has the work, until that ends.
+/// Leads whenever this thread has the work, until it ends.
 fn serve<T: Led>(helm: &Helm<T>, mut work: Option<T>) -> Result<(), T::Error> {
     let _closing = Closing(helm);
     while let Some(mut led) = work.take().or_else(|| helm.stand_by()) {
@@ -104,7 +107,7 @@ impl<T> Helm<T> {
         self.seat().parked.take().map(|(work, _)| work)
     }
 
-    /// The work once it has been parked for too long; `None` when it has ended.
+    /// Takes the work once it has been parked for too long; `None` when it has ended.
     fn stand_by(&self) -> Option<T> {
         let mut seat = self.seat();
         while !seat.closed {
@@ -140,14 +143,14 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::thread::ThreadId;
 
-    /// A hang becomes a failure.
+    /// Turns a hang into a failure.
     const LIMIT: Duration = Duration::from_secs(20);
 
-    /// Work of some turns, each with a force that is held up until the turn that frees it, if there is one.
+    /// Work of some turns with a sync each, which stalls until the turn that releases it, if any.
     struct Turns {
         made: u32,
         count: u32,
-        /// The force of this turn is held up until the turn after.
+        /// The sync of this turn stalls until the next turn.
         held: u32,
         progress: Arc<(Mutex<u32>, Condvar)>,
         threads: Vec<(u32, ThreadId)>,
@@ -215,7 +218,7 @@ mod tests {
     fn the_end_is_told_whoever_leads() {
         assert_eq!(turns(3, 0, false).0, Ok(()));
         assert_eq!(turns(3, 0, true).0, Err("failed"));
-        // Whoever stands by leads at the end, and fails.
+        // The standby thread leads in the end, and fails.
         assert_eq!(turns(3, 3 - 1, true).0, Err("failed"));
     }
 }

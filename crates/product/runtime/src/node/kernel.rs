@@ -1,22 +1,23 @@
-//! Gets that the node's kernel answers: what the core tells is written where the program reads it, before anything leaves (G1, G3).
+//! Gets answered by the node's kernel: visible values are written to the program's map before any
+//! message leaves (G1, G3).
 
 use nicekv_kernel_gets::{Grant, Outcomes, Program, Size, Table};
 use nicekv_proto::{Duration, Now};
 use nicekv_replica::replication::Replica;
 
-/// Between two looks at leases, which are longer by far.
+/// Interval of lease checks, much shorter than a lease.
 const LEASE_LOOK: Duration = Duration::from_millis(10);
-/// Between two looks at who asks: a part of the time between two reports.
+/// Interval of reading source counts, a part of the report interval.
 const SOURCES_LOOK: Duration = Duration::from_millis(100);
 
-/// How gets in the kernel go.
+/// Statistics of gets in the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KernelObservation {
-    /// How gets have ended so far, by [`nicekv_kernel_gets::OUTCOMES`].
+    /// Gets by [`nicekv_kernel_gets::OUTCOMES`].
     pub outcomes: Outcomes,
-    /// Keys that have an entry.
+    /// Keys with an entry.
     pub entries: usize,
-    /// How often an open entry was closed.
+    /// Closings of open entries.
     pub closes: u64,
 }
 

@@ -1,4 +1,5 @@
-//! The large values of which a snapshot's entries speak: each is read after its entry, in that order. One that is removed meanwhile stays on the disk until it has been read.
+//! Large values of a snapshot's entries: each is read after its entry, in order. A value that is
+//! removed meanwhile stays on disk until it has been read.
 
 use nicekv_proto::OpId;
 use nicekv_proto::large::Reference;
@@ -6,20 +7,21 @@ use nicekv_proto::recovery::Entry;
 use nicekv_replica::stored_entries;
 use std::collections::{HashMap, VecDeque};
 
-/// What is read of a value at once.
+/// Bytes of a value read at once.
 const PART_BYTES: u32 = 64 << 10;
-/// Most bytes of values that nobody but the snapshot needs.
+/// Most bytes of removed values that are kept for the snapshot.
 const KEPT_BYTES_MAX: u64 = 1 << 30;
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct NeededValues {
-    /// Of entries that were sent; of the first one, everything before `offset` was sent, too.
+    /// Values of sent entries; of the first one, everything before `offset` was sent, too.
     sent: VecDeque<Reference>,
     offset: u32,
-    /// How many entries, sent or not, speak of each that was not read to its end, and how long it is.
+    /// For each value not completely read: number of entries, sent or not, that refer to it, and
+    /// its length.
     needed: HashMap<OpId, (usize, u32)>,
-    /// Of these, what is to be removed then.
+    /// Those of them to be removed afterwards.
     kept: HashMap<OpId, u32>,
     kept_bytes: u64,
 }
@@ -37,13 +39,13 @@ impl NeededValues {
         self.sent.extend(stored_entries(page).filter_map(|(_, entry)| Entry::reference_of(entry)));
     }
 
-    /// What is to be read next: of this value, from there, so many bytes.
+    /// The next piece to read: value, offset, length.
     pub(super) fn next(&self) -> Option<(OpId, u32, usize)> {
         let Reference { name, length, .. } = *self.sent.front()?;
         Some((name, self.offset, PART_BYTES.min(length - self.offset) as usize))
     }
 
-    /// That was read. The value that may be removed now.
+    /// A piece was read. Returns the value that may be removed now.
     pub(super) fn advance(&mut self, bytes: usize) -> Option<OpId> {
         let Reference { name, length, .. } = *self.sent.front()?;
         self.offset += bytes as u32;
@@ -61,7 +63,7 @@ impl NeededValues {
         self.forget(name).then_some(name)
     }
 
-    /// A value is to be removed: whether it stays for now.
+    /// A value is to be removed: returns whether it must be kept for now.
     pub(super) fn keep(&mut self, name: OpId) -> bool {
         let Some((_, length)) = self.needed.get(&name) else { return false };
         if self.kept.insert(name, *length).is_none() {
@@ -70,19 +72,19 @@ impl NeededValues {
         true
     }
 
-    /// What was kept under this name is to be removed now. Whether there was anything.
+    /// The kept value of this name is to be removed now. Returns whether there was one.
     pub(super) fn forget(&mut self, name: OpId) -> bool {
         let length = self.kept.remove(&name);
         self.kept_bytes -= length.map_or(0, u64::from);
         length.is_some()
     }
 
-    /// More is kept than the disk is to be burdened with.
+    /// Whether too much is kept.
     pub(super) fn is_too_much(&self) -> bool {
         self.kept_bytes > KEPT_BYTES_MAX
     }
 
-    /// What was kept, when nothing is read any more.
+    /// The kept values, when the snapshot ends.
     pub(super) fn into_kept(self) -> impl Iterator<Item = OpId> {
         self.kept.into_keys()
     }

@@ -1,10 +1,12 @@
-//! Which op this node evaluates, and which ops have ended its process ([`OpMarks`]), in a file of the data directory.
+//! Op marks: the op being evaluated, and ops that have crashed the process ([`OpMarks`]), in a file
+//! of the data directory.
 //!
 //! ```text
 //!   │ magic │ op under way: client, sequence │ next slot │ 64 slots: client, sequence, count │
 //! ```
 //!
-//! The file is mapped, so a mark is two stores and outlives the process, however that ends. It is synced at a start only: an op does not cause a loss of power.
+//! The file is mapped, so a mark costs two stores and outlives the process, however that ends. It
+//! is synced only at a start, since an op does not cause a power loss.
 
 #![allow(unsafe_code, reason = "the file is mapped into memory")]
 
@@ -24,18 +26,18 @@ const NAME: &str = "op-marks";
 const MAGIC: u64 = u64::from_le_bytes(*b"NICEMRK1");
 const FILE_BYTES: usize = 4096;
 const WORDS: usize = FILE_BYTES / size_of::<u64>();
-/// How often an op may end the process.
+/// Crashes after which an op is refused.
 pub(super) const ENDS_MAX: u64 = 2;
-/// Ops that are remembered; the oldest is forgotten for the next.
+/// Ops that are remembered; the oldest is replaced.
 const SLOTS: usize = 64;
 const CLIENT: usize = 1;
 const SEQUENCE: usize = 2;
-/// The slot that is written next.
+/// Next slot to be written.
 const NEXT: usize = 3;
 const FIRST_SLOT: usize = 4;
 const SLOT_WORDS: usize = 3;
 
-/// The words of the file.
+/// Words of the file.
 struct MarkFile(NonNull<AtomicU64>);
 
 // SAFETY: all that is reached by the pointer are atomics, which stay mapped as long as this exists.
@@ -43,12 +45,13 @@ unsafe impl Send for MarkFile {}
 // SAFETY: as above.
 unsafe impl Sync for MarkFile {}
 
-/// Opens the marks of a data directory, and counts the op that has ended the process before, if one has.
+/// Opens the marks of a data directory, and counts the op that has crashed the last process, if
+/// any.
 pub(super) fn open(directory: &Path) -> io::Result<OpMarks> {
     let path = directory.join(NAME);
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
     if file.metadata()?.len() != FILE_BYTES as u64 {
-        // Bytes that exist: a mapped page for which a full disk has no room would end the process.
+        // Allocated bytes: a mapped page without space on a full disk would crash the process.
         file.set_len(0)?;
         file.write_all_at(&[0; FILE_BYTES], 0)?;
     }
@@ -90,7 +93,8 @@ impl MarkFile {
         self.words()[word].store(value, Ordering::Relaxed);
     }
 
-    /// The op that was under way when the last process ended has one more end. The ops that have too many.
+    /// Counts a crash for the op that was being evaluated when the last process ended. Returns the
+    /// ops with too many.
     fn count_end(&self) -> BTreeSet<OpId> {
         if self.get(0) != MAGIC {
             (1..WORDS).for_each(|word| self.set(word, 0));
@@ -145,7 +149,7 @@ mod tests {
         OpId { client: ClientId(7), sequence }
     }
 
-    /// A process that begins with these ops, and ends while it evaluates the last one.
+    /// Runs a process that evaluates these ops, and crashes in the last one.
     fn ends_at(directory: &Path, ops: &[OpId]) {
         let marks = open(directory).unwrap();
         ops.iter().for_each(|op| {

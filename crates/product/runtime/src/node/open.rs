@@ -1,4 +1,4 @@
-//! Opening a node's storage: the engine, the space, the log, which is read back.
+//! Opens a node's storage: engine, space, and the log, which is replayed.
 
 use super::durable_log::DurableLog;
 use super::op_marks;
@@ -19,7 +19,7 @@ use nicekv_store::{
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Smaller tables are not worth their files.
+/// Smallest table size: smaller tables are not worth their files.
 const TABLE_BYTES_MIN: u64 = 256 << 10;
 /// Values are up to a quarter of it.
 const VALUE_SEGMENT_BYTES_MIN: u64 = 4 << 20;
@@ -27,23 +27,23 @@ const VALUE_SEGMENT_BYTES_MIN: u64 = 4 << 20;
 /// Why a node's storage cannot be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// By the store.
+    /// Error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file that knows which ops have ended the node.
+    /// The file of op marks.
     #[error("the file op-marks of the data directory: {0}")]
     Marks(std::io::Error),
-    /// A record of the log is not of this release, or contradicts those before it.
+    /// A log record is invalid, or contradicts earlier ones.
     #[error("record {position} of the log is not understood: {error}")]
     Record {
-        /// Which.
+        /// Its position.
         position: LogPosition,
         /// Why.
         error: DecodeError,
     },
 }
 
-/// A replica that forgets everything with its process, and its storage.
+/// A volatile replica with its storage.
 pub fn open_memory(config: NodeConfig) -> (Replica, NodeStorage) {
     (
         Replica::new(config),
@@ -57,8 +57,8 @@ pub fn open_memory(config: NodeConfig) -> (Replica, NodeStorage) {
     )
 }
 
-/// The replica whose log and engine are in `directory`, as it was. `waker` is woken when a force is done; `config.storage` is set
-/// to the directory's.
+/// The replica in `directory`, as it was. `waker` is woken when a sync is done; `config.storage` is
+/// set to the directory's id.
 pub fn open_durable(
     mut config: NodeConfig,
     now: Now,
@@ -68,14 +68,14 @@ pub fn open_durable(
     waker: Waker,
 ) -> Result<(Replica, NodeStorage), OpenError> {
     config.storage = directory.storage_id();
-    // The engine is told when to sync, so its own bound must not come first.
+    // The engine is told when to sync, so its own bound must not be reached first.
     let engine_options = DurableOptions {
         memtable_bytes_max: 4 * options.engine_sync_bytes,
         table_bytes: (options.engine_sync_bytes / 8).max(TABLE_BYTES_MIN),
         ..DurableOptions::default()
     };
     let engine_path = directory.path().join("engine");
-    // One that is missing is created only when the log shows that there was none.
+    // A missing engine is created only if the log shows that there was none.
     let open_engine = || DurableEngine::open(&engine_path, engine_options);
     let engine = if DurableEngine::is_in(&engine_path) { Some(open_engine()?) } else { None };
     let identity = LogIdentity {
@@ -90,7 +90,7 @@ pub fn open_durable(
     let path = directory.path().join("log");
     let space = Space::open(files.clone(), directory.path(), options.reserve_bytes)?;
     core.set_disk_space(space.state());
-    // What lives in a segment fits into the reserve, so it can be moved when the disk is full.
+    // The live content of a segment fits into the reserve, so that it can be moved on a full disk.
     let segment_bytes =
         options.reserve_bytes.clamp(VALUE_SEGMENT_BYTES_MIN, ValueOptions::default().segment_bytes);
     let value_options = ValueOptions { segment_bytes, ..ValueOptions::default() };
@@ -117,7 +117,7 @@ pub fn open_durable(
     }
     let engine = match engine {
         Some(engine) => engine,
-        // What the log held before its first position was in the engine.
+        // Log records before its first position are in the engine.
         None if recovered.first > LogPosition(1) => return Err(DurableEngine::missing(&engine_path).into()),
         None => open_engine()?,
     };

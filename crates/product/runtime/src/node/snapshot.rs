@@ -1,4 +1,4 @@
-//! A partition as it was at one moment, read while it goes on being written: for backups.
+//! Snapshot of a partition, read while writes continue: for backups.
 //!
 //! ```text
 //!   keys      a b c d e f g h              a page is the next keys in order; whoever writes to a key that no page has had
@@ -6,9 +6,10 @@
 //!                     ▲ written: sent ahead
 //! ```
 //!
-//! A large value that an entry speaks of is read after the entry (`needed`).
+//! A large value is read after the entry that refers to it (`needed`).
 //!
-//! Bounded: of a partition that is written to faster than it is read the snapshot breaks, and is begun again.
+//! Bounded: if a partition is written faster than it is read, the snapshot fails and must be
+//! restarted.
 
 use super::needed::NeededValues;
 use super::spaces::Spaces;
@@ -19,44 +20,44 @@ use nicekv_replica::StorageRequest;
 use nicekv_store::StoreError;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Keys and entries of one page, about.
+/// Approximate bytes of keys and entries in a page.
 const PAGE_BYTES: usize = 64 << 10;
-/// Most keys that are sent ahead and not yet passed by.
+/// Most keys that were sent ahead and not reached yet.
 const AHEAD_KEYS_MAX: usize = 1 << 17;
-/// Most pages that wait to be sent.
+/// Most pages waiting to be sent.
 const PAGES_MAX: usize = 128;
 
 /// See the module.
 pub(super) struct Snapshot {
     partition: PartitionId,
-    /// Keys up to this one are read; none at first.
+    /// Keys up to this one are read; `None` at the start.
     read: Option<Vec<u8>>,
     is_complete: bool,
-    /// Keys after `read` whose entries were sent ahead, or that had none.
+    /// Keys after `read` whose entries were sent ahead, or that did not exist.
     ahead: BTreeSet<Box<[u8]>>,
-    /// Keyed entries that wait to be sent.
+    /// Keyed entries waiting to be sent.
     pages: VecDeque<Vec<u8>>,
     large: NeededValues,
     broken: Option<&'static str>,
 }
 
-/// What is next of a snapshot.
+/// Next part of a snapshot.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Keyed entries.
     Page(Vec<u8>),
-    /// A part of the large value of the first entry that was given and whose value was not given to its end.
+    /// A part of the large value of the first returned entry whose value is not complete.
     Part { name: OpId, offset: u32, bytes: Vec<u8> },
-    /// It is of no use, as the disk cannot give this large value.
+    /// Failed: the disk cannot read this large value.
     Damaged(OpId, &'static str),
-    /// That was all.
+    /// End.
     End,
-    /// It is of no use.
+    /// Failed.
     Broken(&'static str),
 }
 
 impl Snapshot {
-    /// As it is now.
+    /// Starts a snapshot of the current state.
     pub(super) fn new(partition: PartitionId) -> Self {
         let (ahead, pages) = (BTreeSet::new(), VecDeque::new());
         let large = NeededValues::default();
@@ -88,7 +89,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Something is about to be done about a large value. Whether it is to wait until the snapshot ends, or has read the value.
+    /// A large value is about to change. Returns whether the change must wait until the snapshot
+    /// ends, or has read the value.
     pub(super) fn before_value(
         &mut self,
         values: &mut LargeValues,
@@ -102,26 +104,26 @@ impl Snapshot {
                 }
                 return Ok(is_kept);
             }
-            // It comes anew: what there is of it may be damaged.
+            // It will be written again: the present bytes may be damaged.
             StorageRequest::WriteValue { name, .. } if self.large.forget(name) => values.remove(name)?,
             _ => {}
         }
         Ok(false)
     }
 
-    /// Nobody reads it any more: what was only kept for it goes.
+    /// The snapshot ends: values kept for it are removed.
     pub(super) fn end(self, values: &mut LargeValues) -> Result<(), StoreError> {
         self.large.into_kept().try_for_each(|name| values.remove(name))
     }
 
-    /// The partition is about to be emptied.
+    /// The partition is about to be cleared.
     pub(super) fn before_clear(&mut self, partition: PartitionId) {
         if partition == self.partition && !self.is_complete {
             self.broken = Some("the node copies it anew");
         }
     }
 
-    /// What is next: of large values, or what waits, or a page of the engine.
+    /// The next part: large values, waiting entries, or a page of the engine.
     pub(super) fn next(&mut self, engine: &Spaces, values: &mut LargeValues) -> Result<Next, StoreError> {
         if let (None, Some((name, offset, bytes))) = (self.broken, self.large.next()) {
             return self.read_part(values, name, offset, bytes);
@@ -194,7 +196,7 @@ impl Snapshot {
     }
 }
 
-/// Does what is asked of large values, but a removal for which a snapshot has no time yet.
+/// Executes requests for large values, except removals that a snapshot delays.
 pub(super) fn carry_out(
     snapshot: &mut Option<Snapshot>,
     values: &mut LargeValues,
@@ -238,7 +240,7 @@ mod tests {
         engine
     }
 
-    /// Writes as a node does while a snapshot is taken.
+    /// Writes as a node does during a snapshot.
     fn write(snapshot: &mut Snapshot, engine: &mut Spaces, key: &[u8], value: Option<&[u8]>) {
         snapshot.before_write(engine, PARTITION, key).unwrap();
         match value {
@@ -255,7 +257,7 @@ mod tests {
         expected.extend(page.entries);
         let (mut snapshot, mut found, mut turn) = (Snapshot::new(PARTITION), BTreeMap::new(), 0);
         loop {
-            // Before, at and behind what is read: written, written again, removed, and new.
+            // Before, at and after the current position: writes, overwrites, removals and new keys.
             turn += 1;
             for number in [turn * 37 % 5000, turn * 911 % 5000, 4999 - turn % 5000] {
                 write(&mut snapshot, &mut engine, &key(number), Some(b"later"));
@@ -298,7 +300,7 @@ mod tests {
         assert!(matches!(snapshot.next(&engine, &mut LargeValues::in_memory()).unwrap(), Next::Broken(_)));
     }
 
-    /// A value and the entry of its key.
+    /// A value with its key's entry.
     fn put_large(engine: &mut Spaces, values: &mut LargeValues, number: usize, value: &[u8]) {
         let name = OpId { client: ClientId(1), sequence: number as u64 };
         let reference = Reference { name, length: value.len() as u32, checksum: checksum(value) };

@@ -1,4 +1,4 @@
-//! Room on a disk, some of which is set aside for what must be written when there is no more (docs/FAULTS.md row 9).
+//! Disk space, with a reserve for writes that must succeed on a full disk (docs/FAULTS.md row 9).
 //!
 //! ```text
 //!                 free < low, or a write fails                 a write fails, or free < low
@@ -7,11 +7,12 @@
 //!     └──────── free ≥ reserves + 2 low: taken again ◀───────────────────────────────────┘
 //! ```
 //!
-//! A node's reserve is a file of real blocks. Giving it back makes room for the decisions of ops that are open, for the checkpoints
-//! that let the log be trimmed, for deletes, and for the merges that give back what deletes made free.
+//! A node's reserve is a file of allocated blocks. Releasing it makes room for decisions of open
+//! ops, for checkpoints that let the log be trimmed, for deletes, and for merges that reclaim
+//! deleted space.
 //!
-//! Nodes of one process whose directories are on the same disk have one state: a put needs room at all of its replicas, so a reserve
-//! that one node keeps while its neighbour is short helps nobody, and the neighbour could use it.
+//! Nodes of one process with directories on the same disk share one state: a put needs room at all
+//! of its replicas, so a reserve that one node keeps while its neighbour is short helps no one.
 
 use nicekv_proto::{Duration, Now};
 use nicekv_replica::DiskSpace;
@@ -22,25 +23,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// A node's reserve, in its data directory.
+/// File of a node's reserve in its data directory.
 pub const RESERVE_FILE: &str = "reserve";
 
-/// What must be free besides reserves of so many bytes, for puts to be accepted.
+/// Free space, besides reserves of this size, that is required to accept puts.
 pub const fn free_bytes_min(reserve_bytes: u64) -> u64 {
     reserve_bytes / 4
 }
 
-/// Between two looks at the disk.
+/// Interval of checks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Disks that nodes of this process are on, by their numbers.
+/// Disks of this process' nodes, by device number.
 static DISKS: Mutex<BTreeMap<u64, Weak<Mutex<Disk>>>> = Mutex::new(BTreeMap::new());
 
-/// A disk, and what nodes of this process have set aside on it.
+/// A disk, with the reserves of this process' nodes.
 struct Disk {
     reserves: Vec<Reserve>,
     state: DiskSpace,
-    /// How often the reserves were given back.
+    /// Number of times the reserves were released.
     given_back: u64,
 }
 
@@ -55,13 +56,13 @@ pub(super) struct Space {
     directory: PathBuf,
     disk: Arc<Mutex<Disk>>,
     reserve: Arc<dyn StoreFile>,
-    /// Of [`Disk::given_back`], when a write of this node failed last.
+    /// Value of [`Disk::given_back`] when a write of this node failed last.
     given_back: u64,
     look_at_ns: u64,
 }
 
 impl Space {
-    /// Sets `reserve_bytes` aside in `directory`, if there is room.
+    /// Reserves `reserve_bytes` in `directory`, if there is room.
     pub(super) fn open(
         files: Arc<dyn Files>,
         directory: &Path,
@@ -87,12 +88,12 @@ impl Space {
         locked(&self.disk).state
     }
 
-    /// What is free on the disk, at this moment.
+    /// Free space on the disk now.
     pub(super) fn free_bytes(&self) -> u64 {
         self.files.available(&self.directory).unwrap_or(0)
     }
 
-    /// Looks at the disk, now and then; whether it has, and there is not enough.
+    /// Checks the disk at intervals; returns whether it did, and space is short.
     pub(super) fn watch(&mut self, now: Now) -> Result<bool, StoreError> {
         if now.boot_ns < self.look_at_ns {
             return Ok(false);
@@ -104,13 +105,13 @@ impl Space {
     }
 
     fn look(&self) -> io::Result<()> {
-        // Under the lock: else a neighbour could take what is free here, and it would be counted twice.
+        // Under the lock: else a neighbour could take the same free space.
         let mut disk = locked(&self.disk);
         let free = self.files.available(&self.directory)?;
         disk.look(free)
     }
 
-    /// A write found no space. Whether it is worth trying again at once.
+    /// A write found no space. Returns whether it is worth retrying at once.
     pub(super) fn run_out(&mut self) -> Result<bool, StoreError> {
         let mut disk = locked(&self.disk);
         if disk.state == DiskSpace::Enough {
@@ -118,7 +119,7 @@ impl Space {
             let given = disk.give_back();
             given.map_err(|source| StoreError::Io { operation: "give back space in", path, source })?;
         }
-        // A neighbour may have given the reserves back since the write failed.
+        // A neighbour may have released the reserves since the write failed.
         let is_new = disk.given_back != self.given_back;
         self.given_back = disk.given_back;
         if !is_new {
@@ -160,7 +161,7 @@ impl Disk {
         free_bytes_min(self.reserve_bytes())
     }
 
-    /// A node comes with a reserve, which it may have kept from its last process.
+    /// A node joins with a reserve, possibly kept from its last process.
     fn join(&mut self, reserve: &dyn StoreFile, bytes: u64) -> io::Result<()> {
         if reserve.length()? > bytes {
             reserve.set_length(bytes)?;
@@ -197,7 +198,7 @@ impl Disk {
         })
     }
 
-    /// Whether all reserves could be set aside.
+    /// Returns whether all reserves could be allocated.
     fn take(&mut self) -> io::Result<bool> {
         for reserve in &self.reserves {
             if !take(&*reserve.file, reserve.bytes)? {
@@ -209,7 +210,7 @@ impl Disk {
     }
 }
 
-/// Whether the space could be set aside.
+/// Returns whether the space could be allocated.
 fn take(reserve: &dyn StoreFile, bytes: u64) -> io::Result<bool> {
     match reserve.allocate(bytes) {
         Ok(()) => Ok(true),
@@ -294,7 +295,7 @@ mod tests {
         fill(&disk, 0);
         assert!(pair[0].run_out().unwrap());
         assert_eq!((states(&pair), available()), ([DiskSpace::Reserve; 2], 2 * RESERVE_BYTES));
-        // The write of the other node had failed before that.
+        // The other node's write had failed before.
         assert!(pair[1].run_out().unwrap());
         assert_eq!(states(&pair), [DiskSpace::Reserve; 2]);
         assert!(!pair[1].run_out().unwrap());

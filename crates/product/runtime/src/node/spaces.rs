@@ -1,39 +1,42 @@
-//! Which part of the engine holds a partition, so that clearing one holds up nobody.
+//! Engine spaces: maps partitions to parts of the engine, so that clearing a partition takes no
+//! time.
 //!
 //! ```text
 //!   clear(p):   p ─▶ space 7           p ─▶ space 8, empty        space 7 is emptied, a piece at a time
 //!   directory:  of p: 7                of p: 8, to be emptied: 7  of p: 8
 //! ```
 //!
-//! A partition that was never cleared is in the space of its own number; others get numbers from [`SPACE_FIRST`] on, which no partition has.
-//! The directory is kept in the engine, as a space of its own, and so is as old as the rest of it after a crash: replaying the log
-//! clears again what was cleared since. No number is given twice, so that nothing which a crash has left of a space can turn up in another.
+//! A partition that was never cleared is in the space of its own number; others get numbers from
+//! [`SPACE_FIRST`] on, which no partition has. The directory is stored in the engine, in a space of
+//! its own, so that after a crash it is as old as the rest: replaying the log clears again what was
+//! cleared since. No number is reused, so that leftovers of a space after a crash cannot appear in
+//! another.
 
 use nicekv_proto::PartitionId;
 use nicekv_store::{Engine, EngineSync, ScanPage, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Keys and values of one piece of emptying: about half a millisecond.
+/// Keys and values removed in one step of emptying: about half a millisecond.
 const PIECE_BYTES: usize = 64 << 10;
-/// Spaces of partitions that were cleared.
+/// First space of cleared partitions.
 const SPACE_FIRST: u32 = 1 << 31;
-/// The directory itself.
+/// Space of the directory.
 const DIRECTORY: u32 = u32::MAX;
-/// Keys of the directory begin so: which space has this partition, …
+/// Directory keys: partition to space, …
 const OF: u8 = 0;
-/// … which space is to be emptied, …
+/// … spaces to be emptied, …
 const EMPTIED: u8 = 1;
-/// … and which number was given last.
+/// … and the last assigned number.
 const LAST: u8 = 2;
 
-/// An engine by partitions. See the module.
+/// An engine addressed by partition. See the module.
 pub(super) struct Spaces {
     engine: Box<dyn Engine>,
-    /// Of partitions that were cleared.
+    /// Spaces of cleared partitions.
     of: BTreeMap<u32, u32>,
-    /// What is left in them belongs to nobody.
+    /// Spaces to be emptied.
     emptied: BTreeSet<u32>,
-    /// The one that is being emptied, and the last key that has been removed from it.
+    /// The space being emptied, and the last key removed from it.
     emptying: Option<(u32, Option<Vec<u8>>)>,
     last: u32,
 }
@@ -44,20 +47,20 @@ fn key(kind: u8, number: u32) -> [u8; 5] {
 }
 
 impl Spaces {
-    /// Of an engine that is new.
+    /// For a new engine.
     pub(super) fn new(engine: Box<dyn Engine>) -> Self {
         let (of, emptied) = (BTreeMap::new(), BTreeSet::new());
         Self { engine, of, emptied, emptying: None, last: SPACE_FIRST }
     }
 
-    /// As the engine has them.
+    /// As stored in the engine.
     pub(super) fn open(engine: Box<dyn Engine>) -> Result<Self, StoreError> {
         let mut spaces = Self::new(engine);
         let mut after: Option<Vec<u8>> = None;
         loop {
             let page = spaces.engine.scan(DIRECTORY, after.as_deref(), PIECE_BYTES)?;
             if let Some(key) = page.corrupt.first() {
-                // Says what is damaged, and where.
+                // Reports what is damaged, and where.
                 spaces.engine.get(DIRECTORY, key)?;
             }
             page.entries.iter().for_each(|(key, value)| spaces.learn(key, value));
@@ -68,7 +71,7 @@ impl Spaces {
         }
     }
 
-    /// An entry of the directory, which only this module writes.
+    /// A directory entry, which only this module writes.
     fn learn(&mut self, key: &[u8], value: &[u8]) {
         let number = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_be_bytes);
         match key {
@@ -84,7 +87,7 @@ impl Spaces {
     }
 
     fn space(&self, partition: PartitionId) -> u32 {
-        // As a rule nothing was ever cleared.
+        // Usually nothing was ever cleared.
         if self.of.is_empty() {
             partition.0
         } else {
@@ -128,7 +131,7 @@ impl Spaces {
         self.engine.scan_each(self.space(partition), after, bytes_max, each)
     }
 
-    /// The partition is empty from now on. Bytes given to the engine.
+    /// Clears a partition. Returns the bytes written to the engine.
     pub(super) fn clear(&mut self, partition: PartitionId) -> Result<u64, StoreError> {
         let old = self.space(partition);
         if self.engine.scan(old, None, 1)?.last_key().is_none() {
@@ -144,12 +147,12 @@ impl Spaces {
         Ok(2 * (5 + number.len()) as u64 + 5)
     }
 
-    /// Whether there is something to be emptied.
+    /// Whether a space is to be emptied.
     pub(super) fn is_emptying(&self) -> bool {
         !self.emptied.is_empty()
     }
 
-    /// Empties a piece of what nobody needs any more. Bytes given to the engine.
+    /// Empties a piece of an unused space. Returns the bytes written to the engine.
     pub(super) fn empty_piece(&mut self) -> Result<u64, StoreError> {
         let next = || self.emptied.first().map(|space| (*space, None));
         let Some((space, after)) = self.emptying.take().or_else(next) else { return Ok(0) };
@@ -162,7 +165,7 @@ impl Spaces {
         match page.last_key() {
             Some(last) if page.more => self.emptying = Some((space, Some(last.to_vec()))),
             _ => {
-                // Some engines keep room for a space that they know.
+                // Some engines keep memory for a known space.
                 self.engine.clear(space)?;
                 self.engine.remove(DIRECTORY, &key(EMPTIED, space))?;
                 self.emptied.remove(&space);
@@ -255,7 +258,7 @@ mod tests {
         fill(&mut spaces, ONE, 3_000);
         spaces.clear(TWO).unwrap();
         spaces.empty_piece().unwrap();
-        // Its number is before that of the one that is being emptied.
+        // Its number is lower than that of the space being emptied.
         spaces.clear(ONE).unwrap();
         fill(&mut spaces, ONE, 3_000);
         spaces.clear(ONE).unwrap();
@@ -263,7 +266,7 @@ mod tests {
         for space in [ONE.0, TWO.0, SPACE_FIRST + 1, SPACE_FIRST + 2, SPACE_FIRST + 3] {
             assert_eq!(spaces.engine.scan(space, None, usize::MAX).unwrap().entries.len(), 0, "{space}");
         }
-        // An empty one is cleared by nothing.
+        // Clearing an empty space does nothing.
         assert_eq!((spaces.clear(ONE).unwrap(), spaces.is_emptying()), (0, false));
     }
 

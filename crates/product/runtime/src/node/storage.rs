@@ -1,4 +1,4 @@
-//! A replica's disk: the log, the thread that forces it, the engine, and the space that they need.
+//! Disk of a replica: log, sync thread, engine, and their space.
 //!
 //! ```text
 //!   Append ─▶ buffer of the log          one batch of requests
@@ -7,10 +7,12 @@
 //! ```
 //!
 //! Invariants:
-//! - The engine on disk is never ahead of the log on disk: the log is forced before a sync of the engine begins, and the engine does
-//!   not begin one by itself. Else an op whose decision is lost with the log could be evaluated on its own result.
-//! - The log is trimmed to the start of a checkpoint only, and a checkpoint begins with the first record of a segment: replay never
-//!   begins in the middle of a history. So the log is written (which may begin a segment) only when no request is left.
+//! - The engine on disk is never ahead of the log on disk: the log is synced before a sync of the
+//! engine begins, and the engine starts none by itself. Else an op whose decision is lost with the
+//! log could be evaluated on its own result.
+//! - The log is trimmed only to the start of a checkpoint, and a checkpoint begins with the first
+//! record of a segment: replay never begins in the middle of a history. So the log is written
+//! (which may begin a segment) only when no request is left.
 
 use super::durable_log::{DurableLog, Forcing, LogObservation};
 use super::snapshot::{Next, Snapshot, carry_out};
@@ -25,37 +27,41 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Scanning is done in pieces: after so long the node does its other work, heartbeats above all.
+/// Time slice of scanning: then the node does its other work, mainly heartbeats.
 const SLICE: Duration = Duration::from_millis(4);
-/// Between two tries to sync an engine that finds no space.
+/// Pause between attempts to sync an engine that has run out of space.
 const SYNC_RETRY: Duration = Duration::from_secs(1);
-/// Between two pieces of emptying what was cleared: others have the disk and the processor most of the time.
+/// Pause between steps of emptying cleared spaces, so that others have the disk and the processor
+/// most of the time.
 const EMPTY_PAUSE: Duration = Duration::from_millis(5);
-/// Of a small disk, this part of what a node has of it is set aside.
+/// Part of a small disk's share that becomes the reserve.
 const RESERVE_DIVISOR: u64 = 8;
-/// Limits of a node's reserve. The least still holds a checkpoint, an engine sync and the largest request that is open.
+/// Limits of a node's reserve. The minimum holds a checkpoint, an engine sync and the largest open
+/// request.
 pub const RESERVE_BYTES_MIN: u64 = 4 << 20;
 /// See [`RESERVE_BYTES_MIN`].
 pub const RESERVE_BYTES_MAX: u64 = 64 << 20;
 
-/// Sizes of a node's storage.
+/// Storage parameters of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct StorageOptions {
-    /// A checkpoint is written, and the log before it let go, after so much.
+    /// Log length at which a checkpoint is written and the log before it is trimmed.
     pub segment_bytes_max: u64,
-    /// The engine is synced after so many bytes of keys and values; after half as many while space is short, as its merges then take what a few syncs wrote.
+    /// Bytes of keys and values after which the engine is synced; half as many while space is
+    /// short, as its merges then take what a few syncs wrote.
     pub engine_sync_bytes: u64,
-    /// So much of the disk is set aside for the time when it is full: at least a segment and an engine sync.
+    /// Reserve for a full disk: at least a segment and an engine sync.
     pub reserve_bytes: u64,
-    /// What was deleted or written over is given back in such steps, however little is written: after so long,
+    /// Deleted and overwritten data is reclaimed in steps even if little is written: after this
+    /// interval,
     pub trim_interval: Duration,
-    /// if at least so much was logged since; and at least as much as the last step left, and a sixteenth of the engine, so that these
-    /// steps stay a small part of what the disk does.
+    /// if at least this much was logged since, and at least as much as the last step left, and a
+    /// sixteenth of the engine, so that these steps stay a small part of the disk's work.
     pub trim_bytes_min: u64,
 }
 
 impl StorageOptions {
-    /// Unless something else is said.
+    /// Defaults.
     pub const DEFAULT: Self = Self {
         segment_bytes_max: RESERVE_BYTES_MAX / 2,
         engine_sync_bytes: RESERVE_BYTES_MAX / 2,
@@ -64,7 +70,7 @@ impl StorageOptions {
         trim_bytes_min: 256 << 10,
     };
 
-    /// For a node with this much set aside. The rest is as large as the reserve admits.
+    /// For a node with this reserve. Other sizes are as large as the reserve allows.
     pub fn with_reserve(reserve_bytes: u64) -> Self {
         Self {
             segment_bytes_max: reserve_bytes / 2,
@@ -74,7 +80,8 @@ impl StorageOptions {
         }
     }
 
-    /// For one of `nodes` that share a disk of `capacity` bytes: small disks are not spent on reserves.
+    /// For one of `nodes` that share a disk of `capacity` bytes: reserves do not take too much of a
+    /// small disk.
     pub fn on_disk(capacity: u64, nodes: usize) -> Self {
         let share = capacity / nodes.max(1) as u64;
         Self::with_reserve((share / RESERVE_DIVISOR).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX))
@@ -87,33 +94,33 @@ impl Default for StorageOptions {
     }
 }
 
-/// What the replica's storage requests are carried out with.
+/// Executes the replica's storage requests.
 pub struct NodeStorage {
     engine: Spaces,
     values: LargeValues,
-    /// Segments of large values have something to give back.
+    /// Whether segments of large values can be compacted.
     is_compacting: bool,
-    /// While space is short, for that.
+    /// The same while space is short.
     turn: Option<Turn>,
-    /// None: nothing survives the process.
+    /// `None`: volatile.
     log: Option<DurableLog>,
     /// Records appended and replayed, as the core counts them.
     appended: u64,
     force_wanted: bool,
-    /// The next piece of what was cleared is emptied then.
+    /// Time of the next step of emptying.
     empty_at_ns: u64,
-    /// Requests are left: the slice of time is used up.
+    /// Requests are left: the time slice is used up.
     is_unfinished: bool,
     syncs_wanted: Vec<AfterSync>,
     syncs: VecDeque<(EngineSync, AfterSync)>,
-    /// A sync of the engine that found no space is tried again then.
+    /// Time of the next attempt to sync an engine that has run out of space.
     retry_sync_ns: u64,
     options: StorageOptions,
-    /// Bytes given to the engine since its last sync began.
+    /// Bytes written to the engine since its last sync began.
     unsynced_bytes: u64,
     value: Vec<u8>,
     entries: Vec<u8>,
-    /// Of a partition that is being backed up.
+    /// Snapshot of a partition being backed up.
     snapshot: Option<Snapshot>,
 }
 
@@ -122,13 +129,14 @@ enum AfterSync {
     Trim { before: u64 },
 }
 
-/// Nodes of this process compact large values one after the other while space is short: if they share a disk, its free space may be enough for one only.
+/// Nodes of this process compact large values one after the other while space is short: on a shared
+/// disk, the free space may be enough for one only.
 struct Turn;
 
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 impl Turn {
-    /// If no other node has it.
+    /// Unless another node is compacting.
     fn take() -> Option<Self> {
         (!IS_TAKEN.swap(true, Ordering::Acquire)).then_some(Self)
     }
@@ -169,14 +177,14 @@ impl NodeStorage {
         }
     }
 
-    /// Begins to read a partition as it is now: when no request is left. Ends the snapshot before.
+    /// Starts a snapshot of a partition, when no request is left. Ends the previous one.
     pub(super) fn begin_snapshot(&mut self, partition: PartitionId) -> Result<(), StoreError> {
         self.end_snapshot()?;
         self.snapshot = Some(Snapshot::new(partition));
         Ok(())
     }
 
-    /// What is next of the snapshot.
+    /// Next part of the snapshot.
     pub(super) fn next_of_snapshot(&mut self) -> Result<Next, StoreError> {
         match &mut self.snapshot {
             Some(snapshot) => snapshot.next(&self.engine, &mut self.values),
@@ -184,18 +192,18 @@ impl NodeStorage {
         }
     }
 
-    /// Nobody reads it any more.
+    /// Ends the snapshot.
     pub(super) fn end_snapshot(&mut self) -> Result<(), StoreError> {
         self.is_compacting |= self.snapshot.is_some();
         self.snapshot.take().map_or(Ok(()), |snapshot| snapshot.end(&mut self.values))
     }
 
-    /// What the log says of itself.
+    /// Statistics of the log.
     pub(super) fn observe_log(&self) -> Option<LogObservation> {
         self.log.as_ref().map(DurableLog::observe)
     }
 
-    /// Whether no force is wanted or under way.
+    /// Whether no sync is pending or running.
     #[cfg(test)]
     pub(super) fn is_at_rest(&self) -> bool {
         self.log.as_ref().is_none_or(DurableLog::is_at_rest)
@@ -211,21 +219,21 @@ impl NodeStorage {
         !self.syncs.is_empty() || self.engine.is_emptying() || self.is_compacting
     }
 
-    /// Starts the force that is wanted; what is returned is to be made here, by a caller that has time, or because nothing may be written
-    /// before a sync of the engine begins.
+    /// Starts the pending sync; a returned one must be made by the caller, because it has time, or
+    /// because nothing may be written before a sync of the engine begins.
     pub(super) fn start_force(&mut self, has_time: bool) -> Option<Arc<Forcing>> {
         let is_awaited = self.is_sync_awaited();
         let has_time = has_time && !self.is_unfinished;
         self.log.as_mut()?.start_force(has_time, is_awaited)
     }
 
-    /// Whether a sync of the engine is to begin after the next force.
+    /// Whether a sync of the engine begins after the next log sync.
     pub(super) fn is_sync_awaited(&self) -> bool {
         !self.syncs_wanted.is_empty() && !self.is_unfinished
     }
 
-    /// Tells the core which forces are done, and begins the syncs of the engine that have waited for one. To be called before anything else is
-    /// written.
+    /// Reports finished syncs to the core, and begins engine syncs that have waited for one. To be
+    /// called before anything else is written.
     pub(super) fn finish_forces(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         if let Some(through) = log.finish_forces()? {
@@ -235,7 +243,7 @@ impl NodeStorage {
         self.begin_syncs()
     }
 
-    /// Executes the requests, and those to which their completions lead, as far as a slice of time allows.
+    /// Executes requests, and those that follow from their completions, within a time slice.
     pub(super) fn run(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         self.finish_syncs(now, core)?;
         if self.unsynced_bytes >= self.sync_bytes() && self.syncs_wanted.is_empty() {
@@ -260,7 +268,7 @@ impl NodeStorage {
         self.options.engine_sync_bytes / if is_short { 2 } else { 1 }
     }
 
-    /// Hands what nobody has asked to force to the operating system, and the log's own note of how far it is durable.
+    /// Writes records that need no sync to the operating system, and the log's own marker.
     pub(super) fn idle(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         if self.is_unfinished {
             return Ok(());
@@ -270,9 +278,10 @@ impl NodeStorage {
                 // The engine may hold tables that it does not need.
                 self.syncs_wanted.push(AfterSync::Nothing);
             }
-            // Less is worth compacting while there is space.
+            // While there is space, less is worth compacting.
             self.is_compacting |= log.space.state() != DiskSpace::Enough;
-            // Tables that are not merged take ever more space: better refuse puts while the reserve is enough for a merge.
+            // Unmerged tables take more and more space: it is better to refuse puts while the
+            // reserve is enough for a merge.
             if self.engine.merge_lacked_space() && log.space.state() == DiskSpace::Enough {
                 log.space.run_out()?;
             }
@@ -287,14 +296,14 @@ impl NodeStorage {
         self.run(now, core)
     }
 
-    /// Makes everything durable, for a stop in good order.
+    /// Makes everything durable, for an orderly stop.
     pub(super) fn close(&mut self) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         log.close()?;
         self.engine.sync()
     }
 
-    /// True when no request is left, false when the time was up before.
+    /// `true` when no request is left, `false` when the time was up before.
     fn execute(&mut self, now: Now, core: &mut Replica, until_ns: u64) -> Result<bool, StoreError> {
         loop {
             let Some(request) = core.poll_storage() else { return Ok(true) };
@@ -357,7 +366,7 @@ impl NodeStorage {
         }
     }
 
-    /// Something was done about a large value.
+    /// A request for a large value was executed.
     fn finish_value(&mut self, now: Now, core: &mut Replica, done: Done) {
         match done {
             Done::Written => {}
@@ -376,13 +385,14 @@ impl NodeStorage {
         }
     }
 
-    /// A page has been read.
+    /// A page was read.
     fn give_page(&self, now: Now, core: &mut Replica, token: u64, corrupt: &[Vec<u8>], more: bool) {
         let entries = &self.entries[..];
         core.handle_storage(now, StorageCompletion::Scan { token, entries, corrupt, more });
     }
 
-    /// Reads the entries of these keys, until they are so many bytes or the time is up. Those that are damaged, and whether there are more keys.
+    /// Reads the entries of these keys, up to this many bytes or the end of the time slice. Returns
+    /// damaged keys, and whether there are more.
     fn gather(
         &mut self,
         partition: PartitionId,
@@ -405,7 +415,7 @@ impl NodeStorage {
         Ok((corrupt, keys.next().is_some()))
     }
 
-    /// A piece of what was cleared, now and then.
+    /// Empties a piece of a cleared space, at intervals.
     fn empty_if_due(&mut self, now: Now) -> Result<(), StoreError> {
         if self.engine.is_emptying() && now.boot_ns >= self.empty_at_ns {
             self.unsynced_bytes += self.engine.empty_piece()?;
@@ -429,7 +439,7 @@ impl NodeStorage {
         Ok(())
     }
 
-    /// Starts the force that the batch wants; whether it has to wait for space on the disk.
+    /// Starts the sync that the batch needs; returns whether it must wait for disk space.
     fn is_full_after_force(&mut self, now: Now, core: &mut Replica) -> Result<bool, StoreError> {
         match &mut self.log {
             None => core.handle_storage(now, StorageCompletion::Forced { through: self.appended }),
@@ -444,7 +454,7 @@ impl NodeStorage {
         Ok(false)
     }
 
-    /// Has the log forced first: the engine does not get ahead of it. Later if there is no space on the disk.
+    /// Syncs the log first, so that the engine does not get ahead of it; later if the disk is full.
     fn want_syncs(&mut self, core: &mut Replica) -> Result<(), StoreError> {
         match &mut self.log {
             Some(log) if !self.syncs_wanted.is_empty() => {
@@ -458,7 +468,7 @@ impl NodeStorage {
         }
     }
 
-    /// Begins to sync the engine if the log holds all that is in it.
+    /// Begins to sync the engine if everything in it is durable in the log.
     fn begin_syncs(&mut self) -> Result<(), StoreError> {
         if !self.is_sync_awaited() || self.log.as_ref().is_some_and(|log| !log.is_forced()) {
             return Ok(());
@@ -498,7 +508,7 @@ impl NodeStorage {
     }
 }
 
-/// What a partition that is being backed up held of a key is kept.
+/// Keeps the entry of a key for the backup of its partition.
 fn before_write(
     snapshot: &mut Option<Snapshot>,
     engine: &Spaces,

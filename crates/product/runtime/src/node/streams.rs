@@ -1,5 +1,5 @@
-//! The TCP connections by which joiners copy (R7): those that this node has dialled and those that it has accepted. Commands that ask how
-//! the node stands (`nicekv explain`, `nicekv trace`) are accepted there, too, and greet first.
+//! TCP connections on which joiners copy (R7), dialled and accepted. Commands that query the node
+//! (`nicekv explain`, `nicekv trace`) connect here, too, and send a greeting first.
 
 use super::backups::Backups;
 use super::storage::NodeStorage;
@@ -16,7 +16,8 @@ use nicekv_store::StoreError;
 use std::io;
 use std::net::TcpListener;
 
-/// Most connections, in both directions together; beyond it a frame is dropped, and its sender repeats it.
+/// Most connections in both directions together; beyond it a frame is dropped, and its sender
+/// repeats it.
 pub const STREAMS_MAX: usize = 48;
 /// Each side keeps one frame per partition in flight.
 const LIMITS: FrameLimits =
@@ -26,7 +27,7 @@ pub(super) struct Streams {
     listener: TcpListener,
     open: Vec<(StreamPeer, FramedStream)>,
     accepted: u64,
-    /// Numbers of those that were accepted from commands.
+    /// Connections of commands.
     visitors: Vec<u64>,
     backups: Backups,
 }
@@ -45,7 +46,8 @@ impl Streams {
         listener.into_iter().chain(self.open.iter().map(|(_, stream)| stream.interest()))
     }
 
-    /// Accepts, and hands frames to the core. A broken stream is forgotten: whoever waits on it asks again.
+    /// Accepts, and passes frames to the core. A broken stream is dropped: the waiting side asks
+    /// again.
     pub(super) fn receive(&mut self, now: Now, core: &mut Replica, storage: &NodeStorage) -> io::Result<()> {
         while !self.is_full()
             && let Some(stream) = accept(&self.listener)?
@@ -63,7 +65,7 @@ impl Streams {
                 _ => core.handle_stream(now, *peer, frame),
             });
             if is_stranger {
-                // It is told the version of this release, and hung up on.
+                // The peer is told the version of this release, and disconnected.
                 let _ = stream.queue(&encode(&Greeting::new(Role::Admin))).and_then(|()| stream.flush());
             }
             is_open.is_ok()
@@ -79,7 +81,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Sends the core's frames, dialling where it is the first one.
+    /// Sends the core's frames, dialling if necessary.
     pub(super) fn send(&mut self, core: &mut Replica) {
         while let Some((peer, frame)) = core.poll_stream() {
             if let Some(stream) = self.stream(peer) {
@@ -90,7 +92,7 @@ impl Streams {
         self.open.retain_mut(|(_, stream)| stream.flush().is_ok());
     }
 
-    /// Goes on with a backup, if somebody has asked for one; when the storage requests of this turn are executed.
+    /// Continues a running backup, once the storage requests of this turn are executed.
     pub(super) fn back_up(
         &mut self,
         now: Now,
@@ -103,7 +105,7 @@ impl Streams {
         backups.go_on(now, core, storage, stream)
     }
 
-    /// When a backup is to be gone on with.
+    /// Time to continue a backup.
     pub(super) fn next_deadline(&self) -> u64 {
         self.backups.next_deadline()
     }
@@ -122,12 +124,12 @@ impl Streams {
     }
 }
 
-/// Whether a stream begins as those of commands do; a frame of a copy never does.
+/// Whether a stream begins like those of commands; a copy frame never does.
 fn is_visitor(frame: &[u8]) -> bool {
     Greeting::decode(frame).is_ok_and(|greeting| greeting.role == Role::Admin)
 }
 
-/// Tells a command what it asks; `None`: a node is not asked that.
+/// Answers a command; `None`: nodes do not know this question.
 fn answer(
     now: Now,
     core: &mut Replica,

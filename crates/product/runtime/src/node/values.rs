@@ -1,4 +1,4 @@
-//! Where a node's large values are: in memory, or in segments beside its log.
+//! Large values of a node: in memory, or in segments next to its log.
 
 mod memory;
 
@@ -13,27 +13,27 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What segments give back in one step: others have the disk most of the time.
+/// Bytes reclaimed in one step, so that others have the disk most of the time.
 const COMPACTED_BYTES: u64 = 1 << 20;
-/// What has come behind a hole is read back in such pieces.
+/// Size of the pieces in which data after a hole is read back.
 const READ_BACK_BYTES: usize = 256 << 10;
 
-/// What became of a request.
+/// Result of a request.
 pub(super) enum Done {
     Written,
-    /// What each force is to begin with from now on.
+    /// A new dependency of each sync.
     Marked(Option<Arc<dyn SyncFirst>>),
     Ended(OpId, ValueEnd),
-    /// Of this token.
+    /// Result for this token.
     Read(u64, Found),
     Removed,
 }
 
-/// What became of a read.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Here,
-    /// Neither the value nor such a part of it is here.
+    /// The value, or that part of it, is missing.
     Nothing,
     Damaged,
 }
@@ -44,7 +44,7 @@ pub(super) enum LargeValues {
     Disk(Box<DiskValues>),
 }
 
-/// In a directory that there is only if there has been one.
+/// In a directory that exists only once there was a large value.
 pub(super) struct DiskValues {
     files: Arc<dyn Files>,
     directory: PathBuf,
@@ -54,22 +54,22 @@ pub(super) struct DiskValues {
     parts: HashMap<OpId, Part>,
 }
 
-/// A value that is being written.
+/// A value being written.
 struct Part {
-    /// None: there was no room.
+    /// `None`: there was no room.
     writing: Option<Writing>,
-    /// Of all up to there.
+    /// Hash of everything before this offset.
     checksum: Checksum,
     through: u32,
 }
 
 impl LargeValues {
-    /// In memory.
+    /// Volatile.
     pub(super) fn in_memory() -> Self {
         Self::Memory(MemoryValues::default())
     }
 
-    /// On a disk, where those of a process before may be.
+    /// Durable, with the values of earlier processes.
     pub(super) fn on_disk(
         files: Arc<dyn Files>,
         directory: PathBuf,
@@ -85,7 +85,7 @@ impl LargeValues {
         Ok(Self::Disk(Box::new(disk)))
     }
 
-    /// The whole ones; none if there never was one.
+    /// Complete values; `None` if there never was one.
     pub(super) fn found(&self) -> Option<Vec<OpId>> {
         match self {
             Self::Memory(_) => None,
@@ -95,7 +95,7 @@ impl LargeValues {
         }
     }
 
-    /// What each force is to begin with, if there has been one.
+    /// Dependency of each sync, if there ever was a large value.
     pub(super) fn sync_first(&self) -> Option<Arc<dyn SyncFirst>> {
         match self {
             Self::Memory(_) => None,
@@ -103,7 +103,7 @@ impl LargeValues {
         }
     }
 
-    /// Does what is asked of large values; what is read is in `out` then.
+    /// Executes a request; data that was read is in `out`.
     pub(super) fn carry_out(
         &mut self,
         request: &StorageRequest<'_>,
@@ -133,7 +133,7 @@ impl LargeValues {
         })
     }
 
-    /// There will be some: what each force is to begin with.
+    /// Creates the store. Returns the dependency of each sync.
     fn mark(&mut self) -> Result<Option<Arc<dyn SyncFirst>>, StoreError> {
         match self {
             Self::Memory(_) => Ok(None),
@@ -167,7 +167,7 @@ impl LargeValues {
         }
     }
 
-    /// What is there is damaged, and is written anew from here on.
+    /// Marks a damaged value that is being written again.
     fn condemn(&mut self, name: OpId) {
         match self {
             Self::Memory(memory) => memory.condemn(name),
@@ -187,25 +187,27 @@ impl LargeValues {
         }
     }
 
-    /// Gives back some of what is dead; whether there is more of it. `room`: see [`Values::compact_step`].
+    /// Reclaims some dead space; returns whether there is more. `room`: see
+    /// [`Values::compact_step`].
     pub(super) fn compact(&mut self, room: Option<u64>) -> Result<bool, StoreError> {
         let Self::Disk(disk) = self else { return Ok(false) };
         let Some(values) = &mut disk.values else { return Ok(false) };
         match values.compact_step(COMPACTED_BYTES, room) {
-            // Others may give back what the damaged one keeps, which is found when it is read.
+            // Other segments may have reclaimable space; a damaged value is found when it is read.
             Err(StoreError::Corrupt { .. }) => Ok(true),
             Err(error) if error.is_out_of_space() => Ok(false),
             other => other,
         }
     }
 
-    /// Whether that has taken space that it has not given back yet.
+    /// Whether compaction holds space that it has not released yet.
     pub(super) fn is_copying(&self) -> bool {
         matches!(self, Self::Disk(disk) if disk.values.as_ref().is_some_and(Values::is_copying))
     }
 }
 
-/// What of a part is behind `through`, and where: what came in order may have been hashed, and stays as it was.
+/// The part of a piece after `through`: what came in order may be hashed already, and stays
+/// unchanged.
 fn beyond(through: usize, offset: u32, bytes: &[u8]) -> (usize, &[u8]) {
     let known = through.saturating_sub(offset as usize).min(bytes.len());
     (offset as usize + known, &bytes[known..])
@@ -304,7 +306,7 @@ impl DiskValues {
     }
 }
 
-/// Whether that is for who wants to store something, and nothing is wrong with the disk.
+/// Whether the failure is the writer's, and not the disk's.
 fn is_no_room(error: &StoreError) -> bool {
     error.is_out_of_space() || matches!(error, StoreError::ValuesBusy { .. })
 }
@@ -323,7 +325,7 @@ mod tests {
         LargeValues::on_disk(Arc::new(RealFiles), directory.into(), identity, options).unwrap()
     }
 
-    /// A damaged value may be met by what moves values as well as by who reads it.
+    /// A damaged value may be found by compaction as well as by a reader.
     #[test]
     fn a_damaged_value_keeps_its_segment_and_others_give_back_what_is_dead() {
         let scratch = tempfile::tempdir().unwrap();
@@ -344,7 +346,7 @@ mod tests {
         let file = std::fs::File::options().write(true).open(&first).unwrap();
         file.write_all_at(&[0xff; 8], 2 * 4_096 + 500).unwrap();
         let before = segments().count();
-        // Of each segment one value is left; of the first one that is the damaged one.
+        // One value is left in each segment; in the first one it is the damaged one.
         (2..=20)
             .filter(|sequence| sequence % 5 != 1)
             .for_each(|sequence| disk.remove(name(sequence)).unwrap());
@@ -364,7 +366,7 @@ mod tests {
         let value: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
         let name = OpId { client: ClientId(7), sequence: 1 };
         let reference = Reference { name, length: LENGTH, checksum: nicekv_transport::checksum(&value) };
-        // The second half first.
+        // Second half first.
         for (offset, part) in [(100_000, &value[100_000..]), (0, &value[..100_000])] {
             disk.write(name, LENGTH, offset, part).unwrap();
         }
@@ -373,13 +375,13 @@ mod tests {
         let last = LENGTH - part.len() as u32;
         assert_eq!(disk.read(name, last, &mut part).unwrap(), Found::Here);
         assert_eq!(part, value[last as usize..]);
-        // Who asks may say any length.
+        // A requester may state any length.
         assert_eq!(disk.read(name, last + 1, &mut part).unwrap(), Found::Nothing);
         let other = OpId { sequence: 2, ..name };
         assert_eq!(disk.read(other, 0, &mut part).unwrap(), Found::Nothing);
         let segment = std::fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
         let file = std::fs::File::options().write(true).open(segment).unwrap();
-        // Behind the head of the segment and the value's own, which are pages.
+        // After the segment's and the value's headers, one page each.
         file.write_all_at(&[0xff; 8], 2 * 4_096 + 500).unwrap();
         assert_eq!(disk.read(name, 0, &mut part).unwrap(), Found::Damaged);
         assert_eq!(disk.read(name, last, &mut part).unwrap(), Found::Here, "another block");

@@ -1,26 +1,26 @@
-//! Cables that lead to other switches: whether the kernel has a signal on them.
+//! Link state of trunks: whether the kernel detects a signal.
 
 use crate::sys;
 use nicekv_proto::{Duration, Now};
 use socket2::{Domain, Socket, Type};
 use std::os::fd::AsFd as _;
 
-/// Between two looks.
+/// Interval of checks.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// The ports of a switch that are looked at.
+/// Ports of a switch that are checked.
 #[derive(Debug, Default)]
 pub struct Cables {
     /// Numbers and interfaces, ascending.
     ports: Vec<(u16, String)>,
-    /// To ask the kernel with; bound to nothing, so that nobody can send to it.
+    /// Socket for queries; not bound, so that it receives nothing.
     socket: Option<Socket>,
     down: Vec<u16>,
     look_at_ns: u64,
 }
 
 impl Cables {
-    /// Of these ports: their numbers, and their interfaces in the network namespace of the caller.
+    /// For these ports: their numbers, and their interfaces in the caller's network namespace.
     pub fn of(ports: impl IntoIterator<Item = (u16, String)>) -> std::io::Result<Self> {
         let mut ports: Vec<_> = ports.into_iter().collect();
         ports.sort();
@@ -31,16 +31,16 @@ impl Cables {
         Ok(Self { ports, socket, down: Vec::new(), look_at_ns: 0 })
     }
 
-    /// Those that are dead, if any port is looked at.
+    /// Ports with a dead link, if any ports are checked.
     pub(crate) fn down(&self) -> Option<&[u16]> {
         (!self.ports.is_empty()).then_some(&self.down)
     }
 
-    /// Looks, if it is time.
+    /// Checks, if it is time.
     pub(crate) fn look(&mut self, now: Now) {
         let Some(socket) = self.socket.as_ref().filter(|_| now.boot_ns >= self.look_at_ns) else { return };
         self.look_at_ns = now.after(INTERVAL);
-        // An interface that is gone carries nothing either.
+        // A missing interface counts as dead.
         let is_down = |device: &str| !sys::has_carrier(socket.as_fd(), device).unwrap_or(false);
         let down = self.ports.iter().filter(|(_, device)| is_down(device));
         self.down = down.map(|(number, _)| *number).collect();

@@ -1,17 +1,19 @@
-//! Senders in the switch's own process run its pipeline themselves: one hop less, and two system calls.
+//! Edges: senders in the switch's own process run its pipeline themselves, which saves one hop and
+//! two system calls.
 //!
 //! ```text
 //!   metadata ──tables──▶ agent ─▶ EdgeRouters ─┬─▶ the switch's router ◀── datagrams of everybody else
 //!            ◀──acknowledged── (all have them) └─▶ the router of each Edge ◀── its sender, straight to the nodes
 //! ```
 //!
-//! An edge is a part of its switch: the switch's agent installs tables in the routers of all edges, and acknowledges them when the last
-//! one has them. Nodes of the process are reached by memory (`inbox`). A sender holds the lock of its router from matching a datagram
-//! until the kernel has it, so that nothing leaves by older tables once they are replaced (R6). When the switch ends, its edges have no
-//! tables any more, and pass nothing (R12).
+//! An edge is a part of its switch: the switch's agent installs tables in the routers of all edges,
+//! and acknowledges them when the last one has them. Nodes of the process are reached in memory
+//! (`inbox`). A sender holds the lock of its router from matching a datagram until the kernel has
+//! it, so that nothing leaves by older tables once they are replaced (R6). When the switch stops,
+//! its edges lose their tables, and drop everything (R12).
 //!
-//! Hot keys are no edge's: what is seen of one is counted in one place (H8). So requests with room for a stamp, and what is said of hot keys, go on to the switch's own
-//! socket as they are.
+//! Edges do not handle hot keys: a hot key must be counted in one place (H8). So requests with room
+//! for a stamp, and messages about hot keys, go to the switch's own socket unchanged.
 
 use super::route;
 use crate::UdpEndpoint;
@@ -27,12 +29,13 @@ use std::net::SocketAddrV4;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Edges that a switch has in its lifetime: as many nodes as `nicekv up` starts, and as many threads as a gateway has.
+/// Most edges in a switch's lifetime: as many nodes as `nicekv up` starts, and as many threads as a
+/// gateway has.
 const EDGES_MAX: usize = 128;
 /// Datagrams that are matched before they are sent.
 const ROUTED_MAX: usize = 512;
 
-/// Where senders of the switch's process become its edges; clones are the same.
+/// Where senders of the switch's process become its edges; clones are equivalent.
 #[derive(Clone, Debug)]
 pub struct Edges {
     shared: Arc<Mutex<Shared>>,
@@ -42,14 +45,14 @@ pub struct Edges {
 #[derive(Debug)]
 struct Shared {
     vrings: VringSet,
-    /// Those in force; none once the switch has ended.
+    /// Installed tables; `None` once the switch has stopped.
     tables: Option<TableSet>,
-    /// Of each edge, also of those that are gone: what they have counted stays.
+    /// Routers of all edges, including those of dropped ones, whose counters stay.
     routers: Vec<Arc<Mutex<Router>>>,
 }
 
 impl Edges {
-    /// An edge for what `endpoint` sends, which must be bound to an address of its own.
+    /// An edge for `endpoint`, which must be bound to an address of its own.
     pub(crate) fn attach(&self, endpoint: &UdpEndpoint) -> io::Result<Edge> {
         let from = endpoint.local_address();
         let mut shared = locked(&self.shared);
@@ -75,20 +78,21 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no holder of this lock panics")
 }
 
-/// The pipeline of one sender.
+/// Pipeline of one sender.
 #[derive(Debug)]
 pub(crate) struct Edge {
     from: SocketAddrV4,
     router: Arc<Mutex<Router>>,
     network: LocalNetwork,
     datagram: Vec<u8>,
-    /// What was matched and is to be sent, and where each copy goes.
+    /// Matched datagrams with the destinations of their copies.
     bytes: Vec<u8>,
     copies: Vec<Copy>,
 }
 
 impl Edge {
-    /// Sends what `fill` writes and addresses, until it has no more: what is for a vring, to the hosts that the tables name.
+    /// Sends what `fill` writes and addresses until it has no more; for vrings, to the hosts in the
+    /// tables.
     pub(crate) fn send_with(
         &mut self,
         endpoint: &mut UdpEndpoint,
@@ -120,18 +124,19 @@ impl Edge {
         let is_for_vring = router.vrings().ring_of(to.ip().octets()).is_some();
         if is_for_vring && !is_of_hot_keys(datagram) {
             route(router, *from, to, datagram, &mut |receiver, piece| {
-                // Whole copies come last.
+                // Complete copies come last.
                 copies.push((receiver, bytes.len()..bytes.len() + length));
                 bytes.extend_from_slice(piece.unwrap_or_default());
             });
         } else {
             copies.push((to, bytes.len()..bytes.len() + length));
         }
-        // Behind the pipeline: it has written the sender into them.
+        // After the pipeline, which has written the sender into them.
         bytes.extend_from_slice(datagram);
     }
 
-    /// Those to one host follow each other: it is woken once, or the kernel takes a train of them.
+    /// Datagrams to the same host are sent together: it is woken once, or the kernel takes a GSO
+    /// batch.
     fn send(&mut self, endpoint: &mut UdpEndpoint) -> io::Result<()> {
         let Self { from, network, bytes, copies, .. } = self;
         copies.sort_by_key(|(to, _)| *to);
@@ -149,20 +154,20 @@ impl Edge {
     }
 }
 
-/// Whether only the switch's own registers may judge a datagram for a vring.
+/// Whether only the switch's own registers may process a datagram for a vring.
 pub(super) fn is_of_hot_keys(datagram: &[u8]) -> bool {
     let opcode = HeaderLayout::peek(datagram).and_then(HeaderLayout::opcode);
     datagram.get(ROOM_AT) == Some(&ROOM_STAMP)
         || matches!(opcode, Some(Opcode::HotConfirm | Opcode::HotClose | Opcode::HotValue | Opcode::HotLease))
 }
 
-/// Where a datagram goes, and where its bytes are.
+/// Destination and range of a datagram.
 type Copy = (SocketAddrV4, Range<usize>);
 
-/// The routers of a switch and of its edges, as one: tables are in force everywhere, or nowhere.
+/// The routers of a switch and of its edges as one: tables are installed everywhere, or nowhere.
 #[derive(Debug)]
 pub(super) struct EdgeRouters {
-    /// The switch's own.
+    /// The switch's own router.
     pub(super) own: Router,
     edges: Edges,
 }
@@ -178,7 +183,8 @@ impl EdgeRouters {
         self.edges.clone()
     }
 
-    /// Changes the tables of all. No edge is attached meanwhile, and each waits until what it sends is with the kernel.
+    /// Changes all tables. No edge is added meanwhile, and each waits until its datagrams are with
+    /// the kernel.
     fn change(
         &mut self,
         mut change: impl FnMut(&mut Router) -> Result<(), BackendError>,
@@ -193,7 +199,7 @@ impl EdgeRouters {
         Ok(())
     }
 
-    /// What all of them say, taken together.
+    /// Sum of all their statistics.
     fn gather<T>(
         &self,
         ask: impl Fn(&Router) -> Result<T, BackendError>,
@@ -208,7 +214,7 @@ impl EdgeRouters {
 }
 
 impl Drop for EdgeRouters {
-    /// A switch that has ended has no tables, and acknowledges none: nothing may leave by those that it had.
+    /// A stopped switch has no tables, and acknowledges none: nothing may leave by its old ones.
     fn drop(&mut self) {
         let mut shared = locked(&self.edges.shared);
         shared.tables = None;

@@ -13,18 +13,18 @@ use std::time::Duration;
 
 const VRINGS: VringConfig = VringConfig::DEFAULT;
 
-/// Two nodes' sockets, a sender's, and a switch without tables.
+/// Sockets of two nodes and a sender, and a switch without tables.
 fn world() -> ([UdpEndpoint; 2], UdpEndpoint, EdgeRouters) {
     let bind = |last| UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, last), 0)).unwrap();
     ([bind(1), bind(2)], bind(1), EdgeRouters::new(Router::new(VRINGS).unwrap()))
 }
 
-/// Gets to the node `reader`, updates to both.
+/// Gets to node `reader`, updates to both.
 fn tables(generation: u64, nodes: &[UdpEndpoint; 2], reader: u16) -> TableSet {
     let host = |(index, node): (usize, &UdpEndpoint)| Host {
         id: HostId(index as u16),
         role: HostRole::Node,
-        // Hosts have addresses of their own; the loopback interface has them all.
+        // Hosts have separate addresses; the loopback interface has them all.
         ip: [127, 0, 0, 1 + index as u8],
         udp_port: node.local_address().port(),
         mac: [2, 0, 0, 0, 0, index as u8],
@@ -91,7 +91,7 @@ fn send(edge: &mut Edge, endpoint: &mut UdpEndpoint, datagrams: &[Write]) {
     edge.send_with(endpoint, |out| datagrams.next().and_then(|write| write(out))).unwrap();
 }
 
-/// Who has sent what has arrived, and where the reply is to go.
+/// Sender of an arrived datagram, and its reply address.
 fn arrived(node: &mut UdpEndpoint) -> Vec<(SocketAddrV4, Option<SocketAddrV4>)> {
     let mut all = Vec::new();
     node.receive(|message| {
@@ -117,7 +117,7 @@ fn an_edge_sends_straight_to_the_hosts_that_the_tables_name() {
     let own = endpoint.local_address();
     let datagram = (own, Some(own));
     assert_eq!(nodes.each_mut().map(arrived), [vec![datagram], vec![datagram; 3]]);
-    // One that comes later has the tables that are in force, and all count together.
+    // A later edge has the installed tables, and counters are summed.
     let mut late = routers.edges().attach(&endpoint).unwrap();
     send(&mut late, &mut endpoint, &[get as Write; ROUTED_MAX + 1]);
     assert_eq!(endpoint.counters().sent, 4 + ROUTED_MAX as u64 + 1);
@@ -204,7 +204,7 @@ fn what_concerns_hot_keys_goes_to_the_switch_itself() {
     let edges = EdgeRouters::new(Router::new(vrings).unwrap()).edges();
     let mut edge = edges.attach(&sender).unwrap();
     let to = switch.local_address();
-    // Without tables an edge passes nothing that is its own.
+    // Without tables an edge sends none of its own.
     let (mut left, mut with_room) = (5, Vec::new());
     let (keyspace, digest) = (KeyspaceId::DEFAULT, key_digest(b"color"));
     let stamp = Stamp { instance: 9, seen: 1 };

@@ -1,4 +1,4 @@
-//! What a switch sees of one client's datagrams, for an operator who watches it (`nicekv trace`).
+//! Tracing of one client's datagrams in a switch (`nicekv trace`).
 //!
 //! ```text
 //!   user space:  every datagram passes here: one comparison while nobody watches
@@ -6,8 +6,9 @@
 //!   kernel, XDP: frames are taken before the kernel could note them: nothing is seen
 //! ```
 //!
-//! The socket gets what its filter, in the kernel, has found to be of that client, so that watching one costs the others little and not watching
-//! nothing. It needs `CAP_NET_RAW`; without, the switch says so.
+//! The socket's filter, in the kernel, selects that client's datagrams, so that tracing one client
+//! costs the others little, and nothing when off. It needs `CAP_NET_RAW`; without it the switch
+//! says so.
 
 use crate::sys::{self, Stamped};
 use nicekv_proto::{ClientId, HeaderLayout, Now};
@@ -18,13 +19,13 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 
-/// Datagrams that are noted; then the switch is blind.
+/// Most recorded datagrams; further ones are not recorded.
 const SIGHTINGS_MAX: usize = 256;
-/// Of a frame, from its IP header on, as much as is looked at: headers of IP, UDP and ours.
+/// Bytes examined of a frame, from its IP header on: the headers of IP, UDP and ours.
 const HEADERS_BYTES: usize = IP_UDP_BYTES + size_of::<HeaderLayout>();
-/// An IP header without options, and one of UDP.
+/// Length of an IP header without options, and of a UDP header.
 const IP_UDP_BYTES: usize = 28;
-/// All protocols, as packet sockets have it.
+/// All protocols, for packet sockets.
 const EVERYTHING: u16 = libc::ETH_P_ALL as u16;
 
 /// A port of a switch in the kernel.
@@ -41,7 +42,7 @@ pub struct WatchedPort {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Sights {
-    /// `None`: datagrams pass by here.
+    /// `None`: datagrams pass through this process.
     ports: Option<Vec<WatchedPort>>,
     watched: Option<ClientId>,
     seen: Vec<Sighting>,
@@ -50,12 +51,12 @@ pub struct Sights {
 }
 
 impl Sights {
-    /// Of a switch in the kernel, with the ports from which it takes frames.
+    /// For a switch in the kernel, with the ports whose frames it takes.
     pub fn at_ports(ports: Vec<WatchedPort>) -> Self {
         Self { ports: Some(ports), ..Self::default() }
     }
 
-    /// Watches `client`; if it was watched already, says what was seen and watches nobody any more.
+    /// Traces `client`; if it is traced already, returns what was recorded and stops.
     pub(super) fn look(&mut self, now: Now, client: Option<ClientId>) -> Option<Sight> {
         let was_watched = client.is_some() && self.watched == client;
         if was_watched {
@@ -71,7 +72,7 @@ impl Sights {
         client.map(|_| Sight { now_ns: now.boot_ns, blind: self.blind.clone(), seen })
     }
 
-    /// Whether a datagram that passes is of the client that is watched.
+    /// Whether a datagram belongs to the traced client.
     #[inline]
     pub(super) fn is_of_watched(&self, datagram: &[u8]) -> bool {
         self.watched.is_some_and(|client| {
@@ -79,7 +80,7 @@ impl Sights {
         })
     }
 
-    /// Such a one was passed on.
+    /// Records a forwarded datagram.
     pub(super) fn note_passed(&mut self, arrived: Now, datagram: &[u8], copies: usize) {
         let what = match copies {
             0 => format!("drops {}", opcode(datagram)),
@@ -132,23 +133,23 @@ impl Sights {
     }
 }
 
-/// Its name, as in `docs/PROTOCOL.md`.
+/// Name as in `docs/PROTOCOL.md`.
 fn opcode(datagram: &[u8]) -> String {
     let opcode = HeaderLayout::peek(datagram).and_then(HeaderLayout::opcode);
     opcode.map_or("a datagram".into(), |opcode| format!("{opcode:?}"))
 }
 
-/// Gets what arrives at any interface, and is of this client.
+/// Receives this client's packets on any interface.
 fn open_tap(client: ClientId) -> io::Result<Socket> {
     let tap = Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(i32::from(EVERYTHING.to_be()))))?;
     tap.set_nonblocking(true)?;
-    // What comes before the filter is there is found out when it is read.
+    // Packets that arrived before the filter was set are discarded when read.
     tap.attach_filter(&filter(client))?;
     sys::stamp_received(tap.as_fd())?;
     Ok(tap)
 }
 
-/// Whether a frame has this client's id where a datagram of ours has it: two words.
+/// Whether a frame has this client's id where our datagrams have it: two words.
 fn filter(client: ClientId) -> [SockFilter; 6] {
     let at = (IP_UDP_BYTES + offset_of!(HeaderLayout, client)) as u32;
     let (first, second) = ((client.0 >> 32) as u32, client.0 as u32);

@@ -1,4 +1,4 @@
-//! Datagrams that are there, in one call.
+//! Receives many datagrams with one call.
 
 use super::{BATCH_MAX, CONTROL_BYTES, Control, NOBODY, Notes};
 use std::io;
@@ -6,45 +6,47 @@ use std::mem::{MaybeUninit, size_of};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Room for what one message may hold: the longest UDP payload.
+/// Buffer per message: the longest UDP payload.
 const BUFFER_BYTES: usize = 1 << 16;
-/// A call asks for twice as many messages as the one before has brought, but at least for this many: preparing more
-/// costs time that a lone request would wait for.
+/// A call asks for twice as many messages as the last one received, but at least this many:
+/// preparing more costs time that a single request would wait for.
 const BATCH_MIN: usize = 8;
-/// Where messages come one by one, all calls but one of so many ask for a single one: the search for a second would be a twentieth of a get's time.
+/// When messages arrive one at a time, all but one of this many calls ask for a single one:
+/// checking for a second would cost a twentieth of a get.
 const LONE_CALLS: u32 = 8;
 
-/// Buffers for a batch of received datagrams, and who sent each.
+/// Buffers for a batch of received datagrams, with their senders.
 pub(crate) struct ReceiveBatch {
-    /// One per message; the system gives memory to what was written to.
+    /// One per message; the system provides memory once it is written to.
     buffers: Box<[[u8; BUFFER_BYTES]]>,
     received: Vec<Received>,
-    /// How many messages the last call has asked for, and has got.
+    /// Messages that the last call has asked for, and has received.
     asked: usize,
     got: usize,
-    /// Calls that brought one message each, since one brought more.
+    /// Consecutive calls that received one message each.
     lone: u32,
 }
 
-/// What may be left of a socket's datagrams.
+/// Whether the socket may have more datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// Nothing was, just now.
+    /// No, there were none just now.
     Nothing,
-    /// Only one message was asked for, as those before came one by one: not worth another call before what came is done.
+    /// Unknown: only one message was asked for, as the last ones came one by one; not worth another
+    /// call before it is processed.
     Unknown,
-    /// As many came as were asked for.
+    /// Probably: as many came as were asked for.
     More,
 }
 
-/// A datagram: where it is in which buffer.
+/// Place of a datagram in a buffer.
 #[derive(Clone, Copy)]
 struct Received {
     buffer: usize,
     begin: usize,
     end: usize,
     from: SocketAddrV4,
-    /// Only with [`show_destination`].
+    /// Only after [`show_destination`].
     destination: Option<Ipv4Addr>,
 }
 
@@ -59,8 +61,8 @@ impl ReceiveBatch {
         }
     }
 
-    /// Receives what is there, at most [`BATCH_MAX`] messages; none is no error. Replaces the batch before, and returns the number of
-    /// datagrams.
+    /// Receives what is there, at most [`BATCH_MAX`] messages; none is no error. Replaces the last
+    /// batch, and returns the number of datagrams.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let is_alone = self.lone > 1 && !self.lone.is_multiple_of(LONE_CALLS);
         self.asked = if is_alone { 1 } else { (2 * self.got).clamp(BATCH_MIN, BATCH_MAX) };
@@ -139,7 +141,7 @@ impl ReceiveBatch {
         }
     }
 
-    /// Sender, destination if shown, and bytes of datagram `index` of the batch.
+    /// Sender, destination (if enabled), and bytes of datagram `index` of the batch.
     pub(crate) fn get(&mut self, index: usize) -> (SocketAddrV4, Option<Ipv4Addr>, &mut [u8]) {
         let Received { buffer, begin, end, from, destination } = self.received[index];
         (from, destination, &mut self.buffers[buffer][begin..end])

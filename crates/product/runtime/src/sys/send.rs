@@ -1,4 +1,4 @@
-//! Datagrams as trains, in as few calls as there can be.
+//! Sends datagrams as GSO batches, in as few calls as possible.
 
 use super::{BATCH_MAX, CONTROL_BYTES, Control, NOBODY};
 use std::io;
@@ -6,16 +6,17 @@ use std::mem::{MaybeUninit, size_of};
 use std::net::SocketAddrV4;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Longest train.
+/// Most bytes of a GSO batch.
 const TRAIN_BYTES_MAX: usize = 65_000;
 
-/// Sends datagrams as trains.
+/// Sends datagrams as GSO batches.
 pub(crate) struct SendBatch {
-    /// What can be of one train, in the order in which it first occurs.
+    /// Kinds of datagrams that can share a GSO batch, in order of first occurrence.
     kinds: Vec<u64>,
     /// (index of its kind, index of the datagram), ascending.
     order: Vec<(u8, u8)>,
-    /// Whether the kernel takes trains (before Linux 6.11 it does so only if the device computes checksums).
+    /// Whether the kernel supports GSO here (before Linux 6.11 only if the device computes
+    /// checksums).
     has_trains: bool,
 }
 
@@ -24,8 +25,8 @@ impl SendBatch {
         Self { kinds: Vec::with_capacity(BATCH_MAX), order: Vec::with_capacity(BATCH_MAX), has_trains: true }
     }
 
-    /// Sends `count` datagrams, at most [`BATCH_MAX`], without blocking; each is followed by those of its destination and length. Returns
-    /// how many were lost before the wire.
+    /// Sends `count` datagrams, at most [`BATCH_MAX`], without blocking; datagrams with the same
+    /// destination and length are grouped. Returns how many were lost before the wire.
     pub(crate) fn send<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -45,7 +46,7 @@ impl SendBatch {
                     self.has_trains = error.raw_os_error() != Some(libc::EIO);
                 }
                 Err((error, _)) => {
-                    // The error is that of the first datagram; the others are still to be tried.
+                    // The error belongs to the first datagram; the others are still to be tried.
                     if lost_before_the_wire(error)? {
                         (done, lost) = (done + 1, lost + 1);
                     }
@@ -71,13 +72,13 @@ impl SendBatch {
     }
 }
 
-/// Equal for datagrams that can be of one train.
+/// Equal for datagrams that can share a GSO batch.
 fn kind((bytes, to): (&[u8], SocketAddrV4)) -> u64 {
     u64::from(to.ip().to_bits()) << 32 | u64::from(to.port()) << 16 | bytes.len() as u64
 }
 
-/// One call with all datagrams of `order`; a train has at most `train_bytes_max`. Returns how many were sent, or why the first message was
-/// not, and of how many datagrams it is.
+/// One call with all datagrams of `order`, in batches of at most `train_bytes_max`. Returns how
+/// many were sent, or the error of the first message, and its number of datagrams.
 fn send_messages<'a>(
     socket: BorrowedFd<'_>,
     order: &[(u8, u8)],
@@ -95,7 +96,7 @@ fn send_messages<'a>(
         let (bytes, _) = datagram(index.into());
         vector.write(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
     }
-    // Datagrams of each message.
+    // Datagrams per message.
     let mut lengths = [0; BATCH_MAX];
     let (mut begin, mut count) = (0, 0);
     while begin < order.len() {
@@ -134,7 +135,7 @@ fn system_address(address: SocketAddrV4) -> libc::sockaddr_in {
     }
 }
 
-/// A lone datagram, by the call that has the least to prepare, here and in the kernel.
+/// Sends a single datagram with the cheapest call.
 fn send_one(socket: BorrowedFd<'_>, (bytes, to): (&[u8], SocketAddrV4)) -> io::Result<()> {
     let address = system_address(to);
     // SAFETY: bytes and address outlive the call, which only reads them, in the lengths that it is told.
@@ -151,7 +152,7 @@ fn send_one(socket: BorrowedFd<'_>, (bytes, to): (&[u8], SocketAddrV4)) -> io::R
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Makes a message a train of datagrams of this length.
+/// Makes a message a GSO batch of datagrams of this length.
 fn cut_into(header: &mut libc::msghdr, control: &mut Control, bytes: usize) {
     header.msg_control = control.0.as_mut_ptr().cast();
     // SAFETY: the control buffer has room for one message with a `u16`, and the alignment that its header wants.
@@ -165,8 +166,9 @@ fn cut_into(header: &mut libc::msghdr, control: &mut Control, bytes: usize) {
     }
 }
 
-/// True for a loss, false for an interruption. Destinations come from the network too (a forged place for replies may be a broadcast
-/// address), so only what says that the socket or our memory is broken is an error.
+/// `true` for a loss, `false` for an interruption. Destinations come from the network (a forged
+/// reply address may be a broadcast address), so only errors that mean a broken socket or broken
+/// memory are returned.
 fn lost_before_the_wire(error: io::Error) -> io::Result<bool> {
     match error.raw_os_error() {
         Some(libc::EINTR) => Ok(false),

@@ -1,4 +1,4 @@
-//! What is said to be durable, is: every force waits until the test lets it begin.
+//! Durability claims are true: every sync waits until the test lets it begin.
 
 use super::*;
 use nicekv_store::Forgetful;
@@ -7,11 +7,11 @@ use std::sync::{Condvar, Mutex};
 
 const MANY: usize = usize::MAX / 2;
 
-/// As many forces begin as it has permits.
+/// Permits for syncs to begin.
 #[derive(Clone)]
 struct Gate(Arc<(Mutex<usize>, Condvar)>);
 
-/// Opens the gate at its end: a node that is dropped waits for the force that has begun.
+/// Opens the gate at the end: a dropped node waits for its running sync.
 struct Closed<'a>(&'a Gate);
 
 impl Gate {
@@ -29,7 +29,7 @@ impl Gate {
         Closed(self)
     }
 
-    /// A disk behind it.
+    /// A disk behind the gate.
     fn disk(&self) -> Arc<dyn Files> {
         let gate = self.clone();
         Arc::new(Watched::new(Arc::new(Forgetful::new(64)), move |moment, call, _| {
@@ -79,7 +79,7 @@ fn a_force_covers_what_was_written_before_it_began_and_no_more() {
         cluster.nodes[0].turn().unwrap();
     }
     let closed = gate.close();
-    // The force of the first has begun when the second is written.
+    // The first one's sync has begun when the second one is written.
     for name in ["first", "second"] {
         assert_eq!(cluster.put(name, b"2").unwrap(), None, "{name}");
     }
@@ -99,7 +99,7 @@ fn a_node_at_rest_waits_for_nothing() {
     assert!(!cluster.nodes[0].storage.is_busy() && !cluster.nodes[0].storage.is_unfinished());
     let began = now().boot_ns;
     put_all(&mut cluster, 0..20);
-    // An engine that syncs is looked at again, until it has.
+    // A syncing engine is checked again until it has finished.
     while cluster.nodes[0].storage.is_busy() {
         assert!(now().boot_ns < began + 30_000_000_000, "a sync without end");
         cluster.nodes[0].turn().unwrap();
@@ -129,7 +129,7 @@ fn a_few_records_are_forced_by_who_has_time_and_more_are_left_to_the_thread_for_
         force.iter().for_each(|force| force.force_here());
         force.is_some()
     };
-    // A force that a busy machine makes slow is followed by some that are left to the thread.
+    // Some syncs after a slow one are left to the other thread.
     assert!((0..TRIES).any(|_| is_forced_here(1, true)), "never");
     for _ in 0..20 {
         assert!(!is_forced_here(8, true), "a batch");

@@ -1,10 +1,10 @@
-//! Rows 5 to 8: logs that lose power, are cut off, are damaged, or cannot be forced.
+//! Rows 5 to 8: logs that lose power, are truncated, are damaged, or cannot be synced.
 
 use super::*;
 use nicekv_store::Forgetful;
 use nicekv_store::files::PowerLoss;
 
-/// So many of the zeros behind the records are looked at.
+/// Bytes of zeros after the records that are examined.
 const ZEROS: usize = 20;
 
 /// So small that a few hundred puts need several segments and engine syncs.
@@ -15,7 +15,7 @@ const SMALL: StorageOptions = StorageOptions {
     ..StorageOptions::DEFAULT
 };
 
-/// Bytes of a segment's header, which the manifest says is durable.
+/// Length of a segment's header, which is durable according to the manifest.
 const HEADER: usize = 76;
 
 /// The segments of the log, oldest first.
@@ -27,7 +27,7 @@ fn segments(disk: &Forgetful, path: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The last segment of the log and what it holds.
+/// The last segment of the log with its content.
 fn segment(disk: &Forgetful, path: &Path) -> (PathBuf, Vec<u8>) {
     let path = segments(disk, path).pop().unwrap();
     let mut bytes = disk.content(&path).unwrap();
@@ -50,7 +50,7 @@ fn row_05_a_power_loss_takes_no_acknowledged_put() {
         }
         put_all(&mut cluster, last..last + 25);
         last += 25;
-        // Whatever was not forced survives in part.
+        // Some unsynced data survives.
         let mut state = u64::from(round);
         disk.power_loss(PowerLoss::KeepPages(&mut || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -80,7 +80,7 @@ fn row_06_a_log_cut_at_any_byte_keeps_what_was_before() {
             continue;
         }
         let mut cluster = Cluster::lone(&machine(&cut), 2);
-        // The decision of the last put that is found may be cut off; then its prepare is decided again.
+        // The decision of the last put may be cut off; then its prepare is decided again.
         let found: Vec<bool> =
             (0..PUTS).map(|number| cluster.get(0, &key(number)).flatten() == Some(value(number))).collect();
         let kept = found.iter().take_while(|found| **found).count();
@@ -121,7 +121,7 @@ fn row_07_a_log_without_some_of_its_files_is_refused_whenever_it_is_opened() {
     let disk = Forgetful::new(64);
     let machine = |disk: &Forgetful| Machine::new(Arc::new(disk.clone()), directory.path(), SMALL, 1);
     let mut cluster = Cluster::lone(&machine(&disk), 1);
-    // Until some of it is in the engine alone: the log is trimmed by another thread.
+    // Until some of it is only in the engine: the log is trimmed by another thread.
     let mut count = 0;
     while segments(&disk, directory.path())[0].ends_with("log-0000000000000001.nklog") {
         assert!(count < 40_000, "the log is never trimmed");

@@ -1,5 +1,5 @@
-//! Nodes on real logs and engines whose disks fail (docs/FAULTS.md rows 5 to 10). The network is a queue in the test; the log's files may be
-//! `Forgetful`, the engine's are real.
+//! Nodes on real logs and engines with failing disks (docs/FAULTS.md rows 5 to 10). The network is
+//! a queue in the test; the log's files may be `Forgetful`, the engine's are real.
 
 mod forces;
 mod log;
@@ -26,9 +26,9 @@ use std::sync::Arc;
 
 const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 7400);
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 9, 9), 900);
-/// An operation that nobody answers for so long is not answered.
+/// Time after which an operation counts as not answered.
 const PATIENCE: Duration = Duration::from_millis(400);
-/// The engine is not synced, the log never let go.
+/// The engine is never synced, the log never trimmed.
 const LOG_ONLY: StorageOptions = StorageOptions {
     segment_bytes_max: 1 << 20,
     engine_sync_bytes: 1 << 20,
@@ -36,7 +36,7 @@ const LOG_ONLY: StorageOptions = StorageOptions {
     ..StorageOptions::DEFAULT
 };
 
-/// What outlives a process: a disk.
+/// A disk, which outlives the process.
 struct Machine {
     files: Arc<dyn Files>,
     path: PathBuf,
@@ -49,7 +49,7 @@ struct Machine {
 
 impl Machine {
     fn new(files: Arc<dyn Files>, path: &Path, options: StorageOptions, id: u16) -> Self {
-        // The scrub reads a page at every heartbeat, so all with the first one.
+        // The scrub reads a page at every heartbeat, so everything with the first one.
         let (metadata, heartbeat) = (METADATA, Duration::from_secs(3600));
         Self { files, path: path.to_path_buf(), options, id, scrubs: false, metadata, heartbeat }
     }
@@ -76,7 +76,7 @@ impl Machine {
             timing: Timing {
                 heartbeat: self.heartbeat,
                 scrub_interval: Duration::from_secs(if self.scrubs { 3600 } else { 0 }),
-                // As the scrub, it would read a damaged block before the test does.
+                // Like the scrub, it would read a damaged block before the test does.
                 usage_interval: Duration::ZERO,
                 ..Timing::default()
             },
@@ -97,7 +97,7 @@ struct Process {
 }
 
 impl Process {
-    /// A turn of the node's loop; what it sends.
+    /// Runs a turn of the node's loop; returns what it sends.
     fn turn(&mut self) -> Result<Vec<(SocketAddrV4, Vec<u8>)>, StoreError> {
         self.waker.clear();
         let now = now();
@@ -121,7 +121,7 @@ impl Process {
     }
 }
 
-/// The partition of all keys, whose members are at these addresses.
+/// A partition of all keys, with members at these addresses.
 fn assign(addresses: &[SocketAddrV4], epoch: u32) -> Assign {
     let members = (addresses.iter().zip(1..))
         .map(|(address, id)| Member {
@@ -183,10 +183,10 @@ fn get_datagram(key: &[u8], sequence: u64, reply_to: SocketAddrV4) -> Vec<u8> {
     bytes
 }
 
-/// What a client is told.
+/// The client's answer.
 type Answer = (Status, Option<Vec<u8>>);
 
-/// Members of one partition, the first of which is the primary, and their client.
+/// Members of one partition, the first being the primary, with a client.
 struct Cluster {
     nodes: Vec<Process>,
     sequence: u64,
@@ -211,7 +211,7 @@ impl Cluster {
         Self::of(vec![machine.start().unwrap()], epoch)
     }
 
-    /// Sends a datagram to these nodes and lets everything happen until the client is answered, or is not for long.
+    /// Sends a datagram to these nodes and runs until the client has an answer, or a timeout.
     fn call(&mut self, to: &[usize], bytes: &[u8]) -> Result<Option<Answer>, StoreError> {
         for node in to {
             self.nodes[*node].core.handle_datagram(now(), CLIENT, bytes);
@@ -262,7 +262,7 @@ impl Cluster {
         self.update(key, Operation::Set { value, expiry: Expiry::Never })
     }
 
-    /// What a node answers to a get; `None`: nothing.
+    /// A node's answer to a get; `None`: no answer.
     fn get(&mut self, node: usize, key: &str) -> Option<Option<Vec<u8>>> {
         self.sequence += 1;
         let bytes = get_datagram(key.as_bytes(), self.sequence, CLIENT);

@@ -1,4 +1,4 @@
-//! Row 9: disks that fill up.
+//! Row 9: full disks.
 
 use super::*;
 use nicekv_store::{Forgetful, RealFiles};
@@ -41,7 +41,7 @@ fn row_09_a_full_disk_refuses_puts_serves_gets_and_recovers() {
     assert_eq!(cluster.get(0, &key(59)), Some(Some(value(59))));
 }
 
-/// A small file system of its own.
+/// A small file system.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -81,7 +81,7 @@ fn row_09_a_real_disk_fills_up_under_log_and_engine() {
     std::fs::write(&other, vec![1; 5 << 20]).unwrap();
     let machine = Machine::new(Arc::new(RealFiles), &disk.0.path().join("node"), options, 1);
     let mut cluster = Cluster::lone(&machine, 1);
-    // Distinct, and not to be compressed.
+    // Distinct and incompressible.
     let value = |number: u32| -> Vec<u8> {
         (0..62).flat_map(|at| key_digest(format!("{number} {at}").as_bytes()).0).collect()
     };

@@ -1,4 +1,5 @@
-//! A disk that stalls, under a node on its own threads, with real sockets: the force waits for as long as the test says.
+//! A stalled disk under a node with its own threads and real sockets: a sync waits as long as the
+//! test demands.
 
 use super::*;
 use crate::node::Node;
@@ -8,12 +9,12 @@ use nicekv_store::files::{FileCall, Moment, Watched};
 use std::net::{TcpListener, UdpSocket};
 use std::sync::{Condvar, Mutex};
 
-/// A hang becomes a failure.
+/// Turns a hang into a failure.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(20);
 const LOOPBACK: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 const THREAD: &str = "node-1";
 
-/// A disk that can be held, and says who is held up.
+/// A disk that can be stalled, and names the waiting thread.
 #[derive(Default)]
 struct Disk {
     state: Mutex<DiskState>,
@@ -50,7 +51,7 @@ impl Disk {
         self.changed.notify_all();
     }
 
-    /// The thread of the force that is held up.
+    /// The thread of the stalled sync.
     fn held_thread(&self) -> String {
         let state = self.state.lock().unwrap();
         let (state, timeout) =
@@ -60,7 +61,7 @@ impl Disk {
     }
 }
 
-/// Lets the disk go on, so that a test that fails ends.
+/// Releases the disk, so that a failing test ends.
 struct Released<'a>(&'a Disk, &'a Stop);
 
 impl Drop for Released<'_> {
@@ -113,7 +114,7 @@ impl Peers {
         self.client.send_to(&bytes, self.node).unwrap();
     }
 
-    /// The next answer: to which request, and what.
+    /// The next answer: request and result.
     fn answer(&self) -> (u64, Status) {
         let mut bytes = [0; 2_000];
         let length = self.client.recv(&mut bytes).expect("an answer");
@@ -123,7 +124,7 @@ impl Peers {
         }
     }
 
-    /// Waits for this many datagrams of the node that were sent after the call.
+    /// Waits for this many datagrams that the node sends after the call.
     fn heartbeats(&self, count: usize) {
         let mut bytes = [0; 2_000];
         self.metadata.set_nonblocking(true).unwrap();
@@ -140,7 +141,7 @@ fn row_08_a_disk_that_stalls_keeps_no_node_from_its_heartbeats() {
     stall(LOG_ONLY);
 }
 
-/// Before each of them the log is forced, and nothing may be written between.
+/// The log is synced before each of them, and nothing may be written in between.
 #[test]
 fn row_08_nor_do_syncs_of_the_engine() {
     stall(StorageOptions { engine_sync_bytes: 1, ..LOG_ONLY });

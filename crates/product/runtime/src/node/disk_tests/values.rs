@@ -1,9 +1,9 @@
-//! Row 10: values that are damaged in the engine's tables.
+//! Row 10: damaged values in the engine's tables.
 
 use super::*;
 use nicekv_store::RealFiles;
 
-/// Flips a bit of every value in the engine's tables.
+/// Flips a bit in every value of the engine's tables.
 fn damage_tables(directory: &Path, number: u32) -> usize {
     let mut damaged = 0;
     for table in std::fs::read_dir(directory.join("engine/tables")).unwrap() {
@@ -26,7 +26,8 @@ fn is_in_log(directory: &Path, number: u32) -> bool {
     })
 }
 
-/// Three nodes that hold `puts` values, number 3 damaged at the first and number 4 at the second, and started again.
+/// Three nodes with `puts` values, of which number 3 is damaged at the first and number 4 at the
+/// second node, restarted.
 fn damaged(directory: &Path, puts: u32, scrubs: bool) -> Cluster {
     let options = StorageOptions {
         segment_bytes_max: 4 << 10,
@@ -43,7 +44,7 @@ fn damaged(directory: &Path, puts: u32, scrubs: bool) -> Cluster {
     let start = |epoch| Cluster::of(machines.iter().map(|machine| machine.start().unwrap()).collect(), epoch);
     let mut cluster = start(1);
     put_all(&mut cluster, 0..puts);
-    // What is in the log is written again at the start: more is put until it is not.
+    // Log content is written again at the start: puts continue until that is no longer so.
     let mut more = 1_000;
     while machines.iter().zip([3, 4]).any(|(machine, number)| is_in_log(&machine.path, number)) {
         assert!(more < 3_000, "the log is trimmed");
@@ -59,7 +60,7 @@ fn damaged(directory: &Path, puts: u32, scrubs: bool) -> Cluster {
     start(2)
 }
 
-/// Damaged values found, and those that were repaired, by node.
+/// Damaged and repaired values, by node.
 fn repairs(cluster: &Cluster) -> Vec<(u64, u64)> {
     let counters = cluster.nodes.iter().map(|node| node.core.status().counters);
     counters.map(|counters| (counters.corrupt, counters.repaired)).collect()

@@ -1,4 +1,4 @@
-//! Large values in memory: gone with the process.
+//! Volatile large values.
 
 use super::beyond;
 use nicekv_proto::OpId;
@@ -8,13 +8,14 @@ use nicekv_replica::ValueEnd;
 use nicekv_transport::Checksum;
 use std::collections::HashMap;
 
-/// In memory a value that is longer than the room that it has gets so many times of what it is, …
+/// Memory grows by this factor, …
 const GROWTH: usize = 4;
-/// … and so much at least.
+/// … and at least by this much.
 const ROOM_BYTES_MIN: usize = 64 << 10;
-/// Memory of values that were removed, which the next ones are written to: the system takes as long to give a page as a value takes to be copied there.
+/// Memory of removed values that is kept for the next ones: getting a page from the system takes as
+/// long as copying a value into it.
 const SPARE_BYTES_MAX: usize = 16 << 20;
-/// So many bytes are hashed at a time, at least, but at the end: so many at a time are cheaper.
+/// Bytes hashed at a time, except at the end: larger pieces are cheaper.
 const HASHED_BYTES: usize = 64 << 10;
 
 /// See the module.
@@ -41,7 +42,8 @@ impl Spare {
         }
     }
 
-    /// Room for a value that is so long, of which no more than half stays empty; if there is none, it is to be made.
+    /// Memory for a value of this length, of which at most half stays unused; new memory if none is
+    /// spare.
     fn take(&mut self, length: usize) -> Vec<u8> {
         let fits = |buffer: &Vec<u8>| (length..=2 * length).contains(&buffer.capacity());
         let Some(place) = self.buffers.iter().rposition(fits) else { return Vec::new() };
@@ -51,11 +53,12 @@ impl Spare {
     }
 }
 
-/// A value in memory that is being written. What is without a hole is hashed as it comes: at the end others would wait for all of it.
+/// A value being written. Bytes without a hole are hashed as they come: hashing everything at the
+/// end would delay others.
 #[derive(Default)]
 struct Growing {
     bytes: Vec<u8>,
-    /// All up to there came in order.
+    /// Everything before this offset came in order.
     through: usize,
     checksum: Checksum,
     hashed: usize,
@@ -74,7 +77,7 @@ impl MemoryValues {
         let Growing { bytes: value, through, checksum, hashed } =
             self.parts.entry(name).or_insert_with(begin);
         let (offset, bytes) = beyond(*through, offset, bytes);
-        // It grows with what comes, whatever somebody says of its length, and to no more than that.
+        // It grows with the received bytes, whatever length was stated, and no further.
         if end > value.capacity() {
             let capacity = (GROWTH * end).clamp(ROOM_BYTES_MIN, LARGE_BYTES_MAX as usize).min(length);
             value.reserve_exact(capacity - value.len());
@@ -115,7 +118,7 @@ impl MemoryValues {
         true
     }
 
-    /// It is to be written anew.
+    /// It is to be written again.
     pub(super) fn condemn(&mut self, name: OpId) {
         self.whole.remove(&name);
     }
