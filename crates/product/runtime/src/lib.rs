@@ -13,7 +13,7 @@
 //! ```
 //!
 //! - [`UdpEndpoint`]: batches of datagrams in and out. What the kernel does not take is counted as
-//! lost: the protocols retry.
+//!   lost: the protocols retry.
 //! - [`Uplink`]: a client's endpoint, which may run a switch's pipeline itself.
 //! - [`FramedStream`]: length-prefixed frames over non-blocking TCP, bounded.
 //! - [`now`], [`Waker`], [`Stop`]: clocks, waking a role from another thread, stopping all roles.

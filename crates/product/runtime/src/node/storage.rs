@@ -8,11 +8,11 @@
 //!
 //! Invariants:
 //! - The engine on disk is never ahead of the log on disk: the log is synced before a sync of the
-//! engine begins, and the engine starts none by itself. Else an op whose decision is lost with the
-//! log could be evaluated on its own result.
+//!   engine begins, and the engine starts none by itself. Else an op whose decision is lost with the
+//!   log could be evaluated on its own result.
 //! - The log is trimmed only to the start of a checkpoint, and a checkpoint begins with the first
-//! record of a segment: replay never begins in the middle of a history. So the log is written
-//! (which may begin a segment) only when no request is left.
+//!   record of a segment: replay never begins in the middle of a history. So the log is written
+//!   (which may begin a segment) only when no request is left.
 
 use super::durable_log::{DurableLog, Forcing, LogObservation};
 use super::snapshot::{Next, Snapshot, carry_out};
