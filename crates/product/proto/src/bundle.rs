@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_bundled_is_what_is_found() {
+    fn bundle_round_trips() {
         let requests = [get(1), get(2)];
         assert_eq!(unbundled(&requests), requests);
         let reply = |sequence| encoded(|out| Reply::bare(op(sequence), Status::Busy).encode(out));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_the_same_header_may_share_one() {
+    fn bundle_requires_equal_common_fields() {
         let mut stamped = get(1);
         assert_eq!(Common::of(&stamped), Common::of(&get(2)));
         crate::stamp_reply_to(&mut stamped, "10.0.0.1:1".parse().unwrap());

@@ -69,7 +69,7 @@ mod tests {
     use crate::samples::check_part;
 
     #[test]
-    fn every_bit_of_an_entry_counts() {
+    fn entry_codec_is_strict() {
         check_part::<ChainEntry<'static>>();
     }
 }

@@ -288,7 +288,7 @@ mod tests {
     use crate::Datagram;
 
     #[test]
-    fn frames_are_the_chunk() {
+    fn frames_cover_the_chunk() {
         let frame = CHUNK_BYTES as u32;
         assert_eq!([1, frame, frame + 1, 3 * frame].map(frames_of), [1, 1, 2, 3]);
         assert_eq!((frame_of(frame + 1, 0), frame_of(frame + 1, 1)), (Some((0, frame)), Some((frame, 1))));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_values_are_refused() {
         let request = |bytes| ChunkRequest {
             op: OpId::NONE,
             reply_to: None,

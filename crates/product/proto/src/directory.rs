@@ -182,12 +182,12 @@ mod tests {
     use crate::samples::check_part;
 
     #[test]
-    fn every_bit_of_a_record_counts() {
+    fn record_codec_is_strict() {
         check_part::<DirectoryRecord>();
     }
 
     #[test]
-    fn a_padded_question_is_worth_a_full_page_and_a_bare_one_is_not() {
+    fn only_padded_queries_get_full_pages() {
         let query = DirectoryQuery::padded(OpId::NONE, 7, 0);
         assert_eq!(query.records_max(), PAGE_RECORDS_MAX);
         assert!(DirectoryQuery { padding: 0, ..query }.records_max() < PAGE_RECORDS_MAX);

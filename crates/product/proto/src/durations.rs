@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_belongs_to_its_bucket_and_what_is_longer_to_the_next() {
+    fn bucket_bounds_are_inclusive() {
         assert_eq!((bound_ns(0), bound_ns(1), bound_ns(2)), (8_192, 12_288, 16_384));
         assert_eq!(bound_ns(BOUNDS - 1), 1 << LAST_LOG2);
         for bucket in 0..BOUNDS {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_read_and_added() {
+    fn counts_are_read_and_summed() {
         let (shared, mut own) = (SharedDurations::default(), Durations::default());
         for us in [1, 9, 9, 20_000_000] {
             shared.count(Duration::from_micros(us));

@@ -114,7 +114,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn a_message_is_what_its_fragments_are_together() {
+    fn fragments_reassemble_to_the_message() {
         let steps = vec![7; 3 * FRAGMENT_BYTES];
         let op = OpId { client: crate::ClientId(5), sequence: 9 };
         let (keyspace, digest) = (KeyspaceId(3), KeyDigest([4; 16]));

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_of_stars_takes_no_more_than_the_product_of_the_lengths() {
+    fn many_stars_take_quadratic_time_at_most() {
         let (pattern, name) = (b"a*".repeat(100), b"a".repeat(16_384));
         assert!(matches(&pattern, &name));
         assert!(!matches(&[&pattern[..], b"b"].concat(), &name));

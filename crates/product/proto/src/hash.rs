@@ -133,7 +133,7 @@ mod tests {
     use crate::samples::check_part;
 
     #[test]
-    fn every_bit_of_fields_and_names_counts() {
+    fn field_and_name_codecs_are_strict() {
         check_part::<Field<'static>>();
         check_part::<Fields>();
         check_part::<Names>();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_is_its_fields_and_nothing_else() {
+    fn hash_contains_only_well_formed_fields() {
         let mut hash = Vec::new();
         let fields = [Field { name: b"one", value: b"1" }, Field { name: b"", value: b"" }];
         fields.iter().for_each(|field| field.append(&mut hash));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_to_a_field_is_a_number() {
+    fn field_delta_is_a_number() {
         let delta = LongDouble::parse(b"1.5").unwrap();
         let encoded = Field::with_delta(b"f", delta);
         assert_eq!(Field::delta(&encoded), Some((&b"f"[..], delta)));

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_has_both_its_ends() {
+    fn range_includes_both_ends() {
         let range = MatchRange::new(3, 5).unwrap();
         let inside = |value| range.contains(value);
         assert_eq!([2, 3, 4, 5, 6].map(inside), [false, true, true, true, false]);

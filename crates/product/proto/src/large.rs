@@ -258,12 +258,12 @@ mod tests {
     use crate::{ClientId, Form};
 
     #[test]
-    fn every_bit_of_a_reference_counts() {
+    fn reference_codec_is_strict() {
         check_part::<Reference>();
     }
 
     #[test]
-    fn the_chunks_of_a_value_are_the_value() {
+    fn chunks_cover_the_value() {
         let name = OpId { client: ClientId(7), sequence: 3 };
         let of = |length| Reference { name, length, checksum: 9 };
         let chunk = CHUNK_BYTES as u32;
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_large_where_its_key_leaves_no_room() {
+    fn long_key_makes_a_value_large() {
         let bytes = [7; VALUE_BYTES_MAX + 1];
         for (key_bytes, small_max) in [(1, 1_024), (256, 1_024), (257, 1_023), (KEY_BYTES_MAX, 256)] {
             let name = OpId { client: ClientId(7), sequence: 3 };

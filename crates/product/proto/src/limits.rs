@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_key_leaves_less_room_for_its_value() {
+    fn long_key_shortens_the_small_value_limit() {
         let rooms = [1, 255, 256, 257, 1_000, KEY_BYTES_MAX, 5_000].map(small_value_bytes_max);
         assert_eq!(rooms, [1_024, 1_024, 1_024, 1_023, 280, 256, 0]);
     }

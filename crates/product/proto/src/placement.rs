@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_with_one_hash_tag_are_together_and_are_not_one() {
+    fn keys_with_one_hash_tag_share_a_partition_and_stay_distinct() {
         let digest = |key: &str| match_digest(KeyOrder::Hash, key.as_bytes()).0;
         let half = |key: &str| digest(key)[..8].to_vec();
         for (key, tag) in
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn match_values_are_in_the_order_of_their_keys() {
+    fn match_values_preserve_key_order() {
         let value = |key: &[u8]| match_digest(KeyOrder::Range, key).match_value();
         let keys: [&[u8]; 7] =
             [b"", b"\0\x01", b"a", b"a\x01", b"ab", b"abcdefghijklmnop", b"abcdefghijklmnoq"];

@@ -271,7 +271,7 @@ mod tests {
     use crate::ClientId;
 
     #[test]
-    fn every_write_set_meets_every_read_set() {
+    fn write_and_read_quorums_intersect() {
         for replicas in 1..=MEMBERS_MAX as u8 {
             for write_set in 1..=replicas {
                 let quorum = Quorum::new(replicas, write_set).unwrap();

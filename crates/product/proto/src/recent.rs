@@ -45,7 +45,7 @@ mod tests {
     use crate::ClientId;
 
     #[test]
-    fn the_last_ops_are_remembered_and_no_more_than_that() {
+    fn last_ops_are_remembered_up_to_the_bound() {
         let op = |sequence| OpId { client: ClientId(7), sequence };
         let mut recent = Recent::new(3);
         for sequence in 1..=4 {

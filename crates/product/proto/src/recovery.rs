@@ -300,7 +300,7 @@ mod tests {
     use crate::samples::check_part;
 
     #[test]
-    fn every_bit_of_an_entry_and_of_a_frame_counts() {
+    fn entry_and_frame_codecs_are_strict() {
         check_part::<Entry<'static>>();
         check_part::<CopyFrame<'static>>();
     }

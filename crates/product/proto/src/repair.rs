@@ -141,7 +141,7 @@ mod tests {
     use crate::{Datagram, OpId};
 
     #[test]
-    fn the_longest_key_and_its_longest_entry_fit_a_reply_and_what_is_longer_is_damaged() {
+    fn longest_entry_fits_a_reply_and_longer_ones_are_damaged() {
         let key = [7; KEY_BYTES_MAX];
         let stored = |bytes: usize| {
             let (value, mut stored) = (alloc::vec![9; bytes], Vec::new());

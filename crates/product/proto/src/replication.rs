@@ -252,7 +252,7 @@ mod tests {
     use crate::samples::check_part;
 
     #[test]
-    fn every_bit_of_a_decision_counts() {
+    fn decision_codec_is_strict() {
         check_part::<Decision<'static>>();
     }
 }

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_into_the_room_is_what_is_taken_out() {
+    fn chain_header_round_trips_through_its_room() {
         for nodes in 0..=MEMBERS_MAX as u8 {
             let mut sent = get();
             leave_room(&mut sent);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_stays_as_it_is() {
+    fn datagram_without_room_is_unchanged() {
         let (mut plain, mut out) = (get(), b"as it was".to_vec());
         assert_eq!(room_of(&mut plain), None);
         assert_eq!(take_room(&plain, &mut out), None);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_lies_is_refused() {
+    fn inconsistent_room_is_refused() {
         let refused = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut bytes = get();
             leave_room(&mut bytes);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_that_is_put_into_its_room_is_taken_out() {
+    fn stamp_round_trips_through_its_room() {
         for stamp in [Stamp::NONE, Stamp { instance: 7 << 40, seen: u64::MAX }] {
             let mut sent = get();
             leave_room_for_stamp(&mut sent);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_that_makes_no_sense_is_refused() {
+    fn inconsistent_stamp_is_refused() {
         let refused = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut bytes = get();
             leave_room_for_stamp(&mut bytes);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_fragments_has_no_room() {
+    fn fragmented_messages_have_no_room() {
         let leave =
             [(leave_room as fn(&mut Vec<u8>), ChainHeader::BYTES), (leave_room_for_stamp, Stamp::BYTES)];
         for (leave, bytes) in leave {

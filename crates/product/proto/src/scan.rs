@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_fills_a_datagram_if_the_question_is_a_third_of_it() {
+    fn answer_may_have_three_times_the_request_length() {
         for after in [None, Some(&b""[..]), Some(b"key"), Some(&[7; KEY_BYTES_MAX])] {
             let padded = scan(after, Scan::padding_for(after, DATAGRAM_BYTES_MAX, 1));
             let mut bytes = Vec::new();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_between_a_key_and_the_one_before() {
+    fn no_key_lies_between_a_key_and_its_predecessor() {
         assert_eq!((key_before(b""), key_before(b"\0")), (None, Some(b"".to_vec())));
         assert_eq!(key_before(b"a\0"), Some(b"a".to_vec()));
         let before = key_before(b"ab").unwrap();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn all_answers_together_are_no_longer_than_three_questions() {
+    fn answers_have_at_most_three_times_the_request_length() {
         for (pieces, answer_bytes) in [(2, 0), (8, 300), (8, DATAGRAM_BYTES_MAX), (Scan::pieces_max(), 0)] {
             let padding = Scan::padding_for(Some(b"key"), answer_bytes, pieces);
             let scan = Scan { pieces, ..scan(Some(b"key"), padding) };
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_is_too_short_for_its_answers_is_refused() {
+    fn too_short_request_for_many_pieces_is_refused() {
         for pieces in [0, 3, PIECES_MAX, PIECES_MAX + 1, 255] {
             let mut bytes = Vec::new();
             Scan { pieces, ..scan(None, 0) }.encode(&mut bytes);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_finds_what_it_cuts() {
+    fn switch_layout_matches_the_codec() {
         let range = MatchRange::new(7, 9).unwrap();
         let mut bytes = Vec::new();
         Scan { pieces: 2, ..scan(Some(b"key"), 100) }.encode(&mut bytes);
@@ -332,14 +332,14 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_is_routed_by_where_it_begins() {
+    fn scan_is_routed_by_its_start() {
         let mut bytes = Vec::new();
         Scan { digest: KeyDigest([1; 16]), ..scan(None, 0) }.encode(&mut bytes);
         assert!(Datagram::decode(&bytes).is_err(), "by the digest a switch would route it elsewhere");
     }
 
     #[test]
-    fn what_is_listed_is_read_as_it_was() {
+    fn listed_keys_round_trip() {
         let listed = [
             Scanned { key: b"a", form: Form::Hash, value: None },
             Scanned { key: b"b", form: Form::Plain, value: Some(b"") },

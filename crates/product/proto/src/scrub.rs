@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_tells_what_was_listed() {
+    fn page_round_trips() {
         let entry = ListedEntry { index: 7, digest: 9, is_tombstone: true };
         let told = [Listed { key: b"a", entry: Some(entry) }, Listed { key: b"bc", entry: None }];
         let listed = listed(&told);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_between_two_keys_is_told_by_one_page_or_the_other() {
+    fn border_between_keys_belongs_to_one_page() {
         let long = |start: &str, byte| {
             let mut key = start.as_bytes().to_vec();
             key.resize(KEY_BYTES_MAX, byte);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_that_makes_no_sense_is_refused() {
+    fn inconsistent_border_is_refused() {
         let listed = listed(&[Listed { key: b"abc", entry: None }]);
         let begins = |begins_with, after| is_decoded(&ScrubPage { begins_with, ..page(after, &listed) });
         assert_eq!([0, 1, 3, 4].map(|bytes| begins(bytes, None)), [true, true, true, false]);

@@ -249,7 +249,7 @@ mod tests {
     use core::net::Ipv4Addr;
 
     #[test]
-    fn what_is_kept_is_what_arrived() {
+    fn stored_update_equals_the_received_one() {
         let set = Operation::Set { value: b"blue", expiry: Expiry::At(7) };
         for operation in
             [set, Operation::Append(b"er"), Operation::Delete, Operation::Increment(-3), Operation::Persist]

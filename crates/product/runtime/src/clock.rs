@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn both_clocks_are_the_systems() {
+    fn both_clocks_match_the_system() {
         let system = |clock| {
             let read = clock_gettime(clock);
             core::time::Duration::new(read.tv_sec as u64, read.tv_nsec as u32)

@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strangers_and_other_releases_are_told_apart() {
+    fn unknown_peers_and_other_releases_are_distinguished() {
         let greeting = Greeting::new(Role::Switch { name: "switch-0".into() });
         let mut frame = encode(&greeting);
         assert_eq!(Greeting::decode(&frame).unwrap(), greeting);

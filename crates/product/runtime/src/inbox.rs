@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_received_once_and_in_order_and_nobody_else_is_reached() {
+    fn inbox_delivers_once_in_order_to_its_owner() {
         let network = LocalNetwork::default();
         let mut port = network.join(address(1), Waker::new().unwrap());
         assert_eq!(network.deliver(address(7), address(2), [&b"lost"[..]].into_iter()), None);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inbox_is_bounded_and_what_does_not_fit_is_counted() {
+    fn full_inbox_drops_and_counts() {
         let network = LocalNetwork::default();
         let mut port = network.join(address(1), Waker::new().unwrap());
         let datagram = vec![0; 1 << 10];
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_sleeper_is_woken_and_who_is_awake_is_not() {
+    fn only_sleeping_owners_are_woken() {
         let (network, waker) = (LocalNetwork::default(), Waker::new().unwrap());
         let mut port = network.join(address(1), waker.clone());
         network.deliver(address(7), address(1), [&b"awake"[..]].into_iter());

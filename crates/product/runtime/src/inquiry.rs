@@ -115,7 +115,7 @@ mod tests {
     use crate::{readable, wait};
 
     #[test]
-    fn every_question_is_answered_by_the_thread_of_the_role() {
+    fn queries_are_answered_on_the_role_thread() {
         let (inquiries, waker, done) =
             (Inquiries::default(), Waker::new().unwrap(), Arc::new(AtomicBool::new(false)));
         let inquirer = inquiries.inquirer();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_role_that_does_not_answer_and_few_may_wait() {
+    fn queries_time_out_and_are_bounded() {
         let inquiries: Inquiries<(), ()> = Inquiries::default();
         let inquirer = inquiries.inquirer();
         for _ in 0..=QUESTIONS_MAX {

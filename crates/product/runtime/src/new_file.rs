@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_has_left_is_replaced() {
+    fn leftovers_of_a_killed_process_are_replaced() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("out");
         fs::write(scratch.path().join(".out.nicekv-new"), "half of a long one").unwrap();

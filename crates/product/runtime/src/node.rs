@@ -363,7 +363,7 @@ mod tests {
     use nicekv_proto::{OpId, Reply, Status};
 
     #[test]
-    fn a_bundle_is_from_many_callers_and_a_lone_datagram_is_not() {
+    fn bundle_counts_as_many_callers() {
         let (mut lone, mut bundle) = (Vec::new(), Vec::new());
         Reply::bare(OpId::NONE, Status::Ok).encode(&mut lone);
         Bundle::encode_with(&lone, &mut bundle, |out| append_bundled(&lone, out));

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_stops_everyone_and_the_first_is_kept() {
+    fn failure_stops_all_roles_and_the_first_is_kept() {
         let stop = Stop::new();
         let other = {
             let stop = stop.clone();

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_broken_is_told_from_one_that_is_not_there_yet() {
+    fn broken_connections_differ_from_pending_ones() {
         for (kind, expected) in [
             (ErrorKind::WouldBlock, true),
             (ErrorKind::NotConnected, true),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_by_what_is_unsent_and_not_by_what_was_sent() {
+    fn room_depends_on_unsent_bytes() {
         let listener = listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
         let std::net::SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("IPv4") };
         let mut stream = FramedStream::new(dial(address).unwrap(), LIMITS);

@@ -406,7 +406,7 @@ mod tests {
     use nicekv_switch_fixtures::datagrams::{self, DatagramFixture};
 
     #[test]
-    fn the_switch_passes_the_fixtures() {
+    fn user_space_switch_passes_the_fixtures() {
         let process = |router: &mut Router, fixture: &DatagramFixture, bytes: &mut [u8]| {
             let (mut received, mut whole) = (Vec::new(), Vec::new());
             route(router, fixture.from, fixture.to, bytes, &mut |to, piece| match piece {

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_term_that_is_not_forced_is_no_term() {
+    fn unsynced_term_is_not_accepted() {
         let disk = Forgetful::new(4);
         let files: Arc<dyn Files> = Arc::new(disk.clone());
         let mut file = open(&files).unwrap();

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_lingers_looks_at_least_once_and_ends_at_what_it_finds_or_in_time() {
+    fn busy_poll_checks_at_least_once_and_ends_at_work_or_deadline() {
         let mut linger = Linger::new(Duration::from_millis(20));
         let look_for = |linger: &Linger, looks: u32, deadline_ns| {
             let mut looked = 0;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lingers_in_vain_after_batches_sleeps_at_once_until_they_come_faster_again() {
+    fn busy_poll_stops_while_batches_are_rare() {
         let length = Duration::from_secs(10);
         let mut linger = Linger::new(length);
         let mut at_ns = now().boot_ns;
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_awaited_is_what_ends_the_wait() {
+    fn wait_ends_at_the_awaited_event() {
         let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
         for (input, output, is_ended) in [(true, false, false), (false, true, true), (false, false, false)] {
             let mut descriptors = [interest(&one, input, output)];

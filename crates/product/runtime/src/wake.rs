@@ -69,7 +69,7 @@ mod tests {
     use crate::wait::{readable, wait};
 
     #[test]
-    fn a_waker_that_was_overtaken_by_a_clear_is_cleared_by_the_next() {
+    fn late_wake_is_cleared_by_the_next_clear() {
         let waker = Waker::new().unwrap();
         // A waker stopped between its two lines.
         waker.shared.raised.store(true, Ordering::SeqCst);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wake_ends_a_sleep_and_none_is_lost() {
+    fn no_wake_is_lost() {
         let (waker, done) = (Waker::new().unwrap(), Arc::new(std::sync::atomic::AtomicU32::new(0)));
         let other = {
             let (waker, done) = (waker.clone(), done.clone());

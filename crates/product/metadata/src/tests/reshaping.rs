@@ -166,7 +166,7 @@ fn who_is_to_be_merged_comes_to_the_same_nodes_first() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn inconsistent_settings_are_refused() {
     let mut cluster = ready(3, 3);
     let create = |text: &str| KeyspaceChange::Create { text: text.into() };
     for text in ["carts=partitions=1", "q=replication=quorum,write-set=2,partitions=2"] {

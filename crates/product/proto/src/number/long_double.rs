@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_redis_does_not_read_is_no_number() {
+    fn texts_refused_by_redis_are_no_numbers() {
         for text in [
             "",
             ".",
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_the_range_are_those_of_the_format() {
+    fn range_limits_match_the_format() {
         let largest = read("1.18973149535723176502e4932");
         assert_eq!(largest, LongDouble { negative: false, exponent: 0x7ffe, significand: u64::MAX });
         assert_eq!(largest.checked_add(largest), None);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn infinities_are_read_and_never_added() {
+    fn infinities_are_parsed_but_never_added() {
         for text in ["inf", "+INF", "-Infinity"] {
             assert!(!read(text).is_finite());
             assert_eq!(read(text).checked_add(read("1")), None);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_float_is_the_number_that_it_is_written_as() {
+    fn float_converts_by_its_shortest_text() {
         for (value, text) in [(0.1, "0.1"), (-2.5, "-2.5"), (1e300, "1e300"), (5e-324, "5e-324"), (-0.0, "0")]
         {
             assert_eq!(LongDouble::from_f64(value), Some(read(text)));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_have_one_meaning_and_numbers_one_form() {
+    fn encoding_is_canonical() {
         let with = |head: u16, significand: u64| {
             LongDouble::from_bytes(&[&head.to_be_bytes()[..], &significand.to_be_bytes()].concat())
         };
@@ -414,7 +414,7 @@ mod tests {
         }
 
         #[test]
-        fn noise_is_no_number_or_one_that_reads_back(text in "[-+]?[0-9a-fA-FxXpP.]{0,12}(e[-+]?[0-9]{1,5})?") {
+        fn random_text_is_refused_or_round_trips(text in "[-+]?[0-9a-fA-FxXpP.]{0,12}(e[-+]?[0-9]{1,5})?") {
             if let Some(value) = LongDouble::parse(text.as_bytes()) {
                 let written = value.to_text();
                 prop_assert_eq!(read(&written).to_text(), written);

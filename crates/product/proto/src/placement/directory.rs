@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_has_both_its_ends_and_its_keyspace() {
+    fn record_lookup_includes_both_ends() {
         let directory = Directory::new(1, vec![record(2, 0, 9), record(1, 5, 9), record(1, 20, u128::MAX)]);
         let found = |keyspace, value| directory.find(KeyspaceId(keyspace), value).map(|r| r.range.first());
         for (keyspace, value, first) in [
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_fetched_page_by_page_and_again_only_if_it_has_changed() {
+    fn table_is_fetched_in_pages_and_again_only_after_changes() {
         let (one, two) = (Directory::new(1, records(60)), Directory::new(2, records(61)));
         let mut asker = DirectoryFetch::default();
         assert_eq!(fetch(&mut asker, &one), 3);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_not_mixed() {
+    fn versions_are_never_mixed() {
         let (one, two) = (Directory::new(1, records(60)), Directory::new(2, records(70)));
         let (mut asker, mut bytes) = (DirectoryFetch::default(), Vec::new());
         one.answer(&asker.query(), &mut bytes);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lists_nothing_or_too_much_is_not_asked_on() {
+    fn empty_or_excessive_pages_end_the_fetch() {
         let mut asker = DirectoryFetch::default();
         for (version, total) in [(1, 5), (1, u32::MAX), (0, 0)] {
             let op = asker.query().op;

@@ -114,7 +114,7 @@ mod tests {
     use crate::placement::RingsBase;
 
     #[test]
-    fn an_address_says_group_and_mask_and_is_read_back() {
+    fn group_address_round_trips() {
         let ring = GroupRing::on_network(7400);
         assert_eq!(ring.groups(), GROUPS_MAX);
         for (group, mask, address) in [
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_prefix_has_fewer_groups_and_a_shorter_one_no_more() {
+    fn prefix_length_bounds_groups() {
         let ring =
             |length| GroupRing { base: Ipv4Addr::new(10, 64, 0, 0), length, ..GroupRing::on_network(1) };
         assert_eq!([16, 13, 12].map(|length| ring(length).groups()), [16, 128, 256]);
@@ -149,12 +149,12 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "no group 16")]
-    fn a_group_that_is_not_there_has_no_address() {
+    fn missing_group_has_no_address() {
         GroupRing { length: 16, ..GroupRing::on_network(1) }.address(16, 1);
     }
 
     #[test]
-    fn targets_have_a_port_of_their_own_at_any_port() {
+    fn targets_have_a_separate_port() {
         for port in [1, 7400, u16::MAX] {
             assert_ne!(GroupRing::on_network(port).target_port, port);
         }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn no_usual_vring_is_in_a_usual_group_ring() {
+    fn default_vrings_are_outside_default_group_rings() {
         for (base, ring) in [
             (RingsBase::Network, GroupRing::on_network(7400)),
             (RingsBase::Loopback, GroupRing::on_loopback(7400)),

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partition_is_one_block_and_parts_of_partitions_are_some() {
+    fn partition_is_one_block_and_subranges_are_several() {
         let vnodes =
             |first: u128, end: u128| MatchRange::new(first << 112, (end << 112).wrapping_sub(1)).unwrap();
         let blocks = |range| -> Vec<_> {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ranges_of_all_partitions_are_all_match_values_once() {
+    fn partition_ranges_cover_all_match_values_once() {
         for bits in 0..=PARTITION_BITS_MAX {
             let partitioning = Partitioning::new(bits).unwrap();
             let mut next = Some(0);

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_the_first_of_as_many_chunks_and_nobody_moves_when_another_goes() {
+    fn ranks_are_even_and_stable_when_targets_leave() {
         let nodes: [NodeId; 9] = core::array::from_fn(|node| NodeId(node as u16));
         let first = |id: &[u8; 32], nodes: &[NodeId]| {
             nodes.iter().copied().min_by_key(|node| rendezvous_rank(id, *node)).expect("there are some")
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_for_ever() {
+    fn ranks_never_change() {
         // Must not change between releases that run side by side.
         assert_eq!(rendezvous_rank(&[7; 32], NodeId(3)), (0xe126_47f2_755e_acd4, NodeId(3)));
         assert_eq!(mixed(1), 0x5692_161d_100b_05e5);

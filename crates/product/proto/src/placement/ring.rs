@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn every_set_has_distinct_members_and_primaries_are_even() {
+    fn replica_sets_are_distinct_and_primaries_balanced() {
         for (nodes, replicas) in [(1, 1), (3, 3), (5, 3), (9, 5)] {
             let sets = sets(nodes, 6, replicas);
             assert_eq!(sets.len(), 64);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_node_moves_few_replicas() {
+    fn new_node_moves_few_replicas() {
         let (before, after) = (sets(9, 8, 3), sets(10, 8, 3));
         let moved: usize =
             before.iter().zip(&after).map(|(b, a)| a.iter().filter(|node| !b.contains(node)).count()).sum();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_moves_its_second_half_alone_and_a_merge_undoes_it() {
+    fn split_moves_only_its_second_half_and_merge_undoes_it() {
         let nodes: Vec<_> = (0..7).map(NodeId).collect();
         let keyspace = keyspace(0, 4, 3);
         let before = replica_sets(&nodes, &keyspace);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn keyspaces_lie_differently() {
+    fn keyspaces_are_placed_differently() {
         let nodes: Vec<_> = (0..5).map(NodeId).collect();
         let sets = |id| replica_sets(&nodes, &keyspace(id, 4, 3));
         assert_ne!(sets(0), sets(1));

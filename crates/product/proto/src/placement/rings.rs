@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_has_a_pair_and_no_two_share_a_ring() {
+    fn ring_pairs_are_complete_and_disjoint() {
         for base in [RingsBase::Network, RingsBase::Loopback] {
             let configured = [keyspace(0, base)];
             let pairs = ring_pairs(&configured);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_configured_takes_the_place_of_the_usual() {
+    fn configured_rings_replace_defaults() {
         // The fourth keyspace uses a ring of the seventh, whose default pair is therefore unused.
         let seventh = RingsBase::Network.rings(KeyspaceId(7)).0;
         let configured = [
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_beside_the_vrings_unless_one_is_there() {
+    fn group_ring_is_disjoint_from_configured_vrings() {
         let of = |rings| usual_group_ring(&[keyspace(0, rings)], 7400);
         assert_eq!(of(RingsBase::Network), Some(GroupRing::on_network(7400)));
         assert_eq!(of(RingsBase::Loopback), Some(GroupRing::on_loopback(7400)));

@@ -166,7 +166,7 @@ mod tests {
     use crate::{ClientId, OpId};
 
     #[test]
-    fn tombstones_are_told_as_they_were_listed() {
+    fn tombstones_round_trip() {
         let op = OpId { client: ClientId(3), sequence: 4 };
         let of = |key, counter| Tombstone { timestamp: Timestamp { counter, op }, key };
         let told = [of(b"a", 7), of(b"bc", 9)];

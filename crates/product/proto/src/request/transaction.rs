@@ -239,13 +239,13 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn every_bit_of_a_step_and_of_a_result_counts() {
+    fn step_and_result_codecs_are_strict() {
         check_part::<Step<'static>>();
         check_part::<Trimmed<Taken<'static>>>();
     }
 
     #[test]
-    fn steps_take_little_more_than_their_bytes() {
+    fn step_overhead_is_small() {
         let steps = vec![
             Step { key: b"k", act: Act::Require(Condition::IfVersion(OpId::NONE)) },
             Step { key: b"k", act: Act::Read },
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_ends_the_list() {
+    fn malformed_result_ends_the_list() {
         let taken = Taken {
             status: Status::Ok,
             effect: Effect::StorePrepared,

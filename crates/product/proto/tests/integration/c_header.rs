@@ -18,8 +18,8 @@ fn the_committed_header_is_the_generated_one() {
 }
 
 #[test]
-fn a_c_compiler_finds_the_same_sizes_and_offsets() {
-    if !nicekv_testkit::needs(&["clang"], "a_c_compiler_finds_the_same_sizes_and_offsets") {
+fn c_compiler_agrees_on_sizes_and_offsets() {
+    if !nicekv_testkit::needs(&["clang"], "c_compiler_agrees_on_sizes_and_offsets") {
         return;
     }
     let compile = |target: &[&str]| {

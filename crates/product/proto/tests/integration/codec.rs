@@ -26,7 +26,7 @@ proptest! {
 
     /// Strictness: whoever is taken at all is taken for exactly what it says.
     #[test]
-    fn a_body_of_noise_is_refused_or_means_what_it_says(
+    fn random_body_is_refused_or_round_trips(
         opcode in 0u8..48,
         mut body in prop::collection::vec(prop_oneof![3 => Just(0u8), 1 => any::<u8>()], 0..200),
     ) {
@@ -122,7 +122,7 @@ fn row_29_keys_and_values_outside_their_limits_are_refused_by_name() {
 }
 
 #[test]
-fn row_29_lies_in_the_header_are_refused_by_name() {
+fn row_29_inconsistent_headers_are_refused_by_name() {
     let mut honest = Vec::new();
     largest_update(3, 3).encode(&mut honest);
     let with = |at: usize, value: &[u8]| {

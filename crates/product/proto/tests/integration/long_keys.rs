@@ -160,7 +160,7 @@ fn scan(after: Option<&[u8]>, pieces: u8) -> Vec<u8> {
 }
 
 #[test]
-fn the_longest_key_goes_in_every_message_with_the_longest_small_value() {
+fn longest_key_and_small_value_fit_every_message() {
     for key_bytes in [KERNEL_KEY_BYTES_MAX, KERNEL_KEY_BYTES_MAX + 1, KEY_BYTES_MAX] {
         let (key, value) = (vec![b'k'; key_bytes], vec![b'v'; small_value_bytes_max(key_bytes)]);
         let scans = [("scan", scan(Some(&key), 1)), ("scan in pieces", scan(Some(&key), 8))];
@@ -180,7 +180,7 @@ fn the_longest_key_goes_in_every_message_with_the_longest_small_value() {
 }
 
 #[test]
-fn a_key_that_is_a_byte_longer_is_refused_by_every_message() {
+fn too_long_key_is_refused_by_every_message() {
     let key = vec![b'k'; KEY_BYTES_MAX + 1];
     let longer = asked(&key, b"v").into_iter().chain(told(&key, b"v")).chain([("scan", scan(Some(&key), 1))]);
     for (what, datagram) in longer {
@@ -194,7 +194,7 @@ fn a_key_that_is_a_byte_longer_is_refused_by_every_message() {
 }
 
 #[test]
-fn a_value_that_leaves_its_key_no_room_is_refused_by_every_message() {
+fn value_without_room_for_its_key_is_refused() {
     let (key, value) = ([b'k'; KEY_BYTES_MAX], [b'v'; small_value_bytes_max(KEY_BYTES_MAX) + 1]);
     // What is appended may go in fragments.
     let carry = ["set", "store", "resend", "entrust", "repair reply", "hot copy"];
@@ -206,7 +206,7 @@ fn a_value_that_leaves_its_key_no_room_is_refused_by_every_message() {
 }
 
 #[test]
-fn a_large_or_a_long_value_that_would_be_small_beside_its_key_is_refused() {
+fn non_canonical_value_form_is_refused() {
     let large = |key: &[u8], length: usize| {
         let reference = Reference { name: OP, length: length as u32, checksum: 9 }.bytes();
         let set = update(key, Operation::SetLarge { reference: &reference, expiry: Expiry::Never });
@@ -225,7 +225,7 @@ fn a_large_or_a_long_value_that_would_be_small_beside_its_key_is_refused() {
 }
 
 #[test]
-fn switches_are_told_of_no_longer_keys_than_they_keep() {
+fn switch_messages_have_bounded_keys() {
     let told = |key_bytes: usize| {
         let (keyspace, digest, key) = (KEYSPACE, DIGEST, vec![b'k'; key_bytes]);
         let value = HotValue { keyspace, digest, stamp: STAMP, serial: 1, key: &key, reply: &[1; 9] };

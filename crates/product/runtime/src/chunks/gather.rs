@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_follow_each_other_are_one_piece_and_every_byte_is_written_once() {
+    fn consecutive_frames_are_coalesced_and_written_once() {
         let frames = 200;
         let both = (0..frames).flat_map(|number| [frame(1, number), frame(2, number)]);
         let ends = [1, 2].map(|sequence| Storage::Finish { op: op(sequence) });
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_begins_a_piece_and_what_is_given_up_is_not_written() {
+    fn hole_starts_a_new_piece_and_aborted_data_is_not_written() {
         let end = Storage::Finish { op: op(1) };
         let pieces = asked(vec![frame(1, 0), frame(1, 2), frame(1, 3), frame(1, 1), end.clone()]);
         let [first, second, third, last] = &pieces[..] else { panic!("{pieces:?}") };

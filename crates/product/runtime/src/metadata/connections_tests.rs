@@ -100,7 +100,7 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 }
 
 #[test]
-fn idle_connections_keep_nobody_out() {
+fn idle_connections_lock_no_one_out() {
     let mut service = Service::start();
     let mut switch = service.connect(NEIGHBOUR);
     switch.write_all(&agent()).unwrap();
@@ -122,7 +122,7 @@ fn idle_connections_keep_nobody_out() {
 }
 
 #[test]
-fn many_addresses_together_keep_nobody_out_either() {
+fn connections_from_many_addresses_lock_no_one_out() {
     let mut service = Service::start();
     let mut switch = service.connect(NEIGHBOUR);
     switch.write_all(&agent()).unwrap();
@@ -139,7 +139,7 @@ fn many_addresses_together_keep_nobody_out_either() {
 }
 
 #[test]
-fn who_waits_for_readiness_stays_before_who_is_idle() {
+fn waiting_visitors_are_kept_over_idle_ones() {
     let mut service = Service::start();
     let mut waiting = service.connect(Ipv4Addr::LOCALHOST);
     waiting.write_all(&[greeting(Role::Admin), frame(&encode(&AdminRequest::Ready))].concat()).unwrap();
@@ -151,7 +151,7 @@ fn who_waits_for_readiness_stays_before_who_is_idle() {
 }
 
 #[test]
-fn each_state_has_its_longest_time() {
+fn every_connection_state_times_out() {
     let mut service = Service::start();
     let mut switch = service.connect(NEIGHBOUR);
     switch.write_all(&agent()).unwrap();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_report_of_each_process_counts_until_it_falls_silent() {
+    fn newest_report_counts_until_the_process_is_silent() {
         let (mut listening, host) = (Listening::default(), IpAddr::from([10, 20, 1, 1]));
         listening.report(at(1), host, report("node-1", 7400));
         listening.report(at(2), host, report("node-0", 7400));

@@ -54,7 +54,7 @@ mod tests {
     use nicekv_switch::control::Found;
 
     #[test]
-    fn a_visitor_hears_all_that_are_connected_or_waits_long_enough() {
+    fn lookup_returns_connected_switches_or_times_out() {
         let lookup =
             Lookup { unicast: [10, 10, 0, 1], multicast: [10, 11, 0, 1], value: 0, keyspace: 0, watch: None };
         let at = |boot_ns| Now { boot_ns, unix_ms: 0 };

@@ -240,7 +240,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn steps_survive_and_only_their_successor_replaces_them() {
+    fn only_the_next_version_replaces_a_step() {
         let directory = tempfile::tempdir().unwrap();
         let [(first_version, first), (_, second)] = states().try_into().unwrap();
         let mut file = open(directory.path());

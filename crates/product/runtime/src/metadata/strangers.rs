@@ -99,7 +99,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn who_was_heard_lately_is_named_and_not_without_end() {
+    fn recent_peers_of_other_releases_are_listed_up_to_a_bound() {
         let at = |seconds: u64| Now { boot_ns: seconds * 1_000_000_000, unix_ms: 0 };
         let address = |last| IpAddr::from(Ipv4Addr::new(10, 20, 1, last));
         let mut strangers = Strangers::default();

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_certificate_or_key_is_refused_by_the_name_of_its_file() {
+    fn invalid_certificate_or_key_error_names_the_file() {
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap();
         let (certificate, key) = (certificate.pem(), key.serialize_pem());

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_thread_goes_on_when_a_force_is_held_up() {
+    fn standby_thread_takes_over_during_a_stalled_sync() {
         let (ended, threads, told) = turns(20, 10, false);
         assert_eq!(ended, Ok(()));
         let made: Vec<u32> = threads.iter().map(|(turn, _)| *turn).collect();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_told_whoever_leads() {
+    fn work_ends_on_either_thread() {
         assert_eq!(turns(3, 0, false).0, Ok(()));
         assert_eq!(turns(3, 0, true).0, Err("failed"));
         // The standby thread leads in the end, and fails.

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_stays_until_its_last_entry_has_been_read() {
+    fn removed_value_stays_until_its_last_entry_is_read() {
         let (mut needed, mut page) = (NeededValues::default(), Vec::new());
         for key in [b"a", b"b"] {
             needed.need(&entry(5, 2_000));

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_op_is_barred_when_it_has_ended_the_process_twice() {
+    fn op_is_refused_after_two_crashes() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         ends_at(path, &[op(1), op(2)]);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_ops_are_remembered_as_there_are_slots() {
+    fn oldest_op_is_forgotten_when_slots_are_full() {
         let directory = tempfile::tempdir().unwrap();
         for _ in 0..ENDS_MAX {
             ends_at(directory.path(), &[op(1)]);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_holds_something_else_is_written_anew() {
+    fn unknown_file_content_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(NAME), [0xff; FILE_BYTES]).unwrap();
         assert_eq!(open(directory.path()).unwrap().barred(), 0);

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_partition_of_its_moment_whatever_is_written_meanwhile() {
+    fn snapshot_is_consistent_despite_concurrent_writes() {
         let mut engine = filled(5000);
         let mut expected = BTreeMap::new();
         let page = engine.scan(PARTITION, None, usize::MAX).unwrap();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn of_other_partitions_nothing_is_kept_and_an_emptied_one_breaks_it() {
+    fn snapshot_ignores_other_partitions_and_fails_when_its_own_is_cleared() {
         let engine = filled(10);
         let mut snapshot = Snapshot::new(PARTITION);
         snapshot.before_write(&engine, PartitionId(4), b"k").unwrap();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_too_fast_breaks_it_instead_of_taking_all_memory() {
+    fn snapshot_fails_instead_of_using_unbounded_memory() {
         let engine = filled(0);
         let mut snapshot = Snapshot::new(PARTITION);
         for number in 0..=AHEAD_KEYS_MAX {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn large_values_are_those_of_its_moment_though_they_are_removed_meanwhile() {
+    fn snapshot_includes_large_values_removed_meanwhile() {
         let (mut engine, mut values) = (filled(0), LargeValues::in_memory());
         let value = |number: usize| vec![number as u8; 60_000 + 1_000 * number];
         (0..40).for_each(|number| put_large(&mut engine, &mut values, number, &value(number)));
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_not_there_breaks_it_and_one_that_is_written_again_is_not_what_it_was() {
+    fn missing_or_rewritten_large_value_fails_the_snapshot() {
         let (mut engine, mut values) = (filled(0), LargeValues::in_memory());
         put_large(&mut engine, &mut values, 1, &[7; 5_000]);
         let mut snapshot = Snapshot::new(PARTITION);

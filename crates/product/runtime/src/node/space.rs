@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_is_given_back_when_space_is_low_and_taken_again_when_there_is_plenty() {
+    fn reserve_is_released_when_space_is_low_and_taken_again_later() {
         let disk = Forgetful::new(512);
         let space = space(&disk);
         assert_eq!(space.state(), DiskSpace::Enough);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_may_be_tried_again_on_the_reserve_once() {
+    fn failed_write_is_retried_once_on_the_reserve() {
         let disk = Forgetful::new(512);
         let mut space = space(&disk);
         fill(&disk, 0);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_full_at_the_start_is_no_failure() {
+    fn full_disk_at_start_is_no_failure() {
         let disk = Forgetful::new(512);
         disk.set_capacity(Some(RESERVE_BYTES - 1));
         assert_eq!(space(&disk).state(), DiskSpace::Reserve);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_on_one_disk_give_their_reserves_back_and_take_them_again_together() {
+    fn nodes_on_one_disk_release_and_take_reserves_together() {
         let disk = Forgetful::new(512);
         let mut pair = pair(&disk);
         let available = || disk.available(Path::new("d")).unwrap();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_ends_is_not_waited_for_and_one_that_joins_a_full_disk_takes_nothing() {
+    fn stopped_node_is_not_waited_for_and_full_disk_gives_no_reserve() {
         let disk = Forgetful::new(512);
         let [first, second] = pair(&disk);
         fill(&disk, 1_999);

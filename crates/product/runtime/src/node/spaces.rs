@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clear_is_done_at_once_and_what_was_there_goes_in_pieces() {
+    fn clear_is_immediate_and_old_data_is_removed_in_pieces() {
         let directory = tempfile::tempdir().unwrap();
         for mut spaces in [Spaces::new(Box::new(MemoryEngine::new())), durable(directory.path())] {
             fill(&mut spaces, ONE, 3_000);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cleared_meanwhile_has_its_turn_from_its_beginning() {
+    fn space_cleared_meanwhile_is_emptied_from_its_start() {
         let mut spaces = Spaces::new(Box::new(MemoryEngine::new()));
         fill(&mut spaces, TWO, 3_000);
         fill(&mut spaces, ONE, 3_000);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directory_survives_and_no_number_is_given_twice() {
+    fn directory_survives_and_numbers_are_never_reused() {
         let directory = tempfile::tempdir().unwrap();
         let mut spaces = durable(directory.path());
         fill(&mut spaces, ONE, 3_000);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_directory_is_said() {
+    fn damaged_directory_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let mut spaces = durable(directory.path());
         fill(&mut spaces, ONE, 1);

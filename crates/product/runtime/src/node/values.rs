@@ -327,7 +327,7 @@ mod tests {
 
     /// A damaged value may be found by compaction as well as by a reader.
     #[test]
-    fn a_damaged_value_keeps_its_segment_and_others_give_back_what_is_dead() {
+    fn damaged_value_keeps_its_segment_and_others_are_compacted() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("values");
         let mut disk =
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_does_not_match_its_checksums_is_damaged() {
+    fn only_checksum_mismatches_count_as_damage() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("values");
         let mut disk = on_disk(&directory, ValueOptions::default());
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_been_hashed_is_not_written_over() {
+    fn hashed_bytes_are_not_overwritten() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("values");
         let mut disk = on_disk(&directory, ValueOptions::default());

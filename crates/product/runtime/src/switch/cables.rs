@@ -57,7 +57,7 @@ mod tests {
     use crate::now;
 
     #[test]
-    fn an_interface_that_is_up_has_a_signal_and_one_that_is_not_there_has_none() {
+    fn link_state_of_present_and_missing_interfaces() {
         let mut cables = Cables::of([(4, "lo".to_owned()), (7, "nobody".to_owned())]).unwrap();
         assert_eq!(cables.down(), Some(&[][..]));
         cables.look(now());

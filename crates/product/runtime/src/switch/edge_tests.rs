@@ -107,7 +107,7 @@ fn arrived(node: &mut UdpEndpoint) -> Vec<(SocketAddrV4, Option<SocketAddrV4>)> 
 }
 
 #[test]
-fn an_edge_sends_straight_to_the_hosts_that_the_tables_name() {
+fn edge_sends_directly_to_hosts_in_its_tables() {
     let (mut nodes, mut endpoint, mut routers) = world();
     let mut edge = routers.edges().attach(&endpoint).unwrap();
     send(&mut edge, &mut endpoint, &[get, update]);
@@ -127,7 +127,7 @@ fn an_edge_sends_straight_to_the_hosts_that_the_tables_name() {
 }
 
 #[test]
-fn tables_that_are_refused_change_nothing_and_an_update_reaches_all() {
+fn refused_tables_change_nothing_and_updates_reach_all_edges() {
     let (mut nodes, mut endpoint, mut routers) = world();
     let mut edge = routers.edges().attach(&endpoint).unwrap();
     routers.install(&tables(1, &nodes, 0)).unwrap();
@@ -141,7 +141,7 @@ fn tables_that_are_refused_change_nothing_and_an_update_reaches_all() {
 }
 
 #[test]
-fn tables_are_in_force_when_no_edge_sends_by_older_ones_any_more() {
+fn tables_are_acknowledged_once_no_edge_uses_older_ones() {
     let (nodes, mut endpoint, mut routers) = world();
     let mut edge = routers.edges().attach(&endpoint).unwrap();
     routers.install(&tables(1, &nodes, 0)).unwrap();
@@ -171,7 +171,7 @@ fn tables_are_in_force_when_no_edge_sends_by_older_ones_any_more() {
 }
 
 #[test]
-fn the_edges_of_a_switch_that_has_ended_pass_nothing() {
+fn edges_of_a_stopped_switch_send_nothing() {
     let (mut nodes, mut endpoint, mut routers) = world();
     let mut edge = routers.edges().attach(&endpoint).unwrap();
     routers.install(&tables(1, &nodes, 0)).unwrap();
@@ -184,7 +184,7 @@ fn the_edges_of_a_switch_that_has_ended_pass_nothing() {
 }
 
 #[test]
-fn an_edge_needs_an_address_and_there_are_not_too_many() {
+fn edge_needs_an_address_and_edges_are_bounded() {
     let (_, endpoint, routers) = world();
     let edges = routers.edges();
     let unspecified = UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)).unwrap();
@@ -196,7 +196,7 @@ fn an_edge_needs_an_address_and_there_are_not_too_many() {
 }
 
 #[test]
-fn what_concerns_hot_keys_goes_to_the_switch_itself() {
+fn hot_key_messages_go_to_the_switch() {
     let ring = |second| Prefix::new([127, second, 0, 0], 16);
     let vrings = VringConfig { unicast: ring(10), multicast: ring(11) };
     let bind = |[a, b, c, d]: [u8; 4]| UdpEndpoint::bind(SocketAddrV4::new([a, b, c, d].into(), 0)).unwrap();

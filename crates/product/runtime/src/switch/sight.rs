@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_noted_while_its_client_is_watched_and_told_once() {
+    fn trace_records_the_client_and_is_returned_once() {
         let mut sights = Sights::default();
         assert!(!sights.is_of_watched(&get(7)) && sights.look(at(1), None).is_none());
         let first = sights.look(at(2), Some(ClientId(7))).unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_at_xdp_says_that_it_sees_nothing() {
+    fn xdp_switch_reports_that_it_cannot_trace() {
         let port = WatchedPort { ifindex: 1, name: "port 0 (nic)".into(), is_seen: false };
         let mut sights = Sights::at_ports(vec![port]);
         let told = sights.look(at(2), Some(ClientId(7))).unwrap();

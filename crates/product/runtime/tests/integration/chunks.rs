@@ -227,7 +227,7 @@ fn chunks_go_by_multicast_to_the_members_of_a_mask() {
 }
 
 #[test]
-fn chunks_go_by_multicast_where_switches_know_no_masks() {
+fn chunks_go_by_multicast_without_mask_support() {
     run(Delivery::Multicast, false);
 }
 
@@ -265,7 +265,7 @@ fn damage(directory: &Path, beginnings: &[&[u8]]) {
 }
 
 #[test]
-fn what_a_lost_target_held_is_put_again_and_what_is_damaged_is_replaced() {
+fn chunks_of_a_lost_target_and_damaged_chunks_are_restored() {
     let scratch = tempfile::tempdir().unwrap();
     let (stop, lost_stop, first_stop) = (Stop::new(), Stop::new(), Stop::new());
     let (ring, _controller, switch) = start_switch(&stop, true);

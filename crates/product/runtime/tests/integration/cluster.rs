@@ -45,7 +45,7 @@ fn check_alone(cluster: &mut Cluster, expected: impl Fn(u32) -> Option<Vec<u8>>)
 }
 
 #[test]
-fn a_node_copies_what_it_missed_and_what_it_lost() {
+fn node_copies_missed_and_lost_data() {
     for loses_its_disk in [false, true] {
         let path = tempfile::tempdir().unwrap();
         let mut cluster = Cluster::start(path.path(), 3, StorageOptions::DEFAULT);
@@ -75,7 +75,7 @@ fn a_node_copies_what_it_missed_and_what_it_lost() {
 }
 
 #[test]
-fn a_cluster_that_was_stopped_goes_on_with_what_it_held() {
+fn stopped_cluster_resumes_with_its_data() {
     let path = tempfile::tempdir().unwrap();
     let cluster = Cluster::start(path.path(), 3, StorageOptions::DEFAULT);
     put_all(&cluster, 1, 1);

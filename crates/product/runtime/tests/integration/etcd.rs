@@ -89,7 +89,7 @@ fn persist(etcd: &mut Etcd, holder: u128, version: u64, bytes: &[u8]) -> SeatAns
 }
 
 #[test]
-fn the_seat_and_the_state_are_kept_as_an_election_asks() {
+fn etcd_keeps_leader_lease_and_state() {
     let Some(server) = Server::start() else { return };
     let mut etcd = server.client("/test", 7);
     assert_eq!(etcd.load().unwrap(), None);
@@ -140,7 +140,7 @@ fn the_seat_and_the_state_are_kept_as_an_election_asks() {
 }
 
 #[test]
-fn the_keys_of_another_cluster_are_left_alone() {
+fn keys_of_another_cluster_are_untouched() {
     let Some(server) = Server::start() else { return };
     let mut etcd = server.client("/test", 7);
     ask(&mut etcd, SeatRequest::Take { seen: Seat::default(), holder: 1 });
@@ -160,7 +160,7 @@ fn the_keys_of_another_cluster_are_left_alone() {
 }
 
 #[test]
-fn without_an_answer_it_is_silence_with_a_reason() {
+fn missing_answer_is_silence_with_a_reason() {
     let Some(mut server) = Server::start() else { return };
     let mut etcd = server.client("/test", 7);
     server.process.kill().unwrap();
@@ -212,7 +212,7 @@ fn authority() -> (String, Certified) {
 }
 
 #[test]
-fn an_etcd_with_tls_is_believed_by_its_certificate_and_asks_for_ours() {
+fn etcd_tls_checks_certificates_on_both_sides() {
     let ((trusted, own), (foreign, stranger)) = (authority(), authority());
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {

@@ -30,7 +30,7 @@ fn bytes_in(directory: &Path) -> u64 {
 }
 
 #[test]
-fn a_log_is_let_go_and_nothing_with_it() {
+fn trimming_the_log_loses_nothing() {
     const ROUNDS: u32 = 4;
     const PUTS: u32 = 1_000;
     let path = tempfile::tempdir().unwrap();
@@ -57,7 +57,7 @@ fn a_log_is_let_go_and_nothing_with_it() {
 }
 
 #[test]
-fn what_has_expired_gives_its_space_back_though_nothing_else_is_written() {
+fn expired_data_is_reclaimed_without_other_writes() {
     const VALUES: u32 = 4_000;
     const BYTES: usize = 400;
     const WRITERS: u32 = 16;

@@ -168,7 +168,7 @@ fn datagrams_follow_the_installed_tables() {
 }
 
 #[test]
-fn what_is_for_some_of_a_group_comes_to_their_targets() {
+fn group_subset_reaches_its_targets() {
     let listener = listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let SocketAddr::V4(metadata) = listener.local_addr().unwrap() else { panic!("IPv4") };
     let endpoint = UdpEndpoint::bind_switch("lo", 0).unwrap();
@@ -230,7 +230,7 @@ fn term_file(path: &Path) -> TermFile {
 }
 
 #[test]
-fn a_switch_that_starts_again_is_empty_and_refuses_older_controllers() {
+fn restarted_switch_is_empty_and_refuses_older_controllers() {
     let directory = tempfile::tempdir().unwrap();
     let listener = listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let SocketAddr::V4(metadata) = listener.local_addr().unwrap() else { panic!("IPv4") };

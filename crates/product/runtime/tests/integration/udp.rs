@@ -38,7 +38,7 @@ fn batches_arrive_in_order_with_their_sender() {
 }
 
 #[test]
-fn where_datagrams_come_one_by_one_few_calls_look_for_another() {
+fn single_datagrams_are_received_with_few_extra_slots() {
     let (mut one, mut other) = (endpoint([127, 0, 0, 1]), endpoint([127, 0, 0, 2]));
     let take = |other: &mut UdpEndpoint| {
         let mut count = 0;
@@ -89,7 +89,7 @@ fn datagrams_of_several_lengths_and_destinations_arrive_whole() {
 }
 
 #[test]
-fn what_is_longer_than_any_of_ours_is_dropped_and_what_nobody_takes_is_a_counted_loss() {
+fn oversized_datagrams_are_dropped_and_losses_counted() {
     let (mut one, mut other) = (endpoint([127, 0, 0, 1]), endpoint([127, 0, 0, 2]));
     send(&mut one, &[vec![1; 1473], vec![2; 9000], vec![3; 1472]], other.local_address());
     assert_eq!(receive(&mut other, 1), [(one.local_address(), vec![3; 1472])]);
@@ -108,7 +108,7 @@ fn what_is_longer_than_any_of_ours_is_dropped_and_what_nobody_takes_is_a_counted
 }
 
 #[test]
-fn a_switch_sees_where_datagrams_were_sent_to_and_copies_them() {
+fn switch_socket_reports_destinations_and_copies_datagrams() {
     let mut switch = UdpEndpoint::bind_switch("lo", 0).unwrap();
     let port = switch.local_address().port();
     assert!(UdpEndpoint::bind_switch("lo", port).is_err(), "a second switch is refused");
@@ -142,7 +142,7 @@ fn a_switch_sees_where_datagrams_were_sent_to_and_copies_them() {
 }
 
 #[test]
-fn a_batch_says_whether_there_may_be_more() {
+fn batch_reports_whether_more_may_follow() {
     let (mut one, mut other) = (endpoint([127, 0, 0, 1]), endpoint([127, 0, 0, 2]));
     for count in [1, 7, 8, 9, 63, 64, 65, 150] {
         send(&mut one, &vec![vec![1]; count], other.local_address());
@@ -157,7 +157,7 @@ fn a_batch_says_whether_there_may_be_more() {
 }
 
 #[test]
-fn a_switch_passes_on_what_is_as_long_as_ours_may_be_and_nothing_longer() {
+fn switch_forwards_the_longest_datagram_and_nothing_longer() {
     let mut switch = UdpEndpoint::bind_switch("lo", 0).unwrap();
     let vnode = SocketAddrV4::new(Ipv4Addr::new(127, 11, 3, 4), switch.local_address().port());
     let (mut client, mut node) = (endpoint([127, 0, 0, 1]), endpoint([127, 0, 0, 2]));

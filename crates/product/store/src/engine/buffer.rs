@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_are_apart_and_in_order() {
+    fn partitions_are_separate_and_ordered() {
         let mut buffer = Buffer::default();
         assert!(buffer.is_empty() && buffer.sequences(3, None).is_empty());
         for partition in [9, 2, u32::MAX, 3] {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_written_where_the_last_one_was_if_it_fits() {
+    fn value_is_overwritten_in_place_if_it_fits() {
         let mut buffer = Buffer::default();
         let used = |buffer: &Buffer| buffer.pieces.0.iter().map(Vec::len).sum::<usize>();
         for length in [100, 40, 100, 0] {

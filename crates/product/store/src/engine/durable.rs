@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn removals_give_their_space_back_in_small_merges_when_space_is_short() {
+    fn removals_are_reclaimed_in_small_merges_when_space_is_short() {
         const KEYS: u32 = 4_000;
         let directory = tempfile::tempdir().unwrap();
         let options = DurableOptions { table_bytes: 256 << 10, ..DurableOptions::default() };

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_one_hash_are_kept_apart() {
+    fn keys_with_equal_hashes_stay_distinct() {
         let mut partition = Partition::default();
         for number in 0..50u8 {
             partition.put(7, &[number], &[number; 3]);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_not_taken_for_another_one_with_part_of_the_value() {
+    fn key_and_value_bytes_are_not_confused() {
         let mut partition = Partition::default();
         partition.put(7, b"ab", b"cd");
         assert!(partition.find(7, b"abc").is_none() && partition.find(7, b"a").is_none());
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_written_where_the_last_one_was_and_gives_back_what_it_leaves() {
+    fn value_is_overwritten_in_place_and_shrinks() {
         let mut entry = Entry::new(0, b"key", &[1; 1_000]);
         let (place, capacity) = (entry.bytes.as_ptr(), entry.bytes.capacity());
         for length in [1_000, 700, 999, 500] {

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_key_the_first_source_wins() {
+    fn first_source_of_a_key_wins() {
         let sources =
             vec![source(b"new", b"bdz"), source(b"", b""), source(b"old", b"abcd"), source(b"tree", b"adx")];
         let found: Vec<_> = Merged::new(sources)
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_comes_before_anything_that_may_lack_what_it_hides() {
+    fn error_precedes_items_that_it_may_affect() {
         let failing = || -> Source<'static> {
             let before = [Ok((Cow::from(&b"b"[..]), None)), Err(damaged())];
             Box::new(before.into_iter())

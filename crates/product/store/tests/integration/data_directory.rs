@@ -89,7 +89,7 @@ fn row_34_every_flipped_bit_of_the_format_file_is_refused() {
 }
 
 #[test]
-fn is_there_after_a_power_loss() {
+fn survives_a_power_loss() {
     let disk = Forgetful::new(64);
     let files: Arc<dyn Files> = Arc::new(disk.clone());
     let path = Path::new("/data");
@@ -99,7 +99,7 @@ fn is_there_after_a_power_loss() {
 }
 
 #[test]
-fn a_power_loss_while_creating_leaves_nothing_half_made() {
+fn power_loss_during_creation_leaves_nothing_partial() {
     for errno in [5, 28] {
         let disk = Forgetful::new(64);
         let files: Arc<dyn Files> = Arc::new(disk.clone());
@@ -112,7 +112,7 @@ fn a_power_loss_while_creating_leaves_nothing_half_made() {
 }
 
 #[test]
-fn a_format_file_that_cannot_be_opened_is_no_missing_one() {
+fn unreadable_format_file_is_not_missing() {
     let directory = tempfile::tempdir().unwrap();
     // A directory in its place, which is no file that could be opened for writing, whoever asks.
     fs::create_dir(directory.path().join("nicekv-format")).unwrap();

@@ -41,7 +41,7 @@ fn scan_all(engine: &dyn Engine, partition: u32, bytes_max: usize) -> Vec<(Vec<u
 }
 
 #[test]
-fn reads_what_was_put_last() {
+fn reads_the_last_put() {
     on_all(|engine| {
         assert_eq!(engine.get(1, b"key").unwrap(), None);
         engine.put(1, b"key", b"long first value").unwrap();
@@ -300,7 +300,7 @@ proptest! {
 }
 
 #[test]
-fn reads_go_on_while_tables_are_written() {
+fn reads_continue_while_tables_are_written() {
     let directory = tempfile::tempdir().unwrap();
     let mut engine = durable(directory.path());
     engine.put(0, b"kept", b"value").unwrap();
@@ -319,7 +319,7 @@ fn reads_go_on_while_tables_are_written() {
 }
 
 #[test]
-fn pages_go_through_all_that_is_in_memory_and_on_disk() {
+fn pages_cover_memory_and_disk() {
     const KEYS: u32 = 5_000;
     let directory = tempfile::tempdir().unwrap();
     let mut engine = DurableEngine::open(directory.path(), DurableOptions::default()).unwrap();
@@ -349,7 +349,7 @@ fn pages_go_through_all_that_is_in_memory_and_on_disk() {
 }
 
 #[test]
-fn what_is_removed_gives_its_space_back_though_nothing_else_is_written() {
+fn removals_are_reclaimed_without_other_writes() {
     const VALUES: u32 = 4_000;
     let directory = tempfile::tempdir().expect("a directory");
     let mut engine = DurableEngine::open(directory.path(), DurableOptions::default()).expect("opens");
@@ -398,7 +398,7 @@ fn begin_table(directory: &Path, number: u64) {
 }
 
 #[test]
-fn what_a_failed_step_has_written_of_a_table_does_not_stay() {
+fn failed_step_leaves_no_table_file() {
     let directory = tempfile::tempdir().unwrap();
     let mut engine = DurableEngine::open(directory.path(), DurableOptions::default()).unwrap();
     engine.put(1, b"key", b"value").unwrap();
@@ -413,7 +413,7 @@ fn what_a_failed_step_has_written_of_a_table_does_not_stay() {
 }
 
 #[test]
-fn what_a_failed_merge_has_written_does_not_stay() {
+fn failed_merge_leaves_no_table_file() {
     const KEYS: u32 = 2_000;
     let directory = tempfile::tempdir().unwrap();
     let mut engine = DurableEngine::open(directory.path(), DurableOptions::default()).unwrap();
@@ -438,7 +438,7 @@ fn what_a_failed_merge_has_written_does_not_stay() {
 }
 
 #[test]
-fn what_is_in_memory_is_on_no_disk() {
+fn memory_engine_writes_nothing_to_disk() {
     let mut engine = MemoryEngine::new();
     engine.put(1, b"k", &[7; 1000]).unwrap();
     assert_eq!((engine.disk_bytes(), engine.approximate_keys()), (0, 1));

@@ -73,7 +73,7 @@ impl Setup {
 }
 
 #[test]
-fn requests_during_a_force_share_the_next_one() {
+fn requests_during_a_sync_share_the_next_one() {
     let mut setup = setup();
     let first = setup.put();
     setup.begun.recv_timeout(PATIENCE).unwrap();
@@ -97,7 +97,7 @@ fn requests_during_a_force_share_the_next_one() {
 }
 
 #[test]
-fn a_failed_force_fails_every_request_from_then_on() {
+fn a_failed_sync_fails_every_request_from_then_on() {
     let mut setup = setup();
     setup.disk.fail_next_sync(5);
     setup.put();
@@ -109,7 +109,7 @@ fn a_failed_force_fails_every_request_from_then_on() {
 }
 
 #[test]
-fn closing_waits_for_the_running_force() {
+fn closing_waits_for_the_running_sync() {
     let mut setup = setup();
     setup.put();
     setup.begun.recv_timeout(PATIENCE).unwrap();

@@ -46,7 +46,7 @@ fn finds_what_was_written_in_order() {
 }
 
 #[test]
-fn refuses_the_log_of_somebody_else() {
+fn refuses_another_owners_log() {
     let disk = flushed(&[b"a payload"]);
     let other = [
         LogIdentity { cluster_id: 99, ..identity() },
@@ -85,7 +85,7 @@ fn bounds_records_and_buffer() {
 }
 
 #[test]
-fn a_failed_force_is_never_forgotten() {
+fn a_failed_sync_is_never_forgotten() {
     let disk = Forgetful::new(64);
     let mut log = open(&disk);
     log.append(b"first").unwrap();
@@ -100,7 +100,7 @@ fn a_failed_force_is_never_forgotten() {
 }
 
 #[test]
-fn a_restart_after_a_failed_force_writes_again() {
+fn a_restart_after_a_failed_sync_writes_again() {
     let disk = Forgetful::new(64);
     let mut log = open(&disk);
     log.append(b"seen by the restarted process").unwrap();
@@ -147,7 +147,7 @@ impl SyncFirst for WritesMeanwhile {
 }
 
 #[test]
-fn a_force_covers_only_records_from_before_what_is_forced_first() {
+fn sync_covers_only_records_before_its_dependency() {
     let disk = Forgetful::new(64);
     let mut log = open(&disk);
     let first = log.append(b"names something").unwrap();
@@ -190,7 +190,7 @@ fn trims_whole_segments_and_reopens() {
 }
 
 #[test]
-fn a_segment_that_is_ended_early_can_be_let_go() {
+fn early_ended_segment_can_be_trimmed() {
     let disk = Forgetful::new(64);
     let mut log = open(&disk);
     log.write_and_rotate().unwrap();
@@ -211,7 +211,7 @@ fn a_segment_that_is_ended_early_can_be_let_go() {
 }
 
 #[test]
-fn trimming_leaves_what_is_not_durable() {
+fn trimming_keeps_undurable_records() {
     let disk = Forgetful::new(64);
     let mut log = open(&disk);
     for number in 0..3u8 {
@@ -226,7 +226,7 @@ fn trimming_leaves_what_is_not_durable() {
 }
 
 #[test]
-fn a_log_of_garbage_does_not_begin_anew() {
+fn garbage_log_is_not_recreated() {
     let disk = Forgetful::new(64);
     let mut log = open(&disk);
     for _ in 0..10 {

@@ -34,7 +34,7 @@ fn length(disk: &Forgetful, segment: usize) -> usize {
 }
 
 #[test]
-fn a_piece_lasts_for_many_records() {
+fn zero_piece_lasts_for_many_records() {
     let disk = Forgetful::new(64);
     let mut log = open_with(&disk, AHEAD);
     let mut lengths = Vec::new();
@@ -50,7 +50,7 @@ fn a_piece_lasts_for_many_records() {
 }
 
 #[test]
-fn a_large_write_takes_no_zeros_and_none_go_beyond_the_segment() {
+fn large_write_adds_no_zeros_and_segment_bounds_them() {
     for (payload, zeros) in [(2 << 10, AHEAD.ahead_bytes), ((2 << 10) + 1, 0)] {
         let disk = Forgetful::new(64);
         let mut log = open_with(&disk, AHEAD);
@@ -104,7 +104,7 @@ fn a_full_disk_keeps_part_of_the_zeros_and_loses_nothing() {
 }
 
 #[test]
-fn a_log_goes_on_where_its_zeros_begin() {
+fn log_continues_where_its_zeros_begin() {
     let disk = Forgetful::new(64);
     let mut log = open_with(&disk, AHEAD);
     put(&mut log, 1);
@@ -195,7 +195,7 @@ fn anything_but_zeros_behind_the_last_record_is_a_torn_tail() {
 }
 
 #[test]
-fn a_force_finds_no_length_to_write_while_a_piece_lasts() {
+fn sync_writes_no_length_while_zeros_last() {
     let (disk, resized) = (Forgetful::new(64), Arc::new(AtomicU64::new(0)));
     let (counted, on_disk) = (resized.clone(), disk.clone());
     let before = AtomicU64::new(0);
@@ -222,7 +222,7 @@ fn a_force_finds_no_length_to_write_while_a_piece_lasts() {
 }
 
 #[test]
-fn a_torn_tail_among_zeros_keeps_what_was_forced() {
+fn torn_tail_among_zeros_keeps_synced_records() {
     for kept in 0..3 * RECORD {
         let disk = Forgetful::new(64);
         let mut log = open(&disk);

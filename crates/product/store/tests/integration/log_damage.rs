@@ -297,7 +297,7 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3_000))]
     #[test]
-    fn power_loss_keeps_all_that_was_reported_durable(steps in steps()) {
+    fn power_loss_keeps_everything_reported_durable(steps in steps()) {
         let mut model = Model::new();
         for step in steps {
             model.step(step);

@@ -45,7 +45,7 @@ fn a_segment_ends_with_the_write_that_fills_it() {
 }
 
 #[test]
-fn what_is_torn_off_is_told_to_the_byte() {
+fn torn_tail_size_is_exact() {
     let disk = Forgetful::new(64);
     let mut log = open(&disk);
     for _ in 0..6 {

@@ -61,7 +61,7 @@ fn every_missing_segment_is_named() {
 }
 
 #[test]
-fn missing_segments_that_were_trimmed_are_no_damage() {
+fn missing_trimmed_segments_are_no_damage() {
     let (disk, mut log) = filled();
     let first = segment_paths(&disk).remove(0);
     let bytes = disk.content(&first).unwrap();
@@ -111,7 +111,7 @@ fn a_damaged_manifest_is_refused_or_changes_nothing() {
 }
 
 #[test]
-fn records_that_were_durable_at_a_close_or_an_opening_must_be_there() {
+fn durable_records_at_close_or_open_must_exist() {
     for is_closed in [true, false] {
         let disk = Forgetful::new(64);
         let mut log = open(&disk);
@@ -135,7 +135,7 @@ fn records_that_were_durable_at_a_close_or_an_opening_must_be_there() {
 }
 
 #[test]
-fn a_log_is_in_its_directory() {
+fn log_is_found_in_its_directory() {
     let disk = Forgetful::new(64);
     let directory = Path::new(DIRECTORY);
     assert!(!Log::is_in(&disk, directory).unwrap());

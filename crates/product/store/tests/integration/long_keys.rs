@@ -58,7 +58,7 @@ fn check(engine: &dyn Engine) {
 }
 
 #[test]
-fn the_longest_keys_are_kept_and_found_after_a_restart() {
+fn longest_keys_survive_a_restart() {
     let mut memory = MemoryEngine::new();
     fill(&mut memory);
     check(&memory);

@@ -15,11 +15,11 @@ use std::{
 
 const EXPECTED: Expected<'static> =
     Expected { cluster_id: Some(7), owner: "node-0", cluster_id_if_new: 7, storage_id_if_new: 9 };
-/// Names the directory in which [`what_the_kernel_is_asked`] works when it runs under strace.
+/// Names the directory in which [`system_calls_of_the_file_layer`] works when it runs under strace.
 const TRACED: &str = "NICEKV_TEST_TRACED";
 
 #[test]
-fn a_force_reaches_the_kernel() {
+fn sync_reaches_the_kernel() {
     // Nothing can be forced there, and only the kernel knows it.
     let device = Path::new("/dev/null");
     let refused = |forced: io::Result<()>| forced.map_err(|error| error.kind());
@@ -33,7 +33,7 @@ fn mode(path: &Path) -> String {
 }
 
 #[test]
-fn what_is_created_is_private() {
+fn new_files_are_private() {
     let scratch = tempfile::tempdir().unwrap();
     let (directory, file) = (scratch.path().join("a/b"), scratch.path().join("a/b/file"));
     RealFiles.create_directory(&directory).unwrap();
@@ -45,7 +45,7 @@ fn what_is_created_is_private() {
 }
 
 #[test]
-fn a_lock_is_not_left_to_children() {
+fn lock_is_not_inherited_by_children() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("lock");
     std::thread::scope(|scope| {
@@ -59,7 +59,7 @@ fn a_lock_is_not_left_to_children() {
 }
 
 #[test]
-fn what_an_earlier_release_has_left_open_is_closed() {
+fn files_of_earlier_releases_become_private() {
     let scratch = tempfile::tempdir().unwrap();
     let (data, files) = (scratch.path().join("data"), Arc::new(RealFiles) as Arc<dyn Files>);
     drop(DataDirectory::open(&files, &data, EXPECTED).unwrap());
@@ -90,7 +90,7 @@ fn what_an_earlier_release_has_left_open_is_closed() {
 }
 
 #[test]
-fn a_file_where_a_directory_is_to_be_is_an_error() {
+fn file_in_place_of_a_directory_is_an_error() {
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("file");
     fs::write(&file, "in the way").unwrap();
@@ -105,7 +105,7 @@ fn a_file_where_a_directory_is_to_be_is_an_error() {
 }
 
 #[test]
-fn data_are_not_hidden_from_those_who_want_none() {
+fn volatile_engine_refuses_durable_data() {
     let scratch = tempfile::tempdir().unwrap();
     let (data, files) = (scratch.path().join("data"), Arc::new(RealFiles) as Arc<dyn Files>);
     DataDirectory::refuse_data(&RealFiles, &data).unwrap();
@@ -183,7 +183,7 @@ fn call(line: &str) -> Option<Call> {
 }
 
 #[test]
-fn what_the_kernel_is_asked() {
+fn system_calls_of_the_file_layer() {
     if let Some(directory) = std::env::var_os(TRACED) {
         return work(Path::new(&directory));
     }
@@ -198,11 +198,11 @@ fn what_the_kernel_is_asked() {
             "trace=openat,mkdir,mkdirat,pwrite64,ftruncate,fdatasync,fsync,rename,unlink,unlinkat,statx",
         ])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "real_files::what_the_kernel_is_asked", "--test-threads=1"])
+        .args(["--exact", "real_files::system_calls_of_the_file_layer", "--test-threads=1"])
         .env(TRACED, &root)
         .output();
     let Ok(output) = strace else {
-        nicekv_testkit::needs(&["strace"], "what_the_kernel_is_asked");
+        nicekv_testkit::needs(&["strace"], "system_calls_of_the_file_layer");
         return;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -51,7 +51,7 @@ fn finds_what_was_written() {
 }
 
 #[test]
-fn a_thread_may_own_them_and_others_may_force_and_read() {
+fn one_thread_owns_values_others_sync_and_read() {
     fn is_send<T: Send>() {}
     fn is_shared<T: Send + Sync>() {}
     is_send::<Values>();
@@ -84,7 +84,7 @@ fn reads_any_range() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn pieces_come_in_any_order_and_again(
+    fn pieces_may_repeat_and_be_unordered(
         length in 1..4 * BLOCK,
         cuts in prop::collection::vec(0.0..1.0f64, 0..12),
         again in prop::collection::vec((0.0..1.0f64, 0.0..1.0f64), 0..8),
@@ -116,7 +116,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_checksummed_is_not_written_over() {
+fn checksummed_bytes_are_not_overwritten() {
     let mut values = open(&disk());
     let length = 2 * BLOCK;
     let bytes = content(1, length);
@@ -131,7 +131,7 @@ fn what_is_checksummed_is_not_written_over() {
 }
 
 #[test]
-fn several_are_written_at_once() {
+fn several_values_are_written_at_once() {
     let disk = disk();
     let mut values = open(&disk);
     let length = BLOCK + 5_000;
@@ -189,7 +189,7 @@ fn refuses_what_is_out_of_bounds() {
 }
 
 #[test]
-fn refuses_the_values_of_somebody_else_and_newer_ones() {
+fn refuses_other_stores_and_newer_formats() {
     let disk = disk();
     put_forced(&mut open(&disk), 1, 9_000).unwrap();
     let others = [
@@ -213,7 +213,7 @@ fn refuses_the_values_of_somebody_else_and_newer_ones() {
 }
 
 #[test]
-fn abandoned_space_is_used_again_or_goes() {
+fn abandoned_space_is_reused_or_released() {
     let disk = disk();
     let mut values = open(&disk);
     put(&mut values, 1, BLOCK).unwrap();
@@ -257,7 +257,7 @@ fn a_full_disk_refuses_and_recovers() {
 }
 
 #[test]
-fn a_write_that_finds_no_space_may_be_repeated() {
+fn write_may_be_repeated_after_a_full_disk() {
     let disk = disk();
     let mut values = open(&disk);
     let bytes = content(1, BLOCK);
@@ -288,7 +288,7 @@ fn check_failed(values: &mut Values) {
 }
 
 #[test]
-fn a_failed_force_is_never_forgotten() {
+fn a_failed_sync_is_never_forgotten() {
     let disk = disk();
     let mut values = open(&disk);
     put_forced(&mut values, 1, BLOCK).unwrap();
@@ -325,7 +325,7 @@ fn a_failed_write_is_permanent() {
 }
 
 #[test]
-fn one_force_serves_values_first_and_then_the_log() {
+fn one_sync_covers_values_then_the_log() {
     let (disk, forced) = (disk(), Arc::new(Mutex::new(Vec::new())));
     let noted = forced.clone();
     let files = Watched::new(Arc::new(disk.clone()), move |moment, call, path| {

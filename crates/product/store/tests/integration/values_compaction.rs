@@ -36,7 +36,7 @@ fn survivors(disk: &Forgetful) -> Vec<u64> {
 }
 
 #[test]
-fn a_dead_segment_goes_at_once() {
+fn dead_segment_is_removed_at_once() {
     let disk = disk();
     let mut values = filled(disk.clone(), 3).unwrap();
     put(&mut values, 100, 4 * BLOCK).unwrap();
@@ -84,7 +84,7 @@ fn a_segment_below_half_moves_in_small_steps() {
 }
 
 #[test]
-fn while_space_is_short_segments_move_that_are_more_than_half_alive_if_there_is_room() {
+fn short_space_compacts_segments_more_than_half_alive() {
     let disk = disk();
     const SEGMENTS: u64 = 8;
     let mut values = filled(disk.clone(), SEGMENTS).unwrap();
@@ -101,7 +101,7 @@ fn while_space_is_short_segments_move_that_are_more_than_half_alive_if_there_is_
 }
 
 #[test]
-fn all_that_is_dead_goes_in_the_end() {
+fn all_dead_space_is_reclaimed_eventually() {
     let disk = disk();
     let mut values = open(&disk);
     let mut most = 0;
@@ -121,7 +121,7 @@ fn all_that_is_dead_goes_in_the_end() {
 }
 
 #[test]
-fn a_reader_goes_on_through_removal_and_compaction() {
+fn reader_continues_through_removal_and_compaction() {
     let disk = disk();
     let mut values = filled(disk.clone(), 2).unwrap();
     let pinned: Vec<_> = (1..=FULL).map(|number| values.pin(name(number)).unwrap()).collect();
@@ -143,7 +143,7 @@ fn a_reader_goes_on_through_removal_and_compaction() {
 }
 
 #[test]
-fn what_is_removed_while_it_is_copied_is_not_brought_back() {
+fn value_removed_during_its_copy_stays_removed() {
     for steps in 0..8 {
         let disk = disk();
         let mut values = filled(disk.clone(), 2).unwrap();
@@ -250,7 +250,7 @@ fn a_full_disk_stops_compaction_and_loses_nothing() {
 }
 
 #[test]
-fn a_write_that_finds_no_space_stops_a_copy_for_now() {
+fn full_disk_pauses_a_copy() {
     for writes in 0..4 {
         let disk = disk();
         let mut values = filled(disk.clone(), 2).unwrap();
@@ -272,7 +272,7 @@ fn a_write_that_finds_no_space_stops_a_copy_for_now() {
 }
 
 #[test]
-fn a_failed_force_of_copies_is_never_forgotten() {
+fn a_failed_sync_of_copies_is_never_forgotten() {
     let disk = disk();
     let mut values = filled(disk.clone(), 2).unwrap();
     remove(&mut values, [1, 2, 4]);

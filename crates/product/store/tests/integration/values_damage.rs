@@ -63,7 +63,7 @@ fn a_flipped_bit_in_a_checksum_is_found_when_it_is_read() {
 }
 
 #[test]
-fn a_damaged_header_is_counted_and_those_behind_it_are_found() {
+fn damaged_header_is_counted_and_later_values_are_found() {
     for at in 0..56 + owner(2).key.len() {
         let disk = three();
         flip(&disk, FIRST + EXTENT + at);
@@ -87,7 +87,7 @@ fn a_damaged_segment_header_loses_no_value() {
 }
 
 #[test]
-fn a_value_elsewhere_is_not_taken_for_one_of_that_place() {
+fn copied_value_is_not_accepted_elsewhere() {
     let disk = three();
     let path = segment_paths(&disk).remove(0);
     let bytes = disk.content(&path).unwrap();
@@ -128,7 +128,7 @@ fn a_client_cannot_imitate_a_value() {
 }
 
 #[test]
-fn a_file_that_lost_its_end_keeps_what_is_before() {
+fn truncated_file_keeps_earlier_values() {
     let disk = three();
     let path = segment_paths(&disk).remove(0);
     let bytes = disk.content(&path).unwrap();
@@ -142,7 +142,7 @@ fn a_file_that_lost_its_end_keeps_what_is_before() {
 }
 
 #[test]
-fn a_damaged_value_is_written_again() {
+fn damaged_value_can_be_rewritten() {
     let disk = three();
     flip(&disk, FIRST + EXTENT + PAGE);
     let mut values = open(&disk);
@@ -156,7 +156,7 @@ fn a_damaged_value_is_written_again() {
 }
 
 #[test]
-fn compaction_leaves_a_damaged_value_where_it_is() {
+fn compaction_leaves_damaged_values_in_place() {
     let disk = three();
     flip(&disk, FIRST + EXTENT + PAGE);
     let mut values = open(&disk);
@@ -176,7 +176,7 @@ fn compaction_leaves_a_damaged_value_where_it_is() {
 }
 
 #[test]
-fn compaction_goes_on_when_the_damaged_value_is_removed() {
+fn compaction_continues_after_damaged_value_is_removed() {
     let (disk, length) = (disk(), BLOCK - PAGE);
     let mut values = open(&disk);
     (1..12).for_each(|number| put_forced(&mut values, number, length).unwrap());
@@ -197,7 +197,7 @@ fn compaction_goes_on_when_the_damaged_value_is_removed() {
 }
 
 #[test]
-fn garbage_of_any_kind_is_no_value() {
+fn garbage_is_never_a_value() {
     for fill in [0, 0xff, 0xa5, b'N'] {
         let disk = three();
         let path = segment_paths(&disk).remove(0);
@@ -216,7 +216,7 @@ fn garbage_of_any_kind_is_no_value() {
 }
 
 #[test]
-fn what_is_condemned_is_found_again_until_another_one_is_durable_in_its_place() {
+fn condemned_value_is_found_until_its_replacement_is_durable() {
     // Among others, and in a segment of its own.
     for length in [LENGTH, 20 * BLOCK] {
         let disk = disk();
@@ -245,7 +245,7 @@ fn what_is_condemned_is_found_again_until_another_one_is_durable_in_its_place() 
 }
 
 #[test]
-fn what_is_condemned_stays_so_where_it_moves_and_goes_when_it_is_removed() {
+fn condemned_value_stays_condemned_when_moved() {
     let disk = disk();
     let mut values = open(&disk);
     (1..30).for_each(|number| put_forced(&mut values, number, LENGTH).unwrap());

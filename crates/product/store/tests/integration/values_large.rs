@@ -135,7 +135,7 @@ fn open(disk: &Sparse) -> Values {
 }
 
 #[test]
-fn the_largest_value_has_a_segment_sized_for_it() {
+fn largest_value_gets_its_own_segment() {
     let disk = Sparse::default();
     let mut values = open(&disk);
     let first = values.begin(name(1), owner(1), VALUE_BYTES_MAX).unwrap();
@@ -171,7 +171,7 @@ fn the_largest_value_has_a_segment_sized_for_it() {
 }
 
 #[test]
-fn what_comes_in_order_is_not_read_back() {
+fn ordered_pieces_are_not_read_back() {
     let disk = Sparse::default();
     let mut values = open(&disk);
     let bytes = content(1, 8 * BLOCK + 333);

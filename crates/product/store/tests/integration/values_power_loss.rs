@@ -105,7 +105,7 @@ fn check_survivors(disk: &Forgetful, ledger: &Ledger, context: &str) {
 }
 
 #[test]
-fn power_goes_at_every_call() {
+fn power_loss_at_every_call() {
     for kind in 0..LOSSES {
         let mut moments = 0;
         loop {
@@ -123,7 +123,7 @@ fn power_goes_at_every_call() {
 }
 
 #[test]
-fn power_goes_at_every_call_of_opening() {
+fn power_loss_at_every_call_of_opening() {
     for kind in 0..LOSSES {
         for second in [0, 1, 4, 6] {
             let mut moments = 0;
@@ -144,7 +144,7 @@ fn power_goes_at_every_call_of_opening() {
 }
 
 #[test]
-fn a_torn_header_is_no_value() {
+fn torn_header_is_not_a_value() {
     let length = 2 * BLOCK;
     for kept in [0, 1, 4, 8, 40, 55, 56, 60, 64, 70, 72] {
         let disk = disk();
@@ -164,7 +164,7 @@ fn a_torn_header_is_no_value() {
 }
 
 #[test]
-fn what_was_dropped_does_not_come_back_with_later_proof() {
+fn dropped_value_does_not_return_with_later_proof() {
     let disk = disk();
     let mut values = open(&disk);
     put_forced(&mut values, 1, BLOCK).unwrap();
@@ -187,7 +187,7 @@ fn what_was_dropped_does_not_come_back_with_later_proof() {
 }
 
 #[test]
-fn the_place_of_a_header_that_was_refused_is_not_used_again() {
+fn place_of_a_refused_header_is_not_reused() {
     let disk = disk();
     let mut values = open(&disk);
     put_forced(&mut values, 1, BLOCK).unwrap();
@@ -208,7 +208,7 @@ fn the_place_of_a_header_that_was_refused_is_not_used_again() {
 }
 
 #[test]
-fn only_what_no_header_proves_is_read_at_opening() {
+fn only_unproven_values_are_read_at_opening() {
     let disk = disk();
     let mut values = open(&disk);
     for number in 1..5 {

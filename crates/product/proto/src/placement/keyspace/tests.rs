@@ -15,7 +15,7 @@ fn refused(text: &str, why: &str) {
 }
 
 #[test]
-fn what_is_not_said_comes_from_the_defaults() {
+fn missing_settings_use_defaults() {
     let spec = parse("sessions").unwrap();
     let canonical = "sessions=id=1,replication=multicast,replicas=3,partitioning=hash,partitions=16,\
                      unicast=10.12.0.0/16,multicast=10.13.0.0/16";
@@ -34,7 +34,7 @@ fn what_is_not_said_comes_from_the_defaults() {
 }
 
 #[test]
-fn names_of_objects_say_how_chunks_go() {
+fn object_keyspaces_state_chunk_delivery() {
     let spec = parse("objects=chunks=multicast").unwrap();
     assert_eq!(spec.chunks, Some(ChunkDelivery::Multicast));
     assert_eq!(parse(&spec.to_string()), Ok(spec));
@@ -45,7 +45,7 @@ fn names_of_objects_say_how_chunks_go() {
 }
 
 #[test]
-fn a_list_takes_the_ids_that_are_free() {
+fn list_assigns_unused_ids() {
     let list = parse_keyspaces(["a", "b=id=3", "c", "d"], &DEFAULTS).unwrap();
     assert_eq!(list.iter().map(|spec| spec.id.0).collect::<Vec<_>>(), [1, 3, 2, 4]);
     assert!(parse_keyspaces(["a", "b=x"], &DEFAULTS).is_err());
@@ -56,7 +56,7 @@ fn a_list_takes_the_ids_that_are_free() {
 }
 
 #[test]
-fn every_refusal_says_why() {
+fn every_refusal_has_a_reason() {
     refused("", "keyspace \"\": a name has 1 to 64 characters, this one has 0");
     let long = "n".repeat(65);
     refused(&long, &format!("keyspace {long:?}: a name has 1 to 64 characters, this one has 65"));
@@ -84,7 +84,7 @@ fn every_refusal_says_why() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn inconsistent_settings_are_refused() {
     let of = |settings: &str| parse(&format!("a={settings}")).map_err(|error| error.to_string());
     let because = |settings: &str, why: &str| {
         assert_eq!(of(settings), Err(format!("keyspace \"a\": {why}")), "{settings}");
@@ -123,7 +123,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn keyspaces_share_nothing() {
+fn shared_names_ids_or_rings_are_refused() {
     let specs = |texts: &[&str]| -> Vec<_> { texts.iter().map(|text| parse(text).unwrap()).collect() };
     let check = |texts: &[&str], nodes| {
         check_keyspaces(&specs(texts), nodes).map_err(|error| error.to_string()).err().unwrap_or_default()
@@ -147,7 +147,7 @@ fn keyspaces_share_nothing() {
 }
 
 #[test]
-fn default_rings_are_different_and_leave_room_for_hosts() {
+fn default_rings_are_disjoint_and_leave_room_for_hosts() {
     for base in [RingsBase::Network, RingsBase::Loopback] {
         let mut rings = BTreeSet::new();
         for id in 0..KEYSPACES_MAX as u16 {
@@ -162,7 +162,7 @@ fn default_rings_are_different_and_leave_room_for_hosts() {
 
 proptest! {
     #[test]
-    fn a_printed_keyspace_is_read_as_it_was(
+    fn printed_keyspace_round_trips(
         id in 0u16..16,
         name in "[a-z0-9._-]{1,64}",
         write_set in 0u8..=9,
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_a_keyspace_that_makes_no_sense(text in "[a-z0-9=,./-]{0,40}") {
+    fn no_text_parses_to_an_inconsistent_keyspace(text in "[a-z0-9=,./-]{0,40}") {
         if let Ok(spec) = parse(&text) {
             prop_assert_eq!(spec.check(), Ok(()));
         }
@@ -191,7 +191,7 @@ proptest! {
 }
 
 #[test]
-fn keys_are_matched_in_order_where_that_is_said() {
+fn range_keyspaces_match_in_key_order() {
     let spec = parse("orders=partitioning=range,partitions=4").unwrap();
     assert_eq!(spec.order, KeyOrder::Range);
     assert_eq!(parse(&spec.to_string()), Ok(spec.clone()));

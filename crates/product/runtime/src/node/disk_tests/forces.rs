@@ -51,7 +51,7 @@ impl Drop for Closed<'_> {
 }
 
 #[test]
-fn a_put_waits_for_the_force_of_every_member() {
+fn put_waits_for_the_sync_of_every_member() {
     for held in 0..2 {
         let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let gates = [Gate::open(), Gate::open()];
@@ -70,7 +70,7 @@ fn a_put_waits_for_the_force_of_every_member() {
 }
 
 #[test]
-fn a_force_covers_what_was_written_before_it_began_and_no_more() {
+fn sync_covers_only_earlier_writes() {
     let directory = tempfile::tempdir().unwrap();
     let gate = Gate::open();
     let mut cluster = Cluster::lone(&Machine::new(gate.disk(), directory.path(), LOG_ONLY, 1), 1);
@@ -91,7 +91,7 @@ fn a_force_covers_what_was_written_before_it_began_and_no_more() {
 }
 
 #[test]
-fn a_node_at_rest_waits_for_nothing() {
+fn idle_node_has_nothing_to_sync() {
     let directory = tempfile::tempdir().unwrap();
     let options = StorageOptions { engine_sync_bytes: 2 << 10, reserve_bytes: 0, ..StorageOptions::DEFAULT };
     let machine = Machine::new(Arc::new(nicekv_store::RealFiles), directory.path(), options, 1);
@@ -108,7 +108,7 @@ fn a_node_at_rest_waits_for_nothing() {
 }
 
 #[test]
-fn a_few_records_are_forced_by_who_has_time_and_more_are_left_to_the_thread_for_that() {
+fn few_records_are_synced_on_the_node_thread_many_by_group_commit() {
     const TRIES: u64 = 200;
     let directory = tempfile::tempdir().unwrap();
     let machine = Machine::new(Arc::new(Forgetful::new(64)), directory.path(), LOG_ONLY, 1);

@@ -137,13 +137,13 @@ impl Peers {
 }
 
 #[test]
-fn row_08_a_disk_that_stalls_keeps_no_node_from_its_heartbeats() {
+fn row_08_stalled_disk_does_not_stop_heartbeats() {
     stall(LOG_ONLY);
 }
 
 /// The log is synced before each of them, and nothing may be written in between.
 #[test]
-fn row_08_nor_do_syncs_of_the_engine() {
+fn row_08_engine_syncs_do_not_stop_heartbeats() {
     stall(StorageOptions { engine_sync_bytes: 1, ..LOG_ONLY });
 }
 

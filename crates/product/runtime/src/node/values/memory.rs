@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_removed_values_is_for_the_next_ones_of_about_their_length() {
+    fn memory_of_removed_values_is_reused_for_similar_lengths() {
         let mut spare = Spare::default();
         spare.keep(vec![7; 1_000_000]);
         assert_eq!(spare.take(499_999).capacity(), 0, "more than half would stay empty");
