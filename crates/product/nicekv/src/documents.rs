@@ -95,6 +95,23 @@ fn commands_to_be_typed_are_taken() {
     assert!(count > 30, "the documents have {count} commands: are they still found?");
 }
 
+#[test]
+fn the_reference_lists_every_command() {
+    let page = std::fs::read_to_string(root().join("docs/reference/cli.md")).expect("the page of commands");
+    let mut missing = Vec::new();
+    for command in Arguments::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        let name = format!("nicekv {}", command.get_name());
+        let mut names: Vec<String> = command
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set() && command.get_name() != "help")
+            .map(|command| format!("{name} {}", command.get_name()))
+            .collect();
+        names.push(name);
+        missing.extend(names.into_iter().filter(|name| !page.contains(&format!("`{name}"))));
+    }
+    assert!(missing.is_empty(), "docs/reference/cli.md does not list {missing:?}");
+}
+
 /// What is wrong with a command that sentences mention, often in part: its subcommands and flags are looked at, not its values.
 fn wrong_with(words: &[&str]) -> Option<String> {
     let mut command = program();
