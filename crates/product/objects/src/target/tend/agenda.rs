@@ -9,7 +9,7 @@
 //!
 //! What is open and due comes first. A new map begins a new pass, with what it makes urgent as open and due.
 //!
-//! The first pass, and those that begin by their time, read all chunks, too. One that a further map begins does not, unless it is time: after a loss targets have enough to do.
+//! The first pass, and those that begin by their time, read all chunks, open ones included. One that a further map begins does not, unless it is time: after a loss targets have enough to do.
 
 use super::super::told::Held;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -103,8 +103,8 @@ impl Agenda {
         }
         let from = self.next?;
         let mut ids = held.range((from, Bound::Unbounded)).map(|(id, _)| *id);
-        // What is open is looked at when it is due.
-        let id = ids.find(|id| !self.open.contains_key(id));
+        // What is open is looked at when it is due, and read by the pass: it may stay open for long, and be damaged meanwhile.
+        let id = ids.find(|id| self.reads || !self.open.contains_key(id));
         self.next = id.map(Bound::Excluded);
         self.is_ending = id.is_none();
         id.map(|id| (id, true))
@@ -229,6 +229,7 @@ mod tests {
         agenda.begin_anew(0, [(id(2), Finding::Unseen)].into_iter());
         assert_eq!(agenda.next(0, &held), Some((id(2), false)));
         assert_eq!(agenda.note(&id(2), Finding::Unsure, 50), 1);
+        agenda.reads = false;
         let rest: Vec<_> = core::iter::from_fn(|| agenda.next(0, &held)).collect();
         assert_eq!(rest, [(id(1), true), (id(3), true)]);
         assert_eq!((agenda.next(49, &held), agenda.next(50, &held)), (None, Some((id(2), false))));
@@ -237,5 +238,14 @@ mod tests {
         assert_eq!(agenda.findings().count(), 1);
         agenda.settle(&id(2));
         assert_eq!((agenda.findings().count(), agenda.next_ns()), (0, u64::MAX));
+    }
+
+    #[test]
+    fn a_pass_that_reads_does_not_skip_open_chunks() {
+        let (mut agenda, held) = (Agenda::new(100), held(&[1, 2, 3]));
+        agenda.begin_anew(0, [].into_iter());
+        agenda.note(&id(2), Finding::Undecided, 1_000);
+        let all: Vec<_> = core::iter::from_fn(|| agenda.next(0, &held)).collect();
+        assert_eq!(all, [(id(1), true), (id(2), true), (id(3), true)]);
     }
 }

@@ -59,8 +59,11 @@ impl Maintenance {
         let Some(held) = target.held.get(&id) else { return self.forget(&id) };
         let known = self.agenda.finding(&id);
         if self.jobs.iter().any(|job| job.id == id) {
-            // It takes longer than the pause.
-            return self.again(now_ns, &id, known.unwrap_or(Finding::Unseen), 1);
+            // It takes longer than the pause. The pass goes on without it.
+            if !is_of_pass {
+                self.again(now_ns, &id, known.unwrap_or(Finding::Unseen), 1);
+            }
+            return;
         }
         let place = Place::of(map, &id, target.config.node);
         let is_read = is_of_pass && self.agenda.reads();
@@ -116,6 +119,8 @@ impl Maintenance {
         }
         let place = Place::of(&map, &id, target.config.node);
         match (job.step, place.own) {
+            // It is undamaged. What becomes of it is decided when it is due.
+            (Step::Scrubbing, _) if job.is_of_pass && self.agenda.finding(&id).is_some() => {}
             (Step::Scrubbing, Some(_)) => self.count(now_ns, job, &place),
             // It was put by this map, and is kept until the slot has moved.
             (Step::Scrubbing, None) if place.is_moving && !self.away.contains(&id) => self.agenda.settle(&id),
