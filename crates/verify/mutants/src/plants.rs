@@ -8,7 +8,7 @@
 //! name = "adopt-nothing"
 //! rule = "R3"
 //! about = "A new primary does not ask for decisions that it lacks."
-//! found_by = ["sim"]                       # `nicekv-sim --plant NAME`; or a test of a crate, "node/hosting storage::"
+//! found_by = ["sim"]                       # `nicekv-sim --plant NAME`; or a test by its name, "sim/integration answers_of_…"
 //!
 //! [[edit]]
 //! file = "crates/product/replica/src/replication/multicast/epoch.rs"
@@ -234,5 +234,35 @@ mod tests {
         let plants = Plants::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("plants"));
         let plants = plants.unwrap_or_else(|error| panic!("{error}"));
         plants.woven(root).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// `.ci/plants` would notice a renamed test only after it has built everything.
+    #[test]
+    fn tests_that_find_planted_bugs_exist() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).expect("crates/verify/mutants");
+        let plants = Plants::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("plants"));
+        let plants = plants.unwrap_or_else(|error| panic!("{error}"));
+        for plant in &plants.plants {
+            for finder in plant.found_by.iter().filter(|finder| finder.contains(' ')) {
+                let (program, test) = finder.split_once(' ').expect("it has a space");
+                let name = program.split('/').next().expect("a split has a first part");
+                let groups = ["product", "verify", "tools"].map(|group| root.join("crates").join(group));
+                let folder = groups.iter().map(|group| group.join(name)).find(|folder| folder.exists());
+                let function = format!("fn {test}(");
+                let is_there = folder.is_some_and(|folder| contains(&folder, &function));
+                assert!(is_there, "{}: there is no test {finder:?}", plant.name);
+            }
+        }
+    }
+
+    /// Whether a source in this folder has the text.
+    fn contains(folder: &Path, text: &str) -> bool {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).any(|path| match path.is_dir() {
+            true => contains(&path, text),
+            false => {
+                path.extension().is_some_and(|it| it == "rs")
+                    && fs::read_to_string(&path).unwrap().contains(text)
+            }
+        })
     }
 }

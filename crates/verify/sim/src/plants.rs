@@ -18,7 +18,7 @@ use crate::by_reshaping::{
     reshaped_with_older_disks,
 };
 use crate::client::Workload;
-use crate::cluster::{Scenario, Tally};
+use crate::cluster::Scenario;
 use crate::explore::parts::{
     FAILOVER, RESTART, SUSPICION, increment_and_transaction, increments, set_and_get,
 };
@@ -74,8 +74,6 @@ pub struct Hunted {
     pub found: Option<Found>,
     /// Seeds that were run.
     pub seeds: u64,
-    /// What happened in them.
-    pub tally: Tally,
 }
 
 /// The bug of that name.
@@ -84,8 +82,8 @@ pub fn find(name: &str) -> Option<&'static Plant> {
 }
 
 impl Plant {
-    /// Looks for it in at most [`SEEDS_MAX`] seeds, or in one.
-    pub fn hunt(&self, only: Option<u64>, print: Option<fn(&str)>) -> Hunted {
+    /// Looks for it in at most [`SEEDS_MAX`] seeds, or in one. `begin` is called with each seed before its run, in which a core may panic.
+    pub fn hunt(&self, only: Option<u64>, print: Option<fn(&str)>, begin: impl Fn(u64)) -> Hunted {
         let mut hunted = Hunted::default();
         let world: Option<fn(_, _) -> _> = match self.hunt {
             Hunt::Explore(..) => Some(World::new),
@@ -104,17 +102,8 @@ impl Plant {
         }
         for seed in only.map_or(1..=SEEDS_MAX, |seed| seed..=seed) {
             hunted.seeds += 1;
-            let report = match std::panic::catch_unwind(|| self.run(seed, print)) {
-                Ok(report) => report,
-                Err(panic) => {
-                    let message = panic.downcast_ref::<String>().cloned();
-                    let message = message.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).into()));
-                    let violation = format!("a core panicked: {}", message.unwrap_or_default());
-                    hunted.found = Some(Found { seed: Some(seed), violation });
-                    return hunted;
-                }
-            };
-            hunted.tally.add(&report.tally);
+            begin(seed);
+            let report = self.run(seed, print);
             if let Some(violation) = report.violations.into_iter().next() {
                 hunted.found = Some(Found { seed: Some(seed), violation });
                 return hunted;

@@ -33,7 +33,7 @@ mod users;
 mod verdict;
 mod world;
 
-pub use plants::{OBJECT_PLANTS, ObjectPlant, find};
+pub use plants::{OBJECT_PLANTS, ObjectPlant, SEEDS_MAX, find};
 pub use report::ObjectReport;
 pub use shape::{ObjectFaults, Shape, draw};
 

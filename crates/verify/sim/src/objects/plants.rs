@@ -6,7 +6,7 @@ use super::shape::{Shape, draw};
 use super::world::MS;
 
 /// A bug that is not found within so many seeds is not found.
-const SEEDS_MAX: u64 = 500;
+pub const SEEDS_MAX: u64 = 500;
 
 /// A bug, and how it is looked for.
 pub struct ObjectPlant {
@@ -128,16 +128,13 @@ pub fn find(name: &str) -> Option<&'static ObjectPlant> {
 }
 
 impl ObjectPlant {
-    /// Looks for it; how many seeds that took, and what was found.
-    pub fn hunt(&self, only: Option<u64>) -> (u64, Option<String>) {
-        let mut seeds = 0;
-        for seed in only.map_or(1..=SEEDS_MAX, |seed| seed..=seed) {
-            seeds += 1;
-            if let Some(violation) = self.run(seed).violations.into_iter().next() {
-                return (seeds, Some(violation));
-            }
-        }
-        (seeds, None)
+    /// Looks for it in at most [`SEEDS_MAX`] seeds, or in one: the seed that found it, and the violation. `begin` is called with each seed before its run, in which a core may panic.
+    pub fn hunt(&self, only: Option<u64>, begin: impl Fn(u64)) -> Option<(u64, String)> {
+        let mut seeds = only.map_or(1..=SEEDS_MAX, |seed| seed..=seed);
+        seeds.find_map(|seed| {
+            begin(seed);
+            self.run(seed).violations.into_iter().next().map(|violation| (seed, violation))
+        })
     }
 
     /// Its world of a seed.

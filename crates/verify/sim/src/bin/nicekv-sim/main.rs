@@ -259,7 +259,9 @@ fn hunt(name: &str, arguments: &SimArguments) -> Outcome {
     }
     let plant = plants::find(name).ok_or_else(|| format!("no plant {name:?}; `--plant list` names all"))?;
     remember(&format!("nicekv sim --plant {name}"));
-    let hunted = plant.hunt(arguments.seed, arguments.trace.then_some(say));
+    let hunted = plant.hunt(arguments.seed, arguments.trace.then_some(say), |seed| {
+        remember(&format!("nicekv sim --plant {name} --seed {seed}"));
+    });
     let Some(found) = hunted.found else {
         say!("not found within {} seeds", hunted.seeds);
         return Ok(());

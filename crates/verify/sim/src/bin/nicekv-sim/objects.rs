@@ -70,14 +70,12 @@ fn run_seeds(seeds: RangeInclusive<u64>) -> Outcome {
 fn hunt(name: &str, only: Option<u64>) -> Outcome {
     let plant = objects::find(name)
         .ok_or_else(|| format!("no plant {name:?}; `--objects --plant list` names all"))?;
-    remember(&format!("nicekv sim --objects --plant {name}"));
-    let (seeds, found) = plant.hunt(only);
-    match found {
-        None => say!("not found within {seeds} seeds"),
-        Some(violation) => {
-            say!("found by the last of {seeds} seeds: {violation}");
-            return Err(Violation(format!("{name} was found")).into());
-        }
-    }
-    Ok(())
+    let replay = |seed| format!("nicekv sim --objects --plant {name} --seed {seed}");
+    let Some((seed, violation)) = plant.hunt(only, |seed| remember(&replay(seed))) else {
+        say!("not found within {} seeds", only.map_or(objects::SEEDS_MAX, |_| 1));
+        return Ok(());
+    };
+    say!("violation: {violation}");
+    say!("replay: {}", replay(seed));
+    Err(Violation(format!("{name} was found by seed {seed}")).into())
 }
