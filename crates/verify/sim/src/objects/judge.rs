@@ -2,7 +2,7 @@
 
 use super::disk::Disk;
 use super::names::Manifest;
-use super::tasks::{Part, Task};
+use super::tasks::Task;
 use super::world::World;
 use nicekv_objects::GetError;
 use nicekv_proto::NodeId;
@@ -71,10 +71,15 @@ impl World {
         }
     }
 
-    /// A chunk was not read.
-    pub(super) fn judge_unread(&mut self, name: u64, id: &ChunkId, error: GetError, is_read_back: bool) {
-        let names_it = |manifest: &Manifest| manifest.chunks.iter().any(|(of, _)| of == id);
-        let is_live = self.names.get(name).is_some_and(names_it);
+    /// A chunk of an object was not read, which is wrong if the object was there all the while.
+    pub(super) fn judge_unread(
+        &mut self,
+        (name, version): (u64, u64),
+        id: &ChunkId,
+        error: GetError,
+        is_read_back: bool,
+    ) {
+        let is_live = self.names.version(name) == Some(version);
         let is_lost = self.copies(id) == 0 && self.judge.excused(id) > 0;
         let is_wrong = error == GetError::NotFound || is_read_back;
         if is_live && is_wrong && !is_lost {
@@ -101,22 +106,15 @@ impl World {
         if let Some(initiator) = self.initiators.iter().position(|host| host.task.is_some()) {
             return self.judge.accuse(format!("the user of initiator {initiator} is not done"));
         }
-        let live: Vec<(u64, Vec<u64>)> = self
-            .names
-            .iter()
-            .map(|(name, manifest)| (name, manifest.chunks.iter().map(|(_, content)| *content).collect()))
-            .collect();
-        for (at, (name, contents)) in live.into_iter().enumerate() {
+        let live: Vec<u64> = self.names.iter().map(|(name, _)| name).collect();
+        for (at, name) in live.into_iter().enumerate() {
             let initiator = at % self.initiators.len();
-            let parts = contents.into_iter().map(Part::new);
-            let task = match self.initiators[initiator].task.take() {
-                Some(Task::Get { parts: mut known, name, .. }) => {
-                    known.extend(parts);
-                    Task::Get { name, parts: known, copy_to: None, is_read_back: true }
-                }
-                _ => Task::Get { name, parts: parts.collect(), copy_to: None, is_read_back: true },
+            let mut parts = match self.initiators[initiator].task.take() {
+                Some(Task::Get { parts, .. }) => parts,
+                _ => Vec::new(),
             };
-            self.get_parts(initiator, task);
+            parts.extend(self.parts_of(name));
+            self.get_parts(initiator, Task::Get { parts, copy_to: None, is_read_back: true });
         }
     }
 

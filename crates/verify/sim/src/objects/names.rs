@@ -18,7 +18,9 @@ pub(super) const PARTITIONS: u64 = 2;
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
-    manifests: BTreeMap<u64, Manifest>,
+    /// Each with how many puts had taken effect before.
+    manifests: BTreeMap<u64, (u64, Manifest)>,
+    puts: u64,
     adopted: BTreeMap<u64, Round>,
 }
 
@@ -33,12 +35,18 @@ impl Names {
         if manifest.stamp.0.saturating_add(1) < adopted.0 {
             return false;
         }
-        self.manifests.insert(name, manifest);
+        self.manifests.insert(name, (self.puts, manifest));
+        self.puts += 1;
         true
     }
 
     pub(super) fn get(&self, name: u64) -> Option<&Manifest> {
-        self.manifests.get(&name)
+        self.manifests.get(&name).map(|(_, manifest)| manifest)
+    }
+
+    /// What this very manifest of the name is told from others by.
+    pub(super) fn version(&self, name: u64) -> Option<u64> {
+        self.manifests.get(&name).map(|(version, _)| *version)
     }
 
     pub(super) fn delete(&mut self, name: u64) {
@@ -60,10 +68,10 @@ impl Names {
     pub(super) fn page(&self, after: Option<u64>, most: usize) -> Vec<(u64, Vec<ChunkId>)> {
         let first = after.map_or(0, |name| name + 1);
         let ids = |manifest: &Manifest| manifest.chunks.iter().map(|(id, _)| *id).collect();
-        self.manifests.range(first..).take(most).map(|(name, manifest)| (*name, ids(manifest))).collect()
+        self.manifests.range(first..).take(most).map(|(name, (_, manifest))| (*name, ids(manifest))).collect()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Manifest)> {
-        self.manifests.iter().map(|(name, manifest)| (*name, manifest))
+        self.manifests.iter().map(|(name, (_, manifest))| (*name, manifest))
     }
 }

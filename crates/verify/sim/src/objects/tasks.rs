@@ -1,8 +1,8 @@
 //! What a user is at.
 
-use crate::random::Random;
 use nicekv_objects::{Handle, chunk_id};
 use nicekv_proto::chunk::{ChunkId, Round};
+use nicekv_testkit::Random;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,6 +31,8 @@ impl Contents {
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) content: u64,
+    /// Of one that is got: the name of its object, and the version of the manifest.
+    pub(super) object: Option<(u64, u64)>,
     pub(super) handle: Option<Handle>,
     /// Of one that is put: with which stamp.
     pub(super) stamp: Option<Round>,
@@ -39,7 +41,7 @@ pub(super) struct Part {
 
 impl Part {
     pub(super) fn new(content: u64) -> Self {
-        Self { content, handle: None, stamp: None, is_done: false }
+        Self { content, object: None, handle: None, stamp: None, is_done: false }
     }
 }
 
@@ -49,7 +51,7 @@ pub(super) enum Task {
     /// Chunks are put, then the manifest.
     Put { number: u64, name: u64, parts: Vec<Part>, tries: u32 },
     /// Chunks are got; then they are put under another name, or that is all.
-    Get { name: u64, parts: Vec<Part>, copy_to: Option<u64>, is_read_back: bool },
+    Get { parts: Vec<Part>, copy_to: Option<u64>, is_read_back: bool },
 }
 
 impl Task {

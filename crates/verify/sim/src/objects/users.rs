@@ -110,9 +110,18 @@ impl World {
     }
 
     fn begin_get(&mut self, initiator: usize, name: u64, copy_to: Option<u64>) {
-        let Some(manifest) = self.names.get(name) else { return self.rest(initiator) };
-        let parts = manifest.chunks.iter().map(|(_, content)| Part::new(*content)).collect();
-        self.get_parts(initiator, Task::Get { name, parts, copy_to, is_read_back: false });
+        let parts = self.parts_of(name);
+        if parts.is_empty() {
+            return self.rest(initiator);
+        }
+        self.get_parts(initiator, Task::Get { parts, copy_to, is_read_back: false });
+    }
+
+    /// The chunks of an object, to be got; none if it is not there.
+    pub(super) fn parts_of(&self, name: u64) -> Vec<Part> {
+        let object = self.names.version(name).map(|version| (name, version));
+        let chunks = self.names.get(name).into_iter().flat_map(|manifest| &manifest.chunks);
+        chunks.map(|(_, content)| Part { object, ..Part::new(*content) }).collect()
     }
 
     pub(super) fn get_parts(&mut self, initiator: usize, mut task: Task) {
@@ -166,16 +175,17 @@ impl World {
     fn on_got(&mut self, initiator: usize, handle: Handle, result: Result<Arc<[u8]>, GetError>) {
         let host = &mut self.initiators[initiator];
         let Some(task) = &mut host.task else { return };
-        let Task::Get { name, is_read_back, .. } = task else { return };
-        let (name, is_read_back) = (*name, *is_read_back);
+        let Task::Get { is_read_back, .. } = task else { return };
+        let is_read_back = *is_read_back;
         let Some(part) = task.part(handle) else { return };
         part.is_done = true;
+        let object = part.object.expect("a chunk that is got is of an object");
         let (id, content) = self.contents.get(part.content);
         match result {
             Ok(bytes) if bytes == content => {}
             Ok(_) => self.judge.accuse(format!("chunk {id} was read as something else")),
             Err(error) => {
-                self.judge_unread(name, &id, error, is_read_back);
+                self.judge_unread(object, &id, error, is_read_back);
                 self.report.unknown += 1;
                 if !is_read_back {
                     self.initiators[initiator].task = None;

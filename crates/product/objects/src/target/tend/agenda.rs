@@ -154,6 +154,17 @@ impl Agenda {
         looks
     }
 
+    /// A chunk could not be looked at, and is then.
+    pub(super) fn postpone(&mut self, id: &ChunkId, due_ns: u64) {
+        let Some(open) = self.open.get_mut(id) else {
+            self.note(id, Finding::Unseen, due_ns);
+            return;
+        };
+        self.due.remove(&(open.due_ns, *id));
+        open.due_ns = due_ns;
+        self.due.insert((due_ns, *id));
+    }
+
     /// It is as it should be, or not held any more.
     pub(super) fn settle(&mut self, id: &ChunkId) {
         if let Some(known) = self.open.remove(id) {

@@ -57,11 +57,10 @@ impl Maintenance {
 
     fn begin(&mut self, now_ns: u64, id: ChunkId, is_of_pass: bool, target: &mut Target, map: &Map) {
         let Some(held) = target.held.get(&id) else { return self.forget(&id) };
-        let known = self.agenda.finding(&id);
         if self.jobs.iter().any(|job| job.id == id) {
             // It takes longer than the pause. The pass goes on without it.
             if !is_of_pass {
-                self.again(now_ns, &id, known.unwrap_or(Finding::Unseen), 1);
+                self.agenda.postpone(&id, now_ns.saturating_add(self.config.again_ns));
             }
             return;
         }
@@ -78,7 +77,7 @@ impl Maintenance {
 
     fn read(&mut self, now_ns: u64, job: Job, bytes: u32, target: &mut Target) {
         if !target.may_read() {
-            return self.again(now_ns, &job.id, self.agenda.finding(&job.id).unwrap_or(Finding::Unseen), 1);
+            return self.agenda.postpone(&job.id, now_ns.saturating_add(self.config.again_ns));
         }
         target.read_whole(job.id, bytes);
         self.jobs.push(job);
