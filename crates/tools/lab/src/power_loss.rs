@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nicekv_history::model::{Change, When};
-use nicekv_history::random::Random;
 use nicekv_history::{Action, Call};
 use nicekv_proto::{KeyspaceId, OpId, Status};
+use nicekv_testkit::Random;
 
 use crate::clients::Client;
 use crate::error::{LabError, Result};

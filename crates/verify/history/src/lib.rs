@@ -18,15 +18,11 @@ extern crate alloc;
 extern crate self as nicekv_history;
 
 mod frontier;
-mod hashes;
 pub mod model;
 pub mod program;
-pub mod random;
 mod search;
-mod settle;
 mod timeline;
 pub mod together;
-mod trail;
 
 pub use model::{Action, Answer, Register};
 pub use search::{CONFIGURATIONS_MAX, STEPS_MAX, Verdict, check};

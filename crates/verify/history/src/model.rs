@@ -1,9 +1,11 @@
 //! What a key is to its clients: a register with a version. Written from the wire format's documentation, not from the replica's
 //! evaluation, so that the two check each other.
 
-use crate::hashes::Changed;
+mod hashes;
+
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use hashes::Changed;
 use nicekv_proto::limits::LARGE_VALUE_BYTES_MAX;
 use nicekv_proto::{ClientId, Condition, Expiry, Form, OpId, Operation, Status};
 

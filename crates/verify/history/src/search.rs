@@ -10,13 +10,16 @@
 //! to none, the search goes back a little and keeps more, then further back ([`Trail`]), and at last to where it first left some out.
 //! Only a search that left out none tells a violation.
 
+mod settle;
+mod trail;
+
 use crate::Call;
 use crate::frontier::{Configuration, add, remove};
-use crate::settle::{Effort, Settled, Settlement, observe};
 use crate::timeline::{Applies, Class, Event, Kind, OpIndex, Timeline};
-use crate::trail::Trail;
 use alloc::vec;
 use alloc::vec::Vec;
+use settle::{Effort, Settled, Settlement, observe};
+use trail::Trail;
 
 /// Most configurations that are kept at once.
 pub const CONFIGURATIONS_MAX: usize = 1 << 18;
@@ -190,7 +193,7 @@ mod reference;
 mod tests {
     use super::reference::{history, orders, spoil};
     use super::*;
-    use crate::random::Random;
+    use nicekv_testkit::Random;
 
     /// A search that keeps next to nothing at first goes back all the time.
     #[test]

@@ -6,13 +6,13 @@
 //! A damaged entry is one whose first byte is not zero (entries begin with the index of a decision, which is never that large). The
 //! disk notices, as the real engine does by its checksums.
 
-use crate::large_values::LargeValues;
-use crate::random::Random;
+use crate::value_store::LargeValues;
 use nicekv_proto::large::Reference;
 use nicekv_proto::recovery::{Entry, put_keyed_entry};
 use nicekv_proto::{Now, OpId, PartitionId};
 use nicekv_replica::replication::Replica;
 use nicekv_replica::{StorageCompletion, StorageRequest, gathered_keys};
+use nicekv_testkit::Random;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 

@@ -1,6 +1,6 @@
 //! Everything that may go wrong, as named options.
 
-use crate::random::Random;
+use nicekv_testkit::Random;
 use std::fmt;
 use thiserror::Error;
 

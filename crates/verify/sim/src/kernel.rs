@@ -1,11 +1,11 @@
 //! A node's kernel that answers gets: the table that the process writes, and the lookups of the program, of which each goes on, a word at a time, while the
 //! process stores, pauses or changes its mind.
 
-use crate::random::Random;
 use nicekv_kernel_gets::{Asked, ENTRY_WORDS, GATE_WORDS, Grant, Lookup, Memory, Outcome, Size, Table, Word};
 use nicekv_proto::Datagram;
 use nicekv_replica::replication::Replica;
 use nicekv_replica::{CopyOf, CopyShift, Shift};
+use nicekv_testkit::Random;
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
 

@@ -1,12 +1,12 @@
 //! The keyspaces of a simulated cluster.
 
-use crate::random::Random;
 use nicekv_client::Keyspace;
 use nicekv_proto::KeyspaceId;
 use nicekv_proto::limits::PORT_DEFAULT;
 use nicekv_proto::placement::{
     ChunkDelivery, KeyOrder, KeyspaceDefaults, KeyspaceSpec, LoadBalancing, Protocol, RingsBase,
 };
+use nicekv_testkit::Random;
 
 /// How a keyspace is replicated, and over how many partitions it is spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

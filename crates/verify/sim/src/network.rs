@@ -1,7 +1,7 @@
 //! Links and their faults: who is cut off from whom, and when a datagram arrives, if it does.
 
 use crate::faults::Faults;
-use crate::random::Random;
+use nicekv_testkit::Random;
 use std::collections::BTreeSet;
 
 /// Something with an address.

@@ -1,16 +1,16 @@
 //! A storage node: a process around the replica's core, which comes and goes, and a disk and clocks, which stay.
 
+use crate::chain_room;
 use crate::disk::{Busy, Disk};
 use crate::faults::Faults;
 use crate::kernel::{Answer, Kernel};
 use crate::op_marks::Marks;
-use crate::programs::Programs;
-use crate::random::Random;
-use crate::rooms;
-use crate::shown::Shown;
+use crate::script_engine::Programs;
+use crate::visibility::Shown;
 use nicekv_proto::{ClientId, Duration, NodeId, Now};
 use nicekv_replica::replication::Replica;
 use nicekv_replica::{DiskSpace, NodeConfig, Scripts, Timing};
+use nicekv_testkit::Random;
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -344,11 +344,11 @@ impl Node {
         let Some(core) = &mut self.core else { return Vec::new() };
         for (from, bytes) in self.inbox.drain(..batch) {
             listen(core, &mut self.shown, &mut self.kernel);
-            match rooms::is_stamped(&bytes) {
-                true => self.shown.before_stamped(&rooms::plain(&bytes)),
-                false => self.shown.before(core, &self.disk, &rooms::plain(&bytes)),
+            match chain_room::is_stamped(&bytes) {
+                true => self.shown.before_stamped(&chain_room::plain(&bytes)),
+                false => self.shown.before(core, &self.disk, &chain_room::plain(&bytes)),
             }
-            let before = rooms::to_be_refused(core, &bytes);
+            let before = chain_room::to_be_refused(core, &bytes);
             core.handle_datagram(now, from, &bytes);
             if before.is_some_and(|before| before.has_more(core, &bytes)) {
                 let what = "a node takes in a request that came by another epoch of a chain (C5)";

@@ -2,21 +2,6 @@
 //!
 //! What they are, and which rules they break, `crates/verify/mutants/plants` says, from where they are woven into a copy of the sources. A new one is a line here, too.
 
-use crate::by_chain::{
-    by_clients_of_paused_nodes, chains, chains_losing_answers, chains_reshaped, chains_that_move,
-    chains_that_restart, chains_with_late_messages, chains_with_spares,
-};
-use crate::by_leaving::{late_with_handoffs, left_and_back, lossy_joins, nodes_come_and_go, with_handoffs};
-use crate::by_metadata::{forgetful_metadata, shared_store};
-use crate::by_migration::migrating;
-use crate::by_quorum::{
-    by_quorum, by_quorum_in_memory, damage_by_quorum, deletions_at_busy_nodes, deletions_by_quorum,
-    places_change, places_change_and_deletions, sole_holders_leave,
-};
-use crate::by_reshaping::{
-    reshaped, reshaped_with_crashes, reshaped_with_late_pages, reshaped_with_losses_of_power,
-    reshaped_with_older_disks,
-};
 use crate::client::Workload;
 use crate::cluster::Scenario;
 use crate::explore::parts::{
@@ -24,11 +9,28 @@ use crate::explore::parts::{
 };
 use crate::explore::{self, Bounds, Call, World};
 use crate::faults::Faults;
+use crate::features;
+use crate::features::chains::{
+    by_clients_of_paused_nodes, chains, chains_losing_answers, chains_reshaped, chains_that_move,
+    chains_that_restart, chains_with_late_messages, chains_with_spares,
+};
+use crate::features::membership::{
+    late_with_handoffs, left_and_back, lossy_joins, nodes_come_and_go, with_handoffs,
+};
+use crate::features::metadata_faults::{forgetful_metadata, shared_store};
+use crate::features::migration::migrating;
+use crate::features::quorum::{
+    by_quorum, by_quorum_in_memory, damage_by_quorum, deletions_at_busy_nodes, deletions_by_quorum,
+    places_change, places_change_and_deletions, sole_holders_leave,
+};
+use crate::features::reshaping::{
+    reshaped, reshaped_with_crashes, reshaped_with_late_pages, reshaped_with_losses_of_power,
+    reshaped_with_older_disks,
+};
 use crate::judge;
 use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
 use crate::scenarios::{self, MILLISECOND_NS};
-use crate::{by_hashes, by_hot, by_kernel, by_large, by_messages, by_transactions};
 use nicekv_client::RetryPolicy;
 use nicekv_metadata::Timing;
 use nicekv_proto::{Duration, KeyOrder};
@@ -116,7 +118,7 @@ impl Plant {
         match self.hunt {
             Hunt::Script(name) => script(name).run(seed, print).0,
             Hunt::Seeds(shape) => {
-                let mut scenario = crate::coordination::by_switch(judge::draw_single(seed));
+                let mut scenario = crate::features::coordination::by_switch(judge::draw_single(seed));
                 scenario.workload.scans = (0, 0, 1);
                 scenario.kernel_gets = false;
                 shape(&mut scenario);
@@ -156,7 +158,7 @@ pub const PLANTS: &[Plant] = &[
     plant("scan-short", Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0, 1))),
     plant("scan-holes-forgotten", Hunt::Seeds(scans_that_are_split)),
     plant("scan-limit-is-end", Hunt::Seeds(scans_that_are_split)),
-    plant("pieces-cut-again", Hunt::Seeds(crate::by_tree::trees)),
+    plant("pieces-cut-again", Hunt::Seeds(crate::features::switch_trees::trees)),
     plant("recovery-aborts", Hunt::Seeds(as_drawn)),
     plant("recovery-aborts-explored", Hunt::Explore(set_and_get, FAILOVER)),
     plant("adopt-nothing", Hunt::Explore(set_and_get, FAILOVER)),
@@ -180,8 +182,8 @@ pub const PLANTS: &[Plant] = &[
     plant("dedupe-forgotten-at-failover", Hunt::Seeds(as_drawn)),
     plant("retry-takes-new-op", Hunt::Seeds(as_drawn)),
     plant("timeout-is-failure", Hunt::Seeds(as_drawn)),
-    plant("no-room-told-undecided", Hunt::Seeds(by_large::without_room)),
-    plant("sharers-forgotten", Hunt::Seeds(by_large::shared)),
+    plant("no-room-told-undecided", Hunt::Seeds(features::large_values::without_room)),
+    plant("sharers-forgotten", Hunt::Seeds(features::large_values::shared)),
     plant("any-reply-answers", Hunt::Seeds(as_drawn)),
     plant("everything-sent-at-once", Hunt::Seeds(overloaded)),
     plant("expiry-by-local-clock", Hunt::Seeds(as_drawn)),
@@ -201,12 +203,12 @@ pub const PLANTS: &[Plant] = &[
     plant("strays-kept", Hunt::Seeds(reshaped_with_older_disks)),
     plant("forgetting-trusted", Hunt::Script("older-disk-of-a-quorum")),
     plant("direct-lease-ignored", Hunt::Seeds(by_clients_of_paused_nodes)),
-    plant("torn-op-kept", Hunt::Seeds(by_large::killed)),
-    plant("checksum-ignored", Hunt::Seeds(by_large::garbled)),
-    plant("prepared-without-value", Hunt::Seeds(by_large::killed)),
-    plant("straggler-counted", Hunt::Seeds(by_large::by_quorum)),
-    plant("decide-before-made-held", Hunt::Seeds(by_large::appended)),
-    plant("values-unread", Hunt::Seeds(by_large::damaged)),
+    plant("torn-op-kept", Hunt::Seeds(features::large_values::killed)),
+    plant("checksum-ignored", Hunt::Seeds(features::large_values::garbled)),
+    plant("prepared-without-value", Hunt::Seeds(features::large_values::killed)),
+    plant("straggler-counted", Hunt::Seeds(features::large_values::by_quorum)),
+    plant("decide-before-made-held", Hunt::Seeds(features::large_values::appended)),
+    plant("values-unread", Hunt::Seeds(features::large_values::damaged)),
     plant("lease-to-removed", Hunt::Script("removed-but-reachable")),
     plant("lease-not-awaited", Hunt::Script("removed-but-reachable")),
     plant("former-leases-forgotten", Hunt::Script("removed-but-reachable")),
@@ -258,7 +260,7 @@ pub const PLANTS: &[Plant] = &[
     plant("head-answers", Hunt::Seeds(chains)),
     plant("results-stay-at-head", Hunt::Seeds(chains_losing_answers)),
     plant("chain-epoch-unchecked", Hunt::Seeds(chains_with_late_messages)),
-    plant("refusal-is-failure", Hunt::Seeds(crate::by_chain::by_clients)),
+    plant("refusal-is-failure", Hunt::Seeds(crate::features::chains::by_clients)),
     plant("chain-header-unchecked", Hunt::Seeds(chains)),
     plant("chain-header-believed", Hunt::Seeds(chains)),
     plant("never-sent-again", Hunt::Seeds(chains)),
@@ -277,53 +279,53 @@ pub const PLANTS: &[Plant] = &[
     plant("split-at-the-first", Hunt::Script("load-on-the-first-of-ordered-keys")),
     plant("hot-key-moved-about", Hunt::Script("one-key-is-too-hot")),
     plant("hot-neighbours-merged", Hunt::Script("load-on-the-first-of-ordered-keys")),
-    plant("stale-stamp-taken", Hunt::Seeds(crate::by_names::names)),
-    plant("round-adopted-unheard", Hunt::Seeds(crate::by_names::names)),
-    plant("full-partition-kept", Hunt::Seeds(crate::by_fill::fills)),
+    plant("stale-stamp-taken", Hunt::Seeds(crate::features::object_names::names)),
+    plant("round-adopted-unheard", Hunt::Seeds(crate::features::object_names::names)),
+    plant("full-partition-kept", Hunt::Seeds(crate::features::full_partitions::fills)),
     plant("switches-above-learn-first", Hunt::Script("a-chain-moves-from-rack-to-rack")),
     plant("ports-trusted", Hunt::Script("port-missing")),
     plant("racks-not-counted", Hunt::Script("a-rack-is-cut-off-with-the-tail")),
     plant("rack-keeps-records", Hunt::Script("a-rack-starts-again-without-records")),
-    plant("lock-ignored-by-kernel", Hunt::Seeds(by_kernel::shared)),
-    plant("entry-evicted-open", Hunt::Seeds(by_kernel::crowded)),
-    plant("version-read-once", Hunt::Seeds(by_kernel::crowded)),
-    plant("kernel-lease-unchecked", Hunt::Seeds(by_kernel::removed)),
-    plant("void-entries-kept", Hunt::Seeds(by_kernel::removed)),
-    plant("digest-for-key", Hunt::Seeds(by_kernel::alike)),
-    plant("kernel-shows-expiring", Hunt::Seeds(by_kernel::expiring)),
-    plant("kernel-outlives-process", Hunt::Seeds(by_kernel::killed)),
-    plant("kernel-gets-uncounted", Hunt::Seeds(by_kernel::shared)),
-    plant("kernel-answers-more", Hunt::Seeds(by_kernel::shared)),
-    plant("hot-instance-reused", Hunt::Seeds(by_hot::restless)),
-    plant("hot-updates-not-counted", Hunt::Seeds(by_hot::shared)),
-    plant("hot-copy-undecided", Hunt::Seeds(by_hot::shared)),
-    plant("hot-evidence-ignored", Hunt::Seeds(by_hot::lossy)),
-    plant("hot-instance-unchecked", Hunt::Seeds(by_hot::restless)),
-    plant("hot-stamp-unchecked", Hunt::Seeds(by_hot::shared)),
-    plant("hot-instance-unchecked-by-kernel", Hunt::Seeds(by_hot::restless_in_kernels)),
-    plant("hot-stamp-unchecked-by-kernel", Hunt::Seeds(by_hot::in_kernels)),
-    plant("hot-instance-in-two-switches", Hunt::Seeds(by_hot::among_switches)),
-    plant("hot-value-stale", Hunt::Seeds(by_hot::shared)),
-    plant("hot-value-of-another-key", Hunt::Seeds(by_hot::alike)),
-    plant("hot-member-past-its-fence", Hunt::Seeds(by_hot::removed_holders)),
-    plant("transaction-half-taken", Hunt::Seeds(by_transactions::transactions)),
-    plant("former-transaction-half-taken", Hunt::Seeds(by_transactions::with_restarts)),
-    plant("transaction-next-at-first-key", Hunt::Seeds(by_transactions::with_failovers)),
+    plant("lock-ignored-by-kernel", Hunt::Seeds(features::kernel_gets::shared)),
+    plant("entry-evicted-open", Hunt::Seeds(features::kernel_gets::crowded)),
+    plant("version-read-once", Hunt::Seeds(features::kernel_gets::crowded)),
+    plant("kernel-lease-unchecked", Hunt::Seeds(features::kernel_gets::removed)),
+    plant("void-entries-kept", Hunt::Seeds(features::kernel_gets::removed)),
+    plant("digest-for-key", Hunt::Seeds(features::kernel_gets::alike)),
+    plant("kernel-shows-expiring", Hunt::Seeds(features::kernel_gets::expiring)),
+    plant("kernel-outlives-process", Hunt::Seeds(features::kernel_gets::killed)),
+    plant("kernel-gets-uncounted", Hunt::Seeds(features::kernel_gets::shared)),
+    plant("kernel-answers-more", Hunt::Seeds(features::kernel_gets::shared)),
+    plant("hot-instance-reused", Hunt::Seeds(features::hot_keys::restless)),
+    plant("hot-updates-not-counted", Hunt::Seeds(features::hot_keys::shared)),
+    plant("hot-copy-undecided", Hunt::Seeds(features::hot_keys::shared)),
+    plant("hot-evidence-ignored", Hunt::Seeds(features::hot_keys::lossy)),
+    plant("hot-instance-unchecked", Hunt::Seeds(features::hot_keys::restless)),
+    plant("hot-stamp-unchecked", Hunt::Seeds(features::hot_keys::shared)),
+    plant("hot-instance-unchecked-by-kernel", Hunt::Seeds(features::hot_keys::restless_in_kernels)),
+    plant("hot-stamp-unchecked-by-kernel", Hunt::Seeds(features::hot_keys::in_kernels)),
+    plant("hot-instance-in-two-switches", Hunt::Seeds(features::hot_keys::among_switches)),
+    plant("hot-value-stale", Hunt::Seeds(features::hot_keys::shared)),
+    plant("hot-value-of-another-key", Hunt::Seeds(features::hot_keys::alike)),
+    plant("hot-member-past-its-fence", Hunt::Seeds(features::hot_keys::removed_holders)),
+    plant("transaction-half-taken", Hunt::Seeds(features::transactions::transactions)),
+    plant("former-transaction-half-taken", Hunt::Seeds(features::transactions::with_restarts)),
+    plant("transaction-next-at-first-key", Hunt::Seeds(features::transactions::with_failovers)),
     plant("transaction-contended-at-first-key", Hunt::Explore(increment_and_transaction, FAILOVER)),
-    plant("transaction-releases-first-key", Hunt::Seeds(by_transactions::with_restarts)),
-    plant("transaction-requirement-unread", Hunt::Seeds(by_transactions::transactions)),
-    plant("hash-fields-alone", Hunt::Seeds(by_hashes::hashes)),
-    plant("hash-form-forgotten", Hunt::Seeds(by_hashes::hashes)),
-    plant("script-keys-unread", Hunt::Seeds(by_transactions::scripts)),
-    plant("script-clock-read", Hunt::Seeds(by_transactions::scripts)),
-    plant("message-heard-again", Hunt::Seeds(by_messages::messages)),
-    plant("repeat-told", Hunt::Seeds(by_messages::messages)),
-    plant("left-listener-kept", Hunt::Seeds(by_messages::messages)),
-    plant("late-listen-taken", Hunt::Seeds(by_messages::messages)),
-    plant("pattern-is-channel", Hunt::Seeds(by_messages::messages)),
-    plant("listeners-of-address-one", Hunt::Seeds(by_messages::messages)),
-    plant("op-marks-ignored", Hunt::Seeds(by_transactions::deadly)),
-    plant("script-failure-kept", Hunt::Seeds(by_transactions::scripts)),
+    plant("transaction-releases-first-key", Hunt::Seeds(features::transactions::with_restarts)),
+    plant("transaction-requirement-unread", Hunt::Seeds(features::transactions::transactions)),
+    plant("hash-fields-alone", Hunt::Seeds(features::hashes::hashes)),
+    plant("hash-form-forgotten", Hunt::Seeds(features::hashes::hashes)),
+    plant("script-keys-unread", Hunt::Seeds(features::transactions::scripts)),
+    plant("script-clock-read", Hunt::Seeds(features::transactions::scripts)),
+    plant("message-heard-again", Hunt::Seeds(features::pubsub::messages)),
+    plant("repeat-told", Hunt::Seeds(features::pubsub::messages)),
+    plant("left-listener-kept", Hunt::Seeds(features::pubsub::messages)),
+    plant("late-listen-taken", Hunt::Seeds(features::pubsub::messages)),
+    plant("pattern-is-channel", Hunt::Seeds(features::pubsub::messages)),
+    plant("listeners-of-address-one", Hunt::Seeds(features::pubsub::messages)),
+    plant("op-marks-ignored", Hunt::Seeds(features::transactions::deadly)),
+    plant("script-failure-kept", Hunt::Seeds(features::transactions::scripts)),
     plant("speak-before-persisted", Hunt::Seeds(forgetful_metadata)),
 ];
 

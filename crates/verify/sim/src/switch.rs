@@ -1,9 +1,8 @@
 //! The switch: the reference model's pipeline behind the real agent, and a watch over both: what is acknowledged is what is gone by.
 
+use crate::chain_room;
 use crate::cluster::Scenario;
 use crate::node::Clock;
-use crate::random::Random;
-use crate::rooms;
 use nicekv_proto::scan::{PIECES_MAX, ScanLayout};
 use nicekv_proto::{HeaderLayout, Opcode};
 use nicekv_switch::control::{ControlReply, ControlRequest, SwitchAgent};
@@ -11,6 +10,7 @@ use nicekv_switch::{
     Backend as _, Counter, Hop, HostId, HotEntry, Ingress, Passed, RecordEntry, Rest, Router, TableSet,
     VringSet,
 };
+use nicekv_testkit::Random;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
@@ -148,7 +148,7 @@ impl Switch {
         }
         if hops.iter().any(|hop| matches!(hop, Hop::Host(_)))
             && let Some(what) =
-                self.acknowledged.as_deref().and_then(|tables| rooms::foreign_to(tables, bytes))
+                self.acknowledged.as_deref().and_then(|tables| chain_room::foreign_to(tables, bytes))
         {
             self.violate(what);
         }
@@ -220,7 +220,7 @@ impl Switch {
 fn goes_by_hot_entry(bytes: &[u8]) -> bool {
     let opcode = HeaderLayout::peek(bytes).and_then(HeaderLayout::opcode);
     let is_told = matches!(opcode, Some(Opcode::HotClosed | Opcode::HotLeased));
-    is_told || (opcode == Some(Opcode::Get) && rooms::is_stamped(bytes))
+    is_told || (opcode == Some(Opcode::Get) && chain_room::is_stamped(bytes))
 }
 
 /// Where a datagram goes, and what is left of it.

@@ -4,9 +4,9 @@
 
 mod streams;
 
+use crate::chain_room;
 use crate::client::Client;
 use crate::network::Host;
-use crate::rooms;
 use nicekv_proto::bundle::Bundle;
 use nicekv_proto::chain::Forwards;
 use nicekv_proto::control::{Assign, AssignAck, MemberRole, MemberState, Report, ReportKind};
@@ -79,7 +79,7 @@ impl Names {
 
     /// What a datagram says, if it is worth a line.
     pub fn datagram(&self, bytes: &[u8]) -> Option<String> {
-        match Datagram::decode(&rooms::plain(bytes)) {
+        match Datagram::decode(&chain_room::plain(bytes)) {
             Ok((header, datagram)) => self.told(&header, datagram),
             Err(_) => Some(NONSENSE.into()),
         }

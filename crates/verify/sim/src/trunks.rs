@@ -1,6 +1,6 @@
 //! How switches hang together.
 
-use crate::random::Random;
+use nicekv_testkit::Random;
 
 /// AGGs of a pod.
 const AGGREGATIONS: usize = 2;

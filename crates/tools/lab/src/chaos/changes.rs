@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use nicekv_history::random::Random;
+use nicekv_testkit::Random;
 use serde_json::Value;
 
 use super::sleep_until;

@@ -29,8 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nicekv_history::Action;
-use nicekv_history::random::Random;
 use nicekv_proto::placement::{KeyspaceSpec, LoadBalancing, Protocol};
+use nicekv_testkit::Random;
 
 use crate::commands;
 use crate::error::Result;

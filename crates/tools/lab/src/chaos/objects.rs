@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nicekv_history::random::Random;
+use nicekv_testkit::Random;
 use serde_json::Value;
 
 use super::changes::nicekv;

@@ -6,8 +6,8 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use nicekv_history::random::Random;
 use nicekv_proto::placement::{KeyspaceSpec, Protocol};
+use nicekv_testkit::Random;
 use serde_json::Value;
 
 use super::changes::{PAUSE, TIMEOUT, nicekv};

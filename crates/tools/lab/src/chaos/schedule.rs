@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use nicekv_history::random::Random;
+use nicekv_testkit::Random;
 
 use crate::layout::Layout;
 use crate::topology::{Fabric, Host};

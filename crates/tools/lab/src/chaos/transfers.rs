@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nicekv_history::random::Random;
 use nicekv_proto::KeyspaceId;
+use nicekv_testkit::Random;
 
 use crate::clients::{Reply, RespClient};
 use crate::error::Result;

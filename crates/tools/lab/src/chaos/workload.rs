@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nicekv_history::model::{Change, When};
-use nicekv_history::random::Random;
 use nicekv_history::{Action, Answer, Call};
 use nicekv_proto::placement::{KeyspaceSpec, LoadBalancing, Protocol};
 use nicekv_proto::{OpId, Status};
+use nicekv_testkit::Random;
 
 use super::large::{self, Lengths};
 use crate::clients::Client;

@@ -3,8 +3,8 @@
 #[allow(dead_code, reason = "others use the rest")]
 use crate::reference;
 
-use nicekv_history::random::Random;
 use nicekv_history::{Verdict, check};
+use nicekv_testkit::Random;
 use reference::{history, orders, spoil};
 
 /// Histories that are compared.

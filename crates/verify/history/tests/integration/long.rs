@@ -3,9 +3,9 @@
 #[allow(dead_code, reason = "others use the rest")]
 use crate::reference;
 
-use nicekv_history::random::Random;
 use nicekv_history::{Action, Answer, Call, Verdict, check};
 use nicekv_proto::Status;
+use nicekv_testkit::Random;
 use reference::{State, draw};
 
 /// Calls of a history that is spoiled.

@@ -5,10 +5,10 @@ use crate::reference;
 
 use nicekv_history::model::{Change, When};
 use nicekv_history::program::Program;
-use nicekv_history::random::Random;
 use nicekv_history::together::{Step, Together, Told, check_together};
 use nicekv_history::{Action, Answer, Verdict};
 use nicekv_proto::{ClientId, OpId, Status};
+use nicekv_testkit::Random;
 use reference::{State, agrees, draw};
 
 /// Histories that are compared.

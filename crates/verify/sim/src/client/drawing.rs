@@ -2,13 +2,13 @@
 
 use super::Client;
 use crate::checker::model::{Action, Change, When};
+use crate::features::{self, long_keys};
 use crate::keyspace::Key;
 use crate::node::START_UNIX_MS;
-use crate::random::Random;
 use crate::workload::Workload;
-use crate::{by_hashes, by_large, long_keys};
 use nicekv_client::Keyspace;
 use nicekv_proto::{KeyspaceId, OpId};
+use nicekv_testkit::Random;
 
 impl Client {
     pub(super) fn draw(&self, key: usize, at_ns: u64, workload: &Workload, random: &mut Random) -> Action {
@@ -20,14 +20,18 @@ impl Client {
         let value = format!("{}", (self.core.config().client.0 & 0xff) * 1000 + op.sequence).into_bytes();
         let change = match random.below(8) {
             _ if workload.hashes > 0 && random.chance(workload.hashes) => {
-                by_hashes::change(op, value, random)
+                features::hashes::change(op, value, random)
             }
-            _ if self.is_appended_to(key, workload, random) => Change::Append(by_large::suffix(op, &value)),
+            _ if self.is_appended_to(key, workload, random) => {
+                Change::Append(features::large_values::suffix(op, &value))
+            }
             0..3 if random.chance(workload.expiring) => {
                 let at_ms = START_UNIX_MS + at_ns / 1_000_000 + random.below(600);
                 Change::SetExpiring { value, at_ms }
             }
-            0..3 if self.is_large(key, workload, random) => Change::Set(by_large::value(op, &value)),
+            0..3 if self.is_large(key, workload, random) => {
+                Change::Set(features::large_values::value(op, &value))
+            }
             0..3 => Change::Set(long_keys::value(value, op, self.key_of(key, workload))),
             3 => Change::Delete,
             4 => Change::Append(b"7".to_vec()),
@@ -71,7 +75,9 @@ impl Client {
         let value = format!("{}/{}", op.client.0 & 0xff, op.sequence).into_bytes();
         let change = match random.below(5) {
             0 => Change::Erase,
-            1 | 2 if self.is_large(key, workload, random) => Change::Set(by_large::value(op, &value)),
+            1 | 2 if self.is_large(key, workload, random) => {
+                Change::Set(features::large_values::value(op, &value))
+            }
             1 | 2 => Change::Set(long_keys::value(value, op, self.key_of(key, workload))),
             _ => return Action::Get,
         };

@@ -11,8 +11,8 @@
 //!
 //! Datagrams go to the newest process. One that was paused keeps what it had received, and its connections to the agents.
 
+use super::addresses::service;
 use super::event::Event;
-use super::seats::service;
 use super::{Cluster, MILLISECOND_NS};
 use crate::keyspace::specs;
 use crate::network::Host;

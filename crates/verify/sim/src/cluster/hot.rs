@@ -1,14 +1,15 @@
 //! Hot entries in switches, which somebody changes who knows nothing of load, and says so to nodes.
 
 use super::Cluster;
+use super::addresses::INSTANCES;
 use super::event::{Event, Late};
-use super::seats::INSTANCES;
-use crate::hot_entries::Installed;
 use crate::network::Host;
 use nicekv_proto::hot::{HotAssign, HotConfirm, Stamp};
 use nicekv_proto::placement::match_digest;
 use nicekv_proto::{HeaderLayout, KeyDigest, KeyspaceId, Opcode};
 use nicekv_switch::{HostId, HotEntry};
+use nicekv_testkit::Random;
+use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
 /// What nodes say to switches, of which the last two may be much too late.
@@ -17,6 +18,36 @@ const SAID: [Opcode; 4] = [Opcode::HotConfirm, Opcode::HotClose, Opcode::HotValu
 const LOSS_FACTOR: u64 = 3;
 /// How late: overtaken by others, after the next lease, or when all leases are over.
 const LATE_NS: [u64; 3] = [200_000, 15_000_000, 100_000_000];
+
+/// What is installed.
+#[derive(Clone, Debug)]
+pub(super) struct Installed {
+    /// Its instance.
+    pub(super) instance: u64,
+    /// Where.
+    pub(super) switch: usize,
+    /// Nodes, by their indexes.
+    pub(super) holders: Vec<usize>,
+    /// Whether the switch is to have a copy, too (H9).
+    pub(super) in_switch: bool,
+}
+
+/// What was changed so far.
+#[derive(Clone)]
+pub(super) struct HotEntries {
+    /// Chooses.
+    pub(super) random: Random,
+    /// The newest instance.
+    pub(super) newest: u64,
+    /// By keyspace and digest: in one switch (H8), though nothing here depends on that.
+    pub(super) installed: BTreeMap<(KeyspaceId, KeyDigest), Vec<Installed>>,
+}
+
+impl HotEntries {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), newest: 0, installed: BTreeMap::new() }
+    }
+}
 
 impl Cluster {
     /// What nodes say to switches of hot keys is lost more often than other datagrams, so that it comes to leases. Values and leases arrive late, too, or once more.

@@ -10,19 +10,53 @@
 //! An instance that is killed or paused leaves requests behind, which are carried out whenever they arrive. Nodes know all addresses, agents have a connection
 //! to each core.
 
+use super::addresses::INSTANCES;
 use super::controllers::Controller;
 use super::event::Event;
-use super::seats::{INSTANCES, Instance};
 use super::{Cluster, MILLISECOND_NS};
 use crate::faults::StoreFaults;
 use crate::network::Host;
 use crate::node::Clock;
-use nicekv_metadata::{Election, ElectionEvent, Metadata, Persisted, SeatAnswer, SeatRequest, SeatTiming};
+use nicekv_metadata::{
+    Election, ElectionEvent, Metadata, Persisted, Seat, SeatAnswer, SeatRequest, SeatTiming,
+};
 
 /// After this a request has no answer.
 const PATIENCE_NS: u64 = 50 * MILLISECOND_NS;
 /// What a request, or an answer, takes at most when nothing is wrong.
 const WAY_NS: u64 = MILLISECOND_NS;
+
+#[derive(Clone)]
+pub(super) struct Instance {
+    /// `None`: its process is down.
+    pub(super) election: Option<Election>,
+    pub(super) clock: Clock,
+    /// Of all its processes, this one.
+    pub(super) life: u64,
+    /// Of all requests of this process, the last.
+    pub(super) asked: u64,
+    pub(super) answered: u64,
+    /// Its core, while it leads or does not know better.
+    pub(super) process: Option<u64>,
+    pub(super) has_step: bool,
+    pub(super) turn_at_ns: Option<u64>,
+    pub(super) paused_until_ns: u64,
+    pub(super) storeless_until_ns: u64,
+}
+
+/// All of them.
+#[derive(Clone, Default)]
+pub(super) struct Instances {
+    pub(super) members: Vec<Instance>,
+    pub(super) seat: Seat,
+}
+
+impl Instances {
+    /// The one whose core this is.
+    pub(super) fn of(&self, process: u64) -> Option<usize> {
+        self.members.iter().position(|member| member.process == Some(process))
+    }
+}
 
 impl Cluster {
     /// Starts every instance that is down.

@@ -3,7 +3,7 @@
 
 use super::Cluster;
 use super::event::Event;
-use crate::created::Life;
+use crate::created_keyspaces::Life;
 use crate::keyspace::{Key, Shape};
 use nicekv_client::Keyspace;
 use nicekv_metadata::{KeyspaceChange, KeyspaceInfo, Metadata, Status};
@@ -20,7 +20,7 @@ const NAME: &str = "created";
 
 impl Cluster {
     /// Keyspaces that were created.
-    pub fn created(&self) -> &crate::created::Created {
+    pub fn created(&self) -> &crate::created_keyspaces::Created {
         &self.created
     }
 

@@ -1,12 +1,24 @@
 //! Partitions that load moves (TurboKV §5.1), as far as they are seen in the metadata service's state: each at most once in ten periods.
 
 use super::Cluster;
-use crate::migrations::Migrations;
 use nicekv_metadata::Metadata;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Periods between two moves of a partition; a tenth less is for clocks that run too fast.
 const REST_PERIODS: u64 = 9;
+
+/// What the metadata service's state said of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Migrations {
+    /// Of the state that was looked at last.
+    pub(super) version: u64,
+    /// Partitions that there were.
+    pub(super) known: BTreeSet<u32>,
+    /// Where they are to be, if not where the ring says.
+    pub(super) placed: BTreeMap<u32, Vec<u16>>,
+    /// When they were moved last.
+    pub(super) moved_ns: BTreeMap<u32, u64>,
+}
 
 impl Cluster {
     /// The newest state may have partitions elsewhere.

@@ -3,76 +3,77 @@
 //! [`Cluster`] holds everything; what happens is an `Event` of its queue, and each file here handles some of them:
 //!
 //! ```text
-//!   traffic      datagrams: through a switch or not, lost, late, twice
+//!   datagrams    through a switch or not, lost, late, twice
 //!   trunks       switches with cables between them
-//!   machines     nodes: turns, disks, crashes, restarts
+//!   nodes        turns of their loops, disks, crashes, restarts
 //!   clients      their turns and calls
 //!   streams      copying between nodes
 //!   controllers  the metadata service, its store, the switches' agents
 //!   keyspaces    that come and go; partitions: that are split and merged; places: of members, that others take
 //!   hot          hot entries in switches, and what nodes are told of them
-//!   mishaps      faults: drawn by chance, or done by a script; losses: of disks
+//!   faults       drawn by chance, or injected by a script; disk_losses; damage
 //! ```
 //!
 //! A cluster is a value: a clone goes on exactly as the original does, or differently if something is done to it.
 
-mod changes;
+mod addresses;
 mod clients;
 mod controllers;
 mod damage;
+mod datagrams;
+mod disk_losses;
 mod event;
+mod faults;
 mod hot;
 mod instances;
 mod keyspaces;
-mod losses;
-mod machines;
+mod membership;
 mod migrations;
-mod mishaps;
+mod nodes;
 mod partitions;
 mod places;
-mod record;
 mod scenario;
-mod seats;
 mod streams;
 mod tally;
-mod traffic;
+mod trace;
 mod trunks;
 
 pub use event::{Seen, What};
-pub use mishaps::{Direction, Mishap};
+pub use faults::{Direction, Fault};
 pub use scenario::Scenario;
 pub use tally::Tally;
 
 use crate::client::Client;
-use crate::created::Created;
+use crate::created_keyspaces::Created;
 use crate::faults::Faults;
-use crate::hot_entries::HotEntries;
+use crate::invariants::Watch;
 use crate::kernel::Kernel;
 use crate::keyspace::Shape;
-use crate::migrations::Migrations;
 use crate::network::{Host, Network};
 use crate::node::{Clock, Node, Surroundings};
-use crate::places::Places;
-use crate::queue::Queue;
-use crate::random::Random;
-use crate::reshapings::Reshapings;
 use crate::switch::Switch;
 use crate::transcript::Names;
-use crate::watch::Watch;
+use addresses::INSTANCES;
+pub(crate) use addresses::SWITCH;
 use controllers::{Controllers, Link};
 use event::Event;
+use hot::HotEntries;
+use instances::Instances;
+use migrations::Migrations;
 use nicekv_client::Coordination;
 use nicekv_metadata::Metadata;
 use nicekv_proto::limits::PORT_DEFAULT;
 use nicekv_proto::{ClientId, NodeId, PartitionId};
 use nicekv_switch::VringSet;
-use record::Record;
-use seats::{INSTANCES, Instances};
+use nicekv_testkit::Queue;
+use nicekv_testkit::Random;
+use partitions::Reshapings;
+use places::Places;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use streams::Connection;
+use trace::Record;
 
-pub(crate) const SWITCH: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 1), PORT_DEFAULT);
 const CLIENT_PORT: u16 = 40_000;
 const MILLISECOND_NS: u64 = 1_000_000;
 /// Tells what is drawn for this from what is drawn for everything else.

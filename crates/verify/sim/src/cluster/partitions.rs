@@ -2,7 +2,6 @@
 
 use super::Cluster;
 use super::event::Event;
-use crate::reshapings::Reshapings;
 use nicekv_metadata::{MatchValue, Metadata, PartitionChange, PartitionStatus, ReshapingPhase, Status};
 use nicekv_proto::placement::{KeyOrder, match_digest, vnodes};
 use nicekv_proto::{Epoch, MatchRange, PartitionId};
@@ -10,6 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Of a keyspace there are no more than so many.
 const PARTITIONS_MAX: usize = 8;
+
+/// What the metadata service's state said of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reshapings {
+    /// Some were asked for.
+    pub(super) are_asked: bool,
+    /// Of the state that was looked at last.
+    pub(super) version: u64,
+    /// Partitions of which others are formed that are to take their place.
+    pub(super) forming: BTreeSet<u32>,
+    /// Those of them that are sealed.
+    pub(super) sealed: BTreeSet<u32>,
+}
 
 fn range(partition: &PartitionStatus) -> MatchRange {
     partition.range().expect("32 hexadecimal digits")

@@ -2,6 +2,18 @@
 
 use super::Cluster;
 use nicekv_metadata::{Metadata, PartitionStatus};
+use std::collections::BTreeSet;
+
+/// What the state said of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    /// The set of nodes was changed.
+    pub(super) are_asked: bool,
+    /// Of the state that was looked at last.
+    pub(super) version: u64,
+    /// Partitions, and which member of them leaves.
+    pub(super) leaving: BTreeSet<(u32, u16)>,
+}
 
 impl Cluster {
     /// The newest state may say that a place has gone to another node, or that it does not go after all.

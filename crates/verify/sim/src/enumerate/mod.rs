@@ -23,7 +23,7 @@ mod scripts;
 
 pub use scripts::{SCRIPTS, Script};
 
-use crate::cluster::{Cluster, Direction, Mishap, Seen, What};
+use crate::cluster::{Cluster, Direction, Fault, Seen, What};
 use crate::judge::{self, Report};
 use crate::network::Host;
 use crate::node::Kept;
@@ -66,14 +66,14 @@ const KINDS: [(Kind, &str); 6] = [
 
 /// A fault at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct PlacedFault {
     /// So many events have happened before.
     pub event: u64,
     /// What befalls the host of the next one.
     pub kind: Kind,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for PlacedFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (_, name) = KINDS.iter().find(|(kind, _)| *kind == self.kind).expect("all are listed");
         write!(f, "{}.{name}", self.event)
@@ -99,14 +99,14 @@ pub struct Counts {
     /// Of all runs; what runs have in common is counted once.
     pub events: u64,
     /// The first violation, and the faults that lead to it.
-    pub violation: Option<(String, Vec<Fault>)>,
+    pub violation: Option<(String, Vec<PlacedFault>)>,
 }
 
 /// A run on its way.
 #[derive(Clone)]
 struct Run {
     cluster: Cluster,
-    faults: Vec<Fault>,
+    faults: Vec<PlacedFault>,
     /// When the cuts are mended.
     mended_ns: u64,
 }
@@ -124,7 +124,7 @@ pub fn enumerate(script: &Script, depth: Depth) -> Counts {
 ///
 /// # Errors
 /// There is no such point.
-pub fn replay(script: &Script, faults: &[Fault], print: Option<fn(&str)>) -> Result<Report, String> {
+pub fn replay(script: &Script, faults: &[PlacedFault], print: Option<fn(&str)>) -> Result<Report, String> {
     let mut run = Run { cluster: script.begin(), faults: Vec::new(), mended_ns: 0 };
     if let Some(print) = print {
         run.cluster.trace(print);
@@ -134,17 +134,17 @@ pub fn replay(script: &Script, faults: &[Fault], print: Option<fn(&str)>) -> Res
             run.step();
         }
         let host = run.point().ok_or_else(|| format!("event {} is no point", fault.event))?;
-        run.inflict(host, fault.kind);
+        run.inject(host, fault.kind);
     }
     Ok(run.judge())
 }
 
 /// Reads faults as they are printed, joined by `+`.
-pub fn parse_faults(text: &str) -> Option<Vec<Fault>> {
+pub fn parse_faults(text: &str) -> Option<Vec<PlacedFault>> {
     let fault = |text: &str| {
         let (event, name) = text.split_once('.')?;
         let (kind, _) = KINDS.iter().find(|(_, known)| *known == name)?;
-        Some(Fault { event: event.parse().ok()?, kind: *kind })
+        Some(PlacedFault { event: event.parse().ok()?, kind: *kind })
     };
     text.split('+').map(fault).collect()
 }
@@ -182,7 +182,7 @@ impl Visitor {
     fn branch(&mut self, run: &Run, host: Host) {
         let depth = run.faults.len() + 1;
         for (kind, _) in KINDS {
-            let crashes = |faults: &[Fault]| faults.iter().all(|fault| fault.kind == Kind::Crash);
+            let crashes = |faults: &[PlacedFault]| faults.iter().all(|fault| fault.kind == Kind::Crash);
             let may_go_deeper = match depth {
                 1 => self.depth.pairs.is_some(),
                 2 => self.depth.triples.is_some() && kind == Kind::Crash && crashes(&run.faults),
@@ -192,7 +192,7 @@ impl Visitor {
                 return;
             }
             let mut branch = run.clone();
-            branch.inflict(host, kind);
+            branch.inject(host, kind);
             let now_ns = branch.cluster.now_ns();
             match (depth, may_go_deeper) {
                 (_, false) => self.finish(branch),
@@ -241,22 +241,22 @@ impl Run {
         self.cluster.step();
         if self.mended_ns > 0 && self.cluster.now_ns() >= self.mended_ns {
             self.mended_ns = 0;
-            self.cluster.inflict(Mishap::Mend);
+            self.cluster.inject(Fault::Mend);
         }
     }
 
-    fn inflict(&mut self, host: Host, kind: Kind) {
-        self.faults.push(Fault { event: self.cluster.tally().events, kind });
+    fn inject(&mut self, host: Host, kind: Kind) {
+        self.faults.push(PlacedFault { event: self.cluster.tally().events, kind });
         let direction = match kind {
             Kind::CutIn => Direction::In,
             Kind::CutOut => Direction::Out,
             Kind::Cut => Direction::Both,
             Kind::Crash | Kind::Restart | Kind::Pause => {
-                return self.cluster.inflict(stop(host, kind));
+                return self.cluster.inject(stop(host, kind));
             }
         };
         self.mended_ns = self.cluster.now_ns() + FAULT_NS;
-        self.cluster.inflict(Mishap::CutOff { host, direction });
+        self.cluster.inject(Fault::CutOff { host, direction });
     }
 
     /// Nothing is left to be done, and nothing is broken any more.
@@ -276,16 +276,16 @@ impl Run {
     }
 }
 
-fn stop(host: Host, kind: Kind) -> Mishap {
+fn stop(host: Host, kind: Kind) -> Fault {
     let downtime_ns = if kind == Kind::Crash { FAULT_NS } else { RESTART_NS };
     match (host, kind) {
-        (Host::Node(node), Kind::Pause) => Mishap::Pause { node, pause_ns: FAULT_NS },
+        (Host::Node(node), Kind::Pause) => Fault::Pause { node, pause_ns: FAULT_NS },
         (Host::Node(node), _) => {
             let kept = if kind == Kind::Crash { Kept::Forced } else { Kept::All };
-            Mishap::Crash { node, kept, downtime_ns: Some(downtime_ns) }
+            Fault::Crash { node, kept, downtime_ns: Some(downtime_ns) }
         }
-        (_, Kind::Pause) => Mishap::MetadataPause { pause_ns: FAULT_NS, takeover_ns: TAKEOVER_NS },
-        _ => Mishap::MetadataCrash { downtime_ns },
+        (_, Kind::Pause) => Fault::MetadataPause { pause_ns: FAULT_NS, takeover_ns: TAKEOVER_NS },
+        _ => Fault::MetadataCrash { downtime_ns },
     }
 }
 

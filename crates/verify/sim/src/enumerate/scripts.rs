@@ -3,12 +3,12 @@
 use super::MILLISECOND_NS;
 use crate::checker::Action;
 use crate::checker::model::{Change, When};
-use crate::cluster::{Cluster, Mishap, Scenario};
+use crate::cluster::{Cluster, Fault, Scenario};
 use crate::judge;
 use crate::keyspace::Shape;
 use crate::node::Kept;
 use crate::scenarios::PARTITION;
-use crate::scenarios::told::quiet;
+use crate::scenarios::stories::quiet;
 use nicekv_metadata::PartitionChange;
 
 /// A short run: what comes before, and what is looked at.
@@ -80,7 +80,7 @@ pub const SCRIPTS: &[Script] = &[
             update(cluster, 0, When::Always, Change::Increment(1));
             // All have logged and acknowledged it.
             cluster.run_until(cluster.now_ns() + 145_000, |_| false);
-            cluster.inflict(crash(primary, Some(400)));
+            cluster.inject(crash(primary, Some(400)));
             cluster.get(1, 0);
         },
     },
@@ -91,7 +91,7 @@ pub const SCRIPTS: &[Script] = &[
         before: |cluster| go_away(cluster, 300),
         act: |cluster| {
             let away = cluster.nodes().iter().position(|node| node.core.is_none()).expect("one is away");
-            cluster.inflict(Mishap::Start(away));
+            cluster.inject(Fault::Start(away));
             update(cluster, 0, When::Always, Change::Append(b"er".to_vec()));
         },
     },
@@ -102,7 +102,7 @@ pub const SCRIPTS: &[Script] = &[
         before: |cluster| go_away(cluster, 700),
         act: |cluster| {
             let away = cluster.nodes().iter().position(|node| node.core.is_none()).expect("one is away");
-            cluster.inflict(Mishap::Start(away));
+            cluster.inject(Fault::Start(away));
             update(cluster, 0, When::Always, Change::Append(b"er".to_vec()));
         },
     },
@@ -165,11 +165,11 @@ pub const SCRIPTS: &[Script] = &[
         before: |cluster| {
             set(cluster, 0, "blue");
             run(cluster, 50);
-            cluster.inflict(Mishap::Crash { node: 2, kept: Kept::NoDisk, downtime_ns: None });
+            cluster.inject(Fault::Crash { node: 2, kept: Kept::NoDisk, downtime_ns: None });
             run(cluster, 300);
         },
         act: |cluster| {
-            cluster.inflict(Mishap::Start(2));
+            cluster.inject(Fault::Start(2));
             set(cluster, 0, "green");
             cluster.get(1, 0);
         },
@@ -183,7 +183,7 @@ pub const SCRIPTS: &[Script] = &[
             run(cluster, 50);
         },
         act: |cluster| {
-            cluster.inflict(Mishap::Drain(judge::members(cluster, PARTITION)[0]));
+            cluster.inject(Fault::Drain(judge::members(cluster, PARTITION)[0]));
             for client in [0, 1] {
                 set(cluster, client, "green");
                 update(cluster, client, When::Always, Change::Erase);
@@ -223,7 +223,7 @@ fn go_away(cluster: &mut Cluster, milliseconds: u64) {
     let primary = cluster.primary(PARTITION);
     let members = judge::members(cluster, PARTITION);
     let secondary = members.into_iter().find(|node| Some(*node) != primary).expect("three replicas");
-    cluster.inflict(crash(secondary, None));
+    cluster.inject(crash(secondary, None));
     run(cluster, milliseconds);
     update(cluster, 0, When::Always, Change::Delete);
     run(cluster, 50);
@@ -231,8 +231,8 @@ fn go_away(cluster: &mut Cluster, milliseconds: u64) {
     run(cluster, 50);
 }
 
-fn crash(node: usize, downtime_ms: Option<u64>) -> Mishap {
-    Mishap::Crash { node, kept: Kept::All, downtime_ns: downtime_ms.map(|ms| ms * MILLISECOND_NS) }
+fn crash(node: usize, downtime_ms: Option<u64>) -> Fault {
+    Fault::Crash { node, kept: Kept::All, downtime_ns: downtime_ms.map(|ms| ms * MILLISECOND_NS) }
 }
 
 fn run(cluster: &mut Cluster, milliseconds: u64) {

@@ -13,18 +13,13 @@
 //! * copies of a message are one message; duplication is left to the random runs;
 //! * the log's content counts only as long as a node may still die.
 
-mod calls;
-mod machine;
 mod message;
 pub mod parts;
 mod rest;
-mod steps;
 mod world;
 
-pub use calls::{Call, op};
 pub use message::Message;
-pub use steps::{Bounds, Step};
-pub use world::World;
+pub use world::{Bounds, Call, Step, World, op};
 
 use crate::checker::{self, Verdict};
 use std::collections::{HashMap, HashSet};

@@ -1,9 +1,9 @@
 //! What a world is like: drawn from its seed.
 
-use crate::random::Random;
 use nicekv_objects::reservation::{Config, Delivery};
 use nicekv_objects::{MaintenanceConfig, Timing};
 use nicekv_proto::ClientId;
+use nicekv_testkit::Random;
 
 /// How things fail, in millionths unless their names say otherwise.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,11 +6,11 @@ use super::report::ObjectReport;
 use super::shape::Shape;
 use super::tasks::{Contents, Task};
 use super::verdict::Judge;
-use crate::queue::Queue;
-use crate::random::Random;
 use nicekv_objects::{Group, Initiator, Map, Target};
 use nicekv_proto::NodeId;
 use nicekv_proto::chunk::{MapVersion, Round};
+use nicekv_testkit::Queue;
+use nicekv_testkit::Random;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 

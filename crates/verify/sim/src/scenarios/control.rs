@@ -1,8 +1,8 @@
 //! Switches and metadata services that fail each other (rows 22 to 25).
 
-use super::moves::{as_it_is, crash, cut_both, removed_but_reachable, two_switches};
-use super::stage::Script;
-use crate::cluster::{Mishap, What};
+use super::common::{as_it_is, crash, cut_both, removed_but_reachable, two_switches};
+use super::script::Script;
+use crate::cluster::{Fault, What};
 use crate::network::Host;
 use nicekv_proto::Duration;
 
@@ -13,13 +13,13 @@ pub(super) const SCRIPTS: &[Script] = &[
         what: "the switch starts again with empty tables, also during a failover",
         shape: as_it_is,
         play: |stage| {
-            stage.inflict(Mishap::SwitchRestart(0));
+            stage.inject(Fault::SwitchRestart(0));
             stage.run(300);
             let primary = stage.primary()?;
-            stage.inflict(crash(primary, 300));
+            stage.inject(crash(primary, 300));
             let delay_ms = stage.random.below(250);
             stage.run(delay_ms);
-            stage.inflict(Mishap::SwitchRestart(0));
+            stage.inject(Fault::SwitchRestart(0));
             stage.run(700);
             Some(())
         },
@@ -35,10 +35,10 @@ pub(super) const SCRIPTS: &[Script] = &[
             stage.run_before(|_, seen| seen.host == Host::Switch(1) && matches!(seen.what, What::Tables))?;
             let away_ns = stage.random.between(50, 500) * 1_000_000;
             let switch = stage.random.below(2) as usize;
-            stage.inflict(Mishap::AgentCut { switch, away_ns });
-            stage.inflict(Mishap::MetadataCrash { downtime_ns: 30_000_000 });
+            stage.inject(Fault::AgentCut { switch, away_ns });
+            stage.inject(Fault::MetadataCrash { downtime_ns: 30_000_000 });
             stage.run(800);
-            stage.inflict(Mishap::Mend);
+            stage.inject(Fault::Mend);
             stage.run(400);
             Some(())
         },
@@ -54,9 +54,9 @@ pub(super) const SCRIPTS: &[Script] = &[
             cut_both(stage, Host::Node(victim), Host::Metadata);
             let delay_ms = stage.random.between(60, 200);
             stage.run(delay_ms);
-            stage.inflict(Mishap::MetadataPause { pause_ns: 500_000_000, takeover_ns: 50_000_000 });
+            stage.inject(Fault::MetadataPause { pause_ns: 500_000_000, takeover_ns: 50_000_000 });
             stage.run(300);
-            stage.inflict(Mishap::Mend);
+            stage.inject(Fault::Mend);
             stage.run(700);
             Some(())
         },
@@ -80,8 +80,8 @@ pub(super) const SCRIPTS: &[Script] = &[
                 cut_both(stage, Host::Node(victim), Host::Node(other));
                 cut_both(stage, Host::instance(leader), Host::Node(other));
             }
-            stage.inflict(Mishap::AgentCut { switch: 1, away_ns: 3_000_000_000 });
-            stage.inflict(Mishap::StoreLost { away_ns: 1_500_000_000 });
+            stage.inject(Fault::AgentCut { switch: 1, away_ns: 3_000_000_000 });
+            stage.inject(Fault::StoreLost { away_ns: 1_500_000_000 });
             stage.run(1_200);
             (stage.cluster.tally().of("metadata leaders elected") > 1).then_some(())
         },
@@ -92,9 +92,9 @@ pub(super) const SCRIPTS: &[Script] = &[
         what: "a switch refuses new tables for a while, during a failover",
         shape: two_switches,
         play: |stage| {
-            stage.inflict(Mishap::TablesFull { switch: 1, full_ns: 700_000_000 });
+            stage.inject(Fault::TablesFull { switch: 1, full_ns: 700_000_000 });
             let primary = stage.primary()?;
-            stage.inflict(crash(primary, 300));
+            stage.inject(crash(primary, 300));
             stage.run(1_000);
             (stage.cluster.tally().of("tables refused for want of room") > 0).then_some(())
         },
@@ -112,13 +112,13 @@ pub(super) const SCRIPTS: &[Script] = &[
             let spare = 3;
             // Switches report their ports before, after or while the operator asks.
             if stage.random.below(2) == 0 {
-                stage.inflict(Mishap::Add(spare));
+                stage.inject(Fault::Add(spare));
             }
-            stage.inflict(Mishap::PortMissing(spare));
+            stage.inject(Fault::PortMissing(spare));
             stage.run(100);
-            stage.inflict(Mishap::Add(spare));
+            stage.inject(Fault::Add(spare));
             stage.run(100);
-            stage.inflict(crash(stage.primary()?, 2_000));
+            stage.inject(crash(stage.primary()?, 2_000));
             stage.run(1_000);
             let status = stage.cluster.metadata()?.status();
             if let Some(switch) = status.switches.iter().find(|switch| !switch.current) {

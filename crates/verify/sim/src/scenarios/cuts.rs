@@ -1,8 +1,8 @@
 //! Hosts that do not hear each other, or one of them not the other (rows 11 to 13 and 26).
 
-use super::moves::{as_it_is, cut_both, removed_but_reachable, two_switches};
-use super::stage::Script;
-use crate::cluster::{Direction, Mishap};
+use super::common::{as_it_is, cut_both, removed_but_reachable, two_switches};
+use super::script::Script;
+use crate::cluster::{Direction, Fault};
 use crate::network::Host;
 
 pub(super) const SCRIPTS: &[Script] = &[
@@ -18,7 +18,7 @@ pub(super) const SCRIPTS: &[Script] = &[
                 cut_both(stage, Host::Node(primary), other);
             }
             stage.run(600);
-            stage.inflict(Mishap::Mend);
+            stage.inject(Fault::Mend);
             stage.run(400);
             Some(())
         },
@@ -31,9 +31,9 @@ pub(super) const SCRIPTS: &[Script] = &[
         play: |stage| {
             let host = Host::Node(stage.primary()?);
             let direction = stage.random.pick(&[Direction::In, Direction::Out]);
-            stage.inflict(Mishap::CutOff { host, direction });
+            stage.inject(Fault::CutOff { host, direction });
             stage.run(600);
-            stage.inflict(Mishap::Mend);
+            stage.inject(Fault::Mend);
             stage.run(400);
             Some(())
         },
@@ -46,11 +46,11 @@ pub(super) const SCRIPTS: &[Script] = &[
         play: |stage| {
             let primary = Host::Node(stage.primary()?);
             if stage.random.below(2) == 0 {
-                stage.inflict(Mishap::AgentCut { switch: 1, away_ns: 500_000_000 });
+                stage.inject(Fault::AgentCut { switch: 1, away_ns: 500_000_000 });
             }
             cut_both(stage, primary, Host::Metadata);
             stage.run(600);
-            stage.inflict(Mishap::Mend);
+            stage.inject(Fault::Mend);
             stage.run(400);
             Some(())
         },
@@ -65,15 +65,15 @@ pub(super) const SCRIPTS: &[Script] = &[
             for other in (0..stage.cluster.nodes().len()).map(Host::Node).filter(|node| *node != victim) {
                 cut_both(stage, victim, other);
             }
-            stage.inflict(Mishap::Cut { from: Host::Metadata, to: victim });
+            stage.inject(Fault::Cut { from: Host::Metadata, to: victim });
             if stage.random.below(3) > 0 {
-                stage.inflict(Mishap::Cut { from: victim, to: Host::Metadata });
+                stage.inject(Fault::Cut { from: victim, to: Host::Metadata });
             }
-            stage.inflict(Mishap::AgentCut { switch: 1, away_ns: 3_000_000_000 });
+            stage.inject(Fault::AgentCut { switch: 1, away_ns: 3_000_000_000 });
             if stage.random.below(2) == 0 {
                 let delay_ms = stage.random.between(1, 200);
                 stage.run(delay_ms);
-                stage.inflict(Mishap::MetadataCrash { downtime_ns: 1_000_000 });
+                stage.inject(Fault::MetadataCrash { downtime_ns: 1_000_000 });
             }
             stage.run(1_200);
             let answered = stage.answered();
@@ -95,11 +95,11 @@ pub(super) const SCRIPTS: &[Script] = &[
         play: |stage| {
             let deaf = stage.secondary()?;
             for client in 0..stage.cluster.clients().len() {
-                stage.inflict(Mishap::Cut { from: Host::Client(client), to: Host::Node(deaf) });
+                stage.inject(Fault::Cut { from: Host::Client(client), to: Host::Node(deaf) });
             }
             stage.run(300);
             let primary = stage.primary()?;
-            stage.inflict(Mishap::Cut { from: Host::Node(primary), to: Host::Node(deaf) });
+            stage.inject(Fault::Cut { from: Host::Node(primary), to: Host::Node(deaf) });
             stage.run(700);
             Some(())
         },

@@ -1,8 +1,8 @@
 //! Datagrams that are lost, overtaken, or arrive again (rows 14 to 18).
 
-use super::moves::{as_it_is, crash, opened, two_failovers};
-use super::stage::{MILLISECOND_NS, Played, Script, Stage};
-use crate::cluster::{Mishap, What};
+use super::common::{as_it_is, crash, opened, two_failovers};
+use super::script::{MILLISECOND_NS, Played, Script, Stage};
+use crate::cluster::{Fault, What};
 use crate::keyspace::Key;
 use crate::network::Host;
 use nicekv_proto::Datagram;
@@ -70,7 +70,7 @@ pub(super) const SCRIPTS: &[Script] = &[
                     stage.cluster.replay(*sender, put);
                 }
                 if let Some(primary) = stage.primary() {
-                    stage.inflict(crash(primary, 300));
+                    stage.inject(crash(primary, 300));
                 }
             }
             stage.run(500);
@@ -85,16 +85,16 @@ pub(super) const SCRIPTS: &[Script] = &[
         play: |stage| {
             for client in 0..stage.cluster.clients().len() {
                 for node in 0..stage.cluster.nodes().len() {
-                    stage.inflict(Mishap::Cut { from: Host::Node(node), to: Host::Client(client) });
+                    stage.inject(Fault::Cut { from: Host::Node(node), to: Host::Client(client) });
                 }
             }
             let primary = stage.primary()?;
             stage.run(150);
             if stage.random.below(2) == 0 {
-                stage.inflict(crash(primary, 300));
+                stage.inject(crash(primary, 300));
             }
             stage.run(250);
-            stage.inflict(Mishap::Mend);
+            stage.inject(Fault::Mend);
             stage.run(400);
             Some(())
         },

@@ -1,8 +1,8 @@
 //! Switches in three levels with redundant trunks: cables and switches that fail, many of them, and the order in which they learn.
 
-use super::moves::{crash, cut_both};
+use super::common::{crash, cut_both};
 use super::{MILLISECOND_NS, Script};
-use crate::cluster::{Mishap, Scenario};
+use crate::cluster::{Fault, Scenario};
 use crate::keyspace::{Key, Shape};
 use crate::network::Host;
 use crate::trunks::Trunks;
@@ -23,11 +23,11 @@ pub(super) const SCRIPTS: &[Script] = &[
                 if stage.answered() == before {
                     stage.violations.push(format!("nobody is answered with the cable of switch {above} cut"));
                 }
-                stage.inflict(Mishap::Mend);
+                stage.inject(Fault::Mend);
                 stage.run(200);
             }
             for switch in [2, 0, 3] {
-                stage.inflict(Mishap::SwitchRestart(switch));
+                stage.inject(Fault::SwitchRestart(switch));
                 stage.run(150);
             }
             Some(())
@@ -44,15 +44,15 @@ pub(super) const SCRIPTS: &[Script] = &[
         play: |stage| {
             let head = stage.primary()?;
             let rack = stage.cluster.switch_of(head);
-            stage.inflict(Mishap::AgentCut { switch: rack, away_ns: 600 * MILLISECOND_NS });
-            stage.inflict(crash(head, 200));
+            stage.inject(Fault::AgentCut { switch: rack, away_ns: 600 * MILLISECOND_NS });
+            stage.inject(crash(head, 200));
             stage.run(200);
             let above = stage.cluster.neighbours(rack)[0];
             cut_both(stage, Host::Switch(above), Host::Switch(rack));
             stage.run(200);
-            stage.inflict(Mishap::SwitchRestart(above));
+            stage.inject(Fault::SwitchRestart(above));
             stage.run(200);
-            stage.inflict(Mishap::Mend);
+            stage.inject(Fault::Mend);
             stage.run(400);
             Some(())
         },
@@ -70,7 +70,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         },
         play: |stage| {
             for node in 0..4 {
-                stage.inflict(crash(node, 100));
+                stage.inject(crash(node, 100));
                 stage.run(600);
             }
             Some(())

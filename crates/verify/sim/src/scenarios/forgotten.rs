@@ -1,10 +1,10 @@
 //! Storages that have forgotten what they had confirmed (rows 36, 37 and 40, R18): all nodes stop, and some come back with an older disk, or without one; or the
 //! metadata service goes on from an older copy of its state.
 
-use super::moves::as_it_is;
-use super::stage::{MILLISECOND_NS, Played, Script, Stage};
-use crate::by_chain::chains;
-use crate::cluster::{Mishap, Scenario};
+use super::common::as_it_is;
+use super::script::{MILLISECOND_NS, Played, Script, Stage};
+use crate::cluster::{Fault, Scenario};
+use crate::features::chains::chains;
 use crate::keyspace::{Key, Shape};
 use crate::node::Kept;
 
@@ -36,11 +36,11 @@ pub(super) const SCRIPTS: &[Script] = &[
         play: |stage| {
             let victims = victims(stage, 2);
             for node in &victims {
-                stage.inflict(Mishap::TakeSnapshot(*node));
+                stage.inject(Fault::TakeSnapshot(*node));
             }
             let events = 20 + stage.random.below(200);
             (0..events).for_each(|_| stage.cluster.step());
-            stage.inflict(Mishap::MetadataCrash { downtime_ns: MILLISECOND_NS });
+            stage.inject(Fault::MetadataCrash { downtime_ns: MILLISECOND_NS });
             restart_all(stage, &victims, Kept::Snapshot);
             Some(())
         },
@@ -58,11 +58,11 @@ pub(super) const SCRIPTS: &[Script] = &[
         what: "epochs go on, then the metadata service starts from a copy of its state that is older, alone or with all nodes; then from the newest one again",
         shape: few_keys,
         play: |stage| {
-            stage.inflict(Mishap::CopyState);
+            stage.inject(Fault::CopyState);
             let away = stage.random.below(3) as usize;
             for _ in 0..2 {
                 let downtime_ns = Some(300 * MILLISECOND_NS);
-                stage.inflict(Mishap::Crash { node: away, kept: Kept::Forced, downtime_ns });
+                stage.inject(Fault::Crash { node: away, kept: Kept::Forced, downtime_ns });
                 stage.run(600);
             }
             exchange_state(stage);
@@ -80,7 +80,7 @@ pub(super) const SCRIPTS: &[Script] = &[
             // A switch remembers the terms of those who led with the copy.
             for _ in 0..2 {
                 stage.run(300);
-                stage.inflict(Mishap::MetadataCrash { downtime_ns: 10 * MILLISECOND_NS });
+                stage.inject(Fault::MetadataCrash { downtime_ns: 10 * MILLISECOND_NS });
             }
             Some(())
         },
@@ -118,7 +118,7 @@ fn older_disks(stage: &mut Stage, most: u64, apart_ms: u64) -> Played {
     for node in &victims {
         let moment_ms = stage.random.below(50);
         stage.run(moment_ms);
-        stage.inflict(Mishap::TakeSnapshot(*node));
+        stage.inject(Fault::TakeSnapshot(*node));
     }
     let events = stage.random.below(2_000);
     (0..events).for_each(|_| stage.cluster.step());
@@ -131,7 +131,7 @@ fn older_disks(stage: &mut Stage, most: u64, apart_ms: u64) -> Played {
 /// The metadata service forgets what it has not persisted, or not.
 fn restart_all(stage: &mut Stage, victims: &[usize], kept: Kept) {
     if stage.random.below(2) == 0 {
-        stage.inflict(Mishap::MetadataCrash { downtime_ns: 10 * MILLISECOND_NS });
+        stage.inject(Fault::MetadataCrash { downtime_ns: 10 * MILLISECOND_NS });
     }
     for node in 0..3 {
         restart(stage, node, if victims.contains(&node) { kept } else { Kept::Forced });
@@ -141,13 +141,13 @@ fn restart_all(stage: &mut Stage, victims: &[usize], kept: Kept) {
 
 fn restart(stage: &mut Stage, node: usize, kept: Kept) {
     let downtime_ns = Some((5 + stage.random.below(40)) * MILLISECOND_NS);
-    stage.inflict(Mishap::Crash { node, kept, downtime_ns });
+    stage.inject(Fault::Crash { node, kept, downtime_ns });
 }
 
 fn exchange_state(stage: &mut Stage) {
-    stage.inflict(Mishap::MetadataCrash { downtime_ns: 60 * MILLISECOND_NS });
+    stage.inject(Fault::MetadataCrash { downtime_ns: 60 * MILLISECOND_NS });
     // Lets a write in flight complete or get lost.
     stage.run(50);
-    stage.inflict(Mishap::ExchangeState);
+    stage.inject(Fault::ExchangeState);
     stage.run(20);
 }

@@ -1,15 +1,15 @@
 //! Load that lies on few keys: partitions go where it is little (TurboKV §5.1).
 
-use super::stage::{MILLISECOND_NS, Played, Script, Stage};
+use super::script::{MILLISECOND_NS, Played, Script, Stage};
 use crate::checker::Action;
 use crate::checker::model::{Change, When};
 use crate::cluster::{Cluster, Scenario};
 use crate::faults::Faults;
 use crate::keyspace::{Key, Shape};
-use crate::random::Random;
 use nicekv_metadata::{MigrationStatus, Status};
 use nicekv_proto::placement::{KeyOrder, match_digest};
 use nicekv_proto::{Duration, PartitionId};
+use nicekv_testkit::Random;
 
 pub(super) const SCRIPTS: &[Script] = &[
     Script {

@@ -3,29 +3,29 @@
 //! A script runs on a small, busy cluster; chance decides only what the clients do, how long things take and which of several nodes
 //! it is. Then everything is healed and judged, as after random faults.
 
+mod common;
 mod control;
+mod crashes;
 mod cuts;
 mod datagrams;
-mod deaths;
 mod fabric;
 mod forgotten;
 mod load;
-mod moves;
-mod places;
 mod racks;
+mod script;
 mod space;
-mod stage;
+pub mod stories;
+mod successions;
 mod time;
-pub mod told;
 
-pub use stage::Script;
-pub(crate) use stage::{MILLISECOND_NS, PARTITION};
+pub use script::Script;
+pub(crate) use script::{MILLISECOND_NS, PARTITION};
 
 /// By what fails.
 const SCRIPTS: [&[Script]; 11] = [
-    deaths::SCRIPTS,
+    crashes::SCRIPTS,
     forgotten::SCRIPTS,
-    places::SCRIPTS,
+    successions::SCRIPTS,
     space::SCRIPTS,
     cuts::SCRIPTS,
     datagrams::SCRIPTS,

@@ -6,9 +6,9 @@
 //!                                  client ──get──▶ ToR ──▶ old tail: has a lease, and has not heard of the put
 //! ```
 
-use super::moves::{cut_both, set};
-use super::stage::{MILLISECOND_NS, PARTITION, Script, Stage};
-use crate::cluster::{Cluster, Mishap, Scenario};
+use super::common::{cut_both, set};
+use super::script::{MILLISECOND_NS, PARTITION, Script, Stage};
+use crate::cluster::{Cluster, Fault, Scenario};
 use crate::keyspace::{Key, Shape};
 use crate::network::Host;
 use crate::trunks::Trunks;
@@ -40,7 +40,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         shape: one_key_in_racks,
         play: |stage| {
             let cut_off = cut_off_with_tail(stage)?;
-            stage.inflict(Mishap::SwitchRestart(cut_off.rack));
+            stage.inject(Fault::SwitchRestart(cut_off.rack));
             let answered = stage.answered();
             stage.cluster.get(cut_off.reader, 0);
             stage.run(300);
@@ -83,7 +83,7 @@ fn cut_off_with_tail(stage: &mut Stage) -> Option<CutOff> {
     for other in nodes.chain([Host::Metadata]) {
         cut_both(stage, Host::Node(tail), other);
     }
-    stage.inflict(Mishap::AgentCut { switch: rack, away_ns: AWAY_NS });
+    stage.inject(Fault::AgentCut { switch: rack, away_ns: AWAY_NS });
     Some(CutOff { rack, reader, writer })
 }
 

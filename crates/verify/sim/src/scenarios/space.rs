@@ -1,7 +1,7 @@
 //! Disks that are full at chosen points (row 9).
 
-use super::stage::{MILLISECOND_NS, PARTITION, Played, Script, Stage};
-use crate::cluster::Mishap;
+use super::script::{MILLISECOND_NS, PARTITION, Played, Script, Stage};
+use crate::cluster::Fault;
 use crate::keyspace::{Key, Shape};
 use crate::node::Kept;
 use nicekv_replica::{DiskSpace, Standing};
@@ -33,13 +33,13 @@ pub(super) const SCRIPTS: &[Script] = &[
 
 fn play(stage: &mut Stage) -> Played {
     let node = stage.secondary()?;
-    stage.inflict(Mishap::Crash { node, kept: Kept::All, downtime_ns: None });
+    stage.inject(Fault::Crash { node, kept: Kept::All, downtime_ns: None });
     let space = stage.random.pick(&[DiskSpace::Reserve, DiskSpace::Exhausted]);
-    stage.inflict(Mishap::Space { node, space });
+    stage.inject(Fault::Space { node, space });
     stage.run(300);
-    stage.inflict(Mishap::Start(node));
+    stage.inject(Fault::Start(node));
     stays_outside(stage, node, "it returned with a full disk");
-    stage.inflict(Mishap::Space { node, space: DiskSpace::Enough });
+    stage.inject(Fault::Space { node, space: DiskSpace::Enough });
     let joins = |stage: &Stage| standing(stage, node) == Some(Standing::Joining);
     for _ in 0..STEPS_MAX {
         stage.cluster.step();
@@ -50,13 +50,13 @@ fn play(stage: &mut Stage) -> Played {
     if !joins(stage) {
         return None;
     }
-    stage.inflict(Mishap::Space { node, space });
+    stage.inject(Fault::Space { node, space });
     // Until the metadata service has heard of it, and the others of its removal.
     stage.run(200);
     if standing(stage, node) != Some(Standing::Consistent) {
         stays_outside(stage, node, "its disk became full while it copied");
     }
-    stage.inflict(Mishap::Space { node, space: DiskSpace::Enough });
+    stage.inject(Fault::Space { node, space: DiskSpace::Enough });
     stage.run(400);
     Some(())
 }
@@ -64,7 +64,7 @@ fn play(stage: &mut Stage) -> Played {
 fn play_chain(stage: &mut Stage) -> Played {
     let node = stage.secondary()?;
     let space = stage.random.pick(&[DiskSpace::Reserve, DiskSpace::Exhausted]);
-    stage.inflict(Mishap::Space { node, space });
+    stage.inject(Fault::Space { node, space });
     // The next entry that comes by tells the head.
     stage.run(100);
     let before = (stage.answered(), refused(stage));
@@ -75,7 +75,7 @@ fn play_chain(stage: &mut Stage) -> Played {
     if stage.answered() == before.0 {
         stage.violations.push("nothing goes on while a disk behind the head is full".into());
     }
-    stage.inflict(Mishap::Space { node, space: DiskSpace::Enough });
+    stage.inject(Fault::Space { node, space: DiskSpace::Enough });
     stage.run(100);
     let before = refused(stage);
     stage.run(400);

@@ -1,8 +1,8 @@
 //! Clocks that are wrong, and processes that stand still (rows 19 and 20).
 
-use super::moves::{as_it_is, two_failovers};
-use super::stage::Script;
-use crate::cluster::Mishap;
+use super::common::{as_it_is, two_failovers};
+use super::script::Script;
+use crate::cluster::Fault;
 
 pub(super) const SCRIPTS: &[Script] = &[
     Script {
@@ -25,7 +25,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         play: |stage| {
             let node = stage.primary()?;
             let pause_ns = stage.random.between(100, 500) * 1_000_000;
-            stage.inflict(Mishap::Pause { node, pause_ns });
+            stage.inject(Fault::Pause { node, pause_ns });
             stage.run(900);
             Some(())
         },

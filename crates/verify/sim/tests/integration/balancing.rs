@@ -2,7 +2,7 @@
 
 use nicekv_proto::Duration;
 use nicekv_sim::checker::Action;
-use nicekv_sim::cluster::{Cluster, Mishap, Scenario};
+use nicekv_sim::cluster::{Cluster, Fault, Scenario};
 use nicekv_sim::faults::Faults;
 use nicekv_sim::judge;
 use nicekv_sim::keyspace::{Key, Shape};
@@ -58,7 +58,7 @@ fn replicas_of_a_hot_object_serve_equal_shares_though_load_shifts_and_one_dies()
         assert_equal(&ask(&mut cluster, 300, &[3, 4, 5, 6, 7, 8]));
         // A replica dies, and another node stands in for it.
         let dead = *cluster.tally().asked.keys().next().expect("somebody was asked");
-        cluster.inflict(Mishap::Crash { node: dead, kept: nicekv_sim::node::Kept::All, downtime_ns: None });
+        cluster.inject(Fault::Crash { node: dead, kept: nicekv_sim::node::Kept::All, downtime_ns: None });
         ask(&mut cluster, 1_500, &[3, 4, 5, 6, 7, 8]);
         assert_equal(&ask(&mut cluster, 300, &[3, 4, 5, 6, 7, 8]));
         assert_eq!(cluster.violation(), None, "seed {seed}");

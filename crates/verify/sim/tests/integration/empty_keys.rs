@@ -2,7 +2,7 @@
 
 use nicekv_sim::cluster::{Scenario, Tally};
 use nicekv_sim::keyspace::{Key, Shape};
-use nicekv_sim::{by_empty_keys, judge};
+use nicekv_sim::{features, judge};
 use std::io::Write;
 use std::ops::RangeInclusive;
 
@@ -15,7 +15,7 @@ fn survive(what: &str, shape: Shape, change: impl Fn(&mut Scenario)) -> Tally {
         let mut scenario = judge::draw(seed);
         scenario.keyspaces = vec![shape];
         scenario.workload.keys = Key::of(0, shape.order, 6);
-        by_empty_keys::of(&mut scenario);
+        features::empty_keys::of(&mut scenario);
         change(&mut scenario);
         let report = judge::run(scenario, seed, None);
         assert_eq!(report.violations, [""; 0], "{what}, seed {seed}");

@@ -2,7 +2,7 @@
 
 use nicekv_proto::PartitionId;
 use nicekv_proto::recovery::Entry;
-use nicekv_sim::cluster::{Cluster, Mishap};
+use nicekv_sim::cluster::{Cluster, Fault};
 use nicekv_sim::faults::Faults;
 use nicekv_sim::judge;
 use nicekv_sim::keyspace::{Key, Shape};
@@ -20,7 +20,7 @@ fn held(cluster: &Cluster) -> (usize, usize) {
 }
 
 /// Clients write keys that expire, most of which nobody touches again; then this happens.
-fn vanish(seed: u64, mishap: impl FnOnce(&mut Cluster)) {
+fn vanish(seed: u64, fault: impl FnOnce(&mut Cluster)) {
     let mut scenario = judge::draw(seed);
     scenario.keyspaces = vec![Shape::multicast(3, 1)];
     scenario.workload.keys = Key::several(0, 300);
@@ -31,7 +31,7 @@ fn vanish(seed: u64, mishap: impl FnOnce(&mut Cluster)) {
     cluster.run_until(10_000 * MILLISECOND_NS, |cluster| cluster.clients().iter().all(|c| c.is_done()));
     let (_, expiring) = held(&cluster);
     assert!(expiring > 30, "seed {seed}: {expiring} left to vanish");
-    mishap(&mut cluster);
+    fault(&mut cluster);
     let end_ns = cluster.now_ns() + 3_000 * MILLISECOND_NS;
     cluster.run_until(end_ns, |_| false);
     assert!(judge::is_at_rest(&cluster), "seed {seed}");
@@ -48,7 +48,7 @@ fn overdue_values_vanish() {
 #[test]
 fn overdue_values_vanish_though_everything_was_started_anew() {
     (1..=4).for_each(|seed| {
-        vanish(seed, |cluster| cluster.inflict(Mishap::PowerLoss { downtime_ns: 100 * MILLISECOND_NS }));
+        vanish(seed, |cluster| cluster.inject(Fault::PowerLoss { downtime_ns: 100 * MILLISECOND_NS }));
     });
 }
 
@@ -59,7 +59,7 @@ fn overdue_values_vanish_under_another_primary() {
             let partition = cluster.metadata().expect("it leads").status().partitions[0].id;
             let node = cluster.primary(PartitionId(partition)).expect("all is well");
             let downtime_ns = Some(1_500 * MILLISECOND_NS);
-            cluster.inflict(Mishap::Crash { node, kept: Kept::Any, downtime_ns });
+            cluster.inject(Fault::Crash { node, kept: Kept::Any, downtime_ns });
         });
     });
 }

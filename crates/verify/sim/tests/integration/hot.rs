@@ -1,6 +1,6 @@
 //! Worlds in which keys are hot, entries of switches come and go, and copies are read (H1 to H9): nothing is to be found.
 
-use nicekv_sim::{by_hot, judge};
+use nicekv_sim::{features, judge};
 
 const SEEDS: u64 = 40;
 /// What these have found once. 239: a member that was removed while it was paused, and to which a hot entry still led, answered as a member.
@@ -9,7 +9,7 @@ const FOUND: [u64; 1] = [239];
 #[test]
 fn gets_of_copies_are_linearizable_whatever_switches_are_told() {
     let mut all_waited = 0;
-    for (name, shape) in by_hot::WORLDS {
+    for (name, shape) in features::hot_keys::WORLDS {
         let (mut answered, mut by_kernels, mut by_switches, mut waited) = (0, 0, 0, 0);
         for seed in (1..=SEEDS).chain(FOUND) {
             let mut scenario = judge::draw(seed);

@@ -1,7 +1,7 @@
 //! Values that primaries make of others (L8): appends to values that are too long for a datagram, whatever fails meanwhile.
 
-use nicekv_sim::by_large;
 use nicekv_sim::cluster::{Scenario, Tally};
+use nicekv_sim::features;
 use nicekv_sim::judge;
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ fn survive(what: &str, seeds: RangeInclusive<u64>, change: impl Fn(&mut Scenario
     let mut tally = Tally::default();
     for seed in seeds.clone() {
         let mut scenario = judge::draw(seed);
-        by_large::appended(&mut scenario);
+        features::large_values::appended(&mut scenario);
         change(&mut scenario);
         let report = judge::run(scenario, seed, None);
         assert_eq!(report.violations, [""; 0], "{what}, seed {seed}");

@@ -2,7 +2,7 @@
 
 use nicekv_sim::cluster::{Scenario, Tally};
 use nicekv_sim::keyspace::Shape;
-use nicekv_sim::{by_long_keys, judge};
+use nicekv_sim::{features, judge};
 use std::io::Write;
 use std::ops::RangeInclusive;
 
@@ -14,7 +14,7 @@ fn survive(what: &str, shape: Shape, change: impl Fn(&mut Scenario)) -> Tally {
     let (mut tally, mut calls) = (Tally::default(), 0);
     for seed in SEEDS {
         let mut scenario = judge::draw(seed);
-        by_long_keys::of(&mut scenario, shape, 12);
+        features::long_keys::of(&mut scenario, shape, 12);
         change(&mut scenario);
         let report = judge::run(scenario, seed, None);
         assert_eq!(report.violations, [""; 0], "{what}, seed {seed}");

@@ -4,7 +4,7 @@ use nicekv_metadata::PartitionChange;
 use nicekv_proto::PartitionId;
 use nicekv_sim::checker::Action;
 use nicekv_sim::checker::model::{Change, When};
-use nicekv_sim::cluster::{Cluster, Mishap, Scenario};
+use nicekv_sim::cluster::{Cluster, Fault, Scenario};
 use nicekv_sim::faults::Faults;
 use nicekv_sim::judge;
 use nicekv_sim::keyspace::{Key, Shape};
@@ -116,7 +116,7 @@ fn puts_pause_for_a_moment_when_a_partition_is_split_or_moves() {
             );
             let (partition, keys) = beside_the_first(&cluster);
             let leads = cluster.primary(partition).expect("somebody leads");
-            cluster.inflict(Mishap::Drain(leads));
+            cluster.inject(Fault::Drain(leads));
             let moved = put(&mut cluster, 3_000, &keys);
             let has_left = !judge::members(&cluster, partition).contains(&leads);
             assert!(judge::is_whole(&cluster) && has_left, "{name}, seed {seed}: nothing has moved");

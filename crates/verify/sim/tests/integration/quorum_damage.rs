@@ -2,7 +2,7 @@
 
 use crate::quorum;
 
-use nicekv_sim::cluster::{Cluster, Mishap};
+use nicekv_sim::cluster::{Cluster, Fault};
 use nicekv_sim::network::Host;
 use quorum::*;
 
@@ -23,7 +23,7 @@ fn row_10_damaged_values_of_a_quorum_are_got_back() {
             run_for(&mut world, 10 * MILLISECOND_NS);
             // As many copies as the loss of disks would be survived of.
             let nodes = 0..usize::from(write_set) - 1;
-            nodes.clone().for_each(|node| world.inflict(Mishap::Damage(node)));
+            nodes.clone().for_each(|node| world.inject(Fault::Damage(node)));
             let is_damaged = nodes.clone().all(|node| damaged(&world, node) > 0);
             assert!(is_damaged || !is_value, "R = {replicas}, k = {write_set}");
             let expected = is_value.then(|| "new".to_owned());
@@ -41,7 +41,7 @@ fn row_10_a_value_that_one_replica_alone_had_to_hold_stays_unavailable() {
     let mut world = ready(scenario(3, 1), 10);
     finish_call(&mut world, 0, set("new"));
     run_for(&mut world, 10 * MILLISECOND_NS);
-    world.inflict(Mishap::Damage(0));
+    world.inject(Fault::Damage(0));
     settle(&mut world);
     assert_eq!((damaged(&world, 0), get(&mut world)), (1, None), "rather no answer than a stale one");
 }
@@ -53,8 +53,8 @@ fn row_10_a_newcomer_merges_what_is_damaged_elsewhere() {
     finish_call(&mut world, 0, set("new"));
     run_for(&mut world, 10 * MILLISECOND_NS);
     kill(&mut world, 4, true);
-    world.inflict(Mishap::Damage(0));
-    world.inflict(Mishap::Start(4));
+    world.inject(Fault::Damage(0));
+    world.inject(Fault::Start(4));
     settle(&mut world);
     assert_eq!(damaged(&world, 0), 0);
     // With the newcomer among those that are asked.
@@ -74,7 +74,7 @@ fn put_across_a_repair() -> (Cluster, bool, Option<Option<String>>) {
     (1..3).for_each(|node| cut(&mut world, 0, node));
     run_for(&mut world, 5 * MILLISECOND_NS);
     cut(&mut world, 0, 0);
-    world.inflict(Mishap::Damage(0));
+    world.inject(Fault::Damage(0));
     settle(&mut world);
     assert_eq!(damaged(&world, 0), 0, "as the other two have it");
     let (is_acknowledged, read) = read_past_the_put(&mut world, put);
@@ -97,9 +97,9 @@ fn repair_without_the_other_holder() -> (Cluster, Option<Option<String>>) {
     cut(&mut world, 0, 2);
     assert!(finish_call(&mut world, 0, set("new")).call.answered.is_some());
     for (from, to) in [(0, 1), (1, 0)] {
-        world.inflict(Mishap::Cut { from: Host::Node(from), to: Host::Node(to) });
+        world.inject(Fault::Cut { from: Host::Node(from), to: Host::Node(to) });
     }
-    world.inflict(Mishap::Damage(0));
+    world.inject(Fault::Damage(0));
     cut(&mut world, 1, 1);
     settle(&mut world);
     let read = get(&mut world);
@@ -110,7 +110,7 @@ fn repair_without_the_other_holder() -> (Cluster, Option<Option<String>>) {
 fn a_repair_waits_for_enough_others() {
     let (mut world, read) = repair_without_the_other_holder();
     assert_eq!((damaged(&world, 0), read), (1, None), "node 3 alone cannot tell");
-    world.inflict(Mishap::Mend);
+    world.inject(Fault::Mend);
     settle(&mut world);
     assert_eq!((damaged(&world, 0), get(&mut world)), (0, Some(Some("new".into()))));
     assert!(is_linearizable(&world));

@@ -7,7 +7,7 @@ use nicekv_proto::quorum::TombstoneStage;
 use nicekv_proto::recovery::Entry;
 use nicekv_sim::checker::Action;
 use nicekv_sim::checker::model::{Change, When};
-use nicekv_sim::cluster::{Cluster, Mishap, Scenario, Seen, What};
+use nicekv_sim::cluster::{Cluster, Fault, Scenario, Seen, What};
 use nicekv_sim::keyspace::Key;
 use nicekv_sim::network::Host;
 use quorum::*;
@@ -66,7 +66,7 @@ fn deletions_are_forgotten_by_all_replicas_and_what_is_put_later_is_newer() {
             world.call(0, 1, action);
             run_for(&mut world, 5 * MILLISECOND_NS);
         }
-        world.inflict(Mishap::PowerLoss { downtime_ns: 10 * MILLISECOND_NS });
+        world.inject(Fault::PowerLoss { downtime_ns: 10 * MILLISECOND_NS });
         settle(&mut world);
         done(&mut world, 0, set("new"));
         assert_eq!(get(&mut world), Some(Some("new".into())));
@@ -89,7 +89,7 @@ fn arrives(seen: Seen<'_>, node: usize, is_it: impl Fn(&Datagram<'_>) -> bool) -
 
 fn part(world: &mut Cluster, one: usize, other: usize) {
     for (from, to) in [(one, other), (other, one)] {
-        world.inflict(Mishap::Cut { from: Host::Node(from), to: Host::Node(to) });
+        world.inject(Fault::Cut { from: Host::Node(from), to: Host::Node(to) });
     }
 }
 
@@ -109,7 +109,7 @@ fn one_remembers() -> (Cluster, usize, [usize; 2]) {
     kill(&mut world, last, false);
     run_for(&mut world, 2 * FORGOTTEN_NS);
     others.into_iter().for_each(|node| part(&mut world, node, last));
-    world.inflict(Mishap::Start(last));
+    world.inject(Fault::Start(last));
     settle(&mut world);
     assert!(others.into_iter().all(|node| held(&world, node).is_empty()));
     assert_eq!(held(&world, last), [(6, false)]);
@@ -137,9 +137,9 @@ fn a_put_is_newer_than_a_deletion_that_others_have_forgotten() {
 fn the_last_to_remember_forgets_and_what_is_damaged_there_is_found_to_be_nothing() {
     for is_damaged in [false, true] {
         let (mut world, last, others) = one_remembers();
-        world.inflict(Mishap::Mend);
+        world.inject(Fault::Mend);
         if is_damaged {
-            world.inflict(Mishap::Damage(last));
+            world.inject(Fault::Damage(last));
         }
         run_for(&mut world, FORGOTTEN_NS);
         assert!(are_forgotten(&world) && held(&world, last).is_empty(), "damaged: {is_damaged}");
@@ -199,7 +199,7 @@ fn deletion_that_one_has_not_heard_of() -> (Cluster, Option<Option<String>>) {
 fn a_deletion_is_not_forgotten_while_a_replica_may_lack_it() {
     let (mut world, read) = deletion_that_one_has_not_heard_of();
     assert_eq!(read, Some(None));
-    world.inflict(Mishap::Mend);
+    world.inject(Fault::Mend);
     wait_until_forgotten(&mut world);
     assert_eq!(get(&mut world), Some(None));
     assert!(is_linearizable(&world));
@@ -213,20 +213,20 @@ fn put_across_forgetting() -> (Cluster, bool, Option<Option<String>>) {
     run_to_store(&mut world, 0);
     (1..3).for_each(|node| cut(&mut world, 0, node));
     run_for(&mut world, 5 * MILLISECOND_NS);
-    world.inflict(Mishap::Mend);
+    world.inject(Fault::Mend);
     (0..3).for_each(|node| cut(&mut world, 0, node));
     cut(&mut world, 1, 1);
     assert_eq!(get(&mut world), Some(Some("late".into())));
-    world.inflict(Mishap::Mend);
+    world.inject(Fault::Mend);
     (0..3).for_each(|node| cut(&mut world, 0, node));
     done(&mut world, 1, erase());
     wait_until_forgotten(&mut world);
     kill(&mut world, 2, true);
     run_for(&mut world, 500 * MILLISECOND_NS);
-    world.inflict(Mishap::Start(2));
+    world.inject(Fault::Start(2));
     settle(&mut world);
     assert_eq!(get(&mut world), Some(None));
-    world.inflict(Mishap::Mend);
+    world.inject(Fault::Mend);
     cut(&mut world, 0, 0);
     run_for(&mut world, 5_000 * MILLISECOND_NS);
     let is_acknowledged = world.clients()[0].history[put].call.answered.is_some();

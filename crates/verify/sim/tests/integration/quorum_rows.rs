@@ -4,7 +4,7 @@ use crate::quorum;
 
 use nicekv_proto::Status;
 use nicekv_sim::client::Workload;
-use nicekv_sim::cluster::{Cluster, Mishap};
+use nicekv_sim::cluster::{Cluster, Fault};
 use nicekv_sim::keyspace::Key;
 use quorum::*;
 
@@ -59,7 +59,7 @@ fn put_on_first_k(world: &mut Cluster) {
     assert!(write_set >= shape.read_set());
     let call = finish_call(world, 0, set("new"));
     assert_eq!(call.call.answered.expect("k replicas are reached").1.status, Status::Ok);
-    world.inflict(Mishap::Mend);
+    world.inject(Fault::Mend);
 }
 
 /// Kills the first `dead` of the k nodes that hold the put; what a get says then.
@@ -86,7 +86,7 @@ fn row_27_a_put_outlives_fewer_than_k_of_its_holders() {
                 let (mut world, read) = get_after_deaths(replicas, write_set, dead, lose_disks);
                 assert_eq!(read, Some(Some("new".into())), "{dead} dead of k = {write_set}, R = {replicas}");
                 // Written back to k of those that are left; and who comes back, with or without its disk, counts again.
-                (0..dead).for_each(|node| world.inflict(Mishap::Start(node)));
+                (0..dead).for_each(|node| world.inject(Fault::Start(node)));
                 settle(&mut world);
                 assert_eq!(get(&mut world), Some(Some("new".into())));
                 let put = finish_call(&mut world, 0, set("newer"));
@@ -104,7 +104,7 @@ fn row_27_a_put_whose_k_holders_died_is_unavailable_and_never_stale() {
         assert_eq!(read, None, "the {} that are left know an older value only", replicas - write_set);
         let put = finish_call(&mut world, 0, set("later"));
         assert!(put.call.answered.is_none(), "nor can anybody put");
-        (0..dead).for_each(|node| world.inflict(Mishap::Start(node)));
+        (0..dead).for_each(|node| world.inject(Fault::Start(node)));
         settle(&mut world);
         assert_eq!(get(&mut world), Some(Some("new".into())), "their disks have it");
         assert!(is_linearizable(&world));
@@ -117,7 +117,7 @@ fn row_27_a_put_whose_k_holders_lost_their_disks_stays_unavailable() {
         let dead = usize::from(write_set);
         let (mut world, read) = get_after_deaths(replicas, write_set, dead, true);
         assert_eq!(read, None);
-        (0..dead).for_each(|node| world.inflict(Mishap::Start(node)));
+        (0..dead).for_each(|node| world.inject(Fault::Start(node)));
         run_for(&mut world, 10 * SETTLE_NS);
         let counted = world.nodes().iter().filter(|node| is_counted(node)).count();
         assert_eq!(counted, usize::from(replicas) - dead, "new storage cannot merge R - k + 1 old members");
@@ -148,7 +148,7 @@ fn put_across_a_lost_disk() -> (Cluster, bool, Option<Option<String>>) {
     run_for(&mut world, 10 * MILLISECOND_NS);
     (0..3).for_each(|node| {
         world.set_slow(node, false);
-        world.inflict(Mishap::Start(node));
+        world.inject(Fault::Start(node));
     });
     settle(&mut world);
     let (is_acknowledged, read) = read_past_the_put(&mut world, put);

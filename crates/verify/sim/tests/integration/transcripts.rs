@@ -1,7 +1,7 @@
 //! The transcripts in `transcripts/`: what happens in words, message by message. A change of the protocol shows as a change of these
 //! files; `NICEKV_TRANSCRIPTS=write cargo test -p nicekv-sim --test transcripts` writes them anew.
 
-use nicekv_sim::scenarios::told::STORIES;
+use nicekv_sim::scenarios::stories::STORIES;
 use std::path::Path;
 
 #[test]

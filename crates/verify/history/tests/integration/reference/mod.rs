@@ -1,10 +1,10 @@
 //! A register, and a checker that tries every order: as plain as can be, and nothing shared with what it is compared to.
 
 use nicekv_history::model::{Change, When};
-use nicekv_history::random::Random;
 use nicekv_history::{Action, Answer, Call};
 use nicekv_proto::hash::{Field, Name};
 use nicekv_proto::{ClientId, Form, OpId, Status};
+use nicekv_testkit::Random;
 
 const CALLS_MAX: u64 = 7;
 

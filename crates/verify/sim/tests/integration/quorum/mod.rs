@@ -5,7 +5,7 @@ use nicekv_replica::Standing;
 use nicekv_sim::checker::model::{Change, When};
 use nicekv_sim::checker::{Action, Call, Verdict, check};
 use nicekv_sim::client::{KeyCall, Workload};
-use nicekv_sim::cluster::{Cluster, Mishap, Scenario, What};
+use nicekv_sim::cluster::{Cluster, Fault, Scenario, What};
 use nicekv_sim::faults::{Faults, StoreFaults};
 use nicekv_sim::keyspace::{Key, Shape};
 use nicekv_sim::network::{Host, Pace};
@@ -89,11 +89,11 @@ pub(crate) fn run_for(world: &mut Cluster, time_ns: u64) {
 
 pub(crate) fn kill(world: &mut Cluster, node: usize, loses_disk: bool) {
     let kept = if loses_disk { Kept::NoDisk } else { Kept::Any };
-    world.inflict(Mishap::Crash { node, kept, downtime_ns: None });
+    world.inject(Fault::Crash { node, kept, downtime_ns: None });
 }
 
 pub(crate) fn cut(world: &mut Cluster, client: usize, node: usize) {
-    world.inflict(Mishap::Cut { from: Host::Client(client), to: Host::Node(node) });
+    world.inject(Fault::Cut { from: Host::Client(client), to: Host::Node(node) });
 }
 
 pub(crate) fn set(value: &str) -> Option<Change> {
@@ -157,7 +157,7 @@ pub(crate) fn run_to_store(world: &mut Cluster, client: usize) {
 /// Client 0, whose call `put` is, hears node 1 alone from now on, and client 1 everybody else. Whether the put was acknowledged, and what a
 /// get then reads.
 pub(crate) fn read_past_the_put(world: &mut Cluster, put: usize) -> (bool, Option<Option<String>>) {
-    world.inflict(Mishap::Mend);
+    world.inject(Fault::Mend);
     [0, 2].into_iter().for_each(|node| cut(world, 0, node));
     cut(world, 1, 1);
     run_for(world, 1_000 * MILLISECOND_NS);

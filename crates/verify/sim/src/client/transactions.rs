@@ -1,0 +1,237 @@
+//! A client that has transactions of keys that are together, and what it was told of them.
+
+use crate::checker::model::{Action, Answer, Change, When};
+use crate::checker::program::Program;
+use crate::checker::together::{Step, Together, Told};
+use crate::client::answers::not_applied;
+use crate::features;
+use crate::keyspace::Key;
+use crate::node::START_UNIX_MS;
+use crate::script_engine;
+use nicekv_client::transaction::{Script, Transaction, results};
+use nicekv_client::{Answer as ToldAnswer, OperationError, Outcome, Request, SubmitError};
+use nicekv_proto::{Form, OpId, Status};
+use nicekv_testkit::Random;
+use std::collections::BTreeMap;
+
+/// Begins the names of keys that are together: so long that ordered keys that begin with it share a match value.
+pub(crate) const TAG: &[u8] = b"{kept together}-";
+/// Of long values: two of them have no room in a datagram, …
+const LONG_BYTES: usize = 800;
+/// … or one has none, where there are scripts.
+const LONGER_BYTES: usize = 3_000;
+/// Most steps of a transaction.
+const STEPS_MAX: u64 = 4;
+/// Steps that a script takes on the wire: its two keys, and itself.
+const SCRIPT_STEPS: usize = 3;
+
+/// How many of these keys are together: the first ones.
+pub(crate) fn together(keys: &[Key]) -> usize {
+    keys.iter().take_while(|key| key.keyspace == 0 && key.name.starts_with(TAG)).count()
+}
+
+/// The transactions of a client.
+#[derive(Clone, Default)]
+pub(crate) struct Transacting {
+    calls: Vec<Together>,
+    /// By the ticket's index, the place in `calls`.
+    open: BTreeMap<usize, usize>,
+    /// Those that took no effect for sure.
+    void: Vec<usize>,
+}
+
+/// What is drawn for a transaction.
+pub(crate) struct Drawn<'a> {
+    /// Its op.
+    pub(crate) op: OpId,
+    /// How many keys are together.
+    pub(crate) keys: usize,
+    /// Versions that its client has seen.
+    pub(crate) seen: &'a BTreeMap<usize, OpId>,
+    /// Of a million sets so many are of values that expire.
+    pub(crate) expiring: u64,
+    /// And of a million updates so many of fields of hashes.
+    pub(crate) hashes: u64,
+    /// Of a million steps so many are scripts.
+    pub(crate) scripts: u64,
+    pub(crate) at_ns: u64,
+}
+
+impl Transacting {
+    /// Calls that are not answered.
+    pub(crate) fn open_calls(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether the request with this ticket is one of its own.
+    pub(crate) fn awaits(&self, ticket: usize) -> bool {
+        self.open.contains_key(&ticket)
+    }
+
+    /// The calls without those that took no effect.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &Together> {
+        self.calls.iter().enumerate().filter(|(index, _)| !self.void.contains(index)).map(|(_, call)| call)
+    }
+
+    /// A transaction is called; `name` is that of a key, `submit` tells the ticket's index.
+    pub(crate) fn call<'a>(
+        &mut self,
+        steps: Vec<Step>,
+        tick: &mut u64,
+        name: impl Fn(usize) -> &'a [u8],
+        submit: impl FnOnce(Request<'_>) -> usize,
+    ) {
+        let mut transaction = Transaction::default();
+        for step in &steps {
+            add(&mut transaction, step, &name).expect("within limits");
+        }
+        let ticket = submit(transaction.request().expect("it has steps"));
+        *tick += 1;
+        self.open.insert(ticket, self.calls.len());
+        self.calls.push(Together { steps, called: *tick, answered: None });
+    }
+
+    /// A request has ended.
+    pub(crate) fn take(
+        &mut self,
+        ticket: usize,
+        told: Result<ToldAnswer<'_>, OperationError>,
+        tick: &mut u64,
+    ) {
+        let index = self.open.remove(&ticket).expect("it is one of these");
+        let told = match told {
+            Ok(ToldAnswer { outcome: Outcome::ConditionFailed, .. }) => Told::Ended,
+            Ok(answer) => Told::Taken(taken(&self.calls[index].steps, &answer)),
+            Err(error) => {
+                let status = not_applied(error);
+                assert_ne!(status, Some(Status::CrossPartition), "keys of one hash tag are of one partition");
+                self.void.extend(status.map(|_| index));
+                return;
+            }
+        };
+        *tick += 1;
+        self.calls[index].answered = Some((*tick, told));
+    }
+}
+
+fn add<'a>(
+    transaction: &mut Transaction,
+    step: &Step,
+    name: impl Fn(usize) -> &'a [u8],
+) -> Result<(), SubmitError> {
+    match step {
+        Step::Require { key, condition } => transaction.require(name(*key), condition.condition()),
+        Step::Take { key, action } => transaction.add(&request(name(*key), action)),
+        Step::Run { program, keys: (from, to), unix_ms, .. } => {
+            let keys = &[name(*from), name(*to)];
+            let (source, arguments) = (script_engine::source(*program), &[][..]);
+            let script = Script { unix_ms: *unix_ms, is_read_only: false, source, keys, arguments };
+            let steps = transaction.run(&script, name(*from))?;
+            assert_eq!(steps, SCRIPT_STEPS);
+            Ok(())
+        }
+    }
+}
+
+fn request<'a>(key: &'a [u8], action: &'a Action) -> Request<'a> {
+    match action {
+        Action::Get => Request::Get { key },
+        Action::Update { condition, return_old, change, .. } => Request::Update {
+            key,
+            condition: condition.condition(),
+            return_old: *return_old,
+            operation: change.operation(),
+        },
+    }
+}
+
+/// What a transaction's answer says of each step that requires nothing.
+fn taken(steps: &[Step], answer: &ToldAnswer<'_>) -> Vec<Answer> {
+    let mut told = results(answer);
+    let mut taken = Vec::new();
+    for step in steps {
+        let behind = if matches!(step, Step::Run { .. }) { SCRIPT_STEPS - 1 } else { 0 };
+        let told = told.nth(behind).expect("each step has a result");
+        if !matches!(step, Step::Require { .. }) {
+            taken.push(of_step(told));
+        }
+    }
+    assert!(told.next().is_none(), "no other step has one");
+    taken
+}
+
+fn of_step(told: Result<ToldAnswer<'_>, OperationError>) -> Answer {
+    let version = Answer::VERSION_NOT_TOLD;
+    match told {
+        Ok(told) => Answer { version, ..crate::client::answers::answer(&told) },
+        Err(error) => {
+            let status = not_applied(error).expect("a step has an outcome");
+            Answer { status, version, integer: 0, value: None, form: Form::Plain }
+        }
+    }
+}
+
+/// Steps on keys that are drawn alike, of which some require what they are to be, some fail, and some are on the same key.
+pub(crate) fn draw(drawn: &Drawn<'_>, random: &mut Random) -> Vec<Step> {
+    let mut steps = Vec::new();
+    if random.below(3) == 0 {
+        let key = random.below(drawn.keys as u64) as usize;
+        steps.push(Step::Require { key, condition: draw_condition(key, drawn, random) });
+    }
+    for number in 0..random.between(1, STEPS_MAX) {
+        let key = random.below(drawn.keys as u64) as usize;
+        if drawn.scripts > 0 && random.chance(drawn.scripts) {
+            steps.push(draw_script(key, drawn, random));
+            continue;
+        }
+        let action = if random.below(4) == 0 { Action::Get } else { draw_update(key, number, drawn, random) };
+        steps.push(Step::Take { key, action });
+    }
+    steps
+}
+
+fn draw_script(from: usize, drawn: &Drawn<'_>, random: &mut Random) -> Step {
+    let program = random.pick(&[Program::Copy, Program::Copy, Program::Count, Program::Count, Program::Fail]);
+    let to = random.below(drawn.keys as u64) as usize;
+    // Some clocks are late, some early.
+    let unix_ms = START_UNIX_MS + drawn.at_ns / 1_000_000 + random.below(1_000);
+    Step::Run { op: drawn.op, program, keys: (from, to), unix_ms }
+}
+
+fn draw_condition(key: usize, drawn: &Drawn<'_>, random: &mut Random) -> When {
+    match random.below(6) {
+        0 => When::IfAbsent,
+        1 => When::IfPresent,
+        _ => When::IfVersion(drawn.seen.get(&key).copied().unwrap_or(OpId::NONE)),
+    }
+}
+
+fn long_bytes(drawn: &Drawn<'_>) -> usize {
+    match drawn.op.sequence % 4 {
+        1 => LONG_BYTES,
+        3 if drawn.scripts > 0 => LONGER_BYTES,
+        3 => LONG_BYTES,
+        _ => 0,
+    }
+}
+
+fn draw_update(key: usize, number: u64, drawn: &Drawn<'_>, random: &mut Random) -> Action {
+    let op = drawn.op;
+    let value = format!("{}{number}", (op.client.0 & 0xff) * 1000 + op.sequence).into_bytes();
+    let change = match random.below(8) {
+        _ if drawn.hashes > 0 && random.chance(drawn.hashes) => features::hashes::change(op, value, random),
+        0..2 if random.chance(drawn.expiring) => {
+            let at_ms = START_UNIX_MS + drawn.at_ns / 1_000_000 + random.below(600);
+            Change::SetExpiring { value, at_ms }
+        }
+        0 | 1 => Change::Set(value),
+        // What is no number: increments of it fail. Some are so long that transactions and their results come in fragments.
+        2 => Change::Set([b"t", &value[..], &vec![b'x'; long_bytes(drawn)]].concat()),
+        3 => Change::Delete,
+        4 => Change::Append(b"7".to_vec()),
+        _ => Change::Increment(1),
+    };
+    let condition = if random.below(3) == 0 { draw_condition(key, drawn, random) } else { When::Always };
+    let return_old = random.below(4) == 0 && !change.is_of_fields();
+    Action::Update { op, condition, return_old, change }
+}

@@ -1,0 +1,29 @@
+//! Runs in which a key is the empty one: it comes before all others, and is not the beginning from which lists, copies and scrubs start.
+
+use crate::client::transactions::TAG;
+use crate::cluster::Scenario;
+use nicekv_testkit::Random;
+
+/// Chooses the seeds in which a key is empty.
+const EMPTY_KEYS: u64 = 0x65_6d70_7479;
+
+/// In a sixth of the seeds each keyspace has the empty key; all else is as it was drawn.
+pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
+    if Random::new(!(seed ^ EMPTY_KEYS)).below(6) == 0 {
+        of(&mut scenario);
+    }
+    scenario
+}
+
+/// Of each keyspace the key that comes first becomes the empty one, so that their order stays; unless it has to be where others are.
+pub fn of(scenario: &mut Scenario) {
+    let keys = &mut scenario.workload.keys;
+    for number in 0..scenario.keyspaces.len() as u16 {
+        let of_it = keys.iter_mut().filter(|key| key.keyspace == number);
+        if let Some(first) = of_it.min_by(|one, other| one.name.cmp(&other.name))
+            && !first.name.starts_with(TAG)
+        {
+            first.name.clear();
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Runs in which partitions become full and are split where their keys fall into halves, while nodes fail; and cold neighbours are merged (TurboKV §4.1.2).
+
+use crate::cluster::{Cluster, Scenario};
+use crate::faults::Faults;
+use crate::keyspace::{Key, Shape};
+use nicekv_client::Coordination;
+use nicekv_metadata::{Metadata, PartitionStatus};
+use nicekv_proto::recovery::Entry;
+use nicekv_proto::{Duration, KeyOrder, PartitionId};
+use nicekv_testkit::Random;
+
+const MILLISECOND_NS: u64 = 1_000_000;
+/// Chooses the seeds in which partitions become full, and what they are like.
+const FILLS: u64 = 0x66_696c_6c73;
+
+/// More than one for each value, so that a full partition can be split.
+const KEYS: usize = 40;
+
+/// In a twelfth of the seeds partitions have so little room that keys fill them. Whatever goes wrong is as it was drawn, but for how often nodes fail: while
+/// one is away nothing is split.
+pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
+    let mut random = Random::new(!(seed ^ FILLS));
+    if random.below(12) > 0 {
+        return scenario;
+    }
+    let (replicas, bits) = (random.pick(&[2, 3]), random.pick(&[0, 2, 3]));
+    let shape = match random.below(2) {
+        0 => Shape::chain(replicas, bits),
+        _ => Shape::multicast(replicas, bits),
+    };
+    let shape = if random.below(3) > 0 { shape.by_range() } else { shape };
+    fill(&mut scenario, shape.of_at_most(random.pick(&[3, 6])));
+    scenario.nodes = random.pick(&[4, 5, 6]);
+    scenario.workload.skew = random.pick(&[1, 2, 8]);
+    scenario.timing.balance_period = Duration::from_millis(random.pick(&[20, 40]));
+    scenario.faults.crash = random.pick(&[0, 100, 500]);
+    scenario.faults.downtime_max_ns = random.pick(&[20, 100]) * MILLISECOND_NS;
+    scenario
+}
+
+/// The same, always of the same kind.
+pub(crate) fn fills(scenario: &mut Scenario) {
+    fill(scenario, Shape::multicast(3, 2).by_range().of_at_most(3));
+    (scenario.nodes, scenario.faults) = (5, Faults::NONE);
+    scenario.timing.balance_period = Duration::from_millis(40);
+}
+
+fn fill(scenario: &mut Scenario, shape: Shape) {
+    scenario.keyspaces = vec![shape];
+    scenario.workload.keys = match shape.order {
+        KeyOrder::Range => Key::at_borders(0, 4, KEYS),
+        KeyOrder::Hash => Key::several(0, KEYS),
+    };
+    // Where some are asked more than others, the last of all are cold.
+    scenario.workload.keys.sort_by(|one, other| one.name.cmp(&other.name));
+    (scenario.workload.calls, scenario.workload.pause_ns_max) = (500, 12 * MILLISECOND_NS);
+    scenario.timing.balance_requests_min = 8;
+    scenario.coordination = Coordination::Switch;
+}
+
+/// When all is healed no partition stays full (check V): what is wrong after so long.
+pub(crate) fn judge(cluster: &mut Cluster, wait_ns: u64, is_whole: fn(&Cluster) -> bool) -> Vec<String> {
+    let end_ns = cluster.now_ns() + wait_ns;
+    let is_as_asked = |cluster: &Cluster| full(cluster).is_empty() && is_whole(cluster);
+    if !full(cluster).is_empty() {
+        cluster.run_until(end_ns, is_as_asked);
+    }
+    let migrations = |cluster: &Cluster| cluster.metadata().map(|metadata| metadata.status().migrations);
+    let stays = |partition| format!("partition {partition} stays full (V): {:?}", migrations(cluster));
+    full(cluster).into_iter().map(stays).collect()
+}
+
+fn full(cluster: &Cluster) -> Vec<PartitionId> {
+    let partitions =
+        cluster.metadata().map(Metadata::status).map_or_else(Vec::new, |status| status.partitions);
+    let is_full = |partition: &&PartitionStatus| {
+        cluster.shape(partition.keyspace).keys_max.is_some_and(|max| keys(cluster, partition) > max)
+    };
+    partitions.iter().filter(is_full).map(|partition| PartitionId(partition.id)).collect()
+}
+
+/// Keys that its primary holds.
+fn keys(cluster: &Cluster, partition: &PartitionStatus) -> u64 {
+    let node = &cluster.nodes()[usize::from(partition.primary) - 1];
+    let values = node.disk.values(PartitionId(partition.id));
+    values.filter(|(_, entry)| Entry::decode(entry).is_ok_and(|entry| entry.value.is_some())).count() as u64
+}

@@ -1,0 +1,60 @@
+//! Runs in which some values are hashes, whose fields clients set, remove and add to, while nodes fail.
+
+use crate::checker::model::Change;
+use crate::cluster::Scenario;
+use crate::keyspace::{Key, Shape};
+use nicekv_proto::OpId;
+use nicekv_proto::hash::{Field, Name};
+use nicekv_testkit::Random;
+
+/// Chooses the seeds with hashes, and how many.
+const HASHES: u64 = 0x6861_7368_6573;
+/// Of a long value: messages that carry a few of them go in fragments.
+const LONG_BYTES: usize = 700;
+/// Names of fields are those of so many.
+const NAMES: u64 = 4;
+
+/// In a sixth of the seeds some changes are of fields. All else is as it was drawn.
+pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
+    let mut random = Random::new(!(seed ^ HASHES));
+    let has_names = scenario.keyspaces.iter().any(|shape| shape.has_names);
+    if random.below(6) == 0 && !has_names {
+        scenario.workload.hashes = random.pick(&[300_000, 600_000, 900_000]);
+    }
+    scenario
+}
+
+/// Many hashes at three members, which die and start again.
+pub(crate) fn hashes(scenario: &mut Scenario) {
+    scenario.keyspaces = vec![Shape::multicast(3, 0)];
+    scenario.workload.keys = Key::several(0, 8);
+    scenario.workload.hashes = 800_000;
+    (scenario.workload.large, scenario.workload.appends) = (0, 0);
+}
+
+/// A change of fields; `value` is the op's own, and a number.
+pub(crate) fn change(op: OpId, value: Vec<u8>, random: &mut Random) -> Change {
+    match random.below(8) {
+        0..4 => {
+            let mut fields = Vec::new();
+            for _ in 0..random.between(1, 3) {
+                let long = [b"t", &value[..], &[b'x'; LONG_BYTES]].concat();
+                let value = if (op.sequence + random.below(2)).is_multiple_of(3) { &long } else { &value };
+                Field { name: &name(random), value }.append(&mut fields);
+            }
+            Change::SetFields { fields, only_new: random.below(4) == 0 }
+        }
+        4..6 => Change::IncrementField { name: name(random), delta: 1 },
+        _ => {
+            let mut names = Vec::new();
+            for _ in 0..random.between(1, 3) {
+                Name { name: &name(random) }.append(&mut names);
+            }
+            Change::RemoveFields(names)
+        }
+    }
+}
+
+fn name(random: &mut Random) -> Vec<u8> {
+    format!("field {}", random.below(NAMES)).into_bytes()
+}

@@ -1,0 +1,118 @@
+//! Runs in which clients put values that are too long for a datagram. Which bugs those find: [`crate::plants`].
+
+use crate::cluster::Scenario;
+use crate::faults::Faults;
+use crate::keyspace::{Key, Shape};
+use nicekv_proto::OpId;
+use nicekv_proto::limits::LONG_VALUE_BYTES_MAX;
+use nicekv_testkit::Random;
+
+const MILLISECOND_NS: u64 = 1_000_000;
+/// Chooses the seeds in which some values are large.
+const LARGE: u64 = 0x6c_6172_6765;
+/// Chooses how many appends there are among them.
+const APPENDS: u64 = 0x61_7070_656e_6473;
+/// Chooses which of them are not large, but go in one message of several datagrams.
+const WHOLE: u64 = 0x77_686f_6c65;
+/// Chooses how many of them a client reads at a time.
+const READS: u64 = 0x72_6561_6473;
+/// Bytes of the shortest and the longest, about: two chunks, and six.
+const BYTES: (u64, u64) = (1_100, 8_000);
+
+/// Of a million sets in this run so many are of large values.
+pub(crate) fn drawn(seed: u64) -> u64 {
+    let mut random = Random::new(seed ^ LARGE);
+    if random.below(4) == 0 { 300_000 } else { 0 }
+}
+
+/// Values of up to so many bytes are not large in this run: none, the shorter ones, or all.
+pub(crate) fn whole_drawn(seed: u64) -> usize {
+    Random::new(seed ^ WHOLE).pick(&[0, 3_000, LONG_VALUE_BYTES_MAX])
+}
+
+/// Of a million updates of keys that may have large values, in such a run, so many are appends.
+pub(crate) fn appends_drawn(seed: u64) -> u64 {
+    let mut random = Random::new(seed ^ APPENDS);
+    if drawn(seed) == 0 { 0 } else { random.pick(&[0, 200_000, 500_000]) }
+}
+
+/// In a run with large values a client reads so many of them at a time; 0: all.
+pub(crate) fn reads_at_once_drawn(seed: u64) -> usize {
+    if drawn(seed) == 0 { 0 } else { Random::new(seed ^ READS).pick(&[0, 1, 2]) }
+}
+
+/// What an append adds: some bytes, nearly as many as a datagram has room for, or more.
+pub(crate) fn suffix(op: OpId, short: &[u8]) -> Vec<u8> {
+    let bytes = match op.sequence % 4 {
+        0 | 2 => 1_000,
+        1 => 3_000,
+        _ => short.len() + 1,
+    };
+    b"+".iter().chain(short).copied().cycle().take(bytes).collect()
+}
+
+/// A value that is longer than a datagram, and another one than any other op's.
+pub(crate) fn value(op: OpId, short: &[u8]) -> Vec<u8> {
+    let bytes = BYTES.0 + op.sequence.wrapping_mul(2_741) % (BYTES.1 - BYTES.0);
+    let mut value: Vec<u8> = short.iter().chain(b"/").copied().cycle().take(bytes as usize).collect();
+    value.extend_from_slice(short);
+    value
+}
+
+/// Few keys, all of whose values are large, and processes that end.
+pub(crate) fn killed(scenario: &mut Scenario) {
+    scenario.keyspaces = vec![Shape::multicast(3, 0)];
+    scenario.workload.keys = Key::of(0, nicekv_proto::KeyOrder::Hash, 3);
+    (scenario.workload.large, scenario.workload.pause_ns_max) = (900_000, 10 * MILLISECOND_NS);
+    scenario.workload.whole_bytes_max = 0;
+    (scenario.clients, scenario.workload.calls) = (4, 150);
+    scenario.faults = Faults { crash: 4_000, downtime_max_ns: 300 * MILLISECOND_NS, ..Faults::NONE };
+}
+
+/// Any two of three replicas are enough; processes end, and datagrams get lost.
+pub(crate) fn by_quorum(scenario: &mut Scenario) {
+    lost(scenario);
+    scenario.keyspaces = vec![Shape::quorum(3, 2)];
+}
+
+/// Many connections of a client ask for the same large values at once, and it reads one of these at a time.
+pub fn shared(scenario: &mut Scenario) {
+    killed(scenario);
+    scenario.keyspaces = vec![Shape::quorum(3, 2), Shape::multicast(3, 0)];
+    scenario.workload.keys = Key::of_all(4, &scenario.keyspaces);
+    (scenario.workload.reads_at_once, scenario.workload.window) = (1, 8);
+    (scenario.workload.gets, scenario.faults) = (600_000, Faults::NONE);
+}
+
+/// Values find no room on the disks of some, while that of others takes them.
+pub fn without_room(scenario: &mut Scenario) {
+    killed(scenario);
+    scenario.faults = Faults { disk_full: 20_000, ..Faults::NONE };
+}
+
+/// Few keys, and processes that end; and datagrams get lost.
+pub(crate) fn lost(scenario: &mut Scenario) {
+    killed(scenario);
+    scenario.faults.loss = 50_000;
+}
+
+/// Few keys whose values get longer, and processes that end.
+pub fn appended(scenario: &mut Scenario) {
+    killed(scenario);
+    (scenario.workload.large, scenario.workload.appends) = (500_000, 700_000);
+    // An append of unknown outcome makes a history hard to judge.
+    scenario.workload.keys = Key::of(0, nicekv_proto::KeyOrder::Hash, 8);
+    (scenario.workload.calls, scenario.workload.timeout_ns) = (100, 4_000 * MILLISECOND_NS);
+}
+
+/// Nobody ends, but disks damage what they hold.
+pub(crate) fn damaged(scenario: &mut Scenario) {
+    killed(scenario);
+    scenario.faults = Faults { corruption: 2_000, ..Faults::NONE };
+}
+
+/// Nobody ends, but chunks are damaged on their way.
+pub(crate) fn garbled(scenario: &mut Scenario) {
+    killed(scenario);
+    scenario.faults = Faults { garbled: 20_000, ..Faults::NONE };
+}

@@ -1,0 +1,63 @@
+//! Runs in which keys are long: so long that a message has room for one and not for two, or that a value which is small beside others is a large one.
+
+use crate::cluster::Scenario;
+use crate::keyspace::{Key, Shape};
+use nicekv_proto::OpId;
+use nicekv_proto::limits::{DATAGRAM_BYTES_MAX, KERNEL_KEY_BYTES_MAX, KEY_BYTES_MAX, small_value_bytes_max};
+use nicekv_testkit::Random;
+
+/// Chooses the seeds in which some keys are long.
+const LONG_KEYS: u64 = 0x6c_6f6e_676b_6579;
+/// How long, in turn.
+const BYTES: [usize; 4] = [KEY_BYTES_MAX, KERNEL_KEY_BYTES_MAX + 1, 700, KEY_BYTES_MAX];
+
+/// In a quarter of the seeds every second key is long; all else is as it was drawn.
+pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
+    if Random::new(!(seed ^ LONG_KEYS)).below(4) == 0 {
+        lengthen(&mut scenario, 2);
+    }
+    scenario
+}
+
+/// Makes one of so many keys long.
+fn lengthen(scenario: &mut Scenario, of: usize) {
+    let long = scenario.workload.keys.iter_mut().step_by(of);
+    for (key, bytes) in long.zip(BYTES.iter().cycle()) {
+        key.name.resize(*bytes, b'-');
+    }
+}
+
+/// Of this shape alone, with so many keys, all of them long.
+pub fn of(scenario: &mut Scenario, shape: Shape, keys: usize) {
+    scenario.keyspaces = vec![shape];
+    scenario.workload.keys = Key::of(0, shape.order, keys);
+    lengthen(scenario, 1);
+}
+
+/// Of values in keyspaces without large ones: appends have room.
+const ROOM_BYTES: usize = 56;
+
+fn is_long(key: &Key) -> bool {
+    key.name.len() > KERNEL_KEY_BYTES_MAX
+}
+
+/// How long the pieces of scans are: an answer must have room for a key.
+pub(crate) fn piece_bytes(drawn: usize, keys: &[Key]) -> usize {
+    if keys.iter().any(is_long) { DATAGRAM_BYTES_MAX } else { drawn }
+}
+
+/// The value of a set that is as usual: of a long key one that is too long for a datagram beside it as often as not, though it were not beside others, if there may
+/// be large ones. It is another one than any other op's.
+pub(crate) fn value(short: Vec<u8>, op: OpId, (key, has_large_values): (&Key, bool)) -> Vec<u8> {
+    if !is_long(key) {
+        return short;
+    }
+    let small_max = small_value_bytes_max(key.name.len());
+    let bytes = match op.sequence % 4 {
+        _ if !has_large_values => small_max - ROOM_BYTES,
+        0 => small_max,
+        1 | 2 => small_max + 1 + op.sequence as usize * 37 % 700,
+        _ => small_max - 1,
+    };
+    short.iter().chain(b"/").copied().cycle().take(bytes).collect()
+}

@@ -1,0 +1,52 @@
+//! Runs in which partitions go where load is little (TurboKV §5.1), and some shaped so that bugs of that matter. Which bugs those are: [`crate::plants`].
+
+use crate::cluster::Scenario;
+use crate::faults::Faults;
+use crate::keyspace::{Key, Shape};
+use nicekv_client::Coordination;
+use nicekv_proto::Duration;
+use nicekv_testkit::Random;
+
+/// Chooses the seeds in which load moves partitions.
+const MIGRATIONS: u64 = 0x6d_6967_7261_7465;
+
+/// In a quarter of the seeds every keyspace that can be is balanced by migration. What that needs is theirs: a place to go to, keys that are asked more than
+/// others, and periods that a run sees.
+pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
+    let mut random = Random::new(!(seed ^ MIGRATIONS));
+    if random.below(4) > 0 {
+        return scenario;
+    }
+    migrate(&mut scenario);
+    scenario.nodes += random.below(3) as usize;
+    if random.below(2) == 0 {
+        // The fewer nodes have to do with a partition, the less even it is.
+        scenario.keyspaces.iter_mut().filter(|shape| shape.migrates).for_each(|shape| shape.replicas = 2);
+    }
+    scenario.workload.skew = random.pick(&[1, 3, 8]);
+    scenario.timing.balance_period = Duration::from_millis(random.pick(&[50, 100, 300]));
+    // Other counts are not by switches.
+    scenario.coordination = random.pick(&[Coordination::Switch, Coordination::Switch, scenario.coordination]);
+    scenario
+}
+
+/// Has load move the partitions of every keyspace where it can, and little of it do.
+fn migrate(scenario: &mut Scenario) {
+    for shape in scenario.keyspaces.iter_mut().filter(|shape| shape.can_be_reshaped()) {
+        *shape = shape.that_migrates();
+    }
+    scenario.timing.balance_requests_min = 8;
+}
+
+/// Six nodes, few hot keys, and load that shifts all the time; nothing fails.
+pub(crate) fn migrating(scenario: &mut Scenario) {
+    scenario.nodes = 6;
+    scenario.keyspaces = vec![Shape::multicast(1, 4)];
+    scenario.workload.keys = Key::several(0, 40);
+    (scenario.workload.skew, scenario.workload.calls) = (2, 1_200);
+    (scenario.workload.window, scenario.workload.pause_ns_max) = (2, 8_000_000);
+    scenario.faults = Faults::NONE;
+    scenario.balancing = false;
+    migrate(scenario);
+    scenario.timing.balance_period = Duration::from_millis(50);
+}

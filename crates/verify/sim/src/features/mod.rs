@@ -1,0 +1,23 @@
+//! What seeds draw of each feature, and runs shaped so that its bugs show.
+//!
+//! `draw` of a feature adds it to the scenarios of some seeds, by a chance of its own: what other features draw stays as it is. The other functions shape a scenario for
+//! [planted bugs](crate::plants).
+
+pub(crate) mod chains;
+pub(crate) mod coordination;
+pub mod empty_keys;
+pub(crate) mod full_partitions;
+pub(crate) mod hashes;
+pub mod hot_keys;
+pub(crate) mod kernel_gets;
+pub mod large_values;
+pub mod long_keys;
+pub(crate) mod membership;
+pub(crate) mod metadata_faults;
+pub(crate) mod migration;
+pub(crate) mod object_names;
+pub(crate) mod pubsub;
+pub(crate) mod quorum;
+pub(crate) mod reshaping;
+pub(crate) mod switch_trees;
+pub(crate) mod transactions;

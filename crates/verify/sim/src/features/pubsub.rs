@@ -1,0 +1,221 @@
+//! Runs in which clients are gateways of connections that subscribe and publish, beside all else, while nodes fail; and what must hold of messages.
+//!
+//! Whatever goes wrong, a message is told as it was published, at most once, in the order in which one publisher had them answered, and to nobody who did not listen. When all is
+//! healed, and the network only repeats and delays what it is given, everybody who listens is told, and the numbers that publishers are answered are right.
+
+use crate::client::Client;
+use crate::client::subscriber::{Counted, Heard, Listening, Sent, is_of};
+use crate::cluster::{Cluster, Scenario};
+use crate::faults::Faults;
+use crate::keyspace::{Key, Shape};
+use nicekv_client::Topic;
+use nicekv_testkit::Random;
+use std::collections::{BTreeMap, BTreeSet};
+
+const MILLISECOND_NS: u64 = 1_000_000;
+/// Chooses the seeds with messages, and how many.
+const MESSAGES: u64 = 0x6d_6573_7361_6765;
+/// What each client does when all is healed.
+const ACTIONS: usize = 60;
+/// After this nodes have forgotten who has left without their notice, and what was late has come.
+const FORGOTTEN_NS: u64 = 4_000 * MILLISECOND_NS;
+/// Clients that wait so long are answered then.
+const PATIENCE_NS: u64 = 200 * MILLISECOND_NS;
+/// Then the network only repeats and delays.
+const REPEATING: Faults =
+    Faults { duplication: 300_000, delay: 200_000, delay_max_ns: 20 * MILLISECOND_NS, ..Faults::NONE };
+
+/// In an eighth of the seeds clients have messages. All else is as it was drawn.
+pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
+    let mut random = Random::new(!(seed ^ MESSAGES));
+    let has_primaries = scenario.keyspaces.iter().any(|shape| !shape.is_quorum());
+    if random.below(8) == 0 && has_primaries {
+        scenario.workload.messages = random.pick(&[20, 60]);
+    }
+    scenario
+}
+
+/// Many messages at three members, which die and start again.
+pub(crate) fn messages(scenario: &mut Scenario) {
+    scenario.keyspaces = vec![Shape::multicast(3, 1)];
+    scenario.workload.keys = Key::several(0, 2);
+    (scenario.workload.calls, scenario.workload.messages) = (20, 60);
+    (scenario.workload.large, scenario.workload.appends) = (0, 0);
+}
+
+/// Judges what clients heard and were answered while things went wrong, and has them listen and publish once more, for so long at most.
+pub(crate) fn judge(cluster: &mut Cluster, progress_ns: u64) -> Vec<String> {
+    if cluster.clients().iter().all(|client| client.listening.is_none()) {
+        return Vec::new();
+    }
+    let rested_ns = cluster.now_ns() + FORGOTTEN_NS;
+    cluster.run_until(rested_ns, |_| false);
+    let (since, before) = (cluster.tick(), cluster.epochs());
+    cluster.disturb(REPEATING);
+    cluster.add_messages(ACTIONS);
+    let end_ns = cluster.now_ns() + progress_ns;
+    cluster.run_until(end_ns, |cluster| cluster.clients().iter().all(Client::is_done));
+    // What is late comes.
+    let end_ns = cluster.now_ns() + 10 * REPEATING.delay_max_ns;
+    cluster.run_until(end_ns, |_| false);
+    cluster.disturb(Faults::NONE);
+    let all: Vec<&Listening> =
+        cluster.clients().iter().filter_map(|client| client.listening.as_ref()).collect();
+    let is_in_order = cluster.scenario().faults.delay == 0;
+    let mut violations = judge_all(&all, since, is_in_order);
+    // Who takes a partition over has heard of nobody before, and who gives up at once is not answered.
+    let is_patient = cluster.scenario().workload.timeout_ns >= PATIENCE_NS;
+    if cluster.epochs() == before && is_patient {
+        violations.extend(judge_quiet(&all, since));
+    }
+    violations
+}
+
+/// A message of the run, by what it says: no two say the same.
+type Messages<'a> = BTreeMap<&'a [u8], (usize, &'a Sent)>;
+
+fn judge_all(all: &[&Listening], since: u64, is_in_order: bool) -> Vec<String> {
+    let sent = all.iter().enumerate().flat_map(|(client, of)| of.sent.iter().map(move |sent| (client, sent)));
+    let sent: Messages<'_> = sent.map(|(client, sent)| (&sent.message[..], (client, sent))).collect();
+    let mut violations = Vec::new();
+    for (client, listening) in all.iter().enumerate() {
+        let mut seen = BTreeSet::new();
+        for heard in &listening.heard {
+            violations.extend(judge_one(client, listening, heard, &sent));
+            if !seen.insert(&heard.message.message) {
+                violations.push(format!("client-{} is told {} twice", client + 1, text(heard)));
+            }
+        }
+        if is_in_order {
+            violations.extend(judge_order(client, &listening.heard, since, &sent));
+        }
+    }
+    for sent in all.iter().flat_map(|listening| &listening.sent) {
+        let Some((_, Some(count))) = sent.ended else { continue };
+        let most: u32 = all.iter().map(|listening| most(listening, sent)).sum();
+        if count > i64::from(most) {
+            let what = sent.message.escape_ascii();
+            violations.push(format!("{what}: {count} are said to be told, where at most {most} listen"));
+        }
+    }
+    violations
+}
+
+fn text(heard: &Heard) -> String {
+    let message = heard.message.message.split(|byte| *byte == b' ').next().unwrap_or_default();
+    format!("{} of channel {}", message.escape_ascii(), heard.message.channel.escape_ascii())
+}
+
+/// It is what was published, and its listeners are those who listen.
+fn judge_one(client: usize, listening: &Listening, heard: &Heard, sent: &Messages<'_>) -> Option<String> {
+    let (who, what) = (client + 1, text(heard));
+    let Some((_, sent)) = sent.get(&heard.message.message[..]) else {
+        return Some(format!("client-{who} is told {what}, which nobody has published"));
+    };
+    if heard.message.channel != sent.channel {
+        return Some(format!("client-{who} is told {what}, which was published to another channel"));
+    }
+    if !spans(listening, &sent.channel).any(|span| span.is_within(sent.begun_ns, heard.at_ns)) {
+        return Some(format!("client-{who} is told {what}, and does not listen to it"));
+    }
+    (heard.listeners != heard.expected).then(|| {
+        format!("client-{who} hands {what} to {:?}, and not to {:?}", heard.listeners, heard.expected)
+    })
+}
+
+/// When somebody may know that so many listen.
+struct Span<'a> {
+    name: &'a Topic,
+    count: u32,
+    from_ns: u64,
+    until_ns: u64,
+}
+
+impl Span<'_> {
+    fn is_within(&self, from_ns: u64, until_ns: u64) -> bool {
+        self.from_ns <= until_ns && self.until_ns >= from_ns
+    }
+}
+
+/// Who has not heard that something else counts forgets it.
+fn spans<'a>(listening: &'a Listening, channel: &'a [u8]) -> impl Iterator<Item = Span<'a>> {
+    let all = &listening.counted;
+    let listens = all.iter().enumerate().filter(|(_, one)| one.count > 0 && is_of(&one.name, channel));
+    listens.map(|(index, one)| {
+        let mut later = all[index + 1..].iter().filter(|later| later.name == one.name);
+        let until_ns = later.find_map(|later| later.known).map_or(u64::MAX, |(_, ns)| ns + FORGOTTEN_NS);
+        Span { name: &one.name, count: one.count, from_ns: one.set_ns, until_ns }
+    })
+}
+
+/// How many may be known to listen at most while a message is published.
+fn most(listening: &Listening, sent: &Sent) -> u32 {
+    let mut most: BTreeMap<&Topic, u32> = BTreeMap::new();
+    for span in spans(listening, &sent.channel).filter(|span| span.is_within(sent.begun_ns, sent.ended_ns)) {
+        let known = most.entry(span.name).or_default();
+        *known = span.count.max(*known);
+    }
+    most.values().sum()
+}
+
+/// What a publisher had answered before it published something else to the same channel comes first.
+fn judge_order(client: usize, heard: &[Heard], since: u64, sent: &Messages<'_>) -> Option<String> {
+    let known = heard.iter().filter_map(|heard| Some((heard, sent.get(&heard.message.message[..])?)));
+    let known: Vec<_> = known.filter(|(_, (_, sent))| sent.begun < since).collect();
+    for (index, (earlier, (publisher, first))) in known.iter().enumerate() {
+        let same = |(_, (other, sent)): &&(&Heard, &(usize, &Sent))| {
+            other == publisher && sent.channel == first.channel
+        };
+        let is_before = |(_, (_, sent)): &&(&Heard, &(usize, &Sent))| matches!(sent.ended, Some((ended, Some(_))) if ended < first.begun);
+        if let Some((later, _)) = known[index + 1..].iter().filter(same).find(is_before) {
+            let (who, first, then) = (client + 1, text(earlier), text(later));
+            return Some(format!("client-{who} is told {first}, and then {then}, which was before"));
+        }
+    }
+    None
+}
+
+/// When nothing is lost everybody is told, and counted.
+fn judge_quiet(all: &[&Listening], since: u64) -> Vec<String> {
+    let mut violations = Vec::new();
+    for sent in all.iter().flat_map(|listening| &listening.sent).filter(|sent| sent.begun > since) {
+        let what = sent.message.split(|byte| *byte == b' ').next().unwrap_or_default().escape_ascii();
+        let Some((ended, Some(count))) = sent.ended else {
+            violations.push(format!("{what} is published, and nobody says how many were told"));
+            continue;
+        };
+        let (mut least, mut most) = (0, 0);
+        for (client, listening) in all.iter().enumerate() {
+            let (low, high) = known(listening, &sent.channel, sent.begun, ended);
+            let is_told = listening.heard.iter().any(|heard| heard.message.message == sent.message);
+            if is_told && high == 0 {
+                violations.push(format!("client-{} is told {what}, and did not listen", client + 1));
+            }
+            if !is_told && low > 0 {
+                violations.push(format!("client-{} listens, and is not told {what}", client + 1));
+            }
+            (least, most) = (least + low, most + high);
+        }
+        if !(i64::from(least)..=i64::from(most)).contains(&count) {
+            violations.push(format!("{what}: {count} are said to be told, and {least} to {most} listen"));
+        }
+    }
+    violations
+}
+
+/// How few and how many may have been known to listen through a client meanwhile.
+fn known(listening: &Listening, channel: &[u8], begun: u64, ended: u64) -> (u32, u32) {
+    let of_channel = listening.counted.iter().filter(|one| is_of(&one.name, channel) && one.set <= ended);
+    let mut by_name: BTreeMap<&Topic, Vec<&Counted>> = BTreeMap::new();
+    of_channel.for_each(|one| by_name.entry(&one.name).or_default().push(one));
+    let (mut least, mut most) = (0, 0);
+    for counted in by_name.values() {
+        let is_known = |one: &&Counted| one.known.is_some_and(|(known, _)| known <= begun);
+        let last = counted.iter().rposition(is_known);
+        let counts = || counted[last.unwrap_or(0)..].iter().map(|one| one.count);
+        // Nobody listens before the first.
+        least += counts().min().filter(|_| last.is_some()).unwrap_or(0);
+        most += counts().max().unwrap_or(0);
+    }
+    (least, most)
+}

@@ -1,0 +1,29 @@
+//! Damage that nobody reads is found and repaired in time (docs/FAULTS.md row 10): of entries, and of large values.
+
+use super::{PROGRESS_NS, Report, describe, is_quiet, members};
+use crate::cluster::Cluster;
+use nicekv_proto::PartitionId;
+
+/// Damages something of every node, and waits for its scrub.
+pub(crate) fn judge(cluster: &mut Cluster, report: &mut Report) {
+    cluster.damage_values();
+    let is_repaired = |cluster: &Cluster| {
+        let mut partitions = cluster.repaired_partitions().into_iter();
+        partitions.all(|partition| {
+            members(cluster, partition).into_iter().all(|node| is_intact(cluster, node, partition))
+        })
+    };
+    let end_ns = cluster.now_ns() + PROGRESS_NS;
+    // An overdue value may be on its way out just then.
+    cluster.run_until(end_ns, |cluster| is_repaired(cluster) && is_quiet(cluster));
+    if !is_repaired(cluster) {
+        report.violations.push(format!("damage is not repaired: {}", describe(cluster)));
+    }
+}
+
+/// All that a node holds of a partition, and the large values of which that speaks.
+fn is_intact(cluster: &Cluster, node: usize, partition: PartitionId) -> bool {
+    let disk = &cluster.nodes()[node].disk;
+    let has_value = |key| disk.large_value(key).is_none_or(|reference| disk.has_large(&reference));
+    disk.entries().keys().filter(|(of, _)| *of == partition).all(|key| disk.is_intact(key) && has_value(key))
+}

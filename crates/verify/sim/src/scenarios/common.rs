@@ -1,0 +1,59 @@
+//! What several scripts begin with or do.
+
+use super::script::{MILLISECOND_NS, Played, Stage};
+use crate::checker::Action;
+use crate::checker::model::{Change, When};
+use crate::cluster::{Fault, Scenario, What};
+use crate::keyspace::Key;
+use crate::network::Host;
+use crate::node::Kept;
+use nicekv_proto::{Datagram, Duration};
+
+pub(super) fn as_it_is(_: &mut Scenario) {}
+
+pub(super) fn two_switches(scenario: &mut Scenario) {
+    scenario.switches = 2;
+}
+
+/// A removed node may have a long lease, and a switch that does not hear of it; many see what it says.
+pub(super) fn removed_but_reachable(scenario: &mut Scenario) {
+    scenario.switches = 2;
+    // Many keys: one that is put through the old tables is locked at the removed node, which then says nothing of it.
+    scenario.clients = 8;
+    scenario.workload.keys = Key::several(0, 60);
+    scenario.workload.pause_ns_max = 8 * MILLISECOND_NS;
+    scenario.workload.calls = 600;
+    scenario.timing.lease = Duration::from_millis(500);
+    scenario.faults.drift = 50_000;
+}
+
+pub(super) fn crash(node: usize, downtime_ms: u64) -> Fault {
+    Fault::Crash { node, kept: Kept::Any, downtime_ns: Some(downtime_ms * 1_000_000) }
+}
+
+pub(super) fn cut_both(stage: &mut Stage, one: Host, other: Host) {
+    stage.inject(Fault::Cut { from: one, to: other });
+    stage.inject(Fault::Cut { from: other, to: one });
+}
+
+/// A client sets the first key.
+pub(super) fn set(stage: &mut Stage, client: usize, value: &str) {
+    let op = stage.cluster.clients()[client].next_op();
+    let change = Change::Set(value.into());
+    stage.cluster.call(client, 0, Action::Update { op, condition: When::Always, return_old: false, change });
+}
+
+pub(super) fn opened(what: What<'_>) -> Option<Datagram<'_>> {
+    let What::Datagram { bytes, .. } = what else { return None };
+    Datagram::decode(bytes).ok().map(|(_, datagram)| datagram)
+}
+
+/// Two primaries in turn are killed and come back.
+pub(super) fn two_failovers(stage: &mut Stage, downtime_ms: u64, run_ms: u64) -> Played {
+    for _ in 0..2 {
+        let primary = stage.primary()?;
+        stage.inject(crash(primary, downtime_ms));
+        stage.run(run_ms);
+    }
+    Some(())
+}

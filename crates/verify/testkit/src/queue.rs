@@ -1,0 +1,81 @@
+//! Future events by time, and the clock. Events of the same time happen in the order in which they were scheduled.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+#[derive(Clone)]
+struct Scheduled<E> {
+    at_ns: u64,
+    number: u64,
+    event: E,
+}
+
+impl<E> PartialEq for Scheduled<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+impl<E> Eq for Scheduled<E> {}
+impl<E> PartialOrd for Scheduled<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<E> Ord for Scheduled<E> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_ns, self.number).cmp(&(other.at_ns, other.number))
+    }
+}
+
+/// Events of a simulation, and its clock.
+#[derive(Clone)]
+pub struct Queue<E> {
+    heap: BinaryHeap<Reverse<Scheduled<E>>>,
+    now_ns: u64,
+    scheduled: u64,
+}
+
+impl<E> Default for Queue<E> {
+    fn default() -> Self {
+        Self { heap: BinaryHeap::new(), now_ns: 0, scheduled: 0 }
+    }
+}
+
+impl<E> Queue<E> {
+    /// The time of the last event taken.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// The next event, if it falls before `end_ns`.
+    pub fn peek_before(&self, end_ns: u64) -> Option<&E> {
+        self.heap.peek().filter(|Reverse(next)| next.at_ns < end_ns).map(|Reverse(next)| &next.event)
+    }
+
+    /// Schedules `event`, not before now.
+    pub fn at(&mut self, at_ns: u64, event: E) {
+        self.scheduled += 1;
+        let at_ns = at_ns.max(self.now_ns);
+        self.heap.push(Reverse(Scheduled { at_ns, number: self.scheduled, event }));
+    }
+
+    /// Schedules `event` after `delay_ns`.
+    pub fn after(&mut self, delay_ns: u64, event: E) {
+        self.at(self.now_ns + delay_ns, event);
+    }
+
+    /// The next event that falls before `end_ns`; the clock goes on to it, or to `end_ns`.
+    pub fn next_before(&mut self, end_ns: u64) -> Option<E> {
+        match self.heap.peek() {
+            Some(Reverse(next)) if next.at_ns < end_ns => {
+                let Reverse(next) = self.heap.pop().expect("peeked");
+                self.now_ns = next.at_ns;
+                Some(next.event)
+            }
+            _ => {
+                self.now_ns = self.now_ns.max(end_ns);
+                None
+            }
+        }
+    }
+}
