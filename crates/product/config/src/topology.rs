@@ -21,7 +21,7 @@ impl ClusterConfig {
         let servers: Vec<_> = nodes.chain(services).collect();
         for (host, name, switch) in &servers {
             if let Some(home) = self.home(name, *switch)? {
-                topology.settle(*host, home);
+                topology.set_home(*host, home);
             }
         }
         let known = |name: &str| servers.iter().find(|(_, known, _)| *known == name).map(|(host, ..)| *host);
@@ -37,7 +37,7 @@ impl ClusterConfig {
         let mut topology = self.topology()?;
         for node in &self.nodes {
             if let Some(home) = self.home(&node.name, node.switch.as_deref())? {
-                topology.settle(nicekv_metadata::host_id(NodeId(node.id)), home);
+                topology.set_home(nicekv_metadata::host_id(NodeId(node.id)), home);
             }
         }
         Ok(topology)

@@ -1,31 +1,31 @@
-//! Entries of copies of hot keys, by what the holder tells ([`nicekv_replica::CopyShift`]): for gets that a switch has stamped (H6), within the lease of the copy's
-//! lessor (H7).
+//! Entries of copies of hot keys, from the holder's notifications ([`nicekv_replica::CopyShift`]): they answer gets that a switch has
+//! stamped (H6), within the lease of the copy's lessor (H7).
 
-use crate::gates::Keeper;
+use crate::gates::GateOwner;
 use crate::layout::Memory;
-use crate::table::{Key, Of, Table, Text, shown};
+use crate::table::{Contents, Key, Of, Table, shown};
 use nicekv_replica::{CopyOf, CopyShift};
 
 impl Table {
-    /// Takes what the core tells of copies.
-    pub fn take_copy(&mut self, memory: &mut impl Memory, shift: CopyShift) {
+    /// Applies a notification about a copy.
+    pub fn apply_copy(&mut self, memory: &mut impl Memory, shift: CopyShift) {
         match shift {
             CopyShift::Kept { of, stamp, lessor, entry } => {
                 let (name, key) = (of.name, key_of(of));
                 match shown(Some(&entry)) {
                     Some(entry) => {
-                        let text = Text { name, keeper: Keeper::Lessor(lessor), stamp, entry };
-                        self.write(memory, key, &text);
+                        let gate_owner = GateOwner::Lessor(lessor);
+                        self.write(memory, key, &Contents { name, gate_owner, stamp, entry });
                     }
-                    None => self.forget(memory, &key),
+                    None => self.remove(memory, &key),
                 }
             }
-            CopyShift::Dropped(of) => self.forget(memory, &key_of(of)),
+            CopyShift::Dropped(of) => self.remove(memory, &key_of(of)),
             CopyShift::Leased { lessor, until_ns } => self.gates.lease(memory, lessor, until_ns),
         }
     }
 
-    /// How many gets the program has answered from copies, since it was asked last (G7).
+    /// Gets that the program has answered from copies since the last call (G7).
     pub fn hits_of_copies(&mut self, memory: &impl Memory) -> u64 {
         self.gates.hits_of_copies(memory, self.size.gates)
     }

@@ -1,9 +1,7 @@
-//! Who has a gate: a partition, or an owner of hot keys for the copies that it has made under one serial, so that its leases under another one are no leases of these (H7).
-//!
-//! There are so many of both that neither leaves the other without.
+//! Gates. A gate belongs to a partition, or to a lessor: an owner of hot keys, for the copies that it has made under one serial. A lease
+//! under another serial does not count for these copies (H7). Partitions and lessors have separate pools of gates.
 
-use crate::layout::{CHAIN, HITS, LEASE, Memory, Word, words};
-use crate::table::{Grant, Map, Size};
+use crate::layout::{CHAIN, HITS, LEASE, Memory, Size, Word, words};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -12,33 +10,46 @@ use nicekv_proto::PartitionId;
 use nicekv_proto::route::ChainHeader;
 use nicekv_replica::Lessor;
 
-/// Whose a gate is.
+pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
+
+/// Permission to answer gets of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keeper {
-    /// Of a partition that the node is a member of.
+pub struct Grant {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Gets are answered before this time, on the boot-time clock.
+    pub until_ns: u64,
+    /// The chain header that gets with room for one must have.
+    pub chain: ChainHeader,
+}
+
+/// The owner of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GateOwner {
+    /// A partition that the node is a member of.
     Partition(PartitionId),
-    /// Of copies.
+    /// A lessor of copies.
     Lessor(Lessor),
 }
 
-/// A gate that is somebody's.
+/// A gate in use.
 #[derive(Clone, Default)]
 pub(crate) struct Gate {
     pub(crate) number: u32,
-    /// Those that it is the gate of.
+    /// The entries at this gate.
     pub(crate) entries: BTreeSet<u32>,
     chain: Option<ChainHeader>,
     until_ns: u64,
 }
 
 impl Gate {
-    fn shut_if_new(number: Option<u32>, memory: &mut impl Memory) -> Option<Self> {
+    fn new(number: Option<u32>, memory: &mut impl Memory) -> Option<Self> {
         let number = number?;
         memory.store(Word::Gate(number, LEASE), 0);
         Some(Self { number, ..Self::default() })
     }
 
-    /// Gets are answered before this.
+    /// Answers gets before this time.
     pub(crate) fn set_lease(&mut self, memory: &mut impl Memory, until_ns: u64) {
         if self.until_ns != until_ns {
             self.until_ns = until_ns;
@@ -46,7 +57,7 @@ impl Gate {
         }
     }
 
-    /// And if they have come by this chain, as far as they say so.
+    /// Answers gets by a grant: those with its chain header, or without one.
     pub(crate) fn admit(&mut self, memory: &mut impl Memory, grant: &Grant) {
         if self.chain != Some(grant.chain) {
             self.chain = Some(grant.chain);
@@ -60,17 +71,17 @@ impl Gate {
     }
 }
 
-/// See the module.
+/// The gates of partitions and lessors.
 #[derive(Clone)]
 pub(crate) struct Gates {
     partitions: Map<PartitionId, Gate>,
     lessors: BTreeMap<Lessor, Gate>,
     free_of_partitions: Vec<u32>,
     free_of_lessors: Vec<u32>,
-    /// Behind the last one that a lessor has ever had.
+    /// One past the highest gate that a lessor ever had.
     end: u32,
-    /// Of what the program has counted at each, so much is told.
-    told: Vec<u64>,
+    /// The hits of each gate that have been reported.
+    reported: Vec<u64>,
 }
 
 impl Gates {
@@ -81,63 +92,65 @@ impl Gates {
             free_of_partitions: (0..size.gates).rev().collect(),
             free_of_lessors: (size.gates..size.gate_count()).rev().collect(),
             end: size.gates,
-            told: (0..size.gate_count()).map(|_| 0).collect(),
+            reported: (0..size.gate_count()).map(|_| 0).collect(),
         }
     }
 
-    pub(crate) fn get_mut(&mut self, keeper: Keeper) -> Option<&mut Gate> {
-        match keeper {
-            Keeper::Partition(partition) => self.partitions.get_mut(&partition),
-            Keeper::Lessor(lessor) => self.lessors.get_mut(&lessor),
+    pub(crate) fn get_mut(&mut self, owner: GateOwner) -> Option<&mut Gate> {
+        match owner {
+            GateOwner::Partition(partition) => self.partitions.get_mut(&partition),
+            GateOwner::Lessor(lessor) => self.lessors.get_mut(&lessor),
         }
     }
 
-    /// Whether a keeper has a gate, or may have one.
-    pub(crate) fn has_room_for(&self, keeper: Keeper) -> bool {
-        match keeper {
-            Keeper::Partition(partition) => {
+    /// Whether an owner has a gate, or one is free.
+    pub(crate) fn has_room_for(&self, owner: GateOwner) -> bool {
+        match owner {
+            GateOwner::Partition(partition) => {
                 self.partitions.contains_key(&partition) || !self.free_of_partitions.is_empty()
             }
-            Keeper::Lessor(lessor) => self.lessors.contains_key(&lessor) || !self.free_of_lessors.is_empty(),
+            GateOwner::Lessor(lessor) => {
+                self.lessors.contains_key(&lessor) || !self.free_of_lessors.is_empty()
+            }
         }
     }
 
-    /// The gate of a keeper, if there are enough; a new one is shut.
-    pub(crate) fn claim(&mut self, memory: &mut impl Memory, keeper: Keeper) -> Option<&mut Gate> {
-        if self.get_mut(keeper).is_none() {
-            match keeper {
-                Keeper::Partition(partition) => {
-                    let gate = Gate::shut_if_new(self.free_of_partitions.pop(), memory)?;
+    /// The gate of an owner; a new one has no lease. `None`: no gate is free.
+    pub(crate) fn claim(&mut self, memory: &mut impl Memory, owner: GateOwner) -> Option<&mut Gate> {
+        if self.get_mut(owner).is_none() {
+            match owner {
+                GateOwner::Partition(partition) => {
+                    let gate = Gate::new(self.free_of_partitions.pop(), memory)?;
                     self.partitions.insert(partition, gate);
                 }
-                Keeper::Lessor(lessor) => {
-                    let gate = Gate::shut_if_new(self.free_of_lessors.pop(), memory)?;
+                GateOwner::Lessor(lessor) => {
+                    let gate = Gate::new(self.free_of_lessors.pop(), memory)?;
                     self.end = self.end.max(gate.number + 1);
                     self.lessors.insert(lessor, gate);
                 }
             }
         }
-        self.get_mut(keeper)
+        self.get_mut(owner)
     }
 
-    /// A partition has none any more; its entries are closed.
+    /// Frees the gate of a partition, whose entries are closed.
     pub(crate) fn free(&mut self, partition: PartitionId) {
         if let Some(gate) = self.partitions.remove(&partition) {
             self.free_of_partitions.push(gate.number);
         }
     }
 
-    /// The entry is at this gate no more. That of a lessor who has no other, and no lease, is free.
-    pub(crate) fn leave(&mut self, keeper: Keeper, at: u32) {
-        if let Some(gate) = self.get_mut(keeper) {
+    /// Removes an entry from a gate. The gate of a lessor without entries and lease is freed.
+    pub(crate) fn leave(&mut self, owner: GateOwner, at: u32) {
+        if let Some(gate) = self.get_mut(owner) {
             gate.entries.remove(&at);
         }
-        if let Keeper::Lessor(lessor) = keeper {
+        if let GateOwner::Lessor(lessor) = owner {
             self.free_if_idle(lessor);
         }
     }
 
-    /// Copies of a lessor may be shown until then, and those of other serials of the owner no more.
+    /// Sets the lease of a lessor, and ends the leases of the same owner under other serials.
     pub(crate) fn lease(&mut self, memory: &mut impl Memory, lessor: Lessor, until_ns: u64) {
         for other in self.serials(lessor.owner) {
             if let Some(gate) = self.lessors.get_mut(&other).filter(|_| other != lessor) {
@@ -145,13 +158,13 @@ impl Gates {
                 self.free_if_idle(other);
             }
         }
-        if let Some(gate) = self.claim(memory, Keeper::Lessor(lessor)) {
+        if let Some(gate) = self.claim(memory, GateOwner::Lessor(lessor)) {
             gate.set_lease(memory, until_ns);
         }
         self.free_if_idle(lessor);
     }
 
-    /// Of an owner, those that have a gate.
+    /// The lessors of an owner that have a gate.
     fn serials(&self, owner: SocketAddrV4) -> Vec<Lessor> {
         let first = Lessor { owner, serial: 0 };
         self.lessors.range(first..=Lessor { serial: u64::MAX, ..first }).map(|(lessor, _)| *lessor).collect()
@@ -160,7 +173,7 @@ impl Gates {
     fn free_if_idle(&mut self, lessor: Lessor) {
         let is_idle = |gate: &Gate| gate.entries.is_empty() && gate.until_ns == 0;
         if self.lessors.get(&lessor).is_some_and(is_idle) {
-            let gate = self.lessors.remove(&lessor).expect("it is idle");
+            let gate = self.lessors.remove(&lessor).expect("just found");
             self.free_of_lessors.push(gate.number);
         }
     }
@@ -169,22 +182,22 @@ impl Gates {
         self.partitions.iter().map(|(partition, gate)| (*partition, gate.number))
     }
 
-    /// What the program has answered at the gates of partitions since this was asked last.
+    /// Gets answered at the gates of partitions since the last call.
     pub(crate) fn hits(&mut self, memory: &impl Memory) -> impl Iterator<Item = (PartitionId, u64)> {
-        let Self { partitions, told, .. } = self;
+        let Self { partitions, reported, .. } = self;
         partitions.iter().filter_map(|(partition, gate)| {
-            let hits = untold(memory, told, gate.number);
+            let hits = unreported(memory, reported, gate.number);
             (hits > 0).then_some((*partition, hits))
         })
     }
 
-    /// At those of lessors, whoever they are.
+    /// Gets answered at the gates of lessors since the last call.
     pub(crate) fn hits_of_copies(&mut self, memory: &impl Memory, first: u32) -> u64 {
-        (first..self.end).map(|number| untold(memory, &mut self.told, number)).sum()
+        (first..self.end).map(|number| unreported(memory, &mut self.reported, number)).sum()
     }
 }
 
-fn untold(memory: &impl Memory, told: &mut [u64], number: u32) -> u64 {
+fn unreported(memory: &impl Memory, reported: &mut [u64], number: u32) -> u64 {
     let counted = memory.load(Word::Gate(number, HITS));
-    counted.wrapping_sub(core::mem::replace(&mut told[number as usize], counted))
+    counted.wrapping_sub(core::mem::replace(&mut reported[number as usize], counted))
 }

@@ -1,4 +1,4 @@
-//! Where the words stand.
+//! Memory layout: entries and gates as arrays of 64-bit words, shared by the process and the program.
 
 use alloc::format;
 use alloc::string::String;
@@ -8,82 +8,104 @@ use nicekv_proto::limits::KERNEL_KEY_BYTES_MAX;
 use nicekv_proto::route::ChainHeader;
 use nicekv_proto::{KeyDigest, KeyspaceId, OpId};
 
-/// The body of a reply to a get, at most.
+/// Longest body of a reply to a get.
 pub const BODY_BYTES_MAX: usize = nicekv_proto::hot::REPLY_BODY_BYTES_MAX;
-/// Entries whose keys have a hash in common; of these the one that was not used for the longest time makes room.
+/// Associativity: entries for keys with the same hash. The least recently used one is evicted.
 pub const WAYS: u32 = 4;
 
-/// Spreads digests over the entries.
+/// Multiplier of the hash.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Of gets with room for a stamp, as their op ids say, one in 2 to the power of this is for the process, so that it sees what its kernel answers.
+/// Of gets with room for a stamp, one in 2^SHOWN_BITS by op id is passed to the process, so that it learns which keys its kernel answers.
 const SHOWN_BITS: u32 = 6;
 
-/// Even: nothing of the entry means anything.
+/// Words of an entry. Version: even while the entry is invalid.
 pub(crate) const VERSION: usize = 0;
-/// The number of the gate.
+/// Index of the gate.
 pub(crate) const GATE: usize = 1;
 /// Keyspace, length of the key, length of the body.
 pub(crate) const SHAPE: usize = 2;
-/// When the program has last answered from it.
+/// When the program last answered from it.
 pub(crate) const USED: usize = 3;
-/// Of the copy that it is, and its number (H6); zeros: the node is a member, and it is none.
+/// Instance and number of a copy (H6); zeros in a member's entry.
 pub(crate) const INSTANCE: usize = 4;
 pub(crate) const SEEN: usize = 5;
 pub(crate) const DIGEST: usize = 6;
 pub(crate) const KEY: usize = 8;
-/// The reply, less its header.
+/// The reply without its header.
 pub(crate) const BODY: usize = KEY + KERNEL_KEY_BYTES_MAX.div_ceil(8);
-/// Of an entry.
+/// Words of an entry.
 pub const ENTRY_WORDS: usize = BODY + BODY_BYTES_MAX.div_ceil(8);
 
-/// Gets may be answered until then, on the boot-time clock (R12, H7).
+/// Words of a gate. Lease: gets may be answered before this time, on the boot-time clock (R12, H7).
 pub(crate) const LEASE: usize = 0;
-/// What a switch has written into a get, if it has room for that (C5).
+/// The chain header that a get with room for one must have (C5).
 pub(crate) const CHAIN: usize = 1;
-/// How many gets the program has answered; it alone writes there (G7).
+/// Gets answered; only the program writes this word (G7).
 pub(crate) const HITS: usize = CHAIN + ChainHeader::BYTES / 8;
-/// Of a gate.
+/// Words of a gate.
 pub const GATE_WORDS: usize = HITS + 1;
 
-/// A word of what program and process share.
+/// The address of a word: index of the gate or entry, and word in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// Of a partition, or of an owner's copies.
+    /// A gate of a partition, or of an owner's copies.
     Gate(u32, usize),
-    /// Of a key.
+    /// The entry of a key.
     Entry(u32, usize),
 }
 
-/// What program and process share.
+/// The memory that program and process share.
 pub trait Memory {
-    /// What is there.
+    /// Reads a word.
     fn load(&self, at: Word) -> u64;
-    /// Changes it; whoever sees that sees all that was stored before.
+    /// Writes a word with release ordering: a reader that sees it also sees everything written before.
     fn store(&mut self, at: Word, word: u64);
-    /// Adds one.
+    /// Increments a word.
     fn count(&mut self, at: Word) {
         self.store(at, self.load(at).wrapping_add(1));
     }
 }
 
-/// Cells in which the program counts who asks.
+/// Cells in which the program counts gets by client.
 pub const SOURCES: u32 = 2048;
-/// Places that a cell may have.
+/// Cells that a client may hash to.
 const SOURCE_PLACES: u32 = 4;
 
-/// The memory of a program that runs.
+/// The memory of a loaded program.
 pub trait Program: Memory {
-    /// How gets have ended so far, by [`OUTCOMES`](crate::OUTCOMES); none if the kernel does not tell.
+    /// Number of gets by [`OUTCOMES`]; `None` if the kernel does not report it.
     fn outcomes(&self) -> Option<Outcomes>;
 
-    /// Gate, client, and how many of its gets were answered since this was asked last, as far as there were cells (G7). What is answered meanwhile may go
-    /// uncounted.
+    /// (Gate, client, gets answered) since the last call, as far as there were cells (G7). Gets that are answered during the call may be
+    /// lost.
     fn take_sources(&mut self) -> Vec<(u32, Ipv4Addr, u64)>;
 }
 
-/// Counts by [`OUTCOMES`](crate::OUTCOMES).
-pub type Outcomes = [u64; crate::OUTCOMES.len()];
+/// Outcomes of gets that the program may answer: a hit on a member's entry, each [`Miss`](crate::Miss), a hit on a copy.
+pub const OUTCOMES: [&str; 9] =
+    ["hit", "absent", "closed", "lease", "chain", "changed", "room", "stamp", "copy"];
+
+/// Counts by [`OUTCOMES`].
+pub type Outcomes = [u64; OUTCOMES.len()];
+
+/// Capacity of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Entries: a power of two, at least [`WAYS`].
+    pub entries: u32,
+    /// Gates of partitions. A partition without a gate has no entries.
+    pub gates: u32,
+    /// Gates of lessors, that is owners of hot keys with a serial. Copies of a lessor without a gate have no entries.
+    pub lessors: u32,
+}
+
+impl Size {
+    /// All gates.
+    pub fn gate_count(&self) -> u32 {
+        self.gates + self.lessors
+    }
+}
 
 impl<P: Program + ?Sized> Memory for alloc::boxed::Box<P> {
     fn load(&self, at: Word) -> u64 {
@@ -95,7 +117,7 @@ impl<P: Program + ?Sized> Memory for alloc::boxed::Box<P> {
     }
 }
 
-/// Bytes as words; the last one is filled up with zeros.
+/// Bytes as words; the last one is padded with zeros.
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -112,16 +134,16 @@ pub(crate) fn body_length(shape: u64) -> usize {
     usize::from(shape as u16)
 }
 
-/// The first of the [`WAYS`] entries where a key may be, of `entries` that are a power of two.
+/// The first of the [`WAYS`] entries where a key may be. `entries` is a power of two.
 pub(crate) fn first_way(keyspace: KeyspaceId, digest: &KeyDigest, entries: u32) -> u32 {
     let [low, high] = digest_words(digest);
     let mixed = (low ^ high.rotate_left(29) ^ u64::from(keyspace.0)).wrapping_mul(MULTIPLIER);
     ((mixed >> 32) as u32 & (entries - 1)) & !(WAYS - 1)
 }
 
-/// Whether the process is to see a get with room for a stamp. Owners learn of hot keys by the gets that they answer, and by those that other members show them.
+/// Whether a get with room for a stamp is passed to the process. Owners learn of hot keys by the gets that they and other members see.
 pub(crate) fn is_shown(op: OpId) -> bool {
-    // Mixed twice: a client's gets of one key may have sequences that are any number apart.
+    // Mixed twice: a client's gets of one key may have sequence numbers with any stride.
     let mixed = (op.client.0 ^ op.sequence).wrapping_mul(MULTIPLIER);
     (mixed ^ mixed >> 32).wrapping_mul(MULTIPLIER) >> (u64::BITS - SHOWN_BITS) == 0
 }
@@ -131,7 +153,7 @@ pub(crate) fn digest_words(digest: &KeyDigest) -> [u64; 2] {
     core::array::from_fn(|_| words.next().unwrap_or_default())
 }
 
-/// The text of the C header that the program includes.
+/// The C header that the program includes.
 pub fn c_header() -> String {
     let mut text = String::from(
         "/* Generated from crates/product/kernel-gets/src/layout.rs: do not edit. `NICEKV_BLESS=1 cargo test -p nicekv-switch-xdp layout`\n \
@@ -157,16 +179,16 @@ pub fn c_header() -> String {
         ("SOURCE_PLACES", SOURCE_PLACES as usize),
         ("SHOWN_BITS", SHOWN_BITS as usize),
     ];
-    let outcomes = crate::OUTCOMES.iter().enumerate();
+    let outcomes = OUTCOMES.iter().enumerate();
     words.iter().for_each(|(name, value)| text.push_str(&format!("#define NICEKV_GETS_{name} {value}\n")));
-    text.push_str(&format!("#define NICEKV_GETS_MULTIPLIER {MULTIPLIER:#x}ULL\n\n/* How a get ends. */\n"));
+    text.push_str(&format!("#define NICEKV_GETS_MULTIPLIER {MULTIPLIER:#x}ULL\n\n/* Outcomes of gets. */\n"));
     outcomes.for_each(|(at, name)| {
         text.push_str(&format!("#define NICEKV_GETS_OUTCOME_{} {at}\n", name.to_uppercase()));
     });
     text.push_str(&format!(
-        "#define NICEKV_GETS_OUTCOMES {}\n\n/* Of a node. */\nstruct nicekv_gets_config {{\n\t__be32 address;\n\t__be16 port;\n\t\
+        "#define NICEKV_GETS_OUTCOMES {}\n\n/* Configuration of a node. */\nstruct nicekv_gets_config {{\n\t__be32 address;\n\t__be16 port;\n\t\
          __u16 reserved;\n\t__u32 entries;\n}};\n",
-        crate::OUTCOMES.len()
+        OUTCOMES.len()
     ));
     text
 }

@@ -1,4 +1,4 @@
-//! What the program does for one get that it may answer: the reference that the program in C is held against.
+//! What the program does for one get that it may answer: the reference for the program in C, `gets.bpf.c`.
 
 use crate::layout::{
     BODY, CHAIN, DIGEST, ENTRY_WORDS, GATE, HITS, INSTANCE, KEY, LEASE, Memory, SEEN, SHAPE, USED, VERSION,
@@ -12,28 +12,28 @@ use nicekv_proto::{Datagram, Get, Header, KeyspaceId, OpId, Opcode, Reply};
 
 /// A get that the program may answer if it finds the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Asked {
-    /// Names the request.
+pub struct GetRequest {
+    /// Identifies the request.
     pub op: OpId,
     keyspace: u16,
     digest: [u8; 16],
     key: Vec<u8>,
     chain: Option<[u8; ChainHeader::BYTES]>,
-    /// What a switch has written, if it has sent the get to a copy (H2).
+    /// The stamp that a switch has written, if it has sent the get to a copy (H2).
     pub stamp: Stamp,
-    /// Of the whole datagram.
+    /// Length of the whole datagram.
     length: usize,
 }
 
-impl Asked {
-    /// Of the payload of a datagram. `None`: it is for the process, whatever is found. The program looks at what a lookup goes by and at nothing else, since
-    /// what is malformed in another way is answered as if it was not; bundles, long keys, and what says where its answer goes, it leaves alone.
-    pub fn of(datagram: &[u8]) -> Option<Self> {
+impl GetRequest {
+    /// Parses the payload of a datagram. `None`: it is for the process in any case. The program checks only the fields that a lookup needs;
+    /// other malformed fields do not prevent an answer. It leaves bundles, long keys and gets with a reply address to the process.
+    pub fn parse(datagram: &[u8]) -> Option<Self> {
         let mut plain = Vec::new();
         let room = take_room(datagram, &mut plain).transpose().ok()?;
         let (chain, stamp) = match room {
             Some(Room::Chain(chain)) => (Some(chain.to_bytes()), Stamp::NONE),
-            // What has no stamp went its usual way.
+            // Without a stamp it took the default route.
             Some(Room::Stamp(stamp)) => (None, stamp),
             None => {
                 plain.extend_from_slice(datagram);
@@ -64,18 +64,18 @@ impl Asked {
     }
 }
 
-/// Why the process is left to answer.
+/// Why a get is passed to the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Miss {
     /// The key has no entry.
     Absent,
     /// An op locks the key, or its entry is being written.
     Closed,
-    /// The lease is over, or the node does not answer for the partition.
+    /// The lease has ended, or the node does not answer for the partition.
     Lease,
-    /// It came by another chain.
+    /// Its chain header differs from the gate's.
     Chain,
-    /// The entry was written to meanwhile.
+    /// The entry changed during the lookup.
     Changed,
     /// The reply is longer than the get (G8).
     Room,
@@ -86,21 +86,17 @@ pub enum Miss {
 /// How a lookup ends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// This is the reply, less its header.
+    /// The reply without its header.
     Answer(Vec<u8>),
-    /// The process answers.
-    Up(Miss),
+    /// The get is passed to the process.
+    Pass(Miss),
 }
 
-/// How the program counts gets that it may answer: what it answered as a member's, then by [`Miss`], and what it answered from copies.
-pub const OUTCOMES: [&str; 9] =
-    ["hit", "absent", "closed", "lease", "chain", "changed", "room", "stamp", "copy"];
-
-/// What is to be loaded next.
+/// The word to load next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Next {
     Version,
-    /// What the entry is of, up to the last word of the key.
+    /// The identity of the entry, up to the last word of the key.
     Identity(usize),
     Instance,
     Seen,
@@ -111,12 +107,12 @@ enum Next {
     VersionAgain,
 }
 
-/// See the module. Each step loads one word.
+/// A lookup in progress. Each step loads one word.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lookup {
-    asked: Asked,
+    get: GetRequest,
     now_ns: u64,
-    /// The entry that is looked at, and the one behind the last.
+    /// The current entry, and the end of the range of entries.
     entry: u32,
     end: u32,
     next: Next,
@@ -124,25 +120,25 @@ pub struct Lookup {
     gate: u32,
     body_length: usize,
     body: Vec<u64>,
-    /// One of the entries may be that of the key.
+    /// Whether a closed entry was found, which may be that of the key.
     met_closed: bool,
 }
 
 impl Lookup {
-    /// Of a table of so many entries. `now_ns`: what the boot-time clock says, after the get has arrived.
-    pub fn new(asked: Asked, entries: u32, now_ns: u64) -> Self {
-        let entry = first_way(KeyspaceId(asked.keyspace), &nicekv_proto::KeyDigest(asked.digest), entries);
+    /// A lookup in a table of `entries` entries. `now_ns`: the boot-time clock, read after the get has arrived.
+    pub fn new(get: GetRequest, entries: u32, now_ns: u64) -> Self {
+        let entry = first_way(KeyspaceId(get.keyspace), &nicekv_proto::KeyDigest(get.digest), entries);
         let (end, next) = (entry + WAYS, Next::Version);
         let (version, gate, body_length, body) = (0, 0, 0, Vec::new());
-        Self { asked, now_ns, entry, end, next, version, gate, body_length, body, met_closed: false }
+        Self { get, now_ns, entry, end, next, version, gate, body_length, body, met_closed: false }
     }
 
-    /// What was asked.
-    pub fn asked(&self) -> &Asked {
-        &self.asked
+    /// The get.
+    pub fn get(&self) -> &GetRequest {
+        &self.get
     }
 
-    /// Loads a word; how it ends, if it does.
+    /// Loads a word. Returns the outcome when the lookup ends.
     pub fn step(&mut self, memory: &mut impl Memory) -> Option<Outcome> {
         let entry = |at| Word::Entry(self.entry, at);
         match self.next {
@@ -162,16 +158,16 @@ impl Lookup {
                 self.identified(at, word);
             }
             Next::Instance => {
-                let is_asked_for = memory.load(entry(INSTANCE)) == self.asked.stamp.instance;
-                if !is_asked_for {
+                let is_same_instance = memory.load(entry(INSTANCE)) == self.get.stamp.instance;
+                if !is_same_instance {
                     return self.next_way();
                 }
                 self.next = Next::Seen;
             }
             Next::Seen => {
-                let is_new_enough = memory.load(entry(SEEN)) >= self.asked.stamp.seen;
+                let is_new_enough = memory.load(entry(SEEN)) >= self.get.stamp.seen;
                 if !is_new_enough {
-                    return Some(Outcome::Up(Miss::Stamp));
+                    return Some(Outcome::Pass(Miss::Stamp));
                 }
                 self.next = Next::Gate;
             }
@@ -182,10 +178,10 @@ impl Lookup {
             Next::Lease => {
                 let until_ns = memory.load(Word::Gate(self.gate, LEASE));
                 if until_ns <= self.now_ns {
-                    return Some(Outcome::Up(Miss::Lease));
+                    return Some(Outcome::Pass(Miss::Lease));
                 }
                 self.next = Next::Chain(CHAIN);
-                if self.asked.chain.is_none() {
+                if self.get.chain.is_none() {
                     return self.admitted();
                 }
             }
@@ -200,22 +196,22 @@ impl Lookup {
         None
     }
 
-    /// Looks at a word of the chain that the gate admits.
+    /// Compares a word of the gate's chain header.
     fn compare_chain(&mut self, memory: &impl Memory, at: usize) -> Option<Outcome> {
         let word = memory.load(Word::Gate(self.gate, at));
-        let chain = self.asked.chain.as_ref().expect("a reason to be here");
+        let chain = self.get.chain.as_ref().expect("the get has a chain header");
         if words(chain).nth(at - CHAIN) != Some(word) {
-            return Some(Outcome::Up(Miss::Chain));
+            return Some(Outcome::Pass(Miss::Chain));
         }
         self.next = Next::Chain(at + 1);
         if at + 1 == HITS { self.admitted() } else { None }
     }
 
-    /// The reply is copied: it is right if the entry is still the same.
+    /// The reply has been copied; it is valid if the version is still the same.
     fn copied(&self, memory: &mut impl Memory) -> Outcome {
         let is_same = memory.load(Word::Entry(self.entry, VERSION)) == self.version;
         if !is_same {
-            return Outcome::Up(Miss::Changed);
+            return Outcome::Pass(Miss::Changed);
         }
         memory.store(Word::Entry(self.entry, USED), self.now_ns);
         memory.count(Word::Gate(self.gate, HITS));
@@ -223,16 +219,16 @@ impl Lookup {
         Outcome::Answer(bytes.take(self.body_length).collect())
     }
 
-    /// The gate is open: the reply is copied if there is room for it.
+    /// The gate admits the get; the reply is copied if there is room for it.
     fn admitted(&mut self) -> Option<Outcome> {
         self.next = Next::Body(BODY);
-        let has_room = Header::BYTES + self.body_length <= self.asked.length;
-        (!has_room).then_some(Outcome::Up(Miss::Room))
+        let has_room = Header::BYTES + self.body_length <= self.get.length;
+        (!has_room).then_some(Outcome::Pass(Miss::Room))
     }
 
-    /// Whether a word of what an entry is of is as in the key's.
+    /// Whether a word of an entry's identity is that of the key.
     fn is_of_key(&self, at: usize, word: u64) -> bool {
-        let Asked { keyspace, digest, key, .. } = &self.asked;
+        let GetRequest { keyspace, digest, key, .. } = &self.get;
         match at {
             SHAPE => word & !0xffff == shape(KeyspaceId(*keyspace), key.len(), 0),
             DIGEST..KEY => digest_words(&nicekv_proto::KeyDigest(*digest))[at - DIGEST] == word,
@@ -240,12 +236,12 @@ impl Lookup {
         }
     }
 
-    /// So far it is the key's.
+    /// The identity of the entry matches up to this word.
     fn identified(&mut self, at: usize, word: u64) {
         if at == SHAPE {
             self.body_length = body_length(word).min(8 * (ENTRY_WORDS - BODY));
         }
-        let last = KEY + self.asked.key.len().div_ceil(8) - 1;
+        let last = KEY + self.get.key.len().div_ceil(8) - 1;
         self.next = match at {
             SHAPE => Next::Identity(DIGEST),
             at if at < last => Next::Identity(at + 1),
@@ -256,7 +252,7 @@ impl Lookup {
     fn next_way(&mut self) -> Option<Outcome> {
         (self.entry, self.next) = (self.entry + 1, Next::Version);
         let miss = if self.met_closed { Miss::Closed } else { Miss::Absent };
-        (self.entry == self.end).then_some(Outcome::Up(miss))
+        (self.entry == self.end).then_some(Outcome::Pass(miss))
     }
 }
 
@@ -291,13 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn a_get_of_a_long_key_or_the_empty_one_is_for_the_process() {
+    fn get_of_a_long_or_empty_key_is_passed() {
         let longest = KERNEL_KEY_BYTES_MAX;
-        for (bytes, is_asked) in [(0, false), (1, true), (longest, true), (longest + 1, false)] {
-            let asked = Asked::of(&get_of_key(OP, &vec![b'k'; bytes]));
-            assert_eq!(asked.is_some(), is_asked, "{bytes}");
+        for (bytes, is_parsed) in [(0, false), (1, true), (longest, true), (longest + 1, false)] {
+            let get = GetRequest::parse(&get_of_key(OP, &vec![b'k'; bytes]));
+            assert_eq!(get.is_some(), is_parsed, "{bytes}");
         }
-        assert_eq!(Asked::of(&get_of_key(OP, &[b'k'; KEY_BYTES_MAX])), None);
+        assert_eq!(GetRequest::parse(&get_of_key(OP, &[b'k'; KEY_BYTES_MAX])), None);
     }
 
     fn with_stamp(stamp: [u8; Stamp::BYTES]) -> Vec<u8> {
@@ -308,32 +304,32 @@ mod tests {
     }
 
     #[test]
-    fn a_get_without_a_stamp_is_as_one_without_room() {
+    fn get_without_a_stamp_equals_one_without_room() {
         let (plain, roomy) = (get(), with_stamp([0; 16]));
-        let asked = Asked::of(&plain).expect("an ordinary one");
-        let expected = Asked { length: plain.len() + Stamp::BYTES, ..asked };
-        assert_eq!(Asked::of(&roomy), Some(expected), "the room counts as what it is long (G8)");
+        let parsed = GetRequest::parse(&plain).expect("a plain get");
+        let expected = GetRequest { length: plain.len() + Stamp::BYTES, ..parsed };
+        assert_eq!(GetRequest::parse(&roomy), Some(expected), "the room counts as length (G8)");
         let mut longer = roomy.clone();
         lengthen(&mut longer, 300);
-        assert_eq!(Asked::of(&longer).map(|asked| (asked.op, asked.length)), Some((OP, 300)));
+        assert_eq!(GetRequest::parse(&longer).map(|get| (get.op, get.length)), Some((OP, 300)));
     }
 
     #[test]
-    fn a_get_with_a_stamp_asks_for_a_copy_and_a_malformed_one_is_for_the_process() {
+    fn get_with_a_stamp_looks_for_a_copy_and_a_malformed_one_is_passed() {
         for (instance, seen) in [(1, 0), (1, 1), (u64::MAX, u64::MAX), (1 << 63, 9)] {
             let stamp = Stamp { instance, seen };
-            assert_eq!(Asked::of(&with_stamp(stamp.to_bytes())).map(|asked| asked.stamp), Some(stamp));
+            assert_eq!(GetRequest::parse(&with_stamp(stamp.to_bytes())).map(|get| get.stamp), Some(stamp));
         }
         for at in 0..Stamp::BYTES {
             let mut stamp = [0; Stamp::BYTES];
             stamp[at] = 1;
             let is_of_instance = at < 8;
-            assert_eq!(Asked::of(&with_stamp(stamp)).is_some(), is_of_instance, "{stamp:?}");
+            assert_eq!(GetRequest::parse(&with_stamp(stamp)).is_some(), is_of_instance, "{stamp:?}");
         }
     }
 
     #[test]
-    fn the_process_sees_some_gets_of_every_client_with_room_for_a_stamp() {
+    fn process_sees_a_sample_of_gets_with_room_for_a_stamp() {
         for client in [0, 1, 7, 0x1a31_85c5_0000_0001, u64::MAX] {
             // Others of the client's ops may be puts, or gets of other keys.
             for every in 1..=64 {
@@ -341,7 +337,7 @@ mod tests {
                     let op = OpId { client: ClientId(client), sequence: 1 + every * at };
                     let mut bytes = get_of(op);
                     leave(&mut bytes);
-                    Asked::of(&bytes).is_some()
+                    GetRequest::parse(&bytes).is_some()
                 };
                 let stamped = |bytes: &mut Vec<u8>| {
                     leave_room_for_stamp(bytes);
@@ -349,28 +345,28 @@ mod tests {
                 };
                 let answered = |leave| (0..1_280).filter(|at| is_answered(leave, *at)).count();
                 assert!((1_230..1_276).contains(&answered(leave_room_for_stamp)), "{client:x}, {every}");
-                assert_eq!((answered(|_| ()), answered(leave_room)), (1_280, 1_280), "of no hot key");
-                assert_eq!(answered(stamped), 1_280, "its owner knows that the key is hot");
+                assert_eq!((answered(|_| ()), answered(leave_room)), (1_280, 1_280), "not a hot key");
+                assert_eq!(answered(stamped), 1_280, "the owner already knows that the key is hot");
             }
         }
     }
 
     #[test]
-    fn what_says_more_than_it_has_is_for_the_process() {
+    fn get_with_inconsistent_lengths_is_passed() {
         let whole = with_stamp([0; 16]);
         let says = |bytes: &[u8], room: u8, body_bytes: usize| {
             let mut changed = bytes.to_vec();
             changed[ROOM_AT] = room;
             changed[BODY_LENGTH_AT..][..2].copy_from_slice(&(body_bytes as u16).to_be_bytes());
-            Asked::of(&changed)
+            GetRequest::parse(&changed)
         };
         let body_bytes = whole.len() - Header::BYTES;
         assert!(says(&whole, ROOM_STAMP, body_bytes).is_some());
         for bytes in 0..whole.len() {
-            assert_eq!(Asked::of(&whole[..bytes]), None, "cut to {bytes}");
+            assert_eq!(GetRequest::parse(&whole[..bytes]), None, "cut to {bytes}");
             if bytes >= Header::BYTES {
                 let body_bytes = bytes - Header::BYTES;
-                assert_eq!(says(&whole[..bytes], ROOM_STAMP, body_bytes), None, "says so");
+                assert_eq!(says(&whole[..bytes], ROOM_STAMP, body_bytes), None, "with that body length");
             }
         }
         for stated in [0, 15, 16, body_bytes - Stamp::BYTES, body_bytes - 1, body_bytes + 1] {
@@ -382,14 +378,14 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_and_a_stamp_are_compared_each_with_its_own() {
+    fn chain_header_and_stamp_are_parsed_separately() {
         let chain = ChainHeader::new(PartitionId(1), Epoch(2), []);
         let mut of_chain = get();
         leave_room(&mut of_chain);
         *room_of(&mut of_chain).unwrap() = chain.to_bytes();
-        assert_eq!(Asked::of(&of_chain).and_then(|asked| asked.chain), Some(chain.to_bytes()));
-        assert_eq!(Asked::of(&of_chain).map(|asked| asked.stamp), Some(Stamp::NONE));
+        assert_eq!(GetRequest::parse(&of_chain).and_then(|get| get.chain), Some(chain.to_bytes()));
+        assert_eq!(GetRequest::parse(&of_chain).map(|get| get.stamp), Some(Stamp::NONE));
         let stamp = Stamp { instance: 1, seen: 2 };
-        assert_eq!(Asked::of(&with_stamp(stamp.to_bytes())).map(|asked| asked.chain), Some(None));
+        assert_eq!(GetRequest::parse(&with_stamp(stamp.to_bytes())).map(|get| get.chain), Some(None));
     }
 }

@@ -1,11 +1,11 @@
-//! What the process writes: entries, by what the core tells ([`nicekv_replica::Visibility`]), and leases.
+//! What the process writes: entries, from the core's notifications ([`nicekv_replica::Visibility`]), and leases.
 //!
-//! Everything that the core tells is taken before its next datagram leaves (G1, G3). What has no room makes room for itself among the entries of the same
-//! hash, so the memory is bounded, and what is evicted is answered by the process, as it was before.
+//! Every notification is applied before the core's next datagram leaves (G1, G3). Memory is bounded: a new entry evicts one with the same
+//! hash, and the process answers gets of evicted keys.
 
-use crate::gates::{Gates, Keeper};
+use crate::gates::{GateOwner, Gates, Grant, Map};
 use crate::layout::{
-    BODY, DIGEST, GATE, INSTANCE, KEY, Memory, SEEN, SHAPE, USED, VERSION, WAYS, Word, digest_words,
+    BODY, DIGEST, GATE, INSTANCE, KEY, Memory, SEEN, SHAPE, Size, USED, VERSION, WAYS, Word, digest_words,
     first_way, shape, words,
 };
 use alloc::boxed::Box;
@@ -15,70 +15,39 @@ use foldhash::fast::FixedState;
 use nicekv_proto::hot::Stamp;
 use nicekv_proto::limits::KERNEL_KEY_BYTES_MAX;
 use nicekv_proto::recovery::Entry;
-use nicekv_proto::route::ChainHeader;
 use nicekv_proto::{Form, KeyDigest, KeyspaceId, PartitionId};
 use nicekv_replica::{Shift, ShiftKind, reply_body};
 
-pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
 pub(crate) type Key = (Of, Box<[u8]>);
 
-/// How much there is room for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
-    /// Entries: a power of two, at least [`WAYS`].
-    pub entries: u32,
-    /// Partitions; those beyond have no entries.
-    pub gates: u32,
-    /// Serials of owners of hot keys; copies of those beyond have none.
-    pub lessors: u32,
-}
-
-impl Size {
-    /// Gates of both.
-    pub fn gate_count(&self) -> u32 {
-        self.gates + self.lessors
-    }
-}
-
-/// What a node may answer of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// The partition.
-    pub partition: PartitionId,
-    /// Gets are answered before this, on the boot-time clock.
-    pub until_ns: u64,
-    /// What switches write into gets that have room for that.
-    pub chain: ChainHeader,
-}
-
-/// Whose entries there are.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Of {
-    /// A member's.
+    /// Of a member of a partition.
     Partition(PartitionId),
-    /// A holder's.
+    /// Of a holder of a copy.
     Copy(KeyspaceId, KeyDigest),
 }
 
-/// What an entry is to say.
-pub(crate) struct Text<'a> {
+/// The contents of an entry.
+pub(crate) struct Contents<'a> {
     pub(crate) name: (KeyspaceId, KeyDigest),
-    /// At this one's gate.
-    pub(crate) keeper: Keeper,
-    /// Of a copy.
+    /// The owner of its gate.
+    pub(crate) gate_owner: GateOwner,
+    /// The stamp of a copy.
     pub(crate) stamp: Stamp,
     pub(crate) entry: Entry<'a>,
 }
 
-/// An entry, as the process knows it.
+/// The process's own view of an entry.
 #[derive(Clone)]
 struct Slot {
-    /// Whose it is, and at whose gate.
-    owner: Option<(Key, Keeper)>,
+    /// Its key and the owner of its gate; `None`: it is free.
+    owner: Option<(Key, GateOwner)>,
     version: u64,
 }
 
-/// See the module.
+/// The table, as the process maintains it.
 #[derive(Clone)]
 pub struct Table {
     pub(crate) size: Size,
@@ -86,15 +55,15 @@ pub struct Table {
     entries: Vec<Slot>,
     of_key: Map<Key, u32>,
     locked: Map<Key, ()>,
-    /// How often an entry was closed that was open.
+    /// Number of times an open entry was closed.
     pub closes: u64,
 }
 
 impl Table {
-    /// An empty one, over memory that is all zeros.
+    /// An empty table over zeroed memory.
     ///
     /// # Panics
-    /// If the number of entries is not as said.
+    /// If the number of entries is not a power of two, or less than [`WAYS`].
     pub fn new(size: Size) -> Self {
         assert!(size.entries.is_power_of_two() && size.entries >= WAYS);
         let state = || FixedState::with_seed(0);
@@ -108,18 +77,18 @@ impl Table {
         }
     }
 
-    /// How many keys have an entry.
+    /// Number of keys with an entry.
     pub fn len(&self) -> usize {
         self.of_key.len()
     }
 
-    /// Whether no key has one.
+    /// Whether no key has an entry.
     pub fn is_empty(&self) -> bool {
         self.of_key.is_empty()
     }
 
-    /// Takes what the core tells. `named`: the keyspace and the digest of the key, if the node is a member of its partition.
-    pub fn take(
+    /// Applies a notification of the core. `named`: returns keyspace and digest of a key, if the node is a member of its partition.
+    pub fn apply(
         &mut self,
         memory: &mut impl Memory,
         shift: Shift,
@@ -143,18 +112,18 @@ impl Table {
                 }
             }
             ShiftKind::Changed(key, entry) => {
-                // What nobody asks for takes no room.
+                // A key that is not read gets no entry.
                 let key = (of, key);
                 if self.of_key.contains_key(&key) {
                     self.renew(memory, partition, key, entry.as_deref(), named);
                 }
             }
             ShiftKind::Read(key, entry) => self.renew(memory, partition, (of, key), Some(&entry), named),
-            ShiftKind::Unknown => self.void(memory, partition),
+            ShiftKind::Unknown => self.revoke(memory, partition),
         }
     }
 
-    /// The entry of a member's key is another one, or there is none.
+    /// Writes or removes the entry of a member's key.
     fn renew(
         &mut self,
         memory: &mut impl Memory,
@@ -167,47 +136,47 @@ impl Table {
         let name = entry.and_then(|_| named(partition, &key.1));
         match (entry, name) {
             (Some(entry), Some(name)) => {
-                let keeper = Keeper::Partition(partition);
-                self.write(memory, key, &Text { name, keeper, stamp: Stamp::NONE, entry });
+                let gate_owner = GateOwner::Partition(partition);
+                self.write(memory, key, &Contents { name, gate_owner, stamp: Stamp::NONE, entry });
             }
-            _ => self.forget(memory, &key),
+            _ => self.remove(memory, &key),
         }
     }
 
-    /// What the node may answer from now on: nothing of any other partition.
+    /// Sets the partitions that the node may answer for; all others are revoked.
     pub fn grant(&mut self, memory: &mut impl Memory, grants: &[Grant]) {
         let is_named = |partition: &PartitionId| grants.iter().any(|grant| grant.partition == *partition);
         let gates = self.gates.partitions().map(|(partition, _)| partition);
         let ended: Vec<_> = gates.filter(|partition| !is_named(partition)).collect();
         for partition in ended {
-            self.void(memory, partition);
+            self.revoke(memory, partition);
             self.gates.free(partition);
         }
         for grant in grants {
-            if let Some(gate) = self.gates.claim(memory, Keeper::Partition(grant.partition)) {
+            if let Some(gate) = self.gates.claim(memory, GateOwner::Partition(grant.partition)) {
                 gate.admit(memory, grant);
             }
         }
     }
 
-    /// How many gets the program has answered of each partition, since it was asked last (G7). What it answers while a gate changes hands counts for the next
-    /// partition there.
+    /// Gets that the program has answered for each partition since the last call (G7). A get that is answered while a gate changes its owner
+    /// counts for the next partition.
     pub fn hits(&mut self, memory: &impl Memory) -> impl Iterator<Item = (PartitionId, u64)> {
         self.gates.hits(memory)
     }
 
-    /// The partitions that have gates, by their numbers.
+    /// The partitions with a gate, by gate number.
     pub fn gates(&self) -> BTreeMap<u32, PartitionId> {
         self.gates.partitions().map(|(partition, number)| (number, partition)).collect()
     }
 
-    /// What was told of a partition is void, and its lease over.
-    fn void(&mut self, memory: &mut impl Memory, partition: PartitionId) {
-        let Some(gate) = self.gates.get_mut(Keeper::Partition(partition)) else { return };
+    /// Removes all entries of a partition and ends its lease.
+    fn revoke(&mut self, memory: &mut impl Memory, partition: PartitionId) {
+        let Some(gate) = self.gates.get_mut(GateOwner::Partition(partition)) else { return };
         gate.set_lease(memory, 0);
         for at in core::mem::take(&mut gate.entries) {
             self.close(memory, at);
-            let (key, _) = self.entries[at as usize].owner.take().expect("an entry of the partition");
+            let (key, _) = self.entries[at as usize].owner.take().expect("an entry at this gate");
             self.of_key.remove(&key);
         }
     }
@@ -229,27 +198,28 @@ impl Table {
         }
     }
 
-    /// The key has no entry.
-    pub(crate) fn forget(&mut self, memory: &mut impl Memory, key: &Key) {
+    /// Removes the entry of a key.
+    pub(crate) fn remove(&mut self, memory: &mut impl Memory, key: &Key) {
         let Some(at) = self.of_key.remove(key) else { return };
         self.close(memory, at);
-        if let Some((_, keeper)) = self.entries[at as usize].owner.take() {
-            self.gates.leave(keeper, at);
+        if let Some((_, gate_owner)) = self.entries[at as usize].owner.take() {
+            self.gates.leave(gate_owner, at);
         }
     }
 
-    /// The entry of a key says this; it is open unless an op locks the key. Long keys have none, nor has the empty one.
-    pub(crate) fn write(&mut self, memory: &mut impl Memory, key: Key, text: &Text<'_>) {
-        if !(1..=KERNEL_KEY_BYTES_MAX).contains(&key.1.len()) || !self.gates.has_room_for(text.keeper) {
-            return self.forget(memory, &key);
+    /// Writes the entry of a key, and opens it unless an op locks the key. Long keys and the empty key have no entry.
+    pub(crate) fn write(&mut self, memory: &mut impl Memory, key: Key, contents: &Contents<'_>) {
+        if !(1..=KERNEL_KEY_BYTES_MAX).contains(&key.1.len()) || !self.gates.has_room_for(contents.gate_owner)
+        {
+            return self.remove(memory, &key);
         }
         let at = match self.of_key.get(&key) {
             Some(at) => *at,
-            None => self.make_room(memory, &key, text),
+            None => self.make_room(memory, &key, contents),
         };
         self.close(memory, at);
-        let gate = self.move_to(memory, at, text.keeper);
-        let Text { name: (keyspace, digest), stamp, entry, .. } = text;
+        let gate = self.move_to(memory, at, contents.gate_owner);
+        let Contents { name: (keyspace, digest), stamp, entry, .. } = contents;
         let body = reply_body(entry);
         let mut store = |word, value| memory.store(Word::Entry(at, word), value);
         store(GATE, gate.into());
@@ -264,40 +234,40 @@ impl Table {
         }
     }
 
-    /// The entry, which is closed, is at this one's gate from now on, of which there is one. The gate's number.
-    fn move_to(&mut self, memory: &mut impl Memory, at: u32, keeper: Keeper) -> u32 {
-        let (_, before) = self.entries[at as usize].owner.as_mut().expect("somebody's");
-        let before = core::mem::replace(before, keeper);
-        if before != keeper {
+    /// Moves a closed entry to another gate, which exists. Returns the gate's number.
+    fn move_to(&mut self, memory: &mut impl Memory, at: u32, gate_owner: GateOwner) -> u32 {
+        let (_, before) = self.entries[at as usize].owner.as_mut().expect("an entry in use");
+        let before = core::mem::replace(before, gate_owner);
+        if before != gate_owner {
             self.gates.leave(before, at);
         }
-        let gate = self.gates.claim(memory, keeper).expect("there is room");
+        let gate = self.gates.claim(memory, gate_owner).expect("has_room_for was checked");
         gate.entries.insert(at);
         gate.number
     }
 
-    /// An entry for a key that has none: a free one, or the one of its hash that was not used for the longest time.
-    fn make_room(&mut self, memory: &mut impl Memory, key: &Key, text: &Text<'_>) -> u32 {
-        let (keyspace, digest) = text.name;
+    /// An entry for a new key: a free one, or the least recently used one with the same hash.
+    fn make_room(&mut self, memory: &mut impl Memory, key: &Key, contents: &Contents<'_>) -> u32 {
+        let (keyspace, digest) = contents.name;
         let first = first_way(keyspace, &digest, self.size.entries);
         let used_ns = |at: &u32| match &self.entries[*at as usize].owner {
             Some(_) => memory.load(Word::Entry(*at, USED)) + 1,
             None => 0,
         };
-        let at = (first..first + WAYS).min_by_key(used_ns).expect("there are some");
+        let at = (first..first + WAYS).min_by_key(used_ns).expect("WAYS is not 0");
         if let Some((former, _)) = self.entries[at as usize].owner.clone() {
-            self.forget(memory, &former);
+            self.remove(memory, &former);
         }
-        // As new as the newest there, so that the next one does not replace it at once.
+        // As recently used as the newest, so that the next new key does not evict it at once.
         let newest = (first..first + WAYS).map(|at| memory.load(Word::Entry(at, USED))).max();
         memory.store(Word::Entry(at, USED), newest.unwrap_or_default());
-        self.entries[at as usize].owner = Some((key.clone(), text.keeper));
+        self.entries[at as usize].owner = Some((key.clone(), contents.gate_owner));
         self.of_key.insert(key.clone(), at);
         at
     }
 }
 
-/// What may be shown of what was told: what expires, and what is long, the process answers (G5).
+/// The entry, if the program may show it. The process answers for entries that expire, and for long values (G5).
 pub(crate) fn shown(entry: Option<&[u8]>) -> Option<Entry<'_>> {
     let entry = Entry::decode(entry?).ok()?;
     let stays = entry.expiry_ms == 0;

@@ -1,12 +1,13 @@
-//! Balancing by migration (TurboKV §4.1.2, §5.1): carries out, for keyspaces that ask for it, what follows from a period of counting.
+//! Balancing by migration (TurboKV §4.1.2, §5.1): for keyspaces with `balancing=migrate`, carries out what follows from a period of
+//! counting.
 //!
 //! ```text
-//!   all is whole and known ─▶ counting for a period ─▶ judged ─▶ steps, one by one ─▶ moves, splits and merges as by command ─┐
+//!   all whole, loads known ─▶ counting for a period ─▶ verdict ─▶ steps, one by one ─▶ moves, splits and merges as by command ─┐
 //!           ▲                                                                                                               │
 //!           └───────────────────────────── all is whole and known again ◀──────────────────────────────────────────────────┘
 //! ```
 //!
-//! While anything is under way, or anybody is away, nothing is counted and nothing is begun: what was counted then would say little.
+//! While a change is under way or a node is away, nothing is counted and nothing is begun: such counts would mean little.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -21,18 +22,18 @@ use crate::change::Refused;
 use crate::config::nanoseconds;
 use crate::decide::migration::{Because, Load, Room, Rules, Step, Verdict, judge};
 use crate::leader::Metadata;
-use crate::observations::REST_PERIODS;
+use crate::observe::REST_PERIODS;
 use crate::partitions::{MatchValue, PartitionChange};
 use crate::policy::Policy;
 use crate::state::Partition;
 
-/// Splits end at so many partitions of a keyspace for each node.
+/// Splits stop at this many partitions of a keyspace for each node.
 const PARTITIONS_PER_NODE: usize = 16;
-/// No node is given more, of all keyspaces, nor holds more because of splits.
+/// Upper bound of the replicas on a node, over all keyspaces, for moves and splits.
 const HELD_MAX: usize = 512;
 
 impl Metadata {
-    /// To be called when nothing else is to be decided.
+    /// Takes the next step. To be called when there is nothing else to decide.
     pub(crate) fn balance(&mut self) {
         if !self.committed.keyspaces.iter().any(|spec| spec.balancing == LoadBalancing::Migrate) {
             return;
@@ -82,7 +83,7 @@ impl Metadata {
         of_it
     }
 
-    /// What would follow if the period ended now.
+    /// The verdict if the period ended now.
     pub(crate) fn judged(&self, spec: &KeyspaceSpec) -> Verdict {
         let nodes = self.rooms(spec.id);
         let partitions_max = (PARTITIONS_PER_NODE * nodes.len()).max(2 * spec.partitions as usize);
@@ -100,7 +101,7 @@ impl Metadata {
         judge(&rules, &nodes, &loads.collect::<Vec<_>>())
     }
 
-    /// The nodes of the ring, with what they hold of other keyspaces.
+    /// The nodes of the ring, with the number of replicas that they hold of other keyspaces.
     fn rooms(&self, keyspace: KeyspaceId) -> Vec<Room> {
         let mut held = BTreeMap::<NodeId, usize>::new();
         for (_, partition) in self.committed.partitions().filter(|(_, it)| it.keyspace != keyspace) {
@@ -144,7 +145,7 @@ impl Metadata {
         Some(format!("{} to be there", self.names(&[away])))
     }
 
-    /// What is under way, or who is away.
+    /// What is under way, or who is away; `None`: the cluster is settled.
     fn unsettled(&self) -> Option<String> {
         if let Some(absent) = self.absent() {
             return Some(absent);
@@ -207,7 +208,7 @@ impl Metadata {
         self.observations.balance.tell(keyspace, what);
     }
 
-    /// A partition is to be at these nodes, whatever the ring says.
+    /// Places a partition at these nodes, regardless of the ring.
     fn place(&mut self, id: PartitionId, from: NodeId, nodes: &[NodeId]) -> Result<(), Refused> {
         self.begin_change(|metadata| {
             let mut next = metadata.committed.clone();
@@ -220,7 +221,7 @@ impl Metadata {
         })
     }
 
-    /// For people.
+    /// A step in words, for operators.
     pub(crate) fn describe_step(&self, step: &Step) -> String {
         match step {
             Step::Move { id, from, to, .. } => {

@@ -1,24 +1,24 @@
-//! What a switch carries (NICE §4.6): partitions and nodes, by the room that its tables have.
+//! Capacity planning (NICE §4.6): how many partitions and nodes the tables of a switch carry.
 //!
 //! ```text
 //!   a partition takes   1 entry of the unicast ring, 1 of the multicast ring, R - 1 divisions if gets are balanced     2, or R + 1
 //!                       1 group, if no other partition has the same replicas
 //! ```
 //!
-//! A partition that was split or merged off the powers of two takes an entry in both rings for each aligned block that it consists of; that is
-//! not planned for here.
+//! A partition that was split or merged off the powers of two takes one entry in both rings for each aligned block that it consists of.
+//! Planning does not account for that.
 
 use nicekv_proto::placement::{KEYSPACES_MAX, PARTITIONS_MAX};
 use nicekv_switch::{GROUP_CAPACITY, HOST_CAPACITY, Table};
 use serde::Serialize;
 
-/// Smallest parts of a ring.
+/// Vnodes of a ring.
 const VNODES: usize = 1 << 16;
 
-/// The room that a switch has. `None`: as much as is needed.
+/// The capacity of a switch. `None`: unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchCapacity {
-    /// Entries of all match tables together, where they share their memory.
+    /// Entries of all match tables together, if they share memory.
     pub shared: Option<usize>,
     /// Entries of the unicast ring.
     pub unicast: Option<usize>,
@@ -44,18 +44,18 @@ impl SwitchCapacity {
     };
 }
 
-/// What there is to carry.
+/// The demand of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// R.
+    /// Replicas of a partition, R.
     pub replicas: usize,
-    /// For each node.
+    /// Partitions for each node.
     pub partitions_per_node: usize,
     /// Whether gets are divided among replicas.
     pub is_balanced: bool,
 }
 
-/// What is carried of it.
+/// What a switch carries of a demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Carried {
     /// Entries that each partition takes.
@@ -64,12 +64,12 @@ pub struct Carried {
     pub partitions: usize,
     /// Most nodes.
     pub nodes: usize,
-    /// Which room is full then.
+    /// The capacity that is exhausted first.
     pub limit: &'static str,
 }
 
 impl Demand {
-    /// Entries of a partition in both rings and among divisions.
+    /// Entries of a partition in both rings and in `division`.
     pub fn entries_per_partition(&self) -> usize {
         2 + self.divisions()
     }
@@ -78,7 +78,7 @@ impl Demand {
         if self.is_balanced { self.replicas.saturating_sub(1) } else { 0 }
     }
 
-    /// How much of it a switch carries.
+    /// How much of this demand a switch carries.
     pub fn carried(&self, capacity: &SwitchCapacity) -> Carried {
         let Self { partitions_per_node, .. } = *self;
         let (each, divisions) = (self.entries_per_partition(), self.divisions());
@@ -100,5 +100,5 @@ impl Demand {
     }
 }
 
-/// Most partitions that the metadata service of this release manages.
+/// Most partitions that the metadata service manages.
 pub const MANAGED_PARTITIONS_MAX: usize = PARTITIONS_MAX as usize;

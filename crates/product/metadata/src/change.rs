@@ -1,4 +1,4 @@
-//! What an operator asks of a running cluster (NICE §4.4, ring re-configuration): what would follow, and whether it is refused.
+//! Operators' changes of the set of nodes in a running cluster (NICE §4.4, ring re-configuration): their effect, and why they are refused.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
@@ -22,142 +22,138 @@ use crate::view::{Observed, is_intact};
 /// A change of the set of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// A node is to hold its share: a new one, or one that was drained.
+    /// Add a node, or give a drained node its share again.
     Add {
-        /// Its name; no other node's.
+        /// Its name, different from those of other nodes.
         name: String,
-        /// Where it sends from and is reached.
+        /// The address that it sends from and receives at.
         address: SocketAddrV4,
         /// Ethernet address.
         mac: [u8; 6],
-        /// Port of the switch that leads to it.
+        /// The port of the switch that leads to it.
         switch_port: u16,
-        /// The switch that it hangs at, where there are trunks between several.
+        /// The switch that it is attached to, if trunks join several.
         home: Option<u16>,
     },
-    /// A node is to hold nothing, and stays in the cluster.
+    /// Move all data away from a node, which stays in the cluster.
     Drain {
-        /// Which.
+        /// Its name.
         name: String,
     },
-    /// A node is to hold nothing, and is forgotten then. It may be dead.
+    /// Move all data away from a node, and forget it then. The node may be dead.
     Remove {
-        /// Which.
+        /// Its name.
         name: String,
     },
 }
 
-/// What follows from a [`Change`].
+/// The effect of a [`Change`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The node's number; that of a new node it must be configured with.
+    /// The node's id; a new node must be configured with it.
     pub node: u16,
-    /// Replicas of partitions that go from a node to another one: by their names, how many.
+    /// Replicas that move: names of both nodes, and number.
     pub moves: Vec<(String, String, usize)>,
-    /// Replicas that there are.
+    /// All replicas in the cluster.
     pub replicas: usize,
 }
 
-/// Why a [`Change`] is refused: nothing has changed.
+/// Why a change is refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
     #[error("this metadata service does not lead")]
     NotLeading,
-    #[error("another change is being written down; try again")]
+    #[error("another change is being persisted; try again")]
     Busy,
     #[error(
         "the metadata state is an older copy, so nothing can be changed; `nicekv status` says what to do"
     )]
     OldState,
-    #[error("the cluster has not begun: {0}")]
+    #[error("the cluster has not started: {0}")]
     NotBegun(&'static str),
-    #[error("there is no node {name:?}; `nicekv node list` names them")]
+    #[error("there is no node {name:?}; see `nicekv node list`")]
     Unknown { name: String },
-    #[error("{name} is a node of this cluster already, with other settings")]
+    #[error("{name} is already a node of this cluster, with other settings")]
     InUse { name: String },
-    #[error("{name} holds its share already")]
+    #[error("{name} already holds its share")]
     Holds { name: String },
-    #[error("{name} is {wish} already")]
+    #[error("{name} is already {wish}")]
     Already { name: String, wish: &'static str },
     #[error("without {name}: {error}")]
     TooFew { name: String, error: KeyspaceError },
     #[error("{0}")]
     Config(#[from] ConfigError),
     #[error(
-        "{name} alone holds {partitions} partitions whole just now; try again when `nicekv status` shows the others consistent"
+        "{name} is the only node with all data of {partitions} partitions; try again when `nicekv status` shows the others as consistent"
     )]
     LastHolder { name: String, partitions: usize },
     #[error(
-        "{name} is not there, and may alone hold what was put into keyspace {keyspace:?}, whose write set is 1: bring it back first"
+        "{name} is not live, and may be the only node with values of keyspace {keyspace:?}, whose write set is 1; bring it back first"
     )]
     SoleHolder { name: String, keyspace: String },
-    #[error("no number is left for a node: none is given twice")]
+    #[error("node ids are exhausted; none is used twice")]
     NoNumber,
     #[error(transparent)]
     Keyspace(#[from] KeyspaceError),
-    #[error("there is no keyspace {name:?}; `nicekv keyspace list` names them")]
+    #[error("there is no keyspace {name:?}; see `nicekv keyspace list`")]
     UnknownKeyspace { name: String },
-    #[error("keyspace {name:?} stays: requests that name none go to it")]
+    #[error("keyspace {name:?} cannot be dropped: requests that name no keyspace use it")]
     DefaultKeyspace { name: String },
-    #[error("keyspace {name:?}: its number and its rings are given by the cluster")]
+    #[error("keyspace {name:?}: leave out its id and its rings; the cluster assigns them")]
     Given { name: String },
-    #[error(
-        "a keyspace comes into being when every node that is to hold something is there; not there: {nodes}"
-    )]
+    #[error("a keyspace is created only when all nodes that should hold data are live; not live: {nodes}")]
     Absent { nodes: String },
-    #[error("all {pairs} pairs of rings are taken, {dropped} of them by keyspaces that are being dropped")]
+    #[error("all {pairs} pairs of rings are in use, {dropped} of them by keyspaces that are being dropped")]
     NoRings { pairs: usize, dropped: usize },
     #[error(
-        "names of objects need the ring of groups, and this cluster has none: see `group_ring` in its configuration"
+        "names of objects need the ring of groups, which this cluster does not have; see `group_ring` in its configuration"
     )]
     NoGroupRing,
     #[error(
-        "no keyspace has names of objects: there are no chunks; `nicekv keyspace create objects --chunks multicast` makes one"
+        "no keyspace has names of objects, so there are no chunks; `nicekv keyspace create objects --chunks multicast` creates one"
     )]
     NoNamesOfObjects,
-    #[error("no number is left for a keyspace: none is given twice")]
+    #[error("keyspace ids are exhausted; none is used twice")]
     NoKeyspaceNumber,
-    #[error("there is no partition {partition}; `nicekv partition list` names them")]
+    #[error("there is no partition {partition}; see `nicekv partition list`")]
     UnknownPartition { partition: u32 },
-    #[error("partition {partition} is no more: partition {by} took its place")]
+    #[error("partition {partition} no longer exists; it was replaced by partition {by}")]
     Succeeded { partition: u32, by: String },
-    #[error("partition {partition} goes with keyspace {keyspace:?}, which is being dropped")]
+    #[error("partition {partition} belongs to keyspace {keyspace:?}, which is being dropped")]
     DroppedPartition { partition: u32, keyspace: String },
     #[error(
-        "partition {partition} is of keyspace {keyspace:?}, which is by quorum: such partitions cannot be split or merged"
+        "partition {partition} belongs to quorum keyspace {keyspace:?}, whose partitions cannot be split or merged"
     )]
     ByQuorum { partition: u32, keyspace: String },
-    #[error("partition {partition} is to be split or merged already")]
+    #[error("a split or merge of partition {partition} is already pending")]
     AskedAlready { partition: u32 },
-    #[error("partition {partition} is neither to be split nor merged")]
+    #[error("no split or merge of partition {partition} is pending")]
     NotAsked { partition: u32 },
-    #[error("partition {partition} is the one vnode {vnode:04x}, which cannot be split")]
+    #[error("partition {partition} has only vnode {vnode:04x}, and cannot be split")]
     OneVnode { partition: u32, vnode: u16 },
     #[error(
-        "partition {partition} has vnodes {first:04x} to {last:04x}: the second half cannot begin with {at:04x}"
+        "partition {partition} has vnodes {first:04x} to {last:04x}; its second half cannot begin at {at:04x}"
     )]
     NotInside { partition: u32, at: u16, first: u16, last: u16 },
-    #[error("partition {partition} is the one match value {value}, which cannot be split")]
+    #[error("partition {partition} has only match value {value}, and cannot be split")]
     OneValue { partition: u32, value: String },
-    #[error(
-        "partition {partition} has match values {first} to {last}: the second half cannot begin with {at}"
-    )]
+    #[error("partition {partition} has match values {first} to {last}; its second half cannot begin at {at}")]
     NotWithin { partition: u32, at: String, first: String, last: String },
-    #[error("partition {partition} of keyspace {keyspace:?} is of hashed keys: it is split at a vnode")]
+    #[error("partition {partition} of keyspace {keyspace:?} has hashed keys; give a vnode to split at")]
     ByHash { partition: u32, keyspace: String },
-    #[error("partitions {one} and {other} are of different keyspaces")]
+    #[error("partitions {one} and {other} belong to different keyspaces")]
     OtherKeyspaces { one: u32, other: u32 },
     #[error("partitions {one} and {other} are not adjacent")]
     NotAdjacent { one: u32, other: u32 },
-    #[error("{wishes} partitions are to be split or merged already, and no more can wait")]
+    #[error("{wishes} splits and merges are pending, and no more can be queued")]
     TooManyWishes { wishes: usize },
     #[error(
-        "{partitions} partitions that were split or merged are not discarded everywhere yet: bring back, or remove, the nodes that hold them"
+        "{partitions} split or merged partitions are not discarded everywhere yet; bring back, or remove, the nodes that hold them"
     )]
     Undiscarded { partitions: usize },
-    #[error("keyspace {keyspace:?} has, or is to have, {most} partitions: no keyspace can have more")]
+    #[error("keyspace {keyspace:?} has, or will have, {most} partitions, the most possible")]
     TooManyPartitions { keyspace: String, most: u32 },
-    #[error("the switches have no room for it: {error}")]
+    #[error("the switches do not have the capacity: {error}")]
     Tables { error: String },
     #[error(
         "switch {} has no port {port}, the `switch_port` of {name}: correct it, or start the switch with that port",
@@ -167,7 +163,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// With switches by their names.
+    /// Replaces switch numbers by names.
     #[must_use]
     pub fn naming_switches(self, name_of: impl Fn(u16) -> Option<String>) -> Self {
         match self {
@@ -180,30 +176,29 @@ impl Refused {
 }
 
 impl Metadata {
-    /// What would follow from a change.
+    /// The effect of a change.
     ///
     /// # Errors
-    /// Why it would be refused.
+    /// The change would be refused.
     pub fn plan(&self, change: &Change) -> Result<Plan, Refused> {
         self.changed(change).map(|(plan, _)| plan)
     }
 
-    /// Begins a change. It is persisted with [`Metadata::poll_storage`], and carried out step by step from then on; [`Metadata::status`]
-    /// tells how far it is.
+    /// Begins a change. It is persisted with [`Metadata::poll_storage`], and carried out step by step; [`Metadata::status`] has its progress.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The change is refused.
     pub fn change(&mut self, change: &Change) -> Result<Plan, Refused> {
         let plan = self.begin_change(|metadata| metadata.changed(change))?;
         if let Change::Add { name, .. } = change {
             let is_new = plan.node >= self.committed.next_node;
             let wish = if is_new { Wish::Removed } else { Wish::Drained };
-            self.watch_switches(Undo::Node { name: name.clone(), wish });
+            self.begin_probation(Undo::Node { name: name.clone(), wish });
         }
         Ok(plan)
     }
 
-    /// Begins the state that follows from a change, unless another step is under way.
+    /// Begins to persist the state with a change, unless another step is under way.
     pub(crate) fn begin_change<P>(
         &mut self,
         change: impl FnOnce(&Self) -> Result<(P, State), Refused>,
@@ -220,7 +215,7 @@ impl Metadata {
         Ok(plan)
     }
 
-    /// Whether anything can be asked for.
+    /// Checks that changes are possible at all.
     pub(crate) fn check_begun(&self) -> Result<(), Refused> {
         if !self.is_leading() {
             return Err(Refused::NotLeading);
@@ -231,7 +226,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// For people.
+    /// Names of nodes, for messages.
     pub(crate) fn names(&self, nodes: &[NodeId]) -> String {
         let names: Vec<_> =
             nodes.iter().filter_map(|id| Some(self.committed.node(*id)?.config.name.as_str())).collect();
@@ -267,7 +262,7 @@ impl Metadata {
         Ok((plan_of(&next, node), next))
     }
 
-    /// Whether every switch has the port that leads to a node, as far as switches have reported theirs.
+    /// Checks that every switch has the port that leads to a node, as far as switches have reported their ports.
     fn check_port(&self, next: &State, node: NodeId) -> Result<(), Refused> {
         let nodes = next.node_configs();
         let Some(config) = nodes.iter().find(|config| config.id == node) else { return Ok(()) };
@@ -279,7 +274,7 @@ impl Metadata {
         }
     }
 
-    /// Whether switches have room for the groups that there are when everything has moved to where it is to be.
+    /// Checks that switches have the capacity for the multicast groups after all moves.
     fn check_groups(&self, next: &State) -> Result<(), Refused> {
         let mut targets = Targets::default();
         targets.update(next);
@@ -304,7 +299,7 @@ impl Metadata {
             }
             match known.wish {
                 Wish::Holds => return Err(Refused::Holds { name: config.name }),
-                // It is given up: what still moves from it may be all that is left of it.
+                // The data that still move away from it may be the last copy.
                 Wish::Removed => return Err(Refused::Already { name: config.name, wish: "being removed" }),
                 Wish::Drained => known.wish = Wish::Holds,
             }
@@ -320,7 +315,7 @@ impl Metadata {
         Ok(id)
     }
 
-    /// What nobody else holds must not be given up.
+    /// Checks that the node is not the only one with some data.
     fn check_last_holder(&self, node: NodeId, name: &str) -> Result<(), Refused> {
         let situation = self.situation();
         let needs_it = |(id, partition): (_, &crate::state::Partition)| {
@@ -335,7 +330,7 @@ impl Metadata {
         }
     }
 
-    /// By quorum with k = 1, no other member need hold what one has acknowledged (R14).
+    /// In quorum mode with k = 1, an acknowledged value may be on a single member (R14).
     fn check_sole_holder(&self, node: NodeId, name: &str) -> Result<(), Refused> {
         let state = &self.committed;
         let is_there = self.situation().observations.membership.live(node).is_some();
@@ -350,7 +345,7 @@ impl Metadata {
     }
 }
 
-/// What follows from the change of a node that makes this the state.
+/// The effect of a change of `node` that results in this state.
 fn plan_of(next: &State, node: NodeId) -> Plan {
     let name = |id| next.node(id).map_or_else(String::new, |node| node.config.name.clone());
     let mut targets = Targets::default();
@@ -364,12 +359,12 @@ fn plan_of(next: &State, node: NodeId) -> Plan {
     Plan { node: node.0, moves: moves.listed(), replicas }
 }
 
-/// Replicas that go from a node to another one: by their names, how many.
+/// Replicas that move: names of both nodes, and number.
 #[derive(Default)]
 pub(crate) struct Moves(BTreeMap<(String, String), usize>);
 
 impl Moves {
-    /// Those of a partition.
+    /// Adds the moves of one partition.
     pub(crate) fn add(&mut self, originals: &[NodeId], target: &[NodeId], name: impl Fn(NodeId) -> String) {
         let gone = originals.iter().filter(|node| !target.contains(node));
         let come = target.iter().filter(|node| !originals.contains(node));
@@ -383,7 +378,7 @@ impl Moves {
     }
 }
 
-/// A node is to hold nothing any more.
+/// Sets the desired state of a node that should hold no data.
 fn take_away(next: &mut State, name: &str, wish: Wish) -> Result<NodeId, Refused> {
     let unknown = || Refused::Unknown { name: name.into() };
     let place = next.nodes.iter().position(|node| node.config.name == name).ok_or_else(unknown)?;

@@ -1,24 +1,26 @@
-//! Rounds of garbage collection among the chunks of objects (P8): begun here by command, and by `decide::rounds` when it is time.
+//! Rounds of garbage collection among the chunks of objects (P8): begun here by command, and by `decide::rounds` when one is due.
 //!
 //! ```text
-//!   round g is persisted ──▶ each partition of names begins an epoch that carries g: from then on it refuses stamps below g − 1
-//!                        ──▶ all of these are in force: names "have adopted" g ──▶ each target lists all names, marks what they need, and deletes what has no mark of g and a stamp below g − 1
+//!   round g is persisted ──▶ each partition of names begins an epoch that carries g, and then refuses stamps below g − 1
+//!                        ──▶ all of these are in force: names "have adopted" g ──▶ each target lists all names, marks the chunks that they
+//!                            need, and deletes chunks without a mark of g whose stamp is below g − 1
 //! ```
 //!
-//! Targets ask what there is to know, and say with that how far they are; nothing waits for one that is away: it goes by the newest round when it is back.
+//! Targets report their progress when they ask for the map. Nothing waits for a target that is away; it continues with the newest round when
+//! it is back.
 
 use nicekv_proto::NodeId;
 
 use crate::change::Refused;
 use crate::leader::Metadata;
-use crate::observations::TargetReport;
+use crate::observe::TargetReport;
 use crate::state::ChunkGroups;
 
 impl Metadata {
-    /// Begins a round, which is returned; as [`Metadata::change`].
+    /// Begins a round, and returns its number; like [`Metadata::change`].
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The request is refused.
     pub fn collect_chunks(&mut self) -> Result<u64, Refused> {
         self.begin_change(|metadata| {
             metadata.check_begun()?;
@@ -29,7 +31,7 @@ impl Metadata {
         })
     }
 
-    /// A target says how far it is. Whatever is no target says nothing.
+    /// A target reports its progress. Reports of other nodes are ignored.
     pub fn handle_target_report(&mut self, report: &TargetReport) {
         let is_target = |chunks: &ChunkGroups| chunks.has(NodeId(report.node));
         if self.committed.chunks.as_ref().is_some_and(is_target) {

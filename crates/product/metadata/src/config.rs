@@ -1,4 +1,4 @@
-//! What the operator decides.
+//! Configuration of a cluster.
 
 mod hot;
 
@@ -17,13 +17,13 @@ use thiserror::Error;
 
 pub use hot::{HotSettings, HotSettingsError};
 
-/// Most storage nodes.
+/// Maximum number of storage nodes.
 pub const NODES_MAX: usize = 256;
-/// What links are taken to carry where nothing else is said.
+/// Default link rate.
 pub const LINK_BITS_PER_SECOND: u64 = 1_000_000_000;
-/// What they may be said to carry: on slower ones control messages alone, to which a tenth is left, would take too long.
+/// Allowed link rates. On slower links control messages, which get a tenth, would take too long.
 pub const LINK_BITS_PER_SECOND_BOUNDS: RangeInclusive<u64> = 10_000_000..=1_000_000_000_000;
-/// Most switches, edges of hosts included.
+/// Maximum number of switches, including edge switches of hosts.
 pub const SWITCHES_MAX: usize = 512;
 
 /// One switch agent.
@@ -33,92 +33,90 @@ pub struct SwitchId(pub u16);
 /// One storage node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeConfig {
-    /// Its number, for ever.
+    /// Its permanent id.
     #[serde(with = "crate::state::node_id")]
     pub id: NodeId,
-    /// For operators.
+    /// Its name, for operators.
     pub name: String,
-    /// Where it sends from and is reached.
+    /// The address that it sends from and receives at.
     pub address: SocketAddrV4,
-    /// Ethernet address that the switch writes; any distinct one where there is no Ethernet.
+    /// The MAC address that the switch writes; any distinct one without Ethernet.
     pub mac: [u8; 6],
-    /// Port of the switch that leads to it; distinct at each switch.
+    /// The port of the switch that leads to it; distinct at each switch.
     pub switch_port: u16,
-    /// The switch that it hangs at, where there are trunks between several; `None`: as [`Config::topology`] says.
+    /// The switch that it is attached to, if trunks join several; `None`: by [`Config::topology`].
     pub home: Option<u16>,
 }
 
-/// A metadata service, as the switches have to know it.
+/// A metadata service, as switches know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceConfig {
-    /// Where it sends from and is reached.
+    /// The address that it sends from and receives at.
     pub address: SocketAddrV4,
-    /// Its Ethernet address; any distinct one where there is no Ethernet.
+    /// Its MAC address; any distinct one without Ethernet.
     pub mac: [u8; 6],
-    /// Port of the switch that leads to it; no node's.
+    /// The port of the switch that leads to it; not shared with a node.
     pub switch_port: u16,
 }
 
-/// How gets are spread over the consistent members of a partition (NICE §4.5).
+/// How gets are divided among the consistent members of a partition (NICE §4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balancing {
-    /// The primary answers all.
+    /// The primary answers all gets.
     None,
-    /// By the client's address.
+    /// By client address.
     Source {
-        /// The addresses to divide; all others go to the primary.
+        /// The addresses that are divided; the primary serves all others.
         clients: Prefix,
     },
 }
 
-/// Periods and bounds. [`Default`] suspects a silent node within about 130 ms.
+/// Intervals and bounds. With [`Default`] a silent node is suspected within about 130 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Between two heartbeats of a node, and between two sendings of an unacknowledged [`nicekv_proto::control::Assign`].
+    /// Interval of a node's heartbeats, and of retransmissions of an unacknowledged [`nicekv_proto::control::Assign`].
     pub heartbeat: Duration,
-    /// A node is suspected when it was not heard for so many heartbeats, or has not heard the answers to so many. Before that, when the
-    /// first is overdue by half a period, it is probed.
+    /// A node is suspected after this many missing heartbeats, or this many unanswered ones. It is probed before that, when the first is overdue by
+    /// half a period.
     pub heartbeats_missed: u32,
-    /// How long a node may answer gets after it sent the heartbeat that was granted.
+    /// Lease: how long a node may answer gets after it sent the heartbeat that was granted.
     pub lease: Duration,
-    /// A lease is over after `lease × (1 + 1/drift_divisor)`: clocks run apart by no more.
+    /// A lease has ended after `lease × (1 + 1/drift_divisor)`; the rates of two clocks must not differ by more.
     pub drift_divisor: u32,
-    /// A partition none of whose consistent members was there waits so many heartbeats, from the return of the
-    /// first, for the others, so that a restart of the whole cluster leaves nobody behind.
+    /// If no consistent member of a partition was live, it waits this many heartbeats after the return of the first for the others, so that a
+    /// restart of the whole cluster leaves nobody behind.
     pub grace_heartbeats: u32,
-    /// Between two tries of a probe.
+    /// Interval of retransmissions of a probe.
     pub probe: Duration,
-    /// Tries until an unanswered probe means suspicion.
+    /// Transmissions after which an unanswered probe means suspicion.
     pub probe_tries: u32,
-    /// Between two probes of a node that nobody accuses.
+    /// Interval of probes of a node that nobody accuses.
     pub probe_idle: Duration,
-    /// An accusation that is repeated for so long although both sides answer probes costs one of them its place.
+    /// After an accusation has been repeated for this long although both sides answer probes, one of them is removed.
     pub accusation_patience: Duration,
-    /// How long that one stays out.
+    /// How long that one is barred.
     pub rejoin_delay: Duration,
-    /// How long an original member may be away before a handoff joins for it (R8); at once where too few members are left for
-    /// puts. `None`: none ever does.
+    /// How long an original may be absent before a handoff joins (R8); at once if too few members are left for puts. `None`: never.
     pub handoff_delay: Option<Duration>,
-    /// How long a partition must have been whole before its first original leads it again. `None`: it is not given back.
+    /// How long a partition must be whole before its first original leads it again. `None`: never.
     pub rebalance_delay: Option<Duration>,
-    /// Between the beginning of an epoch and of one of the same members that a member asks for (R14), at least.
+    /// Minimum duration of an epoch before one with the same members that a member asks for (R14).
     pub fence_interval: Duration,
-    /// Between two looks at which replicas answer most, after which gets may be divided otherwise (NICE §4.5).
+    /// Interval at which divisions are adapted to load (NICE §4.5).
     pub divide_interval: Duration,
-    /// A partition is divided otherwise only if it was asked so often within about two of these intervals.
+    /// Minimum number of requests of a partition, within about two of these intervals, for changing its divisions.
     pub divide_gets_min: u32,
-    /// Between two questions to a switch for what clients ask (TurboKV §5.1); zero: it is not asked.
+    /// Interval at which switches are asked for client requests (TurboKV §5.1); zero: never.
     pub count_interval: Duration,
-    /// So long is counted, while nothing else goes on, before partitions are moved, split or merged because of load (TurboKV §5.1).
+    /// Counting period before partitions are moved, split or merged because of load (TurboKV §5.1).
     pub balance_period: Duration,
-    /// That is done because of load only if a keyspace was asked so often in such a period.
+    /// Minimum number of requests of a keyspace in such a period for doing so.
     pub balance_requests_min: u32,
-    /// Between two rounds of garbage collection among chunks of objects (P8); `None`: they begin by command alone.
+    /// Interval of rounds of garbage collection among chunks of objects (P8); `None`: only by command.
     pub collect_interval: Option<Duration>,
-    /// A target of chunks that has been away for so long is lost for good: others make the copies that it had (P11). `None`: never.
+    /// A storage target that has been away for this long is lost for good: its copies are rebuilt (P11). `None`: never.
     pub target_patience: Option<Duration>,
-    /// Between two installations of the same tables in a switch that does not answer, and between two
-    /// questions for its status.
+    /// Interval of retransmissions of tables to a switch that does not answer, and of requests for its status.
     pub switch_interval: Duration,
 }
 
@@ -151,24 +149,24 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Silence that makes a node suspected.
+    /// Silence after which a node is suspected.
     pub(crate) fn suspicion_ns(&self) -> u64 {
         let heartbeat_ns = nanoseconds(self.heartbeat);
-        // One that is only a little late is not missing.
+        // A heartbeat that is only slightly late is not missing.
         heartbeat_ns * u64::from(self.heartbeats_missed) + heartbeat_ns / 8
     }
 
-    /// Silence that makes a node probed.
+    /// Silence after which a node is probed.
     pub(crate) fn doubt_ns(&self) -> u64 {
         nanoseconds(self.heartbeat) * 3 / 2
     }
 
-    /// From the last grant, by the metadata's clock, until the lease is over by everybody's (R12).
+    /// From the last grant, by the metadata service's clock, until the lease has ended by everybody's clock (R12).
     pub(crate) fn lease_wait_ns(&self) -> u64 {
         self.with_drift_ns(nanoseconds(self.lease))
     }
 
-    /// The same of the part of it in which a node answers gets that come past the switches.
+    /// The same for the part of a lease in which a node answers gets that do not come through switches.
     pub(crate) fn direct_lease_wait_ns(&self) -> u64 {
         self.with_drift_ns(direct_lease_ns(nanoseconds(self.lease)))
     }
@@ -181,7 +179,7 @@ impl Timing {
         nanoseconds(self.heartbeat) * u64::from(self.grace_heartbeats)
     }
 
-    /// Everything that depends on time is looked at this often.
+    /// Interval at which everything that depends on time is checked.
     pub(crate) fn tick_ns(&self) -> u64 {
         nanoseconds(self.heartbeat) / 4
     }
@@ -191,12 +189,12 @@ pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     duration.as_nanos() as u64
 }
 
-/// A cluster.
+/// The configuration of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Its name; persisted state of another one is refused.
+    /// The cluster's id; persisted state of another cluster is refused.
     pub cluster: u128,
-    /// 1 to [`NODES_MAX`]. Those that a cluster begins with; then it knows its nodes itself ([`crate::Change`]).
+    /// The initial nodes, 1 to [`NODES_MAX`]. Later the cluster has its own list ([`crate::Change`]).
     pub nodes: Vec<NodeConfig>,
     /// What is stored where and how; see [`check_keyspaces`]. One that is new to a cluster comes into being when all nodes are there. Others are
     /// created, and dropped, by commands ([`crate::KeyspaceChange`]).
@@ -209,24 +207,24 @@ pub struct Config {
     pub link_bits_per_second: u64,
     /// How gets are spread, where the protocol leaves a choice.
     pub balancing: Balancing,
-    /// Where the metadata services are: the switches let what they say come from there alone.
+    /// Addresses of the metadata services: switches accept their messages only from there.
     pub services: Vec<ServiceConfig>,
-    /// Where servers hang at switches, if not at their `switch_port`, and how switches hang together.
+    /// The topology: servers whose port is not their `switch_port`, and trunks between switches.
     pub topology: Topology,
-    /// Every switch that must acknowledge the tables, 1 to [`SWITCHES_MAX`].
+    /// The switches that must acknowledge tables, 1 to [`SWITCHES_MAX`].
     pub switches: Vec<SwitchId>,
-    /// Periods and bounds.
+    /// Intervals and bounds.
     pub timing: Timing,
-    /// How hot keys are found and spread, in keyspaces that want it.
+    /// Detection and spreading of hot keys, for keyspaces with `balancing=hot`.
     pub hot: HotSettings,
 }
 
-/// A node's name in switch tables and in [`Config::topology`].
+/// A node's id in switch tables and in [`Config::topology`].
 pub fn host_id(node: NodeId) -> HostId {
     HostId(node.0)
 }
 
-/// The same of a metadata service, by its place in [`Config::services`].
+/// A metadata service's id in the same, by its position in [`Config::services`].
 pub fn service_host_id(index: u16) -> HostId {
     HostId(u16::MAX - index)
 }
@@ -234,31 +232,33 @@ pub fn service_host_id(index: u16) -> HostId {
 /// Why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    #[error("{nodes} nodes, allowed are 1 to {NODES_MAX}")]
+    #[error("{nodes} nodes; 1 to {NODES_MAX} are allowed")]
     NodeCount { nodes: usize },
-    #[error("{switches} switches, allowed are 1 to {SWITCHES_MAX}, all different")]
+    #[error("{switches} switches; 1 to {SWITCHES_MAX} different ones are allowed")]
     SwitchCount { switches: usize },
-    #[error("nodes must have different ids, addresses and switch ports: {node} does not")]
+    #[error("{node} has the id, address or switch port of another node")]
     DuplicateNode { node: NodeId },
-    #[error("the address of {node} lies inside a vring, or where those of further keyspaces are to be")]
+    #[error("the address of {node} is inside a vring, or in the range for those of further keyspaces")]
     NodeInsideVring { node: NodeId },
-    #[error("switch {}: two servers hang at port {port}", switch.0)]
+    #[error("switch {}: two servers are attached to port {port}", switch.0)]
     SharedPort { switch: SwitchId, port: u16 },
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    #[error("the metadata service {address} must have an address and a switch port of its own, in no vring")]
+    #[error(
+        "the metadata service {address} needs its own address, outside of all vrings, and its own switch port"
+    )]
     Service { address: SocketAddrV4 },
     #[error(transparent)]
     Keyspaces(#[from] KeyspaceError),
     #[error("the ring of groups: {0}")]
     GroupRing(#[from] TableError),
     #[error(
-        "links of {bits_per_second} bit/s, allowed are {} to {}",
+        "links of {bits_per_second} bit/s; {} to {} are allowed",
         LINK_BITS_PER_SECOND_BOUNDS.start(),
         LINK_BITS_PER_SECOND_BOUNDS.end()
     )]
     Link { bits_per_second: u64 },
-    #[error("the client addresses {clients} are no prefix that can be divided among {replicas} replicas")]
+    #[error("the client addresses {clients} are not a prefix that can be divided among {replicas} replicas")]
     Clients { clients: Prefix, replicas: usize },
     #[error(
         "every period must be positive, the heartbeat at least 4 ns, the lease longer than the heartbeat"
@@ -268,8 +268,10 @@ pub enum ConfigError {
     Hot(#[from] HotSettingsError),
 }
 
-/// The rings of a cluster that is configured with these keyspaces, also those of keyspaces that are not there yet, and its ring of groups, which is refused if it is none, or overlaps
-/// one of these.
+/// The rings of a cluster with these keyspaces, including those of keyspaces that do not exist yet, and its ring of groups.
+///
+/// # Errors
+/// The ring of groups is malformed, or overlaps another ring.
 ///
 /// # Panics
 /// If the keyspaces were not checked.
@@ -284,7 +286,7 @@ pub fn vrings_of(keyspaces: &[KeyspaceSpec], group_ring: Option<GroupRing>) -> R
 }
 
 impl Config {
-    /// The rings that every switch has to know before its first tables arrive: also those of keyspaces that are not there yet.
+    /// The rings that every switch must know before its first tables arrive, including those of keyspaces that do not exist yet.
     ///
     /// # Panics
     /// If the configuration was not validated.
@@ -292,7 +294,7 @@ impl Config {
         vrings_of(&self.keyspaces, self.group_ring).expect("a validated ring of groups overlaps none")
     }
 
-    /// The same as pairs of unicast and multicast rings, in the order of the numbers of configured keyspaces.
+    /// The same as pairs of unicast and multicast rings, in the order of the ids of configured keyspaces.
     pub(crate) fn ring_pairs(&self) -> Vec<(Ipv4Addr, Ipv4Addr)> {
         ring_pairs(&self.keyspaces)
     }
@@ -324,11 +326,11 @@ impl Config {
         self.validate_timing()
     }
 
-    /// Where servers hang, nodes at the homes that they have themselves.
+    /// The topology, with the homes that nodes have in their own configuration.
     pub(crate) fn settled(topology: &Topology, nodes: &[NodeConfig]) -> Topology {
         let mut topology = topology.clone();
         let homes = nodes.iter().filter_map(|node| Some((host_id(node.id), node.home?)));
-        homes.for_each(|(host, home)| topology.settle(host, home));
+        homes.for_each(|(host, home)| topology.set_home(host, home));
         topology
     }
 
@@ -354,7 +356,7 @@ impl Config {
         Ok(())
     }
 
-    /// The egress stage of a switch rewrites by port, for those that hang there themselves.
+    /// The egress stage of a switch rewrites by port, for hosts that are attached to it.
     fn validate_topology(&self) -> Result<(), ConfigError> {
         let topology = Self::settled(&self.topology, &self.nodes);
         let nodes = self.nodes.iter().map(|node| (host_id(node.id), node.switch_port));

@@ -1,26 +1,26 @@
-//! Who leads where several instances of the service share a store (R12, R13): a seat, held by lease.
+//! Leader election where several instances of the service share a store (R12, R13): a leader lease in the store.
 //!
 //! ```text
-//!   A, leads                    store                      B, stands by
-//!    │ Renew(a) ─────────────────▶│ seat: a, beat 8            │
-//!    │◀─────────────────── Done   │◀────────────────── Observe │ (a, 8) is new: B's clock begins
-//!    │ holds it for a lease       │                            │
-//!    │ from the sending           │◀────────────────── Observe │ (a, 8) still …
+//!   A, leads                    store                      B, standby
+//!    │ Renew(a) ─────────────────▶│ lease: a, renewal 8        │
+//!    │◀─────────────────── Done   │◀────────────────── Observe │ (a, 8) is new: B starts its clock
+//!    │ holds the lease, counted   │                            │
+//!    │ from the sending           │◀────────────────── Observe │ still (a, 8) …
 //!    x                            │                            │ … lease × (1 + 1/8) later:
 //!                                 │◀──── Take(seen: a, 8; b) ──│
-//!                                 │ seat: b ── state ─────────▶│ leads: a new term is persisted before anything leaves
+//!                                 │ lease: b ── state ────────▶│ leads: persists a new term before it sends anything
 //!    │ Persist(a, …) ────────────▶│ refused                    │
-//!    │ deposed: stands by         │                            │
+//!    │ deposed: standby           │                            │
 //! ```
 //!
-//! Time is only compared with the same clock's: the leader counts from before its beat was written, the other one from after it was
-//! read, so that A has fallen silent when B may take the seat, if the clocks' rates differ by no more than an eighth. Whoever is
-//! paused past its lease finds itself silent ([`crate::Metadata::handle_leadership`]), and what it still had under way is refused by the store: each write
-//! names the holder of the seat, and no name is used twice.
+//! Durations are only compared on the same clock: the leader counts from before its renewal was written, the standby from after it was read.
+//! So A has fallen silent when B may take the lease, if the clocks' rates differ by no more than an eighth. An instance that was paused past
+//! its lease sends nothing ([`crate::Metadata::handle_leadership`]), and the store refuses what it still had under way: each write names the
+//! holder of the lease, and no name is used twice.
 //!
-//! A request without an answer may have been carried out, or be carried out later. So it is made again, as it was: renewing and taking do no harm,
-//! and a state that is there already, under our own seat, is the one that we have sent. While the store is silent nobody's time runs but the
-//! leader's: when it is back, that one has as long as ever to renew. Then it goes on with its term.
+//! A request without an answer may have been carried out, or may be carried out later. It is repeated unchanged: renewing and taking are
+//! idempotent, and a state that is already stored under our own lease is the one that we have sent. While the store does not answer, only the
+//! leader's time runs: when the store is back, the leader has a whole lease to renew, and then continues its term.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -29,59 +29,59 @@ use nicekv_proto::Now;
 
 use crate::config::nanoseconds;
 
-/// Beats of a lease: so many renewals may be lost but one.
+/// Renewals in one lease; all but one of them may be lost.
 const BEATS_PER_LEASE: u64 = 4;
-/// Between two tries while the store is silent.
+/// Delay between retries while the store does not answer.
 const RETRY_NS: u64 = 20_000_000;
 
-/// Who holds the seat.
+/// The leader lease, as it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seat {
     /// The name under which it was taken; 0: it is free.
     pub holder: u128,
-    /// Different after each write under that name.
+    /// Changes with each write under that name.
     pub beat: u64,
 }
 
-/// What the store is asked, one request at a time. Each is carried out as a whole or not at all, and in one order for everybody.
+/// A request to the store. At most one is under way. The store carries out each one atomically, and all instances' requests in one order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeatRequest {
     /// Answered by [`SeatAnswer::Seen`].
     Observe,
-    /// If the seat is as it was seen, it is this holder's. Answered by [`SeatAnswer::Taken`].
+    /// Take the lease if it is still as it was seen. Answered by [`SeatAnswer::Taken`].
     Take {
-        /// As observed.
+        /// The lease as observed.
         seen: Seat,
         /// The new name.
         holder: u128,
     },
-    /// If the seat is this holder's: a beat.
+    /// Renew the lease if this holder has it.
     Renew {
-        /// Who must hold it.
+        /// The expected holder.
         holder: u128,
     },
-    /// If the seat is this holder's and the state has version `version - 1` (0: there is none): the state, and a beat.
+    /// Replace the state and renew the lease, if this holder has it and the state has version `version - 1` (0: no state).
     Persist {
-        /// Who must hold it.
+        /// The expected holder.
         holder: u128,
-        /// Of the state.
+        /// The version of the new state.
         version: u64,
-        /// The state.
+        /// The new state.
         bytes: Vec<u8>,
     },
-    /// If the seat is this holder's, it is free.
+    /// Free the lease if this holder has it.
     Release {
-        /// Who must hold it.
+        /// The expected holder.
         holder: u128,
     },
 }
 
-/// What it says.
+/// The store's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeatAnswer {
-    /// To [`SeatRequest::Observe`].
+    /// To [`SeatRequest::Observe`]: the lease.
     Seen(Seat),
-    /// The seat is taken, and this is the state at that moment.
+    /// The lease is taken, and this is the state at that moment.
     Taken {
         /// `None` if nothing was ever stored.
         state: Option<Vec<u8>>,
@@ -90,38 +90,38 @@ pub enum SeatAnswer {
     Done,
     /// A condition did not hold.
     Refused {
-        /// Who holds the seat.
+        /// The holder of the lease.
         holder: u128,
-        /// Of the state that is there.
+        /// The version of the stored state.
         version: u64,
     },
-    /// No answer: it was carried out, or not, or will be.
+    /// No answer: the request was carried out, was not, or will be.
     Silence,
 }
 
-/// What follows for the service.
+/// A consequence for the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElectionEvent {
-    /// This instance leads, from this state: make a [`crate::Metadata`] of it.
+    /// This instance leads, from this state: create a [`crate::Metadata`] with it.
     Elected {
         /// `None` if nothing was ever stored.
         state: Option<Vec<u8>>,
     },
-    /// For [`crate::Metadata::handle_storage`].
+    /// The state is persisted; pass it to [`crate::Metadata::handle_storage`].
     Persisted {
-        /// Of the request.
+        /// The version of the state.
         version: u64,
     },
-    /// Somebody else leads, or may: drop the [`crate::Metadata`].
+    /// Another instance leads, or may lead: drop the [`crate::Metadata`].
     Deposed,
 }
 
-/// How long a seat is held.
+/// Timing of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeatTiming {
-    /// After a beat, on the holder's clock.
+    /// Duration from a renewal, on the holder's clock.
     pub lease: nicekv_proto::Duration,
-    /// Others wait `lease × (1 + 1/drift_divisor)`: clocks run apart by no more.
+    /// Others wait `lease × (1 + 1/drift_divisor)`; the rates of two clocks must not differ by more.
     pub drift_divisor: u32,
 }
 
@@ -147,9 +147,9 @@ impl SeatTiming {
 
 #[derive(Clone, Debug)]
 enum Role {
-    /// What was seen, and since when nothing else.
+    /// The last lease that was seen, and since when.
     Standby { seen: Option<(Seat, u64)> },
-    /// Nobody else leads before `until_ns`.
+    /// No other instance leads before `until_ns`.
     Leader { until_ns: u64, step: Option<(u64, Vec<u8>)> },
 }
 
@@ -161,24 +161,24 @@ enum Asked {
     Persist { version: u64 },
 }
 
-/// One instance's part. After any `handle_*`, ask [`Self::poll_request`] and [`Self::poll_event`].
+/// One instance's part in the election. Call [`Self::poll_request`] and [`Self::poll_event`] after any `handle_*`.
 #[derive(Clone, Debug)]
 pub struct Election {
     timing: SeatTiming,
-    /// Of this process: random.
+    /// Random identity of this process.
     instance: u64,
-    /// Names that this process has used; with it, the last of them.
+    /// Number of names that this process has used; part of the newest name.
     candidacies: u64,
     role: Role,
-    /// The request that is not answered, and when it was sent.
+    /// The unanswered request, and when it was sent.
     asked: Option<(Asked, u64)>,
-    /// When the next one is due.
+    /// When the next request is due.
     due_ns: u64,
     events: VecDeque<ElectionEvent>,
 }
 
 impl Election {
-    /// Stands by. `instance` is random: no two processes share it.
+    /// Starts as a standby. `instance` must be random: no two processes share it.
     pub fn new(timing: SeatTiming, instance: u64) -> Self {
         Self {
             timing,
@@ -195,7 +195,8 @@ impl Election {
         u128::from(self.instance) << 64 | u128::from(self.candidacies)
     }
 
-    /// Nobody else leads before then, by the boot-time clock; 0 while this one does not lead. For [`crate::Metadata::handle_leadership`].
+    /// No other instance leads before this time, by the boot-time clock; 0 while this one does not lead. For
+    /// [`crate::Metadata::handle_leadership`].
     pub fn exclusive_until_ns(&self) -> u64 {
         match self.role {
             Role::Leader { until_ns, .. } => until_ns,
@@ -203,12 +204,12 @@ impl Election {
         }
     }
 
-    /// Whether it holds the seat, as far as it knows.
+    /// Whether it holds the lease, as far as it knows.
     pub fn is_leader(&self) -> bool {
         matches!(self.role, Role::Leader { .. })
     }
 
-    /// The leader's next step. One that has been deposed meanwhile has it refused by silence: [`ElectionEvent::Deposed`] is on its way.
+    /// Persists the leader's next state. If it has been deposed meanwhile the request is dropped; [`ElectionEvent::Deposed`] follows.
     pub fn persist(&mut self, version: u64, bytes: Vec<u8>) {
         if let Role::Leader { step, .. } = &mut self.role {
             assert!(step.is_none(), "steps are persisted one by one");
@@ -239,13 +240,13 @@ impl Election {
         Some(request)
     }
 
-    /// The seat is free, or its holder's lease is over, or it is ours without our knowledge: then nobody leads.
+    /// Whether nobody leads: the lease is free or has expired, or it is ours from a lost answer.
     fn may_take(&self, seen: Seat, since_ns: u64, now: Now) -> bool {
         let is_ours = self.candidacies > 0 && seen.holder == self.name();
         seen.holder == 0 || is_ours || now.boot_ns >= since_ns + self.timing.wait_ns()
     }
 
-    /// The answer to the request that is under way, or that it has none.
+    /// Handles the answer to the request under way, or its timeout.
     pub fn handle_answer(&mut self, now: Now, answer: SeatAnswer) {
         let (asked, sent_ns) = self.asked.take().expect("there is an answer only to a request");
         self.due_ns = sent_ns.max(now.boot_ns.saturating_sub(RETRY_NS)) + self.timing.beat_ns();
@@ -258,7 +259,7 @@ impl Election {
             }
             (Asked::Renew, SeatAnswer::Done) => self.hold(sent_ns),
             (Asked::Persist { version }, SeatAnswer::Done) => self.handle_persisted(sent_ns, version),
-            // An earlier try was carried out: nobody else writes under our name.
+            // An earlier try was carried out: only we write under our name.
             (Asked::Persist { version }, SeatAnswer::Refused { holder, version: found })
                 if (holder, found) == (self.name(), version) =>
             {
@@ -300,7 +301,7 @@ impl Election {
         self.events.push_back(ElectionEvent::Persisted { version });
     }
 
-    /// Somebody else has the seat, or had it, or the state is not the one that we have left.
+    /// Another instance has or had the lease, or the state is not the one that we stored.
     fn stand_by(&mut self, now: Now) {
         if self.is_leader() {
             self.candidacies += 1;
@@ -310,19 +311,19 @@ impl Election {
         self.due_ns = now.boot_ns + RETRY_NS;
     }
 
-    /// Gives the seat up, to be sent instead of anything else: the service must have fallen silent.
+    /// Gives the lease up. The request must be sent instead of anything else; the service must have fallen silent.
     pub fn resign(&mut self) -> Option<SeatRequest> {
         let holder = self.name();
         let role = core::mem::replace(&mut self.role, Role::Standby { seen: None });
         matches!(role, Role::Leader { .. }).then_some(SeatRequest::Release { holder })
     }
 
-    /// The next thing that follows for the service.
+    /// The next consequence for the service.
     pub fn poll_event(&mut self) -> Option<ElectionEvent> {
         self.events.pop_front()
     }
 
-    /// When [`Self::poll_request`] has something to say though nothing has happened.
+    /// When to call [`Self::poll_request`] again even if nothing happens.
     pub fn next_deadline(&self) -> Option<u64> {
         self.asked.is_none().then_some(match &self.role {
             Role::Leader { step: Some(_), .. } => 0,

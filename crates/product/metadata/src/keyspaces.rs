@@ -1,7 +1,7 @@
-//! Keyspaces by command, in a running cluster: created and dropped (R16).
+//! Changes of keyspaces by command, in a running cluster: create and drop (R16).
 //!
-//! What comes into being has a number that no keyspace ever had, and the last pair of rings that is nobody's: those of a keyspace that is being dropped
-//! are its own until nobody holds anything of it. What goes is taken out of all tables and away from its members in one step; the rest follows
+//! A new keyspace gets an id that no keyspace ever had, and the last free pair of rings; the rings of a keyspace that is being dropped stay
+//! its own until no node holds data of it. A dropped keyspace is removed from all tables and from its members in one step; the rest follows
 //! ([`crate::decide`]).
 
 use alloc::collections::BTreeMap;
@@ -22,49 +22,49 @@ use crate::state::State;
 /// A change of the set of keyspaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KeyspaceChange {
-    /// One more.
+    /// Create a keyspace.
     Create {
-        /// As [`KeyspaceSpec::parse`] reads it, without number and rings. What it does not say is as in the default keyspace, but for
-        /// replication, which is multicast.
+        /// Its definition, as [`KeyspaceSpec::parse`] reads it, without id and rings. Settings that it leaves out are those of the default
+        /// keyspace, except that replication is multicast.
         text: String,
     },
-    /// One is no more, with all that it holds.
+    /// Drop a keyspace with its data.
     Drop {
         /// Its name.
         name: String,
     },
 }
 
-/// What follows from a [`KeyspaceChange`].
+/// The effect of a [`KeyspaceChange`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyspacePlan {
-    /// Its number.
+    /// Its id.
     pub id: u16,
     /// Its name.
     pub name: String,
     /// All of its settings.
     pub text: String,
-    /// Replicas of partitions that nodes are to hold, or held: by name, how many.
+    /// Replicas of partitions by node: name, and number that it will hold, or held.
     pub replicas: Vec<(String, usize)>,
 }
 
 impl Metadata {
-    /// What would follow from a change.
+    /// The effect of a change.
     ///
     /// # Errors
-    /// Why it would be refused.
+    /// The change would be refused.
     pub fn plan_keyspace(&self, change: &KeyspaceChange) -> Result<KeyspacePlan, Refused> {
         self.with_keyspace(change).map(|(plan, _)| plan)
     }
 
-    /// Begins a change; as [`Metadata::change`].
+    /// Begins a change; like [`Metadata::change`].
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The change is refused.
     pub fn change_keyspace(&mut self, change: &KeyspaceChange) -> Result<KeyspacePlan, Refused> {
         let plan = self.begin_change(|metadata| metadata.with_keyspace(change))?;
         if let KeyspaceChange::Create { .. } = change {
-            self.watch_switches(Undo::Keyspace { id: KeyspaceId(plan.id), name: plan.name.clone() });
+            self.begin_probation(Undo::Keyspace { id: KeyspaceId(plan.id), name: plan.name.clone() });
         }
         Ok(plan)
     }
@@ -98,12 +98,12 @@ impl Metadata {
         }
     }
 
-    /// What is asked for, with a number and rings.
+    /// The keyspace to create, with an id and rings.
     fn new_keyspace(&self, text: &str) -> Result<KeyspaceSpec, Refused> {
         let state = &self.committed;
         let default = state.keyspaces.iter().find(|spec| spec.id == KeyspaceId::DEFAULT);
         let default = default.ok_or(Refused::NotBegun("it has no default keyspace"))?;
-        // The largest could not be followed by another one.
+        // An id after the largest would not exist.
         if state.next_keyspace == u16::MAX {
             return Err(Refused::NoKeyspaceNumber);
         }
@@ -119,7 +119,7 @@ impl Metadata {
         Ok(KeyspaceSpec { unicast, multicast, ..asked })
     }
 
-    /// The last pair that is nobody's: the first ones are usual for keyspaces that may be configured yet.
+    /// The last free pair of rings: configured keyspaces usually take the first ones.
     fn free_rings(&self) -> Result<(Ipv4Addr, Ipv4Addr), Refused> {
         let state = &self.committed;
         let dropped = state.dropped.iter().map(|dropped| &dropped.spec);

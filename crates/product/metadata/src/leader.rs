@@ -1,5 +1,5 @@
-//! Ties the parts together: input changes what is observed; at the end of a batch the persisted state is compared with it, and
-//! the next state, if any, is sent to be persisted. One such step is in flight at a time.
+//! The leader: input changes what is observed; at the end of a batch the persisted state is compared with it, and the next state, if there
+//! is one, is sent to be persisted. One such step is in flight at a time.
 //!
 //! ```text
 //!  handle_* ─▶ observed ─┐
@@ -23,17 +23,18 @@ use crate::announce::{self, Announcement, Message, Outbox, rules};
 use crate::config::{Config, SwitchId, nanoseconds};
 use crate::decide::{Decision, decide};
 use crate::hot::HotKeys;
-use crate::observations::{Observations, Stale};
+use crate::observe::{Observations, Stale};
 use crate::probation::Probation;
 use crate::state::{State, StateError};
 use crate::status::Counters;
 use crate::targets::Targets;
 use crate::view::{Observed, Situation, has_live_consistent};
 
-/// How far nodes' logs are durable is persisted about so often, if it has changed: a storage that has forgotten less than was written meanwhile is found out by its peers alone (R18).
+/// How often the durable log positions of nodes are persisted, if they have changed. Data that a storage has lost since then are detected by
+/// its peers alone (R18).
 const REMEMBER_INTERVAL_NS: u64 = 500_000_000;
 
-/// What the driver must do with the state.
+/// A request to the driver about the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageRequest {
     /// [`crate::StateStore::compare_and_swap`], expecting `version - 1`; then [`Metadata::handle_storage`]. On an error the
@@ -49,44 +50,44 @@ pub enum StorageRequest {
 /// A [`StorageRequest::Persist`] was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Persisted {
-    /// Of the request.
+    /// Version of the request.
     pub version: u64,
 }
 
-/// The core of the metadata service. One per cluster leads.
+/// The core of the metadata service. One leads each cluster.
 #[derive(Clone)]
 pub struct Metadata {
     pub(crate) config: Config,
-    /// Persisted. All that leaves is a function of it.
+    /// The persisted state. Everything that is sent is a function of it.
     pub(crate) committed: State,
-    /// Being persisted.
+    /// The state that is being persisted.
     in_flight: Option<State>,
     /// Whether `in_flight` has been handed to the driver.
     requested: bool,
-    /// Whether all that differs in `in_flight` is what is remembered of storages.
+    /// Whether `in_flight` differs only in the durable log positions of storages.
     only_remembers: bool,
-    /// When that was persisted last.
+    /// When these were last persisted.
     remembered_ns: u64,
-    /// The version under which this leader's term is persisted; nothing leaves before.
+    /// The version with which this leader's term is persisted; nothing is sent before.
     first_version: u64,
-    /// Until then nobody else can lead.
+    /// No other instance can lead before this time.
     leads_until_ns: u64,
     pub(crate) observations: Observations,
     targets: Targets,
     outbox: Outbox,
-    /// Of `committed`, once somebody has asked for it.
+    /// The directory of `committed`, built on demand.
     directory: Option<Directory>,
     pub(crate) hot: HotKeys,
     pub(crate) probation: Probation,
     pub(crate) counters: Counters,
     now_ns: u64,
     tick_at_ns: u64,
-    /// Whether there may be something to decide, or to announce.
+    /// Whether there may be something to decide or to announce.
     observed_change: bool,
 }
 
 impl Metadata {
-    /// A leader of a new term, which follows that in `persisted`, the last state if there is one.
+    /// A leader of a new term, after the term of `persisted`, the last state, if there is one.
     pub fn new(config: Config, persisted: Option<&[u8]>, now: Now) -> Result<Self, StateError> {
         config.validate()?;
         let committed = match persisted {
@@ -122,30 +123,30 @@ impl Metadata {
         })
     }
 
-    /// Whether this leader's term is persisted, and no other one can have begun. If not, nothing leaves.
+    /// Whether this leader's term is persisted, and no other leader can have begun. Otherwise nothing is sent.
     pub fn is_leading(&self) -> bool {
         self.committed.version >= self.first_version && !self.is_overdue()
     }
 
-    /// Nobody else can lead before `until_ns`, by the boot-time clock: the leader's own lease (R12). A leader that was paused past
-    /// it finds itself silent. Without this call there is no such limit: that is right where the state is behind a lock
-    /// that only the end of the process gives back.
+    /// Sets the leader's own lease (R12): no other instance can lead before `until_ns`, by the boot-time clock. A leader that was paused
+    /// past it sends nothing. Without this call there is no such limit, which is right if the state is behind a lock that only the end of
+    /// the process releases.
     pub fn handle_leadership(&mut self, now: Now, until_ns: u64) {
         self.now_ns = now.boot_ns;
         self.leads_until_ns = until_ns;
     }
 
-    /// Of the state that is persisted.
+    /// The version of the persisted state.
     pub fn version(&self) -> u64 {
         self.committed.version
     }
 
-    /// Whether somebody else may lead (R12).
+    /// Whether another instance may lead (R12).
     pub fn is_overdue(&self) -> bool {
         self.now_ns >= self.leads_until_ns
     }
 
-    /// A datagram arrived. Whatever is not understood is counted and ignored.
+    /// Handles a datagram. Invalid ones are counted and ignored.
     pub fn handle_datagram(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8]) {
         self.now_ns = now.boot_ns;
         let Ok((_, datagram)) = Datagram::decode(bytes) else {
@@ -178,7 +179,7 @@ impl Metadata {
         self.take(from, &datagram);
     }
 
-    /// A node asks for the directory.
+    /// Answers a node's directory query.
     fn on_directory_query(&mut self, from: SocketAddrV4, query: &DirectoryQuery) {
         if !self.config.nodes.iter().any(|node| node.address == from) {
             self.counters.forged += 1;
@@ -191,7 +192,7 @@ impl Metadata {
         }
     }
 
-    /// Takes note of a datagram from a node.
+    /// Records a datagram of a node.
     fn take(&mut self, from: SocketAddrV4, datagram: &Datagram<'_>) {
         let (now_ns, observations) = (self.now_ns, &mut self.observations);
         let news = match datagram {
@@ -225,13 +226,13 @@ impl Metadata {
         self.push(to, Message::HeartbeatReply(reply));
     }
 
-    /// The state is persisted: its messages may leave.
+    /// The state is persisted: what follows from it may be sent.
     pub fn handle_storage(&mut self, now: Now, persisted: Persisted) {
         self.now_ns = now.boot_ns;
         let next = self.in_flight.take().expect("only what is in flight is persisted");
         assert_eq!(next.version, persisted.version, "steps are persisted one by one");
         if core::mem::take(&mut self.only_remembers) {
-            // Nothing that is said follows from it.
+            // No message depends on it.
             self.committed = next;
             self.observed_change = true;
             return;
@@ -239,7 +240,7 @@ impl Metadata {
         self.adopt(next);
     }
 
-    /// From now on everything that leaves follows from `next`.
+    /// Makes `next` the committed state.
     fn adopt(&mut self, next: State) {
         let before = core::mem::replace(&mut self.committed, next);
         self.directory = None;
@@ -248,7 +249,7 @@ impl Metadata {
         }
         self.targets.update(&self.committed);
         self.observations.handle_change(&before, &self.committed, self.now_ns);
-        // Before there is anything to route, trunks have to be opened: nodes behind them could not be heard.
+        // Trunks must be opened before there is anything to route, or the nodes behind them could not be reached.
         if self.committed.is_bootstrapped() || self.config.topology.has_trunks() {
             let tables = rules::compile(&self.config, &self.committed);
             self.observations.switches.settle(&self.config.nodes);
@@ -273,7 +274,7 @@ impl Metadata {
         }
     }
 
-    /// No more input for now: decides and announces.
+    /// End of a batch of input: decides and announces.
     pub fn handle_batch_end(&mut self, now: Now) {
         self.now_ns = now.boot_ns;
         if core::mem::take(&mut self.observed_change) {
@@ -290,21 +291,21 @@ impl Metadata {
         }
     }
 
-    /// The agent of a switch can be talked to.
+    /// A connection to a switch's agent has been established.
     pub fn handle_switch_connected(&mut self, now: Now, switch: SwitchId) {
         self.now_ns = now.boot_ns;
         self.observations.switches.handle_connected(switch);
         self.hot.handle_connected(switch);
     }
 
-    /// It cannot any more.
+    /// The connection to a switch's agent is lost.
     pub fn handle_switch_disconnected(&mut self, now: Now, switch: SwitchId) {
         self.now_ns = now.boot_ns;
         self.observations.switches.handle_disconnected(switch);
         self.hot.handle_disconnected(switch);
     }
 
-    /// The agent of a switch answered, over its newest connection.
+    /// A reply of a switch's agent over its newest connection.
     pub fn handle_switch(&mut self, now: Now, switch: SwitchId, reply: ControlReply) {
         self.now_ns = now.boot_ns;
         if !self.observations.switches.is_connected(switch) {
@@ -351,24 +352,24 @@ impl Metadata {
         Some(self.tick_at_ns.min(suspicion_ns.unwrap_or(u64::MAX)))
     }
 
-    /// Everything that a decision may look at.
+    /// Everything that a decision may depend on.
     pub(crate) fn situation(&self) -> Situation<'_> {
         let Self { config, committed, observations, targets, now_ns, .. } = self;
         Situation { config, state: committed, observations, targets, now_ns: *now_ns, moves_wait: false }
     }
 
-    /// Compares the state with what is observed; what is to be next is then in flight.
+    /// Compares the state with what is observed, and begins the next step.
     fn decide(&mut self) {
         if self.in_flight.is_some() || !self.is_leading() {
             return;
         }
         self.settle();
-        if let Some(state) = self.taken_back() {
+        if let Some(state) = self.rolled_back() {
             return self.begin_step(state);
         }
         let mut decision = decide(&self.situation());
         if decision.as_ref().is_some_and(|decision| self.overflows(&decision.state)) {
-            // A failover needs no room that a move would take.
+            // Failovers need no extra capacity; only moves do.
             let mut situation = self.situation();
             situation.moves_wait = true;
             decision = decide(&situation);
@@ -390,7 +391,7 @@ impl Metadata {
             && self.observations.storages != self.committed.storages
     }
 
-    /// Persists how far nodes say that their logs are durable, and nothing else.
+    /// Persists the durable log positions of nodes, and nothing else.
     fn remember_storages(&mut self) {
         self.remembered_ns = self.now_ns;
         let mut next = self.committed.clone();
@@ -400,7 +401,7 @@ impl Metadata {
         self.only_remembers = true;
     }
 
-    /// The state is an older copy: nothing follows from it but that this is never forgotten.
+    /// The state is an older copy: persists only that fact.
     fn persist_contradiction(&mut self) {
         let contradiction = self.observations.contradiction;
         if self.in_flight.is_none() && self.is_leading() && self.committed.contradiction != contradiction {
@@ -414,12 +415,12 @@ impl Metadata {
         self.in_flight.is_some()
     }
 
-    /// What is to be persisted next.
+    /// Begins to persist the next state.
     pub(crate) fn begin_step(&mut self, next: State) {
         (self.in_flight, self.requested) = (Some(next), false);
     }
 
-    /// Notes for every partition who of its members is there.
+    /// Updates, for every partition, which of its members are live.
     fn settle(&mut self) {
         for (id, partition) in self.committed.partitions() {
             let situation = self.situation();
@@ -433,7 +434,7 @@ impl Metadata {
         }
     }
 
-    /// Says what is persisted to those who do not know.
+    /// Sends the persisted state to those who have not acknowledged it.
     fn announce(&mut self) {
         for Announcement { node, assign } in announce::due(&self.situation()) {
             self.observations.watch_mut(assign.partition).handle_sent(node, self.now_ns);

@@ -1,20 +1,30 @@
 //! The metadata service of NICEKV, as a pure core (NICE §4.1, §4.4, §4.5; rules R6, R7, R9, R12, R13, R15 to R18).
 //!
 //! ```text
-//!   nodes, switch agents             observations            decide                        announce
+//!   nodes, switch agents             observe               decide                        announce
 //!   heartbeats, acks, reports, ─▶ membership, watches, ─┐  pure: epochs,   ┌─▶ persisted ─▶ assignments ─▶ nodes
-//!   probes, answers               switches              ├─▶ handoffs,   ───┤    state    ─▶ rules       ─▶ switches
+//!   probes, replies               switches              ├─▶ handoffs,   ───┤    state    ─▶ tables      ─▶ switches
 //!                                 persisted state ──────┘   policy         └─▶ nothing to do
 //! ```
 //!
-//! The core compares the persisted state with what it observes and derives the next state; it remembers no events. Everything
-//! that leaves, except answers to heartbeats and probes, is a function of the persisted state, so no message can
-//! outrun its step (R13), and a new leader resumes an unfinished step by looking.
+//! The core compares the persisted state with what it observes and derives the next state; it remembers no events. Everything that it sends,
+//! except answers to heartbeats and probes, is a function of the persisted state. So no message can overtake its step (R13), and a new leader
+//! resumes an unfinished step by comparing again.
 //!
-//! Reading order: `config`, `state` (what is persisted), `observations` (what was heard: `membership`, who is live and who has a lease;
-//! `watch`; `switches`), `policy` (what differs by protocol), `view` (what a partition sees), `decide` (`epochs`: what
-//! happens to it; `handoffs`: who stands in; `moves`: originals that change, by `targets`, what the ring says, and `change`, `keyspaces` and
-//! `partitions`, what an operator asks for; `reshaping`: partitions that are split or merged; `dropped`: what becomes of partitions that are no more; `divisions`: which replica answers whose gets; `migration`: what is moved, split and merged by load, which `balance` carries out), `hot` (which keys have entries in switches, and who holds copies), `announce` (`rules`: the tables), `leader` (ties them together), `election` (who leads, of several), `status`, `capacity`.
+//! Reading order:
+//!
+//! | module | content |
+//! | --- | --- |
+//! | `config`, `state` | the configuration; the persisted state and its encoding |
+//! | `observe` | what nodes and switches have reported: `membership` (liveness, leases), `watch` (one partition), `switches`, load |
+//! | `policy`, `targets`, `view` | differences between protocols; target replica sets; everything a decision may depend on |
+//! | `decide` | `epochs` (members and primary), `handoffs`, `moves`, `divisions` (gets by client address), `reshaping` (splits, merges), `dropped`, `migration` (by load) |
+//! | `announce` | assignments to nodes, and `rules`: the switches' tables |
+//! | `leader` | ties these together: input, persistence, output |
+//! | `change`, `keyspaces`, `partitions`, `collecting` | operators' commands; `probation` and `rollback` undo those that a switch refuses |
+//! | `balance`, `hot` | carries out migration; entries and copies of hot keys |
+//! | `election` | which of several instances leads |
+//! | `status`, `capacity` | reports for operators; capacity planning |
 
 #![cfg_attr(not(test), no_std)]
 
@@ -31,10 +41,11 @@ mod election;
 mod hot;
 mod keyspaces;
 mod leader;
-mod observations;
+mod observe;
 mod partitions;
 mod policy;
 mod probation;
+mod rollback;
 mod state;
 mod status;
 mod store;
@@ -54,7 +65,7 @@ pub use config::{
 pub use election::{Election, ElectionEvent, Seat, SeatAnswer, SeatRequest, SeatTiming};
 pub use keyspaces::{KeyspaceChange, KeyspacePlan};
 pub use leader::{Metadata, Persisted, StorageRequest};
-pub use observations::TargetReport;
+pub use observe::TargetReport;
 pub use partitions::{MatchValue, PartitionChange, PartitionPlan};
 pub use state::{StateError, StoredCluster, persisted_version};
 pub use status::{

@@ -1,7 +1,7 @@
-//! Partitions by command, in a running cluster: split and merged (R17).
+//! Changes of partitions by command, in a running cluster: split and merge (R17).
 //!
-//! What is asked for is written down as a wish, and carried out when the partitions are whole, a few at a time ([`crate::decide`]). What is refused
-//! is refused before: also what the switches would have no room for.
+//! A change is persisted as a request, and carried out when the partitions are whole, a few at a time ([`crate::decide`]). It is refused at
+//! once if it cannot be carried out, or if the switches would not have the capacity.
 
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -27,33 +27,33 @@ use crate::targets::Targets;
 /// A change of the partitions of a keyspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PartitionChange {
-    /// One becomes two.
+    /// Split a partition.
     Split {
-        /// Which.
+        /// The partition.
         partition: u32,
-        /// The first vnode of the second one; none: the middle.
+        /// The first vnode of the second half; `None`: the middle.
         at: Option<u16>,
     },
-    /// One, of a keyspace by range, becomes two.
+    /// Split a partition of a range-partitioned keyspace.
     SplitAt {
-        /// Which.
+        /// The partition.
         partition: u32,
-        /// The first match value of the second one.
+        /// The first match value of the second half.
         first: MatchValue,
     },
-    /// Two that are adjacent become one.
+    /// Merge two adjacent partitions.
     Merge {
-        /// Which, in any order.
+        /// The partitions, in any order.
         partitions: [u32; 2],
     },
-    /// One is neither to be split nor merged any more.
+    /// Cancel a split or merge that has not begun.
     Cancel {
-        /// Which.
+        /// The partition.
         partition: u32,
     },
 }
 
-/// A match value, for operators and programs: 32 hexadecimal digits.
+/// A match value, as 32 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MatchValue(pub u128);
 
@@ -76,25 +76,25 @@ impl<'de> Deserialize<'de> for MatchValue {
     }
 }
 
-/// What follows from a [`PartitionChange`].
+/// The effect of a [`PartitionChange`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionPlan {
     /// The keyspace's name.
     pub keyspace: String,
-    /// Its number.
+    /// Its id.
     pub keyspace_id: u16,
-    /// Its match values are the keys' first bytes, and no digests.
+    /// Whether it is range-partitioned: its match values are the first bytes of keys, not digests.
     #[serde(default)]
     pub by_range: bool,
-    /// Those that are to be others, in the order of their match values.
+    /// The partitions that are replaced, in the order of their match values.
     pub parents: Vec<u32>,
-    /// The first and the last match value of each partition that is to be; of one that is cancelled, of none.
+    /// The first and last match value of each partition that results; empty for a cancellation.
     pub children: Vec<(MatchValue, MatchValue)>,
-    /// Replicas that go from a node to another one, before a merge or after a split: by their names, how many.
+    /// Replicas that move before a merge or after a split: names of both nodes, and number.
     pub moves: Vec<(String, String, usize)>,
 }
 
-/// How many partitions there will be when all is carried out that is to be split, of these keyspaces.
+/// The number of partitions of these keyspaces after all requested splits.
 pub(crate) fn partitions_to_be(state: &State, counts: impl Fn(KeyspaceId) -> bool) -> usize {
     let there = state.partitions().filter(|(_, partition)| counts(partition.keyspace)).count();
     let is_split = |wish: &&Reshaping| {
@@ -105,18 +105,18 @@ pub(crate) fn partitions_to_be(state: &State, counts: impl Fn(KeyspaceId) -> boo
 }
 
 impl Metadata {
-    /// What would follow from a change.
+    /// The effect of a change.
     ///
     /// # Errors
-    /// Why it would be refused.
+    /// The change would be refused.
     pub fn plan_partitions(&self, change: &PartitionChange) -> Result<PartitionPlan, Refused> {
         self.with_partitions(change).map(|(plan, _)| plan)
     }
 
-    /// Begins a change; as [`Metadata::change`].
+    /// Begins a change; like [`Metadata::change`].
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The change is refused.
     pub fn change_partitions(&mut self, change: &PartitionChange) -> Result<PartitionPlan, Refused> {
         self.begin_change(|metadata| metadata.with_partitions(change))
     }
@@ -145,7 +145,7 @@ impl Metadata {
         if first == last {
             return Err(Refused::OneVnode { partition: id.0, vnode: first });
         }
-        // Half of the vnodes, the smaller half first.
+        // The middle; the first half is the smaller one.
         let at = at.unwrap_or(first + (last - first).div_ceil(2));
         if !(first < at && at <= last) {
             return Err(Refused::NotInside { partition: id.0, at, first, last });
@@ -162,7 +162,7 @@ impl Metadata {
         }
     }
 
-    /// At any value; none: the middle. Every key that is not before `at` is in the second half.
+    /// Splits at a match value; `None`: the middle. Keys from `at` on are in the second half.
     fn split_range(
         &self,
         id: PartitionId,
@@ -197,7 +197,7 @@ impl Metadata {
         }
     }
 
-    /// A partition that may be split or merged.
+    /// The partition, if it may be split or merged.
     fn reshapable(&self, id: PartitionId) -> Result<&Partition, Refused> {
         let state = &self.committed;
         let PartitionId(partition) = id;
@@ -244,7 +244,7 @@ impl Metadata {
         self.check_count(1)
     }
 
-    /// Whether so many partitions more can be managed.
+    /// Checks that `more` partitions can be managed.
     pub(crate) fn check_count(&self, more: u32) -> Result<(), Refused> {
         let to_be: u32 = self.committed.unfounded(&self.config).map(|spec| spec.partitions).sum();
         let partitions = partitions_to_be(&self.committed, |_| true) as u32 + to_be + more;
@@ -254,7 +254,7 @@ impl Metadata {
         }
     }
 
-    /// Whether switches have room for the tables of a state, and for the partitions that are to be in it beside those that are.
+    /// Checks that switches have the capacity for the tables of a state, including the partitions of requested splits.
     pub(crate) fn check_tables(&self, next: &State) -> Result<(), Refused> {
         let config = Config { nodes: next.node_configs(), ..self.config.clone() };
         let tables = rules::compile(&config, next);
@@ -296,7 +296,7 @@ impl Metadata {
         Ok((PartitionPlan { children: Vec::new(), moves: Vec::new(), ..plan }, next))
     }
 
-    /// What follows from a wish.
+    /// The effect of a requested split or merge.
     fn plan_of_wish(&self, next: &State, wish: &Reshaping) -> PartitionPlan {
         let parents: Vec<&Partition> = next.parents_of(wish).unwrap_or_default();
         let KeyspaceSpec { id, name, order, .. } = next.keyspace(parents[0]);
@@ -314,7 +314,7 @@ impl Metadata {
         }
     }
 
-    /// Which replicas are elsewhere when all of it is done.
+    /// The replicas that have moved when all is done.
     fn moves_of(
         &self,
         next: &State,

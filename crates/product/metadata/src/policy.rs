@@ -1,48 +1,48 @@
-//! What differs by the protocol of a partition: everything else about membership is one for all.
+//! Differences between the replication protocols of partitions; the rest of membership is the same for all.
 //!
 //! | | multicast 2PC | chain (C1 to C10) | quorum (R14) |
 //! | --- | --- | --- | --- |
-//! | a silent member | is removed (R6) | the same (C9) | stays, and is not waited for |
-//! | who leaves (NICE §4.4) | stays until all originals serve | the same (C10) | hands its part over to one node, and goes when that counts |
-//! | for an original that is away | a handoff stands in (R8) | a spare, which is to hold everything (C8) | nobody: R is fixed |
-//! | who may lead | a consistent original | the first of the chain | as with multicast, though a primary has little to do |
-//! | an epoch is taken up | by every member | by every member, before it is activated (C7) | by every live one |
-//! | a joiner is consistent | when all have taken up its epoch, and it has copied | the same | the same: k of the old members are merged |
-//! | a member may ask for an epoch of the same members | no: a primary orders | no | yes, to have older answers not count any more |
-//! | a get asks | any consistent member, so gets are spread | the tail | R − k + 1 members, through the multicast ring |
-//! | a put goes to | every member | the head | every member |
-//! | puts need | R − 1 members, all of them there | the same | k to hold it, R − k + 1 to be asked |
+//! | a silent member | is removed (R6) | the same (C9) | stays; nobody waits for it |
+//! | a leaving member (NICE §4.4) | stays until all originals serve | the same (C10) | hands its part to one node, and leaves when that node counts |
+//! | for an absent original | a handoff joins (R8) | a spare joins and copies everything (C8) | nobody: R is fixed |
+//! | who may lead | a consistent original | the head of the chain | a consistent original; a primary has little to do |
+//! | an epoch is in force | when every member has acknowledged it | the same, before it is activated (C7) | when every live member has |
+//! | a joiner is consistent | when all have acknowledged its epoch and it has copied | the same | the same: k of the old members are merged |
+//! | a member may request an epoch with the same members | no: a primary orders | no | yes, to invalidate older answers |
+//! | gets go to | any consistent member, so they are spread | the tail | R − k + 1 members, through the multicast ring |
+//! | puts go to | every member | the head | every member |
+//! | puts need | R − 1 members, all of them live | the same | k to store, R − k + 1 to query |
 
 use nicekv_proto::placement::{KeyspaceSpec, Protocol};
 
 use crate::state::Member;
 
-/// What becomes of a member that is silent.
+/// How a silent member is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silent {
-    /// An epoch without it follows, and it is waited for only until it can answer no get (R6).
+    /// It is removed; the next epoch waits only until it cannot answer gets any more (R6).
     Removed,
     /// It stays a member, and nobody waits for it.
     Counted,
 }
 
-/// See the module.
+/// The policy of one protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
     /// R.
     pub(crate) replicas: usize,
     pub(crate) silent: Silent,
-    /// Whether other nodes stand in for originals that are away: handoffs, in a chain spares.
+    /// Whether other nodes replace absent originals: handoffs, in a chain spares.
     pub(crate) has_handoffs: bool,
-    /// Whether any consistent member may answer a get alone, so that gets may be spread by the clients' addresses.
+    /// Whether any consistent member may answer a get alone, so that gets may be divided by client address.
     pub(crate) gets_are_spread: bool,
-    /// Whether members may ask for an epoch of the same members.
+    /// Whether members may request an epoch with the same members.
     pub(crate) has_fences: bool,
-    /// Whether the members are a chain, in their order.
+    /// Whether the members form a chain, in their order.
     pub(crate) is_chain: bool,
-    /// With fewer members there are no puts.
+    /// Members below which puts stop.
     pub(crate) members_needed: usize,
-    /// Whether nothing that was acknowledged is held by one member alone.
+    /// Whether no acknowledged value can be on a single member alone.
     pub(crate) others_hold: bool,
 }
 
@@ -88,22 +88,22 @@ impl Policy {
         }
     }
 
-    /// Whether the member holds everything, and so may lead, and may be the last to stay.
+    /// Whether the member has all data, and so may lead and may be the last to remain.
     pub(crate) fn may_lead(self, member: &Member) -> bool {
         !member.handoff && member.standing.is_consistent()
     }
 
-    /// Whether an epoch is taken up only when this member has acknowledged it.
+    /// Whether an epoch waits for this member's acknowledgement.
     pub(crate) fn awaits(self, is_live: bool) -> bool {
         is_live || self.silent == Silent::Removed
     }
 
-    /// Whether a joiner that takes part in puts holds everything (R7).
+    /// Whether a joiner that takes part in puts has all data (R7).
     pub(crate) fn is_consistent(self, has_copied: bool, all_acknowledged: bool) -> bool {
         has_copied && all_acknowledged
     }
 
-    /// Whether puts go on with `there` of `members` members.
+    /// Whether puts continue with `there` of `members` members live.
     pub(crate) fn takes_puts(self, members: usize, there: usize) -> bool {
         let enough = there >= self.members_needed;
         enough && (there == members || self.silent == Silent::Counted)
@@ -122,7 +122,7 @@ mod tests {
             assert_eq!(multicast.takes_puts(members, there), goes_on, "{there} of {members}");
         }
         assert!(Policy::multicast(1).takes_puts(1, 1));
-        // k of R hold it, and R - k + 1 are asked first for what is newest.
+        // k of R store a value, and R - k + 1 are queried first for the newest.
         for (replicas, write_set, needed) in [(3, 2, 2), (5, 3, 3), (3, 1, 3), (3, 3, 3), (5, 4, 4)] {
             let quorum = Policy::quorum(replicas, write_set);
             for there in 0..=replicas {

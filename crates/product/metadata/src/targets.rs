@@ -1,4 +1,4 @@
-//! What the ring says of every partition: derived from the state, and kept while neither nodes nor partitions change.
+//! The target replica sets of all partitions: derived from the ring and the state, and cached while nodes and partitions do not change.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,20 +8,20 @@ use nicekv_proto::{NodeId, PartitionId};
 
 use crate::state::{Reshaping, State};
 
-/// The originals that every partition is to have.
+/// The originals that every partition should have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Targets {
     ring: Vec<NodeId>,
-    /// What a partition owns never changes.
+    /// What a partition owns never changes, so their ids identify the set.
     partitions: Vec<PartitionId>,
     merges: Vec<Reshaping>,
-    /// Where some are to be because of load.
+    /// Partitions that are placed by load instead of by the ring.
     placed: BTreeMap<PartitionId, Vec<NodeId>>,
     sets: BTreeMap<PartitionId, Vec<NodeId>>,
 }
 
 impl Targets {
-    /// Of this state, computed anew if it says something else.
+    /// Recomputes the targets if the state has changed.
     pub(crate) fn update(&mut self, state: &State) {
         let ring = state.ring();
         let partitions: Vec<_> = state.partitions().map(|(id, _)| id).collect();
@@ -41,7 +41,7 @@ impl Targets {
         self.place();
     }
 
-    /// What is placed is there, as far as these nodes are to hold something; what is to be merged is where the first one is.
+    /// Applies placements by load, as far as their nodes may hold data. Partitions to be merged follow the first of them.
     fn place(&mut self) {
         let Self { ring, merges, placed, sets, .. } = self;
         for (id, nodes) in placed.iter() {
@@ -59,7 +59,7 @@ impl Targets {
         }
     }
 
-    /// Partitions that are to be merged have the originals of what they become (R17).
+    /// Gives partitions to be merged the originals of the partition that results (R17).
     fn add(&mut self, state: &State, spec: &KeyspaceSpec) {
         let of_keyspace = state.partitions().filter(|(_, partition)| partition.keyspace == spec.id);
         let mut begins: Vec<_> = of_keyspace.map(|(id, partition)| (partition.range.first(), id)).collect();
@@ -76,7 +76,7 @@ impl Targets {
         }
     }
 
-    /// The first one leads by right. None: the partition stays where it is.
+    /// The target originals, the preferred leader first. `None`: the partition stays where it is.
     pub(crate) fn of(&self, id: PartitionId) -> Option<&[NodeId]> {
         self.sets.get(&id).map(Vec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! What a decision may look at: the persisted state, and what was observed, from where one partition stands.
+//! The input of a decision: the persisted state and the observations, from the point of view of one partition.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -7,73 +7,74 @@ use nicekv_proto::control::DiskSpace;
 use nicekv_proto::{NodeId, PartitionId};
 
 use crate::config::{Config, nanoseconds};
-use crate::decide::moves::MOVES_PER_NODE_MAX;
-use crate::observations::{Observations, Watch};
+use crate::observe::{Observations, Watch};
 use crate::policy::Policy;
 use crate::state::{Left, Member, Partition, Process, Removed, State, Wish, storages};
 use crate::targets::Targets;
 
-/// What is known about the nodes, from the view of one partition.
+/// Partitions that a node may copy at once because they move to it.
+pub(crate) const MOVES_PER_NODE_MAX: usize = 4;
+
+/// Knowledge about the nodes, from the point of view of one partition.
 pub(crate) trait Observed {
-    /// What the partition's protocol asks for.
+    /// The policy of the partition's protocol.
     fn policy(&self) -> Policy;
     /// The node's process, if it is live.
     fn live(&self, node: NodeId) -> Option<Process>;
-    /// Under which decisions know the node's storage, if anything is remembered of it (R18).
+    /// The identity of the node's storage for decisions, if one is recorded (R18).
     fn identity(&self, _node: NodeId) -> Option<u128> {
         None
     }
-    /// Whether `survivor` has proven to be there since `silent` is not: else they may have died together, and be `silent`
-    /// the one that comes back with its data.
+    /// Whether `survivor` has proven to be live since `silent` is not. Otherwise they may have died together, and `silent` may be the one that
+    /// returns with its data.
     fn outlives(&self, survivor: NodeId, silent: NodeId) -> bool;
     /// The newest epoch that this process of the node has acknowledged; 0 if none.
     fn acknowledged(&self, node: NodeId, incarnation: u64) -> u32;
     /// Whether the node has reported, in the current epoch, that its copy is complete.
     fn copied(&self, node: NodeId) -> bool;
-    /// Whether the former member can answer no get any more.
+    /// Whether a former member cannot answer gets any more.
     fn harmless(&self, removed: &Removed) -> bool;
-    /// Whether the former member may still be one in its own eyes of a partition whose place this one takes (R17).
+    /// Whether a former member may still consider itself a member of a partition that this one replaces (R17).
     fn is_of_parent(&self, _removed: &Removed) -> bool {
         false
     }
-    /// Whether who has left has said that it holds nothing any more.
+    /// Whether a former member has reported that it holds no data any more.
     fn discarded(&self, left: &Left) -> bool;
-    /// Whether the node's disk has room for what a joiner copies.
+    /// Whether the node's disk has space for the copy of a joiner.
     fn has_space(&self, node: NodeId) -> bool;
-    /// Whether the node must stay out for now.
+    /// Whether the node is barred for now.
     fn barred(&self, node: NodeId) -> bool;
-    /// The member that loses its place although it is live, because it and another cannot talk.
+    /// The live member that must be removed because it and another one cannot communicate.
     fn expelled(&self) -> Option<NodeId>;
     /// Partitions that the node leads.
     fn led(&self, node: NodeId) -> usize;
-    /// Live nodes that may become members as handoffs, the best first; none before it is time, which an urgent need does not
-    /// wait for.
+    /// Live nodes that may join as handoffs, the best first; empty before the handoff delay is over, except in an urgent case.
     fn stand_ins(&self, is_urgent: bool) -> Vec<(NodeId, Process)>;
-    /// Whether the partition has been whole for so long that its first original, this node, may lead it again, and no
-    /// other partition is being given back to that node.
+    /// Whether the partition has been whole for long enough that its first original, this node, may lead it again, and no other partition is being
+    /// given back to that node.
     fn may_lead_again(&self, node: NodeId) -> bool;
-    /// The originals that the ring names now, the one that leads by right first.
+    /// The target originals, the preferred leader first.
     fn target(&self) -> &[NodeId];
     /// Whether the node may copy another partition that moves to it.
     fn may_move(&self, node: NodeId) -> bool;
-    /// Whether the operator has given the node up, wherever it is.
+    /// Whether the operator has removed the node.
     fn is_given_up(&self, _node: NodeId) -> bool {
         false
     }
-    /// Whether a member needs an epoch after this one, and that is not too soon.
+    /// Whether a member has asked for another epoch, and the current one has lasted long enough.
     fn wants_fence(&self) -> bool;
-    /// The round that names of objects are to adopt (P8); 0 if the partition has none.
+    /// The round that the partition's names of objects should adopt (P8); 0 if it has none.
     fn round(&self) -> u64 {
         0
     }
 }
 
-/// Whether a consistent original is there with everything that it held.
+/// Whether a consistent original is live with all of its data.
 pub(crate) fn has_live_consistent(partition: &Partition, observed: &impl Observed) -> bool {
     holders(partition, observed).any(|member| is_intact(member, observed))
 }
 
-/// Whether every consistent original is there, and none has what it held: the data are lost.
+/// Whether every consistent original is live and none has its data: the data are lost.
 pub(crate) fn is_lost(partition: &Partition, observed: &impl Observed) -> bool {
     let wiped = |member: &Member| {
         observed.live(member.node).is_some_and(|process| process.storage != member.process.storage)
@@ -89,7 +90,7 @@ pub(crate) fn is_same_storage(member: &Member, process: Process) -> bool {
     process.storage == member.process.storage
 }
 
-/// Who may lead, and may be the last to stay.
+/// Members that may lead, and may be the last to remain.
 pub(crate) fn holders<'a>(
     partition: &'a Partition,
     observed: &impl Observed,
@@ -98,7 +99,7 @@ pub(crate) fn holders<'a>(
     partition.members.iter().filter(move |member| policy.may_lead(member))
 }
 
-/// Whether every member that is waited for has taken up the current epoch.
+/// Whether every member that is waited for has acknowledged the current epoch.
 pub(crate) fn all_acknowledged(partition: &Partition, observed: &impl Observed) -> bool {
     let acknowledged =
         |member: &Member| observed.acknowledged(member.node, member.process.incarnation) == partition.epoch;
@@ -106,19 +107,19 @@ pub(crate) fn all_acknowledged(partition: &Partition, observed: &impl Observed) 
     partition.members.iter().filter(is_awaited).all(acknowledged)
 }
 
-/// What the nodes have to do, over all partitions, so that the next task goes to one with little.
+/// The tasks of nodes over all partitions, so that the next task goes to a node with few.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     led: BTreeMap<NodeId, usize>,
     stands_in: BTreeMap<NodeId, usize>,
-    /// Partitions that move to the node.
+    /// Partitions that are moving to the node.
     moving: BTreeMap<NodeId, usize>,
     /// Nodes that lead a partition whose epoch is not acknowledged by all.
     taking_over: BTreeSet<NodeId>,
 }
 
 impl Load {
-    /// Of the whole state.
+    /// The tasks in the whole state.
     pub(crate) fn of(situation: &Situation<'_>) -> Self {
         let mut load = Self::default();
         for (id, partition) in situation.state.partitions() {
@@ -140,7 +141,7 @@ impl Load {
         }
     }
 
-    /// A partition goes from `old` to `new`.
+    /// A partition changes from `old` to `new`.
     pub(crate) fn replace(&mut self, old: &Partition, new: &Partition) {
         *self.led.entry(old.primary).or_default() -= 1;
         for handoff in old.handoffs() {
@@ -153,7 +154,7 @@ impl Load {
     }
 }
 
-/// All that decisions and announcements follow from.
+/// Everything on which decisions and announcements depend.
 #[derive(Clone, Copy)]
 pub(crate) struct Situation<'a> {
     pub(crate) config: &'a Config,
@@ -161,12 +162,12 @@ pub(crate) struct Situation<'a> {
     pub(crate) observations: &'a Observations,
     pub(crate) targets: &'a Targets,
     pub(crate) now_ns: u64,
-    /// Whether partitions are to stay where they are for now: switches have no room for what moves need.
+    /// Whether no partition may move for now, because the switches do not have the capacity.
     pub(crate) moves_wait: bool,
 }
 
 impl<'a> Situation<'a> {
-    /// From where a partition stands.
+    /// The view of one partition.
     pub(crate) fn view(self, id: PartitionId, partition: &'a Partition) -> View<'a> {
         let policy = Policy::of(self.state.keyspace(partition));
         let target = self.targets.of(id).filter(|_| !self.moves_wait).unwrap_or(&partition.originals);
@@ -174,18 +175,18 @@ impl<'a> Situation<'a> {
         View { situation: self, id, partition, policy, watch, target, load: None }
     }
 
-    /// Whether a former member can answer no get any more (R6).
+    /// Whether a former member cannot answer gets any more (R6).
     pub(crate) fn harmless(self, removed: &Removed) -> bool {
         let Self { observations, now_ns, .. } = self;
         let Observations { switches, membership, .. } = observations;
         let &Removed { node, incarnation, .. } = removed;
         let no_switch_leads_there = switches.all_current();
-        // Clients with a directory come past the switches.
+        // Clients with a directory do not come through switches.
         (no_switch_leads_there && membership.direct_lease_is_over(node, incarnation, now_ns))
             || membership.lease_is_over(node, incarnation, now_ns)
     }
 
-    /// Whether nobody needs what those hold who have left: R originals hold everything without them, and are there (R16).
+    /// Whether the data of former members are not needed: R originals have all data, and are live (R16).
     pub(crate) fn may_discard(self, id: PartitionId, partition: &Partition) -> bool {
         let view = self.view(id, partition);
         let is_intact = |member: &Member| is_intact(member, &view);
@@ -193,7 +194,7 @@ impl<'a> Situation<'a> {
     }
 }
 
-/// How the [`Situation`] looks to one partition.
+/// A [`Situation`] from the point of view of one partition.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     situation: Situation<'a>,
@@ -206,12 +207,12 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// With the tasks that nodes have.
+    /// Adds the tasks of nodes.
     pub(crate) fn with_load(self, load: &'a Load) -> Self {
         Self { load: Some(load), ..self }
     }
 
-    /// Whether the member knows what the partition is now.
+    /// Whether the member has acknowledged the newest epoch.
     pub(crate) fn is_informed(&self, member: &Member) -> bool {
         let known = self.watch.acknowledged(member.node, member.process.incarnation);
         let newest = (self.partition.epoch, self.partition.activated);

@@ -219,14 +219,14 @@ fn describe_member(told: &Explanation, member: &MemberStatus, answer: Option<&No
 
 /// Where gets of a hot key go besides.
 fn describe_hot_entry(entry: &HotEntry, name: impl Fn(HostId) -> String) -> String {
-    let HotEntry { instance, usual_turns, holders, in_switch, .. } = entry;
+    let HotEntry { instance, owner_turns, holders, in_switch, .. } = entry;
     let holders = holders.iter().map(|host| name(*host)).collect::<Vec<_>>().join(", ");
     let by_switch =
         if *in_switch { " answered by the switch while its copy is the newest, else" } else { "" };
     let rest = match (in_switch, holders.is_empty()) {
         (false, true) => " counts its requests, nobody has a copy".into(),
         (true, true) => format!(", gets{by_switch} as above"),
-        (_, false) => format!(", gets{by_switch} in turn: {usual_turns} as above, one each to {holders}"),
+        (_, false) => format!(", gets{by_switch} in turn: {owner_turns} as above, one each to {holders}"),
     };
     format!("  hot: entry {instance:#x}{rest}")
 }

@@ -393,8 +393,8 @@ mod tests {
         };
         for (told, line) in [
             (
-                reshaping(&[3], &[], ReshapingPhase::Waiting, "partition 3, n2 is not there"),
-                "splitting partition 3: waits for partition 3, n2 is not there",
+                reshaping(&[3], &[], ReshapingPhase::Waiting, "partition 3, n2 is not live"),
+                "splitting partition 3: waits for partition 3, n2 is not live",
             ),
             (
                 reshaping(&[3, 4], &[9], ReshapingPhase::Forming, "1 of 3"),

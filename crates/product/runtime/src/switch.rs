@@ -23,10 +23,10 @@ use crate::{
 };
 use edge::EdgeRouters;
 use nicekv_proto::{ClientId, Duration, Now};
-use nicekv_switch::control::{self, ControlReply, ControlRequest, SwitchAgent, TermMemory};
+use nicekv_switch::control::{self, ControlReply, ControlRequest, SwitchAgent, TermStore};
 use nicekv_switch::{
-    Backend, Counters, GROUP_MEMBERS_MAX, Hop, HostId, Ingress, Passed, Router, TableError, TableStatus,
-    VringSet,
+    Backend, Counters, DatagramVerdict, GROUP_MEMBERS_MAX, Hop, HostId, Ingress, Router, TableError,
+    TableStatus, VringSet,
 };
 use std::io;
 use std::net::SocketAddrV4;
@@ -145,7 +145,7 @@ impl AgentLink {
     }
 
     /// Processes input. A broken stream is dialled again later: requests are repeated there.
-    pub fn turn<B: Backend, M: TermMemory>(&mut self, now: Now, agent: &mut SwitchAgent<B, M>) {
+    pub fn turn<B: Backend, M: TermStore>(&mut self, now: Now, agent: &mut SwitchAgent<B, M>) {
         self.cables.look(now);
         for link in &mut self.streams {
             let served = match &mut link.stream {
@@ -174,7 +174,7 @@ impl AgentLink {
     }
 
     /// Answers queries of other threads.
-    fn answer<B: Backend, M: TermMemory>(&self, agent: &mut SwitchAgent<B, M>) {
+    fn answer<B: Backend, M: TermStore>(&self, agent: &mut SwitchAgent<B, M>) {
         self.inquiries.answer(|()| match agent.handle(ControlRequest::Status { term: agent.term() }) {
             ControlReply::Status { term, generation, tables, counters } => {
                 let is_connected = self.streams.iter().any(|link| link.stream.is_some());
@@ -213,7 +213,7 @@ impl InstanceLink {
 }
 
 /// Reads the stream once; returns any error.
-fn serve<B: Backend, M: TermMemory>(
+fn serve<B: Backend, M: TermStore>(
     stream: &mut FramedStream,
     agent: &mut SwitchAgent<B, M>,
     sights: &mut Sights,
@@ -236,7 +236,7 @@ fn serve<B: Backend, M: TermMemory>(
 }
 
 /// Executes a request, and adds what only the agent's environment knows.
-fn handle<B: Backend, M: TermMemory>(
+fn handle<B: Backend, M: TermStore>(
     agent: &mut SwitchAgent<B, M>,
     sights: &mut Sights,
     request: ControlRequest,
@@ -260,7 +260,7 @@ enum ServeError {
 
 /// Serves the metadata service for a switch whose packets are processed elsewhere (in the kernel),
 /// until `stop`.
-pub fn run_agent<B: Backend, M: TermMemory>(
+pub fn run_agent<B: Backend, M: TermStore>(
     mut link: AgentLink,
     agent: &mut SwitchAgent<B, M>,
     stop: &Stop,
@@ -282,7 +282,7 @@ pub fn run_agent<B: Backend, M: TermMemory>(
 /// Agent of a back end without tables; `memory` holds its durable state.
 pub fn agent<B: Backend>(backend: B, memory: Option<TermFile>) -> SwitchAgent<B, Option<TermFile>> {
     let term = memory.as_ref().map_or(0, TermFile::term);
-    SwitchAgent::with_memory(backend, term, memory)
+    SwitchAgent::with_term_store(backend, term, memory)
 }
 
 /// The user-space switch.
@@ -305,7 +305,7 @@ impl UserSpaceSwitch {
         TableError: From<V::Error>,
     {
         let mut router = Router::new(vrings)?;
-        router.begin_life(crate::random()?.max(1));
+        router.begin_incarnation(crate::random()?.max(1));
         let agent = agent(EdgeRouters::new(router), memory);
         Ok(Self { endpoint, agent, link })
     }
@@ -375,11 +375,11 @@ fn route(router: &mut Router, from: SocketAddrV4, to: SocketAddrV4, bytes: &mut 
     // Time matters only for hot keys.
     let now_ns = if edge::is_of_hot_keys(bytes) { now().boot_ns } else { 0 };
     let mut passed = router.process(now_ns, Ingress::Socket, from, to, bytes);
-    while let Passed::Piece(hop, rest) = passed {
+    while let DatagramVerdict::Piece(hop, rest) = passed {
         if let Some(host) = hop.and_then(Hop::host) {
-            forward(router.place_of(host, to), Some(bytes));
+            forward(router.delivery_address(host, to), Some(bytes));
         }
-        passed = router.process_rest(Ingress::Socket, from, to, bytes, &rest);
+        passed = router.process_scan_rest(Ingress::Socket, from, to, bytes, &rest);
     }
     let mut receivers = [HostId(0); GROUP_MEMBERS_MAX];
     let mut count = 0;
@@ -390,13 +390,13 @@ fn route(router: &mut Router, from: SocketAddrV4, to: SocketAddrV4, bytes: &mut 
         count += 1;
     };
     match passed {
-        Passed::Unicast(hop) => receive(hop),
-        Passed::Multicast(copies) => copies.for_each(receive),
-        Passed::Answered(length) => forward(from, Some(&bytes[..length])),
-        Passed::Plain | Passed::Piece(..) | Passed::Dropped => {}
+        DatagramVerdict::Unicast(hop) => receive(hop),
+        DatagramVerdict::Multicast(copies) => copies.for_each(receive),
+        DatagramVerdict::Answered(length) => forward(from, Some(&bytes[..length])),
+        DatagramVerdict::NotVring | DatagramVerdict::Piece(..) | DatagramVerdict::Dropped => {}
     }
     for receiver in &receivers[..count] {
-        forward(router.place_of(*receiver, to), None);
+        forward(router.delivery_address(*receiver, to), None);
     }
 }
 

@@ -9,7 +9,7 @@
 //! they are soft state.
 
 use nicekv_store::{DataDirectory, Files};
-use nicekv_switch::control::TermMemory;
+use nicekv_switch::control::TermStore;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -82,8 +82,8 @@ impl TermFile {
     }
 }
 
-impl TermMemory for TermFile {
-    fn remember(&mut self, term: u64) -> Result<(), String> {
+impl TermStore for TermFile {
+    fn store(&mut self, term: u64) -> Result<(), String> {
         let path = self.directory.path().join(FILE);
         self.write(term)
             .map_err(|error| format!("cannot remember term {term} in {}: {error}", path.display()))?;
@@ -129,7 +129,7 @@ mod tests {
         let files: Arc<dyn Files> = Arc::new(disk.clone());
         assert_eq!(open(&files).unwrap().term(), 0, "nothing is remembered at first");
         for term in [1, 7, 0x0102_0304_0506_0708] {
-            open(&files).unwrap().remember(term).unwrap();
+            open(&files).unwrap().store(term).unwrap();
             disk.power_loss(PowerLoss::DropAll);
             assert_eq!(open(&files).unwrap().term(), term);
         }
@@ -140,9 +140,9 @@ mod tests {
         let disk = Forgetful::new(4);
         let files: Arc<dyn Files> = Arc::new(disk.clone());
         let mut file = open(&files).unwrap();
-        file.remember(3).unwrap();
+        file.store(3).unwrap();
         disk.fail_next_sync(libc::EIO);
-        assert!(file.remember(4).unwrap_err().contains("term 4"));
+        assert!(file.store(4).unwrap_err().contains("term 4"));
         assert_eq!(file.term(), 3);
         drop(file);
         disk.power_loss(PowerLoss::DropAll);
@@ -153,7 +153,7 @@ mod tests {
     fn a_damaged_file_is_not_taken_for_a_term() {
         let disk = Forgetful::new(4096);
         let files: Arc<dyn Files> = Arc::new(disk.clone());
-        open(&files).unwrap().remember(9).unwrap();
+        open(&files).unwrap().store(9).unwrap();
         let content = disk.content(&path(FILE)).unwrap();
         let mut flipped = content.clone();
         flipped[7] ^= 1;

@@ -1,13 +1,12 @@
-/* Who may send what. Step for step the reference model's stages/admit.rs, which states the rules. */
+/* Admission: who may send what. Step for step the reference model's admission.rs, which states the rules. */
 #pragma once
 
 #include "decision.h"
 #include "parsing.h"
 
 /*
- * Where a frame has come in, by the generation in force. `host`: what hangs there.
- * `sender`: who was admitted there before. Most frames come from whom the last one came from: nothing is looked up for them.
- * Neither is NULL, so that the verifier has one case to follow and not four.
+ * The ingress port, in the generation in force. `host`: the host attached to it. `sender`: the last sender that was admitted there; most frames
+ * come from the same sender as the one before, and need no lookup. Neither is NULL, so that the verifier follows one case instead of four.
  */
 struct ingress {
 	__u32 generation;
@@ -18,7 +17,7 @@ struct ingress {
 	struct nicekv_sender *sender;
 };
 
-/* Whose a datagram is, as far as that makes a difference; a server's if it is sent from the server's own UDP port. */
+/* The kind of the sender; a server only if it sends from the server's own UDP port. */
 enum origin {
 	ORIGIN_REFUSED,
 	ORIGIN_CLIENT,
@@ -35,7 +34,7 @@ static __always_inline bool is_same_mac(const __u8 *one, const __u8 *other)
 	return !difference;
 }
 
-/* That which decides from now on. */
+/* The generation that decides from now on. */
 static __always_inline __u32 generation_in_force(void)
 {
 	__u32 *generation = bpf_map_lookup_elem(&active, &(__u32){ 0 });
@@ -43,7 +42,7 @@ static __always_inline __u32 generation_in_force(void)
 	return generation ? *generation : 0;
 }
 
-/* Every port of the switch has its cells: whether they were found. */
+/* Looks up the cells of the ingress port, which every port has. */
 static __always_inline bool find_ingress(const struct nicekv_place *place, struct ingress *ingress)
 {
 	ingress->port = place->port;
@@ -55,7 +54,7 @@ static __always_inline bool find_ingress(const struct nicekv_place *place, struc
 	return ingress->host && ingress->sender;
 }
 
-/* Whether this generation has admitted a frame with that Ethernet source there. */
+/* Whether this generation has already admitted a frame with this MAC source address at this port. */
 static __always_inline bool was_admitted(const struct ingress *ingress, const struct ethhdr *ethernet)
 {
 	const struct nicekv_sender *sender = ingress->sender;
@@ -63,7 +62,7 @@ static __always_inline bool was_admitted(const struct ingress *ingress, const st
 	return sender->generation == ingress->generation && is_same_mac(sender->mac, ethernet->h_source);
 }
 
-/* Both addresses of the frame were found to be no other server's. */
+/* Remembers that neither address of the frame is that of another server. */
 static __always_inline void remember(const struct ingress *ingress, const struct datagram *datagram)
 {
 	struct nicekv_sender *sender = ingress->sender;
@@ -73,7 +72,7 @@ static __always_inline void remember(const struct ingress *ingress, const struct
 	__builtin_memcpy(sender->mac, datagram->ethernet->h_source, ETH_ALEN);
 }
 
-/* Whether a frame may have this Ethernet source there: it is no other server's. */
+/* Whether a frame with this MAC source address may come in there: it is not that of another server. */
 static __always_inline bool is_mac_of_port(const struct ingress *ingress, const struct ethhdr *ethernet)
 {
 	struct nicekv_station_key key = { .slot = ingress->slot };
@@ -95,7 +94,7 @@ static __always_inline struct nicekv_server *server_with_ip(__u32 slot, __be32 a
 	return bpf_map_lookup_elem(&servers, &key);
 }
 
-/* The same of its sender in IPv4 or ARP. */
+/* The same for its sender in IPv4 or ARP. */
 static __always_inline bool is_ip_of_port(const struct ingress *ingress, const struct datagram *datagram)
 {
 	struct nicekv_server *owner;
@@ -118,7 +117,7 @@ static __always_inline enum origin origin_of_server(__be16 udp_port, __u8 role, 
 	return role == NICEKV_ROLE_METADATA ? ORIGIN_METADATA : ORIGIN_NODE;
 }
 
-/* Behind a trunk: the server that has the address, if it has the MAC, too, and is behind it. A client has neither of any server. */
+/* Behind a trunk: the server with this IP address, if it also has the MAC address and is behind this trunk. A client has no address of a server. */
 static __always_inline enum origin origin_behind(const struct ingress *ingress, const struct datagram *datagram)
 {
 	struct nicekv_server *server = server_with_ip(ingress->slot, datagram->ip->saddr);
@@ -141,13 +140,13 @@ static __always_inline enum origin origin_of(const struct ingress *ingress, cons
 		return origin_behind(ingress, datagram);
 	if (host->kind == NICEKV_PORT_OPEN)
 		return ORIGIN_CLIENT;
-	/* From a server's port, with its addresses, which others do not have. */
+	/* From a server's port, with its addresses, which nobody else has. */
 	if (host->address != datagram->ip->saddr || !is_same_mac(host->mac, datagram->ethernet->h_source))
 		return ORIGIN_REFUSED;
 	return origin_of_server(host->udp_port, host->role, datagram);
 }
 
-/* Counts why and where, and drops. */
+/* Counts the reason and the port of a refusal, and drops the frame. */
 static __always_inline enum fate refuse(const struct ingress *ingress, __u32 counter)
 {
 	__u32 cell = NICEKV_REGISTER_REFUSED_BY_PORT + ingress->number;
@@ -204,7 +203,7 @@ static __always_inline int admit_others(const struct ingress *ingress, const str
 	receiver = server_with_ip(ingress->slot, datagram->ip->daddr);
 	if (!receiver || receiver->udp_port != datagram->udp->dest)
 		return -1;
-	/* A stamp that no switch has written. */
+	/* No switch has written that stamp. */
 	if (has_room_for_stamp(datagram))
 		return NICEKV_COUNTER_OPCODE_REFUSED;
 	origin = origin_of(ingress, datagram);

@@ -1,4 +1,4 @@
-/* What is to become of a frame. The stages say it; xdp.h and tc.h carry it out, each in the way of its hook. */
+/* The forwarding decision for a frame. The stages make it; xdp.h and tc.h carry it out, each for its hook. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,23 +9,23 @@ enum fate {
 	FATE_DROP,
 	/* Rewritten, to one port. */
 	FATE_ROUTE,
-	/* Each copy rewritten, but those to trunks, to the ports of a group but the one that it came by. */
+	/* To the ports of a group except the ingress port; every copy rewritten, except those to trunks. */
 	FATE_COPY,
-	/* As it is, to one port; others' traffic, and what is for a vring behind a trunk. */
+	/* Unchanged, to one port: other traffic, and datagrams for a vring that leave by a trunk. */
 	FATE_FORWARD,
-	/* As it is, to all ports but the one that it came by. */
+	/* Unchanged, to all ports except the ingress port. */
 	FATE_FLOOD,
-	/* At XDP, which makes no copies: up to the program at tc of the same port. */
+	/* At XDP, which cannot make copies: pass the frame to the tc program of the same port. */
 	FATE_UP,
-	/* What was said to the switch, turned round, by the port that it came by. */
+	/* A message to the switch, turned into its reply, to the ingress port. */
 	FATE_ANSWER,
-	/* A value that a node offers: kept, or not, and gone. */
+	/* A value offered by a node: stored or ignored, and consumed. */
 	FATE_KEEP,
-	/* The reply that the switch has ready (H9), by the port that the get came by. */
+	/* The stored reply (H9), to the port that the get came by. */
 	FATE_REPLY,
 };
 
-/* `target`: a port, or the group; of FATE_KEEP the name of the host that offers it. `address`, `mac`: of the server that FATE_ROUTE leads to. `stamp`: what it is shown, or answered. */
+/* `target`: a port or the group; for FATE_KEEP the id of the host that offers the value. `address`, `mac`: the server of FATE_ROUTE. `stamp`: written or replied. */
 struct receiver {
 	__be64 stamp[2];
 	__u32 target;
@@ -35,7 +35,8 @@ struct receiver {
 };
 
 /*
- * `slot`: of the generation that has decided. `doubled`: a fault. Of FATE_ROUTE, FATE_COPY, FATE_ANSWER and FATE_KEEP also where the UDP header is, and to which address the datagram was sent.
+ * `slot`: of the generation that decided. `doubled`: an injected fault. FATE_ROUTE, FATE_COPY, FATE_ANSWER and FATE_KEEP also have the offset of
+ * the UDP header, and the address that the datagram was sent to.
  */
 struct decision {
 	enum fate fate;
@@ -45,23 +46,23 @@ struct decision {
 	bool doubled;
 	__u32 udp_at;
 	__be32 destination;
-	/* Of FATE_COPY: which servers get copies; or, `by_port`, by which of the group's ports they leave, and the receivers are targets. */
+	/* FATE_COPY: the servers that get copies; or, with `by_port`, the ports of the group that copies leave by, for storage targets. */
 	__u16 receivers;
 	bool by_port;
-	/* Of FATE_ROUTE along a chain: the request has room, into which `chain_header` is written. */
+	/* FATE_ROUTE along a chain: `chain_header` is written into the request, which has room. */
 	bool has_room;
-	/* Of FATE_ROUTE and FATE_COPY: the request has room, into which the stamp is written for servers. */
+	/* FATE_ROUTE and FATE_COPY: the stamp is written into the request, which has room, for servers. */
 	bool has_stamp;
-	/* A scan that a record has matched, whose last value is `border`, upper and lower half. `is_roomy`: room is between the header and the rest of it. */
+	/* A scan that a record has matched; `border` is the record's last value, upper and lower half. `is_roomy`: room precedes the rest of the scan. */
 	bool is_scan;
 	bool is_roomy;
-	/* Of FATE_ROUTE: a get of a key that has a value here. Nothing is counted of it yet. */
+	/* FATE_ROUTE: a get of a key with a stored value; not counted yet. */
 	bool is_asked;
-	/* Of FATE_ANSWER: the opcode of the answer. */
+	/* FATE_ANSWER: the opcode of the reply. */
 	__u8 answer;
-	/* Of FATE_KEEP: bytes of the datagram's payload. */
+	/* FATE_KEEP: length of the datagram's payload. */
 	__u16 payload_bytes;
-	/* It has come by a trunk: another switch has seen it. */
+	/* It came by a trunk: it has passed another switch. */
 	bool by_trunk;
 	__u64 border[2];
 };

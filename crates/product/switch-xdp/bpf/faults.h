@@ -1,6 +1,6 @@
 /*
- * Faults on purpose, for tests: frames lost or doubled at a port. Nothing happens, for the price of one array lookup, until
- * somebody sets `faults_active` (src/faults.rs).
+ * Injected faults, for tests: frames lost or duplicated at a port. Without them it costs one array lookup: `faults_active` (src/faults.rs) is not
+ * set.
  */
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "maps.h"
 
-/* Whether anything goes wrong anywhere. Then each datagram is to have its own fate: none is part of a train. */
+/* Whether any fault is active. Then each datagram must have its own fate: none is part of a GSO batch. */
 static __always_inline bool has_faults(void)
 {
 	__u32 *active = bpf_map_lookup_elem(&faults_active, &(__u32){ 0 });
@@ -16,7 +16,7 @@ static __always_inline bool has_faults(void)
 	return active && *active;
 }
 
-/* What goes wrong at a port; NULL while nothing does. */
+/* The faults of a port; NULL if there are none. */
 static __always_inline struct nicekv_fault *fault_at(__u32 ifindex)
 {
 	return has_faults() ? bpf_map_lookup_elem(&faults, &ifindex) : NULL;
@@ -27,7 +27,7 @@ static __always_inline bool happens(__u32 ppm)
 	return ppm && bpf_get_prandom_u32() % NICEKV_PPM < ppm;
 }
 
-/* Whether a frame that the port's station has sent is lost. */
+/* Whether to lose a frame that the port's station has sent. */
 static __always_inline bool is_lost_from(struct nicekv_fault *fault)
 {
 	if (!fault || !happens(fault->lost_from_ppm))
@@ -36,7 +36,7 @@ static __always_inline bool is_lost_from(struct nicekv_fault *fault)
 	return true;
 }
 
-/* Whether a frame on its way to the port's station is lost. */
+/* Whether to lose a frame for the port's station. */
 static __always_inline bool is_lost_to(struct nicekv_fault *fault)
 {
 	if (!fault || !happens(fault->lost_to_ppm))
@@ -45,7 +45,7 @@ static __always_inline bool is_lost_to(struct nicekv_fault *fault)
 	return true;
 }
 
-/* Whether what the port's station has sent arrives twice wherever it goes. */
+/* Whether to duplicate a frame that the port's station has sent. */
 static __always_inline bool is_doubled(struct nicekv_fault *fault)
 {
 	if (!fault || !happens(fault->doubled_ppm))

@@ -1,4 +1,4 @@
-/* Learned forwarding of others' traffic, which leaves byte for byte as it came. */
+/* Forwarding of other traffic by learned MAC address; it leaves byte for byte as it came. */
 #pragma once
 
 #include "decision.h"

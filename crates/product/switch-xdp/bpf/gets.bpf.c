@@ -1,15 +1,15 @@
 /*
- * Gets that a storage node's kernel answers (crate `kernel-gets`, rules G1 to G8), at the tc ingress of the node's own interface.
+ * Gets that a storage node's kernel answers (crate `nicekv-kernel-gets`, rules G1 to G8), at the tc ingress of the node's own interface.
  *
- *   frame -> a get for this node? -> entry of the key, open -> stamp -> gate: lease, chain -> body copied, version as before -> rewritten, sent back
+ *   frame -> a get for this node? -> entry of the key, open -> stamp -> gate: lease, chain -> body copied, version unchanged -> rewritten, sent back
  *              |                       |                |                  |                       |
- *              `-----------------------+----------------+------------------+-----------------------+-> up, as it came
+ *              `-----------------------+----------------+------------------+-----------------------+-> passed to the process, unchanged
  *
- * Step for step the reference `Lookup`. The process writes `gates` and `entries` through memory that both share, in the order in which this
- * is seen on x86-64 (volatile: the compiler keeps the order of what is read, too).
+ * Step for step the reference `Lookup`. The process writes `gates` and `entries` through shared memory; x86-64 keeps the order of its stores
+ * (volatile: the compiler keeps the order of loads).
  *
- * The reply replaces the request in its own buffer, so it is at most as long (G8). Its checksum is that of the request, changed by what differs: a damaged
- * request makes a damaged reply, and what is still to be computed stays so.
+ * The reply replaces the request in its own buffer, so it is at most as long (G8). Its checksum is that of the request, updated by the difference: a
+ * damaged request gets a damaged reply, and a partial checksum stays partial.
  */
 #include <stdbool.h>
 
@@ -32,7 +32,7 @@
 #define PAYLOAD_AT (UDP_AT + sizeof(struct udphdr))
 #define TC_NEXT (-1)
 
-/* Whether the frame is a whole datagram for the node's socket, in one piece and without options. `bytes`: of its payload. */
+/* Whether the frame is a whole datagram for the node's socket, linear and without IP options. `bytes`: length of its payload. */
 static __always_inline bool is_ours(struct __sk_buff *skb, struct iphdr *ip, struct udphdr *udp, __u32 *bytes)
 {
 	if (skb->pkt_type || skb->vlan_present || skb->gso_size || skb->protocol != bpf_htons(ETH_P_IP))
@@ -50,7 +50,7 @@ static __always_inline bool is_ours(struct __sk_buff *skb, struct iphdr *ip, str
 	       bpf_ntohs(ip->tot_len) == skb->len - IPV4_AT && bpf_ntohs(udp->len) == skb->len - UDP_AT;
 }
 
-/* Not zero if what a switch is said to have written is none of what it writes. */
+/* Not zero if the room has something that no switch writes. */
 static __always_inline __u8 has_lies(const __u8 *room)
 {
 	const struct nicekv_chain_header *chain = (const void *)room;
@@ -63,7 +63,7 @@ static __always_inline __u8 has_lies(const __u8 *room)
 	return any;
 }
 
-/* Whether the process is to see a get with room for a stamp, so that owners learn of hot keys. */
+/* Whether a get with room for a stamp is passed to the process, so that owners learn of hot keys. */
 static __always_inline bool is_shown(const struct nicekv_header *header)
 {
 	__u64 op = bpf_be64_to_cpu(header->client) ^ bpf_be64_to_cpu(header->sequence);
@@ -72,7 +72,7 @@ static __always_inline bool is_shown(const struct nicekv_header *header)
 	return !((mixed ^ mixed >> 32) * NICEKV_GETS_MULTIPLIER >> (64 - NICEKV_GETS_SHOWN_BITS));
 }
 
-/* Looks at a get in the scratch as strictly as `Asked::of`. */
+/* Parses a get in the scratch as strictly as `GetRequest::parse`. */
 __noinline int read_request(void)
 {
 	struct scratch *s = scratch_of_cpu();
@@ -96,7 +96,7 @@ __noinline int read_request(void)
 	} else if (header->room == NICEKV_ROOM_STAMP) {
 		const struct nicekv_stamp *stamp = (const void *)(s->request + at);
 
-		/* What has no stamp went its usual way, and a number of no instance is malformed. */
+		/* Without a stamp it took the default route; a number without an instance is malformed. */
 		s->instance = bpf_be64_to_cpu(stamp->instance);
 		s->seen = bpf_be64_to_cpu(stamp->seen);
 		any |= !s->instance && (s->seen || is_shown(header));
@@ -112,7 +112,7 @@ __noinline int read_request(void)
 	return s->key_bytes != 0;
 }
 
-/* Whether an entry that is open is the key's, as it is asked for: a member's, or a copy of an instance. */
+/* Whether an open entry is that of the key, and of the requested kind: a member's, or a copy of an instance. */
 __noinline int is_of_key(__u32 at)
 {
 	struct entry *entry = bpf_map_lookup_elem(&entries, &at);
@@ -132,7 +132,7 @@ __noinline int is_of_key(__u32 at)
 	return load_word(&entry->words[NICEKV_GETS_INSTANCE]) == s->instance;
 }
 
-/* What the gate of an entry says. */
+/* Checks the gate of an entry. */
 __noinline int at_gate(__u32 number)
 {
 	struct gate *gate = bpf_map_lookup_elem(&gates, &number);
@@ -146,7 +146,7 @@ __noinline int at_gate(__u32 number)
 	return NICEKV_GETS_OUTCOME_HIT;
 }
 
-/* Copies the reply's body. Behind it there are zeros as far as the request went: then what is cut off changes no checksum. */
+/* Copies the reply's body, followed by zeros as far as the request went: then truncating the frame does not change the checksum. */
 __noinline int copy_body(__u32 at, __u32 body_bytes)
 {
 	struct entry *entry = bpf_map_lookup_elem(&entries, &at);
@@ -171,7 +171,7 @@ __noinline int copy_body(__u32 at, __u32 body_bytes)
 	return 0;
 }
 
-/* Who asks is counted as far as there are cells. */
+/* Counts the client, as far as there are cells. */
 __noinline int count_source(__u32 number)
 {
 	struct scratch *s = scratch_of_cpu();
@@ -198,7 +198,7 @@ __noinline int count_source(__u32 number)
 	return 0;
 }
 
-/* An entry whose version is odd: what becomes of the get. */
+/* Handles an entry whose version is odd; returns the outcome of the get. */
 __noinline int answer_from(__u32 at, __u64 version)
 {
 	struct entry *entry = bpf_map_lookup_elem(&entries, &at);
@@ -228,14 +228,14 @@ __noinline int answer_from(__u32 at, __u64 version)
 	gate = bpf_map_lookup_elem(&gates, &number);
 	if (gate)
 		__sync_fetch_and_add(&gate->words[NICEKV_GETS_HITS], 1);
-	/* Whose gets are for which member is nobody's business where copies are. */
+	/* Gets of copies are not counted by client. */
 	if (s->instance)
 		return NICEKV_GETS_OUTCOME_COPY;
 	count_source(number);
 	return NICEKV_GETS_OUTCOME_HIT;
 }
 
-/* The entries where the key may be, one after the other. */
+/* Tries the entries where the key may be. */
 __noinline int look_up(void)
 {
 	struct scratch *s = scratch_of_cpu();
@@ -266,7 +266,7 @@ __noinline int look_up(void)
 	return outcome;
 }
 
-/* The request becomes the reply; whether it did. The checksum's helper is told of the length twice, as it stands in UDP's header, and in the pseudo-header. */
+/* Turns the request into the reply; returns whether it did. The checksum helper is told the length twice: in the UDP header and in the pseudo-header. */
 static __always_inline bool rewrite(struct __sk_buff *skb, struct scratch *s, struct iphdr *ip, struct udphdr *udp)
 {
 	__u32 bytes = s->bytes, reply_bytes = s->reply_bytes, check_at = UDP_AT + offsetof(struct udphdr, check);
@@ -309,12 +309,12 @@ int nicekv_gets(struct __sk_buff *skb)
 	__u32 bytes, outcome;
 	__u8 first[4];
 
-	/* Most of what comes to a node is no get: one look. */
+	/* Most frames for a node are not gets: one check rejects them. */
 	if (!s || bpf_skb_load_bytes(skb, PAYLOAD_AT, first, sizeof(first)) || first[3] != NICEKV_OPCODE_GET)
 		return TC_NEXT;
 	if (!is_ours(skb, &ip, &udp, &bytes))
 		return TC_NEXT;
-	/* What the compiler knows of these, the verifier does not. */
+	/* The compiler knows this, the verifier does not. */
 	asm volatile("" : "+r"(bytes));
 	if (bytes < sizeof(struct nicekv_header) || bytes > NICEKV_DATAGRAM_BYTES_MAX)
 		return TC_NEXT;
@@ -334,7 +334,7 @@ int nicekv_gets(struct __sk_buff *skb)
 		return TC_NEXT;
 	if (!rewrite(skb, s, &ip, &udp))
 		return TC_NEXT;
-	/* The sender may be a router that a switch pretends to be: the kernel knows the way back. */
+	/* The sender may be a switch that acts as a router: the kernel knows the way back. */
 	return bpf_redirect_neigh(skb->ifindex, NULL, 0, 0);
 }
 

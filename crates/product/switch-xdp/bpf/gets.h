@@ -24,7 +24,7 @@
 #define NICEKV_GETS_SHOWN_BITS 6
 #define NICEKV_GETS_MULTIPLIER 0x9e3779b97f4a7c15ULL
 
-/* How a get ends. */
+/* Outcomes of gets. */
 #define NICEKV_GETS_OUTCOME_HIT 0
 #define NICEKV_GETS_OUTCOME_ABSENT 1
 #define NICEKV_GETS_OUTCOME_CLOSED 2
@@ -36,7 +36,7 @@
 #define NICEKV_GETS_OUTCOME_COPY 8
 #define NICEKV_GETS_OUTCOMES 9
 
-/* Of a node. */
+/* Configuration of a node. */
 struct nicekv_gets_config {
 	__be32 address;
 	__be16 port;

@@ -1,4 +1,4 @@
-/* What the program of gets shares with the process, counts, and keeps for itself while it looks at one get. */
+/* Maps of the program for gets: shared with the process, counters, and scratch for one get. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -19,7 +19,7 @@ struct entry {
 	__u64 words[NICEKV_GETS_ENTRY_WORDS];
 };
 
-/* A get, and what becomes its reply. */
+/* A get, which becomes its reply. */
 struct scratch {
 	__u8 request[REQUEST_BYTES_MAX];
 	__u8 reply[PAYLOAD_BYTES_MAX];
@@ -53,7 +53,7 @@ struct {
 	__uint(max_entries, 1);
 } entries SEC(".maps");
 
-/* A client that asks at a gate: both in one word, the gate's number above, plus one. */
+/* A client at a gate, in one word: the number of the gate, plus one, in the upper half. */
 struct source {
 	__u64 name;
 	__u64 gets;
@@ -74,7 +74,7 @@ struct {
 	__uint(max_entries, 1);
 } scratch SEC(".maps");
 
-/* By outcome. */
+/* Number of gets by outcome. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
@@ -82,7 +82,7 @@ struct {
 	__uint(max_entries, NICEKV_GETS_OUTCOMES);
 } outcomes SEC(".maps");
 
-/* Of the node; set by whoever loads. */
+/* The node's configuration, set by the loader. */
 const volatile struct nicekv_gets_config config = {};
 
 static __always_inline struct scratch *scratch_of_cpu(void)

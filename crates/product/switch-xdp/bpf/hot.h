@@ -1,8 +1,8 @@
 /*
- * Hot keys: the stage behind match-action. Step for step the reference model's hot/stage.rs, which states the rules, and its HashPipe.
+ * The stage of hot keys, after match-action. Step for step the reference model's hot/stage.rs, which states the rules, and its HashPipe.
  *
- * Registers are shared by processors, and so are changed by atomic steps. A get that passes while an update does has passed before it, or behind it.
- * What a request is, and what becomes of it, is too much for the stack, on which all callers and callees have 512 bytes: it is in a map.
+ * Processors share the registers, so they are changed by atomic operations. A get that passes during an update counts as before or after it.
+ * The request and its decision are too large for the stack, of which all callers and callees have 512 bytes together: they are in a map.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 #include "parsing.h"
 #include "routing.h"
 
-/* What a node has said to the switch. `sender`: its name. `words`: what it says, and in the end what it is told; of a lease `serial` is the third one. */
+/* A message to the switch. `sender`: its host id. `words`: its content, and then that of the reply; the third word of a lease is `serial`. */
 struct hot_said {
 	struct nicekv_hot_key key;
 	__u16 sender;
@@ -23,7 +23,7 @@ struct hot_said {
 
 static __always_inline bool is_said(const struct nicekv_header *header)
 {
-	return header && holds(NICEKV_OPCODES_SAID, header->opcode);
+	return header && holds(NICEKV_OPCODES_SWITCH, header->opcode);
 }
 
 /* One bit. */
@@ -57,7 +57,7 @@ static __always_inline void set_hot_slot(struct nicekv_hot_slot *slot, const str
 	slot->count = value->count;
 }
 
-/* Counts a request of a key without an entry in the HashPipe. The bank's number is read once. */
+/* Counts a request of a key without an entry in the HashPipe. The bank is read once. */
 static __noinline void count_hot(const struct hot_request *request)
 {
 	struct nicekv_hot_pipe *pipe = bpf_map_lookup_elem(&hot_pipe, &(__u32){ 0 });
@@ -88,7 +88,7 @@ static __noinline void count_hot(const struct hot_request *request)
 			slot->count += carried.count;
 			return;
 		}
-		/* The first stage takes everybody, or a key would never get beyond a count of one. */
+		/* The first stage admits every key, otherwise no key would get beyond a count of one. */
 		if (!stage || slot->count < carried.count) {
 			set_hot_slot(&kept, slot);
 			set_hot_slot(slot, &carried);
@@ -109,7 +109,7 @@ static __always_inline void count_load(__u32 port)
 		*load += 1;
 }
 
-/* Whether an update leaves for a server of this switch; if it is counted, for which. */
+/* Whether an update leaves for a server of this switch; if it is counted, adds to the load of these servers. */
 static __always_inline bool leaves_for_servers(const struct hot_request *request, const struct receiver *to)
 {
 	struct nicekv_group *group = bpf_map_lookup_elem(&members, &to->target);
@@ -129,7 +129,7 @@ static __always_inline bool leaves_for_servers(const struct hot_request *request
 	return any;
 }
 
-/* The port, plus one, of a holder that is a node at this switch still, and of which the copy is valid; else 0. A call, so that it is verified once, and not in each step. */
+/* The port, plus one, of a holder that is still attached to this switch and whose copy is valid; otherwise 0. A function call, so that it is verified once. */
 __noinline __u32 port_of_holder(const struct nicekv_hot_entry *entry, __u32 place, __u64 seen, __u32 slot)
 {
 	__u32 index, *port;
@@ -141,13 +141,13 @@ __noinline __u32 port_of_holder(const struct nicekv_hot_entry *entry, __u32 plac
 	return port ? *port : 0;
 }
 
-/* To the holder whose turn it is, or the next one after it whose copy is valid. Whether there is one. */
+/* Redirects to the holder whose turn it is, or the next one with a valid copy. Returns whether there is one. */
 static __always_inline bool redirect(struct nicekv_hot_entry *entry, __u32 slot, struct receiver *to, __u64 seen)
 {
 	__u32 holders = entry->holder_count, first, port = 0;
 	const struct nicekv_host *host;
 
-	first = __sync_fetch_and_add(&entry->turn, 1) % (holders + entry->usual_turns);
+	first = __sync_fetch_and_add(&entry->turn, 1) % (holders + entry->owner_turns);
 	if (first >= holders)
 		return false;
 #pragma clang loop unroll(disable)
@@ -169,7 +169,7 @@ static __always_inline void put_stamp(__be64 *stamp, __u64 instance, __u64 seen)
 	stamp[1] = bpf_cpu_to_be64(seen);
 }
 
-/* The request of a key with an entry. */
+/* Handles the request of a key with an entry. */
 static __always_inline void heat(struct nicekv_hot_entry *entry, const struct hot_request *request, struct receiver *to)
 {
 	__sync_fetch_and_add(&entry->requests, 1);
@@ -183,7 +183,7 @@ static __always_inline void heat(struct nicekv_hot_entry *entry, const struct ho
 	}
 }
 
-/* What is to be known of what leaves for servers of this switch. */
+/* Results for a request that leaves for servers of this switch. */
 enum passed {
 	PASSED_PLAIN,
 	/* Its stamp is to be written. */
@@ -192,7 +192,7 @@ enum passed {
 	PASSED_ASKED,
 };
 
-/* What leaves for servers of this switch: steered, stamped, counted. */
+/* Redirects, stamps and counts a request that leaves for servers of this switch. */
 __noinline int pass_hot(void)
 {
 	struct hot_request *request = bpf_map_lookup_elem(&hot_request, &(__u32){ 0 });
@@ -215,7 +215,7 @@ __noinline int pass_hot(void)
 	return request->room == NICEKV_ROOM_STAMP ? PASSED_STAMPED : PASSED_PLAIN;
 }
 
-/* Whether a request is to be looked at: it has room for a stamp, or is of a keyspace that spreads its hot keys. What is to be known of it is noted. */
+/* Whether the stage looks at a request: it has room for a stamp, or belongs to a keyspace that spreads its hot keys. Saves its fields. */
 static __always_inline bool note_hot(const struct datagram *datagram)
 {
 	const struct nicekv_header *header = datagram->header;
@@ -237,7 +237,7 @@ static __always_inline bool note_hot(const struct datagram *datagram)
 	return true;
 }
 
-/* The stage of what was noted, and leaves by this decision. `is_refused`: the switch does not answer it itself. */
+/* Runs the stage for a saved request with this decision. `is_refused`: the switch may not answer it itself. */
 static __always_inline void warm(struct decision *decision, bool is_refused)
 {
 	struct hot_request *request = bpf_map_lookup_elem(&hot_request, &(__u32){ 0 });
@@ -256,7 +256,7 @@ static __always_inline void warm(struct decision *decision, bool is_refused)
 	decision->to = request->to;
 }
 
-/* A holder says of which number its copy is: taken in if it is of this instance, from a holder, and nothing that has not been seen. */
+/* A holder confirms the number of its copy: accepted for this instance, from a holder, if it is not above `seen`. */
 static __always_inline bool confirm_hot(struct nicekv_hot_entry *entry, const struct hot_said *said)
 {
 	if (!entry || entry->instance != said->words[0] || said->words[1] > *(volatile __u64 *)&entry->seen)
@@ -270,7 +270,7 @@ static __always_inline bool confirm_hot(struct nicekv_hot_entry *entry, const st
 	return false;
 }
 
-/* What a primary is told that wants copies with labels up to this one closed; 0: nothing. Who counts meanwhile closes them, too. */
+/* The number for a primary that closes copies with labels up to this one; 0: no reply. A concurrent update closes them, too. */
 static __always_inline __u64 close_hot(struct nicekv_hot_entry *entry, const struct hot_said *said, __u64 newest)
 {
 	if (entry && entry->instance == said->words[0]) {
@@ -282,8 +282,8 @@ static __always_inline __u64 close_hot(struct nicekv_hot_entry *entry, const str
 }
 
 /*
- * What was said to the switch ends here; the opcode of its answer, or 0. Which instance is the newest is read before the entry is looked for: what is not found then, and is not
- * above it, has been there and is gone.
+ * Handles a message to the switch; returns the opcode of the reply, or 0. The newest instance is read before the entry is looked up: an instance
+ * that is not found then, and is not above it, was installed and has been removed.
  */
 __noinline int hear_hot(struct hot_said *said)
 {
@@ -310,7 +310,7 @@ __noinline int hear_hot(struct hot_said *said)
 	return seen ? NICEKV_OPCODE_HOT_CLOSED : 0;
 }
 
-/* Admitted, so it is a node's; heard if that hangs here, and the datagram is what it says, and no more. */
+/* The message has passed admission, so it is a node's. Accepts it if that node is attached here, and the datagram has exactly the announced length. */
 static __always_inline enum fate hear(const struct frame *frame, const struct nicekv_host *host,
 				      const struct datagram *datagram, struct decision *decision)
 {

@@ -1,4 +1,4 @@
-/* Maps of hot keys. Filled by the loader unless said otherwise; ../src/hot.rs says in which order. They belong to no generation. */
+/* Maps of hot keys. Filled by the loader unless stated otherwise; ../src/hot.rs says in which order. They do not belong to a generation. */
 #pragma once
 
 #include "decision.h"
@@ -12,7 +12,7 @@ struct {
 	__type(value, struct nicekv_hot_entry);
 } hot_entries SEC(".maps");
 
-/* [0]: the newest instance that was ever installed. Raised when its entry is there. */
+/* [0]: the newest instance that was ever installed. Raised after its entry is installed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -20,7 +20,7 @@ struct {
 	__type(value, __u64);
 } hot_newest SEC(".maps");
 
-/* [keyspace / NICEKV_HOT_KEYSPACES_OF_WORD]: a bit for each keyspace that spreads its hot keys. */
+/* [keyspace / NICEKV_HOT_KEYSPACES_OF_WORD]: one bit for each keyspace that spreads its hot keys. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, NICEKV_HOT_KEYSPACE_WORDS);
@@ -28,7 +28,7 @@ struct {
 	__type(value, __u64);
 } hot_keyspaces SEC(".maps");
 
-/* [slot * NICEKV_HOT_HOST_IDS + name of a host]: its port, plus one, if it is a node at this switch; else 0. */
+/* [slot * NICEKV_HOT_HOST_IDS + host id]: its port, plus one, if it is a node attached to this switch; otherwise 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * NICEKV_HOT_HOST_IDS);
@@ -44,7 +44,7 @@ struct {
 	__type(value, struct nicekv_hot_pipe);
 } hot_pipe SEC(".maps");
 
-/* [0]: in which bank packets count. */
+/* [0]: the bank in which packets count. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -53,8 +53,8 @@ struct {
 } hot_bank SEC(".maps");
 
 /*
- * A get or an update. `opcode`, `room`: of its header. `is_counted`: its keyspace spreads its hot keys. If it leaves for servers of this switch: `to` whom, as is decided, and
- * with which stamp in the end; `is_copied`: a group. `is_refused`: the switch does not answer it itself.
+ * A get or an update. `opcode`, `room`: of its header. `is_counted`: its keyspace spreads its hot keys. If it leaves for servers of this switch: `to`
+ * the receiver, and the stamp; `is_copied`: a group. `is_refused`: the switch may not answer it itself.
  */
 struct hot_request {
 	struct nicekv_hot_key key;
@@ -69,7 +69,7 @@ struct hot_request {
 	__u8 reserved[3];
 };
 
-/* [0]: the request that this processor has in hand. Filled by the data path. */
+/* [0]: the request that this processor is handling. Filled by the data path. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -77,7 +77,7 @@ struct {
 	__type(value, struct hot_request);
 } hot_request SEC(".maps");
 
-/* [bank * NICEKV_HOT_SLOTS_MAX + place], in a bank stage by stage. Filled by the data path, emptied by the loader. */
+/* [bank * NICEKV_HOT_SLOTS_MAX + position], stage by stage in each bank. Filled by the data path, cleared by the loader. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, NICEKV_HOT_BANKS * NICEKV_HOT_SLOTS_MAX);
@@ -85,7 +85,7 @@ struct {
 	__type(value, struct nicekv_hot_slot);
 } hot_slots SEC(".maps");
 
-/* [bank]: requests whose keys have lost their slots. Likewise. */
+/* [bank]: requests of keys that were evicted. Filled and cleared likewise. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, NICEKV_HOT_BANKS);
@@ -93,7 +93,7 @@ struct {
 	__type(value, __u64);
 } hot_dropped SEC(".maps");
 
-/* [port]: requests that have left for the server there. Only ever added to. */
+/* [port]: requests that have left for its server. Only incremented. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, NICEKV_PORTS_MAX);

@@ -1,14 +1,15 @@
 /*
  * Values of hot keys in the switch itself (H9). Step for step the reference model's hot/values.rs, which states the rules.
  *
- *   HotValue -> entry wants one, of this instance and number -> slot locked -> key and reply copied -> unlocked
- *   get      -> time -> version, even -> instance, number, key -> reply copied -> version and number, the same -> lease > time -> rewritten, sent back
+ *   HotValue -> entry allows one, of this instance and number -> slot locked -> key and reply copied -> unlocked
+ *   get      -> clock -> version, even -> instance, number, key -> reply copied -> version and number unchanged -> lease > clock -> rewritten, sent back
  *
- * Whoever writes a slot, or a lease, makes its version odd by a compare-and-swap, and even again when it is done; who finds it odd drops what it has, as it is sent again.
- * What is read in between is not believed. A number never falls, so that one that is the same behind the copy was the same before it.
+ * A writer of a slot or a lease makes its version odd by compare-and-swap, and even again when it is done. A second writer that finds it odd drops
+ * its message, which is retransmitted. A reader discards what it read during a write. A number never falls, so if it is the same after the copy, it
+ * was the same before.
  *
- * A value is shown to gets that came when its owner's lease was not over: time is read first. x86-64 keeps the order of what is read, and of what is written (volatile: the
- * compiler does, too).
+ * A value is shown to gets that came before its owner's lease ended: the clock is read first. x86-64 keeps the order of loads and the order of stores
+ * (volatile: so does the compiler).
  */
 #pragma once
 
@@ -17,15 +18,15 @@
 #include "replies.h"
 
 #define UDP_PAYLOAD_AT (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr))
-/* In a get with room for a stamp. */
+/* Offset of the body in a get with room for a stamp. */
 #define FORWARDED_AT (sizeof(struct nicekv_header) + sizeof(struct nicekv_stamp))
 #define ASKED_KEY_AT (FORWARDED_AT + GET_FIXED_BYTES)
-/* In an offer. */
+/* Offset of the body in an offered value. */
 #define VALUE_KEY_AT (sizeof(struct nicekv_header) + sizeof(struct nicekv_hot_value))
 #define REPLY_WORDS (NICEKV_REPLY_BODY_BYTES_MAX / 8)
 _Static_assert(NICEKV_REPLY_BODY_BYTES_MAX % 8 == 0, "whole words");
 
-/* The value of an entry. `version`: 0 until there was one, odd while it is written. `owner`: the name of its host. Behind the key there are zeros, and behind the reply in its last word. */
+/* The value of an entry. `version`: 0 until there is one, odd while it is written. `owner`: its host id. Zeros follow the key, and the reply in its last word. */
 struct hot_value {
 	__u64 version;
 	__u64 instance;
@@ -38,7 +39,7 @@ struct hot_value {
 	__u64 reply[REPLY_WORDS];
 };
 
-/* [place of an entry, less one]. Filled by the data path. */
+/* [position of an entry, minus one]. Filled by the data path. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, NICEKV_HOT_VALUES_MAX);
@@ -46,14 +47,14 @@ struct {
 	__type(value, struct hot_value);
 } hot_values SEC(".maps");
 
-/* Until when values of an owner that have this serial may be shown. */
+/* Until when the values of an owner with this serial may be shown. */
 struct hot_lease {
 	__u64 version;
 	__u64 serial;
 	__u64 until_ns;
 };
 
-/* [name of a host]. Filled by the data path. */
+/* [host id]. Filled by the data path. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, NICEKV_HOT_HOST_IDS);
@@ -61,7 +62,7 @@ struct {
 	__type(value, struct hot_lease);
 } hot_leases SEC(".maps");
 
-/* [0]: names this life of the switch; not 0. */
+/* [0]: identifies this incarnation of the switch; not 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -69,7 +70,7 @@ struct {
 	__type(value, __u64);
 } hot_life SEC(".maps");
 
-/* A get and its headers, and what becomes its reply; or what is in front of a value that is offered. `difference`: what the payloads' sums differ by. */
+/* A get with its headers, which becomes the reply; or the part of an offered value before the key. `difference`: of the payloads' checksums. */
 struct hot_scratch {
 	__u8 reserved[2];
 	struct ethhdr ethernet;
@@ -86,7 +87,7 @@ struct hot_scratch {
 	__u32 difference;
 };
 
-/* [0]: what this processor has in hand. Filled by the data path. */
+/* [0]: the request that this processor is handling. Filled by the data path. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -104,13 +105,13 @@ static __always_inline void store_word(__u64 *word, __u64 value)
 	*(volatile __u64 *)word = value;
 }
 
-/* A number of which the compiler shall know nothing, so that what bounds it stays for the verifier to see. */
+/* Hides a number from the compiler, so that its bounds check stays for the verifier to see. */
 static __always_inline __u32 load_bounded(const __u32 *number)
 {
 	return *(const volatile __u32 *)number;
 }
 
-/* Whether nobody else writes there now. */
+/* Locks a version; returns whether it succeeded. */
 static __always_inline bool lock_version(__u64 *version)
 {
 	__u64 before = load_word(version);
@@ -125,7 +126,7 @@ static __always_inline struct hot_value *value_of(const struct nicekv_hot_entry 
 	return bpf_map_lookup_elem(&hot_values, &at);
 }
 
-/* An owner prolongs its leases, or asks what time it is. Whether it is answered; then `words` says which life this is, and what time. */
+/* Renews the lease of an owner, or only tells the time. Returns whether to reply; then `words` has the incarnation and the time. */
 static __always_inline bool lease_hot(__u32 owner, __u64 until_ns, __u64 serial, __u64 *words)
 {
 	struct hot_lease *lease = bpf_map_lookup_elem(&hot_leases, &owner);
@@ -159,8 +160,8 @@ static __always_inline bool is_leased(__u32 owner, __u64 serial, __u64 now_ns)
 }
 
 /*
- * A value is offered, of so many bytes with its header, of which the scratch has what is in front of the key. Whether its entry wants it: then its slot is locked, and has everything
- * but key and reply.
+ * Handles an offered value of this many bytes with its header; the scratch has the part before the key. Returns whether its entry allows it: then the
+ * slot is locked and has everything but key and reply.
  */
 __noinline int begin_value(__u32 bytes, __u32 owner)
 {
@@ -202,7 +203,7 @@ __noinline int begin_value(__u32 bytes, __u32 owner)
 	value->reply_bytes = bytes - key_bytes;
 	__builtin_memset(value->key, 0, sizeof(value->key));
 	last_word = (bytes - key_bytes) / 8;
-	/* What the compiler knows of it, the verifier does not. */
+	/* The compiler knows this, the verifier does not. */
 	asm volatile("" : "+r"(last_word));
 	if (last_word < REPLY_WORDS)
 		value->reply[last_word] = 0;
@@ -211,7 +212,7 @@ __noinline int begin_value(__u32 bytes, __u32 owner)
 	return entry->value_place;
 }
 
-/* The value is there, unless something has `failed`. */
+/* Unlocks the slot: the value is complete, or void if something has `failed`. */
 static __always_inline void end_value(struct hot_value *value, bool failed)
 {
 	if (failed)
@@ -219,7 +220,7 @@ static __always_inline void end_value(struct hot_value *value, bool failed)
 	store_word(&value->version, value->version + 1);
 }
 
-/* Looks at the headers in the scratch, of a frame without tags: it is a bare datagram, of which the reply may take the place. */
+/* Checks the headers in the scratch, of an untagged frame: it must be exactly one datagram, which the reply may replace. */
 static __always_inline bool is_bare(const struct hot_scratch *s)
 {
 	return *(__u8 *)&s->ip == 0x45 && bpf_ntohs(s->ip.tot_len) == s->bytes + UDP_PAYLOAD_AT - sizeof(struct ethhdr) &&
@@ -227,7 +228,7 @@ static __always_inline bool is_bare(const struct hot_scratch *s)
 	       folded_sum(bpf_csum_diff(NULL, 0, (__be32 *)&s->ip, sizeof(s->ip), 0)) == 0xffff;
 }
 
-/* Looks at a get with room for a stamp in the scratch as strictly as `Asked::of`. */
+/* Checks a get with room for a stamp in the scratch as strictly as `GetRequest::parse`. */
 __noinline int read_asked(void)
 {
 	struct hot_scratch *s = hot_scratch_of_cpu();
@@ -246,7 +247,7 @@ __noinline int read_asked(void)
 	return s->key_bytes != 0;
 }
 
-/* Whether a value is of the key in the scratch. */
+/* Whether a value is that of the key in the scratch. */
 __noinline int is_of_asked(const struct hot_value *value)
 {
 	struct hot_scratch *s = hot_scratch_of_cpu();
@@ -263,8 +264,8 @@ __noinline int is_of_asked(const struct hot_value *value)
 }
 
 /*
- * Makes room for a reply, of zeros as far as the request went: then what is cut off behind it changes no checksum. A call of its own, as the verifier would try each end of this
- * loop with each of the next one.
+ * Makes room for a reply, filled with zeros as far as the request went: then truncating the frame does not change the checksum. A function call,
+ * because otherwise the verifier would combine each end of this loop with each of the next one.
  */
 __noinline int clear_reply(void)
 {
@@ -278,7 +279,7 @@ __noinline int clear_reply(void)
 	return 0;
 }
 
-/* Copies a reply, behind which its last word has zeros. */
+/* Copies a reply, whose last word is padded with zeros. */
 __noinline int copy_reply(const struct hot_value *value, __u32 body_bytes)
 {
 	struct hot_scratch *s = hot_scratch_of_cpu();
@@ -294,7 +295,7 @@ __noinline int copy_reply(const struct hot_value *value, __u32 body_bytes)
 	return 0;
 }
 
-/* Makes the reply to what is asked in the scratch, if the entry has a value that may be shown. */
+/* Builds the reply to the get in the scratch, if the entry has a value that may be shown. */
 __noinline int show_value(struct nicekv_hot_entry *entry)
 {
 	struct hot_scratch *s = hot_scratch_of_cpu();
@@ -333,7 +334,7 @@ __noinline int show_value(struct nicekv_hot_entry *entry)
 	return 1;
 }
 
-/* The key of the request that this processor has in hand has an entry with a value: whether the reply is made. */
+/* Builds the reply to the current request, if its key has an entry with a value. Returns whether it did. */
 static __always_inline int answer_asked(struct hot_scratch *s)
 {
 	struct hot_request *request = bpf_map_lookup_elem(&hot_request, &(__u32){ 0 });
@@ -345,7 +346,7 @@ static __always_inline int answer_asked(struct hot_scratch *s)
 	return entry ? show_value(entry) : 0;
 }
 
-/* Of the reply: from where the get was sent to, to its sender. The checksum of UDP, and its length, are the hook's. */
+/* Swaps the ends of the reply. The hook updates the checksum and the length of UDP. */
 static __always_inline void turn_headers(struct hot_scratch *s)
 {
 	__be32 sender = s->ip.saddr;
@@ -367,13 +368,13 @@ static __always_inline void turn_headers(struct hot_scratch *s)
 	s->udp.dest = port;
 }
 
-/* Bytes of a frame, in the way of its hook. */
+/* Loads bytes of a frame, in the way of its hook. */
 static __always_inline long load_frame(void *ctx, bool is_tc, __u32 at, void *to, __u32 bytes)
 {
 	return is_tc ? bpf_skb_load_bytes(ctx, at, to, bytes) : bpf_xdp_load_bytes(ctx, at, to, bytes);
 }
 
-/* Keeps a value that a node offers, straight from the frame into its slot. */
+/* Stores an offered value, straight from the frame into its slot. */
 static __always_inline void keep_value(void *ctx, bool is_tc, const struct decision *decision)
 {
 	struct hot_scratch *s = hot_scratch_of_cpu();
@@ -401,7 +402,7 @@ static __always_inline void keep_value(void *ctx, bool is_tc, const struct decis
 	end_value(value, failed);
 }
 
-/* Whether the switch has the reply to a get, in a frame of so many bytes. */
+/* Whether the switch has the reply to a get, in a frame of this many bytes. */
 static __always_inline int has_reply(void *ctx, bool is_tc, __u32 bytes)
 {
 	struct hot_scratch *s = hot_scratch_of_cpu();

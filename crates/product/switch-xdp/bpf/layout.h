@@ -43,7 +43,7 @@
 #define NICEKV_OPCODES_GROUP 0x720000000000000ULL
 #define NICEKV_OPCODES_REQUEST 0x50a00000000055b6ULL
 #define NICEKV_OPCODES_NODE 0xffe3e3d9ffffffffULL
-#define NICEKV_OPCODES_SAID 0xc0c0000000000ULL
+#define NICEKV_OPCODES_SWITCH 0xc0c0000000000ULL
 #define NICEKV_OPCODES_UPDATE 0xa4ULL
 #define NICEKV_OPCODES_READ 0x10ULL
 #define NICEKV_REQUESTS 28674
@@ -373,7 +373,7 @@ struct nicekv_hot_entry {
 	__u64 requests;
 	__u32 turn;
 	__u8 holder_count;
-	__u8 usual_turns;
+	__u8 owner_turns;
 	__u16 value_place;
 	struct nicekv_hot_holder holders[31];
 	__u64 answered;
@@ -384,7 +384,7 @@ _Static_assert(offsetof(struct nicekv_hot_entry, seen) == 8, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, requests) == 16, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, turn) == 24, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, holder_count) == 28, "offset");
-_Static_assert(offsetof(struct nicekv_hot_entry, usual_turns) == 29, "offset");
+_Static_assert(offsetof(struct nicekv_hot_entry, owner_turns) == 29, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, value_place) == 30, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, holders) == 32, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, answered) == 528, "offset");

@@ -1,4 +1,4 @@
-/* Maps. Filled by the loader unless said otherwise; generations are explained in src/generation.rs. */
+/* Maps. Filled by the loader unless stated otherwise; src/generation.rs explains generations. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -19,15 +19,15 @@ struct {
 	__type(value, __u32);
 } active SEC(".maps");
 
-/* By vnode, less its last bits, by which no two entries of the ring are told apart: the number of its entry, from one; 0: it has none. */
+/* [vnode without its last bits, which no two entries of the ring differ in]: the number of its entry, from 1; 0: none. */
 struct nicekv_vnodes {
 	__u16 entries[NICEKV_VNODES];
 	__u16 ignored_bits;
-	/* Not zero: what is for the ring is matched by records. */
+	/* Not zero: the ring is matched by records. */
 	__u16 by_records;
 };
 
-/* The records of a pair of rings, and where the search for one begins; ../src/layout.rs says how. */
+/* The records of a pair of rings, and where a search begins; ../src/layout.rs explains it. */
 struct nicekv_segment {
 	__u64 first[2];
 	__u32 begin;
@@ -38,7 +38,7 @@ struct nicekv_segment {
 	__u32 reserved;
 };
 
-/* All records, those of a pair of rings beside each other, ascending: with which value each begins, upper and lower half, and its number. */
+/* All records, those of a pair of rings adjacent and ascending: the first value, upper and lower half, and the number of each. */
 struct nicekv_records {
 	struct nicekv_segment segments[NICEKV_VRINGS_MAX];
 	__u64 firsts[NICEKV_RECORD_PLACES][2];
@@ -50,7 +50,7 @@ struct nicekv_hits {
 	__u64 entries[NICEKV_HITS_BLOCK];
 };
 
-/* [slot + 2 * ring, of the rings of all pairs in a row]: whose a vnode is in the table of such rings. The loader makes as many as there are rings. */
+/* [slot + 2 * ring, over the rings of all pairs]: the entries of vnodes. The loader sets the number of rings. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 4 * NICEKV_VRINGS_MAX);
@@ -58,7 +58,7 @@ struct {
 	__type(value, struct nicekv_vnodes);
 } vnodes SEC(".maps");
 
-/* [slot * NICEKV_UNICAST_ROUTES + number]: what becomes of a get. The flag makes the kernel begin with a page, and so each with a cache line. */
+/* [slot * NICEKV_UNICAST_ROUTES + number]: the route of gets. The flag aligns the map to a page, and so each element to a cache line. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -83,7 +83,7 @@ struct {
 	__type(value, __u32);
 } group_entries SEC(".maps");
 
-/* [slot * NICEKV_MULTICAST_ROUTES + number], of entries of the ring of groups: who is reached by each port of the entry's group. */
+/* [slot * NICEKV_MULTICAST_ROUTES + number], for entries of the ring of groups: the members behind each port of the entry's group. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * NICEKV_MULTICAST_ROUTES);
@@ -99,7 +99,7 @@ struct {
 	__type(value, struct nicekv_records);
 } records SEC(".maps");
 
-/* [slot * NICEKV_RECORD_ROUTES + number]: where the record ends, and what becomes of what it matches. */
+/* [slot * NICEKV_RECORD_ROUTES + number]: the end of the record, and its routes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -108,7 +108,7 @@ struct {
 	__type(value, struct nicekv_record_route);
 } record_routes SEC(".maps");
 
-/* [slot * NICEKV_HOST_CAPACITY + place]: the address of a node that chains name by its place. */
+/* [slot * NICEKV_HOST_CAPACITY + position]: the address of a node; chains name nodes by position. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * NICEKV_HOST_CAPACITY);
@@ -116,7 +116,7 @@ struct {
 	__type(value, __be32);
 } nodes SEC(".maps");
 
-/* [0]: what is to be written into the request that this processor has in hand: too much for its stack. Filled by the data path. */
+/* [0]: the chain header for the request that this processor is handling, which is too large for its stack. Filled by the data path. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -131,7 +131,7 @@ struct fenced {
 	__uint(value_size, sizeof(__u32));
 };
 
-/* Nobody reads it: to whoever sets it the kernel returns when every program that was running has ended. */
+/* Never read: a write returns when every program that was running has ended. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 1);
@@ -149,7 +149,7 @@ struct group {
 
 /*
  * [group slot]: the ports of one member set, each with the egress program, for XDP. Shared by the generations.
- * [NICEKV_GROUP_TWINS + group slot]: the same, each port twice; [NICEKV_PORT_TWINS + n]: one port twice, for faults.
+ * [NICEKV_GROUP_TWINS + group slot]: the same, each port twice; [NICEKV_PORT_TWINS + n]: one port twice, for injected faults.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
@@ -158,7 +158,7 @@ struct {
 	__array(values, struct group);
 } groups SEC(".maps");
 
-/* [slot * NICEKV_PORTS_MAX + port]: the server there, for what is sent to it and for admission; or that there is a trunk. */
+/* [slot * NICEKV_PORTS_MAX + port]: the server at the port, for rewriting and admission; or that it is a trunk. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * NICEKV_PORTS_MAX);
@@ -166,7 +166,7 @@ struct {
 	__type(value, struct nicekv_host);
 } hosts SEC(".maps");
 
-/* [port]: the interface there. */
+/* [port]: its interface. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, NICEKV_PORTS_MAX);
@@ -182,7 +182,7 @@ struct {
 	__type(value, struct nicekv_group);
 } members SEC(".maps");
 
-/* (slot, IP) -> the server that has it. */
+/* (slot, IP) -> the server with this address. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 2 * NICEKV_HOST_CAPACITY);
@@ -190,7 +190,7 @@ struct {
 	__type(value, struct nicekv_server);
 } servers SEC(".maps");
 
-/* (slot, MAC) -> the port of the server that has it. */
+/* (slot, MAC) -> the port of the server with this address. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 2 * NICEKV_HOST_CAPACITY);
@@ -198,7 +198,7 @@ struct {
 	__type(value, __u32);
 } stations SEC(".maps");
 
-/* [cell of an interface]: the port there. The loader has chosen a multiplier by which no two ports share a cell. */
+/* [hash of an interface]: its port. The loader has chosen a multiplier without collisions. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 << NICEKV_PLACE_BITS);
@@ -206,7 +206,7 @@ struct {
 	__type(value, struct nicekv_place);
 } places SEC(".maps");
 
-/* [port]: the last sender that is no server and was admitted there. Each processor remembers for itself. Filled by the data path. */
+/* [port]: the last admitted sender that is not a server, for each processor. Filled by the data path. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, NICEKV_PORTS_MAX);
@@ -214,7 +214,7 @@ struct {
 	__type(value, struct nicekv_sender);
 } senders SEC(".maps");
 
-/* All registers side by side; layout.h says where each begins. */
+/* All registers; layout.h says where each begins. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, NICEKV_REGISTER_CELLS);
@@ -223,8 +223,8 @@ struct {
 } registers SEC(".maps");
 
 /*
- * [port]: every port of the switch. Each with the egress program, though most frames do not need it: the
- * kernel runs the program of the first frame in a port's queue on all that it flushes together with it.
+ * [port]: every port of the switch. Each has the egress program, although most frames do not need it: the kernel runs the program of the first frame
+ * in a port's queue on all frames that it flushes together.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -241,7 +241,7 @@ struct {
 	__type(value, __u32);
 } macs SEC(".maps");
 
-/* [0]: whether `faults` is looked at. */
+/* [0]: whether `faults` is looked up. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -249,7 +249,7 @@ struct {
 	__type(value, __u32);
 } faults_active SEC(".maps");
 
-/* Interface index -> what goes wrong there on purpose. */
+/* Interface index -> its injected faults. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, NICEKV_PORTS_MAX);
@@ -273,7 +273,7 @@ struct {
 	__type(value, struct nicekv_hits);
 } hits SEC(".maps");
 
-/* The port of an interface; NULL if it is none of the switch's. */
+/* The port of an interface; NULL if it is not the switch's. */
 static __always_inline struct nicekv_place *place_of(__u32 ifindex)
 {
 	__u32 cell = (ifindex * config.place_multiplier) >> (32 - NICEKV_PLACE_BITS);
@@ -282,7 +282,7 @@ static __always_inline struct nicekv_place *place_of(__u32 ifindex)
 	return place && place->ifindex == ifindex ? place : NULL;
 }
 
-/* What is known of what hangs at a port. NULL: there is no such port. */
+/* What is attached to a port. NULL: there is no such port. */
 static __always_inline struct nicekv_host *host_cell(__u32 slot, __u32 port)
 {
 	__u32 index = slot * NICEKV_PORTS_MAX + port;
@@ -290,7 +290,7 @@ static __always_inline struct nicekv_host *host_cell(__u32 slot, __u32 port)
 	return bpf_map_lookup_elem(&hosts, &index);
 }
 
-/* The server at a port, or the trunk, if there is one. */
+/* The server or trunk at a port, if there is one. */
 static __always_inline struct nicekv_host *receiver_at(__u32 slot, __u32 port)
 {
 	struct nicekv_host *host = host_cell(slot, port);
@@ -298,7 +298,7 @@ static __always_inline struct nicekv_host *receiver_at(__u32 slot, __u32 port)
 	return host && host->kind != NICEKV_PORT_OPEN ? host : NULL;
 }
 
-/* Whether it gets a copy of what is for some. Who is behind a trunk is known to the switch there. */
+/* Whether a server or trunk gets a copy for these receivers. The switch behind a trunk knows its own hosts. */
 static __always_inline bool is_meant(const struct nicekv_host *receiver, __u16 receivers)
 {
 	return receiver->kind == NICEKV_PORT_TRUNK || receivers >> receiver->id % 16 & 1;

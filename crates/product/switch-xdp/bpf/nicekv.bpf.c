@@ -1,12 +1,12 @@
 /*
- * The switch of NICEKV: the pipeline of the reference model (crate `dataplane`), at two hooks of a port.
+ * The switch of NICEKV: the pipeline of the reference model (crate `nicekv-switch`), at two hooks of a port.
  *
  *   frame -> nicekv_xdp or nicekv_tc: pipeline.h decides
- *              |--------- not its sender's to send -> drop
- *              |--------- others' traffic -> learned forwarding -> port(s)
+ *              |--------- refused by admission -> drop
+ *              |--------- other traffic -> learned MAC addresses -> port(s)
  *              |--------- unicast vring ---> rewrite ------------> port
- *              |            a get of a value that the switch has -> reply, by the port that it came by
- *              |            a scan: tc cuts it at borders of records, and sends a copy of each piece but the last
+ *              |            a get of a stored value -> reply, to the ingress port
+ *              |            a scan: tc cuts it at the borders of records, and sends a copy of each piece but the last
  *              `--------- multicast vring, ring of groups
  *                                         -> XDP: device map of the group -> nicekv_egress per copy: rewrite -> ports
  *                                            tc: rewrite, clone, per copy ------------------------------------> ports
@@ -35,7 +35,7 @@ int nicekv_xdp(struct xdp_md *ctx)
 	return xdp_carry_out(ctx, &frame, &decision, &datagram);
 }
 
-/* Whether a copy leaves by a port for what is there. In the ring of groups that was decided by places in the list of the group's ports. */
+/* Whether the host at an egress port is a receiver. In the ring of groups that was decided by positions in the list of the group's ports. */
 static __always_inline bool is_meant_at(const struct nicekv_metadata *metadata, const struct nicekv_host *host, __u32 port)
 {
 	__u32 slot = metadata->by_port - 1;
@@ -51,7 +51,7 @@ static __always_inline bool is_meant_at(const struct nicekv_metadata *metadata, 
 	return false;
 }
 
-/* Runs for each frame at the port that it leaves by. The copies of a multicast datagram, known by their metadata, are rewritten and stamped for servers. */
+/* Runs for each frame at its egress port. Copies of a multicast datagram, recognised by their metadata, are rewritten and stamped for servers. */
 SEC("xdp/devmap")
 int nicekv_egress(struct xdp_md *ctx)
 {
@@ -72,14 +72,14 @@ int nicekv_egress(struct xdp_md *ctx)
 	host = receiver_at(metadata->slot, place->port);
 	if (host && !is_meant_at(metadata, host, place->port))
 		return XDP_DROP;
-	/* The next switch takes it as it was sent, and knows nothing of this one's metadata. */
+	/* The next switch gets it unchanged, without this one's metadata. */
 	if (host && host->kind == NICEKV_PORT_TRUNK) {
 		if (bpf_xdp_adjust_meta(ctx, sizeof(*metadata)))
 			goto drop;
 		count(NICEKV_COUNTER_MULTICAST_COPIES);
 		return XDP_PASS;
 	}
-	/* Classified as ours on the way in; once more, so that the verifier sees the bounds. */
+	/* It was classified at ingress; parsed again so that the verifier sees the bounds. */
 	if (!host || host->kind != NICEKV_PORT_HOST || classify(&frame, ethernet, &datagram) != CLASS_VRING)
 		goto drop;
 	rewrite(&datagram, host->mac, host->address);

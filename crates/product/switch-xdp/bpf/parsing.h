@@ -1,4 +1,4 @@
-/* Parsing: what a frame is to this switch. Step for step the reference model's packet.rs, which states the rules. */
+/* The parser. Step for step the reference model's parser.rs, which states the rules. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,13 +22,13 @@
 #define IPV4_HEADER_BYTES_MIN 20
 #define IPV4_HEADER_BYTES_MAX 60
 
-/* What is to be done with a frame: one of these, or (not negative) dropped and counted under that number. */
+/* The parser's verdict: one of these, or (not negative) the counter of the reason for which the frame is dropped. */
 enum class {
 	CLASS_VRING = -1,
 	CLASS_OTHERS = -2,
 };
 
-/* What an address is to the switch: of no ring, or of one of the pair n: 2 * n + RING_UNICAST, 2 * n + RING_MULTICAST; or of the ring of groups, which counts as a multicast one. */
+/* The ring of an address: none, 2 * n + RING_UNICAST or 2 * n + RING_MULTICAST of pair n, or the ring of groups, which counts as a multicast ring. */
 enum ring {
 	RING_NONE,
 	RING_UNICAST,
@@ -37,8 +37,8 @@ enum ring {
 };
 
 /*
- * A frame at whatever hook it was taken. `data`, `end`: the part of its `bytes` that can be read; it holds all headers.
- * `tags`: VLAN tags that are not in the data. `datagram_bytes`: not zero if it is several datagrams under one header, cut apart further on.
+ * A frame at either hook. `data`, `end`: the readable part of its `bytes`, with all headers.
+ * `tags`: VLAN tags that are not in the data. `datagram_bytes`: not zero for a GSO batch: several datagrams under one header, segmented later.
  */
 struct frame {
 	void *data;
@@ -63,10 +63,10 @@ struct arp_ipv4 {
 };
 
 /*
- * What a frame holds. `ip` and `udp`: NULL if it shows none; of others' traffic `udp` is that of a first fragment, too.
- * `header`: NULL if there is no whole header of the store behind `udp`, with the room that it speaks of. `room`: for a chain header; NULL if there is none. `sender`: source
- * of IPv4, sender of ARP.
- * `is_fragment`: more is behind it than can be seen.
+ * The parsed headers of a frame. `ip` and `udp`: NULL if there is none; in other traffic `udp` may be that of a first fragment.
+ * `header`: NULL without a whole header of the store, including the room that it announces. `room`: for a chain header; NULL if there is none.
+ * `sender`: source of IPv4, sender of ARP.
+ * `is_fragment`: more of the datagram follows in other frames.
  */
 struct datagram {
 	__u32 ring;
@@ -89,7 +89,7 @@ static __always_inline bool holds(__u64 opcodes, __u8 opcode)
 	return opcode < 64 && (opcodes >> opcode) & 1;
 }
 
-/* Advances past `bytes`, or returns NULL if the frame is shorter. */
+/* Advances the cursor by `bytes`, or returns NULL if the frame is shorter. */
 static __always_inline void *take(struct cursor *cursor, __u64 bytes)
 {
 	void *at = cursor->at;
@@ -107,12 +107,12 @@ static __always_inline struct ethhdr *ethernet_of(const struct frame *frame)
 	return take(&cursor, sizeof(struct ethhdr));
 }
 
-/* A call: inlined wherever it is needed, the loop would be most of the program. */
+/* A function call: if it were inlined at each use, the loop would be most of the program. */
 __noinline __u32 ring_of(__be32 address)
 {
 	__u32 octet = ((const __u8 *)&address)[1];
 
-	/* Of most addresses the second byte is that of no ring. */
+	/* A fast filter: most addresses have the second byte of no ring. */
 	if (!(config.ring_octets[octet / 32] & 1u << octet % 32))
 		return RING_NONE;
 	for (int index = 0; index < NICEKV_VRINGS_MAX; index++) {
@@ -138,7 +138,7 @@ static __always_inline bool is_ours(const struct nicekv_header *header)
 	return header && header->magic == bpf_htons(NICEKV_MAGIC) && header->version == NICEKV_VERSION;
 }
 
-/* Finds the header of the store, if it is whole, and so is the room that it speaks of. `bytes`: of the datagram, from the cursor on. */
+/* Parses the header of the store, if it is whole, including the room that it announces. `bytes`: of the datagram, from the cursor on. */
 static __always_inline void find_header(struct cursor cursor, __u32 bytes, struct datagram *datagram)
 {
 	struct nicekv_header *header;
@@ -160,13 +160,13 @@ static __always_inline void find_header(struct cursor cursor, __u32 bytes, struc
 	datagram->header = header;
 }
 
-/* What a chunk of a large value begins with, and what asks for some. */
+/* The start of a chunk of a large value, and of a request for chunks. */
 struct chunk {
 	__be32 number;
 	__be16 mask;
 } __attribute__((packed));
 
-/* Which servers a multicast is for. */
+/* The servers that a multicast is for. */
 static __always_inline __u16 receivers_of(const struct frame *frame, const struct datagram *datagram)
 {
 	struct nicekv_header *header = datagram->header;
@@ -184,7 +184,7 @@ static __always_inline bool has_room_for_stamp(const struct datagram *datagram)
 	return datagram->header && datagram->header->room == NICEKV_ROOM_STAMP;
 }
 
-/* What a stamp differs by from what it is written over, as a sum of 32 bits: a helper takes longer than eight additions. */
+/* The difference between a stamp and what it overwrites, as a 32-bit sum: a helper call takes longer than eight additions. */
 static __always_inline __u32 stamp_difference(const __be32 *before, const __be32 *after)
 {
 	__u64 sum = 0;
@@ -209,7 +209,7 @@ static __always_inline int classify_arp(struct cursor cursor, struct datagram *d
 	return ring_of(sender) || ring_of(target) ? NICEKV_COUNTER_VRING_MISS : CLASS_OTHERS;
 }
 
-/* Lengths that lie are left to the receiver; what is in the frame is looked at. */
+/* Inconsistent lengths are left to the receiver; the payload is what the frame has. */
 static __always_inline void find_udp_of_others(const struct frame *frame, struct cursor cursor, struct iphdr *ip,
 					       struct datagram *datagram)
 {
@@ -248,7 +248,7 @@ static __always_inline int classify_ipv4(const struct frame *frame, struct curso
 		return NICEKV_COUNTER_VRING_REFUSED;
 	if (ip->protocol != IPPROTO_UDP)
 		return NICEKV_COUNTER_VRING_MISS;
-	/* There is no tag. */
+	/* No VLAN tag. */
 	if (total_bytes + sizeof(struct ethhdr) > frame->bytes || total_bytes < header_bytes + sizeof(*udp))
 		return NICEKV_COUNTER_MALFORMED;
 	cursor.at = (void *)ip + header_bytes;
@@ -263,7 +263,7 @@ static __always_inline int classify_ipv4(const struct frame *frame, struct curso
 	return CLASS_VRING;
 }
 
-/* Classifies the frame behind an Ethernet header; fills `datagram` if it is for a vring. */
+/* Classifies the frame after its Ethernet header; fills `datagram` if it is for a vring. */
 static __always_inline int classify(const struct frame *frame, struct ethhdr *ethernet, struct datagram *datagram)
 {
 	struct cursor cursor = { .at = ethernet + 1, .end = frame->end };

@@ -1,4 +1,4 @@
-/* The stages in their order, for both hooks. */
+/* The pipeline: all stages in their order, for both hooks. */
 #pragma once
 
 #include "admission.h"
@@ -9,19 +9,19 @@
 #include "parsing.h"
 #include "routing.h"
 
-/* How far a frame has come. */
+/* The stages that a frame has passed. */
 enum turn {
 	TURN_XDP,
 	TURN_TC,
-	/* At tc, too: a train whose datagrams are alike. */
+	/* At tc also a GSO batch of datagrams with the same receivers. */
 	TURN_TRAIN,
-	/* What is left of a scan, of which a piece was sent. */
+	/* The rest of a scan after a piece was sent. */
 	TURN_REST,
 };
 
 /*
- * Whether a scan may have to be cut, or something that is not its sender's to say to be written over; or whether a chunk may be of a train, once the port's queue has merged what
- * was cut apart before the cable.
+ * Whether the frame may be a scan that has to be cut or whose mark has to be cleared, or a chunk that the port's queue has merged into a GRO
+ * batch again after it was segmented before the cable.
  */
 static __always_inline bool is_for_tc(const struct frame *frame, const struct datagram *datagram)
 {
@@ -82,7 +82,7 @@ static __always_inline enum fate fate_of(const struct frame *frame, struct datag
 	return decision->fate;
 }
 
-/* Fills `datagram` if the frame is for a vring. Its pointers hold until the frame is changed. */
+/* Fills `datagram` if the frame is for a vring. Its pointers are valid until the frame is changed. */
 static __always_inline void decide(const struct frame *frame, struct datagram *datagram, enum turn turn,
 				   struct decision *decision)
 {

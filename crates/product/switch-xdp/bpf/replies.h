@@ -1,4 +1,4 @@
-/* Gets that a program answers in their own frames: what the node's kernel (gets.bpf.c) and the switch (hot_values.h) have in common. */
+/* Gets that a program answers in their own frames: code shared by the node's program (gets.bpf.c) and the switch (hot_values.h). */
 #pragma once
 
 #include <linux/bpf.h>
@@ -7,15 +7,15 @@
 
 #include <nicekv_wire.h>
 
-/* Of a get, behind header and room: whether it is passed on, and then how long the key is. */
+/* A get after header and room: whether it was forwarded, and the length of the key. */
 #define FORWARDED_BYTES 10
 #define GET_FIXED_BYTES (FORWARDED_BYTES + sizeof(__be16))
 #define KEY_WORDS (NICEKV_KERNEL_KEY_BYTES_MAX / 8)
 _Static_assert(NICEKV_KERNEL_KEY_BYTES_MAX % 8 == 0, "whole words");
-/* A payload, and zeros behind it. */
+/* A payload, followed by zeros. */
 #define PAYLOAD_BYTES_MAX 1536
 _Static_assert(NICEKV_DATAGRAM_BYTES_MAX + 8 <= PAYLOAD_BYTES_MAX, "a payload and a word");
-/* Whatever an offset of 9 bits and a length of 11 reach. */
+/* The maximum that a 9-bit offset and an 11-bit length reach. */
 #define REQUEST_BYTES_MAX 2560
 #define IPV4_DONT_FRAGMENT 0x4000
 #define IPV4_TTL 64
@@ -34,8 +34,8 @@ static __always_inline __u32 folded_sum(__u64 sum)
 }
 
 /*
- * Reads a get of so many bytes from behind its header and room on, as strictly as `Asked::of`: it is not passed on, and behind its key there are zeros. Bytes of the key, of
- * which the last word is filled up with zeros; 0: it is no such get.
+ * Parses a get of this many bytes after its header and room, as strictly as `GetRequest::parse`: not forwarded, and only zeros after its key. Returns the
+ * length of the key, whose last word is padded with zeros; 0: not such a get.
  */
 static __always_inline __u32 read_key(const __u8 *request, __u32 at, __u32 bytes, __u64 *key)
 {
@@ -48,7 +48,7 @@ static __always_inline __u32 read_key(const __u8 *request, __u32 at, __u32 bytes
 	at += GET_FIXED_BYTES;
 	if (any || !key_bytes || key_bytes > NICEKV_KERNEL_KEY_BYTES_MAX || at + key_bytes > bytes)
 		return 0;
-	/* A sum of words is zero if all of them are. */
+	/* The OR of all words is zero if all of them are. */
 	at += key_bytes;
 	padding_bytes = (bytes - at + 3) & ~3;
 	if (bpf_csum_diff(NULL, 0, (__be32 *)(request + (at & 511)), padding_bytes & 2044, 0))
@@ -62,7 +62,7 @@ static __always_inline __u32 read_key(const __u8 *request, __u32 at, __u32 bytes
 	return key_bytes;
 }
 
-/* The header of a reply with so many bytes behind it. */
+/* The header of a reply with a body of this many bytes. */
 static __always_inline void write_reply_header(void *reply, const void *asked, __u32 body_bytes)
 {
 	const struct nicekv_header *request = asked;

@@ -1,4 +1,4 @@
-/* The rewrite action. */
+/* The deparser: rewrites headers. Step for step the reference model's deparser.rs. */
 #pragma once
 
 #include "parsing.h"
@@ -10,22 +10,22 @@ static __always_inline __u16 updated_checksum(__u16 checksum, __be32 from, __be3
 
 	sum += (__u16)~(from & 0xffff) + (__u16)~(from >> 16);
 	sum += (to & 0xffff) + (to >> 16);
-	/* Five 16-bit terms: two folds reach 16 bits. */
+	/* Five 16-bit terms: two additions fold the sum to 16 bits. */
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	return ~sum;
 }
 
-/* From the switch's own address. */
+/* Sets the switch's own MAC as the source. */
 static __always_inline void address_frame(struct ethhdr *ethernet, const __u8 *mac)
 {
 	__builtin_memcpy(ethernet->h_dest, mac, ETH_ALEN);
-	/* Byte by byte: a cast would lose `volatile`, and the compiler fold the zeros in before the loader sets it. */
+	/* Byte by byte: a cast would lose `volatile`, and the compiler would fold in the zeros that are there before the loader sets it. */
 	for (int index = 0; index < ETH_ALEN; index++)
 		ethernet->h_source[index] = config.router_mac[index];
 }
 
-/* The sum of what differs is added to the checksum, as above. */
+/* Adds the sum of a difference to the checksum, as above. */
 static __always_inline void add_sum(struct udphdr *udp, __u32 difference)
 {
 	__u64 sum = (__u64)difference + (__u16)~udp->check;
@@ -34,18 +34,18 @@ static __always_inline void add_sum(struct udphdr *udp, __u32 difference)
 		return;
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
-	/* Of what is not all zeros the sum is not zero: only its complement is, which would read as "no checksum". */
+	/* The sum of data that are not all zeros is not zero; its complement may be, and would mean "no checksum". */
 	udp->check = (__u16)~sum ? (__u16)~sum : 0xffff;
 }
 
-/* What is to be written over. */
+/* Bytes to overwrite. */
 static __always_inline void sum_up(struct udphdr *udp, void *before, void *after, __u32 bytes)
 {
 	if (udp->check)
 		add_sum(udp, bpf_csum_diff(before, bytes, after, bytes, 0));
 }
 
-/* Fills the room of a request. */
+/* Writes a chain header into the room of a request. */
 static __always_inline void write_chain(struct datagram *datagram)
 {
 	struct nicekv_chain_header *header = bpf_map_lookup_elem(&chain_header, &(__u32){ 0 });
@@ -57,7 +57,7 @@ static __always_inline void write_chain(struct datagram *datagram)
 	__builtin_memcpy(room, header, sizeof(*room));
 }
 
-/* The same with a stamp; what is answered stands at the same place. */
+/* Writes a stamp; the stamp of a reply is at the same place. */
 static __always_inline void write_stamp(const struct frame *frame, struct datagram *datagram, __be64 *stamp)
 {
 	struct nicekv_stamp *room = (void *)(datagram->udp + 1) + sizeof(struct nicekv_header);
@@ -68,7 +68,7 @@ static __always_inline void write_stamp(const struct frame *frame, struct datagr
 	__builtin_memcpy(room, stamp, sizeof(*room));
 }
 
-/* Turns what was said to the switch into its answer, and sends it back from where it was sent to: of the headers' sums the terms change places. */
+/* Turns a message to the switch into its reply, and swaps its ends: the terms of the checksums only change places. */
 static __always_inline void write_answer(const struct frame *frame, struct datagram *datagram, __be64 *stamp,
 					  __u8 opcode)
 {
@@ -91,7 +91,7 @@ static __always_inline void write_answer(const struct frame *frame, struct datag
 	datagram->udp->dest = port;
 }
 
-/* Sends the datagram on to a host, from the switch's own address. The TTL stays (packet.rs says why). */
+/* Rewrites the datagram for a host, from the switch's own MAC. The TTL stays (deparser.rs says why). */
 static __always_inline void rewrite(struct datagram *datagram, const __u8 *mac, __be32 address)
 {
 	struct iphdr *ip = datagram->ip;
@@ -101,14 +101,14 @@ static __always_inline void rewrite(struct datagram *datagram, const __u8 *mac, 
 	ip->check = updated_checksum(ip->check, ip->daddr, address);
 	if (udp->check) {
 		udp->check = updated_checksum(udp->check, ip->daddr, address);
-		/* Zero would read as "no checksum"; its other form in one's complement is all ones. */
+		/* Zero means "no checksum"; the other representation of zero in one's complement is all ones. */
 		if (!udp->check)
 			udp->check = 0xffff;
 	}
 	ip->daddr = address;
 }
 
-/* To the process that is the target at that host. */
+/* Rewrites the destination port to that of the host's storage target. */
 static __always_inline void rewrite_port(struct udphdr *udp)
 {
 	__be16 port = config.target_port;

@@ -1,4 +1,4 @@
-/* Match-action on datagrams for a vring. */
+/* The match-action stage for datagrams for a vring. */
 #pragma once
 
 #include "decision.h"
@@ -13,7 +13,7 @@ static __always_inline void count_at(__u32 cell)
 		found->entries[cell % NICEKV_HITS_BLOCK] += 1;
 }
 
-/* The request of a client that an entry has matched whose hits are at `hits_cell`: reads are counted behind the hits, updates behind these. */
+/* Counts a client request that an entry with hits at `hits_cell` has matched: the cells of reads follow those of hits, and updates those of reads. */
 static __always_inline void count_request(__u32 hits_cell, const struct datagram *datagram)
 {
 	__u8 opcode = datagram->header ? datagram->header->opcode : 0;
@@ -24,15 +24,15 @@ static __always_inline void count_request(__u32 hits_cell, const struct datagram
 		count_at(hits_cell + 2 * NICEKV_REQUESTS);
 }
 
-/* `hits_at`: where those of the table begin. */
+/* `hits_at`: the first hits cell of the table. */
 static __always_inline void hit(__u32 table, __u32 hits_at, __u32 number)
 {
 	count_at(hits_at + number);
-	/* The tables' hit counters are numbered like the tables. */
+	/* The tables' hit counters have the numbers of the tables. */
 	count(NICEKV_COUNTER_HITS + table);
 }
 
-/* At a ring's own address the vnode is in the header, the first bits of the digest. */
+/* At a ring's own address the vnode is in the header: the first bits of the digest. */
 static __always_inline __u16 vnode_of(const struct datagram *datagram)
 {
 	__u16 vnode = bpf_ntohl(datagram->ip->daddr);
@@ -42,7 +42,7 @@ static __always_inline __u16 vnode_of(const struct datagram *datagram)
 	return vnode;
 }
 
-/* What is known of the ring that the datagram is for. */
+/* The ring that the datagram is for. */
 static __always_inline struct nicekv_vnodes *vnodes_of(__u32 slot, const struct datagram *datagram)
 {
 	__u32 ring = slot + 2 * (datagram->ring - RING_UNICAST);
@@ -50,13 +50,13 @@ static __always_inline struct nicekv_vnodes *vnodes_of(__u32 slot, const struct 
 	return bpf_map_lookup_elem(&vnodes, &ring);
 }
 
-/* The number of the entry with the longest prefix that covers the datagram's vnode; 0: none does. */
+/* The number of the entry with the longest prefix that covers the datagram's vnode; 0: none. */
 static __always_inline __u32 entry_of(const struct nicekv_vnodes *found, const struct datagram *datagram)
 {
 	__u32 cell;
 
 	cell = vnode_of(datagram) >> (found->ignored_bits & 15);
-	/* The compiler knows that the cell is one of the array, the verifier does not. */
+	/* The compiler knows that the index is in bounds, the verifier does not. */
 	asm volatile("" : "+r"(cell));
 	return found->entries[cell % NICEKV_VNODES];
 }
@@ -66,7 +66,7 @@ static __always_inline bool is_up_to(__u64 high, __u64 low, const __u64 *bound)
 	return high < bound[0] || (high == bound[0] && low <= bound[1]);
 }
 
-/* Which of the segment's cells a value is in that is none before its first. */
+/* The cell of the segment for a value that is not before its first one. */
 static __always_inline __u32 cell_of(const struct nicekv_segment *segment, __u64 high, __u64 low)
 {
 	__u32 shift = segment->shift, last = segment->cells - 1;
@@ -84,8 +84,8 @@ static __always_inline __u32 cell_of(const struct nicekv_segment *segment, __u64
 }
 
 /*
- * The number of the last record of a pair of rings that begins with this value or before; 0: there is none. A call, so that it is verified by
- * itself. Guesses say between which places it is. Each step halves what is left, and never asks for more steps than all places need.
+ * The number of the last record of a pair of rings that begins at this value or before; 0: none. A function call, so that it is verified by
+ * itself. Guesses bound the range. Each step halves it, and the number of steps is bounded by the number of records.
  */
 __noinline __u32 record_of(__u32 slot, __u32 pair, __u64 high, __u64 low)
 {
@@ -115,7 +115,7 @@ __noinline __u32 record_of(__u32 slot, __u32 pair, __u64 high, __u64 low)
 	return found->numbers[at];
 }
 
-/* The record of what the header says, and its number; NULL: there is none. What the datagram is addressed to is not looked at. */
+/* The record of the header's value, and its number; NULL: none. The destination address is ignored. */
 static __always_inline struct nicekv_record_route *record_route_of(__u32 slot, const struct datagram *datagram,
 								   __u32 *number)
 {
@@ -136,7 +136,7 @@ static __always_inline struct nicekv_record_route *record_route_of(__u32 slot, c
 	return record;
 }
 
-/* The division that claims the source: they are in the order of their prefixes, the longest first. */
+/* The division that claims the source; divisions are ordered by prefix length, the longest first. */
 static __always_inline const struct nicekv_division *division_of(const struct nicekv_division *divisions, __u32 count,
 								 __be32 source)
 {
@@ -159,7 +159,7 @@ static __always_inline enum fate miss(void)
 	return FATE_DROP;
 }
 
-/* To another switch, which matches it anew: as it is, and never back. */
+/* To another switch, which matches it by its own tables: unchanged, and never back. */
 static __always_inline enum fate route_by_trunk(const struct decision *decision)
 {
 	if (decision->to.target == decision->port) {
@@ -169,7 +169,7 @@ static __always_inline enum fate route_by_trunk(const struct decision *decision)
 	return FATE_FORWARD;
 }
 
-/* To `target`, a port, or to where a division of the partition leads. */
+/* To port `target`, or to the host of the division that claims the source. */
 static __always_inline enum fate route_to(__u32 slot, struct datagram *datagram, struct decision *decision, __u32 target,
 					  const struct nicekv_division *divisions, __u32 count)
 {
@@ -199,7 +199,7 @@ static __always_inline __be32 address_of_node(__u32 slot, __u8 place)
 	return address ? *address : 0;
 }
 
-/* What is written into a request along a chain: the nodes that it passes, a put all of them, a get the tail. */
+/* The chain header of a request: the nodes that it passes, all of them for a put, the tail for a get. */
 static __always_inline void fill_chain(__u32 slot, const struct nicekv_chain *chain, bool is_put,
 				       struct nicekv_chain_header *header)
 {
@@ -220,7 +220,7 @@ static __always_inline void fill_chain(__u32 slot, const struct nicekv_chain *ch
 	}
 }
 
-/* Puts to the head, gets to `tail`, a port. A call, as three tables lead here. */
+/* Puts to the head, gets to port `tail`. A function call, because three tables use it. */
 static __noinline enum fate route_by_chain(__u32 slot, struct datagram *datagram, struct decision *decision,
 						const struct nicekv_chain *chain, __u32 tail)
 {
@@ -229,7 +229,7 @@ static __noinline enum fate route_by_chain(__u32 slot, struct datagram *datagram
 	struct nicekv_chain_header *header;
 
 	count(NICEKV_COUNTER_CHAINED);
-	/* Who is behind a trunk gets what the switch there writes. */
+	/* For a host behind a trunk, the switch there writes the header. */
 	if (fate != FATE_ROUTE || !datagram->room)
 		return fate;
 	header = bpf_map_lookup_elem(&chain_header, &(__u32){ 0 });
@@ -240,7 +240,7 @@ static __noinline enum fate route_by_chain(__u32 slot, struct datagram *datagram
 	return fate;
 }
 
-/* What is to be known of a scan so that it can be cut, wherever this piece of it goes. */
+/* What is needed to cut a scan, wherever this piece of it goes. */
 static __always_inline void note_scan(const struct datagram *datagram, const struct nicekv_record_route *record,
 				      struct decision *decision)
 {
@@ -303,7 +303,7 @@ static __always_inline enum fate route_multicast(__u32 slot, __u32 number, struc
 	return FATE_COPY;
 }
 
-/* The number of the entry of the ring of groups for an address, and which places are meant: of a subset that has an entry, all. 0: there is none. */
+/* The number of the entry of the ring of groups for an address, and the places that it addresses: all of them for a subset entry. 0: none. */
 static __always_inline __u32 group_entry_of(__u32 slot, __be32 address, __u32 *meant)
 {
 	struct nicekv_group_entry_key key = { .slot = slot, .address = address, .length = 32 };
@@ -320,8 +320,8 @@ static __always_inline __u32 group_entry_of(__u32 slot, __be32 address, __u32 *m
 }
 
 /*
- * By which ports what is for an address of the ring of groups leaves: those of the entry's group that lead to who is meant, but the one that it came by, as bits in their order; and
- * above these 16 bits the number of the entry. 0: nobody is meant. A call, so that it is verified by itself.
+ * The ports that a datagram for the ring of groups leaves by: those of the entry's group that lead to receivers, except the ingress port, as bits in
+ * their order; above these 16 bits the number of the entry. 0: no receivers. A function call, so that it is verified by itself.
  */
 __noinline __u32 group_ports_of(__u32 slot, __be32 address, __u32 port)
 {

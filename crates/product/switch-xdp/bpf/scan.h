@@ -1,17 +1,17 @@
 /*
- * Scans that go over several records are cut at their borders (TurboKV's Algorithm 1). Step for step the reference model's stages/split.rs, which states the
- * rules. What is a circle through the pipeline there is a turn of a loop here: the frame is cut, a copy of it sent, and what is left written over it.
+ * Splits scans that span several records at the records' borders (TurboKV's Algorithm 1). Step for step the reference model's scan_split.rs, which
+ * states the rules. Recirculation is a loop here: the frame is cut, a copy of it sent, and the rest written over it.
  */
 #pragma once
 
 #include "tc.h"
 
-/* What is written of a scan: from `wants` on, which is a multiple of four bytes, at an even place. */
+/* The part of a scan that is written: from `wants` on, a multiple of four bytes, at an even offset. */
 #define SCAN_WRITTEN_AT offsetof(struct nicekv_scan, wants)
 #define SCAN_WRITTEN_BYTES (sizeof(struct nicekv_scan) - SCAN_WRITTEN_AT)
 _Static_assert(SCAN_WRITTEN_AT % 2 == 0 && SCAN_WRITTEN_BYTES % 4 == 0, "sums go by words");
 
-/* A scan that is being split. `at`: of what is behind the header, and the room. `last`: as it was asked for. `pieces`: that may be made of what is left. */
+/* A scan being split. `at`: offset after header and room. `last`: of the original scan. `pieces`: that the rest may be split into. */
 struct splitting {
 	__u32 udp_at;
 	__u32 at;
@@ -56,7 +56,7 @@ static __always_inline bool is_same_value(const __u8 *one, const __u8 *other)
 	return values[0][0] == values[1][0] && values[0][1] == values[1][1];
 }
 
-/* Looks at a scan that has just come in; what only switches may write into it is written over. */
+/* Parses a scan that has just come in; clears the mark that only switches may set. */
 __noinline int tc_open_scan(struct __sk_buff *skb, const struct decision *decision, struct splitting *splitting)
 {
 	struct nicekv_scan scan, written;
@@ -89,7 +89,7 @@ __noinline int tc_open_scan(struct __sk_buff *skb, const struct decision *decisi
 	return 0;
 }
 
-/* Cuts it at the border, if it goes on behind that, and may be cut. */
+/* Cuts it at the border, if it extends beyond it and may be split. */
 __noinline int tc_cut(struct __sk_buff *skb, const struct decision *decision, struct splitting *splitting)
 {
 	struct nicekv_scan scan, cut;
@@ -107,7 +107,7 @@ __noinline int tc_cut(struct __sk_buff *skb, const struct decision *decision, st
 	return 1;
 }
 
-/* Sends a copy of what was cut; afterwards the frame is addressed as it was. */
+/* Sends a copy of the piece; afterwards the frame has its former addresses. */
 __noinline int tc_send_piece(struct __sk_buff *skb, const struct decision *decision)
 {
 	__u8 addresses[2 * ETH_ALEN];
@@ -128,7 +128,7 @@ __noinline int tc_send_piece(struct __sk_buff *skb, const struct decision *decis
 	return 0;
 }
 
-/* Writes what is left over it: from the value behind the border on. There is one, as the scan goes on there. */
+/* Overwrites the piece with the rest: from the value after the border on. There is one, because the scan extends beyond it. */
 __noinline int tc_write_rest(struct __sk_buff *skb, const struct decision *decision, const struct splitting *splitting)
 {
 	struct nicekv_scan scan, rest;
@@ -143,14 +143,14 @@ __noinline int tc_write_rest(struct __sk_buff *skb, const struct decision *decis
 	put_value(rest.first, first);
 	put_value(rest.last, splitting->last);
 	tc_write_scan(skb, splitting, &scan, &rest);
-	/* The value in the header is the first one, too. */
+	/* The value in the header is also the first one. */
 	at = splitting->udp_at + sizeof(struct udphdr) + offsetof(struct nicekv_header, digest);
 	tc_sum(skb, splitting->udp_at, scan.first, rest.first, sizeof(rest.first));
 	bpf_skb_store_bytes(skb, at, rest.first, sizeof(rest.first), 0);
 	return 0;
 }
 
-/* Sends a copy of each piece but the last, which is what the decision is about in the end. */
+/* Sends a copy of each piece but the last, to which the decision then applies. */
 static __always_inline void tc_split(struct __sk_buff *skb, struct decision *decision)
 {
 	struct splitting splitting = {};

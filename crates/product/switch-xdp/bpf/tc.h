@@ -1,13 +1,13 @@
 /*
- * Carries out a decision at the tc ingress of a port, where a frame is a socket's buffer still: nothing is converted, and
- * TCP keeps its segmentation and checksum offloads.
+ * Carries out a decision at the tc ingress of a port, where a frame is still a socket buffer: nothing is converted, and TCP keeps its
+ * segmentation and checksum offloads.
  *
- * - To the far end of a virtual cable a frame goes at once (bpf_redirect_peer), past the receiver's queue. Other ports send it, trunks too.
- *   So do all ports what was cut from a train: the receiver's queue (NAPI, with GRO) puts the pieces together again. They are known by
- *   their payload, which is in pages; a datagram that was sent alone is in one piece.
- * - Copies share the payload with the frame that they are clones of: headers are written before each clone.
- * - A checksum may be one that is still to be computed, by whoever needs it. Only the helpers know, so they write. They also
- *   leave the headers of frames alone that are not rewritten: TCP's are shared with what it may have to send again.
+ * - A frame for the far end of a virtual cable is delivered at once (bpf_redirect_peer), bypassing the receiver's queue. Other ports, including
+ *   trunks, transmit it. So do all ports for segments of a GSO batch: the receiver's queue (NAPI with GRO) merges them again. Segments are
+ *   recognised by their payload, which is in pages; a datagram that was sent alone is in one piece.
+ * - Copies share the payload with the frame that they are cloned from: headers are written before each clone.
+ * - A checksum may be still to be computed (CHECKSUM_PARTIAL). Only the helpers know, so they do the writing. They also leave the headers of frames
+ *   alone that are not rewritten: TCP's are shared with its retransmission queue.
  */
 #pragma once
 
@@ -19,16 +19,16 @@
 #include "parsing.h"
 #include "trains.h"
 
-/* All headers that may be looked at. */
+/* All headers that may be read. */
 #define HEADER_BYTES_MAX                                                                                               \
 	(sizeof(struct ethhdr) + NICEKV_VLAN_TAGS_MAX * sizeof(struct vlan_tag) + IPV4_HEADER_BYTES_MAX +              \
 	 sizeof(struct udphdr) + sizeof(struct nicekv_header) + sizeof(struct nicekv_chain_header))
-/* Datagrams for a vring have no tag. */
+/* Datagrams for a vring have no VLAN tag. */
 #define IPV4_AT sizeof(struct ethhdr)
 
 /*
- * Whether the headers that are looked at are where programs can read them. Of TCP nothing behind the IP header is, and of IPv6 nothing
- * at all; to move more of it there would copy the header of each frame.
+ * Whether the headers to read are in the linear part, where programs can read them. For TCP nothing after the IP header is read, and for IPv6
+ * nothing at all; pulling in more would copy the header of each frame.
  */
 static __always_inline bool is_readable(const struct __sk_buff *skb)
 {
@@ -44,7 +44,7 @@ static __always_inline bool is_readable(const struct __sk_buff *skb)
 	       (ethernet->h_proto == bpf_htons(ETH_P_IP) && ip->protocol == IPPROTO_TCP);
 }
 
-/* Makes the headers readable. Whether that took anything: alone, a datagram is in one piece. */
+/* Makes the headers readable. Returns whether data had to be pulled in; a datagram that was sent alone is in one piece. */
 static __always_inline bool tc_pull_headers(struct __sk_buff *skb)
 {
 	if (is_readable(skb))
@@ -54,8 +54,8 @@ static __always_inline bool tc_pull_headers(struct __sk_buff *skb)
 }
 
 /*
- * The pipeline. Functions that are not static are verified once, by themselves, with whatever arguments they may be called, and not anew
- * for each way on which their callers get there: of the programs' ways times these functions' there are too many.
+ * The pipeline. Functions that are not static are verified once, by themselves, for any arguments, and not again for each path of their callers:
+ * there are too many combinations of paths.
  */
 __noinline int tc_decide(struct __sk_buff *skb, struct decision *decision, enum turn turn)
 {
@@ -64,7 +64,7 @@ __noinline int tc_decide(struct __sk_buff *skb, struct decision *decision, enum 
 		.end = (void *)(long)skb->data_end,
 		.bytes = skb->len,
 		.ifindex = ingress_of(skb),
-		/* The kernel has taken the outermost tag out. */
+		/* The kernel has removed the outermost tag. */
 		.tags = skb->vlan_present,
 		.datagram_bytes = turn == TURN_TRAIN ? 0 : skb->gso_size,
 	};
@@ -75,7 +75,7 @@ __noinline int tc_decide(struct __sk_buff *skb, struct decision *decision, enum 
 	return 0;
 }
 
-/* `addresses`: both of Ethernet. */
+/* `addresses`: both MAC addresses. */
 static __always_inline void tc_readdress(struct __sk_buff *skb, __u32 udp_at, __be32 from, const void *addresses, __be32 to)
 {
 	bpf_skb_store_bytes(skb, 0, addresses, 2 * ETH_ALEN, 0);
@@ -95,7 +95,7 @@ static __always_inline void tc_rewrite(struct __sk_buff *skb, __u32 udp_at, __be
 	tc_readdress(skb, udp_at, from, &ethernet, to);
 }
 
-/* Adds the sum of what differs to the checksum. */
+/* Adds the sum of a difference to the checksum. */
 static __always_inline void tc_sum(struct __sk_buff *skb, __u32 udp_at, void *before, void *after, __u32 bytes)
 {
 	__s64 sum = bpf_csum_diff(before, bytes, after, bytes, 0);
@@ -103,7 +103,7 @@ static __always_inline void tc_sum(struct __sk_buff *skb, __u32 udp_at, void *be
 	bpf_l4_csum_replace(skb, udp_at + offsetof(struct udphdr, check), 0, sum, BPF_F_MARK_MANGLED_0);
 }
 
-/* Fills the room of a request with the stamp that it has been given, if it has; once. */
+/* Writes the stamp into the room of a request, if it has one; only once. */
 __noinline int tc_write_stamp(struct __sk_buff *skb, struct decision *decision)
 {
 	struct nicekv_stamp room, stamp;
@@ -123,7 +123,7 @@ __noinline int tc_write_stamp(struct __sk_buff *skb, struct decision *decision)
 	return 0;
 }
 
-/* To the process that is the target at each host: copies that are made later have the port already. */
+/* Rewrites the destination port to that of the storage targets; copies made later have it already. */
 __noinline int tc_write_port(struct __sk_buff *skb, __u32 udp_at)
 {
 	__u32 at = udp_at + offsetof(struct udphdr, dest);
@@ -136,7 +136,7 @@ __noinline int tc_write_port(struct __sk_buff *skb, __u32 udp_at)
 	return 0;
 }
 
-/* What is written before the first copy for a server. */
+/* Headers that are written before the first copy for a server. */
 static __always_inline void tc_write_for_servers(struct __sk_buff *skb, struct decision *decision)
 {
 	if (decision->by_port)
@@ -144,7 +144,7 @@ static __always_inline void tc_write_for_servers(struct __sk_buff *skb, struct d
 	tc_write_stamp(skb, decision);
 }
 
-/* Turns what was said to the switch into its answer, and addresses it to its sender: of the headers' sums the terms change places. */
+/* Turns a message to the switch into its reply, addressed to its sender: the terms of the checksums only change places. */
 __noinline int tc_write_answer(struct __sk_buff *skb, struct decision *decision)
 {
 	__u32 before, after;
@@ -185,7 +185,7 @@ __noinline int tc_answers(struct __sk_buff *skb)
 	return has_reply(skb, true, skb->len);
 }
 
-/* The get becomes the reply that is ready, in its own buffer. The checksum's helper is told of the length twice, as it stands in UDP's header, and in the pseudo-header. */
+/* Turns the get into the stored reply, in the same buffer. The checksum helper is told the length twice: in the UDP header and in the pseudo-header. */
 __noinline int tc_reply(struct __sk_buff *skb)
 {
 	__u32 check_at = UDP_PAYLOAD_AT - sizeof(struct udphdr) + offsetof(struct udphdr, check), bytes, reply_bytes;
@@ -207,12 +207,12 @@ __noinline int tc_reply(struct __sk_buff *skb)
 	bpf_l4_csum_replace(skb, check_at, before, length, BPF_F_MARK_MANGLED_0 | sizeof(length));
 	bpf_l4_csum_replace(skb, check_at, before, length, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | sizeof(length));
 	s->udp.len = length;
-	/* All but the checksum. */
+	/* Everything but the checksum. */
 	bpf_skb_store_bytes(skb, 0, &s->ethernet, UDP_PAYLOAD_AT - sizeof(s->udp.check), 0);
 	return !bpf_skb_change_tail(skb, UDP_PAYLOAD_AT + reply_bytes, 0);
 }
 
-/* Fills the room of a request, and adds the sum of what differs to the checksum. */
+/* Writes into the room of a request, and adds the sum of the difference to the checksum. */
 __noinline int tc_write_chain(struct __sk_buff *skb, __u32 udp_at)
 {
 	struct nicekv_chain_header *header = bpf_map_lookup_elem(&chain_header, &(__u32){ 0 });
@@ -226,7 +226,7 @@ __noinline int tc_write_chain(struct __sk_buff *skb, __u32 udp_at)
 	return 0;
 }
 
-/* The interface of a port that a frame is sent to, if it is not lost on the way. */
+/* The interface of a port to send a frame to, unless a fault drops it. */
 static __always_inline struct nicekv_cable *cable_to(__u32 port)
 {
 	struct nicekv_cable *cable = bpf_map_lookup_elem(&cables, &port);
@@ -242,7 +242,7 @@ __noinline int tc_send_copy(struct __sk_buff *skb, __u32 port)
 	return cable ? bpf_clone_redirect(skb, cable->ifindex, 0) : 0;
 }
 
-/* Rewrites the frame for a server; for a trunk it stays. `from`: the address that it is sent to as it is. */
+/* Rewrites the frame for a server; for a trunk it stays unchanged. `from`: its current destination address. */
 static __always_inline void tc_address(struct __sk_buff *skb, const struct nicekv_host *receiver, __u32 udp_at, __be32 from)
 {
 	count(NICEKV_COUNTER_MULTICAST_COPIES);
@@ -259,7 +259,7 @@ __noinline int tc_address_copy(struct __sk_buff *skb, __u32 port, const struct n
 	return tc_send_copy(skb, port);
 }
 
-/* Sends the frame itself: the program has to end. */
+/* Sends the frame itself; the program must end. */
 static __always_inline int tc_send(struct __sk_buff *skb, __u32 port, const struct decision *decision, bool is_piece)
 {
 	struct nicekv_cable *cable;
@@ -272,7 +272,7 @@ static __always_inline int tc_send(struct __sk_buff *skb, __u32 port, const stru
 	return cable->has_peer && !is_piece ? bpf_redirect_peer(cable->ifindex, 0) : bpf_redirect(cable->ifindex, 0);
 }
 
-/* Whether a copy leaves by the port at this place of the group's list. */
+/* Whether a copy leaves by the port at this position of the group's list. */
 __noinline int tc_is_meant(const struct decision *decision, const struct nicekv_host *host, __u32 at)
 {
 	if (!decision || !host)
@@ -281,8 +281,8 @@ __noinline int tc_is_meant(const struct decision *decision, const struct nicekv_
 }
 
 /*
- * A receiver's turn comes when the next one is known, so that the last one gets the frame itself. Trunks come first, while it is as it was sent; before the
- * first server it is stamped.
+ * A copy is sent when the next receiver is known, so that the last receiver gets the frame itself. Trunks come first, while the frame is unchanged;
+ * it is stamped before the first server.
  */
 static __always_inline int tc_copy(struct __sk_buff *skb, struct decision *decision, bool is_piece)
 {
@@ -318,7 +318,7 @@ static __always_inline int tc_copy(struct __sk_buff *skb, struct decision *decis
 	return tc_send(skb, port, decision, is_piece);
 }
 
-/* Each by its port and not at once, so that the receiver's kernel sees whether it is meant. */
+/* Through the port's queue and not at once, so that the receiver's kernel checks the destination. */
 static __always_inline int tc_flood(struct __sk_buff *skb, __u32 ingress)
 {
 #pragma clang loop unroll(disable)

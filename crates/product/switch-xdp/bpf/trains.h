@@ -1,20 +1,21 @@
 /*
- * Trains at tc: datagrams of one destination and length under one header, as a sender's kernel leaves them whole, or a port's queue has merged them.
+ * GSO and GRO batches at tc: datagrams of one destination and length under one header, as the sender's kernel leaves them, or as a port's queue has
+ * merged them.
  *
- * - Chunks of one large value, whose headers and masks are alike: they have the same receivers, so they are routed as they are, and copies share their bytes.
- * - All others for a vring or a server, of which the first header says nothing of the rest, go through the cutter: a cable of the switch with itself whose
- *   near end carries no trains. Its datagrams come out of the far end one by one, and are what the port that is their mark has received.
+ * - Chunks of one large value with equal headers and masks have the same receivers, so the batch is routed as a whole, and copies share its bytes.
+ * - All other batches for a vring or a server, whose first header says nothing about the rest, go through the segmenter: a cable of the switch with
+ *   itself whose near end does not support GSO. The datagrams come out of the far end one by one, and count as received by the port in their mark.
  *
- * Where there is no cutter these are dropped and counted.
+ * Without a segmenter they are dropped and counted.
  */
 #pragma once
 
 #include "admission.h"
 
-/* As many has a train at most (UDP_MAX_SEGMENTS), or fewer. */
+/* Upper bound of the datagrams in a batch (UDP_MAX_SEGMENTS). */
 #define TRAIN_DATAGRAMS_MAX 128
 
-/* What datagrams of a train that is routed whole have alike, but for number and length. */
+/* The fields that all datagrams of a batch which is routed as a whole have in common, except number and length. */
 struct chunk_head {
 	struct nicekv_header header;
 	struct chunk chunk;
@@ -31,7 +32,7 @@ static __always_inline bool load_head(struct __sk_buff *skb, __u32 at, struct ch
 	if (bpf_skb_load_bytes(skb, at, head, CHUNK_HEAD_BYTES))
 		return false;
 	head->chunk.number = 0;
-	/* The last datagram of a train may be shorter. */
+	/* The last datagram of a batch may be shorter. */
 	head->header.body_length = 0;
 	return true;
 }
@@ -46,7 +47,7 @@ static __always_inline bool is_same_head(const struct chunk_head *one, const str
 	return !difference;
 }
 
-/* Whether all datagrams, from `at` on, are chunks with one head. */
+/* Whether all datagrams, from `at` on, are chunks with the same head. */
 __noinline int train_is_alike(struct __sk_buff *skb, __u32 at)
 {
 	__u32 bytes = skb->gso_size, length = skb->len;
@@ -67,13 +68,13 @@ __noinline int train_is_alike(struct __sk_buff *skb, __u32 at)
 }
 
 enum train {
-	/* A datagram, or others' traffic. */
+	/* A single datagram, or other traffic. */
 	TRAIN_NONE,
 	TRAIN_ALIKE,
 	TRAIN_MIXED,
 };
 
-/* What a frame is that the kernel would cut apart. Only what has neither tags nor options is looked at. */
+/* Whether the frame is a batch that the kernel would segment. Only frames without tags and options are looked at. */
 static __always_inline enum train train_of(struct __sk_buff *skb)
 {
 	struct ethhdr *ethernet = (void *)(long)skb->data;
@@ -90,17 +91,17 @@ static __always_inline enum train train_of(struct __sk_buff *skb)
 	return server && server->udp_port == udp->dest ? TRAIN_MIXED : TRAIN_NONE;
 }
 
-/* Where it was received. */
+/* The port that received it. */
 static __always_inline __u32 ingress_of(const struct __sk_buff *skb)
 {
 	__u32 ifindex = skb->ifindex, mark = skb->mark;
 
-	/* Both are read: of a choice between two fields the compiler would make one between two pointers, which the verifier refuses. */
+	/* Both are read: for a choice between two fields the compiler would choose between two pointers, which the verifier refuses. */
 	asm volatile("" : "+r"(ifindex), "+r"(mark));
 	return config.cutter_far && ifindex == config.cutter_far ? mark : ifindex;
 }
 
-/* Whether a train can be cut apart here. What the cutter itself leaves whole never comes to an end there. */
+/* Whether a batch can be segmented here. A batch that comes out of the segmenter whole would loop. */
 static __always_inline bool can_cut(const struct __sk_buff *skb)
 {
 	return config.cutter_near && skb->ifindex != config.cutter_far;

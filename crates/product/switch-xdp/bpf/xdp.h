@@ -1,6 +1,6 @@
 /*
- * Carries out a decision at XDP. Copies are made and sent by the kernel, from a device map of the group's ports; each is rewritten by
- * nicekv_egress at the port that it leaves by.
+ * Carries out a decision at XDP. The kernel makes and sends copies, from a device map with the group's ports; nicekv_egress rewrites each of them
+ * at its egress port.
  */
 #pragma once
 
@@ -28,7 +28,7 @@ static __always_inline int xdp_send(__u32 port, bool doubled)
 	return bpf_redirect_map(&ports, port, XDP_DROP);
 }
 
-/* The copies are rewritten on their way out, by the generation that this leaves in the metadata, and stamped, but those to trunks. */
+/* Copies are rewritten and, except for trunks, stamped at their egress ports, by the generation that is left in the metadata here. */
 static __always_inline int xdp_copy(struct xdp_md *ctx, const struct decision *decision)
 {
 	__u32 index = decision->to.target + (decision->doubled ? NICEKV_GROUP_TWINS : 0);
@@ -63,7 +63,7 @@ __noinline int xdp_answers(struct xdp_md *ctx, __u32 bytes)
 	return has_reply(ctx, false, bytes);
 }
 
-/* The get becomes the reply that is ready, in its own frame. */
+/* Turns the get into the stored reply, in the same frame. */
 __noinline int xdp_reply(struct xdp_md *ctx)
 {
 	struct hot_scratch *s = hot_scratch_of_cpu();
@@ -78,7 +78,7 @@ __noinline int xdp_reply(struct xdp_md *ctx)
 	turn_headers(s);
 	length = bpf_htons(reply_bytes + sizeof(struct udphdr));
 	add_sum(&s->udp, s->difference);
-	/* The length is in the pseudo-header, too. */
+	/* The length is also in the pseudo-header. */
 	add_sum(&s->udp, 2 * ((__u16)~s->udp.len + length));
 	s->udp.len = length;
 	if (bpf_xdp_store_bytes(ctx, UDP_PAYLOAD_AT, s->reply, reply_bytes) ||

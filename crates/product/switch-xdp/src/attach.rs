@@ -1,7 +1,7 @@
-//! Registers the ports with the programs, then attaches these, at each port to the hook that is asked for or suits the interface.
+//! Registers the ports with the programs, then attaches the programs, at each port to the requested hook or the one that suits the interface.
 //!
-//! Links are file descriptors, also those to tc (which is why that needs Linux 6.6): whatever ends the process detaches all ports. A filter that
-//! outlived it would go on with tables that nobody keeps up to date.
+//! Links are file descriptors, also those to tc (which needs Linux 6.6): when the process ends, however it ends, all ports are detached. A filter
+//! that outlived it would continue with tables that nobody updates.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -24,10 +24,10 @@ use crate::{KernelSwitch, Port, faults, generation, sys};
 pub(crate) const XDP: &str = "nicekv_xdp";
 /// At tc ingress.
 pub(crate) const TC: &str = "nicekv_tc";
-/// For what leaves a port after XDP.
+/// The program for frames that leave a port after XDP.
 pub(crate) const EGRESS: &str = "nicekv_egress";
 
-/// The ends of a cable within the switch's namespace that cuts trains apart: what goes into the first comes out of the second one by one.
+/// The ends of a cable within the switch's namespace that segments GSO batches: they go into the first, and datagrams come out of the second.
 ///
 /// ```text
 /// ip link add nicekv-cut0 type veth peer name nicekv-cut1
@@ -37,17 +37,17 @@ pub(crate) const EGRESS: &str = "nicekv_egress";
 /// ```
 pub const CUTTER: [&str; 2] = ["nicekv-cut0", "nicekv-cut1"];
 
-/// The indices of the [`CUTTER`], if there is one.
+/// The interface indexes of the [`CUTTER`], if there is one.
 pub(crate) fn cutter() -> Option<[u32; 2]> {
     let asks = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
     let [near, far] = CUTTER.map(|name| name_to_index(&asks, name));
     Some([near.ok()?, far.ok()?])
 }
 
-/// Of one program: a signal makes the kernel give up, and whoever loads begin again.
+/// Attempts to load a program: the kernel gives up when a signal arrives.
 const INTERRUPTIONS_MAX: usize = 100;
 
-/// Loads a program unless it is loaded.
+/// Loads a program, unless it is loaded.
 fn load(programs: &mut Ebpf, name: &'static str) -> Result<(), ProgramError> {
     let program = programs.program_mut(name).expect("the object holds the programs");
     let mut load_once = || match &mut *program {
@@ -101,7 +101,7 @@ impl KernelSwitch {
         Ok(())
     }
 
-    /// What the cutter has cut apart is taken at its far end.
+    /// Attaches the program to the far end of the segmenter.
     pub(crate) fn attach_cutter(&mut self, far: u32) -> Result<(), XdpError> {
         let step = || format!("attach tc to the cutter, {}", CUTTER[1]);
         self.prepare(Hook::Tc)?;
@@ -128,7 +128,7 @@ impl KernelSwitch {
         self.programs.map_mut(faults::FAULTS).expect("the object holds the map").try_into()
     }
 
-    /// Attaches the first that can be, and returns it. If none can, the first one's error tells why.
+    /// Attaches the first hook that works, and returns it. If none does, returns the error of the first.
     fn attach_port(&mut self, port: Port, interface: &Interface) -> Result<Hook, XdpError> {
         let mut first = None;
         for &hook in port.hook.candidates(interface) {
@@ -142,10 +142,10 @@ impl KernelSwitch {
         Err(first.expect("something is always tried"))
     }
 
-    /// Loads what a hook needs, when the first port needs it.
+    /// Loads the programs of a hook, when the first port needs them.
     fn prepare(&mut self, hook: Hook) -> Result<(), XdpError> {
         let failed = |name| move |error| XdpError::new(format!("load {name}"), &error, KERNEL_ADVICE);
-        // XDP leaves scans to it that are to be split.
+        // XDP passes scans that are to be split to tc.
         load(&mut self.programs, TC).map_err(failed(TC))?;
         if hook != Hook::Xdp || self.egress.is_some() {
             return Ok(());
@@ -159,7 +159,7 @@ impl KernelSwitch {
         Ok(())
     }
 
-    /// Fills the device maps of ports, of whatever hook: one of each port, and one of each port twice, for frames that are doubled on purpose.
+    /// Fills the device maps of ports, whatever their hooks: one with each port, and one with each port twice, for duplicated frames.
     fn connect_ports(&mut self, egress: &ProgramFd) -> Result<(), XdpError> {
         let mut twins = Vec::new();
         for (place, Port { index, ifindex, .. }) in self.ports.iter() {
@@ -176,7 +176,7 @@ impl KernelSwitch {
     }
 }
 
-/// Behind XDP there is tc, too: what the one does not make, copies of a piece of a scan, the other does.
+/// A port with XDP also has tc, which makes the copies of pieces of a scan that XDP cannot make.
 fn attach_hook(programs: &mut Ebpf, hook: Hook, ifindex: u32, name: &str) -> Result<(), ProgramError> {
     let order = TcAttachOptions::TcxOrder(LinkOrder::default());
     let tc = program::<SchedClassifier>(programs, TC);
@@ -185,6 +185,6 @@ fn attach_hook(programs: &mut Ebpf, hook: Hook, ifindex: u32, name: &str) -> Res
         return Ok(());
     }
     let xdp = program::<Xdp>(programs, XDP).attach_to_if_index(ifindex, XdpMode::Driver);
-    // No port is left with a half.
+    // No port keeps half of its programs.
     xdp.map(drop).or_else(|error| program::<SchedClassifier>(programs, TC).detach(attached).and(Err(error)))
 }

@@ -1,4 +1,4 @@
-//! Why the switch does not start, and what to do about it.
+//! Errors of loading the switch, with advice.
 
 use std::error::Error;
 use std::io;
@@ -12,10 +12,10 @@ pub enum XdpError {
     /// The rings contradict each other.
     #[error(transparent)]
     Vrings(#[from] TableError),
-    /// More than [`PORTS_MAX`].
+    /// More than [`PORTS_MAX`] ports.
     #[error("{ports} switch ports, the limit is {PORTS_MAX}")]
     TooManyPorts {
-        /// How many were given.
+        /// Number of ports given.
         ports: usize,
     },
     /// Two ports with one index or one interface.
@@ -28,28 +28,28 @@ pub enum XdpError {
         /// Its interface.
         ifindex: u32,
     },
-    /// XDP in a switch with ports that take no frames.
+    /// XDP in a switch with ports of [`Hook::None`](crate::Hook).
     #[error("port {index}: a switch with ports of hook none works at tc, not at XDP")]
     SharedAtXdp {
         /// A port with XDP.
         index: u16,
     },
-    /// Not allowed to.
+    /// Missing permission.
     #[error(
         "{step}: not permitted. The switch in the kernel needs root, or CAP_BPF and CAP_NET_ADMIN: start it with sudo"
     )]
     Denied {
-        /// What was tried.
+        /// The step that failed.
         step: String,
     },
-    /// The kernel lacks something, or an interface does.
+    /// The kernel or an interface lacks something.
     #[error("{step}: {reason}. {advice}")]
     Failed {
-        /// What was tried.
+        /// The step that failed.
         step: String,
-        /// What the kernel said.
+        /// The kernel's error.
         reason: String,
-        /// What to do.
+        /// Advice.
         advice: &'static str,
     },
 }
@@ -87,7 +87,7 @@ fn os_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
     causes(error).find_map(|error| error.downcast_ref::<io::Error>())
 }
 
-/// The messages of an error and its causes, without those that a message before repeats.
+/// The messages of an error and its causes, without repetitions.
 fn chain(error: &(dyn Error + 'static)) -> String {
     let mut messages: Vec<String> = Vec::new();
     for message in causes(error).map(ToString::to_string) {

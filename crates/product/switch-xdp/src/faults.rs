@@ -1,10 +1,10 @@
-//! Faults on purpose, for tests: frames lost and doubled at the ports of a switch that another process runs.
+//! Injected faults, for tests: frames lost and duplicated at the ports of a switch that another process runs.
 //!
 //! ```text
 //!   test ── FaultControl::of_process(pid) ──▶ maps that the process holds (/proc/PID/fdinfo) ── set ──▶ bpf/faults.h
 //! ```
 //!
-//! The maps belong to the switch's process: they are gone when it ends, and a switch that starts again is without faults.
+//! The maps belong to the switch's process: they are gone when it ends, and a restarted switch has no faults.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,26 +16,26 @@ use crate::layout::{Fault, PPM};
 
 /// Name of the map of faults, in `bpf/maps.h`.
 pub(crate) const FAULTS: &str = "faults";
-/// Name of the map that says whether the other one is looked at.
+/// Name of the map that enables the other one.
 pub(crate) const ACTIVE: &str = "faults_active";
 
-/// What goes wrong at a port: shares of all frames, from 0 to 1.
+/// The faults of a port: probabilities from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PortFaults {
-    /// Of the frames that the host at the port sends, these get lost.
+    /// Loss of frames that the host at the port sends.
     pub lost_from: f64,
-    /// Of the frames on their way to it, these get lost.
+    /// Loss of frames for that host.
     pub lost_to: f64,
-    /// Of the frames that it sends, these arrive twice.
+    /// Duplication of frames that it sends.
     pub doubled: f64,
 }
 
-/// How often it went wrong since the switch started.
+/// Injected faults since the switch started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// Frames lost.
     pub lost: u64,
-    /// Frames doubled.
+    /// Frames duplicated.
     pub doubled: u64,
 }
 
@@ -46,7 +46,7 @@ pub struct FaultControl {
 }
 
 impl FaultControl {
-    /// Of the switch that the process `pid` runs; `None` if it runs none (yet).
+    /// The switch of process `pid`; `None` if the process runs none (yet).
     pub fn of_process(pid: i32) -> Result<Option<Self>, XdpError> {
         let maps = maps_of(pid);
         match (maps.get(ACTIVE), maps.get(FAULTS)) {
@@ -86,7 +86,7 @@ impl FaultControl {
         Ok(true)
     }
 
-    /// How often it went wrong, by interface index.
+    /// Injected faults, by interface index.
     pub fn counts(&self) -> Result<BTreeMap<u32, FaultCounts>, XdpError> {
         let counts = self.faults.iter().map(|entry| {
             entry.map(|(ifindex, fault)| (ifindex, FaultCounts { lost: fault.lost, doubled: fault.doubled }))
@@ -101,7 +101,7 @@ fn ppm(share: f64) -> u32 {
     (share.clamp(0.0, 1.0) * f64::from(PPM)).round() as u32
 }
 
-/// Name → id of the array and hash maps that a process holds. One that has ended holds none.
+/// Name → id of the array and hash maps of a process; empty if it has ended.
 fn maps_of(pid: i32) -> BTreeMap<String, u32> {
     let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| {

@@ -1,39 +1,37 @@
-//! Installing a generation of tables: make-before-break.
+//! Installing a generation of tables, make-before-break.
 //!
 //! ```text
 //!   slot 0 (in force)          slot 1 (free)                    visible to packets
 //!   ─────────────────────────────────────────────────────────────────────────────────
 //!   g: entries, vnodes, hosts  g-1 or nothing                   g
-//!   g                          g+1: groups made and connected,  g      1. one batch update, if any is new
-//!                                   what differs written        g      2. batches
+//!   g                          g+1: groups made and connected,  g      1. one batch update, if there are new ones
+//!                                   differences written         g      2. batches
 //!   g                          g+1                              g+1    3. active = g+1
-//!   (no packet by g is left)   g+1                              g+1    4. grace period: then Ok
+//!   (no packet uses g)         g+1                              g+1    4. grace period: then Ok
 //! ```
 //!
-//! `active` holds g, of which the lowest bit is the slot. The number only grows, so what the programs remember of a
-//! generation ([`Sender`](crate::layout::Sender)) is never taken for another one's.
+//! `active` holds g, whose lowest bit is the slot. The number only grows, so what the programs cache for a generation
+//! ([`Sender`](crate::layout::Sender)) is never taken for another one's.
 //!
-//! - Entries, vnodes and hosts belong to one slot and are only written while that slot is not in force *and nobody reads it*: the
-//!   grace period that ended the last install has waited for whoever still went by what the slot had. So they may be written in place, a part at a
-//!   time. Groups and hit counters are shared: a survivor keeps its number, a new one gets a number that the generation in force
-//!   does not use ([`Slots`](crate::slots::Slots)).
-//! - A packet reads `active` once and takes the number along to the egress stage: it is matched and rewritten
-//!   by one generation, never by a mixture.
-//! - A packet that read `active` just before step 3 may still be on its way; so nothing that the old generation
-//!   used may be touched, and no controller told, before step 4. Setting an array of maps makes the kernel
-//!   wait until every program that runs has ended, copies in the queues of the device maps included. It also
-//!   makes `Ok` mean what R6 needs: nobody is reached by the old tables any more.
-//! - What a slot holds is known here ([`Contents`]), so that only what differs is written, and forgotten before the first write: after an error
-//!   in steps 1 and 2 there is garbage in the free slot, and the next install writes all of it. An error
-//!   in step 4 flips back, under the next number of the old slot: the old generation is still whole. Packets may then be under way by the new one, so
-//!   the next install begins with a grace period.
-//! - A loader that dies takes links and programs with it, at whatever step; until the kernel has detached them they go on by `active`, whose
-//!   slot is whole at each step.
+//! - Entries, vnodes and hosts belong to one slot, and are written only while that slot is not in force *and no program reads it*: the grace period
+//!   at the end of the last install has waited for programs that still used the slot. So they may be written in place, a part at a time. Groups and
+//!   hit counters are shared: a surviving one keeps its number, a new one gets a number that the generation in force does not use
+//!   ([`Slots`](crate::slots::Slots)).
+//! - A packet reads `active` once and takes the number along to the egress stage: it is matched and rewritten by one generation, never by a mixture.
+//! - A packet that read `active` just before step 3 may still be under way. So nothing that the old generation used may be touched, and the
+//!   controller gets no reply, before step 4. Setting an array of maps makes the kernel wait until every running program has ended, including copies
+//!   in the queues of device maps. It also gives `Ok` the meaning that R6 needs: no packet reaches a host by the old tables any more.
+//! - The contents of a slot are recorded ([`Contents`]), so that only differences are written. The record is dropped before the first write: after an
+//!   error in steps 1 and 2 the free slot has garbage, and the next install writes all of it. An error in step 4 flips back, with the next number of
+//!   the old slot: the old generation is still complete. Packets of the new one may then be under way, so the next install begins with a grace
+//!   period.
+//! - A loader that dies takes links and programs with it, at any step. Until the kernel has detached them they use `active`, whose slot is complete at
+//!   each step.
 //!
 //! An incremental update takes the same steps.
 //!
-//! Cost: a grace period of about 8 ms, two if there are new groups, 50 us for each ring whose partitions have other bounds, as much for all records if any has another border, and microseconds for
-//! an entry that differs.
+//! Cost: a grace period of about 8 ms, two if there are new groups; 50 us for each ring whose partitions have changed borders, as much for all records
+//! if any border has changed; microseconds for each entry that differs.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -59,15 +57,15 @@ use crate::{KernelSwitch, Maps, sys};
 const MAP_TYPE_ARRAY: u32 = 2;
 /// `BPF_MAP_TYPE_DEVMAP`.
 const MAP_TYPE_DEVMAP: u32 = 14;
-/// Of a device map: a position, and an interface with a program.
+/// An element of a device map: a position, and an interface with a program.
 const DEVMAP_BYTES: (usize, usize) = (4, 8);
-/// Of what stands behind the fence: nobody looks at it.
+/// The element behind the fence, which nobody reads.
 const FENCED_BYTES: (usize, usize) = (4, 4);
 
-/// A filled map, ready to be connected to the array of its kind, which then keeps it alive.
+/// A filled map, to be connected to the array of its kind, which then keeps it alive.
 pub(crate) type InnerMap = OwnedFd;
 
-/// What the entries of `table` match, in the order of the set.
+/// The matches of `table`, in the order of the set.
 pub(crate) fn matches(tables: &TableSet, table: Table) -> impl Iterator<Item = Match> {
     tables.rules(table).into_iter().map(|(matches, _)| matches)
 }
@@ -112,7 +110,7 @@ impl KernelSwitch {
 
     /// Steps 3 and 4.
     fn put_in_force(&mut self, next: u32) -> Result<(), BackendError> {
-        // Whoever sees the number sees what was written before it.
+        // A program that sees the number sees everything written before it.
         fence(Ordering::SeqCst);
         self.is_quiet = false;
         self.activate(next)?;
@@ -122,7 +120,7 @@ impl KernelSwitch {
         })
     }
 
-    /// Returns when no packet is under way that has met an earlier generation than the one in force.
+    /// Returns when no packet with an earlier generation than the one in force is under way.
     fn wait(&mut self) -> Result<(), BackendError> {
         wait(&self.maps.fence, &self.fenced)?;
         self.is_quiet = true;
@@ -135,10 +133,10 @@ impl KernelSwitch {
         tables.hosts.iter().map(|host| (host.id, receiver(host))).collect()
     }
 
-    /// What is free has been counted by whoever had it before.
+    /// Starts the counts of new entries at the current values of their cells.
     fn begin_hits(&mut self, plans: &[Plan<Match>]) -> Result<(), MapError> {
         for (table, plan) in plans.iter().enumerate() {
-            let kinds = if Table::ALL[table].is_of_updates() { 3 } else { 1 };
+            let kinds = if Table::ALL[table].matches_updates() { 3 } else { 1 };
             let begin = |kind| crate::layout::hits_at(table) + kind * crate::layout::REQUESTS;
             let of_kind = |kind| plan.fresh.iter().map(move |(_, number)| begin(kind) + number);
             let cells: Vec<u32> = (0..kinds).flat_map(of_kind).collect();
@@ -148,7 +146,7 @@ impl KernelSwitch {
         Ok(())
     }
 
-    /// Groups that are new: nobody reads them yet.
+    /// Creates the new groups, which no program reads yet.
     fn make_groups(&mut self, groups: &Plan<GroupKey>) -> Result<(), BackendError> {
         let devices = self.build_groups(groups)?;
         self.write_members(groups).map_err(|error| platform("write the multicast groups", &error))?;
@@ -157,7 +155,7 @@ impl KernelSwitch {
             .map_err(|error| platform("connect the multicast groups", &error))
     }
 
-    /// Writes what differs.
+    /// Writes the differences.
     fn write_slot(&mut self, slot: u32, contents: Contents) -> Result<(), MapError> {
         let before = self.slots[slot as usize].take();
         let before = before.as_ref();
@@ -193,7 +191,7 @@ impl KernelSwitch {
         Ok(())
     }
 
-    /// Prefixes in the ring of groups.
+    /// Writes the prefixes in the ring of groups.
     fn write_group_entries(
         &mut self,
         slot: u32,
@@ -216,7 +214,7 @@ impl KernelSwitch {
         fresh.into_iter().try_for_each(|(prefix, number)| map.insert(key(prefix), number, 0))
     }
 
-    /// The new groups for tc: nobody reads them yet.
+    /// Creates the new groups for tc, which no program reads yet.
     fn write_members(&mut self, groups: &Plan<GroupKey>) -> Result<(), MapError> {
         groups.fresh.iter().try_for_each(|(receivers, slot)| {
             let mut group = Group { count: receivers.len() as u32, ..Group::default() };
@@ -225,7 +223,7 @@ impl KernelSwitch {
         })
     }
 
-    /// The new groups for XDP, and their twins.
+    /// Creates the new groups for XDP, and their twins.
     fn build_groups(&self, groups: &Plan<GroupKey>) -> Result<Vec<(u32, InnerMap)>, BackendError> {
         let Some(egress) = &self.egress else { return Ok(Vec::new()) };
         let build = |slot: u32, receivers: &GroupKey, copies: usize| {
@@ -245,7 +243,7 @@ impl KernelSwitch {
         let cell = |place: u32| slot * PORTS_MAX as u32 + place;
         let trunk = EgressHost { kind: PORT_TRUNK, ..EgressHost::default() };
         for (place, port) in self.ports.iter() {
-            // Behind some trunks there are clients alone.
+            // Some trunks have only clients behind them.
             let value = if trunks.contains(&port.index) { trunk } else { EgressHost::default() };
             hosts.set(cell(place), value, 0)?;
         }
@@ -287,7 +285,7 @@ fn forget<K: Pod, V: Pod>(
     keys.iter().filter(|key| is_stale(key)).try_for_each(|key| map.remove(key))
 }
 
-/// `base`: where the slot's part begins. `before`: what is there, if that is known.
+/// `base`: the first element of the slot. `before`: its contents, if known.
 fn write_changed<V: Pod + PartialEq>(
     map: &MapData,
     base: u32,

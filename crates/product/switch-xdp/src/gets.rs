@@ -1,8 +1,8 @@
-//! Gets that a storage node's kernel answers: the program at the tc ingress of the node's own interface, and the memory that it shares with the process
-//! (`nicekv-kernel-gets` says what stands there, and has the reference that the program is held against).
+//! Gets that a storage node's kernel answers: the program at the tc ingress of the node's own interface, and the memory that it shares with the
+//! process (`nicekv-kernel-gets` describes its contents, and has the reference for the program).
 //!
-//! The process stores into the maps as they are mapped, without a system call. The link to the interface is a file descriptor, and nothing is
-//! pinned: program and maps go when the process ends, however it ends (G6).
+//! The process stores into memory-mapped maps, without a system call. The link to the interface is a file descriptor, and nothing is pinned:
+//! program and maps disappear when the process ends, however it ends (G6).
 
 #![allow(unsafe_code, reason = "the maps are mapped into memory")]
 
@@ -34,25 +34,25 @@ struct Config {
     entries: u32,
 }
 
-// SAFETY: without padding, and whatever its bytes are.
+// SAFETY: no padding, and any bytes are valid.
 unsafe impl Pod for Config {}
 
-/// An array map, as the process sees it.
+/// An array map, mapped into the process.
 struct Mapped {
     words: *mut u64,
     count: usize,
-    /// Of an element.
+    /// Words of an element.
     stride: usize,
 }
 
-// SAFETY: memory that belongs to no thread, and is accessed by atomic operations.
+// SAFETY: the memory is not bound to a thread, and is accessed by atomic operations.
 unsafe impl Send for Mapped {}
 
 impl Mapped {
     fn new(map: &MapData, elements: u32, stride: usize) -> io::Result<Self> {
         let count = elements as usize * stride;
         let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, map.fd().as_fd().as_raw_fd());
-        // SAFETY: a mapping of its own; the kernel refuses one that is longer than the map.
+        // SAFETY: a new mapping; the kernel refuses one that is longer than the map.
         let words = unsafe { libc::mmap(ptr::null_mut(), 8 * count, protection, libc::MAP_SHARED, fd, 0) };
         match words {
             libc::MAP_FAILED => Err(io::Error::last_os_error()),
@@ -63,19 +63,19 @@ impl Mapped {
     fn word(&self, element: u32, word: usize) -> &AtomicU64 {
         let at = element as usize * self.stride + word;
         assert!(word < self.stride && at < self.count, "word {word} of element {element}");
-        // SAFETY: within the mapping, which is aligned to pages and lives as long as this.
+        // SAFETY: within the mapping, which is aligned to pages and lives as long as `self`.
         unsafe { AtomicU64::from_ptr(self.words.add(at)) }
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: as it was mapped; nothing refers to it any more.
+        // SAFETY: the mapping as it was created; nothing refers to it any more.
         unsafe { libc::munmap(self.words.cast(), 8 * self.count) };
     }
 }
 
-/// What program and process share.
+/// The memory that program and process share.
 pub struct SharedWords {
     gates: Mapped,
     entries: Mapped,
@@ -113,14 +113,15 @@ impl Memory for SharedWords {
     }
 }
 
-/// A program that is attached, and what it shares with the process. Detaches on drop.
+/// An attached program, and the memory that it shares with the process. Detaches on drop.
 pub struct RunningGets {
     program: KernelGets,
     words: SharedWords,
 }
 
 impl RunningGets {
-    /// Loads the program for a node's socket, and attaches it to an interface of the caller's network namespace. It answers nothing before the memory is filled.
+    /// Loads the program for a node's socket, and attaches it to an interface of the caller's network namespace. It answers nothing until the
+    /// memory is filled.
     pub fn begin(interface: &str, socket: SocketAddrV4, size: Size) -> Result<Self, XdpError> {
         let (mut program, words) = KernelGets::load(socket, size)?;
         program.attach(interface)?;
@@ -154,7 +155,7 @@ pub struct KernelGets {
 }
 
 impl KernelGets {
-    /// Loads it for a node's socket. What is loaded answers nothing until it is attached, and the memory, which is all zeros, is filled.
+    /// Loads it for a node's socket. It answers nothing until it is attached, and the memory, which is zeroed, is filled.
     pub fn load(socket: SocketAddrV4, size: Size) -> Result<(Self, SharedWords), XdpError> {
         if !cfg!(target_arch = "x86_64") {
             let error = io::Error::from(io::ErrorKind::Unsupported);
@@ -195,7 +196,7 @@ impl KernelGets {
             .map_err(|error| XdpError::new(format!("attach {PROGRAM} to {interface}"), &error, PORT_ADVICE))
     }
 
-    /// How gets have ended, by [`OUTCOMES`].
+    /// Number of gets by [`OUTCOMES`].
     pub fn outcomes(&self) -> Result<Outcomes, MapError> {
         let map = self.programs.map(COUNTERS).expect("the object holds the map");
         let map = PerCpuArray::<_, u64>::try_from(map)?;

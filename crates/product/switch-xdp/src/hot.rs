@@ -1,15 +1,17 @@
 //! Hot keys in the kernel: entries with registers that packets change, the HashPipe, and loads (`bpf/hot.h`).
 //!
-//! They belong to no generation of tables. What orders them:
+//! They do not belong to a generation of tables. Ordering:
 //!
-//! - *An entry costs its own update*, however many there are. Those that go, also for a new instance, are removed first, and a grace period passes before others are
-//!   installed: the kernel gives their memory to the next one, and a program that still looks at the old entry must not see the registers of another.
-//! - *The newest instance is raised last*, when all entries up to it are there. A program reads it before it looks for an entry, so that it takes for gone only what was there.
-//!   After an error instances count as used that never were there.
-//! - *The HashPipe is read in the bank in which nobody counts*: the bank's word is turned, a grace period passes, the bank is read and emptied. Processors have places of their
-//!   own, and are added up. Its shape changes while it has no stages, so that nobody counts by one shape in the places of another.
-//! - *The place of a value is free when its entry is gone and nobody looks at it any more*. What is in it has the label of its instance, and is no other one's.
-//! - *Loads are counted by port*, and told by node: what a port has counted belongs to the node that was there.
+//! - *The cost of an update does not depend on the number of entries.* Entries to remove, also those that are replaced, are removed first, and a
+//!   grace period passes before others are installed: the kernel reuses their memory, and a program that still uses the old entry must not see the
+//!   registers of another.
+//! - *The newest instance is raised last*, after all entries up to it are installed. A program reads it before it looks up an entry, so it takes
+//!   only installed instances for removed. After an error, instances count as used that were never installed.
+//! - *The HashPipe is read in the bank in which nobody counts*: the bank number is switched, a grace period passes, the bank is read and cleared.
+//!   It is per-CPU, and the values are added up. Its shape changes while it has no stages, so that nobody counts with a wrong shape.
+//! - *The slot of a value is free when its entry is removed and no program uses it any more*. Its contents have the label of their instance, so they
+//!   are not taken for another one's.
+//! - *Loads are counted by port*, and reported by node: the counts of a port belong to the node that was attached to it.
 
 use std::collections::BTreeMap;
 
@@ -42,23 +44,23 @@ struct HotMaps {
     loads: PerCpuArray<MapData, u64>,
 }
 
-/// The maps, and what the loader has put there.
+/// The maps, and the loader's own record of their contents.
 pub(crate) struct Hot {
     maps: HotMaps,
     config: HotConfig,
-    /// Once there is one.
+    /// `None` until it is configured.
     pipe: Option<(u32, u32, u64)>,
     bank: u32,
     entries: BTreeMap<(u16, [u8; 16]), HotEntry>,
     newest: u64,
-    /// Places of values that no entry has.
+    /// Free slots of values.
     free_places: Vec<u16>,
     places: BTreeMap<(u16, [u8; 16]), u16>,
-    /// No program looks at an entry that was removed.
+    /// No program uses a removed entry any more.
     is_quiet: bool,
-    /// Of each port, when it was last asked.
+    /// The counts of each port at the last reading.
     port_loads: Vec<u64>,
-    /// At most as many as there are names of hosts.
+    /// At most one for each host id.
     loads: BTreeMap<HostId, u64>,
 }
 
@@ -87,7 +89,7 @@ impl HotMaps {
         sys::update_elements(&self.keyspaces, &keys, &words).map_err(MapError::IoError)
     }
 
-    /// What is in a bank in which nobody counts.
+    /// Reads a bank in which nobody counts.
     fn read_bank(&mut self, bank: u32, slots: u32) -> Result<Reading, MapError> {
         let first = bank * KEYS_MAX;
         let found: Vec<HotSlot> =
@@ -126,12 +128,12 @@ impl Hot {
         })
     }
 
-    /// A life of the switch begins, of which this is the name (H9).
-    pub(crate) fn begin_life(&mut self, nonce: u64) -> Result<(), MapError> {
+    /// Begins an incarnation of the switch with this nonce (H9).
+    pub(crate) fn begin_incarnation(&mut self, nonce: u64) -> Result<(), MapError> {
         self.maps.life.set(0, nonce, 0)
     }
 
-    /// Which hosts a slot that nobody reads has as nodes of this switch. `before`: those that it had, if that is known.
+    /// Sets the nodes attached to this switch, in a slot that is not in force. `before`: those that it had, if known.
     pub(crate) fn write_holders(
         &self,
         slot: u32,
@@ -149,7 +151,7 @@ impl Hot {
         sys::update_elements(&self.maps.holders, &keys, &ports).map_err(MapError::IoError)
     }
 
-    /// `wait`: until every program that was running has ended.
+    /// `wait`: returns when every program that was running has ended.
     pub(crate) fn configure(
         &mut self,
         config: &HotConfig,
@@ -168,7 +170,7 @@ impl Hot {
         Ok(())
     }
 
-    /// Puts an empty HashPipe of another shape in the place of the one that is there.
+    /// Replaces the HashPipe by an empty one of another shape.
     fn shape_pipe(
         &mut self,
         config: &HotConfig,
@@ -177,7 +179,7 @@ impl Hot {
         let failed = |error: MapError| platform("shape the HashPipe", &error);
         self.maps.pipe.set(0, HotPipe::default(), 0).map_err(failed)?;
         wait()?;
-        // After an error nobody knows what is where.
+        // After an error the contents of the maps are not known.
         let slots = self.pipe.take().map_or(KEYS_MAX, |(slots, ..)| slots);
         (0..BANKS).try_for_each(|bank| self.maps.empty_bank(bank, slots)).map_err(failed)?;
         let shape = Config { keys_max: config.keys_max, stages: config.stages, ..Config::default() };
@@ -202,7 +204,7 @@ impl Hot {
         let is_there = |entry: &HotEntry| self.entries.get(&entry.key()) == Some(entry);
         let entries = &self.entries;
         let change = HotChange::new(self.newest, clear, removed, set, is_there);
-        let mut going = change.going(entries.values());
+        let mut going = change.removed_keys(entries.values());
         let values = entries.values().filter(|entry| entry.in_switch).count();
         let of = |key: &_| entries.get(key);
         let change = change.validated((entries.len(), values), &going, of, hosts)?;
@@ -221,7 +223,7 @@ impl Hot {
             wait()?;
             self.is_quiet = true;
         }
-        // Of two for the same key the later one stays.
+        // Of two entries for the same key, the later one stays.
         let added: BTreeMap<_, _> = change.added.iter().map(|entry| (entry.key(), *entry)).collect();
         for (key, entry) in added {
             let place = self.free_places.last().copied().filter(|_| entry.in_switch);
@@ -237,7 +239,7 @@ impl Hot {
         raised.map_err(|error| platform("say which instance is the newest", &error))
     }
 
-    /// `place`: of a port, among those of the maps.
+    /// `place`: the position of a port in the maps.
     pub(crate) fn read(
         &mut self,
         hosts: &[Host],
@@ -266,7 +268,7 @@ impl Hot {
         Ok(reading.with_candidates(&pipe, self.config.keys_max))
     }
 
-    /// What ports have counted since they were last asked belongs to the nodes that are there: before others are, and when somebody asks.
+    /// Attributes the counts of ports to the nodes attached to them: before nodes change, and for each reading.
     pub(crate) fn settle_loads(
         &mut self,
         hosts: &[Host],
@@ -283,7 +285,7 @@ impl Hot {
     }
 }
 
-/// Storage nodes that hang at this switch.
+/// Storage nodes that are attached to this switch.
 fn nodes(hosts: &[Host]) -> impl Iterator<Item = &Host> {
     debug_assert!(hosts.len() <= HOST_CAPACITY, "validated");
     hosts.iter().filter(|host| host.role == HostRole::Node && !host.is_remote)
@@ -294,7 +296,7 @@ fn in_map(&(keyspace, digest): &(u16, [u8; 16])) -> layout::HotKey {
     layout::HotKey { digest: [halves[0], halves[1]], keyspace: keyspace.to_be_bytes(), reserved: [0; 6] }
 }
 
-/// Closed: nothing is confirmed, and what was seen is above that (H1).
+/// Starts closed: nothing is confirmed, and `seen` is above that (H1).
 fn fresh(entry: &HotEntry, value_place: u16) -> layout::HotEntry {
     let mut holders = [layout::HotHolder::default(); HOT_HOLDERS_MAX];
     holders.iter_mut().zip(&entry.holders).for_each(|(place, holder)| place.id = holder.0);
@@ -304,7 +306,7 @@ fn fresh(entry: &HotEntry, value_place: u16) -> layout::HotEntry {
         requests: 0,
         turn: 0,
         holder_count: entry.holders.len() as u8,
-        usual_turns: entry.usual_turns,
+        owner_turns: entry.owner_turns,
         value_place,
         holders,
         answered: 0,

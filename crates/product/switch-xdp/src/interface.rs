@@ -1,4 +1,4 @@
-//! What an interface is: one question to the kernel (rtnetlink(7)).
+//! Properties of an interface, by one request to the kernel (rtnetlink(7)).
 
 use std::io;
 
@@ -9,7 +9,7 @@ const ROUTE: Option<Protocol> = None;
 const GET_LINK: u16 = 18;
 const NEW_LINK: u16 = 16;
 const REQUEST: u16 = 1;
-/// `struct nlmsghdr`, and of answers about links `struct ifinfomsg` behind it.
+/// `struct nlmsghdr`, followed by `struct ifinfomsg` in replies about links.
 const HEADER_BYTES: usize = 16;
 const LINK_BYTES: usize = 16;
 const ATTRIBUTE_NAME: u16 = 3;
@@ -18,15 +18,15 @@ const ATTRIBUTE_PEER_NAMESPACE: u16 = 37;
 const ATTRIBUTE_KIND: u16 = 1;
 /// The upper bits of an attribute's type are flags.
 const ATTRIBUTE_TYPE_BITS: u16 = 0x3fff;
-/// Far more than the kernel says about one interface that is asked for by its index.
+/// More than the kernel's reply about one interface.
 const ANSWER_BYTES_MAX: usize = 32 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) name: String,
-    /// One end of a virtual cable.
+    /// One end of a veth cable.
     pub(crate) is_veth: bool,
-    /// Whose other end is in another network namespace, where `bpf_redirect_peer` may put frames.
+    /// Whether its other end is in another network namespace, so that `bpf_redirect_peer` works.
     pub(crate) has_peer: bool,
 }
 
@@ -53,7 +53,7 @@ fn parse(answer: &[u8]) -> io::Result<Interface> {
     let cut_short = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let (header, body) = answer.split_at_checked(HEADER_BYTES).ok_or_else(cut_short)?;
     if u16::from_ne_bytes([header[4], header[5]]) != NEW_LINK {
-        // Else an error, which begins with its negative number.
+        // Otherwise an error, which begins with its negative number.
         let number = body.first_chunk().map(|number| i32::from_ne_bytes(*number)).ok_or_else(cut_short)?;
         return Err(io::Error::from_raw_os_error(number.saturating_neg()));
     }
@@ -68,7 +68,7 @@ fn parse(answer: &[u8]) -> io::Result<Interface> {
     })
 }
 
-/// The value of the first attribute of that type: length and type in two bytes each, the value, and up to three bytes until the next.
+/// The value of the first attribute of that type. An attribute is its length and type, two bytes each, the value, and padding to four bytes.
 fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let header: [u8; 4] = *attributes.first_chunk()?;

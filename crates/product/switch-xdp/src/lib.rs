@@ -1,38 +1,35 @@
-//! The switch of NICEKV in the kernel: the pipeline of `nicekv-dataplane` as eBPF programs for XDP and for tc, and their loader.
+//! The switch of NICEKV in the kernel: the pipeline of `nicekv-switch` as eBPF programs for XDP and for tc, and their loader.
 //!
-//! [`KernelSwitch::load`] loads the compiled object (in the tree as `bpf/nicekv.bpf.o`, so no clang is needed), attaches
-//! it to each port at the [`Hook`] that is chosen, and from then on the switch forwards others' traffic and drops vring
-//! traffic. [`Backend::install`] gives it tables. Dropping the [`KernelSwitch`] detaches everything.
+//! [`KernelSwitch::load`] loads the compiled object (in the tree as `bpf/nicekv.bpf.o`, so clang is not needed), attaches it to each port at the
+//! chosen [`Hook`], and from then on the switch forwards other traffic and drops vring traffic. [`Backend::install`] gives it tables. Dropping
+//! the [`KernelSwitch`] detaches everything.
 //!
-//! Everything refers to interfaces of the network namespace that the calling thread is in: load *and* install
-//! inside the switch's namespace.
+//! Interfaces are those of the network namespace of the calling thread: load *and* install inside the switch's namespace.
 //!
-//! What the ports need:
-//! - *tc: trains* of datagrams (`UDP_SEGMENT`) have to be cut apart, as the switch routes by the header of each. Either by *the other end of a veth port*, before the
-//!   switch: `ethtool -K DEV tx-udp-segmentation off`. Or by the switch, if its namespace has a [cutter](CUTTER), which costs less: chunks of a large value, which have the same
-//!   receivers, go through whole then. Without either, a train that arrives as one frame for a vring or a server is dropped and counted.
-//!   Pieces are put together again at the receiver if there is `gro on`, and at the port itself `tso off`, which veth asks for.
-//! - *XDP: the other end of a veth port* must run NAPI, or redirected frames are lost in silence: there,
-//!   `ethtool -K DEV gro on`. Checksums must be complete on the wire: `ethtool -K DEV tx off rx off`. A VLAN tag
-//!   must be in the frame, not beside it: `ethtool -K DEV txvlan off` (a tag kept in metadata is lost by a
-//!   redirect). Its MTU may be at most 3506.
-//! - A port carries at most one storage host (the egress stage rewrites by port); any number of clients. Or it is a trunk to another switch,
-//!   behind which there is any number of both: what is for these leaves by it as it is. No network between them: cables. A trunk is closed, either
-//!   way, unless the tables open it: of redundant ones those are open that form no circle, and an empty switch floods none.
-//!   Both ends of a trunk between namespaces want at XDP what the far end of a host's cable wants, at tc nothing.
-//! - Nothing answers ARP for vring addresses: hosts reach the vrings by a route through a permanent neighbour
-//!   with the switch's MAC.
+//! Requirements of ports:
+//! - *tc, GSO batches* (`UDP_SEGMENT`): the switch routes by the header of each datagram, so batches must be segmented. Either by *the other end
+//!   of a veth port*, before the switch: `ethtool -K DEV tx-udp-segmentation off`. Or by the switch, if its namespace has a [segmenter](CUTTER),
+//!   which costs less: then chunks of a large value, which have the same receivers, stay in one batch. Without either, a batch for a vring or a
+//!   server is dropped and counted. Receivers merge segments again with `gro on`; the port itself needs `tso off`, which veth requires.
+//! - *XDP: the other end of a veth port* must run NAPI, or redirected frames are lost silently: there, `ethtool -K DEV gro on`. Checksums must be
+//!   complete on the wire: `ethtool -K DEV tx off rx off`. A VLAN tag must be in the frame, not in metadata, which a redirect loses:
+//!   `ethtool -K DEV txvlan off`. The MTU may be at most 3506.
+//! - A port carries at most one storage host (the egress stage rewrites by port) and any number of clients. Or it is a trunk to another switch,
+//!   with any number of both behind it; frames leave by a trunk unchanged. Trunks are cables: there is no network between the switches. A trunk is
+//!   closed in both directions unless the tables open it, so an empty switch floods no trunk, and redundant trunks form no loop. Both ends of a
+//!   trunk between namespaces have the same requirements as the far end of a host's cable at XDP, and none at tc.
+//! - Nothing answers ARP for vring addresses: hosts reach the vrings by a route through a permanent neighbour with the switch's MAC.
 //!
-//! An *edge* is such a switch inside a host, where the network is no switch of ours: it takes from one end of a cable what the host sends to
-//! the vrings into the other, and the ports of all other servers, of [`Hook::None`], are one interface, the host's own.
+//! An *edge switch* runs inside a host whose network has no switch of ours: it receives what the host sends to the vrings at one end of a cable,
+//! and the ports of all other servers, with [`Hook::None`], are one interface, the host's own.
 //!
 //! ```text
 //!   host:  sockets ── route of the vrings ──▶ vring0 ═ veth ═ vring1 ── tc: the pipeline ──▶ eth0 ──▶ any Ethernet ──▶ nodes
 //!                  └─ everything else ────────────────────────────────────────────────────▶ eth0
 //! ```
 //!
-//! The cable is what cuts trains apart. At the egress of `eth0` they would still be whole, and the first header says nothing of the others.
-//! The router's MAC is the host's, so that the network learns nothing wrong; `vring0` has that MAC, too.
+//! The cable segments GSO batches. At the egress of `eth0` they would still be whole, and the first header says nothing about the others. The
+//! router's MAC is the host's, so that the network learns no wrong address; `vring0` has that MAC, too.
 
 mod attach;
 mod contents;
@@ -83,32 +80,32 @@ use places::Places;
 use receivers::GroupKey;
 use slots::Slots;
 
-/// The compiled programs. `bpf/build.sh --check` proves that they are what their source compiles to.
+/// The compiled programs. `bpf/build.sh --check` verifies that they match their source.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/nicekv.bpf.o");
 
 /// A port of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// The number that tables use.
+    /// Its number in tables.
     pub index: u16,
     /// The interface, in the network namespace of the caller.
     pub ifindex: u32,
     /// Where the programs are attached.
     pub hook: Hook,
-    /// Another switch is at the other end: frames are sent there, and taken by its programs, whatever hook these are at.
+    /// Whether another switch is at the other end: its programs receive the frames, whatever hook they are at.
     pub is_trunk: bool,
 }
 
-/// What programs have done.
+/// Run statistics of programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
-    /// How often they have run.
+    /// Number of runs.
     pub count: u64,
-    /// For how long, all runs together.
+    /// Duration of all runs together.
     pub time: Duration,
 }
 
-/// The kernel counts how often programs run, and for how long, until this is dropped. It costs each run as much as two looks at a clock.
+/// Makes the kernel count runs of programs and their duration, until the result is dropped. It costs each run two clock readings.
 pub fn count_runs() -> Result<OwnedFd, XdpError> {
     aya::sys::enable_stats(aya::sys::Stats::RunTime)
         .map_err(|error| XdpError::new("count runs of programs", &error, KERNEL_ADVICE))
@@ -119,19 +116,19 @@ pub struct KernelSwitch {
     vrings: VringSet,
     ports: Places,
     maps: Maps,
-    /// By the places of the ports.
+    /// By position of the port.
     hooks: Vec<Hook>,
-    /// For device maps, once a port has XDP.
+    /// For device maps, once a port uses XDP.
     egress: Option<ProgramFd>,
     group_slots: Slots<GroupKey>,
-    /// Of entries, by table.
+    /// Numbers of entries, by table.
     numbers: [Slots<Match>; TABLE_COUNT],
-    /// What the matches of an entry are counted from.
+    /// The counts of a cell when its current entry was installed.
     hits_before: Vec<u64>,
-    /// What the slots hold, where that is known.
+    /// The contents of the two slots, where they are known.
     slots: [Option<Contents>; 2],
     fenced: OwnedFd,
-    /// No packet is under way but by the generation in force.
+    /// No packet is under way with a generation other than the one in force.
     is_quiet: bool,
     installed: Option<TableSet>,
     hot: Hot,
@@ -167,9 +164,8 @@ struct Maps {
 }
 
 impl KernelSwitch {
-    /// Loads the programs and attaches them to `ports`. `router_mac` is the source address of
-    /// what the switch rewrites, and the neighbour that hosts send vring traffic to. Until the first install
-    /// vring traffic is dropped.
+    /// Loads the programs and attaches them to `ports`. `router_mac` is the source address of rewritten frames, and the neighbour that hosts send
+    /// vring traffic to. Until the first install vring traffic is dropped.
     pub fn load<V: TryInto<VringSet>>(
         vrings: V,
         router_mac: [u8; 6],
@@ -205,7 +201,7 @@ impl KernelSwitch {
             .map_err(|error| XdpError::new("open the maps of hot keys", &error, KERNEL_ADVICE))?;
         let nonce =
             getrandom::u64().map_err(|error| XdpError::new("name its life", &error, KERNEL_ADVICE))?;
-        hot.begin_life(nonce.max(1))
+        hot.begin_incarnation(nonce.max(1))
             .map_err(|error| XdpError::new("begin its life", &error, KERNEL_ADVICE))?;
         let fenced = generation::fenced();
         let fenced = fenced.map_err(|error| XdpError::new("make a fence", &error, KERNEL_ADVICE))?;
@@ -233,7 +229,7 @@ impl KernelSwitch {
         Ok(switch)
     }
 
-    /// How often the programs that take frames have run, and for how long in all, while somebody counted ([`count_runs`]).
+    /// Runs of the programs that receive frames, while they are counted ([`count_runs`]).
     pub fn runs(&self) -> Runs {
         let mut runs = Runs::default();
         for name in [attach::XDP, attach::TC] {
@@ -246,7 +242,7 @@ impl KernelSwitch {
         runs
     }
 
-    /// What all processors have counted in these cells of `hits` since the switch started.
+    /// Sums over all processors of these cells of `hits` since the switch started.
     fn counted(&self, cells: impl Iterator<Item = u32>) -> Result<Vec<u64>, MapError> {
         let mut blocks: BTreeMap<u32, PerCpuValues<Hits>> = BTreeMap::new();
         let mut counted = Vec::new();
@@ -270,7 +266,7 @@ impl KernelSwitch {
         Ok(cells.iter().zip(counted).map(|(cell, hits)| hits - self.hits_before[*cell as usize]).collect())
     }
 
-    /// At which hook each port is attached, by its number; never [`Hook::Auto`].
+    /// The hook of each port, by port number; never [`Hook::Auto`].
     pub fn hooks(&self) -> impl Iterator<Item = (u16, Hook)> {
         self.ports.iter().zip(&self.hooks).map(|((_, port), hook)| (port.index, *hook))
     }
@@ -308,7 +304,7 @@ impl Backend for KernelSwitch {
     }
 
     fn entry_requests(&self, table: Table) -> Result<Vec<EntryRequests>, BackendError> {
-        if !table.is_of_updates() {
+        if !table.matches_updates() {
             let reads = self.entry_hits(table)?.into_iter();
             return Ok(reads.map(|reads| EntryRequests { reads, updates: 0 }).collect());
         }
@@ -411,7 +407,7 @@ fn config(vrings: &VringSet, router_mac: [u8; 6]) -> Config {
     for octet in (0..=u8::MAX).filter(|octet| vrings.has_octet(*octet)) {
         config.ring_octets[usize::from(octet / 32)] |= 1 << (octet % 32);
     }
-    // Of no address are all bits left of a mask without any.
+    // No address has all bits set that remain of an empty mask.
     let group = vrings.group().zip(vrings.group_prefix());
     config.group_network = group.map_or([0xff; 4], |(_, prefix)| prefix.address);
     config.group_mask = group.map_or([0; 4], |(_, prefix)| prefix.mask().to_be_bytes());

@@ -1,4 +1,4 @@
-//! Maps of the object, by their names, and numbers of which each processor has its own.
+//! Access to maps of the object by name, and to per-CPU values.
 
 use aya::Ebpf;
 use aya::maps::{Map, MapData, MapError, PerCpuArray, PerCpuValues};
@@ -18,7 +18,7 @@ pub(crate) fn sum(map: &PerCpuArray<MapData, u64>, index: u32) -> Result<u64, Ma
     Ok(map.get(&index, 0)?.iter().sum())
 }
 
-/// Processors add to values of their own: the first one gets all of it.
+/// Sets a per-CPU counter: the first processor gets the whole value.
 pub(crate) fn write(map: &mut PerCpuArray<MapData, u64>, index: u32, value: u64) -> Result<(), MapError> {
     let processors = aya::util::nr_cpus().map_err(|(_, error)| MapError::IoError(error))?;
     let mut values = vec![0; processors];

@@ -34,7 +34,7 @@ pub(crate) fn update_batch(outer: BorrowedFd<'_>, entries: &[(u32, BorrowedFd<'_
     unsafe { update(outer, &keys, &values) }
 }
 
-/// Sets elements of an array in one call, whose values are as long as the map says that they are; waits for nobody.
+/// Sets elements of an array in one call, without a grace period. The length of a value is that of the map.
 pub(crate) fn update_elements<V: Pod>(map: &MapData, keys: &[u32], values: &[V]) -> io::Result<()> {
     let bytes = map.info().map_err(io::Error::other)?.value_size();
     assert_eq!(bytes as usize, size_of::<V>(), "the map's value");
@@ -42,7 +42,7 @@ pub(crate) fn update_elements<V: Pod>(map: &MapData, keys: &[u32], values: &[V])
     unsafe { update(map.fd().as_fd(), keys, values) }
 }
 
-/// Elements of an array of which each processor has its own, from `first` on: all processors' values of the first one, then of the next. Values are of whole words.
+/// Elements of a per-CPU array from `first` on: the values of all processors of the first element, then of the next. Values are whole words.
 pub(crate) fn lookup_per_cpu<V: Pod + Default>(map: &MapData, first: u32, count: u32) -> io::Result<Vec<V>> {
     let processors = processors::<V>(map)?;
     let (mut keys, mut values) =
@@ -61,7 +61,7 @@ pub(crate) fn lookup_per_cpu<V: Pod + Default>(map: &MapData, first: u32, count:
     unsafe { batch(BPF_MAP_LOOKUP_BATCH, &mut attributes, count as usize) }.map(|()| values)
 }
 
-/// Sets such elements to zeros, for all processors.
+/// Sets such elements to zero, for all processors.
 pub(crate) fn empty_per_cpu<V: Pod + Default>(map: &MapData, first: u32, count: u32) -> io::Result<()> {
     let processors = processors::<V>(map)?;
     let keys: Vec<u32> = (first..first + count).collect();
@@ -70,7 +70,7 @@ pub(crate) fn empty_per_cpu<V: Pod + Default>(map: &MapData, first: u32, count: 
     unsafe { update_raw(map.fd().as_fd(), &keys, values.as_ptr().addr()) }
 }
 
-/// How many values an element has.
+/// Number of per-CPU values of an element.
 fn processors<V>(map: &MapData) -> io::Result<usize> {
     let bytes = map.info().map_err(io::Error::other)?.value_size() as usize;
     assert!(bytes == size_of::<V>() && bytes.is_multiple_of(8), "the map's value, of whole words");
@@ -78,15 +78,15 @@ fn processors<V>(map: &MapData) -> io::Result<usize> {
 }
 
 /// # Safety
-/// A value of the map, whose keys are of four bytes, is as long as a `V`.
+/// The map's keys have four bytes, and its values the size of a `V`.
 unsafe fn update<V>(map: BorrowedFd<'_>, keys: &[u32], values: &[V]) -> io::Result<()> {
     assert_eq!(keys.len(), values.len(), "a value for each key");
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     unsafe { update_raw(map, keys, values.as_ptr().addr()) }
 }
 
 /// # Safety
-/// At `values` there are as many values as keys, as the map wants them.
+/// `values` points to as many values as there are keys, in the map's format.
 unsafe fn update_raw(map: BorrowedFd<'_>, keys: &[u32], values: usize) -> io::Result<()> {
     if keys.is_empty() {
         return Ok(());
@@ -103,9 +103,9 @@ unsafe fn update_raw(map: BorrowedFd<'_>, keys: &[u32], values: usize) -> io::Re
 }
 
 /// # Safety
-/// What the attributes point to is as the command wants it. The kernel writes to `count`, too.
+/// The attributes point to what the command expects. The kernel also writes to `count`.
 unsafe fn batch(command: libc::c_long, attributes: &mut BatchAttributes, elements: usize) -> io::Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size_of::<BatchAttributes>()) };
     if result != 0 {

@@ -27,7 +27,7 @@ impl KernelSwitch {
     /// Opens all that they have open. If they lead otherwise than the tables before, what was learned at trunks is forgotten: who was behind one may be
     /// behind another.
     pub(crate) fn open_trunks(&mut self, tables: &TableSet) -> Result<(), BackendError> {
-        if self.installed.as_ref().is_none_or(|installed| installed.leads_otherwise(tables)) {
+        if self.installed.as_ref().is_none_or(|installed| installed.reroutes(tables)) {
             let trunks = self.trunks(|_| true);
             let forgotten = self.forget_stations(|place| trunks.iter().any(|(trunk, _)| *trunk == place));
             forgotten.map_err(|error| platform("forget who is behind trunks", &error))?;

@@ -1,57 +1,57 @@
-//! The named global counters of a switch. The numbers are the indexes of the counter array in the kernel.
+//! The named global counters of a switch. Their numbers are indexes into the counter array of the kernel programs.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{TABLE_COUNT, Table};
 
-/// What a switch counts.
+/// A counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Counter {
-    /// Too short to classify, or for a vring with lengths that contradict each other: dropped.
+    /// Dropped: too short to classify, or for a vring with inconsistent lengths.
     Malformed,
-    /// For a vring, but without an entry, not UDP, or ARP: dropped.
+    /// Dropped: for a vring, but no entry covers it, or it is not UDP, or it is ARP.
     VringMiss,
-    /// For a vring in a form that the store never sends (VLAN tag, IP fragment): dropped.
+    /// Dropped: for a vring in a form that the store never sends (VLAN tag, IP fragment).
     VringRefused,
-    /// For a vring, but no datagram of the store: dropped.
+    /// Dropped: for a vring, but not a datagram of the store.
     NotOurs,
-    /// From an address that is not the sender's: dropped.
+    /// Dropped: from an address that is not the sender's.
     SourceRefused,
-    /// What a sender of this kind may not send there: dropped.
+    /// Dropped: an opcode that this sender may not send there.
     OpcodeRefused,
-    /// Copies of multicasts, one for each port that they leave by.
+    /// Copies of multicasts, one for each egress port.
     MulticastCopies,
-    /// A copy for a port that has no host: dropped by the egress stage. Means a bug in a back end.
+    /// Dropped by the egress stage: a copy for a port without a host. Indicates a bug in a back end.
     EgressDropped,
-    /// Others' traffic, sent to the port where its destination was learned.
+    /// Other traffic, sent to the port on which its destination was learned.
     LearnedForwarded,
-    /// Others' traffic, to a group or an unknown destination: sent to every other port.
+    /// Other traffic to a group or an unknown destination, sent to every other port.
     Flooded,
-    /// Whose receiver is on the port, or behind the trunk, that it came from: dropped.
+    /// Dropped: its receiver is on the ingress port or behind the ingress trunk.
     SamePortDropped,
     /// Requests sent along a chain: puts to its head, gets to its tail.
     Chained,
-    /// Pieces cut off scans at the borders of records: of n pieces n - 1.
+    /// Cuts of scans at the borders of records: n - 1 for n pieces.
     ScanSplits,
-    /// Gets of hot keys that a holder of a copy got.
+    /// Gets of hot keys that were redirected to a holder of a copy.
     HotRedirected,
-    /// Confirmations of copies that were taken in.
+    /// Confirmations of copies that were accepted.
     HotConfirmed,
     /// Closes of hot keys that were answered.
     HotClosed,
-    /// What else was said to the switch of hot keys: it had no such instance, or no such holder, or wants no such value.
+    /// Messages about hot keys that were ignored: an unknown instance or holder, or a value that the entry does not allow.
     HotUnheard,
     /// Gets of hot keys that the switch has answered itself.
     HotAnswered,
-    /// Values of hot keys that the switch has taken in.
+    /// Values of hot keys that the switch has stored.
     HotKept,
-    /// Leases of such values that were given, or asked for.
+    /// Lease messages for such values that were answered.
     HotLeased,
     /// Matches in a table.
     Hits(Table),
 }
 
-/// Those that no table brings along.
+/// Every counter except the hits of tables.
 const FIXED: [Counter; 20] = [
     Counter::Malformed,
     Counter::VringMiss,
@@ -91,7 +91,7 @@ impl Counter {
         all
     };
 
-    /// Its number.
+    /// Its index.
     pub const fn index(self) -> usize {
         match self {
             Self::Malformed => 0,
@@ -118,7 +118,7 @@ impl Counter {
         }
     }
 
-    /// The name that operators see.
+    /// The name in status screens and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -156,7 +156,7 @@ impl Counters {
         self.0[counter.index()]
     }
 
-    /// Counts `count` more.
+    /// Adds `count` to a counter.
     pub fn add(&mut self, counter: Counter, count: u64) {
         let value = &mut self.0[counter.index()];
         *value = value.wrapping_add(count);
@@ -167,7 +167,7 @@ impl Counters {
         Counter::ALL.into_iter().zip(self.0)
     }
 
-    /// What was counted since `earlier`.
+    /// The difference to an earlier reading.
     pub fn since(&self, earlier: &Counters) -> Counters {
         let mut difference = *self;
         for (value, before) in difference.0.iter_mut().zip(earlier.0) {
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_follow_the_order_of_the_list() {
+    fn indexes_follow_the_order_of_all_counters() {
         for (index, counter) in Counter::ALL.into_iter().enumerate() {
             assert_eq!(counter.index(), index);
         }

@@ -1,10 +1,10 @@
 //! Longest-prefix match, compiled for lookup without allocation.
 //!
-//! Prefixes nest or are disjoint, never half overlap. So they cut the key space into intervals, each owned by
-//! the longest prefix that covers it; a lookup is one binary search for the interval of the key.
+//! Prefixes nest or are disjoint. They cut the key space into intervals, each owned by the longest prefix that covers it; a lookup
+//! is one binary search for the interval of the key.
 //!
 //! ```text
-//!   /16  |-----------------------------|        intervals: [/16)[/24)[/16)[nobody)
+//!   /16  |-----------------------------|        intervals: [/16)[/24)[/16)[none)
 //!   /24            |-----|
 //! ```
 
@@ -17,11 +17,11 @@ pub(crate) struct LongestPrefixMatch {
 }
 
 impl LongestPrefixMatch {
-    /// Compiles inclusive key ranges, whose position in the list is their number.
+    /// Compiles inclusive key ranges. A range's index in the list identifies it.
     pub(crate) fn new(ranges: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut ranges: Vec<(u64, u64, u32)> =
             ranges.into_iter().zip(0..).map(|((first, last), index)| (first, last, index)).collect();
-        // Of two ranges that begin alike the longer is the outer one.
+        // Of two ranges with the same start, the longer one is the outer one.
         ranges.sort_unstable_by_key(|&(first, last, _)| (first, core::cmp::Reverse(last)));
         let mut result = Self { intervals: Vec::with_capacity(ranges.len() * 2) };
         let mut open: Vec<(u64, u32)> = Vec::new();
@@ -34,7 +34,7 @@ impl LongestPrefixMatch {
         result
     }
 
-    /// The number of the longest prefix that covers `key`.
+    /// The index of the longest prefix that covers `key`.
     pub(crate) fn lookup(&self, key: u64) -> Option<u32> {
         let after = self.intervals.partition_point(|&(first, _)| first <= key);
         self.intervals[..after].last()?.1
@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_trying_every_prefix(
+        fn lookup_equals_trying_every_prefix(
             prefixes in proptest::collection::btree_set((0u32..64, 24u8..=32), 0..20),
             keys in proptest::collection::vec(0u32..70, 20),
         ) {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_space_and_nothing() {
+    fn whole_key_space_and_empty_table() {
         assert_eq!(LongestPrefixMatch::new([]).lookup(5), None);
         assert_eq!(LongestPrefixMatch::new([(0, u64::from(u32::MAX))]).lookup(u64::from(u32::MAX)), Some(0));
     }

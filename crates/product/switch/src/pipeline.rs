@@ -1,7 +1,7 @@
-//! The reference pipeline: frame in, frames out. What the XDP back end does in the kernel, in plain code.
+//! The reference pipeline: frame in, frames out. What the kernel programs do, in plain code; the packet fixtures run through both.
 //!
-//! Order of the stages: whose Ethernet address it is, learn it, classify, admit, then match-action and rewrite, or learned
-//! forwarding.
+//! Stages: check and learn the source MAC address, parse, admission, then match-action, traffic manager and deparser for a vring, or
+//! forwarding by learned MAC address.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -9,67 +9,64 @@ use alloc::vec::Vec;
 use nicekv_proto::hot::Stamp;
 use nicekv_proto::route::ChainHeader;
 
-use crate::hot::stage::{Heard, Request, has_room_for_stamp, is_said};
-use crate::stages::admit::{self, Ingress};
-use crate::stages::learn::MacTable;
-use crate::stages::parse::{self, Class, Datagram};
-use crate::stages::split;
+use crate::admission::{self, Ingress};
+use crate::hot::stage::{Request, SwitchReply, has_room_for_stamp, is_switch_message};
+use crate::mac_table::MacTable;
+use crate::parser::{self, Datagram, PacketClass};
+use crate::scan_split::{self, ScanRest};
 use crate::{
     Backend, BackendError, Counter, Counters, EntryRequests, Hop, Host, HotConfig, HotEntry, HotReading,
-    HotTable, Register, Rest, Ring, Route, Router, Sought, Table, TableError, TableSet, TableStatus,
+    HotTable, LookupKey, Register, Ring, Route, Router, Table, TableError, TableSet, TableStatus,
     TableUpdate, VringSet,
 };
 
-/// Ports of one switch.
-pub const PORTS_MAX: usize = 256;
-
-/// What became of a frame.
+/// The verdict on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Gone; a counter says why.
+    /// Dropped; a counter has the reason.
     Dropped,
-    /// For the unicast vring: rewritten and sent to one host, or as it is to the switch that the host is behind.
+    /// For a unicast vring: rewritten for one host, or unchanged by the trunk that the host is behind.
     Routed,
-    /// For the multicast vring: a rewritten copy to each member but the sender, and one as it is by each trunk that leads to others.
+    /// For a multicast vring: a rewritten copy for each member but the sender, and an unchanged one by each trunk with members behind it.
     Multicast,
-    /// Others' traffic, to the port of its destination.
+    /// Other traffic, to the port of its destination.
     Forwarded,
-    /// Others' traffic, to every port but the ingress.
+    /// Other traffic, to every port but the ingress port.
     Flooded,
 }
 
-/// A verdict with the frames that leave: (port, bytes), ascending by port.
+/// A verdict, and the frames that leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// What became of the frame.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What leaves, and where.
+    /// (Egress port, frame), ascending by port.
     pub frames: Vec<(u16, Vec<u8>)>,
 }
 
-/// What is written into the room of a request, for hosts of this switch.
-struct Written {
+/// Headers to write into copies for hosts of this switch.
+struct Annotations {
     chain: Option<ChainHeader>,
     stamp: Option<Stamp>,
 }
 
-/// A whole switch.
+/// A switch with ports.
 #[derive(Debug)]
 pub struct Pipeline {
     router: Router,
     macs: MacTable,
-    /// Source address of what the switch rewrites.
+    /// MAC source address of rewritten frames.
     router_mac: [u8; 6],
     /// Ascending.
     ports: Vec<u16>,
-    /// Those that lead to other switches: closed, unless the tables say otherwise.
+    /// Ports to other switches. Each is closed unless the tables open it.
     trunks: BTreeSet<u16>,
-    /// What the boot-time clock says.
+    /// The boot-time clock.
     now_ns: u64,
 }
 
 impl Pipeline {
-    /// A switch without tables. `ports`: the indexes of its ports.
+    /// A switch without tables. `ports`: its port numbers.
     pub fn new(
         vrings: VringSet,
         router_mac: [u8; 6],
@@ -88,14 +85,14 @@ impl Pipeline {
         })
     }
 
-    /// Whose other ends are switches.
+    /// Declares which ports are trunks.
     #[must_use]
     pub fn with_trunks(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
         self.trunks = ports.into_iter().collect();
         self
     }
 
-    /// Whether frames neither leave by a port nor are taken there.
+    /// Whether a port neither sends nor accepts frames.
     fn is_closed(&self, port: u16) -> bool {
         self.trunks.contains(&port) && self.tables().is_none_or(|tables| !tables.trunks.contains(&port))
     }
@@ -110,12 +107,12 @@ impl Pipeline {
         self.router.hot()
     }
 
-    /// See [`crate::Router::begin_life`].
-    pub fn begin_life(&mut self, nonce: u64) {
-        self.router.begin_life(nonce);
+    /// See [`Router::begin_incarnation`].
+    pub fn begin_incarnation(&mut self, nonce: u64) {
+        self.router.begin_incarnation(nonce);
     }
 
-    /// What the boot-time clock says from now on.
+    /// Sets the boot-time clock.
     pub fn set_clock(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
@@ -125,27 +122,29 @@ impl Pipeline {
         if self.is_closed(ingress_port) {
             return Output { verdict: Verdict::Dropped, frames: Vec::new() };
         }
-        let Some((destination, source)) = parse::ethernet_addresses(frame) else {
+        let Some((destination, source)) = parser::ethernet_addresses(frame) else {
             return self.drop(Counter::Malformed);
         };
         let ingress = Ingress::Port { port: ingress_port, mac: Some(source) };
         if !self.is_mac_of_port(ingress_port, source) {
             return self.refuse(ingress, Counter::SourceRefused);
         }
-        if parse::is_station(source) && source != self.router_mac {
+        if parser::is_station(source) && source != self.router_mac {
             self.macs.learn(source, ingress_port);
         }
-        match parse::classify(frame, self.router.vrings()) {
-            Class::Drop(counter) => self.drop(counter),
-            Class::Others { sender, datagram } => {
-                match self.admit_others(ingress_port, ingress, sender, datagram, frame) {
+        match parser::classify(frame, self.router.vrings()) {
+            PacketClass::Drop(counter) => self.drop(counter),
+            PacketClass::Other { sender, datagram } => {
+                match self.admit_other(ingress_port, ingress, sender, datagram, frame) {
                     Ok(()) => self.forward(ingress_port, destination, frame),
                     Err(counter) => self.refuse(ingress, counter),
                 }
             }
-            Class::Vring(ring, datagram) => {
+            PacketClass::Vring(ring, datagram) => {
                 match self.admit_to_vring(ingress_port, ingress, ring, &datagram, frame) {
-                    Ok(()) if is_said(datagram.payload(frame)) => self.hear(ingress_port, &datagram, frame),
+                    Ok(()) if is_switch_message(datagram.payload(frame)) => {
+                        self.handle_switch_message(ingress_port, &datagram, frame)
+                    }
                     Ok(()) => self.route(ingress_port, ring, &datagram, frame),
                     Err(counter) => self.refuse(ingress, counter),
                 }
@@ -154,14 +153,14 @@ impl Pipeline {
     }
 
     fn is_mac_of_port(&self, port: u16, mac: [u8; 6]) -> bool {
-        self.router.hosts().is_none_or(|hosts| admit::is_mac_of_port(hosts, port, mac))
+        self.router.hosts().is_none_or(|hosts| admission::is_mac_of_port(hosts, port, mac))
     }
 
     fn is_ip_of_port(&self, port: u16, ip: [u8; 4]) -> bool {
-        self.router.hosts().is_none_or(|hosts| admit::is_ip_of_port(hosts, port, ip))
+        self.router.hosts().is_none_or(|hosts| admission::is_ip_of_port(hosts, port, ip))
     }
 
-    fn admit_others(
+    fn admit_other(
         &self,
         port: u16,
         ingress: Ingress,
@@ -175,7 +174,7 @@ impl Pipeline {
         match (datagram, self.router.hosts()) {
             (Some(datagram), Some(hosts)) => {
                 let (ends, payload) = (datagram.ends(), datagram.payload(frame));
-                admit::admit_to_address(hosts, ingress, ends, payload, datagram.is_fragment)
+                admission::admit_to_address(hosts, ingress, ends, payload, datagram.is_fragment)
             }
             _ => Ok(()),
         }
@@ -193,7 +192,7 @@ impl Pipeline {
             return Err(Counter::SourceRefused);
         }
         let (from, payload) = (datagram.ends().0, datagram.payload(frame));
-        admit::admit_to_vring(self.router.hosts(), ingress, from, ring, payload).map(|_| ())
+        admission::admit_to_vring(self.router.hosts(), ingress, from, ring, payload).map(|_| ())
     }
 
     fn refuse(&mut self, ingress: Ingress, counter: Counter) -> Output {
@@ -206,30 +205,31 @@ impl Pipeline {
         Output { verdict: Verdict::Dropped, frames: Vec::new() }
     }
 
-    /// What was said to the switch ends here; an answer goes back by the port where it came in.
-    fn hear(&mut self, ingress_port: u16, datagram: &Datagram, frame: &[u8]) -> Output {
-        let (sender, heard) = self.router.hear(Some(ingress_port), datagram.payload(frame), self.now_ns);
+    /// Handles a message to the switch. A reply leaves by the ingress port.
+    fn handle_switch_message(&mut self, ingress_port: u16, datagram: &Datagram, frame: &[u8]) -> Output {
+        let payload = datagram.payload(frame);
+        let (sender, reply) = self.router.handle_switch_message(Some(ingress_port), payload, self.now_ns);
         let sender = sender.and_then(|sender| self.router.host(sender));
-        let (Some(sender), Heard::Answer(answer)) = (sender, heard) else {
+        let (Some(sender), SwitchReply::Reply(reply)) = (sender, reply) else {
             return Output { verdict: Verdict::Dropped, frames: Vec::new() };
         };
         let mut frame = frame.to_vec();
-        datagram.edit(&mut frame, |payload| answer.write(payload));
-        datagram.turn_round(&mut frame, sender.mac, self.router_mac);
+        datagram.edit(&mut frame, |payload| reply.write(payload));
+        datagram.swap_ends(&mut frame, sender.mac, self.router_mac);
         Output { verdict: Verdict::Routed, frames: Vec::from([(ingress_port, frame)]) }
     }
 
     fn route(&mut self, ingress_port: u16, ring: Ring, datagram: &Datagram, frame: &[u8]) -> Output {
         let came_by_switch = self.router.is_trunk(Ingress::Port { port: ingress_port, mac: None });
         let mut frame = frame.to_vec();
-        let mut pieces = datagram.edit(&mut frame, |payload| split::pieces_of(payload, came_by_switch));
+        let mut pieces = datagram.edit(&mut frame, |payload| scan_split::pieces_of(payload, came_by_switch));
         let (mut verdict, mut sent) = (Verdict::Dropped, Vec::new());
         loop {
-            let matched = parse::sought(ring, datagram.destination, datagram.payload(&frame));
-            let rest = self.split(matched, datagram, &mut frame, pieces);
-            let passed = self.route_piece(ingress_port, matched, datagram, &frame, &mut sent);
-            // A scan is what its first piece is.
-            verdict = if verdict == Verdict::Dropped { passed } else { verdict };
+            let key = LookupKey::of(ring, datagram.destination, datagram.payload(&frame));
+            let rest = self.split(key, datagram, &mut frame, pieces);
+            let of_piece = self.route_piece(ingress_port, key, datagram, &frame, &mut sent);
+            // The verdict on a scan is that on its first piece which is not dropped.
+            verdict = if verdict == Verdict::Dropped { of_piece } else { verdict };
             let Some(rest) = rest else { break };
             pieces = datagram.edit(&mut frame, |payload| rest.write(payload));
         }
@@ -237,32 +237,38 @@ impl Pipeline {
         Output { verdict, frames: sent }
     }
 
-    fn split(&mut self, matched: Sought, datagram: &Datagram, frame: &mut [u8], pieces: u8) -> Option<Rest> {
-        datagram.edit(frame, |payload| self.router.split(matched, payload, pieces))
+    fn split(
+        &mut self,
+        key: LookupKey,
+        datagram: &Datagram,
+        frame: &mut [u8],
+        pieces: u8,
+    ) -> Option<ScanRest> {
+        datagram.edit(frame, |payload| self.router.split(key, payload, pieces))
     }
 
     fn route_piece(
         &mut self,
         ingress_port: u16,
-        matched: Sought,
+        key: LookupKey,
         datagram: &Datagram,
         frame: &[u8],
         sent: &mut Vec<(u16, Vec<u8>)>,
     ) -> Verdict {
         let has_room = has_room_for_stamp(datagram.payload(frame));
         let request = Request {
-            sought: matched,
+            key,
             has_room,
             from: datagram.ends().0,
             payload: datagram.is_bare(frame).then(|| datagram.payload(frame)),
             now_ns: self.now_ns,
         };
         let (route, stamp) = self.router.route_hot(request, Some(ingress_port));
-        let mut written = Written { chain: None, stamp };
+        let mut annotations = Annotations { chain: None, stamp };
         let (verdict, hops): (_, Vec<Hop>) = match route {
             Route::Unicast(hop) => (Verdict::Routed, hop.into_iter().collect()),
             Route::Chain(hop, header) => {
-                written.chain = Some(header);
+                annotations.chain = Some(header);
                 (Verdict::Routed, hop.into_iter().collect())
             }
             Route::Answered(body) => {
@@ -272,20 +278,20 @@ impl Pipeline {
             Route::Multicast(copies) => (Verdict::Multicast, copies.collect()),
             Route::Miss | Route::NotVring => (Verdict::Dropped, Vec::new()),
         };
-        let frames = hops.into_iter().map(|hop| self.sent(hop, datagram, frame, &written));
+        let frames = hops.into_iter().map(|hop| self.sent(hop, datagram, frame, &annotations));
         sent.extend(frames.filter(|(port, _)| !self.is_closed(*port)));
         verdict
     }
 
-    fn sent(&self, hop: Hop, datagram: &Datagram, frame: &[u8], written: &Written) -> (u16, Vec<u8>) {
+    fn sent(&self, hop: Hop, datagram: &Datagram, frame: &[u8], annotations: &Annotations) -> (u16, Vec<u8>) {
         match hop {
             Hop::Host(id) => {
                 let host = *self.router.host(id).expect("validated tables know every host they name");
                 let mut sent = self.rewritten(datagram, frame, &host);
-                if let Some(header) = written.chain {
+                if let Some(header) = annotations.chain {
                     datagram.write_chain(&mut sent, &header);
                 }
-                if let Some(stamp) = written.stamp {
+                if let Some(stamp) = annotations.stamp {
                     datagram.write_stamp(&mut sent, stamp);
                 }
                 (host.port, sent)
@@ -307,7 +313,7 @@ impl Pipeline {
     }
 
     fn forward(&mut self, ingress_port: u16, destination: [u8; 6], frame: &[u8]) -> Output {
-        let learned = if parse::is_station(destination) { self.macs.lookup(destination) } else { None };
+        let learned = if parser::is_station(destination) { self.macs.lookup(destination) } else { None };
         let (verdict, counter, ports) = match learned {
             Some(port) if port == ingress_port => return self.drop(Counter::SamePortDropped),
             Some(port) => (Verdict::Forwarded, Counter::LearnedForwarded, Vec::from([port])),
@@ -325,9 +331,9 @@ impl Pipeline {
 impl Backend for Pipeline {
     fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {
         tables.validate_ports(|port| self.ports.binary_search(&port).is_ok())?;
-        let is_rerouted = self.router.tables().is_none_or(|installed| installed.leads_otherwise(tables));
+        let is_rerouted = self.router.tables().is_none_or(|installed| installed.reroutes(tables));
         self.router.install(tables)?;
-        // Who was behind a trunk may be behind another one.
+        // Stations behind a trunk may now be behind another one.
         if is_rerouted {
             self.trunks.iter().for_each(|port| self.macs.forget(*port));
         }

@@ -1,7 +1,7 @@
-//! Registers: arrays of numbers that packets change and the controller reads, writes and resets. They outlive generations of
+//! Registers: arrays of numbers that the data plane changes and the controller reads, writes and resets. They outlive generations of
 //! tables, and are lost with the switch.
 //!
-//! A new register is a line of the list; the model and the kernel keep them side by side in one array.
+//! All registers share one array, here and in the kernel programs. A new register is a variant of [`Register`].
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::PORTS_MAX;
 /// The registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Register {
-    /// Frames refused by admission, by the port where they came in: who forges.
+    /// Frames refused by admission, by ingress port. Shows which port forges addresses.
     RefusedByPort,
 }
 
@@ -22,21 +22,21 @@ impl Register {
     /// Every register, in the order of their numbers.
     pub const ALL: [Self; 1] = [Self::RefusedByPort];
 
-    /// The name that operators see.
+    /// The name in status screens.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RefusedByPort => "refused_by_port",
         }
     }
 
-    /// Its cells.
+    /// Number of cells.
     pub const fn cells(self) -> usize {
         match self {
             Self::RefusedByPort => PORTS_MAX,
         }
     }
 
-    /// Its place in the array of all cells.
+    /// Its range in the array of all cells.
     pub const fn range(self) -> Range<usize> {
         let (mut start, mut index) = (0, 0);
         while index < self as usize {
@@ -50,7 +50,7 @@ impl Register {
 /// Cells of all registers.
 pub const REGISTER_CELLS: usize = Register::ALL[Register::ALL.len() - 1].range().end;
 
-/// The registers of the model.
+/// The registers of the user-space switch.
 #[derive(Clone, Debug)]
 pub(crate) struct Registers(Vec<u64>);
 
@@ -63,14 +63,14 @@ impl Registers {
         &self.0[register.range()]
     }
 
-    /// Cells that do not exist are left alone.
+    /// Increments a cell; does nothing if it does not exist.
     pub(crate) fn add(&mut self, register: Register, cell: usize) {
         if let Some(cell) = self.0[register.range()].get_mut(cell) {
             *cell = cell.wrapping_add(1);
         }
     }
 
-    /// False if there is no such cell.
+    /// Sets a cell. Returns false if it does not exist.
     pub(crate) fn write(&mut self, register: Register, cell: usize, value: u64) -> bool {
         self.0[register.range()].get_mut(cell).map(|cell| *cell = value).is_some()
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn registers_lie_side_by_side_and_are_read_written_and_reset() {
+    fn registers_are_adjacent_and_can_be_read_written_and_reset() {
         let mut end = 0;
         for register in Register::ALL {
             assert_eq!(register.range(), end..end + register.cells(), "{}", register.name());

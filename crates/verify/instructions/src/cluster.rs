@@ -16,8 +16,8 @@ use nicekv_replica::replication::Replica;
 use nicekv_replica::{NodeConfig, StorageCompletion, StorageRequest, Timing};
 use nicekv_store::{Engine, MemoryEngine};
 use nicekv_switch::{
-    Backend, Chain, Hop, Host, HostId, HostRole, Ingress, MemberSet, MulticastEntry, Passed, Prefix, Router,
-    TableSet, UnicastEntry, VringConfig,
+    Backend, Chain, DatagramVerdict, Hop, Host, HostId, HostRole, Ingress, MemberSet, MulticastEntry, Prefix,
+    Router, TableSet, UnicastEntry, VringConfig,
 };
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -194,17 +194,17 @@ impl Cluster {
                 self.nodes.iter().find(|node| node.address == from).map_or(CLIENT_PORT, |node| node.id.0);
             self.hosts.clear();
             match self.router.process(0, Ingress::Port { port, mac: None }, from, to, &mut bytes) {
-                Passed::Unicast(hop) => self.hosts.extend(hop.host()),
-                Passed::Multicast(hops) => self.hosts.extend(hops.filter_map(Hop::host)),
-                Passed::Plain if to == CLIENT => {
+                DatagramVerdict::Unicast(hop) => self.hosts.extend(hop.host()),
+                DatagramVerdict::Multicast(hops) => self.hosts.extend(hops.filter_map(Hop::host)),
+                DatagramVerdict::NotVring if to == CLIENT => {
                     self.answers.push((from, bytes));
                     continue;
                 }
-                Passed::Plain => {
+                DatagramVerdict::NotVring => {
                     let node = self.nodes.iter().find(|node| node.address == to);
                     self.hosts.extend(node.map(|node| HostId(node.id.0)));
                 }
-                Passed::Piece(..) | Passed::Answered(_) | Passed::Dropped => {
+                DatagramVerdict::Piece(..) | DatagramVerdict::Answered(_) | DatagramVerdict::Dropped => {
                     panic!("dropped, split or answered: {from} to {to}")
                 }
             }

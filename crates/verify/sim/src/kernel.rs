@@ -1,7 +1,9 @@
 //! A node's kernel that answers gets: the table that the process writes, and the lookups of the program, of which each goes on, a word at a time, while the
 //! process stores, pauses or changes its mind.
 
-use nicekv_kernel_gets::{Asked, ENTRY_WORDS, GATE_WORDS, Grant, Lookup, Memory, Outcome, Size, Table, Word};
+use nicekv_kernel_gets::{
+    ENTRY_WORDS, GATE_WORDS, GetRequest, Grant, Lookup, Memory, Outcome, Size, Table, Word,
+};
 use nicekv_proto::Datagram;
 use nicekv_replica::replication::Replica;
 use nicekv_replica::{CopyOf, CopyShift, Shift};
@@ -87,13 +89,13 @@ impl Program {
             match ended {
                 None => self.readers.push(reader),
                 Some(Outcome::Answer(body)) => {
-                    let asked = reader.lookup.asked();
+                    let asked = reader.lookup.get();
                     let (to, bytes, is_copy) = (reader.from, asked.reply(&body), asked.stamp.is_some());
                     self.answered += 1;
                     self.judge(&bytes, reader.bytes.len());
                     self.answers.push(Answer { to, bytes, is_copy });
                 }
-                Some(Outcome::Up(_)) => self.up.push((reader.from, reader.bytes)),
+                Some(Outcome::Pass(_)) => self.up.push((reader.from, reader.bytes)),
             }
         }
     }
@@ -148,7 +150,7 @@ impl Kernel {
 
     /// A datagram has arrived; what is none of its business is returned.
     pub fn receive(&mut self, now_ns: u64, from: SocketAddrV4, bytes: Vec<u8>) -> Option<Vec<u8>> {
-        let Some(asked) = Asked::of(&bytes) else { return Some(bytes) };
+        let Some(asked) = GetRequest::parse(&bytes) else { return Some(bytes) };
         let lookup = Lookup::new(asked, SIZE.entries, now_ns);
         self.program.readers.push(Reader { lookup, from, bytes });
         if self.program.random.below(3) == 0 {
@@ -159,7 +161,7 @@ impl Kernel {
 
     /// The core has told something.
     pub fn take(&mut self, core: &Replica, shift: Shift) {
-        self.table.take(&mut self.program, shift, |partition, key| core.named(partition, key));
+        self.table.apply(&mut self.program, shift, |partition, key| core.named(partition, key));
     }
 
     /// The same of copies.
@@ -172,7 +174,7 @@ impl Kernel {
         if let CopyShift::Dropped(of) = &shift {
             self.copies.remove(of);
         }
-        self.table.take_copy(&mut self.program, shift);
+        self.table.apply_copy(&mut self.program, shift);
     }
 
     /// What was answered is counted where it is reported (G7).

@@ -7,8 +7,8 @@ use nicekv_proto::scan::{PIECES_MAX, ScanLayout};
 use nicekv_proto::{HeaderLayout, Opcode};
 use nicekv_switch::control::{ControlReply, ControlRequest, SwitchAgent};
 use nicekv_switch::{
-    Backend as _, Counter, Hop, HostId, HotEntry, Ingress, Passed, RecordEntry, Rest, Router, TableSet,
-    VringSet,
+    Backend as _, Counter, DatagramVerdict, Hop, HostId, HotEntry, Ingress, RecordEntry, Router, ScanRest,
+    TableSet, VringSet,
 };
 use nicekv_testkit::Random;
 use std::net::SocketAddrV4;
@@ -110,8 +110,8 @@ impl Switch {
         let missed_before = self.missed();
         let was_cut = port.is_some_and(|port| port >= TRUNK_PORT) && is_cut(bytes);
         let (hops, mut rest) = match self.agent.backend_mut().process(now_ns, ingress, from, to, bytes) {
-            Passed::Plain => return Forward::Plain,
-            Passed::Answered(length) => return Forward::Answered(length),
+            DatagramVerdict::NotVring => return Forward::Plain,
+            DatagramVerdict::Answered(length) => return Forward::Answered(length),
             passed => hops_of(passed),
         };
         self.check_passed(to, bytes, &hops, missed_before);
@@ -122,7 +122,8 @@ impl Switch {
         while let Some(left) = rest {
             let missed_before = self.missed();
             let hops;
-            (hops, rest) = hops_of(self.agent.backend_mut().process_rest(ingress, from, to, bytes, &left));
+            (hops, rest) =
+                hops_of(self.agent.backend_mut().process_scan_rest(ingress, from, to, bytes, &left));
             self.check_passed(to, bytes, &hops, missed_before);
             pieces.extend(hops.into_iter().map(|hop| (hop, bytes.to_vec())));
         }
@@ -224,12 +225,14 @@ fn goes_by_hot_entry(bytes: &[u8]) -> bool {
 }
 
 /// Where a datagram goes, and what is left of it.
-fn hops_of(passed: Passed<'_>) -> (Vec<Hop>, Option<Rest>) {
+fn hops_of(passed: DatagramVerdict<'_>) -> (Vec<Hop>, Option<ScanRest>) {
     match passed {
-        Passed::Unicast(hop) => (vec![hop], None),
-        Passed::Multicast(hops) => (hops.collect(), None),
-        Passed::Piece(hop, rest) => (hop.into_iter().collect(), Some(rest)),
-        Passed::Plain | Passed::Answered(_) | Passed::Dropped => (Vec::new(), None),
+        DatagramVerdict::Unicast(hop) => (vec![hop], None),
+        DatagramVerdict::Multicast(hops) => (hops.collect(), None),
+        DatagramVerdict::Piece(hop, rest) => (hop.into_iter().collect(), Some(rest)),
+        DatagramVerdict::NotVring | DatagramVerdict::Answered(_) | DatagramVerdict::Dropped => {
+            (Vec::new(), None)
+        }
     }
 }
 
@@ -246,7 +249,7 @@ fn range_of(piece: &[u8]) -> Option<(u128, u128)> {
 }
 
 fn new_agent(mut router: Router, nonce: u64, term: u64) -> SwitchAgent<Router> {
-    router.begin_life(nonce);
+    router.begin_incarnation(nonce);
     SwitchAgent::new(router, term)
 }
 

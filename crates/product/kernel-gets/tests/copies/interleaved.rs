@@ -55,7 +55,7 @@ impl Program {
             let ended = (0..steps).find_map(|_| reader.lookup.step(&mut self.words));
             match ended {
                 None => self.readers.push(reader),
-                Some(Outcome::Up(_)) => {}
+                Some(Outcome::Pass(_)) => {}
                 Some(Outcome::Answer(body)) => self.judge(&reader, &body),
             }
         }
@@ -64,7 +64,7 @@ impl Program {
     fn judge(&mut self, reader: &Reader, body: &[u8]) {
         let is_copy = reader.stamp.is_some();
         *(if is_copy { &mut self.from_copies } else { &mut self.from_member }) += 1;
-        let reply = reader.lookup.asked().reply(body);
+        let reply = reader.lookup.get().reply(body);
         let Ok((_, Datagram::Reply(reply))) = Datagram::decode(&reply) else { panic!("no reply") };
         let value = reply.value.expect("it has one").to_vec();
         if !reader.allowed.contains(&value) {
@@ -157,7 +157,7 @@ impl Run {
 
     fn tell(&mut self, shift: CopyShift) {
         self.allow();
-        self.table.take_copy(&mut self.program, shift);
+        self.table.apply_copy(&mut self.program, shift);
         self.program.go_on(2);
     }
 
@@ -201,7 +201,7 @@ impl Run {
         };
         self.allow();
         let shift = Shift { partition: PARTITION, kind };
-        self.table.take(&mut self.program, shift, |_, _| Some(of(key).name));
+        self.table.apply(&mut self.program, shift, |_, _| Some(of(key).name));
         self.truth.member_until_ns = self.random.below(2 * TIMES);
         self.allow();
         let (until_ns, chain) = (self.truth.member_until_ns, ChainHeader::EMPTY);

@@ -3,7 +3,7 @@
 mod interleaved;
 mod told;
 
-use nicekv_kernel_gets::{Asked, ENTRY_WORDS, GATE_WORDS, Memory, Size, Word};
+use nicekv_kernel_gets::{ENTRY_WORDS, GATE_WORDS, GetRequest, Memory, Size, Word};
 use nicekv_proto::hot::Stamp;
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::route::{leave_room_for_stamp, room_for_stamp};
@@ -70,7 +70,7 @@ fn entry(value: &[u8], expiry_ms: u64) -> Vec<u8> {
     bytes
 }
 
-fn get(key: u64, stamp: Stamp) -> Asked {
+fn get(key: u64, stamp: Stamp) -> GetRequest {
     let CopyOf { name: (keyspace, digest), key } = of(key);
     let op = OpId { client: ClientId(7), sequence: 2 };
     let mut bytes = Vec::new();
@@ -78,5 +78,5 @@ fn get(key: u64, stamp: Stamp) -> Asked {
     leave_room_for_stamp(&mut bytes);
     *room_for_stamp(&mut bytes).unwrap() = stamp.to_bytes();
     lengthen(&mut bytes, 200);
-    Asked::of(&bytes).expect("a get that the program answers")
+    GetRequest::parse(&bytes).expect("a get that the program answers")
 }

@@ -22,7 +22,7 @@ impl Quiet {
     }
 
     fn tell(&mut self, shift: CopyShift) {
-        self.table.take_copy(&mut self.words, shift);
+        self.table.apply_copy(&mut self.words, shift);
     }
 
     fn keep(&mut self, stamp: Stamp, lessor: Lessor, value: &[u8]) {
@@ -35,7 +35,7 @@ impl Quiet {
 
     fn member(&mut self, kind: ShiftKind) {
         let shift = Shift { partition: PARTITION, kind };
-        self.table.take(&mut self.words, shift, |_, _| Some(of(0).name));
+        self.table.apply(&mut self.words, shift, |_, _| Some(of(0).name));
         let grant = Grant { partition: PARTITION, until_ns: 50, chain: ChainHeader::EMPTY };
         self.table.grant(&mut self.words, &[grant]);
     }
@@ -45,9 +45,9 @@ impl Quiet {
         let mut lookup = Lookup::new(get(0, stamp), SIZE.entries, now_ns);
         let outcome = std::iter::repeat_with(|| lookup.step(&mut self.words)).find_map(|ended| ended);
         match outcome.expect("it ends") {
-            Outcome::Up(miss) => Err(miss),
+            Outcome::Pass(miss) => Err(miss),
             Outcome::Answer(body) => {
-                let reply = lookup.asked().reply(&body);
+                let reply = lookup.get().reply(&body);
                 let Ok((_, Datagram::Reply(reply))) = Datagram::decode(&reply) else { panic!("no reply") };
                 assert_eq!(reply.integer as usize, reply.length(), "clients are told how long it is");
                 Ok(reply.value.expect("it has one").to_vec())

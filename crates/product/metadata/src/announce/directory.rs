@@ -1,4 +1,5 @@
-//! The directory: what nodes are told that coordinate requests to chains themselves (TurboKV §1). As the switches' records, a function of the persisted state.
+//! The directory: for nodes that coordinate requests to chains themselves (TurboKV §1). Like the switches' records, a function of the persisted
+//! state.
 
 use nicekv_proto::directory::DirectoryRecord;
 use nicekv_proto::placement::Directory;
@@ -6,7 +7,7 @@ use nicekv_proto::placement::Directory;
 use crate::policy::Policy;
 use crate::state::State;
 
-/// Of all partitions whose members are a chain.
+/// The directory of all partitions whose members form a chain.
 pub(crate) fn compile(state: &State) -> Directory {
     let address = |node| {
         let known = state.nodes.iter().find(|known| known.config.id == node);

@@ -1,8 +1,7 @@
-//! From divisions to the table `division` (NICE §4.5).
+//! Compiles divisions to the table `division` (NICE §4.5).
 //!
-//! Invariant: what the tables have of divisions is what is said of members that serve in the newest epoch, whatever is persisted: gets go to a
-//! replica that has become consistent only after all have acknowledged that (R7), and to none that was removed (R6). What no entry says is the
-//! primary's.
+//! Invariant: the table has divisions only for members that serve in the newest epoch, whatever is persisted. So gets go to a newly consistent
+//! replica only after all members have acknowledged that (R7), and never to a removed one (R6). The primary answers gets that no entry claims.
 
 use alloc::vec::Vec;
 
@@ -12,8 +11,8 @@ use nicekv_switch::DivisionEntry;
 use crate::config::{Balancing, Config, host_id};
 use crate::state::{Division, Partition, Standing, State};
 
-/// What the tables have of them, and how many partitions go without since a table of this capacity has no room for theirs: all their gets go to
-/// their primaries. Those with the smallest ids come first.
+/// The entries, and the number of partitions left without, because a table of this capacity has no room: all their gets go to their primaries.
+/// Partitions with the smallest ids come first.
 pub(crate) fn entries(config: &Config, state: &State, capacity: usize) -> (Vec<DivisionEntry>, usize) {
     let (mut entries, mut left_out) = (Vec::new(), 0);
     if config.balancing == Balancing::None {

@@ -1,5 +1,5 @@
-//! What follows from the persisted state for others, and is said until they acknowledge it: assignments to nodes, tables to switches
-//! ([`rules`], [`divisions`]). As it is derived from nothing else, no message can outrun its step (R13).
+//! Announces the persisted state until it is acknowledged: assignments to nodes, tables to switches ([`rules`], [`divisions`]). It is derived
+//! from nothing else, so no message can overtake its step (R13).
 
 pub(crate) mod directory;
 pub(crate) mod divisions;
@@ -21,39 +21,39 @@ use nicekv_proto::{Epoch, KeyOrder, KeyspaceId, MatchRange, NodeId, PartitionId,
 
 use crate::config::nanoseconds;
 use crate::decide::dropped;
-use crate::observations::{Observations, Stray};
+use crate::observe::{Observations, Stray};
 use crate::state::{Child, Gone, Left, Member, Parent, Partition, Removed};
 use crate::view::Situation;
 
-/// Most assignments on their way to one node; more would overrun its socket.
+/// Unacknowledged assignments to one node; more would overflow its socket.
 const ASSIGNS_IN_FLIGHT_MAX: usize = 64;
-/// Most partitions that one node is asked to discard at once.
+/// Partitions that one node is asked to discard at once.
 const DISCARDS_IN_FLIGHT_MAX: usize = 16;
-/// Between two times that it is asked to discard the same.
+/// Interval at which a node is asked again to discard the same partition.
 const DISCARD_INTERVAL_NS: u64 = 1_000_000_000;
-/// Most datagrams that wait to be polled; more are dropped, as by a network.
+/// Capacity of the outbox in datagrams; more are dropped, as by a network.
 const TRANSMIT_QUEUE_MAX: usize = 1 << 16;
 
-/// To a node.
+/// A message to a node.
 #[derive(Clone)]
 pub(crate) enum Message {
     HeartbeatReply(HeartbeatReply),
     Assign(Box<Assign>),
     Probe(Probe),
-    /// A page of the directory, as it is sent.
+    /// An encoded page of the directory.
     Directory(Vec<u8>),
-    /// Who is to hold copies of a hot key. It only steers, so it follows from no persisted state.
+    /// The holders of copies of a hot key. It only steers, so it does not depend on persisted state.
     HotAssign(HotAssign),
 }
 
-/// Datagrams that wait to be polled.
+/// Outgoing datagrams.
 #[derive(Clone, Default)]
 pub(crate) struct Outbox {
     messages: VecDeque<(SocketAddrV4, Message)>,
 }
 
 impl Outbox {
-    /// Returns whether there was room.
+    /// Queues a datagram. Returns false if there is no room.
     pub(crate) fn push(&mut self, address: SocketAddrV4, message: Message) -> bool {
         let has_room = self.messages.len() < TRANSMIT_QUEUE_MAX;
         if has_room {
@@ -62,7 +62,7 @@ impl Outbox {
         has_room
     }
 
-    /// Writes the next datagram to `out` and returns where it goes.
+    /// Writes the next datagram to `out` and returns its destination.
     pub(crate) fn pop(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
         let (address, message) = self.messages.pop_front()?;
         match message {
@@ -80,14 +80,14 @@ impl Outbox {
     }
 }
 
-/// An assignment that is to be sent now.
+/// An assignment to send now.
 pub(crate) struct Announcement {
     pub(crate) node: NodeId,
     pub(crate) assign: Assign,
 }
 
-/// What every live member, and every former one that does not know that it is none, has to be told now: the newest epoch, until it
-/// is acknowledged.
+/// The assignments that are due: every live member, and every former member that does not know that it is none, gets the newest epoch until it
+/// acknowledges it.
 pub(crate) fn due(situation: &Situation<'_>) -> Vec<Announcement> {
     let mut outstanding: BTreeMap<NodeId, usize> = BTreeMap::new();
     let interval_ns = nanoseconds(situation.config.timing.heartbeat);
@@ -116,7 +116,7 @@ pub(crate) fn due(situation: &Situation<'_>) -> Vec<Announcement> {
     due
 }
 
-/// What is to be discarded, by those who hold it and are there: some of it at a time, and again until they say that it is (R16).
+/// Discard orders that are due, to live nodes that hold the data: a few at a time, repeated until the node reports that they are done (R16).
 pub(crate) fn due_discards(situation: &Situation<'_>) -> Vec<Announcement> {
     let mut told: BTreeMap<NodeId, usize> = BTreeMap::new();
     let mut due = Vec::new();
@@ -137,7 +137,7 @@ pub(crate) fn due_discards(situation: &Situation<'_>) -> Vec<Announcement> {
         tell(id, &gone.left, &|incarnation| last_assign(situation, id, spec, gone, incarnation));
     }
     for (id, partition) in situation.state.partitions().filter(|(_, partition)| !partition.left.is_empty()) {
-        // An original that is away comes back to what it holds.
+        // An absent original returns to the data that it holds.
         let is_needed = |left: &Left| partition.has(left.node);
         let left: Vec<_> = partition.left.iter().copied().filter(|left| !is_needed(left)).collect();
         if !left.is_empty() && situation.may_discard(id, partition) {
@@ -147,8 +147,8 @@ pub(crate) fn due_discards(situation: &Situation<'_>) -> Vec<Announcement> {
     due
 }
 
-/// What a node is told of a partition that it found on its disk: to discard it, if it is not to be a member and nobody needs what it holds (R16); else nothing. An id that
-/// was given and that no partition has is nobody's any more, whichever copy of the state this is.
+/// The assignment for a partition that a node found on its disk: to discard it, if the node is not to be a member and its data are not needed
+/// (R16); otherwise none. A partition whose id was assigned and no longer exists is not needed, whichever copy of the state this is.
 pub(crate) fn for_stray(situation: &Situation<'_>, node: NodeId, stray: &Stray) -> Option<Announcement> {
     let Stray { partition: id, incarnation, replication } = *stray;
     let state = situation.state;
@@ -159,7 +159,7 @@ pub(crate) fn for_stray(situation: &Situation<'_>, node: NodeId, stray: &Stray) 
         Some(partition) if partition.has(node) || !situation.may_discard(id, partition) => return None,
         Some(partition) => assign(situation, id, partition, incarnation),
         None if !state.was_given(id) || state.is_awaited(id) => return None,
-        // No epoch follows the last one.
+        // There is no epoch after the largest.
         None => Assign {
             epoch: Epoch(u32::MAX),
             activated: true,
@@ -169,7 +169,7 @@ pub(crate) fn for_stray(situation: &Situation<'_>, node: NodeId, stray: &Stray) 
     Some(Announcement { node, assign: Assign { discard: true, ..discard } })
 }
 
-/// Live processes that have not acknowledged what the partition is now.
+/// Live member processes that have not acknowledged the newest epoch.
 fn uninformed(situation: &Situation<'_>, id: PartitionId, partition: &Partition) -> Vec<(NodeId, u64)> {
     let view = situation.view(id, partition);
     let members = partition.members.iter().filter(|member| !view.is_informed(member));
@@ -193,7 +193,7 @@ fn unaware(situation: &Situation<'_>, id: PartitionId, removed: &[Removed]) -> V
     unaware.filter(|(node, incarnation)| membership.is_live(*node, *incarnation)).collect()
 }
 
-/// The epoch of a partition that nobody is a member of any more.
+/// The epoch of a partition without members.
 fn last_assign(
     situation: &Situation<'_>,
     id: PartitionId,
@@ -214,7 +214,7 @@ fn last_assign(
     }
 }
 
-/// An assignment that makes nobody a member.
+/// An assignment without members.
 fn without_members(
     situation: &Situation<'_>,
     id: PartitionId,
@@ -276,7 +276,7 @@ fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, inc
         children: forming.map(|forming| forming.children.iter().map(child).collect()).unwrap_or_default(),
         sealed: forming.is_some_and(|forming| forming.sealed),
         parents: partition.parents.iter().map(parent).collect(),
-        // What was put in the round before may get its name yet.
+        // A chunk put in the round before may still get its name.
         stamp_min: Round(partition.round.saturating_sub(1)),
     }
 }

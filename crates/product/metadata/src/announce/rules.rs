@@ -1,16 +1,17 @@
-//! From partitions to switch tables (NICE §4.2, §4.5): a function of the persisted state and nothing else.
+//! Compiles partitions to switch tables (NICE §4.2, §4.5): a function of the persisted state only.
 //!
 //! ```text
 //!   unicast_vring    vnodes of the partition ─▶ primary
 //!   division         (partition, clients)    ─▶ another serving member
 //!   multicast_vring  vnodes of the partition ─▶ consistent and copying members
-//!   record           match values of a partition by range ─▶ both of these
-//!   multicast_vring  a group of storage targets ─▶ those of them whose bits an address has (Replicast §III)
+//!   record           match values of a range partition ─▶ both of these
+//!   multicast_vring  a group of storage targets ─▶ those whose bits are in the address (Replicast §III)
 //! ```
 //!
-//! Of a chain the unicast ring names the tail, and the multicast ring the head alone; both its epoch and its nodes, for the header that switches write (C5).
+//! For a chain, the unicast ring leads to the tail and the multicast ring only to the head; both entries have the epoch and the nodes, for the
+//! header that switches write (C5).
 //!
-//! Invariant: whoever the unicast ring names is a consistent member of the newest epoch.
+//! Invariant: the host of a unicast entry is a consistent member in the newest epoch.
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -27,15 +28,15 @@ use crate::config::{Config, ServiceConfig, host_id, service_host_id};
 use crate::policy::Policy;
 use crate::state::{Member, Partition, Standing, State};
 
-/// Leading bits of an address that name its ring.
+/// Prefix length of a ring.
 const RING_BITS: u8 = 16;
 
-/// All tables for `state`, in no generation yet.
+/// All tables for `state`, without a generation.
 pub(crate) fn compile(config: &Config, state: &State) -> TableSet {
     compile_within(config, state, Table::Division.capacity())
 }
 
-/// The same, with at most so many divisions.
+/// The same with at most `divisions_max` divisions.
 pub(crate) fn compile_within(config: &Config, state: &State, divisions_max: usize) -> TableSet {
     let (division, _) = divisions::entries(config, state, divisions_max);
     let mut tables = TableSet { hosts: hosts(config), division, ..TableSet::default() };
@@ -74,7 +75,7 @@ pub(crate) fn compile_within(config: &Config, state: &State, divisions_max: usiz
     tables
 }
 
-/// Of a partition of a keyspace by range.
+/// The record of a range partition.
 fn record(
     keyspace: &KeyspaceSpec,
     id: PartitionId,
@@ -94,7 +95,7 @@ fn record(
     }
 }
 
-/// From the head to the tail; who joins stands behind that, and no request passes it (C8).
+/// The chain from head to tail. A joiner comes after the tail, and no request passes it (C8).
 fn chain(id: PartitionId, partition: &Partition) -> Chain {
     let place = |node| partition.members.iter().position(|member| member.node == node).unwrap_or(0);
     let (head, tail) = (place(partition.primary), place(partition.tail()));
@@ -116,7 +117,7 @@ fn hosts(config: &Config) -> Vec<Host> {
         port: node.switch_port,
         is_remote: false,
     };
-    // Numbered from the end: nodes are numbered by the operator, from the beginning.
+    // Numbered from the end; operators number nodes from the beginning.
     let service = |(service, index): (&ServiceConfig, u16)| Host {
         id: service_host_id(index),
         role: HostRole::Metadata,

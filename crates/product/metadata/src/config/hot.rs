@@ -1,4 +1,4 @@
-//! What an operator may say of hot keys.
+//! Settings for hot keys.
 
 use core::time::Duration;
 
@@ -7,12 +7,12 @@ use thiserror::Error;
 
 const _: () = assert!(nicekv_hotkeys::VALUES_MAX as usize == HOT_VALUES_MAX);
 
-/// How hot keys are found and spread. [`Default`] is what the figures of KVSwitch were best with, and a period of a second.
+/// Detection and spreading of hot keys. [`Default`] has the parameters that KVSwitch's figures were best with, and a period of one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HotSettings {
-    /// Between two readings of a switch: what follows from load follows once in it.
+    /// Interval of readings of a switch, and of changes because of load.
     pub period: Duration,
-    /// Parameters of detection and of the policy; `holders_max` is of nodes that are no members of the key's partition.
+    /// Parameters of detection and policy; `holders_max` counts nodes that are not members of the key's partition.
     pub keys: nicekv_hotkeys::Config,
 }
 
@@ -27,28 +27,28 @@ impl Default for HotSettings {
 /// Why settings are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HotSettingsError {
-    /// There would be a reading at every moment.
+    /// A period of zero.
     #[error("period is 0, but must be positive")]
     Period,
-    /// What tables hold.
+    /// More keys than a table holds.
     #[error("keys_max is {keys_max}, but table hot holds {HOT_CAPACITY}")]
     Capacity {
-        /// What it is.
+        /// The setting.
         keys_max: u32,
     },
-    /// What entries have room for.
+    /// More holders than an entry holds.
     #[error("holders_max is {holders_max}, but must be from 0 to {HOT_HOLDERS_MAX}")]
     Holders {
-        /// What it is.
+        /// The setting.
         holders_max: u32,
     },
-    /// A parameter that cannot be.
+    /// A parameter out of bounds.
     #[error(transparent)]
     Keys(#[from] nicekv_hotkeys::ConfigError),
 }
 
 impl HotSettingsError {
-    /// The field that is to blame.
+    /// The name of the invalid field.
     pub fn field(&self) -> &'static str {
         match self {
             Self::Period => "period",
@@ -60,7 +60,7 @@ impl HotSettingsError {
 }
 
 impl HotSettings {
-    /// The first one that cannot be.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), HotSettingsError> {
         let nicekv_hotkeys::Config { keys_max, holders_max, .. } = self.keys;
         if self.period.is_zero() {
@@ -76,12 +76,12 @@ impl HotSettings {
         Ok(())
     }
 
-    /// Nodes that have copies of a key and are no members of its partition, at most.
+    /// Most nodes that have copies of a key and are not members of its partition.
     pub(crate) fn holders_max(&self) -> usize {
         self.keys.holders_max as usize
     }
 
-    /// Parameters of a plan. It places copies among all nodes, members included, so that bounds of those that are none are for whoever leaves these out.
+    /// Parameters of a plan. It places copies among all nodes including members, so its bounds include members as well.
     pub(crate) fn keys_to_plan(&self) -> nicekv_hotkeys::Config {
         let all = nicekv_hotkeys::Config::default().holders_max;
         let holders_max = if self.keys.holders_max == 0 { 0 } else { all };

@@ -1,24 +1,24 @@
-//! What becomes of partitions that are no more: of keyspaces that are dropped (R16), and such that others have taken the place of (R17).
+//! The end of partitions: of dropped keyspaces (R16), and of partitions that were split or merged (R17).
 //!
 //! ```text
 //!   metadata                         switches              members
 //!      │ persist: no members, no entries │                     │
 //!      │──Install───────────────────────▶│                     │
-//!      │──Assign: nobody is a member──────────────────────────▶│ answers nothing, takes nothing
-//!      │◀──Installed, by all; or else acknowledged, and leases over
+//!      │──Assign: no members──────────────────────────────────▶│ answer and accept nothing
+//!      │◀──Installed, by all; or acknowledged, and leases over
 //!      │ persist: quiet                                        │
-//!      │──Assign: discard─────────────────────────────────────▶│ holds nothing, durably
+//!      │──Assign: discard─────────────────────────────────────▶│ hold nothing, durably
 //!      │◀──discarded───────────────────────────────────────────│
-//!      │ persist: forgotten, when all have said so, and every switch goes by tables without it
+//!      │ persist: forgotten, when all have reported it and every switch has installed tables without it
 //! ```
 //!
-//! Quiet: nobody answers a get, or has a put acknowledged, of it any more. Either no switch leads there; or each former member knows that it is none,
-//! or has no lease; and so many know it, or are gone, that the others are too few for a put.
+//! Quiet: no node answers gets of it or acknowledges puts. Either no switch leads to it; or each former member knows that it is none, or has no
+//! lease; and so many know it or are gone that the others are too few for a put.
 //!
-//! A partition that was split or merged is quiet when its children are whole: until then they may be made of what its members hold, and these are told of
-//! it by what they are told of its children. Who is a member of it in a process that is none of some child, because it was removed there meanwhile, gets no
-//! lease until it has been told of the end of this one, too: else it could go on with answering gets of it. It is told as soon as nothing is to be made
-//! of what it holds.
+//! A partition that was split or merged is quiet when its children are whole: until then children may be built from its members' data, and the
+//! members learn of its end from the assignments of its children. A process that was a member of it, but was removed and is in no child, gets no
+//! lease until it has been told of the end of this partition, too; otherwise it could continue to answer gets. It is told as soon as nothing
+//! more is built from its data.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -26,11 +26,11 @@ use alloc::vec::Vec;
 use nicekv_proto::PartitionId;
 use nicekv_proto::placement::{KeyspaceSpec, Protocol};
 
-use crate::observations::Watch;
+use crate::observe::Watch;
 use crate::state::{Dropped, Gone, Left, Partition, Removed};
 use crate::view::Situation;
 
-/// The keyspaces that are still to be dropped, if something about them has changed.
+/// The keyspaces that are still being dropped, if something about them has changed.
 pub(super) fn next(situation: &Situation<'_>) -> Option<Vec<Dropped>> {
     let before = &situation.state.dropped;
     let mut after = before.clone();
@@ -46,7 +46,7 @@ pub(super) fn next(situation: &Situation<'_>) -> Option<Vec<Dropped>> {
     (after != *before).then_some(after)
 }
 
-/// The same of partitions that others have taken the place of.
+/// The same for partitions that were split or merged.
 pub(super) fn next_reshaped(situation: &Situation<'_>) -> Option<BTreeMap<PartitionId, Gone>> {
     let before = &situation.state.reshaped;
     let mut after = before.clone();
@@ -75,7 +75,7 @@ fn step_reshaped(situation: &Situation<'_>, id: PartitionId, gone: &mut Gone) {
     }
 }
 
-/// Who has to be told of the end of a partition: if others take its place, not who is to make something of it yet.
+/// The members to inform of the end of a partition. For a split or merged one, not those from whose data children are still built.
 pub(crate) fn to_be_told(situation: &Situation<'_>, gone: &Gone) -> Vec<Removed> {
     let is_needed = |removed: &Removed, id: &PartitionId| {
         let known = situation.observations.watch(*id).acknowledged(removed.node, removed.incarnation);
@@ -110,7 +110,7 @@ fn is_told(situation: &Situation<'_>, watch: &Watch, removed: &Removed) -> bool 
         || live.is_some_and(|process| process.incarnation != removed.incarnation)
 }
 
-/// So many members must be out of it that the others acknowledge no put.
+/// The number of members that must be out for the others to be too few for a put.
 fn told_needed(spec: &KeyspaceSpec) -> usize {
     match spec.protocol {
         Protocol::Multicast | Protocol::Chain => 1,

@@ -1,4 +1,4 @@
-//! How a partition goes from epoch to epoch (rules R3, R6, R7, R9): pure functions of its state and of what was observed.
+//! The epochs of a partition (rules R3, R6, R7, R9): pure functions of its state and of what is observed.
 //!
 //! ```text
 //!              all acked        copy done        all acked
@@ -7,17 +7,16 @@
 //!      ╚═══ live again ═══ removed ◀════════╩══ suspected ═════╝
 //! ```
 //!
-//! Originals and handoffs take the same way; when a handoff comes and goes is said in [`crate::handoffs`].
+//! Originals and handoffs go through the same states; [`super::handoffs`] says when a handoff joins and leaves.
 //!
-//! Nothing here remembers what happened, all is decided by comparing the state with what is observed now: an
-//! event that is lost, repeated or overtaken changes nothing in the end.
+//! No events are remembered: everything is decided by comparing the state with what is observed now, so an event that is lost, repeated or
+//! reordered makes no difference in the end.
 //!
-//! What differs by protocol is said by [`Policy`](crate::policy::Policy): where silent members are counted instead of removed, only a new
-//! storage takes the way from Joining on.
+//! [`Policy`](crate::policy::Policy) has the differences between protocols: where silent members are counted instead of removed, only a new
+//! storage goes through the states from Joining on.
 //!
-//! Invariants: the primary is a consistent original; a consistent original leaves only while another one stays that has shown to be
-//! live and intact; whoever served and leaves is waited for (R6) before the epoch is activated; the wait passes
-//! on to the epochs after it.
+//! Invariants: the primary is a consistent original; a consistent original is removed only while another one stays that has proven to be live
+//! and intact; a serving member that is removed is waited for (R6) before the epoch is activated, and so are those of the epochs before.
 
 use alloc::vec::Vec;
 
@@ -28,7 +27,7 @@ use crate::policy::Silent;
 use crate::state::{Divisions, Member, Partition, Process, Removed, Standing};
 use crate::view::{Observed, all_acknowledged, has_live_consistent, holders, is_intact, is_same_storage};
 
-/// The first epoch: every original is consistent, as there is nothing to be inconsistent about.
+/// The first epoch: every original is consistent, because there are no data yet.
 pub(crate) fn first(
     keyspace: KeyspaceId,
     range: MatchRange,
@@ -60,7 +59,7 @@ pub(crate) fn first(
     }
 }
 
-/// The next epoch, if what is observed calls for one.
+/// The next epoch, if the observations require one.
 pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
     if !has_live_consistent(partition, observed) {
         return None;
@@ -70,14 +69,14 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     let partition = moved.as_ref().unwrap_or(partition);
     let mut members = next_members(partition, observed);
     if observed.policy().is_chain {
-        // Who holds everything stays where it is, and who joins comes behind them, and begins anew (C8, C9).
+        // Members with all data keep their place; joiners come behind them, and start anew (C8, C9).
         members.sort_by_key(|member| !member.standing.is_consistent());
     }
     let announced = |member: &Member| (member.node, member.process, member.standing.is_consistent());
     if moved.is_none() && members.iter().map(announced).eq(before.members.iter().map(announced)) {
         return fence(partition, observed).or_else(|| given_back(partition, observed));
     }
-    // What was formed by other members, or under another primary, is void (R17).
+    // Children that were formed by other members or under another primary are void (R17).
     let mut next = Partition { epoch: partition.epoch + 1, members, forming: None, ..partition.clone() };
     let hold: Vec<NodeId> = next.holders().map(|member| member.node).collect();
     next.newcomers.retain(|node| !hold.contains(node));
@@ -90,7 +89,7 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
         originals.contains(node) && !members.iter().any(holds_anew)
     });
     for member in &before.members {
-        // By quorum, who joins may answer already, but for newcomers.
+        // In quorum mode a joiner may answer at once, except a newcomer.
         let may_answer = observed.policy().silent == Silent::Counted
             && !before.is_newcomer(member.node)
             && next.member(member.node).is_none();
@@ -108,16 +107,16 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     Some(next)
 }
 
-/// The epoch in which nothing is different, but that it is another one: a member has asked for it (R14), or names are to adopt a round (P8), which waits until what is
-/// formed has become partitions.
+/// A new epoch with nothing else changed: a member has asked for it (R14), or names are to adopt a round (P8), which waits until formed children
+/// have become partitions.
 fn fence(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
     let is_to_adopt = partition.round < observed.round() && partition.forming.is_none();
     let calls_for_it = is_to_adopt || observed.wants_fence();
     calls_for_it.then(|| Partition { epoch: partition.epoch + 1, ..partition.clone() })
 }
 
-/// The epoch in which the first original leads a whole partition again. It is activated at once: the former primary stays a
-/// member, so nothing is decided without it.
+/// The epoch in which the first original leads a whole partition again. It is activated at once: the former primary stays a member, so nothing
+/// is decided without it.
 fn given_back(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
     let first = partition.originals[0];
     let calls_for_it = first != partition.primary
@@ -172,8 +171,8 @@ fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> 
     members
 }
 
-/// Who is no original, nor stands in for one, stays while it holds everything; who stood in for others and is an original now joins as one. A spare
-/// of a chain stays while it joins, if it is the process that was asked to.
+/// A member that is neither an original nor a handoff stays while it has all data; a handoff that is an original now joins as one. A spare of a
+/// chain stays while it joins, if it is still the process that was asked to.
 fn has_place(partition: &Partition, before: &Member, member: &Member, observed: &impl Observed) -> bool {
     if partition.originals.contains(&member.node) {
         return !member.handoff;
@@ -182,8 +181,8 @@ fn has_place(partition: &Partition, before: &Member, member: &Member, observed: 
     member.handoff || member.standing.is_consistent() || is_spare
 }
 
-/// A joiner without room for what it copies would make every put answer that a disk is full: it stays out until it has room. One that
-/// holds everything stays, and refuses puts; where members are only counted, nobody waits for it anyway.
+/// A joiner without disk space for its copy would make every put fail, so it stays out until it has space. A member with all data stays, and
+/// refuses puts; where members are only counted, nobody waits for it.
 fn is_welcome(member: &Member, observed: &impl Observed) -> bool {
     let stays = member.standing.is_consistent() || observed.policy().silent == Silent::Counted;
     stays || observed.has_space(member.node)
@@ -201,7 +200,7 @@ fn next_member(
             Standing::Promoted
         }
         standing if same_process => standing,
-        // Its log holds all that it promised (R18).
+        // Its log has everything that it acknowledged (R18).
         standing if standing.is_consistent() && is_same_storage(member, process) => Standing::Promoted,
         _ => Standing::Joining,
     };
@@ -212,10 +211,9 @@ fn is_consistent(member: &Member, all_acknowledged: bool, observed: &impl Observ
     observed.policy().is_consistent(observed.copied(member.node), all_acknowledged)
 }
 
-/// Notes that `member` of the epoch before is not one, or not a consistent one, any more.
+/// Records that `member` of the epoch before is no longer a member, or no longer consistent.
 ///
-/// A restarted member that stays consistent is not noted: nothing is decided without it, and its former process
-/// is gone.
+/// A restarted member that stays consistent is not recorded: nothing is decided without it, and its former process is gone.
 fn remember_removed(next: &mut Partition, member: &Member, may_answer: bool) {
     let served = member.standing.is_consistent() || may_answer;
     let stays = next.member(member.node).is_some_and(|now| now.standing.is_consistent() || !served);
@@ -232,8 +230,8 @@ fn remember_removed(next: &mut Partition, member: &Member, may_answer: bool) {
 
 /// The next step within the epoch, if there is one.
 ///
-/// Activation looks only at removals that are persisted already: from then on the removed get no lease, so one that
-/// has run out stays so.
+/// Activation considers only removals that are already persisted: from then on a removed member gets no lease, so a lease that has ended stays
+/// ended.
 pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
     let originals = moves::in_order(partition, observed);
     let is_final = partition.members.iter().all(|member| member.standing == Standing::Serving)
@@ -263,7 +261,7 @@ pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Opti
     next.activated |= activated && has_taken_over(partition, observed);
     if next.activated {
         next.parents.clear();
-        // A former process is gone for good when another one has taken its place.
+        // A former process is gone for good when another one has replaced it.
         next.removed.retain(|removed| {
             observed.live(removed.node).is_none_or(|process| process.incarnation == removed.incarnation)
         });
@@ -271,8 +269,8 @@ pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Opti
     (next != *partition).then_some(next)
 }
 
-/// Whether the members of a partition that takes another one's place have done so, or are to hold nothing from before: then nobody answers gets
-/// as a member of that one any more (R17). And those of a chain, of which one may have been another epoch's tail (C7).
+/// Whether the members of a partition that replaces another have built it, or are not to use old data: then nobody answers gets as a member of
+/// the old one any more (R17). In a chain also those that may have been another epoch's tail (C7).
 fn has_taken_over(partition: &Partition, observed: &impl Observed) -> bool {
     let is_awaited = !partition.parents.is_empty() || observed.policy().is_chain;
     !is_awaited || all_acknowledged(partition, observed)

@@ -1,17 +1,18 @@
-//! Nodes that stand in for originals that are away (R8): when one comes, and when one goes.
+//! Handoffs: nodes that replace absent originals (R8); when one joins, and when one leaves.
 //!
 //! ```text
 //!   A B C   C is silent   A B     activated, acknowledged, and     A B h   C is back    A B h C   C serves   A B C
 //!           ───────────▶  (C)  ── C stays away for handoff_delay ─▶        ──────────▶           ─────────▶  (h)
 //! ```
 //!
-//! A partition should have as many handoffs as originals that are no members; it lets one go when there are more than originals
-//! that do not serve. In parentheses: removed, waited for (R6).
+//! A partition should have as many handoffs as originals that are not members; one leaves when there are more handoffs than originals that do
+//! not serve. In parentheses: removed, waited for (R6).
 //!
-//! In a chain who stands in is a *spare*: it joins as newcomers do, with nothing, behind all others, and when it holds everything it may be its tail, or lead. It goes by C9.
+//! In a chain the replacement is a *spare*: like a newcomer it joins empty, behind all others, and once it has copied everything it may be the
+//! tail or the head. It leaves by C9.
 //!
-//! Invariant: an epoch that removes somebody adds no handoff. So puts go on with those that are left while a handoff is found,
-//! and a failover waits for no newcomer.
+//! Invariant: an epoch that removes a member adds no handoff. So puts continue with the remaining members while a handoff is found, and a
+//! failover waits for no newcomer.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -22,8 +23,8 @@ use nicekv_proto::limits::MEMBERS_MAX;
 use crate::state::{Member, Partition, Standing};
 use crate::view::{Observed, all_acknowledged};
 
-/// Lets those go who are no originals and not needed any more: handoffs before those that hold everything, first who has come least far,
-/// of equals the newest.
+/// Removes members that are not originals and are no longer needed: handoffs before members with all data; first the one that has made the
+/// least progress, and among equals the newest.
 pub(crate) fn dismiss(originals: &[NodeId], members: &mut Vec<Member>) {
     let is_original = |member: &Member| originals.contains(&member.node);
     let serves = |member: &&Member| is_original(member) && member.standing == Standing::Serving;
@@ -36,7 +37,7 @@ pub(crate) fn dismiss(originals: &[NodeId], members: &mut Vec<Member>) {
     }
 }
 
-/// Adds handoffs for originals that stay away, if there are nodes to spare.
+/// Adds handoffs for absent originals, if nodes are available.
 pub(crate) fn recruit(partition: &Partition, members: &mut Vec<Member>, observed: &impl Observed) {
     let originals = &partition.originals;
     let is_member = |members: &[Member], node| members.iter().any(|member| member.node == node);
@@ -44,18 +45,18 @@ pub(crate) fn recruit(partition: &Partition, members: &mut Vec<Member>, observed
         && all_acknowledged(partition, observed)
         && partition.members.iter().all(|before| stays(before, members));
     let away = originals.iter().filter(|node| !is_member(members, **node)).count();
-    // Who leaves holds everything, and makes up for one that is away as well.
+    // A leaving member has all data, and also makes up for an absent one.
     let handoffs = members.iter().filter(|member| !originals.contains(&member.node)).count();
     if !is_settled || away <= handoffs {
         return;
     }
-    // Every original can come back, whoever stands in.
+    // Every original can return, whoever replaces it.
     let room = (MEMBERS_MAX - originals.len()).saturating_sub(handoffs);
     let is_urgent = members.len() < observed.policy().members_needed;
     let mut stand_ins = observed.stand_ins(is_urgent);
     stand_ins.retain(|(node, _)| !is_member(members, *node) && !originals.contains(node));
     for (node, process) in stand_ins.into_iter().take((away - handoffs).min(room)) {
-        // In a chain it is to hold everything, and then is a member like any other (C8).
+        // In a chain it copies everything and is then a member like any other (C8).
         let handoff = !observed.policy().is_chain;
         members.push(Member { node, process, standing: Standing::Joining, handoff });
     }

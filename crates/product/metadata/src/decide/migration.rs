@@ -1,54 +1,54 @@
-//! What is to be moved, split and merged, from what was counted in one period: a pure function (TurboKV §4.1.2, §5.1).
+//! Decides what to move, split and merge, from the counts of one period: a pure function (TurboKV §4.1.2, §5.1).
 //!
 //! ```text
-//!   a partition alone is too hot     ─▶ split where its load falls into halves; if it is one key's, that is named
-//!   a node is above 1.3 × the mean   ─▶ gives its hottest partition that fits to the least utilised node, and again; if none fits, the hottest is split
-//!   a partition is too large         ─▶ split where its keys fall into halves
-//!   nothing of this, and two cold neighbours ─▶ merged
+//!   a partition alone is too hot     ─▶ split at half of its load; if that is a single key, the key is reported
+//!   a node is above 1.3 × the mean   ─▶ gives its hottest partition that fits to the least utilised node, repeatedly; if none fits, the hottest is split
+//!   a partition is too large         ─▶ split at half of its keys
+//!   none of these, and two cold neighbours ─▶ merged
 //! ```
 //!
-//! Load is requests: a read is its answering node's, an update is every member's. Who is given a partition that it holds already takes over its reads; who
-//! does not takes the giver's place altogether.
+//! Load is requests: a read is load of the node that answers it, an update is load of every member. A taker that already holds the partition
+//! takes over its reads; one that does not replaces the giver.
 //!
-//! Invariants: at most one change per partition; what is given leaves the giver less loaded than it was and makes nobody as loaded as that; nothing
-//! that rests is given or merged; nothing is merged that would be split again.
+//! Invariants: at most one change for each partition; a move leaves the giver less loaded than it was, and makes no node as loaded as that; a
+//! resting partition is neither moved nor merged; no merge results in a partition that would be split again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use nicekv_proto::{MatchRange, NodeId, PartitionId};
 
-/// A node above this, in percent of the mean, gives something away; a partition above it is too hot for any node.
+/// A node above this, in percent of the mean, gives partitions away; a partition above it is too hot for any node.
 pub(crate) const HOT_PERCENT: u64 = 130;
-/// What no node can take is split if it is above this, in percent of the mean.
+/// A partition that no node can take is split if it is above this, in percent of the mean.
 const SPLIT_PERCENT_MIN: u64 = 20;
-/// Two neighbours that are asked less than this together, in percent of the mean, are merged.
+/// Two neighbours with less load together than this, in percent of the mean, are merged.
 const COLD_PERCENT: u64 = 5;
-/// Most that a node gives away in a period.
+/// Most partitions that a node gives away in a period.
 const GIFTS_MAX: usize = 16;
-/// A split leaves each half at least this share of what is asked, in parts of a thousand.
+/// A split leaves each half at least this share of the requests, in thousandths.
 const HALF_MIN: u16 = 50;
 
-/// What is known of a partition.
+/// The load of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) id: PartitionId,
     pub(crate) range: MatchRange,
-    /// Where it is, who leads by right first.
+    /// Its members, the preferred leader first.
     pub(crate) nodes: Vec<NodeId>,
     pub(crate) reads: BTreeMap<NodeId, u64>,
     pub(crate) updates: u64,
     pub(crate) keys: u64,
     pub(crate) bytes: u64,
-    /// A value at which it can be split, and how many of a thousand requests are for smaller ones.
+    /// A value to split at, and the thousandths of requests for smaller values.
     pub(crate) cut: Option<(u128, u16)>,
-    /// The value that is asked most, and how many of a thousand requests are for it.
+    /// The most requested value, and the thousandths of requests for it.
     pub(crate) top: Option<(u128, u16)>,
-    /// Half of the keys are before it.
+    /// The value with half of the keys before it.
     pub(crate) middle: Option<u128>,
-    /// It was moved a short while ago.
+    /// It was moved recently.
     pub(crate) rests: bool,
-    /// It came into being a short while ago.
+    /// It was created recently.
     pub(crate) is_young: bool,
 }
 
@@ -57,32 +57,32 @@ impl Load {
         self.reads.values().sum::<u64>() + self.updates
     }
 
-    /// What a node has to do for it.
+    /// Its load on a node.
     fn at(&self, node: NodeId) -> u64 {
         let updates = if self.nodes.contains(&node) { self.updates } else { 0 };
         self.reads.get(&node).copied().unwrap_or(0) + updates
     }
 
-    /// What its busiest node has to do for it.
+    /// Its load on its busiest node.
     fn hottest(&self) -> u64 {
         self.nodes.iter().map(|node| self.at(*node)).max().unwrap_or(0)
     }
 }
 
-/// What holds for a keyspace.
+/// Limits of a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     pub(crate) is_chain: bool,
-    /// Partitions that it begins with: no fewer remain.
+    /// Its configured number of partitions, and lower bound.
     pub(crate) partitions_min: usize,
-    /// Most that it may have.
+    /// Upper bound of its partitions.
     pub(crate) partitions_max: usize,
-    /// Most that a node may hold.
+    /// Upper bound of replicas on a node.
     pub(crate) per_node_max: usize,
-    /// What a partition may hold.
+    /// Upper bound of keys in a partition.
     pub(crate) keys_max: Option<u64>,
     pub(crate) bytes_max: Option<u64>,
-    /// With fewer requests in a period nothing follows from how they lie.
+    /// With fewer requests in a period, the counts are not significant.
     pub(crate) requests_min: u64,
 }
 
@@ -90,9 +90,9 @@ pub(crate) struct Rules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     pub(crate) node: NodeId,
-    /// Its disk is not full.
+    /// Whether its disk has space.
     pub(crate) has_space: bool,
-    /// Partitions of other keyspaces that it holds.
+    /// Replicas of other keyspaces that it holds.
     pub(crate) held: usize,
 }
 
@@ -108,11 +108,11 @@ impl Rules {
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A partition is to be at these nodes.
+    /// Move a partition to these nodes.
     Move { id: PartitionId, from: NodeId, to: NodeId, nodes: Vec<NodeId> },
-    /// A second half begins there.
+    /// Split a partition at this value.
     Split { id: PartitionId, at: u128, because: Because },
-    /// Two neighbours become one.
+    /// Merge two neighbours.
     Merge { ids: [PartitionId; 2] },
 }
 
@@ -123,21 +123,21 @@ pub(crate) enum Because {
     Full,
 }
 
-/// A key that alone is too hot for any node.
+/// A single key that is too hot for any node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HotKey {
     pub(crate) id: PartitionId,
     pub(crate) value: u128,
-    /// What it is asked, in percent of the mean of all nodes.
+    /// Its requests, in percent of the mean of all nodes.
     pub(crate) percent: u64,
 }
 
-/// What follows from a period.
+/// The verdict on a period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) steps: Vec<Step>,
     pub(crate) hot_keys: Vec<HotKey>,
-    /// By node.
+    /// Load by node.
     pub(crate) loads: BTreeMap<NodeId, u64>,
 }
 
@@ -154,7 +154,7 @@ fn percent_of_mean(load: u64, total: u64, nodes: usize) -> u64 {
     (u128::from(load) * 100 * nodes as u128 / u128::from(total.max(1))) as u64
 }
 
-/// What is to be done. `partitions`: all of a keyspace, ascending by range.
+/// The steps to take. `partitions`: all partitions of a keyspace, ascending by range.
 pub(crate) fn judge(rules: &Rules, nodes: &[Room], partitions: &[Load]) -> Verdict {
     let mut judge = Judge::new(rules, nodes, partitions);
     if judge.requests >= rules.requests_min.max(1) {
@@ -172,11 +172,11 @@ struct Judge<'a> {
     rules: &'a Rules,
     partitions: &'a [Load],
     requests: u64,
-    /// What all nodes have to do.
+    /// The load of all nodes together.
     total: u64,
-    /// As it will be.
+    /// The expected load by node after the steps so far.
     loads: BTreeMap<NodeId, u64>,
-    /// Partitions, those of other keyspaces too.
+    /// Replicas by node, including other keyspaces.
     held: BTreeMap<NodeId, usize>,
     full: BTreeSet<NodeId>,
     splits: usize,
@@ -207,7 +207,7 @@ impl<'a> Judge<'a> {
         percent_of_mean(load, self.total, self.loads.len())
     }
 
-    /// Whether it may hold a partition more.
+    /// Whether a node may hold another replica.
     fn has_room(&self, node: NodeId) -> bool {
         self.held.get(&node).is_some_and(|held| *held < self.rules.per_node_max) && !self.full.contains(&node)
     }
@@ -227,7 +227,7 @@ impl<'a> Judge<'a> {
         self.verdict.steps.push(Step::Split { id: load.id, at, because });
     }
 
-    /// Splits at the median of the load, if that leaves each half something.
+    /// Splits at the median of the load, if each half gets enough.
     fn split_by_load(&mut self, load: &Load) -> bool {
         let Some((at, below)) = load.cut else { return false };
         let is_worth_it = (HALF_MIN..=1000 - HALF_MIN).contains(&below);
@@ -253,7 +253,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Every node that is too loaded gives partitions away until it is not, or nothing fits.
+    /// Every overloaded node gives partitions away until it is not overloaded or nothing fits.
     fn give(&mut self) {
         let mut givers: Vec<(u64, NodeId)> = self.loads.iter().map(|(node, load)| (*load, *node)).collect();
         givers.sort_unstable_by_key(|(load, node)| (u64::MAX - load, *node));
@@ -279,7 +279,7 @@ impl<'a> Judge<'a> {
             |load: &&Load| load.nodes.contains(&from) && !load.rests && !self.changed.contains(&load.id);
         let mut candidates: Vec<&Load> = self.partitions.iter().filter(is_free).collect();
         candidates.sort_by_key(|load| (u64::MAX - load.at(from), load.id));
-        // One that cannot be a taker, as it holds all that there is already, makes way for the next one.
+        // A node that cannot take it, because it already holds all replicas it may, is skipped.
         takers.into_iter().find_map(|to| {
             let gifts = candidates.iter().filter_map(|load| self.offer(load, from, to));
             let mut gifts = gifts.filter(|gift| gift.relief > 0);
@@ -293,14 +293,14 @@ impl<'a> Judge<'a> {
             let gift = Gift { load, from, to, relief: reads, gain: reads };
             return (!self.rules.is_chain).then_some(gift);
         }
-        // Who comes to a chain is its tail, whoever goes.
+        // In a chain the taker becomes the tail, whoever leaves.
         let all_reads: u64 = load.reads.values().sum();
         let gained = if self.rules.is_chain { all_reads } else { reads };
         let relief = reads + load.updates;
         self.has_room(to).then_some(Gift { load, from, to, relief, gain: gained + load.updates })
     }
 
-    /// The least utilised node does not become a hot one, nor as hot as the giver was.
+    /// The least utilised node must not become overloaded, nor as loaded as the giver was.
     fn fits(&self, gift: &Gift<'_>) -> bool {
         let after = self.loads[&gift.to] + gift.gain;
         after < self.loads[&gift.from] && self.percent(after) <= HOT_PERCENT
@@ -321,7 +321,7 @@ impl<'a> Judge<'a> {
             *self.held.entry(to).or_default() += 1;
             self.held.entry(from).and_modify(|held| *held = held.saturating_sub(1));
             if self.rules.is_chain {
-                // The tail until now answers no more.
+                // The former tail answers no more gets.
                 for (tail, reads) in load.reads.iter().filter(|(node, _)| **node != from) {
                     self.loads.entry(*tail).and_modify(|load| *load = load.saturating_sub(*reads));
                 }
@@ -333,12 +333,12 @@ impl<'a> Judge<'a> {
         self.verdict.steps.push(Step::Move { id: load.id, from, to, nodes });
     }
 
-    /// Nothing fits: the hottest that can be split is.
+    /// Nothing fits: splits the hottest partition that can be split.
     fn split_for(&mut self, node: NodeId) {
         let mut candidates: Vec<&Load> = self.partitions.iter().collect();
         candidates.retain(|load| self.percent(load.at(node)) > SPLIT_PERCENT_MIN);
         candidates.sort_by_key(|load| (u64::MAX - load.at(node), load.id));
-        // One that is split already will be lighter.
+        // One that is already being split will be lighter.
         if candidates.iter().any(|load| self.changed.contains(&load.id)) {
             return;
         }
@@ -357,7 +357,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The two neighbours that are asked least, if that is little.
+    /// The two neighbours with the least load, if it is low.
     fn merge(&mut self) {
         if self.partitions.len() <= self.rules.partitions_min {
             return;
@@ -384,9 +384,9 @@ struct Gift<'a> {
     load: &'a Load,
     from: NodeId,
     to: NodeId,
-    /// What the giver has less.
+    /// Load that the giver loses.
     relief: u64,
-    /// What the taker has more.
+    /// Load that the taker gains.
     gain: u64,
 }
 

@@ -1,7 +1,8 @@
-//! From the persisted state and what was observed to the next state: a pure function.
+//! Decides the next state from the persisted state and what is observed: a pure function.
 //!
-//! `policy` says what differs by protocol, `epochs` what happens to a partition, `handoffs` who stands in, `divisions` who answers whose gets,
-//! `dropped` what becomes of partitions that are no more, `reshaping` how some become others, `migration` what follows from load.
+//! [`crate::policy`] has the differences between protocols. `epochs` decides about members and primaries, `handoffs` about replacements,
+//! `divisions` about which replica answers whose gets, `dropped` about partitions that no longer exist, `reshaping` about splits and merges,
+//! `migration` about load.
 
 mod divisions;
 pub(crate) mod dropped;
@@ -24,17 +25,17 @@ use crate::view::{Load, Observed, Situation};
 #[cfg(test)]
 pub(crate) use divisions::revise as revise_divisions;
 
-/// What is to be persisted next.
+/// The next state.
 #[derive(Clone, Debug)]
 pub(crate) struct Decision {
     pub(crate) state: State,
-    /// Members that lose their place although they are live: they stay out for a while.
+    /// Live members that lose their place; they are barred for a while.
     pub(crate) expelled: Vec<(PartitionId, NodeId)>,
-    /// Partitions that are divided otherwise because of load.
+    /// Number of partitions whose divisions change because of load.
     pub(crate) divided_by_load: usize,
 }
 
-/// The next state, if what is observed calls for one.
+/// The next state, if the observations require one.
 pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
     if let Some(state) = found_keyspaces(situation) {
         return Some(Decision { state, expelled: Vec::new(), divided_by_load: 0 });
@@ -83,7 +84,7 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
     Some(Decision { state, expelled, divided_by_load })
 }
 
-/// Storages that have forgotten something are remembered as others, and what is in them is void (R18).
+/// Gives storages that have lost data a new identity; the data on them are void (R18).
 fn forgetful_storages(situation: &Situation<'_>) -> Option<State> {
     let forgetful = &situation.observations.forgetful;
     if forgetful.is_empty() {
@@ -98,8 +99,7 @@ fn forgetful_storages(situation: &Situation<'_>) -> Option<State> {
     Some(next)
 }
 
-/// Whether a node holds nothing, and can answer no get that it should not: it is gone, or knows that it holds nothing. From then on it
-/// gets no lease.
+/// Whether a node holds no data and cannot answer gets any more: it is gone, or knows that it is not a member. From then on it gets no lease.
 fn may_be_forgotten(situation: &Situation<'_>, node: NodeId) -> bool {
     if situation.state.chunks.as_ref().is_some_and(|chunks| chunks.has(node)) {
         return false;
@@ -116,11 +116,11 @@ fn may_be_forgotten(situation: &Situation<'_>, node: NodeId) -> bool {
             .all(|(_, _, gone)| !(of(&gone.removed) || of(&gone.members)) || (is_gone && gone.quiet))
 }
 
-/// Keyspaces that are configured and not there yet come into being with all their partitions, empty, when every node is there.
+/// Creates configured keyspaces that do not exist yet, with all their partitions, empty, when every node is live.
 fn found_keyspaces(situation: &Situation<'_>) -> Option<State> {
     let Situation { config, state, .. } = *situation;
     let nodes = state.ring().len();
-    // One that needs more nodes than are to hold something waits for them.
+    // A keyspace that needs more nodes than may hold data waits for them.
     let new: Vec<_> = state.unfounded(config).filter(|spec| spec.replicas <= nodes).collect();
     if new.is_empty() {
         return None;
@@ -133,10 +133,10 @@ fn found_keyspaces(situation: &Situation<'_>) -> Option<State> {
     Some(next)
 }
 
-/// A keyspace comes into being with all its partitions, empty.
+/// Creates a keyspace with all its partitions, empty.
 ///
 /// # Errors
-/// The nodes that are to hold something and are not there.
+/// The nodes of the ring that are not live.
 pub(crate) fn found(
     situation: &Situation<'_>,
     next: &mut State,

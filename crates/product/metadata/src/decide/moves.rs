@@ -26,9 +26,6 @@ use crate::policy::Silent;
 use crate::state::{Member, Partition, Removed, Standing};
 use crate::view::{Observed, all_acknowledged};
 
-/// Most partitions that a node copies at once because they move to it.
-pub(crate) const MOVES_PER_NODE_MAX: usize = 4;
-
 /// The partition with the originals that it is to have next, if a move may begin now.
 pub(crate) fn begin(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
     let target = observed.target();

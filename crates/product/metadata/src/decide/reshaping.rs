@@ -1,16 +1,16 @@
-//! Partitions that are split or merged (R17): how a wish is carried out.
+//! Splits and merges of partitions (R17): how a request is carried out.
 //!
 //! ```text
-//!   wish ── parents whole ─▶ forming ── all members have formed ─▶ sealed ── all primaries drained ─▶ children, not activated
+//!   request ─ parents whole ─▶ forming ── all members have formed ─▶ sealed ── all primaries drained ─▶ children, not activated
 //!     ▲                         ║                                     ║                                  │ all have acknowledged (epochs)
 //!     ╚═ other members, roles ══╩═════════════════════════════════════╝                                  ▼ activated
 //! ```
 //!
-//! Each step is an epoch of the parents with the members that they had. Any epoch that follows from something else is one without children, so
-//! what was formed is void, and the wish waits until the parents are whole again: nothing here has to be undone when something fails.
+//! Each step is an epoch of the parents with unchanged members. Any other epoch has no children, which voids what was formed, and the request
+//! waits until the parents are whole again. So nothing has to be undone after a failure.
 //!
-//! Invariants: all parents of a wish form the same children, in the same phase, or none does; a child comes into being only with the last decisions
-//! of all its parents, which every member has forced and nobody adds to.
+//! Invariants: all parents of a request form the same children in the same phase, or none does; a child is created only from the final
+//! decisions of all its parents, which every member has made durable and nobody extends.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -21,31 +21,31 @@ use super::{epochs, moves};
 use crate::state::{Child, FORMING_MAX, Forming, Member, Parent, Partition, Reshaping, State};
 use crate::view::{Observed, Situation, all_acknowledged};
 
-/// Partitions are sealed for so long at most.
+/// Upper bound of the time for which partitions are sealed.
 const SEALED_MAX: Duration = Duration::from_secs(5);
 
-/// Why a wish is not carried out now.
+/// Why a request is not carried out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// Something about a parent: not all of its originals serve and are there, or what an epoch has changed is still to be waited for.
+    /// A parent is not whole: not all of its originals serve and are live, or an earlier epoch's change is not complete.
     NotWhole(PartitionId),
-    /// Its originals are to be others.
+    /// Its originals are about to change.
     Moves(PartitionId),
-    /// It has taken the place of another one, which not all know yet.
+    /// It has replaced another partition, and not all members know yet.
     Young(PartitionId),
-    /// A member has no room on its disk.
+    /// A member's disk is full.
     Full(PartitionId),
-    /// It was broken off a moment ago.
+    /// It was broken off recently.
     BrokenOff,
-    /// Both parents need the same members.
+    /// The parents have different members.
     Apart,
-    /// Others are carried out.
+    /// Other requests are being carried out.
     Others,
-    /// No ids are left.
+    /// Partition ids are exhausted.
     NoIds,
 }
 
-/// What is to be done about a wish.
+/// The next action for a request.
 enum Step {
     Begin(Vec<MatchRange>),
     BreakOff,
@@ -53,13 +53,13 @@ enum Step {
     Succeed(Vec<Parent>),
 }
 
-/// Whether anything is to be done about any wish, if nothing else changes.
+/// Whether any request can make progress if nothing else changes.
 pub(super) fn is_due(situation: &Situation<'_>) -> bool {
     let wishes = &situation.state.reshapings;
     wishes.iter().any(|wish| step(situation, situation.state, wish).is_some())
 }
 
-/// Carries out wishes by one step each. `next` is the state as all else has changed it.
+/// Carries out one step of each request. `next` is the state with all other changes.
 pub(super) fn advance(situation: &Situation<'_>, next: &mut State) {
     for wish in next.reshapings.clone() {
         match step(situation, next, &wish) {
@@ -100,11 +100,11 @@ fn forming(state: &State, id: PartitionId) -> Option<&Forming> {
     state.partition(id).and_then(|parent| parent.forming.as_ref())
 }
 
-/// The parents' next epochs, of the same members.
+/// The parents' next epochs, with unchanged members.
 fn next_epochs(next: &mut State, wish: &Reshaping, forming: Option<&Forming>) {
     for id in &wish.parents {
         let parent = next.partition(*id).expect("the parents of a wish are there");
-        // Who was broken off in this very step has its epoch already.
+        // A parent that was broken off in this very step already has its epoch.
         if parent.forming.as_ref() != forming {
             let (epoch, forming) = (parent.epoch + 1, forming.cloned());
             next.replace(*id, Partition { epoch, forming, ..parent.clone() });
@@ -112,7 +112,7 @@ fn next_epochs(next: &mut State, wish: &Reshaping, forming: Option<&Forming>) {
     }
 }
 
-/// The first thing that a wish waits for which is not carried out yet.
+/// The first condition that a request waits for before it begins.
 pub(crate) fn obstacle(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> Option<Obstacle> {
     let of_parent = wish.parents.iter().find_map(|id| parent_obstacle(situation, next, *id));
     if of_parent.is_some() {
@@ -153,7 +153,7 @@ fn parent_obstacle(situation: &Situation<'_>, next: &State, id: PartitionId) -> 
     observations.watch(id).was_broken_off(*now_ns, &config.timing).then_some(Obstacle::BrokenOff)
 }
 
-/// Whether the same processes are members of both, for the same reason.
+/// Whether both have the same processes as members, with the same standing.
 fn are_together(one: &Partition, other: &Partition) -> bool {
     let is_in_both =
         |member: &Member| other.member(member.node).is_some_and(|it| it.process == member.process);
@@ -162,13 +162,14 @@ fn are_together(one: &Partition, other: &Partition) -> bool {
         && one.originals.iter().all(|node| other.originals.contains(node))
 }
 
-/// Puts wait while a partition is sealed. Who holds it up is removed long before, and that breaks it off; this is for what nobody has thought of.
+/// Whether the seal has timed out. Puts wait while a partition is sealed; a member that delays it is usually removed long before, which
+/// breaks it off.
 fn is_stuck(situation: &Situation<'_>, wish: &Reshaping) -> bool {
     let Situation { observations, now_ns, .. } = situation;
     wish.parents.iter().any(|id| observations.watch(*id).has_lasted(*now_ns, SEALED_MAX))
 }
 
-/// Forming takes room: a member that has none makes every put of the parents be refused, so it is given up.
+/// Whether a member has run out of disk space. It would make every put of the parents fail, so forming is given up.
 fn is_full(situation: &Situation<'_>, wish: &Reshaping) -> bool {
     let has_full = |id: &PartitionId| {
         situation.state.partition(*id).is_some_and(|parent| {
@@ -179,7 +180,7 @@ fn is_full(situation: &Situation<'_>, wish: &Reshaping) -> bool {
     wish.parents.iter().any(has_full)
 }
 
-/// Whether every member of every parent has formed, in the parent's epoch, what is to take its place.
+/// Whether every member of every parent has formed the children, in the parent's epoch.
 fn have_formed(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> bool {
     wish.parents.iter().all(|id| {
         let watch = situation.observations.watch(*id);
@@ -191,7 +192,7 @@ fn have_formed(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> boo
     })
 }
 
-/// The last decisions of all parents, if their primaries have said so in the sealed epoch.
+/// The final decisions of all parents, if their primaries have reported them in the sealed epoch.
 fn drained(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> Option<Vec<Parent>> {
     let drained = |id: &PartitionId| {
         let parent = next.partition(*id)?;
@@ -209,7 +210,7 @@ fn succeed(next: &mut State, wish: &Reshaping, drained: &[Parent]) {
     let born = |child: &Child| {
         let process = |node| first.member(node).expect("a whole partition has its originals").process;
         let partition = epochs::first(first.keyspace, child.range, first.originals.clone(), process);
-        // In their order, which is the chain's where they are one, and all of them serve: the parent is whole.
+        // In the members' order, which in a chain is its order; all of them serve, because the parent is whole.
         let (primary, members, parents) = (first.primary, first.members.clone(), drained.to_vec());
         (child.partition, Partition { epoch, activated: false, primary, members, parents, ..partition })
     };

@@ -1,4 +1,4 @@
-//! Rounds of garbage collection (P8): when one begins by itself, and when names have adopted it.
+//! Rounds of garbage collection (P8): when one begins by itself, and when it is adopted.
 
 use crate::state::Partition;
 use crate::view::{Situation, all_acknowledged};
@@ -10,8 +10,8 @@ pub(crate) fn is_due(situation: &Situation<'_>) -> bool {
     interval.is_some_and(|interval| observations.chunks.has_lasted(*now_ns, interval))
 }
 
-/// Whether every partition of names goes by the newest round, and nobody decides by an older one any more: whatever is decided from now on has its stamp, and what was decided
-/// before shows when names are listed.
+/// Whether every partition of names has adopted the newest round, and no member decides by an older one. Later decisions carry its stamp, and
+/// earlier ones are seen when names are listed.
 pub(crate) fn names_have_adopted(situation: &Situation<'_>) -> bool {
     let state = situation.state;
     state.partitions().all(|(id, partition): (_, &Partition)| {

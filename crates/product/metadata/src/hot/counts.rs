@@ -1,4 +1,4 @@
-//! From readings of a switch to what a period had: differences of counters that are never reset.
+//! Converts readings of a switch to counts of a period: differences of counters that are never reset.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,28 +10,28 @@ use nicekv_switch::{HostId, HotCandidate, HotCount, HotReading};
 use super::table::Table;
 use crate::config::host_id;
 
-/// What was read last. Bounded by what one reading may have.
+/// The last reading. Bounded by the size of a reading.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
-    /// Whether there was a reading over this connection: the first one is what later ones are compared with.
+    /// Whether there was a reading over this connection; the first one is the baseline.
     has_begun: bool,
     loads: BTreeMap<HostId, u64>,
-    /// Requests by instance, and how many of them the switch has answered.
+    /// Requests by instance, and those that the switch has answered.
     entries: BTreeMap<u64, (u64, u64)>,
 }
 
-/// What a period had.
+/// The counts of a period.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Period {
-    /// Requests that left for each server, by its place.
+    /// Requests that left for each server, by its position.
     pub(super) loads: Vec<u64>,
-    /// Requests for keys that have an entry.
+    /// Requests of keys with an entry.
     pub(super) hot: Vec<(HotKey, u64)>,
-    /// Of these, what the switch has answered itself (H9), so that it left for no server.
+    /// Of these, requests that the switch answered itself (H9) and that left for no server.
     pub(super) answered: BTreeMap<HotKey, u64>,
-    /// Requests for others.
+    /// Requests of candidates.
     pub(super) candidates: Vec<(HotKey, u64)>,
-    /// Requests for others again, which are not named.
+    /// Requests of all other keys.
     pub(super) dropped: u64,
 }
 
@@ -39,9 +39,9 @@ pub(super) struct Period {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Requests {
     pub(crate) all: u64,
-    /// Of these, for keys that have an entry.
+    /// Of these, requests of keys with an entry.
     pub(crate) hot: u64,
-    /// Of these, what the switch has answered itself.
+    /// Of these, requests that the switch answered itself.
     pub(crate) answered: u64,
 }
 
@@ -53,14 +53,14 @@ impl Period {
         Requests { all, hot, answered: self.answered.values().sum() }
     }
 
-    /// Requests for a key that the switch has left to servers.
+    /// Requests of a key that left for servers.
     pub(super) fn left(&self, key: &HotKey, count: u64) -> u64 {
         count.saturating_sub(self.answered.get(key).copied().unwrap_or(0))
     }
 }
 
 impl Counts {
-    /// What was counted since the last reading; `None`: there was none. `table`: what the switch has.
+    /// The counts since the last reading; `None`: this is the first one. `table`: the installed entries.
     pub(super) fn period(
         &mut self,
         reading: &HotReading,
@@ -97,7 +97,7 @@ impl Counts {
     }
 }
 
-/// What a counter has grown by. One that is below what it was belongs to who has started anew.
+/// The increase of a counter. A smaller value than before means that it was restarted.
 fn grown(now: Option<&u64>, before: Option<&u64>) -> u64 {
     let (now, before) = (now.copied().unwrap_or(0), before.copied().unwrap_or(0));
     now.checked_sub(before).unwrap_or(now)
@@ -128,7 +128,7 @@ mod tests {
     fn what_a_switch_answers_is_counted_by_itself_and_leaves_for_nobody() {
         let key = |byte| HotKey { keyspace: KeyspaceId(1), digest: KeyDigest([byte; 16]) };
         let entry = |instance| {
-            let entry = Wanted { owner: NodeId(1), holders: vec![], in_switch: true, usual_turns: 1 };
+            let entry = Wanted { owner: NodeId(1), holders: vec![], in_switch: true, owner_turns: 1 };
             Placed { instance, entry }
         };
         let mut table: Table = [(key(1), entry(11)), (key(2), entry(12))].into_iter().collect();
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!((told.hot.clone(), told.loads.clone()), (vec![(key(1), 200), (key(2), 3)], vec![0, 0]));
         assert_eq!(told.requests(), Requests { all: 210, hot: 203, answered: 160 });
         assert_eq!((told.left(&key(1), 200), told.left(&key(2), 3)), (40, 3));
-        // Another instance of the key has counted for itself.
+        // Another instance of the key has its own count.
         table.insert(key(1), entry(13));
         let told = period(&[(12, 8, 0), (13, 40, 30)], &table).unwrap();
         assert_eq!(told.requests(), Requests { all: 47, hot: 40, answered: 30 });

@@ -1,52 +1,52 @@
-//! Whose a key is: the partition that has its match value, who leads that, and who answers its gets anyway.
+//! Finds the owner of a key: the partition with its match value, its primary, and the members that answer its gets.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use nicekv_hotkeys::HotKey;
 use nicekv_proto::{KeyspaceId, NodeId};
-use nicekv_switch::HOT_USUAL_TURNS_MAX;
+use nicekv_switch::HOT_OWNER_TURNS_MAX;
 
 use crate::config::Balancing;
 use crate::policy::Policy;
 use crate::state::{Partition, Standing, State};
 
-/// The partitions of keyspaces whose hot keys are spread, to be searched.
+/// The partitions of keyspaces that spread their hot keys, for lookup.
 pub(super) struct Owners<'a> {
-    /// By keyspace, ascending by their first match values.
+    /// By keyspace, ascending by first match value.
     partitions: BTreeMap<KeyspaceId, Vec<&'a Partition>>,
-    /// Whether members take turns in answering gets, by the clients' addresses.
+    /// Whether gets are divided among members, by client address.
     gets_are_divided: bool,
 }
 
-/// Who has to do with a key, whatever a switch does.
+/// The partition of a key.
 #[derive(Clone, Copy)]
 pub(super) struct Owned<'a> {
     partition: &'a Partition,
     gets_are_divided: bool,
-    /// How many turns of the round robin go the usual way.
-    pub(super) usual_turns: u8,
+    /// Turns of the round robin that take the default route.
+    pub(super) owner_turns: u8,
 }
 
 impl<'a> Owned<'a> {
-    /// Who holds the key anyway.
+    /// The members, which hold the key anyway.
     pub(super) fn members(&self) -> impl Iterator<Item = NodeId> + use<'a> {
         self.partition.members.iter().map(|member| member.node)
     }
 
-    /// Who orders its updates, and pushes copies.
+    /// The primary, which orders updates of the key and pushes copies.
     pub(super) fn primary(&self) -> NodeId {
         self.partition.primary
     }
 
-    /// Whether gets that go the usual way come there.
+    /// Whether gets on the default route may go to this node.
     pub(super) fn answers(&self, node: NodeId) -> bool {
         let member = self.partition.member(node);
         node == self.primary()
             || self.gets_are_divided && member.is_some_and(|member| member.standing == Standing::Serving)
     }
 
-    /// Whether a node holds the key already.
+    /// Whether a node is a member.
     pub(super) fn is_member(&self, node: NodeId) -> bool {
         self.partition.member(node).is_some()
     }
@@ -66,14 +66,14 @@ impl<'a> Owners<'a> {
         Self { partitions, gets_are_divided }
     }
 
-    /// `None`: there is no such keyspace any more, or it is made up.
+    /// `None`: the keyspace no longer exists, or the key is forged.
     pub(super) fn find(&self, key: &HotKey) -> Option<Owned<'a>> {
         let (all, value) = (self.partitions.get(&key.keyspace)?, key.digest.match_value());
         let place = all.partition_point(|one| one.range.first() <= value).checked_sub(1)?;
         let partition = all.get(place).copied().filter(|one| one.range.contains(value))?;
         let answering = partition.members.iter().filter(|member| member.standing == Standing::Serving);
         let turns = if self.gets_are_divided { answering.count() } else { 1 };
-        let usual_turns = turns.clamp(1, HOT_USUAL_TURNS_MAX.into()) as u8;
-        Some(Owned { partition, gets_are_divided: self.gets_are_divided, usual_turns })
+        let owner_turns = turns.clamp(1, HOT_OWNER_TURNS_MAX.into()) as u8;
+        Some(Owned { partition, gets_are_divided: self.gets_are_divided, owner_turns })
     }
 }

@@ -1,4 +1,4 @@
-//! One switch: what is asked of it, what it has said, and what its table is to be.
+//! One switch: requests to it, its replies, and the entries that it should have.
 //!
 //! ```text
 //!   connected ─▶ SetHot ─▶ ChangeHot{clear} ─▶ ReadHot ─▶ planned ─▶ ChangeHot{differences} ─┐
@@ -6,11 +6,13 @@
 //!                  └─────────────────────────────┴──────────────────────────────────────────┘
 //! ```
 //!
-//! One question at a time: what is not answered within [`PATIENCE_NS`] was lost, and is asked again, which is harmless (an instance that is there stays as it is).
+//! One request at a time. A request without a reply within [`PATIENCE_NS`] was lost and is repeated, which is harmless: an installed instance
+//! stays as it is.
 //!
 //! Invariants:
-//! - `table` is what the switch has acknowledged since it was cleared over this connection. Each reading lists what is there: where that differs, it is cleared again.
-//! - Nothing is announced to nodes but what is in `table`, or was.
+//! - `table` is what the switch has acknowledged since it was cleared over this connection. Each reading lists the installed entries; if they
+//!   differ, the switch is cleared again.
+//! - Only entries that are or were in `table` are announced to nodes.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -26,12 +28,12 @@ use super::owners::Owners;
 use super::table::{Change, Instances, Table, Wanted};
 use crate::config::HotSettings;
 
-/// A question that was not answered for so long was lost.
+/// Timeout of a request.
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// How often an owner is told that nobody is to have copies of a key any more.
+/// How often an owner is told that a key has no copies any more.
 const PARTINGS_TOLD: u8 = 3;
 
-/// What a switch was asked, and has not answered.
+/// The request that the switch has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Count,
@@ -40,7 +42,7 @@ enum Asked {
     Read,
 }
 
-/// Whom to tell what, of a key.
+/// An announcement to the owner of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
     pub(super) to: NodeId,
@@ -50,7 +52,7 @@ pub(super) struct Announcement {
     pub(super) in_switch: bool,
 }
 
-/// What was of the last period, for operators.
+/// The last period, for status.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastPeriod {
     /// Requests that left for each server.
@@ -58,30 +60,30 @@ pub(crate) struct LastPeriod {
     /// T, in requests of a period.
     pub(crate) threshold: u64,
     pub(crate) requests: Requests,
-    /// Keys with entries, the most asked first: how often, and how often the switch has answered.
+    /// Keys with entries, the most requested first: requests, and those that the switch answered.
     pub(crate) hottest: Vec<(HotKey, u64, u64)>,
 }
 
-/// What was done since this leader began, for operators.
+/// Totals since this leader began, for status.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
-    /// Periods that were planned for.
+    /// Planned periods.
     pub(crate) periods: u64,
-    /// Entries that the switch has installed, changed or removed.
+    /// Entries installed, changed or removed.
     pub(crate) changes: u64,
-    /// Keys that it has counted and that are nobody's.
+    /// Counted keys without an owner.
     pub(crate) refused: u64,
 }
 
-/// Hot keys of which status speaks one by one.
+/// Hot keys that are listed in the status.
 const SHOWN_MAX: usize = 16;
 
-/// See the module.
+/// The leader's state of one switch.
 #[derive(Clone, Debug)]
 pub(crate) struct Rack {
     connected: bool,
     asked: Option<(Asked, u64)>,
-    /// After a failure nothing is asked before.
+    /// After a failure no request is sent before this time.
     quiet_until_ns: u64,
     /// The keyspaces that the switch counts.
     told: Option<Vec<u16>>,
@@ -91,16 +93,16 @@ pub(crate) struct Rack {
     servers: Vec<NodeId>,
     state: State,
     pub(super) wanted: BTreeMap<HotKey, Wanted>,
-    /// What the switch has.
+    /// The entries of the switch.
     pub(crate) table: Table,
     change: Option<Change>,
-    /// Whether what is wanted may be otherwise than the table: tables are not compared at every question.
+    /// Whether the wanted entries may differ from the table, so that they are not compared at every poll.
     may_differ: bool,
-    /// Why it did not do what was asked last.
+    /// Why it refused the last request.
     pub(crate) failure: Option<String>,
-    /// Keys whose owners are to be told, again, who holds copies.
+    /// Keys whose owners are to be told again who holds copies.
     due: VecDeque<HotKey>,
-    /// What owners are told, some times, of entries that are gone.
+    /// Announcements of removed entries, with the number of remaining repetitions.
     partings: VecDeque<(Announcement, u8)>,
     /// Those of them that are due.
     due_partings: usize,
@@ -108,7 +110,7 @@ pub(crate) struct Rack {
     pub(crate) last: LastPeriod,
 }
 
-/// What racks have in common.
+/// Parameters that all switches share.
 pub(super) struct Common<'a> {
     pub(super) now_ns: u64,
     pub(super) term: u64,
@@ -143,7 +145,7 @@ impl Rack {
         }
     }
 
-    /// What the switch has is not known.
+    /// The entries of the switch are not known.
     pub(super) fn handle_connected(&mut self) {
         (self.connected, self.asked, self.told, self.quiet_until_ns) = (true, None, None, 0);
         self.counts = Counts::default();
@@ -154,7 +156,7 @@ impl Rack {
         self.connected = false;
     }
 
-    /// What is there is to go. Owners are told, as what is wanted then may be less.
+    /// All entries are to be removed. Owners are told, because the next plan may have fewer.
     fn forget_table(&mut self) {
         (self.is_clear, self.change) = (false, None);
         self.due.clear();
@@ -165,25 +167,25 @@ impl Rack {
         }
     }
 
-    /// Nobody's hot keys are spread any more.
+    /// No keyspace spreads its hot keys any more.
     pub(super) fn retire(&mut self, settings: &HotSettings) {
         self.may_differ |= !self.wanted.is_empty();
         self.wanted.clear();
         self.state = State::new(&settings.keys);
     }
 
-    /// Whether the switch has nothing any more, or cannot be asked.
+    /// Whether the switch has no entries any more, or is not connected.
     pub(super) fn is_retired(&self) -> bool {
         let is_told = self.told.as_ref().is_some_and(Vec::is_empty);
         !self.connected || (is_told && self.is_clear && self.table.is_empty() && self.wanted.is_empty())
     }
 
-    /// The node at a place of the ring.
+    /// The node at a position of the ring.
     pub(crate) fn server(&self, place: usize) -> Option<NodeId> {
         self.servers.get(place).copied()
     }
 
-    /// The next question.
+    /// The next request.
     pub(super) fn poll(&mut self, common: &Common<'_>, instances: &mut Instances) -> Option<ControlRequest> {
         let now_ns = common.now_ns;
         let is_awaited = self.asked.is_some_and(|(_, since_ns)| now_ns < since_ns + PATIENCE_NS);
@@ -215,7 +217,7 @@ impl Rack {
         Some(request)
     }
 
-    /// The switch has answered. What it has read is for [`Self::plan`].
+    /// Handles a reply of the switch. A reading is then passed to [`Self::plan`].
     pub(super) fn handle_reply(&mut self, common: &Common<'_>, reply: &ControlReply) {
         let Some((asked, _)) = self.asked else { return };
         match (reply, asked) {
@@ -239,7 +241,7 @@ impl Rack {
                 self.failure = None;
             }
             (ControlReply::Hot { .. }, Asked::Read) => {}
-            // Of a question that was asked twice.
+            // A second reply to a repeated request.
             _ => return,
         }
         self.asked = None;
@@ -268,7 +270,7 @@ impl Rack {
         }
     }
 
-    /// An owner is to know that nobody has copies any more.
+    /// Announces to an owner that a key has no copies any more.
     fn part(&mut self, to: NodeId, key: HotKey, instance: u64) {
         if self.partings.len() == HOT_CAPACITY {
             self.partings.pop_front();
@@ -278,7 +280,7 @@ impl Rack {
         self.due_partings = (self.due_partings + 1).min(self.partings.len());
     }
 
-    /// What an owner is to be told next.
+    /// The next announcement.
     pub(super) fn announcement(&mut self) -> Option<Announcement> {
         while let Some(key) = self.due.pop_front() {
             let Some(placed) = self.table.get(&key).filter(|placed| placed.entry.is_copied()) else {
@@ -287,7 +289,7 @@ impl Rack {
             let Wanted { owner: to, holders, in_switch, .. } = placed.entry.clone();
             return Some(Announcement { to, key, instance: placed.instance, holders, in_switch });
         }
-        // The newest are due first: they stand at the end.
+        // The newest ones, which are at the end, are due first.
         let place = self.partings.len().checked_sub(self.due_partings)?;
         self.due_partings = self.due_partings.checked_sub(1)?;
         let (announcement, left) = self.partings.get_mut(place)?;
@@ -295,7 +297,7 @@ impl Rack {
         Some(announcement.clone())
     }
 
-    /// A period is over: everything is told again, for what may have been lost.
+    /// At the end of a period everything is announced again, in case messages were lost.
     fn repeat(&mut self) {
         if self.due.is_empty() {
             let copied = self.table.iter().filter(|(_, placed)| placed.entry.is_copied());
@@ -305,14 +307,15 @@ impl Rack {
         self.due_partings = self.partings.len();
     }
 
-    /// Whether what the switch says that it has is what it has acknowledged.
+    /// Whether the entries in a reading are those that the switch has acknowledged.
     fn is_as_told(&self, reading: &HotReading) -> bool {
         let mut instances: Vec<u64> = self.table.values().map(|placed| placed.instance).collect();
         instances.sort_unstable();
         instances.iter().eq(reading.entries.iter().map(|count| &count.instance))
     }
 
-    /// A period is over: what the table is to be from now on. `servers`: nodes at this switch, ascending; `is_available`: whether one may take copies.
+    /// At the end of a period: plans the wanted entries. `servers`: nodes at this switch, ascending; `is_available`: whether a node may take
+    /// copies.
     pub(super) fn plan(
         &mut self,
         settings: &HotSettings,
@@ -331,7 +334,7 @@ impl Rack {
         let place_of = |node: NodeId| self.servers.binary_search(&node).ok().map(|place| place as u16);
         let owner = |key: &HotKey| place_of(owners.find(key)?.primary());
         let ring = Ring { available: &available };
-        // What no copy can spread further is no reason to copy other keys.
+        // Load that no copy can spread further is not a reason to copy other keys.
         let loads = self.loads_to_spread(&period, owners, &available, settings.holders_max());
         let report = Report { loads: &loads, hot: &period.hot, candidates: &period.candidates };
         let plan = nicekv_hotkeys::plan(&settings.keys_to_plan(), &self.state, &report, &ring, owner);
@@ -340,8 +343,8 @@ impl Rack {
             let others = entry.holders.iter().skip(1).map(|place| self.servers[usize::from(*place)]);
             let holders = others.filter(|node| !owned.is_member(*node) && is_available(*node));
             let holders = holders.take(settings.holders_max()).collect();
-            let (in_switch, usual_turns) = (entry.in_switch, owned.usual_turns);
-            Some((*key, Wanted { owner: owned.primary(), holders, in_switch, usual_turns }))
+            let (in_switch, owner_turns) = (entry.in_switch, owned.owner_turns);
+            Some((*key, Wanted { owner: owned.primary(), holders, in_switch, owner_turns }))
         });
         (self.wanted, self.may_differ) = (wanted.collect(), true);
         self.state = plan.state;
@@ -352,8 +355,8 @@ impl Rack {
         self.repeat();
     }
 
-    /// Loads of servers as they would be if keys that all have who may were everywhere, of what the switch has left to them. Members of a key's partition may not, so that one key alone can keep load uneven: T would
-    /// fall and fall for it, and in the end every key would be copied.
+    /// Loads of servers if all keys with copies were copied to all nodes that may have them, without requests that the switch answered. Members
+    /// of a key's partition may not, so one key alone can keep the load uneven: without this, T would fall until every key is copied.
     fn loads_to_spread(
         &self,
         period: &Period,
@@ -371,7 +374,7 @@ impl Rack {
                 continue;
             }
             let share =
-                period.left(key, *count) / (holders.len() as u64 + u64::from(placed.entry.usual_turns));
+                period.left(key, *count) / (holders.len() as u64 + u64::from(placed.entry.owner_turns));
             for (node, load) in self.servers.iter().zip(&mut loads) {
                 if holders.contains(node) || owned.answers(*node) {
                     let taken = share.min(*load);
@@ -384,7 +387,7 @@ impl Rack {
         loads
     }
 
-    /// Nodes have come or gone: places are others from now on.
+    /// Nodes have come or gone: positions have changed.
     fn settle(&mut self, servers: Vec<NodeId>) {
         if servers == self.servers {
             return;

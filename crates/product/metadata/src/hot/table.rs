@@ -1,4 +1,4 @@
-//! The table of one switch: what it is to have, what it has, and the change from the one to the other.
+//! Table `hot` of one switch: the wanted entries, the installed ones, and the difference.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,46 +10,46 @@ use nicekv_switch::control::ControlRequest;
 
 use crate::config::host_id;
 
-/// What an entry is to be.
+/// A wanted entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// The primary of the key's partition.
     pub(crate) owner: NodeId,
-    /// Who is to have copies besides the partition's members.
+    /// Nodes with copies, besides the partition's members.
     pub(crate) holders: Vec<NodeId>,
-    /// Whether the switch is to have one, too (H9). If nobody is, the entry only counts.
+    /// Whether the switch may store a copy as well (H9). Without any copies, the entry only counts.
     pub(crate) in_switch: bool,
-    /// How many turns go the usual way.
-    pub(crate) usual_turns: u8,
+    /// Turns of the round robin that take the default route.
+    pub(crate) owner_turns: u8,
 }
 
 impl Wanted {
-    /// Whether its owner has anybody to tell of the key.
+    /// Whether its owner must be told about the key.
     pub(crate) fn is_copied(&self) -> bool {
         self.in_switch || !self.holders.is_empty()
     }
 }
 
-/// An entry that is there, or on its way.
+/// An entry that is installed or being installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
-    /// Never used again.
+    /// Identifies the installation.
     pub(crate) instance: u64,
     pub(crate) entry: Wanted,
 }
 
-/// A table, by keys.
+/// A table by key.
 pub(crate) type Table = BTreeMap<HotKey, Placed>;
 
-/// From one table to another. A key of `set` need not be among the removed: its new instance takes the place of the old one.
+/// The difference between two tables. A key in `set` need not be in `removed`: its new instance replaces the old one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) removed: Vec<(HotKey, u64)>,
-    /// Ascending by instances.
+    /// Ascending by instance.
     pub(super) set: Vec<(HotKey, Placed)>,
 }
 
-/// Numbers that no other installation has had, nor will have: the term of the leader, then a count.
+/// Source of instance numbers that are unique over all installations: the leader's term, then a counter.
 #[derive(Clone, Debug)]
 pub(super) struct Instances {
     term: u64,
@@ -61,7 +61,7 @@ impl Instances {
         Self { term, count: 0 }
     }
 
-    /// The next one. `None`: this leader has used all that it has, as no leader does.
+    /// The next instance. `None`: this leader has used all of its numbers, which does not happen in practice.
     pub(super) fn take(&mut self) -> Option<u64> {
         self.count = self.count.checked_add(1)?;
         Some(self.term << 32 | u64::from(self.count))
@@ -69,7 +69,7 @@ impl Instances {
 }
 
 impl Change {
-    /// From the table that is there to what is wanted. An entry that is to be otherwise is a new instance (H1, H8).
+    /// The difference from the installed table to the wanted entries. A changed entry is a new instance (H1, H8).
     pub(super) fn between(
         there: &Table,
         wanted: &BTreeMap<HotKey, Wanted>,
@@ -89,12 +89,12 @@ impl Change {
         self.removed.is_empty() && self.set.is_empty()
     }
 
-    /// How many entries it concerns.
+    /// Number of entries in the difference.
     pub(super) fn len(&self) -> usize {
         self.removed.len() + self.set.len()
     }
 
-    /// The newest instance that a switch has installed once it has made the change; 0: it installs none.
+    /// The newest instance that the switch has after the change; 0: it installs none.
     pub(super) fn newest(&self) -> u64 {
         self.set.last().map_or(0, |(_, placed)| placed.instance)
     }
@@ -104,7 +104,7 @@ impl Change {
             keyspace: key.keyspace.0,
             digest: key.digest.0,
             instance: placed.instance,
-            usual_turns: placed.entry.usual_turns,
+            owner_turns: placed.entry.owner_turns,
             holders: placed.entry.holders.iter().copied().map(host_id).collect(),
             in_switch: placed.entry.in_switch,
         };
@@ -125,11 +125,11 @@ mod tests {
     use nicekv_proto::{KeyDigest, KeyspaceId};
     use proptest::prelude::*;
 
-    /// Key, owner and holder of each entry, and whether it is in the switch.
+    /// Key, owner and holder of each entry, and whether the switch may store it.
     fn wanted(entries: &[(u8, u16, u16, bool)]) -> BTreeMap<HotKey, Wanted> {
         let entry = |&(key, owner, holder, in_switch): &(u8, u16, u16, bool)| {
             let key = HotKey { keyspace: KeyspaceId(1), digest: KeyDigest([key; 16]) };
-            (key, Wanted { owner: NodeId(owner), holders: vec![NodeId(holder)], usual_turns: 1, in_switch })
+            (key, Wanted { owner: NodeId(owner), holders: vec![NodeId(holder)], owner_turns: 1, in_switch })
         };
         entries.iter().map(entry).collect()
     }
@@ -156,7 +156,7 @@ mod tests {
                 let made: BTreeMap<HotKey, Wanted> =
                     table.iter().map(|(key, placed)| (*key, placed.entry.clone())).collect();
                 prop_assert_eq!(made, wanted);
-                // What is as it was stays the same instance.
+                // An unchanged entry keeps its instance.
                 let stays = |(key, placed): (&HotKey, &Placed)| {
                     before.get(key).is_none_or(|before| (before.entry == placed.entry) == (before == placed))
                 };

@@ -1,4 +1,5 @@
-//! Groups of storage targets (Replicast §II-A; P2): formed when the first keyspace comes into being that has names of objects, and reshaped when nodes come and go (P13).
+//! Groups of storage targets (Replicast §II-A; P2): formed with the first keyspace that has names of objects, and changed when nodes come and
+//! go (P13).
 
 use alloc::collections::BTreeSet;
 
@@ -9,22 +10,22 @@ use serde::{Deserialize, Serialize};
 use super::State;
 use super::layout::Layout;
 
-/// Which nodes are targets of which group, each at its place, and which group has which slots.
+/// The targets of each group with their places, and the slots of each group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ChunkGroups {
-    /// Rises with every change of the layouts.
+    /// Increases with every change of the layouts.
     pub(crate) version: u32,
-    /// Of garbage collection.
+    /// The round of garbage collection.
     pub(crate) round: u64,
     pub(crate) layout: Layout,
-    /// How it was, until all that has to move has moved (P13).
+    /// The layout before, until everything has moved (P13).
     pub(crate) before: Option<Layout>,
 }
 
 impl ChunkGroups {
-    /// All nodes, dealt out to groups of about nine.
+    /// All nodes, in groups of about nine.
     pub(crate) fn form(nodes: &[NodeId]) -> Self {
-        // Stamps are taken from the round before on, and there is one.
+        // Stamps start at the round before the current one, so the first round is not 0.
         Self { version: 1, round: 2, layout: Layout::form(nodes), before: None }
     }
 
@@ -33,7 +34,7 @@ impl ChunkGroups {
         self.layout.has(node)
     }
 
-    /// The same without a node, whose chunks are lost.
+    /// The same without a node whose chunks are lost.
     pub(crate) fn without(mut self, node: NodeId) -> Self {
         self.layout.take_out(node);
         self.layout.tidy();
@@ -41,7 +42,7 @@ impl ChunkGroups {
         self
     }
 
-    /// The same in another layout; what is held elsewhere by it moves.
+    /// The same with another layout, to which chunks move.
     pub(crate) fn reshaped(self, layout: Layout) -> Self {
         let before = self.layout.moves_to(&layout).then_some(self.layout);
         Self { layout, before, ..self }
@@ -49,25 +50,25 @@ impl ChunkGroups {
 }
 
 impl State {
-    /// The round that names of a keyspace's objects are to adopt (P8); 0 if it has none.
+    /// The round that names of a keyspace's objects should adopt (P8); 0 if the keyspace has none.
     pub(crate) fn round_of(&self, keyspace: KeyspaceId) -> u64 {
         let has_names = |spec: &&KeyspaceSpec| spec.id == keyspace && spec.chunks.is_some();
         let chunks = self.chunks.as_ref().filter(|_| self.keyspaces.iter().any(|spec| has_names(&spec)));
         chunks.map_or(0, |chunks| chunks.round)
     }
 
-    /// The nodes that are to be targets: those that are to hold something.
+    /// The nodes that should be targets: those that should hold data.
     pub(crate) fn wanted_targets(&self) -> BTreeSet<NodeId> {
         self.ring().into_iter().collect()
     }
 
-    /// R of the names of objects; 1 if there are none.
+    /// R of the keyspace with names of objects; 1 if there is none.
     pub(crate) fn copies(&self) -> usize {
         let named = self.keyspaces.iter().filter(|spec| spec.chunks.is_some());
         named.map(|spec| spec.replicas).max().unwrap_or(1)
     }
 
-    /// Groups have as many places as an address has bits, and each node of the cluster at most one of them.
+    /// Groups have at most as many places as an address has bits, and each node has at most one place.
     pub(super) fn validate_chunks(&self) -> Result<(), &'static str> {
         let Some(chunks) = &self.chunks else { return Ok(()) };
         let are_known = chunks.layout.targets().all(|target| self.node(target).is_some());

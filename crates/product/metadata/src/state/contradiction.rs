@@ -1,21 +1,23 @@
-//! A state that nodes contradict: they have been in epochs that it does not know.
+//! Evidence that the state is an older copy: nodes have been in epochs that it does not know.
 //!
-//! Every epoch is persisted before a node hears of it, so this happens only to a state that was replaced by an older copy of itself. What it says of who holds what is not
-//! true any more, so nothing may be decided from it: an epoch that comes twice would make replicas with different decisions look alike (R7).
+//! Every epoch is persisted before a node learns of it, so this happens only if the state was replaced by an older copy of itself. Its record of
+//! who holds what is then wrong, so nothing may be decided from it: if an epoch number came twice, replicas with different decisions would look
+//! alike (R7).
 //!
-//! It is persisted, since each start of a leader begins new epochs: after some of them the numbers would have caught up, and nothing would show any more.
+//! The evidence is persisted, because each new leader begins new epochs: after some of them the numbers would have caught up and nothing would
+//! show any more.
 
 use nicekv_proto::{NodeId, PartitionId};
 use serde::{Deserialize, Serialize};
 
-/// What a node has said.
+/// A node's report that contradicts the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Contradiction {
     node: u16,
     partition: u32,
-    /// The node was in this epoch, or one before it that the state does not know either.
+    /// The node was in this epoch, or in an earlier one that the state does not know either.
     epoch: u32,
-    /// The newest of the state.
+    /// The newest epoch in the state.
     known: u32,
 }
 

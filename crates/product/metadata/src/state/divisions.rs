@@ -1,4 +1,4 @@
-//! Which replica answers whose gets (NICE §4.5), as it is persisted.
+//! Divisions of gets among replicas (NICE §4.5), as they are persisted.
 
 use alloc::vec::Vec;
 
@@ -16,18 +16,18 @@ pub(crate) struct Division {
     pub(crate) node: NodeId,
 }
 
-/// How a partition is divided.
+/// The divisions of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Divisions {
-    /// Among whom: the primary first. Empty: nobody has looked yet.
+    /// The members among which it is divided, the primary first. Empty: it has not been divided yet.
     #[serde(with = "node_ids")]
     pub(crate) among: Vec<NodeId>,
-    /// Whose is what; all else is the primary's.
+    /// The divisions; the primary serves all other sources.
     pub(crate) list: Vec<Division>,
 }
 
 impl Divisions {
-    /// What must hold of those that are persisted.
+    /// The invariants.
     pub(crate) fn are_sound(&self) -> bool {
         let is_named_once = |(index, division): (usize, &Division)| {
             self.list[..index].iter().all(|before| before.source != division.source)
@@ -37,7 +37,7 @@ impl Divisions {
             && self.list.iter().enumerate().all(is_named_once)
     }
 
-    /// Whose gets from an address are.
+    /// The member that serves an address.
     pub(crate) fn holder(&self, primary: NodeId, address: u32) -> NodeId {
         let covers = |division: &&Division| division.source.contains(address.to_be_bytes());
         let longest = self.list.iter().filter(covers).max_by_key(|division| division.source.length);

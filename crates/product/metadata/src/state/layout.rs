@@ -1,13 +1,13 @@
-//! Which target is in which group, and which group has which slots; and how both follow the nodes that there are (P13).
+//! Layout of storage targets: groups with their members, slots with their groups, and how both follow the set of nodes (P13).
 //!
 //! ```text
-//!   slots   0 1 2 … 255      each of one group that serves
-//!   groups  0: a b c d e f g h i      serves: six to twelve members, where there are that many
-//!           1: j k l m n o p q r      serves
-//!           2: x                      has no slots: who leaves is there until it holds nothing, so that it can be read meanwhile
+//!   slots   0 1 2 … 255      each belongs to a serving group
+//!   groups  0: a b c d e f g h i      serving: six to twelve members, if there are that many
+//!           1: j k l m n o p q r      serving
+//!           2: x                      without slots: a leaving target stays here until it holds nothing, so that it can be read
 //! ```
 //!
-//! A target keeps its place as long as it is in its group, so that a bit of an address means the same target.
+//! A target keeps its place while it is in its group, so a bit of an address always means the same target.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -16,29 +16,29 @@ use nicekv_proto::NodeId;
 use nicekv_proto::placement::{CHUNK_SLOTS as SLOTS, GROUP_MEMBERS_MAX, GROUPS_MAX};
 use serde::{Deserialize, Serialize};
 
-/// Three times as many targets as a chunk has copies by default: the best three of them are a good choice, and not too many hear of each request.
+/// Three times the default number of copies of a chunk: enough to choose the best three from, and not too many receivers of each request.
 const GROUP_MEMBERS: usize = 9;
-/// Groups that have fewer are filled from others.
+/// Smaller groups are filled from others.
 const GROUP_MEMBERS_MIN: usize = 6;
-/// Groups that differ by more are made alike; what that moves is not worth it sooner.
+/// Groups are levelled if their sizes differ by more; smaller differences are not worth the moves.
 const DIFFERENCE_MAX: usize = 3;
 
-/// See the module.
+/// Groups of targets, and the group of each slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Layout {
     pub(crate) groups: Vec<Vec<Option<u16>>>,
-    /// By the first byte of an id.
+    /// The group of each slot; the slot is the first byte of an id.
     pub(crate) slots: Vec<u8>,
 }
 
-/// Groups for so many targets.
+/// The number of groups for this many targets.
 fn usual_count(targets: usize) -> usize {
     let least = targets.div_ceil(GROUP_MEMBERS_MAX);
     ((targets + GROUP_MEMBERS / 2) / GROUP_MEMBERS).max(least).max(1)
 }
 
 impl Layout {
-    /// All nodes, dealt out to groups of about nine, and slots likewise.
+    /// All nodes in groups of about nine, and slots likewise.
     pub(crate) fn form(nodes: &[NodeId]) -> Self {
         let count = usual_count(nodes.len());
         let mut groups = Vec::new();
@@ -49,12 +49,12 @@ impl Layout {
         Self { groups, slots: (0..SLOTS).map(|slot| (slot % count) as u8).collect() }
     }
 
-    /// Everybody who has a place.
+    /// All targets.
     pub(crate) fn targets(&self) -> impl Iterator<Item = NodeId> {
         self.groups.iter().flatten().flatten().map(|node| NodeId(*node))
     }
 
-    /// Whether a node has a place.
+    /// Whether a node is a target.
     pub(crate) fn has(&self, node: NodeId) -> bool {
         self.group_of(node).is_some()
     }
@@ -86,7 +86,7 @@ impl Layout {
         self.slots.iter().filter(|slot| usize::from(**slot) == group).count()
     }
 
-    /// A node has no place any more. The last one of a group that serves keeps its own: whoever asks there is told that it is not there.
+    /// Removes a node. The last member of a serving group keeps its place: requests to it fail.
     pub(crate) fn take_out(&mut self, node: NodeId) {
         let Some(group) = self.group_of(node) else { return };
         if self.size(group) > 1 || !self.serves(group) {
@@ -104,7 +104,7 @@ impl Layout {
         }
     }
 
-    /// Whether something that is held by this layout is to be elsewhere by another one.
+    /// Whether chunks have to move from this layout to another one.
     pub(crate) fn moves_to(&self, next: &Self) -> bool {
         let is_elsewhere = |node: NodeId| {
             let (old, new) = (self.group_of(node), next.group_of(node));
@@ -113,7 +113,7 @@ impl Layout {
         self.slots != next.slots || next.targets().any(is_elsewhere)
     }
 
-    /// The layout in which these nodes serve, and others that have places leave; this one, if it does as well.
+    /// The layout in which these nodes serve and all others leave; equal to this one if it does as well.
     pub(crate) fn followed(&self, wanted: &BTreeSet<NodeId>) -> Self {
         let mut next = self.clone();
         let leaving: Vec<NodeId> = self.targets().filter(|target| !wanted.contains(target)).collect();
@@ -133,7 +133,7 @@ impl Layout {
         next
     }
 
-    /// What is empty at the end has no place.
+    /// Removes empty places and groups at the end.
     pub(crate) fn tidy(&mut self) {
         for group in &mut self.groups {
             let kept = group.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
@@ -144,7 +144,7 @@ impl Layout {
         }
     }
 
-    /// Who leaves goes to a group without slots, unless it is the last one of its own.
+    /// Moves a leaving target to a group without slots, unless it is the last of its own.
     fn set_aside(&mut self, node: NodeId) {
         let Some(group) = self.group_of(node).filter(|group| self.serves(*group)) else { return };
         if self.size(group) == 1 {
@@ -163,7 +163,7 @@ impl Layout {
         self.put_in(node, aside);
     }
 
-    /// As many groups that serve as so many targets are best in. Whether there were.
+    /// Adjusts the number of serving groups to the number of targets. Returns whether it was right already.
     fn find_count(&mut self, targets: usize) -> bool {
         let count = self.serving().len();
         let fits = (count * GROUP_MEMBERS_MIN..=count * GROUP_MEMBERS_MAX).contains(&targets);
@@ -177,7 +177,7 @@ impl Layout {
                 self.groups.push(Vec::new());
                 self.groups.len() - 1
             });
-            // It serves from now on; how much, is seen to below.
+            // Now it serves; `level` gives it more slots.
             let most = self.serving().into_iter().max_by_key(|group| self.slots_of(*group)).unwrap_or(0);
             self.give_slot(most, number);
         }
@@ -208,7 +208,7 @@ impl Layout {
         }
     }
 
-    /// Members and slots are about as many in all groups that serve.
+    /// Levels the numbers of members and slots of serving groups.
     fn level(&mut self, difference_max: usize) {
         loop {
             let sizes: Vec<(usize, usize)> =
@@ -237,7 +237,7 @@ impl Layout {
         }
     }
 
-    /// Whether places are such that an address can name them.
+    /// Whether addresses can name all places.
     pub(crate) fn has_sound_places(&self) -> bool {
         let fits = |group: &Vec<Option<u16>>| group.len() <= GROUP_MEMBERS_MAX;
         let mut targets: Vec<NodeId> = self.targets().collect();
@@ -252,7 +252,7 @@ impl Layout {
             && self.slots.iter().all(leads_somewhere)
     }
 
-    /// Whether every slot has targets, too.
+    /// The same, and every slot has targets.
     pub(crate) fn is_sound(&self) -> bool {
         self.has_sound_places() && self.slots.iter().all(|slot| self.size(usize::from(*slot)) > 0)
     }
@@ -354,7 +354,7 @@ mod tests {
                 prop_assert!(layout.is_sound(), "{layout:?}");
                 let serves = |node: &NodeId| layout.group_of(*node).is_some_and(|group| layout.serves(group));
                 prop_assert!(wanted.iter().all(serves));
-                // Whoever else has a place leaves, but for the last one of a group.
+                // All other targets leave, except the last one of a group.
                 prop_assert_eq!(&layout.followed(&wanted), &layout, "it comes to rest");
                 let aside: Vec<NodeId> = layout.targets().filter(|node| !wanted.contains(node)).collect();
                 aside.into_iter().for_each(|node| layout.take_out(node));

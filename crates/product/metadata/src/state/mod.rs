@@ -1,7 +1,6 @@
 //! The persisted state: everything that a new leader must know (R13).
 //!
-//! Members name the *process* that was admitted, so that a restart (R9) and a lost disk show by comparison with
-//! what the node's heartbeats say.
+//! Members name the *process* that was admitted, so a restart (R9) or a lost disk is detected by comparison with the node's heartbeats.
 
 mod chunks;
 mod contradiction;
@@ -46,14 +45,14 @@ pub use stored::StoredCluster;
 /// Version of the encoding, its first byte.
 const FORMAT_VERSION: u8 = 15;
 
-/// What the operator wants of a node.
+/// The operator's desired state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Wish {
-    /// That it holds its share.
+    /// It holds its share.
     Holds,
-    /// That it holds nothing.
+    /// It holds nothing.
     Drained,
-    /// That it holds nothing and is forgotten then.
+    /// It holds nothing, and is forgotten then.
     Removed,
 }
 
@@ -62,52 +61,52 @@ pub(crate) enum Wish {
 pub(crate) struct Node {
     pub(crate) config: NodeConfig,
     pub(crate) wish: Wish,
-    /// By an operator's command: the configuration need not know it.
+    /// Whether it was added by command: the configuration need not have it.
     pub(crate) added: bool,
 }
 
 /// The whole state. Before bootstrap there are no keyspaces and no partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// Rises by one with every change.
+    /// Increases by one with every change.
     pub(crate) version: u64,
     pub(crate) cluster: u128,
     pub(crate) term: u64,
-    /// By their ids.
+    /// Ascending by id.
     pub(crate) nodes: Vec<Node>,
     /// The smallest id that no node ever had.
     pub(crate) next_node: u16,
-    /// Those that have come into being, in the order in which they did.
+    /// Keyspaces that exist, in the order of their creation.
     #[serde(with = "keyspaces")]
     pub(crate) keyspaces: Vec<KeyspaceSpec>,
-    /// The smallest number that no keyspace ever had, of those that commands give.
+    /// The smallest id that no keyspace ever had, of those for keyspaces created by command.
     pub(crate) next_keyspace: u16,
-    /// Configured keyspaces that were dropped: they do not come into being again.
+    /// Configured keyspaces that were dropped: they are not created again.
     #[serde(with = "keyspace_ids")]
     pub(crate) retired: Vec<KeyspaceId>,
-    /// Keyspaces of which somebody may still hold something.
+    /// Dropped keyspaces of which some node may still hold data.
     pub(crate) dropped: Vec<Dropped>,
     #[serde(with = "by_partition")]
     partitions: BTreeMap<PartitionId, Partition>,
     /// The smallest id that no partition ever had.
     next_partition: u32,
-    /// Partitions that are to be split or merged, in the order in which that was asked for (R17).
+    /// Requested splits and merges, in the order of the requests (R17).
     pub(crate) reshapings: Vec<Reshaping>,
-    /// Partitions that were split or merged, of which somebody may still hold something.
+    /// Partitions that were split or merged, of which some node may still hold data.
     #[serde(with = "by_partition")]
     pub(crate) reshaped: BTreeMap<PartitionId, Gone>,
-    /// Where partitions are to be, if not where the ring says (TurboKV §5.1).
+    /// Partitions that are placed by load instead of by the ring (TurboKV §5.1).
     #[serde(with = "by_partition")]
     placed: BTreeMap<PartitionId, Placed>,
-    /// Who holds chunks of objects; none before there was a keyspace with names of such.
+    /// Groups of storage targets; `None` before the first keyspace with names of objects.
     pub(crate) chunks: Option<ChunkGroups>,
-    /// How far nodes have said that their logs are durable.
+    /// Durable log positions that nodes have reported.
     pub(crate) storages: Storages,
-    /// Once a node has shown that this state is an older copy of a newer one.
+    /// Evidence of a node that this state is an older copy of a newer one.
     pub(crate) contradiction: Option<Contradiction>,
 }
 
-/// What differs between two keyspaces, as they are written: `name=setting=value,setting=value`.
+/// The difference between two keyspaces in their text form: `name=setting=value,setting=value`.
 fn differences(stored: &str, configured: &str) -> String {
     let whole = || format!("keyspace {stored} is stored, {configured} is configured");
     let (Some((name, stored_settings)), Some((other_name, configured_settings))) =
@@ -135,39 +134,37 @@ fn differences(stored: &str, configured: &str) -> String {
 pub enum StateError {
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error("the metadata state has format {found}, this release reads {FORMAT_VERSION}")]
+    #[error("the metadata state has format {found}; this release reads format {FORMAT_VERSION}")]
     Format { found: u8 },
     #[error("the metadata state is damaged: {0}")]
     Damaged(&'static str),
     #[error("the metadata state belongs to cluster {found:032x}, not {expected:032x}")]
     OtherCluster { found: u128, expected: u128 },
     #[error(
-        "the set of nodes differs: {name} is configured, and no node of this cluster; `nicekv node add` adds a spare one"
+        "the set of nodes differs: {name} is configured, but not a node of this cluster; add spare nodes with `nicekv node add`"
     )]
     NodeUnknown { name: String },
     #[error(
-        "the set of nodes differs: {name} is a node of this cluster, and not configured; `nicekv node remove` gives nodes up"
+        "the set of nodes differs: {name} is a node of this cluster, but not configured; remove nodes with `nicekv node remove`"
     )]
     NodeMissing { name: String },
     #[error("{}; changing it is not supported", differences(.stored, .configured))]
     KeyspaceChanged { stored: String, configured: String },
-    #[error(
-        "keyspace {name} of this cluster has the ring {ring}/16, which is none of the configuration's any more"
-    )]
+    #[error("keyspace {name} of this cluster has the ring {ring}/16, which the configuration no longer has")]
     RingUnknown { name: String, ring: Ipv4Addr },
     #[error(
-        "keyspace {name} is configured with the ring {ring}/16, which another one of this cluster has; say `unicast_vring` and `multicast_vring`"
+        "keyspace {name} is configured with the ring {ring}/16, which another keyspace of this cluster has; set `unicast_vring` and `multicast_vring`"
     )]
     RingTaken { name: String, ring: Ipv4Addr },
 }
 
-/// The version inside encoded state, for [`crate::StateStore::compare_and_swap`].
+/// The version of an encoded state, for [`crate::StateStore::compare_and_swap`].
 pub fn persisted_version(bytes: &[u8]) -> Result<u64, StateError> {
     State::decode(bytes).map(|state| state.version)
 }
 
 impl State {
-    /// The state of a cluster that has never been.
+    /// The state of a new cluster.
     pub(crate) fn new(config: &Config) -> Self {
         let node = |config: &NodeConfig| Node { config: config.clone(), wish: Wish::Holds, added: false };
         let mut nodes: Vec<_> = config.nodes.iter().map(node).collect();
@@ -193,8 +190,8 @@ impl State {
         }
     }
 
-    /// What was persisted, if it belongs to this configuration. Keyspaces may be configured that are not there yet; of nodes
-    /// only those that were added or removed since may make a difference.
+    /// Decodes a persisted state, and checks it against the configuration. New keyspaces may be configured; the sets of nodes may differ only by
+    /// nodes that were added or removed by command.
     pub(crate) fn resume(config: &Config, bytes: &[u8]) -> Result<Self, StateError> {
         let mut stored = Self::decode(bytes)?;
         let fresh = Self::new(config);
@@ -203,7 +200,7 @@ impl State {
         }
         for Node { config: configured, .. } in fresh.nodes {
             match stored.nodes.iter_mut().find(|node| node.config.id == configured.id) {
-                // It may have moved to another address.
+                // Its address may have changed.
                 Some(known) => known.config = configured,
                 None if configured.id.0 < stored.next_node => {}
                 None => return Err(StateError::NodeUnknown { name: configured.name }),
@@ -227,7 +224,8 @@ impl State {
         Ok(stored)
     }
 
-    /// Switches know the rings of the configuration, and no others; nor may a keyspace that is configured now have those of one that is there.
+    /// Checks that every existing keyspace has rings of the configuration, which are those that switches know, and that no new keyspace has
+    /// rings of an existing one.
     fn check_rings(&self, config: &Config) -> Result<(), StateError> {
         let pairs = config.ring_pairs();
         let there = || self.keyspaces.iter().chain(self.dropped.iter().map(|dropped| &dropped.spec));
@@ -242,7 +240,7 @@ impl State {
         }
     }
 
-    /// Keyspaces that are configured and have not come into being.
+    /// Configured keyspaces that have not been created.
     pub(crate) fn unfounded<'a>(&'a self, config: &'a Config) -> impl Iterator<Item = &'a KeyspaceSpec> {
         config.keyspaces.iter().filter(|spec| {
             let is_there = self.keyspaces.iter().any(|known| known.id == spec.id);
@@ -263,18 +261,18 @@ impl State {
         self.nodes.iter().find(|node| node.config.id == id)
     }
 
-    /// The nodes as a configuration has them.
+    /// The nodes in the form of a configuration.
     pub(crate) fn node_configs(&self) -> Vec<NodeConfig> {
         self.nodes.iter().map(|node| node.config.clone()).collect()
     }
 
-    /// The nodes that are to hold something.
+    /// The nodes that should hold data.
     pub(crate) fn ring(&self) -> Vec<NodeId> {
         let holds = self.nodes.iter().filter(|node| node.wish == Wish::Holds);
         holds.map(|node| node.config.id).collect()
     }
 
-    /// A node is none of the cluster's any more.
+    /// Removes a node from the cluster.
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.nodes.retain(|known| known.config.id != node);
         for partition in self.partitions.values_mut() {
@@ -285,7 +283,7 @@ impl State {
         dropped.chain(self.reshaped.values_mut()).for_each(|gone| gone.forget(node));
     }
 
-    /// Every partition of a keyspace that is dropped, or that was split or merged.
+    /// Partitions of dropped keyspaces, and partitions that were split or merged.
     pub(crate) fn gone(&self) -> impl Iterator<Item = (PartitionId, &KeyspaceSpec, &Gone)> {
         let dropped = self
             .dropped
@@ -298,20 +296,20 @@ impl State {
         dropped.chain(reshaped)
     }
 
-    /// Who was a member of whatever partition and may not know that it is none.
+    /// Former members of any partition that may not know that they are none.
     pub(crate) fn removed(&self) -> impl Iterator<Item = &Removed> {
         let of_gone = self.gone().flat_map(|(_, _, gone)| &gone.removed);
         self.partitions.values().flat_map(|partition| &partition.removed).chain(of_gone)
     }
 
-    /// The newest epoch of a partition, or the one in which it went.
+    /// The newest epoch of a partition, or its last one.
     pub(crate) fn newest_epoch(&self, id: PartitionId) -> Option<u32> {
         let dropped = || self.dropped.iter().find_map(|dropped| dropped.partitions.get(&id));
         let gone = || self.reshaped.get(&id).or_else(dropped);
         self.partition(id).map(|partition| partition.epoch).or_else(|| gone().map(|gone| gone.epoch))
     }
 
-    /// A keyspace is no more: its partitions go on without members, until nobody holds anything of them.
+    /// Drops a keyspace: its partitions continue without members until no node holds their data.
     pub(crate) fn drop_keyspace(&mut self, id: KeyspaceId) {
         let Some(place) = self.keyspaces.iter().position(|spec| spec.id == id) else { return };
         let spec = self.keyspaces.remove(place);
@@ -338,7 +336,7 @@ impl State {
         self.partitions.get(&id)
     }
 
-    /// A partition comes into being, under an id that none ever had.
+    /// Adds a partition, with an id that none ever had.
     pub(crate) fn add(&mut self, partition: Partition) -> PartitionId {
         let id = PartitionId(self.next_partition);
         self.next_partition += 1;
@@ -347,7 +345,7 @@ impl State {
         id
     }
 
-    /// A partition goes on to `next`. Whatever an epoch begins for, names of objects adopt the newest round with it (P8).
+    /// Replaces a partition by `next`. With any new epoch, names of objects adopt the newest round (P8).
     pub(crate) fn replace(&mut self, id: PartitionId, next: Partition) {
         let newest = self.round_of(next.keyspace);
         let before = self.partition(id).expect("the partition is there");
@@ -355,7 +353,7 @@ impl State {
         self.partitions.insert(id, Partition { round, ..next });
     }
 
-    /// What a node holds of any partition is void: it begins anew wherever it joins.
+    /// Voids the data of a node: it joins as empty wherever it joins.
     pub(crate) fn note_emptied(&mut self, node: NodeId) {
         for partition in self.partitions.values_mut() {
             if partition.originals.contains(&node) && !partition.emptied.contains(&node) {
@@ -409,7 +407,7 @@ impl State {
         self.keyspaces.iter().try_for_each(|spec| self.validate_keyspace(spec))
     }
 
-    /// No number and no ring is two keyspaces', whether they are there or not.
+    /// No two keyspaces have the same id or ring, whether they exist or are being dropped.
     fn validate_dropped(&self) -> Result<(), &'static str> {
         let dropped = || self.dropped.iter().map(|dropped| &dropped.spec);
         let (mut ids, mut rings) = (BTreeSet::new(), BTreeSet::new());
@@ -433,7 +431,7 @@ impl State {
         }
     }
 
-    /// Every match value is owned by one partition.
+    /// Every match value belongs to exactly one partition.
     fn validate_keyspace(&self, spec: &KeyspaceSpec) -> Result<(), &'static str> {
         let mut ranges = Vec::new();
         let nodes: Vec<_> = self.nodes.iter().map(|node| node.config.id).collect();

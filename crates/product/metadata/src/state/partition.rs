@@ -1,4 +1,4 @@
-//! A partition, its members, and those that were members.
+//! A partition, its members, and its former members.
 
 use alloc::vec::Vec;
 
@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 use super::encoding::{keyspace_id, match_range, node_id, node_ids};
 use super::{Divisions, Forming, Parent};
 
-/// One life of a node's process and of its storage.
+/// One run of a node's process, with its storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
     pub(crate) incarnation: u64,
     pub(crate) storage: u128,
 }
 
-/// How far a member has come. Each step takes the acknowledgements of the whole epoch (R7).
+/// The progress of a joining member. Each step needs the acknowledgements of the whole epoch (R7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Standing {
     /// Announced as joining; in no ring.
     Joining,
     /// In the multicast ring; copies.
     Copying,
-    /// Announced as consistent; not yet in the unicast ring, unless as primary.
+    /// Announced as consistent; not in the unicast ring yet, unless it is the primary.
     Promoted,
     /// In both rings.
     Serving,
@@ -35,7 +35,7 @@ impl Standing {
         matches!(self, Self::Promoted | Self::Serving)
     }
 
-    /// What the members are told.
+    /// The role that members are told.
     pub(crate) fn announced(self) -> MemberState {
         if self.is_consistent() { MemberState::Consistent } else { MemberState::Joining }
     }
@@ -47,7 +47,7 @@ pub(crate) struct Member {
     pub(crate) node: NodeId,
     pub(crate) process: Process,
     pub(crate) standing: Standing,
-    /// Stands in for an original that is away (R8). Who is neither that nor an original is leaving, or a spare of a chain (C8).
+    /// Replaces an absent original (R8). A member that is neither this nor an original is leaving, or a spare of a chain (C8).
     pub(crate) handoff: bool,
 }
 
@@ -59,11 +59,11 @@ pub(crate) struct Removed {
     pub(crate) incarnation: u64,
     /// The epoch that removed it.
     pub(crate) since: u32,
-    /// Whether it may have been answering gets: then the epoch is activated only when it cannot any more (R6).
+    /// Whether it may have answered gets: then the epoch is activated only when it cannot any more (R6).
     pub(crate) served: bool,
 }
 
-/// Who has been a member and is none: until it has said that it holds nothing any more, it may (R16).
+/// A former member that may hold data of the partition until it reports that it has discarded them (R16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Left {
     #[serde(with = "node_id")]
@@ -77,7 +77,7 @@ pub(crate) struct Left {
 pub(crate) struct Partition {
     #[serde(with = "keyspace_id")]
     pub(crate) keyspace: KeyspaceId,
-    /// Which of the keyspace's match values it owns.
+    /// The match values that it owns.
     #[serde(with = "match_range")]
     pub(crate) range: MatchRange,
     pub(crate) epoch: u32,
@@ -89,21 +89,21 @@ pub(crate) struct Partition {
     /// The replica set by the hash ring; other members are handoffs, or leaving.
     #[serde(with = "node_ids")]
     pub(crate) originals: Vec<NodeId>,
-    /// Originals that have never been consistent since they are.
+    /// Originals that have not been consistent since they became originals.
     #[serde(with = "node_ids")]
     pub(crate) newcomers: Vec<NodeId>,
-    /// Originals whose storage has forgotten something, until they have copied everything (R18): what they hold is void.
+    /// Originals whose storage has lost data, until they have copied everything (R18): their data are void.
     #[serde(with = "node_ids")]
     pub(crate) emptied: Vec<NodeId>,
-    /// Which member answers whose gets.
+    /// Divisions of gets among the members.
     pub(crate) divisions: Divisions,
-    /// Who may hold something of it without being a member (R16).
+    /// Former members that may hold data of it (R16).
     pub(crate) left: Vec<Left>,
-    /// What its members form to take its place (R17).
+    /// The children that its members are forming (R17).
     pub(crate) forming: Option<Forming>,
-    /// Whose place it takes, until an epoch of it is activated (R17).
+    /// The partitions that it replaces, until an epoch of it is activated (R17).
     pub(crate) parents: Vec<Parent>,
-    /// The round of garbage collection that names of objects have adopted with this epoch (P8); 0: it has no such.
+    /// The round of garbage collection that its names of objects have adopted with this epoch (P8); 0: it has no names.
     pub(crate) round: u64,
 }
 
@@ -116,11 +116,11 @@ impl Partition {
         self.members.iter().find(|member| member.node == node)
     }
 
-    /// What a member is there for.
+    /// The role of a member.
     pub(crate) fn role(&self, member: &Member) -> MemberRole {
         match (member.handoff, self.originals.contains(&member.node)) {
             (true, _) => MemberRole::Handoff,
-            // A spare of a chain: whatever it holds from another time is void (C8).
+            // A spare of a chain: data that it holds from an earlier membership are void (C8).
             (false, false) if !member.standing.is_consistent() => MemberRole::Newcomer,
             (false, false) => MemberRole::Leaving,
             (false, true) if self.is_newcomer(member.node) || self.emptied.contains(&member.node) => {
@@ -130,17 +130,17 @@ impl Partition {
         }
     }
 
-    /// Who holds everything, and may lead: consistent originals, and those that were.
+    /// Members with all data, which may lead: consistent originals and former originals.
     pub(crate) fn holders(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| !member.handoff && member.standing.is_consistent())
     }
 
-    /// Of a chain: who answers, the last that holds everything (C3).
+    /// The tail of a chain: the last member with all data, which answers gets (C3).
     pub(crate) fn tail(&self) -> NodeId {
         self.holders().last().map_or(self.primary, |member| member.node)
     }
 
-    /// Every original serves, nobody stands in, and nothing is left to wait for.
+    /// Whether every original serves, there are no other members, and nothing is waited for.
     pub(crate) fn is_whole(&self) -> bool {
         let all_serve = self.members.iter().all(|member| member.standing == Standing::Serving);
         all_serve && self.has_only_originals() && self.activated && self.removed.is_empty()
@@ -151,12 +151,12 @@ impl Partition {
         self.members.len() == self.originals.len() && self.members.iter().all(is_original)
     }
 
-    /// Whether a node is an original that does not hold everything.
+    /// Whether a node is an original without all data.
     pub(crate) fn is_newcomer(&self, node: NodeId) -> bool {
         self.newcomers.contains(&node)
     }
 
-    /// Whether a node is a member, or is to be one.
+    /// Whether a node is a member or an original.
     pub(crate) fn has(&self, node: NodeId) -> bool {
         self.originals.contains(&node) || self.member(node).is_some()
     }
@@ -168,7 +168,7 @@ impl Partition {
         self.members.iter().filter(move |member| member.handoff || (is_other(member) && joins(member)))
     }
 
-    /// Of a chain: whether a member stands in for an original that is away or behind, and has never been to come in this one's place.
+    /// In a chain: whether a member replaces an absent or lagging original, and has never been meant to become an original here.
     pub(crate) fn is_spare(&self, member: &Member) -> bool {
         let is_behind =
             |node: &NodeId| self.member(*node).is_none_or(|original| !original.standing.is_consistent());
@@ -176,7 +176,7 @@ impl Partition {
         !self.originals.contains(&member.node) && self.originals.iter().any(is_missed)
     }
 
-    /// Notes who is a member no more after `before`, and who is one again.
+    /// Updates the former members after `before`: who is no longer a member, and who is one again.
     pub(crate) fn note_left(&mut self, before: &Self) {
         let since = self.epoch;
         let gone = before.members.iter().filter(|member| self.member(member.node).is_none());
@@ -186,7 +186,7 @@ impl Partition {
         self.left.extend(gone);
     }
 
-    /// What must hold in every epoch; `nodes` are the cluster's.
+    /// The invariants of every epoch; `nodes` are the cluster's.
     pub(super) fn validate(&self, replicas: usize, nodes: &[NodeId]) -> Result<(), &'static str> {
         if !self.holders().any(|member| member.node == self.primary) {
             return Err("a primary does not hold everything");

@@ -1,4 +1,4 @@
-//! Where partitions are to be, if not where the ring says: balancing by migration has put them there (TurboKV §5.1).
+//! Partitions that balancing by migration has placed elsewhere than the ring would (TurboKV §5.1).
 
 use alloc::vec::Vec;
 
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 use super::encoding::node_ids;
 use super::{Partition, State};
 
-/// The nodes of a partition, who leads by right first.
+/// The nodes of a partition, the preferred leader first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Placed(#[serde(with = "node_ids")] Vec<NodeId>);
 
 impl State {
-    /// A partition is to be at these nodes.
+    /// Places a partition at these nodes.
     pub(crate) fn place(&mut self, id: PartitionId, nodes: Vec<NodeId>) {
         self.placed.insert(id, Placed(nodes));
     }
 
-    /// Where a partition is to be; `None`: where the ring says.
+    /// The placement of a partition; `None`: by the ring.
     pub(crate) fn placement(&self, id: PartitionId) -> Option<&[NodeId]> {
         self.placed.get(&id).map(|placed| placed.0.as_slice())
     }
@@ -28,7 +28,7 @@ impl State {
         self.placed.iter().map(|(id, placed)| (*id, placed.0.as_slice()))
     }
 
-    /// What takes the place of others is where these were, if its keyspace is balanced by migration: what is split is moved by load alone.
+    /// Places children where their parents were, if their keyspace is balanced by migration: only load moves them afterwards.
     pub(super) fn inherit_placement(&mut self, parent: &Partition, children: &[PartitionId]) {
         if self.keyspace(parent).balancing == LoadBalancing::Migrate {
             children.iter().for_each(|child| self.place(*child, parent.originals.clone()));

@@ -1,4 +1,4 @@
-//! Wishes to split and to merge as a part of the state, and the partitions that are no more because of them (R17).
+//! Splits and merges as a part of the state, and the partitions that they have replaced (R17).
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -10,20 +10,20 @@ use super::reshaping::{Child, FORMING_MAX, Parent, RESHAPED_MAX, RESHAPINGS_MAX,
 use super::{Gone, Partition, Removed, State};
 
 impl State {
-    /// The parents of a wish, if all of them are there.
+    /// The parents of a request, if all of them exist.
     pub(crate) fn parents_of(&self, reshaping: &Reshaping) -> Option<Vec<&Partition>> {
         reshaping.parents.iter().map(|id| self.partition(*id)).collect()
     }
 
-    /// What the children of a wish are to own.
+    /// The ranges of a request's children.
     pub(crate) fn ranges_of(&self, reshaping: &Reshaping) -> Vec<MatchRange> {
         let ranges = |parents: Vec<&Partition>| parents.iter().map(|parent| parent.range).collect::<Vec<_>>();
         let ranges = self.parents_of(reshaping).map(ranges).unwrap_or_default();
         reshaping.ranges(&ranges).unwrap_or_default()
     }
 
-    /// Notes who was a member of a partition that was split or merged and is none of some that takes its place: from then on it gets no lease
-    /// before it knows the end of both.
+    /// Records members of a split or merged partition that are not members of some child: from then on they get no lease before they know the end
+    /// of both.
     pub(crate) fn note_outside(&mut self) {
         let Self { partitions, reshaped, .. } = self;
         for gone in reshaped.values_mut() {
@@ -36,19 +36,19 @@ impl State {
         }
     }
 
-    /// Whether so many ids are left for partitions that are to be.
+    /// Whether enough ids are left for `count` new partitions.
     pub(crate) fn has_ids(&self, count: usize) -> bool {
         self.next_partition.checked_add(count as u32).is_some()
     }
 
-    /// Ids for partitions that are to be; `None`: none are left.
+    /// Ids for new partitions; `None`: none are left.
     pub(crate) fn give_ids(&mut self, count: usize) -> impl Iterator<Item = PartitionId> + use<> {
         let first = self.next_partition;
         self.next_partition += count as u32;
         (first..self.next_partition).map(PartitionId)
     }
 
-    /// Children take the place of parents.
+    /// Replaces parents by children.
     pub(crate) fn succeed(&mut self, reshaping: &Reshaping, children: Vec<(PartitionId, Partition)>) {
         let ids: Vec<PartitionId> = children.iter().map(|(id, _)| *id).collect();
         let epoch = children.iter().map(|(_, child)| child.epoch).max().unwrap_or(1);
@@ -65,19 +65,19 @@ impl State {
         self.reshapings.retain(|other| other != reshaping);
     }
 
-    /// Whether a partition has, or had, this id, or is to have it.
+    /// Whether a partition has or had this id, or will have it.
     pub(crate) fn was_given(&self, id: PartitionId) -> bool {
         id.0 < self.next_partition
     }
 
-    /// Whether a partition of this id is still to come, or its end is still to be told.
+    /// Whether a partition with this id is still to be created, or its end still to be announced.
     pub(crate) fn is_awaited(&self, id: PartitionId) -> bool {
         let forming = self.partitions.values().filter_map(|partition| partition.forming.as_ref());
         let is_to_come = forming.flat_map(|forming| &forming.children).any(|child| child.partition == id);
         is_to_come || self.newest_epoch(id).is_some()
     }
 
-    /// Partitions that somebody is still to make something of what this one leaves: its children are not whole yet.
+    /// Partitions from whose data children are still being built.
     pub(crate) fn is_young(&self, id: PartitionId) -> bool {
         self.reshaped.values().any(|gone| !gone.quiet && gone.children.contains(&id))
     }

@@ -1,12 +1,12 @@
-//! Partitions that are split or merged (R17): what is asked for, and how far it is.
+//! Requested splits and merges (R17), and their progress.
 //!
 //! ```text
-//!   a wish ─▶ forming: the parents go on, the children are in the making ─▶ sealed: what is open is decided ─▶ the children are there
+//!   requested ─▶ forming: parents go on, children are being formed ─▶ sealed: open ops are decided ─▶ the children exist
 //!      ▲                    │                                                   │
 //!      └── broken off ──────┴───────────────────────────────────────────────────┘
 //! ```
 //!
-//! A wish names parents; children have ids only while they are formed, and other ones each time. So whatever is broken off was never anything.
+//! A request names parents. Children have ids only while they are formed, and new ones in each attempt, so breaking off leaves nothing behind.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,32 +16,32 @@ use serde::{Deserialize, Serialize};
 
 use super::encoding::{match_range, partition_id, partition_ids};
 
-/// Most wishes, those that are carried out included.
+/// Upper bound of requests, including those being carried out.
 pub(crate) const RESHAPINGS_MAX: usize = 64;
-/// Most of them that are carried out at once.
+/// Upper bound of requests being carried out.
 pub(crate) const FORMING_MAX: usize = 4;
-/// Most partitions that were split or merged and that somebody may still hold.
+/// Upper bound of split or merged partitions that some node may still hold.
 pub(crate) const RESHAPED_MAX: usize = 1024;
 
-/// A wish: one partition that is to be split, or two adjacent ones that are to be merged.
+/// A request: one partition to split, or two adjacent ones to merge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reshaping {
-    /// In the order of their ranges.
+    /// Ascending by range.
     #[serde(with = "partition_ids")]
     pub(crate) parents: Vec<PartitionId>,
-    /// The match value with which the second child begins; none: they are merged.
+    /// The match value at which the second child begins; `None`: a merge.
     pub(crate) at: Option<u128>,
 }
 
-/// What the members of a parent form.
+/// What the members of a parent are forming.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Forming {
     pub(crate) children: Vec<Child>,
-    /// No op of a client begins any more.
+    /// Whether the parent is sealed: no new op of a client begins.
     pub(crate) sealed: bool,
 }
 
-/// A partition that is to be.
+/// A partition being formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Child {
     #[serde(with = "partition_id")]
@@ -50,7 +50,7 @@ pub(crate) struct Child {
     pub(crate) range: MatchRange,
 }
 
-/// A partition that was, up to its last decision.
+/// A parent, up to its last decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parent {
     #[serde(with = "partition_id")]
@@ -58,13 +58,13 @@ pub(crate) struct Parent {
     pub(crate) index: u64,
 }
 
-/// Whether one range ends where the other one begins.
+/// Whether one range ends where the other begins.
 pub(crate) fn is_followed(low: MatchRange, high: MatchRange) -> bool {
     low.last().checked_add(1) == Some(high.first())
 }
 
 impl Reshaping {
-    /// What the children are to own of what the parents own; `None` if that makes no sense.
+    /// The ranges of the children, given those of the parents; `None` if the request is invalid.
     pub(crate) fn ranges(&self, parents: &[MatchRange]) -> Option<Vec<MatchRange>> {
         match (parents, self.at) {
             (&[whole], Some(at)) => {

@@ -1,8 +1,9 @@
-//! What is remembered of the nodes' storages (R18).
+//! The durable log positions of nodes' storages (R18).
 //!
-//! A storage cannot know that it has forgotten something: a lost log segment, or a directory from a snapshot, looks like one that has never held more. Others know: a node says with
-//! each heartbeat how far its log is durable, and that is remembered here. A process that finds less than an earlier one had confirmed has forgotten something. Its storage counts as
-//! another one from then on, under an id that follows from how often that has happened, and what it holds is void.
+//! A storage cannot know that it has lost data: without its last log segment, or restored from a snapshot, it looks like one that never held more.
+//! So a node reports with each heartbeat how far its log is durable, and that is persisted here. If a process finds less than an earlier one had
+//! confirmed, its storage has lost data. From then on it counts as another storage, under an id derived from the number of losses, and its data
+//! are void.
 
 use alloc::collections::BTreeMap;
 
@@ -10,16 +11,16 @@ use nicekv_proto::NodeId;
 use nicekv_proto::control::Heartbeat;
 use serde::{Deserialize, Serialize};
 
-/// What a node has confirmed of its storage.
+/// What a node has confirmed about its storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Storage {
-    /// As the node names it.
+    /// The id by which the node names it.
     id: u128,
-    /// The process that said so.
+    /// The process that reported it.
     incarnation: u64,
-    /// Position through which its log was durable.
+    /// The position through which its log is durable.
     pub(crate) durable: u64,
-    /// How often it has forgotten something.
+    /// How often it has lost data.
     pub(crate) losses: u32,
 }
 
@@ -29,35 +30,35 @@ impl Storage {
         Self { id: storage, incarnation, durable, losses }
     }
 
-    /// Under which decisions know it.
+    /// Its identity for decisions.
     pub(crate) fn identity(&self) -> u128 {
         self.id.wrapping_add(self.losses.into())
     }
 
-    /// Its log is durable through `position`, says the process that uses it.
+    /// A process reports that its log is durable through `position`.
     pub(crate) fn confirm(&mut self, position: u64) {
         self.durable = self.durable.max(position);
     }
 
-    /// It has forgotten something.
+    /// It has lost data.
     pub(crate) fn with_a_loss(self) -> Self {
         Self { losses: self.losses + 1, ..self }
     }
 }
 
-/// Of the nodes, by their ids.
+/// By node id.
 pub(crate) type Storages = BTreeMap<u16, Storage>;
 
-/// What a heartbeat says of its node's storage, beside what is remembered of it.
+/// The verdict on a heartbeat, compared with what is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// It holds what was confirmed; to be remembered.
+    /// It holds what was confirmed; to be recorded.
     Sound(Storage),
-    /// What it holds is void, as it lacks some of what was confirmed, or is another one that was in use; to be remembered before the node takes part.
+    /// Its data are void: it lacks some that were confirmed, or was in use elsewhere. To be persisted before the node takes part.
     Void(Storage),
 }
 
-/// Judges what a node finds in its storage.
+/// Judges what a process has found in its storage.
 pub(crate) fn judge(storages: &Storages, heartbeat: &Heartbeat) -> Judgement {
     let Some(known) = storages.get(&heartbeat.node.0) else {
         return Judgement::Sound(Storage::of(heartbeat, 0));
@@ -70,13 +71,13 @@ pub(crate) fn judge(storages: &Storages, heartbeat: &Heartbeat) -> Judgement {
     }
     match is_same {
         true if heartbeat.opened < known.durable => Judgement::Void(now.with_a_loss()),
-        // A new one holds nothing.
+        // A new storage is empty.
         false if heartbeat.opened > 0 => Judgement::Void(now),
         _ => Judgement::Sound(now),
     }
 }
 
-/// The identity of a node's storage, as far as it is remembered.
+/// The identity of a node's storage, if one is recorded.
 pub(crate) fn identity(storages: &Storages, node: NodeId) -> Option<u128> {
     storages.get(&node.0).map(Storage::identity)
 }
@@ -91,7 +92,7 @@ mod tests {
         Heartbeat { node, unanswered, space, incarnation, storage, sent_ns, opened, durable }
     }
 
-    /// Remembers what a storage confirmed.
+    /// Records what a storage has confirmed.
     fn after(heartbeats: &[Heartbeat]) -> Storages {
         let mut storages = Storages::new();
         for heartbeat in heartbeats {

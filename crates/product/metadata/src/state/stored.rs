@@ -1,4 +1,4 @@
-//! What whoever starts a cluster again must know of its stored state.
+//! Summary of a stored state, for starting a cluster again.
 
 use alloc::vec::Vec;
 
@@ -8,23 +8,23 @@ use nicekv_proto::placement::{CREATED_FIRST, KeyspaceSpec};
 use super::{State, StateError, Wish};
 use crate::config::NodeConfig;
 
-/// What a stored state says that whoever starts the cluster again must know.
+/// What a stored state says about its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredCluster {
-    /// Nodes that are or were to hold something and are not forgotten, by their ids.
+    /// Nodes of the cluster that have not been forgotten, ascending by id.
     pub nodes: Vec<NodeConfig>,
-    /// Those of them that were not given up with `node remove`.
+    /// The number of them that were not removed with `node remove`.
     pub kept: usize,
     /// The smallest id that no node ever had.
     pub next_node: u16,
-    /// Keyspaces that have come into being, those that commands created included; none before the cluster began.
+    /// Existing keyspaces, including those created by command; empty before bootstrap.
     pub keyspaces: Vec<KeyspaceSpec>,
     /// The smallest id that no configured keyspace has or had.
     pub next_keyspace: KeyspaceId,
 }
 
 impl StoredCluster {
-    /// What is in encoded state.
+    /// Reads an encoded state.
     ///
     /// # Errors
     /// It is damaged, or of another release.

@@ -1,9 +1,9 @@
-//! What the members of a chain are in it.
+//! The roles of members in a chain.
 
 use super::PartitionStatus;
 
 impl PartitionStatus {
-    /// Of a chain: what a member is in it.
+    /// The role of a member in its chain.
     pub fn chain_role(&self, node: u16) -> Option<&'static str> {
         let place = |node| self.members.iter().position(|member| member.node == node);
         let tail = self.tail?;
@@ -16,7 +16,7 @@ impl PartitionStatus {
         })
     }
 
-    /// Node that holds all that was acknowledged, and nothing that was not.
+    /// The node with exactly the acknowledged data.
     pub fn told_by(&self) -> u16 {
         self.tail.unwrap_or(self.primary)
     }

@@ -1,4 +1,4 @@
-//! What an instance of the metadata service says of itself, and of who speaks to it.
+//! Status of the instances of the metadata service, and of its peers.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,23 +6,23 @@ use core::net::{IpAddr, SocketAddr, SocketAddrV4};
 
 use serde::{Deserialize, Serialize};
 
-/// An instance of the metadata service, as it sees itself.
+/// An instance of the metadata service, from its own point of view.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlPlane {
     /// Its name.
     pub instance: String,
-    /// Where the state is, in a word.
+    /// Where the state is stored, in a word.
     pub store: String,
-    /// Since when the store does not answer it, in milliseconds, and why.
+    /// For how long the store has not answered, in milliseconds, and why.
     pub outage: Option<(u64, String)>,
-    /// Where commands reach the instances, this one included.
+    /// Addresses for commands, of all instances.
     pub instances: Vec<SocketAddrV4>,
-    /// Who has spoken to it as another release does, a while ago at most.
+    /// Recent senders that use the protocol of another release.
     pub strangers: Vec<StrangerStatus>,
     /// The other instances, as this one reaches them.
     #[serde(default)]
     pub peers: Vec<PeerStatus>,
-    /// Sockets on which the processes of the cluster receive, by role, as they have reported them a short while ago.
+    /// Sockets on which the processes of the cluster receive, by role, as recently reported.
     #[serde(default)]
     pub listening: Vec<OpenSocket>,
 }
@@ -32,53 +32,53 @@ pub struct ControlPlane {
 pub struct PeerStatus {
     /// Its name.
     pub name: String,
-    /// Where it should answer.
+    /// Its expected address.
     pub addresses: Vec<SocketAddrV4>,
-    /// Milliseconds since it answered last, or since this instance began to ask, and why it does not; `None`: it answers.
+    /// Milliseconds since its last answer, or since the first request, and why it does not answer; `None`: it answers.
     pub silent: Option<(u64, String)>,
 }
 
 /// A socket on which a process receives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenSocket {
-    /// Whose it is, such as `node-0`.
+    /// Its role, such as `node-0`.
     pub role: String,
-    /// tcp or udp.
+    /// `tcp` or `udp`.
     pub protocol: String,
-    /// Where it is bound.
+    /// Its local address.
     pub address: SocketAddr,
     /// The only interface on which it receives, if it is bound to one.
     pub device: Option<String>,
-    /// Who uses it, and what for.
+    /// Its peers, and their purpose.
     pub purpose: String,
-    /// What a peer needs to use it: a password, or nothing.
+    /// How a peer authenticates, if it must.
     pub login: String,
     /// Whether a peer that reaches the address can do nothing without a login.
     pub is_protected: bool,
 }
 
-/// What a process reports of its sockets.
+/// The sockets of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListeningReport {
-    /// Which process of its host: the name of its first role.
+    /// The process: the name of its first role.
     pub process: String,
-    /// All that it receives on.
+    /// All sockets on which it receives.
     pub sockets: Vec<OpenSocket>,
 }
 
 /// A sender of another release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrangerStatus {
-    /// Where it is.
+    /// Its address.
     pub address: IpAddr,
-    /// What it speaks: wire or control.
+    /// The protocol: `wire` or `control`.
     pub protocol: String,
-    /// In this version.
+    /// Its version of the protocol.
     pub version: u8,
-    /// Which this instance speaks in this one.
+    /// This instance's version.
     pub known: u8,
-    /// How often it was heard.
+    /// Number of messages from it.
     pub count: u64,
-    /// When it was heard last, in milliseconds.
+    /// Time since the last message, in milliseconds.
     pub ago_ms: u64,
 }

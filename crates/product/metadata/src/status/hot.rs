@@ -1,4 +1,4 @@
-//! How hot keys are spread.
+//! Status of hot keys.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,55 +8,55 @@ use serde::{Deserialize, Serialize};
 /// Hot keys of all keyspaces with `balancing=hot`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotStatus {
-    /// These keyspaces, by number.
+    /// These keyspaces, by id.
     pub keyspaces: Vec<u16>,
-    /// Why none of their keys is spread.
+    /// Why hot keys are not spread.
     pub off: Option<String>,
-    /// In which requests are counted, in milliseconds.
+    /// The counting period, in milliseconds.
     pub period_ms: u64,
-    /// By id.
+    /// By switch id.
     pub switches: Vec<HotSwitchStatus>,
 }
 
-/// Hot keys whose owners hang at one switch.
+/// Hot keys whose owners are attached to one switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotSwitchStatus {
-    /// Its place in the configuration.
+    /// Its position in the configuration.
     pub switch: u16,
-    /// Its name, where that is known.
+    /// Its name, if known.
     #[serde(default)]
     pub name: String,
-    /// Why it has not done what it was asked last.
+    /// Why it refused the last request.
     pub failure: Option<String>,
     /// Periods that this leader has counted there.
     pub periods: u64,
-    /// Keys that have an entry there.
+    /// Keys with an entry.
     pub entries: usize,
-    /// Of these, keys of which other nodes hold copies.
+    /// Keys with copies at other nodes.
     pub copied: usize,
-    /// Copies of all keys together.
+    /// Copies of all keys.
     pub copies: usize,
-    /// Keys of which the switch is to have a copy itself.
+    /// Keys that the switch may store itself.
     #[serde(default)]
     pub values: usize,
     /// Entries that this leader has installed, changed or removed.
     pub changes: u64,
-    /// Keys that were counted and are nobody's: of a keyspace that is gone, or made up.
+    /// Counted keys without an owner: of a dropped keyspace, or forged.
     pub refused: u64,
-    /// T: a key that is asked more in a second is to have copies.
+    /// T: keys with more requests in a second get copies.
     pub threshold_per_second: u64,
-    /// What was asked in a second of the last period.
+    /// Requests in a second, in the last period.
     pub requests_per_second: u64,
-    /// Of these, for keys that have an entry.
+    /// Of these, requests of keys with an entry.
     pub hot_per_second: u64,
-    /// Of these, what the switch has answered itself.
+    /// Of these, requests that the switch answered itself.
     #[serde(default)]
     pub answered_per_second: u64,
-    /// How far the loads of nodes were from their mean, in percent of it, on average (KVSwitch's λ).
+    /// Mean deviation of the nodes' loads, in percent of their mean (KVSwitch's λ).
     pub imbalance_percent: u64,
     /// The most loaded node, and its load in percent of the mean.
     pub most_loaded: Option<(String, u64)>,
-    /// The keys with an entry that were asked most, these first.
+    /// The most requested keys with an entry, in descending order.
     pub keys: Vec<HotEntryStatus>,
 }
 
@@ -67,29 +67,29 @@ pub struct HotEntryStatus {
     pub keyspace: u16,
     /// Its match value, 32 hexadecimal digits.
     pub value: String,
-    /// Names the installation of its entry.
+    /// Identifies the installation of its entry.
     pub instance: u64,
-    /// Name of the node that pushes copies.
+    /// The node that pushes copies.
     pub owner: String,
-    /// Names of those that hold them.
+    /// The nodes that hold copies.
     pub holders: Vec<String>,
-    /// Whether the switch is to have one, too.
+    /// Whether the switch may store it as well.
     #[serde(default)]
     pub in_switch: bool,
-    /// What it was asked in a second of the last period.
+    /// Requests in a second, in the last period.
     pub requests_per_second: u64,
-    /// Of these, what the switch has answered itself.
+    /// Of these, requests that the switch answered itself.
     #[serde(default)]
     pub answered_per_second: u64,
 }
 
 impl HotSwitchStatus {
-    /// Requests for keys with an entry, in percent of all.
+    /// Requests of keys with an entry, in percent of all.
     pub fn hot_percent(&self) -> u64 {
         (self.hot_per_second * 100).checked_div(self.requests_per_second).unwrap_or(0)
     }
 
-    /// Requests that the switch has answered itself, in percent of all.
+    /// Requests that the switch answered itself, in percent of all.
     pub fn answered_percent(&self) -> u64 {
         (self.answered_per_second * 100).checked_div(self.requests_per_second).unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! How hot keys are spread, as this leader knows it.
+//! Builds the status of hot keys.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -67,7 +67,7 @@ impl Metadata {
         rack.server(place).map(|node| (self.name(node), percent))
     }
 
-    /// `per_second`: what it was asked, and what of it the switch has answered.
+    /// `per_second`: requests, and those that the switch answered itself.
     fn hot_entry(&self, rack: &Rack, key: &HotKey, per_second: [u64; 2]) -> Option<HotEntryStatus> {
         let placed = rack.table.get(key)?;
         let [requests_per_second, answered_per_second] = per_second;

@@ -1,4 +1,4 @@
-//! What clients ask for: where keyspaces are.
+//! Information for clients: the keyspaces and their rings.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::UsageStatus;
 
-/// What a client needs to find the store: no node, no membership.
+/// What a client needs to find the store. It names no nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterInfo {
     /// The cluster.
@@ -20,36 +20,36 @@ pub struct ClusterInfo {
     pub port: u16,
     /// By id.
     pub keyspaces: Vec<KeyspaceInfo>,
-    /// Who holds chunks of objects, if anybody does.
+    /// Groups of storage targets, if there are any.
     #[serde(default)]
     pub chunks: Option<ChunkInfo>,
 }
 
-/// What initiators and targets need to know of the groups of targets (P2, P7).
+/// What initiators and targets need to know about groups of targets (P2, P7).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkInfo {
-    /// Of the map.
+    /// Version of the map.
     pub version: u32,
-    /// Of garbage collection.
+    /// Round of garbage collection.
     pub round: u64,
-    /// Whether names have adopted that round (P8): what they say from now on is what is needed of it.
+    /// Whether names have adopted that round (P8), so that listing them finds everything that it needs.
     pub is_adopted: bool,
-    /// Groups, and their slots.
+    /// Groups and slots.
     pub layout: LayoutInfo,
-    /// How they were, until all that has to move has moved (P13).
+    /// The layout before, until everything has moved (P13).
     pub before: Option<LayoutInfo>,
-    /// Base of the ring of groups, bits of its prefix, its port, and that of the targets.
+    /// Base of the ring of groups, prefix length, its port, and the targets' port.
     pub ring: (Ipv4Addr, u8, u16, u16),
-    /// How many targets are to hold a chunk: as many as the keyspace wants that wants most.
+    /// Copies of a chunk: the maximum over keyspaces.
     pub copies: usize,
-    /// Of each link, as far as windows are reserved on it.
+    /// Link rate for reservations.
     pub link_bits_per_second: u64,
 }
 
-/// Which targets are in which groups, and which group has which chunks.
+/// The targets of groups, and the groups of chunks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayoutInfo {
-    /// Nodes by their places, of each group.
+    /// Nodes of each group, by place.
     pub groups: Vec<Vec<Option<u16>>>,
     /// The group of each chunk, by the first byte of its id.
     pub slots: Vec<u8>,
@@ -58,7 +58,7 @@ pub struct LayoutInfo {
 /// What a client needs to know of a keyspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyspaceInfo {
-    /// Its number in the header of a request.
+    /// Its id in request headers.
     pub id: u16,
     /// Its name.
     pub name: String,
@@ -66,35 +66,35 @@ pub struct KeyspaceInfo {
     pub unicast: Ipv4Addr,
     /// Base of the multicast vring, a /16.
     pub multicast: Ipv4Addr,
-    /// R and k, if it is a quorum keyspace (R14).
+    /// R and k of a quorum keyspace (R14).
     pub quorum: Option<(u8, u8)>,
-    /// Whether its replicas are chains.
+    /// Whether its replicas form chains.
     #[serde(default)]
     pub chain: bool,
     /// Whether its hot keys are spread: its clients leave room for stamps.
     #[serde(default)]
     pub hot: bool,
-    /// Its keys are partitioned by range, and not by their digests.
+    /// Whether its keys are partitioned by range instead of by digest.
     #[serde(default)]
     pub by_range: bool,
     /// R.
     #[serde(default)]
     pub replicas: usize,
-    /// How chunks of its objects go, if it has names of such.
+    /// How chunks of its objects are sent, if it has names of objects.
     #[serde(default)]
     pub chunks: Option<String>,
-    /// All of its settings, as a new keyspace takes them.
+    /// All of its settings, in the form of a definition.
     #[serde(default)]
     pub settings: String,
-    /// It began with two to the power of this many partitions: requests for keys of one may share a datagram.
+    /// Log2 of its initial number of partitions: requests for keys of one may share a datagram.
     pub partition_bits: u32,
-    /// What it holds, and what is asked of it.
+    /// Its usage.
     #[serde(default)]
     pub usage: UsageStatus,
 }
 
 impl ClusterInfo {
-    /// The keyspace of this number.
+    /// The keyspace with this id.
     pub fn keyspace(&self, id: u16) -> Option<&KeyspaceInfo> {
         self.keyspaces.iter().find(|keyspace| keyspace.id == id)
     }
@@ -106,12 +106,12 @@ impl KeyspaceInfo {
         Vrings { unicast: self.unicast, multicast: self.multicast, port }
     }
 
-    /// How its keys become match values.
+    /// How its keys are mapped to match values.
     pub fn order(&self) -> KeyOrder {
         if self.by_range { KeyOrder::Range } else { KeyOrder::Hash }
     }
 
-    /// How its replicas are kept in step.
+    /// Its replication protocol.
     pub fn replication(&self) -> Replication {
         let quorum = self.quorum.and_then(|(replicas, write_set)| Quorum::new(replicas, write_set).ok());
         let ordered = if self.chain { Replication::Chain } else { Replication::Multicast };

@@ -1,4 +1,4 @@
-//! How balancing by migration stands, from what this leader remembers.
+//! Builds the status of balancing by migration.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,7 +10,7 @@ use nicekv_proto::{KeyspaceId, NodeId, PartitionId};
 use super::{HotKeyStatus, MigrationStatus};
 use crate::decide::migration::HotKey;
 use crate::leader::Metadata;
-use crate::observations::Begun;
+use crate::observe::Begun;
 
 impl Metadata {
     pub(super) fn migrations(&self) -> Vec<MigrationStatus> {

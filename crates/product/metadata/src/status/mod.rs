@@ -1,4 +1,4 @@
-//! What operators and clients may know.
+//! Status for operators and clients.
 
 mod chains;
 mod chunks;
@@ -31,77 +31,77 @@ pub use migration::{HotKeyStatus, MigrationStatus};
 pub use phases::{ReshapingPhase, ReshapingStatus};
 pub use ports::MissingPort;
 
-/// The state of everything.
+/// The status of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Name of the cluster, 32 hexadecimal digits.
+    /// Id of the cluster, 32 hexadecimal digits.
     pub cluster: String,
     /// Term of the leader that answers.
     pub term: u64,
-    /// Every partition has R consistent members, everything is acknowledged by nodes and switches.
+    /// Whether every partition has R consistent members, and nodes and switches have acknowledged everything.
     pub ready: bool,
-    /// The first thing that is missing.
+    /// The first reason why it is not.
     pub why_not_ready: Option<String>,
-    /// Replicas that are not yet where the ring wants them.
+    /// Replicas that have not moved to their target nodes yet.
     pub moves: usize,
-    /// How many partitions are how well.
+    /// Partition count by health.
     pub health: HealthCounts,
-    /// What is stored and asked.
+    /// Stored data and request rates.
     #[serde(default)]
     pub usage: UsageStatus,
     /// By id.
     pub nodes: Vec<NodeStatus>,
-    /// By id; those that are configured and have not come into being are not among them.
+    /// By id; without configured keyspaces that have not been created.
     pub keyspaces: Vec<KeyspaceStatus>,
     /// Keyspaces that are being dropped.
     #[serde(default)]
     pub dropped: Vec<DroppedStatus>,
-    /// Replicas that nobody needs and that are not discarded yet, those of dropped keyspaces included.
+    /// Replicas that are not needed and not discarded yet, including those of dropped keyspaces.
     #[serde(default)]
     pub leftovers: usize,
-    /// Partitions that are to be split or merged, in the order in which that was asked for, then those that were a moment ago (R17).
+    /// Pending splits and merges in the order of the requests, then those that have just been completed (R17).
     #[serde(default)]
     pub reshapings: Vec<ReshapingStatus>,
     /// By id; empty before bootstrap.
     pub partitions: Vec<PartitionStatus>,
     /// By id.
     pub switches: Vec<SwitchStatus>,
-    /// Changes that were begun and taken back since a switch refused the tables that followed: the newest last.
+    /// Changes that were rolled back because a switch refused the resulting tables; the newest last.
     #[serde(default)]
     pub taken_back: Vec<String>,
     /// Fill and hits of the switch tables.
     pub tables: Vec<TableStatus>,
-    /// How gets are divided among replicas; none if they are not to be.
+    /// Divisions of gets among replicas; `None`: gets are not divided.
     #[serde(default)]
     pub balancing: Option<BalancingStatus>,
-    /// Keyspaces whose partitions go where load is little.
+    /// Keyspaces that are balanced by migration.
     #[serde(default)]
     pub migrations: Vec<MigrationStatus>,
-    /// How hot keys are spread; none if no keyspace wants it.
+    /// Hot keys; `None`: no keyspace spreads them.
     #[serde(default)]
     pub hot: Option<HotStatus>,
-    /// Chunks of objects, if there are names of such.
+    /// Chunks of objects, if there are names of objects.
     #[serde(default)]
     pub chunks: Option<ChunksStatus>,
-    /// What was not understood or not taken.
+    /// Input that was ignored.
     pub counters: Counters,
-    /// Who answers; the driver knows.
+    /// The instance that answers; set by the driver.
     #[serde(default)]
     pub control_plane: ControlPlane,
 }
 
-/// How gets are divided among replicas, by their sources (NICE §4.5).
+/// Divisions of gets among replicas, by source (NICE §4.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BalancingStatus {
     /// Partitions whose gets are divided.
     pub divided: usize,
-    /// Partitions all of whose gets go to their primary, since table `division` has no room for them.
+    /// Partitions whose gets all go to their primary because table `division` is full.
     pub left_out: usize,
-    /// Entries that a partition takes at most, in both rings and in `division`: R + 1.
+    /// Most entries of a partition in both rings and in `division`: R + 1.
     pub entries_per_partition: usize,
-    /// Sources that are known of late, each counted once for each partition that it asks.
+    /// Recently seen sources, counted once for each partition.
     pub sources: usize,
-    /// How often this leader has divided a partition otherwise because of load.
+    /// How often this leader has changed divisions because of load.
     pub divided_by_load: u64,
 }
 
@@ -113,58 +113,58 @@ pub struct NodeStatus {
     pub address: SocketAddrV4,
     pub state: NodeState,
     pub disk: DiskState,
-    /// What an operator wants of it.
+    /// The operator's desired state.
     pub wish: NodeWish,
     /// Partitions of which it is a member.
     pub members: usize,
-    /// Partitions that it is to hold.
+    /// Partitions that it should hold.
     pub share: usize,
-    /// Of these, those that it does not hold yet.
+    /// Of these, partitions that it does not hold yet.
     pub missing: usize,
-    /// Partitions that it copies anew, as its storage has forgotten something that it had confirmed (R18).
+    /// Partitions that it copies again because its storage has lost data (R18).
     #[serde(default)]
     pub forgotten: usize,
-    /// How often that has happened to its storage.
+    /// How often its storage has lost data.
     #[serde(default)]
     pub losses: u32,
-    /// Gets that come to it in a second.
+    /// Gets that it receives in a second.
     #[serde(default)]
     pub gets_per_second: u64,
 }
 
-/// What an operator wants of a node.
+/// The operator's desired state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeWish {
-    /// That it holds its share.
+    /// It holds its share.
     Holds,
-    /// That it holds nothing.
+    /// It holds nothing.
     Drained,
-    /// That it holds nothing, and is forgotten then.
+    /// It holds nothing, and is forgotten then.
     Removed,
 }
 
-/// What a node's disk has room for, as it said last.
+/// Free space of a node's disk, by its last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DiskState {
-    /// Everything.
+    /// Enough for everything.
     Enough,
-    /// Deletes, and what is decided: puts are refused, and the node joins nothing.
+    /// Enough for deletes and decisions only: puts are refused, and the node does not join partitions.
     Reserve,
-    /// What is decided, perhaps.
+    /// Barely enough for decisions.
     Exhausted,
 }
 
-/// Whether a node is there.
+/// Liveness of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
-    /// Never heard by this leader.
+    /// Nothing received by this leader yet.
     Unknown,
-    /// Heard, and it hears us.
+    /// Live: both directions work.
     Live,
-    /// Silent or deaf.
+    /// Does not send, or does not receive.
     Suspected,
 }
 
@@ -176,20 +176,20 @@ pub struct KeyspaceStatus {
     pub replication: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_set: Option<u8>,
-    /// How its load spreads: migrate or hot; none: partitions are where the ring says.
+    /// Balancing by `migrate` or `hot`; `None`: partitions are placed by the ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balancing: Option<String>,
     pub replicas: usize,
-    /// How many there are now.
+    /// Number of partitions.
     pub partitions: usize,
-    /// Of these, those all of whose replicas are in both rings, and known to be.
+    /// Of these, partitions all of whose replicas are in both rings and acknowledged.
     #[serde(default)]
     pub ready: usize,
     pub unicast: Ipv4Addr,
     pub multicast: Ipv4Addr,
-    /// How many of them are how well.
+    /// Partition count by health.
     pub health: HealthCounts,
-    /// What is stored and asked.
+    /// Stored data and request rates.
     #[serde(default)]
     pub usage: UsageStatus,
 }
@@ -197,40 +197,40 @@ pub struct KeyspaceStatus {
 /// A keyspace that is being dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedStatus {
-    /// Its number.
+    /// Its id.
     pub id: u16,
     /// Its name.
     pub name: String,
-    /// Whether nobody answers a get, or acknowledges a put, of it any more.
+    /// Whether no node answers gets or acknowledges puts of it any more.
     pub quiet: bool,
     /// Replicas of its partitions that are not discarded yet.
     pub replicas: usize,
-    /// Names of the nodes that hold them and are there, then of those that are not.
+    /// Nodes that hold them: live ones, then others.
     pub waits_for: (Vec<String>, Vec<String>),
-    /// What else it waits for: a switch that may go by tables with it.
+    /// A switch that it also waits for, because it may still have tables with the keyspace.
     pub switches: Option<String>,
 }
 
-/// What is stored and asked, as the nodes told within the last seconds.
+/// Stored data and request rates, as nodes reported them in the last seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageStatus {
-    /// Of how many partitions it is known what they hold; the others are not in these numbers.
+    /// Number of partitions whose data are counted; the others are not in these numbers.
     pub partitions: u64,
-    /// Keys with a value, each counted once, however many replicas there are. What has expired counts until it is deleted.
+    /// Keys with a value, without replicas. Expired keys count until they are deleted.
     pub keys: u64,
-    /// Keys and values together, counted once.
+    /// Bytes of keys and values, without replicas.
     pub bytes: u64,
-    /// Of these keys, those that expire.
+    /// Keys that expire.
     #[serde(default)]
     pub expiring: u64,
-    /// When they do on the average, in milliseconds since 1970; 0: none does.
+    /// Their mean expiry, in milliseconds since 1970; 0: no key expires.
     #[serde(default)]
     pub expiry_ms: u64,
-    /// For how long at most these numbers have not been exact, since something is written; 0: they are exact.
+    /// For how long at most these numbers have been inexact because of writes, in milliseconds; 0: they are exact.
     pub age_ms: u32,
-    /// Gets in a second, those that clients repeat included.
+    /// Gets in a second, including retransmissions.
     pub gets_per_second: u64,
-    /// Updates in a second, likewise.
+    /// Updates in a second, including retransmissions.
     pub updates_per_second: u64,
 }
 
@@ -253,46 +253,46 @@ impl UsageStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionStatus {
     pub id: u32,
-    /// Number of its keyspace.
+    /// Id of its keyspace.
     pub keyspace: u16,
     /// The smallest match value that it owns, 32 hexadecimal digits.
     pub first: String,
-    /// The largest.
+    /// The largest match value.
     pub last: String,
     pub epoch: u32,
-    /// Node that orders its puts.
+    /// The primary, which orders its puts.
     pub primary: u16,
-    /// Of a chain: node that answers; its members are in the chain's order.
+    /// In a chain: the tail, which answers gets; the members are in the order of the chain.
     #[serde(default)]
     pub tail: Option<u16>,
     pub state: PartitionState,
     pub health: Health,
     pub members: Vec<MemberStatus>,
-    /// Names of the originals that are no members, in ring order.
+    /// Originals that are not members, in the order of the ring.
     pub away: Vec<String>,
-    /// Gets in a second of late, if any are known.
+    /// Recent gets in a second, if known.
     #[serde(default)]
     pub gets_per_second: Option<u64>,
-    /// Reads and updates in a second of late, as switches count them; none if they do not.
+    /// Recent reads and updates in a second, as counted by switches, if known.
     #[serde(default)]
     pub asked_per_second: Option<(u64, u64)>,
 }
 
-/// What clients and data can rely on.
+/// Availability and redundancy of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
-    /// R originals hold everything.
+    /// R originals have all data.
     Whole,
-    /// An original is away or behind; handoffs that serve make up for it.
+    /// An original is absent or lagging; serving handoffs replace it.
     Covered,
-    /// Fewer than R members hold what is put now.
+    /// Fewer than R members store new values.
     Reduced,
-    /// Gets are answered; puts wait for more members, or for the epoch to come into force.
+    /// Gets are answered; puts wait for more members or for the epoch to take effect.
     Waiting,
-    /// No original that holds everything is there.
+    /// No original with all data is live.
     Unavailable,
-    /// Every original that held everything came back with empty storage.
+    /// Every original with all data came back with an empty storage.
     Lost,
 }
 
@@ -308,7 +308,7 @@ pub struct HealthCounts {
 }
 
 impl PartitionStatus {
-    /// The match values that it owns; `None`: these are none.
+    /// The match values that it owns; `None`: the fields are invalid.
     pub fn range(&self) -> Option<MatchRange> {
         let value = |text: &str| u128::from_str_radix(text, 16).ok();
         MatchRange::new(value(&self.first)?, value(&self.last)?).ok()
@@ -335,21 +335,21 @@ impl HealthCounts {
 /// A switch agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchStatus {
-    /// Its place in the configuration.
+    /// Its position in the configuration.
     pub id: u16,
-    /// Its name, where that is known.
+    /// Its name, if known.
     #[serde(default)]
     pub name: String,
-    /// Whether it can be talked to.
+    /// Whether it is connected.
     pub connected: bool,
-    /// Whether it goes by the newest tables, as far as it is known.
+    /// Whether it has installed the newest tables, as far as is known.
     pub current: bool,
-    /// Why it refused them: the tables before are in force there.
+    /// Why it refused them; the previous tables are in force there.
     pub error: Option<String>,
-    /// Entries of its newest tables. Where trunks lead to what is behind them, neighbours share one.
+    /// Entries of its newest tables. Neighbouring entries behind the same trunks are aggregated.
     #[serde(default)]
     pub entries: usize,
-    /// The trunks to other switches, by their numbers.
+    /// The trunks to other switches, by switch id.
     #[serde(default)]
     pub trunks: Vec<TrunkStatus>,
     /// Nodes on ports that it does not have: its tables leave them out.
@@ -362,36 +362,36 @@ pub struct SwitchStatus {
 pub struct TrunkStatus {
     /// The switch at its other end.
     pub to: u16,
-    /// The name of that, where it is known.
+    /// The name of that switch, if known.
     #[serde(default)]
     pub name: String,
-    /// What it is for.
+    /// Its state.
     pub state: TrunkState,
 }
 
-/// What becomes of a trunk.
+/// The state of a trunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TrunkState {
     /// It is in use.
     Open,
-    /// It is there for when another fails.
+    /// Standby, for when another trunk fails.
     Closed,
-    /// One of its ends says that it carries nothing.
+    /// One of its ends reports a dead port.
     Dead,
 }
 
-/// Whether a partition can work.
+/// Whether a partition works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartitionState {
-    /// In force.
+    /// Its epoch is in force.
     Active,
-    /// Waits until a removed member can answer no more gets (R6).
+    /// Waits until a removed member cannot answer gets any more (R6).
     Activating,
     /// Waits for a consistent member to come back.
     Waiting,
-    /// Every consistent member came back with empty storage.
+    /// Every consistent member came back with an empty storage.
     Lost,
 }
 
@@ -402,47 +402,47 @@ pub struct MemberStatus {
     pub name: String,
     pub state: MemberStatusState,
     pub standing: MemberStanding,
-    /// Stands in for an original that is away (R8).
+    /// Replaces an absent original (R8).
     pub handoff: bool,
-    /// Holds everything, and goes when the originals do.
+    /// Has all data, and leaves when the originals have them.
     pub leaving: bool,
 }
 
-/// How far a member has come (R7).
+/// The progress of a member (R7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemberStanding {
-    /// Not every member knows it yet.
+    /// Announced; not every member has acknowledged it yet.
     Joining,
-    /// Takes part in puts, copies.
+    /// Takes part in puts, and copies.
     Copying,
-    /// Holds what it is to hold; not yet in the unicast ring.
+    /// Has all data; not yet in the unicast ring.
     Promoted,
     /// In both rings.
     Serving,
 }
 
-/// What a member holds.
+/// The data of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemberStatusState {
     /// Takes part in puts, still copies.
     Joining,
-    /// Holds everything.
+    /// Has all data.
     Consistent,
 }
 
 /// Input that was ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Datagrams that are none of ours.
+    /// Datagrams that are not of the store.
     pub malformed: u64,
-    /// Well-formed, but not for a metadata service.
+    /// Well-formed datagrams that are not for a metadata service.
     pub foreign: u64,
-    /// Names a node and does not come from where that node is configured to be; or from a switch that is not connected.
+    /// Datagrams that name a node but do not come from its configured address, and replies of a switch that is not connected.
     pub forged: u64,
-    /// From a process or about an epoch that is past.
+    /// Messages of a past process or about a past epoch.
     pub stale: u64,
-    /// Datagrams that found the transmit queue full.
+    /// Datagrams dropped because the transmit queue was full.
     pub transmits_dropped: u64,
 }

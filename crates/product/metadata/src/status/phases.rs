@@ -1,35 +1,35 @@
-//! What is told of partitions that are split or merged.
+//! Status of splits and merges.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-/// Partitions that are split or merged (R17).
+/// A split or merge (R17).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReshapingStatus {
-    /// Number of their keyspace.
+    /// Id of their keyspace.
     pub keyspace: u16,
-    /// Those that are to be others, in the order of their vnodes.
+    /// The parents, in the order of their vnodes.
     pub parents: Vec<u32>,
-    /// Those that are to be, or have come to be, once they are numbered.
+    /// The children, once they have ids.
     pub children: Vec<u32>,
-    /// How far it is.
+    /// Its progress.
     pub phase: ReshapingPhase,
-    /// What it waits for, for people.
+    /// What it waits for, in words.
     pub waits_for: String,
 }
 
-/// How far a [`ReshapingStatus`] is.
+/// The progress of a [`ReshapingStatus`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReshapingPhase {
-    /// It has not begun, or was broken off.
+    /// Not begun, or broken off.
     Waiting,
-    /// The parents go on; their members make the children of what they hold.
+    /// The parents go on; their members form the children from their data.
     Forming,
-    /// The parents take no op any more, what is open is decided.
+    /// The parents accept no ops; open ones are decided.
     Sealed,
-    /// The children are there, and not all of their members yet.
+    /// The children exist; not all of their members have taken over.
     Succeeding,
 }

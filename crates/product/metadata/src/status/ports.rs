@@ -1,4 +1,4 @@
-//! Ports that nodes are configured with, and switches do not have.
+//! Configured ports of nodes that switches do not have.
 
 use alloc::string::String;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A node on a port that a switch does not have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingPort {
-    /// The node's number.
+    /// The node's id.
     pub node: u16,
     /// Its name.
     pub name: String,

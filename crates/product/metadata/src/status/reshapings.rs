@@ -1,4 +1,4 @@
-//! How far partitions are that are split or merged (R17), and what they wait for.
+//! Builds the status of splits and merges (R17): their progress, and what they wait for.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -14,7 +14,7 @@ use crate::state::{Forming, Gone, Partition, Reshaping};
 use crate::view::Observed;
 
 impl Metadata {
-    /// In the order in which they were asked for, then those whose children are not whole yet.
+    /// Pending requests in their order, then those whose children are not whole yet.
     pub(super) fn reshapings(&self) -> Vec<ReshapingStatus> {
         let wishes = self.committed.reshapings.iter().map(|wish| self.wish_status(wish));
         let mut young = BTreeMap::<&[PartitionId], (Vec<PartitionId>, &Gone)>::new();
@@ -89,7 +89,7 @@ impl Metadata {
         children.iter().find_map(unfinished).unwrap_or_else(|| "the next step to be written down".to_string())
     }
 
-    /// A member of a partition that takes another one's place and has not done so yet.
+    /// A member of a child that has not taken over yet.
     pub(super) fn not_taken_over(&self, id: PartitionId, partition: &Partition) -> Option<NodeId> {
         let view = self.situation().view(id, partition);
         let is_behind = |member: &&crate::state::Member| {

@@ -1,4 +1,4 @@
-//! How the status comes from the persisted state and the observations.
+//! Builds the status from the persisted state and the observations.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -15,16 +15,16 @@ use crate::announce::divisions;
 use crate::config::{Balancing, nanoseconds};
 use crate::decide::rounds;
 use crate::leader::Metadata;
-use crate::observations::Observations;
+use crate::observe::Observations;
 use crate::policy::Policy;
 use crate::state::{Dropped, Layout, Member, Node, Partition, Standing, Wish};
 use crate::view::{self, Observed};
 
-/// Begins the reason why a cluster is not ready that will not become ready by itself, as its state is not the newest.
+/// Start of the reason why a cluster is not ready if its state is an older copy, which needs an operator.
 pub const OLDER_STATE: &str = "the metadata state is an older copy";
 
 impl Metadata {
-    /// The state of everything, at `now`.
+    /// The status of the cluster, at `now`.
     pub fn status(&self) -> Status {
         let why_not_ready = self.why_not_ready();
         let partitions = self.committed.partitions();
@@ -62,7 +62,7 @@ impl Metadata {
                 missing.for_each(|missing| missing.name = self.name(NodeId(missing.node)));
                 switches
             },
-            taken_back: self.probation.taken_back().to_vec(),
+            taken_back: self.probation.rolled_back().to_vec(),
             tables: self.observations.switches.table_status(),
             balancing: self.balancing_status(),
             migrations: self.migrations(),
@@ -73,7 +73,7 @@ impl Metadata {
         }
     }
 
-    /// What clients need.
+    /// The information for clients.
     pub fn cluster_info(&self) -> ClusterInfo {
         let info = |spec: &KeyspaceSpec| KeyspaceInfo {
             by_range: spec.order == KeyOrder::Range,
@@ -119,7 +119,7 @@ impl Metadata {
         of_it.filter(|(id, partition)| self.unfinished(*id, partition).is_none()).count()
     }
 
-    /// Replicas of nodes that are no members, nor come back as such.
+    /// Replicas on nodes that are not members, and will not be members again.
     fn leftovers(&self) -> usize {
         let is_left =
             |partition: &Partition| partition.left.iter().filter(|left| !partition.has(left.node)).count();
@@ -166,7 +166,7 @@ impl Metadata {
         self.situation().targets.of(id).unwrap_or(&partition.originals)
     }
 
-    /// Partitions that a node is to hold and does not.
+    /// Partitions that a node should hold and does not.
     fn missing(&self, node: NodeId) -> usize {
         let lacks = |(id, partition): &(PartitionId, &Partition)| {
             let holds = partition.originals.contains(&node) && !partition.is_newcomer(node);
@@ -336,9 +336,8 @@ impl Metadata {
         match (missing, absent) {
             (None, _) => {}
             (Some(KeyspaceSpec { name, replicas, .. }), _) if *replicas > ring => {
-                let line = format!(
-                    "keyspace {name} waits for {replicas} nodes that are to hold something, there are {ring}"
-                );
+                let line =
+                    format!("keyspace {name} needs {replicas} nodes that hold data; the cluster has {ring}");
                 return Some(line);
             }
             (Some(spec), Some(node)) => {
@@ -364,15 +363,15 @@ impl Metadata {
         let (consistent, replicas) = (holders.count(), view.policy().replicas);
         let outside = partition.originals.iter().filter(|node| partition.member(**node).is_none());
         if let Some(full) = { outside }.find(|node| view.live(**node).is_some() && !view.has_space(**node)) {
-            return Some(format!("{} stays out until its disk has room", self.name(*full)));
+            return Some(format!("{} is barred until its disk has space", self.name(*full)));
         }
         if consistent < replicas {
             return Some(format!("{consistent} of {replicas} members are consistent"));
         }
         for member in &partition.members {
             match view.live(member.node) {
-                None => return Some(format!("{} is not there", member.node)),
-                // It may have come back without its disk: what it holds counts when that is decided.
+                None => return Some(format!("{} is not live", member.node)),
+                // It may have come back without its disk; its data count when that is decided.
                 Some(live) if live != member.process => {
                     return Some(format!("{} has been restarted", member.node));
                 }

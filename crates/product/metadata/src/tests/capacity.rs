@@ -9,7 +9,7 @@ use nicekv_switch::{Prefix, TableSet};
 use super::cluster::config;
 use crate::announce::{divisions, rules};
 use crate::decide::{epochs, revise_divisions};
-use crate::observations::Observations;
+use crate::observe::Observations;
 use crate::state::{Process, Standing, State};
 use crate::targets::Targets;
 use crate::view::Situation;

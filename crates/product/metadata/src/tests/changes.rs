@@ -121,7 +121,7 @@ fn a_dead_node_is_removed_and_forgotten() {
     cluster.start(NodeId(2));
     cluster.run(500);
     assert!(cluster.status().counters.forged > forged && is_gone(&cluster, NodeId(2)));
-    refused(&mut cluster, &remove(NodeId(2)), "there is no node \"node-2\"; `nicekv node list` names them");
+    refused(&mut cluster, &remove(NodeId(2)), "there is no node \"node-2\"; see `nicekv node list`");
 }
 
 #[test]
@@ -130,17 +130,13 @@ fn a_change_that_makes_no_sense_changes_nothing() {
     let too_few = "without node-1: keyspace \"default\": 3 replicas need at least as many nodes, there are 2";
     refused(&mut cluster, &drain(NodeId(1)), too_few);
     refused(&mut cluster, &remove(NodeId(1)), too_few);
-    refused(&mut cluster, &add(NodeId(1)), "node-1 holds its share already");
+    refused(&mut cluster, &add(NodeId(1)), "node-1 already holds its share");
     let other =
         Change::Add { name: "node-1".into(), address: address(NEW), mac: [2; 6], switch_port: 9, home: None };
-    refused(&mut cluster, &other, "node-1 is a node of this cluster already, with other settings");
+    refused(&mut cluster, &other, "node-1 is already a node of this cluster, with other settings");
     let same_port =
         Change::Add { name: "node-4".into(), address: address(NEW), mac: [2; 6], switch_port: 1, home: None };
-    refused(
-        &mut cluster,
-        &same_port,
-        "nodes must have different ids, addresses and switch ports: node-4 does not",
-    );
+    refused(&mut cluster, &same_port, "node-4 has the id, address or switch port of another node");
     let nowhere = Change::Add {
         name: "node-4".into(),
         address: address(NEW),
@@ -148,14 +144,14 @@ fn a_change_that_makes_no_sense_changes_nothing() {
         switch_port: 4,
         home: Some(9),
     };
-    refused(&mut cluster, &nowhere, "no trunks lead from switch 0 to switch 9");
+    refused(&mut cluster, &nowhere, "no path of trunks leads from switch 0 to switch 9");
     change(&mut cluster, &add(NEW)).unwrap();
     cluster.run_until(3000, "added", is_settled);
     change(&mut cluster, &drain(NEW)).unwrap();
-    refused(&mut cluster, &drain(NEW), "node-4 is drained already");
+    refused(&mut cluster, &drain(NEW), "node-4 is already drained");
     change(&mut cluster, &add(NEW)).unwrap();
     change(&mut cluster, &remove(NEW)).unwrap();
-    refused(&mut cluster, &add(NEW), "node-4 is being removed already");
+    refused(&mut cluster, &add(NEW), "node-4 is already being removed");
 }
 
 #[test]
@@ -177,7 +173,7 @@ fn a_new_keyspace_waits_for_nodes_that_are_to_hold_it() {
     cluster.config.switches.clone().into_iter().for_each(|switch| cluster.restart_switch(switch));
     cluster.run(1000);
     let status = cluster.status();
-    let waits = "keyspace wide waits for 4 nodes that are to hold something, there are 3";
+    let waits = "keyspace wide needs 4 nodes that hold data; the cluster has 3";
     assert_eq!((status.keyspaces.len(), status.why_not_ready.unwrap().as_str()), (1, waits));
     puts_go_on(&mut cluster);
     change(&mut cluster, &add(NEW)).unwrap();

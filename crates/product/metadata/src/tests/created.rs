@@ -161,27 +161,23 @@ fn a_configured_keyspace_that_was_dropped_stays_away() {
 #[test]
 fn a_change_that_makes_no_sense_changes_nothing() {
     let mut cluster = ready(3, 3);
-    refused(
-        &mut cluster,
-        &dropped("carts"),
-        "there is no keyspace \"carts\"; `nicekv keyspace list` names them",
-    );
+    refused(&mut cluster, &dropped("carts"), "there is no keyspace \"carts\"; see `nicekv keyspace list`");
     refused(
         &mut cluster,
         &dropped("default"),
-        "keyspace \"default\" stays: requests that name none go to it",
+        "keyspace \"default\" cannot be dropped: requests that name no keyspace use it",
     );
     let in_use = "keyspace \"default\": there is another keyspace of this name";
     refused(&mut cluster, &create("default"), in_use);
     let too_few = "keyspace \"wide\": 4 replicas need at least as many nodes, there are 3";
     refused(&mut cluster, &create("wide=replicas=4"), too_few);
-    let given = "keyspace \"mine\": its number and its rings are given by the cluster";
+    let given = "keyspace \"mine\": leave out its id and its rings; the cluster assigns them";
     refused(&mut cluster, &create("mine=id=3"), given);
     refused(&mut cluster, &create("mine=unicast=10.99.0.0/16"), given);
     for number in 0..15 {
         change(&mut cluster, &create(&format!("k{number}=partitions=1"))).unwrap();
     }
-    let full = "all 16 pairs of rings are taken, 0 of them by keyspaces that are being dropped";
+    let full = "all 16 pairs of rings are in use, 0 of them by keyspaces that are being dropped";
     refused(&mut cluster, &create("one-more=partitions=1"), full);
     cluster.kill(NodeId(3));
     cluster.run(500);

@@ -101,7 +101,7 @@ fn a_hot_key_has_holders_within_two_periods_and_no_entry_within_three_after_it_i
         !found.holders.is_empty() && found.holders.iter().all(|holder| !members.contains(&holder.0)),
         "{found:?}"
     );
-    assert_eq!((found.usual_turns, found.keyspace), (1, 0), "the primary alone answers");
+    assert_eq!((found.owner_turns, found.keyspace), (1, 0), "the primary alone answers");
     let status = told(&cluster);
     let of_switch = &status.switches[0];
     assert_eq!((of_switch.entries, of_switch.copied, of_switch.copies), (1, 1, found.holders.len()));

@@ -8,7 +8,7 @@ use nicekv_proto::{Epoch, NodeId, PartitionId};
 
 use super::cluster::config;
 use crate::config::{Config, Timing};
-use crate::observations::{Membership, Watch};
+use crate::observe::{Membership, Watch};
 use crate::state::Process;
 
 const MS: u64 = 1_000_000;

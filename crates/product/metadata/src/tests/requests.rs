@@ -7,7 +7,7 @@ use nicekv_switch::{
 };
 
 use crate::config::SwitchId;
-use crate::observations::requests::RequestCounts;
+use crate::observe::requests::RequestCounts;
 
 const ONE: SwitchId = SwitchId(0);
 const OTHER: SwitchId = SwitchId(1);
@@ -125,8 +125,8 @@ fn switches_side_by_side_add_up_and_such_in_a_row_count_once() {
     assert_eq!(hear_both(Topology::default()), [(30, 10, 12), (0, 14, 4)]);
     // Node 1 hangs at one switch, node 2 at the other one, and what is for either passes both.
     let mut row = Topology::default();
-    row.settle(HostId(1), ONE.0);
-    row.settle(HostId(2), OTHER.0);
+    row.set_home(HostId(1), ONE.0);
+    row.set_home(HostId(2), OTHER.0);
     assert!(row.connect(ONE.0, OTHER.0, 9) && row.connect(OTHER.0, ONE.0, 9));
     assert_eq!(hear_both(row), [(15, 5, 6), (0, 7, 2)]);
 }

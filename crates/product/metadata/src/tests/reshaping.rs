@@ -174,11 +174,10 @@ fn inconsistent_settings_are_refused() {
     }
     cluster.run_until_ready(3000);
     let at = |partition, at| PartitionChange::Split { partition, at: Some(at) };
-    let inside = "partition 1 has vnodes 4000 to 7fff: the second half cannot begin with ";
-    let quorum =
-        "partition 5 is of keyspace \"q\", which is by quorum: such partitions cannot be split or merged";
+    let inside = "partition 1 has vnodes 4000 to 7fff; its second half cannot begin at ";
+    let quorum = "partition 5 belongs to quorum keyspace \"q\", whose partitions cannot be split or merged";
     for (wanted, why) in [
-        (split(99), "there is no partition 99; `nicekv partition list` names them"),
+        (split(99), "there is no partition 99; see `nicekv partition list`"),
         (at(1, 0x4000), &format!("{inside}4000")),
         (at(1, 0x8000), &format!("{inside}8000")),
         (at(1, 0), &format!("{inside}0000")),
@@ -186,8 +185,8 @@ fn inconsistent_settings_are_refused() {
         (merge(5, 6), quorum),
         (merge(0, 2), "partitions 0 and 2 are not adjacent"),
         (merge(1, 1), "partitions 1 and 1 are not adjacent"),
-        (merge(3, 4), "partitions 3 and 4 are of different keyspaces"),
-        (PartitionChange::Cancel { partition: 0 }, "partition 0 is neither to be split nor merged"),
+        (merge(3, 4), "partitions 3 and 4 belong to different keyspaces"),
+        (PartitionChange::Cancel { partition: 0 }, "no split or merge of partition 0 is pending"),
     ] {
         let before = state(&cluster);
         let refused = change(&mut cluster, |core| core.change_partitions(&wanted)).unwrap_err();
@@ -197,12 +196,12 @@ fn inconsistent_settings_are_refused() {
     begin(&mut cluster, &split(0));
     for wanted in [split(0), merge(0, 1)] {
         let refused = change(&mut cluster, |core| core.change_partitions(&wanted)).unwrap_err();
-        assert_eq!(refused.to_string(), "partition 0 is to be split or merged already");
+        assert_eq!(refused.to_string(), "a split or merge of partition 0 is already pending");
     }
     cluster.forms = true;
     cluster.run_until(3000, "split", |cluster| state(cluster).partition(PartitionId(0)).is_none());
     let refused = change(&mut cluster, |core| core.change_partitions(&split(0))).unwrap_err();
-    assert_eq!(refused.to_string(), "partition 0 is no more: partition 7 and 8 took its place");
+    assert_eq!(refused.to_string(), "partition 0 no longer exists; it was replaced by partition 7 and 8");
 }
 
 /// No vnode is divided, and no more wishes wait than there is room for.
@@ -215,13 +214,13 @@ fn bounds_are_reached_by_refusals() {
         .unwrap();
     cluster.run_until_ready(9000);
     let refused = change(&mut cluster, |core| core.change_partitions(&split(4))).unwrap_err();
-    let most = "keyspace \"many\" has, or is to have, 1024 partitions: no keyspace can have more";
+    let most = "keyspace \"many\" has, or will have, 1024 partitions, the most possible";
     assert_eq!(refused.to_string(), most);
     for pair in 0..64 {
         begin(&mut cluster, &merge(4 + 2 * pair, 5 + 2 * pair));
     }
     let refused = change(&mut cluster, |core| core.change_partitions(&split(0))).unwrap_err();
-    assert_eq!(refused.to_string(), "64 partitions are to be split or merged already, and no more can wait");
+    assert_eq!(refused.to_string(), "64 splits and merges are pending, and no more can be queued");
     let forming = |cluster: &Cluster| {
         state(cluster).partitions().filter(|(_, partition)| partition.forming.is_some()).count()
     };
@@ -242,7 +241,7 @@ fn one_vnode_is_not_split() {
     begin(&mut cluster, &PartitionChange::Split { partition: 0, at: Some(1) });
     finish(&mut cluster);
     let refused = change(&mut cluster, |core| core.change_partitions(&split(4))).unwrap_err();
-    assert_eq!(refused.to_string(), "partition 4 is the one vnode 0000, which cannot be split");
+    assert_eq!(refused.to_string(), "partition 4 has only vnode 0000, and cannot be split");
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn a_node_returns_when_its_disk_has_room() {
     puts_go_on(&mut cluster);
     let status = cluster.status();
     assert_eq!(status.nodes[1].disk, DiskState::Reserve);
-    assert_eq!(status.why_not_ready.unwrap(), "partition 0: node-2 stays out until its disk has room");
+    assert_eq!(status.why_not_ready.unwrap(), "partition 0: node-2 is barred until its disk has space");
     cluster.nodes.get_mut(&FULL).unwrap().space = DiskSpace::Enough;
     cluster.run_until_ready(2000);
     assert_eq!(cluster.status().nodes[1].disk, DiskState::Enough);

@@ -65,7 +65,7 @@ fn a_dead_node_that_may_alone_hold_something_is_not_given_up() {
     let mut cluster = with_a_fourth(1);
     cluster.kill(NodeId(2));
     cluster.run(500);
-    let why = "node-2 is not there, and may alone hold what was put into keyspace \"default\", whose write set is 1: bring it back first";
+    let why = "node-2 is not live, and may be the only node with values of keyspace \"default\", whose write set is 1; bring it back first";
     refused(&mut cluster, &remove(NodeId(2)), why);
     assert_eq!(cluster.core().plan(&remove(NodeId(2))).unwrap_err().to_string(), why);
     // Drained it is waited for, as is one that dies when it is being removed.

@@ -4,7 +4,7 @@ use nicekv_proto::hot::{HotConfirm, HotLease, HotValue, Stamp};
 use nicekv_proto::route::leave_room_for_stamp;
 use nicekv_proto::{ClientId, Get, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId};
 use nicekv_switch::control::{ControlReply, ControlRequest, SwitchAgent};
-use nicekv_switch::{HostId, HotTable, Ingress, Passed, Router, TableSet};
+use nicekv_switch::{DatagramVerdict, HostId, HotTable, Ingress, Router, TableSet};
 use std::net::SocketAddrV4;
 
 use crate::Config;
@@ -108,7 +108,7 @@ impl Switch {
         leave_room_for_stamp(&mut bytes);
         let mut get =
             |_| match self.agent.backend_mut().process(0, Ingress::Socket, from, vring, &mut bytes.clone()) {
-                Passed::Unicast(hop) => hop.host(),
+                DatagramVerdict::Unicast(hop) => hop.host(),
                 _ => None,
             };
         (0..times).filter_map(&mut get).collect()
@@ -143,7 +143,7 @@ impl Switch {
         HotValue { keyspace, digest, stamp, serial, key: KEY, reply: &[0; PADDING] }.encode(&mut value);
         HotLease { keyspace, digest, nonce, until_ns, serial }.encode(&mut lease);
         let backend = self.agent.backend_mut();
-        backend.begin_life(nonce);
+        backend.begin_incarnation(nonce);
         for mut bytes in [value, lease] {
             let _ends_here = backend.process(0, Ingress::Socket, owner, vring, &mut bytes);
         }

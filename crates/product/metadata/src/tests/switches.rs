@@ -4,7 +4,7 @@ use nicekv_switch::control::{ControlReply, ControlRequest};
 use nicekv_switch::{HostId, Prefix, TableSet, TableStatus, UnicastEntry};
 
 use crate::config::{SwitchId, Timing};
-use crate::observations::Switches;
+use crate::observe::Switches;
 use core::time::Duration;
 
 const MS: u64 = 1_000_000;

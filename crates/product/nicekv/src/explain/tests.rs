@@ -112,7 +112,7 @@ fn a_hot_entry_is_told_with_its_holders() {
         keyspace: 0,
         digest: [0; 16],
         instance: 0x30_0000_0002,
-        usual_turns: 3,
+        owner_turns: 3,
         holders,
         in_switch: false,
     };

@@ -49,7 +49,7 @@ fn partitions_are_split_at_keys_and_merged_while_redis_goes_on() {
     // Not at what another one begins with, and not what is of hashes.
     let refused = run(&["partition", "split", "--key", "m", "--keyspace", "orders"]);
     assert_eq!(refused.0, Some(2), "{}", refused.2);
-    assert!(refused.2.contains("cannot begin with 6d0000"), "{}", refused.2);
+    assert!(refused.2.contains("cannot begin at 6d0000"), "{}", refused.2);
 
     let told = run(&["explain", "fruit:apple", "--keyspace", "orders"]).1;
     for part in

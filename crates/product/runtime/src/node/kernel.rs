@@ -39,10 +39,10 @@ impl Kernel {
     /// To be called before a datagram or a frame leaves.
     pub(super) fn catch_up(&mut self, now: Now, core: &mut Replica) {
         while let Some(shift) = core.poll_visibility() {
-            self.table.take(&mut self.program, shift, |partition, key| core.named(partition, key));
+            self.table.apply(&mut self.program, shift, |partition, key| core.named(partition, key));
         }
         while let Some(shift) = core.poll_copies() {
-            self.table.take_copy(&mut self.program, shift);
+            self.table.apply_copy(&mut self.program, shift);
         }
         let epochs = core.epochs_told();
         if epochs == self.epochs && now.boot_ns < self.look_at_ns {

@@ -41,7 +41,7 @@ shared_struct! {
         requests: u64 = "__u64",
         turn: u32 = "__u32",
         holder_count: u8 = "__u8",
-        usual_turns: u8 = "__u8",
+        owner_turns: u8 = "__u8",
         value_place: u16 = "__u16",
         holders: [HotHolder; HOT_HOLDERS_MAX] = "struct nicekv_hot_holder" [31],
         answered: u64 = "__u64",

@@ -137,7 +137,7 @@ const HOT_MUTATIONS: [(Hook, &str, &str, &str); 29] = [
         "|| entry->holders[place].confirmed > seen)",
     ),
     (Hook::Xdp, "hot.h", "first = __sync_fetch_and_add(&entry->turn, 1) %", "first = entry->turn %"),
-    (Hook::Tc, "hot.h", "% (holders + entry->usual_turns);", "% (holders + 1);"),
+    (Hook::Tc, "hot.h", "% (holders + entry->owner_turns);", "% (holders + 1);"),
     (Hook::Xdp, "hot.h", ": first + step - holders, seen", ": NICEKV_HOT_HOLDERS_MAX, seen"),
     (
         Hook::Xdp,

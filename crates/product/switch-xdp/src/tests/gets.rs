@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
-use nicekv_kernel_gets::{Asked, Grant, Lookup, Miss, OUTCOMES, Outcome, Size, Table};
+use nicekv_kernel_gets::{GetRequest, Grant, Lookup, Miss, OUTCOMES, Outcome, Size, Table};
 use nicekv_proto::hot::Stamp;
 use nicekv_proto::limits::DATAGRAM_BYTES_MAX;
 use nicekv_proto::recovery::Entry;
@@ -185,7 +185,7 @@ impl Run {
 
     fn take(&mut self, number: u64, kind: ShiftKind) {
         let (_, keyspace, digest, partition) = key(number);
-        self.table.take(&mut self.memory, Shift { partition, kind }, |_, _| Some((keyspace, digest)));
+        self.table.apply(&mut self.memory, Shift { partition, kind }, |_, _| Some((keyspace, digest)));
     }
 
     /// Changes something of copies.
@@ -206,7 +206,7 @@ impl Run {
                 CopyShift::Kept { of, stamp, lessor, entry }
             }
         };
-        self.table.take_copy(&mut self.memory, shift);
+        self.table.apply_copy(&mut self.memory, shift);
     }
 
     fn entry(&mut self) -> Vec<u8> {
@@ -262,7 +262,7 @@ impl Run {
 
     /// How the reference ends, by number, and the reply.
     fn expected(&mut self, payload: &[u8]) -> Option<(usize, Vec<u8>)> {
-        let mut lookup = Lookup::new(Asked::of(payload)?, SIZE.entries, 1);
+        let mut lookup = Lookup::new(GetRequest::parse(payload)?, SIZE.entries, 1);
         let outcome = loop {
             if let Some(outcome) = lookup.step(&mut self.memory) {
                 break outcome;
@@ -270,17 +270,17 @@ impl Run {
         };
         Some(match outcome {
             Outcome::Answer(body) => {
-                let reply = lookup.asked().reply(&body);
+                let reply = lookup.get().reply(&body);
                 assert!(reply.len() <= payload.len(), "no longer than the get");
-                (if lookup.asked().stamp.is_some() { COPY } else { 0 }, reply)
+                (if lookup.get().stamp.is_some() { COPY } else { 0 }, reply)
             }
-            Outcome::Up(Miss::Absent) => (1, Vec::new()),
-            Outcome::Up(Miss::Closed) => (2, Vec::new()),
-            Outcome::Up(Miss::Lease) => (3, Vec::new()),
-            Outcome::Up(Miss::Chain) => (4, Vec::new()),
-            Outcome::Up(Miss::Room) => (6, Vec::new()),
-            Outcome::Up(Miss::Stamp) => (7, Vec::new()),
-            Outcome::Up(Miss::Changed) => unreachable!("nobody writes meanwhile"),
+            Outcome::Pass(Miss::Absent) => (1, Vec::new()),
+            Outcome::Pass(Miss::Closed) => (2, Vec::new()),
+            Outcome::Pass(Miss::Lease) => (3, Vec::new()),
+            Outcome::Pass(Miss::Chain) => (4, Vec::new()),
+            Outcome::Pass(Miss::Room) => (6, Vec::new()),
+            Outcome::Pass(Miss::Stamp) => (7, Vec::new()),
+            Outcome::Pass(Miss::Changed) => unreachable!("nobody writes meanwhile"),
         })
     }
 

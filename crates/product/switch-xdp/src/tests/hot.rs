@@ -60,7 +60,7 @@ enum Next {
     Asked { key: u8, name: u8, padding: usize, ingress: u16 },
     Offered { node: u16, key: u8, name: u8, behind: u64, serial: u64, bytes: usize },
     Leased { node: u16, serial: u64, is_over: bool, other_life: u8 },
-    Change { removed: Option<u64>, key: u8, usual_turns: u8, holders: u8 },
+    Change { removed: Option<u64>, key: u8, owner_turns: u8, holders: u8 },
 }
 
 fn next() -> impl Strategy<Value = Next> {
@@ -87,10 +87,10 @@ fn next() -> impl Strategy<Value = Next> {
     let said =
         said.prop_map(|(node, key, opcode, instance, seen)| Next::Said { node, key, opcode, instance, seen });
     let change = (prop::option::of(0u64..4), 0u8..4, 1u8..4, any::<u8>());
-    let change = change.prop_map(|(removed, key, usual_turns, holders)| Next::Change {
+    let change = change.prop_map(|(removed, key, owner_turns, holders)| Next::Change {
         removed,
         key,
-        usual_turns,
+        owner_turns,
         holders,
     });
     let ingress = prop_oneof![4 => Just(0u16), 1 => 0u16..6];
@@ -151,8 +151,8 @@ impl Both {
             newest: 0,
             nonce: 5,
         };
-        both.lab.xdp.hot.begin_life(both.nonce).unwrap();
-        both.model.begin_life(both.nonce);
+        both.lab.xdp.hot.begin_incarnation(both.nonce).unwrap();
+        both.model.begin_incarnation(both.nonce);
         // Leases are over, or last longer than any clock.
         both.model.set_clock(1 << 40);
         let config = HotConfig { keyspaces: vec![KEYSPACE, 4], keys_max: 12, stages: 3, seed: 11 };
@@ -164,7 +164,7 @@ impl Both {
         both
     }
 
-    fn change(&mut self, removed: Option<u64>, key: u8, usual_turns: u8, holders: u8) {
+    fn change(&mut self, removed: Option<u64>, key: u8, owner_turns: u8, holders: u8) {
         let tables = self.model.tables().unwrap();
         let here = tables.hosts.iter().filter(|host| !host.is_remote && host.role == HostRole::Node);
         let holders: Vec<HostId> = here.map(|host| host.id).filter(|id| holders >> id.0 & 1 == 1).collect();
@@ -172,7 +172,7 @@ impl Both {
         self.instances[usize::from(key)] = self.newest;
         let (digest, instance) = (digest(key), self.newest);
         let in_switch = key != 1;
-        let set = [HotEntry { keyspace: KEYSPACE, digest, instance, usual_turns, holders, in_switch }];
+        let set = [HotEntry { keyspace: KEYSPACE, digest, instance, owner_turns, holders, in_switch }];
         let removed: Vec<u64> = removed.map(|back| self.newest.saturating_sub(back)).into_iter().collect();
         // The one that comes is none of those that go.
         let removed: Vec<u64> = removed.into_iter().filter(|instance| *instance != self.newest).collect();
@@ -263,8 +263,8 @@ impl Both {
                 let body = [nonce, until, serial].map(u64::to_be_bytes).concat();
                 self.lease(node, of_key(frames::message(Opcode::HotLease, &body), KEYSPACE, digest(0)))
             }
-            Next::Change { removed, key, usual_turns, holders } => {
-                self.change(removed, key, usual_turns, holders);
+            Next::Change { removed, key, owner_turns, holders } => {
+                self.change(removed, key, owner_turns, holders);
                 Ok(())
             }
         }
@@ -320,7 +320,7 @@ fn no_count_is_lost_while_it_is_read() {
             keyspace: KEYSPACE,
             digest: digest(0),
             instance: 1,
-            usual_turns: 1,
+            owner_turns: 1,
             holders: vec![],
             in_switch: false,
         };

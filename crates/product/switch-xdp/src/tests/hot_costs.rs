@@ -52,7 +52,7 @@ fn full(lab: &mut Lab) {
         keyspace: KEYSPACE,
         digest: digest(number),
         instance: number as u64 + 1,
-        usual_turns: 1,
+        owner_turns: 1,
         holders: vec![HostId(2), HostId(3)],
         in_switch: false,
     };
@@ -79,7 +79,7 @@ fn full(lab: &mut Lab) {
 
 /// Of values there are as many as may be, within a lease without end.
 fn offer_values(lab: &mut Lab) {
-    lab.xdp.hot.begin_life(1).unwrap();
+    lab.xdp.hot.begin_incarnation(1).unwrap();
     let lease = [1, u64::MAX, 1].map(u64::to_be_bytes).concat();
     let lease = of_key(frames::message(Opcode::HotLease, &lease), ANSWERED, digest(0));
     lab.test_run(1, &said_by(1, lease));

@@ -1,43 +1,43 @@
-//! The switch's side of the stream: which requests it obeys (by term and generation), and what it remembers of them.
+//! The agent, the switch's side of the control protocol: checks term and generation of requests, and carries them out.
 
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use super::hot::KnownHot;
+use super::hot_index::HotIndex;
 use super::lookup::{Found, Lookup};
 use super::message::{ControlReply, ControlRequest};
 use crate::{Backend, BackendError, Counter, HotConfig, HotEntry, Register, Table, TableSet, TableUpdate};
 
-/// Where an agent keeps the newest term over its restarts.
-pub trait TermMemory {
-    /// Keeps `term` for good before it returns; the error is one line.
-    fn remember(&mut self, term: u64) -> Result<(), String>;
+/// Stores the newest term across restarts of an agent.
+pub trait TermStore {
+    /// Stores `term` durably before it returns; the error is one line.
+    fn store(&mut self, term: u64) -> Result<(), String>;
 }
 
-/// The memory of an agent without one, which is told by whoever starts it what it has seen.
+/// For an agent that does not store the term; its caller passes the newest term to [`SwitchAgent::new`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoMemory;
+pub struct NoTermStore;
 
-impl TermMemory for NoMemory {
-    fn remember(&mut self, _term: u64) -> Result<(), String> {
+impl TermStore for NoTermStore {
+    fn store(&mut self, _term: u64) -> Result<(), String> {
         Ok(())
     }
 }
 
-impl<M: TermMemory> TermMemory for Option<M> {
-    fn remember(&mut self, term: u64) -> Result<(), String> {
-        self.as_mut().map_or(Ok(()), |memory| memory.remember(term))
+impl<M: TermStore> TermStore for Option<M> {
+    fn store(&mut self, term: u64) -> Result<(), String> {
+        self.as_mut().map_or(Ok(()), |store| store.store(term))
     }
 }
 
-/// The switch's side of the stream: one back end, the newest term, what is installed.
+/// An agent: one back end, the newest term, the installed tables.
 #[derive(Clone, Debug)]
-pub struct SwitchAgent<B, M = NoMemory> {
+pub struct SwitchAgent<B, M = NoTermStore> {
     backend: B,
-    memory: M,
+    store: M,
     term: u64,
     installed: Option<Installed>,
-    hot: KnownHot,
+    hot: HotIndex,
 }
 
 #[derive(Clone, Debug)]
@@ -47,17 +47,16 @@ struct Installed {
 }
 
 impl<B: Backend> SwitchAgent<B> {
-    /// An agent of a back end without tables. `term`: the newest term that this switch remembers to have
-    /// seen, 0 if it remembers none.
+    /// An agent of a back end without tables. `term`: the newest term that this switch has seen; 0 if it has seen none.
     pub fn new(backend: B, term: u64) -> Self {
-        Self::with_memory(backend, term, NoMemory)
+        Self::with_term_store(backend, term, NoTermStore)
     }
 }
 
-impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
-    /// An agent of a back end without tables. `term`: the one in `memory`.
-    pub fn with_memory(backend: B, term: u64, memory: M) -> Self {
-        Self { backend, memory, term, installed: None, hot: KnownHot::default() }
+impl<B: Backend, M: TermStore> SwitchAgent<B, M> {
+    /// An agent of a back end without tables. `term`: the one in `store`.
+    pub fn with_term_store(backend: B, term: u64, store: M) -> Self {
+        Self { backend, store, term, installed: None, hot: HotIndex::default() }
     }
 
     /// The newest term seen.
@@ -75,7 +74,7 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
         &self.backend
     }
 
-    /// The same, to be changed.
+    /// Mutable access to the back end.
     pub fn backend_mut(&mut self) -> &mut B {
         &mut self.backend
     }
@@ -119,11 +118,11 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
         }
     }
 
-    /// Fences older terms off. A term that could not be remembered is not obeyed, and fences nobody off: after a
-    /// restart it would not either.
+    /// Fences off older terms. A term that cannot be stored is not obeyed and fences off nobody, because after a restart it would not
+    /// either.
     fn obey(&mut self, term: u64) -> Result<(), String> {
         if term > self.term {
-            self.memory.remember(term)?;
+            self.store.store(term)?;
             self.term = term;
         }
         Ok(())
@@ -137,17 +136,18 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
                 return ControlReply::Installed { term, generation };
             }
             if generation <= current {
-                let reason = format!("generation {generation} does not follow the installed {current}");
+                let reason =
+                    format!("generation {generation} is not newer than the installed generation {current}");
                 return ControlReply::Failed { generation, reason };
             }
         }
-        let made = self.backend.install(&tables).map(|()| tables);
-        self.concluded(generation, made)
+        let result = self.backend.install(&tables).map(|()| tables);
+        self.conclude(generation, result)
     }
 
-    /// The answer to what led to tables of this generation, or did not.
-    fn concluded(&mut self, generation: u64, made: Result<TableSet, BackendError>) -> ControlReply {
-        match made {
+    /// The reply to an attempt to install tables of this generation.
+    fn conclude(&mut self, generation: u64, result: Result<TableSet, BackendError>) -> ControlReply {
+        match result {
             Ok(tables) => {
                 self.installed = Some(Installed { term: self.term, tables });
                 ControlReply::Installed { term: self.term, generation }
@@ -156,7 +156,7 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
         }
     }
 
-    /// Changes one table. A change that has been made already is not made again.
+    /// Changes one table. A repeated request changes nothing.
     fn update(&mut self, update: &TableUpdate) -> ControlReply {
         let (term, generation) = (self.term, update.generation);
         let installed = self.installed.as_ref().filter(|installed| installed.term == term);
@@ -164,31 +164,32 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
             return ControlReply::Installed { term, generation };
         }
         if generation <= update.base {
-            let reason = format!("generation {generation} does not follow {}", update.base);
+            let reason =
+                format!("generation {generation} is not newer than its base, generation {}", update.base);
             return ControlReply::Failed { generation, reason };
         }
-        let made = update
+        let result = update
             .applied_to(installed.map(|installed| &installed.tables))
             .map_err(BackendError::from)
             .and_then(|tables| self.backend.update(update).map(|()| tables));
-        self.concluded(generation, made)
+        self.conclude(generation, result)
     }
 
     fn set_hot(&mut self, config: &HotConfig) -> ControlReply {
-        let made = self.backend.set_hot(config);
-        self.hot_changed(made)
+        let result = self.backend.set_hot(config);
+        self.hot_changed(result)
     }
 
     fn change_hot(&mut self, clear: bool, removed: &[u64], set: &[HotEntry]) -> ControlReply {
-        let made = self.backend.change_hot(clear, removed, set);
-        if made.is_ok() {
+        let result = self.backend.change_hot(clear, removed, set);
+        if result.is_ok() {
             self.hot.change(clear, removed, set);
         }
-        self.hot_changed(made)
+        self.hot_changed(result)
     }
 
-    fn hot_changed(&self, made: Result<(), BackendError>) -> ControlReply {
-        match made {
+    fn hot_changed(&self, result: Result<(), BackendError>) -> ControlReply {
+        match result {
             Ok(()) => ControlReply::HotChanged { term: self.term, newest: self.hot.newest() },
             Err(error) => ControlReply::HotFailed { term: self.term, reason: error.to_string() },
         }
@@ -204,7 +205,7 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
         }
     }
 
-    /// What a register holds before `then`.
+    /// Reads a register, then applies `then` to the back end.
     fn register(
         &mut self,
         register: Register,
@@ -231,7 +232,7 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
     }
 
     fn requests(&self) -> Result<ControlReply, BackendError> {
-        // First: what is matched meanwhile makes a switch look no younger.
+        // Counters first: a smaller total than before means that the switch has restarted, so the total must not include later matches.
         let counters = self.backend.counters()?;
         let matched = Table::ALL.map(|table| counters.get(Counter::Hits(table))).iter().sum();
         let requests = Table::ALL

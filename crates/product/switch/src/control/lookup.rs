@@ -1,4 +1,4 @@
-//! What the installed tables do with a key: the entries that a get and an update of it meet, for operators.
+//! Lookup of a key in the installed tables, for operators: the entries that match its gets and updates.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,70 +6,71 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Backend, DivisionEntry, Entry, Host, HostId, HotEntry, MemberSet, MulticastEntry, RecordEntry, Table,
-    TableSet, UnicastEntry,
+    Backend, DivisionEntry, Entry, Host, HostId, HotEntry, MemberSet, MulticastEntry, RecordEntry, TableSet,
+    UnicastEntry,
 };
 
-/// Two addresses of a key, one in each ring of its keyspace.
+/// A key, as the tables match it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lookup {
-    /// Where its gets go.
+    /// Its address in the unicast ring of its keyspace.
     pub unicast: [u8; 4],
-    /// Where its updates go.
+    /// Its address in the multicast ring.
     pub multicast: [u8; 4],
     /// Its match value.
     pub value: u128,
     /// Its keyspace.
     pub keyspace: u16,
-    /// A client whose datagrams are to be noted from now on; asked for again, they are told, and that ends. Nobody's: it ends, too.
+    /// A client whose datagrams the switch is to trace from now on. Another lookup with the same client returns the trace and ends it; one
+    /// without a client also ends it.
     pub watch: Option<u64>,
 }
 
-/// What a switch has seen of the datagrams of the client that it was to watch.
+/// The trace of a client's datagrams at a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sight {
-    /// Its boot-time clock, when it answered.
+    /// The switch's boot-time clock when it replied.
     pub now_ns: u64,
-    /// Why it cannot see all of them.
+    /// Why the trace may be incomplete.
     pub blind: Option<String>,
-    /// What it has seen.
+    /// The datagrams.
     pub seen: Vec<Sighting>,
 }
 
-/// A datagram that a switch has seen.
+/// A datagram in a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sighting {
-    /// By its boot-time clock.
+    /// When, by the switch's boot-time clock.
     pub at_ns: u64,
-    /// What, and where.
+    /// Its opcode and where it went.
     pub what: String,
 }
 
-/// An entry, and how many packets have met it; `None`: the switch did not say.
+/// An entry that matches, with its hits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Met<E> {
     /// The entry.
     pub entry: E,
-    /// Its packets.
+    /// Its hits; `None`: the switch did not report them.
     pub hits: Option<u64>,
 }
 
-/// What was found.
+/// The entries that match a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// In the table of gets; `None`: they are dropped.
+    /// The entry of `unicast_vring`; `None`: gets are dropped, unless there is a record.
     pub unicast: Option<Met<UnicastEntry>>,
-    /// The divisions of that partition: gets from there go elsewhere.
+    /// The divisions of its partition, which override the host of gets.
     pub divisions: Vec<Met<DivisionEntry>>,
-    /// In the table of updates; `None`: they are dropped.
+    /// The entry of `multicast_vring`; `None`: updates are dropped, unless there is a record.
     pub multicast: Option<Met<MulticastEntry>>,
-    /// In the table of both, of a keyspace that is partitioned by range; `None`: they are dropped.
+    /// The entry of `record`, in a range-partitioned keyspace.
     pub record: Option<Met<RecordEntry>>,
-    /// The servers that these name.
+    /// The servers that these entries name.
     pub hosts: Vec<Host>,
-    /// Its hot entry, if it has one.
+    /// Its entry in table `hot`.
     pub hot: Option<HotEntry>,
-    /// Of the client that was asked for. The tables know nothing of that: whoever runs the agent adds it.
+    /// The trace of the client. The agent's host process adds it; the tables do not know clients.
     pub sight: Option<Sight>,
 }
 
@@ -92,13 +93,13 @@ impl Found {
         found
     }
 
-    /// Partition and default host of gets.
+    /// Partition and default host for gets.
     pub fn gets(&self) -> Option<(u32, HostId)> {
         let by_record = self.record.as_ref().map(|met| (met.entry.partition, met.entry.host));
         by_record.or_else(|| self.unicast.as_ref().map(|met| (met.entry.partition, met.entry.host)))
     }
 
-    /// The group of puts.
+    /// The multicast group for puts.
     pub fn puts(&self) -> Option<&MemberSet> {
         let by_record = self.record.as_ref().map(|met| &met.entry.members);
         by_record.or_else(|| self.multicast.as_ref().map(|met| &met.entry.members))
@@ -111,7 +112,7 @@ impl Found {
     }
 }
 
-/// The place of the entry with the longest prefix that holds `address`.
+/// The index of the entry with the longest prefix that contains `address`.
 fn longest<E: Entry>(entries: &[E], address: [u8; 4]) -> Option<usize> {
     let prefixes = entries.iter().map(|entry| entry.matches().prefix()).enumerate();
     let holding = prefixes.filter_map(|(at, prefix)| Some((at, prefix.filter(|it| it.contains(address))?)));
@@ -119,7 +120,6 @@ fn longest<E: Entry>(entries: &[E], address: [u8; 4]) -> Option<usize> {
 }
 
 fn met<B: Backend, E: Entry + Clone>(backend: &B, entries: &[E], at: usize) -> Met<E> {
-    let table = Table::ALL.into_iter().find(|table| table.name() == E::NAME).expect("each has a name");
-    let hits = backend.entry_hits(table).ok().and_then(|hits| hits.get(at).copied());
+    let hits = backend.entry_hits(E::TABLE).ok().and_then(|hits| hits.get(at).copied());
     Met { entry: entries[at].clone(), hits }
 }

@@ -1,4 +1,4 @@
-//! What controller and agent say to each other, and its encoding: postcard, one message per frame, of bounded length.
+//! Messages of the control protocol, and their encoding: postcard, one message in each frame, of bounded length.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -62,37 +62,37 @@ pub enum ControlRequest {
         /// Which.
         register: Register,
     },
-    /// Report what the tables do with a key.
+    /// Look a key up in the tables.
     Lookup {
         /// Term of the controller's leadership.
         term: u64,
-        /// Where the key's requests go.
+        /// The key.
         lookup: Lookup,
     },
-    /// Report what clients have asked for, by entry.
+    /// Report client requests by entry.
     Requests {
         /// Term of the controller's leadership.
         term: u64,
     },
-    /// Count what is asked of these keyspaces' keys.
+    /// Configure hot-key detection.
     SetHot {
         /// Term of the controller's leadership.
         term: u64,
-        /// Which, and how.
+        /// Keyspaces and parameters.
         config: HotConfig,
     },
-    /// Change the table of hot keys, as a whole or not at all; entries outlive generations of the other tables.
+    /// Change table `hot`, as a whole or not at all. Its entries outlive generations of the other tables.
     ChangeHot {
         /// Term of the controller's leadership.
         term: u64,
-        /// Whether all entries go first.
+        /// Whether to remove all entries first.
         clear: bool,
-        /// Instances that go.
+        /// Instances to remove.
         removed: Vec<u64>,
-        /// Entries that come, ascending by instances; one takes the place of its key's older one.
+        /// Entries to add, ascending by instance; each replaces the older entry of its key.
         set: Vec<HotEntry>,
     },
-    /// Report what was counted of hot keys, and of those that could be.
+    /// Report the counts of hot keys and of candidates.
     ReadHot {
         /// Term of the controller's leadership.
         term: u64,
@@ -100,7 +100,7 @@ pub enum ControlRequest {
 }
 
 impl ControlRequest {
-    /// Whether it concerns hot keys, and no tables.
+    /// Whether it concerns table `hot` or its detection.
     pub(super) fn is_of_hot_keys(&self) -> bool {
         matches!(self, Self::SetHot { .. } | Self::ChangeHot { .. } | Self::ReadHot { .. })
     }
@@ -125,28 +125,28 @@ impl ControlRequest {
 
 /// From the agent to the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(clippy::large_enum_variant, reason = "one at a time, and seldom")]
+#[allow(clippy::large_enum_variant, reason = "sent one at a time, and rarely")]
 pub enum ControlReply {
-    /// The tables are in force, and no packet is on its way by older ones.
+    /// The tables are in force, and no packet uses older ones any more.
     Installed {
-        /// As in the request.
+        /// Term of the request.
         term: u64,
         /// The generation in force.
         generation: u64,
     },
-    /// A newer controller was here.
+    /// The agent has seen a newer controller.
     Refused {
         /// Its term.
         current_term: u64,
     },
-    /// The tables could not be installed; those before them are in force.
+    /// The tables could not be installed; the old ones stay in force.
     Failed {
         /// Generation of the request.
         generation: u64,
-        /// For the operator.
+        /// The error, for the operator.
         reason: String,
     },
-    /// A report.
+    /// The status.
     Status {
         /// Newest term seen, that of the request included.
         term: u64,
@@ -157,70 +157,70 @@ pub enum ControlReply {
         /// Global counters.
         counters: Counters,
     },
-    /// The cells of a register; of one that was reset, as they were before.
+    /// The cells of a register; of a register that was reset, the values before.
     Register {
         /// Which.
         register: Register,
         /// Its cells.
         cells: Vec<u64>,
     },
-    /// What the tables in force do with a key.
+    /// The result of a lookup.
     Found {
         /// Newest term seen.
         term: u64,
         /// The generation in force; `None` before the first install.
         generation: Option<u64>,
-        /// As in the request.
+        /// The key of the request.
         lookup: Lookup,
-        /// The entries.
+        /// The entries that match.
         found: Found,
     },
-    /// The switch's ports: said without being asked, with each new connection and whenever one changes.
+    /// The switch's ports. Sent unasked after connecting, and whenever a port changes.
     Ports {
-        /// Numbers of all its ports, ascending; `None`: it reaches hosts by their addresses.
+        /// All port numbers, ascending; `None`: it reaches hosts by their addresses.
         present: Option<Vec<u16>>,
-        /// Those whose cable is dead, as far as the switch can tell, ascending.
+        /// Ports without a link, as far as the switch can tell, ascending.
         down: Vec<u16>,
     },
-    /// What clients have asked for. No count ever falls while the switch runs and its entry stays.
+    /// Client requests. The count of an installed entry never falls while the switch runs.
     Requests {
         /// Newest term seen, that of the request included.
         term: u64,
         /// The generation in force; `None` before the first install.
         generation: Option<u64>,
-        /// Matches of all tables since the switch started: fewer than before, and it has started anew.
+        /// Matches of all tables since the switch started. A smaller number than before means that it has restarted.
         matched: u64,
         /// By table in the order of [`Table::ALL`](crate::Table::ALL), by entry in the order of the generation.
         requests: Vec<Vec<EntryRequests>>,
     },
-    /// Hot keys are counted, or their table is changed, as was asked.
+    /// The request on hot keys was carried out.
     HotChanged {
-        /// As in the request.
+        /// Term of the request.
         term: u64,
         /// The newest instance that this agent has installed.
         newest: u64,
     },
-    /// What was asked of hot keys was not done; the entries before are in force.
+    /// The request on hot keys was refused; nothing changed.
     HotFailed {
-        /// As in the request.
+        /// Term of the request.
         term: u64,
-        /// For the operator.
+        /// The error, for the operator.
         reason: String,
     },
-    /// What was counted of hot keys.
+    /// Counts of hot keys.
     Hot {
-        /// As in the request.
+        /// Term of the request.
         term: u64,
-        /// Since when, each of its parts says.
+        /// The counts.
         reading: HotReading,
     },
 }
 
-/// Why bytes are no control message.
+/// Errors of the encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ControlError {
     /// Longer than [`CONTROL_MESSAGE_BYTES_MAX`].
-    #[error("control message of {bytes} bytes, the limit is {CONTROL_MESSAGE_BYTES_MAX}")]
+    #[error("control message of {bytes} bytes; the limit is {CONTROL_MESSAGE_BYTES_MAX}")]
     TooLong {
         /// Its length.
         bytes: usize,
@@ -228,7 +228,7 @@ pub enum ControlError {
     /// Not an encoding of the expected message.
     #[error("malformed control message: {0}")]
     Malformed(postcard::Error),
-    /// A message with something behind it.
+    /// Bytes after the message.
     #[error("{bytes} bytes after a control message")]
     TrailingBytes {
         /// How many.
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use crate::{
         Chain, DIVISIONS_MAX, DivisionEntry, HOST_CAPACITY, HOT_CAPACITY, HOT_HOLDERS_MAX,
-        HOT_USUAL_TURNS_MAX, Host, HostId, HostRole, HotCandidate, HotCount, MemberSet, MulticastEntry,
+        HOT_OWNER_TURNS_MAX, Host, HostId, HostRole, HotCandidate, HotCount, MemberSet, MulticastEntry,
         Prefix, RecordEntry, UnicastEntry, VringConfig, VringSet,
     };
 
@@ -347,7 +347,7 @@ mod tests {
             keyspace: u16::MAX,
             digest: digest(index),
             instance: u64::MAX - HOT_CAPACITY as u64 + index,
-            usual_turns: HOT_USUAL_TURNS_MAX,
+            owner_turns: HOT_OWNER_TURNS_MAX,
             holders: (0..HOT_HOLDERS_MAX as u16).map(|holder| HostId(u16::MAX - holder)).collect(),
             in_switch: false,
         };

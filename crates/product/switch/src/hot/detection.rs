@@ -1,13 +1,13 @@
-//! Which keys could be hot, and where requests go: what the controller reads of a switch (KVSwitch §4.2.5, §4.2.6).
+//! Detection of hot keys: the counts that the controller reads from a switch (KVSwitch §4.2.5, §4.2.6).
 //!
 //! ```text
-//!   get, update, of a keyspace that spreads its hot keys ─┬─ its key has an entry ─▶ counted there
-//!     that leaves for a host of this switch               ├─ it has none ──────────▶ HashPipe
-//!                                                         └─ each host that it leaves for: loads
+//!   get or update, in a keyspace that spreads its hot keys ─┬─ its key has an entry ─▶ counted by the entry
+//!     and that leaves for a host of this switch             ├─ it has none ──────────▶ HashPipe
+//!                                                           └─ each host that it leaves for: loads
 //! ```
 //!
-//! What leaves by a trunk is counted where it ends. Requests of entries and loads are never reset and read as differences, so that it costs nothing to lose a reading;
-//! candidates are since the last one.
+//! A request that leaves by a trunk is counted by the switch at its end. The counts of entries and loads are never reset; the controller
+//! takes differences, so a lost reading costs nothing. Candidates are counted since the last reading.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,16 +17,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::HostId;
 
-/// What a switch counts, and how. Until it is told, nothing.
+/// Configuration of the detection. By default nothing is counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotConfig {
-    /// Keyspaces that spread their hot keys; none: nothing is counted.
+    /// Keyspaces that spread their hot keys. If it is empty, nothing is counted.
     pub keyspaces: Vec<u16>,
-    /// K: slots of the HashPipe, and candidates that are told.
+    /// K: slots of the HashPipe, and candidates in a reading.
     pub keys_max: u32,
     /// d: stages of the HashPipe.
     pub stages: u32,
-    /// Makes its hash functions; nobody's to guess.
+    /// Seed of its hash functions; secret.
     pub seed: u64,
 }
 
@@ -38,7 +38,7 @@ impl Default for HotConfig {
 }
 
 impl HotConfig {
-    /// The first parameter that cannot be.
+    /// Checks the parameters; the error names the first one out of bounds.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.parameters().check()
     }
@@ -47,7 +47,7 @@ impl HotConfig {
         Config { keys_max: self.keys_max, stages: self.stages, ..Config::default() }
     }
 
-    /// What the HashPipe depends on: while that stays, it goes on counting.
+    /// The parameters of the HashPipe. While they stay the same, it goes on counting.
     pub fn pipe(&self) -> (u32, u32, u64) {
         (self.keys_max, self.stages, self.seed)
     }
@@ -56,15 +56,15 @@ impl HotConfig {
 /// Requests of an entry since it was installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotCount {
-    /// Which.
+    /// The entry's instance.
     pub instance: u64,
     /// Gets and updates.
     pub requests: u64,
-    /// Of these, gets that the switch has answered itself (H9).
+    /// Gets among them that the switch has answered itself (H9).
     pub answered: u64,
 }
 
-/// Requests of a key that has no entry since the last reading, as far as the HashPipe knows of them.
+/// Requests of a key without an entry since the last reading, as counted by the HashPipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotCandidate {
     /// Its keyspace.
@@ -75,23 +75,23 @@ pub struct HotCandidate {
     pub count: u64,
 }
 
-/// What a switch says of hot keys.
+/// A switch's counts of hot keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotReading {
     /// The newest instance that was ever installed.
     pub newest: u64,
-    /// Of each entry, ascending by instances. While an entry is there its count never falls.
+    /// One count for each entry, ascending by instance. The count of an installed entry never falls.
     pub entries: Vec<HotCount>,
-    /// At most K, the most asked first.
+    /// At most K candidates, the most requested first.
     pub candidates: Vec<HotCandidate>,
-    /// Requests since the last reading of keys that are not among the candidates.
+    /// Requests since the last reading of keys that are not candidates.
     pub dropped: u64,
-    /// Requests that have left for each node at this switch, ascending by nodes. They never fall while the switch runs.
+    /// Requests that have left for each node attached to this switch, ascending by node. The counts never fall while the switch runs.
     pub loads: Vec<(HostId, u64)>,
 }
 
 impl HotReading {
-    /// Adds what a HashPipe had; beyond K keys, which processors may have together, the least asked are dropped.
+    /// Adds the counts of a HashPipe. Per-CPU HashPipes may have more than K keys together; the least requested beyond K are dropped.
     #[must_use]
     pub fn with_candidates(mut self, reading: &Reading, keys_max: u32) -> Self {
         let candidate = |&(key, count): &(HotKey, u64)| HotCandidate {
@@ -99,28 +99,28 @@ impl HotReading {
             digest: key.digest.0,
             count,
         };
-        let told = reading.counts.len().min(keys_max as usize);
-        let (told, others) = reading.counts.split_at(told);
-        self.candidates = told.iter().map(candidate).collect();
+        let kept = reading.counts.len().min(keys_max as usize);
+        let (kept, others) = reading.counts.split_at(kept);
+        self.candidates = kept.iter().map(candidate).collect();
         self.dropped = reading.dropped + others.iter().map(|(_, count)| count).sum::<u64>();
         self
     }
 }
 
-/// The counts of the model.
+/// The counters of the user-space switch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Detection {
     config: HotConfig,
-    /// Of the configuration: ascending.
+    /// From the configuration, ascending.
     keyspaces: Vec<u16>,
-    /// Once it is configured.
+    /// `None` until it is configured.
     pipe: Option<HashPipe>,
-    /// At most as many as there are names of hosts.
+    /// At most one for each host id.
     loads: BTreeMap<HostId, u64>,
 }
 
 impl Detection {
-    /// Changes nothing if it is the same.
+    /// Sets the configuration. Setting the same again changes nothing.
     pub(crate) fn set(&mut self, config: &HotConfig) -> Result<(), ConfigError> {
         config.check()?;
         if self.pipe.is_none() || self.config.pipe() != config.pipe() {
@@ -132,7 +132,7 @@ impl Detection {
         Ok(())
     }
 
-    /// Whether requests of some keyspace are counted.
+    /// Whether any keyspace is counted.
     pub(crate) fn is_on(&self) -> bool {
         !self.keyspaces.is_empty()
     }
@@ -142,19 +142,19 @@ impl Detection {
         self.is_on() && self.keyspaces.binary_search(&keyspace).is_ok()
     }
 
-    /// A request of a key without an entry.
+    /// Counts a request of a key without an entry.
     pub(crate) fn count(&mut self, key: HotKey) {
         if let Some(pipe) = &mut self.pipe {
             pipe.count(key);
         }
     }
 
-    /// A request leaves for a host.
+    /// Counts a request that leaves for a host.
     pub(crate) fn load(&mut self, host: HostId) {
         *self.loads.entry(host).or_default() += 1;
     }
 
-    /// `nodes`: those at this switch, ascending.
+    /// Completes a reading. `nodes`: the nodes attached to this switch, ascending.
     pub(crate) fn read(&mut self, reading: HotReading, nodes: &[HostId]) -> HotReading {
         let of_node = |node: &HostId| (*node, self.loads.get(node).copied().unwrap_or(0));
         let loads = nodes.iter().map(of_node).collect();

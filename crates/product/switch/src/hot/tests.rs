@@ -1,4 +1,4 @@
-//! What becomes of requests of hot keys behind a socket, and what is counted of them.
+//! Requests of hot keys behind a socket, and their counts.
 
 use alloc::string::{String, ToString};
 use alloc::{format, vec};
@@ -10,10 +10,11 @@ use nicekv_proto::{
     ClientId, Condition, Datagram, Expiry, Get, KeyDigest, KeyspaceId, OpId, Operation, Update,
 };
 
+use super::detection::HotCandidate;
 use super::*;
 use crate::{
-    Backend, BackendError, Counter, Hop, Host, HotCandidate, HotConfig, Ingress, MemberSet, MulticastEntry,
-    Passed, Prefix, Ring, Router, TableSet, UnicastEntry, VringConfig,
+    Backend, BackendError, Counter, DatagramVerdict, Hop, Host, HotConfig, Ingress, MemberSet,
+    MulticastEntry, Prefix, Ring, Router, TableSet, UnicastEntry, VringConfig,
 };
 
 const KEYSPACE: KeyspaceId = KeyspaceId(3);
@@ -31,7 +32,7 @@ fn entry(instance: u64) -> HotEntry {
         keyspace: 3,
         digest: DIGEST.0,
         instance,
-        usual_turns: 1,
+        owner_turns: 1,
         holders: vec![HostId(2), HostId(3)],
         in_switch: false,
     }
@@ -52,7 +53,7 @@ fn tables(generation: u64, hosts: impl Iterator<Item = u16>) -> TableSet {
     }
 }
 
-/// Node 1 owns everything, and nodes 2 and 3 hold what is hot.
+/// Node 1 owns every key; nodes 2 and 3 hold copies of the hot one.
 struct Switch {
     router: Router,
 }
@@ -65,16 +66,16 @@ impl Switch {
         Self { router }
     }
 
-    /// To a vring: who receives it, and with which stamp.
+    /// Sends a datagram to a vring; returns its receiver and its stamp.
     fn send(&mut self, from: SocketAddrV4, ring: Ring, mut bytes: Vec<u8>) -> String {
         let to =
             SocketAddrV4::new(Ipv4Addr::new(10, if ring == Ring::Unicast { 10 } else { 11 }, 5, 5), 7000);
-        let told = match self.router.process(0, Ingress::Socket, from, to, &mut bytes) {
-            Passed::Unicast(hop) => format!("{:?}", hop.host().map(|host| host.0)),
-            Passed::Multicast(mut hops) => {
+        let receiver = match self.router.process(0, Ingress::Socket, from, to, &mut bytes) {
+            DatagramVerdict::Unicast(hop) => format!("{:?}", hop.host().map(|host| host.0)),
+            DatagramVerdict::Multicast(mut hops) => {
                 format!("{:?}", hops.next().and_then(Hop::host).map(|host| host.0))
             }
-            Passed::Dropped => "gone".to_string(),
+            DatagramVerdict::Dropped => "dropped".to_string(),
             other => panic!("{other:?}"),
         };
         let mut plain = Vec::new();
@@ -86,7 +87,7 @@ impl Switch {
                 _ => None,
             },
         };
-        format!("{told} {stamp:?}")
+        format!("{receiver} {stamp:?}")
     }
 
     fn get(&mut self, digest: KeyDigest, forged: Stamp) -> String {
@@ -103,12 +104,12 @@ impl Switch {
         self.send(CLIENT, Ring::Multicast, bytes)
     }
 
-    /// Neither has room.
+    /// A get and a put without room for a stamp.
     fn plain(&mut self, digest: KeyDigest) -> [String; 2] {
-        let (mut asked, mut set) = (Vec::new(), Vec::new());
-        get(digest).encode(&mut asked);
-        put(digest).encode(&mut set);
-        [self.send(CLIENT, Ring::Unicast, asked), self.send(CLIENT, Ring::Multicast, set)]
+        let (mut get_bytes, mut put_bytes) = (Vec::new(), Vec::new());
+        get(digest).encode(&mut get_bytes);
+        put(digest).encode(&mut put_bytes);
+        [self.send(CLIENT, Ring::Unicast, get_bytes), self.send(CLIENT, Ring::Multicast, put_bytes)]
     }
 
     fn confirm(&mut self, node: u16, instance: u64, seen: u64) -> String {
@@ -118,7 +119,7 @@ impl Switch {
         self.send(address(node), Ring::Multicast, bytes)
     }
 
-    /// Of copies with labels up to this one.
+    /// Closes copies with labels up to this one.
     fn close(&mut self, from: SocketAddrV4, (instance, seen): (u64, u64)) -> String {
         let mut bytes = Vec::new();
         HotClose { keyspace: KEYSPACE, digest: DIGEST, stamp: Stamp { instance, seen } }.encode(&mut bytes);
@@ -163,7 +164,7 @@ fn with_room(encode: impl FnOnce(&mut Vec<u8>), forged: Stamp) -> Vec<u8> {
 }
 
 #[test]
-fn an_entry_starts_closed_opens_by_confirmations_and_closes_by_updates() {
+fn entry_starts_closed_opens_by_confirmation_and_closes_by_update() {
     let mut switch = Switch::new();
     let forged = Stamp { instance: 1, seen: 1 };
     assert_eq!(switch.gets(3), [NONE; 3], "H1");
@@ -172,22 +173,22 @@ fn an_entry_starts_closed_opens_by_confirmations_and_closes_by_updates() {
     assert_eq!(switch.gets(3), [NONE; 3], "a copy from before the update");
     switch.confirm(2, 1, 2);
     let (two, three) = ("Some(2) Some((1, 2))", "Some(3) Some((1, 2))");
-    assert_eq!(switch.gets(6), [two, two, NONE, two, two, NONE], "node 2 has the turns of node 3");
+    assert_eq!(switch.gets(6), [two, two, NONE, two, two, NONE], "node 2 takes the turns of node 3");
     switch.confirm(3, 1, 2);
     assert_eq!(switch.gets(4), [two, three, NONE, two]);
     switch.confirm(2, 1, 0);
-    assert_eq!(switch.gets(3), [three, NONE, three], "who has lost its copy says so");
-    assert_eq!(switch.close(address(1), (1, 1)), "Some(1) Some((1, 2))", "H4: it counts further already");
-    assert_eq!(switch.gets(3), [three, NONE, three], "so nobody else is shut out");
-    assert_eq!(switch.close(address(1), (1, 2)), "Some(1) Some((1, 3))", "H4: the number that follows");
+    assert_eq!(switch.gets(3), [three, NONE, three], "node 2 has lost its copy");
+    assert_eq!(switch.close(address(1), (1, 1)), "Some(1) Some((1, 2))", "H4: its count is already higher");
+    assert_eq!(switch.gets(3), [three, NONE, three], "node 3 stays open");
+    assert_eq!(switch.close(address(1), (1, 2)), "Some(1) Some((1, 3))", "H4: the next number");
     assert_eq!(switch.gets(3), [NONE; 3]);
     assert_eq!(switch.counted(Counter::HotRedirected), 11);
 }
 
 #[test]
-fn usual_turns_are_of_the_members_and_hosts_that_are_gone_are_passed_over() {
+fn owner_turns_take_the_default_route_and_missing_hosts_are_skipped() {
     let mut switch = Switch::new();
-    switch.router.change_hot(false, &[], &[HotEntry { usual_turns: 3, ..entry(2) }]).unwrap();
+    switch.router.change_hot(false, &[], &[HotEntry { owner_turns: 3, ..entry(2) }]).unwrap();
     switch.confirm(2, 2, 1);
     switch.confirm(3, 2, 1);
     let (two, three) = ("Some(2) Some((2, 1))", "Some(3) Some((2, 1))");
@@ -197,62 +198,62 @@ fn usual_turns_are_of_the_members_and_hosts_that_are_gone_are_passed_over() {
     switch.router.install(&tables(3, 1..5)).unwrap();
     assert_eq!(switch.gets(1), [three]);
     switch.gets(3);
-    assert_eq!(switch.gets(1), [two], "it is here again, and its copy was never closed");
+    assert_eq!(switch.gets(1), [two], "it is attached again, and its copy was never closed");
 }
 
 #[test]
-fn only_holders_confirm_and_only_what_the_switch_has_seen_of_this_instance() {
+fn only_holders_confirm_and_only_seen_numbers_of_this_instance() {
     let mut switch = Switch::new();
     for (node, instance, seen) in [(1, 1, 1), (2, 2, 1), (2, 1, 2), (4, 1, 1)] {
-        assert_eq!(switch.confirm(node, instance, seen), "gone None");
+        assert_eq!(switch.confirm(node, instance, seen), "dropped None");
     }
     let mut forged = Vec::new();
     let stamp = Stamp { instance: 1, seen: 1 };
     HotConfirm { keyspace: KEYSPACE, digest: DIGEST, stamp }.encode(&mut forged);
     switch.send(CLIENT, Ring::Unicast, forged);
     assert_eq!(switch.gets(6), [NONE; 6]);
-    assert_eq!(switch.close(CLIENT, (1, 7)), "gone None");
+    assert_eq!(switch.close(CLIENT, (1, 7)), "dropped None");
     assert_eq!(switch.router.hot().seen(1), Some(1));
     let counted = [Counter::HotConfirmed, Counter::HotClosed, Counter::HotUnheard, Counter::OpcodeRefused];
     assert_eq!(counted.map(|counter| switch.counted(counter)), [0, 0, 4, 2]);
 }
 
 #[test]
-fn what_is_gone_for_good_is_closed_and_what_is_not_there_yet_is_no_evidence() {
+fn removed_instance_is_closed_for_good_and_unknown_instance_gets_no_answer() {
     let mut switch = Switch::new();
-    assert_eq!(switch.close(address(3), (2, 7)), "gone None");
+    assert_eq!(switch.close(address(3), (2, 7)), "dropped None");
     switch.router.change_hot(false, &[], &[entry(2)]).unwrap();
     let gone = format!("Some(3) Some((1, {HOT_GONE}))");
-    assert_eq!(switch.close(address(3), (1, 7)), gone, "another one has its place");
+    assert_eq!(switch.close(address(3), (1, 7)), gone, "replaced by another instance");
     assert_eq!(switch.close(address(3), (2, 7)), "Some(3) Some((2, 2))");
     switch.router.change_hot(true, &[], &[]).unwrap();
     assert_eq!(switch.router.hot().entries().count(), 0);
     assert_eq!(switch.close(address(3), (1, 7)), gone);
     let gone = format!("Some(3) Some((2, {HOT_GONE}))");
     assert_eq!(switch.close(address(3), (2, 7)), gone);
-    assert_eq!(switch.close(address(3), (3, 7)), "gone None");
-    assert_eq!(switch.router.hot().newest(), 2, "a new controller begins behind that");
+    assert_eq!(switch.close(address(3), (3, 7)), "dropped None");
+    assert_eq!(switch.router.hot().newest(), 2, "a new controller continues after that");
 }
 
 #[test]
-fn a_stamp_that_goes_to_a_server_itself_crosses_no_switch() {
+fn stamp_sent_to_a_server_directly_is_dropped() {
     let mut switch = Switch::new();
     let mut bytes = with_room(|out| get(DIGEST).encode(out), Stamp { instance: 1, seen: 1 });
-    let passed = switch.router.process(0, Ingress::Socket, CLIENT, address(2), &mut bytes);
-    assert!(matches!(passed, Passed::Dropped), "{passed:?}");
+    let verdict = switch.router.process(0, Ingress::Socket, CLIENT, address(2), &mut bytes);
+    assert!(matches!(verdict, DatagramVerdict::Dropped), "{verdict:?}");
 }
 
 #[test]
-fn changes_are_refused_by_name_and_as_a_whole() {
+fn change_is_refused_as_a_whole() {
     let mut switch = Switch::new();
     let holders =
         |holders: &[u16]| HotEntry { holders: holders.iter().copied().map(HostId).collect(), ..entry(3) };
     let many: Vec<u16> = (0..32).collect();
     let bad = |holder| HotError::BadHolder { instance: 3, holder: HostId(holder) };
     for (wrong, error) in [
-        (HotEntry { usual_turns: 0, ..entry(3) }, HotError::UsualTurns { instance: 3, turns: 0 }),
-        (HotEntry { usual_turns: 17, ..entry(3) }, HotError::UsualTurns { instance: 3, turns: 17 }),
-        (HotEntry { usual_turns: 2, ..entry(1) }, HotError::InstanceUsed { instance: 1, newest: 1 }),
+        (HotEntry { owner_turns: 0, ..entry(3) }, HotError::OwnerTurns { instance: 3, turns: 0 }),
+        (HotEntry { owner_turns: 17, ..entry(3) }, HotError::OwnerTurns { instance: 3, turns: 17 }),
+        (HotEntry { owner_turns: 2, ..entry(1) }, HotError::InstanceUsed { instance: 1, newest: 1 }),
         (entry(1), HotError::InstanceUsed { instance: 1, newest: 1 }),
         (entry(0), HotError::InstanceUsed { instance: 0, newest: 1 }),
         (holders(&many), HotError::Holders { instance: 3, holders: 32 }),
@@ -275,15 +276,15 @@ fn changes_are_refused_by_name_and_as_a_whole() {
     }
     assert_eq!(switch.router.hot().entries().collect::<Vec<_>>(), [&entry(1)]);
     switch.router.change_hot(false, &[1], &all[1..]).unwrap();
-    assert!(switch.router.change_hot(false, &[], &[entry(1)]).is_err(), "H1: an instance comes once");
+    assert!(switch.router.change_hot(false, &[], &[entry(1)]).is_err(), "H1: an instance is installed once");
 }
 
 #[test]
-fn registers_are_those_of_the_instance() {
+fn registers_belong_to_the_instance() {
     let mut switch = Switch::new();
     switch.put(DIGEST, Stamp::NONE);
     switch.router.change_hot(false, &[], &[entry(1)]).unwrap();
-    assert_eq!(switch.router.hot().seen(1), Some(2), "told again");
+    assert_eq!(switch.router.hot().seen(1), Some(2), "installed again");
     switch.router.install(&tables(2, 1..5)).unwrap();
     assert_eq!(switch.router.hot().seen(1), Some(2), "other tables");
     switch.router.change_hot(false, &[], &[entry(2)]).unwrap();
@@ -291,7 +292,7 @@ fn registers_are_those_of_the_instance() {
 }
 
 #[test]
-fn what_is_counted_is_told_once_or_goes_on() {
+fn candidates_are_reported_once_and_other_counts_accumulate() {
     let mut switch = Switch::new();
     let loads = |one, two| vec![(HostId(1), one), (HostId(2), two), (HostId(3), 0)];
     let _ = (switch.gets(1), switch.plain(DIGEST), switch.put(COLD, Stamp::NONE));
@@ -299,7 +300,7 @@ fn what_is_counted_is_told_once_or_goes_on() {
     assert_eq!(
         reading.entries,
         [HotCount { instance: 1, requests: 1, answered: 0 }],
-        "without room, not of a hot keyspace"
+        "requests without room count only in a keyspace that spreads"
     );
     assert_eq!((reading.newest, reading.candidates.len(), reading.loads), (1, 0, loads(0, 0)));
 
@@ -307,7 +308,7 @@ fn what_is_counted_is_told_once_or_goes_on() {
     switch.confirm(2, 1, 1);
     assert_eq!(switch.gets(2), ["Some(2) Some((1, 1))", NONE]);
     assert_eq!(switch.plain(DIGEST)[0], "Some(1) None");
-    assert_eq!(switch.router.hot().seen(1), Some(2), "counted without room, too");
+    assert_eq!(switch.router.hot().seen(1), Some(2), "requests without room count too");
     let _ = (switch.get(COLD, Stamp::NONE), switch.put(COLD, Stamp::NONE), switch.plain(COLD));
     switch.spread();
     let reading = switch.router.read_hot().unwrap();

@@ -1,15 +1,17 @@
-//! Values of hot keys in the switch itself: replies that it has ready, and until when it may show them (rule H9).
+//! Values of hot keys in the switch itself: prepared replies, and leases until which it may show them (rule H9).
 //!
 //! ```text
-//!   owner  ──HotValue (i, n), serial, key, reply──▶ switch       kept, if its entry of instance i wants one, and has seen just n
-//!   owner  ──HotLease (life, until, serial)──▶ switch ──HotLeased (life, clock)──▶ owner
-//!   client ──Get, room──▶ switch ──Reply──▶ client               of just n still, of the whole key, within the lease, no longer than the get
+//!   owner  ──HotValue (i, n), serial, key, reply──▶ switch             stored, if its entry of instance i allows it and has seen exactly n
+//!   owner  ──HotLease (incarnation, until, serial)──▶ switch ──HotLeased (incarnation, clock)──▶ owner
+//!   client ──Get, with room──▶ switch ──Reply──▶ client                if it has still seen n, for the whole key, within the lease, and
+//!                                                                      the reply is no longer than the get
 //! ```
 //!
 //! Invariants:
-//! - A value belongs to the instance whose slot it is in, and goes with it.
-//! - A lease is an owner's, for copies of one serial; what is granted later takes the place of what was granted before.
-//! - Leases and values are of one life of the switch, which its nonce names. A pulse for another life grants nothing: it tells what this one is, and what time it is.
+//! - A value belongs to the instance whose slot it is in, and is removed with it.
+//! - A lease is an owner's, for copies of one serial; a later lease replaces an earlier one.
+//! - Leases and values belong to one incarnation of the switch, which its nonce identifies. A renewal for another incarnation grants
+//!   nothing; its reply tells the current incarnation and the time.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -24,47 +26,48 @@ use super::{HotTable, Key, Slot};
 use crate::HostId;
 
 const HEADER_BYTES: usize = size_of::<HeaderLayout>();
-/// Of a get, in front of the key's length: who has forwarded it.
+/// Length of the field of a get before the key's length: the node that has forwarded it.
 const FORWARDED_BYTES: usize = Get::FIXED_BYTES - Header::BYTES - size_of::<u16>();
 
-/// A copy, of the instance in whose slot it is.
+/// A stored copy.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
     seen: u64,
     serial: u64,
     owner: HostId,
     key: Vec<u8>,
-    /// Less its header.
+    /// The reply without its header.
     reply: Vec<u8>,
 }
 
-/// Until when values of an owner may be shown.
+/// Until when the values of an owner may be shown.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     serial: u64,
     until_ns: u64,
 }
 
-/// The leases of a life; 0: it has not begun, and nothing is granted.
+/// The leases of an incarnation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leases {
-    life: u64,
-    /// At most as many as there are names of hosts.
+    /// 0: none has begun, and nothing is granted.
+    incarnation: u64,
+    /// At most one for each host id.
     granted: BTreeMap<HostId, Lease>,
 }
 
-/// A `HotValue` that nobody has decoded.
+/// The body of a `HotValue`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Offered<'a> {
+pub(crate) struct OfferedValue<'a> {
     stamp: Stamp,
     serial: u64,
     key: &'a [u8],
     reply: &'a [u8],
 }
 
-/// A `HotLease`, likewise.
+/// The body of a `HotLease`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct LeaseRenewal {
     nonce: u64,
     until_ns: u64,
     serial: u64,
@@ -72,15 +75,15 @@ pub(crate) struct Pulse {
 
 /// A get that the switch may answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct GetRequest<'a> {
     key: &'a [u8],
-    /// Of the datagram.
+    /// Length of the datagram.
     bytes: usize,
 }
 
-impl<'a> Offered<'a> {
-    /// Of what is behind the header.
-    pub(crate) fn of(body: &'a [u8]) -> Option<Self> {
+impl<'a> OfferedValue<'a> {
+    /// Parses what follows the header.
+    pub(crate) fn parse(body: &'a [u8]) -> Option<Self> {
         const FIXED: usize = HotValue::FIXED_BYTES - Header::BYTES;
         let (fixed, rest) = body.split_first_chunk::<FIXED>()?;
         let (instance, seen, serial) = (word(fixed, 0), word(fixed, 8), word(fixed, 16));
@@ -94,9 +97,9 @@ impl<'a> Offered<'a> {
     }
 }
 
-impl Pulse {
-    /// Of what is behind the header, which is nothing else.
-    pub(crate) fn of(body: &[u8]) -> Option<Self> {
+impl LeaseRenewal {
+    /// Parses what follows the header, without trailing bytes.
+    pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         const BYTES: usize = HotLease::FIXED_BYTES - Header::BYTES;
         let body: &[u8; BYTES] = body.try_into().ok()?;
         const {
@@ -107,26 +110,26 @@ impl Pulse {
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
-    u64::from_be_bytes(*bytes[at..].first_chunk().expect("within what is fixed"))
+    u64::from_be_bytes(*bytes[at..].first_chunk().expect("within the fixed part"))
 }
 
-impl<'a> Asked<'a> {
-    /// Looks at a get with room for a stamp that nobody has decoded, from `from`. What asks for anything unusual, or is no whole message, is left to nodes.
-    pub(crate) fn of(payload: &'a [u8], from: SocketAddrV4) -> Option<Self> {
+impl<'a> GetRequest<'a> {
+    /// Parses a get with room for a stamp that came from `from`. Incomplete messages and unusual requests are left to nodes.
+    pub(crate) fn parse(payload: &'a [u8], from: SocketAddrV4) -> Option<Self> {
         let header = HeaderLayout::peek(payload).filter(|header| header.room == ROOM_STAMP)?;
         let body = &payload[HEADER_BYTES..];
-        let names_nobody = header.reply_to_ip == [0; 4] && header.reply_to_port.get() == 0;
+        let has_no_reply_to = header.reply_to_ip == [0; 4] && header.reply_to_port.get() == 0;
         let is_whole = usize::from(header.body_length.get()) == body.len();
-        let goes_back = from.port() != 0 && (names_nobody || header.reply_to() == Some(from));
+        let replies_to_sender = from.port() != 0 && (has_no_reply_to || header.reply_to() == Some(from));
         let is_plain = header.opcode == Opcode::Get as u8
             && header.reserved == 0
             && is_whole
-            && goes_back
+            && replies_to_sender
             && payload.len() <= DATAGRAM_BYTES_MAX;
-        let asked = body.get(Stamp::BYTES..).filter(|_| is_plain)?;
-        let (forwarded, asked) = asked.split_at_checked(FORWARDED_BYTES)?;
-        let (length, asked) = asked.split_first_chunk()?;
-        let (key, padding) = asked.split_at_checked(u16::from_be_bytes(*length).into())?;
+        let rest = body.get(Stamp::BYTES..).filter(|_| is_plain)?;
+        let (forwarded, rest) = rest.split_at_checked(FORWARDED_BYTES)?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let (key, padding) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
         let is_zeros = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         let is_sound =
             (1..=KERNEL_KEY_BYTES_MAX).contains(&key.len()) && is_zeros(forwarded) && is_zeros(padding);
@@ -134,7 +137,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Turns a get into its reply, which is no longer: so many bytes.
+/// Turns a get into its reply, which must be no longer. Returns the reply's length in bytes.
 pub(crate) fn write_reply(payload: &mut [u8], body: &[u8]) -> usize {
     let bytes = HEADER_BYTES + body.len();
     let [first, second] = (body.len() as u16).to_be_bytes();
@@ -148,57 +151,58 @@ pub(crate) fn write_reply(payload: &mut [u8], body: &[u8]) -> usize {
 }
 
 impl HotTable {
-    /// A life begins, with nothing: `nonce` names it, and is no other's; 0 is none.
-    pub(crate) fn begin_life(&mut self, nonce: u64) {
-        self.leases = Leases { life: nonce, ..Leases::default() };
+    /// Begins an incarnation without values and leases. `nonce` identifies it; 0 grants nothing.
+    pub(crate) fn begin_incarnation(&mut self, nonce: u64) {
+        self.leases = Leases { incarnation: nonce, ..Leases::default() };
         self.slots.values_mut().for_each(|slot| slot.value = None);
     }
 
-    /// A node offers a value. Whether it was taken in: its entry is of this instance, wants one, and has seen just this number.
-    pub(crate) fn keep(&mut self, key: &Key, sender: HostId, offered: Offered<'_>) -> bool {
+    /// Stores an offered value if its entry has this instance, allows it, and has seen exactly this number. Returns whether it did.
+    pub(crate) fn store(&mut self, key: &Key, sender: HostId, offered: OfferedValue<'_>) -> bool {
         let Some(slot) = self.slots.get_mut(key) else { return false };
         if !slot.entry.in_switch || slot.stamp() != offered.stamp {
             return false;
         }
-        // What is there is of no greater number: nothing falls.
-        let Offered { stamp, serial, key, reply } = offered;
+        // The value that it replaces has no greater number.
+        let OfferedValue { stamp, serial, key, reply } = offered;
         slot.value =
             Some(Value { seen: stamp.seen, serial, owner: sender, key: key.into(), reply: reply.into() });
         true
     }
 
-    /// An owner prolongs its leases, or asks what time it is: the name of this life. `None`: it has not begun.
-    pub(crate) fn lease(&mut self, owner: HostId, Pulse { nonce, until_ns, serial }: Pulse) -> Option<u64> {
-        let Leases { life, granted } = &mut self.leases;
-        if *life == 0 {
+    /// Renews the lease of an owner, if it names this incarnation. Returns the incarnation; `None`: none has begun.
+    pub(crate) fn lease(&mut self, owner: HostId, renewal: LeaseRenewal) -> Option<u64> {
+        let LeaseRenewal { nonce, until_ns, serial } = renewal;
+        let Leases { incarnation, granted } = &mut self.leases;
+        if *incarnation == 0 {
             return None;
         }
-        if *life == nonce {
+        if *incarnation == nonce {
             granted.insert(owner, Lease { serial, until_ns });
         }
-        Some(*life)
+        Some(*incarnation)
     }
 
-    /// Whether there is something to look at.
+    /// Whether a value is stored for the key.
     pub(crate) fn has_value_of(&self, key: &Key) -> bool {
         self.slots.get(key).is_some_and(|slot| slot.value.is_some())
     }
 
-    /// Whether the switch answers a get of the key.
-    pub(crate) fn answers(&self, key: &Key, asked: Asked<'_>, now_ns: u64) -> bool {
+    /// Whether the switch may answer a get of the key now.
+    pub(crate) fn can_answer(&self, key: &Key, get: GetRequest<'_>, now_ns: u64) -> bool {
         let slot = self.slots.get(key);
         slot.and_then(|slot| Some((slot, slot.value.as_ref()?))).is_some_and(|(slot, value)| {
-            HEADER_BYTES + value.reply.len() <= asked.bytes && self.may_show(slot, value, asked, now_ns)
+            HEADER_BYTES + value.reply.len() <= get.bytes && self.may_show(slot, value, get, now_ns)
         })
     }
 
-    fn may_show(&self, slot: &Slot, value: &Value, asked: Asked<'_>, now_ns: u64) -> bool {
+    fn may_show(&self, slot: &Slot, value: &Value, get: GetRequest<'_>, now_ns: u64) -> bool {
         let lease = self.leases.granted.get(&value.owner);
         let is_leased = lease.is_some_and(|lease| lease.serial == value.serial && lease.until_ns > now_ns);
-        slot.seen == value.seen && value.key == asked.key && is_leased
+        slot.seen == value.seen && value.key == get.key && is_leased
     }
 
-    /// The switch answers a get of the key: the reply, less its header.
+    /// Counts a get of the key that the switch answers. Returns the reply without its header.
     pub(crate) fn answer(&mut self, key: &Key) -> Option<&[u8]> {
         let slot = self.slots.get_mut(key)?;
         slot.requests += 1;
@@ -206,7 +210,7 @@ impl HotTable {
         slot.value.as_ref().map(|value| &*value.reply)
     }
 
-    /// Whether the switch has a value of an instance.
+    /// Whether a value is stored for an instance.
     pub fn has_value(&self, instance: u64) -> bool {
         self.slots.values().any(|slot| slot.entry.instance == instance && slot.value.is_some())
     }

@@ -3,7 +3,7 @@
 use alloc::vec;
 
 use super::*;
-use crate::{DivisionEntry, MemberSet, MulticastEntry, Prefix, UnicastEntry, VringConfig};
+use crate::{DivisionEntry, Hop, MemberSet, MulticastEntry, Prefix, UnicastEntry, VringConfig};
 
 fn tables(generation: u64) -> TableSet {
     let unicast = |address, length, partition, host| UnicastEntry {
@@ -48,7 +48,7 @@ fn check(router: &mut Router, source: [u8; 4], destination: [u8; 4], expected: O
 }
 
 #[test]
-fn the_longest_prefix_then_the_division_decide() {
+fn longest_prefix_then_division_decide() {
     let mut router = router();
     check(&mut router, [10, 0, 8, 1], [10, 10, 0, 7], Some(1));
     check(&mut router, [10, 0, 9, 1], [10, 10, 0, 7], Some(1));
@@ -63,7 +63,7 @@ fn the_longest_prefix_then_the_division_decide() {
 }
 
 #[test]
-fn the_sender_gets_no_copy() {
+fn sender_gets_no_copy() {
     let mut router = router();
     for (ingress, expected) in [(None, vec![1, 2, 3]), (Some(2), vec![1, 3]), (Some(4), vec![1, 2, 3])] {
         let expected: Vec<_> = expected.into_iter().map(|id| Hop::Host(HostId(id))).collect();
@@ -80,10 +80,10 @@ fn copies(router: &mut Router, ingress: Option<u16>) -> Vec<Hop> {
 }
 
 #[test]
-fn a_trunk_takes_one_copy_as_it_is_and_gives_none_back() {
+fn trunk_gets_one_unchanged_copy_and_nothing_returns_by_it() {
     let mut router = router();
     let mut tables = tables(2);
-    // Host 1 hangs here, hosts 2 and 3 behind one trunk, host 4 behind another.
+    // Host 1 is attached to this switch, hosts 2 and 3 are behind one trunk, host 4 behind another.
     for (host, port) in tables.hosts.iter_mut().zip([1, 7, 7, 8]) {
         (host.port, host.is_remote) = (port, port > 1);
     }
@@ -109,7 +109,7 @@ fn a_trunk_takes_one_copy_as_it_is_and_gives_none_back() {
 }
 
 #[test]
-fn an_empty_switch_fails_closed() {
+fn empty_switch_fails_closed() {
     let mut router = Router::new(VringConfig::DEFAULT).unwrap();
     check(&mut router, [10, 0, 0, 1], [10, 10, 0, 1], None);
     check(&mut router, [10, 0, 0, 1], [10, 11, 0, 1], None);
@@ -118,7 +118,7 @@ fn an_empty_switch_fails_closed() {
 }
 
 #[test]
-fn a_refused_generation_changes_nothing_and_hits_survive_an_accepted_one() {
+fn refused_generation_changes_nothing_and_hits_survive_an_accepted_one() {
     let mut router = router();
     check(&mut router, [10, 0, 8, 1], [10, 10, 1, 7], Some(2));
     let mut bad = tables(2);
@@ -136,8 +136,9 @@ fn a_refused_generation_changes_nothing_and_hits_survive_an_accepted_one() {
     let status = router.table_status().unwrap();
     assert_eq!((status[0].name.as_str(), status[0].entries, status[0].hits), ("unicast_vring", 2, 3));
 }
+
 #[test]
-fn an_update_is_atomic_like_an_install_and_keeps_the_hits_of_all_tables() {
+fn update_is_atomic_and_keeps_hits_of_all_tables() {
     let mut router = router();
     check(&mut router, [10, 0, 9, 1], [10, 10, 1, 7], Some(3));
     let mut next = tables(2);

@@ -1,27 +1,25 @@
-//! Action data of entries whose partition is replicated along a chain: what the switch writes into their requests (TurboKV §4.1.3, rule C5).
+//! Action data of entries whose partition is replicated along a chain: the header that the switch writes into requests (TurboKV
+//! §4.1.3, rule C5).
 //!
 //! ```text
 //!   entry ── epoch, [2, 5, 1] ──▶ hosts[2], hosts[5], hosts[1]: their addresses
 //! ```
 //!
-//! Entries name nodes, and the addresses are where hosts are kept, once: a node that moves is one place that changes, whatever number of chains it is in.
+//! Entries name nodes; their addresses are in `hosts`, once. A node that moves changes one host, however many chains it is in.
 
 use core::net::Ipv4Addr;
 
-use nicekv_proto::limits::MEMBERS_MAX;
 use nicekv_proto::route::ChainHeader;
 use nicekv_proto::{Epoch, PartitionId};
 use serde::{Deserialize, Serialize};
 
-use super::{HostId, HostIndex};
-
-/// Nodes of a chain.
-pub const CHAIN_NODES_MAX: usize = MEMBERS_MAX;
+use super::host::{HostId, HostIndex};
+use crate::CHAIN_NODES_MAX;
 
 /// The chain of a partition, in its epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chain {
-    /// Whose it is.
+    /// The partition.
     pub partition: u32,
     /// The epoch; never 0.
     pub epoch: u32,
@@ -30,7 +28,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Of these nodes, the head first. Those beyond nine are left out: no partition has more members.
+    /// A chain of these nodes, the head first. Nodes beyond [`CHAIN_NODES_MAX`] are left out: no partition has more members.
     pub fn new(partition: u32, epoch: u32, nodes: impl IntoIterator<Item = HostId>) -> Self {
         let mut chain = Self { partition, epoch, length: 0, nodes: [HostId(0); CHAIN_NODES_MAX] };
         for (place, node) in chain.nodes.iter_mut().zip(nodes) {
@@ -45,19 +43,19 @@ impl Chain {
         &self.nodes[..usize::from(self.length).min(CHAIN_NODES_MAX)]
     }
 
-    /// Those that a request passes: a put all of them, a get the tail.
+    /// The nodes that a request passes: all of them for a put, the tail for a get.
     pub fn passed(&self, is_put: bool) -> &[HostId] {
         let nodes = self.nodes();
         if is_put { nodes } else { &nodes[nodes.len().saturating_sub(1)..] }
     }
 
-    /// Who receives requests.
+    /// The node that receives a request.
     pub(crate) fn receiver(&self, is_put: bool) -> Option<HostId> {
         self.passed(is_put).first().copied()
     }
 
-    /// Whether it is one: of an epoch, of one to nine nodes, each once.
-    pub(super) fn is_sound(&self) -> bool {
+    /// Whether it has an epoch and at least one node, and no node twice.
+    pub(super) fn is_well_formed(&self) -> bool {
         let nodes = self.nodes();
         let is_once = |(index, node): (usize, &HostId)| !nodes[..index].contains(node);
         self.epoch != 0
@@ -66,7 +64,7 @@ impl Chain {
             && nodes.iter().enumerate().all(is_once)
     }
 
-    /// What is written into a request.
+    /// The header to write into a request.
     pub(crate) fn header(&self, hosts: &HostIndex, is_put: bool) -> ChainHeader {
         let address = |node: &HostId| hosts.get(*node).map_or(Ipv4Addr::UNSPECIFIED, |host| host.ip.into());
         let nodes = self.passed(is_put).iter().map(address);

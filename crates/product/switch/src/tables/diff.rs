@@ -1,11 +1,17 @@
-//! What changes between two generations, table by table, for the operator's log and for cost accounting.
+//! Differences between two generations of a table.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::{Entry, Host, MemberSet, TableSet};
+use serde::{Deserialize, Serialize};
 
-/// The change of one table. An entry whose match stays and whose action differs is *changed*.
+use super::entry::Entry;
+use super::error::TableError;
+use super::host::Host;
+use super::members::MemberSet;
+use super::rule::Match;
+
+/// The difference of one table, for logs and cost accounting. An entry whose match stays and whose action differs is *changed*.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes<T> {
     /// Only in the new generation.
@@ -23,15 +29,46 @@ impl<T> Changes<T> {
     }
 }
 
-impl TableSet {
-    /// Whether `next` has other trunks open, or hosts at other ports.
-    pub fn leads_otherwise(&self, next: &Self) -> bool {
-        let place = |host: &Host| (host.id, host.port, host.is_remote);
-        self.trunks != next.trunks || !self.hosts.iter().map(place).eq(next.hosts.iter().map(place))
+/// The same difference as operations on the old table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntryChanges<T> {
+    /// Matches of the entries to remove.
+    pub removed: Vec<Match>,
+    /// Entries to add; each replaces the entry with the same match.
+    pub set: Vec<T>,
+}
+
+impl<T: Entry> EntryChanges<T> {
+    pub(super) fn of(changes: Changes<T>) -> Self {
+        let removed = changes.removed.iter().map(Entry::matches).collect();
+        let set = changes.added.into_iter().chain(changes.changed.into_iter().map(|(_, new)| new)).collect();
+        Self { removed, set }
+    }
+
+    /// Applies the operations. An entry that is set twice is in the result twice; validation refuses that.
+    pub(super) fn apply(&self, entries: &mut Vec<T>) -> Result<(), TableError> {
+        let mut places: BTreeMap<Match, Option<T>> =
+            entries.drain(..).map(|entry| (entry.matches(), Some(entry))).collect();
+        for &matches in &self.removed {
+            if places.remove(&matches).is_none() {
+                return Err(TableError::NothingToRemove { table: T::TABLE, matches });
+            }
+        }
+        for entry in &self.set {
+            places.insert(entry.matches(), None);
+        }
+        entries.extend(places.into_values().flatten());
+        entries.extend(self.set.iter().cloned());
+        Ok(())
+    }
+
+    pub(super) fn is_applied(&self, entries: &[T]) -> bool {
+        let installed: BTreeMap<Match, &T> = entries.iter().map(|entry| (entry.matches(), entry)).collect();
+        self.set.iter().all(|entry| installed.get(&entry.matches()) == Some(&entry))
+            && !self.removed.iter().any(|matches| installed.contains_key(matches))
     }
 }
 
-/// Changes of what is no entry of a match table.
 pub(super) fn host_changes(old: &[Host], new: &[Host]) -> Changes<Host> {
     changes_by(old, new, |host| host.id)
 }
@@ -40,16 +77,16 @@ pub(super) fn trunk_changes(old: &[u16], new: &[u16]) -> Changes<u16> {
     changes_by(old, new, |port| *port)
 }
 
-pub(super) fn group_changes(old: &TableSet, new: &TableSet) -> Changes<MemberSet> {
-    let groups = |tables: &TableSet| tables.groups().into_iter().cloned().collect::<Vec<_>>();
-    changes_by(&groups(old), &groups(new), Clone::clone)
+pub(super) fn group_changes(old: BTreeSet<&MemberSet>, new: BTreeSet<&MemberSet>) -> Changes<MemberSet> {
+    let owned = |groups: BTreeSet<&MemberSet>| groups.into_iter().cloned().collect::<Vec<_>>();
+    changes_by(&owned(old), &owned(new), Clone::clone)
 }
 
 pub(super) fn entry_changes<T: Entry>(old: &[T], new: &[T]) -> Changes<T> {
     changes_by(old, new, Entry::matches)
 }
 
-/// Each list of the result is in ascending order of what its elements are known by.
+/// Each list of the result is in ascending order of `key`.
 fn changes_by<T: Clone + PartialEq, K: Ord>(old: &[T], new: &[T], key: impl Fn(&T) -> K) -> Changes<T> {
     let mut remaining: BTreeMap<_, _> = old.iter().map(|entry| (key(entry), entry)).collect();
     let incoming: BTreeMap<_, _> = new.iter().map(|entry| (key(entry), entry)).collect();

@@ -1,17 +1,18 @@
-//! `division`: (partition, source prefix) → host; overrides the default of `unicast_vring` (NICE §4.5).
+//! `division`: (partition, source prefix) → host; overrides the default host of `unicast_vring` and `record` (NICE §4.5).
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Entry, HostId, Match, TableError};
+use super::entry::Entry;
+use super::error::TableError;
+use super::host::HostId;
+use super::rule::{Action, Match};
+use super::table::Table;
 use crate::{Prefix, VringSet};
-
-/// Divisions of a partition: one for each replica but the primary, which has what no division claims.
-pub const DIVISIONS_MAX: usize = 8;
 
 /// An entry of `division`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DivisionEntry {
-    /// Partition that `unicast_vring` chose.
+    /// The partition that the table before has chosen.
     pub partition: u32,
     /// Client addresses of the division.
     pub source: Prefix,
@@ -20,9 +21,7 @@ pub struct DivisionEntry {
 }
 
 impl Entry for DivisionEntry {
-    const NAME: &'static str = "division";
-    const HITS: &'static str = "division_hits";
-    const CAPACITY: usize = 16384;
+    const TABLE: Table = Table::Division;
 
     fn matches(&self) -> Match {
         Match::Address { scope: Some(self.partition), prefix: self.source }

@@ -1,57 +1,35 @@
-//! `multicast_vring`: destination prefix → group (NICE §4.2). A group *is* its member set, so that groups survive a change
-//! of tables and no entry can name a group that does not exist.
+//! `multicast_vring`: destination prefix → multicast group (NICE §4.2).
 //!
-//! Groups of storage targets, which have a ring of their own, are here, too ([`group`]).
-
-use alloc::collections::BTreeSet;
-use alloc::vec::Vec;
+//! It also holds the groups of storage targets, whose destinations lie in the ring of groups ([`super::target_group`]).
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Chain, Entry, HostId, Match, Places, Table, TableError, group, validate_destination};
+use super::chain::Chain;
+use super::entry::{Entry, validate_destination, validate_members};
+use super::error::TableError;
+use super::host::HostId;
+use super::members::{GROUP_LENGTH, MemberSet, Places};
+use super::rule::{Action, Match};
+use super::table::Table;
 use crate::{Prefix, VringSet};
-
-/// Distinct member sets.
-pub const GROUP_CAPACITY: usize = 1024;
-/// Members of one multicast group.
-pub const GROUP_MEMBERS_MAX: usize = 16;
 
 /// An entry of `multicast_vring`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MulticastEntry {
-    /// Vnodes of the partition, inside a multicast ring; or a group of storage targets, or some of one, inside the ring of groups.
+    /// Vnodes of the partition, inside a multicast ring; or a group of storage targets, or a subset of one, inside the ring of
+    /// groups.
     pub destination: Prefix,
     /// Who receives a copy.
     pub members: MemberSet,
-    /// Of a partition that is replicated along a chain; its head is the only member.
+    /// The chain of a partition that is replicated along one; its head is the only member.
     pub chain: Option<Chain>,
-    /// Of a group of storage targets whose addresses have masks: which bit each of the members has.
+    /// For a group of storage targets that is addressed by masks: the bit of each member.
     pub places: Option<Places>,
 }
 
-/// The members of a multicast group: ascending, distinct.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct MemberSet(Vec<HostId>);
-
-impl MemberSet {
-    /// Sorts `members` and drops duplicates.
-    pub fn new(members: impl IntoIterator<Item = HostId>) -> Self {
-        Self(members.into_iter().collect::<BTreeSet<_>>().into_iter().collect())
-    }
-
-    /// The members, ascending.
-    pub fn as_slice(&self) -> &[HostId] {
-        &self.0
-    }
-
-    #[cfg(test)]
-    pub(super) fn unchecked(members: &[u16]) -> Self {
-        Self(members.iter().copied().map(HostId).collect())
-    }
-}
-
 impl MulticastEntry {
-    /// The same entry for the members of which `is_reached` is true; `None` if there are none, or if the entry is of a chain and one of its nodes is not reached.
+    /// The same entry for those members for which `is_reached` is true; `None` if there are none, or if a node of the entry's
+    /// chain is not reached.
     #[must_use]
     pub fn reaching(&self, is_reached: impl Fn(HostId) -> bool) -> Option<Self> {
         if self.chain.as_ref().is_some_and(|chain| !chain.nodes().iter().all(|host| is_reached(*host))) {
@@ -62,12 +40,24 @@ impl MulticastEntry {
         let places = self.places.as_ref().map(|places| places.reaching(&self.members, is_reached));
         (!members.as_slice().is_empty()).then(|| Self { members, places, ..self.clone() })
     }
+
+    /// Checks the rules of entries in the ring of groups.
+    fn validate_target_group(&self) -> Result<(), TableError> {
+        let matches = self.matches();
+        if self.chain.is_some() {
+            return Err(TableError::BadChain { table: Table::Multicast, matches });
+        }
+        match (&self.places, self.destination.length) {
+            (None, 32) => Ok(()),
+            (Some(places), GROUP_LENGTH) if places.fit(&self.members) => Ok(()),
+            (Some(_), GROUP_LENGTH) => Err(TableError::BadPlaces { matches }),
+            _ => Err(TableError::GroupPrefix { destination: self.destination }),
+        }
+    }
 }
 
 impl Entry for MulticastEntry {
-    const NAME: &'static str = "multicast_vring";
-    const HITS: &'static str = "multicast_hits";
-    const CAPACITY: usize = 4096;
+    const TABLE: Table = Table::Multicast;
 
     fn matches(&self) -> Match {
         Match::Address { scope: None, prefix: self.destination }
@@ -83,7 +73,7 @@ impl Entry for MulticastEntry {
 
     fn validate(&self, vrings: &VringSet) -> Result<(), TableError> {
         if vrings.group_prefix().is_some_and(|ring| ring.covers(&self.destination)) {
-            group::validate(self)?;
+            self.validate_target_group()?;
         } else {
             let rings = vrings.iter().map(|pair| pair.multicast);
             validate_destination(Table::Multicast, self.destination, rings)?;
@@ -93,17 +83,4 @@ impl Entry for MulticastEntry {
         }
         validate_members(Table::Multicast, self.matches(), &self.members)
     }
-}
-
-/// Checks a group of an entry.
-pub(super) fn validate_members(table: Table, matches: Match, members: &MemberSet) -> Result<(), TableError> {
-    let members = members.as_slice();
-    if members.is_empty() || members.len() > GROUP_MEMBERS_MAX {
-        return Err(TableError::GroupSize { table, matches, members: members.len() });
-    }
-    // A decoded set did not go through the constructor.
-    if members.windows(2).any(|pair| pair[0] >= pair[1]) {
-        return Err(TableError::MembersNotSorted { table, matches });
-    }
-    Ok(())
 }

@@ -1,43 +1,47 @@
-//! `record`: a range of match values of a keyspace → partition, the host of its gets, the group of its puts (TurboKV §4.1.3).
+//! `record`: range of match values of a keyspace → partition, host for gets, multicast group for puts (TurboKV §4.1.3).
 //!
 //! ```text
 //!   (rings of the keyspace, keyspace, first ≤ value ≤ last)  ─▶  get: host, unless a division claims the source      put: group
 //! ```
 //!
-//! One record serves both, as both ask by the same value. Of a keyspace that has records nothing else is believed than its header: not which vnode a
-//! datagram is addressed to. The borders belong to the range, so that the last value of all has one that is its own.
+//! One record serves gets and puts, because both match by the same value. In a keyspace that has records, the switch matches the
+//! value in the header and ignores the vnode that the datagram is addressed to. A range includes both of its ends, so that one
+//! can end at the largest value.
 
 use serde::{Deserialize, Serialize};
 
-use super::multicast_vring::validate_members;
-use super::{Action, Chain, Entry, HostId, Match, MemberSet, Table, TableError};
+use super::chain::Chain;
+use super::entry::{Entry, validate_members};
+use super::error::TableError;
+use super::host::HostId;
+use super::members::MemberSet;
+use super::rule::{Action, Match};
+use super::table::Table;
 use crate::{Prefix, VringSet};
 
 /// An entry of `record`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordEntry {
-    /// The unicast ring of the keyspace; it stands for both of the pair.
+    /// The unicast ring of the keyspace; it stands for both rings of the pair.
     pub ring: Prefix,
-    /// What headers must name, to be matched at these rings.
+    /// The keyspace that a header must name.
     pub keyspace: u16,
     /// The smallest match value.
     pub first: u128,
-    /// The largest one.
+    /// The largest match value.
     pub last: u128,
-    /// Partition, the scope in which `division` looks.
+    /// The partition, the scope in which `division` is looked up.
     pub partition: u32,
-    /// Receives the gets that no division claims.
+    /// Serves gets from sources that no division claims.
     pub host: HostId,
     /// Who receives a copy of puts.
     pub members: MemberSet,
-    /// Of a partition that is replicated along a chain: `host` is its tail, its head the only member.
+    /// The chain of a partition that is replicated along one: `host` is its tail, and its head the only member.
     pub chain: Option<Chain>,
 }
 
 impl Entry for RecordEntry {
-    const NAME: &'static str = "record";
-    const HITS: &'static str = "record_hits";
-    const CAPACITY: usize = 10240;
+    const TABLE: Table = Table::Record;
 
     fn matches(&self) -> Match {
         Match::Values { ring: self.ring, first: self.first, last: self.last }

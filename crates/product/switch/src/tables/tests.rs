@@ -3,7 +3,7 @@
 use alloc::vec;
 
 use super::*;
-use crate::VringConfig;
+use crate::{Prefix, VringConfig, VringSet};
 
 fn vrings() -> VringSet {
     VringConfig::DEFAULT.try_into().unwrap()
@@ -120,7 +120,7 @@ fn capacities_are_exact() {
 }
 
 #[test]
-fn a_partition_has_so_many_divisions_and_no_more() {
+fn divisions_of_a_partition_are_bounded() {
     let with = |count: u8| {
         let source = |index| Prefix::new([10, 0, index, 0], 24);
         let division = |index| DivisionEntry { partition: 0, source: source(index), host: HostId(2) };
@@ -133,7 +133,7 @@ fn a_partition_has_so_many_divisions_and_no_more() {
 }
 
 #[test]
-fn hosts_share_the_port_of_a_trunk_and_are_not_found_by_it() {
+fn hosts_behind_a_trunk_share_its_port() {
     let mut tables = valid();
     tables.hosts[..2].iter_mut().for_each(|host| (host.port, host.is_remote) = (7, true));
     assert_eq!(tables.validate(&vrings()), Ok(()));
@@ -156,7 +156,7 @@ fn groups_are_keyed_by_member_set() {
 }
 
 #[test]
-fn hosts_are_found_by_whatever_a_packet_shows() {
+fn hosts_are_found_by_id_port_ip_and_mac() {
     let index = HostIndex::new(&[Host::node(7), Host::node(2)], &[]);
     for id in [2, 7] {
         let host = Some(Host::node(id));
@@ -187,7 +187,7 @@ fn group(net: u8, hosts: [u16; 2]) -> MulticastEntry {
 }
 
 #[test]
-fn a_diff_separates_added_removed_and_changed() {
+fn diff_separates_added_removed_and_changed() {
     let old = TableSet {
         unicast: vec![entry(1, 1), entry(2, 1), entry(3, 1)],
         multicast: vec![group(1, [1, 2]), group(2, [1, 2])],
@@ -210,7 +210,7 @@ fn a_diff_separates_added_removed_and_changed() {
 }
 
 #[test]
-fn an_update_leads_from_one_generation_to_the_other() {
+fn update_turns_the_old_generation_into_the_new() {
     let old = TableSet { generation: 4, unicast: vec![entry(1, 1), entry(2, 1), entry(3, 1)], ..valid() };
     let new = TableSet { generation: 5, unicast: vec![entry(4, 1), entry(3, 1), entry(2, 2)], ..valid() };
     let update = TableUpdate::between(&old, &new).expect("one table differs");
@@ -232,7 +232,7 @@ fn an_update_leads_from_one_generation_to_the_other() {
 }
 
 #[test]
-fn an_update_that_overfills_or_doubles_is_seen_when_its_result_is_validated() {
+fn update_that_overfills_or_duplicates_fails_validation() {
     let set = |entries: Vec<UnicastEntry>| TableUpdate {
         base: 1,
         generation: 2,
@@ -259,7 +259,7 @@ fn record(first: u128, last: u128) -> RecordEntry {
 }
 
 #[test]
-fn records_of_a_ring_do_not_overlap_and_stand_beside_no_vnodes() {
+fn records_of_a_ring_neither_overlap_nor_mix_with_vnodes() {
     use TableError as E;
     let with = |record: Vec<RecordEntry>| {
         let tables = TableSet { unicast: vec![], multicast: vec![], record, ..valid() };
@@ -279,7 +279,7 @@ fn records_of_a_ring_do_not_overlap_and_stand_beside_no_vnodes() {
     assert!(matches!(refused(|t| t.record.push(record(0, 4))), E::MixedRing { .. }));
     assert_eq!(
         refused(|t| t.record.push(record(5, 4))).to_string(),
-        "record (10.10.0.0/16, \
+        "the range of record (10.10.0.0/16, \
         00000000000000000000000000000005 to 00000000000000000000000000000004) ends before it begins"
     );
 }

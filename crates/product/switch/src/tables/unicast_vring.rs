@@ -1,8 +1,13 @@
-//! `unicast_vring`: destination prefix → partition and its default host (the primary) (NICE §3.2).
+//! `unicast_vring`: destination prefix → partition and its default host, the primary (NICE §3.2).
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Chain, Entry, HostId, Match, Table, TableError, validate_destination};
+use super::chain::Chain;
+use super::entry::{Entry, validate_destination};
+use super::error::TableError;
+use super::host::HostId;
+use super::rule::{Action, Match};
+use super::table::Table;
 use crate::{Prefix, VringSet};
 
 /// An entry of `unicast_vring`.
@@ -10,18 +15,16 @@ use crate::{Prefix, VringSet};
 pub struct UnicastEntry {
     /// Vnodes of the partition, inside a unicast ring.
     pub destination: Prefix,
-    /// Partition, the scope in which `division` looks.
+    /// The partition, the scope in which `division` is looked up.
     pub partition: u32,
-    /// Receives what no division claims.
+    /// Serves the sources that no division claims.
     pub host: HostId,
-    /// Of a partition that is replicated along a chain; `host` is its tail.
+    /// The chain of a partition that is replicated along one; `host` is its tail.
     pub chain: Option<Chain>,
 }
 
 impl Entry for UnicastEntry {
-    const NAME: &'static str = "unicast_vring";
-    const HITS: &'static str = "unicast_hits";
-    const CAPACITY: usize = 4096;
+    const TABLE: Table = Table::Unicast;
 
     fn matches(&self) -> Match {
         Match::Address { scope: None, prefix: self.destination }

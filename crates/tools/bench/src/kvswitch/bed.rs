@@ -6,8 +6,8 @@ use crate::tables::cables::{Cables, PORT, ROUTER_MAC, node_address, node_mac};
 use nicekv_proto::KeyDigest;
 use nicekv_proto::placement::Vrings;
 use nicekv_switch::{
-    Backend as _, BackendError, Entry as _, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix,
-    TableSet, UnicastEntry, VringConfig,
+    Backend as _, BackendError, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, Table, TableSet,
+    UnicastEntry, VringConfig,
 };
 use nicekv_switch_xdp::measure::Fed;
 use nicekv_switch_xdp::{Hook, KernelSwitch, XdpError};
@@ -105,7 +105,7 @@ impl Bed {
 
 /// Who is there, and who has which part of the ring.
 fn tables(servers: u16) -> TableSet {
-    assert!(servers.is_power_of_two() && usize::from(servers) <= UnicastEntry::CAPACITY);
+    assert!(servers.is_power_of_two() && usize::from(servers) <= Table::Unicast.capacity());
     let host = |number: u16| Host {
         id: HostId(number),
         role: HostRole::Node,

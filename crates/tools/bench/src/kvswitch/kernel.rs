@@ -165,7 +165,7 @@ impl KernelRack {
                 keyspace: key.keyspace.0,
                 digest: key.digest.0,
                 instance: self.newest,
-                usual_turns: 1,
+                owner_turns: 1,
                 holders: holders[1..].iter().map(|server| HostId(server + 1)).collect(),
                 in_switch: false,
             });

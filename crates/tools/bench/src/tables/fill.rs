@@ -3,8 +3,8 @@
 use nicekv_proto::placement::key_digest;
 use nicekv_proto::{KeyDigest, KeyspaceId};
 use nicekv_switch::{
-    DivisionEntry, Entry, GROUP_CAPACITY, HOT_CAPACITY, Host, HostId, HostRole, HotConfig, HotEntry,
-    MemberSet, MulticastEntry, Prefix, RecordEntry, TableSet, UnicastEntry, VringConfig, VringSet,
+    DivisionEntry, GROUP_CAPACITY, HOT_CAPACITY, Host, HostId, HostRole, HotConfig, HotEntry, MemberSet,
+    MulticastEntry, Prefix, RecordEntry, Table, TableSet, UnicastEntry, VringConfig, VringSet,
 };
 
 use super::cables;
@@ -37,7 +37,7 @@ pub(super) fn vrings() -> VringSet {
 /// Addresses that a client has.
 pub(super) const CLIENTS: usize = 64;
 /// Of a partition, in a full table.
-const DIVISIONS: usize = DivisionEntry::CAPACITY / UnicastEntry::CAPACITY;
+const DIVISIONS: usize = Table::Division.capacity() / Table::Unicast.capacity();
 /// Members of a group.
 const REPLICAS: u16 = 3;
 
@@ -76,7 +76,7 @@ impl Fill {
                 ..tables
             },
             Self::Full => {
-                let partitions = 0..UnicastEntry::CAPACITY;
+                let partitions = 0..Table::Unicast.capacity();
                 let unicast = |partition: usize| {
                     to_host(block(unicast, partition), partition as u32, host(partition, nodes))
                 };
@@ -90,14 +90,14 @@ impl Fill {
                 };
                 TableSet {
                     unicast: partitions.clone().map(unicast).collect(),
-                    division: (0..DivisionEntry::CAPACITY).map(division).collect(),
+                    division: (0..Table::Division.capacity()).map(division).collect(),
                     multicast: partitions.map(multicast).collect(),
                     ..tables
                 }
             }
             Self::OneRecord => TableSet { record: vec![record(0, 0, u128::MAX, nodes)], ..tables },
             Self::Records => {
-                TableSet { record: records(RecordEntry::CAPACITY, nodes), ..Self::Full.tables(nodes) }
+                TableSet { record: records(Table::Record.capacity(), nodes), ..Self::Full.tables(nodes) }
             }
             Self::RecordsOnly => {
                 let RecordEntry { host, members, .. } = record(0, 0, u128::MAX, nodes);
@@ -119,7 +119,7 @@ impl Fill {
             keyspace: KeyspaceId::DEFAULT.0,
             digest: hot_digest(number).0,
             instance: newest + 1 + number as u64,
-            usual_turns: 1,
+            owner_turns: 1,
             holders: Vec::from([HostId(2), HostId(3)]),
             in_switch: false,
         };
@@ -171,7 +171,7 @@ fn host(number: usize, nodes: u16) -> HostId {
 
 /// The addresses of a partition in a ring.
 fn block(ring: Prefix, partition: usize) -> Prefix {
-    let bits = UnicastEntry::CAPACITY.ilog2() as u8;
+    let bits = Table::Unicast.capacity().ilog2() as u8;
     let length = ring.length + bits;
     Prefix::new((ring.first() + ((partition as u32) << (32 - length))).to_be_bytes(), length)
 }
@@ -213,7 +213,7 @@ mod tests {
     fn ways_reach_every_entry() {
         let partitions: std::collections::BTreeSet<u16> =
             ways(1 << 17).map(|(_, vnode)| vnode / 16).collect();
-        assert_eq!(partitions.len(), UnicastEntry::CAPACITY);
+        assert_eq!(partitions.len(), Table::Unicast.capacity());
         assert!(ways(1000).map(|(client, _)| client).max() == Some(CLIENTS - 1));
     }
 }

@@ -85,7 +85,7 @@ impl Trip {
             words.extend(["--config", &config]);
         }
         let (succeeded, said) = node(lab, &words)?;
-        let is_so = ["holds its share already", "drained already"].iter().any(|line| said.contains(line));
+        let is_so = ["already holds its share", "already drained"].iter().any(|line| said.contains(line));
         Ok(match succeeded || is_so {
             true => Ok(Answer::Done),
             false if said.contains(BOUND) => Ok(Answer::Never),

@@ -136,7 +136,7 @@ impl Cluster {
             keyspace: name.0.0,
             digest: name.1.0,
             instance: self.hot.newest,
-            usual_turns: 1,
+            owner_turns: 1,
             holders: holders.iter().map(|node| HostId(self.nodes[*node].id.0)).collect(),
             in_switch,
         };

@@ -33,10 +33,10 @@ impl Cluster {
             return topology;
         }
         for node in 0..self.nodes.len() {
-            topology.settle(host_id(self.nodes[node].id), self.home(Host::Node(node)) as u16);
+            topology.set_home(host_id(self.nodes[node].id), self.home(Host::Node(node)) as u16);
         }
         for instance in 0..self.scenario.instances {
-            topology.settle(service_host_id(instance as u16), 0);
+            topology.set_home(service_host_id(instance as u16), 0);
         }
         for (switch, neighbours) in self.trunks.iter().enumerate() {
             for neighbour in neighbours {

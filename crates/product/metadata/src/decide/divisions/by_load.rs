@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use nicekv_proto::{NodeId, PartitionId};
 use nicekv_switch::Prefix;
 
-use crate::observations::Load;
+use crate::observe::Load;
 use crate::state::{Division, Divisions};
 
 /// What the busiest member answers. None: nobody answers.

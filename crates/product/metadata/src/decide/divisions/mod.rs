@@ -10,7 +10,7 @@
 //!
 //! Divisions change for two reasons:
 //! 1. *members*: whoever serves has changed, or who leads. The partition is divided anew when its epoch is in force, in the same step if there is one.
-//! 2. *load*: by what nodes tell of the sources that ask them ([`crate::observations::SourceLoads`]), the busiest member would have less to
+//! 2. *load*: by what nodes tell of the sources that ask them ([`crate::observe::SourceLoads`]), the busiest member would have less to
 //!    answer by more than [`GAIN_PERCENT_MIN`] of an equal share. That is looked at once an interval, when nothing else goes on, and at most
 //!    [`CHANGED_AT_ONCE_MAX`] partitions change at once.
 //!
@@ -28,7 +28,7 @@ use nicekv_proto::{NodeId, PartitionId};
 use nicekv_switch::{DIVISIONS_MAX, Prefix};
 
 use crate::config::Balancing;
-use crate::observations::Load;
+use crate::observe::Load;
 use crate::policy::Policy;
 use crate::state::{Division, Divisions, Partition, Standing};
 use crate::view::Situation;

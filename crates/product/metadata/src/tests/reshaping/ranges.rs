@@ -55,10 +55,10 @@ fn partitions_are_split_at_any_value_and_have_records_instead_of_vnodes() {
     let plan = cluster.core().plan_partitions(&split(4)).unwrap();
     assert_eq!(plan.children[1].0, MatchValue(1 << 126));
     for (wanted, why) in [
-        (at(5, half), "the second half cannot begin with 80000000000000000000000000000000"),
-        (at(4, half), "the second half cannot begin with 80000000000000000000000000000000"),
-        (at(4, 0), "the second half cannot begin with 00000000000000000000000000000000"),
-        (at(0, 5), "partition 0 of keyspace \"default\" is of hashed keys: it is split at a vnode"),
+        (at(5, half), "its second half cannot begin at 80000000000000000000000000000000"),
+        (at(4, half), "its second half cannot begin at 80000000000000000000000000000000"),
+        (at(4, 0), "its second half cannot begin at 00000000000000000000000000000000"),
+        (at(0, 5), "partition 0 of keyspace \"default\" has hashed keys; give a vnode to split at"),
     ] {
         let refused = cluster.core().change_partitions(&wanted).unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");

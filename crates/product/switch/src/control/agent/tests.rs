@@ -130,8 +130,8 @@ struct Notes {
     fails: bool,
 }
 
-impl TermMemory for &mut Notes {
-    fn remember(&mut self, term: u64) -> Result<(), String> {
+impl TermStore for &mut Notes {
+    fn store(&mut self, term: u64) -> Result<(), String> {
         if self.fails {
             return Err("no space left".to_string());
         }
@@ -145,10 +145,10 @@ fn a_term_is_remembered_before_it_is_obeyed() {
     let mut notes = Notes::default();
     let router = || Router::new(VringConfig::DEFAULT).unwrap();
     let install = |term| ControlRequest::Install { term, tables: tables(1, 1) };
-    let mut agent = SwitchAgent::with_memory(router(), 0, &mut notes);
+    let mut agent = SwitchAgent::with_term_store(router(), 0, &mut notes);
     assert!(matches!(agent.handle(ControlRequest::Status { term: 7 }), ControlReply::Status { .. }));
     notes.fails = true;
-    let mut agent = SwitchAgent::with_memory(router(), notes.term, &mut notes);
+    let mut agent = SwitchAgent::with_term_store(router(), notes.term, &mut notes);
     assert_eq!(agent.handle(install(6)), ControlReply::Refused { current_term: 7 });
     let reply = agent.handle(install(8));
     assert!(matches!(&reply, ControlReply::Failed { generation: 1, reason } if reason == "no space left"));
@@ -212,7 +212,7 @@ fn a_lookup_finds_the_entries_that_a_key_meets_and_counts_nothing() {
 
 fn hot_entry(instance: u64, digest: u8, holders: &[u16]) -> HotEntry {
     let holders = holders.iter().copied().map(HostId).collect();
-    HotEntry { keyspace: 3, digest: [digest; 16], instance, usual_turns: 1, holders, in_switch: false }
+    HotEntry { keyspace: 3, digest: [digest; 16], instance, owner_turns: 1, holders, in_switch: false }
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn hot_entries_are_changed_as_a_whole_by_the_newest_controller_alone() {
         reply => panic!("{reply:?}"),
     };
     let no_node = agent.handle(change(5, &[], &[hot_entry(9, 1, &[1])]));
-    assert!(failed(no_node).contains("no node at this switch"), "nothing is installed");
+    assert!(failed(no_node).contains("not a node attached to this switch"), "no tables are installed");
     agent.handle(ControlRequest::Install { term: 5, tables: tables(1, 1) });
     let set = [hot_entry(9, 1, &[1]), hot_entry(10, 2, &[])];
     for _ in 0..2 {

@@ -188,7 +188,7 @@ impl Times {
             keyspace: SPREAD.0,
             digest: digest(number).0,
             instance: instance(number),
-            usual_turns: 1,
+            owner_turns: 1,
             holders: if number < COPIED { Vec::from([HostId(2), HostId(3)]) } else { Vec::new() },
             in_switch: number >= ENTRIES - KEPT,
         };

@@ -1,0 +1,120 @@
+//! What the controller asks of every back end: the reference pipeline, the user-space switch, the kernel programs.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use nicekv_hotkeys::ConfigError;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{
+    Counter, Counters, HotConfig, HotEntry, HotError, HotReading, Register, Table, TableError, TableSet,
+    TableUpdate,
+};
+
+/// A switch whose tables can be set.
+pub trait Backend {
+    /// Replaces all tables, make-before-break: when it returns `Ok`, every later packet is forwarded by the new generation, and
+    /// none by the old one is still under way. On an error the old generation stays in force.
+    fn install(&mut self, tables: &TableSet) -> Result<(), BackendError>;
+
+    /// Changes one table of the installed generation, as atomically as [`Self::install`].
+    fn update(&mut self, update: &TableUpdate) -> Result<(), BackendError>;
+
+    /// Fill and hits of each table, in the order of [`Table::ALL`].
+    fn table_status(&self) -> Result<Vec<TableStatus>, BackendError>;
+
+    /// Hits of each entry of `table`, in the order of the installed [`TableSet`]. An entry keeps its count across generations as
+    /// long as its match stays.
+    fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError>;
+
+    /// Client requests among the hits of each entry, in the same order (TurboKV §5.1). Messages between nodes in a multicast ring
+    /// do not count.
+    fn entry_requests(&self, table: Table) -> Result<Vec<EntryRequests>, BackendError>;
+
+    /// The switch's ports, ascending; `None`: it reaches hosts by their addresses and has no ports.
+    fn ports(&self) -> Option<Vec<u16>> {
+        None
+    }
+
+    /// All cells of a register.
+    fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError>;
+
+    /// Sets one cell of a register.
+    fn write_register(&mut self, register: Register, cell: u32, value: u64) -> Result<(), BackendError>;
+
+    /// Sets all cells of a register to zero.
+    fn reset_register(&mut self, register: Register) -> Result<(), BackendError>;
+
+    /// Sets which keyspaces spread their hot keys, and how hot keys are detected. Setting the same again changes nothing.
+    fn set_hot(&mut self, config: &HotConfig) -> Result<(), BackendError>;
+
+    /// Changes table `hot` ([`HotTable::change`](crate::HotTable::change)). Its entries outlive generations of the other tables.
+    fn change_hot(&mut self, clear: bool, removed: &[u64], set: &[HotEntry]) -> Result<(), BackendError>;
+
+    /// Counts of hot entries and of candidates. Begins a new counting period for candidates.
+    fn read_hot(&mut self) -> Result<HotReading, BackendError>;
+
+    /// The global counters since the switch started.
+    fn counters(&self) -> Result<Counters, BackendError>;
+}
+
+/// Errors of a back end.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BackendError {
+    /// The tables break a rule; nothing was changed.
+    #[error(transparent)]
+    Refused(#[from] TableError),
+    /// Hot entries break a rule; nothing was changed.
+    #[error(transparent)]
+    HotRefused(#[from] HotError),
+    /// The parameters of hot-key detection are out of bounds; nothing was changed.
+    #[error(transparent)]
+    HotConfigRefused(#[from] ConfigError),
+    /// There is no such cell; nothing was changed.
+    #[error("register {} has no cell {cell}", .register.name())]
+    NoCell {
+        /// The register.
+        register: Register,
+        /// The requested cell.
+        cell: u32,
+    },
+    /// The platform below failed; the old tables are in force.
+    #[error("{0}")]
+    Platform(String),
+}
+
+/// Datagrams with client requests that an entry has matched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntryRequests {
+    /// Gets, scans and quorum queries.
+    pub reads: u64,
+    /// Everything that changes values.
+    pub updates: u64,
+}
+
+/// Fill and hits of one table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableStatus {
+    /// [`Table::name`].
+    pub name: String,
+    /// Installed entries.
+    pub entries: u32,
+    /// Capacity in entries.
+    pub capacity: u32,
+    /// Matches since the switch started, including those of entries that have been removed.
+    pub hits: u64,
+}
+
+impl TableStatus {
+    /// The status of every table, given the installed `tables` and the switch's `counters`.
+    pub fn list(tables: Option<&TableSet>, counters: &Counters) -> Vec<TableStatus> {
+        let status = |table: Table| TableStatus {
+            name: table.name().into(),
+            entries: tables.map_or(0, |tables| tables.entries(table)) as u32,
+            capacity: table.capacity() as u32,
+            hits: counters.get(Counter::Hits(table)),
+        };
+        Table::ALL.map(status).into()
+    }
+}

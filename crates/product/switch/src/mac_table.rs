@@ -1,0 +1,61 @@
+//! MAC learning: the port on which each MAC address was last seen, for forwarding traffic that is not for a vring.
+
+use alloc::collections::BTreeMap;
+
+/// Capacity in addresses; the least recently learned one is evicted.
+pub const MAC_CAPACITY: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(crate) struct MacTable {
+    /// MAC → (port, time of learning).
+    ports: BTreeMap<[u8; 6], (u16, u64)>,
+    learned_total: u64,
+}
+
+impl MacTable {
+    pub(crate) fn learn(&mut self, mac: [u8; 6], port: u16) {
+        if self.ports.get(&mac).is_some_and(|&(known, _)| known == port) {
+            return;
+        }
+        if self.ports.len() == MAC_CAPACITY && !self.ports.contains_key(&mac) {
+            let oldest =
+                self.ports.iter().min_by_key(|(_, (_, learned_at))| *learned_at).map(|(mac, _)| *mac);
+            self.ports.remove(&oldest.expect("a full table has an oldest entry"));
+        }
+        self.learned_total += 1;
+        self.ports.insert(mac, (port, self.learned_total));
+    }
+
+    /// Forgets the addresses learned at a port.
+    pub(crate) fn forget(&mut self, port: u16) {
+        self.ports.retain(|_, (known, _)| *known != port);
+    }
+
+    pub(crate) fn lookup(&self, mac: [u8; 6]) -> Option<u16> {
+        self.ports.get(&mac).map(|&(port, _)| port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mac(number: u16) -> [u8; 6] {
+        let [high, low] = number.to_be_bytes();
+        [2, 0, 0, 0, high, low]
+    }
+
+    #[test]
+    fn table_is_bounded_and_evicts_the_oldest() {
+        let mut table = MacTable::default();
+        for number in 0..MAC_CAPACITY as u16 {
+            table.learn(mac(number), 1);
+        }
+        table.learn(mac(0), 2);
+        table.learn(mac(5000), 3);
+        assert_eq!(table.ports.len(), MAC_CAPACITY);
+        assert_eq!(table.lookup(mac(0)), Some(2));
+        assert_eq!(table.lookup(mac(1)), None);
+        assert_eq!(table.lookup(mac(5000)), Some(3));
+    }
+}

@@ -1,0 +1,60 @@
+//! What every table's entry has: a match key, an action, and rules of its own.
+
+use core::fmt;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::chain::Chain;
+use super::error::TableError;
+use super::members::MemberSet;
+use super::rule::{Action, Match};
+use super::table::Table;
+use crate::{GROUP_MEMBERS_MAX, Prefix, VringSet};
+
+/// An entry of a table.
+pub trait Entry: Clone + fmt::Debug + PartialEq + Serialize + DeserializeOwned {
+    /// The table that it belongs to.
+    const TABLE: Table;
+
+    /// The match key; no other entry of the table has the same.
+    fn matches(&self) -> Match;
+
+    /// The action.
+    fn action(&self) -> Action<'_>;
+
+    /// The chain of the entry's partition, if it is replicated along one.
+    fn chain(&self) -> Option<&Chain> {
+        None
+    }
+
+    /// Checks the rules of this table. [`TableSet::validate`](super::TableSet::validate) checks what holds for all tables: canonical
+    /// prefixes, known hosts, distinct matches.
+    fn validate(&self, vrings: &VringSet) -> Result<(), TableError>;
+}
+
+/// Checks that a destination lies in one of `rings`.
+pub(super) fn validate_destination(
+    table: Table,
+    destination: Prefix,
+    mut rings: impl Iterator<Item = Prefix>,
+) -> Result<(), TableError> {
+    if rings.any(|ring| ring.covers(&destination)) {
+        Ok(())
+    } else {
+        Err(TableError::OutsideVring { table, destination })
+    }
+}
+
+/// Checks the multicast group of an entry.
+pub(super) fn validate_members(table: Table, matches: Match, members: &MemberSet) -> Result<(), TableError> {
+    let members = members.as_slice();
+    if members.is_empty() || members.len() > GROUP_MEMBERS_MAX {
+        return Err(TableError::GroupSize { table, matches, members: members.len() });
+    }
+    // A decoded set did not go through the constructor.
+    if members.windows(2).any(|pair| pair[0] >= pair[1]) {
+        return Err(TableError::MembersNotSorted { table, matches });
+    }
+    Ok(())
+}
