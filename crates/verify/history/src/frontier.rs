@@ -1,4 +1,4 @@
-//! What the register may hold at a point of the timeline, given all that was told before: a set of [`Configuration`]s.
+//! The possible states of the register at a point of the timeline, given all earlier answers: a set of [`Configuration`]s.
 
 use crate::model::Register;
 use crate::timeline::OpIndex;

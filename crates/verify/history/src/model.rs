@@ -1,5 +1,5 @@
-//! What a key is to its clients: a register with a version. Written from the wire format's documentation, not from the replica's
-//! evaluation, so that the two check each other.
+//! The model of a key: a register with a version. It is written from the documentation of the wire format, independently of the
+//! replica's evaluation, so that the two check each other.
 
 mod hashes;
 

@@ -1,5 +1,5 @@
-//! The room in requests of chains, and what must become of it (rule C5): a switch writes over whatever clients leave there, and a node takes in nothing that came by
-//! another epoch.
+//! The space for a route header in requests to chains (C5). A switch overwrites whatever a client put there, and a node rejects
+//! requests that were routed by another epoch.
 
 use nicekv_proto::hot::Stamp;
 use nicekv_proto::route::{ChainHeader, Room, room_for_stamp, room_of, take_room};

@@ -1,4 +1,4 @@
-//! Keyspaces that were created in a run, and what became of them.
+//! Keyspaces that were created during a run, and whether they still exist.
 
 use crate::keyspace::Shape;
 use nicekv_client::Keyspace;

@@ -1,4 +1,4 @@
-//! Everything that may go wrong, as named options.
+//! Rates and durations of random faults, as named options.
 
 use nicekv_testkit::Random;
 use std::fmt;

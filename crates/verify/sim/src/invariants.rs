@@ -1,4 +1,4 @@
-//! What is watched while a cluster runs, on the messages that its nodes and the metadata service send.
+//! Invariants on the messages of a running cluster, those of its nodes and of the metadata service.
 //!
 //! * One process alone leads a partition in an epoch: only a primary multicasts watermarks (check P).
 //! * Tables send gets to the primary and to members that serve, and to nobody else (R6, R7).

@@ -1,5 +1,5 @@
-//! A node's kernel that answers gets: the table that the process writes, and the lookups of the program, of which each goes on, a word at a time, while the
-//! process stores, pauses or changes its mind.
+//! A node's kernel that answers gets: the table that the process writes, and the lookups of the eBPF program. A lookup reads one word at
+//! a time, interleaved with stores of the process.
 
 use nicekv_kernel_gets::{
     ENTRY_WORDS, GATE_WORDS, GetRequest, Grant, Lookup, Memory, Outcome, Size, Table, Word,

@@ -1,4 +1,5 @@
-//! The whole system in one thread, from one seed: the very cores that production runs, with a network, disks and clocks that fail.
+//! Deterministic simulation of a whole cluster in one thread, from one seed: the cores of production, with a network, disks and clocks
+//! that fail.
 //!
 //! ```text
 //!   faults ──▶ cluster: events ─┬─▶ nodes (replica + disk) ─┐
@@ -7,11 +8,13 @@
 //!                                      └─▶ history ─▶ checker        nodes ─▶ judge
 //! ```
 //!
-//! Two ways through the same protocol:
-//! * [`cluster`] draws one long, random run of a realistic cluster per seed; [`judge`] looks at it after all faults are healed;
+//! Three ways through the same protocol:
+//! * [`cluster`] executes one long, random run of a realistic cluster per seed; [`judge`] checks it after all faults are healed;
+//! * [`enumerate`] injects every fault at every point of short runs;
 //! * [`explore`] visits *every* state of a tiny cluster within small bounds.
 //!
-//! All are judged by [`checker`]: the history of each key must be linearizable, and of keys that transactions have together that of all of them.
+//! All use the same [`checker`]: the history of each key must be linearizable, and that of keys which share transactions as a whole.
+//! [`plants`] says which runs find which planted bug, and [`features`] which features a seed uses.
 
 mod chain_room;
 pub mod client;

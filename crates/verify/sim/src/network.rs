@@ -1,4 +1,4 @@
-//! Links and their faults: who is cut off from whom, and when a datagram arrives, if it does.
+//! The network: cuts between hosts, loss, duplication and delay of datagrams.
 
 use crate::faults::Faults;
 use nicekv_testkit::Random;

@@ -1,4 +1,4 @@
-//! A storage node: a process around the replica's core, which comes and goes, and a disk and clocks, which stay.
+//! A storage node: a process around the replica's core, which crashes and restarts, and a disk and clocks, which outlive it.
 
 use crate::chain_room;
 use crate::disk::{Busy, Disk};

@@ -1,4 +1,4 @@
-//! Ops that end the process of each node that evaluates them, and the marks that outlive it (T6).
+//! Ops that crash every node that evaluates them, and the marks that survive the crash (T6).
 
 use nicekv_proto::OpId;
 use nicekv_replica::{MarkKeeper, OpMarks};

@@ -1,4 +1,5 @@
-//! What runs scripts here: a few programs, by their names. They are what [`Program`] says, on the keys that a node lends. Some have no end yet when they are asked for it first.
+//! A script engine with a few built-in programs, chosen by name. Each does what [`Program`] says with the keys that a node lends. Some
+//! are not finished yet when they are first polled.
 
 use crate::checker::program::Program;
 use nicekv_proto::number::parse_integer;

@@ -1,4 +1,5 @@
-//! The switch: the reference model's pipeline behind the real agent, and a watch over both: what is acknowledged is what is gone by.
+//! The switch: the reference pipeline behind the real agent. Checks that the tables which the agent has acknowledged are those that
+//! the pipeline uses.
 
 use crate::chain_room;
 use crate::cluster::Scenario;

@@ -1,6 +1,6 @@
-//! What happens, in words: one line per message, who to whom, what.
+//! Transcript lines: sender, receiver and content of each message.
 //!
-//! Left out: heartbeats, leases, probes and questions for a switch's status, which go on all the time and say nothing new.
+//! Heartbeats, leases, probes and status queries of switches are left out: they are periodic and carry no news.
 
 mod streams;
 

@@ -1,4 +1,4 @@
-//! How switches hang together.
+//! Topologies of switches.
 
 use nicekv_testkit::Random;
 

@@ -1,6 +1,8 @@
-//! The large values on a node's disk: those that are being written go with the process, whole ones stay if they were forced, and may stay if not.
+//! Large values on a node's disk. A crash discards values that are being written, and keeps complete ones that were synced. Complete
+//! ones that were not synced may survive or not.
 //!
-//! Of damage the real disk knows by a checksum for each block, unless what is damaged came with the checksum: then nobody but the value's own digest tells.
+//! The real disk detects damage by a checksum for each block, unless the bytes were damaged before the checksum was computed: then
+//! only the value's own digest shows it.
 
 use nicekv_proto::OpId;
 use nicekv_proto::large::Reference;

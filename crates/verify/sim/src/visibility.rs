@@ -1,5 +1,8 @@
-//! A model of entries that are kept outside of a node's core, to answer gets without asking it. The core says what may be shown
-//! (`nicekv_replica::Visibility`); what is open here must be what the core itself answers, and the linearizability of that the judge proves.
+//! Checks what a node lets others answer on its behalf.
+//!
+//! The core publishes which entries may be shown outside of it (`nicekv_replica::Visibility`), for a cache that answers gets without
+//! asking the core. This is a model of such a cache: each of its answers must be the one that the core itself gives. The judge checks
+//! that the core's answers are linearizable.
 
 use crate::disk::Disk;
 use nicekv_proto::recovery::Entry;

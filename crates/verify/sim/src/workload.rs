@@ -1,4 +1,4 @@
-//! What clients do.
+//! The workload of clients.
 
 use crate::keyspace::Key;
 use nicekv_proto::{ClientId, Duration};

@@ -1,4 +1,4 @@
-//! What changes of fields do to a hash, and what their clients are told.
+//! Effects of field updates on a hash, and their replies.
 
 use super::{Change, number};
 use alloc::string::ToString;

@@ -1,4 +1,4 @@
-//! One step of the search: all ways in which an op that is due may have happened.
+//! One step of the search: all linearizations in which an op that is due has taken effect.
 
 use super::{CONFIGURATIONS_MAX, Pending, Point};
 use crate::frontier::{Configuration, Frontier, add, remove};

@@ -1,4 +1,4 @@
-//! A client: the real core, a random workload, and the history of what it was told.
+//! A client: the real core, a random workload, and the history of its calls.
 
 pub(crate) mod answers;
 mod drawing;

@@ -1,4 +1,4 @@
-//! A client that scans: what a piece lists, and what it does not, is what gets of all keys that it covers would have answered at one moment (C11).
+//! Scans of a client. What a piece lists, and what it omits, is checked as gets of all keys in its range at one moment (C11).
 
 use crate::checker::Call;
 use crate::checker::model::{Action, Answer};

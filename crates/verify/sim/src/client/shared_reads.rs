@@ -1,5 +1,5 @@
-//! A client that has little room for large values, as a gateway of many connections: gets of one key that are called in one turn share a request, and it reads only so many large
-//! values at a time.
+//! A client with little memory for large values, such as a gateway of many connections: gets of one key in the same turn share a request,
+//! and only a bounded number of large values is read at a time.
 
 use nicekv_client::{ClientCore, Ticket, Waiters};
 use nicekv_proto::Now;

@@ -1,4 +1,4 @@
-//! Stamps of objects' names (P8): a client puts names with stamps, old ones too, and lists names when they have adopted a round.
+//! Stamps of object names (P8): a client puts names with stamps, some too old, and lists names that have adopted a round.
 
 use super::{Client, KeyCall};
 use crate::checker::model::{Action, Answer, Change};

@@ -1,4 +1,4 @@
-//! A client that is a gateway of some connections, which subscribe, unsubscribe and publish; and what they were told.
+//! A client as a gateway of connections that subscribe, unsubscribe and publish, and the messages that they received.
 
 use crate::client::{Workload, now};
 use nicekv_client::{ClientCore, Completion, Message, Request, Subscribers, Topic};

@@ -1,4 +1,4 @@
-//! Clients: turns of their loops, and what they are told to do outside of their workload.
+//! Clients: turns of their loops, and calls outside of their workload.
 
 use super::Cluster;
 use super::event::Event;

@@ -7,8 +7,6 @@
 //!   link ──Install──▶ agent ◀──Install (older term: refused)── older link
 //! ```
 //!
-//! Longer than 450 lines: each step of this is a few lines, and none is understood without the others.
-//!
 //! Datagrams go to the newest process. One that was paused keeps what it had received, and its connections to the agents.
 
 use super::addresses::service;

@@ -1,4 +1,4 @@
-//! What disks damage of what they hold: entries, and large values of which entries speak.
+//! Disks damage entries, and the large values that entries refer to.
 
 use super::Cluster;
 use nicekv_proto::PartitionId;

@@ -1,4 +1,4 @@
-//! Datagrams: routed by a switch or plainly addressed, then lost, late, twice, or simply delivered.
+//! Datagrams: routed by a switch or addressed to a host, then lost, delayed, duplicated or delivered.
 
 use super::addresses::INSTANCES;
 use super::event::Event;

@@ -1,7 +1,7 @@
-//! Disks that are lost, or put back as they were at an earlier time (docs/FAULTS.md rows 36 and 37), by chance.
+//! Disks are lost at random, or replaced by an earlier copy of themselves (docs/FAULTS.md rows 36 and 37).
 //!
-//! That is drawn where every replica holds everything, and one replica of each partition at least keeps its disk. Until the others hold everything again that
-//! one is not away, and nothing else fails but datagrams and switches: what all members that are there have forgotten, nothing can show.
+//! This is drawn only while all replicas are complete, and at least one replica of each partition keeps its disk. Until the others are
+//! complete again, that one stays up, and only datagrams and switches fail: data that all live members have lost cannot be recovered.
 
 use super::Cluster;
 use crate::faults::Faults;

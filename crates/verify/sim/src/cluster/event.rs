@@ -1,4 +1,4 @@
-//! What happens in a cluster, and what of it those see who wait for something.
+//! Events of a cluster, and the part of them that scripts can wait for.
 
 use crate::disk::Busy;
 use crate::network::Host;

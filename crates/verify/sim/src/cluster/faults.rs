@@ -1,4 +1,4 @@
-//! Faults: drawn by chance as [`Faults`](crate::faults::Faults) say, or done on purpose by a script.
+//! Faults: drawn at random with the rates of [`Faults`](crate::faults::Faults), or injected by a script.
 
 use super::Cluster;
 use super::event::Event;

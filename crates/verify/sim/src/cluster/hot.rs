@@ -1,4 +1,4 @@
-//! Hot entries in switches, which somebody changes who knows nothing of load, and says so to nodes.
+//! Entries of hot keys in switches, changed at random, and the messages about them to nodes.
 
 use super::Cluster;
 use super::addresses::INSTANCES;

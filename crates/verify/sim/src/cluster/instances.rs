@@ -1,4 +1,4 @@
-//! Several instances of the metadata service, and the store that they share (R12, R13).
+//! Several instances of the metadata service, and their shared store (R12, R13).
 //!
 //! ```text
 //!   instance: Election ── SeatAsked, late or never ──▶ store: seat, state
@@ -7,8 +7,8 @@
 //!      └─ elected ─▶ a `Controller` (its core) ─ persists by the election ─ deposed ─▶ gone
 //! ```
 //!
-//! An instance that is killed or paused leaves requests behind, which are carried out whenever they arrive. Nodes know all addresses, agents have a connection
-//! to each core.
+//! Requests of an instance that was killed or paused are still executed when they arrive. Nodes know all addresses; agents have a
+//! connection to each core.
 
 use super::addresses::INSTANCES;
 use super::controllers::Controller;

@@ -1,5 +1,5 @@
-//! Keyspaces that the operator creates and drops while all else goes on (R16), and what must hold of them: a number is never given twice, and what is
-//! dropped is not answered for any more.
+//! The operator creates and drops keyspaces during the run (R16). A keyspace number is never used twice, and no node answers for a dropped
+//! keyspace.
 
 use super::Cluster;
 use super::event::Event;

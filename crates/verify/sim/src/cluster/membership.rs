@@ -1,4 +1,4 @@
-//! What an operator asks of the metadata service, and of nodes above all: that they are added, drained and removed.
+//! The operator adds, drains and removes nodes.
 
 use super::Cluster;
 use super::event::Event;

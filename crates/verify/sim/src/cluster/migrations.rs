@@ -1,4 +1,4 @@
-//! Partitions that load moves (TurboKV §5.1), as far as they are seen in the metadata service's state: each at most once in ten periods.
+//! Partitions that migrate because of load (TurboKV §5.1), observed in the metadata service's state: each at most once in ten periods.
 
 use super::Cluster;
 use nicekv_metadata::Metadata;

@@ -1,6 +1,6 @@
 //! A whole cluster and its event loop.
 //!
-//! [`Cluster`] holds everything; what happens is an `Event` of its queue, and each file here handles some of them:
+//! [`Cluster`] holds all state. An `Event` is taken from its queue and handled by one of these files:
 //!
 //! ```text
 //!   datagrams    through a switch or not, lost, late, twice
@@ -9,12 +9,12 @@
 //!   clients      their turns and calls
 //!   streams      copying between nodes
 //!   controllers  the metadata service, its store, the switches' agents
-//!   keyspaces    that come and go; partitions: that are split and merged; places: of members, that others take
-//!   hot          hot entries in switches, and what nodes are told of them
+//!   keyspaces    created and dropped; partitions: split and merged; places: members that are replaced
+//!   hot          entries of hot keys in switches, and messages about them to nodes
 //!   faults       drawn by chance, or injected by a script; disk_losses; damage
 //! ```
 //!
-//! A cluster is a value: a clone goes on exactly as the original does, or differently if something is done to it.
+//! A cluster is a value: a clone continues exactly as the original does, unless other faults are injected into it.
 
 mod addresses;
 mod clients;

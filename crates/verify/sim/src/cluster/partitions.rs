@@ -1,4 +1,4 @@
-//! The operator has partitions split and merged while all else goes on (R17), and what is seen of that.
+//! The operator splits and merges partitions during the run (R17).
 
 use super::Cluster;
 use super::event::Event;

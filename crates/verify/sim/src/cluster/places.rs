@@ -1,4 +1,4 @@
-//! Members of quorum keyspaces whose places go to other nodes (R14), as far as they are seen in the metadata service's state.
+//! Members of quorum keyspaces that are being replaced (R14), observed in the metadata service's state.
 
 use super::Cluster;
 use nicekv_metadata::{Metadata, PartitionStatus};

@@ -1,4 +1,4 @@
-//! What is simulated: how large the cluster is, what its clients do, and what goes wrong.
+//! The scenario of a run: size of the cluster, workload, faults.
 
 use crate::client::Workload;
 use crate::faults::{Faults, StoreFaults};

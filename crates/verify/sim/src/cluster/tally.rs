@@ -1,4 +1,4 @@
-//! What happened, counted.
+//! Counts of events and faults.
 
 use nicekv_replica::NodeStatus;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The transcript: a line for each thing that somebody may want to read about.
+//! The trace: prints or keeps a line for each message and fault.
 
 use super::Cluster;
 use crate::transcript::Names;

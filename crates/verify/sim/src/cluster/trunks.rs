@@ -1,4 +1,4 @@
-//! Switches with trunks between them: how they hang together, where hosts hang, and what crosses trunks.
+//! Trunks between switches: the topology, where hosts are attached, and datagrams that cross trunks.
 
 use super::Cluster;
 use super::event::Event;

@@ -1,4 +1,4 @@
-//! Runs shaped so that bugs of chains (C1 to C10) matter. Which bugs those are: [`crate::plants`].
+//! Runs shaped so that bugs of chains (C1 to C10) show.
 
 use crate::cluster::Scenario;
 use crate::faults::Faults;

@@ -1,4 +1,4 @@
-//! Runs in which nodes or clients find the node for a request, not the switch (TurboKV §1).
+//! Runs in which nodes or clients route requests instead of the switch (TurboKV §1).
 
 use crate::cluster::Scenario;
 use nicekv_client::Coordination;

@@ -1,4 +1,4 @@
-//! Runs in which a key is the empty one: it comes before all others, and is not the beginning from which lists, copies and scrubs start.
+//! Runs with an empty key. It sorts before all others, and must not be confused with the start position of listings, copies and scrubs.
 
 use crate::client::transactions::TAG;
 use crate::cluster::Scenario;

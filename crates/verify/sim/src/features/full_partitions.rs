@@ -1,4 +1,4 @@
-//! Runs in which partitions become full and are split where their keys fall into halves, while nodes fail; and cold neighbours are merged (TurboKV §4.1.2).
+//! Runs in which partitions fill up and are split at their median key while nodes fail; cold neighbours are merged (TurboKV §4.1.2).
 
 use crate::cluster::{Cluster, Scenario};
 use crate::faults::Faults;

@@ -1,4 +1,4 @@
-//! Runs in which some values are hashes, whose fields clients set, remove and add to, while nodes fail.
+//! Runs in which some values are hashes: clients set, remove and increment their fields while nodes fail.
 
 use crate::checker::model::Change;
 use crate::cluster::Scenario;

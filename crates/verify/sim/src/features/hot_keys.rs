@@ -1,7 +1,7 @@
-//! Runs in which switches have hot entries, and nodes copies of keys that others own (H1 to H9). Which bugs those find: [`crate::plants`].
+//! Runs in which switches have entries of hot keys, and nodes hold copies of keys that others own (H1 to H9).
 //!
-//! Who changes the entries knows nothing of load: any keys, any nodes as holders, members too, at any time, and what is said of it to nodes may be lost. That is worse than
-//! any policy, and nothing but load depends on it.
+//! Entries change at random, whatever the load: any keys, any holders (members of the partition, too), at any time, and the messages
+//! about it may be lost. No real policy is worse, and only performance may depend on the policy.
 
 use crate::cluster::Scenario;
 use crate::faults::Faults;

@@ -1,4 +1,4 @@
-//! Runs in which nodes' kernels answer gets (G1 to G8). Which bugs those find: [`crate::plants`].
+//! Runs in which nodes' kernels answer gets (G1 to G8).
 
 use crate::cluster::Scenario;
 use crate::faults::Faults;

@@ -1,4 +1,4 @@
-//! Runs in which clients put values that are too long for a datagram. Which bugs those find: [`crate::plants`].
+//! Runs in which clients put values that are too long for a datagram.
 
 use crate::cluster::Scenario;
 use crate::faults::Faults;

@@ -1,4 +1,5 @@
-//! Runs in which keys are long: so long that a message has room for one and not for two, or that a value which is small beside others is a large one.
+//! Runs with long keys: a message has room for one of them but not for two, and a value that fits beside a short key is a large value
+//! beside a long one.
 
 use crate::cluster::Scenario;
 use crate::keyspace::{Key, Shape};

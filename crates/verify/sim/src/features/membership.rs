@@ -1,4 +1,4 @@
-//! Runs in which nodes go, come back, and stand in for each other. Which bugs those find: [`crate::plants`].
+//! Runs in which nodes leave, return, and stand in for each other.
 
 use crate::cluster::Scenario;
 use crate::faults::Faults;

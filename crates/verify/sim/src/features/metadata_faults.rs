@@ -1,4 +1,4 @@
-//! Runs in which the metadata service loses its store, or its process. Which bugs those find: [`crate::plants`].
+//! Runs in which the metadata service loses its store or its process.
 
 use crate::cluster::Scenario;
 use crate::faults::{Faults, StoreFaults};

@@ -1,4 +1,4 @@
-//! Runs in which partitions go where load is little (TurboKV §5.1), and some shaped so that bugs of that matter. Which bugs those are: [`crate::plants`].
+//! Runs in which partitions migrate to nodes with little load (TurboKV §5.1).
 
 use crate::cluster::Scenario;
 use crate::faults::Faults;

@@ -1,7 +1,7 @@
-//! What seeds draw of each feature, and runs shaped so that its bugs show.
+//! Scenarios by feature: what random seeds use of it, and runs shaped so that its bugs show.
 //!
-//! `draw` of a feature adds it to the scenarios of some seeds, by a chance of its own: what other features draw stays as it is. The other functions shape a scenario for
-//! [planted bugs](crate::plants).
+//! `draw` adds a feature to the scenarios of some seeds. It has a random sequence of its own, so that other features draw what they
+//! drew before. The other functions shape a scenario for [planted bugs](crate::plants).
 
 pub(crate) mod chains;
 pub(crate) mod coordination;

@@ -1,4 +1,5 @@
-//! Runs in which keys are names of objects, which adopt rounds of garbage collection while nodes fail (P8): what is listed in a round is all that names get of older stamps, from then on.
+//! Runs in which keys are names of objects, which adopt rounds of garbage collection while nodes fail (P8): after a name was listed in a
+//! round, it accepts no manifest with an older stamp.
 
 use crate::cluster::Scenario;
 use crate::keyspace::{Key, Shape};

@@ -1,7 +1,8 @@
-//! Runs in which clients are gateways of connections that subscribe and publish, beside all else, while nodes fail; and what must hold of messages.
+//! Runs in which clients are gateways whose connections subscribe and publish while nodes fail, and the check of what they received.
 //!
-//! Whatever goes wrong, a message is told as it was published, at most once, in the order in which one publisher had them answered, and to nobody who did not listen. When all is
-//! healed, and the network only repeats and delays what it is given, everybody who listens is told, and the numbers that publishers are answered are right.
+//! Always: a message is delivered unchanged, at most once, in the order in which its publisher's calls were answered, and only to
+//! subscribers. After all faults are healed, when the network only duplicates and delays: every subscriber receives it, and publishers
+//! are told the right number of receivers.
 
 use crate::client::Client;
 use crate::client::subscriber::{Counted, Heard, Listening, Sent, is_of};

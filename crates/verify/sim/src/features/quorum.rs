@@ -1,4 +1,4 @@
-//! Runs shaped so that bugs of quorum keyspaces (R14) matter. Which bugs those are: [`crate::plants`].
+//! Runs shaped so that bugs of quorum keyspaces (R14) show.
 
 use crate::cluster::Scenario;
 use crate::faults::Faults;

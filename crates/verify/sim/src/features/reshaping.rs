@@ -1,4 +1,4 @@
-//! Runs shaped so that bugs of splits and merges (R17) matter. Which bugs those are: [`crate::plants`].
+//! Runs shaped so that bugs of splits and merges (R17) show.
 
 use crate::cluster::Scenario;
 use crate::faults::Faults;

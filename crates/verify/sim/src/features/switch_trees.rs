@@ -1,5 +1,5 @@
-//! Runs in which scans cross a tree of switches and are split in it: coarse records above, exact ones in the racks (TurboKV §4.3, §6). Which bugs those find:
-//! [`crate::plants`].
+//! Runs in which scans cross a tree of switches, which splits them: coarse records in the upper levels, exact ones in the racks (TurboKV
+//! §4.3, §6).
 
 use crate::cluster::Scenario;
 use crate::keyspace::{Key, Shape};

@@ -1,5 +1,5 @@
-//! Runs in which clients have transactions of a few keys that are together, while nodes fail (T1 to T4). Transactions and calls on one of the keys are judged as calls on all of
-//! them: there is one order for all.
+//! Runs in which clients execute transactions on a few co-located keys while nodes fail (T1 to T4). Transactions, and calls on a single
+//! one of the keys, are checked together: there is one order for all.
 
 use crate::client::transactions::TAG;
 use crate::cluster::Scenario;

@@ -1,4 +1,4 @@
-//! Damage that nobody reads is found and repaired in time (docs/FAULTS.md row 10): of entries, and of large values.
+//! Damaged entries and large values are repaired in time, even if no client reads them (docs/FAULTS.md row 10).
 
 use super::{PROGRESS_NS, Report, describe, is_quiet, members};
 use crate::cluster::Cluster;

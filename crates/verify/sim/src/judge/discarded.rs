@@ -1,4 +1,4 @@
-//! What must hold of what nobody needs any more (R16): it is discarded, and not answered for.
+//! Data that is no longer needed (R16) is discarded, and no node answers for it.
 
 use super::{PROGRESS_NS, Report};
 use crate::cluster::Cluster;

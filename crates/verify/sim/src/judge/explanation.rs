@@ -1,4 +1,4 @@
-//! A history that cannot be explained, for people.
+//! Prints the part of a history that is not linearizable.
 
 use crate::checker::{Action, Answer, Call, Verdict, check};
 use nicekv_proto::Form;

@@ -1,4 +1,4 @@
-//! Runs a seed to its end and judges it: what must hold when all faults are healed (docs/FAULTS.md, checks L, D, C, X and V).
+//! Runs a seed and checks it after all faults are healed (docs/FAULTS.md, checks L, D, C, X and V).
 
 mod damage;
 mod discarded;

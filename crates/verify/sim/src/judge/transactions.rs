@@ -1,4 +1,4 @@
-//! Transactions, and calls on one of their keys, are strictly serializable: there is one order for all.
+//! Checks that transactions, and calls on one of their keys, are strictly serializable.
 
 use super::Report;
 use super::explanation::{self, LISTED_MAX};

@@ -1,4 +1,4 @@
-//! Processes that begin and end, and what else fails.
+//! Faults: processes crash and restart, disks are damaged or replaced by older copies, targets are lost.
 
 use super::shape::Shape;
 use super::world::{Event, Fault, MS, World};

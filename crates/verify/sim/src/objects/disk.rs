@@ -1,4 +1,4 @@
-//! A target's disk: it takes its time, may be full, and forgets what was not forced when power goes.
+//! A target's disk: writes and reads take time, it may be full, and a power loss discards what was not synced.
 
 use nicekv_objects::{End, Storage, StorageDone, chunk_id};
 use nicekv_proto::chunk::ChunkId;

@@ -1,6 +1,7 @@
-//! Every order of what two users, the names of their objects, two rounds of garbage collection and a target that begins anew can do with one chunk (P6 to P9).
+//! Every interleaving of two users, the names of their objects, two rounds of garbage collection and a restart of a target, on one
+//! chunk (P6 to P9).
 //!
-//! The target is the real core; a put is one step, as nothing of it but its end matters here.
+//! The target is the real core. A put is one step, since only its end matters here.
 
 use nicekv_objects::reservation::Config;
 use nicekv_objects::testing::PutReply;

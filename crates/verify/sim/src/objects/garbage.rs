@@ -1,4 +1,4 @@
-//! Rounds of garbage collection, as the metadata service leads them (P8).
+//! Rounds of garbage collection, driven by the metadata service (P8).
 //!
 //! ```text
 //!   round g is persisted ──▶ targets are told ──▶ …

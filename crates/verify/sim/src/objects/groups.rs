@@ -1,4 +1,4 @@
-//! Groups of targets, as the metadata service leads them (P11, P13).
+//! Groups of targets, driven by the metadata service (P11, P13).
 //!
 //! ```text
 //!   a target is lost ──▶ removed, from the groups that there are and from those before ──▶ when all targets say that nothing lacks copies, another one may be lost

@@ -1,4 +1,4 @@
-//! What must hold.
+//! Invariants, checked during the run and at its end.
 
 use super::disk::Disk;
 use super::names::Manifest;

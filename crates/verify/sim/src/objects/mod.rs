@@ -5,17 +5,18 @@
 //!     └──manifests──▶ names, in partitions ◀──adopt── rounds of garbage collection ──marks──▶ targets
 //! ```
 //!
-//! Groups of targets change: targets join, are lost for good with all that they held, and groups are split, merged and given other slots, as the metadata service leads it. It loses no target before what the one before held is
-//! there again, as the targets say.
+//! Groups of targets change, driven by the metadata service: targets join or are lost for good, with their data; groups are split,
+//! merged and given other slots. A target is lost only after the targets have reported that the data of the previous one is restored.
 //!
-//! The cores are those that production runs (`nicekv-chunks`). Names are as linearizable as a keyspace is, which other worlds judge: here each op on one is a moment.
+//! The cores are those of production (`nicekv-objects`). Names are a linearizable keyspace, which other worlds check: here each op on
+//! a name is atomic.
 //!
-//! Judged, at every step and after all is healed:
-//! * a manifest is taken only when each of its chunks lies at R targets, durably, and as long as it can be read that stays so;
-//! * what is read is what was put; a chunk of a live manifest is never "not found";
-//! * after the faults each chunk that a manifest names lies at R targets of its group, and nowhere else;
-//! * nothing is deleted that a live manifest names, and what none names is deleted by two rounds;
-//! * no promise of time, memory or disk outlives who it was made to, and none is beyond its bound.
+//! Checked at every step, and after all faults are healed:
+//! * a manifest is accepted only when R targets hold each of its chunks durably, and this stays true while it can be read;
+//! * a read returns what was put; a chunk of a live manifest is never "not found";
+//! * after the faults, exactly R targets of its group hold each chunk that a manifest names, and no others do;
+//! * no chunk of a live manifest is deleted; a chunk without a manifest is deleted within two rounds;
+//! * reservations of time, memory and disk are released when their owner is gone, and never exceed their bounds.
 
 mod crashes;
 mod disk;

@@ -1,4 +1,4 @@
-//! Names of objects: as a keyspace has them, with what garbage collection asks of it (P8, P9).
+//! Names of objects: a keyspace of manifests, with adoption of garbage collection rounds (P8, P9).
 
 use nicekv_proto::chunk::{ChunkId, Round};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! How planted bugs of negotiated storage are looked for. What they are: `crates/verify/mutants/plants`.
+//! How planted bugs of object storage are hunted: the shape of the worlds for each. The bugs are in `crates/verify/mutants/plants`.
 
 use super::report::ObjectReport;
 use super::run;

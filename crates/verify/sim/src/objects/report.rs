@@ -1,4 +1,4 @@
-//! What a run came to.
+//! The result of a run.
 
 /// See the module.
 #[derive(Clone, Debug, Default)]

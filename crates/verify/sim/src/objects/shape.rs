@@ -1,4 +1,4 @@
-//! What a world is like: drawn from its seed.
+//! The parameters of a world, drawn from its seed.
 
 use nicekv_objects::reservation::{Config, Delivery};
 use nicekv_objects::{MaintenanceConfig, Timing};

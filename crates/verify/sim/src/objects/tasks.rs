@@ -1,4 +1,4 @@
-//! What a user is at.
+//! The request that a user is waiting for.
 
 use nicekv_objects::{Handle, chunk_id};
 use nicekv_proto::chunk::{ChunkId, Round};

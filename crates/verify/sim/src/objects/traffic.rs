@@ -1,4 +1,4 @@
-//! Datagrams, timers and disks: what goes into the cores, and what comes out.
+//! Datagrams, timers and disk completions, into the cores and out of them.
 
 use super::disk::Doing;
 use super::world::{Event, MS, Party, World};

@@ -1,4 +1,4 @@
-//! What users do, and what they are told.
+//! Users: they put, get, copy and delete objects, and check the results.
 
 use super::names::Manifest;
 use super::tasks::{Part, Task};

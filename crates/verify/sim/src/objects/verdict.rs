@@ -1,4 +1,4 @@
-//! What was found wrong.
+//! Violations, and copies that are missing on purpose.
 
 use nicekv_proto::chunk::ChunkId;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The world: who there is, what is going to happen, and its order.
+//! The world: targets, initiators, names, and the event loop.
 
 use super::disk::{Chunks, Disk, Doing};
 use super::names::{Manifest, Names};

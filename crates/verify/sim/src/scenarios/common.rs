@@ -1,4 +1,4 @@
-//! What several scripts begin with or do.
+//! Steps that several scripts share.
 
 use super::script::{MILLISECOND_NS, Played, Stage};
 use crate::checker::Action;

@@ -1,4 +1,4 @@
-//! Switches and metadata services that fail each other (rows 22 to 25).
+//! Failures between switches and the metadata service (rows 22 to 25).
 
 use super::common::{as_it_is, crash, cut_both, removed_but_reachable, two_switches};
 use super::script::Script;

@@ -1,4 +1,4 @@
-//! Processes that die at chosen points, and what they come back with (rows 1 to 5 and 28).
+//! Processes crash at chosen points, and restart with all, some or none of their data (rows 1 to 5 and 28).
 
 use super::common::{as_it_is, crash, opened};
 use super::script::{MILLISECOND_NS, Script, Stage};

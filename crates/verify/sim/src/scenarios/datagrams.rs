@@ -1,4 +1,4 @@
-//! Datagrams that are lost, overtaken, or arrive again (rows 14 to 18).
+//! Lost, reordered and duplicated datagrams (rows 14 to 18).
 
 use super::common::{as_it_is, crash, opened, two_failovers};
 use super::script::{MILLISECOND_NS, Played, Script, Stage};

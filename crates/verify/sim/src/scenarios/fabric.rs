@@ -1,4 +1,4 @@
-//! Switches in three levels with redundant trunks: cables and switches that fail, many of them, and the order in which they learn.
+//! Three levels of switches with redundant trunks: many cables and switches fail, and switches learn of it in any order.
 
 use super::common::{crash, cut_both};
 use super::{MILLISECOND_NS, Script};

@@ -1,5 +1,5 @@
-//! Storages that have forgotten what they had confirmed (rows 36, 37 and 40, R18): all nodes stop, and some come back with an older disk, or without one; or the
-//! metadata service goes on from an older copy of its state.
+//! Storage that has lost acknowledged data (rows 36, 37 and 40, R18): all nodes stop, and some restart with an older disk or an empty
+//! one; or the metadata service continues from an older copy of its state.
 
 use super::common::as_it_is;
 use super::script::{MILLISECOND_NS, Played, Script, Stage};

@@ -1,4 +1,4 @@
-//! Load that lies on few keys: partitions go where it is little (TurboKV §5.1).
+//! Load on few keys: partitions migrate to nodes with little load (TurboKV §5.1).
 
 use super::script::{MILLISECOND_NS, Played, Script, Stage};
 use crate::checker::Action;

@@ -1,7 +1,7 @@
 //! Faults at chosen points: each script is a row of the list of faults that must be survived.
 //!
-//! A script runs on a small, busy cluster; chance decides only what the clients do, how long things take and which of several nodes
-//! it is. Then everything is healed and judged, as after random faults.
+//! A script runs on a small, busy cluster. Only the clients' calls, the timing and the choice among equal nodes are random. Then
+//! everything is healed and judged, as after random faults.
 
 mod common;
 mod control;

@@ -1,4 +1,4 @@
-//! A rack that the metadata service does not reach, with the tail of a chain in it: its switch counts as any other does (C12).
+//! The metadata service cannot reach a rack that holds the tail of a chain: its switch must still acknowledge tables (C12).
 //!
 //! ```text
 //!          head's rack             tail's rack, cut off; its switch has the old record

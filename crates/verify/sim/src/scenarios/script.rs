@@ -1,4 +1,4 @@
-//! What a script is, and the cluster that it plays on.
+//! A script, and the cluster that it runs on.
 
 use crate::client::{HURRY, Workload};
 use crate::cluster::{Cluster, Fault, Scenario, Seen};

@@ -1,4 +1,4 @@
-//! Disks that are full at chosen points (row 9).
+//! Disks fill up at chosen points (row 9).
 
 use super::script::{MILLISECOND_NS, PARTITION, Played, Script, Stage};
 use crate::cluster::Fault;

@@ -1,6 +1,6 @@
-//! Stories: short scripts whose transcripts are kept as text, so that a change of the protocol shows as a change of its words.
+//! Short scripts whose transcripts are kept as text, so that a change of the protocol shows as a change of these files.
 //!
-//! Everything takes the same time always, and nothing happens by chance.
+//! All durations are fixed, and nothing is random.
 
 use super::script::{MILLISECOND_NS, PARTITION};
 use crate::checker::model::{Change, When};

@@ -1,4 +1,4 @@
-//! A member's place goes to another node, and one of the two fails, or does not hear of it, in the middle (row 28).
+//! A member of a quorum keyspace is replaced by another node, and one of the two crashes or misses messages meanwhile (row 28).
 
 use super::common::{crash, set};
 use super::script::{MILLISECOND_NS, PARTITION, Script, Stage};

@@ -1,4 +1,4 @@
-//! What is said in copying streams, and of large values.
+//! Transcript lines of copying streams and of large values.
 
 use super::{Names, describe_state, text};
 use crate::network::Host;

@@ -1,4 +1,4 @@
-//! Gets of one hot object are served in equal shares by its replicas, whoever asks, and go on to be when load shifts (NICE §4.5).
+//! Replicas serve equal shares of the gets of a hot object, whichever clients ask, also after load shifts (NICE §4.5).
 
 use nicekv_proto::Duration;
 use nicekv_sim::checker::Action;

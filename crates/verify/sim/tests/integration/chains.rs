@@ -1,4 +1,4 @@
-//! Chains of every length, under random faults: one node, which is head and tail, and nine, the most that there may be.
+//! The shortest and the longest chain under random faults: one node, and nine.
 
 use nicekv_sim::cluster::Scenario;
 use nicekv_sim::faults::Faults;

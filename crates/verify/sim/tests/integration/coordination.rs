@@ -1,4 +1,4 @@
-//! Nodes, or clients, find the node for a request by a directory (TurboKV §1): histories stay linearizable whoever does, under every fault.
+//! Nodes or clients route requests by a directory (TurboKV §1): histories stay linearizable under faults.
 
 use nicekv_client::Coordination;
 use nicekv_sim::judge;

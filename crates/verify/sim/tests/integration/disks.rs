@@ -1,5 +1,4 @@
-//! Disks that fill up and values that are damaged (docs/FAULTS.md rows 9 and 10), in a cluster that is well otherwise. The mix with every
-//! other fault is in `seeds.rs`.
+//! Full disks and damaged values (docs/FAULTS.md rows 9 and 10) without other faults. `seeds.rs` mixes them with all others.
 
 use nicekv_proto::KeyOrder;
 use nicekv_sim::cluster::{Scenario, Tally};

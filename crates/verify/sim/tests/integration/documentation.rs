@@ -1,5 +1,5 @@
-//! What `docs` say and what is there do not part: the table of faults and its tests, the rules of the protocol, the comments that cite
-//! them and the bugs that break them.
+//! Documentation and code agree: the table of faults and its tests, the rules of the protocol, the comments that cite them and the
+//! planted bugs that break them.
 
 use nicekv_sim::objects::OBJECT_PLANTS;
 use nicekv_sim::plants::PLANTS;

@@ -1,4 +1,4 @@
-//! The empty key among others, whatever fails meanwhile: pages that end with it go on behind it, and those that begin before it have it.
+//! An empty key under faults: pages that end with it continue after it, and pages that start before it contain it.
 
 use nicekv_sim::cluster::{Scenario, Tally};
 use nicekv_sim::keyspace::{Key, Shape};

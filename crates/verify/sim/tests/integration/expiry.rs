@@ -1,4 +1,4 @@
-//! Values whose time has come are deleted though nobody asks for them (R11): through restarts, and by whoever leads.
+//! Expired values are deleted even if no client asks for them (R11), also after restarts and by a new primary.
 
 use nicekv_proto::PartitionId;
 use nicekv_proto::recovery::Entry;

@@ -1,5 +1,5 @@
-//! What replicas remember of clients is bounded (R10): a client that was idle while very many others came and went is forgotten, is told
-//! so once, and goes on under another id.
+//! The client table of replicas is bounded (R10): a client that was idle while very many others were active is evicted, gets one error,
+//! and continues under a new id.
 
 use nicekv_sim::checker::model::{Action, Change, When};
 use nicekv_sim::cluster::Cluster;

@@ -1,4 +1,4 @@
-//! Values that primaries make of others (L8): appends to values that are too long for a datagram, whatever fails meanwhile.
+//! Appends to values that are too long for a datagram (L8), under faults.
 
 use nicekv_sim::cluster::{Scenario, Tally};
 use nicekv_sim::features;

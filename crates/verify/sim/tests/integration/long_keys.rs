@@ -1,4 +1,4 @@
-//! Keys of up to 1,024 bytes, whatever fails meanwhile: in a message with such a key there is no room for another one, and a value of some hundred bytes is a large one.
+//! Keys of up to 1,024 bytes under faults: a message has no room for two of them, and a value of some hundred bytes is a large value.
 
 use nicekv_sim::cluster::{Scenario, Tally};
 use nicekv_sim::keyspace::Shape;

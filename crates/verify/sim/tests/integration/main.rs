@@ -1,4 +1,4 @@
-//! The simulator judged: what it finds, and what it must not find.
+//! Tests of the protocols in the simulator.
 
 mod balancing;
 mod chains;

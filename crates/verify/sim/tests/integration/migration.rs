@@ -1,4 +1,4 @@
-//! Partitions go where load is little (TurboKV §5.1): in random runs under faults, and with how long a pause for puts.
+//! Partitions migrate to nodes with little load (TurboKV §5.1): random runs under faults, and the pause of puts during a move.
 
 use nicekv_metadata::PartitionChange;
 use nicekv_proto::PartitionId;

@@ -1,4 +1,4 @@
-//! Negotiated storage: random worlds hold what they must, and so does every order of what can happen to one chunk.
+//! Object storage: random worlds, and every interleaving of events on one chunk.
 
 use nicekv_sim::objects::exhaustive::explore;
 use nicekv_sim::objects::{draw, find, run};

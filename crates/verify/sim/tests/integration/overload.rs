@@ -1,4 +1,4 @@
-//! More requests than the nodes can do: what is too much waits in the clients, is sent once, and costs no other request its answer.
+//! Overload: requests beyond the capacity of the nodes wait in the clients, are sent once, and do not delay the answers of others.
 
 use nicekv_sim::cluster::{Cluster, Scenario};
 use nicekv_sim::{judge, plants};

@@ -1,5 +1,4 @@
-//! Nodes that are added, drained and removed while members of quorum keyspaces have their places there (R14): whatever k is, and whatever fails
-//! meanwhile.
+//! Nodes are added, drained and removed while they hold replicas of quorum keyspaces (R14), for all k and under faults.
 
 use nicekv_proto::Duration;
 use nicekv_sim::cluster::{Scenario, Tally};

@@ -1,4 +1,4 @@
-//! The transcripts in `transcripts/`: what happens in words, message by message. A change of the protocol shows as a change of these
+//! The transcripts in `transcripts/`: runs of the protocol, message by message. A change of the protocol shows as a change of these
 //! files; `NICEKV_TRANSCRIPTS=write cargo test -p nicekv-sim --test transcripts` writes them anew.
 
 use nicekv_sim::scenarios::stories::STORIES;

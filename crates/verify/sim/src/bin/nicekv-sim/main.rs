@@ -1,6 +1,6 @@
 //! `nicekv-sim`, which `nicekv sim` runs: the deterministic simulation from the command line.
 //!
-//! Exit code 1 says that a checker found a violation, or that a core panicked, and nothing else does.
+//! Exit code 1: a checker found a violation, or a core panicked. 2: wrong usage, or an error of the environment.
 
 use clap::Parser;
 use nicekv_sim::cluster::Tally;

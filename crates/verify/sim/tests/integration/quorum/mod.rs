@@ -1,4 +1,4 @@
-//! What the scripts of quorum keyspaces have in common.
+//! Shared by the tests of quorum keyspaces.
 
 use nicekv_proto::{Datagram, Duration, Status};
 use nicekv_replica::Standing;
