@@ -197,7 +197,7 @@ mod tests {
 
     /// A search that keeps next to nothing at first goes back all the time.
     #[test]
-    fn going_back_loses_nothing() {
+    fn backtracking_loses_no_configuration() {
         let levels = [1, 2, 3, CONFIGURATIONS_MAX].map(|width| Effort { width, steps: width as u64 });
         let mut random = Random::new(2);
         for number in 0..20_000 {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn kept_configurations_are_bounded() {
         let levels = [1, 1, 1, 1].map(|width| Effort { width, steps: 1 });
         let mut random = Random::new(3);
         let verdicts: Vec<Verdict> =

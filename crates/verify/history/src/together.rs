@@ -291,7 +291,7 @@ mod tests {
 
     /// Increments of unknown outcome come to as many sums as there are sets of them.
     #[test]
-    fn what_is_looked_at_is_bounded() {
+    fn search_steps_are_bounded() {
         let open = |client| Together {
             steps: vec![add(client, 0, 1 << client), add(client, 1, 1 << client)],
             called: client,

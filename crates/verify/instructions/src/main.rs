@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_load_gets_right_answers() {
+    fn every_workload_gets_correct_answers() {
         for replication in [Replication::Multicast, Replication::Chain] {
             on_cluster(replication, Cluster::get);
             on_cluster(replication, Cluster::put);

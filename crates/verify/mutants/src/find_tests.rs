@@ -56,7 +56,7 @@ fn check(mutants: &[Mutant], line: usize, expected: &str) {
 }
 
 #[test]
-fn an_operator_is_chosen_and_its_operands_may_hold_others() {
+fn an_operator_is_switched_and_its_operands_may_contain_mutants() {
     check(
         &[
             mutant(7, "BinaryOperator", "+", 0, "-"),
@@ -70,7 +70,7 @@ fn an_operator_is_chosen_and_its_operands_may_hold_others() {
 }
 
 #[test]
-fn a_function_returns_before_it_begins() {
+fn a_function_mutant_returns_at_its_start() {
     let body = &SOURCE[SOURCE.find("let sum").unwrap()..SOURCE.find("\n}").unwrap()];
     check(
         &[mutant(1, "FnValue", body, 0, "true")],
@@ -80,7 +80,7 @@ fn a_function_returns_before_it_begins() {
 }
 
 #[test]
-fn an_arm_goes_by_its_guard_and_a_guard_is_chosen() {
+fn match_arms_and_guards_are_switched() {
     check(
         &[
             mutant(1, "MatchArm", "0 => false,", 0, ""),
@@ -95,7 +95,7 @@ fn an_arm_goes_by_its_guard_and_a_guard_is_chosen() {
 }
 
 #[test]
-fn what_the_compiler_evaluates_or_names_is_left_alone() {
+fn constants_and_names_are_not_mutated() {
     let constant = [mutant(1, "BinaryOperator", "+", 1, "-"), mutant(2, "FnValue", "a + 1", 0, "0")];
     assert_eq!(woven(&constant), (SOURCE.into(), vec![]));
     let opaque = [mutant(1, "FnValue", "[1 + 1].into_iter()", 0, "::std::iter::empty()")];

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_are_woven_behind_their_switches() {
+    fn edits_are_woven_behind_switches() {
         let tree = tempfile::tempdir().unwrap();
         fs::write(tree.path().join("a.rs"), "if a { b } else { c }").unwrap();
         let edits = vec![
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_that_does_not_fit_is_named() {
+    fn an_edit_that_does_not_apply_is_reported() {
         let tree = tempfile::tempdir().unwrap();
         fs::write(tree.path().join("a.rs"), "a a").unwrap();
         let of = |before| Plants::of(vec![plant("one")], vec![edit(before, "PLANTED(\"one\")")]);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn all_planted_bugs_fit_the_sources() {
+    fn all_planted_bugs_apply_to_the_sources() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).expect("crates/verify/mutants");
         let plants = Plants::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("plants"));
         let plants = plants.unwrap_or_else(|error| panic!("{error}"));

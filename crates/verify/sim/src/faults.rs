@@ -4,14 +4,14 @@ use nicekv_testkit::Random;
 use std::fmt;
 use thiserror::Error;
 
-/// What an option is measured in.
+/// The unit of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// 0 to 1; held in millionths.
     Probability,
     /// With a suffix: `ns`, `us`, `ms` or `s`; held in nanoseconds.
     Time,
-    /// So many times.
+    /// A multiplier.
     Factor,
 }
 
@@ -19,25 +19,25 @@ pub enum Unit {
 pub struct FaultOption {
     /// On the command line.
     pub name: &'static str,
-    /// What it is measured in.
+    /// Its unit.
     pub unit: Unit,
-    /// What it means.
+    /// Its meaning.
     pub help: &'static str,
     field: fn(&mut Faults) -> &mut u64,
 }
 
-/// Why a fault is not understood.
+/// Why a NAME=VALUE is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FaultError {
     #[error("a fault is given as NAME=VALUE, not {given:?}")]
     NoValue { given: String },
-    #[error("there is no fault {name:?}; `--fault list` names them")]
+    #[error("there is no fault {name:?}; `--fault list` prints all faults")]
     Unknown { name: String },
     #[error("{name} takes {expected}, not {given:?}")]
     Value { name: &'static str, expected: &'static str, given: String },
 }
 
-/// Drawn by a chance of their own, so that seeds give what they gave before there were such.
+/// Drawn from a sequence of their own, so that seeds still give the runs that they gave before these existed.
 const DRAWN_APART: [&str; 3] = ["deadly", "disk-lost", "disk-older"];
 
 macro_rules! faults {
@@ -73,35 +73,35 @@ faults! {
     loss "loss" Probability 0, 10_000, 150_000;
     /// A datagram arrives twice.
     duplication "duplication" Probability 0, 10_000, 300_000;
-    /// A datagram is held up, so that others overtake it.
+    /// A datagram is delayed, so that others overtake it.
     delay "delay" Probability 0, 10_000, 200_000;
-    /// For up to so long.
+    /// Maximum of `delay`.
     delay_max_ns "delay-max" Time 1, 2_000_001, 100_000_001;
     /// A copying stream breaks at a frame.
     stream_break "stream-break" Probability 0, 10_000, 200_000;
-    /// A node's process is killed at one of its events, and loses of its log any part that was not forced.
+    /// A node's process is killed at one of its events, and loses any part of its log that was not synced.
     crash "crash" Probability 0, 200, 2_000;
-    /// At an event, whoever it concerns, nodes, switches and metadata service lose power at once.
+    /// At an event of any host, all nodes, switches and the metadata service lose power at once.
     power_loss "power-loss" Probability 0, 0, 40;
-    /// The metadata service is killed at one of its events, and started again.
+    /// The metadata service is killed at one of its events, and restarts.
     metadata_crash "metadata-crash" Probability 0, 0, 2_000;
-    /// The metadata service is paused at one of its events; after up to `downtime-max` another leads, beside which the old one resumes.
+    /// The metadata service is paused at one of its events; after up to `downtime-max` another leader takes over, and then the old one resumes.
     metadata_pause "metadata-pause" Probability 0, 0, 2_000;
-    /// A switch starts again with empty tables, when its agent gets a request.
+    /// A switch restarts with empty tables when its agent receives a request.
     switch_crash "switch-crash" Probability 0, 0, 20_000;
-    /// A switch's agent loses the metadata service for up to `downtime-max`, before or after it has carried out a request.
+    /// A switch's agent loses its connection to the metadata service for up to `downtime-max`, before or after it has executed a request.
     agent_cut "agent-cut" Probability 0, 0, 20_000;
-    /// A killed process is started again after up to this.
+    /// Maximum time until a killed process restarts.
     downtime_max_ns "downtime-max" Time 1, 20_000_001, 800_000_001;
     /// A node is paused at one of its events.
     pause "pause" Probability 0, 100, 1_000;
-    /// For up to so long; also the metadata service.
+    /// Maximum of `pause`, also for the metadata service.
     pause_max_ns "pause-max" Time 1, 100_000_001, 500_000_001;
-    /// A busy machine: a node gets to what its socket holds up to so late, and has more to do at once then.
+    /// A busy machine: a node reads its socket up to this late, and then handles larger batches.
     late_ns "late" Time 0, 500_000, 10_000_000;
-    /// About so often one direction or both between two hosts, or all of one, are cut, or all are mended. 0: never.
+    /// Average time between cuts: of one direction or both between two hosts, or of a host from all others; or all cuts are healed. 0: never.
     cut_interval_ns "cut-interval" Time 0, 1_000_000_000, 200_000_000;
-    /// A force of the log, or a sync of the engine, takes up to this.
+    /// Maximum time of a sync of the log or of the engine.
     disk_max_ns "disk-max" Time 200_000, 1_200_000, 30_200_000;
     /// A node is slow: its network, its disk and its turns take `slow-factor` times as long.
     slow "slow" Probability 0, 0, 150_000;
@@ -109,39 +109,39 @@ faults! {
     slow_factor "slow-factor" Factor 1, 10, 100;
     /// A node keeps everything in memory. It is killed only where another consistent replica is left.
     memory "memory" Probability 0, 0, 300_000;
-    /// A node remembers very few clients.
+    /// A node has a very small client table.
     forgetful "forgetful" Probability 0, 0, 0;
-    /// A node's disk becomes full, or has space again, at one of its events.
+    /// A node's disk fills up, or has space again, at one of its events.
     disk_full "disk-full" Probability 0, 500, 5_000;
-    /// About so often the operator adds, drains or removes a node. 0: never.
+    /// Average time between changes by the operator, who adds, drains or removes a node. 0: never.
     change_interval_ns "change-interval" Time 0, 0, 400_000_000;
-    /// A stored value of a node is damaged, at one of its events. Another replica holds it.
+    /// A stored value of a node is damaged at one of its events. Another replica holds it.
     corruption "corruption" Probability 0, 500, 5_000;
-    /// When all is done, so many of the entries are replaced in one replica by others that are valid, too.
+    /// At the end of the run, this part of the entries is replaced in one replica by other valid entries.
     replacement "replacement" Probability 0, 50_000, 500_000;
-    /// Boot-time clocks run up to this part too fast or too slow.
+    /// Maximum drift of boot-time clocks, too fast or too slow.
     drift "drift" Probability 0, 1_000, 50_000;
-    /// Wall clocks are up to this much wrong.
+    /// Maximum error of wall clocks.
     wall_skew_max_ns "wall-skew-max" Time 0, 1_000_000_000, 86_400_000_000_000;
     /// A node's wall clock steps, at one of its events, to another wrong time, forward or backward.
     wall_step "wall-step" Probability 0, 0, 1_000;
-    /// About so often the operator creates a keyspace, or drops it. 0: never.
+    /// Average time between creations and drops of keyspaces. 0: never.
     keyspace_interval_ns "keyspace-interval" Time 0, 0, 300_000_000;
-    /// About so often the operator has a partition split, or two merged. 0: never.
+    /// Average time between splits and merges of partitions by the operator. 0: never.
     reshape_interval_ns "reshape-interval" Time 0, 0, 200_000_000;
-    /// A busy machine: a node gets to what its disk has done up to so late, and to the rest of what the disk is to do after a page of it.
+    /// A busy machine: a node handles disk completions up to this late, and submits the remaining requests after a page of them.
     late_disk_ns "late-disk" Time 0, 500_000, 10_000_000;
-    /// A chunk of a large value is damaged on its way.
+    /// A chunk of a large value is damaged in transit.
     garbled "garbled" Probability 0, 2_000, 50_000;
-    /// An op ends the process of each node that evaluates it, as far as that keeps a disk.
+    /// An op crashes the process of every node that evaluates it, if the node keeps its disk.
     deadly "deadly" Probability 0, 0, 0;
-    /// A node that is killed, alone or as all power is lost, has an empty disk when it starts again: a segment of its log is missing, and the operator gave it a new one. See `disk-older`.
+    /// A node that was killed restarts with an empty disk: a segment of its log was missing, and the operator replaced the disk. See `disk-older`.
     disk_lost "disk-lost" Probability 0, 0, 0;
-    /// The same, but its disk is put back as it was at an earlier time. One replica of each partition keeps its disk, and is not away meanwhile.
+    /// A node that was killed restarts with an older copy of its disk. One replica of each partition keeps its disk, and stays up meanwhile.
     disk_older "disk-older" Probability 0, 0, 0;
 }
 
-/// What goes wrong between instances and store; probabilities in millionths.
+/// Faults between instances of the metadata service and their store; probabilities in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreFaults {
     /// A request, or its answer, is lost.
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_can_be_given() {
+    fn printed_options_parse_again() {
         for seed in 0..50 {
             let drawn = Faults { memory: 0, ..Faults::draw(&mut Random::new(seed)) };
             let mut read = Faults::NONE;

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_condemned_is_there_again_if_a_crash_takes_away_what_has_taken_its_place() {
+    fn a_deleted_value_returns_if_a_crash_discards_its_replacement() {
         let mut values = LargeValues::default();
         assert_eq!(write(&mut values), ValueEnd::Whole);
         values.forced = values.ended;

@@ -40,7 +40,7 @@ fn increment(number: u64, called: u64, answered: Option<(u64, i64)>) -> Call {
 }
 
 #[test]
-fn good_histories() {
+fn linearizable_histories_are_accepted() {
     for calls in [
         vec![],
         vec![set(1, 0, Some(1)), get(1, 2, 3)],
@@ -61,7 +61,7 @@ fn good_histories() {
 }
 
 #[test]
-fn bad_histories() {
+fn violations_are_found() {
     for calls in [
         // A stale read, a lost put, a value from nowhere.
         vec![set(1, 0, Some(1)), set(2, 2, Some(3)), get(1, 4, 5)],
@@ -82,7 +82,7 @@ fn bad_histories() {
 }
 
 #[test]
-fn conditions_versions_and_deletes() {
+fn conditions_versions_and_deletions_are_checked() {
     let absent = |number, called, answered, status, version| {
         let action = update(number, When::IfAbsent, Change::Set(vec![number as u8]));
         call(action, called, Some((answered, told(status, version, 0, None))))
@@ -107,7 +107,7 @@ fn conditions_versions_and_deletes() {
 }
 
 #[test]
-fn a_version_that_is_not_told_may_be_any_but_the_rest_counts() {
+fn an_unknown_version_may_be_any_but_other_fields_are_checked() {
     let blind = |mut call: Call| {
         if let Some((_, answer)) = &mut call.answered {
             answer.version = Answer::VERSION_NOT_TOLD;
@@ -121,7 +121,7 @@ fn a_version_that_is_not_told_may_be_any_but_the_rest_counts() {
 }
 
 #[test]
-fn a_value_that_expires_may_be_gone_and_does_not_come_back() {
+fn an_expired_value_may_be_gone_and_does_not_return() {
     let action = update(1, When::Always, Change::SetExpiring { value: vec![1], at_ms: 5 });
     let expiring = call(action, 0, Some((1, told(Status::Ok, 1, 0, None))));
     let gone = vec![expiring.clone(), get(1, 2, 3), get(0, 4, 5)];
@@ -132,7 +132,7 @@ fn a_value_that_expires_may_be_gone_and_does_not_come_back() {
 
 /// Nobody saw the key without a value but another op whose outcome is unknown, and what that left is seen.
 #[test]
-fn of_two_ops_of_unknown_outcome_one_may_have_made_room_for_the_other() {
+fn one_op_with_unknown_outcome_may_enable_another() {
     let removals = [Change::SetExpiring { value: vec![2; 4], at_ms: 5 }, Change::Delete];
     for removal in removals {
         for condition in [When::IfAbsent, When::Always] {
@@ -153,7 +153,7 @@ fn of_two_ops_of_unknown_outcome_one_may_have_made_room_for_the_other() {
 }
 
 #[test]
-fn a_hundred_calls_with_a_few_unknown_are_judged() {
+fn a_hundred_calls_with_a_few_unknown_outcomes_are_checked() {
     let mut calls: Vec<Call> = (1..=100).map(|n| set(n, n * 10, Some(n * 10 + 25))).collect();
     for number in [20, 40, 60] {
         calls[number].answered = None;
@@ -166,7 +166,7 @@ fn a_hundred_calls_with_a_few_unknown_are_judged() {
 
 /// In which order they were, if at all, is nobody's business where only the length of what they left is told.
 #[test]
-fn appends_of_unknown_outcome_that_nobody_sees_differ_in_their_lengths_only() {
+fn unseen_appends_with_unknown_outcome_differ_only_by_length() {
     let append = |number: u64, called, length: Option<i64>, bytes: usize| {
         let suffix: Vec<u8> = format!("+{number}").bytes().cycle().take(bytes).collect();
         let answered = length.map(|length| (called + 50, told(Status::Ok, number, length, None)));

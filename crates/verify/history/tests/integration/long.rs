@@ -74,7 +74,7 @@ fn a_hundred_thousand_calls_on_one_key() {
 }
 
 #[test]
-fn twenty_thousand_calls_of_clients_that_are_told_no_versions() {
+fn twenty_thousand_calls_without_versions() {
     judge(&Shape { calls: 20_000, clients: 8, unknown: 300, told: false });
 }
 

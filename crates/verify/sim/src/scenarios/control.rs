@@ -10,7 +10,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "switch-restarts",
         row: 22,
-        what: "the switch starts again with empty tables, also during a failover",
+        what: "the switch restarts with empty tables, also during a failover",
         shape: as_it_is,
         play: |stage| {
             stage.inject(Fault::SwitchRestart(0));
@@ -102,7 +102,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "port-missing",
         row: 25,
-        what: "an operator adds a node on a port that no switch has; then a primary fails",
+        what: "the operator adds a node on a port that no switch has; then a primary fails",
         shape: |scenario| {
             two_switches(scenario);
             scenario.spares = 1;

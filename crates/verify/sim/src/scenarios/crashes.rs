@@ -25,7 +25,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "primary-dies-before-the-answer",
         row: 2,
-        what: "the primary commits, nobody hears of it or only the others do, then it is killed",
+        what: "the primary commits, its decision reaches nobody or only the members, then it is killed",
         shape: as_it_is,
         play: |stage| {
             let primary = last_ack(stage)?;
@@ -46,7 +46,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "primary-dies-with-its-decisions",
         row: 2,
-        what: "the primary decides ops that nobody else hears of, is killed, and returns with them in its log",
+        what: "the primary decides ops, is killed before any message leaves, and returns with them in its log",
         shape: many_keys,
         play: |stage| {
             let primary = last_ack(stage)?;
@@ -79,7 +79,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "rejoin-under-writes",
         row: 4,
-        what: "a node returns and is disturbed while it copies",
+        what: "a node returns, and faults hit it while it copies",
         shape: as_it_is,
         play: |stage| {
             let secondary = stage.secondary()?;
@@ -97,7 +97,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "restarted-but-reachable",
         row: 4,
-        what: "a secondary is away and returns, again and again, while a switch that does not hear of it sends gets to it",
+        what: "a secondary leaves and returns repeatedly, while a switch with old tables sends gets to it",
         shape: |scenario| {
             scenario.switches = 2;
             scenario.clients = 8;
@@ -134,7 +134,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "power-loss-and-another-primary",
         row: 5,
-        what: "all nodes lose power just when an answer arrives; the primary comes back too late to stay it",
+        what: "all nodes lose power just when an answer arrives; the primary restarts too late to remain primary",
         shape: few_hot_keys,
         play: |stage| {
             let mut losses = 0;
@@ -162,7 +162,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "last-holder-dies",
         row: 28,
-        what: "one replica after the other dies while its successor still copies",
+        what: "one replica after another dies while its successor still copies",
         shape: four_nodes,
         play: |stage| {
             let first = stage.secondary()?;

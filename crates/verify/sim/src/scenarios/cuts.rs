@@ -26,7 +26,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "primary-deaf-or-dumb",
         row: 12,
-        what: "the primary can send and not receive, or receive and not send",
+        what: "the primary can send but not receive, or receive but not send",
         shape: as_it_is,
         play: |stage| {
             let host = Host::Node(stage.primary()?);
@@ -58,7 +58,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "removed-but-reachable",
         row: 13,
-        what: "a removed secondary does not know it and has a long lease; a switch that does not hear of it goes on sending gets to it",
+        what: "a secondary is removed, does not learn it, and has a long lease; a switch with old tables still sends gets to it",
         shape: removed_but_reachable,
         play: |stage| {
             let victim = Host::Node(stage.secondary()?);
@@ -90,7 +90,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "multicast-misses-one",
         row: 26,
-        what: "no client's datagram reaches one secondary, and no other node's multicast",
+        what: "no datagrams of clients and no multicasts of nodes reach one secondary",
         shape: as_it_is,
         play: |stage| {
             let deaf = stage.secondary()?;

@@ -18,7 +18,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "duplication",
         row: 15,
-        what: "three tenths of all datagrams arrive twice, the second late",
+        what: "30 % of all datagrams arrive twice, the second copy late",
         shape: |scenario| {
             scenario.faults.duplication = 300_000;
             scenario.faults.delay = 100_000;
@@ -29,7 +29,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "reordering",
         row: 16,
-        what: "datagrams overtake each other by more than a failover takes",
+        what: "datagrams are reordered by more than the time of a failover",
         shape: |scenario| {
             scenario.faults.delay = 100_000;
             scenario.faults.delay_max_ns = 400_000_000;
@@ -39,7 +39,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "late-replay",
         row: 17,
-        what: "puts arrive once more when their clients have long gone on",
+        what: "puts arrive again long after their clients have continued",
         shape: as_it_is,
         play: |stage| {
             let puts = puts_within(stage, 300);
@@ -54,7 +54,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "more-clients-than-are-remembered",
         row: 17,
-        what: "some nodes forget clients after a few others; puts arrive once more, and primaries change",
+        what: "some nodes have tiny client tables; puts arrive again, and primaries change",
         shape: |scenario| {
             scenario.clients = 8;
             scenario.workload.keys = Key::several(0, 60);
@@ -80,7 +80,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "lost-answers",
         row: 18,
-        what: "answers to clients are lost for a while, whoever gives them: ops are retried, conditional ones too",
+        what: "all answers to clients are lost for a while: ops are retried, conditional ones too",
         shape: as_it_is,
         play: |stage| {
             for client in 0..stage.cluster.clients().len() {

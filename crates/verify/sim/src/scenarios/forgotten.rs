@@ -12,7 +12,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "disks-lost-in-a-restart",
         row: 36,
-        what: "all nodes stop at once; one or two of three come back with empty disks",
+        what: "all nodes stop at once; one or two of three restart with empty disks",
         shape: as_it_is,
         play: |stage| {
             stage.run(200);
@@ -24,14 +24,14 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "older-disks",
         row: 37,
-        what: "all nodes stop at once; one or two of three come back with disks as they were up to 900 ms before",
+        what: "all nodes stop at once; one or two of three restart with copies of their disks up to 900 ms old",
         shape: few_keys,
         play: |stage| older_disks(stage, 2, 0),
     },
     Script {
         name: "disks-without-their-last-moments",
         row: 37,
-        what: "the same with disks that lack the last few forces, of which nobody outside can know yet",
+        what: "the same, but the copies lack only the last few syncs, which no other host can know of yet",
         shape: few_keys,
         play: |stage| {
             let victims = victims(stage, 2);
@@ -48,7 +48,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "older-disks-of-a-chain",
         row: 37,
-        what: "the same of a chain",
+        what: "the same for a chain",
         shape: chains,
         play: |stage| older_disks(stage, 2, 0),
     },
@@ -88,7 +88,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "older-disk-of-a-quorum",
         row: 37,
-        what: "the same of one replica of a quorum, whose disk is older than what is remembered of it",
+        what: "the same for one replica of a quorum keyspace: its disk is older than what the metadata service knows of it",
         shape: quorum,
         // How far it had come is persisted every 500 ms; who forgets less is not found out.
         play: |stage| older_disks(stage, 1, 800),

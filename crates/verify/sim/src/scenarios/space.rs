@@ -13,7 +13,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "returns-without-space",
         row: 9,
-        what: "a node returns with a full disk: it is left out, and puts go on; it becomes full again while it copies",
+        what: "a node returns with a full disk: it is excluded, and puts go on; its disk fills up again while it copies",
         shape: |scenario| {
             scenario.workload.keys = Key::several(0, 300);
             scenario.clients = 4;
@@ -25,7 +25,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "chain-without-space-behind-the-head",
         row: 9,
-        what: "a disk of a chain becomes full behind its head: puts are refused from then on, until it has room again",
+        what: "the disk of a chain member behind the head fills up: puts are refused until it has space again",
         shape: |scenario| (scenario.nodes, scenario.keyspaces) = (4, vec![Shape::chain(4, 0)]),
         play: play_chain,
     },

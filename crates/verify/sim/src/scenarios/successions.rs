@@ -34,7 +34,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "successor-does-not-hear-that-it-is-none",
         row: 28,
-        what: "by quorum, k = 1: a member is to leave, to stay, and to leave again, and its successor hears of the last only",
+        what: "by quorum, k = 1: a member is to leave, to stay, and to leave again, and its successor learns only of the last",
         shape: |scenario| one_key(scenario, 1),
         play: |stage| {
             let (leaves, comes) = hand_over(stage)?;

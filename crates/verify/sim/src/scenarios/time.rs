@@ -8,7 +8,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "wrong-clocks",
         row: 19,
-        what: "wall clocks are a day off and step, boot-time clocks run apart, values expire, primaries change",
+        what: "wall clocks are a day off and step, boot-time clocks drift, values expire, primaries change",
         shape: |scenario| {
             scenario.workload.expiring = 500_000;
             scenario.faults.wall_skew_max_ns = 86_400_000_000_000;

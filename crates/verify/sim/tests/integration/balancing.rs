@@ -47,7 +47,7 @@ fn assert_equal(asked: &BTreeMap<usize, u64>) {
 }
 
 #[test]
-fn replicas_of_a_hot_object_serve_equal_shares_though_load_shifts_and_one_dies() {
+fn replicas_of_a_hot_object_serve_equal_shares_after_load_shifts_and_a_crash() {
     for seed in 1..=3 {
         let mut cluster = Cluster::new(hot(9), seed);
         cluster.run_until(1_000 * MILLISECOND_NS, judge::is_whole);
@@ -70,7 +70,7 @@ fn replicas_of_a_hot_object_serve_equal_shares_though_load_shifts_and_one_dies()
 
 /// Sources are told of, and divisions change, in the runs that are judged.
 #[test]
-fn load_is_divided_otherwise_in_random_runs() {
+fn random_runs_change_the_division_of_load() {
     let mut divided = 0;
     for seed in 1..=24 {
         let report = judge::run(judge::draw(seed), seed, None);

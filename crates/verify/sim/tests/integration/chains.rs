@@ -33,7 +33,7 @@ fn a_chain_of_one_node_is_head_and_tail() {
 }
 
 #[test]
-fn a_chain_of_nine_has_no_room_for_a_spare() {
+fn a_chain_of_nine_has_no_spare() {
     survive(9, 9, 0..8);
     // There is one, and nobody may join beside nine originals.
     survive(10, 9, 8..16);

@@ -11,7 +11,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn clean_seeds_exit_with_0_and_say_what_was_seen() {
+fn clean_seeds_exit_with_0_and_print_a_summary() {
     let output = sim(&["--seeds", "1..3"]);
     assert_eq!(output.status.code(), Some(0));
     let text = text(&output);
@@ -36,7 +36,7 @@ fn usage_errors_exit_with_2() {
 }
 
 #[test]
-fn lists_name_what_there_is() {
+fn lists_print_all_names() {
     assert!(text(&sim(&["--plant", "list"])).lines().all(|name| !name.contains(' ')));
     assert!(text(&sim(&["--scenario", "list"])).contains("primary-in-a-minority"));
     assert!(text(&sim(&["--fault", "list"])).contains("power-loss"));

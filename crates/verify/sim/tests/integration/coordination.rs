@@ -20,7 +20,7 @@ fn run(coordination: Coordination, seeds: std::ops::Range<u64>) -> (usize, u64) 
 }
 
 #[test]
-fn histories_are_linearizable_if_nodes_pass_requests_on() {
+fn histories_are_linearizable_if_nodes_forward_requests() {
     let (calls, _) = run(Coordination::Server, 0..60);
     assert!(calls > 10_000, "{calls} calls");
 }

@@ -52,7 +52,7 @@ fn row_10_damaged_large_values_are_fetched_from_replicas() {
 
 /// All power is lost now and then, or one node fails; some of up to R − 1 come back without their disks, or with older ones.
 #[test]
-fn rows_36_and_37_disks_that_are_lost_or_put_back_are_made_up_for() {
+fn rows_36_and_37_lost_and_older_disks_are_restored() {
     let faults = Faults { crash: 1_000, power_loss: 100, downtime_max_ns: 100_000_000, ..Faults::NONE };
     let tally = run(Faults { disk_lost: 300_000, disk_older: 700_000, loss: 10_000, ..faults });
     assert!(tally.of("disks lost") > 30 && tally.of("older disks put back") > 30, "{tally:?}");

@@ -46,7 +46,7 @@ fn files(folder: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_row_of_the_table_names_its_tests() {
+fn every_row_of_the_fault_table_names_its_tests() {
     let table = read(&root().join("docs/FAULTS.md"));
     for row in ROWS {
         let start = format!("| {row} |");
@@ -64,7 +64,7 @@ fn every_row_of_the_table_names_its_tests() {
 }
 
 #[test]
-fn the_table_names_the_tests_that_exist() {
+fn the_fault_table_names_existing_tests() {
     let mut sources = Vec::new();
     files(&root().join("crates"), &["rs"], &mut sources);
     let tests: BTreeSet<String> = sources.iter().flat_map(|path| row_names(&read(path))).collect();
@@ -133,7 +133,7 @@ fn defined() -> BTreeSet<(char, u32)> {
 
 /// Those of objects are looked for in their crate alone: elsewhere a P and a number may be a measurement.
 #[test]
-fn rules_of_objects_that_are_cited_are_defined() {
+fn cited_rules_of_objects_are_defined() {
     let headings = headings();
     let objects = root().join("crates/product/objects");
     for (path, comments) in comments().into_iter().filter(|(path, _)| path.starts_with(&objects)) {
@@ -146,7 +146,7 @@ fn rules_of_objects_that_are_cited_are_defined() {
 }
 
 #[test]
-fn the_list_of_rules_has_each_of_them() {
+fn the_list_of_rules_is_complete() {
     let list = read(&root().join("docs/PROTOCOL.md"));
     for rule in headings() {
         assert!(list.contains(&format!("{rule} ")), "docs/PROTOCOL.md does not list {rule}");
@@ -206,7 +206,7 @@ fn every_rule_is_defined_cited_and_broken_by_a_plant() {
 }
 
 #[test]
-fn the_simulator_looks_for_the_bugs_that_it_is_said_to_find() {
+fn the_simulator_hunts_the_planted_bugs_that_it_is_to_find() {
     let planted = planted();
     let found_by = |finder: &str| -> Vec<&str> {
         let names_it = |plant: &&Table| {
@@ -222,7 +222,7 @@ fn the_simulator_looks_for_the_bugs_that_it_is_said_to_find() {
 }
 
 #[test]
-fn comments_cite_no_document_that_is_not_in_the_tree() {
+fn comments_cite_existing_documents() {
     for (path, comments) in comments() {
         for gone in GONE {
             assert!(!comments.contains(gone), "{} cites {gone}", path.display());

@@ -34,18 +34,18 @@ fn scan(scenario: &mut Scenario) {
 }
 
 #[test]
-fn the_empty_key_survives_where_a_primary_orders_puts() {
+fn the_empty_key_survives_in_multicast_keyspaces() {
     survive("multicast", Shape::multicast(3, 0), scan);
     survive("multicast, in their order", Shape::multicast(3, 2).by_range(), scan);
 }
 
 #[test]
-fn the_empty_key_survives_by_quorum() {
+fn the_empty_key_survives_in_quorum_keyspaces() {
     survive("quorum", Shape::quorum(3, 2), |_| {});
 }
 
 #[test]
-fn the_empty_key_survives_along_chains() {
+fn the_empty_key_survives_in_chain_keyspaces() {
     survive("chains", Shape::chain(3, 1), scan);
     survive("chains, in their order", Shape::chain(3, 1).by_range(), scan);
 }

@@ -76,7 +76,7 @@ fn every_state_of_a_chain_is_sound() {
 }
 
 #[test]
-fn wider_bounds_if_asked_for() {
+fn every_state_within_wider_bounds_is_sound() {
     if std::env::var_os("NICEKV_EXPLORE_WIDER").is_none() {
         say("NOT RUN: the wider exploration, which NICEKV_EXPLORE_WIDER=1 asks for");
         return;

@@ -41,19 +41,19 @@ fn vanish(seed: u64, fault: impl FnOnce(&mut Cluster)) {
 }
 
 #[test]
-fn overdue_values_vanish() {
+fn expired_values_are_deleted() {
     (1..=4).for_each(|seed| vanish(seed, |_| ()));
 }
 
 #[test]
-fn overdue_values_vanish_though_everything_was_started_anew() {
+fn expired_values_are_deleted_after_a_power_loss() {
     (1..=4).for_each(|seed| {
         vanish(seed, |cluster| cluster.inject(Fault::PowerLoss { downtime_ns: 100 * MILLISECOND_NS }));
     });
 }
 
 #[test]
-fn overdue_values_vanish_under_another_primary() {
+fn expired_values_are_deleted_by_another_primary() {
     (1..=4).for_each(|seed| {
         vanish(seed, |cluster| {
             let partition = cluster.metadata().expect("it leads").status().partitions[0].id;

@@ -27,7 +27,7 @@ fn is_stored(cluster: &mut Cluster, client: usize, key: usize) -> bool {
 }
 
 #[test]
-fn an_idle_client_that_was_forgotten_goes_on_under_another_id() {
+fn an_evicted_client_continues_under_another_id() {
     let mut scenario = judge::draw(1);
     (scenario.clients, scenario.faults, scenario.faults_end_ns) = (2, Faults::NONE, 0);
     (scenario.nodes, scenario.keyspaces) = (3, vec![Shape::multicast(3, 0)]);

@@ -7,7 +7,7 @@ const SEEDS: u64 = 40;
 const FOUND: [u64; 1] = [239];
 
 #[test]
-fn gets_of_copies_are_linearizable_whatever_switches_are_told() {
+fn gets_of_copies_are_linearizable_with_random_hot_entries() {
     let mut all_waited = 0;
     for (name, shape) in features::hot_keys::WORLDS {
         let (mut answered, mut by_kernels, mut by_switches, mut waited) = (0, 0, 0, 0);

@@ -28,7 +28,7 @@ fn survive(what: &str, seeds: RangeInclusive<u64>, change: impl Fn(&mut Scenario
 }
 
 #[test]
-fn appends_to_large_values_survive_crashes_of_anybody() {
+fn appends_to_large_values_survive_crashes() {
     let tally = survive("crashes", 1..=40, |_| {});
     assert!(tally.of("crashes") > 50);
 }
@@ -46,7 +46,7 @@ fn appends_to_large_values_survive_losses_and_changes_of_primary() {
 }
 
 #[test]
-fn appends_to_large_values_survive_losses_of_power() {
+fn appends_to_large_values_survive_power_losses() {
     let tally = survive("losses of power", 1..=40, |scenario| {
         (scenario.faults.crash, scenario.faults.power_loss) = (500, 200);
     });

@@ -28,18 +28,18 @@ fn survive(what: &str, shape: Shape, change: impl Fn(&mut Scenario)) -> Tally {
 }
 
 #[test]
-fn long_keys_survive_where_a_primary_orders_puts() {
+fn long_keys_survive_in_multicast_keyspaces() {
     survive("multicast", Shape::multicast(3, 1), |_| {});
     survive("multicast, in their order", Shape::multicast(3, 2).by_range(), |_| {});
 }
 
 #[test]
-fn long_keys_survive_by_quorum() {
+fn long_keys_survive_in_quorum_keyspaces() {
     survive("quorum", Shape::quorum(3, 2), |_| {});
 }
 
 #[test]
-fn long_keys_survive_along_chains() {
+fn long_keys_survive_in_chain_keyspaces() {
     survive("chains", Shape::chain(3, 1), |_| {});
     survive("chains, in their order", Shape::chain(3, 1).by_range(), |_| {});
 }

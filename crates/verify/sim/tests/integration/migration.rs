@@ -17,7 +17,7 @@ const PUT_NS: u64 = 500_000;
 
 /// In the runs that are judged anyway partitions are moved, split and merged by load.
 #[test]
-fn load_moves_splits_and_merges_in_random_runs() {
+fn random_runs_move_split_and_merge_partitions_by_load() {
     let migrates = |seed: &u64| judge::draw(*seed).keyspaces.iter().any(|shape| shape.migrates);
     let (mut moves, mut splits, mut merges) = (0, 0, 0);
     for seed in (1..).filter(migrates).take(40) {
@@ -33,7 +33,7 @@ fn load_moves_splits_and_merges_in_random_runs() {
 
 /// Partitions that are full are split, and cold neighbours merged, in runs in which nodes fail.
 #[test]
-fn full_partitions_are_split_in_random_runs() {
+fn random_runs_split_full_partitions() {
     let is_bounded = |seed: &u64| judge::draw(*seed).keyspaces.iter().any(|shape| shape.keys_max.is_some());
     let (mut full, mut merges, mut crashes) = (0, 0, 0);
     for seed in (1..).filter(is_bounded).take(60) {
@@ -101,7 +101,7 @@ fn count(cluster: &Cluster) -> usize {
 
 /// The target: no put for at most 100 ms.
 #[test]
-fn puts_pause_for_a_moment_when_a_partition_is_split_or_moves() {
+fn puts_pause_briefly_when_a_partition_is_split_or_moved() {
     for (name, shape) in [("multicast", Shape::multicast(3, 0)), ("chain", Shape::chain(3, 0))] {
         for seed in 1..=8 {
             let mut cluster = Cluster::new(quiet(shape), seed);

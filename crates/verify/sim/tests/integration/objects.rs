@@ -5,7 +5,7 @@ use nicekv_sim::objects::{draw, find, run};
 use std::io::Write;
 
 #[test]
-fn random_worlds_hold() {
+fn random_object_worlds_have_no_violation() {
     let (mut put, mut got, mut collected, mut crashes) = (0, 0, 0, 0);
     let (mut lost, mut older, mut reshaped, mut put_again, mut surplus) = (0, 0, 0, 0, 0);
     for seed in 1..=150 {
@@ -37,7 +37,7 @@ fn damaged_chunks_are_found_before_garbage_collection_decides() {
 }
 
 #[test]
-fn no_order_of_puts_deletions_rounds_and_restarts_loses_a_chunk() {
+fn no_interleaving_on_one_chunk_loses_it() {
     let explored = explore();
     writeln!(std::io::stderr(), "P6 to P9: {} states", explored.states).expect("standard error is open");
     assert_eq!(explored.violation, None);

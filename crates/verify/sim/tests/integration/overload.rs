@@ -12,7 +12,7 @@ fn overloaded(seed: u64) -> Scenario {
 }
 
 #[test]
-fn hardly_a_request_is_sent_again_under_overload() {
+fn few_requests_are_retransmitted_under_overload() {
     for seed in 1..=2 {
         let report = judge::run(overloaded(seed), seed, None);
         assert_eq!(report.violations, [""; 0], "seed {seed}");
@@ -37,7 +37,7 @@ fn goodput(seed: u64, window: usize) -> usize {
 }
 
 #[test]
-fn ten_times_the_load_is_served_as_well() {
+fn throughput_holds_at_ten_times_the_load() {
     let (enough, tenfold) = (goodput(1, 100), goodput(1, 1_000));
     assert!(tenfold * 10 >= enough * 9, "{enough} calls answered, {tenfold} with ten times as many at once");
 }

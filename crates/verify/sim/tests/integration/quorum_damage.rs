@@ -13,7 +13,7 @@ fn damaged(world: &Cluster, node: usize) -> usize {
 
 /// The scrub finds damage that nobody reads, and it is got back from others, deletions too.
 #[test]
-fn row_10_damaged_values_of_a_quorum_are_got_back() {
+fn row_10_damaged_values_of_a_quorum_are_repaired() {
     for (replicas, write_set) in [(3, 2), (3, 3), (4, 2), (5, 3)] {
         for last in [set("new"), Some(nicekv_sim::checker::model::Change::Erase)] {
             let is_value = last != Some(nicekv_sim::checker::model::Change::Erase);
@@ -37,7 +37,7 @@ fn row_10_damaged_values_of_a_quorum_are_got_back() {
 }
 
 #[test]
-fn row_10_a_value_that_one_replica_alone_had_to_hold_stays_unavailable() {
+fn row_10_a_damaged_value_with_one_holder_stays_unavailable() {
     let mut world = ready(scenario(3, 1), 10);
     finish_call(&mut world, 0, set("new"));
     run_for(&mut world, 10 * MILLISECOND_NS);
@@ -48,7 +48,7 @@ fn row_10_a_value_that_one_replica_alone_had_to_hold_stays_unavailable() {
 
 /// A newcomer does not go without what is damaged at a member that it merges.
 #[test]
-fn row_10_a_newcomer_merges_what_is_damaged_elsewhere() {
+fn row_10_a_new_replica_merges_values_damaged_elsewhere() {
     let mut world = ready(scenario(5, 3), 10);
     finish_call(&mut world, 0, set("new"));
     run_for(&mut world, 10 * MILLISECOND_NS);
@@ -82,7 +82,7 @@ fn put_across_a_repair() -> (Cluster, bool, Option<Option<String>>) {
 }
 
 #[test]
-fn what_was_said_before_a_repair_does_not_count_after_it() {
+fn answers_from_before_a_repair_do_not_count_after_it() {
     let (world, is_acknowledged, read) = put_across_a_repair();
     assert!(!is_acknowledged, "node 2 alone holds it");
     assert_eq!(read, Some(Some("old".into())));

@@ -47,7 +47,7 @@ fn erase() -> Option<Change> {
 }
 
 #[test]
-fn deletions_are_forgotten_by_all_replicas_and_what_is_put_later_is_newer() {
+fn all_replicas_forget_deletions_and_later_puts_are_newer() {
     for (replicas, write_set) in [(1, 1), (2, 1), (3, 1), (3, 2), (3, 3), (5, 3)] {
         let mut scenario = patient(replicas, write_set);
         scenario.workload.keys = Key::several(0, 2);
@@ -127,14 +127,14 @@ fn put_over_a_remembered_deletion() -> (Cluster, Option<Option<String>>) {
 }
 
 #[test]
-fn a_put_is_newer_than_a_deletion_that_others_have_forgotten() {
+fn a_put_is_newer_than_a_forgotten_deletion() {
     let (world, read) = put_over_a_remembered_deletion();
     assert_eq!(read, Some(Some("new".into())));
     assert!(is_linearizable(&world));
 }
 
 #[test]
-fn the_last_to_remember_forgets_and_what_is_damaged_there_is_found_to_be_nothing() {
+fn the_last_replica_forgets_a_damaged_deletion() {
     for is_damaged in [false, true] {
         let (mut world, last, others) = one_remembers();
         world.inject(Fault::Mend);
@@ -175,7 +175,7 @@ fn store_across_forgetting() -> (Cluster, Option<Option<String>>) {
 }
 
 #[test]
-fn a_store_that_arrives_again_does_not_undo_a_forgotten_deletion() {
+fn a_duplicate_store_does_not_undo_a_forgotten_deletion() {
     let (world, read) = store_across_forgetting();
     assert_eq!(read, Some(None));
     assert!(is_linearizable(&world));
@@ -235,7 +235,7 @@ fn put_across_forgetting() -> (Cluster, bool, Option<Option<String>>) {
 }
 
 #[test]
-fn a_put_does_not_undo_a_deletion_that_was_forgotten_while_it_was_away() {
+fn a_delayed_put_does_not_undo_a_forgotten_deletion() {
     let (world, is_acknowledged, read) = put_across_forgetting();
     assert_eq!((is_acknowledged, read), (false, Some(None)), "nobody knows what became of it");
     assert!(is_linearizable(&world));

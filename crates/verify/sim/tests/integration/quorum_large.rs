@@ -43,7 +43,7 @@ fn longest_call_ns(replicas: u8, write_set: u8, slowness: u64) -> u64 {
 }
 
 #[test]
-fn a_laggard_holds_up_no_put_of_a_large_value() {
+fn a_slow_replica_delays_no_put_of_a_large_value() {
     for (replicas, write_set) in [(3, 2), (5, 3), (7, 4)] {
         let (healthy_ns, lagging_ns) =
             (longest_call_ns(replicas, write_set, 1), longest_call_ns(replicas, write_set, 100));
@@ -78,13 +78,13 @@ fn large_values_survive_loss_and_crashes() {
 }
 
 #[test]
-fn large_values_survive_losses_of_power_and_damage() {
+fn large_values_survive_power_losses_and_damage() {
     let faults = Faults { power_loss: 300, crash: 500, corruption: 5_000, ..Faults::NONE };
     survive(1..25, |scenario| scenario.faults = faults);
 }
 
 #[test]
-fn large_values_move_to_who_comes_in_a_member_s_place() {
+fn large_values_are_copied_to_the_successor_of_a_member() {
     survive(1..25, |scenario| {
         (scenario.nodes, scenario.spares) = (4, 1);
         scenario.keyspaces = vec![Shape::quorum(3, 2)];

@@ -48,12 +48,12 @@ fn survives(what: &str, faults: Faults) -> Tally {
 }
 
 #[test]
-fn places_are_taken_while_clients_go_on() {
+fn members_are_replaced_under_load() {
     survives("nothing fails", Faults::NONE);
 }
 
 #[test]
-fn places_are_taken_while_messages_are_lost_late_or_come_twice() {
+fn members_are_replaced_while_messages_are_lost_delayed_and_duplicated() {
     let faults = Faults {
         loss: 200_000,
         duplication: 300_000,
@@ -66,7 +66,7 @@ fn places_are_taken_while_messages_are_lost_late_or_come_twice() {
 }
 
 #[test]
-fn places_are_taken_while_processes_die_and_start_again() {
+fn members_are_replaced_while_processes_crash_and_restart() {
     let faults = Faults { loss: 50_000, crash: 500, downtime_max_ns: 200 * MILLISECOND_NS, ..Faults::NONE };
     let tally = survives("processes fail", faults);
     let broken_off = tally.faults.get("successions broken off").copied().unwrap_or(0);
@@ -74,7 +74,7 @@ fn places_are_taken_while_processes_die_and_start_again() {
 }
 
 #[test]
-fn places_are_taken_while_hosts_do_not_hear_each_other() {
+fn members_are_replaced_during_network_partitions() {
     let faults = Faults {
         cut_interval_ns: 150 * MILLISECOND_NS,
         pause: 200,

@@ -31,7 +31,7 @@ fn longest_call_ns(replicas: u8, write_set: u8, slowness: u64) -> u64 {
 }
 
 #[test]
-fn row_21_a_laggard_holds_up_no_call_and_serves_nothing_stale() {
+fn row_21_a_slow_replica_delays_no_call_and_serves_nothing_stale() {
     for (replicas, write_set) in [(3, 2), (5, 3), (4, 2)] {
         let (healthy_ns, lagging_ns) =
             (longest_call_ns(replicas, write_set, 1), longest_call_ns(replicas, write_set, 100));

@@ -5,7 +5,7 @@ use nicekv_sim::scenarios::stories::STORIES;
 use std::path::Path;
 
 #[test]
-fn what_happens_is_what_is_written() {
+fn transcripts_match_the_files() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("transcripts");
     let writes = std::env::var_os("NICEKV_TRANSCRIPTS").is_some_and(|value| value == "write");
     for story in STORIES {

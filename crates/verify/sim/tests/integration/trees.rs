@@ -15,7 +15,7 @@ fn scans_a_tree(scenario: &Scenario) -> bool {
 
 /// Pieces are made at Cores and AGGs, too, by records that are coarse there, and what clients join of them is judged.
 #[test]
-fn scans_are_split_at_every_level_of_a_tree() {
+fn scans_are_split_at_every_level_of_a_switch_tree() {
     let mut tally = Tally::default();
     for seed in (1..).filter(|seed| scans_a_tree(&judge::draw(*seed))).take(40) {
         let report = judge::run(judge::draw(seed), seed, None);

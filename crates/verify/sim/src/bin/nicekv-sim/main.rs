@@ -16,21 +16,21 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// A bug was found: exit code 1. Every other error is of usage or environment: exit code 2.
+/// A bug was found: exit code 1. Other errors, of usage or environment, have exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Violation(String);
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// Printed when a core panics, which ends the process.
+/// The command that replays the present run, printed when a core panics.
 static REPLAY: Mutex<String> = Mutex::new(String::new());
 /// Without `--seeds` and `--seed`.
 const SEEDS_DEFAULT: RangeInclusive<u64> = 1..=50;
 /// The same, of a scenario.
 const SCENARIO_SEEDS_DEFAULT: RangeInclusive<u64> = 1..=12;
 
-/// A reader that has seen enough ends the process, but that is no violation.
+/// Prints a line. If standard output is closed, the process ends, but not with the code of a violation.
 fn say(line: &str) {
     if writeln!(std::io::stdout(), "{line}").is_err() {
         std::process::exit(2);
@@ -52,42 +52,41 @@ mod objects;
     after_help = "`nicekv bench replicast-sim` simulates performance instead."
 )]
 struct SimArguments {
-    /// Seeds from A to B, both included; 1..50 unless told otherwise
+    /// Run seeds A to B, inclusive [default: 1..50]
     #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
     seeds: Option<RangeInclusive<u64>>,
-    /// One seed
+    /// Run one seed
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// Print what happens, one line per message; with --seed or --only
+    /// Print a line per message; needs --seed or --only
     #[arg(long)]
     trace: bool,
-    /// Play a script of faults at chosen points, by its name; "list" tells all
+    /// Run a script of faults at chosen points; "list" prints all names
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
-    /// Every fault at every point of short runs, every pair, and triples of crashes; then every state of tiny clusters. Takes about half an
-    /// hour; --quick a minute
+    /// Inject every fault at every point of short runs, every pair of faults, and triples of crashes; then visit every state of tiny clusters.
+    /// Takes half an hour, or a minute with --quick
     ///
-    /// Points are events that bring news to a node or to the metadata service: a datagram that is no heartbeat, a frame of a copy, tables,
-    /// a disk completion. Triples are pruned: three crashes, of which the third falls into the recovery that the second causes.
+    /// Points are events at a node or at the metadata service: a datagram that is no heartbeat, a frame of a copy, tables, a disk completion.
+    /// Of the triples only those are run whose third crash falls into the recovery from the second.
     #[arg(long, conflicts_with_all = ["scenario", "plant", "fault", "seeds", "seed"])]
     enumerate: bool,
-    /// With --enumerate: all single faults, of the pairs and triples and of the tiny clusters some
+    /// With --enumerate: all single faults, and a sample of the pairs, the triples and the tiny clusters
     #[arg(long, requires = "enumerate")]
     quick: bool,
     /// With --enumerate: one script, or one run of it
     #[arg(long, requires = "enumerate", value_name = "SCRIPT[:EVENT.FAULT+…]")]
     only: Option<String>,
-    /// Run what finds the planted bug of this name, in a build that has it woven in (`.ci/plants`); exit code 1 if something is found; "list" names
-    /// all
+    /// Hunt the planted bug of this name, in a build that contains it (`.ci/plants`). Exit code 1: it was found. "list" prints all names
     #[arg(long, value_name = "NAME", conflicts_with_all = ["scenario", "fault"])]
     plant: Option<String>,
-    /// Sets a fault instead of drawing it from the seed, as NAME=VALUE; may be repeated; "list" names all
+    /// Set the rate of a fault instead of drawing it from the seed; repeatable; "list" prints all faults
     #[arg(long, value_name = "NAME=VALUE")]
     fault: Vec<String>,
-    /// Every keyspace that has a primary is one of chains; else those of a quarter of the seeds are
+    /// Use chain replication in every keyspace that has a primary; by default a quarter of the seeds do
     #[arg(long, conflicts_with_all = ["scenario", "plant", "enumerate"])]
     chains: bool,
-    /// Worlds of negotiated storage instead: chunks, names of objects and garbage collection
+    /// Simulate object storage instead: chunks, names and garbage collection
     #[arg(long, conflicts_with_all = ["scenario", "fault", "enumerate", "chains", "trace"])]
     objects: bool,
 }
@@ -110,7 +109,7 @@ fn parse_seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
         text.split_once("..").and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
     match bounds {
         Some((first, last)) if first <= last => Ok(first..=last),
-        _ => Err("two numbers A..B, the first not greater than the second".into()),
+        _ => Err("expected A..B with A not greater than B".into()),
     }
 }
 
@@ -119,7 +118,7 @@ fn main() -> ExitCode {
     match run(&SimArguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // One line, whatever a library has put into it.
+            // Libraries may put several lines into a message.
             eprintln!("nicekv-sim: {}", error.to_string().replace('\n', " "));
             ExitCode::from(if error.is::<Violation>() { 1 } else { 2 })
         }
@@ -156,7 +155,7 @@ fn list_faults() {
     }
 }
 
-/// A core that panics has found a violation of its own.
+/// A panic of a core is a violation.
 fn exit_on_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -167,7 +166,7 @@ fn exit_on_panic() {
     }));
 }
 
-/// What was seen in several runs.
+/// The sum of several runs.
 struct Sum {
     runs: usize,
     calls: usize,
@@ -195,10 +194,10 @@ impl Sum {
         let events = self.tally.events;
         say!("{} runs in {seconds:.1} s", self.runs);
         say!("{events} events, {:.0} events/s on one core", events as f64 / seconds);
-        say!("{} calls, {} of them of unknown outcome", self.calls, self.unknown);
-        say!("{} answers to gets were what a node had said may be shown elsewhere", self.tally.compared);
+        say!("{} calls, {} with unknown outcome", self.calls, self.unknown);
+        say!("{} answers to gets checked against what nodes let others answer", self.tally.compared);
         if self.too_large > 0 {
-            say!("{} histories had too many calls at once to be judged", self.too_large);
+            say!("{} histories had too many concurrent calls to be checked", self.too_large);
         }
         let faults = self.tally.faults.iter().map(|(fault, count)| format!("{count} {fault}"));
         say!("faults: {}", faults.collect::<Vec<_>>().join(", "));
@@ -235,8 +234,8 @@ fn run_scenario(name: &str, arguments: &SimArguments) -> Outcome {
         }
         return Ok(());
     }
-    let script =
-        scenarios::find(name).ok_or_else(|| format!("no scenario {name:?}; `--scenario list` tells all"))?;
+    let script = scenarios::find(name)
+        .ok_or_else(|| format!("no scenario {name:?}; `--scenario list` prints all names"))?;
     let mut sum = Sum::new();
     for seed in arguments.seeds(SCENARIO_SEEDS_DEFAULT) {
         let replay = format!("nicekv sim --scenario {name} --seed {seed}");
@@ -245,7 +244,7 @@ fn run_scenario(name: &str, arguments: &SimArguments) -> Outcome {
         sum.add(&report);
         check(&report.violations, &replay)?;
         if !is_played {
-            return Err(format!("the point of {name} did not come with seed {seed}").into());
+            return Err(format!("{name} with seed {seed} never reached the point of its fault").into());
         }
     }
     sum.print();
@@ -257,7 +256,8 @@ fn hunt(name: &str, arguments: &SimArguments) -> Outcome {
         PLANTS.iter().for_each(|plant| say(plant.name));
         return Ok(());
     }
-    let plant = plants::find(name).ok_or_else(|| format!("no plant {name:?}; `--plant list` names all"))?;
+    let plant =
+        plants::find(name).ok_or_else(|| format!("no plant {name:?}; `--plant list` prints all names"))?;
     remember(&format!("nicekv sim --plant {name}"));
     let hunted = plant.hunt(arguments.seed, arguments.trace.then_some(say), |seed| {
         remember(&format!("nicekv sim --plant {name} --seed {seed}"));

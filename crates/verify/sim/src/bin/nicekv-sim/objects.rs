@@ -44,7 +44,7 @@ fn run_seeds(seeds: RangeInclusive<u64>) -> Outcome {
     say!("{runs} runs in {seconds:.1} s");
     say!("{} events, {:.0} events/s on one core", sum.events, sum.events as f64 / seconds);
     say!(
-        "{} objects put, {} got, {} deleted, {} ops of unknown outcome",
+        "{} objects put, {} got, {} deleted, {} ops with unknown outcome",
         sum.put,
         sum.got,
         sum.deleted,
@@ -57,7 +57,7 @@ fn run_seeds(seeds: RangeInclusive<u64>) -> Outcome {
         sum.crashes
     );
     say!(
-        "{} targets lost for good, {} disks put back as they were, {} reshapings of groups, {} chunks put again by targets, {} copies dropped as surplus",
+        "{} targets lost for good, {} disks replaced by older copies, {} changes of groups, {} chunks put again by targets, {} surplus copies dropped",
         sum.lost,
         sum.older,
         sum.reshaped,
@@ -69,7 +69,7 @@ fn run_seeds(seeds: RangeInclusive<u64>) -> Outcome {
 
 fn hunt(name: &str, only: Option<u64>) -> Outcome {
     let plant = objects::find(name)
-        .ok_or_else(|| format!("no plant {name:?}; `--objects --plant list` names all"))?;
+        .ok_or_else(|| format!("no plant {name:?}; `--objects --plant list` prints all names"))?;
     let replay = |seed| format!("nicekv sim --objects --plant {name} --seed {seed}");
     let Some((seed, violation)) = plant.hunt(only, |seed| remember(&replay(seed))) else {
         say!("not found within {} seeds", only.map_or(objects::SEEDS_MAX, |_| 1));
