@@ -4,6 +4,7 @@
 //! simulate: programs of their own, so that what ships holds nothing of them. `nicekv lab …` runs `nicekv-lab …`, and the lab runs
 //! `nicekv node …`: [`find`] tells where the others are.
 
+pub mod lab;
 mod programs;
 mod usage;
 

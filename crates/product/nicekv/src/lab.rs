@@ -1,15 +1,13 @@
 //! The running lab, as `nicekv-lab` leaves it for commands to find: a file that names its metadata service and its hosts.
 
 use crate::failure::Failure;
+use nicekv_cli::lab::{LabName, NAMESPACE_DIRECTORY};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::Deserialize;
 use std::fs::{self, File};
 use std::net::SocketAddrV4;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
-
-/// Names one of several labs.
-const VARIABLE: &str = "NICEKV_LAB";
+use std::path::Path;
 
 /// What commands need of the lab's file.
 #[derive(Deserialize)]
@@ -25,13 +23,8 @@ pub(crate) struct Lab {
 impl Lab {
     /// The lab that the environment names, running or left behind.
     pub(crate) fn find() -> Option<Self> {
-        let name = std::env::var(VARIABLE).map(|name| format!("-{name}")).unwrap_or_default();
-        let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        if !name.bytes().all(is_part) {
-            return None;
-        }
-        let path = PathBuf::from(format!("/run/nicekv/lab{name}.json"));
-        serde_json::from_slice(&fs::read(path).ok()?).ok()
+        let name = LabName::from_environment().ok()?;
+        serde_json::from_slice(&fs::read(name.state_file()).ok()?).ok()
     }
 
     /// Moves the calling thread, and those that it starts, into the first client host.
@@ -43,7 +36,7 @@ impl Lab {
         }
         let none = || Failure::Environment("no lab is running: `nicekv lab up` starts one".into());
         let client = self.clients.first().ok_or_else(none)?;
-        let path = Path::new("/run/netns").join(format!("{}{client}", self.namespace_prefix));
+        let path = Path::new(NAMESPACE_DIRECTORY).join(format!("{}{client}", self.namespace_prefix));
         let enter = || {
             let namespace = File::open(&path)?;
             move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;

@@ -12,50 +12,49 @@ use serde_json::{Value, json};
 
 use crate::error::{LabError, Result};
 use crate::faults;
+use crate::launch::{last_log_line, spawn};
 use crate::lock::Lock;
 use crate::process::ProcessId;
 use crate::scope::Scope;
 use crate::state::{HostState, LabState};
 use crate::topology::{Fabric, Host};
-use crate::up::{PATIENCE, last_words, spawn};
 
-/// Where the program's client commands find a cluster.
+/// Tells client commands which cluster to use.
 const ENDPOINT_VARIABLE: &str = "NICEKV_ENDPOINT";
-/// A process that cannot work says so within this time.
+/// A process that cannot start ends within this time.
 const EARLY_END: Duration = Duration::from_millis(300);
-/// For an instance of the metadata service that leads: another one does so about a second after the last.
+/// For the election of a leader of the metadata service, which takes about a second.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn load(scope: &Scope) -> Result<LabState> {
     LabState::load(scope)?.ok_or(LabError::NotRunning)
 }
 
-/// Becomes the command, on the host. Returns only if that fails.
+/// Replaces this process by the command, on the host. Returns only if that fails.
 pub(crate) fn exec(scope: &Scope, host: &str, command: &[OsString]) -> Result<()> {
     let mut state = load(scope)?;
     let host = state.host_mut(host)?.name;
     scope.namespace(host).enter()?;
     let [program, arguments @ ..] = command else { unreachable!("clap requires a command") };
     let mut command = Command::new(program);
-    // On a host of the lab there is no other cluster, whatever runs outside.
+    // Not the cluster that the environment outside may name.
     let error = command.args(arguments).env(ENDPOINT_VARIABLE, state.endpoints()).exec();
     Err(LabError::Execute { program: program.to_string_lossy().into(), source: error })
 }
 
-/// Which of several instances of the metadata service `metadata` is.
+/// Which of several instances of the metadata service a command means by `metadata`.
 #[derive(Clone, Copy)]
-enum Wanted {
-    /// The one that leads.
+enum Instance {
     Leader,
-    /// The first one that does not run.
+    /// The first that is not running.
     Ended,
-    /// The first one that is paused.
+    /// The first that is paused.
     Paused,
 }
 
-/// The host that an operator means. Of several instances of the metadata service, `metadata` is the one in question, and the command
-/// says which that is; `metadata-0` is the first one.
-fn meant(scope: &Scope, host: &str, wanted: Wanted) -> Result<String> {
+/// The name of the host that an operator means by `host`. If `metadata` may be one of several instances, prints which it is;
+/// `metadata-0` is the first one.
+fn resolve(scope: &Scope, host: &str, instance: Instance) -> Result<String> {
     let metadata = Host::Metadata.to_string();
     if host == format!("{metadata}-0") {
         return Ok(metadata);
@@ -68,25 +67,25 @@ fn meant(scope: &Scope, host: &str, wanted: Wanted) -> Result<String> {
     let first = |is_it: &dyn Fn(&HostState) -> bool| {
         instances().find(|host| is_it(host)).map_or(metadata.clone(), |host| host.name.to_string())
     };
-    let (found, how) = match wanted {
-        Wanted::Leader => (leader(scope, &state)?, "leads"),
-        Wanted::Ended => (first(&|host| !host.is_running()), "did not run"),
-        Wanted::Paused => {
-            (first(&|host| host.process.is_some_and(|process| process.is_paused())), "was paused")
+    let (found, how) = match instance {
+        Instance::Leader => (leader(scope, &state)?, "the leader"),
+        Instance::Ended => (first(&|host| !host.is_running()), "not running"),
+        Instance::Paused => {
+            (first(&|host| host.process.is_some_and(|process| process.is_paused())), "paused")
         }
     };
-    println!("{found}, which {how}");
+    println!("{found} ({how})");
     Ok(found)
 }
 
-/// The instance of the metadata service that leads, by its own word.
+/// The instance of the metadata service that says that it leads.
 fn leader(scope: &Scope, state: &LabState) -> Result<String> {
     let ask = || admin::ask(&state.metadata, &AdminRequest::Status, LEADER_TIMEOUT);
     let answer = scope.namespace(Host::Metadata).inside(ask)?;
     let named = answer.map_err(|error| error.to_string()).and_then(|json| {
         let status: Value = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
         let instance = status["control_plane"]["instance"].as_str();
-        instance.map(str::to_owned).ok_or_else(|| "it does not say its name".to_owned())
+        instance.map(str::to_owned).ok_or_else(|| "its status has no instance".to_owned())
     });
     named.map_err(|reason| {
         let numbers = state.hosts.iter().filter_map(|host| host.name.instance());
@@ -95,51 +94,51 @@ fn leader(scope: &Scope, state: &LabState) -> Result<String> {
     })
 }
 
-pub(crate) fn kill_meant(scope: &Scope, host: &str) -> Result<()> {
-    kill(scope, &meant(scope, host, Wanted::Leader)?)
+pub(crate) fn kill_resolved(scope: &Scope, host: &str) -> Result<()> {
+    kill(scope, &resolve(scope, host, Instance::Leader)?)
 }
 
-pub(crate) fn start_meant(scope: &Scope, host: &str) -> Result<()> {
-    start(scope, &meant(scope, host, Wanted::Ended)?)
+pub(crate) fn start_resolved(scope: &Scope, host: &str) -> Result<()> {
+    start(scope, &resolve(scope, host, Instance::Ended)?)
 }
 
-pub(crate) fn pause_meant(scope: &Scope, host: &str) -> Result<()> {
-    pause(scope, &meant(scope, host, Wanted::Leader)?)
+pub(crate) fn pause_resolved(scope: &Scope, host: &str) -> Result<()> {
+    pause(scope, &resolve(scope, host, Instance::Leader)?)
 }
 
-pub(crate) fn resume_meant(scope: &Scope, host: &str) -> Result<()> {
-    resume(scope, &meant(scope, host, Wanted::Paused)?)
+pub(crate) fn resume_resolved(scope: &Scope, host: &str) -> Result<()> {
+    resume(scope, &resolve(scope, host, Instance::Paused)?)
 }
 
 pub(crate) fn kill(scope: &Scope, host: &str) -> Result<()> {
-    let _lock = Lock::take(scope, PATIENCE)?;
+    let _lock = Lock::take(scope)?;
     let mut state = load(scope)?;
     let host = state.host_mut(host)?;
     let killed = host.process.map_or(Ok(false), |process| process.kill())?;
-    if killed { Ok(()) } else { Err(LabError::RunsNot { host: host.name }) }
+    if killed { Ok(()) } else { Err(LabError::HostNotRunning { host: host.name }) }
 }
 
 fn start(scope: &Scope, host: &str) -> Result<()> {
-    let _lock = Lock::take(scope, PATIENCE)?;
+    let _lock = Lock::take(scope)?;
     let mut state = load(scope)?;
     let host = state.host_mut(host)?;
     let name = host.name;
     if host.is_running() {
-        return Err(LabError::Runs { host: name });
+        return Err(LabError::HostRunning { host: name });
     }
     let process = start_again(scope, &mut state, name)?;
     watch(scope, name, process)
 }
 
-/// Starts a host's process that has ended, and leaves it to others whether it works.
+/// Starts a host's process again, and does not check whether it keeps running.
 pub(crate) fn start_unwatched(scope: &Scope, host: Host) -> Result<()> {
-    let _lock = Lock::take(scope, PATIENCE)?;
+    let _lock = Lock::take(scope)?;
     start_again(scope, &mut load(scope)?, host).map(|_| ())
 }
 
-/// Kills a switch's process, if it runs, and starts it again: with empty tables, and the faults that it had.
+/// Kills a switch's process, if it is running, and starts it again: with empty tables, and the same faults.
 pub(crate) fn restart_switch(scope: &Scope, host: &str) -> Result<()> {
-    let _lock = Lock::take(scope, PATIENCE)?;
+    let _lock = Lock::take(scope)?;
     let mut state = load(scope)?;
     let switch = state.host_mut(host)?.name;
     if switch.switch().is_none() {
@@ -154,31 +153,31 @@ pub(crate) fn restart_switch(scope: &Scope, host: &str) -> Result<()> {
 
 /// Stops the host's process where it is.
 pub(crate) fn pause(scope: &Scope, host: &str) -> Result<()> {
-    let _lock = Lock::take(scope, PATIENCE)?;
+    let _lock = Lock::take(scope)?;
     let host = *load(scope)?.host_mut(host)?;
     match host.process {
         Some(process) if process.pause()? => Ok(()),
-        _ => Err(LabError::RunsNot { host: host.name }),
+        _ => Err(LabError::HostNotRunning { host: host.name }),
     }
 }
 
-/// Lets it go on.
+/// Continues the host's process.
 pub(crate) fn resume(scope: &Scope, host: &str) -> Result<()> {
-    let _lock = Lock::take(scope, PATIENCE)?;
+    let _lock = Lock::take(scope)?;
     let mut state = load(scope)?;
     let host = *state.host_mut(host)?;
     match host.process {
         Some(process) if process.resume()? => {}
-        _ => return Err(LabError::RunsNot { host: host.name }),
+        _ => return Err(LabError::HostNotRunning { host: host.name }),
     }
     // It may have been paused before it had loaded its programs.
     if host.name.switch().is_some() { faults::apply(scope, &state) } else { Ok(()) }
 }
 
-/// Passes on the reason of a process that ends at once.
+/// Fails with the last log line of a process that ends at once.
 fn watch(scope: &Scope, host: Host, process: ProcessId) -> Result<()> {
     match process.ends_within(EARLY_END)? {
-        true => Err(LabError::Ended { host, last_words: last_words(scope, host) }),
+        true => Err(LabError::Ended { host, log_line: last_log_line(scope, host) }),
         false => Ok(()),
     }
 }
@@ -193,16 +192,16 @@ fn start_again(scope: &Scope, state: &mut LabState, name: Host) -> Result<Proces
     Ok(process)
 }
 
-/// The hosts, then what the program's own `status` says about the cluster. Exit code 1 if it says nothing.
+/// The hosts, then the output of `nicekv status`; fails if that fails.
 pub(crate) fn status(scope: &Scope, json: bool, partitions: bool) -> Result<ExitCode> {
     let state = load(scope)?;
     let mut ask = Command::new(&state.program);
     ask.args(["status", "--endpoint", &state.endpoints()]);
     ask.args(partitions.then_some("--partitions"));
-    let asked = |error| LabError::io("run", &state.program)(error);
+    let failed = |error| LabError::io("run", &state.program)(error);
     let namespace = scope.namespace(Host::Metadata);
     let answered = if json {
-        let output = namespace.inside(|| ask.arg("--json").output())?.map_err(asked)?;
+        let output = namespace.inside(|| ask.arg("--json").output())?.map_err(failed)?;
         let cluster: Value = serde_json::from_slice(&output.stdout).unwrap_or(json!({}));
         println!("{:#}", merged(scope, &state, cluster));
         output.status.success()
@@ -218,7 +217,7 @@ pub(crate) fn status(scope: &Scope, json: bool, partitions: bool) -> Result<Exit
             };
             println!("host {name} {} {word} pid {pid}{hook}{faults}", name.address());
         }
-        namespace.inside(|| ask.status())?.map_err(asked)?.success()
+        namespace.inside(|| ask.status())?.map_err(failed)?.success()
     };
     Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -232,7 +231,7 @@ fn state_of(host: &HostState) -> &'static str {
     }
 }
 
-/// The hosts beside what is known of the cluster.
+/// Adds the hosts to the cluster's status.
 fn merged(scope: &Scope, state: &LabState, mut cluster: Value) -> Value {
     let counts = faults::counts(scope, state).unwrap_or_default();
     let faults = |host: Host| {

@@ -14,14 +14,14 @@ use nicekv_proto::placement::{Vrings, partitions_for};
 use nicekv_runtime::random_id;
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 
-/// Where each host of a lab has its metrics, as is usual for exporters.
+/// Port of each host's metrics.
 const METRICS_PORT: u16 = 9464;
 
 /// The file for this lab, as TOML.
 pub(crate) fn of(plan: &Plan) -> Result<String, String> {
     let cluster = match &plan.data_directory {
         Some(path) => cluster_of(path)?,
-        None => random_id().map_err(in_words)?,
+        None => random_id().map_err(to_line)?,
     };
     let directory = |name: &str| plan.data_directory.as_ref().map(|path| path.join(name));
     let node = |node: &PlannedNode| NodeSection {
@@ -55,7 +55,7 @@ pub(crate) fn of(plan: &Plan) -> Result<String, String> {
         multicast_vring: multicast,
         group_ring: None,
         link_mbit_per_second: plan.link_mbit_per_second,
-        // A get by quorum asks several replicas: there is nothing to spread.
+        // A get by quorum asks several replicas, so clients are not divided among them.
         clients: plan.write_set.is_none().then(|| format!("{clients}/{clients_length}")),
         metadata: metadata(plan),
         nodes: plan.nodes.iter().map(node).collect(),
@@ -66,11 +66,11 @@ pub(crate) fn of(plan: &Plan) -> Result<String, String> {
         hot: HotSection::default().with(plan.hot.values_max, plan.hot.holders_max),
         log: LogSection::default(),
     };
-    config.metadata_config().map_err(in_words)?;
-    toml::to_string(&config).map_err(in_words)
+    config.metadata_config().map_err(to_line)?;
+    toml::to_string(&config).map_err(to_line)
 }
 
-/// The first instance of the metadata service, and in it the others.
+/// The first instance of the metadata service, with the others in it.
 fn metadata(plan: &Plan) -> MetadataSection {
     let is_plain = !plan.edges.is_empty();
     let instance = |planned: &PlannedInstance| InstanceSection {
@@ -107,7 +107,7 @@ fn metadata(plan: &Plan) -> MetadataSection {
     }
 }
 
-/// The hosts of a lab share one machine: one thread for each.
+/// Gateways have one thread each, since all hosts share one machine.
 fn gateway(plan: &Plan, name: &str) -> GatewaySection {
     let threads = Some(ThreadCount::ONE);
     GatewaySection {
@@ -128,7 +128,7 @@ fn gateway(plan: &Plan, name: &str) -> GatewaySection {
     }
 }
 
-/// The switches in the middle, or the edges.
+/// The switches, or on a plain network the edges.
 fn switches(plan: &Plan) -> Vec<SwitchSection> {
     if !plan.edges.is_empty() {
         return plan.edges.iter().map(|edge| edge_section(plan, edge)).collect();
@@ -136,7 +136,7 @@ fn switches(plan: &Plan) -> Vec<SwitchSection> {
     plan.switches.iter().map(|planned| switch_section(plan, planned)).collect()
 }
 
-/// An interface is named by who is at the other end.
+/// Interfaces have the name of the host at the other end.
 fn switch_section(plan: &Plan, planned: &PlannedSwitch) -> SwitchSection {
     let port = |port: &PlannedPort| PortSection {
         number: port.number,
@@ -148,7 +148,7 @@ fn switch_section(plan: &Plan, planned: &PlannedSwitch) -> SwitchSection {
     switch(&planned.name, planned.control.clone(), plan.router_mac, ports, &planned.directory)
 }
 
-/// Its own port is the cable within the host, the ports of the servers are the host's way out.
+/// Its own port is the cable within the host; the ports of all other servers are the host's uplink.
 fn edge_section(plan: &Plan, edge: &PlannedEdge) -> SwitchSection {
     let servers = plan.nodes.iter().map(|node| node.switch_port);
     let servers = servers.chain(plan.metadata.iter().map(|instance| instance.switch_port));
@@ -181,30 +181,30 @@ fn switch(
         hosts: vec![],
         address: None,
         data_directory: Some(directory.into()),
-        // The host of an edge has another role.
+        // The host of an edge has another role with metrics.
         metrics: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, METRICS_PORT + 1))),
     }
 }
 
-/// Every role has an endpoint on its own host.
+/// The metrics endpoint of a host.
 fn metrics(address: Ipv4Addr) -> SocketAddr {
     (address, METRICS_PORT).into()
 }
 
-/// The cluster whose data are, or will be, in this directory.
+/// The id of the cluster whose data is, or will be, in this directory.
 fn cluster_of(path: &Path) -> Result<u128, String> {
     let files: Arc<dyn Files> = Arc::new(RealFiles);
     let expected = Expected {
         cluster_id: None,
         owner: "nicekv lab",
-        cluster_id_if_new: random_id().map_err(in_words)?,
-        storage_id_if_new: random_id().map_err(in_words)?,
+        cluster_id_if_new: random_id().map_err(to_line)?,
+        storage_id_if_new: random_id().map_err(to_line)?,
     };
-    // The lock is given back: each role holds the directory of its own.
-    let directory = DataDirectory::open(&files, path, expected).map_err(in_words)?;
+    // The lock is released here; each role locks its own directory.
+    let directory = DataDirectory::open(&files, path, expected).map_err(to_line)?;
     Ok(directory.cluster_id())
 }
 
-fn in_words(error: impl Display) -> String {
+fn to_line(error: impl Display) -> String {
     error.to_string()
 }

@@ -1,4 +1,4 @@
-//! Why a lab command did not do what was asked: one line for the operator each.
+//! Errors of lab commands: one line each.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ pub type Result<T> = std::result::Result<T, LabError>;
 pub enum LabError {
     #[error("nicekv lab needs root, for network namespaces and eBPF: run it with sudo")]
     NotRoot,
-    #[error("NICEKV_LAB={name:?} is no name of a lab: up to {limit} of a-z, 0-9 and -")]
-    LabName { name: String, limit: usize },
-    #[error("another nicekv lab command is at work on this lab: wait for it, or end it")]
+    #[error(transparent)]
+    Name(#[from] nicekv_cli::lab::InvalidLabName),
+    #[error("another nicekv lab command is changing this lab: wait until it ends")]
     Busy,
     #[error(
         "a lab is there already ({path}), running or left behind: `nicekv lab down` removes it",
@@ -26,39 +26,39 @@ pub enum LabError {
     AlreadyThere { path: PathBuf },
     #[error("no lab is running: `nicekv lab up` starts one")]
     NotRunning,
-    #[error("the network namespace {name} is there already and not ours: `ip netns del {name}` removes it")]
+    #[error(
+        "the network namespace {name} exists already and belongs to no lab: `ip netns del {name}` removes it"
+    )]
     ForeignNamespace { name: String },
-    #[error("{count} {what}, allowed are 1 to {limit}")]
+    #[error("{count} {what} are not supported: choose 1 to {limit}")]
     Count { what: &'static str, count: usize, limit: usize },
-    #[error("{replicas} replicas need as many nodes, and there are {nodes}: choose fewer, or more --nodes")]
+    #[error(
+        "{replicas} replicas need {replicas} nodes, but there are {nodes}: reduce --replicas or raise --nodes"
+    )]
     TooFewNodes { replicas: usize, nodes: usize },
-    #[error("the memory engine keeps nothing, in no directory: leave out --data-dir or --engine memory")]
+    #[error("the memory engine stores nothing on disk: omit --data-dir or --engine memory")]
     MemoryInDirectory,
-    #[error("several instances of the metadata service share their state: --metadata-store etcd")]
+    #[error("several instances of the metadata service share their state: add --metadata-store etcd")]
     ManyInstances,
     #[error(transparent)]
     Keyspace(#[from] nicekv_proto::placement::KeyspaceError),
     #[error("the lab has no host {host:?}; its hosts are {hosts}")]
     UnknownHost { host: String, hosts: String },
     #[error("{host} is running already: `nicekv lab kill {host}` ends it")]
-    Runs { host: Host },
+    HostRunning { host: Host },
     #[error("{host} is not running: `nicekv lab start {host}` starts it")]
-    RunsNot { host: Host },
-    #[error(
-        "no instance of the metadata service leads now, so none is \"metadata\": name one, {instances} ({reason})"
-    )]
+    HostNotRunning { host: Host },
+    #[error("no instance of the metadata service leads at the moment ({reason}): name one, {instances}")]
     NoLeader { instances: String, reason: String },
-    #[error("the switch has no cable of its own: name one of the other hosts")]
+    #[error("the switch has no cable of its own: name another host")]
     NoCable,
-    #[error("there is no cable between {one} and {other}, or these are no switches")]
+    #[error("there is no link between {one} and {other}")]
     NoTrunk { one: Host, other: Host },
-    #[error("{host} is no switch")]
+    #[error("{host} is not a switch")]
     NoSwitch { host: Host },
-    #[error("on a plain network there are no switches of ours: leave out --switches, or --fabric plain")]
+    #[error("a plain network has no switches of NICEKV: omit --switches or --fabric plain")]
     SwitchesOnPlain,
-    #[error(
-        "a switch at xdp takes no frames of 9000 bytes (3506 at most): leave out --mtu, or say --switch tc"
-    )]
+    #[error("a switch at xdp supports frames of up to 3506 bytes: omit --mtu 9000 or choose --switch tc")]
     JumboAtXdp,
     #[error(transparent)]
     Switch(#[from] nicekv_switch_xdp::XdpError),
@@ -74,18 +74,18 @@ pub enum LabError {
     Execute { program: String, source: io::Error },
     #[error("cannot {operation}: {source}")]
     System { operation: String, source: io::Error },
-    #[error("the lab's state in {path} is unreadable: {reason}; `nicekv lab down` removes the lab", path = path.display())]
+    #[error("cannot read the lab's state in {path}: {reason}; `nicekv lab down` removes the lab", path = path.display())]
     State { path: PathBuf, reason: String },
-    #[error("{host} has ended; it said: {last_words}")]
-    Ended { host: Host, last_words: String },
+    #[error("the process of {host} has ended; its last log line: {log_line}")]
+    Ended { host: Host, log_line: String },
     #[error("not ready after {seconds} s: {reason}")]
     NotReady { seconds: u64, reason: String },
     #[error("interrupted")]
     Interrupted,
-    #[error("the process {pid} survives SIGKILL, since it waits in the kernel")]
-    Immortal { pid: i32 },
-    #[error("after {rounds} rounds of SIGKILL there are still processes in the lab's namespaces")]
-    Hydra { rounds: usize },
+    #[error("process {pid} does not end on SIGKILL: it hangs in the kernel")]
+    KillTimeout { pid: i32 },
+    #[error("after {rounds} rounds of SIGKILL processes are still in the lab's namespaces")]
+    ProcessesRemain { rounds: usize },
 }
 
 impl LabError {
@@ -100,8 +100,8 @@ impl LabError {
             | Self::Switch(_)
             | Self::NotReady { .. }
             | Self::Interrupted
-            | Self::Immortal { .. }
-            | Self::Hydra { .. } => 1,
+            | Self::KillTimeout { .. }
+            | Self::ProcessesRemain { .. } => 1,
             _ => 2,
         }
     }

@@ -1,7 +1,6 @@
-//! Members of etcd beside the instances of the metadata service: processes of the lab like others, which `kill`, `start` and `pause` know.
+//! Members of etcd beside the instances of the metadata service: processes of the lab like others, for `kill`, `start` and `pause`.
 //!
-//! Hosts of a lab are near each other, so the members find a new leader in less than a second: an instance of the metadata service goes on
-//! through that.
+//! Hosts of a lab are near each other, so the members elect a new leader in less than a second, which the metadata service survives.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,7 +15,7 @@ const SERVER: &str = "etcd";
 const HEARTBEAT_MS: &str = "50";
 const ELECTION_MS: &str = "500";
 
-/// Refuses what could not be started.
+/// Fails if etcd is not installed.
 pub(crate) fn find() -> Result<()> {
     let version = Command::new(SERVER).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if version.is_ok_and(|status| status.success()) {
@@ -26,7 +25,7 @@ pub(crate) fn find() -> Result<()> {
     }
 }
 
-/// Starts a member, on what it left if it was there before.
+/// Starts a member, with the data of its last run if there is any.
 pub(crate) fn spawn(scope: &Scope, state: &LabState, host: Host) -> Result<ProcessId> {
     let url = |host: Host, port: u16| format!("http://{}:{port}", host.address());
     let members = state.hosts.iter().map(|other| other.name).filter(|name| matches!(name, Host::Etcd(_)));

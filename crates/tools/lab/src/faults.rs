@@ -1,83 +1,48 @@
-//! Faults of the network: cuts, loss and duplicates at the switch's port of a host.
+//! Faults of the network: cuts, loss and duplicates at the switch's port of a host, and links between switches that are down.
 //!
 //! ```text
 //!   nicekv lab cut | loss | duplicate | heal ─▶ lab.json ─▶ maps of the switch's programs
 //!   nicekv lab start switch | switch-restart ────────┘
 //! ```
 //!
-//! On a plain network they are rules of nftables at the bridge's ports ([`plain`]).
+//! On a plain network they are rules of nftables at the bridge's ports ([`nftables`]).
 //!
-//! What is in force is what the state file says: a switch that starts again is given it anew, some milliseconds after it begins to
-//! forward. The management cable between the switch and the metadata service has no port and no faults.
+//! The state file says which faults there are: a switch that starts again gets them some milliseconds after it begins to forward.
+//! The management cable between the switch and the metadata service has no port and no faults.
 
-mod plain;
+mod nftables;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use nicekv_switch_xdp::faults::{FaultControl, FaultCounts, PortFaults};
-use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
 use crate::lock::Lock;
 use crate::scope::Scope;
-use crate::state::LabState;
+use crate::state::{CableFaults, LabState};
+use crate::tool::run;
 use crate::topology::{Fabric, Host};
-use crate::up::PATIENCE;
 
 /// A switch that has just started loads its programs within this time.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// Between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
-/// What is wrong with the cable of a host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct CableFaults {
-    /// Nothing reaches the host.
-    pub(crate) cut_in: bool,
-    /// Nothing that it sends arrives.
-    pub(crate) cut_out: bool,
-    /// Frames that get lost, either way.
-    pub(crate) loss_percent: f64,
-    /// Frames that it sends and that arrive twice.
-    pub(crate) duplicate_percent: f64,
-}
-
-/// Every cable that has faults.
-pub(crate) type Faults = BTreeMap<Host, CableFaults>;
-
-impl CableFaults {
-    fn at_port(&self) -> PortFaults {
-        let lost = |cut: bool| if cut { 1.0 } else { self.loss_percent / 100.0 };
-        PortFaults {
-            lost_from: lost(self.cut_out),
-            lost_to: lost(self.cut_in),
-            doubled: self.duplicate_percent / 100.0,
-        }
-    }
-}
-
-/// As `status` shows them: nothing, or ` cut in, loss 10 %`.
-impl fmt::Display for CableFaults {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cut = match (self.cut_in, self.cut_out) {
-            (true, true) => Some("cut".to_owned()),
-            (true, false) => Some("cut in".to_owned()),
-            (false, true) => Some("cut out".to_owned()),
-            (false, false) => None,
-        };
-        let share = |name, percent: f64| (percent > 0.0).then(|| format!("{name} {percent} %"));
-        let parts = [cut, share("loss", self.loss_percent), share("duplicate", self.duplicate_percent)];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        if parts.is_empty() { Ok(()) } else { write!(formatter, " {}", parts.join(", ")) }
+/// The faults of the switch's port: its directions are those of the switch.
+fn at_port(faults: &CableFaults) -> PortFaults {
+    let lost = |cut: bool| if cut { 1.0 } else { faults.loss_percent / 100.0 };
+    PortFaults {
+        lost_from: lost(faults.cut_out),
+        lost_to: lost(faults.cut_in),
+        doubled: faults.duplicate_percent / 100.0,
     }
 }
 
 /// Changes the faults of one host's cable, or of all of them.
 pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut CableFaults)) -> Result<()> {
-    let _lock = Lock::take(scope, PATIENCE)?;
+    let _lock = Lock::take(scope)?;
     let mut state = LabState::load(scope)?.ok_or(LabError::NotRunning)?;
     let hosts = match host {
         Some(name) => vec![state.host_mut(name)?.name],
@@ -94,10 +59,10 @@ pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut Cab
     apply(scope, &state)
 }
 
-/// Brings the plain network, or the running switches, to what the state says.
+/// Applies the faults in the state to the plain network, or to the running switches.
 pub(crate) fn apply(scope: &Scope, state: &LabState) -> Result<()> {
     if state.fabric == Fabric::Plain {
-        return plain::apply(scope, state);
+        return nftables::apply(scope, state);
     }
     state.layout().switches().try_for_each(|switch| apply_at(scope, state, switch))
 }
@@ -113,11 +78,11 @@ fn apply_at(scope: &Scope, state: &LabState, switch: Host) -> Result<()> {
             return Ok(());
         }
         if process.is_paused() {
-            // It can load nothing now: whoever lets it go on sees to that.
+            // It cannot load its programs now: `resume` applies the faults.
             return Ok(());
         }
         if Instant::now() > deadline {
-            let reason = "the switch does not load its programs".into();
+            let reason = "the switch has not loaded its programs".into();
             return Err(LabError::NotReady { seconds: LOAD_TIMEOUT.as_secs(), reason });
         }
         std::thread::sleep(RETRY_PAUSE);
@@ -125,7 +90,7 @@ fn apply_at(scope: &Scope, state: &LabState, switch: Host) -> Result<()> {
     Ok(())
 }
 
-/// How many frames were lost and doubled since the switches started. Empty where none runs.
+/// Frames dropped and duplicated since the switches started; empty if none is running.
 pub(crate) fn counts(scope: &Scope, state: &LabState) -> Result<BTreeMap<Host, FaultCounts>> {
     let mut all = BTreeMap::new();
     for switch in state.layout().switches() {
@@ -140,7 +105,7 @@ pub(crate) fn counts(scope: &Scope, state: &LabState) -> Result<BTreeMap<Host, F
     Ok(all)
 }
 
-/// The faults at the ports of one switch. Those of a switch are at the other ends of all of its trunks.
+/// The faults at the ports of one switch. Faults of a switch are applied at the other ends of all of its trunks.
 fn of_switch(state: &LabState, switch: Host) -> impl Iterator<Item = (Host, &CableFaults)> {
     let faults = state.faults.iter().map(|(host, faults)| (*host, faults));
     let layout = state.layout();
@@ -151,7 +116,7 @@ fn of_switch(state: &LabState, switch: Host) -> impl Iterator<Item = (Host, &Cab
 }
 
 fn by_interface(scope: &Scope, state: &LabState, switch: Host) -> Result<BTreeMap<u32, PortFaults>> {
-    let at = |(host, faults): (Host, &CableFaults)| Ok((interface(scope, switch, host)?, faults.at_port()));
+    let at = |(host, faults): (Host, &CableFaults)| Ok((interface(scope, switch, host)?, at_port(faults)));
     of_switch(state, switch).map(at).collect()
 }
 
@@ -164,15 +129,41 @@ fn interface(scope: &Scope, switch: Host, host: Host) -> Result<u32> {
     scope.namespace(switch).inside(find)?.map_err(LabError::system(format!("find the port of {host}")))
 }
 
+/// Takes the link between two switches down, or brings it up again. Unlike an injected fault, both ends see it.
+pub(crate) fn set_link(scope: &Scope, one: &str, other: &str, is_up: bool) -> Result<()> {
+    let lock = Lock::take(scope)?;
+    let mut state = LabState::load(scope)?.ok_or(LabError::NotRunning)?;
+    let (one, other) = (state.host_mut(one)?.name, state.host_mut(other)?.name);
+    let link = state.layout().link(one, other).ok_or(LabError::NoTrunk { one, other })?;
+    match is_up {
+        true => state.unplugged.remove(&link),
+        false => state.unplugged.insert(link),
+    };
+    state.save(scope)?;
+    set_interface(&lock, scope, link, is_up)
+}
+
+/// Brings all links between switches up.
+pub(crate) fn plug_all(scope: &Scope) -> Result<()> {
+    let lock = Lock::take(scope)?;
+    let mut state = LabState::load(scope)?.ok_or(LabError::NotRunning)?;
+    let unplugged = std::mem::take(&mut state.unplugged);
+    state.save(scope)?;
+    unplugged.into_iter().try_for_each(|link| set_interface(&lock, scope, link, true))
+}
+
+fn set_interface(lock: &Lock, scope: &Scope, (above, below): (Host, Host), is_up: bool) -> Result<()> {
+    let (namespace, word) = (scope.namespace(above), if is_up { "up" } else { "down" });
+    run(lock, &format!("ip -n {} link set {below} {word}", namespace.name()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_outweighs_loss_and_directions_are_those_of_the_host() {
+    fn a_cut_takes_precedence_over_loss() {
         let faults = CableFaults { cut_in: true, cut_out: false, loss_percent: 10.0, duplicate_percent: 2.5 };
-        assert_eq!(faults.at_port(), PortFaults { lost_from: 0.1, lost_to: 1.0, doubled: 0.025 });
-        assert_eq!(faults.to_string(), " cut in, loss 10 %, duplicate 2.5 %");
-        assert_eq!(CableFaults::default().to_string(), "");
+        assert_eq!(at_port(&faults), PortFaults { lost_from: 0.1, lost_to: 1.0, doubled: 0.025 });
     }
 }

@@ -1,4 +1,4 @@
-//! Several switches, and which host hangs at which.
+//! Which hosts and switches a lab has, and how they are connected.
 //!
 //! ```text
 //!   --switches 2:  a chain                                  --switches 3:  a root and leaves
@@ -17,36 +17,35 @@
 //!                node-0 … node-3     … node-7       … node-11      … node-15
 //! ```
 //!
-//! In a chain and at leaves nodes are dealt out in turn, and so are clients: members of a partition hang at different switches. The second one is TurboKV's: the text
-//! of the paper says how many switches and hosts there are (§8), and that clients stand for what is outside the racks; its Fig. 12 is lost, so that which link is where
-//! is ours: each switch has one to each of the level above, as Fig. 11 has it.
+//! In a chain and at leaves, nodes and clients are assigned round-robin, so members of a partition are at different switches. The last
+//! topology is TurboKV's: the paper gives the number of switches and hosts, and says that clients stand for traffic from outside the racks
+//! (§8). Its Fig. 12 is not available, so the links are ours: each switch has one to each of the level above, as in Fig. 11.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-use crate::topology::Host;
+use crate::topology::{Fabric, HOSTS_OF_A_KIND_MAX, Host};
 
 /// Most switches: their management cables have addresses of one byte.
 pub(crate) const SWITCHES_MAX: usize = 9;
-/// Of each level, from above.
+/// Switches of each level of TurboKV's topology, from above.
 const CORES: u8 = 2;
 const AGGREGATIONS: u8 = 2;
 const RACKS: u8 = 4;
 const FIRST_RACK: u8 = CORES + AGGREGATIONS;
-/// Switches of that topology.
 pub(crate) const TURBOKV_SWITCHES: usize = (FIRST_RACK + RACKS) as usize;
-/// Nodes and clients of it, unless it is asked for others.
+/// Default numbers of nodes and clients.
 pub(crate) const TURBOKV_HOSTS: (usize, usize) = (16, 4);
 
-/// How switches hang together.
+/// How switches are connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Shape {
     /// One switch, a chain of two, or a root with leaves: see --switches
     #[default]
     Tree,
-    /// TurboKV's: two Core, two AGG and four ToR switches with redundant links, nodes at the ToRs, clients at the Cores
+    /// TurboKV's topology: two Core, two AGG and four ToR switches with redundant links, nodes at the ToRs, clients at the Cores
     Turbokv,
 }
 
@@ -59,7 +58,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// How many switches and nodes there are; the rest follows.
+/// The arrangement of switches, which follows from its shape and the numbers of switches and nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     shape: Shape,
@@ -68,14 +67,14 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Of that many switches, where that is not given with the shape.
+    /// `switches` is ignored if the shape has a fixed number.
     pub(crate) fn new(shape: Shape, switches: usize, nodes: usize) -> Self {
         let switches = if shape == Shape::Turbokv { TURBOKV_SWITCHES } else { switches };
         assert!((1..=SWITCHES_MAX).contains(&switches), "checked with the options");
         Self { shape, switches: switches as u8, nodes: nodes as u8 }
     }
 
-    /// As the hosts of a lab say.
+    /// The layout of a lab with these hosts.
     pub(crate) fn of(shape: Shape, hosts: impl IntoIterator<Item = Host>) -> Self {
         let (mut switches, mut nodes) = (1, 0);
         for host in hosts {
@@ -88,17 +87,17 @@ impl Layout {
         Self::new(shape, switches, nodes)
     }
 
-    /// One switch, whatever hangs there.
+    /// A single switch.
     pub(crate) fn single() -> Self {
         Self::new(Shape::Tree, 1, 0)
     }
 
-    /// From above.
+    /// All switches, from above.
     pub(crate) fn switches(self) -> impl Iterator<Item = Host> {
         (0..self.switches).map(switch)
     }
 
-    /// The switch that a host hangs at.
+    /// The switch that a host is connected to.
     pub(crate) fn home(self, host: Host) -> Host {
         if self.shape == Shape::Turbokv {
             return match host.machine() {
@@ -120,7 +119,7 @@ impl Layout {
         }
     }
 
-    /// The switches above, to which trunks lead.
+    /// The switches above that have a trunk to this one.
     pub(crate) fn above(self, switch: Host) -> Vec<Host> {
         let above = match (self.shape, switch.switch()) {
             (_, None | Some(0)) => 0..0,
@@ -132,7 +131,7 @@ impl Layout {
         above.map(self::switch).collect()
     }
 
-    /// All switches to which trunks lead, from above.
+    /// All switches that have a trunk to this one, from above.
     pub(crate) fn neighbours(self, switch: Host) -> Vec<Host> {
         let is_neighbour =
             |other: &Host| self.above(switch).contains(other) || self.above(*other).contains(&switch);
@@ -155,6 +154,22 @@ fn switch(index: u8) -> Host {
     if index == 0 { Host::Switch } else { Host::FurtherSwitch(index) }
 }
 
+/// All hosts, in start order. On a plain network each has an edge, and there are no switches.
+pub(crate) fn hosts(nodes: usize, clients: usize, fabric: Fabric, layout: Layout) -> Vec<Host> {
+    let some = |count: usize, host: fn(u8) -> Host| {
+        assert!(count <= HOSTS_OF_A_KIND_MAX, "checked with the options");
+        (0..count as u8).map(host)
+    };
+    let others: Vec<Host> = some(nodes, Host::Node).chain(some(clients, Host::Client)).collect();
+    match fabric {
+        Fabric::Switch => layout.switches().chain([Host::Metadata]).chain(others).collect(),
+        Fabric::Plain => {
+            let edges: Vec<Host> = others.iter().filter_map(|host| host.edge()).collect();
+            [&[Host::Metadata], &edges[..], &others].concat()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_dealt_out_over_the_leaves() {
+    fn hosts_are_spread_over_the_leaves() {
         let homes = |switches| {
             let hosts = [0, 1, 2].map(Host::Node).into_iter().chain([Host::Client(1), Host::Metadata]);
             names(hosts.map(|host| Layout::new(Shape::Tree, switches, 3).home(host)))
@@ -179,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn racks_have_as_many_nodes_each_and_two_ways_up() {
+    fn racks_have_equal_numbers_of_nodes_and_two_uplinks() {
         let layout = Layout::new(Shape::Turbokv, 1, 16);
         let racks = names((0..16).map(|node| layout.home(Host::Node(node))));
         let rack = |number| vec![format!("switch-{number}"); 4].join(" ");

@@ -2,7 +2,7 @@
 //!
 //! The lock is an `flock` on a file. Every tool that a command runs has the file open as its standard input, and a process
 //! between fork and exec has it too: when a command is killed, the lock is free only once everything that it has
-//! set going has ended or is detached *inside* its namespace. So who gets the lock finds nothing moving.
+//! started has ended or is detached *inside* its namespace. So the next holder finds nothing in motion.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -16,6 +16,9 @@ use crate::scope::Scope;
 /// Between two looks at a lock that is taken.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
+/// For another command to end.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Held until dropped.
 pub(crate) struct Lock {
     file: File,
@@ -23,16 +26,21 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock of a lab, waiting for it for at most `patience`.
-    pub(crate) fn take(scope: &Scope, patience: Duration) -> Result<Self> {
+    /// Takes the lock of a lab, after the command that holds it.
+    pub(crate) fn take(scope: &Scope) -> Result<Self> {
+        Self::take_within(scope, LOCK_TIMEOUT)
+    }
+
+    /// The same, with another timeout than [`LOCK_TIMEOUT`].
+    pub(crate) fn take_within(scope: &Scope, timeout: Duration) -> Result<Self> {
         let directory = Scope::run_directory();
         fs::create_dir_all(directory).map_err(LabError::io("create", directory))?;
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         loop {
             let lock = Self::open(scope)?;
             match lock.file.try_lock() {
                 Ok(()) if lock.is_current() => return Ok(lock),
-                // Its last holder has removed the file.
+                // The last holder has removed the file.
                 Ok(()) => continue,
                 Err(TryLockError::Error(error)) => return Err(LabError::io("lock", &lock.path)(error)),
                 Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return Err(LabError::Busy),
@@ -54,12 +62,12 @@ impl Lock {
         }
     }
 
-    /// For a tool that has to end before somebody else may have the lock.
+    /// For a tool that has to end before another command may take the lock.
     pub(crate) fn share(&self) -> Result<Stdio> {
         Ok(self.file.try_clone().map_err(LabError::io("share", &self.path))?.into())
     }
 
-    /// Gives the lock back and leaves no file.
+    /// Releases the lock and removes its file.
     pub(crate) fn remove(self) -> Result<()> {
         fs::remove_file(&self.path).map_err(LabError::io("remove", &self.path))
     }

@@ -8,7 +8,7 @@ use clap::Parser;
 use nicekv_cli::fail;
 use nicekv_lab::{LabCommand, LabError, Roles};
 
-/// Run a cluster on hosts of its own: network namespaces around a switch in the kernel; needs root
+/// Run a cluster of network namespaces around a switch in the kernel; needs root
 #[derive(Parser)]
 #[command(name = "nicekv-lab", bin_name = "nicekv lab", version, propagate_version = true)]
 struct Arguments {

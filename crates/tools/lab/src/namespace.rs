@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use nicekv_cli::lab::NAMESPACE_DIRECTORY as DIRECTORY;
+
 use crate::error::{LabError, Result};
 
-const DIRECTORY: &str = "/run/netns";
-
-/// What tells a namespace from any other while it exists: device and inode.
+/// Identifies a namespace while it exists: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity(u64, u64);
 
@@ -29,16 +29,17 @@ impl Identity {
 
 /// A named network namespace, which need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Namespace {
+pub struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    pub(crate) fn new(name: String) -> Self {
+    /// The namespace of this name.
+    pub fn new(name: String) -> Self {
         Self { name }
     }
 
-    /// Every one on this machine.
+    /// All on this machine.
     pub(crate) fn all() -> Result<Vec<Self>> {
         let entries = match fs::read_dir(DIRECTORY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -48,7 +49,8 @@ impl Namespace {
         Ok(names.map(Self::new).collect())
     }
 
-    pub(crate) fn name(&self) -> &str {
+    /// Its name, as `ip netns` lists it.
+    pub fn name(&self) -> &str {
         &self.name
     }
 
@@ -68,13 +70,13 @@ impl Namespace {
         File::open(self.path()).map_err(LabError::io("open", &self.path()))
     }
 
-    /// Moves the calling thread, and what it will start, into the namespace.
-    pub(crate) fn enter(&self) -> Result<()> {
+    /// Moves the calling thread, and the processes that it will start, into the namespace.
+    pub fn enter(&self) -> Result<()> {
         enter(&self.open()?).map_err(LabError::io("enter", &self.path()))
     }
 
-    /// Runs `work` on a thread in the namespace.
-    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+    /// Runs `work` on a new thread in the namespace: sockets that it opens and processes that it starts stay there.
+    pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| self.enter().map(|()| work()));
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -82,7 +84,7 @@ impl Namespace {
     }
 }
 
-/// Moves the calling thread. One system call: may be made between fork and exec.
+/// Moves the calling thread, by a single system call, so that it may be called between fork and exec.
 pub(crate) fn enter(namespace: &File) -> io::Result<()> {
     Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
 }

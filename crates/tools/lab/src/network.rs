@@ -9,7 +9,7 @@
 //!
 //! Further switches have a namespace each, management cables, and trunks: `switch-1` at the first one, `switch` at its own end ([`crate::layout`]).
 //!
-//! On a plain network (`--fabric plain`) there is a bridge in the middle, and hosts have a cable within themselves, whose far end is their edge's:
+//! On a plain network (`--fabric plain`) a bridge is in the middle, and each host has a cable within itself, whose far end belongs to its edge:
 //!
 //! ```text
 //!  ns node-0                                   ns fabric
@@ -25,7 +25,7 @@ use std::path::Path;
 
 use nicekv_switch_xdp::{CUTTER, Hook};
 
-use crate::Mtu;
+use crate::arguments::Mtu;
 use crate::error::{LabError, Result};
 use crate::layout::Layout;
 use crate::lock::Lock;
@@ -37,30 +37,30 @@ use crate::topology::{
     EDGE_INTERFACE, Host, ROUTER, VRING_INTERFACE, control_of, format_mac, mac, switch_control,
 };
 
-/// Of any interface.
+/// The largest MTU of an interface.
 const MTU_MAX: u32 = 65_535;
-/// Of the plain network.
+/// Name of the plain network's bridge.
 const BRIDGE: &str = "bridge";
 
-/// What is between hosts and switches.
+/// Properties of the cables between hosts and switches.
 #[derive(Clone, Copy)]
 pub(crate) struct Cables {
-    /// Where the switch works on frames.
+    /// The hook of the switch.
     pub(crate) hook: Hook,
     pub(crate) mtu: Mtu,
 }
 
-/// What a switch at this hook asks of a host's end of a cable (see nicekv-dataplane-xdp).
+/// Features of a host's end of a cable for a switch at this hook (see nicekv-switch-xdp).
 fn features(hook: Hook) -> &'static str {
     match hook {
-        // What is not alike of a train the switch cuts apart by itself; it is put together behind it.
+        // The switch segments GSO batches itself; behind it, GRO merges them again.
         Hook::Tc => "gro on",
         Hook::Xdp | Hook::Auto | Hook::None => "gro on tx off rx off txvlan off",
     }
 }
 
-/// Creates the namespace of `host` and its cable to its switch, which must be there, or a further switch's trunk. `vrings` are reached
-/// through that, or through the host's edge.
+/// Creates the namespace of `host` and its cable to its switch, whose namespace must exist; of a further switch, its trunks. Routes to
+/// `vrings` lead through the cable, or through the host's edge.
 pub(crate) fn add_host(
     lock: &Lock,
     scope: &Scope,
@@ -91,29 +91,29 @@ pub(crate) fn add_host(
                 .try_for_each(|switch| connect_control(lock, scope, switch, &namespace, instance))
         }
         Host::FurtherSwitch(_) => {
-            add_cutter(lock, &namespace)?;
+            add_segmenter(lock, &namespace)?;
             layout.above(host).into_iter().try_for_each(|above| {
                 connect_trunk(lock, (&scope.namespace(above), above), (&namespace, host), cables)
             })
         }
         Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, cables, vrings),
-        Host::Switch => add_cutter(lock, &namespace),
+        Host::Switch => add_segmenter(lock, &namespace),
         Host::NodeEdge(_) | Host::ClientEdge(_) | Host::Etcd(_) => Ok(()),
     }
 }
 
-/// What a switch cuts trains apart with.
-fn add_cutter(lock: &Lock, switch: &Namespace) -> Result<()> {
+/// Adds the pair of interfaces with which a switch segments GSO batches.
+fn add_segmenter(lock: &Lock, switch: &Namespace) -> Result<()> {
     let (name, [near, far]) = (switch.name(), CUTTER);
     run(lock, &format!("ip -n {name} link add {near} type veth peer name {far}"))?;
     run(lock, &format!("ip netns exec {name} ethtool -K {near} tx-udp-segmentation off"))?;
-    // As long as the frames of any port.
+    // For frames of any port.
     [near, far]
         .iter()
         .try_for_each(|end| run(lock, &format!("ip -n {name} link set {end} mtu {MTU_MAX} arp off up")))
 }
 
-/// The same of a host on a plain network. Edges have no namespace of their own.
+/// The same for a host on a plain network. Edges have no namespace of their own.
 pub(crate) fn add_plain_host(
     lock: &Lock,
     scope: &Scope,
@@ -138,7 +138,7 @@ pub(crate) fn add_plain_host(
     if host.edge().is_some() { add_edge_cable(lock, &namespace, host, mtu, vrings) } else { Ok(()) }
 }
 
-/// The cable of a host within itself, in which its edge takes what goes to the vrings.
+/// The cable within a host through which its edge gets what the host sends to the vrings.
 fn add_edge_cable(lock: &Lock, namespace: &Namespace, host: Host, mtu: Mtu, vrings: &[String]) -> Result<()> {
     let (name, near, far) = (namespace.name(), VRING_INTERFACE, EDGE_INTERFACE);
     let (mac, router_mac) = (format_mac(mac(host.address())), format_mac(crate::topology::mac(ROUTER)));
@@ -155,18 +155,18 @@ fn add_edge_cable(lock: &Lock, namespace: &Namespace, host: Host, mtu: Mtu, vrin
     Ok(())
 }
 
-/// What a host sends to a vring of which it has the node itself comes back with its own address.
+/// What a host sends to a vring may come back to its own node, with its own address as the source.
 fn accept_own(namespace: &Namespace, interface: &str) -> Result<()> {
     let path = format!("/proc/sys/net/ipv4/conf/{interface}/accept_local");
     namespace.inside(|| fs::write(&path, "1"))?.map_err(LabError::io("write", Path::new(&path)))
 }
 
-/// No router solicitations and the like: what is seen on a cable is the cluster's.
+/// Turns off router solicitations and the like, so that only the cluster's traffic is on the cables.
 fn silence_ipv6(namespace: &Namespace) -> Result<()> {
     namespace.inside(|| {
         for interfaces in ["all", "default"] {
             let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
-            // A kernel without IPv6 is as silent.
+            // The kernel may have no IPv6.
             if fs::exists(&path).unwrap_or(false) {
                 fs::write(&path, "1").map_err(LabError::io("write", Path::new(&path)))?;
             }
@@ -194,9 +194,9 @@ fn connect(
     )?;
     run(lock, &format!("ip netns exec {name} ethtool -K eth0 {}", features(hook)))?;
     let port = match hook {
-        // Only then the host's end queues, for GRO, what comes from here. TCP is handed over past this.
+        // Without it the host's end does not apply GRO to what comes from here. TCP is not affected.
         Hook::Tc => "tso off",
-        // What XDP leaves to tc, chunks above all, is merged on its way there.
+        // Merges what XDP passes on to tc, such as chunks.
         _ => "gro on rx-udp-gro-forwarding on",
     };
     run(lock, &format!("ip netns exec {switch} ethtool -K {host} {port}"))?;
@@ -211,7 +211,7 @@ fn connect(
     Ok(())
 }
 
-/// A trunk of a further switch. Each end is named by who is at the other one. TCP crosses it in the pieces in which it was sent.
+/// A trunk of a further switch. Each end has the name of the switch at the other end. TCP crosses it as it was sent, without merging.
 fn connect_trunk(
     lock: &Lock,
     (above, back): (&Namespace, Host),
@@ -232,7 +232,7 @@ fn connect_trunk(
     Ok(())
 }
 
-/// The management cable of a switch, at its end named by the instance, at that one's by both.
+/// The management cable of a switch: its end is named by the instance, the instance's end by both.
 fn connect_control(
     lock: &Lock,
     scope: &Scope,
@@ -255,7 +255,7 @@ fn connect_control(
     Ok(())
 }
 
-/// Ends every process of the lab and removes its namespaces, as far as they are there.
+/// Kills all processes of the lab and removes its namespaces.
 pub(crate) fn remove(lock: &Lock, scope: &Scope) -> Result<()> {
     let namespaces = scope.namespaces()?;
     kill_all(&namespaces)?;

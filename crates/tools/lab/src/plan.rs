@@ -1,4 +1,4 @@
-//! What the processes of a lab have to be told, in whatever form the program reads it.
+//! What the configuration of a lab's processes has to say, in whatever form the program reads it.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -11,13 +11,22 @@ use crate::topology::{
     EDGE_INTERFACE, ETCD_CLIENTS, Host, INTERFACE, RESP, ROUTER, WIRE_PORT, control_of, mac, ports,
 };
 
-/// What a node's kernel has for gets unless it is told otherwise.
+/// Default memory of a node's kernel for gets.
 pub(crate) const KERNEL_GET_MIB: u32 = 32;
 
-/// What links carry unless they are shaped, as far as storage targets reserve windows on them.
+/// Default rate of links, for the windows that storage targets reserve on them.
 pub(crate) const LINK_MBIT_PER_SECOND: u64 = 1_000;
 
-/// A cluster whose hosts are known.
+/// The program whose roles run on the hosts of a lab, as `ROLE --config FILE [--name HOST]`.
+#[derive(Clone, Copy)]
+pub struct Roles<'a> {
+    /// The program.
+    pub program: &'a Path,
+    /// Writes the configuration file that all of its roles read; an error is one line.
+    pub configure: &'a dyn Fn(&Plan) -> Result<String, String>,
+}
+
+/// What the configuration file of a lab is made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Copies of each value.
@@ -26,9 +35,9 @@ pub struct Plan {
     pub write_set: Option<u8>,
     /// Further keyspaces.
     pub keyspaces: Vec<KeyspaceSpec>,
-    /// Where data are kept, a directory for each host in it; `None` for a cluster in memory.
+    /// Where data is kept, in a directory for each host; `None` for a cluster in memory.
     pub data_directory: Option<PathBuf>,
-    /// Of the metadata service, which remembers the nodes of a cluster in memory, too: it may be killed without them.
+    /// Data of the metadata service, also of a cluster in memory, since it may be killed without the nodes.
     pub metadata_directory: PathBuf,
     /// UDP port of the vrings, of the nodes and of the metadata service.
     pub wire_port: u16,
@@ -62,7 +71,7 @@ pub struct Plan {
     pub resp: SocketAddrV4,
 }
 
-/// Bounds of who has copies of hot keys, where they are not as by default.
+/// Bounds of copies of hot keys; `None` for the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlannedHot {
     /// Keys of which the switch has one.
@@ -149,7 +158,7 @@ pub struct PlannedEdge {
 }
 
 impl Plan {
-    /// `directory` is that of the lab; the cluster begins with so many `nodes`, others are spares.
+    /// `directory` is that of the lab. The cluster begins with `nodes` nodes; others are spares.
     pub(crate) fn new(
         hosts: &[Host],
         layout: Layout,
@@ -278,12 +287,12 @@ mod tests {
     }
 
     fn plan_in(fabric: Fabric, layout: Layout) -> Plan {
-        let hosts = crate::topology::hosts(3, 2, fabric, layout);
+        let hosts = crate::layout::hosts(3, 2, fabric, layout);
         Plan::new(&hosts, layout, 3, 3, Path::new("/run/nicekv/lab"), None)
     }
 
     #[test]
-    fn the_clients_prefix_holds_them_and_can_be_divided() {
+    fn clients_prefix_contains_all_clients_and_is_divisible() {
         for (clients, replicas, length) in
             [(1, 1, 31), (2, 3, 30), (3, 3, 30), (4, 3, 29), (2, 16, 28), (100, 3, 25)]
         {
@@ -292,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_numbered_alike_for_switch_and_nodes() {
+    fn switch_and_nodes_agree_on_port_numbers() {
         let plan = plan_of(Fabric::Switch, 1);
         let [switch] = &plan.switches[..] else { panic!("{:?}", plan.switches) };
         for node in &plan.nodes {
@@ -309,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn trunks_have_two_ends_and_hosts_one_switch() {
+    fn every_trunk_has_two_ends_and_every_host_one_switch() {
         let ports = |layout| {
             let of = |switch: &PlannedSwitch| {
                 let ports = switch.ports.iter().map(|port| format!("{}:{}", port.number, port.device));

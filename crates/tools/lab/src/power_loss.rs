@@ -1,14 +1,14 @@
-//! `nicekv lab power-loss`: everything is killed at once while clients write, and nothing acknowledged may be missing afterwards.
+//! `nicekv lab power-loss`: kills all processes at once while clients write, and checks that nothing acknowledged is missing.
 //!
 //! ```text
 //!   start ──▶ ready ──▶ writers ──▶ SIGKILL to every process ──▶ start ──▶ ready ──▶ every acknowledged key is read ──▶ again
 //! ```
 //!
-//! A kill takes all of a process, and leaves what it has given to the kernel: so this tests what is written before an answer leaves and
-//! how all start together. What a disk forgets that was not forced is the subject of the tests of `store` and `sim`.
+//! SIGKILL does not lose what a process has handed to the kernel: so this tests what is written before a reply is sent, and how all
+//! processes recover together. Loss of data that was not synced is tested in `store` and `sim`.
 //!
-//! Each writer puts keys of its own, one after the other, and after each of them the same last key again: of that the newest
-//! acknowledged number must be there, or a later one.
+//! Each writer puts new keys of its own, and after each of them its last key again, which must hold the newest acknowledged number or a
+//! later one.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,28 +19,29 @@ use nicekv_history::{Action, Call};
 use nicekv_proto::{KeyspaceId, OpId, Status};
 use nicekv_testkit::Random;
 
+use crate::arguments::{ControlArguments, NetworkArguments, PowerLossArguments};
 use crate::clients::Client;
 use crate::error::{LabError, Result};
-use crate::own::{OwnLab, Wanted};
+use crate::launch::{last_log_line, start_all};
+use crate::plan::Roles;
 use crate::process::kill_together;
-use crate::progress::Progress;
 use crate::scope::Scope;
-use crate::up::{interruption, last_words, start_all, stop_if};
-use crate::{ControlArguments, NetworkArguments, PowerLossArguments, Roles};
+use crate::test_lab::{TestLab, TestLabOptions};
+use crate::wait::{Progress, fail_if, interruption};
 
 /// Writers, half of them through the gateways.
 const WRITERS: u64 = 6;
-/// The power goes off so long after the writers have begun.
+/// Writing time before the power loss.
 const WRITING_MS: (u64, u64) = (20, 400);
-/// Missing keys that are named.
+/// Missing keys that are printed.
 const NAMED_MAX: usize = 10;
 
-/// What one writer has been told.
+/// What a writer's acknowledged puts have written.
 #[derive(Debug, Default)]
 struct Written {
-    /// Which keys of its own were put.
+    /// The numbers of its own keys.
     numbers: Vec<u64>,
-    /// The newest number that its last key was put to.
+    /// The newest number in its last key.
     last: Option<u64>,
 }
 
@@ -58,9 +59,13 @@ pub(crate) fn run(base: &Scope, arguments: &PowerLossArguments, roles: Roles<'_>
     let NetworkArguments { switch, fabric, .. } = arguments.network;
     println!("power-loss --times {} --seed {seed} --switch {switch} --fabric {fabric}", arguments.times);
     let interrupted = interruption()?;
-    let wanted =
-        Wanted { further: &[], spares: 0, control: ControlArguments::default(), network: arguments.network };
-    let lab = OwnLab::up(base, "power-loss", wanted, roles, &interrupted)?;
+    let options = TestLabOptions {
+        further: &[],
+        spares: 0,
+        control: ControlArguments::default(),
+        network: arguments.network,
+    };
+    let lab = TestLab::up(base, "power-loss", options, roles, &interrupted)?;
     let mut random = Random::new(seed);
     let (mut acknowledged, mut rounds) = (0, Vec::new());
     for round in 1..=arguments.times {
@@ -80,7 +85,7 @@ pub(crate) fn run(base: &Scope, arguments: &PowerLossArguments, roles: Roles<'_>
         };
         acknowledged += written.iter().map(|written| written.numbers.len()).sum::<usize>();
         println!(
-            "round {round}: power off after {} ms, {acknowledged} keys acknowledged so far, {} missing",
+            "round {round}: power loss after {} ms, {acknowledged} keys acknowledged so far, {} missing",
             writing.as_millis(),
             missing.len()
         );
@@ -90,7 +95,7 @@ pub(crate) fn run(base: &Scope, arguments: &PowerLossArguments, roles: Roles<'_>
         }
         rounds.push(written);
     }
-    // What an earlier round has left must have survived the later ones, too.
+    // Keys of earlier rounds must have survived the later ones, too.
     let mut missing = Vec::new();
     for (round, written) in (1..).zip(&rounds) {
         missing.extend(missing_keys(&lab, round, written)?);
@@ -107,9 +112,9 @@ pub(crate) fn run(base: &Scope, arguments: &PowerLossArguments, roles: Roles<'_>
     Ok(lab.keep())
 }
 
-/// Lets clients write for a while, kills everything, and starts it again. What was acknowledged.
+/// Lets clients write for a while, kills everything, and starts it again; returns what was acknowledged.
 fn lose_power(
-    lab: &OwnLab,
+    lab: &TestLab,
     round: u32,
     writing: Duration,
     random: &mut Random,
@@ -125,7 +130,7 @@ fn lose_power(
             .collect();
         std::thread::sleep(writing);
         let killed = kill_everything(lab, random);
-        // Before anything is started again: what is in flight has ended with the power.
+        // Before anything is started again, so that writers do not write to the new processes.
         stopped.store(true, Ordering::Relaxed);
         let started = killed.and_then(|()| {
             start_all(&lab.scope, &mut lab.state()?, interrupted, &mut Progress::of("lab power-loss"))
@@ -136,13 +141,13 @@ fn lose_power(
         let written: Result<Vec<Written>> = written.collect();
         started.and(written)
     })?;
-    stop_if(interrupted)?;
+    fail_if(interrupted)?;
     lab.wait_until_whole(interrupted)?;
     Ok(written)
 }
 
-/// In an order of its own each time.
-fn kill_everything(lab: &OwnLab, random: &mut Random) -> Result<()> {
+/// Kills all processes, in random order.
+fn kill_everything(lab: &TestLab, random: &mut Random) -> Result<()> {
     let mut hosts = lab.state()?.hosts;
     for index in (1..hosts.len()).rev() {
         hosts.swap(index, random.below(index as u64 + 1) as usize);
@@ -153,11 +158,11 @@ fn kill_everything(lab: &OwnLab, random: &mut Random) -> Result<()> {
     }
     let ended = hosts.iter().find(|host| host.process.is_some_and(|process| !process.is_alive()));
     let host = ended.map_or(hosts[0].name, |host| host.name);
-    Err(LabError::Ended { host, last_words: last_words(&lab.scope, host) })
+    Err(LabError::Ended { host, log_line: last_log_line(&lab.scope, host) })
 }
 
-/// Puts until it is stopped.
-fn write(lab: &OwnLab, round: u32, writer: u64, stopped: &AtomicBool) -> Result<Written> {
+/// Puts until `stopped`.
+fn write(lab: &TestLab, round: u32, writer: u64, stopped: &AtomicBool) -> Result<Written> {
     let mut client = if writer < WRITERS / 2 { lab.native_client(writer)? } else { lab.resp_client(writer) };
     let mut written = Written::default();
     for number in 0.. {
@@ -177,7 +182,7 @@ fn write(lab: &OwnLab, round: u32, writer: u64, stopped: &AtomicBool) -> Result<
     Ok(written)
 }
 
-/// Whether it was acknowledged.
+/// Whether the put was acknowledged.
 fn put(client: &mut Client, key: &str, number: u64) -> Result<bool> {
     let change = Change::Set(number.to_string().into_bytes());
     let action = Action::Update { op: OpId::NONE, condition: When::Always, return_old: false, change };
@@ -185,8 +190,8 @@ fn put(client: &mut Client, key: &str, number: u64) -> Result<bool> {
     Ok(answered.is_some_and(|(_, answer)| answer.status == Status::Ok))
 }
 
-/// The keys of a round that are not as they must be.
-fn missing_keys(lab: &OwnLab, round: u32, written: &[Written]) -> Result<Vec<String>> {
+/// Keys of a round without their acknowledged value.
+fn missing_keys(lab: &TestLab, round: u32, written: &[Written]) -> Result<Vec<String>> {
     let mut client = lab.native_client(0)?;
     let mut missing = Vec::new();
     for (writer, written) in (0..).zip(written) {
@@ -205,7 +210,7 @@ fn missing_keys(lab: &OwnLab, round: u32, written: &[Written]) -> Result<Vec<Str
     Ok(missing)
 }
 
-/// The number that a key holds; `None` also if it cannot be read.
+/// The number in a key; `None` also if it cannot be read.
 fn read(client: &mut Client, key: &str) -> Result<Option<u64>> {
     let Call { answered, .. } = client.call(KeyspaceId::DEFAULT, key.as_bytes(), Action::Get)?;
     let value = answered.and_then(|(_, answer)| answer.value);

@@ -1,7 +1,7 @@
 //! Processes of a lab: detached, recorded by pid and start time, found again by their namespace.
 //!
-//! A pid alone names nobody: the kernel uses it again. Before a process is killed it is held by a pidfd and its
-//! start time compared, so a stranger never is.
+//! The kernel reuses pids, so a pid alone does not identify a process. Before a process is killed, a pidfd is opened and the start time
+//! compared, so no other process is ever killed.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,17 +22,16 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// A process may start another one just before it is killed: how often to look again.
 const KILL_ROUNDS_MAX: usize = 100;
 
-/// A process, for ever.
+/// Identifies a process even after it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProcessId {
-    /// Of all those that have had this pid …
     pub(crate) pid: i32,
-    /// … the one that was started then, in clock ticks after boot (`/proc/PID/stat`, field 22).
+    /// When it was started, in clock ticks after boot (`/proc/PID/stat`, field 22).
     pub(crate) started_ticks: u64,
 }
 
 impl ProcessId {
-    /// The process that has this pid now; `None` also for a zombie, which does nothing any more.
+    /// The process that has this pid now; `None` also for a zombie.
     pub(crate) fn of(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // Field 2 is a name in parentheses with anything in it; the last one ends it.
@@ -53,7 +52,7 @@ impl ProcessId {
         pidfd_send_signal(&handle, Signal::KILL).map_err(io::Error::from).map_err(system())?;
         match wait_exit(&handle, KILL_TIMEOUT).map_err(system())? {
             true => Ok(true),
-            false => Err(LabError::Immortal { pid: self.pid }),
+            false => Err(LabError::KillTimeout { pid: self.pid }),
         }
     }
 
@@ -62,7 +61,7 @@ impl ProcessId {
         self.signal("pause", Signal::STOP)
     }
 
-    /// Lets it go on. False if it has ended.
+    /// Continues it. False if it has ended.
     pub(crate) fn resume(self) -> Result<bool> {
         self.signal("resume", Signal::CONT)
     }
@@ -90,7 +89,7 @@ impl ProcessId {
         }
     }
 
-    /// A handle of this very process; `None` if it has ended.
+    /// A handle of the process; `None` if it has ended.
     fn hold(self) -> io::Result<Option<impl std::os::fd::AsFd>> {
         let pid = Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidInput)?;
         match pidfd_open(pid, PidfdFlags::empty()) {
@@ -118,9 +117,9 @@ pub(crate) fn kill_together(processes: &[ProcessId]) -> Result<bool> {
         pidfd_send_signal(handle, Signal::KILL).map_err(io::Error::from).map_err(system())?;
     }
     for (pid, handle) in running() {
-        // By the handle: of a process with threads `/proc` says that it is dead before all of them are.
+        // By the handle: `/proc` shows a process as dead before all of its threads have ended.
         if !wait_exit(handle, KILL_TIMEOUT).map_err(system())? {
-            return Err(LabError::Immortal { pid });
+            return Err(LabError::KillTimeout { pid });
         }
     }
     Ok(running().count() == processes.len())
@@ -140,7 +139,7 @@ pub(crate) fn spawn_detached(
     move_before_exec(&mut command, namespace.open()?);
     let child = command.spawn().map_err(LabError::io("start", program))?;
     let pid = child.id() as i32;
-    // One that has ended at once keeps its pid until we end, since nobody waits for it.
+    // If it has ended at once, its pid is not reused before this process ends, which does not wait for it.
     Ok(ProcessId::of(pid).unwrap_or(ProcessId { pid, started_ticks: 0 }))
 }
 
@@ -167,7 +166,7 @@ pub(crate) fn kill_all(namespaces: &[Namespace]) -> Result<()> {
             process.kill()?;
         }
     }
-    Err(LabError::Hydra { rounds: KILL_ROUNDS_MAX })
+    Err(LabError::ProcessesRemain { rounds: KILL_ROUNDS_MAX })
 }
 
 /// Those in one of the namespaces, except this one.
@@ -175,7 +174,7 @@ fn processes_in(namespaces: &[Identity]) -> Result<Vec<ProcessId>> {
     let entries = fs::read_dir("/proc").map_err(LabError::io("list", Path::new("/proc")))?;
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let found = pids.filter(|pid| *pid != std::process::id() as i32).filter_map(|pid| {
-        // In this order: what is there now is what was looked at, or it is found in the next round.
+        // In this order: if the pid is reused in between, the next round finds the new process.
         let process = ProcessId::of(pid)?;
         let namespace = Identity::of_process(pid)?;
         namespaces.contains(&namespace).then_some(process)
@@ -188,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_told_from_a_later_one_and_from_its_zombie() {
+    fn later_processes_with_the_same_pid_and_zombies_are_not_alive() {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let process = ProcessId::of(child.id() as i32).unwrap();
         assert!(process.is_alive());

@@ -1,5 +1,5 @@
-//! When a lab is ready: every process runs, the metadata service says that every partition has all its replicas consistent and
-//! all tables are acknowledged, and every gateway has read back what it wrote.
+//! When a lab is ready: every process is running, the metadata service reports all replicas consistent and all tables installed,
+//! and every gateway has read back what it wrote.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -7,22 +7,23 @@ use std::time::{Duration, Instant};
 use nicekv_runtime::admin;
 use nicekv_runtime::control_plane::AdminRequest;
 
-use crate::clients::{Reply, RespClient};
+use redis::Value;
+
+use crate::clients::RespClient;
 use crate::error::{LabError, Result};
-use crate::patience::Patience;
-use crate::progress::Progress;
+use crate::launch::last_log_line;
 use crate::scope::Scope;
 use crate::state::LabState;
 use crate::topology::Host;
-use crate::up::last_words;
+use crate::wait::{Progress, Retry};
 
 /// From the start of the processes.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
-/// For one question; between two of them it is looked after the processes.
+/// For one request; between two of them the processes are checked.
 const ASK_TIMEOUT: Duration = Duration::from_millis(250);
-/// For a service that is not there yet.
+/// Between two requests.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// For one answer of a gateway.
+/// For one reply of a gateway.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 const PROBE_KEY: &str = "nicekv lab up: probe";
 
@@ -33,12 +34,13 @@ pub(crate) fn wait(
     interrupted: &AtomicBool,
     progress: &mut Progress,
 ) -> Result<()> {
-    let patience = Patience::from(Instant::now(), READY_TIMEOUT, RETRY_PAUSE);
+    let retry = Retry::from(Instant::now(), READY_TIMEOUT, RETRY_PAUSE);
     let metadata = scope.namespace(Host::Metadata);
-    patience
-        .retry(interrupted, || {
+    retry
+        .run(interrupted, || {
             check_processes(scope, state)?;
-            progress.tell(|| format!("all processes run, not ready yet: {}", why_not(scope, state)));
+            progress
+                .report(|| format!("all processes are running, not ready yet: {}", why_not(scope, state)));
             let ready = metadata.inside(|| admin::ask(&state.metadata, &AdminRequest::Ready, ASK_TIMEOUT))?;
             Ok(ready.map(|_| ()).map_err(|_| String::new()))
         })
@@ -50,25 +52,25 @@ pub(crate) fn wait(
         })?;
     for client in &state.clients {
         let mut gateway = RespClient::new(scope.namespace(*client), 0, PROBE_TIMEOUT);
-        patience.retry(interrupted, || {
+        retry.run(interrupted, || {
             check_processes(scope, state)?;
-            progress.tell(|| format!("the cluster is ready, {client} is being tried"));
+            progress.report(|| format!("the cluster is ready, testing the gateway of {client}"));
             let probed = probe(&mut gateway)?;
-            Ok(probed.map_err(|error| format!("the probe through {client}: {error}")))
+            Ok(probed.map_err(|error| format!("the gateway of {client}: {error}")))
         })?;
     }
     Ok(())
 }
 
-/// A process that has ended makes nothing ready.
+/// Fails if a process has ended.
 fn check_processes(scope: &Scope, state: &LabState) -> Result<()> {
     match state.hosts.iter().find(|host| host.process.is_some() && !host.is_running()) {
-        Some(ended) => Err(LabError::Ended { host: ended.name, last_words: last_words(scope, ended.name) }),
+        Some(ended) => Err(LabError::Ended { host: ended.name, log_line: last_log_line(scope, ended.name) }),
         None => Ok(()),
     }
 }
 
-/// What the metadata service says.
+/// The reason that the metadata service gives.
 fn why_not(scope: &Scope, state: &LabState) -> String {
     let ask = || admin::ask(&state.metadata, &AdminRequest::Status, ASK_TIMEOUT);
     let answer = match scope.namespace(Host::Metadata).inside(ask) {
@@ -77,22 +79,22 @@ fn why_not(scope: &Scope, state: &LabState) -> String {
         Err(error) => return error.to_string(),
     };
     let status: serde_json::Value = serde_json::from_slice(&answer).unwrap_or_default();
-    status["why_not_ready"].as_str().unwrap_or("the metadata service names no reason").to_owned()
+    status["why_not_ready"].as_str().unwrap_or("the metadata service gives no reason").to_owned()
 }
 
 /// Sets, gets and deletes a key at a gateway.
 fn probe(gateway: &mut RespClient) -> Result<std::result::Result<(), String>> {
     let value = format!("written by process {}", std::process::id());
     let (key, value) = (PROBE_KEY.as_bytes(), value.as_bytes());
-    let steps: [(&[&[u8]], Reply); 3] = [
-        (&[b"SET", key, value], Reply::Simple("OK".into())),
-        (&[b"GET", key], Reply::Bulk(Some(value.to_vec()))),
-        (&[b"DEL", key], Reply::Integer(1)),
+    let steps: [(&[&[u8]], Value); 3] = [
+        (&[b"SET", key, value], Value::Okay),
+        (&[b"GET", key], Value::BulkString(value.to_vec())),
+        (&[b"DEL", key], Value::Int(1)),
     ];
     for (words, expected) in steps {
         match gateway.ask(words)? {
             Ok(reply) if reply == expected => {}
-            Ok(reply) => return Ok(Err(format!("{} was answered by {reply:?}", words[0].escape_ascii()))),
+            Ok(reply) => return Ok(Err(format!("{} returned {reply:?}", words[0].escape_ascii()))),
             Err(error) => return Ok(Err(error.to_string())),
         }
     }

@@ -7,6 +7,8 @@
 //!
 //! Invariant: while anything of a lab exists, so does its state file. It is replaced as a whole (write, rename).
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs;
 use std::io;
 use std::net::SocketAddrV4;
@@ -17,27 +19,60 @@ use serde::{Deserialize, Serialize};
 use nicekv_switch_xdp::Hook;
 
 use crate::error::{LabError, Result};
-use crate::faults::Faults;
 use crate::layout::{Layout, Shape};
-use crate::links::Unplugged;
 use crate::process::ProcessId;
 use crate::scope::Scope;
 use crate::topology::{Fabric, Host};
 
-/// How far a lab is.
+/// Injected faults of a host's cable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CableFaults {
+    /// Drops what is sent to the host.
+    pub(crate) cut_in: bool,
+    /// Drops what the host sends.
+    pub(crate) cut_out: bool,
+    /// Dropped frames, in each direction.
+    pub(crate) loss_percent: f64,
+    /// Frames of the host that are delivered twice.
+    pub(crate) duplicate_percent: f64,
+}
+
+/// The cables that have faults.
+pub(crate) type Faults = BTreeMap<Host, CableFaults>;
+
+/// Links between switches that are down, by their ends, the upper one first.
+pub(crate) type Unplugged = BTreeSet<(Host, Host)>;
+
+/// As `status` shows them: nothing, or ` cut in, loss 10 %`.
+impl fmt::Display for CableFaults {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cut = match (self.cut_in, self.cut_out) {
+            (true, true) => Some("cut".to_owned()),
+            (true, false) => Some("cut in".to_owned()),
+            (false, true) => Some("cut out".to_owned()),
+            (false, false) => None,
+        };
+        let share = |name, percent: f64| (percent > 0.0).then(|| format!("{name} {percent} %"));
+        let parts = [cut, share("loss", self.loss_percent), share("duplicate", self.duplicate_percent)];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() { Ok(()) } else { write!(formatter, " {}", parts.join(", ")) }
+    }
+}
+
+/// Whether `up` has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Phase {
     /// `up` is at work, or was ended in the middle of it.
     Starting,
-    /// Was ready.
+    /// It was ready.
     Running,
 }
 
-/// A lab.
+/// A lab, as its state file describes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LabState {
-    /// How far it is.
+    /// Whether `up` has finished.
     pub(crate) phase: Phase,
     /// The network namespace of a host is named by this and the host's name.
     pub(crate) namespace_prefix: String,
@@ -47,25 +82,23 @@ pub(crate) struct LabState {
     pub(crate) resp: SocketAddrV4,
     /// The names of the client hosts.
     pub(crate) clients: Vec<Host>,
-    /// The program whose roles run.
+    /// The program that runs on the hosts.
     pub(crate) program: PathBuf,
-    /// Its configuration.
+    /// Its configuration file.
     pub(crate) config: PathBuf,
-    /// In the order of their start.
+    /// In start order.
     pub(crate) hosts: Vec<HostState>,
-    /// What is in the middle.
+    /// What connects the hosts.
     #[serde(default)]
     pub(crate) fabric: Fabric,
-    /// Where the switch works on frames: never `auto`.
+    /// The hook of the switch, never `auto`.
     #[serde(default)]
     pub(crate) switch: Hook,
-    /// How switches hang together.
+    /// How switches are connected.
     #[serde(default)]
     pub(crate) topology: Shape,
-    /// Cables between switches that are pulled.
     #[serde(default)]
     pub(crate) unplugged: Unplugged,
-    /// What is wrong on purpose.
     #[serde(default)]
     pub(crate) faults: Faults,
 }
@@ -73,11 +106,11 @@ pub(crate) struct LabState {
 /// A host of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HostState {
-    /// Its name, without the prefix.
+    /// Its name, without the namespace prefix.
     pub(crate) name: Host,
-    /// Its process, the last one that was started: perhaps it has ended.
+    /// The process that was started last; it may have ended.
     pub(crate) process: Option<ProcessId>,
-    /// Nobody has started it yet.
+    /// Its node does not start with the lab.
     #[serde(default)]
     pub(crate) is_spare: bool,
 }
@@ -101,23 +134,21 @@ impl LabState {
         fs::rename(&new, &path).map_err(LabError::io("write", &path))
     }
 
-    /// Which host hangs at which switch.
     pub(crate) fn layout(&self) -> Layout {
         Layout::of(self.topology, self.hosts.iter().map(|host| host.name))
     }
 
-    /// The process of a host, if it runs.
+    /// The process of a host, if it is running.
     pub(crate) fn process(&self, name: Host) -> Option<ProcessId> {
         let host = self.hosts.iter().find(|host| host.name == name)?;
         host.process.filter(|process| process.is_alive())
     }
 
-    /// The instances, for the environment of a command.
+    /// The metadata instances, as `--endpoint` takes them.
     pub(crate) fn endpoints(&self) -> String {
         self.metadata.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
 
-    /// The host of that name.
     pub(crate) fn host_mut(&mut self, name: &str) -> Result<&mut HostState> {
         let known: Vec<String> = self.hosts.iter().map(|host| host.name.to_string()).collect();
         let found = self.hosts.iter_mut().find(|host| host.name.to_string() == name);
@@ -126,8 +157,19 @@ impl LabState {
 }
 
 impl HostState {
-    /// Whether its process runs.
     pub(crate) fn is_running(&self) -> bool {
         self.process.is_some_and(ProcessId::is_alive)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_shows_cable_faults() {
+        let faults = CableFaults { cut_in: true, cut_out: false, loss_percent: 10.0, duplicate_percent: 2.5 };
+        assert_eq!(faults.to_string(), " cut in, loss 10 %, duplicate 2.5 %");
+        assert_eq!(CableFaults::default().to_string(), "");
     }
 }

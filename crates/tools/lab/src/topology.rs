@@ -1,4 +1,4 @@
-//! Who is in a lab, and at which address.
+//! The hosts of a lab and their addresses.
 //!
 //! ```text
 //!   node-0 10.20.1.1 ══╗                        ╔══ 10.20.2.1 client-0
@@ -13,8 +13,7 @@
 //! With `--metadata 3` there are also metadata-1 (10.20.0.3, 10.30.1.1) and metadata-2, and with `--metadata-store etcd` a member of etcd beside each
 //! (etcd-0 on the host metadata, etcd-1 on metadata-1, …).
 //!
-//! 10.20.0.1 is nobody: the permanent neighbour with the router's MAC through which every host reaches the
-//! vrings.
+//! 10.20.0.1 is not a host: it is the permanent neighbour, with the router's MAC, through which every host reaches the vrings.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -22,8 +21,6 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-
-use crate::layout::Layout;
 
 /// Most nodes, and most clients: both fit a byte of their addresses, and all the ports of the switch.
 pub const HOSTS_OF_A_KIND_MAX: usize = 100;
@@ -35,19 +32,19 @@ pub const RESP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 6379);
 pub const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 2), WIRE_PORT);
 /// Most instances of the metadata service.
 pub const INSTANCES_MAX: usize = 9;
-/// Where members of etcd listen for their clients, …
+/// Where members of etcd listen for clients.
 pub(crate) const ETCD_CLIENTS: u16 = 2379;
-/// … and for each other.
+/// Where members of etcd listen for each other.
 pub(crate) const ETCD_PEERS: u16 = 2380;
 /// A host's end of its cable.
 pub(crate) const INTERFACE: &str = "eth0";
-/// On a plain network: where what a host sends to the vrings leaves it …
+/// On a plain network: the interface through which a host sends to the vrings.
 pub(crate) const VRING_INTERFACE: &str = "vring0";
-/// … and where its edge takes it.
+/// On a plain network: the interface from which the edge gets what its host sends to the vrings.
 pub(crate) const EDGE_INTERFACE: &str = "vring1";
-/// The neighbour that leads to the vrings.
+/// The next hop to the vrings.
 pub(crate) const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 1);
-/// The vrings of all keyspaces that there are or may be, 10.10 to 10.19 and 10.40 to 10.61, and the ring of groups.
+/// The vrings of all possible keyspaces, 10.10 to 10.19 and 10.40 to 10.61, and the ring of groups.
 pub(crate) const VRINGS: [&str; 8] = [
     "10.10.0.0/15",
     "10.12.0.0/14",
@@ -59,7 +56,7 @@ pub(crate) const VRINGS: [&str; 8] = [
     "10.64.0.0/12",
 ];
 
-/// What is in the middle of a lab.
+/// What connects the hosts of a lab.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Fabric {
@@ -223,7 +220,7 @@ impl FromStr for Host {
     fn from_str(name: &str) -> Result<Self, String> {
         if let Some(machine) = name.strip_prefix("edge-") {
             let edge = machine.parse::<Self>().ok().and_then(Self::edge);
-            return edge.ok_or_else(|| format!("{name:?} is no edge: edge-node-0…, edge-client-0…"));
+            return edge.ok_or_else(|| format!("{name:?} is not an edge: edge-node-0…, edge-client-0…"));
         }
         let index = |digits: &str| digits.parse::<u8>().ok().filter(|index| index.to_string() == digits);
         let host = match name.split_once('-') {
@@ -237,7 +234,7 @@ impl FromStr for Host {
             Some(("switch", digits)) => index(digits).filter(|index| *index > 0).map(Self::FurtherSwitch),
             _ => None,
         };
-        host.ok_or_else(|| format!("{name:?} is no host: switch, metadata, node-0…, client-0…"))
+        host.ok_or_else(|| format!("{name:?} is not a host: switch, metadata, node-0…, client-0…"))
     }
 }
 
@@ -250,22 +247,6 @@ pub(crate) fn mac(address: Ipv4Addr) -> [u8; 6] {
 /// As `ip link` and configuration files write it.
 pub(crate) fn format_mac(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
-}
-
-/// All hosts, in the order in which they are started; on a plain network each has an edge, and there is no `layout`.
-pub(crate) fn hosts(nodes: usize, clients: usize, fabric: Fabric, layout: Layout) -> Vec<Host> {
-    let some = |count: usize, host: fn(u8) -> Host| {
-        assert!(count <= HOSTS_OF_A_KIND_MAX, "checked with the options");
-        (0..count as u8).map(host)
-    };
-    let others: Vec<Host> = some(nodes, Host::Node).chain(some(clients, Host::Client)).collect();
-    match fabric {
-        Fabric::Switch => layout.switches().chain([Host::Metadata]).chain(others).collect(),
-        Fabric::Plain => {
-            let edges: Vec<Host> = others.iter().filter_map(|host| host.edge()).collect();
-            [&[Host::Metadata], &edges[..], &others].concat()
-        }
-    }
 }
 
 /// Further instances of the metadata service, and members of etcd beside all of them, if they are to share that.
@@ -285,7 +266,7 @@ pub(crate) fn control_of(instance: u8, switch: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 30, instance, 4 * switch + 1), WIRE_PORT)
 }
 
-/// The hosts with a cable to what is in the middle; their places are the numbers of its ports, also where there are several switches.
+/// The hosts with a cable to a switch or the plain network, with the numbers of their ports; these are unique among all switches.
 pub(crate) fn ports(hosts: &[Host]) -> impl Iterator<Item = (u16, Host)> {
     (0..).zip(hosts.iter().copied().filter(|host| host.has_cable()))
 }
@@ -293,10 +274,10 @@ pub(crate) fn ports(hosts: &[Host]) -> impl Iterator<Item = (u16, Host)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{SWITCHES_MAX, Shape};
+    use crate::layout::{Layout, SWITCHES_MAX, Shape, hosts};
 
     #[test]
-    fn names_are_read_back_and_nothing_else_is_a_host() {
+    fn host_names_round_trip_and_others_are_refused() {
         for fabric in [Fabric::Switch, Fabric::Plain] {
             let control = control_hosts(INSTANCES_MAX, true);
             for host in hosts(HOSTS_OF_A_KIND_MAX, 3, fabric, Layout::new(Shape::Tree, SWITCHES_MAX, 0))

@@ -6,18 +6,14 @@
 //!   down: lock ─▶ processes in the namespaces ─▶ namespaces ─▶ files ─▶ state ─▶ lock
 //! ```
 //!
-//! `down` needs to know nothing of how far `up` came: whatever there is of the lab has a namespace of the lab, and is removed. Each
-//! step of it can be repeated.
+//! `down` does not depend on how far `up` came: everything of the lab is in one of its namespaces or files. Each step can be repeated.
 
 use std::fs;
 use std::io;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use nicekv_proto::KeyspaceId;
 use nicekv_proto::placement::{
@@ -25,28 +21,24 @@ use nicekv_proto::placement::{
 };
 use nicekv_switch_xdp::Hook;
 
+use crate::arguments::{ControlArguments, Engine, MetadataStore, Mtu, NetworkArguments, UpArguments};
 use crate::error::{LabError, Result};
-use crate::faults::Faults;
-use crate::layout::{Layout, SWITCHES_MAX};
+use crate::launch;
+use crate::layout::{Layout, SWITCHES_MAX, hosts};
 use crate::lock::Lock;
 use crate::network::Cables;
-use crate::plan::{Plan, PlannedHot};
-use crate::process::{ProcessId, spawn_detached};
-use crate::progress::Progress;
+use crate::plan::{Plan, PlannedHot, Roles};
 use crate::ready;
 use crate::scope::Scope;
-use crate::state::{HostState, LabState, Phase};
+use crate::state::{Faults, HostState, LabState, Phase, Unplugged};
 use crate::topology::{
-    Fabric, HOSTS_OF_A_KIND_MAX, Host, INSTANCES_MAX, RESP, VRINGS, WIRE_PORT, control_hosts, hosts,
+    Fabric, HOSTS_OF_A_KIND_MAX, Host, INSTANCES_MAX, RESP, VRINGS, WIRE_PORT, control_hosts,
 };
-use crate::{
-    ControlArguments, Engine, MetadataStore, Mtu, NetworkArguments, Roles, UpArguments, etcd, network,
-};
+use crate::wait::{Progress, fail_if, interruption};
+use crate::{etcd, network};
 
-/// For the tools of a command that was killed to end.
-const UP_PATIENCE: Duration = Duration::from_secs(1);
-/// For another command to end.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// For the tools of a killed command to end.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn up(scope: &Scope, arguments: &UpArguments, roles: Roles<'_>) -> Result<()> {
     let state = bring_up(scope, arguments, roles, &*interruption()?)?;
@@ -56,17 +48,7 @@ pub(crate) fn up(scope: &Scope, arguments: &UpArguments, roles: Roles<'_>) -> Re
     Ok(())
 }
 
-/// Becomes true when somebody wants this process to end.
-pub(crate) fn interruption() -> Result<Arc<AtomicBool>> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, interrupted.clone())
-            .map_err(LabError::system("handle signals"))?;
-    }
-    Ok(interrupted)
-}
-
-/// Returns when the lab is ready; otherwise nothing is left of it.
+/// Returns when the lab is ready. If that fails, removes what there is of it.
 pub(crate) fn bring_up(
     scope: &Scope,
     arguments: &UpArguments,
@@ -76,10 +58,10 @@ pub(crate) fn bring_up(
     check(arguments)?;
     keyspaces(arguments)?;
     refuse_second(scope)?;
-    let lock = Lock::take(scope, UP_PATIENCE)?;
+    let lock = Lock::take_within(scope, LOCK_TIMEOUT)?;
     refuse_second(scope)?;
     let mut state = new_state(scope, arguments, roles.program);
-    refuse_strangers(scope, &state)?;
+    refuse_foreign_namespaces(scope, &state)?;
     state.save(scope)?;
     let mut progress = Progress::of("lab up");
     let built = build(scope, &lock, arguments, roles, &mut state, interrupted, &mut progress);
@@ -89,7 +71,7 @@ pub(crate) fn bring_up(
         state.save(scope)
     });
     if let Err(error) = running {
-        // The first error is the one to tell; what cannot be removed now, `down` removes.
+        // The first error is reported; `down` removes what cannot be removed now.
         if let Err(error) = remove(scope, lock) {
             eprintln!("nicekv: the lab could not be removed, try `nicekv lab down`: {error}");
         }
@@ -145,7 +127,7 @@ fn check(arguments: &UpArguments) -> Result<()> {
     Ok(())
 }
 
-/// What a keyspace need not say.
+/// What a keyspace has unless its specification says otherwise.
 fn defaults(arguments: &UpArguments, id: KeyspaceId) -> KeyspaceDefaults {
     let (replicas, partitions) = (arguments.replicas, partitions_for(arguments.nodes()));
     KeyspaceDefaults { id, replicas, partitions, rings: RingsBase::Network }
@@ -171,7 +153,7 @@ fn refuse_second(scope: &Scope) -> Result<()> {
     if path.exists() { Err(LabError::AlreadyThere { path }) } else { Ok(()) }
 }
 
-fn refuse_strangers(scope: &Scope, state: &LabState) -> Result<()> {
+fn refuse_foreign_namespaces(scope: &Scope, state: &LabState) -> Result<()> {
     let namespaces = state.hosts.iter().map(|host| host.name).chain([Host::Fabric]);
     match namespaces.map(|host| scope.namespace(host)).find(|namespace| namespace.exists()) {
         Some(namespace) => Err(LabError::ForeignNamespace { name: namespace.name().into() }),
@@ -200,7 +182,7 @@ fn new_state(scope: &Scope, arguments: &UpArguments, program: &Path) -> LabState
         config: scope.directory().join("config.toml"),
         hosts: hosts.into_iter().map(host).collect(),
         topology,
-        unplugged: Default::default(),
+        unplugged: Unplugged::new(),
         faults: Faults::new(),
         fabric,
         switch: arguments.network.switch.on_veth(),
@@ -224,44 +206,21 @@ fn build(
     let layout = state.layout();
     let cables = Cables { hook: state.switch, mtu: arguments.network.mtu };
     for (built, host) in state.hosts.iter().enumerate() {
-        stop_if(interrupted)?;
+        fail_if(interrupted)?;
         progress
-            .tell(|| format!("{built} of {} hosts have a network namespace and cables", state.hosts.len()));
+            .report(|| format!("{built} of {} hosts have a network namespace and cables", state.hosts.len()));
         match state.fabric {
             Fabric::Switch => network::add_host(lock, scope, layout, host.name, cables, &vrings)?,
             Fabric::Plain => network::add_plain_host(lock, scope, host.name, cables.mtu, &vrings)?,
         }
     }
-    start_all(scope, state, interrupted, progress)
+    launch::start_all(scope, state, interrupted, progress)
 }
 
-/// Every ring that hosts must find the way to.
+/// The vrings that hosts have routes to.
 fn vrings(further: &[KeyspaceSpec]) -> Vec<String> {
     let further = further.iter().flat_map(|spec| [spec.unicast, spec.multicast]);
     VRINGS.iter().map(ToString::to_string).chain(further.map(|ring| format!("{ring}/16"))).collect()
-}
-
-/// Starts the process of every host.
-pub(crate) fn start_all(
-    scope: &Scope,
-    state: &mut LabState,
-    interrupted: &AtomicBool,
-    progress: &mut Progress,
-) -> Result<()> {
-    for index in 0..state.hosts.len() {
-        stop_if(interrupted)?;
-        progress.tell(|| format!("{index} of {} processes are started", state.hosts.len()));
-        if state.hosts[index].is_spare {
-            continue;
-        }
-        state.hosts[index].process = Some(spawn(scope, state, state.hosts[index].name)?);
-        state.save(scope)?;
-    }
-    Ok(())
-}
-
-pub(crate) fn stop_if(interrupted: &AtomicBool) -> Result<()> {
-    if interrupted.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) }
 }
 
 fn create_files(scope: &Scope, arguments: &UpArguments, roles: Roles<'_>, state: &LabState) -> Result<()> {
@@ -293,31 +252,11 @@ fn create_files(scope: &Scope, arguments: &UpArguments, roles: Roles<'_>, state:
     fs::write(&state.config, text).map_err(LabError::io("write", &state.config))
 }
 
-/// An absolute path: the processes work elsewhere.
+/// An absolute path: the processes have another working directory.
 fn data_directory(scope: &Scope, asked: Option<&Path>) -> Result<PathBuf> {
     let path = asked.map_or_else(|| scope.directory().join("data"), Path::to_path_buf);
     fs::create_dir_all(&path).map_err(LabError::io("create", &path))?;
     path.canonicalize().map_err(LabError::io("find", &path))
-}
-
-/// Starts the process of a host.
-pub(crate) fn spawn(scope: &Scope, state: &LabState, host: Host) -> Result<ProcessId> {
-    if let Host::Etcd(_) = host {
-        return etcd::spawn(scope, state, host);
-    }
-    let (config, name) = (state.config.to_string_lossy(), host.to_string());
-    let mut arguments = vec![host.role(), "--config", &config];
-    if host != Host::Metadata {
-        arguments.extend(["--name", &name]);
-    }
-    spawn_detached(&scope.namespace(host), &state.program, &arguments, &scope.log_file(host))
-}
-
-/// The last thing that a host has said.
-pub(crate) fn last_words(scope: &Scope, host: Host) -> String {
-    let log = fs::read(scope.log_file(host)).unwrap_or_default();
-    let log = String::from_utf8_lossy(&log);
-    log.lines().rfind(|line| !line.is_empty()).unwrap_or("nothing").to_owned()
 }
 
 pub(crate) fn down(scope: &Scope) -> Result<()> {
@@ -325,11 +264,11 @@ pub(crate) fn down(scope: &Scope) -> Result<()> {
         println!("no lab is running");
         return Ok(());
     }
-    let lock = Lock::take(scope, PATIENCE)?;
+    let lock = Lock::take(scope)?;
     remove(scope, lock)
 }
 
-/// Removes what there is of a lab. Without a state file there is nothing, and what looks like it is somebody else's.
+/// Removes what there is of a lab. Without a state file there is nothing of it.
 fn remove(scope: &Scope, lock: Lock) -> Result<()> {
     let state_file = scope.state_file();
     if state_file.exists() {
@@ -340,7 +279,7 @@ fn remove(scope: &Scope, lock: Lock) -> Result<()> {
     let new = state_file.with_extension("json.new");
     allow_missing(fs::remove_file(&new), &new)?;
     lock.remove()?;
-    // Other labs may be in it.
+    // Fails while other labs are in it.
     let _ = fs::remove_dir(Scope::run_directory());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a phase has shown.
+//! The verdict on a phase: whether the history of every key is linearizable, and the figures of the phase.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,31 +11,31 @@ use nicekv_history::{Action, Call, Verdict, check};
 use nicekv_proto::Status;
 use nicekv_proto::placement::KeyspaceSpec;
 
-use super::changes::Heard;
+use super::node_changes::Operations;
 use super::objects::Objects;
-use super::schedule::{Deed, Done};
+use super::schedule::{FaultEvent, Injected};
 use super::transfers::Transfers;
 use super::workload::{Key, KeyCall, Keys};
 use crate::error::{LabError, Result};
 
-/// What has led to a longer time without an update than this is told.
+/// The faults before a gap longer than this are printed.
 const LONG_GAP: Duration = Duration::from_secs(2);
-/// What was done so long before a gap may have led to it.
+/// Faults in this time before a gap may have caused it.
 const BEFORE_GAP: Duration = Duration::from_secs(3);
 
-/// What was seen of one keyspace.
+/// The figures of one keyspace.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     operations: usize,
     unknown: usize,
-    /// In which no update succeeded; the longest one, on the boot-time clock.
+    /// The longest time without a successful update, on the boot-time clock.
     longest_gap_ns: Range<u64>,
     keys: usize,
     /// Keys that could not be read at the end.
     unreadable: usize,
-    /// Keys whose history has no order.
+    /// Keys whose history is not linearizable.
     violations: usize,
-    /// Keys whose history was too long to be judged.
+    /// Keys whose history is too long to be checked.
     undecided: usize,
 }
 
@@ -80,26 +80,23 @@ impl Tally {
         match (self.violations, self.unreadable, self.undecided) {
             (0, 0, 0) => "linearizable, all read back".into(),
             (violations, unreadable, undecided) => format!(
-                "{violations} NOT LINEARIZABLE, {unreadable} not readable, {undecided} too long to be judged"
+                "{violations} NOT LINEARIZABLE, {unreadable} not readable, {undecided} too long to check"
             ),
         }
     }
 }
 
-/// Of one phase, or of several.
+/// The figures of one phase, or of several.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
-    /// Of each keyspace, with its name.
+    /// The figures of each keyspace, with its name.
     tallies: Vec<(String, Tally)>,
-    /// Faults, and their ends.
-    done: Vec<Done>,
-    /// Changes of the set of nodes.
-    pub(crate) heard: Heard,
-    /// What was seen of objects, if there were any.
+    injected: Vec<Injected>,
+    /// What the operators have changed.
+    pub(crate) operations: Operations,
     pub(crate) objects: Option<Objects>,
-    /// What was seen of transfers.
     pub(crate) transfers: Transfers,
-    /// From the last fault to the last replica in its place.
+    /// From the end of the last fault until every partition has all its replicas.
     whole_after: Duration,
     phases: usize,
 }
@@ -124,10 +121,10 @@ impl Report {
         if let Some(objects) = &phase.objects {
             self.objects.get_or_insert_default().add(objects);
         }
-        self.done.extend(&phase.done);
-        self.heard.changes += phase.heard.changes;
-        self.heard.refused += phase.heard.refused;
-        self.heard.reshapings += phase.heard.reshapings;
+        self.injected.extend(&phase.injected);
+        self.operations.node_changes += phase.operations.node_changes;
+        self.operations.refused += phase.operations.refused;
+        self.operations.partition_changes += phase.operations.partition_changes;
         self.whole_after = self.whole_after.max(phase.whole_after);
         self.phases += 1;
     }
@@ -138,22 +135,23 @@ impl Report {
         total
     }
 
-    fn faults(&self) -> Vec<Deed> {
-        self.done.iter().map(|done| done.deed).filter(|deed| deed.is_fault()).collect()
+    fn faults(&self) -> Vec<FaultEvent> {
+        self.injected.iter().map(|injected| injected.event).filter(|event| event.is_start()).collect()
     }
 
-    /// A line for each keyspace that had no update for long: what was done, and how long after the gap began.
+    /// A line for each keyspace with a long gap: the faults, and how long after the beginning of the gap they were injected.
     pub(crate) fn long_gaps(&self) -> impl Iterator<Item = String> {
         let long = self.tallies.iter().filter(|(_, tally)| tally.longest_gap() > LONG_GAP);
         long.map(|(name, tally)| {
             let Range { start, end } = tally.longest_gap_ns;
-            let is_near =
-                |done: &&Done| done.at_ns + BEFORE_GAP.as_nanos() as u64 >= start && done.at_ns <= end;
-            let told = |done: &Done| {
-                let after_ms = (done.at_ns as i64 - start as i64) / 1_000_000;
-                format!("{after_ms} ms {}", done.deed)
+            let is_near = |injected: &&Injected| {
+                injected.at_ns + BEFORE_GAP.as_nanos() as u64 >= start && injected.at_ns <= end
             };
-            let near: Vec<String> = self.done.iter().filter(is_near).map(told).collect();
+            let line = |injected: &Injected| {
+                let after_ms = (injected.at_ns as i64 - start as i64) / 1_000_000;
+                format!("{after_ms} ms {}", injected.event)
+            };
+            let near: Vec<String> = self.injected.iter().filter(is_near).map(line).collect();
             let gap_ms = tally.longest_gap().as_millis();
             format!("keyspace {name} had no update for {gap_ms} ms: {}", near.join(", "))
         })
@@ -174,25 +172,25 @@ impl fmt::Display for Report {
         let (total, faults) = (self.total(), self.faults());
         write!(formatter, "{}, {} faults", total.calls(), faults.len())?;
         if self.phases == 0 {
-            let names: Vec<String> = faults.iter().map(Deed::to_string).collect();
+            let names: Vec<String> = faults.iter().map(FaultEvent::to_string).collect();
             write!(formatter, " ({})", names.join(", "))?;
         } else {
             write!(formatter, " in {} phases", self.phases)?;
         }
-        let Heard { changes, refused, reshapings } = self.heard;
-        write!(formatter, ", {changes} changes of the set of nodes, {refused} refused")?;
-        write!(formatter, ", {reshapings} splits and merges")?;
+        let Operations { node_changes, refused, partition_changes } = self.operations;
+        write!(formatter, ", {node_changes} node changes, {refused} refused")?;
+        write!(formatter, ", {partition_changes} splits and merges")?;
         let (gap_ms, whole_ms) = (total.longest_gap().as_millis(), self.whole_after.as_millis());
-        write!(formatter, ", longest gap {gap_ms} ms, whole after {whole_ms} ms, ")?;
+        write!(formatter, ", longest gap {gap_ms} ms, recovered after {whole_ms} ms, ")?;
         write!(formatter, "{} keys: {}", total.keys, total.verdict())?;
         write!(formatter, "; {}", self.transfers)?;
         self.objects.as_ref().map_or(Ok(()), |objects| write!(formatter, "; {objects}"))
     }
 }
 
-/// Judges the calls of a phase and the reads after it.
+/// Checks the calls of a phase and the reads after it.
 pub(crate) fn judge(
-    done: Vec<Done>,
+    injected: Vec<Injected>,
     calls: Vec<KeyCall>,
     read_back: Vec<KeyCall>,
     whole_after: Duration,
@@ -213,17 +211,17 @@ pub(crate) fn judge(
             Verdict::Violation => tally.violations += 1,
             Verdict::TooLarge => tally.undecided += 1,
         }
-        let path = write_down(&keys.full_name(key), calls)?;
+        let path = write_history(&keys.full_name(key), calls)?;
         eprintln!("nicekv: the history of {} is in {}", keys.full_name(key), path.display());
     }
-    Ok(Report { tallies, done, whole_after, ..Report::default() })
+    Ok(Report { tallies, injected, whole_after, ..Report::default() })
 }
 
 fn of_keyspace(calls: &[KeyCall], keyspace: usize) -> Vec<&Call> {
     calls.iter().filter(|(key, _)| key.keyspace == keyspace).map(|(_, call)| call).collect()
 }
 
-/// The longest time without an update that succeeded.
+/// The longest time without a successful update.
 fn longest_gap(calls: &[&Call]) -> Range<u64> {
     let mut successes_ns: Vec<u64> = calls
         .iter()
@@ -236,8 +234,8 @@ fn longest_gap(calls: &[&Call]) -> Range<u64> {
     gaps.max_by_key(|gap| gap.end - gap.start).unwrap_or_default()
 }
 
-/// One call a line, in the order in which they were made.
-fn write_down(key: &str, mut calls: Vec<Call>) -> Result<PathBuf> {
+/// One call per line, in call order.
+fn write_history(key: &str, mut calls: Vec<Call>) -> Result<PathBuf> {
     let path = std::env::temp_dir().join(format!("nicekv-{key}.txt"));
     calls.sort_by_key(|call| call.called);
     let write = || {
@@ -268,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    fn told(value: Option<&str>) -> Answer {
+    fn answer(value: Option<&str>) -> Answer {
         let status = if value.is_some() { Status::Ok } else { Status::NotFound };
         let value = value.map(|value| value.as_bytes().to_vec());
         Answer {
@@ -283,11 +281,11 @@ mod tests {
     fn set(value: &str, called: u64, answered: u64) -> Call {
         let change = Change::Set(value.into());
         let action = Action::Update { op: OpId::NONE, condition: When::Always, return_old: false, change };
-        Call { action, called, answered: Some((answered, Answer { status: Status::Ok, ..told(None) })) }
+        Call { action, called, answered: Some((answered, Answer { status: Status::Ok, ..answer(None) })) }
     }
 
     fn get(value: Option<&str>, called: u64) -> Call {
-        Call { action: Action::Get, called, answered: Some((called + 1, told(value))) }
+        Call { action: Action::Get, called, answered: Some((called + 1, answer(value))) }
     }
 
     fn keyspaces() -> Vec<KeyspaceSpec> {
@@ -301,7 +299,7 @@ mod tests {
     const SECOND: Key = Key { keyspace: 1, index: 0 };
 
     #[test]
-    fn a_lost_update_and_a_key_that_cannot_be_read_are_failures() {
+    fn lost_updates_and_unreadable_keys_are_failures() {
         let keyspaces = keyspaces();
         let keys = Keys { seed: std::process::id().into(), phase: 0, keyspaces: &keyspaces };
         let calls = || {
@@ -310,7 +308,11 @@ mod tests {
         let judged = |read_back| judge(Vec::new(), calls(), read_back, Duration::ZERO, keys).unwrap();
         let good = judged(vec![(FIRST, get(Some("a"), 9_000_000)), (SECOND, get(Some("b"), 9_000_000))]);
         assert!(!good.is_failure());
-        assert_eq!(good.total().longest_gap(), Duration::from_nanos(5_000), "keyspaces are apart");
+        assert_eq!(
+            good.total().longest_gap(),
+            Duration::from_nanos(5_000),
+            "keyspaces are judged separately"
+        );
         assert_eq!(good.total().operations, 3);
         let lost = judged(vec![(FIRST, get(None, 9_000_000)), (SECOND, get(Some("b"), 9_000_000))]);
         assert_eq!((lost.total().violations, lost.total().unreadable), (1, 0));
@@ -328,20 +330,20 @@ mod tests {
         assert_eq!((unread.total().violations, unread.total().unreadable), (0, 1));
         assert_eq!(good.long_gaps().count(), 0);
         let host = Host::Node(1);
-        let deeds = [
-            (1, Deed::Kill(host)),
-            (4_000_000_000, Deed::Cut(host, true, true)),
-            (4_500_000_000, Deed::Join(host)),
+        let events = [
+            (1, FaultEvent::Kill(host)),
+            (4_000_000_000, FaultEvent::Cut(host, true, true)),
+            (4_500_000_000, FaultEvent::Heal(host)),
         ];
-        let done = deeds.map(|(at_ns, deed)| Done { at_ns, deed }).to_vec();
+        let injected = events.map(|(at_ns, event)| Injected { at_ns, event }).to_vec();
         let calls = vec![(FIRST, set("a", 1, 4_100_000_000)), (FIRST, set("b", 2, 7_000_000_000))];
-        let slow = judge(done, calls, Vec::new(), Duration::ZERO, keys).unwrap();
+        let slow = judge(injected, calls, Vec::new(), Duration::ZERO, keys).unwrap();
         let lines: Vec<String> = slow.long_gaps().collect();
         assert_eq!(
             lines,
             ["keyspace default had no update for 2900 ms: -100 ms cut node-1, 400 ms heal node-1"]
         );
-        assert_eq!(slow.faults().len(), 2, "the end of a fault is none");
+        assert_eq!(slow.faults().len(), 2, "the end of a fault is not a fault");
         let mut sum = Report::default();
         sum.add(&good);
         sum.add(&unread);

@@ -1,4 +1,4 @@
-//! `nicekv lab chaos`: real clients, faults from a seed, and the simulator's judge.
+//! `nicekv lab chaos`: real clients, faults from a seed, and the simulator's checker.
 //!
 //! ```text
 //!   phase   0 s ──── faults, overlapping ────▶ 12 s ── whole again? ──▶ clients stop ── read every key ──▶ judge
@@ -6,20 +6,20 @@
 //!   Redis clients ── gateways ─────────┴─▶ history of each key ──▶ linearizable?
 //! ```
 //!
-//! Beside the faults, one operator drains and adds nodes ([`changes`]), and another one has partitions split and merged ([`reshapings`]).
+//! Meanwhile one operator drains and adds nodes ([`node_changes`]), and another one splits and merges partitions ([`partition_changes`]).
 //!
-//! Every keyspace of the lab is driven at the same time, by the same clients, and judged for itself: those with a primary and those by quorum
-//! under the same faults. Every phase has keys of its own, so that histories stay short enough to be judged. The reads at the end belong to the history: an
-//! acknowledged update that is missing then has no place in any order.
+//! Every keyspace of the lab is used at the same time, by the same clients, and checked by itself: those with a primary and those by quorum
+//! under the same faults. Every phase has its own keys, so that histories stay short enough to be checked. The reads at the end belong to
+//! the history: if an acknowledged update is missing then, the history is not linearizable.
 //!
-//! What is drawn is the same for every run with a seed; when packets and processes meet is not, so a failure is found again at best
-//! by patience. The history of the key is written down.
+//! A seed determines what is drawn, but not the timing of packets and processes, so a failure may need several runs to appear again.
+//! The history of the failed key is written to a file.
 
-mod changes;
 mod judge;
-mod large;
+mod long_values;
+mod node_changes;
 mod objects;
-mod reshapings;
+mod partition_changes;
 mod schedule;
 mod transfers;
 mod workload;
@@ -32,30 +32,30 @@ use nicekv_history::Action;
 use nicekv_proto::placement::{KeyspaceSpec, LoadBalancing, Protocol};
 use nicekv_testkit::Random;
 
+use crate::arguments::{ChaosArguments, MetadataStore, NetworkArguments};
 use crate::commands;
-use crate::error::Result;
+use crate::error::{LabError, Result};
 use crate::faults;
 use crate::layout::Layout;
-use crate::links;
-use crate::own::{NODES, OwnLab, Wanted};
+use crate::plan::Roles;
 use crate::scope::Scope;
-use crate::up::{interruption, stop_if};
-use crate::{ChaosArguments, MetadataStore, NetworkArguments, Roles};
+use crate::state::CableFaults;
+use crate::test_lab::{NODES, TestLab, TestLabOptions};
+use crate::topology::Host;
+use crate::wait::{interruption, sleep_until};
 
-use changes::{Heard, SPARES, Trip};
 use judge::Report;
+use node_changes::{NodeChange, Operations, SPARES};
 use objects::{Objects, User};
-use reshapings::Reshapings;
-use schedule::{Deed, Done, Step, Victims};
+use partition_changes::PartitionChanges;
+use schedule::{FaultEvent, Injected, Scheduled, Targets};
 use transfers::Mover;
 use workload::{KeyCall, Keys};
 
-/// For which faults are injected in a phase.
+/// Duration of the faults in a phase.
 const PHASE: Duration = Duration::from_secs(12);
 const NATIVE_CLIENTS: u64 = 5;
 const RESP_CLIENTS: u64 = 5;
-/// An interruption is looked at this often.
-const NAP: Duration = Duration::from_millis(50);
 
 /// Runs the phases; exit code 1 if one of them failed.
 pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, roles: Roles<'_>) -> Result<ExitCode> {
@@ -66,9 +66,9 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, roles: Roles<'_>) ->
     let further = further.collect::<String>();
     println!("chaos --minutes {minutes} --seed {seed} {control} {network}{further}");
     let interrupted = interruption()?;
-    let wanted = Wanted { further: &arguments.keyspaces, spares: SPARES, control, network };
-    let lab = OwnLab::up(base, "chaos", wanted, roles, &interrupted)?;
-    let victims = Victims {
+    let options = TestLabOptions { further: &arguments.keyspaces, spares: SPARES, control, network };
+    let lab = TestLab::up(base, "chaos", options, roles, &interrupted)?;
+    let targets = Targets {
         nodes: NODES + SPARES,
         fabric,
         instances: control.instances as u8,
@@ -77,7 +77,7 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, roles: Roles<'_>) ->
     };
     let (named, driven) = lab.keyspaces.iter().cloned().partition::<Vec<_>, _>(|spec| spec.chunks.is_some());
     let chaos =
-        Chaos { lab: &lab, driven, has_objects: !named.is_empty(), victims, seed, interrupted: &interrupted };
+        Chaos { lab: &lab, driven, has_objects: !named.is_empty(), targets, seed, interrupted: &interrupted };
     let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
     let mut total = Report::default();
     for phase in 1.. {
@@ -87,7 +87,7 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, roles: Roles<'_>) ->
         }
         let report = match chaos.phase(phase, span) {
             Ok(report) => report,
-            // What the operator has ended is no failure of the cluster.
+            // An interruption is not a failure of the cluster.
             Err(error) if interrupted.load(Ordering::Relaxed) => return Err(error),
             Err(error) => {
                 eprintln!("nicekv: phase {phase} of seed {seed}: {error}");
@@ -106,34 +106,22 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, roles: Roles<'_>) ->
     Ok(ExitCode::SUCCESS)
 }
 
-/// An interruption ends it.
-fn sleep_until(at: Instant, interrupted: &AtomicBool) -> Result<()> {
-    loop {
-        let left = at.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(());
-        }
-        stop_if(interrupted)?;
-        std::thread::sleep(left.min(NAP));
-    }
-}
-
 fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 struct Chaos<'a> {
-    lab: &'a OwnLab,
-    /// Keyspaces that clients use as such.
+    lab: &'a TestLab,
+    /// Keyspaces of keys and values.
     driven: Vec<KeyspaceSpec>,
-    /// Whether another one has names of objects.
+    /// Whether there is also a keyspace of object names.
     has_objects: bool,
-    victims: Victims,
+    targets: Targets,
     seed: u64,
     interrupted: &'a AtomicBool,
 }
 
-/// So that nobody waits for clients that nobody stops.
+/// Stops the clients also after an error, so that joining them ends.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -146,14 +134,14 @@ impl Chaos<'_> {
     fn phase(&self, phase: u32, span: Duration) -> Result<Report> {
         let mut random = Random::new(self.seed.wrapping_add(u64::from(phase) << 32));
         let span_ms = span.as_millis() as u64;
-        let steps = schedule::draw(&mut random, self.victims, span_ms);
-        let trip = Trip::draw(&mut random, span_ms);
-        let reshapings = Reshapings::draw(&mut random, span_ms);
+        let events = schedule::draw(&mut random, self.targets, span_ms);
+        let node_change = NodeChange::draw(&mut random, span_ms);
+        let partition_changes = PartitionChanges::draw(&mut random, span_ms);
         let stopped = AtomicBool::new(false);
         let users = if self.has_objects { objects::USERS } else { 0 };
         let mut users: Vec<User<'_>> = (0..users).map(|number| User::new(self.lab, phase, number)).collect();
         let mut movers = self.movers(phase);
-        let (calls, (done, whole_after), heard) = std::thread::scope(|scope| {
+        let (calls, (injected, whole_after), operations) = std::thread::scope(|scope| {
             let stop = StopOnDrop(&stopped);
             let clients: Vec<_> = (0..NATIVE_CLIENTS + RESP_CLIENTS)
                 .map(|number| {
@@ -176,31 +164,34 @@ impl Chaos<'_> {
                 })
                 .collect();
             let begun = Instant::now();
-            let operator = scope.spawn(move || trip.make(self.lab, begun, self.interrupted));
-            let reshaper = scope.spawn(move || reshapings.make(self.lab, begun, self.interrupted));
-            let done = self.inject(&steps);
-            let whole_after = done.and_then(|done| Ok((done, self.wait_until_whole()?)));
-            let (heard, reshaped) = (joined(operator), joined(reshaper));
-            let is_settled = reshapings::wait_until_done(self.lab, self.interrupted)
-                .and_then(|()| changes::wait_until_moved(self.lab, self.interrupted));
+            let node_operator = scope.spawn(move || node_change.run(self.lab, begun, self.interrupted));
+            let partition_operator =
+                scope.spawn(move || partition_changes.run(self.lab, begun, self.interrupted));
+            let injected = self.inject(&events);
+            let whole_after = injected.and_then(|injected| Ok((injected, self.wait_until_whole()?)));
+            let (operations, partition_changes) = (joined(node_operator), joined(partition_operator));
+            let is_settled = partition_changes::wait_until_done(self.lab, self.interrupted)
+                .and_then(|()| node_changes::wait_until_moved(self.lab, self.interrupted));
             drop(stop);
             let calls: Result<Vec<Vec<KeyCall>>> = clients.into_iter().map(joined).collect();
             let used = users.into_iter().chain(movers).try_for_each(joined);
-            let (whole_after, reshapings, ()) = (whole_after?, reshaped?, is_settled.and(used)?);
-            Ok::<_, crate::LabError>((calls?.concat(), whole_after, Heard { reshapings, ..heard? }))
+            let (whole_after, partition_changes, ()) =
+                (whole_after?, partition_changes?, is_settled.and(used)?);
+            let operations = Operations { partition_changes, ..operations? };
+            Ok::<_, LabError>((calls?.concat(), whole_after, operations))
         })?;
         let read_back = self.read_back(phase)?;
-        let mut report = judge::judge(done, calls, read_back, whole_after, self.keys(phase))?;
+        let mut report = judge::judge(injected, calls, read_back, whole_after, self.keys(phase))?;
         report.objects = self.objects(&mut users)?;
         for mover in &mut movers {
             mover.read_back()?;
             report.transfers.add(&mover.seen);
         }
-        report.heard = heard;
+        report.operations = operations;
         Ok(report)
     }
 
-    /// Those who move amounts, in each keyspace that has transactions.
+    /// Users that transfer amounts, in each keyspace that supports transactions.
     fn movers(&self, phase: u32) -> Vec<Mover> {
         let has_transactions = |spec: &&KeyspaceSpec| {
             !matches!(spec.protocol, Protocol::Quorum { .. }) && spec.balancing != LoadBalancing::Hot
@@ -215,7 +206,7 @@ impl Chaos<'_> {
         .collect()
     }
 
-    /// What users of objects have seen, and see now.
+    /// Reads all objects; the figures of all users.
     fn objects(&self, users: &mut [User<'_>]) -> Result<Option<Objects>> {
         if !self.has_objects {
             return Ok(None);
@@ -247,53 +238,57 @@ impl Chaos<'_> {
         workload::run(&mut client, number, random, self.keys(phase), stopped)
     }
 
-    /// Does what the schedule says when it says so; what was begun when.
-    fn inject(&self, steps: &[Step]) -> Result<Vec<Done>> {
+    /// Injects the events at their times.
+    fn inject(&self, events: &[Scheduled]) -> Result<Vec<Injected>> {
         let begun = Instant::now();
-        let carry_out = |step: &Step| {
-            sleep_until(begun + step.at, self.interrupted)?;
+        let inject = |&Scheduled { at, event }: &Scheduled| {
+            sleep_until(begun + at, self.interrupted)?;
             let at_ns = nicekv_runtime::now().boot_ns;
-            self.carry_out(step.deed)?;
-            Ok(Done { at_ns, deed: step.deed })
+            self.carry_out(event)?;
+            Ok(Injected { at_ns, event })
         };
-        steps.iter().map(carry_out).collect()
+        events.iter().map(inject).collect()
     }
 
-    fn carry_out(&self, deed: Deed) -> Result<()> {
+    fn carry_out(&self, event: FaultEvent) -> Result<()> {
         let scope = &self.lab.scope;
-        let all = |change: &dyn Fn(&mut faults::CableFaults)| faults::change(scope, None, change);
-        let cut = |host: crate::topology::Host, inward, outward| {
+        let all = |change: &dyn Fn(&mut CableFaults)| faults::change(scope, None, change);
+        let cut = |host: Host, inward, outward| {
             faults::change(scope, Some(&host.to_string()), |faults| {
                 (faults.cut_in, faults.cut_out) = (inward, outward);
             })
         };
-        match deed {
-            Deed::Kill(host) => self.lab.kill(host),
-            Deed::KillHost(host) => {
+        match event {
+            FaultEvent::Kill(host) => self.lab.kill(host),
+            FaultEvent::KillHost(host) => {
                 self.lab.kill(host)?;
                 host.edge().map_or(Ok(()), |edge| self.lab.kill(edge))
             }
-            Deed::StartHost(host) => {
+            FaultEvent::StartHost(host) => {
                 host.edge().map_or(Ok(()), |edge| commands::start_unwatched(scope, edge))?;
                 commands::start_unwatched(scope, host)
             }
-            Deed::Start(host) => commands::start_unwatched(scope, host),
-            Deed::Cut(host, inward, outward) => cut(host, inward, outward),
-            Deed::Join(host) => cut(host, false, false),
-            Deed::Pause(host) => commands::pause(scope, &host.to_string()),
-            Deed::Resume(host) => commands::resume(scope, &host.to_string()),
-            Deed::RestartSwitch(switch) => {
+            FaultEvent::Start(host) => commands::start_unwatched(scope, host),
+            FaultEvent::Cut(host, inward, outward) => cut(host, inward, outward),
+            FaultEvent::Heal(host) => cut(host, false, false),
+            FaultEvent::Pause(host) => commands::pause(scope, &host.to_string()),
+            FaultEvent::Resume(host) => commands::resume(scope, &host.to_string()),
+            FaultEvent::RestartSwitch(switch) => {
                 self.lab.kill(switch)?;
                 commands::start_unwatched(scope, switch)
             }
-            Deed::Unplug(one, other) => links::change(scope, &one.to_string(), &other.to_string(), false),
-            Deed::Plug(one, other) => links::change(scope, &one.to_string(), &other.to_string(), true),
-            Deed::Loss(percent) => all(&|faults| faults.loss_percent = percent as f64),
-            Deed::Duplicate(percent) => all(&|faults| faults.duplicate_percent = percent as f64),
+            FaultEvent::Unplug(one, other) => {
+                faults::set_link(scope, &one.to_string(), &other.to_string(), false)
+            }
+            FaultEvent::Plug(one, other) => {
+                faults::set_link(scope, &one.to_string(), &other.to_string(), true)
+            }
+            FaultEvent::Loss(percent) => all(&|faults| faults.loss_percent = percent as f64),
+            FaultEvent::Duplicate(percent) => all(&|faults| faults.duplicate_percent = percent as f64),
         }
     }
 
-    /// How long after the last fault the cluster was whole.
+    /// How long the cluster took to recover after the last fault.
     fn wait_until_whole(&self) -> Result<Duration> {
         let begun = Instant::now();
         self.lab.heal()?;

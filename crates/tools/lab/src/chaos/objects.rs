@@ -1,6 +1,7 @@
-//! Users of objects, by the command, while faults are injected: what they have put comes back whole, or was overwritten by what may have been put.
+//! Users of `nicekv object` during faults: every object that is read is the last one that was acknowledged, or one of unknown outcome.
 //!
-//! Each has names of its own, one call at a time. A put or a delete whose outcome is unknown may take effect at any time later, so from then on what it would leave is possible, too, as long as the name lives.
+//! Each user has its own object names and makes one call at a time. A put or delete of unknown outcome may take effect at any later time,
+//! so from then on its content is possible, too.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,30 +13,29 @@ use std::time::{Duration, Instant};
 use nicekv_testkit::Random;
 use serde_json::Value;
 
-use super::changes::nicekv;
-use super::large;
+use super::long_values;
 use crate::error::{LabError, Result};
-use crate::own::OwnLab;
-use crate::patience::Patience;
+use crate::test_lab::TestLab;
+use crate::wait::Retry;
 
-/// Who puts and gets at once.
+/// Concurrent users.
 pub(super) const USERS: u64 = 2;
-/// Names of a user in a phase.
+/// Object names of a user in a phase.
 const NAMES: u64 = 4;
-/// So many contents there are for all users and phases, so that chunks are the same now and then.
+/// Contents, shared by all users and phases, so that some chunks are the same.
 const CONTENTS: u64 = 64;
-/// Of a hundred calls.
+/// Percentages of calls; the rest are gets.
 const GCS: u64 = 2;
 const DELETES: u64 = 8;
 const PUTS: u64 = 45;
-/// Until chunks have all their copies, and are where they are to be.
+/// Until all chunks have all their copies, in their groups.
 const TIMEOUT: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// What is put: nothing, or the content of this number.
+/// No object, or the content of this number.
 type Content = Option<u64>;
 
-/// What a phase has shown of objects.
+/// The figures of a phase.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
     put: usize,
@@ -76,28 +76,28 @@ impl fmt::Display for Objects {
 
 /// The content of a number.
 fn content(number: u64) -> Vec<u8> {
-    large::of_word(format!("object-{number}").as_bytes(), large::LARGE)
+    long_values::of_word(format!("object-{number}").as_bytes(), long_values::LARGE)
 }
 
-/// A user, with what its names may have.
+/// A user, and what its names may contain.
 pub(super) struct User<'a> {
-    lab: &'a OwnLab,
+    lab: &'a TestLab,
     prefix: String,
-    /// The last one is what was acknowledged last; the others were of unknown outcome.
+    /// By name: contents of unknown outcome, and at the end the one that was acknowledged last.
     possible: BTreeMap<u64, Vec<Content>>,
     scratch: PathBuf,
     pub(super) seen: Objects,
 }
 
 impl<'a> User<'a> {
-    pub(super) fn new(lab: &'a OwnLab, phase: u32, number: u64) -> Self {
+    pub(super) fn new(lab: &'a TestLab, phase: u32, number: u64) -> Self {
         let prefix = format!("chaos-{phase}-{number}");
         let scratch = lab.scope.logs().join(format!("object-{number}"));
         let possible = (0..NAMES).map(|name| (name, vec![None])).collect();
         Self { lab, prefix, possible, scratch, seen: Objects::default() }
     }
 
-    /// Calls until it is stopped.
+    /// Makes calls until it is stopped.
     pub(super) fn work(&mut self, random: &mut Random, stopped: &AtomicBool) -> Result<()> {
         while !stopped.load(Ordering::Relaxed) && !self.seen.is_failure() {
             let name = random.below(NAMES);
@@ -114,7 +114,7 @@ impl<'a> User<'a> {
         Ok(())
     }
 
-    /// Everything, when all faults are over.
+    /// Reads all objects, after the faults.
     pub(super) fn read_back(&mut self) -> Result<()> {
         for name in 0..NAMES {
             if self.seen.is_failure() {
@@ -134,7 +134,7 @@ impl<'a> User<'a> {
     }
 
     fn object(&self, words: &[&str]) -> Result<(bool, String)> {
-        nicekv(self.lab, &[&["object"], words].concat())
+        self.lab.nicekv(&[&["object"], words].concat())
     }
 
     fn file(&self) -> String {
@@ -150,8 +150,8 @@ impl<'a> User<'a> {
     }
 
     fn delete(&mut self, name: u64) -> Result<()> {
-        let (done, said) = self.object(&["delete", &self.name(name)])?;
-        let is_done = done || said.contains("there is no object");
+        let (done, output) = self.object(&["delete", &self.name(name)])?;
+        let is_done = done || output.contains("there is no object");
         self.seen.deleted += usize::from(is_done);
         self.note(name, None, is_done);
         Ok(())
@@ -160,7 +160,7 @@ impl<'a> User<'a> {
     fn note(&mut self, name: u64, content: Content, is_done: bool) {
         let possible = self.possible.entry(name).or_default();
         if is_done {
-            // What was unknown may come yet.
+            // Operations of unknown outcome may still take effect.
             possible.pop();
             possible.push(content);
         } else {
@@ -169,19 +169,19 @@ impl<'a> User<'a> {
         }
     }
 
-    /// Why it cannot be read, if so. What is read must be possible.
+    /// Reads an object and checks that its content is possible. Returns why it cannot be read.
     fn get(&mut self, name: u64) -> Result<Option<String>> {
-        let (done, said) = self.object(&["get", &self.name(name), &self.file()])?;
+        let (done, output) = self.object(&["get", &self.name(name), &self.file()])?;
         let found = match done {
             true => Some(fs::read(&self.scratch).map_err(LabError::system("read an object"))?),
-            false if said.contains("there is no object") => None,
+            false if output.contains("there is no object") => None,
             false => {
-                // A put of unknown outcome may have taken its place meanwhile, and its chunks may be collected.
+                // A put of unknown outcome may replace it in the meantime, and its chunks may be collected.
                 let is_certain = self.possible[&name].len() == 1;
-                if is_certain && said.contains("no target of the chunk's group holds it") {
-                    self.seen.wrong.push(format!("{}: {}", self.name(name), said.trim()));
+                if is_certain && output.contains("no target of the chunk's group holds it") {
+                    self.seen.wrong.push(format!("{}: {}", self.name(name), output.trim()));
                 }
-                return Ok(Some(said));
+                return Ok(Some(output));
             }
         };
         self.seen.got += 1;
@@ -189,26 +189,27 @@ impl<'a> User<'a> {
         let is_it = |one: &Content| one.map(content) == found;
         if !possible.iter().any(is_it) {
             let found = found.map_or("nothing".into(), |bytes| format!("{} bytes", bytes.len()));
-            self.seen.wrong.push(format!("{} is {found}, and may be {possible:?}", self.name(name)));
+            self.seen.wrong.push(format!("{} is {found}, but possible are {possible:?}", self.name(name)));
         }
         Ok(None)
     }
 }
 
-/// Waits until all chunks have their copies, and none is on its way to another group; what may get a name yet is decided about before.
-pub(super) fn wait_until_rebuilt(lab: &OwnLab, interrupted: &AtomicBool) -> Result<()> {
-    let (collected, said) = nicekv(lab, &["object", "gc", "--now"])?;
+/// Waits until all chunks have all their copies and none is moving to another group, after a garbage collection that decides about
+/// chunks without a name.
+pub(super) fn wait_until_rebuilt(lab: &TestLab, interrupted: &AtomicBool) -> Result<()> {
+    let (collected, output) = lab.nicekv(&["object", "gc", "--now"])?;
     if !collected {
-        let reason = format!("garbage cannot be collected: {}", said.trim());
+        let reason = format!("garbage collection failed: {}", output.trim());
         return Err(LabError::NotReady { seconds: 60, reason });
     }
-    Patience::from(Instant::now(), TIMEOUT, PAUSE).retry(interrupted, || {
-        let (succeeded, said) = nicekv(lab, &["status", "--json"])?;
-        let chunks = serde_json::from_str::<Value>(&said).unwrap_or_default()["chunks"].take();
+    Retry::from(Instant::now(), TIMEOUT, PAUSE).run(interrupted, || {
+        let (succeeded, output) = lab.nicekv(&["status", "--json"])?;
+        let chunks = serde_json::from_str::<Value>(&output).unwrap_or_default()["chunks"].take();
         let is_settled = succeeded
             && chunks["under_replicated"] == 0
             && chunks["unsettled"] == 0
             && chunks["is_moving"] == false;
-        Ok(is_settled.then_some(()).ok_or_else(|| format!("chunks are still on their way: {chunks}")))
+        Ok(is_settled.then_some(()).ok_or_else(|| format!("chunks are still moving: {chunks}")))
     })
 }

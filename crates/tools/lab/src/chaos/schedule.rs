@@ -1,4 +1,4 @@
-//! Which faults a phase has, and when: drawn from the seed, no more at once than the cluster must survive.
+//! Which faults a phase has, and when: drawn from the seed, never more at once than the cluster must survive.
 //!
 //! At any time at most [`NODES_AWAY_MAX`] nodes are dead, cut off or paused, and each host has one such fault; loss, duplicates, and
 //! faults of the switch, of the metadata service's instances and of etcd come on top. All faults have ended when the phase ends.
@@ -12,69 +12,68 @@ use nicekv_testkit::Random;
 use crate::layout::Layout;
 use crate::topology::{Fabric, Host};
 
-/// R − 1: one original of a partition is left.
+/// R − 1: one replica of a partition is left.
 pub(crate) const NODES_AWAY_MAX: usize = 2;
-/// From one fault to the next.
+/// Between the starts of two faults.
 const PAUSE_MS: (u64, u64) = (50, 1_200);
 
-/// Something that is done to the cluster.
+/// The start or the end of a fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Deed {
+pub(crate) enum FaultEvent {
     Kill(Host),
     Start(Host),
-    /// With its edge.
+    /// Together with its edge.
     KillHost(Host),
     StartHost(Host),
-    /// Directions: what reaches the host, what it sends.
+    /// Whether to cut what is sent to the host, and what the host sends.
     Cut(Host, bool, bool),
-    Join(Host),
+    Heal(Host),
     Pause(Host),
     Resume(Host),
     RestartSwitch(Host),
-    /// The cable between two switches.
+    /// The link between two switches.
     Unplug(Host, Host),
     Plug(Host, Host),
-    /// Per cent, everywhere; 0 ends it.
+    /// Percentage, for all hosts; 0 ends it.
     Loss(u64),
-    /// Per cent, everywhere; 0 ends it.
+    /// Percentage, for all hosts; 0 ends it.
     Duplicate(u64),
 }
 
-/// What faults may befall.
+/// What faults may be injected into.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Victims {
+pub(crate) struct Targets {
     pub(crate) nodes: u8,
     pub(crate) fabric: Fabric,
-    /// Of the metadata service.
+    /// Instances of the metadata service.
     pub(crate) instances: u8,
     /// Whether each of them has a member of etcd beside it.
     pub(crate) has_etcd: bool,
-    /// In the middle.
     pub(crate) layout: Layout,
 }
 
-/// A deed and its time, from the beginning of the phase.
+/// An event and its time, from the beginning of the phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Step {
+pub(crate) struct Scheduled {
     pub(crate) at: Duration,
-    pub(crate) deed: Deed,
+    pub(crate) event: FaultEvent,
 }
 
-/// A deed, and when it was begun, on the boot-time clock.
+/// An event, and when it began, on the boot-time clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Done {
+pub(crate) struct Injected {
     pub(crate) at_ns: u64,
-    pub(crate) deed: Deed,
+    pub(crate) event: FaultEvent,
 }
 
-impl Deed {
-    /// Whether it is a fault, and not the end of one.
-    pub(crate) fn is_fault(self) -> bool {
+impl FaultEvent {
+    /// Whether it starts a fault.
+    pub(crate) fn is_start(self) -> bool {
         !matches!(
             self,
             Self::Start(_)
                 | Self::StartHost(_)
-                | Self::Join(_)
+                | Self::Heal(_)
                 | Self::Resume(_)
                 | Self::Plug(..)
                 | Self::Loss(0)
@@ -83,7 +82,7 @@ impl Deed {
     }
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for FaultEvent {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kill(host) => write!(formatter, "kill {host}"),
@@ -93,7 +92,7 @@ impl fmt::Display for Deed {
             Self::Cut(host, true, true) => write!(formatter, "cut {host}"),
             Self::Cut(host, true, _) => write!(formatter, "cut {host} --in"),
             Self::Cut(host, ..) => write!(formatter, "cut {host} --out"),
-            Self::Join(host) => write!(formatter, "heal {host}"),
+            Self::Heal(host) => write!(formatter, "heal {host}"),
             Self::Pause(host) => write!(formatter, "pause {host}"),
             Self::Resume(host) => write!(formatter, "resume {host}"),
             Self::RestartSwitch(switch) => write!(formatter, "switch-restart {switch}"),
@@ -105,133 +104,175 @@ impl fmt::Display for Deed {
     }
 }
 
-/// What has a fault until when.
+/// Kinds of faults.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    KillNode,
+    /// With its edge.
+    KillNodeHost,
+    CutNode,
+    PauseNode,
+    KillInstance,
+    PauseInstance,
+    /// Also cuts its member of etcd.
+    CutInstance,
+    KillEtcd,
+    PauseEtcd,
+    RestartSwitch,
+    KillEdge,
+    PauseSwitchOrEdge,
+    /// Cuts everything behind a switch.
+    CutSwitch,
+    Unplug,
+    Loss,
+    Duplicate,
+}
+
+/// The kinds that there are in this cluster, by weight.
+fn kinds(targets: Targets) -> Vec<(u64, Kind)> {
+    let mut kinds = vec![
+        (3, Kind::CutNode),
+        (3, Kind::PauseNode),
+        (1, Kind::KillInstance),
+        (1, Kind::PauseInstance),
+        (1, Kind::PauseSwitchOrEdge),
+        (1, Kind::Loss),
+        (1, Kind::Duplicate),
+    ];
+    match targets.fabric {
+        Fabric::Switch => kinds.extend([(4, Kind::KillNode), (1, Kind::RestartSwitch)]),
+        Fabric::Plain => kinds.extend([(2, Kind::KillNode), (2, Kind::KillNodeHost), (1, Kind::KillEdge)]),
+    }
+    if targets.has_etcd {
+        kinds.extend([(1, Kind::KillEtcd), (2, Kind::PauseEtcd), (1, Kind::CutInstance)]);
+    }
+    let links = targets.layout.links().len();
+    if links > 0 {
+        kinds.push((2, Kind::CutSwitch));
+    }
+    // Each link has an alternative path.
+    if links >= targets.layout.switches().count() {
+        kinds.push((3, Kind::Unplug));
+    }
+    kinds
+}
+
+/// What may have one fault at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Host(Host),
-    Cable(Host, Host),
+    Link(Host, Host),
     Loss,
     Duplicates,
 }
 
-/// The steps of a phase of so many milliseconds, in order of time.
-pub(crate) fn draw(random: &mut Random, victims: Victims, span_ms: u64) -> Vec<Step> {
-    let mut steps = Vec::new();
+/// A fault that was drawn.
+struct Fault {
+    place: Place,
+    start: FaultEvent,
+    end: Option<FaultEvent>,
+    duration_ms: u64,
+}
+
+/// The events of a phase of `span_ms`, in order of time.
+pub(crate) fn draw(random: &mut Random, targets: Targets, span_ms: u64) -> Vec<Scheduled> {
+    let mut events = Vec::new();
     let mut busy: BTreeMap<Place, u64> = BTreeMap::new();
     let mut at_ms = random.between(PAUSE_MS.0, PAUSE_MS.1);
     while at_ms < span_ms {
         busy.retain(|_, end_ms| *end_ms >= at_ms);
-        let (place, fault, end, duration_ms) = draw_fault(random, victims);
+        let Fault { place, start, end, duration_ms } = draw_fault(random, targets);
         let is_node = |place: &Place| matches!(place, Place::Host(Host::Node(_)));
         let too_many =
             is_node(&place) && busy.keys().filter(|place| is_node(place)).count() >= NODES_AWAY_MAX;
         if !busy.contains_key(&place) && !too_many {
             let end_ms = (at_ms + duration_ms).min(span_ms);
             busy.insert(place, end_ms);
-            let step = |at_ms, deed| Step { at: Duration::from_millis(at_ms), deed };
-            steps.push(step(at_ms, fault));
-            steps.extend(end.map(|end| step(end_ms, end)));
+            let scheduled = |at_ms, event| Scheduled { at: Duration::from_millis(at_ms), event };
+            events.push(scheduled(at_ms, start));
+            events.extend(end.map(|end| scheduled(end_ms, end)));
         }
         at_ms += random.between(PAUSE_MS.0, PAUSE_MS.1);
     }
-    steps.sort_by_key(|step| step.at);
-    steps
+    events.sort_by_key(|scheduled| scheduled.at);
+    events
 }
 
-/// A number below 16, or that of a fault of etcd, from there, or of a trunk, from 20, or of a cable between switches, from 22.
-fn draw_kind(random: &mut Random, victims: Victims) -> u64 {
-    let of_etcd = if victims.has_etcd { 4 } else { 0 };
-    let of_trunks = match victims.layout.links().len() {
-        0 => 0,
-        links if is_redundant(victims.layout, links) => 5,
-        _ => 2,
-    };
-    let kind = random.below(16 + of_etcd + of_trunks);
-    if kind >= 16 + of_etcd { kind + 4 - of_etcd } else { kind }
-}
-
-fn is_redundant(layout: Layout, links: usize) -> bool {
-    links >= layout.switches().count()
-}
-
-/// Where, what, how it ends, and after how long.
-type Fault = (Place, Deed, Option<Deed>, u64);
-
-fn draw_fault(random: &mut Random, victims: Victims) -> Fault {
-    let kind = draw_kind(random, victims);
-    if kind >= 22 {
-        let (one, other) = random.pick(&victims.layout.links());
-        let duration_ms = random.between(50, 3_000);
-        return (
-            Place::Cable(one, other),
-            Deed::Unplug(one, other),
-            Some(Deed::Plug(one, other)),
-            duration_ms,
-        );
+fn draw_kind(random: &mut Random, targets: Targets) -> Kind {
+    let kinds = kinds(targets);
+    let mut drawn = random.below(kinds.iter().map(|(weight, _)| weight).sum());
+    for (weight, kind) in kinds {
+        if drawn < weight {
+            return kind;
+        }
+        drawn -= weight;
     }
-    draw_fault_of(kind, random, victims)
+    unreachable!("drawn below the sum of the weights")
 }
 
-/// Of a host, or everywhere.
-fn draw_fault_of(kind: u64, random: &mut Random, victims: Victims) -> Fault {
-    let Victims { nodes, fabric, instances, layout, .. } = victims;
-    let switches = layout.switches().count() as u64;
+fn draw_fault(random: &mut Random, targets: Targets) -> Fault {
+    let Targets { nodes, fabric, instances, layout, .. } = targets;
+    let kind = draw_kind(random, targets);
     let node = Host::Node(random.below(nodes.into()) as u8);
     let number = random.below(instances.into()) as u8;
     let (instance, member) = (Host::of_instance(number), Host::Etcd(number));
-    let directions = random.pick(&[(true, true), (true, false), (false, true)]);
-    let of = |host, fault: Deed, end: Deed, duration_ms| (Place::Host(host), fault, Some(end), duration_ms);
-    let further = (switches > 1).then(|| Host::FurtherSwitch(1 + random.below(switches - 1) as u8));
+    let (inward, outward) = random.pick(&[(true, true), (true, false), (false, true)]);
+    let further_switches = layout.switches().count() as u64 - 1;
+    let further =
+        (further_switches > 0).then(|| Host::FurtherSwitch(1 + random.below(further_switches) as u8));
+    // On a plain network: the host of an edge, whose faults are those of the host.
     let switch = match (fabric, further) {
         (Fabric::Switch, None) => Host::Switch,
         (Fabric::Switch, Some(further)) => random.pick(&[Host::Switch, further]),
-        // Of a node or of a client: their faults are those of the host.
         (Fabric::Plain, _) => random.pick(&[node, node, Host::Client(0), Host::Client(1)]),
     };
-    let edge = switch.edge().unwrap_or(switch);
+    let process = switch.edge().unwrap_or(switch);
+    use FaultEvent as Event;
+    let mut lasts = |least, most| random.between(least, most);
+    let of = |host, start, end, duration_ms| Fault {
+        place: Place::Host(host),
+        start,
+        end: Some(end),
+        duration_ms,
+    };
+    let kill = |host, duration_ms| of(host, Event::Kill(host), Event::Start(host), duration_ms);
+    let pause = |host, duration_ms| of(host, Event::Pause(host), Event::Resume(host), duration_ms);
+    let cut = |host, duration_ms| of(host, Event::Cut(host, inward, outward), Event::Heal(host), duration_ms);
     match kind {
-        0..2 if fabric == Fabric::Plain => {
-            of(node, Deed::KillHost(node), Deed::StartHost(node), random.between(50, 3_000))
+        Kind::KillNode => kill(node, lasts(50, 3_000)),
+        Kind::KillNodeHost => of(node, Event::KillHost(node), Event::StartHost(node), lasts(50, 3_000)),
+        Kind::CutNode => cut(node, lasts(50, 3_000)),
+        Kind::PauseNode => pause(node, lasts(20, 1_500)),
+        Kind::KillInstance => kill(instance, lasts(20, 1_000)),
+        Kind::PauseInstance => pause(instance, lasts(20, 1_500)),
+        Kind::CutInstance => cut(instance, lasts(50, 3_000)),
+        Kind::KillEtcd => kill(member, lasts(50, 3_000)),
+        Kind::PauseEtcd => pause(member, lasts(50, 3_000)),
+        Kind::RestartSwitch => Fault {
+            place: Place::Host(switch),
+            start: Event::RestartSwitch(switch),
+            end: None,
+            duration_ms: 500,
+        },
+        Kind::KillEdge => of(switch, Event::Kill(process), Event::Start(process), lasts(50, 1_000)),
+        Kind::PauseSwitchOrEdge => {
+            of(switch, Event::Pause(process), Event::Resume(process), lasts(20, 1_000))
         }
-        12 if fabric == Fabric::Plain => {
-            of(switch, Deed::Kill(edge), Deed::Start(edge), random.between(50, 1_000))
+        Kind::CutSwitch => cut(further.unwrap_or(node), lasts(50, 1_500)),
+        Kind::Unplug => {
+            let duration_ms = lasts(50, 3_000);
+            let (one, other) = random.pick(&layout.links());
+            let (place, start, end) =
+                (Place::Link(one, other), Event::Unplug(one, other), Some(Event::Plug(one, other)));
+            Fault { place, start, end, duration_ms }
         }
-        13 => of(switch, Deed::Pause(edge), Deed::Resume(edge), random.between(20, 1_000)),
-        0..4 => of(node, Deed::Kill(node), Deed::Start(node), random.between(50, 3_000)),
-        4..7 => {
-            of(node, Deed::Cut(node, directions.0, directions.1), Deed::Join(node), random.between(50, 3_000))
+        Kind::Loss => {
+            let (duration_ms, start) = (lasts(200, 3_000), Event::Loss(random.between(1, 20)));
+            Fault { place: Place::Loss, start, end: Some(Event::Loss(0)), duration_ms }
         }
-        7..10 => of(node, Deed::Pause(node), Deed::Resume(node), random.between(20, 1_500)),
-        10 => of(instance, Deed::Kill(instance), Deed::Start(instance), random.between(20, 1_000)),
-        11 => of(instance, Deed::Pause(instance), Deed::Resume(instance), random.between(20, 1_500)),
-        12 => (Place::Host(switch), Deed::RestartSwitch(switch), None, 500),
-        14 => {
-            (Place::Loss, Deed::Loss(random.between(1, 20)), Some(Deed::Loss(0)), random.between(200, 3_000))
-        }
-        16 => of(member, Deed::Kill(member), Deed::Start(member), random.between(50, 3_000)),
-        17 | 18 => of(member, Deed::Pause(member), Deed::Resume(member), random.between(50, 3_000)),
-        // With its member of etcd.
-        19 => of(
-            instance,
-            Deed::Cut(instance, directions.0, directions.1),
-            Deed::Join(instance),
-            random.between(50, 3_000),
-        ),
-        // All that is behind a trunk.
-        20 | 21 => of(
-            further.unwrap_or(node),
-            Deed::Cut(further.unwrap_or(node), directions.0, directions.1),
-            Deed::Join(further.unwrap_or(node)),
-            random.between(50, 1_500),
-        ),
-        _ => {
-            let percent = random.between(5, 50);
-            (
-                Place::Duplicates,
-                Deed::Duplicate(percent),
-                Some(Deed::Duplicate(0)),
-                random.between(200, 3_000),
-            )
+        Kind::Duplicate => {
+            let (duration_ms, start) = (lasts(200, 3_000), Event::Duplicate(random.between(5, 50)));
+            Fault { place: Place::Duplicates, start, end: Some(Event::Duplicate(0)), duration_ms }
         }
     }
 }
@@ -244,7 +285,7 @@ mod tests {
     use crate::layout::Shape;
 
     #[test]
-    fn faults_overlap_within_bounds_end_in_time_and_come_from_the_seed() {
+    fn drawn_faults_respect_their_bounds_and_depend_only_on_the_seed() {
         let (mut most_away, mut kinds) = (0, BTreeSet::new());
         let control = [(1, false), (3, true)].into_iter().cycle();
         let tree = |switches| Layout::new(Shape::Tree, switches, 5);
@@ -257,24 +298,30 @@ mod tests {
         ];
         let fabrics = fabrics.into_iter().cycle();
         for (seed, ((fabric, layout), (instances, has_etcd))) in (0..400).zip(fabrics.zip(control)) {
-            let victims = Victims { nodes: 5, fabric, instances, has_etcd, layout };
-            let steps = draw(&mut Random::new(seed), victims, 10_000);
-            assert_eq!(steps, draw(&mut Random::new(seed), victims, 10_000));
+            let targets = Targets { nodes: 5, fabric, instances, has_etcd, layout };
+            let events = draw(&mut Random::new(seed), targets, 10_000);
+            assert_eq!(events, draw(&mut Random::new(seed), targets, 10_000));
             let (mut away, mut lasting) = (BTreeSet::new(), 0i32);
-            for Step { at, deed } in steps {
+            for Scheduled { at, event } in events {
                 assert!(at <= Duration::from_millis(10_000));
-                kinds.insert(deed.to_string().split(' ').next().unwrap().to_owned());
-                lasting += match deed {
-                    Deed::RestartSwitch(_) => 0,
-                    deed if deed.is_fault() => 1,
+                kinds.insert(event.to_string().split(' ').next().unwrap().to_owned());
+                lasting += match event {
+                    FaultEvent::RestartSwitch(_) => 0,
+                    event if event.is_start() => 1,
                     _ => -1,
                 };
-                match deed {
-                    Deed::Kill(host) | Deed::KillHost(host) | Deed::Cut(host, ..) | Deed::Pause(host) => {
+                match event {
+                    FaultEvent::Kill(host)
+                    | FaultEvent::KillHost(host)
+                    | FaultEvent::Cut(host, ..)
+                    | FaultEvent::Pause(host) => {
                         assert!(away.insert(host), "{host} has two faults at once");
                     }
-                    Deed::Start(host) | Deed::StartHost(host) | Deed::Join(host) | Deed::Resume(host) => {
-                        assert!(away.remove(&host), "{host} has no fault that could end");
+                    FaultEvent::Start(host)
+                    | FaultEvent::StartHost(host)
+                    | FaultEvent::Heal(host)
+                    | FaultEvent::Resume(host) => {
+                        assert!(away.remove(&host), "{host} has no fault to end");
                     }
                     _ => {}
                 }

@@ -1,7 +1,8 @@
-//! Users of a gateway who move amounts between the accounts of one partition while faults are injected, by transactions and by scripts: whatever happens to a transfer, all of it does.
+//! Users of a gateway who transfer amounts between the accounts of one partition during faults, by transactions and by scripts: each
+//! transfer takes effect as a whole or not at all.
 //!
-//! Accounts are keys of one hash tag, and each transfer counts itself in a hash beside them, under its user's name. So whoever reads all of them at once finds that they come to
-//! nothing, and that each user has made as many transfers as were acknowledged, and at most as many more as ended unknown.
+//! Accounts are keys with one hash tag, and each transfer increments its user's counter in a hash beside them. So when all of them are read
+//! at once, the accounts add up to 0, and a user's counter is at least its acknowledged transfers, and at most those of unknown outcome more.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,27 +11,29 @@ use std::time::Duration;
 use nicekv_proto::KeyspaceId;
 use nicekv_testkit::Random;
 
-use crate::clients::{Reply, RespClient};
+use redis::Value;
+
+use crate::clients::RespClient;
 use crate::error::Result;
 
-/// Who moves amounts at once.
+/// Concurrent users of a keyspace.
 pub(super) const MOVERS: u64 = 2;
 /// Accounts of a phase in each keyspace.
 const ACCOUNTS: u64 = 5;
-/// Of a hundred calls so many read all, and so many of the others are scripts.
+/// Percentages: of reads among calls, and of scripts among transfers.
 const READS: u64 = 30;
 const SCRIPTS: u64 = 50;
 const AMOUNT_MAX: u64 = 1_000;
 /// Longest pause between two calls.
 const PAUSE_US_MAX: u64 = 8_000;
-/// Moves what there is, and refuses what is no number: `KEYS` are the accounts and the hash, `ARGV` the amount and the user.
+/// A transfer: `KEYS` are the accounts and the hash, `ARGV` the amount and the user.
 const SCRIPT: &[u8] = b"local from = tonumber(redis.call('GET', KEYS[1]) or '0')
 local to = tonumber(redis.call('GET', KEYS[2]) or '0')
 redis.call('SET', KEYS[1], string.format('%d', from - ARGV[1]))
 redis.call('SET', KEYS[2], string.format('%d', to + ARGV[1]))
 return redis.call('HINCRBY', KEYS[3], ARGV[2], 1)";
 
-/// What a phase has shown of transfers.
+/// The figures of a phase.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transfers {
     by_transaction: u64,
@@ -65,15 +68,15 @@ impl fmt::Display for Transfers {
     }
 }
 
-/// How something ended.
+/// How a transfer or a read ended.
 enum End {
-    Done(Reply),
-    /// Nothing was sent that has an effect.
+    Done(Value),
+    /// Nothing with an effect was sent.
     Nothing,
     Unknown,
 }
 
-/// One user, in one keyspace.
+/// One user in one keyspace.
 pub(super) struct Mover {
     client: RespClient,
     keyspace: KeyspaceId,
@@ -85,13 +88,13 @@ pub(super) struct Mover {
 }
 
 impl Mover {
-    /// `phase`: names the accounts.
+    /// `phase` is part of the accounts' names.
     pub(super) fn new(client: RespClient, keyspace: KeyspaceId, phase: &str, number: u64) -> Self {
         let (tag, name) = (format!("{{{phase}-accounts}}"), format!("mover-{number}"));
         Self { client, keyspace, tag, name, acknowledged: 0, unknown: 0, seen: Transfers::default() }
     }
 
-    /// Calls until it is stopped.
+    /// Makes calls until it is stopped.
     pub(super) fn work(&mut self, random: &mut Random, stopped: &AtomicBool) -> Result<()> {
         while !stopped.load(Ordering::Relaxed) && !self.seen.is_failure() {
             match random.below(100) {
@@ -148,31 +151,31 @@ impl Mover {
         let [from, to, ledger, amount, name] = *words;
         let reply = self.client.ask(&[b"EVAL", SCRIPT, b"3", from, to, ledger, amount, name])?;
         Ok(match reply {
-            Ok(reply @ Reply::Integer(_)) => End::Done(reply),
+            Ok(reply @ Value::Int(_)) => End::Done(reply),
             _ => End::Unknown,
         })
     }
 
-    /// All of these commands, by one connection.
+    /// Sends the commands as a transaction.
     fn transaction(&mut self, commands: &[&[&[u8]]]) -> Result<End> {
         if !self.client.select(self.keyspace)? {
             return Ok(End::Nothing);
         }
         let begin = [&b"MULTI"[..]];
         for command in std::iter::once(&begin[..]).chain(commands.iter().copied()) {
-            // One that is not queued leaves nothing that could be executed: the next connection is another one.
-            if !matches!(self.client.ask(command)?, Ok(Reply::Simple(_))) {
+            // If a command is not queued, nothing is executed: the connection is closed.
+            if !matches!(self.client.ask(command)?, Ok(Value::Okay | Value::SimpleString(_))) {
                 self.client.disconnect();
                 return Ok(End::Nothing);
             }
         }
         Ok(match self.client.ask(&[b"EXEC"])? {
-            Ok(reply @ Reply::Array(_)) => End::Done(reply),
+            Ok(reply @ Value::Array(_)) => End::Done(reply),
             _ => End::Unknown,
         })
     }
 
-    /// Reads all accounts at once; whether it could.
+    /// Reads all accounts at once and checks them; false if they could not be read.
     fn read(&mut self) -> Result<bool> {
         let (keys, ledger, name) = (
             (0..ACCOUNTS).map(|number| self.account(number)).collect::<Vec<_>>(),
@@ -183,7 +186,7 @@ impl Mover {
         let gets: Vec<[&[u8]; 2]> = keys.iter().map(|key| [get, key]).collect();
         let count = [&b"HGET"[..], &ledger, name.as_bytes()];
         let commands: Vec<&[&[u8]]> = gets.iter().map(|words| &words[..]).chain([&count[..]]).collect();
-        let End::Done(Reply::Array(replies)) = self.transaction(&commands)? else { return Ok(false) };
+        let End::Done(Value::Array(replies)) = self.transaction(&commands)? else { return Ok(false) };
         self.seen.read += 1;
         if let Err(why) = judge((self.acknowledged, self.unknown), &replies) {
             self.seen.wrong.push(format!("{} of {}: {why}: {replies:?}", self.name, self.tag));
@@ -191,7 +194,7 @@ impl Mover {
         Ok(true)
     }
 
-    /// Everything, when all faults are over.
+    /// Reads all accounts, after the faults.
     pub(super) fn read_back(&mut self) -> Result<()> {
         if !self.seen.is_failure() && !self.read()? {
             self.seen.wrong.push(format!("the accounts of {} cannot be read", self.tag));
@@ -200,26 +203,26 @@ impl Mover {
     }
 }
 
-/// What all accounts and the count of a user's transfers say that has made so many, and so many that ended unknown.
-fn judge((acknowledged, unknown): (u64, u64), replies: &[Reply]) -> std::result::Result<(), String> {
+/// Checks the accounts and the counter of a user with this many acknowledged and unknown transfers.
+fn judge((acknowledged, unknown): (u64, u64), replies: &[Value]) -> std::result::Result<(), String> {
     let numbers: Option<Vec<i64>> = replies.iter().map(number).collect();
-    let numbers = numbers.ok_or("something is no number")?;
-    let (count, accounts) = numbers.split_last().ok_or("nothing is there")?;
+    let numbers = numbers.ok_or("a value is not a number")?;
+    let (count, accounts) = numbers.split_last().ok_or("there are no values")?;
     let sum: i64 = accounts.iter().sum();
     if accounts.len() as u64 != ACCOUNTS || sum != 0 {
-        return Err(format!("the accounts come to {sum}"));
+        return Err(format!("the accounts add up to {sum}"));
     }
     let possible = acknowledged..=acknowledged + unknown;
     match u64::try_from(*count).is_ok_and(|count| possible.contains(&count)) {
         true => Ok(()),
-        false => Err(format!("{count} transfers were made, and may be {possible:?}")),
+        false => Err(format!("the counter is {count}, but possible is {possible:?}")),
     }
 }
 
-fn number(reply: &Reply) -> Option<i64> {
+fn number(reply: &Value) -> Option<i64> {
     match reply {
-        Reply::Bulk(None) => Some(0),
-        Reply::Bulk(Some(bytes)) => std::str::from_utf8(bytes).ok()?.parse().ok(),
+        Value::Nil => Some(0),
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
         _ => None,
     }
 }
@@ -228,22 +231,25 @@ fn number(reply: &Reply) -> Option<i64> {
 mod tests {
     use super::*;
 
-    fn replies(accounts: [i64; ACCOUNTS as usize], count: i64) -> Vec<Reply> {
-        let bulk = |number: i64| Reply::Bulk((number != 0).then(|| number.to_string().into_bytes()));
+    fn replies(accounts: [i64; ACCOUNTS as usize], count: i64) -> Vec<Value> {
+        let bulk = |number: i64| match number {
+            0 => Value::Nil,
+            _ => Value::BulkString(number.to_string().into_bytes()),
+        };
         accounts.into_iter().chain([count]).map(bulk).collect()
     }
 
     #[test]
-    fn half_of_a_transfer_shows_and_so_does_a_lost_one() {
+    fn partial_lost_and_repeated_transfers_are_detected() {
         let shown =
-            |acknowledged, unknown, replies: &[Reply]| judge((acknowledged, unknown), replies).is_ok();
-        assert!(shown(0, 0, &replies([0; 5], 0)), "nothing has happened");
+            |acknowledged, unknown, replies: &[Value]| judge((acknowledged, unknown), replies).is_ok();
+        assert!(shown(0, 0, &replies([0; 5], 0)), "no transfers");
         assert!(shown(2, 0, &replies([5, -7, 2, 0, 0], 2)));
-        assert!(!shown(2, 0, &replies([5, -7, 3, 0, 0], 2)), "a half");
+        assert!(!shown(2, 0, &replies([5, -7, 3, 0, 0], 2)), "partial");
         assert!(!shown(3, 0, &replies([5, -7, 2, 0, 0], 2)), "lost");
-        assert!(!shown(1, 0, &replies([5, -7, 2, 0, 0], 2)), "twice");
+        assert!(!shown(1, 0, &replies([5, -7, 2, 0, 0], 2)), "repeated");
         assert!(shown(1, 1, &replies([5, -7, 2, 0, 0], 2)) && shown(1, 1, &replies([5, -7, 2, 0, 0], 1)));
         assert!(!shown(0, 0, &replies([0; 5], 0)[1..]));
-        assert!(!shown(0, 0, &[&replies([0; 5], 0)[1..], &[Reply::Error("no".into())]].concat()));
+        assert!(!shown(0, 0, &[&replies([0; 5], 0)[1..], &[Value::SimpleString("no".into())]].concat()));
     }
 }

@@ -1,9 +1,9 @@
-//! What the clients of a phase do: random operations on the keys of that phase, with the history taken down.
+//! The clients of a phase: random operations on the keys of that phase, and their history.
 //!
-//! Every keyspace has the same keys, so that one which is taken for that of another keyspace shows. Half of them belong to the native
-//! clients, who compare versions; the other half is shared with Redis clients, who are not told any, so that there nobody's answer counts
-//! as having told one. A keyspace by quorum is only asked for what it understands (R14); one whose hot keys are spread is asked for few of its keys most of the time, and mostly gets.
-//! An eighth of the keys has values of 1 B to 4 MiB, in chains to 32 KiB, which histories have shortened (`large`); nothing is made of these by primaries.
+//! Every keyspace has the same keys, so that a mix-up of keyspaces is detected. Half of the keys belong to native clients, which compare
+//! versions; the other half is shared with Redis clients, which see no versions, so the history of these keys has none. Keyspaces by quorum
+//! get only the operations that they support (R14); those with balancing=hot get mostly gets, of few keys. An eighth of the keys has
+//! values of 1 B to 4 MiB, in chains of up to 32 KiB, which histories store shortened ([`long_values`]) and which are only set, got and deleted.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,17 +15,17 @@ use nicekv_proto::placement::{KeyspaceSpec, LoadBalancing, Protocol};
 use nicekv_proto::{OpId, Status};
 use nicekv_testkit::Random;
 
-use super::large::{self, Lengths};
+use super::long_values::{self, Lengths};
 use crate::clients::Client;
 use crate::error::Result;
 
 /// Keys of a phase in each keyspace.
 pub(crate) const KEYS: usize = 128;
-/// Of these many keys of either half, every third call is to one: so that calls meet.
+/// Every third call is to one of this many keys of either half, so that calls conflict.
 const HOT_KEYS: u64 = 4;
-/// Of ten calls to a keyspace whose hot keys are spread so many are gets, and a part of the others.
+/// Gets among ten calls to a keyspace with balancing=hot, plus some of the others.
 const HOT_GETS_OF_TEN: u64 = 8;
-/// Every so manieth key of either half has long values.
+/// One of this many keys of either half has long values.
 const LARGE_EVERY: usize = 8;
 /// Calls of a client between two scans of all keys, on average.
 const CALLS_PER_SCAN: u64 = 400;
@@ -35,14 +35,14 @@ const PAUSE_US_MAX: u64 = 8_000;
 /// A key of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
-    /// Which of the lab's keyspaces.
+    /// Index among the lab's keyspaces.
     pub(crate) keyspace: usize,
-    /// Which of its keys.
+    /// Index among its keys.
     pub(crate) index: usize,
 }
 
 impl Key {
-    /// Even ones compare versions.
+    /// Keys with an even index are compared by versions.
     fn has_versions(self) -> bool {
         self.index.is_multiple_of(2)
     }
@@ -71,18 +71,18 @@ impl Keys<'_> {
         format!("chaos-{}-{}-{}", self.seed, self.phase, key.index)
     }
 
-    /// As people tell it from all others.
+    /// Unique among all keyspaces.
     pub(crate) fn full_name(self, key: Key) -> String {
         format!("{}-{}", self.keyspaces[key.keyspace].name, self.name(key))
     }
 
-    /// Makes one call; versions are not told for keys without.
+    /// Makes one call; removes the version from the answer for keys without.
     pub(crate) fn call(self, client: &mut Client, key: Key, action: Action) -> Result<Call> {
         let (keyspace, name) = (self.keyspaces[key.keyspace].id, self.name(key));
         let mut call = match self.lengths(key) {
             Some(lengths) => {
-                let action = large::expanded(&action, lengths);
-                large::shortened(client.call(keyspace, name.as_bytes(), action)?, lengths)
+                let action = long_values::expanded(&action, lengths);
+                long_values::shortened(client.call(keyspace, name.as_bytes(), action)?, lengths)
             }
             None => client.call(keyspace, name.as_bytes(), action)?,
         };
@@ -91,7 +91,7 @@ impl Keys<'_> {
             if !key.has_versions() {
                 answer.version = Answer::VERSION_NOT_TOLD;
             }
-            // It does not say for sure whether there was a value.
+            // An erase does not say reliably whether there was a value.
             if erases && answer.status == Status::NotFound {
                 answer.status = Status::Ok;
             }
@@ -99,15 +99,15 @@ impl Keys<'_> {
         Ok(call)
     }
 
-    /// Lists the phase's keys of a keyspace: what a scan says is what gets of all keys would have been told (C11).
+    /// Lists the phase's keys of a keyspace: a scan is recorded as gets of all keys that it covers (C11).
     fn scan(self, client: &mut Client, keyspace: usize) -> Result<Vec<KeyCall>> {
         let spec = &self.keyspaces[keyspace];
-        // Digits come after the dash, and before the colon.
+        // In ASCII, digits come after '-' and before ':'.
         let prefix = format!("chaos-{}-{}", self.seed, self.phase);
         let (after, last) = (format!("{prefix}-"), format!("{prefix}-:"));
         let covered = client.scan(spec.id, after.as_bytes(), last.as_bytes())?;
         let mut calls = Vec::new();
-        // Of large values scans tell no more than that there is one.
+        // Scans do not return long values.
         let keys = (0..KEYS).map(|index| Key { keyspace, index }).filter(|key| self.lengths(*key).is_none());
         let keys: Vec<Key> = keys.collect();
         for (piece, key) in covered.iter().flat_map(|piece| keys.iter().map(move |key| (piece, *key))) {
@@ -130,16 +130,16 @@ impl Keys<'_> {
             true => random.below(HOT_KEYS),
             false => random.below(half),
         } as usize;
-        let shared = !client.is_told_versions() || random.below(3) == 0;
+        let shared = !client.sees_versions() || random.below(3) == 0;
         Key { keyspace, index: 2 * place + usize::from(shared) }
     }
 
-    /// How long the values of the key are, if they are long. Chains have none that are stored in chunks.
+    /// The lengths of the key's values, if they are long. Chains do not support values in chunks.
     fn lengths(self, key: Key) -> Option<Lengths> {
         let is_long = key.index / 2 % LARGE_EVERY == LARGE_EVERY - 1;
         is_long.then_some(match self.keyspaces[key.keyspace].protocol {
-            Protocol::Chain => large::WHOLE,
-            Protocol::Multicast | Protocol::Quorum { .. } => large::LARGE,
+            Protocol::Chain => long_values::WHOLE,
+            Protocol::Multicast | Protocol::Quorum { .. } => long_values::LARGE,
         })
     }
 
@@ -148,29 +148,29 @@ impl Keys<'_> {
     }
 
     fn draw(self, client: &Client, key: Key, seen: OpId, value: Vec<u8>, random: &mut Random) -> Action {
-        // What is written all the time has no copies.
+        // Keys that are written all the time get no copies.
         if self.is_hot(key.keyspace) && random.below(10) < HOT_GETS_OF_TEN {
             return Action::Get;
         }
         match self.keyspaces[key.keyspace].protocol {
             Protocol::Multicast | Protocol::Chain if self.lengths(key).is_some() => {
-                draw_large(client.is_told_versions() && key.has_versions(), seen, value, random)
+                draw_large(client.sees_versions() && key.has_versions(), seen, value, random)
             }
             Protocol::Multicast | Protocol::Chain => {
-                draw(client.is_told_versions() && key.has_versions(), seen, value, random)
+                draw(client.sees_versions() && key.has_versions(), seen, value, random)
             }
             Protocol::Quorum { .. } => draw_for_quorum(value, random),
         }
     }
 }
 
-/// One of so many places, the first ones most often: by Zipf's law with an exponent of one.
+/// A place below `places`, by Zipf's law with exponent 1.
 fn by_popularity(places: u64, random: &mut Random) -> u64 {
     let share = random.below(1 << 32) as f64 / (1_u64 << 32) as f64;
     (((places as f64 + 1.0).powf(share)) as u64).clamp(1, places) - 1
 }
 
-/// Makes calls until it is stopped; all of them.
+/// Makes calls until it is stopped, and returns them.
 pub(crate) fn run(
     client: &mut Client,
     number: u64,
@@ -199,7 +199,7 @@ pub(crate) fn run(
     Ok(calls)
 }
 
-/// What is understood of a value that may be too long for a datagram.
+/// Operations that are supported for values that may be too long for a datagram.
 fn draw_large(compares_versions: bool, version: OpId, value: Vec<u8>, random: &mut Random) -> Action {
     loop {
         match draw(compares_versions, version, value.clone(), random) {

@@ -1,6 +1,6 @@
-//! Clients of a lab that take down what they see, for tests of the whole system: the native client, and a Redis client of a gateway.
+//! Clients of a lab that record what they see, for tests of the whole system: the native client, and a Redis client of a gateway.
 //!
-//! Both make one call at a time and describe it as the checker of `nicekv-history` wants it, on the boot-time clock, which all processes
+//! Both make one call at a time and record it for the checker of `nicekv-history`, on the boot-time clock, which all processes
 //! of the machine share. A call whose outcome is unknown has no answer.
 
 mod native;
@@ -17,16 +17,15 @@ use crate::scope::Scope;
 use crate::topology::Host;
 
 pub(crate) use native::{Covered, NativeClient};
-pub(crate) use resp::{Reply, RespClient};
+pub(crate) use resp::RespClient;
 
-/// A gateway that is there answers within its own client's timeout of 5 s.
+/// Longer than the timeout of 5 s that a gateway's own client has.
 const RESP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client of either kind.
 pub(crate) enum Client {
-    /// Told versions.
     Native(Box<NativeClient>),
-    /// Not told versions.
+    /// Gateways return no versions.
     Resp(RespClient),
 }
 
@@ -39,7 +38,7 @@ impl Client {
             .map_err(LabError::system(format!("bind a client on {host}")))
     }
 
-    /// A client of the gateway on a host, with a number of its own among all that run. It connects when it is needed.
+    /// A client of the gateway on a host, with a unique number. It connects when it is first used.
     pub(crate) fn resp(scope: &Scope, host: Host, number: u64) -> Self {
         Self::Resp(Self::redis(scope, host, number))
     }
@@ -49,12 +48,12 @@ impl Client {
         RespClient::new(scope.namespace(host), number, RESP_TIMEOUT)
     }
 
-    /// Whether it can do things that concern versions.
-    pub(crate) fn is_told_versions(&self) -> bool {
+    /// Whether its answers have versions, so that it can compare them.
+    pub(crate) fn sees_versions(&self) -> bool {
         matches!(self, Self::Native(_))
     }
 
-    /// Lists the keys after `after` and up to `last`, as far as it comes, if it can.
+    /// Lists the keys after `after` and up to `last`: the pieces that were read before an error. Only native clients can.
     pub(crate) fn scan(&mut self, keyspace: KeyspaceId, after: &[u8], last: &[u8]) -> Result<Vec<Covered>> {
         match self {
             Self::Native(client) => {
@@ -65,7 +64,7 @@ impl Client {
         }
     }
 
-    /// Makes a call and waits for its end. The op id in `action` is replaced by that of the call.
+    /// Makes a call and waits until it ends. The op id in `action` is replaced by that of the call.
     pub(crate) fn call(&mut self, keyspace: KeyspaceId, key: &[u8], action: Action) -> Result<Call> {
         match self {
             Self::Native(client) => {

@@ -1,13 +1,15 @@
-//! A Redis client of a gateway, as far as the checker's actions go, one command at a time.
+//! A Redis client of a gateway, one command at a time, for the actions that the checker knows.
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::net::{SocketAddrV4, TcpStream};
 use std::time::Duration;
 
 use nicekv_history::model::{Change, When};
 use nicekv_history::{Action, Answer, Call};
 use nicekv_proto::{ClientId, Form, KeyspaceId, OpId, Status};
 use nicekv_runtime::now;
+use redis::io::tcp::TcpSettings;
+use redis::{
+    Connection, ConnectionLike, IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult, Value,
+};
 
 use crate::error::Result;
 use crate::namespace::Namespace;
@@ -15,40 +17,23 @@ use crate::topology::RESP;
 
 /// Before a connection is tried again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(10);
-/// No value that is put here is longer.
-const BULK_BYTES_MAX: usize = 8 << 20;
 
-/// What a gateway answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    /// `+`
-    Simple(String),
-    /// `-`
-    Error(String),
-    /// `:`
-    Integer(i64),
-    /// `$`; `None` is null.
-    Bulk(Option<Vec<u8>>),
-    /// `*`, of no others.
-    Array(Vec<Reply>),
-}
-
-/// A client that connects anew when its connection breaks.
+/// A client that reconnects when its connection breaks.
 pub(crate) struct RespClient {
     namespace: Namespace,
     timeout: Duration,
-    stream: Option<BufReader<TcpStream>>,
-    /// To which its connection has been switched; a new one is at the default keyspace.
+    connection: Option<Connection>,
+    /// The keyspace of the connection; a new one begins at the default keyspace.
     selected: KeyspaceId,
-    /// Names its calls, since gateways tell no op ids.
+    /// Names its calls, since gateways return no op ids.
     op: OpId,
 }
 
 impl RespClient {
-    /// A client of the gateway in a namespace. `number`: tells it from others that judge the same keys.
+    /// A client of the gateway in a namespace. `number` distinguishes it from others that call the same keys.
     pub(crate) fn new(namespace: Namespace, number: u64, timeout: Duration) -> Self {
         let op = OpId { client: ClientId(u64::MAX - number), sequence: 0 };
-        Self { namespace, timeout, stream: None, selected: KeyspaceId::DEFAULT, op }
+        Self { namespace, timeout, connection: None, selected: KeyspaceId::DEFAULT, op }
     }
 
     pub(crate) fn call(&mut self, keyspace: KeyspaceId, key: &[u8], mut action: Action) -> Result<Call> {
@@ -67,98 +52,62 @@ impl RespClient {
         Ok(Call { action, called, answered })
     }
 
-    /// Switches the connection to a keyspace, if it is at another; whether it is there.
+    /// Switches the connection to a keyspace, if it has another; whether it has this one now.
     pub(crate) fn select(&mut self, keyspace: KeyspaceId) -> Result<bool> {
-        if self.stream.is_none() {
+        if self.connection.is_none() {
             self.selected = KeyspaceId::DEFAULT;
         }
         if self.selected == keyspace {
             return Ok(true);
         }
         let reply = self.ask(&[b"SELECT", keyspace.0.to_string().as_bytes()])?;
-        let is_there = reply.is_ok_and(|reply| matches!(reply, Reply::Simple(_)));
-        match is_there {
+        let is_selected = reply.is_ok_and(|reply| reply == Value::Okay);
+        match is_selected {
             true => self.selected = keyspace,
-            // Whatever was said, the next call begins anew.
-            false => self.stream = None,
+            false => self.disconnect(),
         }
-        Ok(is_there)
+        Ok(is_selected)
     }
 
-    /// The next command gets a connection of its own.
+    /// The next command gets a new connection.
     pub(crate) fn disconnect(&mut self) {
-        self.stream = None;
+        self.connection = None;
     }
 
-    /// Asks one command; any error leaves its outcome open, and the next one gets a connection of its own.
-    pub(crate) fn ask(&mut self, words: &[&[u8]]) -> Result<io::Result<Reply>> {
-        let mut stream = match self.stream.take() {
-            Some(stream) => stream,
-            None => match self.namespace.inside(|| connect(RESP, self.timeout))? {
-                Ok(stream) => stream,
+    /// Sends a command. After an error its outcome is unknown, and the next command gets a new connection; an error reply of the gateway
+    /// is a value.
+    pub(crate) fn ask(&mut self, words: &[&[u8]]) -> Result<RedisResult<Value>> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => match self.namespace.inside(|| connect(self.timeout))? {
+                Ok(connection) => connection,
                 Err(error) => {
                     std::thread::sleep(RECONNECT_PAUSE);
                     return Ok(Err(error));
                 }
             },
         };
-        let reply = exchange(&mut stream, words);
+        let mut command = redis::Cmd::new();
+        words.iter().for_each(|word| _ = command.arg(word));
+        let reply = connection.req_command(&command);
         if reply.is_ok() {
-            self.stream = Some(stream);
+            self.connection = Some(connection);
         }
         Ok(reply)
     }
 }
 
-fn connect(gateway: SocketAddrV4, timeout: Duration) -> io::Result<BufReader<TcpStream>> {
-    let stream = TcpStream::connect_timeout(&gateway.into(), timeout)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(timeout))?;
-    stream.set_write_timeout(Some(timeout))?;
-    Ok(BufReader::new(stream))
+fn connect(timeout: Duration) -> std::result::Result<Connection, RedisError> {
+    let info = (RESP.ip().to_string(), RESP.port()).into_connection_info()?;
+    let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+    let info = info.set_redis_settings(RedisConnectionInfo::default().set_skip_set_lib_name());
+    let connection = redis::Client::open(info)?.get_connection_with_timeout(timeout)?;
+    connection.set_read_timeout(Some(timeout))?;
+    connection.set_write_timeout(Some(timeout))?;
+    Ok(connection)
 }
 
-fn exchange(stream: &mut BufReader<TcpStream>, words: &[&[u8]]) -> io::Result<Reply> {
-    let mut command = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        command.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        command.extend_from_slice(word);
-        command.extend_from_slice(b"\r\n");
-    }
-    stream.get_mut().write_all(&command)?;
-    read_reply(stream, true)
-}
-
-fn read_reply(stream: &mut impl BufRead, may_be_array: bool) -> io::Result<Reply> {
-    let malformed = || io::Error::from(io::ErrorKind::InvalidData);
-    let mut line = String::new();
-    stream.read_line(&mut line)?;
-    let line = line.strip_suffix("\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
-    let (kind, rest) = line.split_at_checked(1).ok_or_else(malformed)?;
-    match kind {
-        "+" => Ok(Reply::Simple(rest.to_owned())),
-        "-" => Ok(Reply::Error(rest.to_owned())),
-        ":" => rest.parse().map(Reply::Integer).map_err(|_| malformed()),
-        "$" if rest == "-1" => Ok(Reply::Bulk(None)),
-        "$" => {
-            let length: usize = rest.parse().map_err(|_| malformed())?;
-            if length > BULK_BYTES_MAX {
-                return Err(malformed());
-            }
-            let mut bulk = vec![0; length + 2];
-            stream.read_exact(&mut bulk)?;
-            bulk.truncate(length);
-            Ok(Reply::Bulk(Some(bulk)))
-        }
-        "*" if may_be_array => {
-            let count: usize = rest.parse().map_err(|_| malformed())?;
-            (0..count).map(|_| read_reply(stream, false)).collect::<io::Result<_>>().map(Reply::Array)
-        }
-        _ => Err(malformed()),
-    }
-}
-
-/// The command for an action. Gateways know no versions, and only some combinations of conditions and changes.
+/// The command for an action. Redis commands have no versions, and only some combinations of conditions and changes.
 fn words(key: &[u8], action: &Action) -> Vec<Vec<u8>> {
     let words = |command: &str, rest: &[&[u8]]| {
         [command.as_bytes(), key].into_iter().chain(rest.iter().copied()).map(<[u8]>::to_vec).collect()
@@ -175,14 +124,14 @@ fn words(key: &[u8], action: &Action) -> Vec<Vec<u8>> {
             (When::Always, false, Change::Increment(delta)) => {
                 words("INCRBY", &[delta.to_string().as_bytes()])
             }
-            other => unreachable!("no command of Redis: {other:?}"),
+            other => unreachable!("Redis has no command for {other:?}"),
         },
     }
 }
 
-/// What the reply to an action's command says; `None` if it says that the outcome is unknown.
-fn answer(action: &Action, reply: Reply) -> Option<Answer> {
-    let told = |status, integer, value| {
+/// What the reply to an action's command means; `None` if the outcome is unknown.
+fn answer(action: &Action, reply: Value) -> Option<Answer> {
+    let answer = |status, integer, value| {
         Some(Answer { status, version: Answer::VERSION_NOT_TOLD, integer, value, form: Form::Plain })
     };
     let counts = matches!(action, Action::Update { change: Change::Increment(_) | Change::Append(_), .. });
@@ -192,17 +141,21 @@ fn answer(action: &Action, reply: Reply) -> Option<Answer> {
         _ => (Status::NotFound, false),
     };
     match reply {
-        Reply::Simple(_) | Reply::Integer(1) if !counts => told(Status::Ok, 0, None),
-        Reply::Integer(0) if !counts => told(refused, 0, None),
-        Reply::Integer(integer) => told(Status::Ok, integer, None),
-        Reply::Bulk(None) if is_set => told(Status::ConditionFailed, 0, None),
-        Reply::Bulk(None) if *action == Action::Get => told(Status::NotFound, 0, None),
-        // Of GETSET: there was no value.
-        Reply::Bulk(value) => told(Status::Ok, 0, value),
-        Reply::Error(text) if text.contains("not an integer") => told(Status::NotAnInteger, 0, None),
-        Reply::Error(text) if text.contains("overflow") => told(Status::Overflow, 0, None),
-        Reply::Error(text) if text.contains("exceed the limit") => told(Status::ValueTooLong, 0, None),
-        Reply::Simple(_) | Reply::Error(_) | Reply::Array(_) => None,
+        Value::Okay | Value::Int(1) if !counts => answer(Status::Ok, 0, None),
+        Value::Int(0) if !counts => answer(refused, 0, None),
+        Value::Int(integer) => answer(Status::Ok, integer, None),
+        Value::Nil if is_set => answer(Status::ConditionFailed, 0, None),
+        Value::Nil if *action == Action::Get => answer(Status::NotFound, 0, None),
+        // GETSET of a key without a value.
+        Value::Nil => answer(Status::Ok, 0, None),
+        Value::BulkString(value) => answer(Status::Ok, 0, Some(value)),
+        Value::ServerError(error) => match error.details().unwrap_or_default() {
+            text if text.contains("not an integer") => answer(Status::NotAnInteger, 0, None),
+            text if text.contains("overflow") => answer(Status::Overflow, 0, None),
+            text if text.contains("exceed the limit") => answer(Status::ValueTooLong, 0, None),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -219,68 +172,39 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_read_to_their_last_byte() {
-        let mut stream =
-            &b"+OK\r\n-ERR no\r\n:-7\r\n$-1\r\n$4\r\na\r\nb\r\n$0\r\n\r\n*2\r\n:1\r\n$-1\r\n*0\r\n"[..];
-        let expected = [
-            Reply::Simple("OK".into()),
-            Reply::Error("ERR no".into()),
-            Reply::Integer(-7),
-            Reply::Bulk(None),
-            Reply::Bulk(Some(b"a\r\nb".to_vec())),
-            Reply::Bulk(Some(Vec::new())),
-            Reply::Array(vec![Reply::Integer(1), Reply::Bulk(None)]),
-            Reply::Array(Vec::new()),
-        ];
-        for reply in expected {
-            assert_eq!(read_reply(&mut stream, true).unwrap(), reply);
-        }
-        for broken in
-            [&b""[..], b"+OK", b"?\r\n", b"\r\n", b":x\r\n", b"$9999999\r\n", b"$3\r\nab", b"*1\r\n*0\r\n"]
-        {
-            assert!(read_reply(&mut { broken }, true).is_err(), "{broken:?}");
-        }
-    }
-
-    #[test]
-    fn replies_mean_what_the_model_says() {
-        let ok = |text: &str| Reply::Simple(text.into());
+    fn replies_are_translated_to_answers() {
+        let delete = || update(When::Always, false, Change::Delete);
+        let increment = |by| update(When::Always, false, Change::Increment(by));
+        let bulk = || Value::BulkString(b"x".to_vec());
+        let error = |line: &str| {
+            let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+            assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
+            reply
+        };
         let cases = [
-            (Action::Get, Reply::Bulk(None), Some((Status::NotFound, 0, None))),
-            (Action::Get, Reply::Bulk(Some(b"x".to_vec())), Some((Status::Ok, 0, Some("x")))),
-            (set(When::Always, false), ok("OK"), Some((Status::Ok, 0, None))),
-            (set(When::Always, true), Reply::Bulk(None), Some((Status::Ok, 0, None))),
-            (set(When::Always, true), Reply::Bulk(Some(b"x".to_vec())), Some((Status::Ok, 0, Some("x")))),
-            (set(When::IfAbsent, false), Reply::Integer(1), Some((Status::Ok, 0, None))),
-            (set(When::IfAbsent, false), Reply::Integer(0), Some((Status::ConditionFailed, 0, None))),
-            (set(When::IfPresent, false), Reply::Bulk(None), Some((Status::ConditionFailed, 0, None))),
-            (update(When::Always, false, Change::Delete), Reply::Integer(1), Some((Status::Ok, 0, None))),
-            (
-                update(When::Always, false, Change::Delete),
-                Reply::Integer(0),
-                Some((Status::NotFound, 0, None)),
-            ),
-            (
-                update(When::Always, false, Change::Increment(1)),
-                Reply::Integer(1),
-                Some((Status::Ok, 1, None)),
-            ),
-            (
-                update(When::Always, false, Change::Increment(-1)),
-                Reply::Integer(0),
-                Some((Status::Ok, 0, None)),
-            ),
+            (Action::Get, Value::Nil, Some((Status::NotFound, 0, None))),
+            (Action::Get, bulk(), Some((Status::Ok, 0, Some("x")))),
+            (set(When::Always, false), Value::Okay, Some((Status::Ok, 0, None))),
+            (set(When::Always, true), Value::Nil, Some((Status::Ok, 0, None))),
+            (set(When::Always, true), bulk(), Some((Status::Ok, 0, Some("x")))),
+            (set(When::IfAbsent, false), Value::Int(1), Some((Status::Ok, 0, None))),
+            (set(When::IfAbsent, false), Value::Int(0), Some((Status::ConditionFailed, 0, None))),
+            (set(When::IfPresent, false), Value::Nil, Some((Status::ConditionFailed, 0, None))),
+            (delete(), Value::Int(1), Some((Status::Ok, 0, None))),
+            (delete(), Value::Int(0), Some((Status::NotFound, 0, None))),
+            (increment(1), Value::Int(1), Some((Status::Ok, 1, None))),
+            (increment(-1), Value::Int(0), Some((Status::Ok, 0, None))),
             (
                 update(When::Always, false, Change::Append(vec![1])),
-                Reply::Integer(0),
+                Value::Int(0),
                 Some((Status::Ok, 0, None)),
             ),
             (
-                update(When::Always, false, Change::Increment(1)),
-                Reply::Error("ERR value is not an integer or out of range".into()),
+                increment(1),
+                error("ERR value is not an integer or out of range"),
                 Some((Status::NotAnInteger, 0, None)),
             ),
-            (set(When::Always, false), Reply::Error("ERR outcome unknown".into()), None),
+            (set(When::Always, false), error("ERR outcome unknown"), None),
         ];
         for (action, reply, expected) in cases {
             let found = answer(&action, reply.clone());

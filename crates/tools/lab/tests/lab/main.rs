@@ -100,7 +100,7 @@ fn processes_are_killed_and_started() {
     let exchange = ["exec", "client-0", "--", &program, "tcp", "10.20.1.1:7400"];
     lab.succeeds(&exchange);
     lab.succeeds(&["kill", "switch"]);
-    let in_vain = [&exchange[..], &["--patience-ms", "500"]].concat();
+    let in_vain = [&exchange[..], &["--timeout-ms", "500"]].concat();
     let output = lab.command(&in_vain).output().unwrap();
     assert!(!output.status.success(), "without the switch there is no way");
     lab.succeeds(&["start", "switch"]);
@@ -114,15 +114,15 @@ fn processes_are_killed_and_started() {
 fn faults_are_those_of_one_host() {
     let lab = LabUnderTest::up("faults", &["--nodes", "2", "--clients", "1", "--replicas", "1"]);
     let program = program();
-    let reaches = |address: &str, patience_ms: &str| {
-        let exchange = ["exec", "client-0", "--", &program, "tcp", address, "--patience-ms", patience_ms];
+    let reaches = |address: &str, timeout_ms: &str| {
+        let exchange = ["exec", "client-0", "--", &program, "tcp", address, "--timeout-ms", timeout_ms];
         lab.command(&exchange).output().unwrap().status.success()
     };
     let assert_reached = |expected: [bool; 2], when: &str| {
         for (address, expected) in ["10.20.1.1:7400", "10.20.1.2:7400"].into_iter().zip(expected) {
             // What must not come is not waited for as long as what must.
-            let patience_ms = if expected { "20000" } else { "500" };
-            assert_eq!(reaches(address, patience_ms), expected, "{address}, {when}");
+            let timeout_ms = if expected { "20000" } else { "500" };
+            assert_eq!(reaches(address, timeout_ms), expected, "{address}, {when}");
         }
     };
     assert_reached([true, true], "at first");
@@ -194,10 +194,13 @@ fn nothing_is_left_of_an_up_that_fails() {
     let mut up = lab.command(&["up", "--nodes", "2", "--clients", "1", "--replicas", "1"]);
     let output = up.env(stub::FAIL_VARIABLE, "node-1").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(text(&output.stderr), "node-1 has ended; it said: as the test demands\n");
+    assert_eq!(
+        text(&output.stderr),
+        "the process of node-1 has ended; its last log line: as the test demands\n"
+    );
     lab.assert_nothing_left();
 
-    // A metadata service that is never ready, and an operator who loses patience.
+    // A metadata service that is never ready, and an operator who interrupts it.
     let mut up = lab.command(&["up", "--nodes", "2", "--clients", "1", "--replicas", "1"]);
     let mut up = up.env(stub::FAIL_VARIABLE, "ready").stderr(std::process::Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -238,7 +241,7 @@ fn mistakes_are_refused_with_one_line() {
 
     let stranger = format!("{}node-0", lab.namespace_prefix());
     ip(&["netns", "add", &stranger]);
-    lab.refuses(&["up"], "not ours");
+    lab.refuses(&["up"], "belongs to no lab");
     lab.succeeds(&["down"]);
     assert_eq!(lab.namespaces(), [stranger.as_str()], "down takes only what up has made");
     ip(&["netns", "del", &stranger]);

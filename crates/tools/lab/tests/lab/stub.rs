@@ -45,7 +45,7 @@ enum Command {
     Tcp {
         to: SocketAddr,
         #[arg(long, default_value_t = 20_000)]
-        patience_ms: u64,
+        timeout_ms: u64,
     },
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
             let answer = admin::ask(&[endpoint], &AdminRequest::Status, Duration::from_secs(5)).unwrap();
             println!("{}{}", if json { "" } else { "cluster " }, String::from_utf8_lossy(&answer));
         }
-        Command::Tcp { to, patience_ms } => exchange(to, Duration::from_millis(patience_ms)),
+        Command::Tcp { to, timeout_ms } => exchange(to, Duration::from_millis(timeout_ms)),
         Command::Switch(role) | Command::Metadata(role) | Command::Node(role) | Command::Gateway(role)
             if fails(&role.name) =>
         {
@@ -191,10 +191,10 @@ fn gateway(config: &Value) {
     }
 }
 
-fn exchange(to: SocketAddr, patience: Duration) {
-    let deadline = Instant::now() + patience;
+fn exchange(to: SocketAddr, timeout: Duration) {
+    let deadline = Instant::now() + timeout;
     let mut stream = loop {
-        match TcpStream::connect_timeout(&to, patience) {
+        match TcpStream::connect_timeout(&to, timeout) {
             Ok(stream) => break stream,
             // The node may still be on its way to listen.
             Err(error) => assert!(Instant::now() < deadline, "{error}"),

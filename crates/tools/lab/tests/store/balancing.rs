@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::fixture::LabUnderTest;
 use crate::load::Redis;
-use crate::{PATIENCE, as_root, partition_of, status};
+use crate::{TIMEOUT, as_root, partition_of, status};
 
 const CLIENTS: usize = 3;
 const REPLICAS: usize = 3;
@@ -67,8 +67,7 @@ fn the_replicas_of_a_hot_object_serve_equal_shares() {
                 })
                 .collect();
             let (began, mut seen) = (Instant::now(), Vec::new());
-            while !seen.last().is_some_and(|shares: &Vec<u64>| are_equal(shares))
-                && began.elapsed() < PATIENCE
+            while !seen.last().is_some_and(|shares: &Vec<u64>| are_equal(shares)) && began.elapsed() < TIMEOUT
             {
                 std::thread::sleep(REPORTED);
                 seen.push(shares(&lab));

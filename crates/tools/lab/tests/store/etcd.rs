@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::fixture::{LabUnderTest, text};
 use crate::load::{Load, Redis};
-use crate::{PATIENCE, POLL_PAUSE, as_root, as_root_in_long_runs, inside, program, status, wait_for};
+use crate::{POLL_PAUSE, TIMEOUT, as_root, as_root_in_long_runs, inside, program, status, wait_for};
 
 /// An outage that outlasts the leader's lease and those of the nodes.
 const OUTAGE: Duration = Duration::from_secs(5);
@@ -106,7 +106,7 @@ fn a_leader_goes_on_without_a_member_of_etcd_and_after_an_outage_of_it() {
             wait_for(&lab, |status| status["ready"] == true);
         });
         let mut redis = Redis::on(&lab, "client-0");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while redis.ask(&["GET", "writer-0-0"]).is_err() {
             assert!(Instant::now() < deadline, "gets do not go on");
             std::thread::sleep(POLL_PAUSE);
@@ -119,7 +119,7 @@ fn a_leader_goes_on_without_a_member_of_etcd_and_after_an_outage_of_it() {
 fn metric(lab: &LabUnderTest, name: &str) -> f64 {
     let page = inside(lab, "metadata", || {
         let mut stream = TcpStream::connect("10.20.0.2:9464").unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: lab\r\n\r\n").unwrap();
         let mut page = String::new();
         stream.read_to_string(&mut page).unwrap();
@@ -171,7 +171,7 @@ fn an_etcd_that_is_silent_for_a_minute_is_told_of_all_the_while_and_puts_go_on()
                 load.wait_for_progress();
                 assert_eq!(load.failed(), failed);
                 // Another instance may lead by now; the first hears of the store when it asks next.
-                let deadline = Instant::now() + PATIENCE;
+                let deadline = Instant::now() + TIMEOUT;
                 while metric(&lab, SILENT) >= 1.0 {
                     assert!(Instant::now() < deadline, "the first instance takes the store for silent");
                     std::thread::sleep(POLL_PAUSE);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::fixture::{LabUnderTest, text};
 use crate::load::{Load, Redis};
 use crate::tap::Tap;
-use crate::{NODES, PATIENCE, Victim, as_root, nicekv, status, wait_for};
+use crate::{NODES, TIMEOUT, Victim, as_root, nicekv, status, wait_for};
 
 pub(crate) fn is_ready(status: &Value) -> bool {
     status["ready"] == true
@@ -94,7 +94,7 @@ fn a_switch_that_starts_again_drops_what_is_for_the_vrings_until_it_is_filled() 
             nodes.iter().map(|node| node.count(|packet| packet.source == [10, 20, 2, 1])).sum();
         assert_eq!(arrived, 0, "an empty switch leads nowhere");
         lab.succeeds(&["start", "metadata"]);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while redis.ask(&["GET", "writer-0-0"]).is_err() {
             assert!(Instant::now() < deadline, "the switch is not filled");
         }
@@ -110,7 +110,7 @@ fn errors_name_the_metadata_service_that_is_gone() {
         let mut redis = Redis::on(&lab, "client-0");
         assert_eq!(redis.ask(&["SET", "color", "blue"]), Ok("OK".into()));
         lab.succeeds(&["kill", "metadata"]);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         // Gets go on until the leases end.
         let error = loop {
             if let Err(error) = redis.ask(&["GET", "color"]) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::fixture::LabUnderTest;
 use crate::kernel_gets::{outcome, until};
 use crate::load::{Redis, StopOnDrop};
-use crate::{PATIENCE, POLL_PAUSE, as_root, status, succeeds};
+use crate::{POLL_PAUSE, TIMEOUT, as_root, status, succeeds};
 
 const KEY: &str = "color";
 const NODES: usize = 6;
@@ -72,7 +72,7 @@ fn wait_for_key(lab: &LabUnderTest, what: &str, holds: impl Fn(&Value) -> bool) 
         if holds(&key) {
             return key;
         }
-        assert!(began.elapsed() < PATIENCE, "{what}: {}", status(lab)["hot"]);
+        assert!(began.elapsed() < TIMEOUT, "{what}: {}", status(lab)["hot"]);
         std::thread::sleep(POLL_PAUSE);
     }
 }

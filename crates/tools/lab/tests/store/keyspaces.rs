@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use crate::fixture::LabUnderTest;
 use crate::load::{Load, Redis};
-use crate::{PATIENCE, POLL_PAUSE, as_root, nicekv, succeeds, wait_for};
+use crate::{POLL_PAUSE, TIMEOUT, as_root, nicekv, succeeds, wait_for};
 
 /// A gateway hears of a keyspace within half a second.
 fn select(redis: &mut Redis) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while redis.ask(&["SELECT", "16"]).is_err() {
         assert!(Instant::now() < deadline, "the gateway knows the keyspace");
         std::thread::sleep(POLL_PAUSE);

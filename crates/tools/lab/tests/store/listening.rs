@@ -2,14 +2,14 @@
 
 use crate::fixture::LabUnderTest;
 use crate::sockets::{of_process, of_status};
-use crate::{PATIENCE, POLL_PAUSE, as_root, status};
+use crate::{POLL_PAUSE, TIMEOUT, as_root, status};
 use std::time::Instant;
 
 #[test]
 fn status_shows_every_socket_of_every_host_and_none_is_open_to_all_networks() {
     as_root("status_shows_every_socket_of_every_host_and_none_is_open_to_all_networks", || {
         let lab = LabUnderTest::up("listening", &["--engine", "memory", "--nodes", "3", "--clients", "2"]);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let shown = status(&lab);
             let hosts = shown["hosts"].as_array().unwrap();

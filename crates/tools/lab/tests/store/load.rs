@@ -1,31 +1,31 @@
 //! Clients that write while something else goes on.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use crate::fixture::{LabUnderTest, text};
-use crate::{PATIENCE, POLL_PAUSE, inside};
+use redis::{ConnectionLike, Value};
 
-/// Acknowledged puts that show that puts go on.
+use crate::fixture::{LabUnderTest, text};
+use crate::{POLL_PAUSE, TIMEOUT, inside};
+
+/// Acknowledged puts that count as progress.
 const PROGRESS_PUTS: usize = 300;
 const WRITERS: usize = 4;
 
-/// Writers that put keys of their own, and somebody who reads what they wrote last, until they are stopped.
+/// Writers that put their own keys, and a reader of what they wrote last, until they are stopped.
 #[derive(Default)]
 pub(crate) struct Load {
     /// The number of the keyspace.
     keyspace: usize,
     stopped: AtomicBool,
     acknowledged: AtomicUsize,
-    /// The number of each writer's next key: the one before is acknowledged.
+    /// The number of each writer's next key; the one before is acknowledged.
     next: [AtomicUsize; WRITERS],
     /// Puts and gets that were answered by an error.
     failed: AtomicUsize,
 }
 
-/// So that a failed assertion does not leave writers behind that nobody stops.
+/// Stops the writers also after a failed assertion.
 pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -35,7 +35,7 @@ impl Drop for StopOnDrop<'_> {
 }
 
 impl Load {
-    /// Has writers at work while `work` is done, and sees to it that nothing acknowledged is missing then.
+    /// Runs writers during `work`, and checks that nothing acknowledged is missing.
     pub(crate) fn during(lab: &LabUnderTest, work: impl FnOnce(&Self)) {
         Self::of_keyspace(0, lab, work);
     }
@@ -73,7 +73,7 @@ impl Load {
         redis
     }
 
-    /// In a keyspace that may be ordered they are all over it.
+    /// In an ordered keyspace the keys are spread over all of it.
     fn key(&self, writer: usize, number: usize) -> String {
         let key = format!("writer-{writer}-{number}");
         match self.keyspace {
@@ -90,7 +90,7 @@ impl Load {
             if self.stopped.load(Ordering::Relaxed) {
                 break;
             }
-            // An outcome that is unknown promises nothing.
+            // The outcome of others is unknown.
             if redis.ask(&["SET", &self.key(writer, number), &number.to_string()]) == Ok("OK".into()) {
                 acknowledged.push(number);
                 self.acknowledged.fetch_add(1, Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl Load {
         acknowledged
     }
 
-    /// Apart from the writers: puts go on when gets may not, without leases.
+    /// In a thread of its own: without leases gets stop, but puts go on.
     fn read(&self, lab: &LabUnderTest) {
         let mut redis = self.redis(lab, 1);
         for writer in (0..WRITERS).cycle() {
@@ -126,12 +126,12 @@ impl Load {
         self.wait_for_puts(PROGRESS_PUTS);
     }
 
-    /// Until so many more are acknowledged.
+    /// Until `count` more are acknowledged.
     pub(crate) fn wait_for_puts(&self, count: usize) {
         let aim = self.acknowledged.load(Ordering::Relaxed) + count;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.acknowledged.load(Ordering::Relaxed) < aim {
-            assert!(Instant::now() < deadline, "puts do not go on");
+            assert!(Instant::now() < deadline, "no progress of puts");
             std::thread::sleep(POLL_PAUSE);
         }
     }
@@ -139,75 +139,66 @@ impl Load {
 
 /// A connection to the gateway of a client host.
 pub(crate) struct Redis {
-    stream: BufReader<TcpStream>,
+    connection: redis::Connection,
 }
 
 impl Redis {
     pub(crate) fn on(lab: &LabUnderTest, client: &str) -> Self {
-        let deadline = Instant::now() + PATIENCE;
-        let stream = inside(lab, client, || {
+        let gateway = redis::Client::open("redis://127.0.0.1:6379").unwrap();
+        let deadline = Instant::now() + TIMEOUT;
+        let connection = inside(lab, client, || {
             loop {
-                match TcpStream::connect("127.0.0.1:6379") {
-                    Ok(stream) => break stream,
+                match gateway.get_connection() {
+                    Ok(connection) => break connection,
                     // Just started.
                     Err(error) => assert!(Instant::now() < deadline, "{error}"),
                 }
             }
         });
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { stream: BufReader::new(stream) }
+        connection.set_read_timeout(Some(TIMEOUT)).unwrap();
+        Self { connection }
     }
 
-    /// A simple string, a bulk string, or an error.
+    /// A string, a number, or an error; "no value" for nil.
     pub(crate) fn ask(&mut self, words: &[&str]) -> Result<String, String> {
-        self.say(words);
-        self.hear()
+        match self.reply(words) {
+            Value::Nil => Err("no value".into()),
+            Value::ServerError(error) => {
+                Err(format!("-{} {}", error.code(), error.details().unwrap_or_default()))
+            }
+            scalar => Ok(text_of(scalar)),
+        }
     }
 
-    /// What an array says, with the arrays in it.
+    /// The elements of an array, and of the arrays in it.
     pub(crate) fn list(&mut self, words: &[&str]) -> Vec<String> {
-        self.say(words);
-        self.hear_list()
+        flat(self.reply(words))
     }
 
-    /// What the next array says that comes.
-    pub(crate) fn hear_list(&mut self) -> Vec<String> {
-        let (mut listed, mut left) = (Vec::new(), 1);
-        while left > 0 {
-            left -= 1;
-            match self.hear() {
-                Ok(one) => listed.push(one),
-                Err(line) if line.starts_with(':') => listed.push(line),
-                Err(line) => {
-                    left +=
-                        line.strip_prefix('*').unwrap_or_else(|| panic!("{line}")).parse::<usize>().unwrap();
-                }
-            }
-        }
-        listed
+    /// The elements of the next array that the gateway sends.
+    pub(crate) fn next_list(&mut self) -> Vec<String> {
+        flat(self.connection.recv_response().unwrap())
     }
 
-    fn say(&mut self, words: &[&str]) {
-        let mut command = format!("*{}\r\n", words.len());
-        for word in words {
-            command += &format!("${}\r\n{word}\r\n", word.len());
-        }
-        self.stream.get_mut().write_all(command.as_bytes()).unwrap();
+    fn reply(&mut self, words: &[&str]) -> Value {
+        let mut command = redis::Cmd::new();
+        self.connection.req_command(command.arg(words)).unwrap()
     }
+}
 
-    fn hear(&mut self) -> Result<String, String> {
-        let mut line = String::new();
-        self.stream.read_line(&mut line).unwrap();
-        let line = line.trim_end();
-        match line.split_at(1) {
-            ("+", simple) => Ok(simple.to_owned()),
-            ("$", "-1") => Err("no value".to_owned()),
-            ("$", length) => {
-                let mut bulk = vec![0; length.parse::<usize>().unwrap() + 2];
-                self.stream.read_exact(&mut bulk).unwrap();
-                Ok(text(&bulk[..bulk.len() - 2]))
-            }
-            _ => Err(line.to_owned()),
-        }
+fn flat(value: Value) -> Vec<String> {
+    match value {
+        Value::Array(values) => values.into_iter().flat_map(flat).collect(),
+        scalar => vec![text_of(scalar)],
+    }
+}
+
+fn text_of(scalar: Value) -> String {
+    match scalar {
+        Value::Okay => "OK".into(),
+        Value::SimpleString(line) => line,
+        Value::BulkString(bytes) => text(&bytes),
+        Value::Int(number) => number.to_string(),
+        other => panic!("{other:?}"),
     }
 }

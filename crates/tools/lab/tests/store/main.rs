@@ -45,7 +45,7 @@ use serde_json::Value;
 use tap::Tap;
 
 /// For anything that is to happen after a fault.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two looks at something that is to change.
 const POLL_PAUSE: Duration = Duration::from_millis(20);
 const NODES: usize = 5;
@@ -96,7 +96,7 @@ fn scan_splits(lab: &LabUnderTest, switches: &[&str]) -> u64 {
 
 /// Scans until switches tell that they split scans.
 fn scan_until_split(lab: &LabUnderTest, switches: &[&str], scan: impl Fn()) {
-    let (before, deadline) = (scan_splits(lab, switches), Instant::now() + PATIENCE);
+    let (before, deadline) = (scan_splits(lab, switches), Instant::now() + TIMEOUT);
     while scan_splits(lab, switches) == before {
         assert!(Instant::now() < deadline, "no switch splits scans");
         scan();
@@ -230,7 +230,7 @@ fn partition_of(status: &Value, key: &str) -> Value {
 }
 
 fn wait_for(lab: &LabUnderTest, holds: impl Fn(&Value) -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let status = status(lab);
         if holds(&status) {

@@ -11,7 +11,7 @@ use crate::{as_root, succeeds, wait_for};
 
 const KEYS: usize = 60;
 /// Of a period of two seconds; a dozen of them, with what is done between them.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 /// One of the keys, the first of them most often, by Zipf's law; `number` is the how manieth is drawn.
@@ -73,7 +73,7 @@ fn hot_ordered_keys_are_spread_and_no_operation_fails() {
                 })
                 .collect();
             let (began, mut percents) = (Instant::now(), Vec::new());
-            while began.elapsed() < PATIENCE && clients.iter().all(|client| !client.is_finished()) {
+            while began.elapsed() < TIMEOUT && clients.iter().all(|client| !client.is_finished()) {
                 std::thread::sleep(LOOK_PAUSE);
                 let percent = told(&lab)["hottest"][1].as_u64();
                 percents.extend(percent.filter(|percent| percents.last() != Some(percent)));

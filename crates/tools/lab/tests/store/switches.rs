@@ -68,7 +68,7 @@ fn clients_at_every_switch_go_on_when_one_is_restarted_killed_or_cut_off() {
             at(0) && at(1)
         };
         assert!(members(&status(&lab)).iter().any(hangs_at_both), "replicas of a partition hang at both");
-        lab.refuses(&["switch-restart", "node-0"], "no switch");
+        lab.refuses(&["switch-restart", "node-0"], "not a switch");
         Load::during(&lab, |load| {
             for switch in ["switch-1", "switch"] {
                 lab.succeeds(&["switch-restart", switch]);

@@ -9,7 +9,7 @@ use crate::faults::is_ready;
 use crate::fixture::LabUnderTest;
 use crate::load::{Load, Redis};
 use crate::tap::{Packet, Tap};
-use crate::{PATIENCE, as_root, scan_until_split, status, succeeds_on, wait_for};
+use crate::{TIMEOUT, as_root, scan_until_split, status, succeeds_on, wait_for};
 
 /// What members tell each other of what they hold, whatever is put.
 const SCRUB: [u8; 3] = [Opcode::ScrubPage as u8, Opcode::RepairRequest as u8, Opcode::RepairReply as u8];
@@ -92,7 +92,7 @@ fn a_put_visits_each_node_of_its_chain_once_and_its_tail_answers(lab: &LabUnderT
     let client = Tap::on(lab, "client-0");
     let nodes: Vec<Tap> = (0..NODES).map(|node| Tap::on(lab, &format!("node-{node}"))).collect();
     let (mut told, mut racks) = (0, [false; 4]);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     for number in 0.. {
         if told >= TOLD_MIN && racks == [true; 4] {
             break;

@@ -1,22 +1,22 @@
-//! Long values, as histories have them: by their first bytes, up to a slash, from which follows all the rest.
+//! Long values: a short word, a slash, and bytes that are derived from the word. Histories store only the word.
 
 use nicekv_history::model::Change;
 use nicekv_history::{Action, Call};
 
-/// How long they are: up to this power of two, spread evenly by their logarithm.
+/// Lengths up to this power of two, with an even distribution of their logarithm.
 #[derive(Clone, Copy)]
 pub(super) struct Lengths(u32);
 
 /// Up to 4 MiB.
 pub(super) const LARGE: Lengths = Lengths(22);
-/// Up to 32 KiB: in fragments, but not in chunks.
+/// Up to 32 KiB: sent in fragments, but not in chunks.
 pub(super) const WHOLE: Lengths = Lengths(15);
 
 const END: u8 = b'/';
-/// What a history has of a value that is not what was put.
+/// Marks a value in a history that differs from every value that was put.
 const DAMAGED: &[u8] = b"damaged: ";
 
-/// A number that looks like chance.
+/// A hash.
 fn scrambled(number: u64) -> u64 {
     let number = (number ^ number >> 31).wrapping_mul(0x7fb5_d329_728e_a185);
     (number ^ number >> 27).wrapping_mul(0x81da_def4_bc2d_d44d)
@@ -40,13 +40,13 @@ pub(super) fn of_word(word: &[u8], Lengths(bits_max): Lengths) -> Vec<u8> {
     value
 }
 
-/// Its word, if it is whole.
+/// The word of a value, marked if the value is damaged.
 fn word_of(value: &[u8], lengths: Lengths) -> Vec<u8> {
     let word = value.split(|byte| *byte == END).next().unwrap_or_default();
     if of_word(word, lengths) == value { word.to_vec() } else { [DAMAGED, word].concat() }
 }
 
-/// What is called instead of `action`, whose values are words.
+/// The action with the word in it replaced by the value.
 pub(super) fn expanded(action: &Action, lengths: Lengths) -> Action {
     let mut action = action.clone();
     if let Action::Update { change: Change::Set(value), .. } = &mut action {
@@ -55,7 +55,7 @@ pub(super) fn expanded(action: &Action, lengths: Lengths) -> Action {
     action
 }
 
-/// The call as a history has it.
+/// The call with the values in it replaced by their words.
 pub(super) fn shortened(mut call: Call, lengths: Lengths) -> Call {
     if let Action::Update { change: Change::Set(value), .. } = &mut call.action {
         *value = word_of(value, lengths);
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_known_by_its_word_and_damage_is_seen() {
+    fn damaged_values_are_detected() {
         let mut longest = 0;
         for number in 0..300 {
             let word = number.to_string().into_bytes();

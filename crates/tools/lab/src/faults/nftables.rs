@@ -1,6 +1,6 @@
-//! Faults on a plain network, whose bridge knows nothing of them: nftables, at the ports of the bridge.
+//! Faults on a plain network: rules of nftables at the ports of the bridge.
 //!
-//! A frame that a host sends twice is doubled where it leaves the bridge, so that each receiver gets it twice.
+//! Frames are duplicated where they leave the bridge, so that each receiver gets them twice.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -8,12 +8,10 @@ use std::process::{Command, Stdio};
 
 use crate::error::{LabError, Result};
 use crate::scope::Scope;
-use crate::state::LabState;
+use crate::state::{CableFaults, Faults, LabState};
 use crate::topology::{Host, format_mac, mac};
 
-use super::{CableFaults, Faults};
-
-/// Of a probability.
+/// One, as a probability in rules.
 const PPM: u32 = 1_000_000;
 const TOOL: &str = "nft";
 
@@ -65,7 +63,7 @@ fn doubled_for(sender: Host, receiver: Host, faults: &CableFaults) -> Option<Str
     Some(format!("ether saddr {sender} {chance}dup to \"{receiver}\";"))
 }
 
-/// A condition; what is certain needs none.
+/// A condition that holds with this probability: `None` for never, empty for always.
 fn chance(percent: f64) -> Option<String> {
     match (percent / 100.0 * f64::from(PPM)).round() as u32 {
         0 => None,
@@ -79,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_those_of_the_ports() {
+    fn rules_are_per_port() {
         let faults = Faults::from([
             (Host::Node(0), CableFaults { cut_in: true, loss_percent: 2.5, ..CableFaults::default() }),
             (Host::Client(0), CableFaults { duplicate_percent: 30.0, ..CableFaults::default() }),

@@ -1,22 +1,24 @@
-//! A lab of a test's own: beside the one that the environment names, so that whoever works with that is not disturbed.
+//! A lab for a test, beside the one that the environment names.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::atomic::AtomicBool;
 
 use nicekv_client::Keyspace;
 use nicekv_proto::placement::KeyspaceSpec;
 
+use crate::arguments::{ControlArguments, Engine, NetworkArguments, UpArguments};
 use crate::clients::{Client, RespClient};
 use crate::commands;
 use crate::error::{LabError, Result};
 use crate::faults;
-use crate::progress::Progress;
+use crate::launch::last_log_line;
+use crate::plan::{self, Roles};
 use crate::ready;
 use crate::scope::Scope;
-use crate::state::LabState;
+use crate::state::{CableFaults, LabState};
 use crate::topology::{Host, WIRE_PORT};
-use crate::up::{self, last_words};
-use crate::{ControlArguments, Engine, NetworkArguments, Roles, UpArguments};
+use crate::up;
+use crate::wait::Progress;
 
 /// Nodes of such a lab.
 pub(crate) const NODES: u8 = 5;
@@ -25,9 +27,9 @@ const REPLICAS: usize = 3;
 /// Hosts for clients.
 const CLIENTS: u8 = 2;
 
-/// In which one such lab differs from another.
+/// In what one such lab differs from another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct TestLabOptions<'a> {
     /// Keyspaces beside the default one.
     pub(crate) further: &'a [String],
     pub(crate) spares: u8,
@@ -36,24 +38,24 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// A running lab with durable nodes, removed when it is dropped.
-pub(crate) struct OwnLab {
+pub(crate) struct TestLab {
     pub(crate) scope: Scope,
     /// The default one is the first.
     pub(crate) keyspaces: Vec<KeyspaceSpec>,
     kept: bool,
 }
 
-impl OwnLab {
-    /// Returns when the lab is ready, its spares started.
+impl TestLab {
+    /// Returns when the lab is ready; its spare nodes are started, too.
     pub(crate) fn up(
         base: &Scope,
         name: &str,
-        wanted: Wanted<'_>,
+        options: TestLabOptions<'_>,
         roles: Roles<'_>,
         interrupted: &AtomicBool,
     ) -> Result<Self> {
         let scope = base.beside(name)?;
-        let Wanted { further, spares, control, network } = wanted;
+        let TestLabOptions { further, spares, control, network } = options;
         let arguments = UpArguments {
             nodes: Some(NODES.into()),
             spares: spares.into(),
@@ -64,8 +66,8 @@ impl OwnLab {
             keyspaces: further.to_vec(),
             engine: Engine::Durable,
             nodes_coordinate: false,
-            kernel_get_mib: crate::plan::KERNEL_GET_MIB,
-            link_mbit: crate::plan::LINK_MBIT_PER_SECOND,
+            kernel_get_mib: plan::KERNEL_GET_MIB,
+            link_mbit: plan::LINK_MBIT_PER_SECOND,
             hot_values: None,
             hot_holders: None,
             network,
@@ -93,7 +95,7 @@ impl OwnLab {
         Client::native(&self.scope, Self::client_host(number), keyspaces)
     }
 
-    /// A client of the gateway on the host of this number, which tells it from others that judge the same keys.
+    /// A client of the gateway on the host of this number.
     pub(crate) fn resp_client(&self, number: u64) -> Client {
         Client::resp(&self.scope, Self::client_host(number), number)
     }
@@ -103,47 +105,59 @@ impl OwnLab {
         Client::redis(&self.scope, Self::client_host(number), number)
     }
 
-    /// The host of the client with this number: they take turns.
+    /// Clients are spread over the client hosts.
     fn client_host(number: u64) -> Host {
         Host::Client((number % u64::from(CLIENTS)) as u8)
     }
 
-    /// As it is now.
     pub(crate) fn state(&self) -> Result<LabState> {
         LabState::load(&self.scope)?.ok_or(LabError::NotRunning)
     }
 
-    /// Waits until every partition has all its replicas again and every gateway works.
+    /// Runs `nicekv WORDS` on a client host: whether it succeeded, and its output or error.
+    pub(crate) fn nicekv(&self, words: &[&str]) -> Result<(bool, String)> {
+        let state = self.state()?;
+        let mut command = Command::new(&state.program);
+        command.args(words).args(["--endpoint", &state.endpoints()]);
+        let output = self.scope.namespace(Host::Client(0)).inside(|| command.output())?;
+        let output = output.map_err(LabError::system("run `nicekv`"))?;
+        let text = if output.status.success() { output.stdout } else { output.stderr };
+        Ok((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    /// Waits until every partition has all its replicas, and every gateway works.
     pub(crate) fn wait_until_whole(&self, interrupted: &AtomicBool) -> Result<()> {
         ready::wait(&self.scope, &self.state()?, interrupted, &mut Progress::of("lab"))
     }
 
-    /// Kills a process that runs. One that has ended by itself is what tests are for.
+    /// Kills a running process. A process that has ended by itself is an error.
     pub(crate) fn kill(&self, host: Host) -> Result<()> {
         commands::kill(&self.scope, &host.to_string()).map_err(|error| match error {
-            LabError::RunsNot { host } => LabError::Ended { host, last_words: last_words(&self.scope, host) },
+            LabError::HostNotRunning { host } => {
+                LabError::Ended { host, log_line: last_log_line(&self.scope, host) }
+            }
             error => error,
         })
     }
 
-    /// Ends all faults of the network.
+    /// Ends all injected faults of the network.
     pub(crate) fn heal(&self) -> Result<()> {
-        faults::change(&self.scope, None, |faults| *faults = faults::CableFaults::default())
+        faults::change(&self.scope, None, |faults| *faults = CableFaults::default())
     }
 
-    /// Leaves the lab for somebody to look at; the exit code of a check that has failed.
+    /// Leaves the lab for inspection; the exit code of a failed check.
     pub(crate) fn keep(mut self) -> ExitCode {
         self.kept = true;
         let down = self.scope.command("down");
         eprintln!(
-            "nicekv: the lab is left as it is, logs in {}; `{down}` removes it",
+            "nicekv: the lab stays as it is, its logs are in {}; `{down}` removes it",
             self.scope.logs().display()
         );
         ExitCode::FAILURE
     }
 }
 
-impl Drop for OwnLab {
+impl Drop for TestLab {
     fn drop(&mut self) {
         if self.kept {
             return;

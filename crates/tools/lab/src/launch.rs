@@ -1,0 +1,51 @@
+//! Starting the processes of a lab, and what they wrote last.
+
+use std::fs;
+use std::sync::atomic::AtomicBool;
+
+use crate::error::Result;
+use crate::etcd;
+use crate::process::{ProcessId, spawn_detached};
+use crate::scope::Scope;
+use crate::state::LabState;
+use crate::topology::Host;
+use crate::wait::{Progress, fail_if};
+
+/// Starts the process of every host but the spares.
+pub(crate) fn start_all(
+    scope: &Scope,
+    state: &mut LabState,
+    interrupted: &AtomicBool,
+    progress: &mut Progress,
+) -> Result<()> {
+    for index in 0..state.hosts.len() {
+        fail_if(interrupted)?;
+        progress.report(|| format!("{index} of {} processes are started", state.hosts.len()));
+        if state.hosts[index].is_spare {
+            continue;
+        }
+        state.hosts[index].process = Some(spawn(scope, state, state.hosts[index].name)?);
+        state.save(scope)?;
+    }
+    Ok(())
+}
+
+/// Starts the process of a host.
+pub(crate) fn spawn(scope: &Scope, state: &LabState, host: Host) -> Result<ProcessId> {
+    if let Host::Etcd(_) = host {
+        return etcd::spawn(scope, state, host);
+    }
+    let (config, name) = (state.config.to_string_lossy(), host.to_string());
+    let mut arguments = vec![host.role(), "--config", &config];
+    if host != Host::Metadata {
+        arguments.extend(["--name", &name]);
+    }
+    spawn_detached(&scope.namespace(host), &state.program, &arguments, &scope.log_file(host))
+}
+
+/// The last line of a host's log.
+pub(crate) fn last_log_line(scope: &Scope, host: Host) -> String {
+    let log = fs::read(scope.log_file(host)).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    log.lines().rfind(|line| !line.is_empty()).unwrap_or("nothing").to_owned()
+}
