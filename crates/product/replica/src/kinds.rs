@@ -4,7 +4,7 @@ use core::net::SocketAddrV4;
 use foldhash::fast::FixedState;
 
 /// A hash table whose order depends on the configured seed only.
-pub type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
+pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
 
 /// The other end of a copying stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,91 +1,52 @@
-//! A storage node as a pure state machine, whichever protocols its partitions follow.
+//! A storage node as a pure state machine, in whichever modes its partitions replicate.
 //!
-//! A [`NodeCore`] has no socket, clock, thread, file or randomness: time, datagrams and disk completions come in through `handle_*`,
-//! datagrams and disk requests go out through `poll_*`. It checks, once and for all protocols, what a datagram says of itself; the rest is
-//! the business of the partition that it is for, a state machine of its own ([`Protocol`]). Read in this order:
+//! A [`Replica`] has no socket, clock, thread, file or random source: time, datagrams and disk completions come in through `handle_*`,
+//! datagrams and disk requests go out through `poll_*`.
 //!
-//! 1. `node_core`: dispatch, and what is checked there; `peers`; `routes`, `hosted`: which partition;
-//! 2. `protocol`: what a protocol is; `membership`: the epoch that it is in;
-//! 3. `host`: what it may use: `storage` (the disk), `outbox` (the network), `session` (lease and term), `waits`,
-//!    `visibility` (what may be shown elsewhere);
-//! 4. `control` (what the metadata service says) with `discard` (what nobody needs any more), `form` and `birth` (partitions that take the place of
-//!    others); `log`;
-//! 5. `hot` and `hot_keys`: copies of hot keys at other nodes; `values`: large values;
-//! 6. `scripts`: what runs programs of clients; `scrub`, `usage`, `sources`, `heat`, `trace`.
+//! ```text
+//!   datagram ─▶ node: digest, route, epoch, sender ─▶ partition, by its mode ─▶ host: disk, network, lease
+//! ```
+//!
+//! * `node`: what a node does in every mode. `node/mod.rs` dispatches and checks; `requests` and `routes` find the partition; `host` is what
+//!   a partition may use: `storage` (the disk), `outbox` (the network), `session` (lease and term), `visibility` (what may be shown
+//!   elsewhere).
+//! * `modes`: what a partition does: `ordered` agrees on a sequence of decisions (multicast two-phase commit, chains), `quorum` keeps
+//!   registers without a primary (R14).
+//! * `large`: large values. `hot`: copies of hot keys at other nodes. `split`: splits and merges of partitions.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
 
-mod birth;
-mod births;
-mod completions;
-mod config;
-mod control;
-mod coordination;
-mod directory;
-mod discard;
-mod discards;
-mod elsewhere;
-mod exploration;
-mod form;
-mod formations;
-mod fragments;
-mod heat;
-mod host;
-mod hosted;
 mod hot;
-mod hot_keys;
 mod kinds;
-mod log;
-mod membership;
-mod mirrors;
-mod node_core;
-mod op_marks;
-mod outbox;
-mod pace;
-mod peers;
-mod protocol;
-mod publishing;
-mod pubsub;
-mod records;
-pub mod replication;
-mod requests;
-mod routes;
-mod samples;
-mod scripts;
-mod scrub;
-mod session;
-mod sources;
-mod status;
-mod storage;
-mod trace;
-mod usage;
-mod values;
-mod visibility;
-mod waits;
+mod large;
+mod modes;
+mod node;
+mod split;
 
-pub use config::{NodeConfig, Timing};
-pub use exploration::Explore;
-pub use host::Host;
-pub use hot::{CopyOf, CopyShift, Hot, Lessor};
-pub use kinds::{Map, StreamPeer};
-pub use membership::Membership;
+pub use hot::{CopyOf, CopyShift, Lessor};
+pub(crate) use kinds::Map;
+pub use kinds::StreamPeer;
+pub use large::ValueCounters;
+pub(crate) use large::{LargePut, Recipe, ValuePart};
+pub(crate) use modes::messages::{CopyChunk, CopyRequest, Message, Request};
+pub use modes::{CLIENT_BYTES_MAX, CLIENTS_BYTES_MAX, COPY_PAGES_MAX, LentKeys};
 pub use nicekv_proto::control::DiskSpace;
-pub use node_core::NodeCore;
-pub use op_marks::{MarkKeeper, OpMarks};
-pub use outbox::Outbox;
-pub use pace::Pace;
-pub use protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request, stored_entries};
-pub use pubsub::{Full, Registry};
-pub use scripts::{
+pub use node::Replica;
+pub use node::config::{NodeConfig, Timing};
+pub(crate) use node::host::Host;
+pub(crate) use node::membership::Membership;
+pub use node::op_marks::{MarkKeeper, OpMarks};
+pub use node::pubsub::Registry;
+pub use node::scripts::{
     DamagedStates, ScriptCall, ScriptEnd, ScriptEngine, ScriptKeys, ScriptRun, ScriptStates, ScriptTold,
     Scripts,
 };
-pub use session::Session;
-pub use status::{
+pub use node::status::{
     Counters, HotCounters, Latest, NodeStatus, PartitionStatus, Place, PutStages, Standing, Stranger,
 };
-pub use storage::{StorageCompletion, StorageQueue, StorageRequest, ValueEnd, gathered_keys};
-pub use trace::{Step, TRACE_EVENTS_MAX, Trace, TraceEvent};
-pub use values::{LargePut, MAKINGS_MAX, Recipe, TRANSFERS_MAX, ValueCounters, ValuePart, Values};
-pub use visibility::{Changes, Shift, ShiftKind, Visibility, reply_body};
+pub(crate) use node::storage::Page;
+pub use node::storage::{StorageCompletion, StorageRequest, ValueEnd, gathered_keys, stored_entries};
+pub use node::trace::{Step, TraceEvent};
+pub(crate) use node::visibility::Changes;
+pub use node::visibility::{Shift, ShiftKind, Visibility, reply_body};

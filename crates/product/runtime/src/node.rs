@@ -44,7 +44,7 @@ use crate::inquiry::{Inquirer, Inquiries};
 use crate::{DatagramCounters, Left, Linger, Stop, Uplink, Waker, is_ready, now, readable, wait};
 use nicekv_kernel_gets::{Program, Size};
 use nicekv_proto::{Duration, HeaderLayout, Now, Opcode};
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_replica::{NodeStatus, Scripts};
 use nicekv_store::StoreError;
 use std::io;

@@ -12,7 +12,7 @@ use nicekv_proto::{
     ClientId, Duration, Epoch, Expiry, KeyspaceId, MatchRange, NodeId, Now, Operation, PartitionId,
     Replication, Term,
 };
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_replica::{NodeConfig, StorageCompletion, StorageRequest, Timing};
 use nicekv_store::{Engine, MemoryEngine};
 use nicekv_switch::{

@@ -11,7 +11,7 @@
 //! found_by = ["sim"]                       # `nicekv-sim --plant NAME`; or a test by its name, "sim/integration answers_of_…"
 //!
 //! [[edit]]
-//! file = "crates/product/replica/src/replication/multicast/epoch.rs"
+//! file = "crates/product/replica/src/modes/ordered/epoch.rs"
 //! before = "if target > self.sequence.logged() {"
 //! after = "if target > self.sequence.logged() && !PLANTED(\"adopt-nothing\") {"
 //! ```

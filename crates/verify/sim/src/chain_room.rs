@@ -4,7 +4,7 @@
 use nicekv_proto::hot::Stamp;
 use nicekv_proto::route::{ChainHeader, Room, room_for_stamp, room_of, take_room};
 use nicekv_proto::{ClientId, Epoch, HeaderLayout, Opcode, PartitionId};
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_switch::TableSet;
 use std::borrow::Cow;
 use std::net::Ipv4Addr;

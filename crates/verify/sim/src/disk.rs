@@ -10,7 +10,7 @@ use crate::value_store::LargeValues;
 use nicekv_proto::large::Reference;
 use nicekv_proto::recovery::{Entry, put_keyed_entry};
 use nicekv_proto::{Now, OpId, PartitionId};
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_replica::{StorageCompletion, StorageRequest, gathered_keys};
 use nicekv_testkit::Random;
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ use nicekv_kernel_gets::{
     ENTRY_WORDS, GATE_WORDS, GetRequest, Grant, Lookup, Memory, Outcome, Size, Table, Word,
 };
 use nicekv_proto::Datagram;
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_replica::{CopyOf, CopyShift, Shift};
 use nicekv_testkit::Random;
 use std::collections::BTreeSet;

@@ -8,7 +8,7 @@ use crate::op_marks::Marks;
 use crate::script_engine::Programs;
 use crate::visibility::Shown;
 use nicekv_proto::{ClientId, Duration, NodeId, Now};
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_replica::{DiskSpace, NodeConfig, Scripts, Timing};
 use nicekv_testkit::Random;
 use std::collections::VecDeque;

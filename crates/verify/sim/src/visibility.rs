@@ -7,7 +7,7 @@
 use crate::disk::Disk;
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{Datagram, Get, KeyspaceId, OpId, Opcode, PartitionId, Reply, Status};
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_replica::{Shift, ShiftKind};
 use std::collections::{BTreeMap, BTreeSet};
 

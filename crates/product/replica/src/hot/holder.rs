@@ -2,7 +2,7 @@
 
 use super::bounds::{HOT_KEYS_MAX, Name};
 use super::told::{CopyOf, CopyShift, Lessor};
-use crate::outbox::Outbox;
+use crate::node::outbox::Outbox;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

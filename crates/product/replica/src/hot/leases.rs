@@ -12,7 +12,7 @@
 //! order. So its leases are short. Which switch that is nobody asks: one of another nonce than the pulse's takes no lease, and what was granted to the one before counts on.
 
 use super::bounds::{Name, REFRESH_DOUBLINGS_MAX, REFRESH_NS};
-use crate::outbox::Outbox;
+use crate::node::outbox::Outbox;
 use alloc::collections::BTreeMap;
 use core::net::SocketAddrV4;
 use nicekv_proto::Now;

@@ -26,6 +26,7 @@ mod bounds;
 mod exhaustive;
 mod holder;
 mod key;
+mod keys;
 mod leases;
 mod owner;
 mod spread;
@@ -36,12 +37,12 @@ pub(crate) use holder::{Answer, Holder};
 pub(crate) use owner::Owner;
 pub use told::{CopyOf, CopyShift, Lessor};
 
-use crate::status::HotCounters;
+use crate::node::status::HotCounters;
 use nicekv_proto::PartitionId;
 
 /// What a node has to do with hot keys, its own and others'.
 #[derive(Clone, Debug)]
-pub struct Hot {
+pub(crate) struct Hot {
     pub(crate) owner: Owner,
     pub(crate) holder: Holder,
     /// For operators.
@@ -54,13 +55,13 @@ impl Hot {
         Self { owner, holder, counters: HotCounters::default() }
     }
 
-    /// When [`NodeCore::handle_deadline`] has something to do about them.
+    /// When [`Replica::handle_deadline`] has something to do about them.
     pub(crate) fn next_deadline(&self) -> u64 {
         self.owner.next_deadline()
     }
 
     /// Whether no copy of a key of the partition may be shown anywhere.
-    pub fn is_quiet(&self, partition: PartitionId) -> bool {
+    pub(crate) fn is_quiet(&self, partition: PartitionId) -> bool {
         self.owner.is_quiet(partition)
     }
 }

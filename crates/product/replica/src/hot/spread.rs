@@ -1,9 +1,9 @@
 //! Where copies of a hot name are to be.
 
 use super::leases::{Leases, Peer};
-use crate::outbox::Outbox;
-use crate::status::HotCounters;
-use crate::visibility::reply_body;
+use crate::node::outbox::Outbox;
+use crate::node::status::HotCounters;
+use crate::node::visibility::reply_body;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_proto::Now;

@@ -11,7 +11,7 @@ use nicekv_proto::recovery::{CopyFrame, CopySection, RecoverReply};
 use nicekv_proto::{
     ClientId, Condition, Epoch, Expiry, NodeId, OpId, Operation, PartitionId, Status, Term, Update,
 };
-use nicekv_replica::replication::{CLIENT_BYTES_MAX, CLIENTS_BYTES_MAX};
+use nicekv_replica::{CLIENT_BYTES_MAX, CLIENTS_BYTES_MAX};
 use nicekv_replica::{DiskSpace, StreamPeer, Timing};
 
 #[test]

@@ -133,7 +133,7 @@ fn a_comparison_reads_a_bounded_number_of_pages() {
     node.engine.extend((0..400u32).map(|number| (number.to_be_bytes().to_vec(), entry(0, &[7; 1_000]))));
     let scans = node.scans;
     tell(&mut node, 5, 0, 0, 0);
-    assert_eq!(node.scans - scans, nicekv_replica::replication::COPY_PAGES_MAX + 1);
+    assert_eq!(node.scans - scans, nicekv_replica::COPY_PAGES_MAX + 1);
 }
 
 /// The primary alone knows what all hold: nobody may tell it.

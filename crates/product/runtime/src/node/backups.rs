@@ -6,8 +6,8 @@ use super::storage::NodeStorage;
 use crate::FramedStream;
 use crate::control_plane::{BackupFrame, encode};
 use nicekv_proto::{Duration, Now, PartitionId};
+use nicekv_replica::Replica;
 use nicekv_replica::StreamPeer;
-use nicekv_replica::replication::Replica;
 use nicekv_store::StoreError;
 
 /// Pause between pages of 64 KiB: about 32 MiB a second at most.

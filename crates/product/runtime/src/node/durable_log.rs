@@ -5,7 +5,7 @@ use super::space::Space;
 use super::storage::StorageOptions;
 use crate::Waker;
 use nicekv_proto::{Durations, Now};
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_store::{DataDirectory, GroupCommit, Log, LogPosition, LogSync, StoreError, SyncFirst};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,7 +3,7 @@
 
 use nicekv_kernel_gets::{Grant, Outcomes, Program, Size, Table};
 use nicekv_proto::{Duration, Now};
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 
 /// Interval of lease checks, much shorter than a lease.
 const LEASE_LOOK: Duration = Duration::from_millis(10);

@@ -9,7 +9,7 @@ use super::values::LargeValues;
 use crate::Waker;
 use nicekv_proto::{DecodeError, Now};
 use nicekv_replica::NodeConfig;
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_store::engine::DurableOptions;
 use nicekv_store::values::ValueOptions;
 use nicekv_store::{

@@ -20,7 +20,7 @@ use super::spaces::Spaces;
 use super::values::{Done, Found, LargeValues};
 use nicekv_proto::recovery::put_keyed_entry;
 use nicekv_proto::{Duration, Now, PartitionId};
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_replica::{DiskSpace, StorageCompletion, StorageRequest, gathered_keys};
 use nicekv_store::{EngineSync, StoreError};
 use std::collections::VecDeque;

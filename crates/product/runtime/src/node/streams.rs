@@ -10,7 +10,7 @@ use crate::control_plane::{
 use crate::{FrameLimits, FramedStream, PollFd, accept, dial, readable};
 use nicekv_proto::recovery::FRAME_BYTES_MAX;
 use nicekv_proto::{ClientId, Durations, Now, PartitionId};
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_replica::{Counters, HotCounters, Standing, Step, StreamPeer, TraceEvent};
 use nicekv_store::StoreError;
 use std::io;

@@ -3,7 +3,7 @@
 use super::confine;
 use super::message::{self, Job};
 use crate::LuaScripts;
-use nicekv_replica::replication::LentKeys;
+use nicekv_replica::LentKeys;
 use nicekv_replica::{ScriptCall, ScriptEnd};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{self, Write};

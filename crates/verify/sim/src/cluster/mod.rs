@@ -247,7 +247,7 @@ impl Cluster {
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally.clone();
         let cores = self.nodes.iter().filter_map(|node| node.core.as_ref());
-        for status in cores.map(nicekv_replica::replication::Replica::status) {
+        for status in cores.map(nicekv_replica::Replica::status) {
             tally.add_counters(&status);
             tally.count_many("gets answered by holders of copies", status.hot.answered);
             tally.count_many("copies of hot keys sent to switches", status.hot.values);

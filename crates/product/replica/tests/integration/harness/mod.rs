@@ -13,7 +13,7 @@ use nicekv_proto::{
     ClientId, Condition, Datagram, Epoch, Expiry, Get, KeyspaceId, MatchRange, NodeId, Now, OpId, Operation,
     PartitionId, Replication, Status, Term, Update,
 };
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_replica::{
     NodeConfig, ShiftKind, StorageCompletion, StorageRequest, StreamPeer, Timing, ValueEnd, gathered_keys,
 };

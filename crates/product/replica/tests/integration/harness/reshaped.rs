@@ -9,7 +9,7 @@ use nicekv_proto::{
     ClientId, Datagram, Duration, Epoch, Expiry, Get, KeyspaceId, MatchRange, NodeId, Now, OpId, Operation,
     PartitionId, Replication, Status, Term,
 };
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_replica::{StorageCompletion, StorageRequest, Timing};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddrV4;

@@ -16,7 +16,7 @@ use nicekv_proto::{
     ClientId, Condition, Datagram, Duration, Epoch, Expiry, Get, KeyspaceId, MatchRange, NodeId, OpId,
     Operation, PartitionId, Replication, Status, Term, Update,
 };
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_replica::{NodeConfig, Timing};
 use nicekv_store::{DataDirectory, Expected, Files, StoreError};
 use std::collections::VecDeque;

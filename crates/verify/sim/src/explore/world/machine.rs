@@ -4,7 +4,7 @@ use super::{METADATA, NOW};
 use crate::disk::{Busy, Disk};
 use nicekv_proto::limits::PORT_DEFAULT;
 use nicekv_proto::{ClientId, Duration, Epoch, NodeId, PartitionId};
-use nicekv_replica::replication::Replica;
+use nicekv_replica::Replica;
 use nicekv_replica::{NodeConfig, PartitionStatus, Standing, Timing};
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;

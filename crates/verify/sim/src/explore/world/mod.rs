@@ -17,8 +17,8 @@ use nicekv_proto::control::{Assign, HeartbeatReply, Member, MemberRole, MemberSt
 use nicekv_proto::limits::PORT_DEFAULT;
 use nicekv_proto::placement::Vrings;
 use nicekv_proto::{Epoch, KeyspaceId, MatchRange, NodeId, Now, PartitionId, Replication, Term};
+use nicekv_replica::Replica;
 use nicekv_replica::Standing;
-use nicekv_replica::replication::Replica;
 use std::collections::BTreeSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};

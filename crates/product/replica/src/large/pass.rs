@@ -1,0 +1,82 @@
+//! After a restart: which entries speak of which large values (`index`). A page at every heartbeat, of one partition after the other; those that wait for it, as they join, first.
+
+use crate::modes::Partition;
+use crate::node::Replica;
+use crate::node::storage::{Page, stored_entries};
+use alloc::vec::Vec;
+use nicekv_proto::recovery::Entry;
+use nicekv_proto::{Now, OpId, PartitionId};
+
+/// Read at one heartbeat, about.
+const PASS_BYTES: usize = 1 << 20;
+
+impl super::Values {
+    /// Whether this scan was asked for here.
+    pub(crate) fn is_reading(&self, token: u64) -> bool {
+        self.pass.pending == Some(token)
+    }
+
+    /// Whether a page of this partition is being read.
+    pub(crate) fn is_in(&self, id: PartitionId) -> bool {
+        self.pass.pending.is_some() && self.pass.partition == id
+    }
+}
+
+impl Replica {
+    /// These whole large values were found on the disk. To be called before anything is replayed, if there has ever been one on it ([`StorageRequest::MarkValues`](crate::StorageRequest::MarkValues)).
+    pub fn begin_values(&mut self, names: impl Iterator<Item = OpId>) {
+        self.host.storage.values.begin(names);
+    }
+
+    /// At every heartbeat: what nobody needs any more goes, what is lacking is asked for, and pass and scrub go on.
+    pub(crate) fn tend_values(&mut self, now: Now) {
+        self.remove_dead(now);
+        self.fetch_values(now);
+        self.scrub_values(now);
+        if self.host.storage.values.is_in_pass() && self.host.values.pass.pending.is_none() {
+            self.read_on();
+        }
+    }
+
+    pub(super) fn remove_dead(&mut self, now: Now) {
+        for name in self.host.storage.values.take_dead(now.boot_ns) {
+            self.host.values.counters.removed += 1;
+            self.host.storage.remove_value(name);
+        }
+    }
+
+    fn read_on(&mut self) {
+        let index = &self.host.storage.values;
+        let pass = &mut self.host.values.pass;
+        if !index.is_unread(pass.partition) || self.partitions.slot(pass.partition).is_none() {
+            let is_unread = |partition: &Partition| index.is_unread(partition.membership().partition);
+            let Some(next) = self.partitions.next(None, is_unread) else {
+                return self.host.storage.values.end_pass();
+            };
+            (pass.partition, pass.after) = (next, None);
+        }
+        let (partition, after) = (pass.partition, pass.after.take());
+        self.host.storage.values.begin_page();
+        self.host.values.pass.pending = Some(self.host.storage.scan(partition, after.as_deref(), PASS_BYTES));
+        self.host.values.pass.after = after;
+    }
+
+    /// A page has been read.
+    pub(crate) fn on_values_page(&mut self, page: Page<'_>) {
+        let pass = &mut self.host.values.pass;
+        pass.pending = None;
+        let index = &mut self.host.storage.values;
+        let mut last = page.corrupt.last().map(Vec::as_slice);
+        for (key, entry) in stored_entries(page.entries) {
+            if let Some(reference) = Entry::reference_of(entry) {
+                index.note_read(pass.partition, key, reference);
+            }
+            last = last.max(Some(key));
+        }
+        pass.after = last.map(<[u8]>::to_vec);
+        if !page.more {
+            index.end_partition(pass.partition);
+            // The next one begins at the next heartbeat.
+        }
+    }
+}

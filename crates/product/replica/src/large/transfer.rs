@@ -1,0 +1,131 @@
+//! A large value that comes from a client.
+
+use super::ROOM;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_proto::large::{Hole, Reference, TransferReport};
+use nicekv_proto::{Epoch, NodeId, Now, PartitionId, Status};
+use nicekv_transport::Receiver;
+
+/// A request of a client that stores a large value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LargePut<'a> {
+    /// The value.
+    pub reference: Reference,
+    /// The request, as it came; none if that is still to come.
+    pub request: Option<&'a [u8]>,
+    /// From where.
+    pub from: SocketAddrV4,
+    /// Where answers go.
+    pub reply_to: SocketAddrV4,
+    /// Whether the primary alone says who the members are; else each one does.
+    pub has_primary: bool,
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Transfer {
+    pub(super) reference: Reference,
+    pub(super) partition: PartitionId,
+    pub(super) receiver: Receiver,
+    /// The request that it is of, as it came last, and from where: it goes to its protocol when all is here. Empty if it has not come.
+    pub(super) request: Vec<u8>,
+    pub(super) from: SocketAddrV4,
+    pub(super) reply_to: SocketAddrV4,
+    /// As in [`LargePut`].
+    pub(super) has_primary: bool,
+    /// All is here, and the disk has to say whether it is right.
+    pub(super) is_ending: bool,
+    /// Something was written to the disk.
+    pub(super) is_written: bool,
+}
+
+impl Transfer {
+    pub(super) fn new(now: Now, put: &LargePut<'_>, partition: PartitionId, seed: u64) -> Self {
+        let LargePut { reference, request, from, reply_to, has_primary } = *put;
+        Self {
+            reference,
+            partition,
+            receiver: Receiver::new(now.boot_ns, reference.chunks(), ROOM, seed),
+            request: request.unwrap_or_default().to_vec(),
+            from,
+            reply_to,
+            has_primary,
+            is_ending: false,
+            is_written: false,
+        }
+    }
+
+    /// The request has come once more, for another epoch maybe: what has come is told. But if it was announced and comes now, nobody asks.
+    pub(super) fn ask_again(&mut self, now: Now, put: &LargePut<'_>) {
+        if put.request.is_none() || !self.request.is_empty() {
+            self.receiver.handle_probe(now.boot_ns);
+        }
+        if let Some(request) = put.request {
+            self.request.clear();
+            self.request.extend_from_slice(request);
+        }
+        (self.from, self.reply_to) = (put.from, put.reply_to);
+    }
+
+    /// To whom reports go, and whether the primary alone says in them who the members are.
+    pub(super) fn teller(&self) -> (SocketAddrV4, bool) {
+        (self.reply_to, self.has_primary)
+    }
+
+    pub(super) fn next_deadline(&self) -> u64 {
+        if self.is_ending { u64::MAX } else { self.receiver.next_deadline() }
+    }
+
+    /// What is to be said now, by this member.
+    pub(super) fn poll_report(
+        &mut self,
+        now: Now,
+        (epoch, sender, members): (Epoch, NodeId, Vec<NodeId>),
+    ) -> Option<TransferReport> {
+        let report = self.receiver.poll_report(now.boot_ns)?;
+        let missing = report.missing.iter().map(|hole| Hole { start: hole.start, end: hole.end }).collect();
+        Some(TransferReport {
+            op: self.reference.name,
+            partition: self.partition,
+            epoch,
+            sender,
+            status: Status::Ok,
+            members,
+            prefix: report.prefix,
+            end: report.end,
+            limit: report.limit,
+            arrived: report.arrived,
+            asked: report.asked,
+            chunks_per_second: report.chunks_per_second,
+            held_ns: report.held_ns,
+            missing,
+        })
+    }
+}
+
+/// What a member says of a transfer that it does not take, or has taken wholly.
+pub(super) fn settled_report(
+    reference: &Reference,
+    (partition, epoch, sender): (PartitionId, Epoch, NodeId),
+    members: Vec<NodeId>,
+    status: Status,
+) -> TransferReport {
+    let all = if status == Status::Ok { reference.chunks() } else { 0 };
+    TransferReport {
+        op: reference.name,
+        partition,
+        epoch,
+        sender,
+        status,
+        members,
+        prefix: all,
+        end: all,
+        limit: all,
+        arrived: all,
+        asked: 0,
+        chunks_per_second: 0,
+        held_ns: 0,
+        missing: Vec::new(),
+    }
+}

@@ -1,0 +1,176 @@
+//! What of a partition expires next.
+//!
+//! ```text
+//!   effects ──▶ agenda: what expires next ──▶ due ──▶ delete, if it is still that version ──▶ effect
+//!   scrub's pages ─▲        │
+//!                           └─▶ the latest are left out: `missed_from_ms`, and another pass of the scrub when that time has come
+//! ```
+//!
+//! Every member keeps the agenda, so that a new primary goes on at once. What a process finds in its engine when it starts is not in the
+//! agenda; the scrub, whose first pass begins with the process, tells.
+
+use crate::Map;
+use crate::modes::bounds::EXPIRING_KEYS_MAX;
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use nicekv_proto::recovery::Entry;
+use nicekv_proto::{Now, OpId};
+
+/// A key whose delete was ordered is due again after this, if it is still there.
+const RETRY_MS: u64 = 5_000;
+
+/// The keys of a partition that expire next, at most [`EXPIRING_KEYS_MAX`].
+#[derive(Clone)]
+pub(super) struct Agenda {
+    /// When it is due, and the version that expires.
+    by_key: Map<Box<[u8]>, (u64, OpId)>,
+    by_time: BTreeSet<(u64, Box<[u8]>)>,
+    /// Keys that expire from then on may be missing; `u64::MAX`: none is.
+    missed_from_ms: u64,
+}
+
+impl Agenda {
+    /// Of a partition of whose entries nothing is known.
+    pub(super) fn new(by_key: Map<Box<[u8]>, (u64, OpId)>) -> Self {
+        Self { by_key, by_time: BTreeSet::new(), missed_from_ms: 0 }
+    }
+
+    /// The partition is empty.
+    pub(super) fn clear(&mut self) {
+        self.by_key.clear();
+        self.by_time.clear();
+        self.missed_from_ms = u64::MAX;
+    }
+
+    /// An entry has been written.
+    pub(super) fn note(&mut self, key: &[u8], entry: &Entry<'_>) {
+        self.remove(key);
+        if entry.value.is_some() && entry.expiry_ms != 0 {
+            self.insert(key.into(), entry.expiry_ms, entry.version);
+        }
+    }
+
+    /// An entry has been found that was there before.
+    pub(super) fn note_found(&mut self, key: &[u8], entry: &Entry<'_>) {
+        if entry.value.is_some() && entry.expiry_ms != 0 && !self.by_key.contains_key(key) {
+            self.insert(key.into(), entry.expiry_ms, entry.version);
+        }
+    }
+
+    /// All entries are about to be found: what is left out from now on is all that is missing.
+    pub(super) fn begin_pass(&mut self) {
+        self.missed_from_ms = u64::MAX;
+    }
+
+    /// Some entries were not found.
+    pub(super) fn break_pass(&mut self) {
+        self.missed_from_ms = 0;
+    }
+
+    /// Whether an overdue key may be missing.
+    pub(super) fn needs_pass(&self, now: Now) -> bool {
+        self.missed_from_ms <= now.unix_ms
+    }
+
+    /// Whether it has no room but for what is deleted first.
+    pub(super) fn is_saturated(&self, now: Now) -> bool {
+        let is_due = |(at_ms, _): &(u64, Box<[u8]>)| *at_ms <= now.unix_ms + RETRY_MS;
+        self.by_key.len() == EXPIRING_KEYS_MAX && self.by_time.last().is_some_and(is_due)
+    }
+
+    fn insert(&mut self, key: Box<[u8]>, at_ms: u64, version: OpId) {
+        self.by_key.insert(key.clone(), (at_ms, version));
+        self.by_time.insert((at_ms, key));
+        if self.by_key.len() > EXPIRING_KEYS_MAX {
+            let (at_ms, key) = self.by_time.pop_last().expect("there are many");
+            self.by_key.remove(&key);
+            self.missed_from_ms = self.missed_from_ms.min(at_ms);
+        }
+    }
+
+    /// A key is gone.
+    pub(super) fn remove(&mut self, key: &[u8]) {
+        if self.by_key.is_empty() {
+            return;
+        }
+        if let Some((key, (at_ms, _))) = self.by_key.remove_entry(key) {
+            self.by_time.remove(&(at_ms, key));
+        }
+    }
+
+    /// The next overdue key and its version. It is due again later, unless it is written.
+    pub(super) fn take_due(&mut self, now: Now) -> Option<(Box<[u8]>, OpId)> {
+        self.by_time.first().filter(|(at_ms, _)| *at_ms <= now.unix_ms)?;
+        let (_, key) = self.by_time.pop_first().expect("just seen");
+        let (_, version) = self.by_key[&key];
+        self.insert(key.clone(), now.unix_ms + RETRY_MS, version);
+        Some((key, version))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_proto::{ClientId, Form};
+
+    fn agenda() -> Agenda {
+        Agenda::new(Map::default())
+    }
+
+    fn entry(expiry_ms: u64, value: Option<&[u8]>) -> Entry<'_> {
+        let version = OpId { client: ClientId(1), sequence: expiry_ms };
+        Entry { index: 1, version, expiry_ms, form: Form::Plain, value }
+    }
+
+    fn at(unix_ms: u64) -> Now {
+        Now { boot_ns: 0, unix_ms }
+    }
+
+    fn key(number: usize) -> [u8; 8] {
+        (number as u64).to_be_bytes()
+    }
+
+    #[test]
+    fn keys_are_due_by_their_newest_time_and_again_until_they_are_gone() {
+        let mut agenda = agenda();
+        agenda.note(b"a", &entry(10, Some(b"v")));
+        agenda.note(b"b", &entry(5, Some(b"v")));
+        agenda.note(b"b", &entry(20, Some(b"v")));
+        agenda.note(b"c", &entry(0, Some(b"v")));
+        agenda.note(b"d", &entry(7, Some(b"v")));
+        agenda.note(b"d", &entry(7, None));
+        assert_eq!(agenda.take_due(at(9)), None);
+        let version = entry(10, None).version;
+        assert_eq!(agenda.take_due(at(10)), Some((b"a".as_slice().into(), version)));
+        assert_eq!(agenda.take_due(at(10)), None);
+        agenda.note_found(b"a", &entry(10, Some(b"v")));
+        assert_eq!(agenda.take_due(at(11)), None, "its delete is under way");
+        agenda.note(b"b", &entry(0, Some(b"v")));
+        assert_eq!(agenda.take_due(at(10 + RETRY_MS)), Some((b"a".as_slice().into(), version)));
+        agenda.note(b"a", &entry(10, None));
+        assert_eq!(agenda.take_due(at(u64::MAX / 2)), None);
+    }
+
+    #[test]
+    fn the_latest_are_left_out_and_a_pass_finds_them_when_their_time_has_come() {
+        let mut agenda = agenda();
+        assert!(agenda.needs_pass(at(0)), "nothing is known yet");
+        agenda.begin_pass();
+        for number in (0..EXPIRING_KEYS_MAX + 2).rev() {
+            agenda.note(&key(number), &entry(1_000 + number as u64, Some(b"v")));
+        }
+        let missed = 1_000 + EXPIRING_KEYS_MAX as u64;
+        assert!(!agenda.needs_pass(at(missed - 1)) && agenda.needs_pass(at(missed)));
+        assert!(!agenda.is_saturated(at(0)) && agenda.is_saturated(at(missed)));
+        for number in 0..EXPIRING_KEYS_MAX {
+            assert_eq!(*agenda.take_due(at(missed)).unwrap().0, key(number));
+            agenda.note(&key(number), &entry(1, None));
+        }
+        assert_eq!(agenda.take_due(at(missed)), None);
+        assert!(!agenda.is_saturated(at(missed)));
+        agenda.break_pass();
+        assert!(agenda.needs_pass(at(0)));
+        agenda.clear();
+        assert!(!agenda.needs_pass(at(missed)));
+    }
+}

@@ -1,0 +1,65 @@
+//! Gets of a chain: the tail answers them (C3), and asks the head whether a value's time has come (R11).
+
+use crate::Host;
+use crate::modes::entry::is_overdue;
+use crate::modes::ordered::locks::WaitingGet;
+use crate::modes::ordered::partition::OrderedPartition;
+use core::net::SocketAddrV4;
+use nicekv_proto::recovery::Entry;
+use nicekv_proto::{Get, Now};
+
+impl OrderedPartition {
+    /// Whether this node is the tail, and has released whatever was said before (C7).
+    pub(in crate::modes::ordered) fn tail_answers_gets(&self, host: &Host) -> bool {
+        let is_released = self.sequence.base().is_some_and(|base| self.sequence.released() >= base);
+        self.speaks(host) && (is_released || self.hop.is_entitled)
+    }
+
+    /// A get: of a client at the tail; at the head one that met a value at the tail whose time seems to have come; and that again at the tail.
+    pub(in crate::modes::ordered) fn on_chain_get(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        get: &Get<'_>,
+        from: SocketAddrV4,
+    ) {
+        let reply_to = get.reply_to.unwrap_or(from);
+        let is_judged = get.forwarded.is_some_and(|(_, _, node)| node == self.membership.primary);
+        let waiting = WaitingGet { op: get.op, reply_to, is_judged };
+        if self.is_tail(host) {
+            match self.tail_answers_gets(host) && host.has_lease(now) {
+                true => self.serve_get(host, now, waiting, get.key),
+                false => host.counters.dropped += 1,
+            }
+        } else if get.forwarded.is_some() && self.is_primary() {
+            match self.locks.is_locked(get.key) {
+                true => self.wait_for_outcome(host, waiting, get.key),
+                false => self.serve_get(host, now, waiting, get.key),
+            }
+        } else {
+            // Its switch has another tail in its tables.
+            host.counters.dropped += 1;
+        }
+    }
+
+    /// Head: what a get of the tail has met, as it is here. If its time has come by the clock of the head, that one alone counts (R11), it is deleted first; then the
+    /// tail answers.
+    pub(in crate::modes::ordered) fn judge_expiry(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        get: WaitingGet,
+        key: &[u8],
+        entry: Option<Entry<'_>>,
+    ) {
+        match entry.filter(|entry| is_overdue(entry.expiry_ms, now)) {
+            Some(entry) if self.is_primary() => self.expire_for(host, now, key, entry.version, get),
+            _ => {
+                let Some(tail) = self.membership.tail().and_then(|tail| self.membership.address(tail)) else {
+                    return;
+                };
+                self.pass_get(host, now, get, key, tail);
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Of what is remembered of clients.
+
+use super::*;
+use crate::modes::bounds::CLIENTS_BYTES_MAX;
+use alloc::boxed::Box;
+use alloc::vec;
+use nicekv_proto::Form;
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self::new(CLIENTS_BYTES_MAX)
+    }
+}
+
+fn op(client: u64, sequence: u64) -> OpId {
+    OpId { client: ClientId(client), sequence }
+}
+
+fn result(integer: i64) -> StoredResult {
+    let value = Some(b"old".as_slice().into());
+    StoredResult { form: Form::Plain, status: Status::Ok, version: op(1, 1), expiry_ms: 7, integer, value }
+}
+
+#[test]
+fn a_result_is_kept_until_the_client_has_moved_on() {
+    let mut clients = Clients::default();
+    assert_eq!(clients.lookup(op(5, 1)), Lookup::New);
+    clients.remember(op(5, 1), 1, result(1));
+    clients.remember(op(5, 1), 2, result(2));
+    assert_eq!(clients.lookup(op(5, 1)), Lookup::Finished(&result(1)));
+    clients.advance(ClientId(5), 2);
+    assert_eq!(clients.lookup(op(5, 1)), Lookup::Expired);
+    assert_eq!(clients.lookup(op(5, 2)), Lookup::New);
+}
+
+/// Clients that each take as much, up to about `count` of them.
+fn room_for(count: usize) -> Clients {
+    let bytes_max = count * (CLIENT_FIXED_BYTES + result(0).bytes());
+    Clients::new(bytes_max)
+}
+
+#[test]
+fn what_is_forgotten_is_what_was_not_used_for_long_however_old() {
+    let mut clients = room_for(16);
+    // The oldest goes on all the time.
+    for round in 0..100 {
+        clients.remember(op(1, round), 2 * round, result(1));
+        clients.advance(ClientId(1), round);
+        clients.remember(op(10 + round, 1), 2 * round + 1, result(2));
+        assert!(clients.bytes <= clients.bytes_max);
+    }
+    assert_eq!(clients.lookup(op(1, 99)), Lookup::Finished(&result(1)));
+    assert_eq!(clients.lookup(op(1, 100)), Lookup::New);
+    assert_eq!(clients.lookup(op(109, 1)), Lookup::Finished(&result(2)));
+    for forgotten in 10..90 {
+        assert_eq!(clients.lookup(op(forgotten, 1)), Lookup::Expired, "{forgotten}");
+        assert_eq!(clients.lookup(op(forgotten, 2)), Lookup::Expired, "it may have been decided");
+    }
+    // Older than one that was forgotten, and perhaps never here.
+    assert_eq!(clients.lookup(op(5, 1)), Lookup::Expired);
+    assert_eq!(clients.horizon_over(ClientId(5)), Some(clients.horizon));
+    assert_eq!((clients.horizon_over(ClientId(1)), clients.horizon_over(ClientId(110))), (None, None));
+    assert_eq!(clients.lookup(op(110, 1)), Lookup::New);
+}
+
+#[test]
+fn nothing_is_forgotten_before_the_bound_and_a_part_beyond_it() {
+    let mut clients = room_for(16);
+    (1..=16).for_each(|client| clients.remember(op(client, 1), client, result(1)));
+    assert_eq!((clients.table.len(), clients.horizon), (16, ClientId(0)));
+    clients.remember(op(17, 1), 17, result(1));
+    assert_eq!((clients.table.len(), clients.horizon), (14, ClientId(3)));
+    clients.clear();
+    assert_eq!((clients.bytes, clients.horizon, clients.lookup(op(1, 1))), (0, ClientId(0), Lookup::New));
+    assert_eq!(clients.bytes_max, room_for(16).bytes_max);
+}
+
+/// It was decided though this member had forgotten its client: of its other ops it is not known whether they were.
+#[test]
+fn who_is_forgotten_stays_so() {
+    let mut clients = room_for(16);
+    (1..=17).for_each(|client| clients.remember(op(client, 1), client, result(1)));
+    assert_eq!(clients.lookup(op(2, 9)), Lookup::Expired);
+    clients.remember(op(2, 9), 18, result(1));
+    clients.advance(ClientId(2), 9);
+    for sequence in [1, 9, 10] {
+        assert_eq!(clients.lookup(op(2, sequence)), Lookup::Expired);
+    }
+}
+
+/// A joiner has seen the newest ops of clients that the source forgets before it tells of them.
+#[test]
+fn who_is_not_in_an_import_is_forgotten_up_to_its_horizon() {
+    let mut source = room_for(16);
+    (1..=16).for_each(|client| source.remember(op(client, 1), client, result(1)));
+    let mut joiner = room_for(100);
+    [3, 10, 20].into_iter().for_each(|client| joiner.remember(op(client, 2), 40 + client, result(2)));
+    let (piece, cursor, more) = source.export(ExportCursor::START, 400);
+    assert!(more && cursor.client > ClientId(3) && cursor.client < ClientId(10));
+    joiner.import(&piece).unwrap();
+    assert_eq!(joiner.lookup(op(11, 1)), Lookup::New, "the horizon comes last");
+    // Now the source forgets 10, among others.
+    (17..=28).for_each(|client| source.remember(op(client, 1), client, result(1)));
+    assert_eq!(source.horizon, ClientId(12));
+    joiner.import(&source.export(cursor, usize::MAX).0).unwrap();
+    assert_eq!(joiner.lookup(op(3, 1)), Lookup::Finished(&result(1)));
+    assert_eq!(joiner.lookup(op(3, 2)), Lookup::Finished(&result(2)));
+    assert_eq!(joiner.lookup(op(10, 1)), Lookup::Expired);
+    assert_eq!(joiner.lookup(op(11, 1)), Lookup::Expired);
+    assert_eq!(joiner.lookup(op(20, 2)), Lookup::Finished(&result(2)));
+    assert_eq!(joiner.lookup(op(20, 1)), Lookup::Finished(&result(1)));
+    assert_eq!(joiner.lookup(op(29, 1)), Lookup::New);
+}
+
+/// An op that is only prepared makes its client not known: whoever is known was decided of.
+#[test]
+fn a_watermark_alone_makes_nobody_known() {
+    let mut clients = Clients::default();
+    clients.advance(ClientId(5), 9);
+    assert_eq!(clients.lookup(op(5, 1)), Lookup::New);
+    assert_eq!(clients.bytes, 0);
+}
+
+#[test]
+fn who_joins_forgets_alike() {
+    let mut clients = room_for(16);
+    [5, 3, 9, 1, 7].into_iter().zip(1..).for_each(|(client, index)| {
+        clients.remember(op(client, 1), index, result(1));
+    });
+    let mut copy = room_for(16);
+    copy.import(&clients.export(ExportCursor::START, usize::MAX).0).unwrap();
+    for both in [&mut clients, &mut copy] {
+        (20..32).zip(6..).for_each(|(client, index)| both.remember(op(client, 1), index, result(1)));
+    }
+    assert_eq!(clients.horizon, ClientId(9), "the first three by use");
+    let all = |clients: &Clients| clients.export(ExportCursor::START, usize::MAX);
+    assert_eq!(all(&copy), all(&clients));
+}
+
+/// A client of which one op hangs elsewhere goes on for long.
+#[test]
+fn a_client_that_never_moves_on_is_remembered_up_to_a_bound() {
+    let mut clients = Clients::default();
+    let value: Box<[u8]> = vec![7; 1000].into();
+    let last = 3 * (CLIENT_BYTES_MAX / value.len()) as u64;
+    for sequence in 1..=last {
+        clients.advance(ClientId(5), 1);
+        let result = StoredResult { value: Some(value.clone()), ..result(1) };
+        clients.remember(op(5, sequence), sequence, result);
+        assert!(clients.bytes <= CLIENT_BYTES_MAX);
+    }
+    assert_eq!(clients.lookup(op(5, 1)), Lookup::Expired);
+    assert!(matches!(clients.lookup(op(5, last)), Lookup::Finished(_)));
+    assert_eq!(clients.lookup(op(5, last + 1)), Lookup::New);
+    clients.advance(ClientId(5), last + 1);
+    assert_eq!(clients.bytes, CLIENT_FIXED_BYTES);
+    assert_eq!(clients.lookup(op(5, last)), Lookup::Expired);
+}
+
+#[test]
+fn a_result_that_takes_the_place_of_expired_is_counted_once() {
+    let mut clients = Clients::default();
+    let expired = StoredResult { status: Status::Expired, value: None, ..result(0) };
+    clients.remember(op(5, 1), 1, expired);
+    clients.remember(op(5, 1), 2, result(1));
+    clients.remember(op(5, 1), 3, result(2));
+    assert_eq!(clients.lookup(op(5, 1)), Lookup::Finished(&result(1)));
+    assert_eq!(clients.bytes, CLIENT_FIXED_BYTES + result(1).bytes());
+}
+
+#[track_caller]
+fn check_export(clients: &Clients, bytes_max: usize) -> usize {
+    let mut copy = Clients::default();
+    let (mut cursor, mut more, mut pieces) = (ExportCursor::START, true, 0);
+    while more {
+        let (piece, end);
+        (piece, end, more) = clients.export(cursor, bytes_max);
+        // A head and a result may be begun just below the bound.
+        assert!(piece.len() < bytes_max.saturating_add(2 * 1100), "{}", piece.len());
+        cursor = ExportCursor::from_bytes(&copy.import(&piece).unwrap().to_bytes());
+        assert!(!more || cursor == end);
+        pieces += 1;
+    }
+    let all = |clients: &Clients| clients.export(ExportCursor::START, usize::MAX);
+    assert_eq!(all(&copy), all(clients));
+    assert_eq!(copy.bytes, clients.bytes);
+    pieces
+}
+
+#[test]
+fn an_export_in_pieces_is_the_table() {
+    let mut clients = Clients { horizon: ClientId(3), ..Clients::default() };
+    for client in 10..40 {
+        clients.remember(op(client, client), client, result(client as i64));
+        clients.advance(ClientId(client), 5);
+    }
+    assert!(check_export(&clients, 200) > 3);
+    assert_eq!(check_export(&clients, usize::MAX), 1);
+    assert_eq!(check_export(&Clients::default(), 200), 1);
+}
+
+#[test]
+fn one_client_with_many_results_is_exported_in_pieces() {
+    let mut clients = Clients::default();
+    (1..500).for_each(|sequence| clients.remember(op(5, sequence), sequence, result(1)));
+    clients.advance(ClientId(5), 20);
+    clients.remember(op(6, 1), 501, result(6));
+    for bytes_max in [1, 50, 200, 10_000] {
+        let pieces = check_export(&clients, bytes_max);
+        assert!(pieces >= 480 * 47 / (bytes_max + 100), "{pieces}");
+    }
+}
+
+/// What a copier has is asked for again from where it ended, though the source has changed meanwhile.
+#[test]
+fn an_export_goes_on_though_clients_move_on() {
+    let mut clients = Clients::default();
+    (1..100).for_each(|sequence| clients.remember(op(5, sequence), sequence, result(1)));
+    clients.remember(op(6, 1), 501, result(6));
+    let (_, cursor, more) = clients.export(ExportCursor::START, 500);
+    assert!(more && cursor.client == ClientId(5));
+    clients.advance(ClientId(5), 100);
+    let (piece, cursor, more) = clients.export(cursor, 500);
+    let mut copy = Clients::default();
+    assert_eq!((copy.import(&piece).unwrap(), more), (cursor, false));
+    assert_eq!(copy.lookup(op(6, 1)), Lookup::Finished(&result(6)));
+}
+
+#[test]
+fn large_values_that_results_name_are_told_when_they_come_and_go() {
+    let named = |sequence| {
+        let name = OpId { client: ClientId(3), sequence };
+        let reference = nicekv_proto::large::Reference { name, length: 5_000, checksum: 1 };
+        StoredResult { value: Some(reference.bytes().into()), form: Form::Large, ..result(1) }
+    };
+    let name = |sequence| OpId { client: ClientId(3), sequence };
+    let told = |clients: &mut Clients| clients.take_named().collect::<Vec<_>>();
+    let mut clients = Clients::new(CLIENTS_BYTES_MAX);
+    clients.remember(op(5, 1), 1, named(11));
+    clients.remember(op(5, 2), 2, result(1));
+    clients.remember(op(6, 1), 3, named(12));
+    clients.remember(op(6, 1), 4, named(13));
+    assert_eq!(told(&mut clients), [(name(11), true), (name(12), true)], "a first result stands");
+    assert_eq!(told(&mut clients), []);
+    let mut copy = Clients::new(CLIENTS_BYTES_MAX);
+    copy.import(&clients.export(ExportCursor::START, usize::MAX).0).unwrap();
+    assert_eq!(told(&mut copy), [(name(11), true), (name(12), true)]);
+    clients.advance(ClientId(5), 3);
+    assert_eq!(told(&mut clients), [(name(11), false)]);
+    clients.clear();
+    assert_eq!(told(&mut clients), [(name(12), false)]);
+}

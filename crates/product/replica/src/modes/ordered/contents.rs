@@ -1,0 +1,201 @@
+//! What a partition holds in the engine, and how much of that others hold (R7).
+//!
+//! A deletion is stored as a tombstone, so that whoever copies what was decided since some index copies it too. It is dropped when every
+//! original member of the partition holds the decision: a member that goes away later comes back with it.
+//!
+//! Every change of the engine's entries goes through here, and is told (`nicekv_replica::Visibility`).
+
+use super::agenda::Agenda;
+use super::recent::Recent;
+use super::sequence::Decided;
+use crate::modes::bounds::{RECENT_DECISIONS_MAX, TOMBSTONES_MAX};
+use crate::modes::ordered::transaction::entries;
+use crate::{Host, Map, Membership};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use nicekv_proto::large::Reference;
+use nicekv_proto::recovery::Entry;
+use nicekv_proto::replication::Effect;
+use nicekv_proto::{Form, PartitionId, StoredUpdate};
+use smallvec::SmallVec;
+
+/// Deletions that are in the engine, the oldest first. Those beyond [`TOMBSTONES_MAX`] are left to the scrub.
+#[derive(Clone)]
+pub(super) struct Tombstones {
+    queue: VecDeque<(u64, Box<[u8]>)>,
+    /// The newest deletion of each key that has not been written again.
+    newest: Map<Box<[u8]>, u64>,
+}
+
+impl Tombstones {
+    pub(super) fn new(newest: Map<Box<[u8]>, u64>) -> Self {
+        Self { queue: VecDeque::new(), newest }
+    }
+
+    fn note(&mut self, key: &[u8], entry: &Entry<'_>) {
+        if entry.value.is_some() {
+            if !self.newest.is_empty() {
+                self.newest.remove(key);
+            }
+            return;
+        }
+        if self.queue.len() == TOMBSTONES_MAX {
+            self.clear();
+        }
+        self.queue.push_back((entry.index, key.into()));
+        self.newest.insert(key.into(), entry.index);
+    }
+
+    /// The next key whose deletion came no later than decision `through`, and that is still deleted.
+    fn pop_through(&mut self, through: u64) -> Option<Box<[u8]>> {
+        while let Some((index, key)) = self.queue.pop_front_if(|(index, _)| *index <= through) {
+            if self.newest.get(&key) == Some(&index) {
+                self.newest.remove(&key);
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.newest.clear();
+    }
+}
+
+/// What a decision writes, whose op is `prepared`, and to which keys: all at once (T1).
+pub(super) fn effects<'a>(
+    decided: &'a Decided,
+    prepared: &'a StoredUpdate,
+) -> SmallVec<[(&'a [u8], Entry<'a>); 1]> {
+    if decided.effect == Effect::Transaction {
+        return entries(prepared.value(), &decided.value, (decided.index, decided.version));
+    }
+    effect(decided, prepared).map(|entry| (prepared.key(), entry)).into_iter().collect()
+}
+
+fn effect<'a>(decided: &'a Decided, prepared: &'a StoredUpdate) -> Option<Entry<'a>> {
+    let (value, form) = match decided.effect {
+        Effect::None | Effect::Transaction => return None,
+        Effect::StorePrepared => (Some(prepared.value()), prepared.head().operation.form()),
+        Effect::Store => (Some(&*decided.value), decided.form),
+        Effect::Remove => (None, Form::Plain),
+    };
+    let Decided { index, version, expiry_ms, .. } = *decided;
+    Some(Entry { index, version, expiry_ms, form, value })
+}
+
+/// Whether an op carries a large value.
+pub(super) fn is_large(prepared: &StoredUpdate) -> bool {
+    prepared.head().operation.reference().is_some()
+}
+
+/// The large value that an op carries.
+pub(super) fn reference(prepared: &StoredUpdate) -> Option<Reference> {
+    is_large(prepared).then(|| Reference::checked(prepared.value()))
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Contents {
+    partition: PartitionId,
+    /// A handoff lacks what was decided up to here.
+    floor: u64,
+    /// Every original member holds the decisions up to this one, or was reset since.
+    held_by_originals: u64,
+    tombstones: Tombstones,
+    agenda: Agenda,
+    recent: Recent,
+}
+
+impl Contents {
+    /// Of a partition that is empty, or of whose entries nothing is known.
+    pub(super) fn new(partition: PartitionId, host: &Host) -> Self {
+        let (tombstones, agenda) = (Tombstones::new(host.map()), Agenda::new(host.map()));
+        let recent = Recent::new(host.recent_decisions_max(RECENT_DECISIONS_MAX));
+        Self { partition, floor: 0, held_by_originals: 0, tombstones, agenda, recent }
+    }
+
+    pub(super) fn agenda(&self) -> &Agenda {
+        &self.agenda
+    }
+
+    pub(super) fn agenda_mut(&mut self) -> &mut Agenda {
+        &mut self.agenda
+    }
+
+    pub(super) fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
+    pub(super) fn recent_mut(&mut self) -> &mut Recent {
+        &mut self.recent
+    }
+
+    /// A handoff lacks what was decided up to here.
+    pub(super) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    pub(super) fn set_floor(&mut self, floor: u64) {
+        self.floor = floor;
+    }
+
+    /// Every original member holds the decisions up to this one, or was reset since.
+    pub(super) fn held_by_originals(&self) -> u64 {
+        self.held_by_originals
+    }
+
+    pub(super) fn set_held_by_originals(&mut self, through: u64) {
+        self.held_by_originals = through;
+    }
+
+    /// Writes an entry to the engine.
+    pub(super) fn store(&mut self, host: &mut Host, key: &[u8], entry: &Entry<'_>) {
+        host.visibility.changed(self.partition, key, Some(entry));
+        self.agenda.note(key, entry);
+        self.tombstones.note(key, entry);
+        self.recent.note(entry.index, key);
+        host.storage.write(self.partition, key, |out| entry.append(out));
+    }
+
+    /// Other members have no entry of this key.
+    pub(super) fn remove(&mut self, host: &mut Host, key: &[u8]) {
+        host.visibility.changed(self.partition, key, None);
+        self.agenda.remove(key);
+        host.storage.remove(self.partition, key);
+    }
+
+    /// Empties the partition's space.
+    pub(super) fn clear(&mut self, host: &mut Host) {
+        host.visibility.unknown(self.partition);
+        self.tombstones.clear();
+        self.agenda.clear();
+        self.recent.begin_after(0);
+        host.storage.discard_writes(self.partition);
+        host.storage.clear(self.partition);
+    }
+
+    /// What is released has been forced by every member. If all originals are among them, its deletions need not be told to any.
+    pub(super) fn drop_tombstones(&mut self, host: &mut Host, membership: &Membership, released: u64) {
+        if !membership.is_whole() {
+            return;
+        }
+        self.held_by_originals = released;
+        while let Some(key) = self.tombstones.pop_through(released) {
+            host.storage.remove(self.partition, &key);
+        }
+    }
+}
+
+mod exploration {
+    use super::Contents;
+    use core::hash::{Hash, Hasher};
+
+    impl Contents {
+        pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
+            self.tombstones.queue.iter().for_each(|tombstone| tombstone.hash(state));
+            self.held_by_originals.hash(state);
+        }
+    }
+}

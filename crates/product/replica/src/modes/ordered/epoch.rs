@@ -1,0 +1,363 @@
+//! A new epoch: roles change, acks are void, and its primary recovers before it decides (R1, R3, R4).
+//!
+//! ```text
+//! metadata      primary                       member
+//!    │──Assign────▶│                             │◀──Assign── (metadata)
+//!    │             │──RecoverRequest────────────▶│
+//!    │             │◀─RecoverReply (undecided, logged)
+//!    │             │──Fetch (decisions after)───▶│   only if some member has more decisions
+//!    │             │◀─Decisions──────────────────│
+//!    │──activated─▶│   adopt, then decide         │
+//!    │             │──Decisions, watermark──────▶│
+//! ```
+//!
+//! Why adopting the longest is right: members of one epoch hold prefixes of one decision sequence, and a primary extends it only after
+//! it has adopted the longest prefix among all members of its epoch. What a dead primary decided and nobody else holds was either
+//! shown to nobody (contended) or comes out the same when it is decided again (uncontended).
+
+use super::lead::{Lead, Phase};
+use super::partition::OrderedPartition;
+use super::record::Record;
+use super::reporting::Reporting;
+use super::sequence::Decided;
+use super::sweep::SWEPT_OPS_MAX;
+use crate::modes::bounds::CATCH_UP_DATAGRAMS_MAX;
+use crate::modes::ordered::clients::Lookup;
+use crate::{Host, Membership, Standing};
+use alloc::vec::Vec;
+use nicekv_proto::control::{Assign, ReportKind};
+use nicekv_proto::limits::DATAGRAM_BYTES_MAX;
+use nicekv_proto::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
+use nicekv_proto::replication::{Decision, Effect};
+use nicekv_proto::{Epoch, NodeId, Now, OpId, StoredKey};
+
+/// Whether an op that is not here may be undecided. A process that may have forgotten something does not conclude it from later ops of the client.
+fn is_unknown(lookup: Lookup<'_>, is_proven: bool) -> bool {
+    match lookup {
+        Lookup::New => true,
+        Lookup::Expired => !is_proven,
+        Lookup::Finished(_) => false,
+    }
+}
+
+impl OrderedPartition {
+    /// The metadata service assigns an epoch. Whether this replica is in it now.
+    pub(crate) fn on_assign(&mut self, host: &mut Host, now: Now, assign: &Assign) -> bool {
+        if assign.epoch < self.epoch_min() {
+            // Decisions of two epochs of one number would be taken for the same (R7).
+            return false;
+        }
+        if assign.epoch == self.membership.epoch {
+            if assign.activated && !self.membership.activated {
+                self.membership.activated = true;
+                self.resume(host, now);
+            }
+            return true;
+        }
+        let membership = Membership::of(assign, host.config.node);
+        if membership.standing.serves() && self.former.is_some() {
+            // Never pretend to hold what was not copied. That it was copied has been reported when it was durable, so this storage has forgotten it (R18).
+            host.counters.refused += 1;
+            host.report(self.id(), assign.epoch, ReportKind::Forgot(host.config.node));
+            return false;
+        }
+        self.enter(host, now, membership);
+        true
+    }
+
+    fn enter(&mut self, host: &mut Host, now: Now, membership: Membership) {
+        if self.membership.is_whole() && self.contents.held_by_originals() > 0 {
+            let record = Record::Held { through: self.contents.held_by_originals() };
+            host.append(self.id(), |out| record.append(out));
+        }
+        self.enter_chain(host, now, &membership);
+        if self.membership.epoch == Epoch::default() {
+            self.drop_torn(host);
+            let is_empty = self.sequence.logged() == 0 && self.locks.count() == 0 && self.former.is_none();
+            // Nothing was confirmed before a partition's first epoch, or by one who is new to it.
+            self.is_proven |=
+                membership.epoch == Epoch(1) || (is_empty && membership.standing == Standing::Handoff);
+        }
+        self.membership = membership;
+        if self.membership.sealed {
+            // Its primary waits for that, and the clients for its primary.
+            host.storage.want_force();
+        }
+        if !self.membership.standing.serves() {
+            host.visibility.unknown(self.id());
+        }
+        self.sequence.enter_epoch();
+        (self.join, self.lead, self.reporting) = (None, None, Reporting::default());
+        host.counters.dropped += core::mem::take(&mut self.awaiting_proof).len() as u64;
+        self.repairs.clear();
+        self.locks.enter_epoch(now);
+        match self.membership.standing {
+            Standing::Outside | Standing::Handoff => {}
+            Standing::Joining => self.start_join(host),
+            Standing::Consistent if self.membership.primary == host.config.node => {
+                self.start_lead(host, now);
+            }
+            Standing::Consistent => {}
+        }
+        host.arm_sweep(now);
+    }
+
+    fn start_lead(&mut self, host: &mut Host, now: Now) {
+        let me = self.membership.position(host.config.node).expect("the primary is a member");
+        self.lead = Some(Lead::new(me, self.membership.members.len(), now));
+        let forced = self.locks.undecided_after(0).filter(|(_, op)| op.is_forced);
+        let forced: Vec<OpId> = forced.map(|(op, _)| op).collect();
+        for op in forced {
+            self.locks.count_acks(op, 1 << me, false, false);
+        }
+        self.ask(host);
+        self.finish_collecting(host, now);
+    }
+
+    /// Asks again whoever has not answered.
+    pub(super) fn ask(&mut self, host: &mut Host) {
+        let lead = self.lead.as_ref().expect("a primary");
+        let (sender, partition, epoch) = (host.config.node, self.id(), self.membership.epoch);
+        match lead.phase() {
+            Phase::Collecting => {
+                for (position, cursor) in lead.unheard() {
+                    let request = RecoverRequest { sender, partition, epoch, cursor };
+                    host.outbox.send(self.membership.members[position].address, |out| request.encode(out));
+                }
+            }
+            Phase::Adopting { from, .. } => {
+                let wanted = Wanted::DecisionsAfter(self.sequence.logged());
+                let fetch = Fetch { sender, partition, epoch, wanted };
+                host.outbox.send(self.membership.members[from].address, |out| fetch.encode(out));
+            }
+            Phase::Fetching => {
+                for (op, holder) in lead.fetched_first().take(SWEPT_OPS_MAX) {
+                    let Some(address) = self.membership.address(holder) else { continue };
+                    let fetch = Fetch { sender, partition, epoch, wanted: Wanted::Op(op) };
+                    host.outbox.send(address, |out| fetch.encode(out));
+                }
+            }
+            Phase::Ready => {}
+        }
+    }
+
+    /// A member tells the primary of its epoch what it holds.
+    pub(super) fn on_recover_request(&mut self, host: &mut Host, request: &RecoverRequest) {
+        if !self.membership.accepts(request.epoch, request.sender)
+            || request.sender != self.membership.primary
+        {
+            return;
+        }
+        let forced = self.locks.undecided_after(request.cursor).filter(|(_, op)| op.is_forced);
+        let told: Vec<_> = forced.take(UNDECIDED_MAX).collect();
+        let last = told.last().map_or(0, |(_, op)| op.order);
+        let undecided = told.iter().map(|(op, state)| UndecidedOp { op: *op, contended: state.is_contended });
+        let reply = RecoverReply {
+            sender: host.config.node,
+            partition: self.id(),
+            epoch: self.membership.epoch,
+            cursor: request.cursor,
+            next: if told.len() == UNDECIDED_MAX { last } else { 0 },
+            logged: self.sequence.logged(),
+            forced: self.sequence.forced(),
+            released: self.sequence.released(),
+            undecided: undecided.collect(),
+        };
+        host.outbox.send(self.membership.primary_address(), |out| reply.encode(out));
+    }
+
+    /// The primary hears what a member holds.
+    pub(super) fn on_recover_reply(&mut self, host: &mut Host, now: Now, reply: &RecoverReply) {
+        if !self.membership.accepts(reply.epoch, reply.sender) {
+            return;
+        }
+        let position = self.membership.position(reply.sender).expect("accepted");
+        let Some(lead) = &mut self.lead else { return };
+        if !lead.hear(position, reply) {
+            return;
+        }
+        for undecided in &reply.undecided {
+            if self.locks.holds(undecided.op) {
+                self.locks.count_acks(undecided.op, 1 << position, undecided.contended, false);
+            } else if is_unknown(self.clients.lookup(undecided.op), self.is_proven) {
+                lead.want(undecided.op, reply.sender);
+                if undecided.contended {
+                    lead.note_contended(undecided.op);
+                }
+            }
+        }
+        if reply.next != 0 {
+            self.ask(host);
+        } else {
+            self.finish_collecting(host, now);
+        }
+    }
+
+    /// Primary: when all members are heard, goes on with what the farthest of them has; reports one that has forgotten something instead, and waits for an epoch in which
+    /// that one joins (R18).
+    pub(super) fn finish_collecting(&mut self, host: &mut Host, now: Now) {
+        let lead = self.lead.as_ref().expect("a primary");
+        let Some((from, target)) = lead.farthest().filter(|_| lead.phase() == Phase::Collecting) else {
+            return;
+        };
+        if let Some(forgetful) = self.forgetful_member() {
+            return host.report(self.id(), self.membership.epoch, ReportKind::Forgot(forgetful));
+        }
+        let lead = self.lead.as_mut().expect("a primary");
+        if target > self.sequence.logged() {
+            lead.adopt(from, target);
+            self.ask(host);
+        } else {
+            self.fetch_open_ops(host, now);
+        }
+    }
+
+    /// Primary: has all decisions. If it may have forgotten ops that it had acknowledged, it gets those that others hold before it decides: each may have been answered (R18).
+    fn fetch_open_ops(&mut self, host: &mut Host, now: Now) {
+        if self.is_proven || self.is_chain() {
+            return self.become_ready(host, now);
+        }
+        self.lead.as_mut().expect("a primary").begin_fetching();
+        self.finish_fetching(host, now);
+    }
+
+    /// Primary: goes on when it holds all that others do.
+    pub(super) fn finish_fetching(&mut self, host: &mut Host, now: Now) {
+        let Some(lead) = self.lead.as_mut().filter(|lead| lead.phase() == Phase::Fetching) else { return };
+        lead.keep_wanting(|op| {
+            !self.locks.holds(op) && !self.sequence.has(op) && is_unknown(self.clients.lookup(op), false)
+        });
+        if lead.wanted().is_empty() {
+            self.become_ready(host, now);
+        } else {
+            self.ask(host);
+        }
+    }
+
+    /// Whether this member had to hold an op that was decided, and does not: it has forgotten it (R18).
+    pub(super) fn has_forgotten(&self, decided: &Decided) -> bool {
+        self.membership.standing == Standing::Consistent
+            && !self.is_chain()
+            && decided.effect != Effect::None
+            && !self.locks.holds(decided.op)
+            && !matches!(self.clients.lookup(decided.op), Lookup::Finished(_))
+    }
+
+    pub(super) fn report_forgotten(&self, host: &mut Host) {
+        host.report(self.id(), self.membership.epoch, ReportKind::Forgot(host.config.node));
+    }
+
+    /// Primary: a member that lacks decisions which another one knows to be durable at all. Only members that hold everything are compared: a joiner counts what it has copied as
+    /// released.
+    fn forgetful_member(&self) -> Option<NodeId> {
+        let lead = self.lead.as_ref()?;
+        let position = |at: usize| match at == lead.me() {
+            true => (self.sequence.logged(), self.sequence.released()),
+            false => lead.told_by(at),
+        };
+        let members = self.membership.members.iter().enumerate();
+        let holders: Vec<_> = members.filter(|(_, member)| member.holds_all()).collect();
+        let released = holders.iter().map(|(at, _)| position(*at).1).max()?;
+        let forgetful = holders.into_iter().find(|(at, _)| position(*at).0 < released)?;
+        Some(forgetful.1.node)
+    }
+
+    /// In recovery the primary adopts what a member has decided of.
+    pub(super) fn on_adopted(&mut self, host: &mut Host, now: Now, sender: NodeId, decision: &Decision<'_>) {
+        if self.adopts(sender, decision) {
+            self.adopt(host, now, Decided::from_wire(decision));
+        }
+    }
+
+    /// Whether this is the decision that is adopted next, from who has it.
+    pub(super) fn adopts(&self, sender: NodeId, decision: &Decision<'_>) -> bool {
+        self.adopts_from(sender) && decision.index == self.sequence.logged() + 1
+    }
+
+    /// Whether this member has more than this primary, which takes it over.
+    pub(super) fn adopts_from(&self, sender: NodeId) -> bool {
+        let phase = self.lead.as_ref().map(Lead::phase);
+        matches!(phase, Some(Phase::Adopting { from, .. }) if self.membership.members[from].node == sender)
+    }
+
+    pub(super) fn adopt(&mut self, host: &mut Host, now: Now, decided: Decided) {
+        if self.has_forgotten(&decided) {
+            return self.report_forgotten(host);
+        }
+        self.log_decision(host, now, decided);
+        let phase = self.lead.as_ref().map(Lead::phase);
+        if let Some(Phase::Adopting { target, .. }) = phase
+            && self.sequence.logged() >= target
+        {
+            self.fetch_open_ops(host, now);
+        }
+    }
+
+    /// A member sends the primary the decisions that it lacks.
+    pub(super) fn on_fetch_decisions(&mut self, host: &mut Host, to: NodeId, after: u64) {
+        let Some(address) = self.membership.address(to) else { return };
+        if self.is_chain() {
+            return self.send_entries_after(host, address, after);
+        }
+        let watermark = self.watermark();
+        for decided in self.sequence.after(after).take(CATCH_UP_DATAGRAMS_MAX) {
+            let decision = decided.wire(self.id(), self.membership.epoch);
+            host.outbox.unicast_decision(address, Some(&decision), watermark);
+        }
+    }
+
+    fn become_ready(&mut self, host: &mut Host, now: Now) {
+        self.sequence.begin_at(self.sequence.logged());
+        let lead = self.lead.as_mut().expect("a primary");
+        lead.become_ready(now, host.storage.appended(), self.sequence.logged());
+        // What only others held when they answered may have arrived here since.
+        lead.keep_wanting(|op| !self.locks.holds(op));
+        let me = lead.me();
+        let behind: Vec<(usize, u64)> = (0..self.membership.members.len())
+            .filter(|position| *position != me)
+            .map(|position| (position, lead.logged_by(position)))
+            .collect();
+        host.storage.want_force();
+        if self.is_chain() {
+            self.tell_successor(host);
+            return self.resume(host, now);
+        }
+        for (position, logged) in behind {
+            self.catch_up(host, now, position, logged);
+        }
+        self.resume(host, now);
+    }
+
+    /// Primary: sends a member the decisions after `logged`, and the watermark in any case.
+    pub(super) fn catch_up(&mut self, host: &mut Host, now: Now, position: usize, logged: u64) {
+        let Some(lead) = self.lead.as_mut().filter(|lead| lead.is_ready()) else { return };
+        lead.note_served(now, position);
+        let address = self.membership.members[position].address;
+        let watermark = self.watermark();
+        host.outbox.unicast_decision(address, None, watermark);
+        let mut bytes = 0;
+        for decided in self.sequence.after(logged) {
+            let decision = decided.wire(self.id(), self.membership.epoch);
+            bytes += decision.bytes();
+            if bytes > CATCH_UP_DATAGRAMS_MAX * DATAGRAM_BYTES_MAX {
+                break;
+            }
+            host.outbox.unicast_decision(address, Some(&decision), watermark);
+        }
+    }
+
+    /// Decisions may be made, or released, that could not before.
+    fn resume(&mut self, host: &mut Host, now: Now) {
+        if !self.is_primary() && !self.is_chain() {
+            return;
+        }
+        self.advance_release(host, now);
+        let keys: Vec<StoredKey> =
+            self.locks.undecided_after(0).flat_map(|(_, op)| op.stored.stored_keys()).collect();
+        for key in keys {
+            self.decide_key(host, now, &key);
+        }
+        self.look_for_proof(host, now);
+        host.arm_sweep(now);
+    }
+}

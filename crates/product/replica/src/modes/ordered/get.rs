@@ -1,0 +1,194 @@
+//! Gets (R2, R4, R11, R12).
+//!
+//! A consistent replica within its lease answers by itself unless the key is locked; then a secondary asks the primary, and the primary
+//! answers what is visible. The value is read as of the datagram's arrival, which lies within the client's call however late the answer
+//! leaves.
+
+use super::lead::Lead;
+use super::locks::WaitingGet;
+use super::partition::OrderedPartition;
+use super::waits::PendingRead;
+use crate::modes::bounds::WAITING_GETS_MAX;
+use crate::modes::entry::is_overdue;
+use crate::{Changes, Host, Standing, Step};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_proto::recovery::Entry;
+use nicekv_proto::{Get, Now, OpId, Reply, Status};
+
+impl OrderedPartition {
+    /// A get arrived, from a client or passed on by a member.
+    pub(super) fn on_get(&mut self, host: &mut Host, now: Now, get: &Get<'_>, from: SocketAddrV4) {
+        if self.is_chain() {
+            return self.on_chain_get(host, now, get, from);
+        }
+        let may_serve = self.membership.standing.serves() && host.has_lease(now);
+        let heard = match get.forwarded {
+            Some((_, epoch, node)) => self.is_primary() && self.membership.accepts(epoch, node),
+            None => true,
+        };
+        if !may_serve || !heard {
+            host.counters.dropped += 1;
+            return;
+        }
+        self.look_for_proof(host, now);
+        let waiting = WaitingGet { op: get.op, reply_to: get.reply_to.unwrap_or(from), is_judged: false };
+        if self.is_proven {
+            self.route_get(host, now, waiting, get.key);
+        } else if !self.is_primary() {
+            self.forward_get(host, now, waiting, get.key);
+        } else if self.awaiting_proof.len() < WAITING_GETS_MAX {
+            host.trace.note(now, get.op, Step::Waits);
+            self.awaiting_proof.push((waiting, get.key.into()));
+        } else {
+            host.counters.dropped += 1;
+        }
+    }
+
+    fn route_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
+        if !self.locks.is_locked(key) {
+            self.serve_get(host, now, get, key);
+        } else if !self.is_primary() {
+            self.forward_get(host, now, get, key);
+        } else if !self.is_recovering(key) {
+            self.serve_get(host, now, get, key);
+        } else {
+            host.trace.note(now, get.op, Step::Waits);
+            self.wait_for_outcome(host, get, key);
+        }
+    }
+
+    /// Checks whether what this process found on its disk is known to be all that was confirmed before it started (R18): the recovery of an epoch that it takes part in is
+    /// complete, or it has copied what it lacked. Until then a key that nothing locks may have an op that this disk has forgotten. A primary says so once in an epoch.
+    pub(super) fn look_for_proof(&mut self, host: &mut Host, now: Now) {
+        if self.is_proven && self.lead.as_ref().is_none_or(Lead::is_complete) {
+            return;
+        }
+        let is_complete = self.is_recovered_wholly();
+        if is_complete && self.lead.as_mut().is_some_and(Lead::complete) && !self.is_chain() {
+            self.tell_members(host, None);
+        }
+        if !self.is_proven && is_complete {
+            self.is_proven = true;
+            for (get, key) in core::mem::take(&mut self.awaiting_proof) {
+                self.route_get(host, now, get, &key);
+            }
+        }
+    }
+
+    /// Primary: whether a locked key may have an op from before this epoch, which the old primary may have shown: undecided, or decided
+    /// and not yet released (R4).
+    pub(super) fn is_recovering(&self, key: &[u8]) -> bool {
+        let Some(lead) = &self.lead else { return false };
+        let Some(key) = self.locks.key(key) else { return false };
+        let is_open_since =
+            |op: OpId| self.locks.op(op).is_some_and(|op| op.order <= lead.recovered_through());
+        !lead.is_ready()
+            || key.undecided().any(is_open_since)
+            || (key.unreleased() > 0 && self.sequence.released() < lead.recovery_end())
+    }
+
+    /// Primary: a get of a locked key waits.
+    pub(super) fn wait_for_outcome(&mut self, host: &mut Host, get: WaitingGet, key: &[u8]) {
+        if !self.locks.wait(get, key) {
+            host.counters.dropped += 1;
+        }
+    }
+
+    pub(super) fn serve_gets(&mut self, host: &mut Host, now: Now, gets: Vec<WaitingGet>, key: &[u8]) {
+        for get in gets {
+            self.serve_get(host, now, get, key);
+        }
+    }
+
+    pub(super) fn forward_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
+        self.pass_get(host, now, get, key, self.membership.primary_address());
+    }
+
+    /// Passes a get on to another member.
+    pub(super) fn pass_get(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        get: WaitingGet,
+        key: &[u8],
+        to: SocketAddrV4,
+    ) {
+        host.trace.note(now, get.op, Step::PassedOn);
+        host.counters.gets_forwarded += 1;
+        let forwarded = Get {
+            keyspace: self.membership.keyspace,
+            op: get.op,
+            digest: self.membership.digest(key),
+            reply_to: Some(get.reply_to),
+            forwarded: Some((self.id(), self.membership.epoch, host.config.node)),
+            key,
+            padding: 0,
+        };
+        host.outbox.send(to, |out| forwarded.encode(out));
+    }
+
+    /// Reads the visible value for a get.
+    pub(super) fn serve_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
+        if !host.has_lease(now) {
+            host.counters.dropped += 1;
+            return;
+        }
+        let token = host.read(self.id(), key);
+        let changes = host.visibility.changes(self.id(), key);
+        self.waits.read(token, PendingRead::Get { get, key: key.into(), changes });
+    }
+
+    /// The visible value has been read: answer.
+    pub(super) fn on_get_read(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        get: WaitingGet,
+        (key, changes): (&[u8], Changes),
+        entry: Option<Entry<'_>>,
+    ) {
+        if !self.membership.standing.serves() {
+            // It has left the epoch since the get came. A handoff no longer knows what it lacks (R8), and a joiner lacks anything.
+            host.counters.dropped += 1;
+            return;
+        }
+        if self.is_chain() && !self.is_tail(host) {
+            return self.judge_expiry(host, now, get, key, entry);
+        }
+        let entry_to_expire = entry.filter(|_| !get.is_judged);
+        let overdue = entry_to_expire.filter(|entry| is_overdue(entry.expiry_ms, now));
+        if let Some(entry) = overdue {
+            // It expires by a delete that the primary orders, and by nothing else (R11).
+            match self.membership.standing {
+                Standing::Consistent if self.is_primary() => {
+                    self.expire_for(host, now, key, entry.version, get);
+                }
+                _ => self.forward_get(host, now, get, key),
+            }
+            return;
+        }
+        if entry.is_none() && self.membership.standing == Standing::Handoff {
+            // It holds no more than what was decided since it joined (R8).
+            self.forward_get(host, now, get, key);
+            return;
+        }
+        host.counters.gets += 1;
+        if let Some(entry) = &entry
+            && !self.locks.is_locked(key)
+        {
+            host.visibility.read(self.id(), key, entry, changes);
+        }
+        let reply = match entry {
+            Some(Entry { value: Some(value), version, expiry_ms, form, .. }) => {
+                Reply { version, expiry_ms, value: Some(value), form, ..Reply::bare(get.op, Status::Ok) }
+            }
+            _ => Reply::bare(get.op, Status::NotFound),
+        };
+        let keyspace = self.membership.keyspace;
+        let digest = || self.membership.digest(key);
+        let reply = Reply { integer: host.useful_length(keyspace, key, digest, &reply), ..reply };
+        host.trace.note(now, get.op, Step::Answered(reply.status));
+        host.reply(Some(get.reply_to), &reply);
+    }
+}

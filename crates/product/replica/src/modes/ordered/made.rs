@@ -1,0 +1,212 @@
+//! Values that the primary makes (L8): an op that adds to a value says only what is added, and its decision, which is one datagram, can only name the whole.
+//!
+//! ```text
+//! client   primary          secondary
+//!   │─Append──▶│───────────────▶│            forced and acknowledged by all, as any op (R1)
+//!   │          │ made, on disk  │            from the value before, which nothing can change any more: the op is the next of its key
+//!   │          │──Resend, hold─▶│            an op of the primary's own client, of the same key, which stores the value on a condition that never holds
+//!   │          │◀──ValueRequest─│            the value is there before the op (L1)
+//!   │          │───ValuePart───▶│ force
+//!   │          │◀──Ack, hold────│            now all hold it
+//!   │◀──Reply──│──Decisions────▶│            the op, which stores what the hold names; then the hold, which does nothing
+//! ```
+//!
+//! So a decision never names a value that some member lacks. A hold is an op like others: it is open as long as its value is needed by nothing else, survives crashes and is
+//! completed by a new primary (R3). That evaluates the op anew: it makes a value of its own, under a name of its own, so that a name has one content whatever order the
+//! new primary decides in. The old one goes when its hold is decided.
+
+use super::makings::{Making, Stage};
+use super::partition::OrderedPartition;
+use super::prepare::Source;
+use crate::modes::ordered::clients::Lookup;
+use crate::modes::ordered::evaluate::{KeyValue, Verdict, is_hold};
+use crate::{DiskSpace, Host, Recipe, ValueEnd, ValuePart};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use nicekv_proto::large::Reference;
+use nicekv_proto::{Condition, Datagram, Expiry, Now, OpId, Operation, Status, StoredUpdate, Update};
+
+/// Until a value is tried to be made again for which there was no room.
+const RETRY_NS: u64 = 1_000_000_000;
+
+impl OrderedPartition {
+    /// Primary: what an op does that stores a value made of these parts. `None`: not all members hold that yet, and when they do it is the op's turn again.
+    pub(super) fn judge_made(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        key: &[u8],
+        (op, base): (OpId, Option<KeyValue>),
+        parts: [ValuePart; 2],
+    ) -> Option<Verdict> {
+        let known = self.lead.as_ref()?.makings.by_op.get(&op);
+        match known.filter(|making| making.base == base).map(|making| (making.name, making.stage.clone())) {
+            Some((_, Stage::UnderWay)) => None,
+            Some((_, Stage::NoRoom { .. })) if !self.is_recovered(op) => {
+                Some(Verdict::unchanged(Status::DiskFull, None))
+            }
+            Some((_, Stage::NoRoom { at_ns })) if now.boot_ns < at_ns + RETRY_NS => None,
+            Some((hold, Stage::Held(reference))) => self.judge_held(hold, reference, (op, base)),
+            _ => {
+                self.begin_making(host, now, key, (op, base), parts);
+                host.arm_sweep(now);
+                None
+            }
+        }
+    }
+
+    /// Whether a value of these parts is within the limit. Along a chain none is made.
+    pub(super) fn can_make(&self, host: &Host, parts: &[ValuePart; 2]) -> bool {
+        let length: u64 = parts.iter().map(ValuePart::length).sum();
+        !self.is_chain() && length <= host.config.value_bytes_max.into()
+    }
+
+    /// Primary: the same, of a value that has been made.
+    fn judge_held(
+        &self,
+        hold: OpId,
+        reference: Reference,
+        (op, base): (OpId, Option<KeyValue>),
+    ) -> Option<Verdict> {
+        let votes = self.locks.op(hold)?.votes;
+        let all_acks = (1u16 << self.membership.members.len()) - 1;
+        if votes.any_refused {
+            return Some(Verdict::unchanged(Status::DiskFull, None));
+        }
+        let is_held = votes.acks == all_acks;
+        is_held.then(|| Verdict::made(op, reference, base.as_ref()))
+    }
+
+    fn begin_making(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        key: &[u8],
+        (op, base): (OpId, Option<KeyValue>),
+        parts: [ValuePart; 2],
+    ) {
+        let is_here = |part: &ValuePart| match part {
+            ValuePart::Bytes(_) => true,
+            ValuePart::Large(reference) => host.storage.holds_value(reference.name),
+        };
+        let can_begin = parts.iter().all(is_here);
+        let mut making =
+            Making { key: key.into(), base, name: OpId::NONE, watermark: 0, stage: Stage::Waiting };
+        if can_begin {
+            (making.name, making.watermark) = self.own_op(host, now);
+            let (name, partition) = (making.name, self.id());
+            if host.make_value(Recipe { name, partition, key: key.into(), parts: parts.into() }) {
+                making.stage = Stage::UnderWay;
+            } else {
+                host.finish_internal(name);
+            }
+        }
+        if let Some(lead) = &mut self.lead {
+            lead.makings.by_op.insert(op, making);
+        }
+    }
+
+    /// Primary: a value is here, or cannot be made.
+    pub(crate) fn on_value_made(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        key: &[u8],
+        name: OpId,
+        made: Result<Reference, ValueEnd>,
+    ) {
+        let making = self.lead.as_mut().and_then(|lead| lead.makings.named(name));
+        let Some(watermark) = making.as_ref().map(|making| making.watermark) else {
+            return host.finish_internal(name);
+        };
+        let stage = match made {
+            Ok(_) if host.disk_space != DiskSpace::Enough => Stage::NoRoom { at_ns: now.boot_ns },
+            Ok(reference) => {
+                if self.take_in_hold(host, now, key, reference, watermark) {
+                    Stage::Held(reference)
+                } else {
+                    Stage::Waiting
+                }
+            }
+            Err(ValueEnd::NoRoom) => Stage::NoRoom { at_ns: now.boot_ns },
+            Err(_) => Stage::Waiting,
+        };
+        if !matches!(stage, Stage::Held(_)) {
+            host.finish_internal(name);
+        }
+        if let Some(making) = self.lead.as_mut().and_then(|lead| lead.makings.named(name)) {
+            making.stage = stage;
+        }
+        host.arm_sweep(now);
+        self.decide_key(host, now, key);
+    }
+
+    /// Primary: logs the op that holds a value, and sends it to the members, who fetch that. Whether it is open now.
+    fn take_in_hold(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        key: &[u8],
+        reference: Reference,
+        watermark: u64,
+    ) -> bool {
+        let op = reference.name;
+        if self.clients.lookup(op) != Lookup::New {
+            return false;
+        }
+        let hold = Update {
+            keyspace: self.membership.keyspace,
+            op,
+            digest: self.membership.digest(key),
+            reply_to: None,
+            watermark,
+            condition: Condition::IfVersion(op),
+            return_old: false,
+            operation: Operation::SetLarge { reference: &reference.bytes(), expiry: Expiry::Never },
+            key,
+        };
+        let mut datagram = Vec::new();
+        hold.encode(&mut datagram);
+        let Ok((_, Datagram::Update(own))) = Datagram::decode(&datagram) else {
+            unreachable!("just encoded")
+        };
+        debug_assert!(is_hold(&own));
+        let spare = self.locks.take_spare();
+        self.log_prepare(host, now, StoredUpdate::new(&own, &datagram, None, spare));
+        for position in 0..self.membership.members.len() {
+            let member = self.membership.members[position];
+            if member.node != host.config.node {
+                self.resend(host, &datagram, member.address);
+            }
+        }
+        self.locks.holds(op)
+    }
+
+    /// Primary: an op was decided for which a value may have been made: its hold goes next.
+    pub(super) fn end_making(&mut self, key: &[u8], op: OpId) {
+        let hold = self.lead.as_mut().and_then(|lead| lead.makings.end(op));
+        if let Some(hold) = hold.filter(|hold| self.locks.op(*hold).is_some_and(|hold| !hold.is_decided)) {
+            self.locks.move_to_front(key, hold);
+        }
+    }
+
+    /// Primary: tries again what could not be made.
+    pub(super) fn retry_makings(&mut self, host: &mut Host, now: Now) {
+        let Some(lead) = &mut self.lead else { return };
+        lead.makings.by_op.retain(|op, _| self.locks.holds(*op));
+        let waiting = lead
+            .makings
+            .by_op
+            .values()
+            .filter(|making| matches!(making.stage, Stage::Waiting | Stage::NoRoom { .. }));
+        let keys: Vec<Box<[u8]>> = waiting.map(|making| making.key.clone()).collect();
+        for key in keys {
+            self.decide_key(host, now, &key);
+        }
+    }
+
+    /// Whether this op comes from a member that has made its value, and is not to be refused for the number of those that are open: those wait for it.
+    pub(super) fn is_hold_of_member(update: &Update<'_>, source: Source) -> bool {
+        matches!(source, Source::Member { .. }) && is_hold(update)
+    }
+}

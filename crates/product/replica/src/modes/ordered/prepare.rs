@@ -1,0 +1,302 @@
+//! The first half of a put: every replica logs the client's datagram, forces it, and acknowledges to the primary (NICE §4.3, R1).
+
+use super::lead::Phase;
+use super::partition::OrderedPartition;
+use super::record::Record;
+use super::waits::UnforcedWhat;
+use crate::modes::bounds::OPEN_OPS_MAX;
+use crate::modes::ordered::clients::Lookup;
+use crate::{Host, LargePut, Standing, Step};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_proto::large::Reference;
+use nicekv_proto::recovery::{Fetch, Wanted};
+use nicekv_proto::replication::{PrepareAck, Resend};
+use nicekv_proto::{NodeId, Now, OpId, Reply, Status, StoredUpdate, Update};
+
+/// Whence an update comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// From a client at this address, or through a switch that hides it.
+    Client(SocketAddrV4),
+    /// From this node's own client.
+    Own,
+    /// From a member that passes on what is open there and not among its decisions up to `logged`.
+    Member { sender: NodeId, logged: u64 },
+}
+
+impl Source {
+    pub(super) fn address(self) -> Option<SocketAddrV4> {
+        match self {
+            Self::Client(address) => Some(address),
+            Self::Own | Self::Member { .. } => None,
+        }
+    }
+}
+
+impl OrderedPartition {
+    /// An update arrived.
+    pub(super) fn on_update(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        update: &Update<'_>,
+        datagram: &[u8],
+        source: Source,
+    ) {
+        if self.membership.standing == Standing::Outside || (self.is_chain() && !self.is_primary()) {
+            host.counters.dropped += 1;
+            return;
+        }
+        let op = update.op;
+        if self.locks.holds(op) {
+            self.tell_held(host, update, source);
+            // Of a chain the tail answers, when it has it; nothing that is held here goes without (C3, C6).
+            if !self.is_chain() {
+                self.acknowledge(host, op);
+            }
+            return;
+        }
+        self.look_for_proof(host, now);
+        // Until then the primary takes in what others hold, and nobody anything that may be newer (R18).
+        let awaits_proof = self.membership.standing.serves() && !self.is_proven && !self.is_chain();
+        match self.clients.lookup(op) {
+            Lookup::New => {}
+            Lookup::Finished(result) => {
+                if self.is_primary() && !self.is_refusal_unreleased(op, result.status) {
+                    host.trace.note(now, op, Step::Answered(result.status));
+                    host.reply(update.reply_to.or(source.address()), &result.reply(op));
+                }
+                return;
+            }
+            // The client has given it up, but it is open at the primary: without this ack it would stay so for ever. Not if it may have
+            // been decided since the primary sent it, and forgotten.
+            Lookup::Expired if !self.is_primary() && self.is_open_elsewhere(source) => {}
+            Lookup::Expired if awaits_proof && self.is_fetched(op) => {}
+            Lookup::Expired => {
+                if self.is_primary() {
+                    host.reply(update.reply_to.or(source.address()), &Reply::bare(op, Status::Expired));
+                }
+                return;
+            }
+        }
+        let is_new = !matches!(source, Source::Member { .. });
+        if self.is_closed_to(source) || (awaits_proof && is_new) {
+            // Silence: what takes this partition's place is asked again.
+            host.counters.dropped += 1;
+            return;
+        }
+        if self.is_beyond_reach(update) {
+            if self.is_primary() {
+                let reply = Reply::bare(op, Status::CrossPartition);
+                host.reply(update.reply_to.or(source.address()), &reply);
+            }
+            return;
+        }
+        if self.refuses(host, now, update, source) {
+            return;
+        }
+        if self.locks.count() >= OPEN_OPS_MAX && !Self::is_hold_of_member(update, source) {
+            // Silence, not a refusal: another member may have taken it in, and then it will be executed.
+            host.counters.dropped += 1;
+            return;
+        }
+        let carries = update.operation.reference().map(Reference::checked);
+        if carries.is_some_and(|carried| !self.has_value(host, now, (update, datagram), source, carried)) {
+            return;
+        }
+        let spare = self.locks.take_spare();
+        if self.is_chain() {
+            let stored = StoredUpdate::new(update, datagram, source.address(), spare);
+            return self.take_in(host, now, stored, source);
+        }
+        self.log_prepare(host, now, StoredUpdate::new(update, datagram, source.address(), spare));
+    }
+
+    /// Primary: whether it gets this op from a member before it decides anything.
+    fn is_fetched(&self, op: OpId) -> bool {
+        let lead = self.lead.as_ref().filter(|lead| lead.phase() == Phase::Fetching);
+        lead.is_some_and(|lead| lead.wanted().contains_key(&op))
+    }
+
+    /// A client asks how much of a large value is here: all, as its op is open.
+    fn tell_held(&self, host: &mut Host, update: &Update<'_>, source: Source) {
+        if let (Some(reference), Some(from)) = (update.operation.reference(), source.address()) {
+            let reference = Reference::checked(reference);
+            let to = (update.reply_to.unwrap_or(from), true);
+            host.report_value(&self.membership, &reference, to, Status::Ok);
+        }
+    }
+
+    /// Whether the large value that an op carries is here, so that the op can be taken in (R1). If not it is sent by its client from here on, or fetched from a member; then
+    /// the op comes once more.
+    fn has_value(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        (update, datagram): (&Update<'_>, &[u8]),
+        source: Source,
+        reference: Reference,
+    ) -> bool {
+        if self.is_chain() {
+            if self.is_primary() {
+                let reply = Reply::bare(update.op, Status::ValueTooLong);
+                host.reply(update.reply_to.or(source.address()), &reply);
+            }
+            return false;
+        }
+        if host.storage.holds_value(reference.name) {
+            return true;
+        }
+        match source.address() {
+            Some(from) => {
+                let (reply_to, has_primary) = (update.reply_to.unwrap_or(from), true);
+                let put = LargePut { reference, request: Some(datagram), from, reply_to, has_primary };
+                host.expect_value(now, &self.membership, &put);
+            }
+            // Chunks of it are coming: the client sends it here as it did to the member that had it sooner.
+            None if host.is_receiving(now, reference.name) => {}
+            None => self.fetch_for(host, datagram, source, reference),
+        }
+        false
+    }
+
+    /// A member has passed on an op whose value it has: it is fetched, and then the op comes once more.
+    fn fetch_for(&self, host: &mut Host, datagram: &[u8], source: Source, reference: Reference) {
+        let Source::Member { sender, logged } = source else { return };
+        let Some(address) = self.membership.address(sender) else { return };
+        let (partition, epoch) = (self.id(), self.membership.epoch);
+        let mut resend = Vec::new();
+        Resend { sender, partition, epoch, logged, datagram }.encode(&mut resend);
+        host.await_value(partition, reference, (address, &resend));
+    }
+
+    /// Whether an op from this source is certainly undecided.
+    fn is_open_elsewhere(&self, source: Source) -> bool {
+        matches!(source, Source::Member { logged, .. } if self.sequence.logged() <= logged)
+    }
+
+    pub(super) fn log_prepare(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
+        let op = stored.head().op;
+        let meets = self.locks.meets_undecided(&stored);
+        let contended = meets || self.membership.standing == Standing::Joining;
+        let record = Record::Prepare { contended, datagram: stored.datagram() };
+        let order = host.append_awaited(self.id(), |out| record.append(out));
+        host.storage.want_force();
+        self.waits.force(order, UnforcedWhat::Prepare(op));
+        self.insert_op(host, now, order, contended, stored);
+        if let Some(early) = self.lead.as_mut().and_then(|lead| lead.have(op)) {
+            // Others had it sooner: a large value comes to each at a time of its own. Without this node's own ack they are not all.
+            self.locks.count_acks(op, early.acks, early.is_contended, false);
+            self.finish_fetching(host, now);
+        }
+        host.arm_sweep(now);
+    }
+
+    pub(super) fn on_prepare_forced(&mut self, host: &mut Host, now: Now, op: OpId) {
+        let Some(since_ns) = self.locks.mark_forced(op) else { return };
+        host.puts.forced.count_ns(now.boot_ns.saturating_sub(since_ns));
+        host.trace.note(now, op, Step::Forced);
+        if let Some(lead) = &self.lead {
+            self.count_ack(host, now, lead.me(), op, false, false);
+        } else {
+            self.acknowledge(host, op);
+        }
+    }
+
+    /// Acknowledges a forced, undecided op to the primary.
+    pub(super) fn acknowledge(&mut self, host: &mut Host, op: OpId) {
+        let Some(state) = self.locks.op(op) else { return };
+        if self.is_primary()
+            || self.membership.standing == Standing::Outside
+            || !state.is_forced
+            || state.is_decided
+        {
+            return;
+        }
+        let ack = PrepareAck {
+            partition: self.id(),
+            epoch: self.membership.epoch,
+            op,
+            contended: state.is_contended,
+            refused: false,
+        };
+        host.outbox.ack_prepare(self.membership.primary_address(), ack);
+    }
+
+    /// Primary: a member acknowledges an op.
+    pub(super) fn on_prepare_ack(&mut self, host: &mut Host, now: Now, sender: NodeId, ack: &PrepareAck) {
+        let Some(position) = self.membership.position(sender) else { return };
+        if self.locks.holds(ack.op) {
+            if ack.refused && self.is_refusal_void(ack.op) {
+                return;
+            }
+            self.count_ack(host, now, position, ack.op, ack.contended, ack.refused);
+        } else if self.clients.lookup(ack.op) == Lookup::New && !ack.refused && !self.is_drained() {
+            self.want_op(host, now, (sender, position), ack);
+        }
+    }
+
+    /// Primary: only others hold this op, one of whom says so; fetch and complete it (R15).
+    fn want_op(&mut self, host: &mut Host, now: Now, (holder, position): (NodeId, usize), ack: &PrepareAck) {
+        let op = ack.op;
+        let Some(address) = self.membership.address(holder) else { return };
+        host.trace.note(now, op, Step::Acknowledged(holder));
+        let fetch = Fetch {
+            sender: host.config.node,
+            partition: self.id(),
+            epoch: self.membership.epoch,
+            wanted: Wanted::Op(op),
+        };
+        let lead = self.lead.as_mut().expect("only a primary wants ops");
+        let is_new = lead.wanted().len() < OPEN_OPS_MAX && lead.want(op, holder);
+        let is_new_ack = lead.keep_ack(op, position, ack.contended);
+        if is_new || is_new_ack {
+            // The client's own copy may still be on its way: ask at the next sweep, not now.
+            host.arm_sweep(now);
+        } else {
+            host.outbox.send(address, |out| fetch.encode(out));
+        }
+    }
+
+    fn count_ack(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        position: usize,
+        op: OpId,
+        contended: bool,
+        refused: bool,
+    ) {
+        host.trace.note(now, op, Step::Acknowledged(self.membership.members[position].node));
+        let all_acks = (1u16 << self.membership.members.len()) - 1;
+        let votes = self.locks.count_acks(op, 1 << position, contended, refused);
+        if votes.acks != all_acks {
+            return;
+        }
+        let state = self.locks.op(op).expect("as before");
+        if !state.is_decided {
+            let key = state.stored.stored_key();
+            // Of a transaction any of its keys will do.
+            self.decide_key(host, now, &key);
+        }
+    }
+
+    /// A member asks for the prepare of an op.
+    pub(super) fn on_fetch_op(&mut self, host: &mut Host, op: OpId, to: NodeId) {
+        let (Some(state), Some(address)) = (self.locks.op(op), self.membership.address(to)) else { return };
+        self.resend(host, state.stored.datagram(), address);
+    }
+
+    pub(super) fn resend(&self, host: &mut Host, datagram: &[u8], to: SocketAddrV4) {
+        let resend = Resend {
+            sender: host.config.node,
+            partition: self.id(),
+            epoch: self.membership.epoch,
+            logged: self.sequence.logged(),
+            datagram,
+        };
+        host.counters.resent += 1;
+        host.outbox.send(to, |out| resend.encode(out));
+    }
+}

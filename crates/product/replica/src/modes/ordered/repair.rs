@@ -1,0 +1,254 @@
+//! A value that the disk has damaged (docs/FAULTS.md row 10) is got back from another member, and meanwhile served by nobody who lacks it.
+//!
+//! ```text
+//!  member (cannot read k)                 another consistent member
+//!    │──RepairRequest(k, logged, released)──▶│ only if it has logged and released as much
+//!    │                                       │ reads k in its own engine
+//!    │◀─RepairReply(k, through, entry)───────│
+//!    │ installs it once it has logged `through` itself
+//! ```
+//!
+//! A key of which members have different entries (`compare`) takes the same way: then all of them are asked, this one too, and what most
+//! have is installed.
+//!
+//! Gets of k are passed on to the primary; at the primary they wait, as does the evaluation of its next op.
+//!
+//! Why what arrives may be installed:
+//! * *It is not too old.* An engine holds the effects of decisions up to `logged` (uncontended) and `released` (contended), and two
+//!   members' decisions are prefixes of one sequence. Who has logged and released at least as much as the asker had when it found the
+//!   damage has every effect that was lost; and once the asker has applied a later effect to k, the damage is gone and the repair over.
+//! * *It may be too new, and that shows nowhere.* A later effect is of an op that the asker has forced (R1) and not yet seen take effect,
+//!   so k is locked: a secondary answers no get of it. When the decisions come, the asker applies them once more: they are blind writes.
+//!   A primary's peers are never ahead of it.
+//! * *The engine does not get ahead of the log.* Else the asker, restarted and made primary, could evaluate an op on its own result. So
+//!   the state waits until the asker has logged every decision that can be in it.
+
+use super::locks::{Latest, WaitingGet};
+use super::partition::OrderedPartition;
+use super::repairs::{Offer, Repair, Step, Vote};
+use super::waits::PendingRead;
+use crate::{Host, Standing};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_proto::recovery::Entry;
+use nicekv_proto::repair::{KeyState, RepairReply, RepairRequest};
+use nicekv_proto::{Epoch, NodeId, Now};
+
+/// Who wants to know what is here of a key: in which epoch, who, and what was logged and released there.
+type Asker = (Epoch, NodeId, (u64, u64));
+
+impl OrderedPartition {
+    /// The value for a get is damaged.
+    pub(super) fn on_get_corrupt(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
+        self.begin_repair(host, now, key);
+        if self.membership.standing.serves() && !self.is_primary() && !self.is_chain() {
+            return self.forward_get(host, now, get, key);
+        }
+        if !self.repairs.wait(get, key) {
+            host.counters.dropped += 1;
+        }
+    }
+
+    /// Primary: the state that the next op of a key is to be evaluated on is damaged.
+    pub(super) fn on_state_corrupt(&mut self, host: &mut Host, now: Now, token: u64, key: &[u8]) {
+        if self.locks.end_reading(key, token, Latest::Unknown) {
+            self.begin_repair(host, now, key);
+        }
+    }
+
+    /// Asks for a key, if that is not under way.
+    fn begin_repair(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        if self.repairs.contains(key) {
+            return;
+        }
+        host.count_corrupt(self.id(), self.membership.epoch);
+        if self.membership.standing.serves() && !self.repairs.is_full() {
+            self.add_repair(host, now, key, false);
+        }
+    }
+
+    fn add_repair(&mut self, host: &mut Host, now: Now, key: &[u8], is_vote: bool) {
+        let asked = (self.sequence.logged(), self.sequence.released());
+        let repair = self.repairs.begin(now, asked, is_vote, key);
+        self.ask_for(host, &repair, key);
+        host.arm_sweep(now);
+    }
+
+    /// Members seem to have different entries of a key: asks all what they have, this one too.
+    pub(super) fn begin_vote(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        if !self.repairs.is_full() && !self.repairs.contains(key) {
+            self.add_repair(host, now, key, true);
+        }
+    }
+
+    /// A scan has found these keys damaged.
+    pub(crate) fn begin_repairs(&mut self, host: &mut Host, now: Now, keys: &[Vec<u8>]) {
+        for key in keys {
+            self.begin_repair(host, now, key);
+        }
+    }
+
+    /// Whom to ask at the `tries`-th time: the primary, then the other members that hold everything.
+    fn repair_peer(&self, host: &Host, tries: u32) -> Option<SocketAddrV4> {
+        let me = host.config.node;
+        let mut peers: Vec<_> = (self.membership.members.iter())
+            .filter(|member| member.node != me && member.holds_all())
+            .collect();
+        peers.sort_by_key(|member| member.node != self.membership.primary);
+        peers.get(tries as usize % peers.len().max(1)).map(|member| member.address)
+    }
+
+    fn ask_for(&mut self, host: &mut Host, repair: &Repair, key: &[u8]) {
+        if let Some(votes) = &repair.votes {
+            let silent: Vec<_> =
+                self.judges(host.config.node).filter(|(node, _)| !votes.contains_key(node)).collect();
+            silent.into_iter().for_each(|(_, address)| self.ask_peer(host, repair, key, address));
+            if !votes.contains_key(&host.config.node) {
+                let asker = (self.membership.epoch, host.config.node, repair.asked);
+                self.read_for(host, asker, key);
+            }
+        } else if let Some(peer) = self.repair_peer(host, repair.tries) {
+            self.ask_peer(host, repair, key, peer);
+        }
+    }
+
+    fn ask_peer(&self, host: &mut Host, repair: &Repair, key: &[u8], peer: SocketAddrV4) {
+        let (sender, partition, epoch, (logged, released)) =
+            (host.config.node, self.id(), self.membership.epoch, repair.asked);
+        let request = RepairRequest { sender, partition, epoch, logged, released, key };
+        host.outbox.send(peer, |out| request.encode(out));
+    }
+
+    /// A member cannot read a key.
+    pub(super) fn on_repair_request(&mut self, host: &mut Host, now: Now, request: &RepairRequest<'_>) {
+        self.learn_released(host, now, request.released);
+        let holds_everything = self.membership.standing == Standing::Consistent;
+        if !holds_everything || self.is_behind(request.logged, request.released) {
+            host.counters.dropped += 1;
+            return;
+        }
+        let asker = (self.membership.epoch, request.sender, (request.logged, request.released));
+        self.read_for(host, asker, request.key);
+    }
+
+    fn read_for(&mut self, host: &mut Host, (epoch, to, asked): Asker, key: &[u8]) {
+        let token = host.read(self.id(), key);
+        let read = PendingRead::Repair { epoch, to, asked, key: key.into() };
+        self.waits.read(token, read);
+    }
+
+    /// The key that another member cannot read has been read here.
+    pub(super) fn on_repair_read(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        (epoch, to, asked): Asker,
+        key: &[u8],
+        state: KeyState<'_>,
+    ) {
+        if epoch != self.membership.epoch {
+            return;
+        }
+        if state == KeyState::Corrupt {
+            self.begin_repair(host, now, key);
+        }
+        let (sender, partition, through) = (host.config.node, self.id(), self.sequence.logged());
+        let reply = RepairReply { sender, partition, epoch, asked, through, key, state };
+        if to == host.config.node {
+            return self.on_repair_reply(host, now, &reply);
+        }
+        let Some(address) = self.membership.address(to) else { return };
+        let told = RepairReply { state: state.told_of(key), ..reply };
+        host.outbox.send(address, |out| told.encode(out));
+    }
+
+    /// Another member tells what it has of a damaged key.
+    pub(super) fn on_repair_reply(&mut self, host: &mut Host, now: Now, reply: &RepairReply<'_>) {
+        let Some(repair) = self.repairs.get_mut(reply.key) else { return };
+        if repair.asked != reply.asked {
+            return;
+        }
+        let offer = match reply.state {
+            KeyState::Stored(stored) => {
+                let entry = Entry::decode(stored).expect("checked when it was decoded");
+                // A tombstone may be gone elsewhere.
+                let is_counted = repair.votes.is_none() || entry.value.is_some();
+                Offer { needs: entry.index, entry: is_counted.then(|| stored.into()) }
+            }
+            KeyState::Absent => Offer { needs: reply.through, entry: None },
+            // The next one is asked by the next sweep.
+            KeyState::Corrupt => return,
+        };
+        match &mut repair.votes {
+            None => {
+                self.repairs.offer(reply.key, offer);
+                self.install_offer(host, now, reply.key);
+            }
+            Some(votes) => {
+                votes.insert(reply.sender, offer);
+                self.count_votes(host, now, reply.key);
+            }
+        }
+    }
+
+    /// When all have voted: what most have stands; of equally many, what the primary has.
+    fn count_votes(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        let (me, primary) = (host.config.node, self.membership.primary);
+        let judges = self.judges(me).count() + 1;
+        let Some(repair) = self.repairs.get_mut(key) else { return };
+        match repair.outvoted(me, judges, primary) {
+            None => {}
+            // What is under way on the key is decided on another state than was voted of.
+            Some(Vote::Outvoted(best)) if !self.locks.is_locked(key) => {
+                host.count_differing(self.membership.partition, self.membership.epoch);
+                self.repairs.offer(key, best);
+                self.install_offer(host, now, key);
+            }
+            Some(_) => {
+                self.repairs.end(key);
+            }
+        }
+    }
+
+    /// Installs what was offered for a key, if the log has got so far.
+    fn install_offer(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        let Some(offer) = self.repairs.take_offer(key, self.sequence.logged()) else { return };
+        match offer.entry {
+            Some(entry) => {
+                let entry = Entry::decode(&entry).expect("checked when it was decoded");
+                self.contents.store(host, key, &entry);
+            }
+            None => self.contents.remove(host, key),
+        }
+        self.finish_repair(host, now, key);
+        self.decide_key(host, now, key);
+    }
+
+    /// A key has been written: if it was damaged, it is whole again.
+    pub(super) fn finish_repair(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        if let Some(waiting) = self.repairs.end(key) {
+            host.count_repaired(self.id(), self.membership.epoch);
+            self.serve_gets(host, now, waiting, key);
+        }
+    }
+
+    /// Asks again; whether there is anything left to repair.
+    pub(super) fn sweep_repairs(&mut self, host: &mut Host, now: Now) -> bool {
+        let resend_ns = host.config.timing.resend.as_nanos() as u64;
+        for key in self.repairs.keys() {
+            let repair = self.repairs.get_mut(&key).expect("listed");
+            match repair.next_step(now, resend_ns) {
+                Step::Drop => {
+                    self.repairs.end(&key);
+                }
+                Step::Install => self.install_offer(host, now, &key),
+                Step::Ask => {
+                    let repair = repair.clone();
+                    self.ask_for(host, &repair, &key);
+                }
+                Step::Wait => {}
+            }
+        }
+        !self.repairs.is_empty()
+    }
+}

@@ -1,0 +1,144 @@
+//! From the log and back: replaying it at the start, and writing its open part again so that the rest can be trimmed.
+
+use super::contents::reference;
+use super::history::History;
+use super::joiner::Former;
+use super::locks::Op;
+use super::partition::OrderedPartition;
+use super::record::{Position, Record};
+use super::sequence::Decided;
+use crate::Host;
+use crate::modes::ordered::clients::Lookup;
+use alloc::vec::Vec;
+use nicekv_proto::bytes::Reader;
+use nicekv_proto::replication::Decision;
+use nicekv_proto::{Datagram, DecodeError, Now, OpId, StoredUpdate};
+
+/// Bytes of deduplication records per log record.
+pub(super) const CLIENTS_RECORD_BYTES: usize = 128 << 10;
+
+impl OrderedPartition {
+    /// Takes up one record of the log. It is durable, and its effects go to the engine once more, in the order of the log.
+    pub(super) fn take_record(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        number: u64,
+        record: &Record<'_>,
+    ) -> Result<(), DecodeError> {
+        match *record {
+            Record::Prepare { contended, datagram, .. } => {
+                let Datagram::Update(update) = Datagram::decode(datagram)?.1 else {
+                    return Err(DecodeError::UnknownValue { field: "prepare record", value: 0 });
+                };
+                let finished = matches!(self.clients.lookup(update.op), Lookup::Finished(_));
+                if !finished && !self.locks.holds(update.op) {
+                    let op = update.op;
+                    let stored = StoredUpdate::new(&update, datagram, None, self.locks.take_spare());
+                    self.insert_op(host, now, number, contended, stored);
+                    self.locks.mark_forced(op);
+                }
+            }
+            Record::Decision(decision) => self.replay_decision(host, now, &decision)?,
+            Record::Released { through, .. } => {
+                self.release(host, now, through);
+                self.sequence.replay_released(through);
+            }
+            Record::Join { afresh } => self.set_aside(host, afresh),
+            Record::Clients { payload, .. } => {
+                self.clients.import(payload)?;
+                self.keep_named(host);
+            }
+            Record::Begin { since, floor, history, .. } => {
+                let history = History::read(&mut Reader::new(history))?;
+                self.begin(host, since, floor, history, |_| false);
+            }
+            Record::Copied { payload, .. } => self.store_copied(host, payload)?,
+            Record::Complete => self.former = None,
+            Record::Born { index } => self.begin_born(host, index),
+            Record::Held { through, .. } => self.contents.set_held_by_originals(through),
+            Record::Position { position, history, .. } => {
+                self.take_position(host, now, position, History::read(&mut Reader::new(history))?);
+            }
+        }
+        self.sequence.force_all();
+        Ok(())
+    }
+
+    fn take_position(&mut self, host: &mut Host, now: Now, position: Position, history: History) {
+        if position.released > self.sequence.logged() || self.contents.recent().is_unused() {
+            // The log begins here: what was decided before is in the engine, and nobody knows which.
+            let through = position.released.max(position.since.unwrap_or(0));
+            self.contents.recent_mut().begin_after(through);
+        }
+        self.release(host, now, position.released);
+        self.sequence.replay_released(position.released);
+        self.former = position.since.map(|since| Former::through(host, since, history.clone()));
+        self.sequence.set_history(history);
+        self.contents.set_floor(position.floor);
+        self.contents.set_held_by_originals(position.held_by_originals);
+    }
+
+    fn replay_decision(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        decision: &Decision<'_>,
+    ) -> Result<(), DecodeError> {
+        if decision.index <= self.sequence.logged() {
+            return Ok(());
+        }
+        if decision.index != self.sequence.logged() + 1 {
+            return Err(DecodeError::UnknownValue {
+                field: "index of decision record",
+                value: decision.index,
+            });
+        }
+        self.sequence.log(decision.index, decision.origin);
+        self.settle(host, now, Decided::from_wire(decision));
+        Ok(())
+    }
+
+    /// After a restart: an op that was logged and never forced may be in the log without the large value that it names. Nobody was told of it, and it is as if it had not
+    /// been logged.
+    pub(super) fn drop_torn(&mut self, host: &mut Host) {
+        let lacks_value =
+            |op: &Op| reference(&op.stored).is_some_and(|of| !host.storage.holds_value(of.name));
+        let torn = self.locks.undecided_after(0).filter(|(_, state)| lacks_value(state));
+        let torn: Vec<OpId> = torn.map(|(op, _)| op).collect();
+        for op in torn {
+            self.locks.decide(op);
+            let Some(state) = self.locks.remove(op) else { continue };
+            state.stored.each_key(|key| {
+                self.locks.unlock(&mut host.visibility, key);
+            });
+            host.storage.let_go_value(op, self.id());
+        }
+    }
+
+    /// Appends what is open, so that earlier records are no longer needed once the engine is durable.
+    pub(super) fn append_open(&self, host: &mut Host) {
+        let mut append = |record: Record<'_>| {
+            host.append(self.id(), |out| record.append(out));
+        };
+        let position = Position {
+            // What was set aside and is not compared with the primary's is too much to write again: it would copy everything.
+            since: self.former.as_ref().map(|former| if former.compared { former.logged } else { 0 }),
+            floor: self.contents.floor(),
+            released: self.sequence.released(),
+            held_by_originals: self.contents.held_by_originals(),
+        };
+        let mut runs = Vec::new();
+        self.sequence.history().append(&mut runs);
+        append(Record::Position { position, history: &runs });
+        for op in self.locks.in_log_order() {
+            append(Record::Prepare { contended: op.is_contended, datagram: op.stored.datagram() });
+        }
+        for decided in self.sequence.unreleased() {
+            append(Record::Decision(decided.wire(self.id(), self.membership.epoch)));
+        }
+        for piece in self.legacy() {
+            append(Record::Clients { payload: &piece });
+        }
+    }
+}

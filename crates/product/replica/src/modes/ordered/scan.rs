@@ -1,0 +1,104 @@
+//! Scans (C11): the primary lists what it shows.
+//!
+//! What the primary's engine holds is what was shown last of every key: a decision is in it from the moment when it may be shown (R2). So a page, read at
+//! one moment, is what the partition held at that moment, once every op from before the epoch is decided and released (R3, R4). Other members pass a
+//! scan on (of a chain to the tail, which releases first and alone answers, C3): they may lack what was decided elsewhere, and which keys that is, their locks tell for single keys only.
+
+use super::partition::OrderedPartition;
+use super::waits::ScanPurpose;
+use crate::modes::bounds::{SCAN_PAGE_BYTES, SCANS_MAX};
+use crate::modes::ordered::pieces::{Frame, Piece};
+use crate::{Host, Page, Standing};
+use core::net::SocketAddrV4;
+use nicekv_proto::scan::{Scan, ScanPiece, ScanWants};
+use nicekv_proto::{Now, OpId};
+
+/// A page that is read for a client.
+#[derive(Clone, Copy)]
+pub(super) struct ClientScan {
+    op: OpId,
+    reply_to: SocketAddrV4,
+    frame: Frame,
+    /// Other pieces are asked for at the same time: there is less room than for a piece alone.
+    is_one_of_several: bool,
+}
+
+impl OrderedPartition {
+    /// A client asks for a piece of what is this partition's; `from`: where the request came from. What cannot be answered now is not answered: the client asks again.
+    pub(super) fn on_scan(&mut self, host: &mut Host, now: Now, scan: &Scan<'_>, from: SocketAddrV4) {
+        let reply_to = scan.reply_to.unwrap_or(from);
+        let is_asked = if self.is_chain() { self.is_tail(host) } else { self.is_primary() };
+        if self.membership.standing.serves() && !is_asked {
+            if scan.forwarded.is_none() {
+                self.forward_scan(host, scan, reply_to);
+            }
+            return;
+        }
+        let is_recovered = match self.is_chain() {
+            true => self.tail_answers_gets(host),
+            false => self.is_recovered_wholly(),
+        };
+        let is_ready = host.has_lease(now) && is_recovered;
+        let is_standing = self.membership.standing == Standing::Consistent;
+        if !is_standing || !is_ready || self.waits.scans() >= SCANS_MAX {
+            host.counters.dropped += 1;
+            return;
+        }
+        let bytes_max = scan.answer_bytes_max() - ScanPiece::FIXED_BYTES;
+        // Entries have bytes that are not told.
+        let page_bytes = if scan.wants == ScanWants::Values { bytes_max } else { SCAN_PAGE_BYTES };
+        let token = host.scan(self.id(), scan.after, page_bytes);
+        let frame = Frame { wants: scan.wants, range: scan.range, order: self.membership.order, bytes_max };
+        let purpose = ScanPurpose::Client(ClientScan {
+            op: scan.op,
+            reply_to,
+            frame,
+            is_one_of_several: scan.pieces > 1,
+        });
+        self.waits.scan(token, self.membership.epoch, purpose);
+    }
+
+    fn forward_scan(&self, host: &mut Host, scan: &Scan<'_>, reply_to: SocketAddrV4) {
+        let forwarded = Some((self.id(), self.membership.epoch, host.config.node));
+        let scan = Scan { reply_to: Some(reply_to), forwarded, ..*scan };
+        host.counters.gets_forwarded += 1;
+        let tail = self.membership.tail().filter(|_| self.is_chain());
+        let Some(to) = self.membership.address(tail.unwrap_or(self.membership.primary)) else { return };
+        host.outbox.send(to, |out| scan.encode(out));
+    }
+
+    /// The page has been read, in this epoch.
+    pub(super) fn on_client_scanned(&mut self, host: &mut Host, now: Now, scan: ClientScan, page: &Page<'_>) {
+        let ClientScan { op, reply_to, frame, is_one_of_several } = scan;
+        if !host.has_lease(now) {
+            host.counters.dropped += 1;
+            return;
+        }
+        // Of a chain what is there is there until the head has it deleted, by its own clock (R11).
+        let judged_at = if self.is_primary() { now } else { Now { unix_ms: 0, ..now } };
+        let piece = Piece::of(page, frame, judged_at);
+        for (key, version) in piece.overdue {
+            if self.is_primary() && !self.locks.is_locked(key) {
+                self.order_alone(host, now, key, version);
+            }
+        }
+        // Who asks for several learns how far this partition goes, and asks for what there was no room for.
+        if piece.is_cut && piece.is_empty && !is_one_of_several {
+            host.counters.dropped += 1;
+            return;
+        }
+        let more = piece.is_cut || page.more;
+        let told = ScanPiece {
+            op,
+            partition: self.id(),
+            epoch: self.membership.epoch,
+            range: frame.range,
+            more,
+            count: piece.count,
+            through: piece.through.filter(|_| more),
+            listed: &piece.listed,
+        };
+        host.counters.gets += 1;
+        host.outbox.send(reply_to, |out| told.encode(out));
+    }
+}

@@ -1,0 +1,196 @@
+//! Replicas that differ are found and repaired: a message that somebody forged, or a bug of ours, must not make them differ for ever.
+//!
+//! ```text
+//!  member, at its scrub                     other members
+//!    │──ScrubPage(range, logged, digests)────▶│ only if it has logged and released as much
+//!    │                                        │ scans the range in its own engine, compares
+//!    │◀─RepairRequest(k)──────────────────────│ of every key that differs: asks all, itself included
+//!    │──RepairReply(k, entry)────────────────▶│ the state that most have stands; of equally many, the primary's
+//! ```
+//!
+//! Every consistent original lists what it scrubs to all others, so each is compared with each, the primary too, in every pass.
+//!
+//! Why decisions under way raise no alarm: the receiver's engine is not behind the sender's, so an entry of a decision that the sender
+//! had not logged is newer, and no difference; a key that is locked, or was written since the page was read, is left out. What remains is
+//! suspicion, and costs nothing but a vote. And the votes are about one state of the key: no decision of it can be made while this
+//! member does not hold its prepare (R1), and then the key is locked here, or has been written; both end the vote.
+//!
+//! A vote is no proof against members that lie. It is what can be done where most are right.
+
+use super::compare::{Compare, listed_entry};
+use super::partition::OrderedPartition;
+use super::waits::ScanPurpose;
+use crate::modes::bounds::{COMPARES_MAX, COPY_PAGES_MAX};
+use crate::{Host, Page, Standing, stored_entries};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_proto::scrub::{Cut, Listed, ScrubPage};
+use nicekv_proto::{NodeId, Now};
+
+/// The receiver reads so much more than the sender had in the range.
+const SLACK_BYTES: usize = 4 << 10;
+
+/// Puts what a scrub sees into datagrams for the other members.
+struct Listing {
+    after: Option<Vec<u8>>,
+    /// Of the first key, where `after` has no room beside it.
+    begins_with: u16,
+    last: Option<Vec<u8>>,
+    listed: Vec<u8>,
+    bytes: usize,
+}
+
+impl Listing {
+    /// Of the keys after this one.
+    fn new(after: Option<&[u8]>) -> Self {
+        Self { after: after.map(<[u8]>::to_vec), begins_with: 0, last: None, listed: Vec::new(), bytes: 0 }
+    }
+
+    /// `None`: it is being changed, or cannot be read.
+    fn push(&mut self, partition: &OrderedPartition, host: &mut Host, key: &[u8], stored: Option<&[u8]>) {
+        let entry = stored.map(listed_entry);
+        let listed = Listed { key, entry };
+        if !self.has_room_for(&listed) {
+            self.send(partition, host, false);
+        }
+        if !self.has_room_for(&listed) {
+            self.cut_before(partition, host, key);
+        }
+        listed.append(&mut self.listed);
+        self.bytes += key.len() + stored.map_or(0, <[u8]>::len);
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+    }
+
+    fn has_room_for(&self, listed: &Listed<'_>) -> bool {
+        let after_bytes = self.after.as_ref().map_or(0, Vec::len).max(ScrubPage::AFTER_BYTES_MIN);
+        after_bytes + self.listed.len() + listed.bytes() <= ScrubPage::VARYING_BYTES_MAX
+    }
+
+    /// What is between two long keys has a page of its own, and the next one begins where that ends.
+    fn cut_before(&mut self, partition: &OrderedPartition, host: &mut Host, key: &[u8]) {
+        let cut = Cut::between(self.after.as_deref().unwrap_or_default(), key);
+        self.tell(partition, host, false, Some(cut));
+        self.after = None;
+        self.begins_with = cut.bytes();
+    }
+
+    /// Sends what was put in; `is_last`: and there is no more in the partition.
+    fn send(&mut self, partition: &OrderedPartition, host: &mut Host, is_last: bool) {
+        if self.listed.is_empty() && !is_last {
+            return;
+        }
+        self.tell(partition, host, is_last, None);
+        core::mem::swap(&mut self.after, &mut self.last);
+        self.listed.clear();
+        (self.bytes, self.begins_with) = (0, 0);
+    }
+
+    fn tell(&self, partition: &OrderedPartition, host: &mut Host, is_last: bool, ends_before: Option<Cut>) {
+        let page = ScrubPage {
+            sender: host.config.node,
+            partition: partition.id(),
+            epoch: partition.membership.epoch,
+            logged: partition.sequence.logged(),
+            released: partition.sequence.released(),
+            after: self.after.as_deref(),
+            is_last,
+            bytes: self.bytes as u32,
+            begins_with: self.begins_with,
+            ends_before,
+            listed: &self.listed,
+        };
+        for (_, address) in partition.judges(host.config.node) {
+            host.outbox.send(address, |out| page.encode(out));
+        }
+    }
+}
+
+impl OrderedPartition {
+    /// Tells the other members what the scrub has found after this key.
+    pub(super) fn list(&self, host: &mut Host, after: Option<&[u8]>, page: &Page<'_>) {
+        let mut listing = Listing::new(after);
+        let mut corrupt = page.corrupt.iter().peekable();
+        for (key, stored) in stored_entries(page.entries) {
+            while let Some(damaged) = corrupt.next_if(|damaged| ***damaged < *key) {
+                listing.push(self, host, damaged, None);
+            }
+            let is_changing = self.locks.is_locked(key) || host.storage.is_written_since_scan(key);
+            listing.push(self, host, key, (!is_changing).then_some(stored));
+        }
+        corrupt.for_each(|damaged| listing.push(self, host, damaged, None));
+        listing.send(self, host, !page.more);
+    }
+
+    /// The other members that hold everything: those that compare, and vote.
+    pub(super) fn judges(&self, me: NodeId) -> impl Iterator<Item = (NodeId, SocketAddrV4)> {
+        (self.membership.members.iter())
+            .filter(move |member| member.node != me && member.holds_all())
+            .map(|member| (member.node, member.address))
+    }
+
+    /// Another member tells what it has of a range of keys.
+    pub(super) fn on_scrub_page(&mut self, host: &mut Host, now: Now, page: &ScrubPage<'_>) {
+        self.learn_released(host, now, page.released);
+        let is_behind = self.is_behind(page.logged, page.released);
+        if self.membership.standing != Standing::Consistent || is_behind || self.waits.scans() >= COMPARES_MAX
+        {
+            host.counters.dropped += 1;
+            return;
+        }
+        let listed = page.entries().map(|listed| (listed.key.into(), listed.entry));
+        // What is where it ends is the next page's.
+        let end = page.ends_before().map(|end| (end.into(), None));
+        let compare = Compare {
+            logged: page.logged,
+            is_last: page.is_last,
+            bytes: page.bytes as usize + SLACK_BYTES,
+            listed: listed.chain(end).collect(),
+            pages_left: COPY_PAGES_MAX,
+        };
+        self.scan_for_compare(host, compare, page.begins_after().as_deref());
+    }
+
+    fn scan_for_compare(&mut self, host: &mut Host, compare: Compare, after: Option<&[u8]>) {
+        let token = host.scan(self.id(), after, compare.bytes);
+        self.waits.scan(token, self.membership.epoch, ScanPurpose::Compare(compare));
+    }
+
+    /// A page of the engine has been read, to be compared with another member's.
+    pub(super) fn on_compare_scanned(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        mut compare: Compare,
+        entries: &[u8],
+        more: bool,
+    ) {
+        let mut mine: Vec<(&[u8], &[u8])> = stored_entries(entries).collect();
+        let last = mine.last().map(|(key, _)| *key);
+        // Up to here both have told everything.
+        let end = compare.listed.last().map(|(key, _)| key.clone());
+        let reaches_end = !more || end.as_ref().is_some_and(|end| last >= Some(&**end) && !compare.is_last);
+        let rest = match reaches_end {
+            true => Vec::new(),
+            false => {
+                let told = compare.listed.iter().take_while(|(key, _)| Some(&**key) <= last).count();
+                compare.listed.split_off(told)
+            }
+        };
+        if !compare.is_last
+            && let Some(end) = &end
+        {
+            mine.retain(|(key, _)| *key <= &**end);
+        }
+        for key in compare.suspects(&mine) {
+            if !self.locks.is_locked(&key) {
+                self.begin_vote(host, now, &key);
+            }
+        }
+        if !reaches_end && compare.pages_left > 0 {
+            let (listed, pages_left) = (rest, compare.pages_left - 1);
+            self.scan_for_compare(host, Compare { listed, pages_left, ..compare }, last);
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! The decision sequence of a partition, as this replica knows it.
+//!
+//! ```text
+//!          released            forced       logged
+//!  ───────────┼───────────────────┼────────────┼──▶ decision index
+//!   shown and │ held by all of    │ in the log │
+//!   forgotten │ the epoch, or not │            │
+//! ```
+//!
+//! Invariants:
+//! * decisions are logged in the order of their indexes without gaps, so that the decisions which two members of an epoch hold are
+//!   prefixes of one sequence;
+//! * `released <= forced <= logged`, and a contended decision takes effect exactly when it is released.
+
+use super::history::History;
+use crate::modes::bounds::EARLY_DECISIONS_MAX;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use core::cmp::Ordering;
+use nicekv_proto::replication::{Decision, Effect};
+use nicekv_proto::{Epoch, Form, OpId, PartitionId, Status};
+
+/// A logged decision that some member may still lack.
+#[derive(Clone, Debug)]
+pub(crate) struct Decided {
+    pub(super) index: u64,
+    pub(super) origin: Epoch,
+    pub(super) op: OpId,
+    pub(super) contended: bool,
+    pub(super) effect: Effect,
+    pub(super) status: Status,
+    pub(super) version: OpId,
+    pub(super) expiry_ms: u64,
+    pub(super) integer: i64,
+    pub(super) value: Box<[u8]>,
+    pub(super) form: Form,
+    pub(super) value_is_result: bool,
+}
+
+impl Decided {
+    pub(super) fn from_wire(decision: &Decision<'_>) -> Self {
+        Self {
+            index: decision.index,
+            origin: decision.origin,
+            op: decision.op,
+            contended: decision.contended,
+            effect: decision.effect,
+            status: decision.status,
+            version: decision.version,
+            expiry_ms: decision.expiry_ms,
+            integer: decision.integer,
+            value: decision.value.into(),
+            form: decision.form,
+            value_is_result: decision.value_is_result,
+        }
+    }
+
+    pub(super) fn wire(&self, partition: PartitionId, epoch: Epoch) -> Decision<'_> {
+        Decision {
+            partition,
+            epoch,
+            index: self.index,
+            origin: self.origin,
+            op: self.op,
+            contended: self.contended,
+            effect: self.effect,
+            status: self.status,
+            version: self.version,
+            expiry_ms: self.expiry_ms,
+            integer: self.integer,
+            value: &self.value,
+            form: self.form,
+            value_is_result: self.value_is_result,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(super) struct Sequence {
+    /// Decisions `released + 1 ..= logged`.
+    decisions: VecDeque<Decided>,
+    logged: u64,
+    forced: u64,
+    released: u64,
+    /// The last decision from before this epoch, once known.
+    base: Option<u64>,
+    /// Where the decisions come from.
+    history: History,
+    /// Decisions of this epoch that have overtaken some before them, by index.
+    early: BTreeMap<u64, Decided>,
+}
+
+impl Sequence {
+    /// The last decision that is in the log.
+    pub(super) fn logged(&self) -> u64 {
+        self.logged
+    }
+
+    /// The last decision that is durable.
+    pub(super) fn forced(&self) -> u64 {
+        self.forced
+    }
+
+    /// The last decision that is known to be durable at all members.
+    pub(super) fn released(&self) -> u64 {
+        self.released
+    }
+
+    /// The last decision from before this epoch, once known.
+    pub(super) fn base(&self) -> Option<u64> {
+        self.base
+    }
+
+    pub(super) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Decisions that some member may lack, oldest first.
+    pub(super) fn unreleased(&self) -> impl DoubleEndedIterator<Item = &Decided> + ExactSizeIterator {
+        self.decisions.iter()
+    }
+
+    /// Whether one of them is about this op.
+    pub(super) fn has(&self, op: OpId) -> bool {
+        self.decisions.iter().any(|decided| decided.op == op)
+    }
+
+    /// Those of them that come after decision `index`.
+    pub(super) fn after(&self, index: u64) -> impl Iterator<Item = &Decided> {
+        self.decisions.iter().skip(index.saturating_sub(self.released) as usize)
+    }
+
+    /// Whether a decision is known and contended.
+    pub(super) fn is_contended(&self, index: u64) -> bool {
+        let place = index.checked_sub(self.released + 1);
+        place.is_some_and(|place| self.decisions.get(place as usize).is_some_and(|decided| decided.contended))
+    }
+
+    /// The next decision is being logged. It is kept next.
+    ///
+    /// # Panics
+    /// If it is not the one after `logged`.
+    pub(super) fn log(&mut self, index: u64, origin: Epoch) {
+        assert_eq!(index, self.logged + 1, "decisions are logged without gaps");
+        self.logged = index;
+        self.history.note(index, origin);
+    }
+
+    /// What was logged last, when it has taken effect as far as it may.
+    pub(super) fn keep(&mut self, decided: Decided) {
+        self.decisions.push_back(decided);
+    }
+
+    /// A decision has come before its turn. Beyond [`EARLY_DECISIONS_MAX`] it is not kept, and will be sent again.
+    pub(super) fn keep_early(&mut self, decided: Decided) {
+        if self.early.len() < EARLY_DECISIONS_MAX {
+            self.early.insert(decided.index, decided);
+        }
+    }
+
+    /// The next decision, if it has come already.
+    pub(super) fn take_early(&mut self) -> Option<Decided> {
+        while let Some((index, decided)) = self.early.pop_first() {
+            match index.cmp(&(self.logged + 1)) {
+                Ordering::Less => {}
+                Ordering::Equal => return Some(decided),
+                Ordering::Greater => {
+                    self.early.insert(index, decided);
+                    break;
+                }
+            }
+        }
+        None
+    }
+
+    /// What is logged is durable up to `index`.
+    pub(super) fn force(&mut self, index: u64) {
+        self.forced = self.forced.max(index);
+    }
+
+    /// Everything that was read back from the log is durable.
+    pub(super) fn force_all(&mut self) {
+        self.forced = self.logged;
+    }
+
+    /// The next decision up to `through` is released, if there is one.
+    pub(super) fn release_next(&mut self, through: u64) -> Option<Decided> {
+        if self.released >= through.min(self.logged) {
+            return None;
+        }
+        let decided = self.decisions.pop_front().expect("decisions after `released` are kept");
+        debug_assert_eq!(decided.index, self.released + 1);
+        self.released = decided.index;
+        Some(decided)
+    }
+
+    /// The epoch begins after decision `base`.
+    pub(super) fn begin_at(&mut self, base: u64) {
+        self.base = Some(base);
+    }
+
+    /// A new epoch: where it begins, its primary will tell, and it may decide otherwise what came early.
+    pub(super) fn enter_epoch(&mut self) {
+        self.base = None;
+        self.early.clear();
+    }
+
+    /// Goes on after decision `index`, without those before.
+    pub(super) fn skip_to(&mut self, index: u64) {
+        (self.logged, self.forced, self.released) = (index, index, index);
+    }
+
+    /// As [`Self::skip_to`], when the log is read back: unless there are decisions beyond, or it is known better.
+    pub(super) fn replay_released(&mut self, through: u64) {
+        if through > self.logged {
+            (self.logged, self.released) = (through, through);
+        }
+    }
+
+    /// What came before is known to have this history.
+    pub(super) fn prepend_history(&mut self, before: History) {
+        self.history.prepend(before);
+    }
+
+    /// The history is this one.
+    pub(super) fn set_history(&mut self, history: History) {
+        self.history = history;
+    }
+
+    /// Begins anew; what was known comes back.
+    pub(super) fn take(&mut self) -> Self {
+        core::mem::replace(self, Self { base: self.base, ..Self::default() })
+    }
+
+    pub(super) fn into_parts(self) -> (u64, History, VecDeque<Decided>) {
+        (self.logged, self.history, self.decisions)
+    }
+}
+
+mod exploration {
+    use super::Sequence;
+    use core::hash::{Hash, Hasher};
+
+    impl Sequence {
+        pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
+            for decided in self.decisions.iter().chain(self.early.values()) {
+                (decided.index, decided.origin, decided.op, decided.contended, decided.effect as u8)
+                    .hash(state);
+                (decided.status, decided.version, decided.integer, &decided.value).hash(state);
+            }
+            (self.logged, self.forced, self.released, self.base).hash(state);
+        }
+
+        pub(crate) fn check_invariants(&self) -> Result<(), &'static str> {
+            let holds = |condition: bool, what| if condition { Ok(()) } else { Err(what) };
+            holds(self.released <= self.forced, "released <= forced")?;
+            holds(self.forced <= self.logged, "forced <= logged")?;
+            holds(self.decisions.len() as u64 == self.logged - self.released, "no decision is missing")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_proto::ClientId;
+
+    fn decided(index: u64, contended: bool) -> Decided {
+        Decided {
+            form: Form::Plain,
+            index,
+            origin: Epoch(1),
+            op: OpId { client: ClientId(1), sequence: index },
+            contended,
+            effect: Effect::Remove,
+            status: Status::Ok,
+            version: OpId { client: ClientId(2), sequence: 3 },
+            expiry_ms: 4,
+            integer: 5,
+            value: b"six".as_slice().into(),
+            value_is_result: true,
+        }
+    }
+
+    /// Decisions 1 to 4, of which the even ones are contended.
+    fn four() -> Sequence {
+        let mut sequence = Sequence::default();
+        for index in 1..=4 {
+            sequence.log(index, Epoch(1));
+            sequence.keep(decided(index, index % 2 == 0));
+        }
+        sequence
+    }
+
+    fn bounds(sequence: &Sequence) -> [u64; 3] {
+        [sequence.released(), sequence.forced(), sequence.logged()]
+    }
+
+    #[test]
+    fn a_decision_is_logged_forced_and_released_in_its_turn() {
+        let mut sequence = four();
+        sequence.force(3);
+        sequence.force(2);
+        assert_eq!(bounds(&sequence), [0, 3, 4]);
+        assert_eq!(sequence.release_next(2).map(|decided| decided.index), Some(1));
+        assert_eq!(sequence.release_next(2).map(|decided| decided.index), Some(2));
+        assert!(sequence.release_next(2).is_none());
+        assert_eq!(bounds(&sequence), [2, 3, 4]);
+        // Nothing is released that is not here.
+        assert_eq!(core::iter::from_fn(|| sequence.release_next(9)).count(), 2);
+        assert_eq!((bounds(&sequence), sequence.unreleased().len()), ([4, 3, 4], 0));
+        sequence.force_all();
+        assert_eq!(bounds(&sequence), [4, 4, 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "without gaps")]
+    fn there_is_no_gap() {
+        four().log(6, Epoch(1));
+    }
+
+    #[test]
+    fn what_comes_early_waits_for_its_turn_in_its_epoch() {
+        let mut sequence = four();
+        for index in [3, 7, 6, 9] {
+            sequence.keep_early(decided(index, false));
+        }
+        assert!(sequence.take_early().is_none(), "5 is missing, 3 is here");
+        sequence.log(5, Epoch(1));
+        for index in [6, 7] {
+            assert_eq!(sequence.take_early().map(|early| early.index), Some(index));
+            sequence.log(index, Epoch(1));
+        }
+        assert!(sequence.take_early().is_none());
+        sequence.enter_epoch();
+        sequence.log(8, Epoch(2));
+        assert!(sequence.take_early().is_none(), "9 was of another epoch");
+        for index in 10.. {
+            if sequence.early.len() == EARLY_DECISIONS_MAX {
+                break;
+            }
+            sequence.keep_early(decided(index, false));
+        }
+        sequence.keep_early(decided(9, false));
+        assert!(sequence.take_early().is_none(), "there is no room");
+    }
+
+    #[test]
+    fn what_comes_after_a_decision_is_found_though_some_are_released() {
+        let mut sequence = four();
+        sequence.release_next(1);
+        let after = |sequence: &Sequence, index| sequence.after(index).map(|d| d.index).collect::<Vec<_>>();
+        assert_eq!(after(&sequence, 0), [2, 3, 4]);
+        assert_eq!(after(&sequence, 1), [2, 3, 4]);
+        assert_eq!(after(&sequence, 3), [4]);
+        assert_eq!(after(&sequence, 5), []);
+        let contended = (0..6).map(|index| sequence.is_contended(index)).collect::<Vec<_>>();
+        assert_eq!(contended, [false, false, true, false, true, false]);
+    }
+
+    #[test]
+    fn it_goes_on_elsewhere_and_begins_anew() {
+        let mut sequence = four();
+        sequence.begin_at(2);
+        assert_eq!(sequence.base(), Some(2));
+        let (logged, history, decisions) = sequence.take().into_parts();
+        assert_eq!((logged, decisions.len()), (4, 4));
+        assert_eq!(history.common(4, four().history(), 4), 4);
+        assert_eq!((bounds(&sequence), sequence.base()), ([0, 0, 0], Some(2)));
+        assert_eq!(*sequence.history(), History::default());
+        sequence.skip_to(7);
+        assert_eq!(bounds(&sequence), [7, 7, 7]);
+        sequence.prepend_history(history.clone());
+        assert_eq!(*sequence.history(), history);
+        sequence.enter_epoch();
+        assert_eq!(sequence.base(), None);
+        sequence.set_history(History::default());
+        assert_eq!(*sequence.history(), History::default());
+    }
+
+    #[test]
+    fn a_log_that_is_read_back_goes_on_after_what_was_released() {
+        let mut sequence = four();
+        sequence.replay_released(3);
+        assert_eq!(bounds(&sequence), [0, 0, 4], "it has more");
+        let mut sequence = Sequence::default();
+        sequence.replay_released(3);
+        assert_eq!(bounds(&sequence), [3, 0, 3]);
+    }
+
+    #[test]
+    fn a_decision_is_the_same_on_the_wire() {
+        let decided = decided(3, true);
+        let wire = decided.wire(PartitionId(7), Epoch(9));
+        assert_eq!(
+            (wire.partition, wire.epoch, wire.index, wire.contended),
+            (PartitionId(7), Epoch(9), 3, true)
+        );
+        assert_eq!(Decided::from_wire(&wire).wire(PartitionId(7), Epoch(9)), wire);
+    }
+}

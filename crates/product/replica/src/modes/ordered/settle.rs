@@ -1,0 +1,192 @@
+//! What becomes of a decision at every replica: it is logged, takes effect, and is released.
+//!
+//! An uncontended one takes effect when it is logged, a contended one when every member has forced it (R2).
+
+use super::contents::{effects, is_large, reference};
+use super::locks::Op;
+use super::partition::OrderedPartition;
+use super::record::Record;
+use super::sequence::Decided;
+use super::waits::UnforcedWhat;
+use crate::modes::ordered::clients::StoredResult;
+use crate::{Host, Map, Step};
+use nicekv_proto::replication::Effect;
+use nicekv_proto::{Now, OpId, StoredUpdate};
+
+impl OrderedPartition {
+    /// Takes an op in: it is undecided from now on and locks its key.
+    pub(super) fn insert_op(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        order: u64,
+        contended: bool,
+        stored: StoredUpdate,
+    ) {
+        self.clients.advance(stored.head().op.client, stored.head().watermark);
+        self.keep_named(host);
+        if let Some(reference) = reference(&stored) {
+            host.storage.keep_value(reference, self.id());
+        }
+        self.locks.take_in(&mut host.visibility, now, order, contended, stored);
+    }
+
+    /// Values that were asked for, and are not what their keys have any more, stay while their clients may read them (L4).
+    pub(super) fn keep_named(&mut self, host: &mut Host) {
+        for (name, is_named) in self.clients.take_named() {
+            match is_named {
+                true => host.storage.pin_value(name),
+                false => host.storage.unpin_value(name),
+            }
+        }
+    }
+
+    /// No op is open any more: those that were.
+    pub(super) fn give_up_ops(&mut self, host: &mut Host) -> Map<OpId, Op> {
+        let none = host.map();
+        let ops = self.locks.give_up(&mut host.visibility, none);
+        let large = ops.iter().filter(|(_, op)| is_large(&op.stored));
+        large.for_each(|(op, _)| host.storage.let_go_value(*op, self.id()));
+        ops
+    }
+
+    /// Logs the decision that follows the last one. An uncontended one takes effect at once, a contended one when it is released (R2).
+    pub(super) fn log_decision(&mut self, host: &mut Host, now: Now, decided: Decided) {
+        self.sequence.log(decided.index, decided.origin);
+        let record = host.append_awaited(self.id(), |out| {
+            Record::Decision(decided.wire(self.id(), self.membership.epoch)).append(out);
+        });
+        self.waits.force(record, UnforcedWhat::Decision(decided.index));
+        if decided.contended {
+            host.storage.want_force();
+        }
+        self.settle(host, now, decided);
+    }
+
+    /// The part of [`Self::log_decision`] that replaying the log shares.
+    pub(super) fn settle(&mut self, host: &mut Host, now: Now, decided: Decided) {
+        // Decided once more, for a member that seemed to wait for it: the first decision stands.
+        let unreleased = self.locks.decide(decided.op);
+        if unreleased.is_none() {
+            // It was refused without its prepare, or its effect is in the engine already. It may not be taken in any more.
+            let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
+            self.clients.remember(decided.op, decided.index, result);
+            self.keep_named(host);
+        }
+        if !decided.contended {
+            if unreleased.is_some_and(|unreleased| unreleased > 1) {
+                self.release_predecessors(host, now, decided.op);
+            }
+            self.take_effect(host, now, &decided);
+        }
+        self.sequence.keep(decided);
+    }
+
+    /// An op that was decided uncontended says that the decisions of its key before it were released (R2). Else only messages say that,
+    /// and a restarted replica, which replays decisions, would let the older ones take effect after it.
+    fn release_predecessors(&mut self, host: &mut Host, now: Now, op: OpId) {
+        let Some(op) = self.locks.op(op) else { return };
+        let keys = op.stored.stored_keys();
+        let shares_key = |decided: &&Decided| {
+            let earlier = self.locks.op(decided.op);
+            earlier.is_some_and(|earlier| keys.iter().any(|key| earlier.stored.has_key(key)))
+        };
+        let newest = self.sequence.unreleased().rev().find(shares_key);
+        if let Some(through) = newest.map(|decided| decided.index) {
+            self.release(host, now, through);
+        }
+    }
+
+    /// Applies a decision to the engine, remembers its result, answers its client if this is the primary, and unlocks.
+    fn take_effect(&mut self, host: &mut Host, now: Now, decided: &Decided) {
+        let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
+        match self.locks.remove(decided.op) {
+            Some(op) => {
+                self.show(host, now, decided, &op.stored, result);
+                if is_large(&op.stored) {
+                    host.storage.let_go_value(decided.op, self.id());
+                }
+                self.locks.let_go(op);
+            }
+            None => {
+                // If it wrote something, that is in the engine: it is read back from the log, and its prepare was let go.
+                if decided.effect != Effect::None {
+                    self.contents.recent_mut().forget_through(decided.index);
+                }
+                self.answer_refused(host, decided, &result);
+            }
+        }
+    }
+
+    /// The part of [`Self::take_effect`] that is about an op which was prepared here.
+    fn show(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        decided: &Decided,
+        stored: &StoredUpdate,
+        result: StoredResult,
+    ) {
+        let head = stored.head();
+        for (key, entry) in effects(decided, stored) {
+            if self.join.as_mut().is_none_or(|join| !join.keeps_back(key, &entry)) {
+                self.contents.store(host, key, &entry);
+            }
+        }
+        host.trace.note(now, decided.op, Step::Shown);
+        let answers = if self.is_chain() { self.speaks(host) } else { self.is_primary() };
+        if answers {
+            host.trace.note(now, decided.op, Step::Answered(result.status));
+            host.reply(head.reply_to, &result.reply(decided.op));
+        }
+        host.finish_internal(decided.op);
+        self.clients.remember(decided.op, decided.index, result);
+        self.clients.advance(decided.op.client, head.watermark);
+        self.keep_named(host);
+        if !stored.is_transaction() {
+            return self.unlock(host, now, stored.key(), decided.effect);
+        }
+        for key in stored.stored_keys() {
+            self.unlock(host, now, &key, decided.effect);
+        }
+    }
+
+    /// A decided op of this key has taken effect.
+    fn unlock(&mut self, host: &mut Host, now: Now, key: &[u8], effect: Effect) {
+        if effect != Effect::None {
+            self.finish_repair(host, now, key);
+        }
+        let waiting = match self.locks.unlock(&mut host.visibility, key) {
+            Some(waiting) => waiting,
+            None if self.is_recovering(key) => return,
+            None => self.locks.take_waiting(key),
+        };
+        self.serve_gets(host, now, waiting, key);
+    }
+
+    /// Shows what every member has forced, up to `through`.
+    pub(super) fn release(&mut self, host: &mut Host, now: Now, through: u64) {
+        while let Some(decided) = self.sequence.release_next(through) {
+            if decided.contended {
+                self.take_effect(host, now, &decided);
+            }
+        }
+        self.contents.drop_tombstones(host, &self.membership, self.sequence.released());
+    }
+
+    /// A decision is durable here.
+    pub(super) fn on_decision_forced(&mut self, host: &mut Host, now: Now, index: u64) {
+        self.sequence.force(index);
+        if self.is_chain() {
+            self.on_entry_forced(host, now);
+        } else if self.is_primary() {
+            self.advance_release(host, now);
+        } else if index > self.sequence.released() {
+            // The recovery is complete when all have what was decided before the epoch.
+            let is_of_recovery = self.sequence.base().is_none_or(|base| index <= base);
+            let is_waited_for = self.sequence.is_contended(index) || self.membership.sealed || is_of_recovery;
+            let delay = if is_waited_for { 0 } else { host.config.timing.progress_delay.as_nanos() as u64 };
+            self.tell_progress_within(host, now, delay);
+        }
+    }
+}

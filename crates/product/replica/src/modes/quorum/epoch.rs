@@ -1,0 +1,77 @@
+//! A replica takes up an epoch, and says when it is a full member.
+
+use super::QuorumPartition;
+use super::version::{Record, Unforced, UnforcedWhat};
+use crate::{Host, Membership, Standing};
+use nicekv_proto::Now;
+use nicekv_proto::control::{Assign, ReportKind};
+
+impl QuorumPartition {
+    /// Takes up an epoch; whether it is to be acknowledged.
+    pub(crate) fn on_assign(&mut self, node: &mut Host, now: Now, assign: &Assign) -> bool {
+        if assign.epoch < self.membership.epoch {
+            return false;
+        }
+        let is_new = assign.epoch > self.membership.epoch;
+        let membership = Membership::of(assign, node.config.node);
+        if membership.standing == Standing::Consistent && self.newcomer.is_some() && !self.has_merged() {
+            // Never pretend to hold what was not merged.
+            node.counters.refused += 1;
+            return false;
+        }
+        let was_activated = self.membership.activated && !is_new;
+        self.learn(assign.replication);
+        self.membership = membership;
+        self.membership.activated |= was_activated;
+        if self.membership.standing == Standing::Handoff {
+            // One too many: R is fixed.
+            self.membership.standing = Standing::Outside;
+        }
+        if is_new {
+            self.enter_succession(node, now);
+        }
+        self.admit();
+        if self.membership.standing == Standing::Consistent {
+            // Only storage that was counted, or one of a cluster that has never been, is told so.
+            self.count(node);
+        }
+        if is_new {
+            (self.sweep_ns, self.fence_asked_ns, self.epoch_began_ns) = (0, 0, now.boot_ns);
+            self.keep_merged();
+            self.look_over(node, now);
+            self.on_epoch_while_forgetting(node, now);
+            self.restart_repairs();
+            if self.sweep_repairs(node, now) {
+                node.arm_sweep(now);
+            }
+        }
+        true
+    }
+
+    /// Writes down that this storage counts.
+    pub(super) fn count(&mut self, node: &mut Host) {
+        if self.counted || core::mem::replace(&mut self.counting, true) {
+            return;
+        }
+        let record = node.append_awaited(self.id(), |out| Record::Counted.append(out));
+        node.storage.want_force();
+        self.unforced.push_back(Unforced { record, what: UnforcedWhat::Counted });
+    }
+
+    /// What is to be done again while this node is on its way to be a full member.
+    pub(super) fn look_over(&mut self, node: &mut Host, now: Now) {
+        if self.membership.standing != Standing::Joining {
+            self.merge = None;
+            return;
+        }
+        if now.boot_ns >= self.sweep_ns {
+            self.sweep_ns = now.after(node.config.timing.copy_retry);
+            if self.has_merged() || (self.counted && self.newcomer.is_none()) {
+                node.report(self.id(), self.membership.epoch, ReportKind::CopyDone);
+            } else {
+                self.resume_merge(node, now);
+            }
+        }
+        node.arm_sweep_at(self.sweep_ns);
+    }
+}

@@ -1,0 +1,392 @@
+//! A partition at one replica: what it answers, and how a version gets to the engine.
+//!
+//! ```text
+//!   Store ─▶ what is newest here? ─▶ newer: append to the log ─▶ forced: write to the engine, answer
+//!                                 └▶ not newer: answer when the newer one is forced
+//!   Query ─▶ read the engine ─▶ answer
+//! ```
+//!
+//! Invariants: the engine holds forced versions only, so a query tells of nothing that a crash could take away; that of a member that leaves
+//! holds only what its successor holds, or is to read from it (`succession`); what is done to a key's entry is done in the order of the log,
+//! which is that of the timestamps but where a repair goes back to what others hold.
+
+use super::entrusting::{Entrusting, Forced};
+use super::forget::Forgetting;
+use super::merge::{Merge, PendingScan};
+use super::repair::Repairs;
+use super::version::{PendingRead, ReadFor, Record, Unforced, UnforcedWhat, Version, Waiter, timestamp_of};
+use crate::modes::bounds::OPEN_OPS_MAX;
+use crate::{Host, Map, Membership, PartitionStatus, Standing, Step};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_proto::large::Reference;
+use nicekv_proto::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, Timestamp};
+use nicekv_proto::recovery::Entry;
+use nicekv_proto::{Form, NodeId, Now, OpId, PartitionId, Replication, Status};
+
+/// What is under way on a key.
+#[derive(Clone, Default)]
+pub(super) struct Key {
+    /// Wait for the engine's version to be read.
+    pub(super) waiting: Vec<(Version, Waiter)>,
+    /// The newest version in the log that is not in the engine, and its record.
+    pub(super) newest: Option<(Timestamp, u64)>,
+    /// Serials of versions that are forced, and that a successor is to hold before they go to the engine.
+    pub(super) entrusted: Vec<u64>,
+}
+
+/// One partition of a quorum keyspace at one node. See the module `quorum`.
+#[derive(Clone)]
+pub(crate) struct QuorumPartition {
+    pub(crate) membership: Membership,
+    /// Of the keyspace, once this process was told.
+    pub(super) quorum: Option<Quorum>,
+    /// This storage is one of the R: it has been a member from the beginning, or has merged enough.
+    pub(super) counted: bool,
+    /// Its record is in the log and not yet forced.
+    pub(super) counting: bool,
+    /// What it says counts, if it is counted: see `succession`.
+    pub(super) admitted: bool,
+    /// It comes in the place of another node: of this one, if that is there.
+    pub(super) newcomer: Option<Option<NodeId>>,
+    pub(super) entrusting: Entrusting,
+    pub(super) merge: Option<Merge>,
+    pub(super) keys: Map<Box<[u8]>, Key>,
+    pub(super) reads: VecDeque<(u64, PendingRead)>,
+    pub(super) scans: VecDeque<PendingScan>,
+    /// In the log, ascending.
+    pub(super) unforced: VecDeque<Unforced>,
+    pub(super) repairs: Repairs,
+    pub(super) forgetting: Forgetting,
+    /// The greatest counter of a deletion that was forgotten here.
+    pub(super) floor: u64,
+    pub(super) epoch_began_ns: u64,
+    /// When an epoch after this one was last asked for.
+    pub(super) fence_asked_ns: u64,
+    /// Nothing is looked over before.
+    pub(super) sweep_ns: u64,
+}
+
+impl QuorumPartition {
+    pub(crate) fn outside(id: PartitionId, host: &Host) -> Self {
+        Self {
+            membership: Membership::outside(id),
+            quorum: None,
+            counted: false,
+            counting: false,
+            admitted: false,
+            newcomer: None,
+            entrusting: Entrusting::default(),
+            merge: None,
+            keys: host.map(),
+            reads: VecDeque::new(),
+            scans: VecDeque::new(),
+            unforced: VecDeque::new(),
+            repairs: Repairs::new(),
+            forgetting: Forgetting::default(),
+            floor: 0,
+            epoch_began_ns: 0,
+            fence_asked_ns: 0,
+            sweep_ns: 0,
+        }
+    }
+
+    pub(super) fn id(&self) -> PartitionId {
+        self.membership.partition
+    }
+
+    pub(super) fn learn(&mut self, replication: Replication) {
+        if let Replication::Quorum(quorum) = replication {
+            self.quorum = Some(quorum);
+        }
+    }
+
+    /// Whether what it says counts.
+    pub(super) fn answers(&self) -> bool {
+        self.membership.standing != Standing::Outside && self.counted && self.admitted
+    }
+
+    /// Whether a bound is reached: what more arrives is dropped, and clients retry.
+    pub(super) fn is_full(&self) -> bool {
+        self.unforced.len() + self.reads.len() + self.entrusting.held.len() >= OPEN_OPS_MAX
+    }
+
+    pub(super) fn tell_status(&self) -> PartitionStatus {
+        let standing = match (self.membership.standing, self.counted) {
+            (Standing::Outside, _) => Standing::Outside,
+            (_, true) => Standing::Consistent,
+            (_, false) => Standing::Joining,
+        };
+        PartitionStatus {
+            partition: self.id(),
+            epoch: self.membership.epoch,
+            standing,
+            primary: self.membership.primary,
+            leads: false,
+            open_ops: self.keys.len(),
+            logged: 0,
+            released: 0,
+            // Nothing is compared at a start.
+            proven: true,
+        }
+    }
+
+    pub(super) fn finish_read(&mut self, token: u64) -> PendingRead {
+        let (expected, read) = self.reads.pop_front().expect("a read is pending");
+        assert_eq!(token, expected, "reads complete in order");
+        read
+    }
+
+    pub(super) fn finish_scan(&mut self, token: u64) -> PendingScan {
+        let scan = self.scans.pop_front().expect("a scan is pending");
+        assert_eq!(token, scan.token, "scans complete in order");
+        scan
+    }
+
+    /// What does this replica hold?
+    pub(super) fn on_query(
+        &mut self,
+        node: &mut Host,
+        now: Now,
+        QuorumQuery { op, reply_to, wants_value, key, announced, .. }: QuorumQuery<'_>,
+        from: SocketAddrV4,
+    ) {
+        let reply_to = reply_to.unwrap_or(from);
+        if !self.answers() || !node.has_lease(now) || self.is_full() {
+            node.counters.dropped += 1;
+            return;
+        }
+        if let Some(reference) = announced.map(Reference::checked).filter(|of| of.name == op) {
+            self.expect_value(node, now, reference, (None, from), reply_to);
+        }
+        let token = node.read(self.id(), key);
+        let what = ReadFor::Query { op, reply_to, wants_value };
+        self.reads.push_back((token, PendingRead { key: key.into(), what }));
+    }
+
+    pub(super) fn on_query_read(
+        &mut self,
+        node: &mut Host,
+        now: Now,
+        op: OpId,
+        reply_to: SocketAddrV4,
+        wants_value: bool,
+        entry: Option<Entry<'_>>,
+    ) {
+        if !node.has_lease(now) {
+            node.counters.dropped += 1;
+            return;
+        }
+        node.counters.gets += 1;
+        let timestamp = entry.as_ref().map_or(Timestamp::NEVER, timestamp_of);
+        let is_large = entry.as_ref().is_some_and(|entry| entry.form == Form::Large);
+        let content = match entry.and_then(|entry| entry.value) {
+            None => Content::Absent,
+            Some(_) if !wants_value => Content::Present,
+            Some(reference) if is_large => Content::Large(reference),
+            Some(value) => Content::Value(value),
+        };
+        self.answer(node, now, op, reply_to, timestamp, content);
+    }
+
+    /// The answer names the epoch in which it leaves: in an earlier one the version may not have been durable.
+    fn answer(
+        &self,
+        node: &mut Host,
+        now: Now,
+        op: OpId,
+        to: SocketAddrV4,
+        timestamp: Timestamp,
+        content: Content<'_>,
+    ) {
+        if !self.answers() {
+            node.counters.dropped += 1;
+            return;
+        }
+        node.trace.note(now, op, Step::Answered(Status::Ok));
+        let (epoch, floor) = (self.membership.epoch, self.floor);
+        let held = QuorumHeld { op, node: node.config.node, epoch, timestamp, floor, content };
+        node.outbox.send(to, |out| held.encode(out));
+    }
+
+    /// Takes a version in, unless a newer one is held. One of a large value only when that is here: it is fetched, and who waits asks again.
+    pub(super) fn take(&mut self, node: &mut Host, now: Now, key: &[u8], version: Version, waiter: Waiter) {
+        if !self.has_value(node, &version) {
+            node.counters.dropped += 1;
+            if matches!(waiter, Waiter::Merge { .. }) {
+                self.restart_part(now);
+            }
+            return;
+        }
+        match self.keys.get_mut(key) {
+            Some(Key { newest: Some(newest), .. }) => {
+                let newest = *newest;
+                self.keep(node, key, newest, version, waiter);
+            }
+            Some(state) => state.waiting.push((version, waiter)),
+            None => {
+                let state = Key { waiting: alloc::vec![(version, waiter)], ..Key::default() };
+                self.keys.insert(key.into(), state);
+                let token = node.read(self.id(), key);
+                self.reads.push_back((token, PendingRead { key: key.into(), what: ReadFor::Newest }));
+            }
+        }
+    }
+
+    /// Whether the large value of a version is here, if it has one; if not it is fetched from another member.
+    pub(super) fn has_value(&self, node: &mut Host, version: &Version) -> bool {
+        let lacking = version.lacking(node);
+        if let Some(reference) = lacking {
+            node.storage.want_value(reference, self.id());
+        }
+        lacking.is_none()
+    }
+
+    /// The engine's version of a key has been read.
+    pub(super) fn on_newest_read(&mut self, node: &mut Host, now: Now, key: &[u8], entry: Option<Entry<'_>>) {
+        let durable = entry.as_ref().map_or(Timestamp::NEVER, timestamp_of);
+        let waiting = core::mem::take(&mut self.keys.get_mut(key).expect("it waits").waiting);
+        for (version, waiter) in waiting {
+            match self.keys[key].newest {
+                Some(newest) => self.keep(node, key, newest, version, waiter),
+                None if version.timestamp > durable => self.log(node, key, version, waiter),
+                None => {
+                    let present = entry.is_some_and(|entry| entry.value.is_some());
+                    self.tell(node, now, waiter, durable, present);
+                }
+            }
+        }
+        if self.keys[key].newest.is_none() {
+            self.keys.remove(key);
+        }
+    }
+
+    /// What this replica has promised to hold of a key is not known: it is silent about it.
+    pub(super) fn on_unreadable(&mut self, node: &mut Host, now: Now, key: &[u8], what: &ReadFor) {
+        node.counters.dropped += 1;
+        match what {
+            ReadFor::Newest => {}
+            ReadFor::Forgetting { .. } => return self.note_written(key),
+            ReadFor::Query { .. } | ReadFor::Repair { .. } | ReadFor::Void => return,
+        }
+        let state = self.keys.get_mut(key).expect("it waits");
+        let (newest, waiting) = (state.newest, core::mem::take(&mut state.waiting));
+        match newest {
+            // What takes its place was logged meanwhile.
+            Some(_) => waiting.into_iter().for_each(|(version, waiter)| {
+                let newest = self.keys[key].newest.expect("as before");
+                self.keep(node, key, newest, version, waiter);
+            }),
+            None => drop(self.keys.remove(key)),
+        }
+        self.restart_part(now);
+    }
+
+    /// Whether a version of a key is on its way to the engine.
+    pub(super) fn is_being_written(&self, key: &[u8]) -> bool {
+        self.keys.get(key).is_some_and(|state| state.newest.is_some())
+    }
+
+    /// A version of a key whose newest one is not yet in the engine.
+    fn keep(
+        &mut self,
+        node: &mut Host,
+        key: &[u8],
+        newest: (Timestamp, u64),
+        version: Version,
+        waiter: Waiter,
+    ) {
+        if version.timestamp > newest.0 {
+            return self.log(node, key, version, waiter);
+        }
+        let at = self.unforced.binary_search_by_key(&newest.1, |unforced| unforced.record);
+        let waiters = match at.map(|at| &mut self.unforced[at].what) {
+            Ok(UnforcedWhat::Version { waiters, .. }) => waiters,
+            Ok(_) => unreachable!("a version's record"),
+            Err(_) => self.waiters_of_entrusted(key),
+        };
+        waiters.push(waiter);
+    }
+
+    pub(super) fn log(&mut self, node: &mut Host, key: &[u8], version: Version, waiter: Waiter) {
+        let mut entry = Vec::new();
+        version.entry().append(&mut entry);
+        let record = node.append_awaited(self.id(), |out| Record::Version { key, entry: &entry }.append(out));
+        node.storage.want_force();
+        if let Some(reference) = version.large() {
+            node.storage.keep_value(reference, self.id());
+        }
+        self.keys.get_mut(key).expect("it is under way").newest = Some((version.timestamp, record));
+        let what = UnforcedWhat::Version { key: key.into(), version, waiters: alloc::vec![waiter] };
+        self.unforced.push_back(Unforced { record, what });
+    }
+
+    /// A record is durable.
+    pub(super) fn finish_force(&mut self, node: &mut Host, now: Now, record: u64) {
+        let unforced = self.unforced.pop_front().expect("a record is awaited");
+        assert_eq!(record, unforced.record, "forces complete in order");
+        match unforced.what {
+            UnforcedWhat::Counted => {
+                (self.counted, self.counting) = (true, false);
+                self.sweep_ns = 0;
+                self.look_over(node, now);
+            }
+            UnforcedWhat::Merged => {
+                self.merge.iter_mut().for_each(Merge::end);
+                self.sweep_ns = 0;
+                self.look_over(node, now);
+            }
+            UnforcedWhat::Void => {}
+            UnforcedWhat::Forgotten { key } => {
+                node.storage.remove(self.id(), &key);
+                self.finish_repair(node, &key);
+            }
+            UnforcedWhat::Version { key, version, waiters } => {
+                self.on_version_forced(node, now, Forced::new(unforced.record, key, version, waiters));
+            }
+        }
+    }
+
+    /// A version may be told from now on.
+    pub(super) fn write_forced(&mut self, node: &mut Host, now: Now, forced: Forced) {
+        let Forced { record, key, version, waiters, .. } = forced;
+        node.storage.write(self.id(), &key, |out| version.entry().append(out));
+        self.let_go_value(node, &version);
+        self.note_written(&key);
+        self.finish_repair(node, &key);
+        let state = self.keys.get_mut(&key).expect("it is under way");
+        if state.newest == Some((version.timestamp, record)) {
+            state.newest = None;
+            if state.waiting.is_empty() {
+                self.keys.remove(&key);
+            }
+        }
+        for waiter in waiters {
+            self.tell(node, now, waiter, version.timestamp, version.value.is_some());
+        }
+    }
+
+    /// A version is not under way any more.
+    pub(super) fn let_go_value(&self, node: &mut Host, version: &Version) {
+        if let Some(reference) = version.large() {
+            node.storage.let_go_value(reference.name, self.id());
+        }
+    }
+
+    /// This version is durable here.
+    fn tell(&mut self, node: &mut Host, now: Now, waiter: Waiter, timestamp: Timestamp, present: bool) {
+        match waiter {
+            Waiter::Client { op, reply_to } => {
+                let content = if present { Content::Present } else { Content::Absent };
+                node.trace.note(now, op, Step::Forced);
+                self.answer(node, now, op, reply_to, timestamp, content);
+            }
+            Waiter::Merge { round } => self.on_merged(node, now, round),
+            Waiter::Tombstone { serial } => self.on_tombstone_held(node, serial),
+            Waiter::Predecessor { node: to, serial } => self.tell_entrusted(node, to, serial),
+            Waiter::Nobody => {}
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! A value that the disk has damaged (docs/FAULTS.md row 10), and how the replica learns again what it has promised to hold.
+//!
+//! ```text
+//!   replica, epoch d        metadata service            each other member, epoch f > d
+//!     │ cannot read key: silent about it from here on
+//!     │──Fence──────────────────▶│
+//!     │◀─────Assign f > d────────│──────Assign f──────────▶│
+//!     │──RepairRequest(key)────────────────────────────────▶│ reads its engine
+//!     │◀─RepairReply(version)───────────────────────────────│
+//!     │ R − k + 1 of them have answered in f: the newest is logged, forced, written
+//! ```
+//!
+//! The replica counts for all its other keys. Of the damaged one it neither answers queries nor takes stores: what is damaged may be
+//! newer. It is one key's new storage, and comes to count as such (see the head of the module `quorum`): every write set that contains
+//! this replica's older ack is of epoch d or an earlier one, since clients count the answers of one epoch. Its k − 1 other members hold
+//! that version when they answer in f, and R − k + 1 of the R − 1 others cannot miss them all. In epoch d they could: an ack of
+//! theirs, later than what they say here, would still be counted with the one from here, before.
+//!
+//! With k = 1 there are no k − 1 others: the key stays silent. A version that was on its way to the engine when the damage was found is newer
+//! than what is damaged, and ends the repair when it gets there; so does an entry that can be read after all.
+
+use super::QuorumPartition;
+use super::version::{PendingRead, ReadFor, Version, Waiter};
+use crate::modes::bounds::REPAIRS_MAX;
+use crate::{Host, Standing};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use nicekv_proto::control::ReportKind;
+use nicekv_proto::recovery::Entry;
+use nicekv_proto::repair::{KeyState, RepairReply, RepairRequest};
+use nicekv_proto::{Epoch, NodeId, Now};
+
+/// The time between two requests doubles at most this often.
+const DOUBLINGS_MAX: u32 = 5;
+
+/// Damaged keys, of which at most [`REPAIRS_MAX`] are being repaired; others are found again when they are read again.
+pub(super) type Repairs = BTreeMap<Box<[u8]>, Repair>;
+
+/// The repair of a key.
+#[derive(Clone)]
+pub(super) struct Repair {
+    /// The epoch in which the damage was found.
+    found: Epoch,
+    /// What other members have, all in the present epoch.
+    answers: BTreeMap<NodeId, Offer>,
+    asked_ns: u64,
+    tries: u32,
+    /// What the answers came to is in the log and not yet forced.
+    is_logged: bool,
+}
+
+/// What a member holds of a key, if anything, and its floor.
+type Offer = (Option<Version>, u64);
+
+impl QuorumPartition {
+    /// A key cannot be read.
+    pub(super) fn begin_repair(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        if self.repairs.contains_key(key) || self.is_being_written(key) {
+            return;
+        }
+        host.count_corrupt(self.id(), self.membership.epoch);
+        let is_hopeless = self.quorum.is_none_or(|quorum| quorum.write_set() == 1);
+        if is_hopeless || self.membership.standing == Standing::Outside || self.repairs.len() >= REPAIRS_MAX {
+            return;
+        }
+        let found = self.membership.epoch;
+        let repair =
+            Repair { found, answers: BTreeMap::new(), asked_ns: now.boot_ns, tries: 0, is_logged: false };
+        self.repairs.insert(key.into(), repair);
+        host.arm_sweep(now);
+        self.want_fence(host, now);
+    }
+
+    /// A scan has found these keys damaged.
+    pub(super) fn begin_repairs(&mut self, host: &mut Host, now: Now, keys: &[Vec<u8>]) {
+        keys.iter().for_each(|key| self.begin_repair(host, now, key));
+    }
+
+    /// Asks for an epoch after this one.
+    pub(super) fn want_fence(&mut self, host: &mut Host, now: Now) {
+        if now.boot_ns >= self.fence_asked_ns + host.config.timing.heartbeat.as_nanos() as u64 {
+            self.fence_asked_ns = now.boot_ns;
+            host.report(self.id(), self.membership.epoch, ReportKind::Fence);
+        }
+    }
+
+    /// An entry has been read. Whether it may be believed: not while another one takes its place.
+    pub(super) fn is_believed(&mut self, key: &[u8]) -> bool {
+        let is_replaced = self.repairs.get(key).is_some_and(|repair| repair.is_logged);
+        if !is_replaced {
+            self.repairs.remove(key);
+        }
+        !is_replaced
+    }
+
+    /// A key has been written, or removed: if it was damaged, it is whole again.
+    pub(super) fn finish_repair(&mut self, host: &mut Host, key: &[u8]) {
+        if self.repairs.remove(key).is_some() {
+            host.count_repaired(self.id(), self.membership.epoch);
+        }
+    }
+
+    /// What was said in the epoch before counts no more.
+    pub(super) fn restart_repairs(&mut self) {
+        for repair in self.repairs.values_mut().filter(|repair| !repair.is_logged) {
+            repair.answers.clear();
+            (repair.asked_ns, repair.tries) = (0, 0);
+        }
+    }
+
+    /// Asks again; whether there is anything left to repair.
+    pub(super) fn sweep_repairs(&mut self, host: &mut Host, now: Now) -> bool {
+        let resend_ns = host.config.timing.resend.as_nanos() as u64;
+        let epoch = self.membership.epoch;
+        let is_fenced = |repair: &Repair| repair.found < epoch;
+        if self.repairs.values().any(|repair| !is_fenced(repair)) {
+            self.want_fence(host, now);
+        }
+        let is_due = |repair: &Repair| {
+            let after_ns = resend_ns << repair.tries.min(DOUBLINGS_MAX);
+            is_fenced(repair) && !repair.is_logged && now.boot_ns >= repair.asked_ns + after_ns
+        };
+        let due: Vec<_> =
+            self.repairs.iter().filter(|(_, repair)| is_due(repair)).map(|(key, _)| key.clone()).collect();
+        due.iter().for_each(|key| self.ask_others(host, now, key));
+        !self.repairs.is_empty()
+    }
+
+    /// Asks those who have not answered in this epoch.
+    fn ask_others(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        let Some(repair) = self.repairs.get_mut(key) else { return };
+        (repair.asked_ns, repair.tries) = (now.boot_ns, repair.tries + 1);
+        let (sender, partition, epoch) = (host.config.node, self.membership.partition, self.membership.epoch);
+        let request = RepairRequest { sender, partition, epoch, key, logged: 0, released: 0 };
+        let is_asked = |node: NodeId| node != sender && !repair.answers.contains_key(&node);
+        for member in self.membership.members.iter().filter(|member| is_asked(member.node)) {
+            host.outbox.send(member.address, |out| request.encode(out));
+        }
+    }
+
+    /// Another member cannot read a key.
+    pub(super) fn on_repair_request(&mut self, host: &mut Host, request: &RepairRequest<'_>) {
+        if !self.answers() || self.is_full() {
+            host.counters.dropped += 1;
+            return;
+        }
+        self.read_for_repair(host, request.sender, request.key);
+    }
+
+    /// The key that another member cannot read has been read here.
+    pub(super) fn on_repair_read(
+        &mut self,
+        host: &mut Host,
+        (epoch, to): (Epoch, NodeId),
+        key: &[u8],
+        entry: Option<&[u8]>,
+    ) {
+        let Some(address) = self.membership.address(to).filter(|_| epoch == self.membership.epoch) else {
+            return;
+        };
+        let (sender, partition) = (host.config.node, self.id());
+        let state = entry.map_or(KeyState::Absent, KeyState::Stored).told_of(key);
+        let reply = RepairReply { sender, partition, epoch, key, state, asked: (0, 0), through: self.floor };
+        host.outbox.send(address, |out| reply.encode(out));
+    }
+
+    /// Another member tells what it holds, in the present epoch.
+    pub(super) fn on_repair_reply(&mut self, host: &mut Host, reply: &RepairReply<'_>) {
+        let epoch = self.membership.epoch;
+        let is_fenced = |repair: &Repair| repair.found < epoch;
+        let repair = self.repairs.get_mut(reply.key);
+        let Some(repair) = repair.filter(|repair| is_fenced(repair) && !repair.is_logged) else { return };
+        let version = match reply.state {
+            KeyState::Stored(stored) => {
+                let entry = Entry::decode(stored).expect("checked when it was decoded");
+                Some(Version::of_entry(&entry))
+            }
+            KeyState::Absent => None,
+            KeyState::Corrupt => return,
+        };
+        repair.answers.insert(reply.sender, (version, reply.through));
+        let read_set = self.quorum.map_or(usize::MAX, |quorum| quorum.read_set());
+        if repair.answers.len() >= read_set {
+            let answers = core::mem::take(&mut repair.answers);
+            self.install(host, reply.key, answers.into_values().collect());
+        }
+    }
+
+    /// The newest of what others hold takes the place of what is damaged; if it is nothing, they have forgotten what there was.
+    fn install(&mut self, host: &mut Host, key: &[u8], offers: Vec<Offer>) {
+        let floor = offers.iter().map(|(_, floor)| *floor).max().unwrap_or(0);
+        let versions = offers.into_iter().filter_map(|(version, _)| version);
+        let newest = versions.max_by_key(|version| version.timestamp);
+        if newest.as_ref().is_some_and(|version| !self.has_value(host, version)) {
+            // They are asked again until its large value has been fetched.
+            return;
+        }
+        self.repairs.get_mut(key).expect("it is under way").is_logged = true;
+        match newest {
+            Some(version) => {
+                self.raise_floor(host, floor);
+                self.keys.entry(key.into()).or_default();
+                self.log(host, key, version, Waiter::Nobody);
+            }
+            None => self.log_forgotten(host, key, floor),
+        }
+    }
+
+    fn read_for_repair(&mut self, host: &mut Host, to: NodeId, key: &[u8]) {
+        let token = host.read(self.id(), key);
+        let read =
+            PendingRead { key: key.into(), what: ReadFor::Repair { epoch: self.membership.epoch, to } };
+        self.reads.push_back((token, read));
+    }
+}

@@ -1,0 +1,185 @@
+//! What this node holds of a partition that it has left, or whose keyspace is dropped, is discarded when the metadata service says that nobody
+//! needs it (R16).
+//!
+//! ```text
+//!   metadata                     node
+//!      │──Assign: no member, discard──▶│ outside in this epoch
+//!      │                               │ read a page, remove it: some at every heartbeat
+//!      │                               │ log "discarded", forget the partition, force
+//!      │◀──AssignAck: discarded────────│
+//! ```
+//!
+//! A disk that was put back as it was may hold partitions of which the metadata service believes that this node has discarded them, or that are long gone. Nobody
+//! tells the node of these, so it asks: it reports what it has found on its disk and has been told nothing of.
+//!
+//! Invariants:
+//! * Only who stands outside discards, in the epoch in which it was told or a later one in which it still does. An epoch that makes it a member
+//!   breaks it off, and it joins with nothing: what is left is void.
+//! * What was discarded is not heard of any more in that epoch or an older one: an assignment that was held up would make an empty partition a
+//!   member (R4). The process remembers the epochs; one that is started again has another name.
+//! * The record in the log comes after all others of the partition, and replaying it empties its space: what was removed without being durable does
+//!   not come back.
+//! * Nothing is pending for a partition that is forgotten.
+
+use crate::modes::Partition;
+use crate::node::Replica;
+use crate::node::discards::Discards;
+use crate::node::membership::Membership;
+use crate::node::records::NodeRecord;
+use crate::node::status::Standing;
+use crate::node::storage::{Page, stored_entries};
+use alloc::vec::Vec;
+use nicekv_proto::control::{Assign, ReportKind};
+use nicekv_proto::{Duration, Epoch, Now, PartitionId, Replication};
+
+/// Most pages at one heartbeat: partitions may be small.
+const PAGES_MAX: usize = 32;
+/// Between two reports of strays. Members are told of their partitions within much less.
+const STRAY_INTERVAL: Duration = Duration::from_millis(500);
+
+impl Replica {
+    /// The partition was discarded in this epoch, or a later one; whether the assignment says nothing else.
+    pub(crate) fn on_fenced(&mut self, assign: &Assign, epoch: Epoch) -> bool {
+        // Where others have taken its place its last epochs may not have come here.
+        let is_member = Membership::of(assign, self.host.config.node).standing != Standing::Outside;
+        let is_known = assign.epoch == epoch || !is_member;
+        if is_known {
+            let is_durable = self.discards.is_durable(assign.partition) && self.births.are_durable();
+            self.acknowledge(assign.partition, assign.epoch, true, is_durable);
+        }
+        is_known
+    }
+
+    /// The partition in this slot has taken up an assignment.
+    pub(crate) fn note_assigned(&mut self, slot: usize, assign: &Assign) {
+        let (id, membership) = (assign.partition, self.partitions[slot].membership());
+        let discards = &mut self.discards;
+        if membership.standing != Standing::Outside {
+            discards.wanted.remove(&id);
+            discards.forget_done(id);
+        } else if assign.discard && assign.epoch == membership.epoch {
+            discards.wanted.entry(id).or_default();
+        }
+    }
+
+    /// To be called at every heartbeat.
+    pub(crate) fn discard(&mut self, now: Now) {
+        self.report_stray(now);
+        let timing = &self.host.config.timing;
+        self.discards.bytes_left = timing.per_heartbeat(timing.discard_bytes_per_second) as usize;
+        self.discards.pages_left = PAGES_MAX;
+        if !self.discards.wanted.keys().all(|id| self.is_idle(*id)) {
+            // What is logged without haste may be waited for, and nothing else happens here.
+            self.host.storage.want_force();
+        }
+        self.discard_next();
+    }
+
+    /// Now and then reports one of the partitions that this process found on its disk and has been told nothing of.
+    fn report_stray(&mut self, now: Now) {
+        let (last, at_ns) = self.discards.reported;
+        if at_ns == 0 {
+            // It has just started.
+            self.discards.reported = (None, now.after(STRAY_INTERVAL));
+        }
+        if now.boot_ns < self.discards.reported.1 {
+            return;
+        }
+        let is_stray = |partition: &Partition| partition.membership().epoch == Epoch::default();
+        let next = self.partitions.next(last, is_stray).or_else(|| self.partitions.next(None, is_stray));
+        self.discards.reported = (next, now.after(STRAY_INTERVAL));
+        if let Some(partition) = next.and_then(|id| self.partitions.get(id)) {
+            let (id, kind) = (partition.membership().partition, ReportKind::Stray(partition.replication()));
+            self.host.report(id, Epoch::default(), kind);
+        }
+    }
+
+    /// Whether nothing is pending for a partition.
+    pub(crate) fn is_idle(&self, id: PartitionId) -> bool {
+        let is_read = self.scrub.is_in(id)
+            || self.usage.is_in(id)
+            || self.formations.is_in(id)
+            || self.host.values.is_in(id);
+        self.host.waits.is_idle(id) && !is_read
+    }
+
+    /// Asks for a page, if one may be read and there is something to discard.
+    fn discard_next(&mut self) {
+        let Discards { pending, bytes_left, pages_left, wanted, .. } = &self.discards;
+        if pending.is_some() || *bytes_left == 0 || *pages_left == 0 {
+            return;
+        }
+        let Some((&id, after)) = wanted.iter().find(|(id, _)| self.is_idle(**id)) else { return };
+        let token = self.host.storage.scan(id, after.as_deref(), *bytes_left);
+        self.discards.pending = Some((token, id));
+        self.discards.pages_left -= 1;
+    }
+
+    /// A page has been read.
+    pub(crate) fn on_discard_page(&mut self, page: Page<'_>) {
+        let (_, id) = self.discards.pending.take().expect("checked by the caller");
+        self.discards.bytes_left = self.discards.bytes_left.saturating_sub(page.entries.len());
+        if let Some(after) = self.discards.wanted.get_mut(&id) {
+            let keys = stored_entries(page.entries).map(|(key, _)| key);
+            for key in keys.chain(page.corrupt.iter().map(Vec::as_slice)) {
+                self.host.storage.remove(id, key);
+                if Some(key) > after.as_deref() {
+                    *after = Some(key.to_vec());
+                }
+            }
+            if !page.more {
+                self.finish_discard(id);
+            }
+        }
+        self.discard_next();
+    }
+
+    /// Nothing is left of a partition.
+    fn finish_discard(&mut self, id: PartitionId) {
+        let Some(slot) = self.partitions.slot(id) else { return };
+        let membership = self.partitions[slot].membership();
+        if membership.standing != Standing::Outside {
+            self.discards.wanted.remove(&id);
+            return;
+        }
+        // Else what it waits for comes first, and then another look at what is left.
+        if self.is_idle(id) {
+            let epoch = membership.epoch;
+            let record = self.host.append(id, |out| NodeRecord::Discarded.append(out));
+            self.host.storage.want_force();
+            self.forget_partition(id);
+            self.discards.wanted.remove(&id);
+            self.discards.note_done(id, epoch);
+            self.discards.logged.push_back((record, id));
+        }
+    }
+
+    /// Nothing is known of a partition any more; nothing is pending for it.
+    pub(crate) fn forget_partition(&mut self, id: PartitionId) {
+        self.usage.forget(id);
+        self.host.storage.note_counted(id);
+        if let Some(slot) = self.partitions.slot(id) {
+            self.partitions[slot].give_up(&mut self.host);
+        }
+        let host = &self.host;
+        self.partitions.forget(id, || Partition::new(id, Replication::Multicast, host));
+    }
+
+    /// The log is durable through this record.
+    pub(crate) fn tell_discarded(&mut self, through: u64) {
+        while let Some((_, id)) = self.discards.logged.pop_front_if(|(record, _)| *record <= through) {
+            self.host.counters.discarded += 1;
+            // Unless it has become a member again.
+            if let Some(epoch) = self.discards.done(id) {
+                self.acknowledge(id, epoch, true, true);
+            }
+        }
+    }
+
+    /// The log says that the partition was discarded: what the records before have written is void.
+    pub(crate) fn replay_discarded(&mut self, id: PartitionId) {
+        self.forget_partition(id);
+        self.host.storage.discard_writes(id);
+        self.host.storage.clear(id);
+    }
+}

@@ -1,0 +1,108 @@
+//! What a node is to discard, and what it has discarded: see [`crate::node::discard`].
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use nicekv_proto::control::Assign;
+use nicekv_proto::{Epoch, PartitionId};
+
+/// Most partitions that a process remembers to have discarded; then it forgets what it has remembered longest: nothing of it is on its way any more.
+const DISCARDED_MAX: usize = 65_536;
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(crate) struct Discards {
+    /// Told, and the last key that was removed.
+    pub(crate) wanted: BTreeMap<PartitionId, Option<Vec<u8>>>,
+    /// Removed; what is not durable yet is not told.
+    pub(crate) logged: VecDeque<(u64, PartitionId)>,
+    /// Discarded by this process.
+    done: Fences,
+    /// The page that is being read.
+    pub(crate) pending: Option<(u64, PartitionId)>,
+    /// The last partition that was reported as a stray, and when the next one is.
+    pub(crate) reported: (Option<PartitionId>, u64),
+    /// What may still be read before the next heartbeat.
+    pub(crate) bytes_left: usize,
+    pub(crate) pages_left: usize,
+}
+
+/// Partitions, by when they were noted, and in which epoch.
+#[derive(Clone, Default)]
+struct Fences {
+    epochs: BTreeMap<PartitionId, (Epoch, u64)>,
+    in_order: BTreeMap<u64, PartitionId>,
+    noted: u64,
+}
+
+impl Fences {
+    fn note(&mut self, id: PartitionId, epoch: Epoch) {
+        self.forget(id);
+        if self.epochs.len() >= DISCARDED_MAX
+            && let Some((_, oldest)) = self.in_order.pop_first()
+        {
+            self.epochs.remove(&oldest);
+        }
+        self.noted += 1;
+        self.epochs.insert(id, (epoch, self.noted));
+        self.in_order.insert(self.noted, id);
+    }
+
+    fn forget(&mut self, id: PartitionId) {
+        if let Some((_, noted)) = self.epochs.remove(&id) {
+            self.in_order.remove(&noted);
+        }
+    }
+}
+
+impl Discards {
+    /// In which epoch the partition was discarded, if it was, or ended.
+    pub(crate) fn done(&self, id: PartitionId) -> Option<Epoch> {
+        self.done.epochs.get(&id).map(|(epoch, _)| *epoch)
+    }
+
+    /// Nothing of this partition is here any more, up to this epoch.
+    pub(crate) fn note_done(&mut self, id: PartitionId, epoch: Epoch) {
+        self.done.note(id, epoch);
+    }
+
+    /// This node is a member of the partition again.
+    pub(crate) fn forget_done(&mut self, id: PartitionId) {
+        self.done.forget(id);
+    }
+
+    /// Whether this scan was asked for here.
+    pub(crate) fn is_reading(&self, token: u64) -> bool {
+        self.pending.is_some_and(|(pending, _)| pending == token)
+    }
+
+    /// The epoch in which this process has discarded the partition, unless the assignment is of a later one.
+    pub(crate) fn fence(&self, assign: &Assign) -> Option<Epoch> {
+        self.done(assign.partition).filter(|epoch| assign.epoch <= *epoch)
+    }
+
+    pub(crate) fn is_durable(&self, id: PartitionId) -> bool {
+        self.logged.iter().all(|(_, logged)| *logged != id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_remembered_longest_is_forgotten_first() {
+        let mut discards = Discards::default();
+        for id in 0..DISCARDED_MAX as u32 {
+            discards.note_done(PartitionId(id), Epoch(1));
+        }
+        discards.note_done(PartitionId(0), Epoch(2));
+        discards.forget_done(PartitionId(2));
+        let done =
+            |discards: &Discards| [0, 1, 2, 3].map(|id| discards.done(PartitionId(id)).map(|epoch| epoch.0));
+        assert_eq!(done(&discards), [Some(2), Some(1), None, Some(1)]);
+        for id in 0..2 {
+            discards.note_done(PartitionId(DISCARDED_MAX as u32 + id), Epoch(1));
+        }
+        assert_eq!(done(&discards), [Some(2), None, None, Some(1)], "one place was free");
+    }
+}

@@ -1,0 +1,49 @@
+//! For tests that visit every state: what of a node distinguishes its future, and what must always hold.
+
+use crate::modes::Partition;
+use crate::node::Replica;
+use crate::node::host::Host;
+use core::hash::{Hash, Hasher};
+use nicekv_proto::PartitionId;
+
+impl Replica {
+    /// Partitions of which is heard from now on remember no more than this of clients.
+    pub fn bound_clients(&mut self, bytes_max: usize) {
+        self.host.clients_bytes_max = Some(bytes_max);
+    }
+
+    /// Partitions of which is heard from now on remember what no more than these last decisions wrote.
+    pub fn bound_recent(&mut self, decisions_max: usize) {
+        self.host.recent_decisions_max = Some(decisions_max);
+    }
+}
+
+impl Replica {
+    /// Feeds `state` with everything that can make a difference later, provided that time stands still, every timeout is zero, no copy
+    /// is under way and all that could be polled has been polled. Record numbers count from the end of the log.
+    pub fn fingerprint(&self, state: &mut impl Hasher) {
+        let Host { session, waits, storage, streams, sweep_at_ns, .. } = &self.host;
+        (session.term.0, session.lease_until_ns, session.direct_until_ns, sweep_at_ns.is_some()).hash(state);
+        assert!(waits.reads.is_empty() && waits.scans.is_empty() && streams.is_empty());
+        for (record, id) in &waits.records {
+            (storage.appended() - record).hash(state);
+            self.wait(*id, *record, state);
+        }
+        for partition in self.partitions.iter() {
+            partition.fingerprint(state);
+        }
+    }
+
+    fn wait(&self, id: PartitionId, record: u64, state: &mut impl Hasher) {
+        let slot = self.partitions.slot(id).expect("who waits is known");
+        self.partitions[slot].fingerprint_wait(record, state);
+    }
+
+    /// Whether the invariants of the modules hold.
+    ///
+    /// # Errors
+    /// The one that does not.
+    pub fn check_invariants(&self) -> Result<(), &'static str> {
+        self.partitions.iter().try_for_each(Partition::check_invariants)
+    }
+}

@@ -1,0 +1,280 @@
+//! What a node offers to the protocols that it hosts: the disk, the network, the lease, and a client of its own.
+
+use crate::hot::Hot;
+use crate::kinds::{Map, StreamPeer};
+use crate::large::Values;
+use crate::node::config::NodeConfig;
+use crate::node::op_marks::OpMarks;
+use crate::node::outbox::Outbox;
+use crate::node::pace::Pace;
+use crate::node::scripts::Scripts;
+use crate::node::session::Session;
+use crate::node::status::{Counters, Latest, Place, PutStages, Stranger};
+use crate::node::storage::StorageQueue;
+use crate::node::trace::Trace;
+use crate::node::visibility::Visibility;
+use crate::node::waits::Waits;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use foldhash::fast::FixedState;
+use nicekv_proto::control::DiskSpace;
+use nicekv_proto::control::{Report, ReportKind};
+use nicekv_proto::recovery::CopyFrame;
+use nicekv_proto::{ClientId, DecodeError, Epoch, Form, Now, OpId, PartitionId, Reply, Status};
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Host {
+    /// Of this start of the process.
+    pub config: NodeConfig,
+    /// Requests to the disk.
+    pub storage: StorageQueue,
+    /// Datagrams to send.
+    pub outbox: Outbox,
+    /// What of the entries may be shown.
+    pub visibility: Visibility,
+    /// Copies of hot keys.
+    pub hot: Hot,
+    /// Large values.
+    pub values: Values,
+    /// With the metadata service.
+    pub session: Session,
+    /// Numbers for operators.
+    pub counters: Counters,
+    /// How long its puts took.
+    pub puts: PutStages,
+    /// Where what is counted happened last.
+    pub latest: Latest,
+    /// How much it copies from others.
+    pub copies: Pace,
+    /// The client that an operator watches.
+    pub trace: Trace,
+    /// What the disk has room for.
+    pub disk_space: DiskSpace,
+    /// Programs of clients.
+    pub scripts: Scripts,
+    /// Which ops have ended this node's process.
+    pub op_marks: OpMarks,
+    pub(crate) waits: Waits,
+    pub(crate) streams: VecDeque<(StreamPeer, Vec<u8>)>,
+    /// When partitions are to be looked over for lost messages.
+    pub(crate) sweep_at_ns: Option<u64>,
+    /// As a test has it.
+    pub(crate) clients_bytes_max: Option<usize>,
+    /// As a test has it.
+    pub(crate) recent_decisions_max: Option<usize>,
+    internal_sequence: u64,
+    internal_open: BTreeSet<u64>,
+}
+
+impl Host {
+    /// Of a process that has just started.
+    pub(crate) fn new(config: NodeConfig) -> Self {
+        Self {
+            storage: StorageQueue::default(),
+            outbox: Outbox::new(config.node),
+            visibility: Visibility::default(),
+            hot: Hot::new(config.incarnation),
+            values: Values::new(config.incarnation, config.storage, config.hash_seed),
+            session: Session::default(),
+            counters: Counters::default(),
+            puts: PutStages::default(),
+            latest: Latest::default(),
+            copies: Pace::default(),
+            trace: Trace::default(),
+            disk_space: DiskSpace::default(),
+            scripts: Scripts::default(),
+            op_marks: OpMarks::default(),
+            waits: Waits::default(),
+            streams: VecDeque::new(),
+            sweep_at_ns: None,
+            clients_bytes_max: None,
+            recent_decisions_max: None,
+            internal_sequence: 0,
+            internal_open: BTreeSet::new(),
+            config,
+        }
+    }
+
+    /// What arrived is no message of this release.
+    pub(crate) fn on_malformed(&mut self, from: SocketAddrV4, error: DecodeError) {
+        self.counters.malformed += 1;
+        if let DecodeError::UnsupportedVersion(version) = error {
+            self.counters.other_version += 1;
+            self.latest.stranger = Some(Stranger { from, version });
+        }
+    }
+
+    /// A value of this partition was found damaged.
+    pub(crate) fn count_corrupt(&mut self, partition: PartitionId, epoch: Epoch) {
+        self.counters.corrupt += 1;
+        self.latest.corrupt = Some(Place { partition, epoch, op: OpId::NONE });
+    }
+
+    /// A damaged value of this partition is whole again.
+    pub(crate) fn count_repaired(&mut self, partition: PartitionId, epoch: Epoch) {
+        self.counters.repaired += 1;
+        self.latest.repaired = Some(Place { partition, epoch, op: OpId::NONE });
+    }
+
+    /// A key of this partition had another value here than at most members.
+    pub(crate) fn count_differing(&mut self, partition: PartitionId, epoch: Epoch) {
+        self.counters.differing += 1;
+        self.latest.differing = Some(Place { partition, epoch, op: OpId::NONE });
+    }
+
+    /// The disk has no room for an op.
+    pub(crate) fn count_refused_for_space(&mut self, partition: PartitionId, epoch: Epoch, op: OpId) {
+        self.counters.refused_for_space += 1;
+        self.latest.refused_for_space = Some(Place { partition, epoch, op });
+    }
+
+    /// An op has ended this node too often to be evaluated again.
+    pub(crate) fn count_barred(&mut self, partition: PartitionId, epoch: Epoch, op: OpId) {
+        self.counters.barred += 1;
+        self.latest.barred = Some(Place { partition, epoch, op });
+    }
+
+    /// How much a partition may remember of clients: as usual, or as a test has it.
+    pub(crate) fn clients_bytes_max(&self, usual: usize) -> usize {
+        self.clients_bytes_max.unwrap_or(usual)
+    }
+
+    /// Of how many decisions a partition may remember what they wrote: as usual, or as a test has it.
+    pub(crate) fn recent_decisions_max(&self, usual: usize) -> usize {
+        self.recent_decisions_max.unwrap_or(usual)
+    }
+
+    /// An empty table.
+    pub(crate) fn map<K, V>(&self) -> Map<K, V> {
+        Map::with_hasher(FixedState::with_seed(self.config.hash_seed))
+    }
+
+    /// Makes sure that a sweep comes, half a resend timeout from now at the latest.
+    pub(crate) fn arm_sweep(&mut self, now: Now) {
+        self.arm_sweep_at(now.after(self.config.timing.resend / 2));
+    }
+
+    /// Makes sure that a sweep comes, then or before.
+    pub(crate) fn arm_sweep_at(&mut self, at_ns: u64) {
+        self.sweep_at_ns.get_or_insert(at_ns);
+    }
+
+    /// Whether gets may be answered (R12).
+    pub(crate) fn has_lease(&self, now: Now) -> bool {
+        self.session.has_lease(now)
+    }
+
+    /// Whether gets may be answered that may have come past the switches: when those lead to this node no more, they are not waited for as long (R6, R12).
+    pub(crate) fn has_direct_lease(&self, now: Now) -> bool {
+        self.session.has_direct_lease(now)
+    }
+
+    /// Answers a client.
+    pub(crate) fn reply(&mut self, to: Option<SocketAddrV4>, reply: &Reply<'_>) {
+        if let Some(to) = to {
+            // What is to be read is given to who shows this.
+            let integer =
+                if reply.form == Form::Large { self.values.token(to) as i64 } else { reply.integer };
+            self.outbox.send(to, |out| Reply { integer, ..*reply }.encode(out));
+        }
+    }
+
+    /// Tells a client that its keyspace follows another protocol.
+    pub(crate) fn refuse(&mut self, op: OpId, to: Option<SocketAddrV4>) {
+        self.reply(to, &Reply::bare(op, Status::NoSuchKeyspace));
+    }
+
+    /// Reads an entry; the protocol is given the number back with what was read.
+    pub(crate) fn read(&mut self, partition: PartitionId, key: &[u8]) -> u64 {
+        let token = self.storage.read(partition, key);
+        self.waits.reads.push_back((token, partition));
+        token
+    }
+
+    /// Reads a page of entries; the protocol is given the number back with what was read.
+    pub(crate) fn scan(&mut self, partition: PartitionId, after: Option<&[u8]>, bytes_max: usize) -> u64 {
+        let token = self.storage.scan(partition, after, bytes_max);
+        self.waits.scans.push_back((token, partition));
+        token
+    }
+
+    /// Reads the entries of these keys, as a page; the protocol is given the number back with what was read.
+    pub(crate) fn gather<'a>(
+        &mut self,
+        partition: PartitionId,
+        keys: impl Iterator<Item = &'a [u8]>,
+        bytes_max: usize,
+    ) -> u64 {
+        let token = self.storage.gather(partition, keys, bytes_max);
+        self.waits.scans.push_back((token, partition));
+        token
+    }
+
+    /// Appends a record to the log; returns its number.
+    pub(crate) fn append(&mut self, partition: PartitionId, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        self.storage.append(|out| {
+            out.extend_from_slice(&partition.0.to_be_bytes());
+            write(out);
+        })
+    }
+
+    /// Appends a record, and has the protocol told its number when it is durable. That takes a force, which this does not ask for.
+    pub(crate) fn append_awaited(&mut self, partition: PartitionId, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let record = self.append(partition, write);
+        self.waits.records.push_back((record, partition));
+        record
+    }
+
+    /// Sends a frame on a copying stream.
+    pub(crate) fn send_frame(&mut self, peer: StreamPeer, frame: &CopyFrame<'_>) {
+        let mut bytes = Vec::new();
+        frame.append(&mut bytes);
+        self.streams.push_back((peer, bytes));
+    }
+
+    /// Tells the metadata service.
+    pub(crate) fn report(&mut self, partition: PartitionId, epoch: Epoch, kind: ReportKind) {
+        let (node, incarnation) = (self.config.node, self.config.incarnation);
+        let report = Report { node, incarnation, partition, epoch, kind };
+        self.tell_metadata(|out| report.encode(out));
+    }
+
+    /// Sends to the leader of the metadata service; to all instances while it is in doubt who that is.
+    pub(crate) fn tell_metadata(&mut self, write: impl Fn(&mut Vec<u8>)) {
+        let leader = self.session.leader();
+        let to = leader.as_ref().map_or(self.config.metadata.as_slice(), core::slice::from_ref);
+        for instance in to {
+            self.outbox.send(*instance, &write);
+        }
+    }
+
+    /// The node's own client goes on under a new id, which is above `horizon`: the old one may be forgotten (R10).
+    pub(crate) fn renew_internal_client(&mut self, now: Now, horizon: ClientId) {
+        let client = &mut self.config.internal_client;
+        let after = horizon.max(*client).created_ms() + 1;
+        *client = ClientId::new(now.unix_ms.max(after), client.0);
+        self.internal_open.clear();
+    }
+
+    /// A new op id of the node's own client, and its watermark.
+    pub(crate) fn internal_op(&mut self) -> (OpId, u64) {
+        self.internal_sequence += 1;
+        self.internal_open.insert(self.internal_sequence);
+        let watermark = *self.internal_open.first().expect("just inserted");
+        (OpId { client: self.config.internal_client, sequence: self.internal_sequence }, watermark)
+    }
+
+    /// How many ops of the node's own client are under way.
+    pub(crate) fn internal_ops(&self) -> usize {
+        self.internal_open.len()
+    }
+
+    /// An op is finished; if it was the node's own, its watermark may advance.
+    pub(crate) fn finish_internal(&mut self, op: OpId) {
+        if op.client == self.config.internal_client {
+            self.internal_open.remove(&op.sequence);
+        }
+    }
+}

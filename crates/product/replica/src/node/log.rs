@@ -1,0 +1,71 @@
+//! The node's log: taking it up at the start, what becomes durable, and letting go of what nobody needs any more.
+
+use crate::modes::Partition;
+use crate::node::Replica;
+use crate::node::records::NodeRecord;
+use crate::split::formations::Stage;
+use nicekv_proto::bytes::Reader;
+use nicekv_proto::{DecodeError, Now, PartitionId};
+
+impl Replica {
+    /// Takes up a record that was read back from the log, in the log's order, before anything else is handled.
+    ///
+    /// # Errors
+    /// The record is not one of this release's.
+    pub fn replay(&mut self, now: Now, payload: &[u8]) -> Result<(), DecodeError> {
+        let number = self.host.storage.count_replayed();
+        let mut reader = Reader::new(payload);
+        let id = PartitionId(u32::from_be_bytes(reader.layout("partition of record")?));
+        let record = reader.rest();
+        if let Some(record) = NodeRecord::decode(record)? {
+            return self.replay_own(id, record);
+        }
+        let host = &self.host;
+        let Some(slot) = self.partitions.get_or_insert(id, || Partition::of_record(id, record, host)) else {
+            return Err(DecodeError::UnknownValue { field: "record kind", value: 0 });
+        };
+        self.partitions[slot].replay(&mut self.host, now, number, record)
+    }
+
+    fn replay_own(&mut self, id: PartitionId, record: NodeRecord<'_>) -> Result<(), DecodeError> {
+        match record {
+            NodeRecord::Discarded => self.replay_discarded(id),
+            NodeRecord::Forming(children) => self.take_forming(id, &children, Stage::Left),
+            NodeRecord::Forms(children, formed) => self.take_forms(id, &children, formed),
+            NodeRecord::Formed => {
+                if let Some(formation) = self.formations.by_parent.get_mut(&id) {
+                    formation.stage = Stage::Formed;
+                }
+            }
+            NodeRecord::Filled(entries) => self.take_filled(id, entries)?,
+            NodeRecord::Void => self.void(id),
+            NodeRecord::Born(parents) => self.take_born(id, &parents, None),
+        }
+        Ok(())
+    }
+
+    /// The log is durable through this record.
+    pub(crate) fn on_forced(&mut self, now: Now, through: u64) {
+        while let Some((record, id)) = self.host.waits.pop_forced(through) {
+            self.partitions.by_id(id).on_forced(&mut self.host, now, record);
+        }
+        self.tell_discarded(through);
+        self.tell_formed(through);
+        self.tell_born(through);
+        if let Some((before, _)) = self.trim_when_forced.take_if(|(_, needed)| *needed <= through) {
+            self.host.storage.trim(before);
+        }
+    }
+
+    /// The log has begun a new segment: writes the open state again, then lets go of what was before.
+    pub fn checkpoint(&mut self) {
+        let before = self.host.storage.appended() + 1;
+        // What is written to a partition from here on goes to what is formed of it.
+        self.checkpoint_forming();
+        let host = &mut self.host;
+        self.partitions.for_each(|partition| partition.checkpoint(host));
+        self.trim_when_forced = Some((before, self.host.storage.appended()));
+        self.host.storage.want_force();
+        self.host.storage.end_batch();
+    }
+}

@@ -1,0 +1,494 @@
+//! The node: takes events, checks what all protocols want checked, and gives each to the partition that it concerns.
+
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod control;
+pub(crate) mod coordination;
+pub(crate) mod directory;
+pub(crate) mod discard;
+pub(crate) mod discards;
+pub(crate) mod elsewhere;
+pub(crate) mod exploration;
+pub(crate) mod fragments;
+pub(crate) mod heat;
+pub(crate) mod host;
+pub(crate) mod log;
+pub(crate) mod membership;
+pub(crate) mod op_marks;
+pub(crate) mod outbox;
+pub(crate) mod pace;
+pub(crate) mod partitions;
+pub(crate) mod peers;
+pub(crate) mod publishing;
+pub(crate) mod pubsub;
+pub(crate) mod records;
+pub(crate) mod requests;
+pub(crate) mod routes;
+pub(crate) mod samples;
+pub(crate) mod scripts;
+pub(crate) mod scrub;
+pub(crate) mod session;
+pub(crate) mod sources;
+pub(crate) mod status;
+pub(crate) mod storage;
+#[cfg(test)]
+pub(crate) mod tests;
+pub(crate) mod trace;
+pub(crate) mod usage;
+pub(crate) mod visibility;
+pub(crate) mod waits;
+
+use crate::kinds::StreamPeer;
+use crate::modes::Partition;
+use crate::modes::messages::{CopyChunk, CopyRequest, Message};
+use crate::node::config::NodeConfig;
+use crate::node::directory::Coordination;
+use crate::node::discards::Discards;
+use crate::node::host::Host;
+use crate::node::membership::Membership;
+use crate::node::op_marks::OpMarks;
+use crate::node::partitions::Partitions;
+use crate::node::pubsub::Registry;
+use crate::node::samples::HeatWatch;
+use crate::node::scripts::Scripts;
+use crate::node::scrub::Scrub;
+use crate::node::sources::SourceCounts;
+use crate::node::status::NodeStatus;
+use crate::node::storage::StorageRequest;
+use crate::node::trace::Trace;
+use crate::node::usage::UsageWatch;
+use crate::node::visibility::Shift;
+use crate::split::births::Births;
+use crate::split::formations::Formations;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_proto::chain::{ChainEntry, Forwards};
+use nicekv_proto::control::DiskSpace;
+use nicekv_proto::fragment::FRAGMENT_BYTES;
+use nicekv_proto::recovery::CopyFrame;
+use nicekv_proto::replication::{Acks, Decisions, Resend};
+use nicekv_proto::route::{Room, take_room};
+use nicekv_proto::{Datagram, Epoch, KeyDigest, KeyspaceId, NodeId, Now, PartitionId};
+use nicekv_transport::Assembler;
+
+/// Memory for messages of which fragments have come.
+const ASSEMBLED_BYTES_MAX: usize = 16 << 20;
+
+/// One node, as a pure state machine. After any `handle_*`, poll until everything returns `None`.
+#[derive(Clone)]
+pub struct Replica {
+    pub(crate) host: Host,
+    pub(crate) partitions: Partitions,
+    pub(crate) scrub: Scrub,
+    pub(crate) usage: UsageWatch,
+    pub(crate) sources: SourceCounts,
+    pub(crate) heat: HeatWatch,
+    pub(crate) discards: Discards,
+    pub(crate) formations: Formations,
+    pub(crate) births: Births,
+    pub(crate) coordination: Coordination,
+    pub(crate) registry: Registry,
+    heartbeat_at_ns: u64,
+    /// Trim the log before `.0` when it is durable through `.1`.
+    pub(crate) trim_when_forced: Option<(u64, u64)>,
+    /// A request of a bundle; kept so that nothing is allocated.
+    pub(crate) bundled: Vec<u8>,
+    /// A request without the room for its chain header; kept likewise.
+    without_room: Vec<u8>,
+    /// Messages of which fragments have come.
+    pub(crate) assembler: Assembler<SocketAddrV4>,
+}
+
+impl Replica {
+    /// A node that has just started: it answers nothing before it is admitted in a new epoch (R9).
+    pub fn new(config: NodeConfig) -> Self {
+        let tells_visibility = config.tells_visibility;
+        let mut core = Self {
+            sources: SourceCounts::new(!config.timing.sources_interval.is_zero()),
+            heat: HeatWatch::default(),
+            registry: Registry::new(config.hash_seed),
+            host: Host::new(config),
+            partitions: Partitions::default(),
+            scrub: Scrub::default(),
+            usage: UsageWatch::default(),
+            discards: Discards::default(),
+            formations: Formations::default(),
+            births: Births::default(),
+            coordination: Coordination::default(),
+            heartbeat_at_ns: 0,
+            trim_when_forced: None,
+            bundled: Vec::new(),
+            without_room: Vec::new(),
+            assembler: Assembler::new(FRAGMENT_BYTES, ASSEMBLED_BYTES_MAX),
+        };
+        if tells_visibility {
+            core.tell_visibility();
+        }
+        core
+    }
+
+    /// What runs scripts from now on.
+    pub fn run_scripts(&mut self, scripts: Scripts) {
+        self.host.scripts = scripts;
+    }
+
+    /// Has it note which op it evaluates, for when that ends the process.
+    pub fn mark_ops(&mut self, marks: OpMarks) {
+        self.host.op_marks = marks;
+    }
+
+    /// A datagram arrived at the node's address.
+    pub fn handle_datagram(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8]) {
+        let mut plain = core::mem::take(&mut self.without_room);
+        match take_room(bytes, &mut plain) {
+            None => self.handle_plain(now, from, bytes, None),
+            Some(Ok(room)) => self.handle_plain(now, from, &plain, Some(&room)),
+            Some(Err(error)) => self.host.on_malformed(from, error),
+        }
+        self.without_room = plain;
+    }
+
+    /// A datagram without room; `room` was there.
+    pub(crate) fn handle_plain(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8], room: Option<&Room>) {
+        let (header, datagram) = match Datagram::decode(bytes) {
+            Ok(decoded) => decoded,
+            Err(error) => return self.host.on_malformed(from, error),
+        };
+        match datagram {
+            Datagram::Get(_)
+            | Datagram::Scan(_)
+            | Datagram::Update(_)
+            | Datagram::QuorumQuery(_)
+            | Datagram::QuorumStore(_) => {
+                if !self.passes_on(from, &header, bytes) {
+                    self.on_request(now, from, &header, &datagram, (bytes, room));
+                }
+            }
+            Datagram::Directed(_)
+            | Datagram::Misdirected(_)
+            | Datagram::DirectoryQuery(_)
+            | Datagram::DirectoryPage(_) => self.on_coordination(now, from, &datagram),
+            Datagram::Bundle(bundle) => self.on_bundle(now, from, &header, &bundle, room),
+            Datagram::Fragment(fragment) => self.on_fragment(now, from, &fragment, room),
+            Datagram::HeartbeatReply(_) | Datagram::Assign(_) | Datagram::Probe(_) => {
+                self.on_control(now, from, &datagram);
+            }
+            Datagram::Listen(listen) => self.on_listen(now, from, &listen),
+            Datagram::Publish(publish) => self.on_publish(now, from, &publish, room),
+            Datagram::Chunk(_) | Datagram::ReadChunks(_) => self.on_large(now, from, &datagram),
+            Datagram::Acks(acks) => self.on_acks(now, from, &acks),
+            Datagram::Decisions(decisions) => self.on_decisions(now, from, &decisions),
+            Datagram::Resend(resend) => self.on_resend(now, from, &resend),
+            Datagram::Forwards(forwards) => self.on_forwards(now, from, &forwards),
+            Datagram::RecoverRequest(_)
+            | Datagram::RecoverReply(_)
+            | Datagram::Fetch(_)
+            | Datagram::RepairRequest(_)
+            | Datagram::RepairReply(_)
+            | Datagram::ScrubPage(_)
+            | Datagram::Tombstones(_)
+            | Datagram::TombstonesAck(_)
+            | Datagram::Entrust(_)
+            | Datagram::Entrusted(_) => self.on_peer(now, from, &datagram),
+            Datagram::HotClosed(_)
+            | Datagram::HotAssign(_)
+            | Datagram::HotCopy(_)
+            | Datagram::HotDrop(_)
+            | Datagram::HotPulse(_)
+            | Datagram::HotPulsed(_)
+            | Datagram::HotLeased(_) => self.on_hot(now, from, &datagram),
+            // For clients, for the metadata service, for switches, or for targets of chunks.
+            _ => self.host.counters.refused += 1,
+        }
+    }
+
+    /// The partition that a message between nodes is about, if it is of the current epoch and from a member (R4), by its name and its
+    /// address.
+    pub(crate) fn heard(
+        &mut self,
+        from: SocketAddrV4,
+        id: PartitionId,
+        epoch: Epoch,
+        sender: NodeId,
+    ) -> Option<usize> {
+        let found = self.partitions.slot(id).filter(|slot| {
+            let membership = self.partitions[*slot].membership();
+            membership.accepts(epoch, sender) && self.is_from(membership, from, sender)
+        });
+        self.host.counters.refused += u64::from(found.is_none());
+        found
+    }
+
+    /// Whether a member may send from there: from its own address, or through a switch that hides it.
+    fn is_from(&self, membership: &Membership, from: SocketAddrV4, sender: NodeId) -> bool {
+        membership.address(sender) == Some(from) || self.host.config.switch == Some(from)
+    }
+
+    pub(crate) fn hear(
+        &mut self,
+        now: Now,
+        from: SocketAddrV4,
+        id: PartitionId,
+        epoch: Epoch,
+        sender: NodeId,
+        message: Message<'_>,
+    ) {
+        if let Some(slot) = self.heard(from, id, epoch, sender) {
+            self.partitions[slot].on_message(&mut self.host, now, sender, message);
+        }
+    }
+
+    fn on_acks(&mut self, now: Now, from: SocketAddrV4, acks: &Acks<'_>) {
+        let sender = acks.sender;
+        for ack in acks.prepares.iter() {
+            self.hear(now, from, ack.partition, ack.epoch, sender, Message::PrepareAck(&ack));
+        }
+        for progress in acks.progress.iter() {
+            let message = Message::Progress(&progress, acks.prepares);
+            self.hear(now, from, progress.partition, progress.epoch, sender, message);
+        }
+    }
+
+    fn on_decisions(&mut self, now: Now, from: SocketAddrV4, decisions: &Decisions<'_>) {
+        let sender = decisions.sender;
+        for watermark in decisions.watermarks.iter() {
+            let message = Message::Watermark(&watermark);
+            self.hear(now, from, watermark.partition, watermark.epoch, sender, message);
+        }
+        for decision in decisions.decisions.iter() {
+            let message = Message::Decision(&decision);
+            self.hear(now, from, decision.partition, decision.epoch, sender, message);
+        }
+    }
+
+    fn on_forwards(&mut self, now: Now, from: SocketAddrV4, forwards: &Forwards<'_>) {
+        let sender = forwards.sender;
+        for watermark in forwards.watermarks.iter() {
+            let message = Message::Watermark(&watermark);
+            self.hear(now, from, watermark.partition, watermark.epoch, sender, message);
+        }
+        for ChainEntry { decision, prepare } in forwards.entries.iter() {
+            let Some(slot) = self.heard(from, decision.partition, decision.epoch, sender) else { continue };
+            let decoded = if prepare.is_empty() { None } else { Some(Datagram::decode(prepare)) };
+            let update = match &decoded {
+                None => None,
+                Some(Ok((_, Datagram::Update(update)))) => Some(update),
+                Some(_) => {
+                    self.host.counters.malformed += 1;
+                    continue;
+                }
+            };
+            if update.is_none_or(|update| self.holds(slot, update.key, &update.digest)) {
+                let message = Message::Forwarded(&decision, update.map(|update| (update, prepare)));
+                self.partitions[slot].on_message(&mut self.host, now, sender, message);
+            }
+        }
+    }
+
+    fn on_resend(&mut self, now: Now, from: SocketAddrV4, resend: &Resend<'_>) {
+        let Some(slot) = self.heard(from, resend.partition, resend.epoch, resend.sender) else { return };
+        let Ok((_, Datagram::Update(update))) = Datagram::decode(resend.datagram) else { return };
+        if self.holds(slot, update.key, &update.digest) {
+            let (logged, datagram) = (resend.logged, resend.datagram);
+            let message = Message::Resent { logged, update: &update, datagram };
+            self.partitions[slot].on_message(&mut self.host, now, resend.sender, message);
+        }
+    }
+
+    /// The deadline that [`Self::next_deadline`] named has passed (or not: then nothing happens).
+    pub fn handle_deadline(&mut self, now: Now) {
+        if now.boot_ns >= self.heartbeat_at_ns {
+            let Host { session, config, outbox, disk_space, .. } = &mut self.host;
+            self.heartbeat_at_ns = now.after(config.timing.heartbeat);
+            let leader = session.leader();
+            let heartbeat = session.heartbeat(config, *disk_space, now);
+            let to = leader.as_ref().map_or(config.metadata.as_slice(), core::slice::from_ref);
+            for instance in to {
+                outbox.send(*instance, |out| heartbeat.encode(out));
+            }
+            self.expire(now);
+            self.scrub(now);
+            self.watch_usage(now);
+            self.tell_sources(now);
+            self.tell_heat(now);
+            self.discard(now);
+            self.form(now);
+            self.retry_births(now);
+            self.follow_directory();
+            self.tend_values(now);
+        }
+        self.go_on_with_scripts(now);
+        if self.host.sweep_at_ns.is_some_and(|at_ns| now.boot_ns >= at_ns) {
+            self.host.sweep_at_ns = None;
+            let mut is_work_left = false;
+            let host = &mut self.host;
+            self.partitions.for_each(|partition| is_work_left |= partition.sweep(host, now));
+            if is_work_left {
+                self.host.arm_sweep(now);
+            }
+            self.form_next(now);
+        }
+        self.report_transfers(now);
+    }
+
+    /// Deletes some of what is overdue.
+    fn expire(&mut self, now: Now) {
+        let timing = &self.host.config.timing;
+        let per_second = u128::from(timing.expiry_deletes_per_second);
+        let mut left = (per_second * timing.heartbeat.as_millis()).div_ceil(1000) as usize;
+        // Another partition is the first each time.
+        let count = self.partitions.count();
+        let first = (now.boot_ns / (timing.heartbeat.as_nanos() as u64).max(1)) as usize;
+        for offset in 0..count {
+            left -= self.partitions[(first + offset) % count].expire(&mut self.host, now, left);
+        }
+    }
+
+    /// The driver has no more input right now.
+    pub fn handle_batch_end(&mut self, now: Now) {
+        self.flush_hot(now);
+        self.report_transfers(now);
+        self.fetch_wanted_values(now);
+        self.tell_drained();
+        self.host.scripts.end_turn();
+        self.host.storage.end_batch();
+    }
+
+    /// Decides ops that have waited for scripts, as far as those have ended.
+    fn go_on_with_scripts(&mut self, now: Now) {
+        while let Some(waiting) = self.host.scripts.begin_turn(now) {
+            if let Some(slot) = self.partitions.slot(waiting.partition) {
+                self.partitions[slot].on_script_turn(&mut self.host, now, &waiting.key);
+            }
+            if !self.host.scripts.end_one_turn(now) {
+                break;
+            }
+        }
+    }
+
+    /// A frame arrived on a copying stream.
+    pub fn handle_stream(&mut self, now: Now, peer: StreamPeer, frame: &[u8]) {
+        match CopyFrame::decode(frame) {
+            Ok(CopyFrame::Request { joiner, partition, epoch, section, since, after }) => {
+                let request = CopyRequest { peer, joiner, section, since, after };
+                let is_accepted = |slot: &usize| {
+                    matches!(peer, StreamPeer::Accepted(_))
+                        && self.partitions[*slot].membership().accepts(epoch, joiner)
+                };
+                match self.partitions.slot(partition).filter(is_accepted) {
+                    Some(slot) => self.partitions[slot].on_copy_request(&mut self.host, now, request),
+                    None => self.host.counters.refused += 1,
+                }
+            }
+            Ok(CopyFrame::Chunk { partition, epoch, section, more, payload }) => {
+                let chunk = CopyChunk { peer, epoch, section, more, payload };
+                // Only who was asked, and answers as asked.
+                let is_asked = |slot: &usize| {
+                    let membership = self.partitions[*slot].membership();
+                    let is_member =
+                        |member: &nicekv_proto::control::Member| peer == StreamPeer::Dialed(member.address);
+                    membership.epoch == epoch && membership.members.iter().any(is_member)
+                };
+                match self.partitions.slot(partition).filter(is_asked) {
+                    Some(slot) => self.partitions[slot].on_copy_chunk(&mut self.host, now, chunk),
+                    None => self.host.counters.refused += 1,
+                }
+            }
+            Ok(CopyFrame::ValueRequest { asker, partition, epoch, reference, offset }) => {
+                self.on_value_request(now, peer, (asker, partition, epoch), reference, offset);
+            }
+            Ok(CopyFrame::ValuePart { name, offset, bytes }) => {
+                self.on_value_part(now, peer, name, offset, bytes);
+            }
+            Err(_) => self.host.counters.malformed += 1,
+        }
+        self.host.storage.end_batch();
+    }
+
+    /// Says from now on how much room the disk has. A driver that never calls this has enough.
+    pub fn set_disk_space(&mut self, space: DiskSpace) {
+        self.host.disk_space = space;
+    }
+
+    /// The process has found its log durable through this position, counted over the life of the storage. To be called once, when the log has been replayed; not of a
+    /// storage that keeps nothing.
+    pub fn begin_durable(&mut self, position: u64) {
+        self.host.session.begin_durable(position);
+    }
+
+    /// The log is durable through this position of its life. Peers and the metadata service remember it: a later process that finds less has forgotten something (R18).
+    pub fn set_durable(&mut self, position: u64) {
+        self.host.session.set_durable(position);
+    }
+
+    /// As [`NodeConfig::tells_visibility`] says; to be called before anything is handled.
+    pub fn tell_visibility(&mut self) {
+        self.host.visibility.tell();
+        self.host.hot.holder.tell();
+    }
+
+    /// The partition that this node would serve a request from.
+    pub fn partition_of(&self, keyspace: KeyspaceId, digest: &KeyDigest) -> Option<PartitionId> {
+        let slot = self.partitions.find(keyspace, digest.match_value())?;
+        Some(self.partitions[slot].membership().partition)
+    }
+
+    /// The next change of what may be shown; to be made before a datagram is polled.
+    pub fn poll_visibility(&mut self) -> Option<Shift> {
+        self.host.visibility.poll()
+    }
+
+    /// Writes the next datagram to `out`; returns where it goes. None leaves before it is known what may be shown.
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
+        if !self.host.visibility.is_taken() || !self.host.hot.holder.is_taken() {
+            return None;
+        }
+        self.host.outbox.poll(out)
+    }
+
+    /// The next storage request; to be executed before the next one is polled.
+    pub fn poll_storage(&mut self) -> Option<StorageRequest<'_>> {
+        self.host.storage.poll()
+    }
+
+    /// The next frame for a copying stream.
+    pub fn poll_stream(&mut self) -> Option<(StreamPeer, Vec<u8>)> {
+        self.host.streams.pop_front()
+    }
+
+    /// When to call [`Self::handle_deadline`], on the boot-time clock.
+    pub fn next_deadline(&self) -> u64 {
+        let hot_ns = self.host.hot.next_deadline();
+        let values_ns = self.host.values.next_deadline();
+        let scripts_ns = self.host.scripts.next_deadline();
+        let sweep_ns = self.host.sweep_at_ns.unwrap_or(u64::MAX);
+        self.heartbeat_at_ns.min(sweep_ns).min(hot_ns).min(values_ns).min(scripts_ns)
+    }
+
+    /// What befalls the requests of the client that an operator watches.
+    pub fn trace(&mut self) -> &mut Trace {
+        &mut self.host.trace
+    }
+
+    /// The epoch of a partition, and the decision up to which its engine will have all, and nothing more, once the storage requests of now are
+    /// executed; if gets could be answered for it now: whatever was acknowledged before is among that (R12).
+    pub fn settled(&self, now: Now, partition: PartitionId) -> Option<(Epoch, u64)> {
+        let slot = self.partitions.slot(partition).filter(|_| self.host.has_lease(now))?;
+        let partition = &self.partitions[slot];
+        Some((partition.membership().epoch, partition.settled()?))
+    }
+
+    /// For operators and tests.
+    pub fn status(&self) -> NodeStatus {
+        NodeStatus {
+            node: self.host.config.node,
+            term: self.host.session.term,
+            counters: self.host.counters,
+            puts: self.host.puts,
+            latest: self.host.latest,
+            hot: self.host.hot.counters,
+            values: self.host.values.counters,
+            partitions: self.partitions.iter().map(Partition::status).collect(),
+        }
+    }
+}

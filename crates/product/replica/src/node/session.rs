@@ -1,0 +1,113 @@
+//! The session with the metadata service: heartbeats, the serving lease (R12), terms (R13), probes.
+
+use crate::node::config::NodeConfig;
+use core::net::SocketAddrV4;
+use nicekv_proto::control::{
+    Assign, DiskSpace, Heartbeat, HeartbeatReply, Probe, ProbeReply, direct_lease_ns,
+};
+use nicekv_proto::{Now, Term};
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(crate) struct Session {
+    pub(crate) term: Term,
+    /// The instance that has said something in that term.
+    leader: Option<SocketAddrV4>,
+    /// Gets may be answered until then (R12).
+    pub(crate) lease_until_ns: u64,
+    /// The end of the part of it in which gets are answered that may have come past the switches.
+    pub(crate) direct_until_ns: u64,
+    /// Heartbeats sent since the metadata service answered one.
+    unanswered: u16,
+    /// Position through which the log was durable when the process started.
+    opened: u64,
+    /// Position through which it is durable now.
+    durable: u64,
+}
+
+impl Session {
+    /// Whether gets may be answered (R12).
+    pub(crate) fn has_lease(&self, now: Now) -> bool {
+        now.boot_ns < self.lease_until_ns
+    }
+
+    /// Whether gets may be answered that may have come past the switches (R12).
+    pub(crate) fn has_direct_lease(&self, now: Now) -> bool {
+        now.boot_ns < self.direct_until_ns
+    }
+
+    /// Where the leader of the metadata service is, as far as it is known: one that leaves a heartbeat without an answer may lead no more.
+    pub(crate) fn leader(&self) -> Option<SocketAddrV4> {
+        self.leader.filter(|_| self.unanswered == 0)
+    }
+
+    /// What was accepted came from there.
+    pub(crate) fn note_leader(&mut self, leader: SocketAddrV4) {
+        self.leader = Some(leader);
+    }
+
+    pub(crate) fn heartbeat(&mut self, config: &NodeConfig, space: DiskSpace, now: Now) -> Heartbeat {
+        let unanswered = self.unanswered;
+        self.unanswered = unanswered.saturating_add(1);
+        Heartbeat {
+            node: config.node,
+            incarnation: config.incarnation,
+            storage: config.storage,
+            sent_ns: now.boot_ns,
+            unanswered,
+            space,
+            opened: self.opened,
+            durable: self.durable,
+        }
+    }
+
+    /// The log was found durable through this position of its life.
+    pub(crate) fn begin_durable(&mut self, position: u64) {
+        (self.opened, self.durable) = (position, position);
+    }
+
+    /// The log is durable through this position of its life.
+    pub(crate) fn set_durable(&mut self, position: u64) {
+        self.durable = position;
+    }
+
+    /// Whether the reply is for this process, and of no older term (R13).
+    pub(crate) fn accept_reply(&mut self, config: &NodeConfig, reply: &HeartbeatReply) -> bool {
+        if reply.incarnation != config.incarnation || reply.term < self.term {
+            return false;
+        }
+        self.term = reply.term;
+        self.unanswered = 0;
+        let until = |lease_ns| reply.sent_ns.saturating_add(lease_ns);
+        self.lease_until_ns = self.lease_until_ns.max(until(reply.lease_ns));
+        self.direct_until_ns = self.direct_until_ns.max(until(direct_lease_ns(reply.lease_ns)));
+        true
+    }
+
+    /// Whether what a leader of this term says counts (R13).
+    pub(crate) fn accept_term(&mut self, term: Term) -> bool {
+        self.term = self.term.max(term);
+        term == self.term
+    }
+
+    /// The answer to a probe, unless it is of an older term (R13).
+    pub(crate) fn answer_probe(&mut self, config: &NodeConfig, probe: &Probe) -> Option<ProbeReply> {
+        if probe.term < self.term {
+            return None;
+        }
+        self.term = probe.term;
+        Some(ProbeReply { node: config.node, incarnation: config.incarnation, nonce: probe.nonce })
+    }
+
+    /// Whether an assignment is for this process, of no older term (R13), and sound; the term is remembered.
+    pub(crate) fn accept_assign(&mut self, config: &NodeConfig, assign: &Assign) -> bool {
+        let lists_primary = assign.members.iter().any(|member| member.node == assign.primary);
+        // Of a keyspace that is dropped nobody is a member.
+        let lists_primary = lists_primary || assign.members.is_empty();
+        if assign.incarnation != config.incarnation || assign.term < self.term || !lists_primary {
+            return false;
+        }
+        self.term = assign.term;
+        true
+    }
+}

@@ -1,0 +1,161 @@
+//! Who asks for what: gets by partition and source address, for the metadata service, which divides sources among replicas (NICE §4.5).
+//!
+//! ```text
+//!   get ─▶ cell of (partition, source)          heartbeat ─▶ once an interval: the cells, the most asked first
+//!            none free near its place: uncounted          └─▶ at each: a datagram of them, until all are told
+//! ```
+//!
+//! Memory is bounded, and so is what a get costs: a cell has its place in a table of fixed size, by a hash, or one of the next few. The table
+//! is emptied each interval, so whoever asks often finds a place; who asks seldom may go uncounted, and weighs little.
+
+use crate::node::Replica;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use nicekv_proto::control::{SOURCES_MAX, SourceGets, Sources};
+use nicekv_proto::{Now, PartitionId};
+
+/// Cells, a power of two.
+pub(crate) const CELLS: usize = 1 << CELL_BITS;
+const CELL_BITS: u32 = 11;
+/// Places that a cell may have.
+const PLACES: usize = 8;
+/// Most cells of an interval that are told; the rest is what is asked least.
+const TOLD_MAX: usize = 10 * SOURCES_MAX;
+
+const EMPTY: SourceGets = SourceGets { partition: PartitionId(0), source: 0, gets: 0 };
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(crate) struct SourceCounts {
+    /// None if nothing is counted.
+    cells: Vec<SourceGets>,
+    /// The last interval's, the least asked first.
+    untold: Vec<SourceGets>,
+    report_at_ns: u64,
+}
+
+impl SourceCounts {
+    pub(crate) fn new(counts: bool) -> Self {
+        let cells = if counts { vec![EMPTY; CELLS] } else { Vec::new() };
+        Self { cells, ..Self::default() }
+    }
+
+    /// A client has asked this node so often.
+    pub(crate) fn note(&mut self, partition: PartitionId, source: Ipv4Addr, gets: u32) {
+        if self.cells.is_empty() {
+            return;
+        }
+        let source = source.to_bits();
+        let first = place(partition, source);
+        for step in 0..PLACES {
+            let cell = &mut self.cells[(first + step) % CELLS];
+            if cell.gets == 0 {
+                *cell = SourceGets { partition, source, gets };
+                return;
+            }
+            if (cell.partition, cell.source) == (partition, source) {
+                cell.gets = cell.gets.saturating_add(gets);
+                return;
+            }
+        }
+    }
+
+    /// An interval ends: counting begins anew. What is still untold is of the past.
+    fn turn(&mut self) {
+        self.untold.clear();
+        self.untold.extend(self.cells.iter().filter(|cell| cell.gets > 0));
+        self.cells.fill(EMPTY);
+        self.untold.sort_unstable_by_key(|cell| (cell.gets, cell.partition, cell.source));
+        let surplus = self.untold.len().saturating_sub(TOLD_MAX);
+        self.untold.drain(..surplus);
+    }
+
+    /// What is told next, the most asked first; empty if all is told.
+    fn take(&mut self) -> Vec<SourceGets> {
+        let rest = self.untold.len().saturating_sub(SOURCES_MAX);
+        let mut told = self.untold.split_off(rest);
+        told.reverse();
+        told
+    }
+}
+
+/// Fibonacci hashing: neighbours, which addresses and partitions are, come far apart.
+fn place(partition: PartitionId, source: u32) -> usize {
+    let both = u64::from(partition.0) << 32 | u64::from(source);
+    (both.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - CELL_BITS)) as usize
+}
+
+impl Replica {
+    /// To be called at every heartbeat.
+    pub(crate) fn tell_sources(&mut self, now: Now) {
+        let interval = self.host.config.timing.sources_interval;
+        if interval.is_zero() {
+            return;
+        }
+        if now.boot_ns >= self.sources.report_at_ns {
+            self.sources.report_at_ns = now.after(interval);
+            self.sources.turn();
+        }
+        let gets = self.sources.take();
+        if gets.is_empty() {
+            return;
+        }
+        let (node, incarnation, sent_ns) = (self.host.config.node, self.host.config.incarnation, now.boot_ns);
+        let sources = Sources { node, gets, incarnation, sent_ns };
+        self.host.tell_metadata(|out| sources.encode(out));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_asked_are_told_first_and_all_once() {
+        let mut counts = SourceCounts::new(true);
+        for source in 1..=150u32 {
+            (0..source).for_each(|_| counts.note(PartitionId(source % 3), Ipv4Addr::from(source), 1));
+        }
+        counts.turn();
+        let (first, second, third) = (counts.take(), counts.take(), counts.take());
+        assert_eq!((first.len(), second.len(), third.len()), (SOURCES_MAX, 150 - SOURCES_MAX, 0));
+        let told: Vec<u32> = first.iter().chain(&second).map(|cell| cell.gets).collect();
+        assert!(told.iter().copied().eq((1..=150).rev()), "{told:?}");
+        assert!(first.iter().all(|cell| cell.partition.0 == cell.source % 3 && cell.gets == cell.source));
+        counts.turn();
+        assert_eq!(counts.take(), [], "an interval without gets");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_who_asks_often_is_counted() {
+        let mut counts = SourceCounts::new(true);
+        for _ in 0..1_000 {
+            counts.note(PartitionId(7), Ipv4Addr::new(10, 20, 2, 1), 1);
+        }
+        (0..100_000u32).for_each(|source| counts.note(PartitionId(1), Ipv4Addr::from(source), 1));
+        assert_eq!(counts.cells.len(), CELLS);
+        counts.turn();
+        assert_eq!(counts.untold.len(), TOLD_MAX);
+        assert_eq!(counts.take()[0].gets, 1_000);
+        // Whoever is told of a second time is told of the second interval.
+        counts.note(PartitionId(1), Ipv4Addr::from(5), 1);
+        counts.turn();
+        assert_eq!(counts.take(), [SourceGets { partition: PartitionId(1), source: 5, gets: 1 }]);
+    }
+
+    #[test]
+    fn neighbours_do_not_crowd() {
+        let mut counts = SourceCounts::new(true);
+        let cells = (0..64).flat_map(|partition| (1..=16).map(move |client| (partition, client)));
+        cells.clone().for_each(|(partition, client)| {
+            counts.note(PartitionId(partition), Ipv4Addr::new(10, 20, 2, client), 1);
+        });
+        let counted = counts.cells.iter().filter(|cell| cell.gets == 1).count();
+        assert!(counted * 100 >= cells.count() * 95, "{counted}");
+        let mut none = SourceCounts::new(false);
+        none.note(PartitionId(1), Ipv4Addr::LOCALHOST, 1);
+        none.turn();
+        assert_eq!(none.take(), []);
+    }
+}

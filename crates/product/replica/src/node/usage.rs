@@ -1,0 +1,291 @@
+//! What is stored and how often it is asked for: numbers for operators, told to the metadata service now and then.
+//!
+//! A put writes without looking (every effect is a blind write), so nobody on its way knows whether there was such a key. Keys are counted by
+//! reading them, a page at a time at a bounded rate: of each partition that this node leads, again when it has been written to since.
+//!
+//! ```text
+//!   heartbeat ─▶ budget ─▶ a partition that was written to since it was counted ─▶ page ─▶ page … ─▶ its count
+//!            └─▶ once a second: the counts, how old they may be, requests so far ─▶ metadata service
+//! ```
+//!
+//! While a partition is written to, its count is one of some moment; when all is quiet, it is exact within a pass. What has expired counts
+//! until it is deleted.
+
+use crate::modes::Partition;
+use crate::modes::messages::Request;
+use crate::node::Replica;
+use crate::node::host::Host;
+use crate::node::membership::Membership;
+use crate::node::samples;
+use crate::node::storage::{Page, stored_entries};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use nicekv_proto::control::{KeyspaceUsage, USAGE_KEYSPACES_MAX, Usage};
+use nicekv_proto::recovery::Entry;
+use nicekv_proto::{KeyspaceId, NodeId, Now, PartitionId};
+
+/// Most pages at one heartbeat: partitions may be small.
+const PAGES_MAX: usize = 16;
+/// Keys whose values are kept, to know where the middle is; every second one goes when there are so many.
+const SAMPLE_MAX: usize = 256;
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(crate) struct UsageWatch {
+    report_at_ns: u64,
+    /// Of at most [`USAGE_KEYSPACES_MAX`] keyspaces: the first is found first.
+    requests: Vec<(KeyspaceId, Requests)>,
+    counts: BTreeMap<PartitionId, Count>,
+    /// The partition that is being counted, or was last.
+    partition: Option<PartitionId>,
+    counting: Option<Counting>,
+    /// The token of its page that is being read.
+    pending: Option<u64>,
+    /// What may still be read before the next heartbeat.
+    bytes_left: usize,
+    pages_left: usize,
+}
+
+/// Of a keyspace, since the start of the process.
+#[derive(Clone, Copy, Default)]
+struct Requests {
+    gets: u64,
+    updates: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Count {
+    keys: u64,
+    bytes: u64,
+    /// Keys that expire, and the sum of the times at which they do.
+    expiring: u64,
+    expiry_sum_ms: u128,
+    /// When counting began: later writes may not be in it.
+    begun_ns: u64,
+    /// The match value behind half of the keys.
+    middle: u128,
+}
+
+#[derive(Clone, Default)]
+struct Counting {
+    count: Count,
+    /// The last key that was read.
+    after: Option<Vec<u8>>,
+    /// Match values of every so many-th key.
+    sample: Vec<u128>,
+    /// 2 to the power of that.
+    stride_bits: u32,
+}
+
+impl UsageWatch {
+    /// Whether this scan was asked for here.
+    pub(crate) fn is_reading(&self, token: u64) -> bool {
+        self.pending == Some(token)
+    }
+
+    /// Whether a page of this partition is being read.
+    pub(crate) fn is_in(&self, id: PartitionId) -> bool {
+        self.pending.is_some() && self.partition == Some(id)
+    }
+
+    /// The node holds nothing of this partition any more; no page of it is being read.
+    pub(crate) fn forget(&mut self, id: PartitionId) {
+        self.counts.remove(&id);
+        if self.partition == Some(id) {
+            self.counting = None;
+        }
+    }
+
+    /// Keys, bytes, and the match value behind half of the keys, of a partition that this node tells of and has counted.
+    pub(crate) fn size_of(&self, host: &Host, membership: &Membership) -> (u64, u64, u128) {
+        let count = self.counts.get(&membership.partition).filter(|_| tells(host, membership));
+        count.map_or((0, 0, 0), |count| (count.keys, count.bytes, count.middle))
+    }
+
+    fn requests(&mut self, keyspace: KeyspaceId) -> Option<&mut Requests> {
+        let known = self.requests.iter().position(|(known, _)| *known == keyspace);
+        let place = known.unwrap_or_else(|| {
+            self.requests.truncate(USAGE_KEYSPACES_MAX - 1);
+            self.requests.push((keyspace, Requests::default()));
+            self.requests.len() - 1
+        });
+        self.requests.get_mut(place).map(|(_, requests)| requests)
+    }
+
+    /// Gets of clients were answered outside of the process.
+    pub(crate) fn note_gets(&mut self, membership: &Membership, gets: u64) {
+        self.note_held_gets(membership.keyspace, gets);
+    }
+
+    /// Gets of clients were answered from copies of keys of others (H6), of a keyspace of which this node need not have partitions.
+    pub(crate) fn note_held_gets(&mut self, keyspace: KeyspaceId, gets: u64) {
+        if let Some(requests) = self.requests(keyspace) {
+            requests.gets += gets;
+        }
+    }
+
+    /// A request of a client has come, for a partition of this node.
+    pub(crate) fn note_request(&mut self, me: NodeId, membership: &Membership, request: &Request<'_>) {
+        let Some(requests) = self.requests(membership.keyspace) else { return };
+        // A get comes to one member, whichever it is; all else comes to every member.
+        let leads = membership.primary == me;
+        match request {
+            Request::Get(get) => requests.gets += u64::from(get.forwarded.is_none()),
+            Request::Scan(scan) => requests.gets += u64::from(scan.forwarded.is_none()),
+            Request::Query(query) => requests.gets += u64::from(leads && query.wants_value),
+            Request::Update(..) | Request::Store(..) => requests.updates += u64::from(leads),
+        }
+    }
+}
+
+/// Whether this node is the one that tells of a partition.
+fn tells(host: &Host, membership: &Membership) -> bool {
+    membership.primary == host.config.node && membership.standing.serves()
+}
+
+impl Replica {
+    /// To be called at every heartbeat.
+    pub(crate) fn watch_usage(&mut self, now: Now) {
+        let timing = &self.host.config.timing;
+        if timing.usage_interval.is_zero() {
+            return;
+        }
+        if now.boot_ns >= self.usage.report_at_ns {
+            self.usage.report_at_ns = now.after(timing.usage_interval);
+            self.report_usage(now);
+        }
+        let timing = &self.host.config.timing;
+        self.usage.bytes_left = timing.per_heartbeat(timing.usage_bytes_per_second) as usize;
+        self.usage.pages_left = PAGES_MAX;
+        self.count_next(now);
+    }
+
+    /// Asks for a page, if one may be read and there is something to count.
+    fn count_next(&mut self, now: Now) {
+        let usage = &mut self.usage;
+        if usage.pending.is_some() || usage.bytes_left == 0 || usage.pages_left == 0 {
+            return;
+        }
+        if usage.counting.is_none() {
+            let host = &self.host;
+            let is_due = |partition: &Partition| {
+                let membership = partition.membership();
+                let is_current = usage.counts.contains_key(&membership.partition)
+                    && !host.storage.is_changed(membership.partition);
+                tells(host, membership) && !is_current
+            };
+            // In turn, so that one that is always written to keeps no other waiting.
+            let next = self.partitions.next(usage.partition, is_due);
+            let Some(id) = next.or_else(|| self.partitions.next(None, is_due)) else { return };
+            self.host.storage.note_counted(id);
+            usage.partition = Some(id);
+            let count = Count { begun_ns: now.boot_ns, ..Count::default() };
+            usage.counting = Some(Counting { count, ..Counting::default() });
+        }
+        let (id, counting) = (usage.partition.expect("one is counted"), usage.counting.as_ref());
+        let after = counting.expect("just begun").after.as_deref();
+        usage.pages_left -= 1;
+        usage.pending = Some(self.host.storage.scan(id, after, usage.bytes_left));
+    }
+
+    /// A page has been read.
+    pub(crate) fn on_counted(&mut self, now: Now, page: Page<'_>) {
+        let usage = &mut self.usage;
+        usage.pending = None;
+        let mut counting = usage.counting.take().expect("a page of it was asked for");
+        usage.bytes_left = usage.bytes_left.saturating_sub(page.entries.len());
+        let (more, id) = (page.more, usage.partition.expect("one is counted"));
+        let membership = self.partitions.get(id).map(Partition::membership);
+        counting.add(page, |key| membership.map_or(0, |it| it.digest(key).match_value()));
+        if more {
+            usage.counting = Some(counting);
+        } else {
+            let middle = membership.map_or(0, |it| samples::middle(&counting.sample, it.range, it.order));
+            usage.counts.insert(id, Count { middle, ..counting.count });
+        }
+        self.count_next(now);
+    }
+
+    fn report_usage(&mut self, now: Now) {
+        let (partitions, holder) = (&self.partitions, &self.host.hot.holder);
+        // Of those that are gone nobody asks.
+        self.usage.requests.retain(|(id, _)| {
+            partitions.iter().any(|of| of.membership().keyspace == *id) || holder.has_copies_of(*id)
+        });
+        let asked =
+            self.usage.requests.iter().map(|(keyspace, requests)| (*keyspace, requests.of(*keyspace)));
+        let mut told: BTreeMap<KeyspaceId, KeyspaceUsage> = asked.collect();
+        let mut expiry_sums_ms: BTreeMap<KeyspaceId, u128> = BTreeMap::new();
+        for membership in self.partitions.iter().map(Partition::membership) {
+            let keyspace = membership.keyspace;
+            if told.len() == USAGE_KEYSPACES_MAX && !told.contains_key(&keyspace) {
+                continue;
+            }
+            let usage = told.entry(keyspace).or_insert_with(|| Requests::default().of(keyspace));
+            let count = self.usage.counts.get(&membership.partition);
+            let Some(count) = count.filter(|_| tells(&self.host, membership)) else { continue };
+            usage.partitions += 1;
+            usage.keys += count.keys;
+            usage.bytes += count.bytes;
+            usage.expiring += count.expiring;
+            let expiry_sum_ms = expiry_sums_ms.entry(keyspace).or_default();
+            *expiry_sum_ms += count.expiry_sum_ms;
+            usage.expiry_ms = expiry_sum_ms.checked_div(usage.expiring.into()).unwrap_or(0) as u64;
+            if self.host.storage.is_changed(membership.partition) {
+                let age_ms = now.boot_ns.saturating_sub(count.begun_ns) / 1_000_000;
+                usage.age_ms = usage.age_ms.max(age_ms.min(u32::MAX.into()) as u32);
+            }
+        }
+        let (node, incarnation, sent_ns) = (self.host.config.node, self.host.config.incarnation, now.boot_ns);
+        let usage = Usage { node, incarnation, sent_ns, keyspaces: told.into_values().collect() };
+        self.host.tell_metadata(|out| usage.encode(out));
+    }
+}
+
+impl Requests {
+    /// With nothing counted yet.
+    fn of(self, keyspace: KeyspaceId) -> KeyspaceUsage {
+        let Self { gets, updates } = self;
+        let (partitions, keys, bytes, expiring, expiry_ms, age_ms) = (0, 0, 0, 0, 0, 0);
+        KeyspaceUsage { keyspace, gets, updates, partitions, keys, bytes, expiring, expiry_ms, age_ms }
+    }
+}
+
+impl Counting {
+    fn add(&mut self, page: Page<'_>, value: impl Fn(&[u8]) -> u128) {
+        let mut last = page.corrupt.last().map(Vec::as_slice);
+        // One that is damaged has a value, here or elsewhere.
+        for key in page.corrupt {
+            self.count.keys += 1;
+            self.count.bytes += key.len() as u64;
+        }
+        for (key, entry) in stored_entries(page.entries) {
+            if let Ok(entry @ Entry { value: Some(stored), .. }) = Entry::decode(entry) {
+                self.count.keys += 1;
+                let bytes = entry.large().map_or(stored.len(), |reference| reference.length as usize);
+                self.count.bytes += (key.len() + bytes) as u64;
+                self.count.expiring += u64::from(entry.expiry_ms > 0);
+                self.count.expiry_sum_ms += u128::from(entry.expiry_ms);
+                self.take_sample(|| value(key));
+            }
+            last = last.max(Some(key));
+        }
+        self.after = last.map(<[u8]>::to_vec);
+    }
+
+    /// Keeps few values of many keys, at equal distances.
+    fn take_sample(&mut self, value: impl FnOnce() -> u128) {
+        if !self.count.keys.is_multiple_of(1 << self.stride_bits) {
+            return;
+        }
+        self.sample.push(value());
+        if self.sample.len() == SAMPLE_MAX {
+            let mut at = 0;
+            self.sample.retain(|_| {
+                at += 1;
+                at % 2 == 0
+            });
+            self.stride_bits += 1;
+        }
+    }
+}

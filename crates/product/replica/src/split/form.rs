@@ -1,0 +1,244 @@
+//! The members of a partition that is to be divided, or united with another, form the partitions that take its place (R17).
+//!
+//! ```text
+//!   metadata                         member of p
+//!      │──Assign p: children c, d──────▶│ log Forming; the spaces of c and d begin empty; what is written to p goes there, too (`mirrors`)
+//!      │                                │ p is read page by page, and logged and written for c and d: not what was written meanwhile
+//!      │                                │ log Formed, force
+//!      │◀─Report: formed────────────────│ again and again
+//!      │──Assign p: children, sealed───▶│ no op of a client begins any more
+//!      │◀─Report: drained (D)───────────│ the primary, when D is the last decision and all hold it
+//!      │──Assign c: parents p, D───────▶│ `birth`
+//! ```
+//!
+//! Invariants:
+//! * What is formed has no part in anything: it answers nothing, is in no table, no scrub, no count. Until it is born it can be given up
+//!   at any time, and p is as it was.
+//! * The rows of a child are those of its parent, as far as they are its, when all of the parent has been read: each was on a page, or has been
+//!   written since the page was asked for.
+//! * An epoch of p that does not name a child makes it void. So does one of the child that does not say whose place it takes: then it is
+//!   another partition of that number, which was formed elsewhere.
+//! * Replaying the log does the same writes again. Only a process that has read everything itself, or finds that one before it had,
+//!   says so.
+
+use crate::node::Replica;
+use crate::node::records::NodeRecord;
+use crate::node::status::Standing;
+use crate::node::storage::{Page, stored_entries};
+use crate::split::formations::Stage;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use nicekv_proto::control::{Assign, Child, DiskSpace, ReportKind};
+use nicekv_proto::recovery::{put_keyed_entry, read_keyed_entry};
+use nicekv_proto::{DecodeError, Now, PartitionId};
+
+/// Bytes of a page of a parent.
+const PAGE_BYTES: usize = 128 << 10;
+
+impl Replica {
+    /// The partition in this slot has taken up an assignment, which may want others to be formed of it, or none.
+    pub(crate) fn note_children(&mut self, now: Now, slot: usize, assign: &Assign) {
+        let (id, partition) = (assign.partition, &self.partitions[slot]);
+        let membership = partition.membership();
+        let is_member = membership.standing == Standing::Consistent && membership.epoch == assign.epoch;
+        let is_asked = is_member && partition.can_be_reshaped();
+        let wanted: &[Child] = if is_asked { &assign.children } else { &[] };
+        if is_asked && assign.sealed {
+            self.formations.sealed.entry(id).or_insert(false);
+        } else {
+            self.formations.sealed.remove(&id);
+        }
+        let known = self.formations.by_parent.get(&id);
+        if known.is_some_and(|known| known.is_as_asked(wanted)) {
+            return;
+        }
+        self.give_up_children(id);
+        if !wanted.is_empty() && wanted.iter().all(|child| self.may_form(child.partition)) {
+            self.begin_forming(now, id, wanted);
+        }
+    }
+
+    /// What is formed of a partition is void.
+    fn give_up_children(&mut self, parent: PartitionId) {
+        for child in self.formations.children(parent) {
+            self.host.append(child.partition, |out| NodeRecord::Void.append(out));
+            self.void(child.partition);
+        }
+    }
+
+    /// What is formed of a partition, or a process before this one had formed, is void: it is another one.
+    pub(crate) fn give_up_child(&mut self, child: PartitionId) {
+        if self.formations.forms(child) {
+            self.host.append(child, |out| NodeRecord::Void.append(out));
+            self.void(child);
+        }
+    }
+
+    /// The part of [`Self::give_up_child`] that replaying the log shares.
+    pub(crate) fn void(&mut self, child: PartitionId) {
+        for parent in self.formations.remove(child) {
+            self.host.storage.end_mirror(parent, child);
+        }
+        self.forget_partition(child);
+        self.host.storage.empty(child);
+    }
+
+    /// Whether nothing is known of a partition but that it is being formed by this process.
+    fn may_form(&self, child: PartitionId) -> bool {
+        let mut others = self.formations.by_parent.values().filter(|formation| formation.has(child));
+        self.partitions.slot(child).is_none() && others.all(|formation| formation.stage != Stage::Left)
+    }
+
+    fn begin_forming(&mut self, now: Now, parent: PartitionId, children: &[Child]) {
+        self.host.append(parent, |out| NodeRecord::Forming(children.to_vec()).append(out));
+        self.take_forming(parent, children, Stage::Reading);
+        self.form_next(now);
+    }
+
+    /// The part of [`Self::begin_forming`] that replaying the log shares.
+    pub(crate) fn take_forming(&mut self, parent: PartitionId, children: &[Child], stage: Stage) {
+        for child in children {
+            // Of two that are united the first has begun it.
+            if !self.formations.forms(child.partition) {
+                self.host.storage.empty(child.partition);
+            }
+            self.host.storage.mirror(parent, child);
+        }
+        self.formations.begin(parent, children, stage);
+    }
+
+    /// What a checkpoint says of what is formed.
+    pub(crate) fn take_forms(&mut self, parent: PartitionId, children: &[Child], formed: bool) {
+        children.iter().for_each(|child| self.host.storage.mirror(parent, child));
+        let stage = if formed { Stage::Formed } else { Stage::Left };
+        self.formations.begin(parent, children, stage);
+    }
+
+    /// To be called at every heartbeat.
+    pub(crate) fn form(&mut self, now: Now) {
+        let formed: Vec<PartitionId> = (self.formations.by_parent.iter())
+            .filter(|(id, formation)| {
+                formation.stage == Stage::Formed && !self.formations.sealed.contains_key(id)
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        formed.into_iter().for_each(|parent| self.report_formed(parent));
+        self.formations.sealed.values_mut().for_each(|is_told| *is_told = false);
+        self.tell_drained();
+        self.form_next(now);
+    }
+
+    fn report_formed(&mut self, parent: PartitionId) {
+        let Some(slot) = self.partitions.slot(parent) else { return };
+        let membership = self.partitions[slot].membership();
+        if membership.standing == Standing::Consistent {
+            self.host.report(parent, membership.epoch, ReportKind::Formed);
+        }
+    }
+
+    /// Says of sealed partitions that they are drained, if they are and that is not said yet.
+    pub(crate) fn tell_drained(&mut self) {
+        for (parent, is_told) in self.formations.sealed.iter_mut().filter(|(_, is_told)| !**is_told) {
+            let partition = self.partitions.by_id(*parent);
+            if let Some(index) = partition.drain(&self.host) {
+                *is_told = true;
+                let epoch = partition.membership().epoch;
+                self.host.report(*parent, epoch, ReportKind::Drained(index));
+            }
+        }
+    }
+
+    /// Asks for a page, if one may be read: no faster than the node copies, over everything.
+    pub(crate) fn form_next(&mut self, now: Now) {
+        // What is left of the disk is for decisions.
+        if self.formations.pending.is_some() || self.host.disk_space != DiskSpace::Enough {
+            return;
+        }
+        let mut all = self.formations.by_parent.iter();
+        let reading = all.find(|(_, formation)| formation.stage == Stage::Reading);
+        let Some((&parent, formation)) = reading else { return };
+        if let Some(at_ns) = self.host.copies.pause(now) {
+            return self.host.arm_sweep_at(at_ns);
+        }
+        let token = self.host.storage.scan_page(parent, formation.after.as_deref(), PAGE_BYTES);
+        self.formations.read(token, parent);
+    }
+
+    /// A page of a parent has been read.
+    pub(crate) fn on_parent_page(&mut self, now: Now, page: Page<'_>) {
+        let asked = self.formations.pending.take().expect("checked by the caller");
+        let touched = self.host.storage.end_page();
+        let rate = self.host.config.timing.copy_bytes_per_second;
+        self.host.copies.take(now, page.entries.len(), rate);
+        let formation = self.formations.by_parent.get(&asked.parent);
+        let is_asked = formation.is_some_and(|formation| formation.number == asked.number);
+        if is_asked && page.corrupt.is_empty() {
+            self.fill(asked.parent, &page, &touched);
+        } else if is_asked {
+            // They must not be missing: the page is read again.
+            self.partitions.by_id(asked.parent).repair(&mut self.host, now, page.corrupt);
+            return;
+        }
+        self.form_next(now);
+    }
+
+    fn fill(&mut self, parent: PartitionId, page: &Page<'_>, touched: &BTreeSet<Box<[u8]>>) {
+        let children = self.formations.children(parent);
+        let mut rows: BTreeMap<PartitionId, Vec<u8>> = BTreeMap::new();
+        let mut last = None;
+        for (key, entry) in stored_entries(page.entries) {
+            let is_its = |child: &&Child| {
+                child.range.contains(nicekv_proto::placement::match_digest(child.order, key).match_value())
+            };
+            let child = children.iter().find(is_its);
+            let is_older = touched.contains(key);
+            if let Some(child) = child.filter(|_| !is_older) {
+                put_keyed_entry(rows.entry(child.partition).or_default(), key, entry);
+            }
+            last = Some(key);
+        }
+        for (child, entries) in rows {
+            self.host.append(child, |out| NodeRecord::Filled(&entries).append(out));
+            self.take_filled(child, &entries).expect("just read");
+        }
+        let formation = self.formations.by_parent.get_mut(&parent).expect("checked by the caller");
+        formation.after = last.map(<[u8]>::to_vec);
+        if !page.more {
+            let record = self.host.append(parent, |out| NodeRecord::Formed.append(out));
+            formation.stage = Stage::Forcing(record);
+            self.host.storage.want_force();
+        }
+    }
+
+    /// Writes entries of a parent to the space of what is formed of it.
+    pub(crate) fn take_filled(&mut self, child: PartitionId, entries: &[u8]) -> Result<(), DecodeError> {
+        let mut reader = nicekv_proto::bytes::Reader::new(entries);
+        while !reader.is_empty() {
+            let (key, entry) = read_keyed_entry(&mut reader)?;
+            self.host.storage.write(child, key, |out| out.extend_from_slice(entry));
+        }
+        Ok(())
+    }
+
+    /// The log is durable through this record.
+    pub(crate) fn tell_formed(&mut self, through: u64) {
+        let mut formed = Vec::new();
+        for (parent, formation) in &mut self.formations.by_parent {
+            if matches!(formation.stage, Stage::Forcing(record) if record <= through) {
+                formation.stage = Stage::Formed;
+                formed.push(*parent);
+            }
+        }
+        formed.into_iter().for_each(|parent| self.report_formed(parent));
+    }
+
+    /// Writes again what is formed: the log before is let go.
+    pub(crate) fn checkpoint_forming(&mut self) {
+        for (parent, formation) in &self.formations.by_parent {
+            let is_formed = matches!(formation.stage, Stage::Formed | Stage::Forcing(_));
+            let record = NodeRecord::Forms(formation.children.clone(), is_formed);
+            self.host.append(*parent, |out| record.append(out));
+        }
+    }
+}
