@@ -1,20 +1,28 @@
 //! A partition at one node, by the mode of its keyspace.
 //!
-//! `ordered` holds the modes that agree on one sequence of decisions: multicast two-phase commit, and chains. `quorum` holds registers
-//! without a primary (R14). `messages` is what the node hands to a partition, `bounds` the limits of every queue and table.
+//! * `two_phase`: multicast two-phase commit with a primary; `chain`: chain replication. Both agree on one sequence of decisions, and
+//!   share `ordered`.
+//! * `quorum`: registers without a primary (R14).
+//! * `messages`: what the node hands to a partition; `bounds`: the limits of queues and tables.
+//!
+//! A new mode is a module beside these, a variant of [`Partition`] and of `nicekv_proto::Replication`.
 
 mod bounds;
+mod chain;
 mod entry;
 pub(crate) mod messages;
 mod ordered;
 mod quorum;
+mod two_phase;
 
 pub use bounds::{CLIENT_BYTES_MAX, CLIENTS_BYTES_MAX, COPY_PAGES_MAX};
 pub use ordered::script::LentKeys;
 
+use crate::modes::chain::Chain;
 use crate::modes::messages::{CopyChunk, CopyRequest, Message, Request};
-use crate::modes::ordered::OrderedPartition;
+use crate::modes::ordered::{OrderedPartition, is_ordered, is_record};
 use crate::modes::quorum::QuorumPartition;
+use crate::modes::two_phase::TwoPhase;
 use crate::node::host::Host;
 use crate::node::membership::Membership;
 use crate::node::status::PartitionStatus;
@@ -32,7 +40,8 @@ use nicekv_proto::{DecodeError, Epoch, NodeId, Now, OpId, PartitionId, Replicati
 /// A partition at one node. Completions of the disk come back to it in the order in which it asked, under the number that it got.
 #[derive(Clone)]
 pub(crate) enum Partition {
-    Ordered(Box<OrderedPartition>),
+    TwoPhase(Box<OrderedPartition<TwoPhase>>),
+    Chain(Box<OrderedPartition<Chain>>),
     Quorum(Box<QuorumPartition>),
     /// Records its calls, for tests of the node.
     #[cfg(test)]
@@ -42,7 +51,8 @@ pub(crate) enum Partition {
 macro_rules! each {
     ($self:ident, $partition:ident => $what:expr) => {
         match $self {
-            Self::Ordered($partition) => $what,
+            Self::TwoPhase($partition) => $what,
+            Self::Chain($partition) => $what,
             Self::Quorum($partition) => $what,
             #[cfg(test)]
             Self::Recorder($partition) => $what,
@@ -54,7 +64,8 @@ macro_rules! each {
 macro_rules! ordered {
     ($self:ident, $partition:ident => $what:expr, else $other:expr) => {
         match $self {
-            Self::Ordered($partition) => $what,
+            Self::TwoPhase($partition) => $what,
+            Self::Chain($partition) => $what,
             Self::Quorum(_) => $other,
             #[cfg(test)]
             Self::Recorder(_) => $other,
@@ -70,31 +81,50 @@ impl Partition {
             return Self::Recorder(Box::new(Recorder::new(id, replication)));
         }
         match replication {
-            Replication::Multicast | Replication::Chain => {
-                Self::Ordered(Box::new(OrderedPartition::outside(id, host)))
+            Replication::Multicast => Self::two_phase(id, host),
+            Replication::Chain => {
+                Self::Chain(Box::new(OrderedPartition::outside(id, host, Chain::default())))
             }
             Replication::Quorum(_) => Self::Quorum(Box::new(QuorumPartition::new(id, replication, host))),
         }
     }
 
-    /// The partition whose log begins with this record; `None`: the record is of no known mode.
+    fn two_phase(id: PartitionId, host: &Host) -> Self {
+        Self::TwoPhase(Box::new(OrderedPartition::outside(id, host, TwoPhase::default())))
+    }
+
+    /// The partition whose log begins with this record; `None`: the record is of no known mode. That of a chain is in the mode
+    /// `TwoPhase`, whose log is the same, until it is assigned an epoch.
     pub(crate) fn of_record(id: PartitionId, record: &[u8], host: &Host) -> Option<Self> {
         #[cfg(test)]
         if is_recording() {
             return Recorder::of_record(id, record).map(Box::new).map(Self::Recorder);
         }
-        let ordered = OrderedPartition::of_record(id, record, host).map(Box::new).map(Self::Ordered);
-        ordered.or_else(|| QuorumPartition::of_record(id, record, host).map(Box::new).map(Self::Quorum))
+        if is_record(record) {
+            return Some(Self::two_phase(id, host));
+        }
+        QuorumPartition::of_record(id, record, host).map(Box::new).map(Self::Quorum)
     }
 
     /// Whether it may be assigned an epoch of such a keyspace. What it holds would mean something else in another mode.
     pub(crate) fn is(&self, replication: Replication) -> bool {
-        each!(self, partition => partition.is(replication))
+        match self {
+            Self::TwoPhase(_) | Self::Chain(_) => is_ordered(replication),
+            Self::Quorum(partition) => partition.is(replication),
+            #[cfg(test)]
+            Self::Recorder(partition) => partition.is(replication),
+        }
     }
 
     /// A mode for which [`Self::is`] is true.
     pub(crate) fn replication(&self) -> Replication {
-        each!(self, partition => partition.replication())
+        match self {
+            Self::TwoPhase(_) => Replication::Multicast,
+            Self::Chain(_) => Replication::Chain,
+            Self::Quorum(partition) => partition.replication(),
+            #[cfg(test)]
+            Self::Recorder(partition) => partition.replication(),
+        }
     }
 
     /// The epoch that it is in.
@@ -106,15 +136,39 @@ impl Partition {
     /// The oldest epoch in which this process can be: the current one, or, before it is in any, one after every epoch of which its log
     /// holds decisions (R9). An assignment of an older epoch is late, or the metadata service has lost newer state.
     pub(crate) fn epoch_min(&self) -> Epoch {
-        match self {
-            Self::Ordered(partition) => partition.epoch_min(),
-            other => other.membership().epoch,
-        }
+        ordered!(self, partition => partition.epoch_min(), else self.membership().epoch)
     }
 
     /// The metadata service assigns an epoch. Whether this replica is in it now and acknowledges it.
     pub(crate) fn on_assign(&mut self, host: &mut Host, now: Now, assign: &Assign) -> bool {
-        each!(self, partition => partition.on_assign(host, now, assign))
+        match self {
+            Self::Quorum(partition) => return partition.on_assign(host, now, assign),
+            #[cfg(test)]
+            Self::Recorder(partition) => return partition.on_assign(host, now, assign),
+            Self::TwoPhase(_) | Self::Chain(_) => {}
+        }
+        if !ordered!(self, partition => partition.may_take_up(host, assign), else true) {
+            return false;
+        }
+        if assign.epoch > self.membership().epoch && assign.replication != self.replication() {
+            self.change_mode(host, assign.replication);
+        }
+        ordered!(self, partition => partition.take_up(host, now, assign), else ());
+        true
+    }
+
+    /// The first epoch says in which mode the keyspace is.
+    fn change_mode(&mut self, host: &Host, replication: Replication) {
+        let blank = Self::two_phase(self.membership().partition, host);
+        *self = match (core::mem::replace(self, blank), replication) {
+            (Self::TwoPhase(partition), Replication::Chain) => {
+                Self::Chain(Box::new(partition.with_mode(Chain::default())))
+            }
+            (Self::Chain(partition), Replication::Multicast) => {
+                Self::TwoPhase(Box::new(partition.with_mode(TwoPhase::default())))
+            }
+            (same, _) => same,
+        };
     }
 
     /// Replays a record of the log. Called in log order, before anything else is handled.
@@ -217,7 +271,8 @@ impl Partition {
     /// Whether a pass of the scrub is to begin before its time.
     pub(crate) fn wants_scrub(&self, now: Now) -> bool {
         match self {
-            Self::Ordered(partition) => partition.wants_scrub(now),
+            Self::TwoPhase(partition) => partition.wants_scrub(now),
+            Self::Chain(partition) => partition.wants_scrub(now),
             Self::Quorum(_) => false,
             #[cfg(test)]
             Self::Recorder(partition) => partition.wants_scrub(),
@@ -227,7 +282,8 @@ impl Partition {
     /// Whether the scrub may read a page now; `is_first`: the first one of its pass through this partition.
     pub(crate) fn before_scrub(&mut self, now: Now, is_first: bool) -> bool {
         match self {
-            Self::Ordered(partition) => partition.before_scrub(now, is_first),
+            Self::TwoPhase(partition) => partition.before_scrub(now, is_first),
+            Self::Chain(partition) => partition.before_scrub(now, is_first),
             Self::Quorum(partition) => partition.before_scrub(),
             #[cfg(test)]
             Self::Recorder(partition) => partition.before_scrub(is_first),
@@ -237,7 +293,8 @@ impl Partition {
     /// The epoch has changed since the scrub asked for a page, so [`Self::on_scrubbed`] is not called for it.
     pub(crate) fn on_scrub_lost(&mut self) {
         match self {
-            Self::Ordered(partition) => partition.on_scrub_lost(),
+            Self::TwoPhase(partition) => partition.on_scrub_lost(),
+            Self::Chain(partition) => partition.on_scrub_lost(),
             Self::Quorum(_) => {}
             #[cfg(test)]
             Self::Recorder(partition) => partition.on_scrub_lost(),
@@ -247,7 +304,8 @@ impl Partition {
     /// Orders deletes of at most `deletes_max` overdue values; returns how many. Called at every heartbeat.
     pub(crate) fn expire(&mut self, host: &mut Host, now: Now, deletes_max: usize) -> usize {
         match self {
-            Self::Ordered(partition) => partition.expire_overdue(host, now, deletes_max),
+            Self::TwoPhase(partition) => partition.expire_overdue(host, now, deletes_max),
+            Self::Chain(partition) => partition.expire_overdue(host, now, deletes_max),
             Self::Quorum(_) => 0,
             #[cfg(test)]
             Self::Recorder(partition) => partition.expire(deletes_max),

@@ -162,6 +162,12 @@ impl Membership {
         self.standing != Standing::Outside && self.position(sender).is_some()
     }
 
+    /// The other members that hold everything: those that compare entries, and vote.
+    pub(crate) fn judges(&self, me: NodeId) -> impl Iterator<Item = (NodeId, SocketAddrV4)> {
+        let others = self.members.iter().filter(move |member| member.node != me && member.holds_all());
+        others.map(|member| (member.node, member.address))
+    }
+
     /// Whether some member still copies.
     pub(crate) fn has_joiners(&self) -> bool {
         self.members.iter().any(|member| member.state == MemberState::Joining)

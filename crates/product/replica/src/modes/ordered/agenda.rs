@@ -21,7 +21,7 @@ const RETRY_MS: u64 = 5_000;
 
 /// The keys of a partition that expire next, at most [`EXPIRING_KEYS_MAX`].
 #[derive(Clone)]
-pub(super) struct Agenda {
+pub(crate) struct Agenda {
     /// When it is due, and the version that expires.
     by_key: Map<Box<[u8]>, (u64, OpId)>,
     by_time: BTreeSet<(u64, Box<[u8]>)>,
@@ -31,19 +31,19 @@ pub(super) struct Agenda {
 
 impl Agenda {
     /// Of a partition of whose entries nothing is known.
-    pub(super) fn new(by_key: Map<Box<[u8]>, (u64, OpId)>) -> Self {
+    pub(crate) fn new(by_key: Map<Box<[u8]>, (u64, OpId)>) -> Self {
         Self { by_key, by_time: BTreeSet::new(), missed_from_ms: 0 }
     }
 
     /// The partition is empty.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.by_key.clear();
         self.by_time.clear();
         self.missed_from_ms = u64::MAX;
     }
 
     /// An entry has been written.
-    pub(super) fn note(&mut self, key: &[u8], entry: &Entry<'_>) {
+    pub(crate) fn note(&mut self, key: &[u8], entry: &Entry<'_>) {
         self.remove(key);
         if entry.value.is_some() && entry.expiry_ms != 0 {
             self.insert(key.into(), entry.expiry_ms, entry.version);
@@ -51,29 +51,29 @@ impl Agenda {
     }
 
     /// An entry has been found that was there before.
-    pub(super) fn note_found(&mut self, key: &[u8], entry: &Entry<'_>) {
+    pub(crate) fn note_found(&mut self, key: &[u8], entry: &Entry<'_>) {
         if entry.value.is_some() && entry.expiry_ms != 0 && !self.by_key.contains_key(key) {
             self.insert(key.into(), entry.expiry_ms, entry.version);
         }
     }
 
     /// All entries are about to be found: what is left out from now on is all that is missing.
-    pub(super) fn begin_pass(&mut self) {
+    pub(crate) fn begin_pass(&mut self) {
         self.missed_from_ms = u64::MAX;
     }
 
     /// Some entries were not found.
-    pub(super) fn break_pass(&mut self) {
+    pub(crate) fn break_pass(&mut self) {
         self.missed_from_ms = 0;
     }
 
     /// Whether an overdue key may be missing.
-    pub(super) fn needs_pass(&self, now: Now) -> bool {
+    pub(crate) fn needs_pass(&self, now: Now) -> bool {
         self.missed_from_ms <= now.unix_ms
     }
 
     /// Whether it has no room but for what is deleted first.
-    pub(super) fn is_saturated(&self, now: Now) -> bool {
+    pub(crate) fn is_saturated(&self, now: Now) -> bool {
         let is_due = |(at_ms, _): &(u64, Box<[u8]>)| *at_ms <= now.unix_ms + RETRY_MS;
         self.by_key.len() == EXPIRING_KEYS_MAX && self.by_time.last().is_some_and(is_due)
     }
@@ -89,7 +89,7 @@ impl Agenda {
     }
 
     /// A key is gone.
-    pub(super) fn remove(&mut self, key: &[u8]) {
+    pub(crate) fn remove(&mut self, key: &[u8]) {
         if self.by_key.is_empty() {
             return;
         }
@@ -99,7 +99,7 @@ impl Agenda {
     }
 
     /// The next overdue key and its version. It is due again later, unless it is written.
-    pub(super) fn take_due(&mut self, now: Now) -> Option<(Box<[u8]>, OpId)> {
+    pub(crate) fn take_due(&mut self, now: Now) -> Option<(Box<[u8]>, OpId)> {
         self.by_time.first().filter(|(at_ms, _)| *at_ms <= now.unix_ms)?;
         let (_, key) = self.by_time.pop_first().expect("just seen");
         let (_, version) = self.by_key[&key];

@@ -7,17 +7,17 @@ use nicekv_proto::scrub::ListedEntry;
 
 /// A page of another member that is to be compared with what is here.
 #[derive(Clone)]
-pub(super) struct Compare {
-    pub(super) logged: u64,
-    pub(super) is_last: bool,
-    pub(super) bytes: usize,
-    pub(super) listed: Vec<(Box<[u8]>, Option<ListedEntry>)>,
+pub(crate) struct Compare {
+    pub(crate) logged: u64,
+    pub(crate) is_last: bool,
+    pub(crate) bytes: usize,
+    pub(crate) listed: Vec<(Box<[u8]>, Option<ListedEntry>)>,
     /// Pages of the engine that may still be read for it.
-    pub(super) pages_left: usize,
+    pub(crate) pages_left: usize,
 }
 
 /// What a page is to tell of an entry.
-pub(super) fn listed_entry(stored: &[u8]) -> ListedEntry {
+pub(crate) fn listed_entry(stored: &[u8]) -> ListedEntry {
     let entry = Entry::decode(stored).expect("the engine returns what was stored");
     let digest = nicekv_proto::placement::key_digest(stored).0;
     let digest = u64::from_be_bytes(digest[..8].try_into().expect("16 bytes"));
@@ -26,7 +26,7 @@ pub(super) fn listed_entry(stored: &[u8]) -> ListedEntry {
 
 impl Compare {
     /// The keys of which the sender and this member have different entries, though this one is not behind.
-    pub(super) fn suspects(&self, mine: &[(&[u8], &[u8])]) -> Vec<Box<[u8]>> {
+    pub(crate) fn suspects(&self, mine: &[(&[u8], &[u8])]) -> Vec<Box<[u8]>> {
         let mut suspects = Vec::new();
         let mut mine = mine.iter().peekable();
         for (key, theirs) in &self.listed {

@@ -21,14 +21,14 @@ use smallvec::SmallVec;
 
 /// Deletions that are in the engine, the oldest first. Those beyond [`TOMBSTONES_MAX`] are left to the scrub.
 #[derive(Clone)]
-pub(super) struct Tombstones {
+pub(crate) struct Tombstones {
     queue: VecDeque<(u64, Box<[u8]>)>,
     /// The newest deletion of each key that has not been written again.
     newest: Map<Box<[u8]>, u64>,
 }
 
 impl Tombstones {
-    pub(super) fn new(newest: Map<Box<[u8]>, u64>) -> Self {
+    pub(crate) fn new(newest: Map<Box<[u8]>, u64>) -> Self {
         Self { queue: VecDeque::new(), newest }
     }
 
@@ -57,14 +57,14 @@ impl Tombstones {
         None
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.queue.clear();
         self.newest.clear();
     }
 }
 
 /// What a decision writes, whose op is `prepared`, and to which keys: all at once (T1).
-pub(super) fn effects<'a>(
+pub(crate) fn effects<'a>(
     decided: &'a Decided,
     prepared: &'a StoredUpdate,
 ) -> SmallVec<[(&'a [u8], Entry<'a>); 1]> {
@@ -86,18 +86,18 @@ fn effect<'a>(decided: &'a Decided, prepared: &'a StoredUpdate) -> Option<Entry<
 }
 
 /// Whether an op carries a large value.
-pub(super) fn is_large(prepared: &StoredUpdate) -> bool {
+pub(crate) fn is_large(prepared: &StoredUpdate) -> bool {
     prepared.head().operation.reference().is_some()
 }
 
 /// The large value that an op carries.
-pub(super) fn reference(prepared: &StoredUpdate) -> Option<Reference> {
+pub(crate) fn reference(prepared: &StoredUpdate) -> Option<Reference> {
     is_large(prepared).then(|| Reference::checked(prepared.value()))
 }
 
 /// See the module.
 #[derive(Clone)]
-pub(super) struct Contents {
+pub(crate) struct Contents {
     partition: PartitionId,
     /// A handoff lacks what was decided up to here.
     floor: u64,
@@ -110,48 +110,48 @@ pub(super) struct Contents {
 
 impl Contents {
     /// Of a partition that is empty, or of whose entries nothing is known.
-    pub(super) fn new(partition: PartitionId, host: &Host) -> Self {
+    pub(crate) fn new(partition: PartitionId, host: &Host) -> Self {
         let (tombstones, agenda) = (Tombstones::new(host.map()), Agenda::new(host.map()));
         let recent = Recent::new(host.recent_decisions_max(RECENT_DECISIONS_MAX));
         Self { partition, floor: 0, held_by_originals: 0, tombstones, agenda, recent }
     }
 
-    pub(super) fn agenda(&self) -> &Agenda {
+    pub(crate) fn agenda(&self) -> &Agenda {
         &self.agenda
     }
 
-    pub(super) fn agenda_mut(&mut self) -> &mut Agenda {
+    pub(crate) fn agenda_mut(&mut self) -> &mut Agenda {
         &mut self.agenda
     }
 
-    pub(super) fn recent(&self) -> &Recent {
+    pub(crate) fn recent(&self) -> &Recent {
         &self.recent
     }
 
-    pub(super) fn recent_mut(&mut self) -> &mut Recent {
+    pub(crate) fn recent_mut(&mut self) -> &mut Recent {
         &mut self.recent
     }
 
     /// A handoff lacks what was decided up to here.
-    pub(super) fn floor(&self) -> u64 {
+    pub(crate) fn floor(&self) -> u64 {
         self.floor
     }
 
-    pub(super) fn set_floor(&mut self, floor: u64) {
+    pub(crate) fn set_floor(&mut self, floor: u64) {
         self.floor = floor;
     }
 
     /// Every original member holds the decisions up to this one, or was reset since.
-    pub(super) fn held_by_originals(&self) -> u64 {
+    pub(crate) fn held_by_originals(&self) -> u64 {
         self.held_by_originals
     }
 
-    pub(super) fn set_held_by_originals(&mut self, through: u64) {
+    pub(crate) fn set_held_by_originals(&mut self, through: u64) {
         self.held_by_originals = through;
     }
 
     /// Writes an entry to the engine.
-    pub(super) fn store(&mut self, host: &mut Host, key: &[u8], entry: &Entry<'_>) {
+    pub(crate) fn store(&mut self, host: &mut Host, key: &[u8], entry: &Entry<'_>) {
         host.visibility.changed(self.partition, key, Some(entry));
         self.agenda.note(key, entry);
         self.tombstones.note(key, entry);
@@ -160,14 +160,14 @@ impl Contents {
     }
 
     /// Other members have no entry of this key.
-    pub(super) fn remove(&mut self, host: &mut Host, key: &[u8]) {
+    pub(crate) fn remove(&mut self, host: &mut Host, key: &[u8]) {
         host.visibility.changed(self.partition, key, None);
         self.agenda.remove(key);
         host.storage.remove(self.partition, key);
     }
 
     /// Empties the partition's space.
-    pub(super) fn clear(&mut self, host: &mut Host) {
+    pub(crate) fn clear(&mut self, host: &mut Host) {
         host.visibility.unknown(self.partition);
         self.tombstones.clear();
         self.agenda.clear();
@@ -177,7 +177,7 @@ impl Contents {
     }
 
     /// What is released has been forced by every member. If all originals are among them, its deletions need not be told to any.
-    pub(super) fn drop_tombstones(&mut self, host: &mut Host, membership: &Membership, released: u64) {
+    pub(crate) fn drop_tombstones(&mut self, host: &mut Host, membership: &Membership, released: u64) {
         if !membership.is_whole() {
             return;
         }

@@ -11,7 +11,7 @@
 use super::copy_frames::{Begun, EntriesChunk};
 use super::history::History;
 use super::joiner::Former;
-use super::partition::OrderedPartition;
+use super::partition::{Agreement, OrderedPartition};
 use super::recent::RecentKey;
 use super::waits::{CopyRecent, CopyScan, ScanPurpose};
 use crate::modes::bounds::{COPY_CHUNK_BYTES, COPY_KEYS_MAX, COPY_PAGES_MAX};
@@ -22,9 +22,12 @@ use nicekv_proto::control::{MemberRole, MemberState};
 use nicekv_proto::recovery::{CopyFrame, CopySection, Entry, cursor_behind, key_of_cursor, put_keyed_entry};
 use nicekv_proto::{Epoch, NodeId, Now};
 
-impl OrderedPartition {
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
     /// Whether every op that was open when this primary's epoch began is decided, everywhere.
-    pub(super) fn is_recovered_wholly(&self) -> bool {
+    pub(crate) fn is_recovered_wholly(&self) -> bool {
         let Some(lead) = self.lead.as_ref().filter(|lead| lead.is_ready()) else { return false };
         self.membership.activated
             && self.locks.oldest_undecided() > lead.recovered_through()
@@ -32,7 +35,7 @@ impl OrderedPartition {
     }
 
     /// A joiner asks for a part. Refused by silence; the joiner asks again.
-    pub(super) fn serve_copy(
+    pub(crate) fn serve_copy(
         &mut self,
         host: &mut Host,
         peer: StreamPeer,
@@ -103,7 +106,7 @@ impl OrderedPartition {
     }
 
     /// A page has been read.
-    pub(super) fn take_page(&mut self, host: &mut Host, now: Now, purpose: ScanPurpose, page: &Page<'_>) {
+    pub(crate) fn take_page(&mut self, host: &mut Host, now: Now, purpose: ScanPurpose, page: &Page<'_>) {
         let Page { entries, more, .. } = *page;
         match purpose {
             ScanPurpose::Copy(scan) => self.on_copy_scanned(host, scan, entries, more),

@@ -9,17 +9,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// What a primary tells a joiner first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Begun {
+pub(crate) struct Begun {
     /// The joiner holds the decisions up to this one; 0: it is to empty its space.
-    pub(super) since: u64,
+    pub(crate) since: u64,
     /// It needs the entries written after this one. Above `since` only for a handoff.
-    pub(super) entries_since: u64,
+    pub(crate) entries_since: u64,
     /// The primary's last decision.
-    pub(super) covers: u64,
+    pub(crate) covers: u64,
     /// Who gives the entries.
-    pub(super) source: NodeId,
+    pub(crate) source: NodeId,
     /// Of the decisions before this epoch.
-    pub(super) history: History,
+    pub(crate) history: History,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -32,7 +32,7 @@ struct BegunLayout {
 }
 
 impl Begun {
-    pub(super) fn append(&self, out: &mut Vec<u8>) {
+    pub(crate) fn append(&self, out: &mut Vec<u8>) {
         let layout = BegunLayout {
             since: self.since.into(),
             entries_since: self.entries_since.into(),
@@ -43,7 +43,7 @@ impl Begun {
         self.history.append(out);
     }
 
-    pub(super) fn read(payload: &[u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn read(payload: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let layout: BegunLayout = reader.layout("begin of a copy")?;
         Ok(Self {
@@ -56,30 +56,30 @@ impl Begun {
     }
 
     /// What was decided up to here the joiner will not hold; 0 for an original.
-    pub(super) fn floor(&self) -> u64 {
+    pub(crate) fn floor(&self) -> u64 {
         if self.entries_since > self.since { self.entries_since } else { 0 }
     }
 }
 
 /// A part of the entries: the source's last decision, how far it is by decisions and by keys, and keyed entries.
-pub(super) struct EntriesChunk<'a> {
-    pub(super) covers: u64,
+pub(crate) struct EntriesChunk<'a> {
+    pub(crate) covers: u64,
     /// With this part the joiner has what was written up to this decision: it asks for what was written since.
-    pub(super) through: u64,
+    pub(crate) through: u64,
     /// And of that it goes on here.
-    pub(super) after: &'a [u8],
-    pub(super) entries: &'a [u8],
+    pub(crate) after: &'a [u8],
+    pub(crate) entries: &'a [u8],
 }
 
 impl<'a> EntriesChunk<'a> {
-    pub(super) fn append_head(covers: u64, through: u64, after: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn append_head(covers: u64, through: u64, after: &[u8], out: &mut Vec<u8>) {
         put(out, &U64::from(covers));
         put(out, &U64::from(through));
         put(out, &U16::from(after.len() as u16));
         out.extend_from_slice(after);
     }
 
-    pub(super) fn read(payload: &'a [u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn read(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let covers: U64 = reader.layout("last decision of a copy")?;
         let through: U64 = reader.layout("decisions of a copy")?;

@@ -12,25 +12,27 @@
 //! ```
 
 use super::locks::Latest;
-use super::partition::OrderedPartition;
+use super::partition::{Agreement, OrderedPartition};
 use super::sequence::Decided;
 use super::waits::PendingRead;
+use crate::Host;
 use crate::modes::bounds::UNRELEASED_MAX;
 use crate::modes::entry::is_overdue;
-use crate::modes::ordered::clients::Lookup;
-use crate::modes::ordered::evaluate::{KeyValue, Verdict, evaluate, is_hold, needs_state, parts};
-use crate::{Host, Step};
+use crate::modes::ordered::evaluate::{KeyValue, Verdict, evaluate, is_hold, needs_state};
 use alloc::vec::Vec;
 use nicekv_proto::chunk::Round;
-use nicekv_proto::replication::{Decision, Effect, Progress};
-use nicekv_proto::{NodeId, Now, OpId, Status, StoredKey, Update};
+use nicekv_proto::replication::Effect;
+use nicekv_proto::{Now, OpId, Status, StoredKey, Update};
 
 /// Whether a decision says that an op was not executed, which its own evaluation later on, or elsewhere, need not: no client is told before all members have forced it.
-pub(super) fn is_refusal(status: Status) -> bool {
+pub(crate) fn is_refusal(status: Status) -> bool {
     matches!(status, Status::DiskFull | Status::StaleStamp | Status::EndedByStore)
 }
 
-impl OrderedPartition {
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
     /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it, and then the next.
     pub(crate) fn decide_key(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         // Of transactions, whose decisions may make ops of other keys the next ones.
@@ -52,14 +54,13 @@ impl OrderedPartition {
             let Some(verdict) = self.judge_unless_barred(host, now, key, op) else {
                 // Along a chain a delete by expiry that goes before it waits for nobody.
                 let is_passed = |key: &[u8]| self.next_decidable(key).is_some_and(|next| next != op);
-                if self.is_chain() && is_passed(key) {
+                if Self::DECIDES_AT_ONCE && is_passed(key) {
                     continue;
                 }
-                others.extend(keys.into_iter().filter(|key| self.is_chain() && is_passed(key)));
+                others.extend(keys.into_iter().filter(|key| Self::DECIDES_AT_ONCE && is_passed(key)));
                 return;
             };
             self.decide(host, now, op, verdict);
-            self.end_making(key, op);
             others.extend(keys.into_iter().filter(|other| **other != *key));
         }
     }
@@ -98,19 +99,11 @@ impl OrderedPartition {
         if !self.knows(host, now, key, op) {
             return None;
         }
-        let Latest::Known(value) = self.locks.key(key)?.latest() else { return None };
-        let update = self.locks.op(op)?.stored.update();
-        match parts(&update, value.as_ref()).filter(|parts| self.can_make(host, parts)) {
-            Some(parts) => {
-                let value = value.clone();
-                self.judge_made(host, now, key, (op, value), parts)
-            }
-            None => Some(evaluate(&update, value.as_ref())),
-        }
+        self.judge_known(host, now, key, op)
     }
 
     /// Whether it is known what a key of an op is that is the next of it, and nothing comes first. Else that is seen to, and then it is the op's turn again.
-    pub(super) fn knows(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> bool {
+    pub(crate) fn knows(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> bool {
         let Some(locked) = self.locks.key(key) else { return false };
         match locked.latest() {
             Latest::Known(value) => {
@@ -140,7 +133,7 @@ impl OrderedPartition {
         let op = self.locks.key(key)?.undecided().next()?;
         let state = self.locks.op(op)?;
         let all_acks = (1u16 << self.membership.members.len()) - 1;
-        if !self.is_chain() && state.votes.acks != all_acks {
+        if !Self::DECIDES_AT_ONCE && state.votes.acks != all_acks {
             return None;
         }
         // An op of one key is the next one of all that it has.
@@ -149,20 +142,20 @@ impl OrderedPartition {
     }
 
     /// Whether this is a primary that has recovered, in an epoch that is in force and has members enough (R3, R6), and may decide on (R17).
-    pub(super) fn may_decide(&self) -> bool {
+    pub(crate) fn may_decide(&self) -> bool {
         let decides = self.lead.as_ref().is_some_and(|lead| lead.is_ready() && !lead.is_drained());
         decides && self.membership.activated && self.membership.has_members_enough()
     }
 
     /// Primary: whether an op was open when the epoch began.
-    pub(super) fn is_recovered(&self, op: OpId) -> bool {
+    pub(crate) fn is_recovered(&self, op: OpId) -> bool {
         let order = self.locks.op(op).map_or(u64::MAX, |op| op.order);
         self.lead.as_ref().is_some_and(|lead| lead.recovered_through() >= order)
     }
 
     /// Whether an update would give a name chunks that the round which the partition has adopted may collect: then it is refused (P8). Not if it was open when the epoch began, as it
     /// may have been answered; all of that is decided before names are listed.
-    pub(super) fn is_stale(&self, update: &Update<'_>) -> bool {
+    pub(crate) fn is_stale(&self, update: &Update<'_>) -> bool {
         let stamp_min = self.membership.stamp_min;
         let is_good = update.condition.stamp().is_some_and(|stamp| stamp >= stamp_min);
         stamp_min != Round::default() && update.operation.makes_value() && !is_good
@@ -186,7 +179,7 @@ impl OrderedPartition {
         let any_contended = state.votes.any_contended && !is_hold(state.stored.head());
         let contended = any_contended || any_unreleased || recovered || is_told_late;
         // Along a chain nothing is shown before all behind have it.
-        let contended = contended || self.membership.is_chain;
+        let contended = contended || Self::DECIDES_AT_ONCE;
         // Only worth keeping if somebody is waiting for it.
         self.keep_latest(op, &verdict, contended || any_waits);
         self.publish(host, now, op, contended, verdict);
@@ -214,8 +207,8 @@ impl OrderedPartition {
         self.locks.set_latest(&key, Latest::Known(latest));
     }
 
-    /// Makes a verdict the next decision: sends it to the members, logs it, and lets it take effect if it is uncontended.
-    pub(super) fn publish(&mut self, host: &mut Host, now: Now, op: OpId, contended: bool, verdict: Verdict) {
+    /// Makes a verdict the next decision.
+    pub(crate) fn publish(&mut self, host: &mut Host, now: Now, op: OpId, contended: bool, verdict: Verdict) {
         let decided = Decided {
             index: self.sequence.logged() + 1,
             origin: self.membership.epoch,
@@ -230,37 +223,14 @@ impl OrderedPartition {
             form: verdict.form,
             value_is_result: verdict.value_is_result,
         };
-        host.trace.note(now, op, Step::Decided { contended: contended && !self.is_chain() });
         host.counters.decided += 1;
-        host.counters.decided_contended += u64::from(contended && !self.is_chain());
-        if !self.is_chain() {
-            self.tell_members(host, Some(&decided.wire(self.id(), self.membership.epoch)));
-        }
-        self.log_decision(host, now, decided);
-        if self.is_chain() {
-            self.forward(host, now);
-        }
+        self.commit(host, now, decided);
         self.lead.as_mut().expect("a primary").note_decided(now);
         host.arm_sweep(now);
     }
 
-    /// Multicasts the watermark, and a decision if there is one.
-    pub(super) fn tell_members(&self, host: &mut Host, decision: Option<&Decision<'_>>) {
-        if self.membership.members.len() > 1 {
-            host.outbox.multicast_decision(&self.membership, decision, self.watermark());
-        }
-    }
-
-    /// A member holds an op that is past remembering, and every decision: tell it to let go (R10, R15).
-    pub(super) fn decide_expired(&mut self, host: &mut Host, now: Now, op: OpId) {
-        if !self.may_decide() || self.locks.holds(op) || self.clients.lookup(op) == Lookup::New {
-            return;
-        }
-        self.publish(host, now, op, true, Verdict::unchanged(Status::Expired, None));
-    }
-
     /// The engine's state of a key has been read for its next op.
-    pub(super) fn on_state_read(
+    pub(crate) fn on_state_read(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -271,44 +241,5 @@ impl OrderedPartition {
         if self.locks.end_reading(key, token, Latest::Known(value)) {
             self.decide_key(host, now, key);
         }
-    }
-
-    /// Primary: a member tells how far it is.
-    pub(super) fn on_progress(&mut self, host: &mut Host, now: Now, sender: NodeId, progress: &Progress) {
-        let Some(position) = self.membership.position(sender) else { return };
-        let lead = self.lead.as_mut();
-        let Some(logged) = lead.and_then(|lead| lead.take_progress(now, position, progress)) else { return };
-        self.advance_release(host, now);
-        if progress.gap {
-            self.catch_up(host, now, position, logged);
-        }
-    }
-
-    /// Primary: releases what every member of the epoch has forced, and tells them if they wait for it.
-    pub(super) fn advance_release(&mut self, host: &mut Host, now: Now) {
-        if self.is_chain() {
-            return self.advance_chain(host, now);
-        }
-        let Some(lead) = &self.lead else { return };
-        if !lead.is_ready() || !self.membership.activated {
-            return;
-        }
-        let through = self.sequence.forced().min(lead.forced_by_peers()).min(self.sequence.logged());
-        let newly = through.saturating_sub(self.sequence.released()) as usize;
-        if newly == 0 {
-            return;
-        }
-        let contended = self.sequence.unreleased().take(newly).filter(|decided| decided.contended);
-        let ops: Vec<OpId> = contended.map(|decided| decided.op).collect();
-        let of_open = ops.iter().filter_map(|op| self.locks.op(*op));
-        let keys: Vec<StoredKey> = of_open.flat_map(|op| op.stored.stored_keys()).collect();
-        self.release(host, now, through);
-        if !ops.is_empty() {
-            self.tell_members(host, None);
-        }
-        for key in keys {
-            self.decide_key(host, now, &key);
-        }
-        self.look_for_proof(host, now);
     }
 }

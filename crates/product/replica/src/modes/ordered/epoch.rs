@@ -16,20 +16,20 @@
 //! shown to nobody (contended) or comes out the same when it is decided again (uncontended).
 
 use super::lead::{Lead, Phase};
-use super::partition::OrderedPartition;
+use super::partition::{Agreement, OrderedPartition};
 use super::record::Record;
 use super::reporting::Reporting;
 use super::sequence::Decided;
-use super::sweep::SWEPT_OPS_MAX;
-use crate::modes::bounds::CATCH_UP_DATAGRAMS_MAX;
 use crate::modes::ordered::clients::Lookup;
 use crate::{Host, Membership, Standing};
 use alloc::vec::Vec;
 use nicekv_proto::control::{Assign, ReportKind};
-use nicekv_proto::limits::DATAGRAM_BYTES_MAX;
 use nicekv_proto::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
-use nicekv_proto::replication::{Decision, Effect};
+use nicekv_proto::replication::Decision;
 use nicekv_proto::{Epoch, NodeId, Now, OpId, StoredKey};
+
+/// Most open ops that one sweep looks at, the oldest first.
+pub(crate) const SWEPT_OPS_MAX: usize = 256;
 
 /// Whether an op that is not here may be undecided. A process that may have forgotten something does not conclude it from later ops of the client.
 fn is_unknown(lookup: Lookup<'_>, is_proven: bool) -> bool {
@@ -40,29 +40,34 @@ fn is_unknown(lookup: Lookup<'_>, is_proven: bool) -> bool {
     }
 }
 
-impl OrderedPartition {
-    /// The metadata service assigns an epoch. Whether this replica is in it now.
-    pub(crate) fn on_assign(&mut self, host: &mut Host, now: Now, assign: &Assign) -> bool {
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
+    /// Whether this replica can be in the epoch that the metadata service assigns, as what it is to be there.
+    pub(crate) fn may_take_up(&self, host: &mut Host, assign: &Assign) -> bool {
         if assign.epoch < self.epoch_min() {
-            // Decisions of two epochs of one number would be taken for the same (R7).
+            // Decisions of two epochs with the same number would be taken for the same (R7).
             return false;
         }
-        if assign.epoch == self.membership.epoch {
-            if assign.activated && !self.membership.activated {
-                self.membership.activated = true;
-                self.resume(host, now);
-            }
-            return true;
-        }
-        let membership = Membership::of(assign, host.config.node);
-        if membership.standing.serves() && self.former.is_some() {
-            // Never pretend to hold what was not copied. That it was copied has been reported when it was durable, so this storage has forgotten it (R18).
+        let standing = Membership::of(assign, host.config.node).standing;
+        if assign.epoch > self.membership.epoch && standing.serves() && self.former.is_some() {
+            // Never pretend to hold what was not copied. The copy was reported when it was durable, so this storage has forgotten it (R18).
             host.counters.refused += 1;
             host.report(self.id(), assign.epoch, ReportKind::Forgot(host.config.node));
             return false;
         }
-        self.enter(host, now, membership);
         true
+    }
+
+    /// Takes up an epoch that this replica can be in.
+    pub(crate) fn take_up(&mut self, host: &mut Host, now: Now, assign: &Assign) {
+        if assign.epoch > self.membership.epoch {
+            self.enter(host, now, Membership::of(assign, host.config.node));
+        } else if assign.activated && !self.membership.activated {
+            self.membership.activated = true;
+            self.resume(host, now);
+        }
     }
 
     fn enter(&mut self, host: &mut Host, now: Now, membership: Membership) {
@@ -70,7 +75,7 @@ impl OrderedPartition {
             let record = Record::Held { through: self.contents.held_by_originals() };
             host.append(self.id(), |out| record.append(out));
         }
-        self.enter_chain(host, now, &membership);
+        self.begin_epoch(host, now, &membership);
         if self.membership.epoch == Epoch::default() {
             self.drop_torn(host);
             let is_empty = self.sequence.logged() == 0 && self.locks.count() == 0 && self.former.is_none();
@@ -88,7 +93,6 @@ impl OrderedPartition {
         }
         self.sequence.enter_epoch();
         (self.join, self.lead, self.reporting) = (None, None, Reporting::default());
-        host.counters.dropped += core::mem::take(&mut self.awaiting_proof).len() as u64;
         self.repairs.clear();
         self.locks.enter_epoch(now);
         match self.membership.standing {
@@ -115,7 +119,7 @@ impl OrderedPartition {
     }
 
     /// Asks again whoever has not answered.
-    pub(super) fn ask(&mut self, host: &mut Host) {
+    pub(crate) fn ask(&mut self, host: &mut Host) {
         let lead = self.lead.as_ref().expect("a primary");
         let (sender, partition, epoch) = (host.config.node, self.id(), self.membership.epoch);
         match lead.phase() {
@@ -142,7 +146,7 @@ impl OrderedPartition {
     }
 
     /// A member tells the primary of its epoch what it holds.
-    pub(super) fn on_recover_request(&mut self, host: &mut Host, request: &RecoverRequest) {
+    pub(crate) fn on_recover_request(&mut self, host: &mut Host, request: &RecoverRequest) {
         if !self.membership.accepts(request.epoch, request.sender)
             || request.sender != self.membership.primary
         {
@@ -167,7 +171,7 @@ impl OrderedPartition {
     }
 
     /// The primary hears what a member holds.
-    pub(super) fn on_recover_reply(&mut self, host: &mut Host, now: Now, reply: &RecoverReply) {
+    pub(crate) fn on_recover_reply(&mut self, host: &mut Host, now: Now, reply: &RecoverReply) {
         if !self.membership.accepts(reply.epoch, reply.sender) {
             return;
         }
@@ -195,7 +199,7 @@ impl OrderedPartition {
 
     /// Primary: when all members are heard, goes on with what the farthest of them has; reports one that has forgotten something instead, and waits for an epoch in which
     /// that one joins (R18).
-    pub(super) fn finish_collecting(&mut self, host: &mut Host, now: Now) {
+    pub(crate) fn finish_collecting(&mut self, host: &mut Host, now: Now) {
         let lead = self.lead.as_ref().expect("a primary");
         let Some((from, target)) = lead.farthest().filter(|_| lead.phase() == Phase::Collecting) else {
             return;
@@ -214,7 +218,7 @@ impl OrderedPartition {
 
     /// Primary: has all decisions. If it may have forgotten ops that it had acknowledged, it gets those that others hold before it decides: each may have been answered (R18).
     fn fetch_open_ops(&mut self, host: &mut Host, now: Now) {
-        if self.is_proven || self.is_chain() {
+        if self.is_proven || Self::DECIDES_AT_ONCE {
             return self.become_ready(host, now);
         }
         self.lead.as_mut().expect("a primary").begin_fetching();
@@ -222,7 +226,7 @@ impl OrderedPartition {
     }
 
     /// Primary: goes on when it holds all that others do.
-    pub(super) fn finish_fetching(&mut self, host: &mut Host, now: Now) {
+    pub(crate) fn finish_fetching(&mut self, host: &mut Host, now: Now) {
         let Some(lead) = self.lead.as_mut().filter(|lead| lead.phase() == Phase::Fetching) else { return };
         lead.keep_wanting(|op| {
             !self.locks.holds(op) && !self.sequence.has(op) && is_unknown(self.clients.lookup(op), false)
@@ -232,19 +236,6 @@ impl OrderedPartition {
         } else {
             self.ask(host);
         }
-    }
-
-    /// Whether this member had to hold an op that was decided, and does not: it has forgotten it (R18).
-    pub(super) fn has_forgotten(&self, decided: &Decided) -> bool {
-        self.membership.standing == Standing::Consistent
-            && !self.is_chain()
-            && decided.effect != Effect::None
-            && !self.locks.holds(decided.op)
-            && !matches!(self.clients.lookup(decided.op), Lookup::Finished(_))
-    }
-
-    pub(super) fn report_forgotten(&self, host: &mut Host) {
-        host.report(self.id(), self.membership.epoch, ReportKind::Forgot(host.config.node));
     }
 
     /// Primary: a member that lacks decisions which another one knows to be durable at all. Only members that hold everything are compared: a joiner counts what it has copied as
@@ -262,28 +253,18 @@ impl OrderedPartition {
         Some(forgetful.1.node)
     }
 
-    /// In recovery the primary adopts what a member has decided of.
-    pub(super) fn on_adopted(&mut self, host: &mut Host, now: Now, sender: NodeId, decision: &Decision<'_>) {
-        if self.adopts(sender, decision) {
-            self.adopt(host, now, Decided::from_wire(decision));
-        }
-    }
-
     /// Whether this is the decision that is adopted next, from who has it.
-    pub(super) fn adopts(&self, sender: NodeId, decision: &Decision<'_>) -> bool {
+    pub(crate) fn adopts(&self, sender: NodeId, decision: &Decision<'_>) -> bool {
         self.adopts_from(sender) && decision.index == self.sequence.logged() + 1
     }
 
     /// Whether this member has more than this primary, which takes it over.
-    pub(super) fn adopts_from(&self, sender: NodeId) -> bool {
+    pub(crate) fn adopts_from(&self, sender: NodeId) -> bool {
         let phase = self.lead.as_ref().map(Lead::phase);
         matches!(phase, Some(Phase::Adopting { from, .. }) if self.membership.members[from].node == sender)
     }
 
-    pub(super) fn adopt(&mut self, host: &mut Host, now: Now, decided: Decided) {
-        if self.has_forgotten(&decided) {
-            return self.report_forgotten(host);
-        }
+    pub(crate) fn adopt(&mut self, host: &mut Host, now: Now, decided: Decided) {
         self.log_decision(host, now, decided);
         let phase = self.lead.as_ref().map(Lead::phase);
         if let Some(Phase::Adopting { target, .. }) = phase
@@ -293,71 +274,23 @@ impl OrderedPartition {
         }
     }
 
-    /// A member sends the primary the decisions that it lacks.
-    pub(super) fn on_fetch_decisions(&mut self, host: &mut Host, to: NodeId, after: u64) {
-        let Some(address) = self.membership.address(to) else { return };
-        if self.is_chain() {
-            return self.send_entries_after(host, address, after);
-        }
-        let watermark = self.watermark();
-        for decided in self.sequence.after(after).take(CATCH_UP_DATAGRAMS_MAX) {
-            let decision = decided.wire(self.id(), self.membership.epoch);
-            host.outbox.unicast_decision(address, Some(&decision), watermark);
-        }
-    }
-
     fn become_ready(&mut self, host: &mut Host, now: Now) {
         self.sequence.begin_at(self.sequence.logged());
         let lead = self.lead.as_mut().expect("a primary");
         lead.become_ready(now, host.storage.appended(), self.sequence.logged());
         // What only others held when they answered may have arrived here since.
         lead.keep_wanting(|op| !self.locks.holds(op));
-        let me = lead.me();
-        let behind: Vec<(usize, u64)> = (0..self.membership.members.len())
-            .filter(|position| *position != me)
-            .map(|position| (position, lead.logged_by(position)))
-            .collect();
         host.storage.want_force();
-        if self.is_chain() {
-            self.tell_successor(host);
-            return self.resume(host, now);
-        }
-        for (position, logged) in behind {
-            self.catch_up(host, now, position, logged);
-        }
+        self.on_recovered(host, now);
         self.resume(host, now);
     }
 
-    /// Primary: sends a member the decisions after `logged`, and the watermark in any case.
-    pub(super) fn catch_up(&mut self, host: &mut Host, now: Now, position: usize, logged: u64) {
-        let Some(lead) = self.lead.as_mut().filter(|lead| lead.is_ready()) else { return };
-        lead.note_served(now, position);
-        let address = self.membership.members[position].address;
-        let watermark = self.watermark();
-        host.outbox.unicast_decision(address, None, watermark);
-        let mut bytes = 0;
-        for decided in self.sequence.after(logged) {
-            let decision = decided.wire(self.id(), self.membership.epoch);
-            bytes += decision.bytes();
-            if bytes > CATCH_UP_DATAGRAMS_MAX * DATAGRAM_BYTES_MAX {
-                break;
-            }
-            host.outbox.unicast_decision(address, Some(&decision), watermark);
-        }
-    }
-
-    /// Decisions may be made, or released, that could not before.
-    fn resume(&mut self, host: &mut Host, now: Now) {
-        if !self.is_primary() && !self.is_chain() {
-            return;
-        }
-        self.advance_release(host, now);
+    /// Decides what can be decided of every open op.
+    pub(crate) fn decide_all(&mut self, host: &mut Host, now: Now) {
         let keys: Vec<StoredKey> =
             self.locks.undecided_after(0).flat_map(|(_, op)| op.stored.stored_keys()).collect();
         for key in keys {
             self.decide_key(host, now, &key);
         }
-        self.look_for_proof(host, now);
-        host.arm_sweep(now);
     }
 }

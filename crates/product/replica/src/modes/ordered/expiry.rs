@@ -4,16 +4,18 @@
 //! keys of the `agenda` at every heartbeat of the node that leads their partition.
 
 use super::locks::{Key, Op, WaitingGet};
-use super::partition::OrderedPartition;
-use super::prepare::Source;
+use super::partition::{Agreement, OrderedPartition};
 use crate::Host;
 use crate::modes::bounds::EXPIRY_DELETES_OPEN_MAX;
 use alloc::vec::Vec;
 use nicekv_proto::{Condition, Datagram, Now, OpId, Operation, Update};
 
-impl OrderedPartition {
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
     /// Primary: deletes an overdue value and lets the get wait for that.
-    pub(super) fn expire_for(
+    pub(crate) fn expire_for(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -28,14 +30,14 @@ impl OrderedPartition {
     }
 
     /// Primary: has the node's own client delete `version` of a key. The op takes the way of every other put.
-    pub(super) fn order_delete(
+    pub(crate) fn order_delete(
         &mut self,
         host: &mut Host,
         now: Now,
         key: &[u8],
         version: OpId,
     ) -> Option<OpId> {
-        if self.is_closed_to(Source::Own) {
+        if self.membership.sealed {
             return None;
         }
         let (op, watermark) = self.own_op(host, now);
@@ -50,15 +52,12 @@ impl OrderedPartition {
             operation: Operation::Delete,
             key,
         };
-        if !self.is_chain() {
-            host.outbox.send(self.membership.multicast, |out| delete.encode(out));
-        }
         let mut datagram = Vec::new();
         delete.encode(&mut datagram);
         let Ok((_, Datagram::Update(own))) = Datagram::decode(&datagram) else {
             unreachable!("just encoded")
         };
-        self.on_update(host, now, &own, &datagram, Source::Own);
+        self.propose(host, now, &own, &datagram);
         if self.locks.holds(op) {
             return Some(op);
         }
@@ -67,7 +66,7 @@ impl OrderedPartition {
     }
 
     /// An op of the node's own client, which the partition knows or has not forgotten (R10), and that client's watermark.
-    pub(super) fn own_op(&self, host: &mut Host, now: Now) -> (OpId, u64) {
+    pub(crate) fn own_op(&self, host: &mut Host, now: Now) -> (OpId, u64) {
         if let Some(horizon) = self.clients.horizon_over(host.config.internal_client) {
             host.renew_internal_client(now, horizon);
         }
@@ -75,9 +74,9 @@ impl OrderedPartition {
     }
 
     /// Primary: the same, where nothing else is open of the key.
-    pub(super) fn order_alone(&mut self, host: &mut Host, now: Now, key: &[u8], version: OpId) {
+    pub(crate) fn order_alone(&mut self, host: &mut Host, now: Now, key: &[u8], version: OpId) {
         self.order_delete(host, now, key, version);
-        if self.is_chain() {
+        if Self::DECIDES_AT_ONCE {
             self.decide_key(host, now, key);
         }
     }
@@ -86,7 +85,7 @@ impl OrderedPartition {
     ///
     /// The delete goes before ops that the log has first. It is contended (they are undecided), so it is forced everywhere before any
     /// effect of this order is shown, and recovery keeps it.
-    pub(super) fn expire_first(&mut self, host: &mut Host, now: Now, key: &[u8], version: OpId) -> bool {
+    pub(crate) fn expire_first(&mut self, host: &mut Host, now: Now, key: &[u8], version: OpId) -> bool {
         let me = host.config.internal_client;
         let is_delete = |op: &OpId| self.locks.op(*op).is_some_and(Op::is_delete);
         let is_internal = |op: &OpId| op.client == me && is_delete(op);

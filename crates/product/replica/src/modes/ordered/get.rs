@@ -4,11 +4,9 @@
 //! answers what is visible. The value is read as of the datagram's arrival, which lies within the client's call however late the answer
 //! leaves.
 
-use super::lead::Lead;
 use super::locks::WaitingGet;
-use super::partition::OrderedPartition;
+use super::partition::{Agreement, OrderedPartition};
 use super::waits::PendingRead;
-use crate::modes::bounds::WAITING_GETS_MAX;
 use crate::modes::entry::is_overdue;
 use crate::{Changes, Host, Standing, Step};
 use alloc::vec::Vec;
@@ -16,69 +14,13 @@ use core::net::SocketAddrV4;
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{Get, Now, OpId, Reply, Status};
 
-impl OrderedPartition {
-    /// A get arrived, from a client or passed on by a member.
-    pub(super) fn on_get(&mut self, host: &mut Host, now: Now, get: &Get<'_>, from: SocketAddrV4) {
-        if self.is_chain() {
-            return self.on_chain_get(host, now, get, from);
-        }
-        let may_serve = self.membership.standing.serves() && host.has_lease(now);
-        let heard = match get.forwarded {
-            Some((_, epoch, node)) => self.is_primary() && self.membership.accepts(epoch, node),
-            None => true,
-        };
-        if !may_serve || !heard {
-            host.counters.dropped += 1;
-            return;
-        }
-        self.look_for_proof(host, now);
-        let waiting = WaitingGet { op: get.op, reply_to: get.reply_to.unwrap_or(from), is_judged: false };
-        if self.is_proven {
-            self.route_get(host, now, waiting, get.key);
-        } else if !self.is_primary() {
-            self.forward_get(host, now, waiting, get.key);
-        } else if self.awaiting_proof.len() < WAITING_GETS_MAX {
-            host.trace.note(now, get.op, Step::Waits);
-            self.awaiting_proof.push((waiting, get.key.into()));
-        } else {
-            host.counters.dropped += 1;
-        }
-    }
-
-    fn route_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
-        if !self.locks.is_locked(key) {
-            self.serve_get(host, now, get, key);
-        } else if !self.is_primary() {
-            self.forward_get(host, now, get, key);
-        } else if !self.is_recovering(key) {
-            self.serve_get(host, now, get, key);
-        } else {
-            host.trace.note(now, get.op, Step::Waits);
-            self.wait_for_outcome(host, get, key);
-        }
-    }
-
-    /// Checks whether what this process found on its disk is known to be all that was confirmed before it started (R18): the recovery of an epoch that it takes part in is
-    /// complete, or it has copied what it lacked. Until then a key that nothing locks may have an op that this disk has forgotten. A primary says so once in an epoch.
-    pub(super) fn look_for_proof(&mut self, host: &mut Host, now: Now) {
-        if self.is_proven && self.lead.as_ref().is_none_or(Lead::is_complete) {
-            return;
-        }
-        let is_complete = self.is_recovered_wholly();
-        if is_complete && self.lead.as_mut().is_some_and(Lead::complete) && !self.is_chain() {
-            self.tell_members(host, None);
-        }
-        if !self.is_proven && is_complete {
-            self.is_proven = true;
-            for (get, key) in core::mem::take(&mut self.awaiting_proof) {
-                self.route_get(host, now, get, &key);
-            }
-        }
-    }
-
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
     /// Primary: whether a locked key may have an op from before this epoch, which the old primary may have shown: undecided, or decided
     /// and not yet released (R4).
-    pub(super) fn is_recovering(&self, key: &[u8]) -> bool {
+    pub(crate) fn is_recovering(&self, key: &[u8]) -> bool {
         let Some(lead) = &self.lead else { return false };
         let Some(key) = self.locks.key(key) else { return false };
         let is_open_since =
@@ -89,24 +31,24 @@ impl OrderedPartition {
     }
 
     /// Primary: a get of a locked key waits.
-    pub(super) fn wait_for_outcome(&mut self, host: &mut Host, get: WaitingGet, key: &[u8]) {
+    pub(crate) fn wait_for_outcome(&mut self, host: &mut Host, get: WaitingGet, key: &[u8]) {
         if !self.locks.wait(get, key) {
             host.counters.dropped += 1;
         }
     }
 
-    pub(super) fn serve_gets(&mut self, host: &mut Host, now: Now, gets: Vec<WaitingGet>, key: &[u8]) {
+    pub(crate) fn serve_gets(&mut self, host: &mut Host, now: Now, gets: Vec<WaitingGet>, key: &[u8]) {
         for get in gets {
             self.serve_get(host, now, get, key);
         }
     }
 
-    pub(super) fn forward_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
+    pub(crate) fn forward_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
         self.pass_get(host, now, get, key, self.membership.primary_address());
     }
 
     /// Passes a get on to another member.
-    pub(super) fn pass_get(
+    pub(crate) fn pass_get(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -129,7 +71,7 @@ impl OrderedPartition {
     }
 
     /// Reads the visible value for a get.
-    pub(super) fn serve_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
+    pub(crate) fn serve_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
         if !host.has_lease(now) {
             host.counters.dropped += 1;
             return;
@@ -140,7 +82,7 @@ impl OrderedPartition {
     }
 
     /// The visible value has been read: answer.
-    pub(super) fn on_get_read(
+    pub(crate) fn on_get_read(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -153,9 +95,18 @@ impl OrderedPartition {
             host.counters.dropped += 1;
             return;
         }
-        if self.is_chain() && !self.is_tail(host) {
-            return self.judge_expiry(host, now, get, key, entry);
-        }
+        self.answer_get_from(host, now, get, (key, changes), entry);
+    }
+
+    /// Answers a get with the entry that was read, unless the entry is to expire first or the primary has to answer.
+    pub(crate) fn answer_get(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        get: WaitingGet,
+        (key, changes): (&[u8], Changes),
+        entry: Option<Entry<'_>>,
+    ) {
         let entry_to_expire = entry.filter(|_| !get.is_judged);
         let overdue = entry_to_expire.filter(|entry| is_overdue(entry.expiry_ms, now));
         if let Some(entry) = overdue {

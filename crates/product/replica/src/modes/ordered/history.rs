@@ -28,7 +28,7 @@ struct Run {
 
 /// The origins of a decision sequence, oldest first; both parts of a run rise from run to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct History {
+pub(crate) struct History {
     runs: Vec<Run>,
 }
 
@@ -41,7 +41,7 @@ struct RunLayout {
 
 impl History {
     /// The decision after the last one noted, or one that is noted already.
-    pub(super) fn note(&mut self, index: u64, origin: Epoch) {
+    pub(crate) fn note(&mut self, index: u64, origin: Epoch) {
         if self.runs.last().is_some_and(|run| run.origin >= origin) {
             return;
         }
@@ -56,17 +56,17 @@ impl History {
     }
 
     /// The epoch of the last decision.
-    pub(super) fn newest(&self) -> Option<Epoch> {
+    pub(crate) fn newest(&self) -> Option<Epoch> {
         self.runs.last().map(|run| run.origin)
     }
 
     /// Forgets what comes after `through`.
-    pub(super) fn truncate(&mut self, through: u64) {
+    pub(crate) fn truncate(&mut self, through: u64) {
         self.runs.retain(|run| run.first <= through);
     }
 
     /// Puts in front what came before, which ends where this begins.
-    pub(super) fn prepend(&mut self, mut before: Self) {
+    pub(crate) fn prepend(&mut self, mut before: Self) {
         let mut after = core::mem::take(&mut self.runs);
         if let (Some(last), Some(first)) = (before.runs.last(), after.first())
             && last.origin == first.origin
@@ -80,7 +80,7 @@ impl History {
     }
 
     /// The last decision that this sequence, which ends at `through`, has in common with another; 0 if none is known.
-    pub(super) fn common(&self, through: u64, other: &Self, other_through: u64) -> u64 {
+    pub(crate) fn common(&self, through: u64, other: &Self, other_through: u64) -> u64 {
         let mut index = through.min(other_through);
         while let (Some(mine), Some(theirs)) = (self.run(index), other.run(index)) {
             if mine.origin == theirs.origin {
@@ -92,14 +92,14 @@ impl History {
         0
     }
 
-    pub(super) fn append(&self, out: &mut Vec<u8>) {
+    pub(crate) fn append(&self, out: &mut Vec<u8>) {
         for run in &self.runs {
             put(out, &RunLayout { first: run.first.into(), origin: run.origin.0.into() });
         }
     }
 
     /// Reads what [`Self::append`] wrote, to the end of `reader`.
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut runs: Vec<Run> = Vec::new();
         while !reader.is_empty() {
             let layout: RunLayout = reader.layout("run of a history")?;

@@ -31,10 +31,10 @@
 use super::copy_frames::{Begun, EntriesChunk};
 use super::history::History;
 use super::joiner::{Former, Join, Step, stored};
-use super::partition::OrderedPartition;
+use super::partition::{Agreement, OrderedPartition};
 use super::record::Record;
 use super::waits::UnforcedWhat;
-use crate::modes::bounds::COPY_CHUNK_BYTES;
+use crate::modes::bounds::{COPY_CHUNK_BYTES, UNRELEASED_MAX};
 use crate::{DiskSpace, Host, Standing, StreamPeer};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -43,9 +43,12 @@ use nicekv_proto::control::{MemberRole, ReportKind};
 use nicekv_proto::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry, read_keyed_entry};
 use nicekv_proto::{DecodeError, Epoch, Now};
 
-impl OrderedPartition {
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
     /// Takes part from here on, as a joiner.
-    pub(super) fn start_join(&mut self, host: &mut Host) {
+    pub(crate) fn start_join(&mut self, host: &mut Host) {
         let role = self.membership.role(host.config.node);
         let afresh = matches!(role, Some(MemberRole::Newcomer | MemberRole::Handoff));
         let record = Record::Join { afresh };
@@ -56,7 +59,7 @@ impl OrderedPartition {
 
     /// Sets aside what was held so far, for good if the join is `afresh`: what is open is void, and all knowledge of decisions; entries
     /// stay. Replaying the log does the same.
-    pub(super) fn set_aside(&mut self, host: &mut Host, afresh: bool) {
+    pub(crate) fn set_aside(&mut self, host: &mut Host, afresh: bool) {
         let sequence = self.sequence.take();
         let ops = self.give_up_ops(host);
         self.clients.clear();
@@ -71,7 +74,7 @@ impl OrderedPartition {
     }
 
     /// Joiner: the primary's last decision from before this epoch is known. What was decided up to it comes by copying.
-    pub(super) fn start_after(&mut self, host: &mut Host, now: Now, base: u64) {
+    pub(crate) fn start_after(&mut self, host: &mut Host, now: Now, base: u64) {
         let record = Record::Released { through: base };
         host.append(self.id(), |out| record.append(out));
         host.storage.want_force();
@@ -108,7 +111,7 @@ impl OrderedPartition {
     }
 
     /// Joiner: what a sweep has to do for the copy.
-    pub(super) fn sweep_join(&mut self, host: &mut Host, now: Now) {
+    pub(crate) fn sweep_join(&mut self, host: &mut Host, now: Now) {
         let retry_ns = host.config.timing.copy_retry.as_nanos() as u64;
         let Some(join) = &mut self.join else { return };
         if self.sequence.base().is_none() {
@@ -132,7 +135,7 @@ impl OrderedPartition {
     }
 
     /// Joiner: a part has arrived.
-    pub(super) fn take_copy_chunk(
+    pub(crate) fn take_copy_chunk(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -208,7 +211,7 @@ impl OrderedPartition {
 
     /// What is held is known: everything up to `since`, nothing of use beyond. Replaying the log does the same, though more decisions
     /// seem not to be shown; then the copied entries that follow overwrite those whose keys are `newer`.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &mut self,
         host: &mut Host,
         since: u64,
@@ -271,7 +274,7 @@ impl OrderedPartition {
         self.store_copied(host, payload)
     }
 
-    pub(super) fn store_copied(&mut self, host: &mut Host, payload: &[u8]) -> Result<(), DecodeError> {
+    pub(crate) fn store_copied(&mut self, host: &mut Host, payload: &[u8]) -> Result<(), DecodeError> {
         let mut reader = Reader::new(payload);
         while !reader.is_empty() {
             let (key, entry) = read_keyed_entry(&mut reader)?;
@@ -290,9 +293,22 @@ impl OrderedPartition {
     }
 
     /// Joiner: what was copied is durable.
-    pub(super) fn on_copy_forced(&mut self, host: &mut Host, now: Now) {
+    pub(crate) fn on_copy_forced(&mut self, host: &mut Host, now: Now) {
         let Some(join) = &mut self.join else { return };
         join.end_forcing();
         self.report_copied(host, now);
+    }
+
+    /// Whether a copy must come before further decisions.
+    pub(crate) fn keeps_too_much(&self) -> bool {
+        self.join.as_ref().is_some_and(|join| join.kept_back() >= UNRELEASED_MAX)
+    }
+
+    /// Asks the primary for what this member missed, at most once per quarter of a resend timeout.
+    pub(crate) fn report_gap(&mut self, host: &mut Host, now: Now) {
+        let pause_ns = host.config.timing.resend.as_nanos() as u64 / 4;
+        if self.reporting.take_gap(now, pause_ns) {
+            self.tell_progress(host, true);
+        }
     }
 }

@@ -15,31 +15,31 @@ use zerocopy::network_endian::U64;
 
 /// What a replica that is not complete held before it joined.
 #[derive(Clone)]
-pub(super) struct Former {
-    pub(super) logged: u64,
-    pub(super) history: History,
+pub(crate) struct Former {
+    pub(crate) logged: u64,
+    pub(crate) history: History,
     /// Logged and not known to be held by all.
-    pub(super) decisions: VecDeque<Decided>,
+    pub(crate) decisions: VecDeque<Decided>,
     ops: Map<OpId, Op>,
     /// Whether a primary has said that it has all of it, too.
-    pub(super) compared: bool,
+    pub(crate) compared: bool,
 }
 
 impl Former {
     /// Of a replica that has led another life until now.
-    pub(super) fn of(sequence: Sequence, ops: Map<OpId, Op>) -> Self {
+    pub(crate) fn of(sequence: Sequence, ops: Map<OpId, Op>) -> Self {
         let (logged, history, decisions) = sequence.into_parts();
         Self { logged, history, decisions, ops, compared: false }
     }
 
     /// Of a replica that may hold anything up to `since` and nothing of use beyond.
-    pub(super) fn through(host: &Host, since: u64, mut history: History) -> Self {
+    pub(crate) fn through(host: &Host, since: u64, mut history: History) -> Self {
         history.truncate(since);
         Self { logged: since, history, decisions: VecDeque::new(), ops: host.map(), compared: true }
     }
 
     /// The effects of decisions up to `since` that were not shown.
-    pub(super) fn effects_through(&self, since: u64) -> impl Iterator<Item = (&[u8], Entry<'_>)> {
+    pub(crate) fn effects_through(&self, since: u64) -> impl Iterator<Item = (&[u8], Entry<'_>)> {
         let known = self.decisions.iter().take_while(move |decided| decided.index <= since);
         known.filter(|decided| decided.contended).flat_map(move |decided| {
             let op = self.ops.get(&decided.op);
@@ -48,13 +48,13 @@ impl Former {
     }
 
     /// What the primary is told.
-    pub(super) fn append(&self, out: &mut Vec<u8>) {
+    pub(crate) fn append(&self, out: &mut Vec<u8>) {
         put(out, &U64::from(self.logged));
         self.history.append(out);
     }
 
     /// Reads what [`Self::append`] wrote: the last decision, and where it and those before come from.
-    pub(super) fn read(bytes: &[u8]) -> Result<(u64, History), DecodeError> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<(u64, History), DecodeError> {
         let mut reader = Reader::new(bytes);
         let logged: U64 = reader.layout("last decision of a joiner")?;
         Ok((logged.get(), History::read(&mut reader)?))
@@ -78,10 +78,10 @@ enum Stage {
 }
 
 /// Entries, encoded, by key.
-pub(super) type Kept = BTreeMap<Box<[u8]>, Vec<u8>>;
+pub(crate) type Kept = BTreeMap<Box<[u8]>, Vec<u8>>;
 
 /// What a sweep has to do for a copy.
-pub(super) enum Step {
+pub(crate) enum Step {
     Ask,
     Report,
     Wait,
@@ -89,7 +89,7 @@ pub(super) enum Step {
 
 /// The joiner's side of a copy.
 #[derive(Clone)]
-pub(super) struct Join {
+pub(crate) struct Join {
     /// Keys that decisions of this epoch have written, and by which.
     written: Map<Box<[u8]>, u64>,
     stage: Stage,
@@ -107,7 +107,7 @@ pub(super) struct Join {
 }
 
 impl Join {
-    pub(super) fn new(written: Map<Box<[u8]>, u64>, source: NodeId) -> Self {
+    pub(crate) fn new(written: Map<Box<[u8]>, u64>, source: NodeId) -> Self {
         let stage = Stage::Beginning { kept: BTreeMap::new() };
         Self {
             written,
@@ -122,7 +122,7 @@ impl Join {
     }
 
     /// Takes note of what a decision writes. Whether it is kept back for now.
-    pub(super) fn keeps_back(&mut self, key: &[u8], entry: &Entry<'_>) -> bool {
+    pub(crate) fn keeps_back(&mut self, key: &[u8], entry: &Entry<'_>) -> bool {
         if matches!(self.stage, Stage::Forcing | Stage::Done) {
             return false;
         }
@@ -135,17 +135,17 @@ impl Join {
     }
 
     /// Whether no decision as late as this one has written a key.
-    pub(super) fn is_newer(&self, key: &[u8], index: u64) -> bool {
+    pub(crate) fn is_newer(&self, key: &[u8], index: u64) -> bool {
         self.written.get(key).is_none_or(|newest| *newest < index)
     }
 
     /// How much is kept back.
-    pub(super) fn kept_back(&self) -> usize {
+    pub(crate) fn kept_back(&self) -> usize {
         if let Stage::Beginning { kept } = &self.stage { kept.len() } else { 0 }
     }
 
     /// What is to be asked for next, and after which cursor.
-    pub(super) fn next_part(&self) -> Option<(CopySection, &[u8])> {
+    pub(crate) fn next_part(&self) -> Option<(CopySection, &[u8])> {
         match &self.stage {
             Stage::Beginning { .. } => Some((CopySection::Begin, &[])),
             Stage::Copying { section, after } => Some((*section, after)),
@@ -154,22 +154,22 @@ impl Join {
     }
 
     /// Whom to ask for entries, and since which decision.
-    pub(super) fn source(&self) -> (NodeId, u64) {
+    pub(crate) fn source(&self) -> (NodeId, u64) {
         (self.source, self.since)
     }
 
     /// Something is being asked for, or reported.
-    pub(super) fn note_asked(&mut self, now: Now) {
+    pub(crate) fn note_asked(&mut self, now: Now) {
         self.asked_ns = now.boot_ns;
     }
 
     /// The next part is asked for at the next sweep.
-    pub(super) fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         self.is_paused = true;
     }
 
     /// What a sweep has to do, if it is time for it.
-    pub(super) fn next_step(&mut self, now: Now, retry_ns: u64, primary: NodeId) -> Step {
+    pub(crate) fn next_step(&mut self, now: Now, retry_ns: u64, primary: NodeId) -> Step {
         match self.stage {
             _ if core::mem::take(&mut self.is_paused) => Step::Ask,
             _ if now.boot_ns < self.asked_ns + retry_ns => Step::Wait,
@@ -185,44 +185,44 @@ impl Join {
 
     /// The primary has told whence the entries come, since which decision, and which decisions may have effects in them. What was kept
     /// back until now.
-    pub(super) fn begin(&mut self, source: NodeId, since: u64, covers: u64) -> Kept {
+    pub(crate) fn begin(&mut self, source: NodeId, since: u64, covers: u64) -> Kept {
         (self.source, self.since, self.covers) = (source, since, covers);
         if let Stage::Beginning { kept } = &mut self.stage { core::mem::take(kept) } else { Kept::new() }
     }
 
     /// The next part is this one.
-    pub(super) fn go_on(&mut self, section: CopySection, after: Vec<u8>) {
+    pub(crate) fn go_on(&mut self, section: CopySection, after: Vec<u8>) {
         self.stage = Stage::Copying { section, after };
     }
 
     /// Decisions up to `covers` may have effects in what is copied, and nothing is lacking of those up to `through`.
-    pub(super) fn cover(&mut self, covers: u64, through: u64) {
+    pub(crate) fn cover(&mut self, covers: u64, through: u64) {
         (self.covers, self.since) = (self.covers.max(covers), self.since.max(through));
     }
 
     /// All deduplication records are here; ops up to this record were taken in without them.
-    pub(super) fn end_clients(&mut self, appended: u64) {
+    pub(crate) fn end_clients(&mut self, appended: u64) {
         self.unchecked_through = appended;
     }
 
     /// Everything is logged and written.
-    pub(super) fn end_copy(&mut self, written: Map<Box<[u8]>, u64>) {
+    pub(crate) fn end_copy(&mut self, written: Map<Box<[u8]>, u64>) {
         (self.stage, self.written) = (Stage::Forcing, written);
     }
 
     /// What was copied is durable.
-    pub(super) fn end_forcing(&mut self) {
+    pub(crate) fn end_forcing(&mut self) {
         (self.stage, self.asked_ns) = (Stage::Done, 0);
     }
 
     /// Whether this replica could go on alone: if all that the copy covers is forced, and no op is open that is not compared.
-    pub(super) fn is_complete(&self, forced: u64, oldest_undecided: u64) -> bool {
+    pub(crate) fn is_complete(&self, forced: u64, oldest_undecided: u64) -> bool {
         forced >= self.covers && oldest_undecided > self.unchecked_through
     }
 }
 
 /// The stored form of an entry.
-pub(super) fn stored(entry: &Entry<'_>) -> Vec<u8> {
+pub(crate) fn stored(entry: &Entry<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     entry.append(&mut bytes);
     bytes

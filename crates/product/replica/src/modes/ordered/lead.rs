@@ -1,6 +1,5 @@
 //! What only the primary of an epoch keeps: how far its recovery is, how far its peers are, and what it still wants.
 
-use super::makings::Makings;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +13,7 @@ const DOUBLINGS_MAX: u32 = 3;
 
 /// How far a recovery is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     /// Asks every member what it holds.
     Collecting,
     /// Fetches decisions up to `target` from the member that has them.
@@ -27,7 +26,7 @@ pub(super) enum Phase {
 
 /// Another member of the epoch, as the primary knows it.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Peer {
+pub(crate) struct Peer {
     /// It has told everything it held when the epoch began.
     is_heard: bool,
     /// It is to go on telling after this record of its log.
@@ -44,18 +43,18 @@ pub(super) struct Peer {
 
 /// An op that is not here and that others hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// Who said so last.
-    pub(super) holder: NodeId,
+    pub(crate) holder: NodeId,
     /// Which members, by position, have acknowledged it in this epoch: their word stands when it comes.
-    pub(super) acks: u16,
+    pub(crate) acks: u16,
     /// One of them has it as contended.
-    pub(super) is_contended: bool,
+    pub(crate) is_contended: bool,
 }
 
 /// See the module.
 #[derive(Clone)]
-pub(super) struct Lead {
+pub(crate) struct Lead {
     phase: Phase,
     /// This node's position.
     me: usize,
@@ -75,13 +74,11 @@ pub(super) struct Lead {
     is_drained: bool,
     /// Where to answer the refusals that it decided without a prepare, by index.
     refused: BTreeMap<u64, SocketAddrV4>,
-    /// Values that it makes.
-    pub(super) makings: Makings,
 }
 
 impl Lead {
     /// Of an epoch of so many members that begins.
-    pub(super) fn new(me: usize, members: usize, now: Now) -> Self {
+    pub(crate) fn new(me: usize, members: usize, now: Now) -> Self {
         let mut peers = vec![Peer { heard_ns: now.boot_ns, ..Peer::default() }; members];
         peers[me].is_heard = true;
         Self {
@@ -95,50 +92,49 @@ impl Lead {
             is_complete: false,
             is_drained: false,
             refused: BTreeMap::new(),
-            makings: Makings::default(),
         }
     }
 
     /// This node's position among the members.
-    pub(super) fn me(&self) -> usize {
+    pub(crate) fn me(&self) -> usize {
         self.me
     }
 
-    pub(super) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> Phase {
         self.phase
     }
 
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.phase == Phase::Ready
     }
 
     /// Whether [`Self::complete`] was called.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
     /// The recovery is complete. Whether that is news.
-    pub(super) fn complete(&mut self) -> bool {
+    pub(crate) fn complete(&mut self) -> bool {
         !core::mem::replace(&mut self.is_complete, true)
     }
 
     /// Whether [`Self::end`] was called.
-    pub(super) fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.is_drained
     }
 
     /// Nothing is decided any more.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.is_drained = true;
     }
 
     /// Members, by position, that have not told everything yet, and after which record of theirs they are to go on.
-    pub(super) fn unheard(&self) -> impl Iterator<Item = (usize, u64)> {
+    pub(crate) fn unheard(&self) -> impl Iterator<Item = (usize, u64)> {
         self.peers.iter().enumerate().filter(|(_, peer)| !peer.is_heard).map(|(at, peer)| (at, peer.cursor))
     }
 
     /// A member tells what it holds. Whether that is what it was asked for.
-    pub(super) fn hear(&mut self, position: usize, reply: &RecoverReply) -> bool {
+    pub(crate) fn hear(&mut self, position: usize, reply: &RecoverReply) -> bool {
         let peer = &mut self.peers[position];
         let is_asked = self.phase == Phase::Collecting && !peer.is_heard && peer.cursor == reply.cursor;
         if is_asked {
@@ -150,56 +146,56 @@ impl Lead {
     }
 
     /// The member that has most decisions, and how many, once all are heard.
-    pub(super) fn farthest(&self) -> Option<(usize, u64)> {
+    pub(crate) fn farthest(&self) -> Option<(usize, u64)> {
         let all_heard = self.peers.iter().all(|peer| peer.is_heard);
         let by_logged = self.peers.iter().enumerate().map(|(position, peer)| (position, peer.logged));
         by_logged.max_by_key(|(_, logged)| *logged).filter(|_| all_heard)
     }
 
     /// The last decisions that a member had logged, and knew to be durable at all, when the epoch began.
-    pub(super) fn told_by(&self, position: usize) -> (u64, u64) {
+    pub(crate) fn told_by(&self, position: usize) -> (u64, u64) {
         (self.peers[position].logged, self.peers[position].released)
     }
 
     /// Decisions up to `target` are to be had from a member.
-    pub(super) fn adopt(&mut self, from: usize, target: u64) {
+    pub(crate) fn adopt(&mut self, from: usize, target: u64) {
         self.phase = Phase::Adopting { from, target };
     }
 
     /// What was decided is here; open ops are not.
-    pub(super) fn begin_fetching(&mut self) {
+    pub(crate) fn begin_fetching(&mut self) {
         self.phase = Phase::Fetching;
     }
 
     /// All that was decided up to `logged` is here. Ops up to record `recovered_through` are from before the epoch.
-    pub(super) fn become_ready(&mut self, now: Now, recovered_through: u64, logged: u64) {
+    pub(crate) fn become_ready(&mut self, now: Now, recovered_through: u64, logged: u64) {
         self.phase = Phase::Ready;
         (self.recovered_through, self.recovery_end) = (recovered_through, logged);
         self.decided_ns = now.boot_ns;
     }
 
     /// Ops up to this record were open when the epoch began.
-    pub(super) fn recovered_through(&self) -> u64 {
+    pub(crate) fn recovered_through(&self) -> u64 {
         self.recovered_through
     }
 
     /// The last decision that an earlier primary may have shown.
-    pub(super) fn recovery_end(&self) -> u64 {
+    pub(crate) fn recovery_end(&self) -> u64 {
         self.recovery_end
     }
 
     /// An op that was open when the epoch began becomes decision `index`.
-    pub(super) fn extend_recovery(&mut self, index: u64) {
+    pub(crate) fn extend_recovery(&mut self, index: u64) {
         self.recovery_end = index;
     }
 
     /// A decision has been sent.
-    pub(super) fn note_decided(&mut self, now: Now) {
+    pub(crate) fn note_decided(&mut self, now: Now) {
         self.decided_ns = now.boot_ns;
     }
 
     /// `holder` has an op. Whether that is news.
-    pub(super) fn want(&mut self, op: OpId, holder: NodeId) -> bool {
+    pub(crate) fn want(&mut self, op: OpId, holder: NodeId) -> bool {
         let is_new = !self.wanted.contains_key(&op);
         let wanted = self.wanted.entry(op).or_insert(Wanted { holder, acks: 0, is_contended: false });
         wanted.holder = holder;
@@ -207,21 +203,21 @@ impl Lead {
     }
 
     /// Ops to be fetched now, with their holders. An uncontended one may have been answered, so that a contended one of its key comes after it: those come first.
-    pub(super) fn fetched_first(&self) -> impl Iterator<Item = (OpId, NodeId)> {
+    pub(crate) fn fetched_first(&self) -> impl Iterator<Item = (OpId, NodeId)> {
         let only_contended = self.wanted.values().all(|wanted| wanted.is_contended);
         let first = self.wanted.iter().filter(move |(_, wanted)| only_contended || !wanted.is_contended);
         first.map(|(op, wanted)| (*op, wanted.holder))
     }
 
     /// A member holds an op that is wanted as contended.
-    pub(super) fn note_contended(&mut self, op: OpId) {
+    pub(crate) fn note_contended(&mut self, op: OpId) {
         if let Some(wanted) = self.wanted.get_mut(&op) {
             wanted.is_contended = true;
         }
     }
 
     /// A member, by position, has acknowledged an op that is wanted. Whether that is news.
-    pub(super) fn keep_ack(&mut self, op: OpId, position: usize, is_contended: bool) -> bool {
+    pub(crate) fn keep_ack(&mut self, op: OpId, position: usize, is_contended: bool) -> bool {
         let Some(wanted) = self.wanted.get_mut(&op) else { return false };
         let is_new = wanted.acks >> position & 1 == 0;
         wanted.acks |= 1 << position;
@@ -230,22 +226,22 @@ impl Lead {
     }
 
     /// An op has arrived; what was known of it.
-    pub(super) fn have(&mut self, op: OpId) -> Option<Wanted> {
+    pub(crate) fn have(&mut self, op: OpId) -> Option<Wanted> {
         self.wanted.remove(&op)
     }
 
     /// Only these ops are still wanted.
-    pub(super) fn keep_wanting(&mut self, mut is_wanted: impl FnMut(OpId) -> bool) {
+    pub(crate) fn keep_wanting(&mut self, mut is_wanted: impl FnMut(OpId) -> bool) {
         self.wanted.retain(|op, _| is_wanted(*op));
     }
 
     /// Ops that are not here, and who holds them.
-    pub(super) fn wanted(&self) -> &BTreeMap<OpId, Wanted> {
+    pub(crate) fn wanted(&self) -> &BTreeMap<OpId, Wanted> {
         &self.wanted
     }
 
     /// A member says how far it is. How many decisions it has, if it is known what it held.
-    pub(super) fn take_progress(&mut self, now: Now, position: usize, progress: &Progress) -> Option<u64> {
+    pub(crate) fn take_progress(&mut self, now: Now, position: usize, progress: &Progress) -> Option<u64> {
         let peer = &mut self.peers[position];
         if !peer.is_heard {
             return None;
@@ -258,26 +254,26 @@ impl Lead {
     }
 
     /// The last decision that all other members have forced; `u64::MAX` if there are none.
-    pub(super) fn forced_by_peers(&self) -> u64 {
+    pub(crate) fn forced_by_peers(&self) -> u64 {
         let peers = self.peers.iter().enumerate().filter(|(position, _)| *position != self.me);
         peers.map(|(_, peer)| peer.forced).min().unwrap_or(u64::MAX)
     }
 
     /// A member is being sent what it lacks.
-    pub(super) fn note_served(&mut self, now: Now, position: usize) {
+    pub(crate) fn note_served(&mut self, now: Now, position: usize) {
         self.peers[position].heard_ns = now.boot_ns;
     }
 
-    pub(super) fn logged_by(&self, position: usize) -> u64 {
+    pub(crate) fn logged_by(&self, position: usize) -> u64 {
         self.peers[position].logged
     }
 
-    pub(super) fn forced_by(&self, position: usize) -> u64 {
+    pub(crate) fn forced_by(&self, position: usize) -> u64 {
         self.peers[position].forced
     }
 
     /// Whether a member has been silent for so long that it is to be sent something again; how often that has been in vain.
-    pub(super) fn take_silent(&mut self, now: Now, position: usize, patience_ns: u64) -> Option<u32> {
+    pub(crate) fn take_silent(&mut self, now: Now, position: usize, patience_ns: u64) -> Option<u32> {
         let peer = &mut self.peers[position];
         let since_ns = peer.heard_ns.max(self.decided_ns);
         if now.boot_ns < since_ns + (patience_ns << peer.tries.min(DOUBLINGS_MAX)) {
@@ -288,12 +284,12 @@ impl Lead {
     }
 
     /// Decision `index` will be the refusal of an op that was never prepared.
-    pub(super) fn refuse(&mut self, index: u64, reply_to: SocketAddrV4) {
+    pub(crate) fn refuse(&mut self, index: u64, reply_to: SocketAddrV4) {
         self.refused.insert(index, reply_to);
     }
 
     /// Where to answer the refusal that decision `index` is.
-    pub(super) fn take_refused(&mut self, index: u64) -> Option<SocketAddrV4> {
+    pub(crate) fn take_refused(&mut self, index: u64) -> Option<SocketAddrV4> {
         self.refused.remove(&index)
     }
 }

@@ -29,43 +29,43 @@ const DOUBLINGS_MAX: u32 = 3;
 #[derive(Clone)]
 pub(crate) struct Op {
     /// Number of its log record: the replica's own order.
-    pub(super) order: u64,
+    pub(crate) order: u64,
     /// The client's datagram.
-    pub(super) stored: StoredUpdate,
-    pub(super) is_forced: bool,
+    pub(crate) stored: StoredUpdate,
+    pub(crate) is_forced: bool,
     /// As of when it was logged (R2).
-    pub(super) is_contended: bool,
+    pub(crate) is_contended: bool,
     /// Set when it is decided but not released.
-    pub(super) is_decided: bool,
-    pub(super) votes: Votes,
+    pub(crate) is_decided: bool,
+    pub(crate) votes: Votes,
     /// When it was taken in.
-    pub(super) since_ns: u64,
+    pub(crate) since_ns: u64,
     /// When it was last sent or acknowledged, and how often.
     sent_ns: u64,
-    pub(super) tries: u32,
+    pub(crate) tries: u32,
 }
 
 impl Op {
     /// Whether it removes its key.
-    pub(super) fn is_delete(&self) -> bool {
+    pub(crate) fn is_delete(&self) -> bool {
         matches!(self.stored.head().operation, Operation::Delete)
     }
 }
 
 /// What the primary has heard of an op in this epoch.
 #[derive(Clone, Copy, Default, Hash)]
-pub(super) struct Votes {
+pub(crate) struct Votes {
     /// Which members, by position, have acknowledged it.
-    pub(super) acks: u16,
+    pub(crate) acks: u16,
     /// Some member said that it is contended.
-    pub(super) any_contended: bool,
+    pub(crate) any_contended: bool,
     /// Some member could not store it.
-    pub(super) any_refused: bool,
+    pub(crate) any_refused: bool,
 }
 
 /// What the primary knows of a key's newest decided state.
 #[derive(Clone)]
-pub(super) enum Latest {
+pub(crate) enum Latest {
     Unknown,
     /// By the read with this token; one that was asked for before tells of an older state.
     Reading {
@@ -77,15 +77,15 @@ pub(super) enum Latest {
 /// A get that waits for an op of its key.
 #[derive(Clone)]
 pub(crate) struct WaitingGet {
-    pub(super) op: OpId,
-    pub(super) reply_to: SocketAddrV4,
+    pub(crate) op: OpId,
+    pub(crate) reply_to: SocketAddrV4,
     /// Of a chain: the head has looked whether the value's time has come (R11).
-    pub(super) is_judged: bool,
+    pub(crate) is_judged: bool,
 }
 
 /// A locked key.
 #[derive(Clone)]
-pub(super) struct Key {
+pub(crate) struct Key {
     /// Its undecided ops, in the replica's own log order.
     queue: SmallVec<[OpId; 1]>,
     /// Its decided ops that are not released.
@@ -101,23 +101,23 @@ impl Key {
     }
 
     /// Its undecided ops, in the order in which they are to be decided.
-    pub(super) fn undecided(&self) -> impl Iterator<Item = OpId> {
+    pub(crate) fn undecided(&self) -> impl Iterator<Item = OpId> {
         self.queue.iter().copied()
     }
 
     /// How many of its ops are decided and not released.
-    pub(super) fn unreleased(&self) -> u32 {
+    pub(crate) fn unreleased(&self) -> u32 {
         self.unreleased
     }
 
-    pub(super) fn latest(&self) -> &Latest {
+    pub(crate) fn latest(&self) -> &Latest {
         &self.latest
     }
 }
 
 /// See the module.
 #[derive(Clone)]
-pub(super) struct Locks {
+pub(crate) struct Locks {
     partition: PartitionId,
     ops: Map<OpId, Op>,
     /// Undecided ops by log order.
@@ -129,59 +129,59 @@ pub(super) struct Locks {
 
 impl Locks {
     /// Without open ops.
-    pub(super) fn new(partition: PartitionId, ops: Map<OpId, Op>, keys: Map<StoredKey, Key>) -> Self {
+    pub(crate) fn new(partition: PartitionId, ops: Map<OpId, Op>, keys: Map<StoredKey, Key>) -> Self {
         Self { partition, ops, undecided: Ordered::default(), keys, spare: Vec::new() }
     }
 
     /// An open op.
-    pub(super) fn op(&self, op: OpId) -> Option<&Op> {
+    pub(crate) fn op(&self, op: OpId) -> Option<&Op> {
         self.ops.get(&op)
     }
 
     /// Whether an op is open.
-    pub(super) fn holds(&self, op: OpId) -> bool {
+    pub(crate) fn holds(&self, op: OpId) -> bool {
         self.ops.contains_key(&op)
     }
 
     /// How many ops are open.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.ops.len()
     }
 
     /// Whether some op is decided and not released.
-    pub(super) fn has_unreleased(&self) -> bool {
+    pub(crate) fn has_unreleased(&self) -> bool {
         self.ops.len() > self.undecided.len()
     }
 
     /// A key, if it is locked.
-    pub(super) fn key(&self, key: &[u8]) -> Option<&Key> {
+    pub(crate) fn key(&self, key: &[u8]) -> Option<&Key> {
         self.keys.get(key)
     }
 
     /// Whether a key is locked.
-    pub(super) fn is_locked(&self, key: &[u8]) -> bool {
+    pub(crate) fn is_locked(&self, key: &[u8]) -> bool {
         self.keys.contains_key(key)
     }
 
     /// Undecided ops by log order, of those that were logged after record `after`.
-    pub(super) fn undecided_after(&self, after: u64) -> impl Iterator<Item = (OpId, &Op)> {
+    pub(crate) fn undecided_after(&self, after: u64) -> impl Iterator<Item = (OpId, &Op)> {
         self.undecided.after(after).map(|(_, op)| (*op, &self.ops[op]))
     }
 
     /// The record of the oldest undecided op; `u64::MAX`: there is none.
-    pub(super) fn oldest_undecided(&self) -> u64 {
+    pub(crate) fn oldest_undecided(&self) -> u64 {
         self.undecided.first().unwrap_or(u64::MAX)
     }
 
     /// All open ops, in the order in which they were logged.
-    pub(super) fn in_log_order(&self) -> Vec<&Op> {
+    pub(crate) fn in_log_order(&self) -> Vec<&Op> {
         let mut ops: Vec<&Op> = self.ops.values().collect();
         ops.sort_unstable_by_key(|op| op.order);
         ops
     }
 
     /// Takes an op in: it is undecided from now on and locks its key.
-    pub(super) fn take_in(
+    pub(crate) fn take_in(
         &mut self,
         visibility: &mut Visibility,
         now: Now,
@@ -214,14 +214,14 @@ impl Locks {
     }
 
     /// An op's record is durable. If it is still open, when it was taken in.
-    pub(super) fn mark_forced(&mut self, op: OpId) -> Option<u64> {
+    pub(crate) fn mark_forced(&mut self, op: OpId) -> Option<u64> {
         let state = self.ops.get_mut(&op)?;
         state.is_forced = true;
         Some(state.since_ns)
     }
 
     /// Primary: these members, by position, have acknowledged an open op. What is known of it now.
-    pub(super) fn count_acks(&mut self, op: OpId, acks: u16, is_contended: bool, is_refused: bool) -> Votes {
+    pub(crate) fn count_acks(&mut self, op: OpId, acks: u16, is_contended: bool, is_refused: bool) -> Votes {
         let state = self.ops.get_mut(&op).expect("an open op");
         state.votes.acks |= acks;
         state.votes.any_contended |= is_contended || state.is_contended;
@@ -230,13 +230,13 @@ impl Locks {
     }
 
     /// Primary: its holder is not silent.
-    pub(super) fn calm(&mut self, op: OpId) {
+    pub(crate) fn calm(&mut self, op: OpId) {
         let state = self.ops.get_mut(&op).expect("an open op");
         state.tries = state.tries.min(1);
     }
 
     /// Of the `count` oldest undecided ops those whose timeout has passed; each is counted as tried.
-    pub(super) fn take_overdue(&mut self, now: Now, timeout_ns: u64, count: usize) -> Vec<OpId> {
+    pub(crate) fn take_overdue(&mut self, now: Now, timeout_ns: u64, count: usize) -> Vec<OpId> {
         let mut overdue = Vec::new();
         for (_, op) in self.undecided.after(None).take(count) {
             let state = self.ops.get_mut(op).expect("an undecided op is open");
@@ -249,7 +249,7 @@ impl Locks {
     }
 
     /// An op is decided, maybe once more. How many ops of its key (of that of which there are most) are decided and not released, this one among them; `None`: it is not open.
-    pub(super) fn decide(&mut self, op: OpId) -> Option<u32> {
+    pub(crate) fn decide(&mut self, op: OpId) -> Option<u32> {
         let state = self.ops.get_mut(&op)?;
         let is_first = !core::mem::replace(&mut state.is_decided, true);
         if is_first {
@@ -268,7 +268,7 @@ impl Locks {
     }
 
     /// Whether an undecided op is the next one of each of its keys (T2).
-    pub(super) fn is_next(&self, op: OpId) -> bool {
+    pub(crate) fn is_next(&self, op: OpId) -> bool {
         let Some(state) = self.ops.get(&op) else { return false };
         let mut is_next = true;
         state.stored.each_key(|key| is_next &= self.keys[key].queue.first() == Some(&op));
@@ -276,31 +276,31 @@ impl Locks {
     }
 
     /// Whether some key of an op that is not open is locked by an undecided one: then it is contended (T3).
-    pub(super) fn meets_undecided(&self, stored: &StoredUpdate) -> bool {
+    pub(crate) fn meets_undecided(&self, stored: &StoredUpdate) -> bool {
         let mut meets = false;
         stored.each_key(|key| meets |= self.keys.get(key).is_some_and(|key| !key.queue.is_empty()));
         meets
     }
 
     /// A decided op takes effect. Its key is to be unlocked next.
-    pub(super) fn remove(&mut self, op: OpId) -> Option<Op> {
+    pub(crate) fn remove(&mut self, op: OpId) -> Option<Op> {
         self.ops.remove(&op)
     }
 
     /// Memory for an op that is to be taken in.
-    pub(super) fn take_spare(&mut self) -> StoredBytes {
+    pub(crate) fn take_spare(&mut self) -> StoredBytes {
         self.spare.pop().unwrap_or_default()
     }
 
     /// An op that was removed is not needed any more.
-    pub(super) fn let_go(&mut self, op: Op) {
+    pub(crate) fn let_go(&mut self, op: Op) {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(op.stored.into_bytes());
         }
     }
 
     /// A decided op of this key has taken effect. Whether no other one locks the key, and the gets that waited for that.
-    pub(super) fn unlock(&mut self, visibility: &mut Visibility, key: &[u8]) -> Option<Vec<WaitingGet>> {
+    pub(crate) fn unlock(&mut self, visibility: &mut Visibility, key: &[u8]) -> Option<Vec<WaitingGet>> {
         let EntryRef::Occupied(mut entry) = self.keys.entry_ref(key) else {
             panic!("an open op locks its key")
         };
@@ -318,7 +318,7 @@ impl Locks {
     }
 
     /// Lets a get wait for the outcome of a locked key. Whether there is room for it.
-    pub(super) fn wait(&mut self, get: WaitingGet, key: &[u8]) -> bool {
+    pub(crate) fn wait(&mut self, get: WaitingGet, key: &[u8]) -> bool {
         match self.keys.get_mut(key) {
             Some(state) if state.waiting.len() < WAITING_GETS_MAX => {
                 state.waiting.push(get);
@@ -329,17 +329,17 @@ impl Locks {
     }
 
     /// The gets that wait for a locked key.
-    pub(super) fn take_waiting(&mut self, key: &[u8]) -> Vec<WaitingGet> {
+    pub(crate) fn take_waiting(&mut self, key: &[u8]) -> Vec<WaitingGet> {
         core::mem::take(&mut self.key_mut(key).waiting)
     }
 
     /// Primary: what is known of a locked key's newest decided state from now on.
-    pub(super) fn set_latest(&mut self, key: &[u8], latest: Latest) {
+    pub(crate) fn set_latest(&mut self, key: &[u8], latest: Latest) {
         self.key_mut(key).latest = latest;
     }
 
     /// The read with this token has found `latest`. Whether that is the state that is waited for.
-    pub(super) fn end_reading(&mut self, key: &[u8], token: u64, latest: Latest) -> bool {
+    pub(crate) fn end_reading(&mut self, key: &[u8], token: u64, latest: Latest) -> bool {
         let Some(state) = self.keys.get_mut(key) else { return false };
         let is_newest = matches!(state.latest, Latest::Reading { token: newest } if newest == token);
         if is_newest {
@@ -349,14 +349,14 @@ impl Locks {
     }
 
     /// An undecided op is the next to be decided of its key.
-    pub(super) fn move_to_front(&mut self, key: &[u8], op: OpId) {
+    pub(crate) fn move_to_front(&mut self, key: &[u8], op: OpId) {
         let queue = &mut self.key_mut(key).queue;
         queue.retain(|queued| *queued != op);
         queue.insert(0, op);
     }
 
     /// A new epoch: nothing is known of what its primary will decide, and acks of the last one are void (R4).
-    pub(super) fn enter_epoch(&mut self, now: Now) {
+    pub(crate) fn enter_epoch(&mut self, now: Now) {
         for key in self.keys.values_mut() {
             key.waiting.clear();
             key.latest = Latest::Unknown;
@@ -368,7 +368,7 @@ impl Locks {
     }
 
     /// Lets go of the undecided ops: of a chain nobody was told anything of them. Which they were.
-    pub(super) fn drop_undecided(&mut self, visibility: &mut Visibility) -> Vec<OpId> {
+    pub(crate) fn drop_undecided(&mut self, visibility: &mut Visibility) -> Vec<OpId> {
         let mut dropped = Vec::new();
         while let Some((_, op)) = self.undecided.pop_first() {
             let state = self.ops.remove(&op).expect("an undecided op is open");
@@ -389,7 +389,7 @@ impl Locks {
     }
 
     /// Lets go of all ops; they are put into `ops`.
-    pub(super) fn give_up(&mut self, visibility: &mut Visibility, ops: Map<OpId, Op>) -> Map<OpId, Op> {
+    pub(crate) fn give_up(&mut self, visibility: &mut Visibility, ops: Map<OpId, Op>) -> Map<OpId, Op> {
         for (key, _) in self.keys.drain() {
             visibility.unlocked(self.partition, &key);
         }

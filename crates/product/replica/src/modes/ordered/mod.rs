@@ -14,77 +14,68 @@
 //!    `scrub` and `compare`: about replicas that differ;
 //! 10. `chain`: the same sequence, agreed on along a chain.
 
-mod agenda;
-mod chain;
-mod clients;
-mod compare;
-mod contents;
-mod copy;
-mod copy_frames;
-mod decide;
-mod epoch;
-mod evaluate;
-mod expiry;
-mod follow;
-mod full;
-mod get;
-mod history;
-mod join;
-mod joiner;
-mod lead;
-mod locks;
-mod made;
-mod makings;
-mod ordered;
-mod partition;
-mod pieces;
-mod prepare;
-mod recent;
-mod record;
-mod repair;
-mod repairs;
-mod reporting;
-mod reshape;
-mod restore;
-mod scan;
-pub(super) mod script;
-mod scrub;
-mod sequence;
-mod settle;
-mod sweep;
-mod transaction;
-mod transactions;
-mod waits;
+pub(crate) mod agenda;
+pub(crate) mod apply;
+pub(crate) mod clients;
+pub(crate) mod compare;
+pub(crate) mod contents;
+pub(crate) mod copy;
+pub(crate) mod copy_frames;
+pub(crate) mod decide;
+pub(crate) mod epoch;
+pub(crate) mod evaluate;
+pub(crate) mod expiry;
+pub(crate) mod get;
+pub(crate) mod history;
+pub(crate) mod join;
+pub(crate) mod joiner;
+pub(crate) mod judge_transaction;
+pub(crate) mod lead;
+pub(crate) mod locks;
+pub(crate) mod open_ops;
+pub(crate) mod ordered;
+pub(crate) mod partition;
+pub(crate) mod pieces;
+pub(crate) mod recent;
+pub(crate) mod record;
+pub(crate) mod repair;
+pub(crate) mod repairs;
+pub(crate) mod replay;
+pub(crate) mod reporting;
+pub(crate) mod reshape;
+pub(crate) mod scan;
+pub(crate) mod script;
+pub(crate) mod scrub;
+pub(crate) mod sequence;
+pub(crate) mod transaction;
+pub(crate) mod waits;
 
 use crate::modes::entry::decode_entry;
-use crate::{
-    CopyChunk, CopyRequest, Host, Message, Page, PartitionStatus, Request, Standing, stored_entries,
-};
+use crate::{CopyChunk, CopyRequest, Host, Page, PartitionStatus, Standing, stored_entries};
 use alloc::vec::Vec;
-use core::net::SocketAddrV4;
-use nicekv_proto::recovery::{Entry, Wanted};
+use evaluate::KeyValue;
+use nicekv_proto::recovery::Entry;
 use nicekv_proto::repair::KeyState;
-use nicekv_proto::replication::{PrepareAck, Progress};
-use nicekv_proto::{DecodeError, Entries, Epoch, NodeId, Now, PartitionId, Replication};
-pub(crate) use partition::OrderedPartition;
-use prepare::Source;
+use nicekv_proto::{DecodeError, Epoch, Now, Replication};
+pub(crate) use partition::{Agreement, OrderedPartition};
 use record::Record;
-use waits::{PendingRead, UnforcedWhat};
+use waits::PendingRead;
 
-impl OrderedPartition {
-    pub(super) fn of_record(partition: PartitionId, record: &[u8], host: &Host) -> Option<Self> {
-        Record::decode(record).is_ok().then(|| Self::outside(partition, host))
-    }
+/// Whether the log of a partition in such a mode begins with this record.
+pub(crate) fn is_record(record: &[u8]) -> bool {
+    Record::decode(record).is_ok()
+}
 
-    pub(super) fn is(&self, replication: Replication) -> bool {
-        matches!(replication, Replication::Multicast | Replication::Chain)
-    }
+/// Whether a partition of such a keyspace agrees on a sequence.
+pub(crate) fn is_ordered(replication: Replication) -> bool {
+    matches!(replication, Replication::Multicast | Replication::Chain)
+}
 
-    pub(super) fn replication(&self) -> Replication {
-        if self.is_chain() { Replication::Chain } else { Replication::Multicast }
-    }
-
-    pub(super) fn epoch_min(&self) -> Epoch {
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
+    pub(crate) fn epoch_min(&self) -> Epoch {
         if self.membership.epoch > Epoch::default() {
             return self.membership.epoch;
         }
@@ -92,7 +83,7 @@ impl OrderedPartition {
         Epoch(self.sequence.history().newest().max(former).map_or(0, |newest| newest.0 + 1))
     }
 
-    pub(super) fn replay(
+    pub(crate) fn replay(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -102,106 +93,22 @@ impl OrderedPartition {
         self.take_record(host, now, number, &Record::decode(record)?)
     }
 
-    pub(super) fn on_request(&mut self, host: &mut Host, now: Now, from: SocketAddrV4, request: Request<'_>) {
-        match request {
-            Request::Get(get) => self.on_get(host, now, get, from),
-            Request::Scan(scan) => self.on_scan(host, now, scan, from),
-            Request::Update(update, datagram) => {
-                self.on_update(host, now, update, datagram, Source::Client(from));
-            }
-            Request::Query(query) => host.refuse(query.op, query.reply_to.or(Some(from))),
-            Request::Store(store, _) => host.refuse(store.op, store.reply_to.or(Some(from))),
-        }
-    }
-
-    pub(super) fn on_message(&mut self, host: &mut Host, now: Now, sender: NodeId, message: Message<'_>) {
-        match message {
-            Message::Forwarded(decision, op) if self.is_chain() => {
-                self.on_forwarded(host, now, sender, decision, op);
-            }
-            Message::Watermark(watermark) if self.is_chain() => {
-                self.on_chain_watermark(host, now, sender, watermark);
-            }
-            Message::Progress(progress, _) if self.is_chain() => {
-                self.on_chain_progress(host, now, sender, progress);
-            }
-            Message::Resent { update, datagram, .. } if self.is_chain() => {
-                self.on_early_op(host, sender, update, datagram);
-            }
-            Message::Forwarded(..) => host.counters.refused += 1,
-            Message::PrepareAck(ack) if self.is_primary() => self.on_prepare_ack(host, now, sender, ack),
-            Message::PrepareAck(_) => {}
-            Message::Progress(progress, prepares) => {
-                self.on_progress(host, now, sender, progress);
-                self.release_expired(host, now, progress, prepares);
-            }
-            Message::Watermark(watermark) => {
-                if self.membership.primary == sender {
-                    self.on_watermark(host, now, watermark);
-                }
-            }
-            Message::Decision(decision) => {
-                if self.is_primary() {
-                    self.on_adopted(host, now, sender, decision);
-                } else if self.membership.primary == sender {
-                    self.on_decision(host, now, decision);
-                }
-            }
-            Message::Resent { logged, update, datagram } => {
-                self.on_update(host, now, update, datagram, Source::Member { sender, logged });
-            }
-            Message::RecoverRequest(request) => self.on_recover_request(host, request),
-            Message::RecoverReply(reply) => self.on_recover_reply(host, now, reply),
-            Message::Fetch(Wanted::Op(op)) => self.on_fetch_op(host, op, sender),
-            Message::Fetch(Wanted::DecisionsAfter(after)) => self.on_fetch_decisions(host, sender, after),
-            Message::RepairRequest(request) => self.on_repair_request(host, now, request),
-            Message::RepairReply(reply) => self.on_repair_reply(host, now, reply),
-            Message::ScrubPage(page) => self.on_scrub_page(host, now, page),
-            Message::Tombstones(_)
-            | Message::TombstonesAck(_)
-            | Message::Entrust(_)
-            | Message::Entrusted(_) => host.counters.refused += 1,
-        }
-    }
-
-    pub(super) fn on_copy_request(&mut self, host: &mut Host, _: Now, request: CopyRequest<'_>) {
+    pub(crate) fn on_copy_request(&mut self, host: &mut Host, _: Now, request: CopyRequest<'_>) {
         let CopyRequest { peer, joiner, section, since, after } = request;
         self.serve_copy(host, peer, joiner, section, since, after);
     }
 
-    pub(super) fn on_copy_chunk(&mut self, host: &mut Host, now: Now, chunk: CopyChunk<'_>) {
+    pub(crate) fn on_copy_chunk(&mut self, host: &mut Host, now: Now, chunk: CopyChunk<'_>) {
         self.take_copy_chunk(host, now, chunk.epoch, chunk.section, chunk.more, chunk.payload);
     }
 
-    pub(super) fn on_forced(&mut self, host: &mut Host, now: Now, record: u64) {
-        match self.waits.finish_force(record) {
-            None => {}
-            Some(UnforcedWhat::Prepare(op)) => self.on_prepare_forced(host, now, op),
-            Some(UnforcedWhat::Decision(index)) => self.on_decision_forced(host, now, index),
-            Some(UnforcedWhat::Copy) => self.on_copy_forced(host, now),
-        }
-    }
-
-    pub(super) fn answers_gets(&self, host: &Host) -> bool {
-        match self.is_chain() {
-            true => self.is_tail(host) && self.tail_answers_gets(host),
-            false => {
-                let is_proven = self.is_proven || self.is_recovered_wholly();
-                self.membership.standing.serves() && is_proven
-            }
-        }
-    }
-
-    pub(super) fn on_read(&mut self, host: &mut Host, now: Now, token: u64, entry: Option<&[u8]>) {
+    pub(crate) fn on_read(&mut self, host: &mut Host, now: Now, token: u64, entry: Option<&[u8]>) {
         match self.waits.finish_read(token) {
             PendingRead::Get { get, key, changes } => {
                 self.on_get_read(host, now, get, (&key, changes), entry.map(decode_entry));
             }
             PendingRead::Evaluate { key } => {
-                let value = entry
-                    .map(decode_entry)
-                    .as_ref()
-                    .and_then(crate::modes::ordered::evaluate::KeyValue::from_entry);
+                let value = entry.map(decode_entry).as_ref().and_then(KeyValue::from_entry);
                 self.on_state_read(host, now, token, &key, value);
             }
             PendingRead::Repair { epoch, to, asked, key } => {
@@ -211,7 +118,7 @@ impl OrderedPartition {
         }
     }
 
-    pub(super) fn on_read_corrupt(&mut self, host: &mut Host, now: Now, token: u64) {
+    pub(crate) fn on_read_corrupt(&mut self, host: &mut Host, now: Now, token: u64) {
         match self.waits.finish_read(token) {
             PendingRead::Get { get, key, .. } => self.on_get_corrupt(host, now, get, &key),
             PendingRead::Evaluate { key } => self.on_state_corrupt(host, now, token, &key),
@@ -221,7 +128,7 @@ impl OrderedPartition {
         }
     }
 
-    pub(super) fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>) {
+    pub(crate) fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>) {
         let scan = self.waits.finish_scan(token, self.membership.epoch);
         // A copy must not go without them: the joiner asks again.
         self.begin_repairs(host, now, page.corrupt);
@@ -230,11 +137,11 @@ impl OrderedPartition {
         }
     }
 
-    pub(super) fn wants_scrub(&self, now: Now) -> bool {
+    pub(crate) fn wants_scrub(&self, now: Now) -> bool {
         self.is_primary() && self.contents.agenda().needs_pass(now)
     }
 
-    pub(super) fn before_scrub(&mut self, now: Now, is_first: bool) -> bool {
+    pub(crate) fn before_scrub(&mut self, now: Now, is_first: bool) -> bool {
         if self.is_primary() && self.contents.agenda().is_saturated(now) {
             return false;
         }
@@ -244,7 +151,7 @@ impl OrderedPartition {
         true
     }
 
-    pub(super) fn on_scrubbed(&mut self, host: &mut Host, now: Now, after: Option<&[u8]>, page: Page<'_>) {
+    pub(crate) fn on_scrubbed(&mut self, host: &mut Host, now: Now, after: Option<&[u8]>, page: Page<'_>) {
         self.begin_repairs(host, now, page.corrupt);
         if self.membership.standing == Standing::Consistent {
             self.list(host, after, &page);
@@ -261,56 +168,30 @@ impl OrderedPartition {
         }
     }
 
-    pub(super) fn on_scrub_lost(&mut self) {
+    pub(crate) fn on_scrub_lost(&mut self) {
         self.contents.agenda_mut().break_pass();
     }
 
-    pub(super) fn sweep(&mut self, host: &mut Host, now: Now) -> bool {
-        let is_work_left = self.look_over(host, now);
-        self.sweep_repairs(host, now) || is_work_left
-    }
-
-    pub(super) fn checkpoint(&self, host: &mut Host) {
+    pub(crate) fn checkpoint(&self, host: &mut Host) {
         self.append_open(host);
     }
 
-    /// Along a chain it takes more than one to show something, so that of its keys there are no copies.
-    pub(super) fn leads(&self) -> bool {
-        let is_whole = self.membership.activated && !self.membership.sealed && !self.is_chain();
-        is_whole
-            && self.lead.as_ref().is_some_and(|lead| lead.is_ready())
-            && self.is_proven
-            && self.membership.standing.serves()
-    }
-
-    pub(super) fn reconsider(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+    pub(crate) fn reconsider(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         if self.is_primary() {
             self.decide_key(host, now, key);
         }
     }
 
-    /// A contended decision takes effect when it is released (R2), so what comes after it may show before.
-    pub(super) fn settled(&self) -> Option<u64> {
-        if self.is_chain() {
-            // What the tail has released is what was said, and nothing else has taken effect here.
-            return self.hop.has_spoken().then(|| self.sequence.released());
-        }
-        let leads = self.lead.as_ref().is_some_and(|lead| lead.is_ready()) && self.membership.activated;
-        let leads = leads && self.is_proven;
-        let is_held_back = self.sequence.unreleased().any(|decided| decided.contended);
-        (leads && !is_held_back).then(|| self.sequence.logged())
-    }
-
-    pub(super) fn holds_through(&self, index: u64) -> bool {
+    pub(crate) fn holds_through(&self, index: u64) -> bool {
         self.former.is_none() && self.sequence.logged() >= index
     }
 
-    pub(super) fn bequeath(&self, host: &mut Host) -> Vec<Vec<u8>> {
+    pub(crate) fn bequeath(&self, host: &mut Host) -> Vec<Vec<u8>> {
         self.log_end(host);
         self.legacy()
     }
 
-    pub(super) fn give_up(&mut self, host: &mut Host) {
+    pub(crate) fn give_up(&mut self, host: &mut Host) {
         for op in self.give_up_ops(host).into_keys() {
             host.finish_internal(op);
         }
@@ -319,7 +200,7 @@ impl OrderedPartition {
         host.visibility.unknown(self.id());
     }
 
-    pub(super) fn status(&self) -> PartitionStatus {
+    pub(crate) fn status(&self) -> PartitionStatus {
         PartitionStatus {
             partition: self.id(),
             epoch: self.membership.epoch,
@@ -330,23 +211,6 @@ impl OrderedPartition {
             logged: self.sequence.logged(),
             released: self.sequence.released(),
             proven: self.is_proven,
-        }
-    }
-}
-
-impl OrderedPartition {
-    /// A member that holds every decision, and still these ops, holds ops that are past remembering.
-    fn release_expired(
-        &mut self,
-        host: &mut Host,
-        now: Now,
-        progress: &Progress,
-        prepares: Entries<'_, PrepareAck>,
-    ) {
-        if progress.gap && progress.logged == self.sequence.logged() && self.is_primary() {
-            for ack in prepares.iter().filter(|ack| ack.partition == progress.partition) {
-                self.decide_expired(host, now, ack.op);
-            }
         }
     }
 
@@ -360,12 +224,15 @@ impl OrderedPartition {
 }
 
 mod exploration {
-    use super::OrderedPartition;
+    use super::clients::ExportCursor;
+    use super::{Agreement, OrderedPartition};
     use crate::Standing;
-    use crate::modes::ordered::clients::ExportCursor;
     use core::hash::{Hash, Hasher};
 
-    impl OrderedPartition {
+    impl<A> OrderedPartition<A>
+    where
+        Self: Agreement,
+    {
         pub(crate) fn fingerprint_wait(&self, record: u64, state: &mut impl Hasher) {
             self.waits.fingerprint(record, state);
         }
@@ -380,8 +247,8 @@ mod exploration {
             self.sequence.fingerprint(state);
             self.clients.export(ExportCursor::START, usize::MAX).0.hash(state);
             self.contents.fingerprint(state);
-            (self.reporting.is_pending(), self.is_proven, self.awaiting_proof.len()).hash(state);
-            self.hop.fingerprint(state);
+            (self.reporting.is_pending(), self.is_proven).hash(state);
+            self.fingerprint_mode(state);
             self.lead.as_ref().inspect(|lead| lead.fingerprint(state));
         }
 

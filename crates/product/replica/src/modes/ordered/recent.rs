@@ -18,11 +18,11 @@ use smallvec::SmallVec;
 const LONG_KEYS_BYTES_MAX: usize = 2 << 20;
 
 /// A key. Short ones need no memory of their own.
-pub(super) type RecentKey = SmallVec<[u8; 24]>;
+pub(crate) type RecentKey = SmallVec<[u8; 24]>;
 
 /// See the module.
 #[derive(Clone)]
-pub(super) struct Recent {
+pub(crate) struct Recent {
     /// The decision of the first key.
     first: u64,
     /// By decision, without gaps; none: it has written nothing.
@@ -33,23 +33,23 @@ pub(super) struct Recent {
 
 impl Recent {
     /// Of an empty partition.
-    pub(super) fn new(decisions_max: usize) -> Self {
+    pub(crate) fn new(decisions_max: usize) -> Self {
         Self { first: 1, keys: VecDeque::new(), decisions_max, long_keys_bytes: 0 }
     }
 
     /// Whether nothing has been noted or forgotten.
-    pub(super) fn is_unused(&self) -> bool {
+    pub(crate) fn is_unused(&self) -> bool {
         self.first == 1 && self.keys.is_empty()
     }
 
     /// What decisions up to `through` wrote is not known, and those after it have written nothing yet.
-    pub(super) fn begin_after(&mut self, through: u64) {
+    pub(crate) fn begin_after(&mut self, through: u64) {
         self.keys.clear();
         (self.first, self.long_keys_bytes) = (through + 1, 0);
     }
 
     /// What was decided after `since` is void: everything that it wrote is written again.
-    pub(super) fn forget_after(&mut self, since: u64) {
+    pub(crate) fn forget_after(&mut self, since: u64) {
         if !self.reaches(since) {
             return self.begin_after(since);
         }
@@ -58,7 +58,7 @@ impl Recent {
     }
 
     /// What decisions up to `through` wrote is forgotten.
-    pub(super) fn forget_through(&mut self, through: u64) {
+    pub(crate) fn forget_through(&mut self, through: u64) {
         while self.first <= through {
             let Some(key) = self.keys.pop_front() else {
                 self.first = through + 1;
@@ -70,7 +70,7 @@ impl Recent {
     }
 
     /// The decision of this index has written this key.
-    pub(super) fn note(&mut self, index: u64, key: &[u8]) {
+    pub(crate) fn note(&mut self, index: u64, key: &[u8]) {
         let decisions_max = self.decisions_max as u64;
         if index >= self.first + decisions_max {
             self.forget_through(index - decisions_max);
@@ -95,19 +95,19 @@ impl Recent {
     }
 
     /// Whether all is known that was written after decision `since`.
-    pub(super) fn reaches(&self, since: u64) -> bool {
+    pub(crate) fn reaches(&self, since: u64) -> bool {
         self.first <= since + 1
     }
 
     /// What decisions after `since` and up to `through` have written, and which.
-    pub(super) fn written(&self, since: u64, through: u64) -> impl Iterator<Item = (u64, &RecentKey)> {
+    pub(crate) fn written(&self, since: u64, through: u64) -> impl Iterator<Item = (u64, &RecentKey)> {
         let skipped = (since + 1).saturating_sub(self.first) as usize;
         let places = (self.first..=through).zip(&self.keys).skip(skipped);
         places.filter_map(|(index, key)| Some((index, key.as_ref()?)))
     }
 
     /// Whether decision `index` wrote this key.
-    pub(super) fn is_of(&self, index: u64, key: &[u8]) -> bool {
+    pub(crate) fn is_of(&self, index: u64, key: &[u8]) -> bool {
         let place = index.checked_sub(self.first).and_then(|place| self.keys.get(place as usize));
         place.is_some_and(|noted| noted.as_deref() == Some(key))
     }

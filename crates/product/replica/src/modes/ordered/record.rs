@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Record<'a> {
+pub(crate) enum Record<'a> {
     /// An op is prepared: the client's datagram, and whether it was contended when it was logged (R2).
     Prepare { contended: bool, datagram: &'a [u8] },
     /// An op is decided. Decisions of a partition stand in the log in the order of their indexes.
@@ -39,12 +39,12 @@ pub(super) enum Record<'a> {
 
 /// See [`Record::Position`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Position {
+pub(crate) struct Position {
     /// If not complete: what it holds (`Former::through`).
-    pub(super) since: Option<u64>,
-    pub(super) floor: u64,
-    pub(super) released: u64,
-    pub(super) held_by_originals: u64,
+    pub(crate) since: Option<u64>,
+    pub(crate) floor: u64,
+    pub(crate) released: u64,
+    pub(crate) held_by_originals: u64,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -64,7 +64,7 @@ struct PositionLayout {
 }
 
 impl<'a> Record<'a> {
-    pub(super) fn append(&self, out: &mut Vec<u8>) {
+    pub(crate) fn append(&self, out: &mut Vec<u8>) {
         let head = |out: &mut Vec<u8>, kind: u8, flag: bool| out.extend_from_slice(&[kind, flag.into()]);
         match self {
             Self::Prepare { contended, datagram } => {
@@ -116,7 +116,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let [kind, flag]: [u8; 2] = reader.layout("record")?;
         match kind {

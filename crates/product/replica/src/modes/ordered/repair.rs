@@ -24,7 +24,7 @@
 //!   the state waits until the asker has logged every decision that can be in it.
 
 use super::locks::{Latest, WaitingGet};
-use super::partition::OrderedPartition;
+use super::partition::{Agreement, OrderedPartition};
 use super::repairs::{Offer, Repair, Step, Vote};
 use super::waits::PendingRead;
 use crate::{Host, Standing};
@@ -37,11 +37,14 @@ use nicekv_proto::{Epoch, NodeId, Now};
 /// Who wants to know what is here of a key: in which epoch, who, and what was logged and released there.
 type Asker = (Epoch, NodeId, (u64, u64));
 
-impl OrderedPartition {
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
     /// The value for a get is damaged.
-    pub(super) fn on_get_corrupt(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
+    pub(crate) fn on_get_corrupt(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
         self.begin_repair(host, now, key);
-        if self.membership.standing.serves() && !self.is_primary() && !self.is_chain() {
+        if self.membership.standing.serves() && !self.is_primary() && Self::PASSES_GETS_TO_PRIMARY {
             return self.forward_get(host, now, get, key);
         }
         if !self.repairs.wait(get, key) {
@@ -50,7 +53,7 @@ impl OrderedPartition {
     }
 
     /// Primary: the state that the next op of a key is to be evaluated on is damaged.
-    pub(super) fn on_state_corrupt(&mut self, host: &mut Host, now: Now, token: u64, key: &[u8]) {
+    pub(crate) fn on_state_corrupt(&mut self, host: &mut Host, now: Now, token: u64, key: &[u8]) {
         if self.locks.end_reading(key, token, Latest::Unknown) {
             self.begin_repair(host, now, key);
         }
@@ -75,7 +78,7 @@ impl OrderedPartition {
     }
 
     /// Members seem to have different entries of a key: asks all what they have, this one too.
-    pub(super) fn begin_vote(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+    pub(crate) fn begin_vote(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         if !self.repairs.is_full() && !self.repairs.contains(key) {
             self.add_repair(host, now, key, true);
         }
@@ -100,8 +103,11 @@ impl OrderedPartition {
 
     fn ask_for(&mut self, host: &mut Host, repair: &Repair, key: &[u8]) {
         if let Some(votes) = &repair.votes {
-            let silent: Vec<_> =
-                self.judges(host.config.node).filter(|(node, _)| !votes.contains_key(node)).collect();
+            let silent: Vec<_> = self
+                .membership
+                .judges(host.config.node)
+                .filter(|(node, _)| !votes.contains_key(node))
+                .collect();
             silent.into_iter().for_each(|(_, address)| self.ask_peer(host, repair, key, address));
             if !votes.contains_key(&host.config.node) {
                 let asker = (self.membership.epoch, host.config.node, repair.asked);
@@ -120,8 +126,7 @@ impl OrderedPartition {
     }
 
     /// A member cannot read a key.
-    pub(super) fn on_repair_request(&mut self, host: &mut Host, now: Now, request: &RepairRequest<'_>) {
-        self.learn_released(host, now, request.released);
+    pub(crate) fn on_repair_request(&mut self, host: &mut Host, request: &RepairRequest<'_>) {
         let holds_everything = self.membership.standing == Standing::Consistent;
         if !holds_everything || self.is_behind(request.logged, request.released) {
             host.counters.dropped += 1;
@@ -138,7 +143,7 @@ impl OrderedPartition {
     }
 
     /// The key that another member cannot read has been read here.
-    pub(super) fn on_repair_read(
+    pub(crate) fn on_repair_read(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -163,7 +168,7 @@ impl OrderedPartition {
     }
 
     /// Another member tells what it has of a damaged key.
-    pub(super) fn on_repair_reply(&mut self, host: &mut Host, now: Now, reply: &RepairReply<'_>) {
+    pub(crate) fn on_repair_reply(&mut self, host: &mut Host, now: Now, reply: &RepairReply<'_>) {
         let Some(repair) = self.repairs.get_mut(reply.key) else { return };
         if repair.asked != reply.asked {
             return;
@@ -194,7 +199,7 @@ impl OrderedPartition {
     /// When all have voted: what most have stands; of equally many, what the primary has.
     fn count_votes(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         let (me, primary) = (host.config.node, self.membership.primary);
-        let judges = self.judges(me).count() + 1;
+        let judges = self.membership.judges(me).count() + 1;
         let Some(repair) = self.repairs.get_mut(key) else { return };
         match repair.outvoted(me, judges, primary) {
             None => {}
@@ -225,7 +230,7 @@ impl OrderedPartition {
     }
 
     /// A key has been written: if it was damaged, it is whole again.
-    pub(super) fn finish_repair(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+    pub(crate) fn finish_repair(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         if let Some(waiting) = self.repairs.end(key) {
             host.count_repaired(self.id(), self.membership.epoch);
             self.serve_gets(host, now, waiting, key);
@@ -233,7 +238,7 @@ impl OrderedPartition {
     }
 
     /// Asks again; whether there is anything left to repair.
-    pub(super) fn sweep_repairs(&mut self, host: &mut Host, now: Now) -> bool {
+    pub(crate) fn sweep_repairs(&mut self, host: &mut Host, now: Now) -> bool {
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         for key in self.repairs.keys() {
             let repair = self.repairs.get_mut(&key).expect("listed");

@@ -14,13 +14,13 @@ const DOUBLINGS_MAX: u32 = 5;
 
 /// The repair of a key.
 #[derive(Clone)]
-pub(super) struct Repair {
+pub(crate) struct Repair {
     /// `logged` and `released` when the damage was found.
-    pub(super) asked: (u64, u64),
+    pub(crate) asked: (u64, u64),
     asked_ns: u64,
-    pub(super) tries: u32,
+    pub(crate) tries: u32,
     /// Of a key that is not damaged, but differs: what the members have, this one included.
-    pub(super) votes: Option<BTreeMap<NodeId, Offer>>,
+    pub(crate) votes: Option<BTreeMap<NodeId, Offer>>,
     offer: Option<Offer>,
     /// Primary: gets of the key.
     waiting: Vec<WaitingGet>,
@@ -28,14 +28,14 @@ pub(super) struct Repair {
 
 /// The state of a key at a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Offer {
+pub(crate) struct Offer {
     /// To be logged here before it is installed.
-    pub(super) needs: u64,
-    pub(super) entry: Option<Box<[u8]>>,
+    pub(crate) needs: u64,
+    pub(crate) entry: Option<Box<[u8]>>,
 }
 
 /// What is to be done next about a repair.
-pub(super) enum Step {
+pub(crate) enum Step {
     /// It is given up: somebody is silent, and the next pass of the scrub finds it again.
     Drop,
     /// Something is offered.
@@ -47,7 +47,7 @@ pub(super) enum Step {
 
 impl Repair {
     /// What is to be done now, if it is asked for again after `resend_ns`, and after longer each time.
-    pub(super) fn next_step(&mut self, now: Now, resend_ns: u64) -> Step {
+    pub(crate) fn next_step(&mut self, now: Now, resend_ns: u64) -> Step {
         if self.votes.is_some() && self.tries >= VOTE_TRIES_MAX {
             Step::Drop
         } else if self.offer.is_some() {
@@ -61,7 +61,7 @@ impl Repair {
     }
 
     /// What most members have, if it is not what `me` has; of equally many, what the primary has. `None` until `judges` have voted.
-    pub(super) fn outvoted(&self, me: NodeId, judges: usize, primary: NodeId) -> Option<Vote> {
+    pub(crate) fn outvoted(&self, me: NodeId, judges: usize, primary: NodeId) -> Option<Vote> {
         let votes = self.votes.as_ref().filter(|votes| votes.len() >= judges)?;
         let mine = votes.get(&me)?;
         let alike = |offer: &Offer| votes.values().filter(|other| other.entry == offer.entry).count();
@@ -71,7 +71,7 @@ impl Repair {
 }
 
 /// How a vote ends for this member.
-pub(super) enum Vote {
+pub(crate) enum Vote {
     /// It has what most have.
     Agreed,
     /// Most have this.
@@ -80,33 +80,33 @@ pub(super) enum Vote {
 
 /// At most [`REPAIRS_MAX`] of them; others are found again when they are read again.
 #[derive(Clone, Default)]
-pub(super) struct Repairs {
+pub(crate) struct Repairs {
     by_key: BTreeMap<Box<[u8]>, Repair>,
 }
 
 impl Repairs {
-    pub(super) fn contains(&self, key: &[u8]) -> bool {
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
         self.by_key.contains_key(key)
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.by_key.len() >= REPAIRS_MAX
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
 
-    pub(super) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Repair> {
+    pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Repair> {
         self.by_key.get_mut(key)
     }
 
-    pub(super) fn keys(&self) -> Vec<Box<[u8]>> {
+    pub(crate) fn keys(&self) -> Vec<Box<[u8]>> {
         self.by_key.keys().cloned().collect()
     }
 
     /// Begins the repair of a key, by votes or by the first who offers something.
-    pub(super) fn begin(&mut self, now: Now, asked: (u64, u64), is_vote: bool, key: &[u8]) -> Repair {
+    pub(crate) fn begin(&mut self, now: Now, asked: (u64, u64), is_vote: bool, key: &[u8]) -> Repair {
         let votes = is_vote.then(BTreeMap::new);
         let repair =
             Repair { asked, asked_ns: now.boot_ns, tries: 0, votes, offer: None, waiting: Vec::new() };
@@ -115,7 +115,7 @@ impl Repairs {
     }
 
     /// Lets a get wait for the repair of its key. Whether there is room for it.
-    pub(super) fn wait(&mut self, get: WaitingGet, key: &[u8]) -> bool {
+    pub(crate) fn wait(&mut self, get: WaitingGet, key: &[u8]) -> bool {
         match self.by_key.get_mut(key) {
             Some(repair) if repair.waiting.len() < WAITING_GETS_MAX => {
                 repair.waiting.push(get);
@@ -126,24 +126,24 @@ impl Repairs {
     }
 
     /// This is to be installed.
-    pub(super) fn offer(&mut self, key: &[u8], offer: Offer) {
+    pub(crate) fn offer(&mut self, key: &[u8], offer: Offer) {
         if let Some(repair) = self.by_key.get_mut(key) {
             repair.offer = Some(offer);
         }
     }
 
     /// What may be installed, if decisions up to `logged` are in the log.
-    pub(super) fn take_offer(&mut self, key: &[u8], logged: u64) -> Option<Offer> {
+    pub(crate) fn take_offer(&mut self, key: &[u8], logged: u64) -> Option<Offer> {
         self.by_key.get_mut(key)?.offer.take_if(|offer| offer.needs <= logged)
     }
 
     /// The repair of a key is over; the gets that waited for it.
-    pub(super) fn end(&mut self, key: &[u8]) -> Option<Vec<WaitingGet>> {
+    pub(crate) fn end(&mut self, key: &[u8]) -> Option<Vec<WaitingGet>> {
         self.by_key.remove(key).map(|repair| repair.waiting)
     }
 
     /// A new epoch.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.by_key.clear();
     }
 }

@@ -4,7 +4,7 @@ use nicekv_proto::Now;
 
 /// See the module.
 #[derive(Clone, Default)]
-pub(super) struct Reporting {
+pub(crate) struct Reporting {
     /// At the latest.
     due_ns: Option<u64>,
     /// When the last gap was reported.
@@ -13,27 +13,27 @@ pub(super) struct Reporting {
 
 impl Reporting {
     /// To be told then at the latest.
-    pub(super) fn be_due(&mut self, at_ns: u64) {
+    pub(crate) fn be_due(&mut self, at_ns: u64) {
         self.due_ns.get_or_insert(at_ns);
     }
 
     /// Something is to be told, sooner or later.
-    pub(super) fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         self.due_ns.is_some()
     }
 
     /// Something is to be told now.
-    pub(super) fn is_due(&self, now: Now) -> bool {
+    pub(crate) fn is_due(&self, now: Now) -> bool {
         self.due_ns.is_some_and(|due_ns| due_ns <= now.boot_ns)
     }
 
     /// It is being told.
-    pub(super) fn tell(&mut self) {
+    pub(crate) fn tell(&mut self) {
         self.due_ns = None;
     }
 
     /// Whether a gap may be reported, if the last time was `pause_ns` ago at least. Then it is reported.
-    pub(super) fn take_gap(&mut self, now: Now, pause_ns: u64) -> bool {
+    pub(crate) fn take_gap(&mut self, now: Now, pause_ns: u64) -> bool {
         let may = now.boot_ns >= self.gap_ns + pause_ns;
         if may {
             self.gap_ns = now.boot_ns;

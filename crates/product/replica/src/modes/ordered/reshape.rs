@@ -17,10 +17,9 @@
 use super::contents::Contents;
 use super::history::History;
 use super::lead::Lead;
-use super::partition::OrderedPartition;
-use super::prepare::Source;
+use super::partition::{Agreement, OrderedPartition};
 use super::record::Record;
-use super::restore::CLIENTS_RECORD_BYTES;
+use super::replay::CLIENTS_RECORD_BYTES;
 use crate::Host;
 use crate::modes::ordered::clients::ExportCursor;
 use alloc::vec::Vec;
@@ -29,15 +28,12 @@ use nicekv_proto::{Epoch, Now};
 /// Where the decision comes from with which a partition begins that takes the place of others.
 const BORN: Epoch = Epoch(0);
 
-impl OrderedPartition {
-    /// Whether an op that is not known here is not to be taken in: none of a client begins in a sealed epoch, and nothing is decided once it is drained.
-    pub(super) fn is_closed_to(&self, source: Source) -> bool {
-        let is_open_elsewhere = matches!(source, Source::Member { .. }) && !self.is_drained();
-        self.membership.sealed && !is_open_elsewhere
-    }
-
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
     /// Primary: whether the metadata service may have been told that nothing is decided any more.
-    pub(super) fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.lead.as_ref().is_some_and(Lead::is_drained)
     }
 
@@ -65,13 +61,13 @@ impl OrderedPartition {
 
     /// Logs that everything has taken effect. Else the log, read back, leaves contended decisions open for somebody who says that they are released, and
     /// what takes the partition's place does without them.
-    pub(super) fn log_end(&self, host: &mut Host) {
+    pub(crate) fn log_end(&self, host: &mut Host) {
         let record = Record::Released { through: self.sequence.logged() };
         host.append(self.id(), |out| record.append(out));
     }
 
     /// What is known of clients, in pieces.
-    pub(super) fn legacy(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn legacy(&self) -> Vec<Vec<u8>> {
         let (mut pieces, mut cursor, mut more) = (Vec::new(), ExportCursor::START, true);
         while more {
             let piece;
@@ -95,7 +91,7 @@ impl OrderedPartition {
     }
 
     /// The part of [`Self::be_born`] that replaying the log shares.
-    pub(super) fn begin_born(&mut self, host: &mut Host, index: u64) {
+    pub(crate) fn begin_born(&mut self, host: &mut Host, index: u64) {
         self.give_up_ops(host);
         self.sequence.take();
         self.sequence.skip_to(index);

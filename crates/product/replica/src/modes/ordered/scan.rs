@@ -4,18 +4,18 @@
 //! one moment, is what the partition held at that moment, once every op from before the epoch is decided and released (R3, R4). Other members pass a
 //! scan on (of a chain to the tail, which releases first and alone answers, C3): they may lack what was decided elsewhere, and which keys that is, their locks tell for single keys only.
 
-use super::partition::OrderedPartition;
+use super::partition::{Agreement, OrderedPartition};
 use super::waits::ScanPurpose;
 use crate::modes::bounds::{SCAN_PAGE_BYTES, SCANS_MAX};
 use crate::modes::ordered::pieces::{Frame, Piece};
 use crate::{Host, Page, Standing};
 use core::net::SocketAddrV4;
 use nicekv_proto::scan::{Scan, ScanPiece, ScanWants};
-use nicekv_proto::{Now, OpId};
+use nicekv_proto::{NodeId, Now, OpId};
 
 /// A page that is read for a client.
 #[derive(Clone, Copy)]
-pub(super) struct ClientScan {
+pub(crate) struct ClientScan {
     op: OpId,
     reply_to: SocketAddrV4,
     frame: Frame,
@@ -23,21 +23,20 @@ pub(super) struct ClientScan {
     is_one_of_several: bool,
 }
 
-impl OrderedPartition {
-    /// A client asks for a piece of what is this partition's; `from`: where the request came from. What cannot be answered now is not answered: the client asks again.
-    pub(super) fn on_scan(&mut self, host: &mut Host, now: Now, scan: &Scan<'_>, from: SocketAddrV4) {
-        let reply_to = scan.reply_to.unwrap_or(from);
-        let is_asked = if self.is_chain() { self.is_tail(host) } else { self.is_primary() };
-        if self.membership.standing.serves() && !is_asked {
-            if scan.forwarded.is_none() {
-                self.forward_scan(host, scan, reply_to);
-            }
-            return;
-        }
-        let is_recovered = match self.is_chain() {
-            true => self.tail_answers_gets(host),
-            false => self.is_recovered_wholly(),
-        };
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
+    /// Reads a piece of what is this partition's; `is_recovered`: what was decided before this epoch is shown here. A scan that cannot be
+    /// answered now is dropped: the client asks again.
+    pub(crate) fn read_piece(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        scan: &Scan<'_>,
+        reply_to: SocketAddrV4,
+        is_recovered: bool,
+    ) {
         let is_ready = host.has_lease(now) && is_recovered;
         let is_standing = self.membership.standing == Standing::Consistent;
         if !is_standing || !is_ready || self.waits.scans() >= SCANS_MAX {
@@ -58,17 +57,20 @@ impl OrderedPartition {
         self.waits.scan(token, self.membership.epoch, purpose);
     }
 
-    fn forward_scan(&self, host: &mut Host, scan: &Scan<'_>, reply_to: SocketAddrV4) {
+    /// Passes a client's scan on to the member that answers scans.
+    pub(crate) fn forward_scan(&self, host: &mut Host, scan: &Scan<'_>, reply_to: SocketAddrV4, to: NodeId) {
+        if scan.forwarded.is_some() {
+            return;
+        }
         let forwarded = Some((self.id(), self.membership.epoch, host.config.node));
         let scan = Scan { reply_to: Some(reply_to), forwarded, ..*scan };
         host.counters.gets_forwarded += 1;
-        let tail = self.membership.tail().filter(|_| self.is_chain());
-        let Some(to) = self.membership.address(tail.unwrap_or(self.membership.primary)) else { return };
+        let Some(to) = self.membership.address(to) else { return };
         host.outbox.send(to, |out| scan.encode(out));
     }
 
     /// The page has been read, in this epoch.
-    pub(super) fn on_client_scanned(&mut self, host: &mut Host, now: Now, scan: ClientScan, page: &Page<'_>) {
+    pub(crate) fn on_client_scanned(&mut self, host: &mut Host, now: Now, scan: ClientScan, page: &Page<'_>) {
         let ClientScan { op, reply_to, frame, is_one_of_several } = scan;
         if !host.has_lease(now) {
             host.counters.dropped += 1;

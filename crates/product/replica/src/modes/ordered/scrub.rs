@@ -18,20 +18,23 @@
 //! A vote is no proof against members that lie. It is what can be done where most are right.
 
 use super::compare::{Compare, listed_entry};
-use super::partition::OrderedPartition;
+use super::partition::{Agreement, OrderedPartition};
+use super::sequence::Sequence;
 use super::waits::ScanPurpose;
 use crate::modes::bounds::{COMPARES_MAX, COPY_PAGES_MAX};
-use crate::{Host, Page, Standing, stored_entries};
+use crate::{Host, Membership, Page, Standing, stored_entries};
 use alloc::vec::Vec;
-use core::net::SocketAddrV4;
+use nicekv_proto::Now;
 use nicekv_proto::scrub::{Cut, Listed, ScrubPage};
-use nicekv_proto::{NodeId, Now};
 
 /// The receiver reads so much more than the sender had in the range.
 const SLACK_BYTES: usize = 4 << 10;
 
 /// Puts what a scrub sees into datagrams for the other members.
-struct Listing {
+struct Listing<'a> {
+    membership: &'a Membership,
+    logged: u64,
+    released: u64,
     after: Option<Vec<u8>>,
     /// Of the first key, where `after` has no room beside it.
     begins_with: u16,
@@ -40,21 +43,23 @@ struct Listing {
     bytes: usize,
 }
 
-impl Listing {
+impl<'a> Listing<'a> {
     /// Of the keys after this one.
-    fn new(after: Option<&[u8]>) -> Self {
-        Self { after: after.map(<[u8]>::to_vec), begins_with: 0, last: None, listed: Vec::new(), bytes: 0 }
+    fn new(membership: &'a Membership, sequence: &Sequence, after: Option<&[u8]>) -> Self {
+        let (logged, released, after) = (sequence.logged(), sequence.released(), after.map(<[u8]>::to_vec));
+        let (last, listed) = (None, Vec::new());
+        Self { membership, logged, released, after, begins_with: 0, last, listed, bytes: 0 }
     }
 
     /// `None`: it is being changed, or cannot be read.
-    fn push(&mut self, partition: &OrderedPartition, host: &mut Host, key: &[u8], stored: Option<&[u8]>) {
+    fn push(&mut self, host: &mut Host, key: &[u8], stored: Option<&[u8]>) {
         let entry = stored.map(listed_entry);
         let listed = Listed { key, entry };
         if !self.has_room_for(&listed) {
-            self.send(partition, host, false);
+            self.send(host, false);
         }
         if !self.has_room_for(&listed) {
-            self.cut_before(partition, host, key);
+            self.cut_before(host, key);
         }
         listed.append(&mut self.listed);
         self.bytes += key.len() + stored.map_or(0, <[u8]>::len);
@@ -69,31 +74,31 @@ impl Listing {
     }
 
     /// What is between two long keys has a page of its own, and the next one begins where that ends.
-    fn cut_before(&mut self, partition: &OrderedPartition, host: &mut Host, key: &[u8]) {
+    fn cut_before(&mut self, host: &mut Host, key: &[u8]) {
         let cut = Cut::between(self.after.as_deref().unwrap_or_default(), key);
-        self.tell(partition, host, false, Some(cut));
+        self.tell(host, false, Some(cut));
         self.after = None;
         self.begins_with = cut.bytes();
     }
 
     /// Sends what was put in; `is_last`: and there is no more in the partition.
-    fn send(&mut self, partition: &OrderedPartition, host: &mut Host, is_last: bool) {
+    fn send(&mut self, host: &mut Host, is_last: bool) {
         if self.listed.is_empty() && !is_last {
             return;
         }
-        self.tell(partition, host, is_last, None);
+        self.tell(host, is_last, None);
         core::mem::swap(&mut self.after, &mut self.last);
         self.listed.clear();
         (self.bytes, self.begins_with) = (0, 0);
     }
 
-    fn tell(&self, partition: &OrderedPartition, host: &mut Host, is_last: bool, ends_before: Option<Cut>) {
+    fn tell(&self, host: &mut Host, is_last: bool, ends_before: Option<Cut>) {
         let page = ScrubPage {
             sender: host.config.node,
-            partition: partition.id(),
-            epoch: partition.membership.epoch,
-            logged: partition.sequence.logged(),
-            released: partition.sequence.released(),
+            partition: self.membership.partition,
+            epoch: self.membership.epoch,
+            logged: self.logged,
+            released: self.released,
             after: self.after.as_deref(),
             is_last,
             bytes: self.bytes as u32,
@@ -101,38 +106,33 @@ impl Listing {
             ends_before,
             listed: &self.listed,
         };
-        for (_, address) in partition.judges(host.config.node) {
+        for (_, address) in self.membership.judges(host.config.node) {
             host.outbox.send(address, |out| page.encode(out));
         }
     }
 }
 
-impl OrderedPartition {
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
     /// Tells the other members what the scrub has found after this key.
-    pub(super) fn list(&self, host: &mut Host, after: Option<&[u8]>, page: &Page<'_>) {
-        let mut listing = Listing::new(after);
+    pub(crate) fn list(&self, host: &mut Host, after: Option<&[u8]>, page: &Page<'_>) {
+        let mut listing = Listing::new(&self.membership, &self.sequence, after);
         let mut corrupt = page.corrupt.iter().peekable();
         for (key, stored) in stored_entries(page.entries) {
             while let Some(damaged) = corrupt.next_if(|damaged| ***damaged < *key) {
-                listing.push(self, host, damaged, None);
+                listing.push(host, damaged, None);
             }
             let is_changing = self.locks.is_locked(key) || host.storage.is_written_since_scan(key);
-            listing.push(self, host, key, (!is_changing).then_some(stored));
+            listing.push(host, key, (!is_changing).then_some(stored));
         }
-        corrupt.for_each(|damaged| listing.push(self, host, damaged, None));
-        listing.send(self, host, !page.more);
-    }
-
-    /// The other members that hold everything: those that compare, and vote.
-    pub(super) fn judges(&self, me: NodeId) -> impl Iterator<Item = (NodeId, SocketAddrV4)> {
-        (self.membership.members.iter())
-            .filter(move |member| member.node != me && member.holds_all())
-            .map(|member| (member.node, member.address))
+        corrupt.for_each(|damaged| listing.push(host, damaged, None));
+        listing.send(host, !page.more);
     }
 
     /// Another member tells what it has of a range of keys.
-    pub(super) fn on_scrub_page(&mut self, host: &mut Host, now: Now, page: &ScrubPage<'_>) {
-        self.learn_released(host, now, page.released);
+    pub(crate) fn on_scrub_page(&mut self, host: &mut Host, page: &ScrubPage<'_>) {
         let is_behind = self.is_behind(page.logged, page.released);
         if self.membership.standing != Standing::Consistent || is_behind || self.waits.scans() >= COMPARES_MAX
         {
@@ -158,7 +158,7 @@ impl OrderedPartition {
     }
 
     /// A page of the engine has been read, to be compared with another member's.
-    pub(super) fn on_compare_scanned(
+    pub(crate) fn on_compare_scanned(
         &mut self,
         host: &mut Host,
         now: Now,

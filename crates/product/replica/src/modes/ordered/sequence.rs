@@ -23,22 +23,22 @@ use nicekv_proto::{Epoch, Form, OpId, PartitionId, Status};
 /// A logged decision that some member may still lack.
 #[derive(Clone, Debug)]
 pub(crate) struct Decided {
-    pub(super) index: u64,
-    pub(super) origin: Epoch,
-    pub(super) op: OpId,
-    pub(super) contended: bool,
-    pub(super) effect: Effect,
-    pub(super) status: Status,
-    pub(super) version: OpId,
-    pub(super) expiry_ms: u64,
-    pub(super) integer: i64,
-    pub(super) value: Box<[u8]>,
-    pub(super) form: Form,
-    pub(super) value_is_result: bool,
+    pub(crate) index: u64,
+    pub(crate) origin: Epoch,
+    pub(crate) op: OpId,
+    pub(crate) contended: bool,
+    pub(crate) effect: Effect,
+    pub(crate) status: Status,
+    pub(crate) version: OpId,
+    pub(crate) expiry_ms: u64,
+    pub(crate) integer: i64,
+    pub(crate) value: Box<[u8]>,
+    pub(crate) form: Form,
+    pub(crate) value_is_result: bool,
 }
 
 impl Decided {
-    pub(super) fn from_wire(decision: &Decision<'_>) -> Self {
+    pub(crate) fn from_wire(decision: &Decision<'_>) -> Self {
         Self {
             index: decision.index,
             origin: decision.origin,
@@ -55,7 +55,7 @@ impl Decided {
         }
     }
 
-    pub(super) fn wire(&self, partition: PartitionId, epoch: Epoch) -> Decision<'_> {
+    pub(crate) fn wire(&self, partition: PartitionId, epoch: Epoch) -> Decision<'_> {
         Decision {
             partition,
             epoch,
@@ -77,7 +77,7 @@ impl Decided {
 
 /// See the module.
 #[derive(Clone, Default)]
-pub(super) struct Sequence {
+pub(crate) struct Sequence {
     /// Decisions `released + 1 ..= logged`.
     decisions: VecDeque<Decided>,
     logged: u64,
@@ -93,46 +93,46 @@ pub(super) struct Sequence {
 
 impl Sequence {
     /// The last decision that is in the log.
-    pub(super) fn logged(&self) -> u64 {
+    pub(crate) fn logged(&self) -> u64 {
         self.logged
     }
 
     /// The last decision that is durable.
-    pub(super) fn forced(&self) -> u64 {
+    pub(crate) fn forced(&self) -> u64 {
         self.forced
     }
 
     /// The last decision that is known to be durable at all members.
-    pub(super) fn released(&self) -> u64 {
+    pub(crate) fn released(&self) -> u64 {
         self.released
     }
 
     /// The last decision from before this epoch, once known.
-    pub(super) fn base(&self) -> Option<u64> {
+    pub(crate) fn base(&self) -> Option<u64> {
         self.base
     }
 
-    pub(super) fn history(&self) -> &History {
+    pub(crate) fn history(&self) -> &History {
         &self.history
     }
 
     /// Decisions that some member may lack, oldest first.
-    pub(super) fn unreleased(&self) -> impl DoubleEndedIterator<Item = &Decided> + ExactSizeIterator {
+    pub(crate) fn unreleased(&self) -> impl DoubleEndedIterator<Item = &Decided> + ExactSizeIterator {
         self.decisions.iter()
     }
 
     /// Whether one of them is about this op.
-    pub(super) fn has(&self, op: OpId) -> bool {
+    pub(crate) fn has(&self, op: OpId) -> bool {
         self.decisions.iter().any(|decided| decided.op == op)
     }
 
     /// Those of them that come after decision `index`.
-    pub(super) fn after(&self, index: u64) -> impl Iterator<Item = &Decided> {
+    pub(crate) fn after(&self, index: u64) -> impl Iterator<Item = &Decided> {
         self.decisions.iter().skip(index.saturating_sub(self.released) as usize)
     }
 
     /// Whether a decision is known and contended.
-    pub(super) fn is_contended(&self, index: u64) -> bool {
+    pub(crate) fn is_contended(&self, index: u64) -> bool {
         let place = index.checked_sub(self.released + 1);
         place.is_some_and(|place| self.decisions.get(place as usize).is_some_and(|decided| decided.contended))
     }
@@ -141,26 +141,26 @@ impl Sequence {
     ///
     /// # Panics
     /// If it is not the one after `logged`.
-    pub(super) fn log(&mut self, index: u64, origin: Epoch) {
+    pub(crate) fn log(&mut self, index: u64, origin: Epoch) {
         assert_eq!(index, self.logged + 1, "decisions are logged without gaps");
         self.logged = index;
         self.history.note(index, origin);
     }
 
     /// What was logged last, when it has taken effect as far as it may.
-    pub(super) fn keep(&mut self, decided: Decided) {
+    pub(crate) fn keep(&mut self, decided: Decided) {
         self.decisions.push_back(decided);
     }
 
     /// A decision has come before its turn. Beyond [`EARLY_DECISIONS_MAX`] it is not kept, and will be sent again.
-    pub(super) fn keep_early(&mut self, decided: Decided) {
+    pub(crate) fn keep_early(&mut self, decided: Decided) {
         if self.early.len() < EARLY_DECISIONS_MAX {
             self.early.insert(decided.index, decided);
         }
     }
 
     /// The next decision, if it has come already.
-    pub(super) fn take_early(&mut self) -> Option<Decided> {
+    pub(crate) fn take_early(&mut self) -> Option<Decided> {
         while let Some((index, decided)) = self.early.pop_first() {
             match index.cmp(&(self.logged + 1)) {
                 Ordering::Less => {}
@@ -175,17 +175,17 @@ impl Sequence {
     }
 
     /// What is logged is durable up to `index`.
-    pub(super) fn force(&mut self, index: u64) {
+    pub(crate) fn force(&mut self, index: u64) {
         self.forced = self.forced.max(index);
     }
 
     /// Everything that was read back from the log is durable.
-    pub(super) fn force_all(&mut self) {
+    pub(crate) fn force_all(&mut self) {
         self.forced = self.logged;
     }
 
     /// The next decision up to `through` is released, if there is one.
-    pub(super) fn release_next(&mut self, through: u64) -> Option<Decided> {
+    pub(crate) fn release_next(&mut self, through: u64) -> Option<Decided> {
         if self.released >= through.min(self.logged) {
             return None;
         }
@@ -196,44 +196,44 @@ impl Sequence {
     }
 
     /// The epoch begins after decision `base`.
-    pub(super) fn begin_at(&mut self, base: u64) {
+    pub(crate) fn begin_at(&mut self, base: u64) {
         self.base = Some(base);
     }
 
     /// A new epoch: where it begins, its primary will tell, and it may decide otherwise what came early.
-    pub(super) fn enter_epoch(&mut self) {
+    pub(crate) fn enter_epoch(&mut self) {
         self.base = None;
         self.early.clear();
     }
 
     /// Goes on after decision `index`, without those before.
-    pub(super) fn skip_to(&mut self, index: u64) {
+    pub(crate) fn skip_to(&mut self, index: u64) {
         (self.logged, self.forced, self.released) = (index, index, index);
     }
 
     /// As [`Self::skip_to`], when the log is read back: unless there are decisions beyond, or it is known better.
-    pub(super) fn replay_released(&mut self, through: u64) {
+    pub(crate) fn replay_released(&mut self, through: u64) {
         if through > self.logged {
             (self.logged, self.released) = (through, through);
         }
     }
 
     /// What came before is known to have this history.
-    pub(super) fn prepend_history(&mut self, before: History) {
+    pub(crate) fn prepend_history(&mut self, before: History) {
         self.history.prepend(before);
     }
 
     /// The history is this one.
-    pub(super) fn set_history(&mut self, history: History) {
+    pub(crate) fn set_history(&mut self, history: History) {
         self.history = history;
     }
 
     /// Begins anew; what was known comes back.
-    pub(super) fn take(&mut self) -> Self {
+    pub(crate) fn take(&mut self) -> Self {
         core::mem::replace(self, Self { base: self.base, ..Self::default() })
     }
 
-    pub(super) fn into_parts(self) -> (u64, History, VecDeque<Decided>) {
+    pub(crate) fn into_parts(self) -> (u64, History, VecDeque<Decided>) {
         (self.logged, self.history, self.decisions)
     }
 }

@@ -11,11 +11,11 @@ use nicekv_proto::{Epoch, NodeId, OpId};
 use smallvec::SmallVec;
 
 /// A key that a read was asked for; short ones need no memory of their own.
-pub(super) type ReadKey = SmallVec<[u8; 32]>;
+pub(crate) type ReadKey = SmallVec<[u8; 32]>;
 
 /// What a read of the engine was for.
 #[derive(Clone)]
-pub(super) enum PendingRead {
+pub(crate) enum PendingRead {
     /// To answer a get.
     Get { get: WaitingGet, key: ReadKey, changes: Changes },
     /// To evaluate the next op of a key.
@@ -33,7 +33,7 @@ struct PendingScan {
 }
 
 #[derive(Clone)]
-pub(super) enum ScanPurpose {
+pub(crate) enum ScanPurpose {
     Copy(CopyScan),
     Recent(CopyRecent),
     Compare(Compare),
@@ -42,23 +42,23 @@ pub(super) enum ScanPurpose {
 
 /// For a joiner.
 #[derive(Clone)]
-pub(super) struct CopyScan {
-    pub(super) peer: StreamPeer,
-    pub(super) since: u64,
+pub(crate) struct CopyScan {
+    pub(crate) peer: StreamPeer,
+    pub(crate) since: u64,
     /// What was found on the pages before.
-    pub(super) found: Vec<u8>,
-    pub(super) pages: usize,
+    pub(crate) found: Vec<u8>,
+    pub(crate) pages: usize,
 }
 
 /// For a joiner that is told what the latest decisions wrote.
 #[derive(Clone)]
-pub(super) struct CopyRecent {
-    pub(super) peer: StreamPeer,
-    pub(super) since: u64,
+pub(crate) struct CopyRecent {
+    pub(crate) peer: StreamPeer,
+    pub(crate) since: u64,
     /// The keys that are read, by decision.
-    pub(super) keys: Vec<(u64, RecentKey)>,
+    pub(crate) keys: Vec<(u64, RecentKey)>,
     /// All that was written after `since` and up to this decision is among them.
-    pub(super) through: u64,
+    pub(crate) through: u64,
 }
 
 /// A log record whose force somebody waits for.
@@ -71,7 +71,7 @@ struct Unforced {
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum UnforcedWhat {
+pub(crate) enum UnforcedWhat {
     Prepare(OpId),
     Decision(u64),
     /// All that a joiner copies.
@@ -80,7 +80,7 @@ pub(super) enum UnforcedWhat {
 
 /// See the module.
 #[derive(Clone, Default)]
-pub(super) struct Waits {
+pub(crate) struct Waits {
     reads: VecDeque<(u64, PendingRead)>,
     scans: VecDeque<PendingScan>,
     unforced: VecDeque<Unforced>,
@@ -90,45 +90,45 @@ pub(super) struct Waits {
 
 impl Waits {
     /// The read with this token is for that.
-    pub(super) fn read(&mut self, token: u64, read: PendingRead) {
+    pub(crate) fn read(&mut self, token: u64, read: PendingRead) {
         self.reads.push_back((token, read));
     }
 
     /// The scan with this token is for that, in this epoch.
-    pub(super) fn scan(&mut self, token: u64, epoch: Epoch, purpose: ScanPurpose) {
+    pub(crate) fn scan(&mut self, token: u64, epoch: Epoch, purpose: ScanPurpose) {
         self.scans.push_back(PendingScan { token, epoch, purpose });
     }
 
     /// How many scans are under way.
-    pub(super) fn scans(&self) -> usize {
+    pub(crate) fn scans(&self) -> usize {
         self.scans.len()
     }
 
     /// The force of this record is waited for.
-    pub(super) fn force(&mut self, record: u64, what: UnforcedWhat) {
+    pub(crate) fn force(&mut self, record: u64, what: UnforcedWhat) {
         self.unforced.push_back(Unforced { record, resets: self.resets, what });
     }
 
     /// The partition begins anew: what was appended before is void.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.resets += 1;
     }
 
-    pub(super) fn finish_read(&mut self, token: u64) -> PendingRead {
+    pub(crate) fn finish_read(&mut self, token: u64) -> PendingRead {
         let (expected, read) = self.reads.pop_front().expect("a read is pending");
         assert_eq!(token, expected, "reads complete in order");
         read
     }
 
     /// What a scan was for, unless that was in another epoch.
-    pub(super) fn finish_scan(&mut self, token: u64, epoch: Epoch) -> Option<ScanPurpose> {
+    pub(crate) fn finish_scan(&mut self, token: u64, epoch: Epoch) -> Option<ScanPurpose> {
         let scan = self.scans.pop_front().expect("a scan is pending");
         assert_eq!(token, scan.token, "scans complete in order");
         (scan.epoch == epoch).then_some(scan.purpose)
     }
 
     /// What is durable now, unless it is void.
-    pub(super) fn finish_force(&mut self, record: u64) -> Option<UnforcedWhat> {
+    pub(crate) fn finish_force(&mut self, record: u64) -> Option<UnforcedWhat> {
         let unforced = self.unforced.pop_front().expect("a record is awaited");
         assert_eq!(record, unforced.record, "forces complete in order");
         (unforced.resets == self.resets).then_some(unforced.what)

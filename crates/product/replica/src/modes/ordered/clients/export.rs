@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// How far an export has got: all clients before this one, and of this one the results up to `sequence`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExportCursor {
-    pub(super) client: ClientId,
+    pub(crate) client: ClientId,
     sequence: u64,
 }
 

@@ -7,25 +7,25 @@ use nicekv_proto::{Form, OpId};
 
 /// What has changed of that, in its order; true: one result more names it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Named(Vec<(OpId, bool)>);
+pub(crate) struct Named(Vec<(OpId, bool)>);
 
 impl Named {
     /// A result is remembered.
-    pub(super) fn add(&mut self, result: &StoredResult) {
+    pub(crate) fn add(&mut self, result: &StoredResult) {
         self.0.extend(name(result).map(|name| (name, true)));
     }
 
     /// A result is forgotten.
-    pub(super) fn remove(&mut self, result: &StoredResult) {
+    pub(crate) fn remove(&mut self, result: &StoredResult) {
         self.0.extend(name(result).map(|name| (name, false)));
     }
 
     /// A client is forgotten, with all its results.
-    pub(super) fn forget(&mut self, record: &ClientRecord) {
+    pub(crate) fn forget(&mut self, record: &ClientRecord) {
         record.results.after(None).for_each(|(_, result)| self.remove(result));
     }
 
-    pub(super) fn take(&mut self) -> impl Iterator<Item = (OpId, bool)> {
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = (OpId, bool)> {
         core::mem::take(&mut self.0).into_iter()
     }
 }

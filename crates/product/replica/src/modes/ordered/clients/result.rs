@@ -11,11 +11,11 @@ const RESULT_FIXED_BYTES: usize = 96;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredResult {
     pub(crate) status: Status,
-    pub(super) version: OpId,
-    pub(super) expiry_ms: u64,
-    pub(super) integer: i64,
-    pub(super) value: Option<Box<[u8]>>,
-    pub(super) form: Form,
+    pub(crate) version: OpId,
+    pub(crate) expiry_ms: u64,
+    pub(crate) integer: i64,
+    pub(crate) value: Option<Box<[u8]>>,
+    pub(crate) form: Form,
 }
 
 impl StoredResult {
@@ -43,7 +43,7 @@ impl StoredResult {
     }
 
     /// What it takes in memory, about.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         RESULT_FIXED_BYTES + self.value.as_ref().map_or(0, |value| value.len())
     }
 }

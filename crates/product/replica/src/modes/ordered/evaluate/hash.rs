@@ -69,7 +69,7 @@ impl<'a> Changed<'a> {
     }
 }
 
-pub(super) fn set(
+pub(crate) fn set(
     update: &Update<'_>,
     state: Option<&KeyValue>,
     (fields, only_new): (&[u8], bool),
@@ -87,7 +87,7 @@ pub(super) fn set(
     counted(changed.store(update, state), count)
 }
 
-pub(super) fn remove(update: &Update<'_>, state: Option<&KeyValue>, names: &[u8]) -> Verdict {
+pub(crate) fn remove(update: &Update<'_>, state: Option<&KeyValue>, names: &[u8]) -> Verdict {
     let mut changed = Changed::new(state);
     let removed = Name::each(names).filter(|name| changed.remove(name)).count();
     if removed == 0 {
@@ -105,7 +105,7 @@ fn counted(verdict: Verdict, integer: i64) -> Verdict {
     }
 }
 
-pub(super) fn increment(
+pub(crate) fn increment(
     update: &Update<'_>,
     state: Option<&KeyValue>,
     (name, delta): (&[u8], i64),
@@ -122,7 +122,7 @@ pub(super) fn increment(
 }
 
 /// A decision has room for one value: who asks for a sum is told the hash, and finds it there.
-pub(super) fn increment_float(update: &Update<'_>, state: Option<&KeyValue>, added: &[u8]) -> Verdict {
+pub(crate) fn increment_float(update: &Update<'_>, state: Option<&KeyValue>, added: &[u8]) -> Verdict {
     let (name, delta) = Field::delta(added).expect("checked when it was decoded");
     let changed = Changed::new(state);
     let Some(before) = LongDouble::parse(changed.get(name).unwrap_or(b"0")) else {

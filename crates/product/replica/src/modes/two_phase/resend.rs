@@ -1,27 +1,28 @@
 //! What a replica does about silence: lost copies are sent again, holders of old ops speak up, the silent are accused (R15).
 
-use super::partition::OrderedPartition;
+use super::TwoPhase;
+use crate::modes::ordered::OrderedPartition;
 use crate::modes::ordered::clients::Lookup;
+use crate::modes::ordered::epoch::SWEPT_OPS_MAX;
 use crate::{Host, Standing};
 use alloc::vec::Vec;
 use nicekv_proto::control::ReportKind;
 use nicekv_proto::recovery::{Fetch, Wanted};
 use nicekv_proto::{NodeId, Now, OpId};
 
-/// Most open ops that one sweep looks at, the oldest first.
-pub(super) const SWEPT_OPS_MAX: usize = 256;
+impl OrderedPartition<TwoPhase> {
+    /// Retries what is overdue. Whether there is anything to look at again later.
+    pub(crate) fn sweep(&mut self, host: &mut Host, now: Now) -> bool {
+        let is_work_left = self.look_over(host, now);
+        self.sweep_repairs(host, now) || is_work_left
+    }
 
-impl OrderedPartition {
-    /// Looks for what is overdue; whether there is anything to look at again later.
-    pub(super) fn look_over(&mut self, host: &mut Host, now: Now) -> bool {
+    fn look_over(&mut self, host: &mut Host, now: Now) -> bool {
         if self.membership.standing == Standing::Outside {
             return false;
         }
         if self.sequence.forced() < self.sequence.logged() {
             host.storage.want_force();
-        }
-        if self.is_chain() {
-            return self.sweep_chain(host, now);
         }
         if self.is_primary() {
             self.sweep_lead(host, now);
@@ -127,13 +128,13 @@ impl OrderedPartition {
         }
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         if !overdue.is_empty() {
-            self.tell_progress(host, true);
+            self.tell_primary(host, true);
         } else if self.awaits_release() || (self.membership.standing.serves() && !self.is_proven) {
             if self.reporting.take_gap(now, resend_ns) {
-                self.tell_progress(host, true);
+                self.tell_primary(host, true);
             }
         } else if self.reporting.is_due(now) {
-            self.tell_progress(host, false);
+            self.tell_primary(host, false);
         }
     }
 

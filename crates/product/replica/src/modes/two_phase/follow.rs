@@ -1,15 +1,17 @@
 //! Decisions at the other members: what they make of them, and what they tell the primary.
 
-use super::partition::OrderedPartition;
-use super::sequence::Decided;
-use crate::modes::bounds::UNRELEASED_MAX;
+use super::TwoPhase;
+use crate::modes::ordered::OrderedPartition;
+use crate::modes::ordered::clients::Lookup;
+use crate::modes::ordered::sequence::Decided;
 use crate::{Host, Standing, Step};
-use nicekv_proto::Now;
-use nicekv_proto::replication::{Decision, Progress, Watermark};
+use nicekv_proto::control::ReportKind;
+use nicekv_proto::replication::{Decision, Effect, Progress, Watermark};
+use nicekv_proto::{NodeId, Now};
 
-impl OrderedPartition {
+impl OrderedPartition<TwoPhase> {
     /// A decision of this epoch from its primary. One that has overtaken another waits for it, whether that is late or lost.
-    pub(super) fn on_decision(&mut self, host: &mut Host, now: Now, decision: &Decision<'_>) {
+    pub(crate) fn on_decision(&mut self, host: &mut Host, now: Now, decision: &Decision<'_>) {
         let begins = self.membership.standing == Standing::Joining && self.sequence.base().is_none();
         if begins || self.keeps_too_much() {
             return self.report_gap(host, now);
@@ -37,13 +39,8 @@ impl OrderedPartition {
         self.log_decision(host, now, decided);
     }
 
-    /// Whether a copy must come before further decisions.
-    pub(super) fn keeps_too_much(&self) -> bool {
-        self.join.as_ref().is_some_and(|join| join.kept_back() >= UNRELEASED_MAX)
-    }
-
     /// What the primary allows to be shown.
-    pub(super) fn on_watermark(&mut self, host: &mut Host, now: Now, watermark: &Watermark) {
+    pub(crate) fn on_watermark(&mut self, host: &mut Host, now: Now, watermark: &Watermark) {
         if self.sequence.base().is_none() {
             self.sequence.begin_at(watermark.base);
             if self.membership.standing == Standing::Joining {
@@ -58,38 +55,27 @@ impl OrderedPartition {
     }
 
     /// Another member says what all hold. The primary may have told nobody yet, if it was uncontended.
-    pub(super) fn learn_released(&mut self, host: &mut Host, now: Now, released: u64) {
-        if !self.is_primary() && !self.is_chain() && released > self.sequence.released() {
+    pub(crate) fn learn_released(&mut self, host: &mut Host, now: Now, released: u64) {
+        if !self.is_primary() && released > self.sequence.released() {
             self.release(host, now, released);
         }
     }
 
-    /// Asks the primary for what this member missed, at most once per quarter of a resend timeout.
-    pub(super) fn report_gap(&mut self, host: &mut Host, now: Now) {
-        let pause_ns = host.config.timing.resend.as_nanos() as u64 / 4;
-        if self.reporting.take_gap(now, pause_ns) {
-            self.tell_progress(host, true);
-        }
-    }
-
     /// Tells the primary what is logged and forced, with the next acks or after `delay_ns`.
-    pub(super) fn tell_progress_within(&mut self, host: &mut Host, now: Now, delay_ns: u64) {
+    pub(crate) fn tell_progress_within(&mut self, host: &mut Host, now: Now, delay_ns: u64) {
         if self.membership.standing == Standing::Outside {
             return;
         }
         if delay_ns == 0 {
-            self.tell_progress(host, false);
+            self.tell_primary(host, false);
         } else {
             self.reporting.be_due(now.boot_ns + delay_ns);
             host.arm_sweep(now);
         }
     }
 
-    pub(super) fn tell_progress(&mut self, host: &mut Host, gap: bool) {
+    pub(crate) fn tell_primary(&mut self, host: &mut Host, gap: bool) {
         self.reporting.tell();
-        if self.is_chain() {
-            return self.chain_progress(host, gap);
-        }
         let progress = Progress {
             partition: self.id(),
             epoch: self.membership.epoch,
@@ -99,5 +85,28 @@ impl OrderedPartition {
             space: host.disk_space,
         };
         host.outbox.ack_progress(self.membership.primary_address(), progress);
+    }
+
+    /// In recovery the primary adopts what a member has decided of.
+    pub(crate) fn on_adopted(&mut self, host: &mut Host, now: Now, sender: NodeId, decision: &Decision<'_>) {
+        if self.adopts(sender, decision) {
+            let decided = Decided::from_wire(decision);
+            if self.has_forgotten(&decided) {
+                return self.report_forgotten(host);
+            }
+            self.adopt(host, now, decided);
+        }
+    }
+
+    /// Whether this member had to hold an op that was decided, and does not: it has forgotten it (R18).
+    pub(crate) fn has_forgotten(&self, decided: &Decided) -> bool {
+        self.membership.standing == Standing::Consistent
+            && decided.effect != Effect::None
+            && !self.locks.holds(decided.op)
+            && !matches!(self.clients.lookup(decided.op), Lookup::Finished(_))
+    }
+
+    pub(crate) fn report_forgotten(&self, host: &mut Host) {
+        host.report(self.id(), self.membership.epoch, ReportKind::Forgot(host.config.node));
     }
 }

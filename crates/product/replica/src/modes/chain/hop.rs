@@ -14,7 +14,7 @@ const DOUBLINGS_MAX: u32 = 3;
 #[derive(Clone, Default)]
 pub(crate) struct Hop {
     /// As the tail it may speak, and so may those that follow it in the next epoch (C7).
-    pub(super) is_entitled: bool,
+    pub(crate) is_entitled: bool,
     /// The successor has said how far it is.
     is_heard: bool,
     /// The last entry that was sent to it.
@@ -32,51 +32,51 @@ pub(crate) struct Hop {
     /// How often it was sent the same in vain.
     tries: u32,
     /// What the predecessor was told to be held from here on.
-    pub(super) told: u64,
+    pub(crate) told: u64,
     /// What the successor's disk, and those behind it, have room for.
     space: DiskSpace,
     /// What the predecessor was told of that.
-    pub(super) told_space: DiskSpace,
+    pub(crate) told_space: DiskSpace,
     /// Ops that the predecessor has sent before their entries.
     early: VecDeque<(OpId, Vec<u8>)>,
 }
 
 impl Hop {
     /// Of an epoch that begins.
-    pub(super) fn new(now: Now, is_entitled: bool) -> Self {
+    pub(crate) fn new(now: Now, is_entitled: bool) -> Self {
         Self { is_entitled, heard_ns: now.boot_ns, ..Self::default() }
     }
 
     /// Whether this is a tail that may answer gets.
-    pub(in crate::modes::ordered) fn has_spoken(&self) -> bool {
+    pub(crate) fn has_spoken(&self) -> bool {
         self.is_entitled
     }
 
-    pub(super) fn is_heard(&self) -> bool {
+    pub(crate) fn is_heard(&self) -> bool {
         self.is_heard
     }
 
-    pub(super) fn sent(&self) -> u64 {
+    pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
     /// The last entry that the successor and all behind it have forced.
-    pub(super) fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         self.held
     }
 
     /// The last entry that the predecessor, and all before it, have forced.
-    pub(super) fn before(&self) -> u64 {
+    pub(crate) fn before(&self) -> u64 {
         self.before
     }
 
     /// The predecessor says how far it, and all before it, have forced.
-    pub(super) fn take_before(&mut self, before: u64) {
+    pub(crate) fn take_before(&mut self, before: u64) {
         self.before = self.before.max(before);
     }
 
     /// Whether the successor is to be told that all up to this node have forced `held`. Then it is told.
-    pub(super) fn take_news(&mut self, held: u64) -> bool {
+    pub(crate) fn take_news(&mut self, held: u64) -> bool {
         let is_news = self.is_heard && held > self.told_on;
         if is_news {
             self.told_on = held;
@@ -85,17 +85,17 @@ impl Hop {
     }
 
     /// What the disks behind this node have room for: the least of all.
-    pub(super) fn space(&self) -> DiskSpace {
+    pub(crate) fn space(&self) -> DiskSpace {
         self.space
     }
 
     /// How many entries are under way to it.
-    pub(super) fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         self.sent.saturating_sub(self.logged)
     }
 
     /// This entry is being sent.
-    pub(super) fn note_sent(&mut self, now: Now, index: u64) {
+    pub(crate) fn note_sent(&mut self, now: Now, index: u64) {
         if self.in_flight() == 0 && self.held >= self.sent {
             self.heard_ns = now.boot_ns;
         }
@@ -103,7 +103,7 @@ impl Hop {
     }
 
     /// The successor says how far it is: entries are to go on from there, if it lacks some.
-    pub(super) fn take_progress(&mut self, now: Now, progress: &Progress) {
+    pub(crate) fn take_progress(&mut self, now: Now, progress: &Progress) {
         let is_first = !core::mem::replace(&mut self.is_heard, true);
         self.logged = self.logged.max(progress.logged);
         self.held = self.held.max(progress.forced);
@@ -115,7 +115,7 @@ impl Hop {
     }
 
     /// If it has let a timeout pass: how often. Then everything that it has not logged is to be sent again.
-    pub(super) fn take_silent(&mut self, now: Now, timeout_ns: u64) -> Option<u32> {
+    pub(crate) fn take_silent(&mut self, now: Now, timeout_ns: u64) -> Option<u32> {
         let patience_ns = timeout_ns << self.tries.min(DOUBLINGS_MAX);
         if now.boot_ns < self.heard_ns + patience_ns {
             return None;
@@ -126,7 +126,7 @@ impl Hop {
     }
 
     /// An op has come before its entry.
-    pub(super) fn keep_early(&mut self, op: OpId, datagram: &[u8]) {
+    pub(crate) fn keep_early(&mut self, op: OpId, datagram: &[u8]) {
         self.early.retain(|(known, _)| *known != op);
         if self.early.len() == CHAIN_OPS_EARLY_MAX {
             self.early.pop_front();
@@ -135,7 +135,7 @@ impl Hop {
     }
 
     /// An op that has come before its entry.
-    pub(super) fn take_early(&mut self, op: OpId) -> Option<Vec<u8>> {
+    pub(crate) fn take_early(&mut self, op: OpId) -> Option<Vec<u8>> {
         let place = self.early.iter().position(|(known, _)| *known == op)?;
         self.early.remove(place).map(|(_, datagram)| datagram)
     }
@@ -146,7 +146,7 @@ mod exploration {
     use core::hash::{Hash, Hasher};
 
     impl Hop {
-        pub(in crate::modes::ordered) fn fingerprint(&self, state: &mut impl Hasher) {
+        pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
             (self.is_entitled, self.is_heard, self.sent, self.logged, self.held, self.told).hash(state);
             (self.before, self.told_on, self.space, self.told_space).hash(state);
             self.early.iter().for_each(|(op, _)| op.hash(state));

@@ -38,42 +38,225 @@ mod get;
 mod head;
 mod hop;
 
-pub(super) use hop::Hop;
-
-use super::partition::OrderedPartition;
-use super::record::Record;
-use super::sequence::Decided;
 use crate::modes::bounds::{CATCH_UP_DATAGRAMS_MAX, CHAIN_ENTRIES_IN_FLIGHT_MAX};
-use crate::{Host, Membership, Standing, Step};
+use crate::modes::messages::{Message, Request};
+use crate::modes::ordered::evaluate::{Verdict, evaluate};
+use crate::modes::ordered::lead::Lead;
+use crate::modes::ordered::locks::{Latest, WaitingGet};
+use crate::modes::ordered::record::Record;
+use crate::modes::ordered::sequence::Decided;
+use crate::modes::ordered::waits::UnforcedWhat;
+use crate::modes::ordered::{Agreement, OrderedPartition};
+use crate::{Changes, Host, Membership, Standing, Step, ValueEnd};
 use alloc::vec::Vec;
+use core::hash::Hasher;
 use core::net::SocketAddrV4;
+use hop::Hop;
 use nicekv_proto::chain::{CHAIN_ENTRY_BYTES_MAX, ChainEntry};
 use nicekv_proto::control::{DiskSpace, ReportKind};
+use nicekv_proto::large::Reference;
+use nicekv_proto::recovery::{Entry, Wanted};
 use nicekv_proto::replication::{Decision, Progress, Watermark};
-use nicekv_proto::{Datagram, NodeId, Now, StoredKey, StoredUpdate, Update};
+use nicekv_proto::{Datagram, NodeId, Now, OpId, StoredKey, StoredUpdate, Update};
 
-impl OrderedPartition {
-    pub(super) fn is_chain(&self) -> bool {
-        self.membership.is_chain
+/// State of a partition that only this mode has.
+#[derive(Clone, Default)]
+pub(crate) struct Chain {
+    /// The neighbours in this epoch.
+    hop: Hop,
+}
+
+impl Agreement for OrderedPartition<Chain> {
+    const DECIDES_AT_ONCE: bool = true;
+    const PASSES_GETS_TO_PRIMARY: bool = false;
+
+    fn begin_epoch(&mut self, host: &mut Host, now: Now, next: &Membership) {
+        // Nobody was told of what the head has not decided, and no other node has it. The log may have it without its decision, which a
+        // power failure took.
+        for op in self.locks.drop_undecided(&mut host.visibility) {
+            host.finish_internal(op);
+        }
+        let me = Some(host.config.node);
+        let follows = next.epoch.0 == self.membership.epoch.0 + 1;
+        let is_entitled =
+            self.mode.hop.is_entitled && follows && self.membership.tail() == me && next.tail() == me;
+        self.mode.hop = Hop::new(now, is_entitled);
+    }
+
+    fn on_recovered(&mut self, host: &mut Host, _: Now) {
+        self.tell_successor(host);
+    }
+
+    fn resume(&mut self, host: &mut Host, now: Now) {
+        self.advance(host, now);
+        self.decide_all(host, now);
+        self.look_for_proof();
+        host.arm_sweep(now);
+    }
+
+    fn judge_known(&mut self, _: &mut Host, _: Now, key: &[u8], op: OpId) -> Option<Verdict> {
+        let Latest::Known(value) = self.locks.key(key)?.latest() else { return None };
+        Some(evaluate(&self.locks.op(op)?.stored.update(), value.as_ref()))
+    }
+
+    fn commit(&mut self, host: &mut Host, now: Now, decided: Decided) {
+        host.trace.note(now, decided.op, Step::Decided { contended: false });
+        self.log_decision(host, now, decided);
+        self.forward(host, now);
+    }
+
+    fn propose(&mut self, host: &mut Host, now: Now, update: &Update<'_>, datagram: &[u8]) {
+        self.on_update(host, now, update, datagram, None);
+    }
+
+    fn answers_clients(&self, host: &Host) -> bool {
+        self.speaks(host)
+    }
+
+    fn answer_get_from(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        get: WaitingGet,
+        key: (&[u8], Changes),
+        entry: Option<Entry<'_>>,
+    ) {
+        match self.is_tail(host) {
+            true => self.answer_get(host, now, get, key, entry),
+            false => self.judge_expiry(host, now, get, key.0, entry),
+        }
+    }
+
+    /// To the predecessor.
+    fn tell_progress(&mut self, host: &mut Host, gap: bool) {
+        self.reporting.tell();
+        let (forced, space) = (self.released_from_here(host), self.space_from_here(host));
+        (self.mode.hop.told, self.mode.hop.told_space) = (self.mode.hop.told.max(forced), space);
+        let Some(before) = self.membership.predecessor(host.config.node) else { return };
+        let (partition, epoch, logged) = (self.id(), self.membership.epoch, self.sequence.logged());
+        let progress = Progress { partition, epoch, logged, forced, gap, space };
+        host.outbox.ack_progress(before.address, progress);
+    }
+
+    fn fingerprint_mode(&self, state: &mut impl Hasher) {
+        self.mode.hop.fingerprint(state);
+    }
+}
+
+impl OrderedPartition<Chain> {
+    pub(crate) fn on_request(&mut self, host: &mut Host, now: Now, from: SocketAddrV4, request: Request<'_>) {
+        match request {
+            Request::Get(get) => self.on_get(host, now, get, from),
+            Request::Scan(scan) => self.on_scan(host, now, scan, from),
+            Request::Update(update, datagram) => self.on_update(host, now, update, datagram, Some(from)),
+            Request::Query(query) => host.refuse(query.op, query.reply_to.or(Some(from))),
+            Request::Store(store, _) => host.refuse(store.op, store.reply_to.or(Some(from))),
+        }
+    }
+
+    pub(crate) fn on_message(&mut self, host: &mut Host, now: Now, sender: NodeId, message: Message<'_>) {
+        match message {
+            Message::Forwarded(decision, op) => self.on_forwarded(host, now, sender, decision, op),
+            Message::Watermark(watermark) => self.on_watermark(host, now, sender, watermark),
+            Message::Progress(progress, _) => self.on_progress(host, now, sender, progress),
+            Message::Resent { update, datagram, .. } => self.on_early_op(host, sender, update, datagram),
+            Message::RecoverRequest(request) => self.on_recover_request(host, request),
+            Message::RecoverReply(reply) => self.on_recover_reply(host, now, reply),
+            Message::Fetch(Wanted::DecisionsAfter(after)) => {
+                if let Some(address) = self.membership.address(sender) {
+                    self.send_entries_after(host, address, after);
+                }
+            }
+            Message::RepairRequest(request) => self.on_repair_request(host, request),
+            Message::RepairReply(reply) => self.on_repair_reply(host, now, reply),
+            Message::ScrubPage(page) => self.on_scrub_page(host, page),
+            Message::PrepareAck(_)
+            | Message::Decision(_)
+            | Message::Fetch(Wanted::Op(_))
+            | Message::Tombstones(_)
+            | Message::TombstonesAck(_)
+            | Message::Entrust(_)
+            | Message::Entrusted(_) => host.counters.refused += 1,
+        }
+    }
+
+    pub(crate) fn on_forced(&mut self, host: &mut Host, now: Now, record: u64) {
+        match self.waits.finish_force(record) {
+            None => {}
+            // No prepare of a chain is awaited, but of the epoch before this one the keyspace may have been in the other mode.
+            Some(UnforcedWhat::Prepare(_)) => {}
+            Some(UnforcedWhat::Decision(index)) => {
+                self.sequence.force(index);
+                self.on_entry_forced(host, now);
+            }
+            Some(UnforcedWhat::Copy) => self.on_copy_forced(host, now),
+        }
+    }
+
+    /// Chains make no values.
+    pub(crate) fn on_value_made(
+        &mut self,
+        host: &mut Host,
+        _: Now,
+        _: &[u8],
+        name: OpId,
+        _: Result<Reference, ValueEnd>,
+    ) {
+        host.finish_internal(name);
+    }
+
+    /// Whether a get of any key that is not locked would be answered here, within the lease.
+    pub(crate) fn answers_gets(&self, host: &Host) -> bool {
+        self.is_tail(host) && self.tail_answers_gets(host)
+    }
+
+    /// A chain shows a decision at one node after the other, so other nodes hold no copies of its keys.
+    pub(crate) fn leads(&self) -> bool {
+        false
+    }
+
+    /// See [`Partition::settled`](crate::modes::Partition::settled): what the tail has released was told to clients, and nothing else has
+    /// taken effect here.
+    pub(crate) fn settled(&self) -> Option<u64> {
+        self.mode.hop.has_spoken().then(|| self.sequence.released())
+    }
+
+    /// What all up to here have synced, told with entries.
+    fn watermark(&self) -> Watermark {
+        Watermark {
+            partition: self.id(),
+            epoch: self.membership.epoch,
+            base: self.sequence.base().unwrap_or(0),
+            forced: self.held_up_to_here(),
+            recovered: false,
+        }
+    }
+
+    /// Once recovery is complete, this process holds everything that was confirmed before it started (R18).
+    fn look_for_proof(&mut self) {
+        if self.is_recovered_wholly() {
+            self.is_proven = true;
+            self.lead.as_mut().map(Lead::complete);
+        }
     }
 
     /// Whether this node is the one that answers (C3).
-    pub(super) fn is_tail(&self, host: &Host) -> bool {
+    pub(crate) fn is_tail(&self, host: &Host) -> bool {
         self.membership.tail() == Some(host.config.node)
     }
 
     /// Whether this node is the tail, and may answer (C7).
-    pub(super) fn speaks(&self, host: &Host) -> bool {
+    pub(crate) fn speaks(&self, host: &Host) -> bool {
         let is_reached = |base| self.held_from_here(host) >= base;
-        let may = self.hop.is_entitled
+        let may = self.mode.hop.is_entitled
             || (self.membership.activated && self.sequence.base().is_some_and(is_reached));
         may && self.is_tail(host)
     }
 
     /// The last entry that this node and all before it have forced (C2).
-    pub(super) fn held_up_to_here(&self) -> u64 {
+    pub(crate) fn held_up_to_here(&self) -> u64 {
         let forced = self.sequence.forced();
-        if self.is_primary() { forced } else { forced.min(self.hop.before()) }
+        if self.is_primary() { forced } else { forced.min(self.mode.hop.before()) }
     }
 
     /// The last entry that this node and all behind it have forced; at the tail, which all others hear, also all before it.
@@ -84,7 +267,7 @@ impl OrderedPartition {
         };
         match self.membership.successor(host.config.node) {
             None => forced,
-            Some(_) => forced.min(self.hop.held()),
+            Some(_) => forced.min(self.mode.hop.held()),
         }
     }
 
@@ -111,52 +294,37 @@ impl OrderedPartition {
         self.membership.standing == Standing::Joining && self.sequence.released() < self.held_from_here(host)
     }
 
-    /// A new epoch begins for this node.
-    pub(super) fn enter_chain(&mut self, host: &mut Host, now: Now, next: &Membership) {
-        if next.is_chain {
-            // What the head has not decided nobody was told of, and no other node has; the log may have it without its decision, since that was lost with the power.
-            for op in self.locks.drop_undecided(&mut host.visibility) {
-                host.finish_internal(op);
-            }
-        }
-        let me = Some(host.config.node);
-        let follows = next.epoch.0 == self.membership.epoch.0 + 1;
-        let is_entitled =
-            self.hop.is_entitled && follows && self.membership.tail() == me && next.tail() == me;
-        self.hop = Hop::new(now, is_entitled);
-    }
-
     /// More is durable here, or before.
-    pub(super) fn on_entry_forced(&mut self, host: &mut Host, now: Now) {
+    pub(crate) fn on_entry_forced(&mut self, host: &mut Host, now: Now) {
         self.tell_news(host);
-        self.advance_chain(host, now);
+        self.advance(host, now);
     }
 
     /// Tells the successor how far all up to here have forced, unless it knows.
     fn tell_news(&mut self, host: &mut Host) {
-        if self.sequence.base().is_some() && self.hop.take_news(self.held_up_to_here()) {
+        if self.sequence.base().is_some() && self.mode.hop.take_news(self.held_up_to_here()) {
             self.tell_successor(host);
         }
     }
 
     /// Sends the successor what is logged here and was not sent (C6).
-    pub(super) fn forward(&mut self, host: &mut Host, now: Now) {
+    pub(crate) fn forward(&mut self, host: &mut Host, now: Now) {
         let Some(next) = self.membership.successor(host.config.node) else { return };
-        if !self.hop.is_heard() || self.sequence.base().is_none() {
+        if !self.mode.hop.is_heard() || self.sequence.base().is_none() {
             return;
         }
         let watermark = self.watermark();
-        let mut sent = self.hop.sent();
+        let mut sent = self.mode.hop.sent();
         for decided in self.sequence.after(sent) {
-            let has_room = self.hop.in_flight() + (decided.index - sent) <= CHAIN_ENTRIES_IN_FLIGHT_MAX;
+            let has_room = self.mode.hop.in_flight() + (decided.index - sent) <= CHAIN_ENTRIES_IN_FLIGHT_MAX;
             if !has_room {
                 break;
             }
             if !self.send_entry(host, next.address, decided, watermark) {
                 break;
             }
-            self.hop.note_sent(now, decided.index);
-            self.hop.take_news(watermark.forced);
+            self.mode.hop.note_sent(now, decided.index);
+            self.mode.hop.take_news(watermark.forced);
             sent = decided.index;
         }
         host.arm_sweep(now);
@@ -176,7 +344,7 @@ impl OrderedPartition {
     }
 
     /// Sends the head of an epoch that begins the entries that it lacks.
-    pub(super) fn send_entries_after(&self, host: &mut Host, to: SocketAddrV4, after: u64) {
+    pub(crate) fn send_entries_after(&self, host: &mut Host, to: SocketAddrV4, after: u64) {
         let watermark = self.watermark();
         for decided in self.sequence.after(after).take(CATCH_UP_DATAGRAMS_MAX) {
             if !self.send_entry(host, to, decided, watermark) {
@@ -186,7 +354,7 @@ impl OrderedPartition {
     }
 
     /// Releases what all hold, and says up the chain what is held from here on.
-    pub(super) fn advance_chain(&mut self, host: &mut Host, now: Now) {
+    pub(crate) fn advance(&mut self, host: &mut Host, now: Now) {
         if self.membership.standing == Standing::Outside {
             return;
         }
@@ -200,9 +368,11 @@ impl OrderedPartition {
             }
         }
         let has_base = self.sequence.base().is_some_and(|base| self.sequence.released() >= base);
-        self.hop.is_entitled |= has_base && self.membership.activated && self.is_tail(host);
-        let untold = self.released_from_here(host).saturating_sub(self.hop.told);
-        if self.hop.told_space != self.space_from_here(host) || (untold > 0 && self.is_waited_for(untold)) {
+        self.mode.hop.is_entitled |= has_base && self.membership.activated && self.is_tail(host);
+        let untold = self.released_from_here(host).saturating_sub(self.mode.hop.told);
+        if self.mode.hop.told_space != self.space_from_here(host)
+            || (untold > 0 && self.is_waited_for(untold))
+        {
             self.tell_progress(host, false);
         } else if untold > 0 {
             self.answer_soon(host, now);
@@ -227,19 +397,9 @@ impl OrderedPartition {
         ops.flat_map(|op| op.stored.stored_keys()).filter(has_undecided).collect()
     }
 
-    /// What the predecessor is told.
-    pub(super) fn chain_progress(&mut self, host: &mut Host, gap: bool) {
-        let (forced, space) = (self.released_from_here(host), self.space_from_here(host));
-        (self.hop.told, self.hop.told_space) = (self.hop.told.max(forced), space);
-        let Some(before) = self.membership.predecessor(host.config.node) else { return };
-        let (partition, epoch, logged) = (self.id(), self.membership.epoch, self.sequence.logged());
-        let progress = Progress { partition, epoch, logged, forced, gap, space };
-        host.outbox.ack_progress(before.address, progress);
-    }
-
     /// What this node, and all behind it, have room for (docs/FAULTS.md row 9). An entry is in its place, and is logged by all; so the head is told, and has no more of them.
-    pub(super) fn space_from_here(&self, host: &Host) -> DiskSpace {
-        host.disk_space.max(self.hop.space())
+    pub(crate) fn space_from_here(&self, host: &Host) -> DiskSpace {
+        host.disk_space.max(self.mode.hop.space())
     }
 
     fn is_predecessor(&self, host: &Host, sender: NodeId) -> bool {
@@ -247,36 +407,24 @@ impl OrderedPartition {
     }
 
     /// Another member says how far it is; the successor alone counts (C5).
-    pub(super) fn on_chain_progress(
-        &mut self,
-        host: &mut Host,
-        now: Now,
-        sender: NodeId,
-        progress: &Progress,
-    ) {
+    pub(crate) fn on_progress(&mut self, host: &mut Host, now: Now, sender: NodeId, progress: &Progress) {
         let next = self.membership.successor(host.config.node);
         let Some(next) = next.filter(|next| next.node == sender) else { return };
-        self.hop.take_progress(now, progress);
+        self.mode.hop.take_progress(now, progress);
         if progress.gap && self.sequence.base().is_some() {
             host.outbox.forward(next.address, None, self.watermark());
         }
         self.forward(host, now);
         self.tell_news(host);
-        self.advance_chain(host, now);
+        self.advance(host, now);
     }
 
     /// The predecessor says where the epoch begins. It wants to hear how far this node is.
-    pub(super) fn on_chain_watermark(
-        &mut self,
-        host: &mut Host,
-        now: Now,
-        sender: NodeId,
-        watermark: &Watermark,
-    ) {
+    pub(crate) fn on_watermark(&mut self, host: &mut Host, now: Now, sender: NodeId, watermark: &Watermark) {
         if !self.is_predecessor(host, sender) {
             return;
         }
-        self.hop.take_before(watermark.forced);
+        self.mode.hop.take_before(watermark.forced);
         if self.sequence.base().is_some() {
             self.on_entry_forced(host, now);
             return self.answer_soon(host, now);
@@ -287,12 +435,12 @@ impl OrderedPartition {
         }
         self.tell_successor(host);
         self.tell_progress(host, false);
-        self.advance_chain(host, now);
+        self.advance(host, now);
         host.arm_sweep(now);
     }
 
     /// Tells the successor where the epoch begins, and how far all up to here have forced.
-    pub(super) fn tell_successor(&self, host: &mut Host) {
+    pub(crate) fn tell_successor(&self, host: &mut Host) {
         if let Some(next) = self.membership.successor(host.config.node) {
             host.outbox.forward(next.address, None, self.watermark());
         }
@@ -306,14 +454,14 @@ impl OrderedPartition {
     }
 
     /// An op whose entry follows.
-    pub(super) fn on_early_op(&mut self, host: &Host, sender: NodeId, update: &Update<'_>, datagram: &[u8]) {
+    pub(crate) fn on_early_op(&mut self, host: &Host, sender: NodeId, update: &Update<'_>, datagram: &[u8]) {
         if self.is_predecessor(host, sender) || self.adopts_from(sender) {
-            self.hop.keep_early(update.op, datagram);
+            self.mode.hop.keep_early(update.op, datagram);
         }
     }
 
     /// An entry: it is logged in its turn (C1).
-    pub(super) fn on_forwarded(
+    pub(crate) fn on_forwarded(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -357,7 +505,7 @@ impl OrderedPartition {
         let stored = match op {
             Some((update, datagram)) => StoredUpdate::new(update, datagram, None, spare),
             None => {
-                let Some(datagram) = self.hop.take_early(decision.op) else { return false };
+                let Some(datagram) = self.mode.hop.take_early(decision.op) else { return false };
                 let Ok((_, Datagram::Update(update))) = Datagram::decode(&datagram) else { return false };
                 StoredUpdate::new(&update, &datagram, None, spare)
             }
@@ -371,14 +519,25 @@ impl OrderedPartition {
     }
 
     /// Logs an op whose decision is logged next, and forced with it.
-    pub(super) fn log_op(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
+    pub(crate) fn log_op(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
         let record = Record::Prepare { contended: true, datagram: stored.datagram() };
         let order = host.append(self.id(), |out| record.append(out));
         self.insert_op(host, now, order, true, stored);
     }
 
-    /// What is done about silence; whether there is anything to look at again later.
-    pub(super) fn sweep_chain(&mut self, host: &mut Host, now: Now) -> bool {
+    /// Retries what is overdue. Whether there is anything to look at again later.
+    pub(crate) fn sweep(&mut self, host: &mut Host, now: Now) -> bool {
+        let is_work_left = self.look_over(host, now);
+        self.sweep_repairs(host, now) || is_work_left
+    }
+
+    fn look_over(&mut self, host: &mut Host, now: Now) -> bool {
+        if self.membership.standing == Standing::Outside {
+            return false;
+        }
+        if self.sequence.forced() < self.sequence.logged() {
+            host.storage.want_force();
+        }
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         if self.lead.as_ref().is_some_and(|lead| !lead.is_ready()) {
             self.ask(host);
@@ -393,7 +552,7 @@ impl OrderedPartition {
         if self.membership.standing == Standing::Joining {
             self.sweep_join(host, now);
         }
-        self.advance_chain(host, now);
+        self.advance(host, now);
         self.serve_successor(host, now, resend_ns);
         self.locks.count() > 0
             || self.sequence.unreleased().len() > 0
@@ -401,14 +560,14 @@ impl OrderedPartition {
             || self.sequence.forced() < self.sequence.logged()
             || self.reporting.is_pending()
             || self.lacks_successor(host)
-            || self.hop.told_space != DiskSpace::Enough
+            || self.mode.hop.told_space != DiskSpace::Enough
             || self.membership.standing == Standing::Joining
     }
 
     /// Whether there is a successor that has not said that it, and all behind it, hold everything.
     fn lacks_successor(&self, host: &Host) -> bool {
         let has_successor = self.membership.successor(host.config.node).is_some();
-        has_successor && (!self.hop.is_heard() || self.hop.held() < self.sequence.logged())
+        has_successor && (!self.mode.hop.is_heard() || self.mode.hop.held() < self.sequence.logged())
     }
 
     /// Sends the successor again what it has not acknowledged, and accuses it if it says nothing at all.
@@ -417,7 +576,7 @@ impl OrderedPartition {
         if self.sequence.base().is_none() || !self.lacks_successor(host) {
             return;
         }
-        let Some(tries) = self.hop.take_silent(now, resend_ns) else { return };
+        let Some(tries) = self.mode.hop.take_silent(now, resend_ns) else { return };
         host.counters.resent += 1;
         host.outbox.forward(next.address, None, self.watermark());
         self.forward(host, now);

@@ -4,7 +4,7 @@
 //! waits for it. Everything else is as of ops of one key: one prepare, one decision that carries all effects (T1).
 
 use super::locks::Latest;
-use super::partition::OrderedPartition;
+use super::partition::{Agreement, OrderedPartition};
 use crate::Host;
 use crate::modes::ordered::evaluate::{KeyValue, Verdict};
 use crate::modes::ordered::script::Runner;
@@ -12,9 +12,12 @@ use crate::modes::ordered::transaction::{entries, take_steps};
 use nicekv_proto::transaction::Step;
 use nicekv_proto::{Now, OpId, Operation, Update};
 
-impl OrderedPartition {
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
     /// Whether a transaction has a key that is not of this partition.
-    pub(super) fn is_beyond_reach(&self, update: &Update<'_>) -> bool {
+    pub(crate) fn is_beyond_reach(&self, update: &Update<'_>) -> bool {
         let Operation::Transaction(steps) = update.operation else { return false };
         let is_of_others =
             |step: Step<'_>| !self.membership.range.contains(self.membership.digest(step.key).match_value());
@@ -22,7 +25,7 @@ impl OrderedPartition {
     }
 
     /// What a transaction does; `None`: something else comes first, or its keys are being read, all at once.
-    pub(super) fn judge_transaction(&mut self, host: &mut Host, now: Now, op: OpId) -> Option<Verdict> {
+    pub(crate) fn judge_transaction(&mut self, host: &mut Host, now: Now, op: OpId) -> Option<Verdict> {
         let keys = self.locks.op(op)?.stored.stored_keys();
         let unknown = keys.iter().filter(|key| !self.knows(host, now, key, op)).count();
         if unknown > 0 {
@@ -42,7 +45,7 @@ impl OrderedPartition {
     }
 
     /// What a transaction that is being decided makes of its keys.
-    pub(super) fn keep_latest_of_transaction(&mut self, op: OpId, verdict: &Verdict) {
+    pub(crate) fn keep_latest_of_transaction(&mut self, op: OpId, verdict: &Verdict) {
         let Some(stored) = self.locks.op(op).map(|state| state.stored.clone()) else { return };
         for (key, entry) in entries(stored.value(), &verdict.value, (0, verdict.version)) {
             self.locks.set_latest(key, Latest::Known(KeyValue::from_entry(&entry)));

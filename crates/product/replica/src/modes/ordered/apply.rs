@@ -2,56 +2,22 @@
 //!
 //! An uncontended one takes effect when it is logged, a contended one when every member has forced it (R2).
 
-use super::contents::{effects, is_large, reference};
-use super::locks::Op;
-use super::partition::OrderedPartition;
+use super::contents::{effects, is_large};
+use super::partition::{Agreement, OrderedPartition};
 use super::record::Record;
 use super::sequence::Decided;
 use super::waits::UnforcedWhat;
 use crate::modes::ordered::clients::StoredResult;
-use crate::{Host, Map, Step};
+use crate::{Host, Step};
 use nicekv_proto::replication::Effect;
 use nicekv_proto::{Now, OpId, StoredUpdate};
 
-impl OrderedPartition {
-    /// Takes an op in: it is undecided from now on and locks its key.
-    pub(super) fn insert_op(
-        &mut self,
-        host: &mut Host,
-        now: Now,
-        order: u64,
-        contended: bool,
-        stored: StoredUpdate,
-    ) {
-        self.clients.advance(stored.head().op.client, stored.head().watermark);
-        self.keep_named(host);
-        if let Some(reference) = reference(&stored) {
-            host.storage.keep_value(reference, self.id());
-        }
-        self.locks.take_in(&mut host.visibility, now, order, contended, stored);
-    }
-
-    /// Values that were asked for, and are not what their keys have any more, stay while their clients may read them (L4).
-    pub(super) fn keep_named(&mut self, host: &mut Host) {
-        for (name, is_named) in self.clients.take_named() {
-            match is_named {
-                true => host.storage.pin_value(name),
-                false => host.storage.unpin_value(name),
-            }
-        }
-    }
-
-    /// No op is open any more: those that were.
-    pub(super) fn give_up_ops(&mut self, host: &mut Host) -> Map<OpId, Op> {
-        let none = host.map();
-        let ops = self.locks.give_up(&mut host.visibility, none);
-        let large = ops.iter().filter(|(_, op)| is_large(&op.stored));
-        large.for_each(|(op, _)| host.storage.let_go_value(*op, self.id()));
-        ops
-    }
-
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
     /// Logs the decision that follows the last one. An uncontended one takes effect at once, a contended one when it is released (R2).
-    pub(super) fn log_decision(&mut self, host: &mut Host, now: Now, decided: Decided) {
+    pub(crate) fn log_decision(&mut self, host: &mut Host, now: Now, decided: Decided) {
         self.sequence.log(decided.index, decided.origin);
         let record = host.append_awaited(self.id(), |out| {
             Record::Decision(decided.wire(self.id(), self.membership.epoch)).append(out);
@@ -64,7 +30,7 @@ impl OrderedPartition {
     }
 
     /// The part of [`Self::log_decision`] that replaying the log shares.
-    pub(super) fn settle(&mut self, host: &mut Host, now: Now, decided: Decided) {
+    pub(crate) fn settle(&mut self, host: &mut Host, now: Now, decided: Decided) {
         // Decided once more, for a member that seemed to wait for it: the first decision stands.
         let unreleased = self.locks.decide(decided.op);
         if unreleased.is_none() {
@@ -134,8 +100,7 @@ impl OrderedPartition {
             }
         }
         host.trace.note(now, decided.op, Step::Shown);
-        let answers = if self.is_chain() { self.speaks(host) } else { self.is_primary() };
-        if answers {
+        if self.answers_clients(host) {
             host.trace.note(now, decided.op, Step::Answered(result.status));
             host.reply(head.reply_to, &result.reply(decided.op));
         }
@@ -165,28 +130,12 @@ impl OrderedPartition {
     }
 
     /// Shows what every member has forced, up to `through`.
-    pub(super) fn release(&mut self, host: &mut Host, now: Now, through: u64) {
+    pub(crate) fn release(&mut self, host: &mut Host, now: Now, through: u64) {
         while let Some(decided) = self.sequence.release_next(through) {
             if decided.contended {
                 self.take_effect(host, now, &decided);
             }
         }
         self.contents.drop_tombstones(host, &self.membership, self.sequence.released());
-    }
-
-    /// A decision is durable here.
-    pub(super) fn on_decision_forced(&mut self, host: &mut Host, now: Now, index: u64) {
-        self.sequence.force(index);
-        if self.is_chain() {
-            self.on_entry_forced(host, now);
-        } else if self.is_primary() {
-            self.advance_release(host, now);
-        } else if index > self.sequence.released() {
-            // The recovery is complete when all have what was decided before the epoch.
-            let is_of_recovery = self.sequence.base().is_none_or(|base| index <= base);
-            let is_waited_for = self.sequence.is_contended(index) || self.membership.sealed || is_of_recovery;
-            let delay = if is_waited_for { 0 } else { host.config.timing.progress_delay.as_nanos() as u64 };
-            self.tell_progress_within(host, now, delay);
-        }
     }
 }

@@ -26,23 +26,20 @@
 //!   primary sends it again until the member can store it. An op that the primary itself lacks was never decided: all members, of which
 //!   it was one, would have had to force it (R1).
 
-use super::decide::is_refusal;
-use super::lead::Lead;
-use super::partition::OrderedPartition;
+use super::TwoPhase;
 use super::prepare::Source;
-use super::sequence::Decided;
 use crate::Host;
 use crate::modes::bounds::UNRELEASED_MAX;
-use crate::modes::ordered::clients::StoredResult;
+use crate::modes::ordered::OrderedPartition;
 use crate::modes::ordered::evaluate::Verdict;
+use crate::modes::ordered::lead::Lead;
 use nicekv_proto::replication::PrepareAck;
 use nicekv_proto::{Now, OpId, Status, Update};
 
-impl OrderedPartition {
+impl OrderedPartition<TwoPhase> {
     /// Whether an update that this member does not hold yet was refused because of a full disk, or of stamps that are too old.
-    pub(super) fn refuses(&mut self, host: &mut Host, now: Now, update: &Update<'_>, source: Source) -> bool {
-        let space = if self.is_chain() { self.space_from_here(host) } else { host.disk_space };
-        let is_full = !space.admits(&update.operation) || host.has_no_room_for(update);
+    pub(crate) fn refuses(&mut self, host: &mut Host, now: Now, update: &Update<'_>, source: Source) -> bool {
+        let is_full = !host.disk_space.admits(&update.operation) || host.has_no_room_for(update);
         // What a member passes on may have been open when the epoch began.
         let is_stale = matches!(source, Source::Client(_)) && self.is_stale(update);
         if !is_full && !is_stale {
@@ -51,11 +48,7 @@ impl OrderedPartition {
         if is_full {
             host.count_refused_for_space(self.id(), self.membership.epoch, update.op);
         }
-        if self.is_chain() {
-            if source != Source::Own {
-                self.refuse_full(host, now, update, source.address());
-            }
-        } else if self.is_primary() {
+        if self.is_primary() {
             let status = if is_stale { Status::StaleStamp } else { Status::DiskFull };
             self.decide_unlogged(host, now, update, source, status);
         } else {
@@ -89,24 +82,10 @@ impl OrderedPartition {
         self.publish(host, now, update.op, true, Verdict::unchanged(status, None));
     }
 
-    /// Primary: a decision that every member holds took effect without a prepare. If it is a refusal, the client may know now.
-    pub(super) fn answer_refused(&mut self, host: &mut Host, decided: &Decided, result: &StoredResult) {
-        let reply_to = self.lead.as_mut().and_then(|lead| lead.take_refused(decided.index));
-        host.reply(reply_to, &result.reply(decided.op));
-    }
-
-    /// Whether an op is refused by a decision that some member may lack: such a member would execute it if it became the primary.
-    pub(super) fn is_refusal_unreleased(&self, op: OpId, status: Status) -> bool {
-        is_refusal(status) && self.sequence.unreleased().any(|decided| decided.op == op)
-    }
-
     /// Primary: whether a refusal of this op must not count. Its holder is not silent, so it is not accused.
-    pub(super) fn is_refusal_void(&mut self, op: OpId) -> bool {
+    pub(crate) fn is_refusal_void(&mut self, op: OpId) -> bool {
         let is_ready = self.lead.as_ref().is_some_and(Lead::is_ready);
-        let is_held_for_recovered = self
-            .lead
-            .as_ref()
-            .is_some_and(|lead| lead.makings.is_held_for(op, |target| self.is_recovered(target)));
+        let is_held_for_recovered = self.mode.makings.is_held_for(op, |target| self.is_recovered(target));
         let is_void = !is_ready || self.is_recovered(op) || is_held_for_recovered;
         if is_void {
             self.locks.calm(op);

@@ -1,11 +1,12 @@
 //! The first half of a put: every replica logs the client's datagram, forces it, and acknowledges to the primary (NICE §4.3, R1).
 
-use super::lead::Phase;
-use super::partition::OrderedPartition;
-use super::record::Record;
-use super::waits::UnforcedWhat;
+use super::TwoPhase;
 use crate::modes::bounds::OPEN_OPS_MAX;
+use crate::modes::ordered::OrderedPartition;
 use crate::modes::ordered::clients::Lookup;
+use crate::modes::ordered::lead::Phase;
+use crate::modes::ordered::record::Record;
+use crate::modes::ordered::waits::UnforcedWhat;
 use crate::{Host, LargePut, Standing, Step};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -16,7 +17,7 @@ use nicekv_proto::{NodeId, Now, OpId, Reply, Status, StoredUpdate, Update};
 
 /// Whence an update comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// From a client at this address, or through a switch that hides it.
     Client(SocketAddrV4),
     /// From this node's own client.
@@ -26,7 +27,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    pub(super) fn address(self) -> Option<SocketAddrV4> {
+    pub(crate) fn address(self) -> Option<SocketAddrV4> {
         match self {
             Self::Client(address) => Some(address),
             Self::Own | Self::Member { .. } => None,
@@ -34,9 +35,9 @@ impl Source {
     }
 }
 
-impl OrderedPartition {
+impl OrderedPartition<TwoPhase> {
     /// An update arrived.
-    pub(super) fn on_update(
+    pub(crate) fn on_update(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -44,22 +45,18 @@ impl OrderedPartition {
         datagram: &[u8],
         source: Source,
     ) {
-        if self.membership.standing == Standing::Outside || (self.is_chain() && !self.is_primary()) {
+        if self.membership.standing == Standing::Outside {
             host.counters.dropped += 1;
             return;
         }
         let op = update.op;
         if self.locks.holds(op) {
             self.tell_held(host, update, source);
-            // Of a chain the tail answers, when it has it; nothing that is held here goes without (C3, C6).
-            if !self.is_chain() {
-                self.acknowledge(host, op);
-            }
-            return;
+            return self.acknowledge(host, op);
         }
         self.look_for_proof(host, now);
         // Until then the primary takes in what others hold, and nobody anything that may be newer (R18).
-        let awaits_proof = self.membership.standing.serves() && !self.is_proven && !self.is_chain();
+        let awaits_proof = self.membership.standing.serves() && !self.is_proven;
         match self.clients.lookup(op) {
             Lookup::New => {}
             Lookup::Finished(result) => {
@@ -106,11 +103,13 @@ impl OrderedPartition {
             return;
         }
         let spare = self.locks.take_spare();
-        if self.is_chain() {
-            let stored = StoredUpdate::new(update, datagram, source.address(), spare);
-            return self.take_in(host, now, stored, source);
-        }
         self.log_prepare(host, now, StoredUpdate::new(update, datagram, source.address(), spare));
+    }
+
+    /// Whether an op that is not known here is not to be taken in: none of a client begins in a sealed epoch, and nothing is decided once it is drained.
+    pub(crate) fn is_closed_to(&self, source: Source) -> bool {
+        let is_open_elsewhere = matches!(source, Source::Member { .. }) && !self.is_drained();
+        self.membership.sealed && !is_open_elsewhere
     }
 
     /// Primary: whether it gets this op from a member before it decides anything.
@@ -138,13 +137,6 @@ impl OrderedPartition {
         source: Source,
         reference: Reference,
     ) -> bool {
-        if self.is_chain() {
-            if self.is_primary() {
-                let reply = Reply::bare(update.op, Status::ValueTooLong);
-                host.reply(update.reply_to.or(source.address()), &reply);
-            }
-            return false;
-        }
         if host.storage.holds_value(reference.name) {
             return true;
         }
@@ -176,7 +168,7 @@ impl OrderedPartition {
         matches!(source, Source::Member { logged, .. } if self.sequence.logged() <= logged)
     }
 
-    pub(super) fn log_prepare(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
+    pub(crate) fn log_prepare(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
         let op = stored.head().op;
         let meets = self.locks.meets_undecided(&stored);
         let contended = meets || self.membership.standing == Standing::Joining;
@@ -193,7 +185,7 @@ impl OrderedPartition {
         host.arm_sweep(now);
     }
 
-    pub(super) fn on_prepare_forced(&mut self, host: &mut Host, now: Now, op: OpId) {
+    pub(crate) fn on_prepare_forced(&mut self, host: &mut Host, now: Now, op: OpId) {
         let Some(since_ns) = self.locks.mark_forced(op) else { return };
         host.puts.forced.count_ns(now.boot_ns.saturating_sub(since_ns));
         host.trace.note(now, op, Step::Forced);
@@ -205,7 +197,7 @@ impl OrderedPartition {
     }
 
     /// Acknowledges a forced, undecided op to the primary.
-    pub(super) fn acknowledge(&mut self, host: &mut Host, op: OpId) {
+    pub(crate) fn acknowledge(&mut self, host: &mut Host, op: OpId) {
         let Some(state) = self.locks.op(op) else { return };
         if self.is_primary()
             || self.membership.standing == Standing::Outside
@@ -225,7 +217,7 @@ impl OrderedPartition {
     }
 
     /// Primary: a member acknowledges an op.
-    pub(super) fn on_prepare_ack(&mut self, host: &mut Host, now: Now, sender: NodeId, ack: &PrepareAck) {
+    pub(crate) fn on_prepare_ack(&mut self, host: &mut Host, now: Now, sender: NodeId, ack: &PrepareAck) {
         let Some(position) = self.membership.position(sender) else { return };
         if self.locks.holds(ack.op) {
             if ack.refused && self.is_refusal_void(ack.op) {
@@ -283,20 +275,8 @@ impl OrderedPartition {
     }
 
     /// A member asks for the prepare of an op.
-    pub(super) fn on_fetch_op(&mut self, host: &mut Host, op: OpId, to: NodeId) {
+    pub(crate) fn on_fetch_op(&mut self, host: &mut Host, op: OpId, to: NodeId) {
         let (Some(state), Some(address)) = (self.locks.op(op), self.membership.address(to)) else { return };
         self.resend(host, state.stored.datagram(), address);
-    }
-
-    pub(super) fn resend(&self, host: &mut Host, datagram: &[u8], to: SocketAddrV4) {
-        let resend = Resend {
-            sender: host.config.node,
-            partition: self.id(),
-            epoch: self.membership.epoch,
-            logged: self.sequence.logged(),
-            datagram,
-        };
-        host.counters.resent += 1;
-        host.outbox.send(to, |out| resend.encode(out));
     }
 }

@@ -15,11 +15,13 @@
 //! completed by a new primary (R3). That evaluates the op anew: it makes a value of its own, under a name of its own, so that a name has one content whatever order the
 //! new primary decides in. The old one goes when its hold is decided.
 
-use super::makings::{Making, Stage};
-use super::partition::OrderedPartition;
+use super::TwoPhase;
+use super::makings::{Making, Makings, Stage};
 use super::prepare::Source;
+use crate::modes::ordered::OrderedPartition;
 use crate::modes::ordered::clients::Lookup;
-use crate::modes::ordered::evaluate::{KeyValue, Verdict, is_hold};
+use crate::modes::ordered::evaluate::{KeyValue, Verdict, evaluate, is_hold, parts};
+use crate::modes::ordered::locks::Latest;
 use crate::{DiskSpace, Host, Recipe, ValueEnd, ValuePart};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -29,9 +31,29 @@ use nicekv_proto::{Condition, Datagram, Expiry, Now, OpId, Operation, Status, St
 /// Until a value is tried to be made again for which there was no room.
 const RETRY_NS: u64 = 1_000_000_000;
 
-impl OrderedPartition {
-    /// Primary: what an op does that stores a value made of these parts. `None`: not all members hold that yet, and when they do it is the op's turn again.
-    pub(super) fn judge_made(
+impl OrderedPartition<TwoPhase> {
+    /// Primary: what an op does to the known state of its key. If the result is a large value, that is made first. `None`: not all members
+    /// hold it yet, and when they do it is the op's turn again.
+    pub(crate) fn judge_or_make(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        key: &[u8],
+        op: OpId,
+    ) -> Option<Verdict> {
+        let Latest::Known(value) = self.locks.key(key)?.latest() else { return None };
+        let update = self.locks.op(op)?.stored.update();
+        match parts(&update, value.as_ref()).filter(|parts| Self::can_make(host, parts)) {
+            Some(parts) => {
+                let value = value.clone();
+                self.judge_made(host, now, key, (op, value), parts)
+            }
+            None => Some(evaluate(&update, value.as_ref())),
+        }
+    }
+
+    /// Primary: what an op does that stores a value made of these parts.
+    fn judge_made(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -39,7 +61,7 @@ impl OrderedPartition {
         (op, base): (OpId, Option<KeyValue>),
         parts: [ValuePart; 2],
     ) -> Option<Verdict> {
-        let known = self.lead.as_ref()?.makings.by_op.get(&op);
+        let known = self.mode.makings.by_op.get(&op);
         match known.filter(|making| making.base == base).map(|making| (making.name, making.stage.clone())) {
             Some((_, Stage::UnderWay)) => None,
             Some((_, Stage::NoRoom { .. })) if !self.is_recovered(op) => {
@@ -55,10 +77,10 @@ impl OrderedPartition {
         }
     }
 
-    /// Whether a value of these parts is within the limit. Along a chain none is made.
-    pub(super) fn can_make(&self, host: &Host, parts: &[ValuePart; 2]) -> bool {
+    /// Whether a value of these parts is within the limit.
+    fn can_make(host: &Host, parts: &[ValuePart; 2]) -> bool {
         let length: u64 = parts.iter().map(ValuePart::length).sum();
-        !self.is_chain() && length <= host.config.value_bytes_max.into()
+        length <= host.config.value_bytes_max.into()
     }
 
     /// Primary: the same, of a value that has been made.
@@ -101,9 +123,7 @@ impl OrderedPartition {
                 host.finish_internal(name);
             }
         }
-        if let Some(lead) = &mut self.lead {
-            lead.makings.by_op.insert(op, making);
-        }
+        self.mode.makings.by_op.insert(op, making);
     }
 
     /// Primary: a value is here, or cannot be made.
@@ -115,7 +135,7 @@ impl OrderedPartition {
         name: OpId,
         made: Result<Reference, ValueEnd>,
     ) {
-        let making = self.lead.as_mut().and_then(|lead| lead.makings.named(name));
+        let making = self.mode.makings.named(name);
         let Some(watermark) = making.as_ref().map(|making| making.watermark) else {
             return host.finish_internal(name);
         };
@@ -134,7 +154,7 @@ impl OrderedPartition {
         if !matches!(stage, Stage::Held(_)) {
             host.finish_internal(name);
         }
-        if let Some(making) = self.lead.as_mut().and_then(|lead| lead.makings.named(name)) {
+        if let Some(making) = self.mode.makings.named(name) {
             making.stage = stage;
         }
         host.arm_sweep(now);
@@ -183,22 +203,19 @@ impl OrderedPartition {
     }
 
     /// Primary: an op was decided for which a value may have been made: its hold goes next.
-    pub(super) fn end_making(&mut self, key: &[u8], op: OpId) {
-        let hold = self.lead.as_mut().and_then(|lead| lead.makings.end(op));
-        if let Some(hold) = hold.filter(|hold| self.locks.op(*hold).is_some_and(|hold| !hold.is_decided)) {
-            self.locks.move_to_front(key, hold);
+    pub(crate) fn end_making(&mut self, op: OpId) {
+        let Some((key, hold)) = self.mode.makings.end(op) else { return };
+        if self.locks.op(hold).is_some_and(|hold| !hold.is_decided) {
+            self.locks.move_to_front(&key, hold);
         }
     }
 
     /// Primary: tries again what could not be made.
-    pub(super) fn retry_makings(&mut self, host: &mut Host, now: Now) {
-        let Some(lead) = &mut self.lead else { return };
-        lead.makings.by_op.retain(|op, _| self.locks.holds(*op));
-        let waiting = lead
-            .makings
-            .by_op
-            .values()
-            .filter(|making| matches!(making.stage, Stage::Waiting | Stage::NoRoom { .. }));
+    pub(crate) fn retry_makings(&mut self, host: &mut Host, now: Now) {
+        let Makings { by_op } = &mut self.mode.makings;
+        by_op.retain(|op, _| self.locks.holds(*op));
+        let waiting =
+            by_op.values().filter(|making| matches!(making.stage, Stage::Waiting | Stage::NoRoom { .. }));
         let keys: Vec<Box<[u8]>> = waiting.map(|making| making.key.clone()).collect();
         for key in keys {
             self.decide_key(host, now, &key);
@@ -206,7 +223,7 @@ impl OrderedPartition {
     }
 
     /// Whether this op comes from a member that has made its value, and is not to be refused for the number of those that are open: those wait for it.
-    pub(super) fn is_hold_of_member(update: &Update<'_>, source: Source) -> bool {
+    pub(crate) fn is_hold_of_member(update: &Update<'_>, source: Source) -> bool {
         matches!(source, Source::Member { .. }) && is_hold(update)
     }
 }

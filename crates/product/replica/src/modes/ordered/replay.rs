@@ -4,7 +4,7 @@ use super::contents::reference;
 use super::history::History;
 use super::joiner::Former;
 use super::locks::Op;
-use super::partition::OrderedPartition;
+use super::partition::{Agreement, OrderedPartition};
 use super::record::{Position, Record};
 use super::sequence::Decided;
 use crate::Host;
@@ -15,11 +15,14 @@ use nicekv_proto::replication::Decision;
 use nicekv_proto::{Datagram, DecodeError, Now, OpId, StoredUpdate};
 
 /// Bytes of deduplication records per log record.
-pub(super) const CLIENTS_RECORD_BYTES: usize = 128 << 10;
+pub(crate) const CLIENTS_RECORD_BYTES: usize = 128 << 10;
 
-impl OrderedPartition {
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
     /// Takes up one record of the log. It is durable, and its effects go to the engine once more, in the order of the log.
-    pub(super) fn take_record(
+    pub(crate) fn take_record(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -101,7 +104,7 @@ impl OrderedPartition {
 
     /// After a restart: an op that was logged and never forced may be in the log without the large value that it names. Nobody was told of it, and it is as if it had not
     /// been logged.
-    pub(super) fn drop_torn(&mut self, host: &mut Host) {
+    pub(crate) fn drop_torn(&mut self, host: &mut Host) {
         let lacks_value =
             |op: &Op| reference(&op.stored).is_some_and(|of| !host.storage.holds_value(of.name));
         let torn = self.locks.undecided_after(0).filter(|(_, state)| lacks_value(state));
@@ -117,7 +120,7 @@ impl OrderedPartition {
     }
 
     /// Appends what is open, so that earlier records are no longer needed once the engine is durable.
-    pub(super) fn append_open(&self, host: &mut Host) {
+    pub(crate) fn append_open(&self, host: &mut Host) {
         let mut append = |record: Record<'_>| {
             host.append(self.id(), |out| record.append(out));
         };

@@ -7,7 +7,7 @@ use nicekv_proto::OpId;
 use nicekv_proto::large::Reference;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// Not begun: its parts are not here, or too much else is being made.
     Waiting,
     /// The node makes it.
@@ -20,36 +20,36 @@ pub(super) enum Stage {
 
 /// A value that is made for an op.
 #[derive(Clone, Debug)]
-pub(super) struct Making {
-    pub(super) key: Box<[u8]>,
+pub(crate) struct Making {
+    pub(crate) key: Box<[u8]>,
     /// The key's state of which it is made.
-    pub(super) base: Option<KeyValue>,
+    pub(crate) base: Option<KeyValue>,
     /// Of the hold: an op of the node's own client, and that client's watermark then.
-    pub(super) name: OpId,
-    pub(super) watermark: u64,
-    pub(super) stage: Stage,
+    pub(crate) name: OpId,
+    pub(crate) watermark: u64,
+    pub(crate) stage: Stage,
 }
 
 /// Values that this primary makes in its epoch, by the ops that they are for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Makings {
-    pub(super) by_op: BTreeMap<OpId, Making>,
+pub(crate) struct Makings {
+    pub(crate) by_op: BTreeMap<OpId, Making>,
 }
 
 impl Makings {
     /// The one of this name that is under way.
-    pub(super) fn named(&mut self, name: OpId) -> Option<&mut Making> {
+    pub(crate) fn named(&mut self, name: OpId) -> Option<&mut Making> {
         self.by_op.values_mut().find(|making| making.name == name && making.stage == Stage::UnderWay)
     }
 
     /// Whether this is the hold of an op that these are.
-    pub(super) fn is_held_for(&self, hold: OpId, is_it: impl Fn(OpId) -> bool) -> bool {
+    pub(crate) fn is_held_for(&self, hold: OpId, is_it: impl Fn(OpId) -> bool) -> bool {
         self.by_op.iter().any(|(op, making)| making.name == hold && is_it(*op))
     }
 
-    /// An op has been decided. The hold of what was made for it.
-    pub(super) fn end(&mut self, op: OpId) -> Option<OpId> {
-        let Making { name, stage, .. } = self.by_op.remove(&op)?;
-        matches!(stage, Stage::Held(_)).then_some(name)
+    /// An op has been decided. Its key, and the hold of what was made for it.
+    pub(crate) fn end(&mut self, op: OpId) -> Option<(Box<[u8]>, OpId)> {
+        let Making { key, name, stage, .. } = self.by_op.remove(&op)?;
+        matches!(stage, Stage::Held(_)).then_some((key, name))
     }
 }

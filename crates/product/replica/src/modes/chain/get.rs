@@ -1,28 +1,24 @@
 //! Gets of a chain: the tail answers them (C3), and asks the head whether a value's time has come (R11).
 
+use super::Chain;
 use crate::Host;
 use crate::modes::entry::is_overdue;
+use crate::modes::ordered::OrderedPartition;
 use crate::modes::ordered::locks::WaitingGet;
-use crate::modes::ordered::partition::OrderedPartition;
 use core::net::SocketAddrV4;
 use nicekv_proto::recovery::Entry;
+use nicekv_proto::scan::Scan;
 use nicekv_proto::{Get, Now};
 
-impl OrderedPartition {
+impl OrderedPartition<Chain> {
     /// Whether this node is the tail, and has released whatever was said before (C7).
-    pub(in crate::modes::ordered) fn tail_answers_gets(&self, host: &Host) -> bool {
+    pub(crate) fn tail_answers_gets(&self, host: &Host) -> bool {
         let is_released = self.sequence.base().is_some_and(|base| self.sequence.released() >= base);
-        self.speaks(host) && (is_released || self.hop.is_entitled)
+        self.speaks(host) && (is_released || self.mode.hop.is_entitled)
     }
 
     /// A get: of a client at the tail; at the head one that met a value at the tail whose time seems to have come; and that again at the tail.
-    pub(in crate::modes::ordered) fn on_chain_get(
-        &mut self,
-        host: &mut Host,
-        now: Now,
-        get: &Get<'_>,
-        from: SocketAddrV4,
-    ) {
+    pub(crate) fn on_get(&mut self, host: &mut Host, now: Now, get: &Get<'_>, from: SocketAddrV4) {
         let reply_to = get.reply_to.unwrap_or(from);
         let is_judged = get.forwarded.is_some_and(|(_, _, node)| node == self.membership.primary);
         let waiting = WaitingGet { op: get.op, reply_to, is_judged };
@@ -44,7 +40,7 @@ impl OrderedPartition {
 
     /// Head: what a get of the tail has met, as it is here. If its time has come by the clock of the head, that one alone counts (R11), it is deleted first; then the
     /// tail answers.
-    pub(in crate::modes::ordered) fn judge_expiry(
+    pub(crate) fn judge_expiry(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -61,5 +57,16 @@ impl OrderedPartition {
                 self.pass_get(host, now, get, key, tail);
             }
         }
+    }
+
+    /// A scan: the tail answers it, which releases first (C3).
+    pub(crate) fn on_scan(&mut self, host: &mut Host, now: Now, scan: &Scan<'_>, from: SocketAddrV4) {
+        let reply_to = scan.reply_to.unwrap_or(from);
+        if self.membership.standing.serves() && !self.is_tail(host) {
+            let tail = self.membership.tail().unwrap_or(self.membership.primary);
+            return self.forward_scan(host, scan, reply_to, tail);
+        }
+        let is_recovered = self.tail_answers_gets(host);
+        self.read_piece(host, now, scan, reply_to, is_recovered);
     }
 }

@@ -1,0 +1,76 @@
+//! Ops that become open here, and that are given up.
+
+use super::clients::StoredResult;
+use super::contents::{is_large, reference};
+use super::decide::is_refusal;
+use super::locks::Op;
+use super::partition::{Agreement, OrderedPartition};
+use super::sequence::Decided;
+use crate::{Host, Map};
+use core::net::SocketAddrV4;
+use nicekv_proto::replication::Resend;
+use nicekv_proto::{Now, OpId, Status, StoredUpdate};
+
+impl<A> OrderedPartition<A>
+where
+    Self: Agreement,
+{
+    /// Takes an op in: it is undecided from now on and locks its key.
+    pub(crate) fn insert_op(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        order: u64,
+        contended: bool,
+        stored: StoredUpdate,
+    ) {
+        self.clients.advance(stored.head().op.client, stored.head().watermark);
+        self.keep_named(host);
+        if let Some(reference) = reference(&stored) {
+            host.storage.keep_value(reference, self.id());
+        }
+        self.locks.take_in(&mut host.visibility, now, order, contended, stored);
+    }
+
+    /// Values that were asked for, and are not what their keys have any more, stay while their clients may read them (L4).
+    pub(crate) fn keep_named(&mut self, host: &mut Host) {
+        for (name, is_named) in self.clients.take_named() {
+            match is_named {
+                true => host.storage.pin_value(name),
+                false => host.storage.unpin_value(name),
+            }
+        }
+    }
+
+    /// No op is open any more: those that were.
+    pub(crate) fn give_up_ops(&mut self, host: &mut Host) -> Map<OpId, Op> {
+        let none = host.map();
+        let ops = self.locks.give_up(&mut host.visibility, none);
+        let large = ops.iter().filter(|(_, op)| is_large(&op.stored));
+        large.for_each(|(op, _)| host.storage.let_go_value(*op, self.id()));
+        ops
+    }
+
+    /// Primary: a decision that every member holds took effect without a prepare. If it is a refusal, the client may know now.
+    pub(crate) fn answer_refused(&mut self, host: &mut Host, decided: &Decided, result: &StoredResult) {
+        let reply_to = self.lead.as_mut().and_then(|lead| lead.take_refused(decided.index));
+        host.reply(reply_to, &result.reply(decided.op));
+    }
+
+    /// Whether an op is refused by a decision that some member may lack: such a member would execute it if it became the primary.
+    pub(crate) fn is_refusal_unreleased(&self, op: OpId, status: Status) -> bool {
+        is_refusal(status) && self.sequence.unreleased().any(|decided| decided.op == op)
+    }
+
+    pub(crate) fn resend(&self, host: &mut Host, datagram: &[u8], to: SocketAddrV4) {
+        let resend = Resend {
+            sender: host.config.node,
+            partition: self.id(),
+            epoch: self.membership.epoch,
+            logged: self.sequence.logged(),
+            datagram,
+        };
+        host.counters.resent += 1;
+        host.outbox.send(to, |out| resend.encode(out));
+    }
+}

@@ -1,0 +1,79 @@
+//! Gets and scans (R2, R4, R12, R18): which member answers.
+
+use super::TwoPhase;
+use crate::modes::bounds::WAITING_GETS_MAX;
+use crate::modes::ordered::OrderedPartition;
+use crate::modes::ordered::lead::Lead;
+use crate::modes::ordered::locks::WaitingGet;
+use crate::{Host, Step};
+use core::net::SocketAddrV4;
+use nicekv_proto::scan::Scan;
+use nicekv_proto::{Get, Now};
+
+impl OrderedPartition<TwoPhase> {
+    /// A get arrived, from a client or passed on by a member.
+    pub(crate) fn on_get(&mut self, host: &mut Host, now: Now, get: &Get<'_>, from: SocketAddrV4) {
+        let may_serve = self.membership.standing.serves() && host.has_lease(now);
+        let heard = match get.forwarded {
+            Some((_, epoch, node)) => self.is_primary() && self.membership.accepts(epoch, node),
+            None => true,
+        };
+        if !may_serve || !heard {
+            host.counters.dropped += 1;
+            return;
+        }
+        self.look_for_proof(host, now);
+        let waiting = WaitingGet { op: get.op, reply_to: get.reply_to.unwrap_or(from), is_judged: false };
+        if self.is_proven {
+            self.route_get(host, now, waiting, get.key);
+        } else if !self.is_primary() {
+            self.forward_get(host, now, waiting, get.key);
+        } else if self.mode.awaiting_proof.len() < WAITING_GETS_MAX {
+            host.trace.note(now, get.op, Step::Waits);
+            self.mode.awaiting_proof.push((waiting, get.key.into()));
+        } else {
+            host.counters.dropped += 1;
+        }
+    }
+
+    fn route_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
+        if !self.locks.is_locked(key) {
+            self.serve_get(host, now, get, key);
+        } else if !self.is_primary() {
+            self.forward_get(host, now, get, key);
+        } else if !self.is_recovering(key) {
+            self.serve_get(host, now, get, key);
+        } else {
+            host.trace.note(now, get.op, Step::Waits);
+            self.wait_for_outcome(host, get, key);
+        }
+    }
+
+    /// Checks whether what this process found on its disk is known to be all that was confirmed before it started (R18): the recovery of an epoch that it takes part in is
+    /// complete, or it has copied what it lacked. Until then a key that nothing locks may have an op that this disk has forgotten. A primary says so once in an epoch.
+    pub(crate) fn look_for_proof(&mut self, host: &mut Host, now: Now) {
+        if self.is_proven && self.lead.as_ref().is_none_or(Lead::is_complete) {
+            return;
+        }
+        let is_complete = self.is_recovered_wholly();
+        if is_complete && self.lead.as_mut().is_some_and(Lead::complete) {
+            self.tell_members(host, None);
+        }
+        if !self.is_proven && is_complete {
+            self.is_proven = true;
+            for (get, key) in core::mem::take(&mut self.mode.awaiting_proof) {
+                self.route_get(host, now, get, &key);
+            }
+        }
+    }
+
+    /// A scan: the primary answers it. Other members may lack decisions, and locks tell that for single keys only.
+    pub(crate) fn on_scan(&mut self, host: &mut Host, now: Now, scan: &Scan<'_>, from: SocketAddrV4) {
+        let reply_to = scan.reply_to.unwrap_or(from);
+        if self.membership.standing.serves() && !self.is_primary() {
+            return self.forward_scan(host, scan, reply_to, self.membership.primary);
+        }
+        let is_recovered = self.is_recovered_wholly();
+        self.read_piece(host, now, scan, reply_to, is_recovered);
+    }
+}
