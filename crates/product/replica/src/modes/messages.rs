@@ -15,20 +15,20 @@ use nicekv_proto::{Entries, Epoch, Get, NodeId, Update};
 /// A request of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Request<'a> {
-    /// Read a key; maybe passed on by another member.
+    /// Read a key; possibly passed on by another member.
     Get(&'a Get<'a>),
-    /// List what is held; maybe passed on by another member.
+    /// List keys; possibly passed on by another member.
     Scan(&'a Scan<'a>),
-    /// Change a key; the datagram as it arrived.
+    /// Change a key; with the datagram as it arrived.
     Update(&'a Update<'a>, &'a [u8]),
-    /// What do you hold? (R14)
+    /// Ask for the newest version (R14).
     Query(&'a QuorumQuery<'a>),
-    /// Hold this (R14); the datagram as it arrived.
+    /// Store a version (R14); with the datagram as it arrived.
     Store(&'a QuorumStore<'a>, &'a [u8]),
 }
 
 impl Request<'_> {
-    /// Whether it is for the head of a chain, and goes on to the tail.
+    /// Whether the head of a chain handles it; the tail handles other requests.
     pub(crate) fn is_put(&self) -> bool {
         matches!(self, Self::Update(..))
     }
@@ -36,16 +36,15 @@ impl Request<'_> {
 
 /// A message from another member in the partition's epoch.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "each variant is documented by the type that it holds")]
 pub(crate) enum Message<'a> {
     PrepareAck(&'a PrepareAck),
-    /// With the prepares that the same datagram acknowledges, of this and other partitions.
+    /// With the acknowledged prepares of the same datagram, of all partitions.
     Progress(&'a Progress, Entries<'a, PrepareAck>),
     Watermark(&'a Watermark),
     Decision(&'a Decision<'a>),
-    /// A decision, and the op that it decides unless that went before, along a chain.
+    /// A decision along a chain, with its op unless that went ahead.
     Forwarded(&'a Decision<'a>, Option<(&'a Update<'a>, &'a [u8])>),
-    /// A prepare passed on by a member whose last decision was this one.
+    /// A prepare passed on by a member whose last decision was `logged`.
     Resent {
         logged: u64,
         update: &'a Update<'a>,
@@ -58,10 +57,10 @@ pub(crate) enum Message<'a> {
     RepairReply(&'a RepairReply<'a>),
     ScrubPage(&'a ScrubPage<'a>),
     Tombstones(&'a Tombstones<'a>),
-    /// The round that is done.
+    /// The round that the member has finished.
     TombstonesAck(u64),
     Entrust(&'a Entrust<'a>),
-    /// The serial of what is held.
+    /// The serial of the version that the successor holds.
     Entrusted(u64),
 }
 

@@ -1,74 +1,81 @@
-//! What a node is told at its start.
+//! Configuration of a node's process.
 
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use core::time::Duration;
 use nicekv_proto::{ClientId, NodeId};
 
-/// Identity and surroundings of one start of a node's process. What it stores, and with whom, it is told by the metadata service.
+/// Identity and surroundings of one start of a node's process. The metadata service assigns its
+/// partitions.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
     /// This node.
     pub node: NodeId,
     /// The instances of the metadata service, one of which leads.
     pub metadata: Vec<SocketAddrV4>,
-    /// A switch that hides the senders of what it passes on, as the one in user space does.
+    /// A switch that hides the senders of what it forwards, like the one in user space.
     pub switch: Option<SocketAddrV4>,
-    /// Whether it passes on requests to chains that are for other nodes, by a directory of all of them (TurboKV §1).
+    /// Whether it forwards requests to chains at other nodes, by a directory of all chains (TurboKV
+    /// §1).
     pub coordinates: bool,
     /// Random per start (R9).
     pub incarnation: u64,
     /// Random per life of the data directory; for the memory engine, per start.
     pub storage: u128,
-    /// Under this id the node itself issues updates (expiry deletes). New at every start (R10).
+    /// The node itself issues updates under this id (expiry deletes). New at every start (R10).
     pub internal_client: ClientId,
-    /// Longest value that is made by an op of a client that adds to another, in bytes: the same at all nodes, as it is a part of what an op does.
+    /// Longest value that an append or overwrite may build, in bytes. The same at all nodes,
+    /// because it affects the outcome of ops.
     pub value_bytes_max: u32,
     /// Seeds the hash tables of op ids and keys.
     pub hash_seed: u64,
-    /// Whether it tells what may be shown, so that gets may be answered elsewhere ([`Replica::poll_visibility`](crate::Replica::poll_visibility)).
+    /// Whether it reports what may be shown, so that gets may be answered outside of the core
+    /// ([`Replica::poll_visibility`](crate::Replica::poll_visibility)).
     pub tells_visibility: bool,
-    /// Timeouts.
     pub timing: Timing,
 }
 
-/// Timeouts of a replica.
+/// Timeouts, intervals and rates of a replica.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// Between heartbeats to the metadata service.
     pub heartbeat: Duration,
-    /// After this a message that should have been answered is taken for lost: prepares and decisions are re-sent, undecided ops are
-    /// acknowledged again (R15). Doubles per try, up to eight times itself.
+    /// A message without an answer for this long is taken for lost: prepares and decisions are sent
+    /// again, undecided ops acknowledged again (R15). Doubles with each try, up to eight times
+    /// itself.
     pub resend: Duration,
-    /// A member that left this many resends unanswered is accused.
+    /// A member that leaves this many resends unanswered is accused.
     pub accuse_after_resends: u32,
-    /// How long a member may sit on the news that it has logged uncontended decisions.
+    /// A member may delay its report of uncontended decisions for this long.
     pub progress_delay: Duration,
     /// A joiner asks again for a part of its copy after this.
     pub copy_retry: Duration,
-    /// A joiner asks for no more than so much, over all partitions (of quorum keyspaces apart, whose copies wait for the disk anyway); 0:
-    /// as much as there is.
+    /// Rate limit of a joiner's copies, over all partitions except those of quorum keyspaces, whose
+    /// copies wait for the disk anyway. 0: no limit.
     pub copy_bytes_per_second: u64,
-    /// Between the beginnings of two passes of the scrub; the first one begins with the process. Zero: there is none.
+    /// Between the starts of two passes of the scrub; the first one starts with the process. Zero:
+    /// no scrub.
     pub scrub_interval: Duration,
-    /// The scrub reads about so much, a page at every heartbeat.
+    /// Rate of the scrub, which reads a page at every heartbeat.
     pub scrub_bytes_per_second: u64,
-    /// Between two reports of what is stored and asked; zero: there are none, and nothing is counted.
+    /// Between two reports of stored and requested amounts. Zero: none, and nothing is counted.
     pub usage_interval: Duration,
-    /// What is counted for them is read about so fast.
+    /// Rate at which entries are read to be counted.
     pub usage_bytes_per_second: u64,
-    /// Between two reports of which sources ask for what; zero: there are none, and nothing is counted.
+    /// Between two reports of which clients read what. Zero: none, and nothing is counted.
     pub sources_interval: Duration,
-    /// Between two reports of where the load of partitions lies; zero: there are none, and no samples are taken.
+    /// Between two reports of where the load of partitions lies. Zero: none, and no samples are
+    /// taken.
     pub heat_interval: Duration,
-    /// What nobody needs any more is read, and removed, about so fast (R16), some at every heartbeat.
+    /// Rate at which discarded partitions are read and removed (R16), some at every heartbeat.
     pub discard_bytes_per_second: u64,
-    /// Most overdue values that the node has deleted in the background, in the partitions that it leads, some at every heartbeat.
+    /// Rate of background deletes of overdue values in the partitions that this node leads, some at
+    /// every heartbeat.
     pub expiry_deletes_per_second: u32,
 }
 
 impl Timing {
-    /// What is done between two heartbeats, at such a rate.
+    /// The share of one heartbeat at such a rate.
     pub(crate) fn per_heartbeat(&self, per_second: u64) -> u64 {
         per_second * self.heartbeat.as_millis() as u64 / 1000
     }

@@ -1,4 +1,5 @@
-//! What the metadata service says: leases, probes, and epochs, which are checked here for what they mean to others than their partition.
+//! Messages of the metadata service: leases, probes, and epochs. What an epoch means to other
+//! partitions is checked here.
 
 use crate::modes::Partition;
 use crate::node::Replica;
@@ -8,7 +9,8 @@ use nicekv_proto::control::{Assign, AssignAck};
 use nicekv_proto::{Datagram, Epoch, Now, PartitionId};
 
 impl Replica {
-    /// The metadata service says something, if it is from there.
+    /// A message of the metadata service; counted as refused if it is not from there, or not
+    /// accepted.
     pub(crate) fn on_control(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
         let Host { session, config, .. } = &mut self.host;
         let is_heard = config.metadata.contains(&from)
@@ -38,7 +40,7 @@ impl Replica {
         self.host.counters.refused += u64::from(!is_heard);
     }
 
-    /// Whether this node knows such a partition.
+    /// An assignment of an epoch. Whether this node accepts the partition.
     pub(crate) fn on_assign(&mut self, now: Now, assign: &Assign) -> bool {
         self.host.visibility.epochs += 1;
         if let Some(epoch) = self.discards.fence(assign) {
@@ -69,7 +71,8 @@ impl Replica {
         } else {
             let epoch = self.partitions[slot].epoch_min();
             if epoch > assign.epoch && self.births.is_durable(id) {
-                // A leader that knows of no such epoch has an old state, and finds it out by this.
+                // A leader that does not know of this epoch has an old state, and learns so from
+                // the acknowledgement.
                 self.acknowledge(id, epoch, false, false);
             }
         }
@@ -77,7 +80,7 @@ impl Replica {
         true
     }
 
-    /// Says that this node is in the epoch, and whether it holds nothing of the partition any more.
+    /// Acknowledges that this node is in the epoch, and whether it has discarded the partition.
     pub(crate) fn acknowledge(
         &mut self,
         partition: PartitionId,

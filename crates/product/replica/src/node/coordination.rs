@@ -1,13 +1,16 @@
-//! Requests that are for other nodes (TurboKV §1): a node that coordinates holds a directory, and passes them on to whom it names.
+//! Requests for other nodes (TurboKV §1): a node that coordinates holds a directory of chains, and
+//! forwards requests to the node that it names.
 //!
 //! ```text
 //!   client ──request──▶ this node ──Directed──▶ head, or tail ─▶ … ─▶ answer from the tail to the client
-//!                           ▲────Misdirected────┘ not of my epoch: the directory is asked for again
+//!                           ▲────Misdirected────┘ not of my epoch: fetch the directory again
 //! ```
 //!
-//! * What the node knows of itself goes before the directory: what is for it, it takes.
-//! * A request that says where its answer goes was passed on before, and is not passed on again: nothing goes in circles.
-//! * Only those whom the directory names may say that an answer goes elsewhere than to them.
+//! * What the node knows of itself comes before the directory: it takes requests for its own
+//!   chains.
+//! * A request that names a reply address was forwarded before, and is not forwarded again, so
+//!   there are no loops.
+//! * Only nodes of the directory may send a request that is answered elsewhere.
 
 use crate::modes::Partition;
 use crate::node::Replica;
@@ -17,12 +20,12 @@ use core::net::SocketAddrV4;
 use nicekv_proto::directory::{Directed, DirectoryPage, DirectoryQuery, Misdirected};
 use nicekv_proto::{Datagram, Epoch, Header, Now, Opcode, stamp_reply_to};
 
-/// Heartbeats between two looks whether there is another version.
+/// Heartbeats between two checks for a newer version.
 const LOOK_HEARTBEATS: u32 = 5;
-/// Least heartbeats between two questions that refusals lead to.
+/// Least number of heartbeats between two fetches that refusals lead to.
 const DOUBT_HEARTBEATS: u32 = 1;
 
-/// A request that a client may send as it is.
+/// Whether a client may send this request.
 fn is_request(datagram: &Datagram<'_>) -> bool {
     match datagram {
         Datagram::Get(get) => get.forwarded.is_none(),
@@ -33,18 +36,18 @@ fn is_request(datagram: &Datagram<'_>) -> bool {
 }
 
 impl Replica {
-    /// What directories have to do with.
+    /// Messages about directories.
     pub(crate) fn on_coordination(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
         match datagram {
             Datagram::Directed(directed) => self.on_directed(now, from, directed),
             Datagram::DirectoryQuery(query) => self.on_directory_query(from, query),
             Datagram::DirectoryPage(page) => self.on_directory_page(from, page),
-            // What was passed on is refused: the client will ask again.
+            // A forwarded request was refused. The client will ask again.
             _ => self.coordination.is_in_doubt = true,
         }
     }
 
-    /// Whether a request was for another node, and is on its way there.
+    /// Forwards a request that is for another node. Whether it was.
     pub(crate) fn passes_on(&mut self, from: SocketAddrV4, header: &Header, bytes: &[u8]) -> bool {
         let may_pass = self.host.config.coordinates && header.reply_to.is_none();
         let is_update = header.opcode == Opcode::Update;
@@ -70,13 +73,13 @@ impl Replica {
         true
     }
 
-    /// Whether this node is the one of a chain that is asked.
+    /// Whether this node answers such requests of a chain.
     fn is_asked(&self, membership: &Membership, is_update: bool) -> bool {
         let node = self.host.config.node;
         if is_update { membership.primary == node } else { membership.tail() == Some(node) }
     }
 
-    /// A request came from whoever has a directory.
+    /// A request that a client or node with a directory has sent.
     fn on_directed(&mut self, now: Now, from: SocketAddrV4, directed: &Directed<'_>) {
         let Ok((header, datagram)) = Datagram::decode(directed.request) else {
             self.host.counters.malformed += 1;
@@ -107,7 +110,7 @@ impl Replica {
         }
     }
 
-    /// Whether what may have come past the switches may be answered (R12).
+    /// Whether a request that may have bypassed the switches may be answered (R12).
     pub(crate) fn may_answer_directly(&mut self, now: Now, request: &Datagram<'_>) -> bool {
         let is_read = matches!(request, Datagram::Get(_) | Datagram::Scan(_) | Datagram::QuorumQuery(_));
         let may = !is_read || self.host.has_direct_lease(now);
@@ -115,7 +118,7 @@ impl Replica {
         may
     }
 
-    /// Whether a node is there, as far as is known here.
+    /// Whether the directory has a node at this address.
     fn is_node(&self, address: SocketAddrV4) -> bool {
         let is_member = |partition: &Partition| {
             partition.membership().members.iter().any(|member| member.address == address)
@@ -123,13 +126,13 @@ impl Replica {
         self.coordination.fetch.directory().names(address) || self.partitions.iter().any(is_member)
     }
 
-    /// A client, or another node, asks for the directory.
+    /// A client or another node asks for the directory.
     fn on_directory_query(&mut self, from: SocketAddrV4, query: &DirectoryQuery) {
         let directory = self.coordination.fetch.directory();
         self.host.outbox.send(from, |out| directory.answer(query, out));
     }
 
-    /// The metadata service has answered.
+    /// The metadata service has sent a page of the directory.
     fn on_directory_page(&mut self, from: SocketAddrV4, page: &DirectoryPage<'_>) {
         if !self.host.config.metadata.contains(&from) {
             self.host.counters.refused += 1;
@@ -138,7 +141,7 @@ impl Replica {
         }
     }
 
-    /// At each heartbeat: asks for the directory if it is time, or an answer has not come.
+    /// Fetches the directory if it is time, or an answer is missing. Called at every heartbeat.
     pub(crate) fn follow_directory(&mut self) {
         if !self.host.config.coordinates {
             return;

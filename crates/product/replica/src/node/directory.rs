@@ -1,16 +1,15 @@
-//! What a node that coordinates (`coordination`) remembers.
+//! State of a node that coordinates (`coordination`).
 
 use alloc::vec::Vec;
 use nicekv_proto::placement::DirectoryFetch;
 
-/// See the module.
 #[derive(Clone, Default)]
 pub(crate) struct Coordination {
     pub(crate) fetch: DirectoryFetch,
-    /// Heartbeats since it was asked for.
+    /// Heartbeats since the last fetch.
     pub(crate) waited: u32,
-    /// What was passed on was refused.
+    /// A forwarded request was refused.
     pub(crate) is_in_doubt: bool,
-    /// What is passed on; kept so that nothing is allocated.
+    /// Buffer for a forwarded request, kept to save the allocation.
     pub(crate) request: Vec<u8>,
 }

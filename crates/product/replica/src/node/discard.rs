@@ -1,24 +1,27 @@
-//! What this node holds of a partition that it has left, or whose keyspace is dropped, is discarded when the metadata service says that nobody
-//! needs it (R16).
+//! A partition that this node has left, or whose keyspace is dropped, is discarded when the
+//! metadata service says that no member needs it (R16).
 //!
 //! ```text
 //!   metadata                     node
 //!      │──Assign: no member, discard──▶│ outside in this epoch
 //!      │                               │ read a page, remove it: some at every heartbeat
-//!      │                               │ log "discarded", forget the partition, force
+//!      │                               │ log "discarded", forget the partition, sync
 //!      │◀──AssignAck: discarded────────│
 //! ```
 //!
-//! A disk that was put back as it was may hold partitions of which the metadata service believes that this node has discarded them, or that are long gone. Nobody
-//! tells the node of these, so it asks: it reports what it has found on its disk and has been told nothing of.
+//! A disk that was restored from a backup may hold partitions that the metadata service believes
+//! discarded, or that are long gone. It would not mention them, so the node asks: it reports
+//! partitions on its disk that it was not assigned.
 //!
 //! Invariants:
-//! * Only who stands outside discards, in the epoch in which it was told or a later one in which it still does. An epoch that makes it a member
-//!   breaks it off, and it joins with nothing: what is left is void.
-//! * What was discarded is not heard of any more in that epoch or an older one: an assignment that was held up would make an empty partition a
-//!   member (R4). The process remembers the epochs; one that is started again has another name.
-//! * The record in the log comes after all others of the partition, and replaying it empties its space: what was removed without being durable does
-//!   not come back.
+//! * A node discards only while it is outside, in the epoch in which it was told to or a later one.
+//!   An epoch that makes it a member stops the discard, and it joins with nothing: what is left is
+//!   void.
+//! * A discarded partition is not taken up again in that epoch or an older one: a late assignment
+//!   would make an empty partition a member (R4). The process remembers the epochs; a restarted
+//!   process has another incarnation.
+//! * The record in the log comes after all others of the partition, and replaying it empties the
+//!   partition's space, so removals that were not durable do not come back.
 //! * Nothing is pending for a partition that is forgotten.
 
 use crate::modes::Partition;
@@ -32,15 +35,17 @@ use alloc::vec::Vec;
 use nicekv_proto::control::{Assign, ReportKind};
 use nicekv_proto::{Duration, Epoch, Now, PartitionId, Replication};
 
-/// Most pages at one heartbeat: partitions may be small.
+/// Pages at one heartbeat: partitions may be small.
 const PAGES_MAX: usize = 32;
-/// Between two reports of strays. Members are told of their partitions within much less.
+/// Between two reports of unassigned partitions. Members are assigned their partitions in much
+/// less.
 const STRAY_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Replica {
-    /// The partition was discarded in this epoch, or a later one; whether the assignment says nothing else.
+    /// This process has discarded the partition in `epoch`. Whether the assignment is known and
+    /// acknowledged.
     pub(crate) fn on_fenced(&mut self, assign: &Assign, epoch: Epoch) -> bool {
-        // Where others have taken its place its last epochs may not have come here.
+        // A partition that others have taken over may have had epochs that did not arrive here.
         let is_member = Membership::of(assign, self.host.config.node).standing != Standing::Outside;
         let is_known = assign.epoch == epoch || !is_member;
         if is_known {
@@ -62,24 +67,25 @@ impl Replica {
         }
     }
 
-    /// To be called at every heartbeat.
+    /// Called at every heartbeat.
     pub(crate) fn discard(&mut self, now: Now) {
         self.report_stray(now);
         let timing = &self.host.config.timing;
         self.discards.bytes_left = timing.per_heartbeat(timing.discard_bytes_per_second) as usize;
         self.discards.pages_left = PAGES_MAX;
         if !self.discards.wanted.keys().all(|id| self.is_idle(*id)) {
-            // What is logged without haste may be waited for, and nothing else happens here.
+            // A record that is not urgent may be waited for, with nothing else to sync it.
             self.host.storage.want_force();
         }
         self.discard_next();
     }
 
-    /// Now and then reports one of the partitions that this process found on its disk and has been told nothing of.
+    /// From time to time reports a partition that this process found on its disk and was not
+    /// assigned.
     fn report_stray(&mut self, now: Now) {
         let (last, at_ns) = self.discards.reported;
         if at_ns == 0 {
-            // It has just started.
+            // The process has just started.
             self.discards.reported = (None, now.after(STRAY_INTERVAL));
         }
         if now.boot_ns < self.discards.reported.1 {
@@ -103,7 +109,7 @@ impl Replica {
         self.host.waits.is_idle(id) && !is_read
     }
 
-    /// Asks for a page, if one may be read and there is something to discard.
+    /// Reads a page, if one may be read and there is something to discard.
     fn discard_next(&mut self) {
         let Discards { pending, bytes_left, pages_left, wanted, .. } = &self.discards;
         if pending.is_some() || *bytes_left == 0 || *pages_left == 0 {
@@ -115,7 +121,7 @@ impl Replica {
         self.discards.pages_left -= 1;
     }
 
-    /// A page has been read.
+    /// A page was read.
     pub(crate) fn on_discard_page(&mut self, page: Page<'_>) {
         let (_, id) = self.discards.pending.take().expect("checked by the caller");
         self.discards.bytes_left = self.discards.bytes_left.saturating_sub(page.entries.len());
@@ -134,7 +140,7 @@ impl Replica {
         self.discard_next();
     }
 
-    /// Nothing is left of a partition.
+    /// Nothing is left of the partition.
     fn finish_discard(&mut self, id: PartitionId) {
         let Some(slot) = self.partitions.slot(id) else { return };
         let membership = self.partitions[slot].membership();
@@ -142,7 +148,7 @@ impl Replica {
             self.discards.wanted.remove(&id);
             return;
         }
-        // Else what it waits for comes first, and then another look at what is left.
+        // Otherwise the pending request comes first, and then another page.
         if self.is_idle(id) {
             let epoch = membership.epoch;
             let record = self.host.append(id, |out| NodeRecord::Discarded.append(out));
@@ -154,7 +160,7 @@ impl Replica {
         }
     }
 
-    /// Nothing is known of a partition any more; nothing is pending for it.
+    /// Forgets a partition for which nothing is pending.
     pub(crate) fn forget_partition(&mut self, id: PartitionId) {
         self.usage.forget(id);
         self.host.storage.note_counted(id);
@@ -165,7 +171,7 @@ impl Replica {
         self.partitions.forget(id, || Partition::new(id, Replication::Multicast, host));
     }
 
-    /// The log is durable through this record.
+    /// The log is synced through this record.
     pub(crate) fn tell_discarded(&mut self, through: u64) {
         while let Some((_, id)) = self.discards.logged.pop_front_if(|(record, _)| *record <= through) {
             self.host.counters.discarded += 1;
@@ -176,7 +182,7 @@ impl Replica {
         }
     }
 
-    /// The log says that the partition was discarded: what the records before have written is void.
+    /// The log says that the partition was discarded: earlier writes are void.
     pub(crate) fn replay_discarded(&mut self, id: PartitionId) {
         self.forget_partition(id);
         self.host.storage.discard_writes(id);

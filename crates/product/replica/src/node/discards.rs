@@ -1,32 +1,32 @@
-//! What a node is to discard, and what it has discarded: see [`crate::node::discard`].
+//! State of [`crate::node::discard`].
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use nicekv_proto::control::Assign;
 use nicekv_proto::{Epoch, PartitionId};
 
-/// Most partitions that a process remembers to have discarded; then it forgets what it has remembered longest: nothing of it is on its way any more.
+/// Discarded partitions that a process remembers; beyond it the oldest are forgotten, whose late
+/// messages have all arrived.
 const DISCARDED_MAX: usize = 65_536;
 
-/// See the module.
 #[derive(Clone, Default)]
 pub(crate) struct Discards {
-    /// Told, and the last key that was removed.
+    /// To be discarded, with the last key that was removed.
     pub(crate) wanted: BTreeMap<PartitionId, Option<Vec<u8>>>,
-    /// Removed; what is not durable yet is not told.
+    /// Removed and logged; acknowledged when the record is synced.
     pub(crate) logged: VecDeque<(u64, PartitionId)>,
     /// Discarded by this process.
     done: Fences,
     /// The page that is being read.
     pub(crate) pending: Option<(u64, PartitionId)>,
-    /// The last partition that was reported as a stray, and when the next one is.
+    /// The unassigned partition that was reported last, and when the next report is due.
     pub(crate) reported: (Option<PartitionId>, u64),
     /// What may still be read before the next heartbeat.
     pub(crate) bytes_left: usize,
     pub(crate) pages_left: usize,
 }
 
-/// Partitions, by when they were noted, and in which epoch.
+/// Partitions with the epochs in which they were noted, oldest first.
 #[derive(Clone, Default)]
 struct Fences {
     epochs: BTreeMap<PartitionId, (Epoch, u64)>,
@@ -55,12 +55,12 @@ impl Fences {
 }
 
 impl Discards {
-    /// In which epoch the partition was discarded, if it was, or ended.
+    /// The epoch in which the partition was discarded, or ended.
     pub(crate) fn done(&self, id: PartitionId) -> Option<Epoch> {
         self.done.epochs.get(&id).map(|(epoch, _)| *epoch)
     }
 
-    /// Nothing of this partition is here any more, up to this epoch.
+    /// This node holds nothing of the partition, up to this epoch.
     pub(crate) fn note_done(&mut self, id: PartitionId, epoch: Epoch) {
         self.done.note(id, epoch);
     }
@@ -70,12 +70,13 @@ impl Discards {
         self.done.forget(id);
     }
 
-    /// Whether this scan was asked for here.
+    /// Whether this scan is for a discard.
     pub(crate) fn is_reading(&self, token: u64) -> bool {
         self.pending.is_some_and(|(pending, _)| pending == token)
     }
 
-    /// The epoch in which this process has discarded the partition, unless the assignment is of a later one.
+    /// The epoch in which this process has discarded the partition, unless the assignment is of a
+    /// later one.
     pub(crate) fn fence(&self, assign: &Assign) -> Option<Epoch> {
         self.done(assign.partition).filter(|epoch| assign.epoch <= *epoch)
     }

@@ -1,4 +1,5 @@
-//! For tests that visit every state: what of a node distinguishes its future, and what must always hold.
+//! For tests that visit every state: which parts of a node's state matter later, and what must
+//! always hold.
 
 use crate::modes::Partition;
 use crate::node::Replica;
@@ -7,20 +8,21 @@ use core::hash::{Hash, Hasher};
 use nicekv_proto::PartitionId;
 
 impl Replica {
-    /// Partitions of which is heard from now on remember no more than this of clients.
+    /// Bounds the client records of new partitions.
     pub fn bound_clients(&mut self, bytes_max: usize) {
         self.host.clients_bytes_max = Some(bytes_max);
     }
 
-    /// Partitions of which is heard from now on remember what no more than these last decisions wrote.
+    /// Bounds the decisions whose keys new partitions remember.
     pub fn bound_recent(&mut self, decisions_max: usize) {
         self.host.recent_decisions_max = Some(decisions_max);
     }
 }
 
 impl Replica {
-    /// Feeds `state` with everything that can make a difference later, provided that time stands still, every timeout is zero, no copy
-    /// is under way and all that could be polled has been polled. Record numbers count from the end of the log.
+    /// Feeds `state` with everything that can make a difference later, provided that time stands
+    /// still, every timeout is zero, no copy is under way and everything was polled. Record numbers
+    /// count from the end of the log.
     pub fn fingerprint(&self, state: &mut impl Hasher) {
         let Host { session, waits, storage, streams, sweep_at_ns, .. } = &self.host;
         (session.term.0, session.lease_until_ns, session.direct_until_ns, sweep_at_ns.is_some()).hash(state);
@@ -39,10 +41,10 @@ impl Replica {
         self.partitions[slot].fingerprint_wait(record, state);
     }
 
-    /// Whether the invariants of the modules hold.
+    /// Checks the invariants of the modules.
     ///
     /// # Errors
-    /// The one that does not.
+    /// The invariant that does not hold.
     pub fn check_invariants(&self) -> Result<(), &'static str> {
         self.partitions.iter().try_for_each(Partition::check_invariants)
     }

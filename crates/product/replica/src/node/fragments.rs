@@ -8,7 +8,7 @@ use nicekv_proto::{HeaderLayout, Now, Opcode, stamp_reply_to};
 use nicekv_transport::{Malformed, Part};
 
 impl Replica {
-    /// A part of a message has come; with the last one the message has.
+    /// A fragment of a message. The last one completes it.
     pub(crate) fn on_fragment(
         &mut self,
         now: Now,
@@ -24,7 +24,7 @@ impl Replica {
             Err(Malformed) => return self.host.counters.malformed += 1,
         };
         let header = HeaderLayout::peek(&message);
-        // What switches have let pass from anybody is no word of a node.
+        // Switches let some fragments pass from any sender; those do not count as a node's message.
         let is_allowed = match header.and_then(HeaderLayout::opcode) {
             Some(Opcode::Fragment | Opcode::PeerFragment) | None => false,
             Some(Opcode::Update | Opcode::Directed | Opcode::Publish) => true,

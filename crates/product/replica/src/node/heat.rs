@@ -1,8 +1,9 @@
-//! Where a partition's load lies: a sample of the match values that clients ask for, for the metadata service, which splits by it (TurboKV §5.1).
+//! Where a partition's load lies: a sample of the match values that clients ask for. The metadata
+//! service splits partitions by it (TurboKV §5.1).
 //!
 //! ```text
-//!   request ─▶ reservoir of its partition        heartbeat ─▶ once an interval: cut and most asked value of each, the hottest first
-//!              (of all requests, evenly)                    └─▶ at each: a datagram of them, until all are told
+//!   request ─▶ reservoir of its partition        heartbeat ─▶ once an interval: cut and most requested value of each, the hottest first
+//!              (of all requests, evenly)                    └─▶ at each: a datagram of them, until all are sent
 //! ```
 
 use crate::modes::Partition;
@@ -13,7 +14,7 @@ use nicekv_proto::heat::{HEAT_PARTITIONS_MAX, Heat, PartitionHeat};
 use nicekv_proto::{Now, PartitionId};
 
 impl Replica {
-    /// A client has asked this node for a key of this match value.
+    /// A client has requested a key with this match value.
     pub(crate) fn note_heat(&mut self, partition: PartitionId, value: u128) {
         if self.host.config.timing.heat_interval.is_zero() {
             return;
@@ -27,7 +28,7 @@ impl Replica {
         }
     }
 
-    /// To be called at every heartbeat.
+    /// Called at every heartbeat.
     pub(crate) fn tell_heat(&mut self, now: Now) {
         let interval = self.host.config.timing.heat_interval;
         if interval.is_zero() {
@@ -49,7 +50,7 @@ impl Replica {
         self.host.tell_metadata(|out| heat.encode(out));
     }
 
-    /// An interval ends. What is still untold is of the past.
+    /// An interval ends. What is still unsent is dropped.
     fn turn_heat(&mut self) {
         let mut reservoirs = self.heat.turn();
         for membership in self.partitions.iter().map(Partition::membership) {
@@ -62,7 +63,8 @@ impl Replica {
         self.heat.untold.sort_unstable_by_key(|(id, asked)| (asked.seen, *id));
     }
 
-    /// What follows from a sample; nothing, if the partition is no longer here. Values are sorted here: few of them at each heartbeat.
+    /// Evaluates a sample; nothing if the partition is gone. Sorts here, because there are few at
+    /// each heartbeat.
     fn heat_of(&self, id: PartitionId, Reservoir { seen, mut values }: Reservoir) -> Option<PartitionHeat> {
         let membership = self.partitions.get(id)?.membership();
         let (keys, bytes, middle) = self.usage.size_of(&self.host, membership);

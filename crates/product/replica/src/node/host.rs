@@ -1,4 +1,4 @@
-//! What a node offers to the protocols that it hosts: the disk, the network, the lease, and a client of its own.
+//! What a node offers to its partitions: the disk, the network, the lease, and a client of its own.
 
 use crate::hot::Hot;
 use crate::kinds::{Map, StreamPeer};
@@ -23,7 +23,6 @@ use nicekv_proto::control::{Report, ReportKind};
 use nicekv_proto::recovery::CopyFrame;
 use nicekv_proto::{ClientId, DecodeError, Epoch, Form, Now, OpId, PartitionId, Reply, Status};
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Host {
     /// Of this start of the process.
@@ -32,7 +31,7 @@ pub(crate) struct Host {
     pub storage: StorageQueue,
     /// Datagrams to send.
     pub outbox: Outbox,
-    /// What of the entries may be shown.
+    /// Which entries may be shown outside of the core.
     pub visibility: Visibility,
     /// Copies of hot keys.
     pub hot: Hot,
@@ -42,34 +41,34 @@ pub(crate) struct Host {
     pub session: Session,
     /// Numbers for operators.
     pub counters: Counters,
-    /// How long its puts took.
+    /// Durations of puts.
     pub puts: PutStages,
-    /// Where what is counted happened last.
+    /// Where the counted events last happened.
     pub latest: Latest,
-    /// How much it copies from others.
+    /// Rate limit of copies.
     pub copies: Pace,
-    /// The client that an operator watches.
+    /// The client that an operator traces.
     pub trace: Trace,
-    /// What the disk has room for.
+    /// Space left on the disk.
     pub disk_space: DiskSpace,
-    /// Programs of clients.
+    /// Runs clients' scripts.
     pub scripts: Scripts,
-    /// Which ops have ended this node's process.
+    /// Ops that have ended this node's process.
     pub op_marks: OpMarks,
     pub(crate) waits: Waits,
     pub(crate) streams: VecDeque<(StreamPeer, Vec<u8>)>,
-    /// When partitions are to be looked over for lost messages.
+    /// When to look for lost messages.
     pub(crate) sweep_at_ns: Option<u64>,
-    /// As a test has it.
+    /// Set by tests.
     pub(crate) clients_bytes_max: Option<usize>,
-    /// As a test has it.
+    /// Set by tests.
     pub(crate) recent_decisions_max: Option<usize>,
     internal_sequence: u64,
     internal_open: BTreeSet<u64>,
 }
 
 impl Host {
-    /// Of a process that has just started.
+    /// For a process that has just started.
     pub(crate) fn new(config: NodeConfig) -> Self {
         Self {
             storage: StorageQueue::default(),
@@ -97,7 +96,7 @@ impl Host {
         }
     }
 
-    /// What arrived is no message of this release.
+    /// The datagram is not a message of this release.
     pub(crate) fn on_malformed(&mut self, from: SocketAddrV4, error: DecodeError) {
         self.counters.malformed += 1;
         if let DecodeError::UnsupportedVersion(version) = error {
@@ -112,13 +111,13 @@ impl Host {
         self.latest.corrupt = Some(Place { partition, epoch, op: OpId::NONE });
     }
 
-    /// A damaged value of this partition is whole again.
+    /// A damaged value of this partition is repaired.
     pub(crate) fn count_repaired(&mut self, partition: PartitionId, epoch: Epoch) {
         self.counters.repaired += 1;
         self.latest.repaired = Some(Place { partition, epoch, op: OpId::NONE });
     }
 
-    /// A key of this partition had another value here than at most members.
+    /// A key of this partition had another value here than at the majority.
     pub(crate) fn count_differing(&mut self, partition: PartitionId, epoch: Epoch) {
         self.counters.differing += 1;
         self.latest.differing = Some(Place { partition, epoch, op: OpId::NONE });
@@ -130,33 +129,32 @@ impl Host {
         self.latest.refused_for_space = Some(Place { partition, epoch, op });
     }
 
-    /// An op has ended this node too often to be evaluated again.
+    /// An op has ended this node's process too often to be evaluated again.
     pub(crate) fn count_barred(&mut self, partition: PartitionId, epoch: Epoch, op: OpId) {
         self.counters.barred += 1;
         self.latest.barred = Some(Place { partition, epoch, op });
     }
 
-    /// How much a partition may remember of clients: as usual, or as a test has it.
+    /// Bound on a partition's client records: the default, or a test's.
     pub(crate) fn clients_bytes_max(&self, usual: usize) -> usize {
         self.clients_bytes_max.unwrap_or(usual)
     }
 
-    /// Of how many decisions a partition may remember what they wrote: as usual, or as a test has it.
+    /// Bound on the decisions whose keys a partition remembers: the default, or a test's.
     pub(crate) fn recent_decisions_max(&self, usual: usize) -> usize {
         self.recent_decisions_max.unwrap_or(usual)
     }
 
-    /// An empty table.
     pub(crate) fn map<K, V>(&self) -> Map<K, V> {
         Map::with_hasher(FixedState::with_seed(self.config.hash_seed))
     }
 
-    /// Makes sure that a sweep comes, half a resend timeout from now at the latest.
+    /// Makes sure that a sweep comes within half a resend timeout.
     pub(crate) fn arm_sweep(&mut self, now: Now) {
         self.arm_sweep_at(now.after(self.config.timing.resend / 2));
     }
 
-    /// Makes sure that a sweep comes, then or before.
+    /// Makes sure that a sweep comes at `at_ns` at the latest.
     pub(crate) fn arm_sweep_at(&mut self, at_ns: u64) {
         self.sweep_at_ns.get_or_insert(at_ns);
     }
@@ -166,7 +164,8 @@ impl Host {
         self.session.has_lease(now)
     }
 
-    /// Whether gets may be answered that may have come past the switches: when those lead to this node no more, they are not waited for as long (R6, R12).
+    /// Whether requests that may have bypassed the switches may be answered. After a switch no
+    /// longer leads to this node, others wait less for this lease (R6, R12).
     pub(crate) fn has_direct_lease(&self, now: Now) -> bool {
         self.session.has_direct_lease(now)
     }
@@ -174,33 +173,34 @@ impl Host {
     /// Answers a client.
     pub(crate) fn reply(&mut self, to: Option<SocketAddrV4>, reply: &Reply<'_>) {
         if let Some(to) = to {
-            // What is to be read is given to who shows this.
+            // The reply to a large value carries the token that allows its client to read it.
             let integer =
                 if reply.form == Form::Large { self.values.token(to) as i64 } else { reply.integer };
             self.outbox.send(to, |out| Reply { integer, ..*reply }.encode(out));
         }
     }
 
-    /// Tells a client that its keyspace follows another protocol.
+    /// Tells a client that its keyspace has another mode.
     pub(crate) fn refuse(&mut self, op: OpId, to: Option<SocketAddrV4>) {
         self.reply(to, &Reply::bare(op, Status::NoSuchKeyspace));
     }
 
-    /// Reads an entry; the protocol is given the number back with what was read.
+    /// Reads an entry. The result comes back to the partition with the returned token.
     pub(crate) fn read(&mut self, partition: PartitionId, key: &[u8]) -> u64 {
         let token = self.storage.read(partition, key);
         self.waits.reads.push_back((token, partition));
         token
     }
 
-    /// Reads a page of entries; the protocol is given the number back with what was read.
+    /// Reads a page of entries. It comes back to the partition with the returned token.
     pub(crate) fn scan(&mut self, partition: PartitionId, after: Option<&[u8]>, bytes_max: usize) -> u64 {
         let token = self.storage.scan(partition, after, bytes_max);
         self.waits.scans.push_back((token, partition));
         token
     }
 
-    /// Reads the entries of these keys, as a page; the protocol is given the number back with what was read.
+    /// Reads the entries of these keys, as a page. It comes back to the partition with the returned
+    /// token.
     pub(crate) fn gather<'a>(
         &mut self,
         partition: PartitionId,
@@ -220,7 +220,7 @@ impl Host {
         })
     }
 
-    /// Appends a record, and has the protocol told its number when it is durable. That takes a force, which this does not ask for.
+    /// Appends a record, and reports to the partition when it is synced. Does not ask for the sync.
     pub(crate) fn append_awaited(&mut self, partition: PartitionId, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let record = self.append(partition, write);
         self.waits.records.push_back((record, partition));
@@ -234,14 +234,14 @@ impl Host {
         self.streams.push_back((peer, bytes));
     }
 
-    /// Tells the metadata service.
+    /// Reports to the metadata service.
     pub(crate) fn report(&mut self, partition: PartitionId, epoch: Epoch, kind: ReportKind) {
         let (node, incarnation) = (self.config.node, self.config.incarnation);
         let report = Report { node, incarnation, partition, epoch, kind };
         self.tell_metadata(|out| report.encode(out));
     }
 
-    /// Sends to the leader of the metadata service; to all instances while it is in doubt who that is.
+    /// Sends to the leader of the metadata service; to all instances while the leader is in doubt.
     pub(crate) fn tell_metadata(&mut self, write: impl Fn(&mut Vec<u8>)) {
         let leader = self.session.leader();
         let to = leader.as_ref().map_or(self.config.metadata.as_slice(), core::slice::from_ref);
@@ -250,7 +250,8 @@ impl Host {
         }
     }
 
-    /// The node's own client goes on under a new id, which is above `horizon`: the old one may be forgotten (R10).
+    /// The node's own client goes on under a new id above `horizon`, because the old one may be
+    /// forgotten (R10).
     pub(crate) fn renew_internal_client(&mut self, now: Now, horizon: ClientId) {
         let client = &mut self.config.internal_client;
         let after = horizon.max(*client).created_ms() + 1;
@@ -266,12 +267,12 @@ impl Host {
         (OpId { client: self.config.internal_client, sequence: self.internal_sequence }, watermark)
     }
 
-    /// How many ops of the node's own client are under way.
+    /// Number of open ops of the node's own client.
     pub(crate) fn internal_ops(&self) -> usize {
         self.internal_open.len()
     }
 
-    /// An op is finished; if it was the node's own, its watermark may advance.
+    /// An op is finished; if it is the node's own, its watermark may advance.
     pub(crate) fn finish_internal(&mut self, op: OpId) {
         if op.client == self.config.internal_client {
             self.internal_open.remove(&op.sequence);

@@ -1,4 +1,4 @@
-//! The node's log: taking it up at the start, what becomes durable, and letting go of what nobody needs any more.
+//! The node's log: replaying it at the start, reports of what is synced, and trimming.
 
 use crate::modes::Partition;
 use crate::node::Replica;
@@ -8,10 +8,10 @@ use nicekv_proto::bytes::Reader;
 use nicekv_proto::{DecodeError, Now, PartitionId};
 
 impl Replica {
-    /// Takes up a record that was read back from the log, in the log's order, before anything else is handled.
+    /// Replays a record of the log. Call in log order, before anything else is handled.
     ///
     /// # Errors
-    /// The record is not one of this release's.
+    /// The record is not of this release.
     pub fn replay(&mut self, now: Now, payload: &[u8]) -> Result<(), DecodeError> {
         let number = self.host.storage.count_replayed();
         let mut reader = Reader::new(payload);
@@ -44,7 +44,7 @@ impl Replica {
         Ok(())
     }
 
-    /// The log is durable through this record.
+    /// The log is synced through this record.
     pub(crate) fn on_forced(&mut self, now: Now, through: u64) {
         while let Some((record, id)) = self.host.waits.pop_forced(through) {
             self.partitions.by_id(id).on_forced(&mut self.host, now, record);
@@ -57,10 +57,11 @@ impl Replica {
         }
     }
 
-    /// The log has begun a new segment: writes the open state again, then lets go of what was before.
+    /// The log has begun a new segment: writes the open state again, so that earlier segments can
+    /// be trimmed.
     pub fn checkpoint(&mut self) {
         let before = self.host.storage.appended() + 1;
-        // What is written to a partition from here on goes to what is formed of it.
+        // Later writes to a parent also go to the partitions formed of it.
         self.checkpoint_forming();
         let host = &mut self.host;
         self.partitions.for_each(|partition| partition.checkpoint(host));

@@ -1,4 +1,4 @@
-//! A partition's epoch, as a member of it was told: who is in it, and in which role (R4).
+//! A partition's epoch: its members and their roles (R4).
 
 use crate::node::status::Standing;
 use alloc::vec::Vec;
@@ -8,41 +8,37 @@ use nicekv_proto::control::{Assign, Member, MemberRole, MemberState};
 use nicekv_proto::route::ChainHeader;
 use nicekv_proto::{Epoch, KeyDigest, KeyOrder, KeyspaceId, MatchRange, NodeId, PartitionId, Replication};
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Membership {
-    /// The partition.
     pub partition: PartitionId,
-    /// The keyspace that it is a part of.
     pub keyspace: KeyspaceId,
-    /// The keys that it holds, by their match values.
+    /// The match values of its keys.
     pub range: MatchRange,
-    /// How keys become match values.
+    /// How keys map to match values.
     pub order: KeyOrder,
-    /// The epoch.
     pub epoch: Epoch,
-    /// Whether it is in force: nobody outside of it can answer a get any more (R6).
+    /// Whether it is in force: no node outside of it can answer a get any more (R6).
     pub activated: bool,
-    /// Whether no op of a client begins in it any more (R17).
+    /// Whether clients start no more ops in it (R17).
     pub sealed: bool,
-    /// This node's standing.
     pub standing: Standing,
-    /// The primary, where the protocol has one.
+    /// The primary, in modes that have one.
     pub primary: NodeId,
-    /// All members, this node among them unless it stands outside.
+    /// All members, with this node unless it stands outside.
     pub members: Vec<Member>,
-    /// R.
+    /// R, the replication factor.
     pub replicas: usize,
-    /// What is sent there reaches all members.
+    /// An address in the multicast vring that reaches all members.
     pub multicast: SocketAddrV4,
-    /// Whether the members are a chain, in their order.
+    /// Whether the members are a chain, in this order.
     pub is_chain: bool,
-    /// The oldest stamp that an update of an object's name may have; 0: there are no names of objects (P8).
+    /// The oldest stamp that an update of an object's name may have; 0: the keyspace has no object
+    /// names (P8).
     pub stamp_min: Round,
 }
 
 impl Membership {
-    /// Of a node that has not been told anything: in no epoch.
+    /// In no epoch.
     pub(crate) fn outside(partition: PartitionId) -> Self {
         Self {
             partition,
@@ -62,7 +58,7 @@ impl Membership {
         }
     }
 
-    /// What `me` is told.
+    /// As assigned to the node `me`.
     pub(crate) fn of(assign: &Assign, me: NodeId) -> Self {
         let mine = assign.members.iter().find(|member| member.node == me);
         let standing = match mine.map(|member| (member.state, member.role)) {
@@ -89,35 +85,31 @@ impl Membership {
         }
     }
 
-    /// What a key of the keyspace is matched by.
+    /// The digest by which a key is matched.
     pub(crate) fn digest(&self, key: &[u8]) -> KeyDigest {
         nicekv_proto::placement::match_digest(self.order, key)
     }
 
-    /// A member's place among the members.
+    /// A member's position in the list.
     pub(crate) fn position(&self, node: NodeId) -> Option<usize> {
         self.members.iter().position(|member| member.node == node)
     }
 
-    /// Where a member is reached.
     pub(crate) fn address(&self, node: NodeId) -> Option<SocketAddrV4> {
         self.members.iter().find(|member| member.node == node).map(|member| member.address)
     }
 
-    /// Where the primary is reached.
-    ///
-    /// # Panics
-    /// Outside of every epoch.
     pub(crate) fn primary_address(&self) -> SocketAddrV4 {
         self.address(self.primary).expect("the primary is a member")
     }
 
-    /// Of a chain: who answers, the last that holds everything (C3).
+    /// The tail of a chain: the last member that holds everything (C3).
     pub(crate) fn tail(&self) -> Option<NodeId> {
         self.members.iter().rfind(|member| member.holds_all()).map(|member| member.node)
     }
 
-    /// Whether a switch has written this into a request for the partition, if it goes by this epoch (C5). Of no chain nothing is written.
+    /// Whether a chain header in a request fits this epoch (C5). Requests to other keyspaces have
+    /// none.
     pub(crate) fn is_passed_by(&self, chain: &ChainHeader, is_put: bool) -> bool {
         if !self.is_chain {
             return *chain == ChainHeader::EMPTY;
@@ -133,7 +125,7 @@ impl Membership {
             && nodes.eq(chain.nodes().iter().copied())
     }
 
-    /// What switches write into a get that has room for it, by this epoch (C5).
+    /// The chain header that switches write into a get by this epoch (C5).
     pub(crate) fn chain_of_gets(&self) -> ChainHeader {
         let tail = self.tail().filter(|_| self.is_chain).and_then(|tail| self.address(tail));
         match tail {
@@ -142,22 +134,21 @@ impl Membership {
         }
     }
 
-    /// Of a chain: who comes before a member.
+    /// The member before `of` in a chain.
     pub(crate) fn predecessor(&self, of: NodeId) -> Option<Member> {
         self.members.get(self.position(of)?.checked_sub(1)?).copied()
     }
 
-    /// Of a chain: who comes after a member; behind the tail are those that join.
+    /// The member after `of` in a chain; joiners stand behind the tail.
     pub(crate) fn successor(&self, of: NodeId) -> Option<Member> {
         self.members.get(self.position(of)? + 1).copied()
     }
 
-    /// Whether a message of this epoch from `sender` is to be heard (R4).
+    /// Whether a message from `sender` in `epoch` is accepted (R4).
     pub(crate) fn accepts(&self, epoch: Epoch, sender: NodeId) -> bool {
         self.is_member(sender) && epoch == self.epoch
     }
 
-    /// Whether both this node and `sender` are members.
     pub(crate) fn is_member(&self, sender: NodeId) -> bool {
         self.standing != Standing::Outside && self.position(sender).is_some()
     }
@@ -173,7 +164,7 @@ impl Membership {
         self.members.iter().any(|member| member.state == MemberState::Joining)
     }
 
-    /// What this node, or another member, is there for.
+    /// The role of a member.
     pub(crate) fn role(&self, node: NodeId) -> Option<MemberRole> {
         self.members.iter().find(|member| member.node == node).map(|member| member.role)
     }
@@ -185,7 +176,7 @@ impl Membership {
         self.standing == Standing::Consistent && consistent >= self.replicas
     }
 
-    /// Puts wait while the epoch has fewer members than R − 1 (R6).
+    /// Puts wait while the epoch has fewer than R − 1 members (R6).
     pub(crate) fn has_members_enough(&self) -> bool {
         self.members.len() + 1 >= self.replicas
     }

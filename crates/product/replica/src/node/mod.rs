@@ -1,6 +1,5 @@
-//! The node: takes events, checks what all protocols want checked, and gives each to the partition that it concerns.
+//! The node: takes events, checks what every mode needs, and passes each to its partition.
 
-pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod coordination;
@@ -18,7 +17,6 @@ pub(crate) mod op_marks;
 pub(crate) mod outbox;
 pub(crate) mod pace;
 pub(crate) mod partitions;
-pub(crate) mod peers;
 pub(crate) mod publishing;
 pub(crate) mod pubsub;
 pub(crate) mod records;
@@ -54,7 +52,7 @@ use crate::node::scripts::Scripts;
 use crate::node::scrub::Scrub;
 use crate::node::sources::SourceCounts;
 use crate::node::status::NodeStatus;
-use crate::node::storage::StorageRequest;
+use crate::node::storage::{Page, StorageCompletion, StorageRequest};
 use crate::node::trace::Trace;
 use crate::node::usage::UsageWatch;
 use crate::node::visibility::Shift;
@@ -71,7 +69,7 @@ use nicekv_proto::route::{Room, take_room};
 use nicekv_proto::{Datagram, Epoch, KeyDigest, KeyspaceId, NodeId, Now, PartitionId};
 use nicekv_transport::Assembler;
 
-/// Memory for messages of which fragments have come.
+/// Memory for messages of which some fragments have arrived.
 const ASSEMBLED_BYTES_MAX: usize = 16 << 20;
 
 /// One node, as a pure state machine. After any `handle_*`, poll until everything returns `None`.
@@ -89,13 +87,13 @@ pub struct Replica {
     pub(crate) coordination: Coordination,
     pub(crate) registry: Registry,
     heartbeat_at_ns: u64,
-    /// Trim the log before `.0` when it is durable through `.1`.
+    /// Trim the log before `.0` when it is synced through `.1`.
     pub(crate) trim_when_forced: Option<(u64, u64)>,
-    /// A request of a bundle; kept so that nothing is allocated.
+    /// Buffer for a request of a bundle, kept to save the allocation.
     pub(crate) bundled: Vec<u8>,
-    /// A request without the room for its chain header; kept likewise.
+    /// Buffer for a request without the room for its chain header, kept likewise.
     without_room: Vec<u8>,
-    /// Messages of which fragments have come.
+    /// Messages of which some fragments have arrived.
     pub(crate) assembler: Assembler<SocketAddrV4>,
 }
 
@@ -127,12 +125,12 @@ impl Replica {
         core
     }
 
-    /// What runs scripts from now on.
+    /// Sets what runs scripts.
     pub fn run_scripts(&mut self, scripts: Scripts) {
         self.host.scripts = scripts;
     }
 
-    /// Has it note which op it evaluates, for when that ends the process.
+    /// Has it mark the op that it evaluates, in case that ends the process.
     pub fn mark_ops(&mut self, marks: OpMarks) {
         self.host.op_marks = marks;
     }
@@ -148,7 +146,7 @@ impl Replica {
         self.without_room = plain;
     }
 
-    /// A datagram without room; `room` was there.
+    /// A datagram without its room; `room` was in it.
     pub(crate) fn handle_plain(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8], room: Option<&Room>) {
         let (header, datagram) = match Datagram::decode(bytes) {
             Ok(decoded) => decoded,
@@ -197,13 +195,13 @@ impl Replica {
             | Datagram::HotPulse(_)
             | Datagram::HotPulsed(_)
             | Datagram::HotLeased(_) => self.on_hot(now, from, &datagram),
-            // For clients, for the metadata service, for switches, or for targets of chunks.
+            // Messages to clients, the metadata service, switches, or storage targets of chunks.
             _ => self.host.counters.refused += 1,
         }
     }
 
-    /// The partition that a message between nodes is about, if it is of the current epoch and from a member (R4), by its name and its
-    /// address.
+    /// The partition of a message between members, if it is of the current epoch and from a member,
+    /// by name and address (R4).
     pub(crate) fn heard(
         &mut self,
         from: SocketAddrV4,
@@ -219,7 +217,8 @@ impl Replica {
         found
     }
 
-    /// Whether a member may send from there: from its own address, or through a switch that hides it.
+    /// Whether a member may send from this address: its own, or that of a switch that hides
+    /// senders.
     fn is_from(&self, membership: &Membership, from: SocketAddrV4, sender: NodeId) -> bool {
         membership.address(sender) == Some(from) || self.host.config.switch == Some(from)
     }
@@ -295,7 +294,25 @@ impl Replica {
         }
     }
 
-    /// The deadline that [`Self::next_deadline`] named has passed (or not: then nothing happens).
+    /// A message between members, about one partition.
+    pub(crate) fn on_peer(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
+        let (id, epoch, sender, message) = match datagram {
+            Datagram::RecoverRequest(m) => (m.partition, m.epoch, m.sender, Message::RecoverRequest(m)),
+            Datagram::RecoverReply(m) => (m.partition, m.epoch, m.sender, Message::RecoverReply(m)),
+            Datagram::Fetch(m) => (m.partition, m.epoch, m.sender, Message::Fetch(m.wanted)),
+            Datagram::RepairRequest(m) => (m.partition, m.epoch, m.sender, Message::RepairRequest(m)),
+            Datagram::RepairReply(m) => (m.partition, m.epoch, m.sender, Message::RepairReply(m)),
+            Datagram::ScrubPage(m) => (m.partition, m.epoch, m.sender, Message::ScrubPage(m)),
+            Datagram::Tombstones(m) => (m.partition, m.epoch, m.sender, Message::Tombstones(m)),
+            Datagram::TombstonesAck(m) => (m.partition, m.epoch, m.sender, Message::TombstonesAck(m.round)),
+            Datagram::Entrust(m) => (m.partition, m.epoch, m.sender, Message::Entrust(m)),
+            Datagram::Entrusted(m) => (m.partition, m.epoch, m.sender, Message::Entrusted(m.serial)),
+            _ => unreachable!("no message between members alone"),
+        };
+        self.hear(now, from, id, epoch, sender, message);
+    }
+
+    /// The deadline of [`Self::next_deadline`] has passed. Does nothing if called early.
     pub fn handle_deadline(&mut self, now: Now) {
         if now.boot_ns >= self.heartbeat_at_ns {
             let Host { session, config, outbox, disk_space, .. } = &mut self.host;
@@ -307,9 +324,9 @@ impl Replica {
                 outbox.send(*instance, |out| heartbeat.encode(out));
             }
             self.expire(now);
-            self.scrub(now);
-            self.watch_usage(now);
-            self.tell_sources(now);
+            self.scrub.read_next(&mut self.host, &mut self.partitions, now);
+            self.usage.tick(&mut self.host, &self.partitions, now);
+            self.sources.tell(&mut self.host, now);
             self.tell_heat(now);
             self.discard(now);
             self.form(now);
@@ -331,12 +348,12 @@ impl Replica {
         self.report_transfers(now);
     }
 
-    /// Deletes some of what is overdue.
+    /// Deletes some overdue values.
     fn expire(&mut self, now: Now) {
         let timing = &self.host.config.timing;
         let per_second = u128::from(timing.expiry_deletes_per_second);
         let mut left = (per_second * timing.heartbeat.as_millis()).div_ceil(1000) as usize;
-        // Another partition is the first each time.
+        // Starts with another partition each time.
         let count = self.partitions.count();
         let first = (now.boot_ns / (timing.heartbeat.as_nanos() as u64).max(1)) as usize;
         for offset in 0..count {
@@ -344,7 +361,7 @@ impl Replica {
         }
     }
 
-    /// The driver has no more input right now.
+    /// The driver has no more input for now.
     pub fn handle_batch_end(&mut self, now: Now) {
         self.flush_hot(now);
         self.report_transfers(now);
@@ -354,7 +371,7 @@ impl Replica {
         self.host.storage.end_batch();
     }
 
-    /// Decides ops that have waited for scripts, as far as those have ended.
+    /// Decides ops that wait for scripts, as far as those have ended.
     fn go_on_with_scripts(&mut self, now: Now) {
         while let Some(waiting) = self.host.scripts.begin_turn(now) {
             if let Some(slot) = self.partitions.slot(waiting.partition) {
@@ -364,6 +381,46 @@ impl Replica {
                 break;
             }
         }
+    }
+
+    /// A storage request was completed.
+    pub fn handle_storage(&mut self, now: Now, completion: StorageCompletion<'_>) {
+        match completion {
+            StorageCompletion::Forced { through } => self.on_forced(now, through),
+            StorageCompletion::Read { token, entry } => {
+                let id = self.host.waits.finish_read(token);
+                self.partitions.by_id(id).on_read(&mut self.host, now, token, entry);
+            }
+            StorageCompletion::ReadCorrupt { token } => {
+                let id = self.host.waits.finish_read(token);
+                self.partitions.by_id(id).on_read_corrupt(&mut self.host, now, token);
+            }
+            StorageCompletion::Scan { token, entries, corrupt, more } => {
+                let page = Page { entries, corrupt, more };
+                if self.scrub.is_reading(token) {
+                    self.scrub.on_page(&mut self.host, &mut self.partitions, now, page);
+                } else if self.usage.is_reading(token) {
+                    self.usage.on_page(&mut self.host, &self.partitions, now, page);
+                } else if self.discards.is_reading(token) {
+                    self.on_discard_page(page);
+                } else if self.formations.is_reading(token) {
+                    self.on_parent_page(now, page);
+                } else if self.host.values.is_reading(token) {
+                    self.on_values_page(page);
+                } else {
+                    let id = self.host.waits.finish_scan(token);
+                    self.partitions.by_id(id).on_scanned(&mut self.host, now, token, page);
+                }
+            }
+            StorageCompletion::ValueEnded { name, end } => self.on_value_ended(now, name, end),
+            StorageCompletion::ValueRead { token, bytes, is_damaged } => {
+                self.on_value_read(now, token, bytes, is_damaged);
+            }
+        }
+        self.retry_births(now);
+        self.tell_drained();
+        // The requests that follow from the completion are a batch of their own.
+        self.host.storage.end_batch();
     }
 
     /// A frame arrived on a copying stream.
@@ -382,7 +439,7 @@ impl Replica {
             }
             Ok(CopyFrame::Chunk { partition, epoch, section, more, payload }) => {
                 let chunk = CopyChunk { peer, epoch, section, more, payload };
-                // Only who was asked, and answers as asked.
+                // Only members that were asked may answer.
                 let is_asked = |slot: &usize| {
                     let membership = self.partitions[*slot].membership();
                     let is_member =
@@ -405,40 +462,42 @@ impl Replica {
         self.host.storage.end_batch();
     }
 
-    /// Says from now on how much room the disk has. A driver that never calls this has enough.
+    /// Sets the space left on the disk. A driver that never calls this has enough.
     pub fn set_disk_space(&mut self, space: DiskSpace) {
         self.host.disk_space = space;
     }
 
-    /// The process has found its log durable through this position, counted over the life of the storage. To be called once, when the log has been replayed; not of a
-    /// storage that keeps nothing.
+    /// The process has found its log synced through this position, counted over the life of the
+    /// storage. Call once, after replaying the log; not for a storage that keeps nothing.
     pub fn begin_durable(&mut self, position: u64) {
         self.host.session.begin_durable(position);
     }
 
-    /// The log is durable through this position of its life. Peers and the metadata service remember it: a later process that finds less has forgotten something (R18).
+    /// The log is synced through this position of its life. Peers and the metadata service remember
+    /// it: a later process that finds less has forgotten something (R18).
     pub fn set_durable(&mut self, position: u64) {
         self.host.session.set_durable(position);
     }
 
-    /// As [`NodeConfig::tells_visibility`] says; to be called before anything is handled.
+    /// Turns on [`NodeConfig::tells_visibility`]. Call before anything is handled.
     pub fn tell_visibility(&mut self) {
         self.host.visibility.tell();
         self.host.hot.holder.tell();
     }
 
-    /// The partition that this node would serve a request from.
+    /// The partition from which this node would serve a request.
     pub fn partition_of(&self, keyspace: KeyspaceId, digest: &KeyDigest) -> Option<PartitionId> {
         let slot = self.partitions.find(keyspace, digest.match_value())?;
         Some(self.partitions[slot].membership().partition)
     }
 
-    /// The next change of what may be shown; to be made before a datagram is polled.
+    /// The next change of what may be shown. Apply it before polling a datagram.
     pub fn poll_visibility(&mut self) -> Option<Shift> {
         self.host.visibility.poll()
     }
 
-    /// Writes the next datagram to `out`; returns where it goes. None leaves before it is known what may be shown.
+    /// Writes the next datagram to `out`; returns its destination. Polls nothing before every
+    /// change of what may be shown is taken.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
         if !self.host.visibility.is_taken() || !self.host.hot.holder.is_taken() {
             return None;
@@ -446,7 +505,7 @@ impl Replica {
         self.host.outbox.poll(out)
     }
 
-    /// The next storage request; to be executed before the next one is polled.
+    /// The next storage request. Execute it before polling the next one.
     pub fn poll_storage(&mut self) -> Option<StorageRequest<'_>> {
         self.host.storage.poll()
     }
@@ -465,13 +524,14 @@ impl Replica {
         self.heartbeat_at_ns.min(sweep_ns).min(hot_ns).min(values_ns).min(scripts_ns)
     }
 
-    /// What befalls the requests of the client that an operator watches.
+    /// Traces the requests of one client.
     pub fn trace(&mut self) -> &mut Trace {
         &mut self.host.trace
     }
 
-    /// The epoch of a partition, and the decision up to which its engine will have all, and nothing more, once the storage requests of now are
-    /// executed; if gets could be answered for it now: whatever was acknowledged before is among that (R12).
+    /// If gets could be answered now: the epoch of a partition, and the decision through which its
+    /// engine will hold everything, and nothing more, once the pending storage requests are
+    /// executed. Everything acknowledged before is in it (R12).
     pub fn settled(&self, now: Now, partition: PartitionId) -> Option<(Epoch, u64)> {
         let slot = self.partitions.slot(partition).filter(|_| self.host.has_lease(now))?;
         let partition = &self.partitions[slot];

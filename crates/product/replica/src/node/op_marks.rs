@@ -1,10 +1,14 @@
-//! Ops that have ended the process of this node.
+//! Ops that have ended this node's process.
 //!
-//! An op is durable before it is evaluated, and is evaluated again after a restart and by who leads next. So one that crashes what evaluates it would do so for ever, on each member. A node
-//! therefore marks the op that it evaluates, where the mark survives its process; at its next start it knows which op has ended it. After the second time it decides the op as an error
-//! instead of evaluating it ([`Status::EndedByStore`](nicekv_proto::Status::EndedByStore)), and like other refusals that is told when all members have forced it.
+//! An op is synced before it is evaluated, and evaluated again after a restart and by the next
+//! primary. So an op that crashes its evaluation would do so again and again, on each member. A
+//! node therefore marks the op that it evaluates, where the mark survives its process; at its next
+//! start it knows which op has ended it. After the second time it decides the op as an error
+//! instead of evaluating it ([`Status::EndedByStore`](nicekv_proto::Status::EndedByStore)). Like
+//! other refusals, that is shown when all members have synced it.
 //!
-//! The mark is in memory that the process shares with a file, so it costs two stores. A loss of power is not what it is for.
+//! The mark is in memory that the process shares with a file, so it costs two stores. It need not
+//! survive a power failure.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -13,10 +17,10 @@ use nicekv_proto::OpId;
 
 /// Keeps the mark beyond the process.
 pub trait MarkKeeper: Send + Sync {
-    /// From here on the process ends by this op, if it ends.
+    /// Evaluation of an op begins: if the process ends now, this op has ended it.
     fn begin(&self, op: OpId);
 
-    /// The op has been evaluated.
+    /// The op was evaluated.
     fn end(&self);
 }
 
@@ -28,7 +32,7 @@ pub struct OpMarks {
 }
 
 impl OpMarks {
-    /// Marks that are kept there; `barred` have ended the process as often as an op may.
+    /// With the ops that have ended the process as often as an op may.
     pub fn new(keeper: Arc<dyn MarkKeeper>, barred: BTreeSet<OpId>) -> Self {
         Self { keeper: Some(keeper), barred }
     }
@@ -40,19 +44,19 @@ impl OpMarks {
         }
     }
 
-    /// It has ended.
+    /// Evaluation has ended.
     pub fn end(&self) {
         if let Some(keeper) = &self.keeper {
             keeper.end();
         }
     }
 
-    /// Whether an op is not to be evaluated.
+    /// Whether an op must not be evaluated.
     pub fn bars(&self, op: OpId) -> bool {
         !self.barred.is_empty() && self.barred.contains(&op)
     }
 
-    /// How many ops are not to be evaluated.
+    /// Number of ops that must not be evaluated.
     pub fn barred(&self) -> usize {
         self.barred.len()
     }

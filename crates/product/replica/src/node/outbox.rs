@@ -1,4 +1,5 @@
-//! Datagrams that wait for the driver. Acks and decisions of one batch are merged per destination; what is too long goes in fragments.
+//! Datagrams for the driver to send. Acks and decisions of one batch are merged per destination;
+//! datagrams that are too long are sent in fragments.
 
 use crate::node::membership::Membership;
 use alloc::collections::VecDeque;
@@ -18,30 +19,31 @@ use nicekv_proto::replication::{
 use nicekv_proto::{Entries, HeaderLayout, KeyDigest, KeyspaceId, NodeId, Opcode, PartitionId};
 use nicekv_transport::name_of;
 
-/// So many direct datagrams go before decisions and acks.
+/// Up to this many direct datagrams are sent before decisions and acks.
 const LONE_REPLIES_MAX: usize = 2;
 
-/// So many batches of each kind are kept to be filled again.
+/// Empty batches of each kind kept for reuse.
 const SPARE_BATCHES_MAX: usize = 64;
 
-/// So many clients that take bundles are remembered.
+/// Clients that are remembered to accept bundles.
 const BUNDLE_TO_MAX: usize = 4_096;
 
-/// What goes to one member is matched by nothing.
+/// Datagrams to a single member need no match by switches.
 const NOBODY: (KeyspaceId, KeyDigest) = (KeyspaceId::DEFAULT, KeyDigest([0; 16]));
 
-/// Decisions under way to one destination.
+/// Decisions for one destination.
 #[derive(Clone)]
 struct DecisionBatch {
-    /// In the multicast vring, or one member's.
+    /// An address in the multicast vring, or a member's.
     destination: SocketAddrV4,
-    /// In the first case: partitions with the same members share a datagram.
+    /// In the multicast vring: partitions with the same members share a datagram.
     members: Vec<NodeId>,
-    /// In the first case: what switches match it by, of one of these partitions.
+    /// In the multicast vring: keyspace and digest of one of these partitions, by which switches
+    /// match it.
     matched: (KeyspaceId, KeyDigest),
     watermarks: Vec<Watermark>,
     count: usize,
-    /// Encoded; of a chain with their ops.
+    /// Encoded; for a chain with their ops.
     decisions: Vec<u8>,
     is_chain: bool,
 }
@@ -77,7 +79,7 @@ impl DecisionBatch {
     }
 }
 
-/// What is put into such a batch.
+/// Something for a batch.
 #[derive(Clone, Copy)]
 enum Queued<'a> {
     Decision(&'a Decision<'a>),
@@ -100,7 +102,7 @@ impl Queued<'_> {
     }
 }
 
-/// Acks under way to one primary.
+/// Acks for one primary.
 #[derive(Clone)]
 struct AckBatch {
     primary: SocketAddrV4,
@@ -108,7 +110,6 @@ struct AckBatch {
     progress: Vec<Progress>,
 }
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     node: NodeId,
@@ -117,12 +118,12 @@ pub(crate) struct Outbox {
     scratch: Vec<u8>,
     acks: VecDeque<AckBatch>,
     decisions: VecDeque<DecisionBatch>,
-    /// Sent, and empty, for their memory.
+    /// Empty batches, kept for their memory.
     spare_acks: Vec<AckBatch>,
     spare_decisions: Vec<DecisionBatch>,
-    /// Clients that take bundles, as they have sent such.
+    /// Clients that accept bundles, because they have sent some.
     bundle_to: HashSet<SocketAddrV4, FixedState>,
-    /// What is being sent in fragments, and where it goes.
+    /// The message that is being sent in fragments, with its destination.
     fragments: Option<(SocketAddrV4, Fragments)>,
 }
 
@@ -142,7 +143,7 @@ impl Outbox {
         }
     }
 
-    /// From now on replies to this client may be bundled. What is forgotten costs datagrams alone.
+    /// Allows bundles in replies to this client. Forgetting a client only costs datagrams.
     pub(crate) fn bundle_to(&mut self, client: SocketAddrV4) {
         if self.bundle_to.len() >= BUNDLE_TO_MAX {
             self.bundle_to.clear();
@@ -155,7 +156,7 @@ impl Outbox {
         self.send_to_all(&[to], encode);
     }
 
-    /// Queues one datagram that goes to each of these.
+    /// Queues one datagram for several destinations.
     pub(crate) fn send_to_all(&mut self, to: &[SocketAddrV4], encode: impl FnOnce(&mut Vec<u8>)) {
         if self.direct.is_empty() {
             self.bytes.clear();
@@ -171,7 +172,7 @@ impl Outbox {
         self.ack_batch(primary).prepares.push(ack);
     }
 
-    /// Queues news of progress; a later one of the same partition replaces it.
+    /// Queues a progress report; it replaces an earlier one of the same partition.
     pub(crate) fn ack_progress(&mut self, primary: SocketAddrV4, progress: Progress) {
         let queued = self.acks.iter_mut().filter(|batch| batch.primary == primary).find_map(|batch| {
             batch.progress.iter_mut().find(|queued| queued.partition == progress.partition)
@@ -239,7 +240,8 @@ impl Outbox {
         is_chain: bool,
     ) {
         let bytes = queued.map_or(0, |queued| queued.bytes());
-        // Only the last batch to these receivers: an earlier one with room would let a decision overtake its predecessor.
+        // Only the last batch to these receivers: in an earlier one a decision would overtake its
+        // predecessor.
         let last =
             self.decisions.iter().rposition(|batch| batch.is_to(destination, members.clone(), is_chain));
         let index = last
@@ -272,7 +274,7 @@ impl Outbox {
         if out.len() <= DATAGRAM_BYTES_MAX {
             return Some(to);
         }
-        // A client is told no other.
+        // Only these are bundled for clients.
         let opcode = HeaderLayout::peek(out).and_then(HeaderLayout::opcode);
         let is_for_client = matches!(opcode, Some(Opcode::Reply | Opcode::Published));
         let sender = (!is_for_client).then_some(self.node);
@@ -292,8 +294,9 @@ impl Outbox {
     }
 
     fn poll_message(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
-        // A lone client is answered before the members are told, since it waits and they do not. Of many, the members come first: they
-        // are one datagram, and whoever they hold up is one of the many.
+        // A lone client is answered before the members, because it waits and they do not. With many
+        // clients the members come first: that is one datagram, and delays a client no more than
+        // another client would.
         let direct_first = self.direct.len() <= LONE_REPLIES_MAX && !self.direct.is_empty();
         if !direct_first {
             if let Some(batch) = self.decisions.pop_front() {
@@ -347,7 +350,8 @@ impl Outbox {
         primary
     }
 
-    /// Writes a bundle of the direct datagram in `first` and those that follow it to the same client, if there are such.
+    /// Writes a bundle of the direct datagram in `first` and those to the same client that follow,
+    /// if there are any.
     fn poll_bundle(&mut self, to: SocketAddrV4, first: Range<usize>, out: &mut Vec<u8>) -> bool {
         let first = &self.bytes[first];
         let Some(common) = Common::of(first) else { return false };

@@ -1,22 +1,23 @@
-//! How fast a node copies what it lacks, over all of its partitions, so that requests have the rest of network and disk.
+//! Rate limit of a node's copies, over all partitions, so that requests keep the rest of network
+//! and disk.
 
 use nicekv_proto::Now;
 
-/// When more may be asked for.
+/// When more may be requested.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     free_ns: u64,
 }
 
 impl Pace {
-    /// So many bytes have arrived. At 0 bytes a second there is no limit.
+    /// Bytes have arrived. A rate of 0 is unlimited.
     pub(crate) fn take(&mut self, now: Now, bytes: usize, bytes_per_second: u64) {
         let takes_ns =
             (bytes as u64).saturating_mul(1_000_000_000).checked_div(bytes_per_second).unwrap_or(0);
         self.free_ns = self.free_ns.max(now.boot_ns).saturating_add(takes_ns);
     }
 
-    /// Until when nothing more is to be asked for.
+    /// When to request more, if not now.
     pub(crate) fn pause(&self, now: Now) -> Option<u64> {
         (self.free_ns > now.boot_ns).then_some(self.free_ns)
     }

@@ -1,4 +1,4 @@
-//! The partitions that a node has heard of, by number and by range.
+//! The partitions of a node, by number and by range.
 
 use crate::kinds::Map;
 use crate::modes::Partition;
@@ -9,48 +9,34 @@ use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 use nicekv_proto::{KeyspaceId, PartitionId};
 
-/// See the module. A slot is a partition's place until it is [forgotten](Partitions::forget).
-#[derive(Clone)]
+/// A slot is a partition's place until it is [forgotten](Partitions::forget).
+#[derive(Clone, Default)]
 pub(crate) struct Partitions {
     slots: Vec<Partition>,
-    /// Slots of nobody.
+    /// Unused slots.
     free: Vec<usize>,
-    /// To find one.
     by_id: Map<PartitionId, usize>,
-    /// To visit all in the order of their numbers.
+    /// To visit all in number order.
     in_order: BTreeMap<PartitionId, usize>,
     routes: Routes,
 }
 
-impl Default for Partitions {
-    fn default() -> Self {
-        Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-            by_id: Map::default(),
-            in_order: BTreeMap::new(),
-            routes: Routes::default(),
-        }
-    }
-}
-
 impl Partitions {
-    /// Their slots are among the numbers below; in those of nobody are partitions that nobody has heard of.
+    /// Number of slots; unused ones hold blank partitions.
     pub(crate) fn count(&self) -> usize {
         self.slots.len()
     }
 
-    /// The slot of a partition.
     pub(crate) fn slot(&self, id: PartitionId) -> Option<usize> {
         self.by_id.get(&id).copied()
     }
 
-    /// A partition, if anything was heard of it.
+    /// A partition, if the node knows it.
     pub(crate) fn get(&self, id: PartitionId) -> Option<&Partition> {
         self.slot(id).map(|slot| &self.slots[slot])
     }
 
-    /// The slot of a partition, which is made if this is the first that is heard of it.
+    /// The slot of a partition, which `make` makes if the node does not know it.
     pub(crate) fn get_or_insert(
         &mut self,
         id: PartitionId,
@@ -70,7 +56,7 @@ impl Partitions {
         Some(slot)
     }
 
-    /// Nothing is known of a partition any more: `blank` takes its place. Nothing may be pending for it.
+    /// Forgets a partition for which nothing is pending; `blank` takes its place.
     pub(crate) fn forget(&mut self, id: PartitionId, blank: impl FnOnce() -> Partition) {
         let Some(slot) = self.by_id.remove(&id) else { return };
         self.in_order.remove(&id);
@@ -79,13 +65,13 @@ impl Partitions {
         self.free.push(slot);
     }
 
-    /// A partition that something is pending for, so that it exists.
+    /// The partition that a pending request is for, so it exists.
     pub(crate) fn by_id(&mut self, id: PartitionId) -> &mut Partition {
         let slot = self.slot(id).expect("a partition that waits for the disk is known");
         &mut self[slot]
     }
 
-    /// Requests go to a partition by its newest epoch's range.
+    /// Routes requests to a partition by the range of its newest epoch.
     pub(crate) fn set_route(&mut self, slot: usize) {
         let membership = self.slots[slot].membership();
         match membership.standing {
@@ -100,24 +86,25 @@ impl Partitions {
         self.routes.find(keyspace, value)
     }
 
-    /// Up to which match value from `first` on everything is this partition's; `None`: `first` is not.
+    /// The last match value through which everything from `first` on belongs to this partition;
+    /// `None` if `first` does not.
     pub(crate) fn reach(&self, slot: usize, first: u128) -> Option<u128> {
         self.routes.reach(slot, first)
     }
 
-    /// All of them, by number.
+    /// All partitions, by number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Partition> {
         self.in_order.values().map(|slot| &self.slots[*slot])
     }
 
-    /// Visits all of them, by number.
+    /// Visits all partitions, by number.
     pub(crate) fn for_each(&mut self, mut visit: impl FnMut(&mut Partition)) {
         for slot in self.in_order.values() {
             visit(&mut self.slots[*slot]);
         }
     }
 
-    /// The first one after `id`, or the first of all, that is as wanted.
+    /// The first partition after `after`, or the first of all, that `is_wanted` accepts.
     pub(crate) fn next(
         &self,
         after: Option<PartitionId>,

@@ -1,7 +1,9 @@
-//! What is published, and who listens: noted by every member of the channel's partition, told by its primary (`pubsub`).
+//! Publish and subscribe: every member of a channel's partition keeps its listeners (`pubsub`), and
+//! the primary sends messages.
 //!
-//! At most once: whoever was not noted in time, or loses a datagram, is not told, and nothing is sent twice. A primary remembers what it has published last; what one
-//! that died has told nobody else knows, so that listeners tell repeats apart, too (M1).
+//! Delivery is at most once: a listener that is not registered in time, or loses a datagram, misses
+//! the message; no message is sent twice. A primary remembers its latest messages. Those of a dead
+//! primary are known to no other node, so listeners detect repeats, too (M1).
 
 use crate::node::Replica;
 use crate::node::requests::written_in;
@@ -12,7 +14,7 @@ use nicekv_proto::route::Room;
 use nicekv_proto::{MatchRange, Now, Reply, Status};
 
 impl Replica {
-    /// A client says who listens there.
+    /// A client registers its listeners.
     pub(crate) fn on_listen(&mut self, now: Now, from: SocketAddrV4, listen: &Listen<'_>) {
         let slot = match listen.kind {
             ListenKind::Channel => self.route(listen.keyspace, listen.name, &listen.digest),
@@ -33,14 +35,14 @@ impl Replica {
         self.host.outbox.send(to, |out| answer.encode(out));
     }
 
-    /// What the answer speaks for: of the partition, what follows the match value that was asked for.
+    /// The range that the answer speaks for: this partition's, from the requested match value on.
     fn told_range(&self, slot: usize, listen: &Listen<'_>) -> MatchRange {
         let (value, range) = (listen.digest.match_value(), self.partitions[slot].membership().range);
         let last = self.partitions.reach(slot, value).map_or(value, |reach| reach.min(range.last()));
         MatchRange::new(value, last.max(value)).expect("it ends where it begins, or behind that")
     }
 
-    /// A client publishes something.
+    /// A client publishes a message.
     pub(crate) fn on_publish(
         &mut self,
         now: Now,
@@ -64,7 +66,8 @@ impl Replica {
         self.host.reply(Some(reply_to.unwrap_or(from)), &reply);
     }
 
-    /// Sends a message to whoever listens; how many these are, or `None` if it is too long for so many.
+    /// Sends a message to its listeners; returns their number, or `None` if it is too long for so
+    /// many.
     fn tell(&mut self, now: Now, published: &Published<'_>) -> Option<u32> {
         let (to, count) = self.registry.publish(now, published)?;
         self.host.counters.published += 1;
@@ -73,8 +76,9 @@ impl Replica {
         Some(count)
     }
 
-    /// Whether this node leads the partition, and may say so: before its epoch is activated the direct part of its predecessor's lease is over (R12), so what
-    /// that one has still to tell when it wakes up is not told after what came later.
+    /// Whether this node leads the partition, and may publish. Before the epoch is activated the
+    /// direct part of the predecessor's lease is over (R12), so that the predecessor cannot send an
+    /// older message after a newer one.
     fn publishes(&mut self, now: Now, slot: usize) -> bool {
         let membership = self.partitions[slot].membership();
         let is_primary = membership.primary == self.host.config.node;

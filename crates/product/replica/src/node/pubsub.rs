@@ -1,12 +1,14 @@
-//! Who listens to what is published, as far as this node was told: soft state in memory, which every member of a partition has, so that whoever
-//! becomes its primary knows it.
+//! The listeners of published messages, as far as this node knows: soft state in memory at every
+//! member of a partition, so that any of them can become the primary.
 //!
 //! ```text
-//!   Listen ─▶ channel, pattern ─▶ (client's address, how many, until when) ─▶ Publish: told once to each address
+//!   Listen ─▶ channel, pattern ─▶ (client's address, how many, until when) ─▶ Publish: sent once to each address
 //! ```
 //!
-//! A name is kept once per address: what its client says later wins, and a client with another id at the same address replaces the one before, which is no more. What
-//! is not said again in time is forgotten. Who does not listen any more is remembered as such for as long, as what it has said before may still come (M2).
+//! A name is kept once per address. A later message of the client replaces an earlier one, and a
+//! client with another id at the same address replaces the one before, which no longer exists.
+//! Registrations expire unless they are repeated. A client that stops listening is remembered as
+//! such for the same time, because its earlier messages may still arrive (M2).
 
 use crate::kinds::Map;
 use alloc::vec::Vec;
@@ -17,23 +19,23 @@ use nicekv_proto::limits::VALUE_BYTES_MAX;
 use nicekv_proto::publish::{Listen, ListenKind, Published};
 use nicekv_proto::{KeyspaceId, Now, OpId, Recent, glob};
 
-/// Names with their listeners, of all keyspaces.
+/// Names with their listeners, over all keyspaces.
 const LISTENERS_MAX: usize = 65_536;
-/// Most bytes that one message makes a node send: as many as short ones make it, to as many as may listen.
+/// Bytes that one message may make a node send.
 const TOLD_BYTES_MAX: usize = 64 << 20;
 const _: () = assert!(LISTENERS_MAX * VALUE_BYTES_MAX <= TOLD_BYTES_MAX);
 /// Bytes of these names.
 const NAME_BYTES_MAX: usize = 8 << 20;
-/// Bytes of the patterns among them: each is compared with what is published.
+/// Bytes of the patterns among them, each of which is compared with every message.
 const PATTERN_BYTES_MAX: usize = 64 << 10;
-/// Nobody is remembered for longer, whatever was asked for.
+/// Longest time for which a registration holds.
 const HOLD_MS_MAX: u32 = 60_000;
-/// Published messages that are remembered, to tell repeats apart.
+/// Published messages that are remembered, to detect repeats.
 const RECENT_MAX: usize = 16_384;
-/// How often what is over is looked for, in nanoseconds.
+/// Interval at which expired registrations are removed, in nanoseconds.
 const SWEEP_EVERY_NS: u64 = 1_000_000_000;
 
-/// Clients that listen are more than there is room for.
+/// There are too many listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -46,7 +48,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Whether something else of this address came later than `op`.
+    /// Whether a later message of this address is known.
     fn is_later_than(&self, op: OpId) -> bool {
         self.op.client == op.client && self.op.sequence > op.sequence
     }
@@ -55,7 +57,7 @@ impl Listener {
 /// Channels or patterns of all keyspaces.
 type Names = Map<(KeyspaceId, Vec<u8>), Vec<Listener>>;
 
-/// One of these, to be found without a copy.
+/// A name for lookups without a copy.
 #[derive(Hash)]
 struct Name<'a>(KeyspaceId, &'a [u8]);
 
@@ -65,7 +67,6 @@ impl Equivalent<(KeyspaceId, Vec<u8>)> for Name<'_> {
     }
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub struct Registry {
     channels: Names,
@@ -75,12 +76,12 @@ pub struct Registry {
     pattern_bytes: usize,
     recent: Recent,
     sweep_at_ns: u64,
-    /// Who is told of one message.
+    /// The receivers of the current message.
     told: Vec<SocketAddrV4>,
 }
 
 impl Registry {
-    /// Nobody listens.
+    /// Without listeners.
     pub fn new(hash_seed: u64) -> Self {
         let names = Map::with_hasher(FixedState::with_seed(hash_seed));
         Self {
@@ -95,12 +96,13 @@ impl Registry {
         }
     }
 
-    /// Names with listeners, each counted once for every address, those among them that nobody has listened to for a moment.
+    /// Number of names with listeners, once for every address, including names whose listeners have
+    /// just left.
     pub fn listeners(&self) -> usize {
         self.listeners
     }
 
-    /// Notes who listens.
+    /// Registers listeners.
     ///
     /// # Errors
     /// There are too many.
@@ -134,7 +136,7 @@ impl Registry {
             || self.name_bytes + bytes > NAME_BYTES_MAX
             || self.pattern_bytes + of_pattern > PATTERN_BYTES_MAX
         {
-            // That nobody listens is true without a note of it.
+            // Without listeners nothing needs to be noted.
             return if listener.count == 0 { Ok(()) } else { Err(Full) };
         }
         self.listeners += 1;
@@ -145,7 +147,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Forgets who has not said again that it listens.
+    /// Removes expired registrations.
     fn sweep(&mut self, now: Now) {
         if now.boot_ns < self.sweep_at_ns {
             return;
@@ -158,13 +160,14 @@ impl Registry {
         self.pattern_bytes -= pattern_bytes;
     }
 
-    /// What came of a message that is published again.
+    /// The number of listeners of a message that is published again.
     pub fn repeated(&self, op: OpId) -> Option<u32> {
         self.recent.get(op)
     }
 
-    /// A message is published: who is to be told, each once, and how many listen there. They are counted as Redis counts (M3): once for the channel and once
-    /// for each pattern. `None`: it is too long for so many, and nobody is told.
+    /// A message is published: the addresses to send it to, and the number of listeners, counted as
+    /// Redis does (M3): once for the channel and once for each pattern. `None`: it is too long for
+    /// so many, and is not sent.
     pub fn publish(&mut self, now: Now, published: &Published<'_>) -> Option<(&[SocketAddrV4], u32)> {
         let Published { keyspace, op, channel, message } = *published;
         self.sweep(now);
@@ -197,7 +200,7 @@ impl Registry {
     }
 }
 
-/// Forgets whose time is over; how many these were, and the bytes of their names.
+/// Removes expired listeners; returns how many, and the bytes of their names.
 fn sweep(names: &mut Names, now: Now) -> (usize, usize) {
     let (mut gone, mut bytes) = (0, 0);
     names.retain(|name, listeners| {

@@ -42,7 +42,7 @@ impl World {
         self.registry.listen(at(second), &listen, address(port)).unwrap();
     }
 
-    /// The ports that are told, and how many listen there.
+    /// The ports that are sent to, and the number of listeners.
     fn publish(&mut self, second: u64, channel: &str) -> (Vec<u16>, u32) {
         self.sequence += 1;
         let published = published(KEYSPACE, op(99, self.sequence), channel.as_bytes());
@@ -101,7 +101,7 @@ fn what_a_client_says_later_counts_in_whichever_order_it_comes() {
     say(op(6, 2), 0).unwrap();
     assert_eq!(world.publish(1, "c"), (vec![], 0));
     let mut say = |op, count| world.registry.listen(at(2), &listen(Channel, b"c", op, count), address(1));
-    // What it has said before comes once more.
+    // An old message arrives late.
     say(op(6, 1), 1).unwrap();
     assert_eq!(world.publish(2, "c"), (vec![], 0));
     assert_eq!((world.publish(5, "c"), world.registry.listeners), ((vec![], 0), 0));

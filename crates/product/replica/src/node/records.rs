@@ -1,7 +1,7 @@
-//! Records of the log that are the node's own, whatever its partitions replicate by: what it has discarded (R16), and what it forms of a partition
-//! (R17). Their kinds are none of a protocol's.
+//! The node's own log records: discarded partitions (R16), and splits and merges (R17). Their kinds
+//! are distinct from those of partitions.
 //!
-//! Every record is idempotent, as a protocol's are: a checkpoint writes what is open again.
+//! Every record is idempotent: a checkpoint writes the open ones again.
 
 use alloc::vec::Vec;
 use nicekv_proto::bytes::Reader;
@@ -16,22 +16,24 @@ const FILLED: u8 = 132;
 const VOID: u8 = 133;
 const BORN: u8 = 134;
 
-/// One record, of a partition.
+/// One record of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NodeRecord<'a> {
-    /// Nothing of the partition is left here.
+    /// This node holds nothing of the partition any more.
     Discarded,
-    /// These are being formed of it: they begin with nothing, and get from now on what it gets.
+    /// These partitions are being formed of it. They begin empty, and from now on its writes go to
+    /// them, too.
     Forming(Vec<Child>),
-    /// The same as before, in place of all records before; whether they hold everything.
+    /// The same, in place of all earlier records; whether they are complete.
     Forms(Vec<Child>, bool),
-    /// They hold everything.
+    /// They are complete.
     Formed,
     /// The partition is being formed: entries of its parent, which were written.
     Filled(&'a [u8]),
     /// What was formed of the partition is void.
     Void,
-    /// The partition takes the place of these, of which it was formed. It stands behind the partition's own first records: without it they are void.
+    /// The partition takes over from these, of which it was formed. The record follows the
+    /// partition's own first records, which are void without it.
     Born(Vec<PartitionId>),
 }
 
@@ -61,7 +63,7 @@ impl<'a> NodeRecord<'a> {
         }
     }
 
-    /// Reads a record; `None`: it is a protocol's.
+    /// Reads a record; `None`: it is a partition's.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Option<Self>, DecodeError> {
         if bytes.first().is_none_or(|kind| *kind < DISCARDED) {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Requests of clients: which partition each is for, and bundles of them.
+//! Requests of clients: bundles, and the partition of each request.
 
 use crate::modes::messages::Request;
 use crate::node::Replica;
@@ -11,7 +11,8 @@ use nicekv_proto::scan::Scan;
 use nicekv_proto::{Datagram, Header, KeyDigest, KeyspaceId, MatchRange, Now, Opcode};
 
 impl Replica {
-    /// The requests of a client, and nothing else: no switch has looked into a bundle, so that what is inside neither says where replies go.
+    /// A bundle holds only requests of one client. Switches do not look into it, so the requests
+    /// inside do not say where replies go.
     pub(crate) fn on_bundle(
         &mut self,
         now: Now,
@@ -25,7 +26,7 @@ impl Replica {
         let mut whole = core::mem::take(&mut self.bundled);
         for (header, body) in bundle.datagrams(header) {
             match header.opcode {
-                // It will be logged as the client would have sent it alone.
+                // It is logged as the client would have sent it alone.
                 Opcode::Update => {
                     header.with_body(body, &mut whole);
                     self.handle_plain(now, from, &whole, room);
@@ -42,8 +43,8 @@ impl Replica {
         self.bundled = whole;
     }
 
-    /// `bytes` are the datagram of an update, of which its parts are; those of other requests are not looked at. `room`: what a switch has written
-    /// beside it.
+    /// `bytes` is the datagram of an update, and contains its parts; not used for other requests.
+    /// `room`: what a switch has written beside it.
     pub(crate) fn on_request(
         &mut self,
         now: Now,
@@ -53,7 +54,8 @@ impl Replica {
         (bytes, room): (&[u8], Option<&Room>),
     ) {
         let (chain, stamp) = written_in(room);
-        // Clients ask a node that coordinates without a switch in between; what a switch has sent to a chain says so.
+        // Clients ask a node that coordinates without a switch in between; a switch that forwards
+        // to a chain writes its header.
         let may_be_direct = self.host.config.coordinates && chain.is_none();
         if may_be_direct && !self.may_answer_directly(now, datagram) {
             return;
@@ -111,8 +113,8 @@ impl Replica {
         }
     }
 
-    /// Whether a request has come by the chain of this epoch (C5), if a switch has said by which; what another node passes on has come to that. A client
-    /// that leaves no room names no epoch: then the roles alone decide (C3).
+    /// Whether a request fits the chain of this epoch (C5), if a switch has written a header. A
+    /// client that leaves no room names no epoch; then the roles alone decide (C3).
     pub(crate) fn came_by_its_chain(
         &mut self,
         slot: usize,
@@ -125,10 +127,12 @@ impl Replica {
         is_its
     }
 
-    /// The partition of a request, if its digest is right: a switch routes by it, and a lie must not store a key in the wrong place.
+    /// The partition of a request, if its digest is right. Switches route by the digest, and a
+    /// false one must not store a key in the wrong place.
     pub(crate) fn route(&mut self, keyspace: KeyspaceId, key: &[u8], digest: &KeyDigest) -> Option<usize> {
         let Some(slot) = self.partitions.find(keyspace, digest.match_value()) else {
-            // Silence: this node may not have been told yet, and another member may serve it.
+            // No reply: this node may not have its assignment yet, and another member may serve the
+            // request.
             self.host.counters.dropped += 1;
             return None;
         };
@@ -139,8 +143,8 @@ impl Replica {
         Some(slot)
     }
 
-    /// The partition in which a scan begins, and the scan of what is that partition's here: another one may have taken over the rest of its
-    /// range, and decide there (R17).
+    /// The partition in which a scan begins, and the scan limited to its keys. Another partition
+    /// may have taken over the rest of the range (R17).
     fn route_scan<'a>(
         &mut self,
         from: SocketAddrV4,
@@ -158,7 +162,7 @@ impl Replica {
         (slot.filter(|_| range.is_some()), Scan { range: range.unwrap_or(scan.range), ..*scan })
     }
 
-    /// Whether a partition is that of a key that another member names it for.
+    /// Whether a key that another member sends belongs to the partition.
     pub(crate) fn holds(&mut self, slot: usize, key: &[u8], digest: &KeyDigest) -> bool {
         let membership = self.partitions[slot].membership();
         let holds = membership.digest(key) == *digest && membership.range.contains(digest.match_value());
@@ -167,7 +171,7 @@ impl Replica {
     }
 }
 
-/// The chain header, and the stamp, that a switch has left.
+/// The chain header and the stamp that a switch has written.
 pub(crate) fn written_in(room: Option<&Room>) -> (Option<&ChainHeader>, Stamp) {
     match room {
         Some(Room::Chain(chain)) => (Some(chain), Stamp::NONE),
@@ -176,7 +180,8 @@ pub(crate) fn written_in(room: Option<&Room>) -> (Option<&ChainHeader>, Stamp) {
     }
 }
 
-/// The match value of the key that a client has asked this node for; none of a scan, nor of what another node has passed on.
+/// The match value of the key that a client requests; `None` for a scan, or a request that another
+/// node passed on.
 fn asked_value(request: &Request<'_>) -> Option<u128> {
     let digest = match request {
         Request::Get(get) if get.forwarded.is_none() => &get.digest,

@@ -1,4 +1,4 @@
-//! Which partition a request is for: by its keyspace and its match value.
+//! Routes requests to partitions, by keyspace and match value.
 
 use alloc::vec::Vec;
 use nicekv_proto::control::RESHAPED_MAX;
@@ -11,18 +11,18 @@ struct Route {
     slot: usize,
 }
 
-/// So many routes may begin before a match value and end after it: a partition and what is taking its place (R17).
+/// Routes that may overlap at a match value: a partition and its children (R17).
 const OVERLAPPING_MAX: usize = 1 + RESHAPED_MAX;
 
-/// The ranges that this node is a member for, in order. Those of two partitions overlap while one takes the place of the other; then the newest
-/// told comes first.
+/// The ranges of the partitions that this node is a member of, in order. While a partition takes
+/// over from another their ranges overlap; the newest route comes first.
 #[derive(Clone, Default)]
 pub(crate) struct Routes {
     sorted: Vec<Route>,
 }
 
 impl Routes {
-    /// Where requests for this range go from now on.
+    /// Routes requests for this range to the slot.
     pub(crate) fn set(&mut self, keyspace: KeyspaceId, range: MatchRange, slot: usize) {
         let known = self.sorted.iter().find(|route| route.slot == slot);
         if known.is_some_and(|route| (route.keyspace, route.range) == (keyspace, range)) {
@@ -35,7 +35,6 @@ impl Routes {
         self.sorted.insert(at, Route { keyspace, range, slot });
     }
 
-    /// The slot is nobody's.
     pub(crate) fn remove(&mut self, slot: usize) {
         self.sorted.retain(|route| route.slot != slot);
     }
@@ -52,7 +51,8 @@ impl Routes {
         before.iter().rev().take(OVERLAPPING_MAX - 1).find(|route| holds(route)).map(|route| route.slot)
     }
 
-    /// Up to which match value from `first` on everything is this slot's; `None`: `first` is not.
+    /// The last match value through which everything from `first` on belongs to this slot; `None`
+    /// if `first` does not.
     pub(crate) fn reach(&self, slot: usize, first: u128) -> Option<u128> {
         let own = self.sorted.iter().find(|route| route.slot == slot)?;
         if self.find(own.keyspace, first) != Some(slot) {
@@ -98,7 +98,7 @@ mod tests {
         }
         routes.set(one, range(5, 7), 1);
         assert_eq!((routes.find(one, 7), routes.find(one, 8)), (Some(1), None));
-        // One of two that take a partition's place is there; the other half is still the partition's.
+        // One of two children is here; the rest still belongs to the parent.
         routes.set(one, range(20, 29), 3);
         assert_eq!((routes.find(one, 20), routes.find(one, 30)), (Some(3), Some(2)));
         routes.set(one, range(40, u128::MAX), 4);

@@ -1,33 +1,34 @@
-//! Samples of the match values that clients ask for, and what follows from them: where a partition's load, or its keys, fall into halves.
+//! Samples of the match values that clients request, and what follows from them: where a
+//! partition's load, or its keys, split in half.
 //!
-//! A reservoir keeps each request of an interval with the same probability, and begins anew with the next one. Memory is bounded: of a partition
-//! beyond [`PARTITIONS_MAX`] nothing is told.
+//! A reservoir keeps each request of an interval with the same probability. Memory is bounded:
+//! beyond [`PARTITIONS_MAX`] partitions are not sampled.
 
 use crate::kinds::Map;
 use alloc::vec::Vec;
 use nicekv_proto::{KeyOrder, MatchRange, PartitionId};
 
-/// Values of a partition: a share is known to about four in a hundred.
+/// Values of a partition: a share is known to within about 4 %.
 const SAMPLES: usize = 256;
-/// So many requests of an interval are looked at each; of those after them one of [`ONE_OF`], for all.
+/// This many requests of an interval are sampled each; after that, one in [`ONE_OF`].
 const EACH_MAX: u32 = 4096;
 const ONE_OF: u32 = 8;
-/// Most partitions of which samples are taken.
+/// Partitions that are sampled.
 pub(crate) const PARTITIONS_MAX: usize = 1024;
 
-/// See the module.
 #[derive(Clone, Default)]
 pub(crate) struct HeatWatch {
     pub(crate) reservoirs: Map<PartitionId, Reservoir>,
-    /// The last interval's, the least asked first.
+    /// The last interval's samples that are not sent yet, the least requested first.
     pub(crate) untold: Vec<(PartitionId, Reservoir)>,
     pub(crate) report_at_ns: u64,
-    /// Requests of the interval.
+    /// Requests in the interval.
     asked: u32,
 }
 
 impl HeatWatch {
-    /// A client asks for this value: how many requests it stands for. Of many a few are looked at, so that none costs much.
+    /// A client requests this value: how many requests it stands for. Under load only a few
+    /// requests are sampled, to keep the cost low.
     pub(crate) fn weight(&mut self, value: u128) -> Option<u32> {
         self.asked = self.asked.saturating_add(1);
         if self.asked <= EACH_MAX {
@@ -37,7 +38,7 @@ impl HeatWatch {
         is_looked_at.then_some(ONE_OF)
     }
 
-    /// The interval ends.
+    /// Ends the interval.
     pub(crate) fn turn(&mut self) -> Map<PartitionId, Reservoir> {
         self.asked = 0;
         self.untold.clear();
@@ -52,7 +53,7 @@ pub(crate) struct Reservoir {
 }
 
 impl Reservoir {
-    /// Keeps the value, which stands for so many requests, or not, in place of any other one.
+    /// May keep the value, which stands for `weight` requests, in place of a random other one.
     pub(crate) fn note(&mut self, value: u128, weight: u32) {
         self.seen = self.seen.saturating_add(weight);
         if self.values.len() < SAMPLES {
@@ -65,7 +66,7 @@ impl Reservoir {
     }
 }
 
-/// What looks like chance, and is the same each time (splitmix64).
+/// A pseudo-random number that is the same each time (splitmix64).
 fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -73,7 +74,8 @@ fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Where what is asked falls into halves; `values` are sorted. Nothing, if all lies at the beginning of the range.
+/// The value that splits the requests in half; `values` are sorted. `None` if all lie at the start
+/// of the range.
 pub(crate) fn cut(values: &[u128], range: MatchRange, order: KeyOrder) -> Option<(u128, u16)> {
     let borders = values.iter().map(|value| border(*value, order)).filter(|value| *value > range.first());
     let below = |value: u128| values.partition_point(|sample| *sample < value);
@@ -82,7 +84,8 @@ pub(crate) fn cut(values: &[u128], range: MatchRange, order: KeyOrder) -> Option
     Some((best, per_thousand(below(best), values.len())))
 }
 
-/// The greatest value up to this one at which a partition may begin: of hashed keys a vnode's first one.
+/// The greatest value up to this one at which a partition may begin: for hashed keys, the start of
+/// a vnode.
 fn border(value: u128, order: KeyOrder) -> u128 {
     match order {
         KeyOrder::Range => value,
@@ -90,7 +93,7 @@ fn border(value: u128, order: KeyOrder) -> u128 {
     }
 }
 
-/// The value that is there most often; `values` are sorted.
+/// The most frequent value; `values` are sorted.
 pub(crate) fn top(values: &[u128]) -> Option<(u128, u16)> {
     let most = values.chunk_by(|one, other| one == other).max_by_key(|chunk| chunk.len())?;
     Some((most[0], per_thousand(most.len(), values.len())))
@@ -100,7 +103,7 @@ fn per_thousand(part: usize, of: usize) -> u16 {
     (part * 1000 / of.max(1)) as u16
 }
 
-/// The middle one of keys' values in any order, as a border in the range.
+/// The median of keys' values, as a border in the range.
 pub(crate) fn middle(values: &[u128], range: MatchRange, order: KeyOrder) -> u128 {
     let mut values = values.to_vec();
     values.sort_unstable();
@@ -123,10 +126,11 @@ mod tests {
         let all = MatchRange::ALL;
         let even = sorted(1000..1100);
         assert_eq!(cut(&even, all, KeyOrder::Range), Some((1050, 500)));
-        // One is asked as often as all others together: the cut is beside it, on the side where there is more.
+        // One value is requested as often as all others together: the cut is beside it, on the
+        // busier side.
         let hot = sorted((1..=50).chain([51; 100]).chain(52..=60));
         assert_eq!(cut(&hot, all, KeyOrder::Range), Some((51, 314)));
-        // The first value of a range is no border, and there has to be another one.
+        // The first value of a range is no border, so another one is needed.
         let range = MatchRange::new(7, 100).unwrap();
         assert_eq!(cut(&[7; 9], range, KeyOrder::Range), None);
         assert_eq!(cut(&sorted([7, 7, 7, 8]), range, KeyOrder::Range), Some((8, 750)));
@@ -147,7 +151,7 @@ mod tests {
     #[test]
     fn a_reservoir_keeps_the_shares_of_many_more() {
         let mut reservoir = Reservoir::default();
-        // The first half of all is for small values.
+        // The first half of the requests is for small values.
         for request in 0..100_000u128 {
             let weight = if request < 20_000 { 1 } else { ONE_OF };
             if weight > 1 && !request.is_multiple_of(u128::from(ONE_OF)) {

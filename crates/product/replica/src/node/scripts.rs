@@ -1,13 +1,18 @@
-//! Scripts: programs of clients that a node runs on keys of one partition. What runs them is not of this crate, which knows no language.
+//! Scripts: clients' programs that a node runs on keys of one partition. The engine that runs them
+//! is not part of this crate, which knows no language.
 //!
-//! A script (T5) is run by whoever decides, and what it has done is in the decision. It may be run again by who leads next, and must come to the same then (R3): its end is a function
-//! of what it is, of its arguments, of the time that it was called, and of what its keys are; of no clock, and of nothing random.
+//! The primary runs a script (T5), and its effects are in the decision. The next primary may run it
+//! again, and must get the same result (R3): a result is a function of the script, its arguments,
+//! the time of the call, and its keys' states; not of a clock or of random numbers.
 //!
-//! The exception is a script that is ended for the processor time that it takes, or because what runs it has crashed: another node's run may end otherwise. Its end says so
-//! ([`ScriptEnd::may_differ`]), and then nobody is told before all members have forced the decision.
+//! The exception is a script that is ended for its use of processor time, or because the engine has
+//! crashed: another node's run may end otherwise. Its end says so ([`ScriptEnd::may_differ`]), and
+//! then no client is told before all members have synced the decision.
 //!
-//! An engine may go on with a script while the node does other things: then it has no end yet, its op stays undecided with its keys locked, and the engine is asked again until it has. One
-//! script runs at a time; others wait in the order in which they came ([`Scripts`]). As many can wait as ops can be open.
+//! An engine may keep running a script while the node goes on. The op then stays undecided with its
+//! keys locked, and the engine is asked again until the script has ended. One script runs at a
+//! time; others wait in the order in which they came ([`Scripts`]), at most as many as ops can be
+//! open.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -15,75 +20,78 @@ use alloc::vec::Vec;
 use core::fmt::{Debug, Display, Formatter, Result};
 use nicekv_proto::{Condition, Form, Now, OpId, Operation, PartitionId, Status, StoredKey};
 
-/// Time between two questions whether a script has ended.
+/// Interval at which the engine is asked whether a script has ended.
 const ASK_INTERVAL_NS: u64 = 200_000;
 
-/// What is to be run.
+/// A script to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptCall<'a> {
-    /// The time that it knows, in milliseconds of the Unix epoch.
+    /// The time that it sees, in milliseconds of the Unix epoch.
     pub unix_ms: u64,
-    /// Whether it may change nothing.
+    /// Whether it may not change anything.
     pub is_read_only: bool,
-    /// What it is.
+    /// The script's text.
     pub source: &'a [u8],
-    /// The keys that were declared, in this order.
+    /// The declared keys, in this order.
     pub keys: &'a [&'a [u8]],
     /// Encoded [`Argument`](nicekv_proto::transaction::Argument)s.
     pub arguments: &'a [u8],
 }
 
-/// Which run of a script is meant.
+/// One run of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptRun {
     /// The transaction that it is a step of.
     pub op: OpId,
     /// Which step.
     pub step: u32,
-    /// How often the node has asked for its end before; for engines that are tested.
+    /// How often the node has asked before; for engines in tests.
     pub asked: u32,
-    /// Another node may have run it before, and have told its end: it has far more time than usual.
+    /// Another node may have run it before and shown its result, so it gets far more time than
+    /// usual.
     pub is_recovered: bool,
 }
 
-/// What became of a script.
+/// The end of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptEnd {
-    /// The reply, in the words of RESP2; at most [`TRANSACTION_BYTES_MAX`](nicekv_proto::limits::TRANSACTION_BYTES_MAX), or it has failed.
+    /// The reply in RESP2, at most
+    /// [`TRANSACTION_BYTES_MAX`](nicekv_proto::limits::TRANSACTION_BYTES_MAX), or it has failed.
     pub reply: Vec<u8>,
-    /// Whether it has failed: then nothing of it takes effect.
+    /// Whether it has failed and has no effect.
     pub has_failed: bool,
-    /// Whether another run of it may end otherwise: it was ended for its time, or took a good part of what it has, or what ran it has crashed.
+    /// Whether another run may end otherwise: it was ended for its time, used a good part of its
+    /// time, or the engine has crashed.
     pub may_differ: bool,
 }
 
-/// What a get or an update of a key tells a script.
+/// The result of a get or update in a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptTold {
-    /// As clients are told.
+    /// As for clients.
     pub status: Status,
-    /// Of a large value its reference.
+    /// For a large value, its reference.
     pub value: Option<Vec<u8>>,
-    /// What that is.
+    /// The form of the value.
     pub form: Form,
-    /// Of the key afterwards, in milliseconds of the Unix epoch; 0 is never.
+    /// The key's expiry afterwards, in milliseconds of the Unix epoch; 0: never.
     pub expiry_ms: u64,
-    /// As clients are told.
+    /// As for clients.
     pub integer: i64,
 }
 
-/// The keys of a script, as it has left them so far.
+/// The keys of a script, with its changes so far.
 pub trait ScriptKeys {
-    /// Whether it may have this key.
+    /// Whether the script may use this key.
     fn has(&self, key: &[u8]) -> bool;
 
-    /// What a key is, which it may have.
+    /// Reads a key that the script may use.
     fn get(&self, key: &[u8]) -> ScriptTold;
 
-    /// About the work of an operation on a key, as the length of a plain value that takes as long.
+    /// Work of an operation on a key, as the length of a plain value that takes about as long.
     fn work_bytes(&self, key: &[u8]) -> usize;
 
-    /// Changes a key, which it may have.
+    /// Changes a key that the script may use.
     fn update(
         &mut self,
         key: &[u8],
@@ -93,16 +101,17 @@ pub trait ScriptKeys {
     ) -> ScriptTold;
 }
 
-/// Keys that can go to another process, and come back changed.
+/// Keys that can be sent to another process and come back changed.
 pub trait ScriptStates: ScriptKeys {
     /// Appends all keys with their states.
     fn export(&self, out: &mut Vec<u8>);
 
-    /// Takes what was changed in the other process. Nothing is taken of what is damaged, or speaks of other keys.
+    /// Takes the changes of the other process. Takes none of them if they are damaged, or name
+    /// other keys.
     fn import(&mut self, written: &[u8]) -> core::result::Result<(), DamagedStates>;
 }
 
-/// States that are none.
+/// The bytes are not valid states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedStates;
 
@@ -116,27 +125,28 @@ impl core::error::Error for DamagedStates {}
 
 /// Runs scripts, one at a time, and takes a bounded time and memory for each.
 pub trait ScriptEngine: Send + Sync {
-    /// Runs a script to its end, or goes on with it; `None`: it, or another one, is still running, so ask again later.
+    /// Runs a script to its end, or continues it. `None`: it, or another one, is still running; ask
+    /// again later.
     fn run(&self, run: &ScriptRun, call: &ScriptCall<'_>, keys: &mut dyn ScriptStates) -> Option<ScriptEnd>;
 
-    /// Whether a script is still running, so that nothing is to be gained by asking.
+    /// Whether a script is still running, so that asking is pointless.
     fn is_busy(&self) -> bool {
         false
     }
 
-    /// The node's thread has done other things: it may wait for scripts again.
+    /// The node's thread has done other work, and may wait for scripts again.
     fn end_turn(&self) {}
 }
 
-/// What a node has to run scripts, if it has it, and which ops wait for it.
+/// A node's script engine, if it has one, and the ops that wait for it.
 #[derive(Clone, Default)]
 pub struct Scripts {
     engine: Option<Arc<dyn ScriptEngine>>,
-    /// The first is the one that is running.
+    /// The first one is running.
     waiting: VecDeque<WaitingScript>,
     /// The ops of these.
     ops: BTreeSet<OpId>,
-    /// The first of those that have waited, while its partition decides.
+    /// The first of the waiting ops, while its partition decides.
     turn: Option<Turn>,
     ask_at_ns: Option<u64>,
 }
@@ -158,12 +168,13 @@ struct Turn {
 }
 
 impl Scripts {
-    /// Scripts that this runs.
+    /// With this engine.
     pub fn new(engine: Arc<dyn ScriptEngine>) -> Self {
         Self { engine: Some(engine), ..Self::default() }
     }
 
-    /// Runs a script to its end; where nothing can, that is its failure. `None`: it has none yet, and its op is to [wait](Self::wait).
+    /// Runs a script to its end; without an engine it fails. `None`: it has not ended, and its op
+    /// has to [wait](Self::wait).
     pub fn run(
         &self,
         (op, step, is_recovered): (OpId, u32, bool),
@@ -182,7 +193,8 @@ impl Scripts {
         engine.run(&ScriptRun { op, step, asked, is_recovered }, call, keys)
     }
 
-    /// An op waits for a script: the partition is asked for the op's first key again (`Partition::on_script_turn`).
+    /// An op waits for a script. The partition is asked for the op's first key again
+    /// (`Partition::on_script_turn`).
     pub fn wait(&mut self, now: Now, partition: PartitionId, key: StoredKey, op: OpId) {
         if !self.ops.insert(op) {
             return;
@@ -198,12 +210,12 @@ impl Scripts {
         self.ask_at_ns.get_or_insert(now.boot_ns + ASK_INTERVAL_NS);
     }
 
-    /// How many ops wait.
+    /// Number of waiting ops.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The next one that may be decided, if it is time to ask.
+    /// The next op that may be decided, if it is time to ask.
     pub(crate) fn begin_turn(&mut self, now: Now) -> Option<WaitingScript> {
         self.ask_at_ns.filter(|at_ns| now.boot_ns >= *at_ns)?;
         let first = self.waiting.front()?;
@@ -217,7 +229,7 @@ impl Scripts {
         Some(first)
     }
 
-    /// Its partition has decided it, or lets it wait on; whether others may have their turn.
+    /// The partition has decided the op, or lets it wait on. Whether others may have their turn.
     pub(crate) fn end_one_turn(&mut self, now: Now) -> bool {
         let waits = self.turn.take().is_some_and(|turn| turn.waits_again);
         self.ask_at_ns = match (self.waiting.is_empty(), waits) {

@@ -1,13 +1,15 @@
-//! Everything that is stored is read now and then, slowly, so that damage is found while some replica can still repair it, and what
-//! nobody needs any more is dropped.
+//! The scrub reads everything that is stored, slowly, so that damage is found while another replica
+//! can repair it, and old tombstones are dropped.
 //!
-//! One pass goes through the partitions in turn, a page of the engine at every heartbeat; the engine verifies checksums as for any read.
-//! A pass is left where it is when the node restarts: the next one begins with the process.
+//! A pass goes through the partitions in turn, a page of the engine at every heartbeat; the engine
+//! verifies checksums as for any read. A restarted node begins a new pass.
 //!
-//! The page tells of the moment at which the engine was scanned; the storage queue knows which keys were written since it was asked for.
+//! A page shows the engine at the moment of the scan; the storage queue knows which keys were
+//! written since it was requested.
 
 use crate::modes::Partition;
-use crate::node::Replica;
+use crate::node::host::Host;
+use crate::node::partitions::Partitions;
 use crate::node::storage::{Page, stored_entries};
 use alloc::vec::Vec;
 use nicekv_proto::{Epoch, Now, PartitionId};
@@ -15,14 +17,14 @@ use nicekv_proto::{Epoch, Now, PartitionId};
 /// Smallest page, in bytes.
 const PAGE_BYTES_MIN: u64 = 4 << 10;
 
-/// Where a node's scrub is.
+/// Progress of a node's scrub.
 #[derive(Clone, Default)]
 pub(crate) struct Scrub {
     /// No page is read before.
     next_ns: u64,
     begun_ns: u64,
     is_in_pass: bool,
-    /// The partition that is being read, or the last one that was; and the last key seen in it.
+    /// The partition that is being read, or was read last; and the last key seen in it.
     partition: Option<PartitionId>,
     is_read: bool,
     after: Option<Vec<u8>>,
@@ -37,7 +39,7 @@ struct Pending {
 }
 
 impl Scrub {
-    /// Whether this scan was asked for by the scrub.
+    /// Whether this scan is the scrub's.
     pub(crate) fn is_reading(&self, token: u64) -> bool {
         self.pending.is_some_and(|page| page.token == token)
     }
@@ -48,61 +50,60 @@ impl Scrub {
     }
 }
 
-impl Replica {
-    /// Asks for the next page, if it is time. To be called at every heartbeat.
-    pub(crate) fn scrub(&mut self, now: Now) {
-        let timing = &self.host.config.timing;
-        let scrub = &mut self.scrub;
-        let is_early = || !scrub.is_in_pass && now.boot_ns < scrub.next_ns;
+impl Scrub {
+    /// Asks for the next page, if it is time. Called at every heartbeat.
+    pub(crate) fn read_next(&mut self, host: &mut Host, partitions: &mut Partitions, now: Now) {
+        let timing = &host.config.timing;
+        let is_early = || !self.is_in_pass && now.boot_ns < self.next_ns;
         if timing.scrub_interval.is_zero()
-            || scrub.pending.is_some()
-            || (is_early() && !self.partitions.iter().any(|partition| partition.wants_scrub(now)))
+            || self.pending.is_some()
+            || (is_early() && !partitions.iter().any(|partition| partition.wants_scrub(now)))
         {
             return;
         }
-        if !scrub.is_in_pass {
-            (scrub.is_in_pass, scrub.begun_ns) = (true, now.boot_ns);
+        if !self.is_in_pass {
+            (self.is_in_pass, self.begun_ns) = (true, now.boot_ns);
         }
         let serves = |partition: &Partition| partition.membership().standing.serves();
-        let current = scrub.partition.filter(|_| !scrub.is_read).and_then(|id| self.partitions.slot(id));
-        let current = current.filter(|slot| serves(&self.partitions[*slot]));
+        let current = self.partition.filter(|_| !self.is_read).and_then(|id| partitions.slot(id));
+        let current = current.filter(|slot| serves(&partitions[*slot]));
         let Some(slot) = current.or_else(|| {
-            scrub.partition = self.partitions.next(scrub.partition, serves);
-            (scrub.is_read, scrub.after) = (false, None);
-            self.partitions.slot(scrub.partition?)
+            self.partition = partitions.next(self.partition, serves);
+            (self.is_read, self.after) = (false, None);
+            partitions.slot(self.partition?)
         }) else {
-            let next_ns = scrub.begun_ns + timing.scrub_interval.as_nanos() as u64;
-            *scrub = Scrub { next_ns, ..Scrub::default() };
-            self.host.counters.scrubs += 1;
+            let next_ns = self.begun_ns + timing.scrub_interval.as_nanos() as u64;
+            *self = Scrub { next_ns, ..Scrub::default() };
+            host.counters.scrubs += 1;
             return;
         };
-        if !self.partitions[slot].before_scrub(now, scrub.after.is_none()) {
+        if !partitions[slot].before_scrub(now, self.after.is_none()) {
             return;
         }
         let bytes_max = timing.per_heartbeat(timing.scrub_bytes_per_second).max(PAGE_BYTES_MIN) as usize;
-        let membership = self.partitions[slot].membership();
-        let token = self.host.storage.scan_watched(membership.partition, scrub.after.as_deref(), bytes_max);
-        scrub.pending = Some(Pending { token, epoch: membership.epoch });
+        let membership = partitions[slot].membership();
+        let token = host.storage.scan_watched(membership.partition, self.after.as_deref(), bytes_max);
+        self.pending = Some(Pending { token, epoch: membership.epoch });
     }
 
     /// A page has been read.
-    pub(crate) fn on_scrubbed(&mut self, now: Now, page: Page<'_>) {
-        let pending = self.scrub.pending.take().expect("checked by the caller");
-        let id = self.scrub.partition.expect("one is being read");
-        let partition = self.partitions.by_id(id);
+    pub(crate) fn on_page(&mut self, host: &mut Host, partitions: &mut Partitions, now: Now, page: Page<'_>) {
+        let pending = self.pending.take().expect("checked by the caller");
+        let id = self.partition.expect("one is being read");
+        let partition = partitions.by_id(id);
         if partition.membership().epoch == pending.epoch {
-            self.host.storage.find_values(id, page);
-            partition.on_scrubbed(&mut self.host, now, self.scrub.after.as_deref(), page);
+            host.storage.find_values(id, page);
+            partition.on_scrubbed(host, now, self.after.as_deref(), page);
         } else {
             partition.on_scrub_lost();
         }
         let mut last = page.corrupt.last().map(Vec::as_slice);
         for (key, _) in stored_entries(page.entries) {
-            self.host.counters.scrubbed += 1;
+            host.counters.scrubbed += 1;
             last = last.max(Some(key));
         }
-        self.host.storage.end_watch();
-        self.scrub.after = last.map(<[u8]>::to_vec);
-        self.scrub.is_read = !page.more;
+        host.storage.end_watch();
+        self.after = last.map(<[u8]>::to_vec);
+        self.is_read = !page.more;
     }
 }

@@ -7,21 +7,21 @@ use nicekv_proto::control::{
 };
 use nicekv_proto::{Now, Term};
 
-/// See the module.
 #[derive(Clone, Default)]
 pub(crate) struct Session {
     pub(crate) term: Term,
-    /// The instance that has said something in that term.
+    /// The instance that has sent a message in this term.
     leader: Option<SocketAddrV4>,
     /// Gets may be answered until then (R12).
     pub(crate) lease_until_ns: u64,
-    /// The end of the part of it in which gets are answered that may have come past the switches.
+    /// End of the part of the lease in which requests that may have bypassed the switches are
+    /// answered.
     pub(crate) direct_until_ns: u64,
     /// Heartbeats sent since the metadata service answered one.
     unanswered: u16,
-    /// Position through which the log was durable when the process started.
+    /// Position through which the log was synced when the process started.
     opened: u64,
-    /// Position through which it is durable now.
+    /// Position through which it is synced now.
     durable: u64,
 }
 
@@ -31,17 +31,18 @@ impl Session {
         now.boot_ns < self.lease_until_ns
     }
 
-    /// Whether gets may be answered that may have come past the switches (R12).
+    /// Whether requests that may have bypassed the switches may be answered (R12).
     pub(crate) fn has_direct_lease(&self, now: Now) -> bool {
         now.boot_ns < self.direct_until_ns
     }
 
-    /// Where the leader of the metadata service is, as far as it is known: one that leaves a heartbeat without an answer may lead no more.
+    /// The leader of the metadata service, if known. An instance that does not answer a heartbeat
+    /// may no longer lead.
     pub(crate) fn leader(&self) -> Option<SocketAddrV4> {
         self.leader.filter(|_| self.unanswered == 0)
     }
 
-    /// What was accepted came from there.
+    /// An accepted message came from this instance.
     pub(crate) fn note_leader(&mut self, leader: SocketAddrV4) {
         self.leader = Some(leader);
     }
@@ -61,17 +62,17 @@ impl Session {
         }
     }
 
-    /// The log was found durable through this position of its life.
+    /// The log was found synced through this position of its life.
     pub(crate) fn begin_durable(&mut self, position: u64) {
         (self.opened, self.durable) = (position, position);
     }
 
-    /// The log is durable through this position of its life.
+    /// The log is synced through this position of its life.
     pub(crate) fn set_durable(&mut self, position: u64) {
         self.durable = position;
     }
 
-    /// Whether the reply is for this process, and of no older term (R13).
+    /// Whether the reply is for this process, and not of an older term (R13).
     pub(crate) fn accept_reply(&mut self, config: &NodeConfig, reply: &HeartbeatReply) -> bool {
         if reply.incarnation != config.incarnation || reply.term < self.term {
             return false;
@@ -84,13 +85,13 @@ impl Session {
         true
     }
 
-    /// Whether what a leader of this term says counts (R13).
+    /// Whether a leader of this term is accepted (R13).
     pub(crate) fn accept_term(&mut self, term: Term) -> bool {
         self.term = self.term.max(term);
         term == self.term
     }
 
-    /// The answer to a probe, unless it is of an older term (R13).
+    /// The answer to a probe, unless its term is older (R13).
     pub(crate) fn answer_probe(&mut self, config: &NodeConfig, probe: &Probe) -> Option<ProbeReply> {
         if probe.term < self.term {
             return None;
@@ -99,10 +100,11 @@ impl Session {
         Some(ProbeReply { node: config.node, incarnation: config.incarnation, nonce: probe.nonce })
     }
 
-    /// Whether an assignment is for this process, of no older term (R13), and sound; the term is remembered.
+    /// Whether an assignment is for this process, not of an older term (R13), and valid; remembers
+    /// the term.
     pub(crate) fn accept_assign(&mut self, config: &NodeConfig, assign: &Assign) -> bool {
         let lists_primary = assign.members.iter().any(|member| member.node == assign.primary);
-        // Of a keyspace that is dropped nobody is a member.
+        // A dropped keyspace has no members.
         let lists_primary = lists_primary || assign.members.is_empty();
         if assign.incarnation != config.incarnation || assign.term < self.term || !lists_primary {
             return false;

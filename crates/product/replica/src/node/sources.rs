@@ -1,14 +1,16 @@
-//! Who asks for what: gets by partition and source address, for the metadata service, which divides sources among replicas (NICE §4.5).
+//! Gets by partition and source address. The metadata service divides sources among replicas by
+//! them (NICE §4.5).
 //!
 //! ```text
-//!   get ─▶ cell of (partition, source)          heartbeat ─▶ once an interval: the cells, the most asked first
-//!            none free near its place: uncounted          └─▶ at each: a datagram of them, until all are told
+//!   get ─▶ cell of (partition, source)          heartbeat ─▶ once an interval: the cells, the most requested first
+//!            none free near its place: uncounted          └─▶ at each: a datagram of them, until all are sent
 //! ```
 //!
-//! Memory is bounded, and so is what a get costs: a cell has its place in a table of fixed size, by a hash, or one of the next few. The table
-//! is emptied each interval, so whoever asks often finds a place; who asks seldom may go uncounted, and weighs little.
+//! Memory and the cost of a get are bounded: a cell's place in a table of fixed size is given by a
+//! hash, or is one of the next few. The table is emptied each interval, so a busy source finds a
+//! place; an idle one may go uncounted, and matters little.
 
-use crate::node::Replica;
+use crate::node::host::Host;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -20,17 +22,16 @@ pub(crate) const CELLS: usize = 1 << CELL_BITS;
 const CELL_BITS: u32 = 11;
 /// Places that a cell may have.
 const PLACES: usize = 8;
-/// Most cells of an interval that are told; the rest is what is asked least.
+/// Cells of an interval that are sent; the least requested are left out.
 const TOLD_MAX: usize = 10 * SOURCES_MAX;
 
 const EMPTY: SourceGets = SourceGets { partition: PartitionId(0), source: 0, gets: 0 };
 
-/// See the module.
 #[derive(Clone, Default)]
 pub(crate) struct SourceCounts {
-    /// None if nothing is counted.
+    /// Empty if nothing is counted.
     cells: Vec<SourceGets>,
-    /// The last interval's, the least asked first.
+    /// The last interval's, the least requested first.
     untold: Vec<SourceGets>,
     report_at_ns: u64,
 }
@@ -41,7 +42,7 @@ impl SourceCounts {
         Self { cells, ..Self::default() }
     }
 
-    /// A client has asked this node so often.
+    /// A client has sent this node `gets` gets.
     pub(crate) fn note(&mut self, partition: PartitionId, source: Ipv4Addr, gets: u32) {
         if self.cells.is_empty() {
             return;
@@ -61,7 +62,7 @@ impl SourceCounts {
         }
     }
 
-    /// An interval ends: counting begins anew. What is still untold is of the past.
+    /// Ends the interval. What is still unsent is dropped.
     fn turn(&mut self) {
         self.untold.clear();
         self.untold.extend(self.cells.iter().filter(|cell| cell.gets > 0));
@@ -71,7 +72,7 @@ impl SourceCounts {
         self.untold.drain(..surplus);
     }
 
-    /// What is told next, the most asked first; empty if all is told.
+    /// The cells to send next, the most requested first; empty if all are sent.
     fn take(&mut self) -> Vec<SourceGets> {
         let rest = self.untold.len().saturating_sub(SOURCES_MAX);
         let mut told = self.untold.split_off(rest);
@@ -80,30 +81,30 @@ impl SourceCounts {
     }
 }
 
-/// Fibonacci hashing: neighbours, which addresses and partitions are, come far apart.
+/// Fibonacci hashing: addresses and partitions are often adjacent, and are spread far apart.
 fn place(partition: PartitionId, source: u32) -> usize {
     let both = u64::from(partition.0) << 32 | u64::from(source);
     (both.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - CELL_BITS)) as usize
 }
 
-impl Replica {
-    /// To be called at every heartbeat.
-    pub(crate) fn tell_sources(&mut self, now: Now) {
-        let interval = self.host.config.timing.sources_interval;
+impl SourceCounts {
+    /// Sends the metadata service some of the cells. Called at every heartbeat.
+    pub(crate) fn tell(&mut self, host: &mut Host, now: Now) {
+        let interval = host.config.timing.sources_interval;
         if interval.is_zero() {
             return;
         }
-        if now.boot_ns >= self.sources.report_at_ns {
-            self.sources.report_at_ns = now.after(interval);
-            self.sources.turn();
+        if now.boot_ns >= self.report_at_ns {
+            self.report_at_ns = now.after(interval);
+            self.turn();
         }
-        let gets = self.sources.take();
+        let gets = self.take();
         if gets.is_empty() {
             return;
         }
-        let (node, incarnation, sent_ns) = (self.host.config.node, self.host.config.incarnation, now.boot_ns);
+        let (node, incarnation, sent_ns) = (host.config.node, host.config.incarnation, now.boot_ns);
         let sources = Sources { node, gets, incarnation, sent_ns };
-        self.host.tell_metadata(|out| sources.encode(out));
+        host.tell_metadata(|out| sources.encode(out));
     }
 }
 
@@ -138,7 +139,7 @@ mod tests {
         counts.turn();
         assert_eq!(counts.untold.len(), TOLD_MAX);
         assert_eq!(counts.take()[0].gets, 1_000);
-        // Whoever is told of a second time is told of the second interval.
+        // The cells that are sent now are of the second interval.
         counts.note(PartitionId(1), Ipv4Addr::from(5), 1);
         counts.turn();
         assert_eq!(counts.take(), [SourceGets { partition: PartitionId(1), source: 5, gets: 1 }]);

@@ -1,67 +1,65 @@
-//! What a node says of itself, for operators and tests.
+//! The status of a node, for operators and tests.
 
 use crate::large::ValueCounters;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_proto::{Durations, Epoch, NodeId, OpId, PartitionId, Term};
 
-/// What a node says of itself.
+/// The status of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// Which node it is.
     pub node: NodeId,
     /// The highest term of a metadata leader that it has seen.
     pub term: Term,
-    /// Its counters.
     pub counters: Counters,
-    /// How long its puts took.
+    /// Durations of puts.
     pub puts: PutStages,
-    /// Where what is counted happened last.
+    /// Where the counted events last happened.
     pub latest: Latest,
-    /// What it has done about hot keys.
+    /// About hot keys.
     pub hot: HotCounters,
-    /// What it has done about large values.
+    /// About large values.
     pub values: ValueCounters,
-    /// The partitions that it has heard of, by number.
+    /// The partitions that it knows, by number.
     pub partitions: Vec<PartitionStatus>,
 }
 
 impl NodeStatus {
-    /// Of a partition that the node has heard of.
+    /// The status of a partition that the node knows.
     pub fn partition(&self, id: PartitionId) -> Option<&PartitionStatus> {
         self.partitions.iter().find(|status| status.partition == id)
     }
 }
 
-/// What was done, for operators.
+/// Counters about hot keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HotCounters {
     /// Copies sent to holders.
     pub copies: u64,
     /// Copies sent to a switch (H9).
     pub values: u64,
-    /// Ops that waited for evidence.
+    /// Ops that waited for evidence that a switch counts on.
     pub waits: u64,
-    /// Times that all copies were taken back, as there was none, or none might be shown any more.
+    /// Times that all copies of a key were revoked.
     pub revocations: u64,
-    /// Gets of others' keys that were answered here.
+    /// Gets of other nodes' keys that were answered here.
     pub answered: u64,
     /// Of these, by the kernel (G7).
     pub answered_elsewhere: u64,
-    /// Gets of others' keys that were passed on to their owners.
+    /// Gets of other nodes' keys that were passed on to their owners.
     pub passed: u64,
-    /// Gets of others' keys of which nothing was known.
+    /// Gets of other nodes' keys without a copy here.
     pub unknown: u64,
 }
 
 /// A replica's standing in a partition's replica set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// No member (or not admitted since its start, R9): answers nothing.
+    /// No member, or not admitted since its start (R9): answers nothing.
     Outside,
-    /// Takes part in puts, still copies.
+    /// Takes part in puts, and is still copying.
     Joining,
-    /// Holds what was decided since some original member is away, and stands in for it (R8).
+    /// Stands in for an absent original member, and holds what was decided since (R8).
     Handoff,
     /// Holds everything.
     Consistent,
@@ -77,13 +75,9 @@ impl Standing {
 /// A partition, as one node sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionStatus {
-    /// The partition.
     pub partition: PartitionId,
-    /// The epoch that it is in.
     pub epoch: Epoch,
-    /// Its standing.
     pub standing: Standing,
-    /// The primary.
     pub primary: NodeId,
     /// Whether it is the primary and has recovered.
     pub leads: bool,
@@ -93,40 +87,38 @@ pub struct PartitionStatus {
     pub logged: u64,
     /// The last decision that every member holds.
     pub released: u64,
-    /// Whether what its process found on its disk is known to be all that it had confirmed (R18).
+    /// Whether its process is known to hold everything that was confirmed before it started (R18).
     pub proven: bool,
 }
 
-/// How long the stages of a put took here, each counted from when the node took it in.
+/// Durations of the stages of a put, each from when the node took it in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PutStages {
-    /// Until it was forced here.
+    /// Until it was synced here.
     pub forced: Durations,
-    /// Until this node, the primary, had decided it: every member has forced it.
+    /// Until this node, the primary, had decided it: every member has synced it.
     pub decided: Durations,
 }
 
-/// Where something happened.
+/// Where an event happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// In this partition.
     pub partition: PartitionId,
-    /// In its epoch of this number.
     pub epoch: Epoch,
-    /// To this op; [`OpId::NONE`] if to none.
+    /// The op, or [`OpId::NONE`].
     pub op: OpId,
 }
 
-/// A sender of another release.
+/// A sender of another wire version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stranger {
-    /// Where its datagram came from.
+    /// The source of its datagram.
     pub from: SocketAddrV4,
-    /// The wire version that it speaks.
+    /// Its wire version.
     pub version: u8,
 }
 
-/// Of some of the [`Counters`], where the last of what they count happened.
+/// Where events that some [`Counters`] count last happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latest {
     /// Of [`Counters::corrupt`].
@@ -152,25 +144,26 @@ pub struct Counters {
     pub gets_elsewhere: u64,
     /// Gets passed to the primary.
     pub gets_forwarded: u64,
-    /// Requests passed on to the node that they are for, by the directory.
+    /// Requests forwarded to the right node, by the directory.
     pub coordinated: u64,
-    /// Requests that another one's directory had sent here, and were refused, being of another epoch.
+    /// Requests that another node's directory had sent here, and that were refused because of
+    /// another epoch.
     pub misdirected: u64,
     /// Ops decided here as primary.
     pub decided: u64,
-    /// Of these, on the slow path of R2.
+    /// Of these, contended ones (R2).
     pub decided_contended: u64,
     /// Messages published here as primary.
     pub published: u64,
-    /// Datagrams sent to those that listen to them.
+    /// Datagrams sent to their listeners.
     pub messages_sent: u64,
-    /// Clients that were not noted as listening, being too many.
+    /// Clients that could not listen, because there are too many.
     pub listeners_refused: u64,
-    /// Datagrams that were no message of ours.
+    /// Datagrams that are not valid messages.
     pub malformed: u64,
     /// Of these, messages of another wire version.
     pub other_version: u64,
-    /// Messages of another epoch or term, or from no member.
+    /// Messages of another epoch or term, or not from a member.
     pub refused: u64,
     /// Requests dropped because this node may not serve them now, or a bound was reached.
     pub dropped: u64,
@@ -184,18 +177,18 @@ pub struct Counters {
     pub barred: u64,
     /// Values found damaged here.
     pub corrupt: u64,
-    /// Of these, got back from another member or written anew.
+    /// Of these, fetched from another member or written anew.
     pub repaired: u64,
-    /// Deletions of quorum keyspaces that were forgotten.
+    /// Tombstones of quorum keyspaces that were dropped.
     pub forgotten: u64,
-    /// Entries found here that differ from what most members have, and put right.
+    /// Entries here that differed from the majority's, and were replaced.
     pub differing: u64,
     /// Entries verified by the scrub.
     pub scrubbed: u64,
     /// Its finished passes.
     pub scrubs: u64,
-    /// Partitions of which what was held here was discarded.
+    /// Partitions discarded here.
     pub discarded: u64,
-    /// Partitions that have taken the place of others here.
+    /// Partitions that have taken over from others here.
     pub born: u64,
 }

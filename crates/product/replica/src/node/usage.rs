@@ -13,9 +13,9 @@
 
 use crate::modes::Partition;
 use crate::modes::messages::Request;
-use crate::node::Replica;
 use crate::node::host::Host;
 use crate::node::membership::Membership;
+use crate::node::partitions::Partitions;
 use crate::node::samples;
 use crate::node::storage::{Page, stored_entries};
 use alloc::collections::BTreeMap;
@@ -98,7 +98,7 @@ impl UsageWatch {
 
     /// Keys, bytes, and the match value behind half of the keys, of a partition that this node tells of and has counted.
     pub(crate) fn size_of(&self, host: &Host, membership: &Membership) -> (u64, u64, u128) {
-        let count = self.counts.get(&membership.partition).filter(|_| tells(host, membership));
+        let count = self.counts.get(&membership.partition).filter(|_| tells(host.config.node, membership));
         count.map_or((0, 0, 0), |count| (count.keys, count.bytes, count.middle))
     }
 
@@ -139,91 +139,88 @@ impl UsageWatch {
 }
 
 /// Whether this node is the one that tells of a partition.
-fn tells(host: &Host, membership: &Membership) -> bool {
-    membership.primary == host.config.node && membership.standing.serves()
+fn tells(me: NodeId, membership: &Membership) -> bool {
+    membership.primary == me && membership.standing.serves()
 }
 
-impl Replica {
-    /// To be called at every heartbeat.
-    pub(crate) fn watch_usage(&mut self, now: Now) {
-        let timing = &self.host.config.timing;
+impl UsageWatch {
+    /// Reports, and reads on. Called at every heartbeat.
+    pub(crate) fn tick(&mut self, host: &mut Host, partitions: &Partitions, now: Now) {
+        let timing = &host.config.timing;
         if timing.usage_interval.is_zero() {
             return;
         }
-        if now.boot_ns >= self.usage.report_at_ns {
-            self.usage.report_at_ns = now.after(timing.usage_interval);
-            self.report_usage(now);
+        if now.boot_ns >= self.report_at_ns {
+            self.report_at_ns = now.after(timing.usage_interval);
+            self.report(host, partitions, now);
         }
-        let timing = &self.host.config.timing;
-        self.usage.bytes_left = timing.per_heartbeat(timing.usage_bytes_per_second) as usize;
-        self.usage.pages_left = PAGES_MAX;
-        self.count_next(now);
+        let timing = &host.config.timing;
+        self.bytes_left = timing.per_heartbeat(timing.usage_bytes_per_second) as usize;
+        self.pages_left = PAGES_MAX;
+        self.count_next(host, partitions, now);
     }
 
     /// Asks for a page, if one may be read and there is something to count.
-    fn count_next(&mut self, now: Now) {
-        let usage = &mut self.usage;
-        if usage.pending.is_some() || usage.bytes_left == 0 || usage.pages_left == 0 {
+    fn count_next(&mut self, host: &mut Host, partitions: &Partitions, now: Now) {
+        if self.pending.is_some() || self.bytes_left == 0 || self.pages_left == 0 {
             return;
         }
-        if usage.counting.is_none() {
-            let host = &self.host;
+        if self.counting.is_none() {
+            let (me, storage) = (host.config.node, &host.storage);
             let is_due = |partition: &Partition| {
                 let membership = partition.membership();
-                let is_current = usage.counts.contains_key(&membership.partition)
-                    && !host.storage.is_changed(membership.partition);
-                tells(host, membership) && !is_current
+                let is_current = self.counts.contains_key(&membership.partition)
+                    && !storage.is_changed(membership.partition);
+                tells(me, membership) && !is_current
             };
             // In turn, so that one that is always written to keeps no other waiting.
-            let next = self.partitions.next(usage.partition, is_due);
-            let Some(id) = next.or_else(|| self.partitions.next(None, is_due)) else { return };
-            self.host.storage.note_counted(id);
-            usage.partition = Some(id);
+            let next = partitions.next(self.partition, is_due);
+            let Some(id) = next.or_else(|| partitions.next(None, is_due)) else { return };
+            host.storage.note_counted(id);
+            self.partition = Some(id);
             let count = Count { begun_ns: now.boot_ns, ..Count::default() };
-            usage.counting = Some(Counting { count, ..Counting::default() });
+            self.counting = Some(Counting { count, ..Counting::default() });
         }
-        let (id, counting) = (usage.partition.expect("one is counted"), usage.counting.as_ref());
+        let (id, counting) = (self.partition.expect("one is counted"), self.counting.as_ref());
         let after = counting.expect("just begun").after.as_deref();
-        usage.pages_left -= 1;
-        usage.pending = Some(self.host.storage.scan(id, after, usage.bytes_left));
+        self.pages_left -= 1;
+        self.pending = Some(host.storage.scan(id, after, self.bytes_left));
     }
 
     /// A page has been read.
-    pub(crate) fn on_counted(&mut self, now: Now, page: Page<'_>) {
-        let usage = &mut self.usage;
-        usage.pending = None;
-        let mut counting = usage.counting.take().expect("a page of it was asked for");
-        usage.bytes_left = usage.bytes_left.saturating_sub(page.entries.len());
-        let (more, id) = (page.more, usage.partition.expect("one is counted"));
-        let membership = self.partitions.get(id).map(Partition::membership);
+    pub(crate) fn on_page(&mut self, host: &mut Host, partitions: &Partitions, now: Now, page: Page<'_>) {
+        self.pending = None;
+        let mut counting = self.counting.take().expect("a page of it was asked for");
+        self.bytes_left = self.bytes_left.saturating_sub(page.entries.len());
+        let (more, id) = (page.more, self.partition.expect("one is counted"));
+        let membership = partitions.get(id).map(Partition::membership);
         counting.add(page, |key| membership.map_or(0, |it| it.digest(key).match_value()));
         if more {
-            usage.counting = Some(counting);
+            self.counting = Some(counting);
         } else {
             let middle = membership.map_or(0, |it| samples::middle(&counting.sample, it.range, it.order));
-            usage.counts.insert(id, Count { middle, ..counting.count });
+            self.counts.insert(id, Count { middle, ..counting.count });
         }
-        self.count_next(now);
+        self.count_next(host, partitions, now);
     }
 
-    fn report_usage(&mut self, now: Now) {
-        let (partitions, holder) = (&self.partitions, &self.host.hot.holder);
+    fn report(&mut self, host: &mut Host, partitions: &Partitions, now: Now) {
+        let holder = &host.hot.holder;
         // Of those that are gone nobody asks.
-        self.usage.requests.retain(|(id, _)| {
+        self.requests.retain(|(id, _)| {
             partitions.iter().any(|of| of.membership().keyspace == *id) || holder.has_copies_of(*id)
         });
-        let asked =
-            self.usage.requests.iter().map(|(keyspace, requests)| (*keyspace, requests.of(*keyspace)));
+        let asked = self.requests.iter().map(|(keyspace, requests)| (*keyspace, requests.of(*keyspace)));
         let mut told: BTreeMap<KeyspaceId, KeyspaceUsage> = asked.collect();
         let mut expiry_sums_ms: BTreeMap<KeyspaceId, u128> = BTreeMap::new();
-        for membership in self.partitions.iter().map(Partition::membership) {
+        for membership in partitions.iter().map(Partition::membership) {
             let keyspace = membership.keyspace;
             if told.len() == USAGE_KEYSPACES_MAX && !told.contains_key(&keyspace) {
                 continue;
             }
             let usage = told.entry(keyspace).or_insert_with(|| Requests::default().of(keyspace));
-            let count = self.usage.counts.get(&membership.partition);
-            let Some(count) = count.filter(|_| tells(&self.host, membership)) else { continue };
+            let count = self.counts.get(&membership.partition);
+            let Some(count) = count.filter(|_| tells(host.config.node, membership)) else { continue };
             usage.partitions += 1;
             usage.keys += count.keys;
             usage.bytes += count.bytes;
@@ -231,14 +228,14 @@ impl Replica {
             let expiry_sum_ms = expiry_sums_ms.entry(keyspace).or_default();
             *expiry_sum_ms += count.expiry_sum_ms;
             usage.expiry_ms = expiry_sum_ms.checked_div(usage.expiring.into()).unwrap_or(0) as u64;
-            if self.host.storage.is_changed(membership.partition) {
+            if host.storage.is_changed(membership.partition) {
                 let age_ms = now.boot_ns.saturating_sub(count.begun_ns) / 1_000_000;
                 usage.age_ms = usage.age_ms.max(age_ms.min(u32::MAX.into()) as u32);
             }
         }
-        let (node, incarnation, sent_ns) = (self.host.config.node, self.host.config.incarnation, now.boot_ns);
+        let (node, incarnation, sent_ns) = (host.config.node, host.config.incarnation, now.boot_ns);
         let usage = Usage { node, incarnation, sent_ns, keyspaces: told.into_values().collect() };
-        self.host.tell_metadata(|out| usage.encode(out));
+        host.tell_metadata(|out| usage.encode(out));
     }
 }
 

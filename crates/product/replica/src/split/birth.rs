@@ -1,20 +1,25 @@
-//! A partition takes the place of others, of which this node has formed it (R17).
+//! A child takes over from its parents (R17): the partition that this node has formed of them
+//! starts, and they end.
 //!
 //! ```text
 //!   metadata                                   member of p, which has formed c
 //!      │──Assign c: consistent, parents (p, D)───▶│ p's log ends with D?
-//!      │                                          │ log: c's first records, then Born: p ends if nothing else is formed of it; force
+//!      │                                          │ log c's first records, then the takeover; sync
+//!      │                                          │ p ends if nothing else is formed of it
 //!      │◀─AssignAck c─────────────────────────────│
 //!      │──Assign c: activated────────────────────▶│ c decides
 //! ```
 //!
 //! Invariants:
-//! * D was decided by p's last primary and forced by all, and nothing is decided after it. So all that are born of p at D hold the same, and so
-//!   does who is born when the power has been lost meanwhile: what it takes is in its log.
-//! * c decides nothing before all its members have said that they are born, durably: then nobody answers for p any more what is not so.
-//! * One record makes c a partition, and ends p: a crash leaves one or the other.
-//! * An epoch of p that was held up makes nobody a member of an empty partition: its end is remembered as that of what is discarded is (R16).
-//! * Who is a member of c, and can neither be born nor was, does not say that it is one.
+//! * D was decided by p's last primary and synced by all, and nothing is decided after it. So all
+//!   members that take over from p at D hold the same, even after a power failure: what they take
+//!   over is in their logs.
+//! * c decides nothing before all its members have acknowledged that they have taken over, durably.
+//!   From then on no node answers for p.
+//! * One record starts c and ends p: a crash leaves one or the other.
+//! * A late epoch of p makes no node a member of an empty partition: the end of p is remembered
+//!   like a discard (R16).
+//! * A member of c that can neither take over nor has done so does not acknowledge the epoch.
 
 use crate::modes::Partition;
 use crate::node::Replica;
@@ -26,14 +31,14 @@ use alloc::vec::Vec;
 use nicekv_proto::control::{Assign, Parent};
 use nicekv_proto::{Epoch, Now, PartitionId};
 
-/// The decision that is the last one of all parents, and one more: the first of what takes their place, which nobody made.
+/// The first decision of a child, which nobody made: one after the last decisions of all parents.
 fn beginning(parents: &[Parent]) -> u64 {
     parents.iter().map(|parent| parent.index).max().unwrap_or(0) + 1
 }
 
 impl Replica {
-    /// An epoch of a partition is assigned: if it takes the place of others it is born, and if it does not, what was formed of it is void.
-    /// Whether the epoch may be taken up.
+    /// An epoch of a partition is assigned. A child takes over from its parents; anything else
+    /// voids what was formed under its number. Whether the epoch may be taken up.
     pub(crate) fn admit_child(&mut self, now: Now, assign: &Assign) -> bool {
         let id = assign.partition;
         let known = self.partitions.slot(id).map(|slot| &self.partitions[slot]);
@@ -60,7 +65,8 @@ impl Replica {
         may_enter
     }
 
-    /// Lets a partition be born, if all that it takes is here; whether it was. If something is pending at its parents, that comes first.
+    /// Takes over if everything is here; whether it did. If something is pending at a parent, that
+    /// comes first.
     fn try_birth(&mut self, now: Now, assign: &Assign) -> bool {
         let is_here = |parent: &Parent| {
             let formation = self.formations.by_parent.get(&parent.partition);
@@ -70,7 +76,7 @@ impl Replica {
             return false;
         }
         for parent in &assign.parents {
-            // One that was never written to has left nothing of its own in the log.
+            // A partition that was never written to has left nothing in the log.
             let host = &self.host;
             let made = || Some(Partition::new(parent.partition, assign.replication, host));
             let slot = self.partitions.get_or_insert(parent.partition, made).expect("made if need be");
@@ -92,7 +98,7 @@ impl Replica {
         for parent in &assign.parents {
             legacies.append(&mut self.partitions.by_id(parent.partition).bequeath(&mut self.host));
         }
-        // What a crash has left of a birth is void.
+        // The remains of a takeover that a crash has interrupted are void.
         self.forget_partition(id);
         let host = &self.host;
         let made = || Some(Partition::new(id, assign.replication, host));
@@ -106,7 +112,8 @@ impl Replica {
         self.host.counters.born += 1;
     }
 
-    /// A partition is one of its own now; what nothing else is formed of ends. `ended`: no epoch of these is later; `None`: the log is read back.
+    /// A child starts; parents of which nothing else is formed end. `ended`: none of their epochs
+    /// is later; `None`: the log is replayed.
     pub(crate) fn take_born(&mut self, id: PartitionId, parents: &[PartitionId], ended: Option<Epoch>) {
         for parent in self.formations.remove(id) {
             self.host.storage.end_mirror(parent, id);
@@ -118,7 +125,7 @@ impl Replica {
         }
     }
 
-    /// Others have taken the place of a partition.
+    /// Others have taken over the partition.
     fn end_partition(&mut self, id: PartitionId, ended: Option<Epoch>) {
         let epoch = self.partitions.get(id).map(|partition| partition.membership().epoch);
         self.forget_partition(id);
@@ -130,7 +137,7 @@ impl Replica {
         }
     }
 
-    /// What was pending may be done.
+    /// Something pending has completed.
     pub(crate) fn retry_births(&mut self, now: Now) {
         if self.births.waiting.is_empty() {
             return;
@@ -143,7 +150,7 @@ impl Replica {
         }
     }
 
-    /// The log is durable through this record.
+    /// The log is synced through this record.
     pub(crate) fn tell_born(&mut self, through: u64) {
         while let Some((_, id)) = self.births.logged.pop_front_if(|(record, _)| *record <= through) {
             let Some(slot) = self.partitions.slot(id) else { continue };
@@ -157,7 +164,7 @@ impl Replica {
 }
 
 impl Formation {
-    /// Whether this partition can be born of what is formed here.
+    /// Whether the child of this assignment is completely formed here.
     fn may_bear(&self, assign: &Assign) -> bool {
         let is_it = |child: &nicekv_proto::control::Child| {
             child.partition == assign.partition && child.range == assign.range

@@ -1,25 +1,27 @@
-//! The members of a partition that is to be divided, or united with another, form the partitions that take its place (R17).
+//! Members of a partition that is to be split or merged form the children that take its place
+//! (R17).
 //!
 //! ```text
 //!   metadata                         member of p
-//!      │──Assign p: children c, d──────▶│ log Forming; the spaces of c and d begin empty; what is written to p goes there, too (`mirrors`)
-//!      │                                │ p is read page by page, and logged and written for c and d: not what was written meanwhile
-//!      │                                │ log Formed, force
-//!      │◀─Report: formed────────────────│ again and again
-//!      │──Assign p: children, sealed───▶│ no op of a client begins any more
+//!      │──Assign p: children c, d──────▶│ log Forming; c and d begin empty; writes to p go there, too (`mirrors`)
+//!      │                                │ read p page by page; log and write it for c and d, except keys
+//!      │                                │ that were written meanwhile
+//!      │                                │ log Formed, sync
+//!      │◀─Report: formed────────────────│ repeatedly
+//!      │──Assign p: children, sealed───▶│ clients start no more ops
 //!      │◀─Report: drained (D)───────────│ the primary, when D is the last decision and all hold it
-//!      │──Assign c: parents p, D───────▶│ `birth`
+//!      │──Assign c: parents p, D───────▶│ `birth`: c takes over
 //! ```
 //!
 //! Invariants:
-//! * What is formed has no part in anything: it answers nothing, is in no table, no scrub, no count. Until it is born it can be given up
-//!   at any time, and p is as it was.
-//! * The rows of a child are those of its parent, as far as they are its, when all of the parent has been read: each was on a page, or has been
-//!   written since the page was asked for.
-//! * An epoch of p that does not name a child makes it void. So does one of the child that does not say whose place it takes: then it is
-//!   another partition of that number, which was formed elsewhere.
-//! * Replaying the log does the same writes again. Only a process that has read everything itself, or finds that one before it had,
-//!   says so.
+//! * A child that is being formed takes part in nothing: it has no route, scrub or count. Until it
+//!   takes over it can be given up at any time, and p is unaffected.
+//! * When all of the parent has been read, a child holds the parent's entries in its range: each
+//!   was on a page, or was written since the page was requested.
+//! * An epoch of p that does not name a child voids it. So does an epoch of the child that does not
+//!   name its parents: then it is another partition with that number, formed elsewhere.
+//! * Replaying the log makes the same writes. Only a process that has read everything itself, or
+//!   replays a record that an earlier one had, reports "formed".
 
 use crate::node::Replica;
 use crate::node::records::NodeRecord;
@@ -37,7 +39,7 @@ use nicekv_proto::{DecodeError, Now, PartitionId};
 const PAGE_BYTES: usize = 128 << 10;
 
 impl Replica {
-    /// The partition in this slot has taken up an assignment, which may want others to be formed of it, or none.
+    /// The partition in this slot has taken up an assignment, which may name children.
     pub(crate) fn note_children(&mut self, now: Now, slot: usize, assign: &Assign) {
         let (id, partition) = (assign.partition, &self.partitions[slot]);
         let membership = partition.membership();
@@ -59,7 +61,7 @@ impl Replica {
         }
     }
 
-    /// What is formed of a partition is void.
+    /// What is formed of the partition is void.
     fn give_up_children(&mut self, parent: PartitionId) {
         for child in self.formations.children(parent) {
             self.host.append(child.partition, |out| NodeRecord::Void.append(out));
@@ -67,7 +69,8 @@ impl Replica {
         }
     }
 
-    /// What is formed of a partition, or a process before this one had formed, is void: it is another one.
+    /// What is formed under this number, by this or an earlier process, is void: the number is
+    /// another partition's.
     pub(crate) fn give_up_child(&mut self, child: PartitionId) {
         if self.formations.forms(child) {
             self.host.append(child, |out| NodeRecord::Void.append(out));
@@ -84,7 +87,7 @@ impl Replica {
         self.host.storage.empty(child);
     }
 
-    /// Whether nothing is known of a partition but that it is being formed by this process.
+    /// Whether the node knows nothing of a partition except that this process is forming it.
     fn may_form(&self, child: PartitionId) -> bool {
         let mut others = self.formations.by_parent.values().filter(|formation| formation.has(child));
         self.partitions.slot(child).is_none() && others.all(|formation| formation.stage != Stage::Left)
@@ -99,7 +102,7 @@ impl Replica {
     /// The part of [`Self::begin_forming`] that replaying the log shares.
     pub(crate) fn take_forming(&mut self, parent: PartitionId, children: &[Child], stage: Stage) {
         for child in children {
-            // Of two that are united the first has begun it.
+            // In a merge, the first of the two parents has begun the child.
             if !self.formations.forms(child.partition) {
                 self.host.storage.empty(child.partition);
             }
@@ -108,14 +111,14 @@ impl Replica {
         self.formations.begin(parent, children, stage);
     }
 
-    /// What a checkpoint says of what is formed.
+    /// Replays what a checkpoint says of children.
     pub(crate) fn take_forms(&mut self, parent: PartitionId, children: &[Child], formed: bool) {
         children.iter().for_each(|child| self.host.storage.mirror(parent, child));
         let stage = if formed { Stage::Formed } else { Stage::Left };
         self.formations.begin(parent, children, stage);
     }
 
-    /// To be called at every heartbeat.
+    /// Called at every heartbeat.
     pub(crate) fn form(&mut self, now: Now) {
         let formed: Vec<PartitionId> = (self.formations.by_parent.iter())
             .filter(|(id, formation)| {
@@ -137,7 +140,7 @@ impl Replica {
         }
     }
 
-    /// Says of sealed partitions that they are drained, if they are and that is not said yet.
+    /// Reports sealed partitions that are drained, and not reported yet.
     pub(crate) fn tell_drained(&mut self) {
         for (parent, is_told) in self.formations.sealed.iter_mut().filter(|(_, is_told)| !**is_told) {
             let partition = self.partitions.by_id(*parent);
@@ -149,9 +152,9 @@ impl Replica {
         }
     }
 
-    /// Asks for a page, if one may be read: no faster than the node copies, over everything.
+    /// Reads a page, if one may be read; shares the rate limit of copies.
     pub(crate) fn form_next(&mut self, now: Now) {
-        // What is left of the disk is for decisions.
+        // The rest of the disk is for decisions.
         if self.formations.pending.is_some() || self.host.disk_space != DiskSpace::Enough {
             return;
         }
@@ -165,7 +168,7 @@ impl Replica {
         self.formations.read(token, parent);
     }
 
-    /// A page of a parent has been read.
+    /// A page of a parent was read.
     pub(crate) fn on_parent_page(&mut self, now: Now, page: Page<'_>) {
         let asked = self.formations.pending.take().expect("checked by the caller");
         let touched = self.host.storage.end_page();
@@ -176,7 +179,7 @@ impl Replica {
         if is_asked && page.corrupt.is_empty() {
             self.fill(asked.parent, &page, &touched);
         } else if is_asked {
-            // They must not be missing: the page is read again.
+            // Damaged entries must not be missing: the page is read again.
             self.partitions.by_id(asked.parent).repair(&mut self.host, now, page.corrupt);
             return;
         }
@@ -211,7 +214,7 @@ impl Replica {
         }
     }
 
-    /// Writes entries of a parent to the space of what is formed of it.
+    /// Writes a parent's entries to its child.
     pub(crate) fn take_filled(&mut self, child: PartitionId, entries: &[u8]) -> Result<(), DecodeError> {
         let mut reader = nicekv_proto::bytes::Reader::new(entries);
         while !reader.is_empty() {
@@ -221,7 +224,7 @@ impl Replica {
         Ok(())
     }
 
-    /// The log is durable through this record.
+    /// The log is synced through this record.
     pub(crate) fn tell_formed(&mut self, through: u64) {
         let mut formed = Vec::new();
         for (parent, formation) in &mut self.formations.by_parent {
@@ -233,7 +236,7 @@ impl Replica {
         formed.into_iter().for_each(|parent| self.report_formed(parent));
     }
 
-    /// Writes again what is formed: the log before is let go.
+    /// Writes the state of children again, so that the log before can be trimmed.
     pub(crate) fn checkpoint_forming(&mut self) {
         for (parent, formation) in &self.formations.by_parent {
             let is_formed = matches!(formation.stage, Stage::Formed | Stage::Forcing(_));

@@ -1,34 +1,34 @@
-//! Which partitions are being formed of which, and how far that is: see [`crate::split::form`].
+//! The partitions that are being formed of others, with their progress: see [`crate::split::form`].
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use nicekv_proto::PartitionId;
 use nicekv_proto::control::Child;
 
-/// How far the children of a partition are.
+/// Progress of a partition's children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// A process before this one began it, and nobody goes on with it.
+    /// An earlier process began it; this one does not go on with it.
     Left,
     /// The parent is being read.
     Reading,
-    /// They hold everything when this record is durable.
+    /// They are complete when this record is synced.
     Forcing(u64),
-    /// They hold everything, durably.
+    /// They are complete and synced.
     Formed,
 }
 
-/// What is formed of a partition.
+/// The children of a partition.
 #[derive(Clone)]
 pub(crate) struct Formation {
-    /// As they were asked for.
+    /// As assigned.
     pub(crate) asked: Vec<Child>,
-    /// Those of them that are not partitions of their own yet.
+    /// Those that have not taken over yet.
     pub(crate) children: Vec<Child>,
     pub(crate) stage: Stage,
     /// The last key that was read of the parent.
     pub(crate) after: Option<Vec<u8>>,
-    /// Tells it from one of the same partition before.
+    /// Tells it from an earlier one of the same partition.
     pub(crate) number: u64,
 }
 
@@ -40,18 +40,17 @@ pub(crate) struct ParentPage {
     pub(crate) number: u64,
 }
 
-/// See the module.
 #[derive(Clone, Default)]
 pub(crate) struct Formations {
     pub(crate) by_parent: BTreeMap<PartitionId, Formation>,
     pub(crate) pending: Option<ParentPage>,
-    /// Partitions in sealed epochs, and whether the metadata service was told that they are drained.
+    /// Partitions in sealed epochs, and whether they were reported as drained.
     pub(crate) sealed: BTreeMap<PartitionId, bool>,
     begun: u64,
 }
 
 impl Formations {
-    /// These are formed of `parent` from now on.
+    /// Children are formed of `parent` from now on.
     pub(crate) fn begin(&mut self, parent: PartitionId, children: &[Child], stage: Stage) {
         self.begun += 1;
         let (children, number) = (children.to_vec(), self.begun);
@@ -59,7 +58,7 @@ impl Formations {
         self.by_parent.insert(parent, formation);
     }
 
-    /// Whether this scan was asked for here.
+    /// Whether this scan is for a child.
     pub(crate) fn is_reading(&self, token: u64) -> bool {
         self.pending.is_some_and(|page| page.token == token)
     }
@@ -69,23 +68,24 @@ impl Formations {
         self.pending.is_some_and(|page| page.parent == parent)
     }
 
-    /// A page is being read by the scan with this token.
+    /// The scan with this token reads a page.
     pub(crate) fn read(&mut self, token: u64, parent: PartitionId) {
         let number = self.by_parent[&parent].number;
         self.pending = Some(ParentPage { token, parent, number });
     }
 
-    /// Whether a partition is being formed of another one.
+    /// Whether the partition is being formed.
     pub(crate) fn forms(&self, child: PartitionId) -> bool {
         self.by_parent.values().any(|formation| formation.has(child))
     }
 
-    /// The children of a partition that are not partitions of their own yet.
+    /// The children of a partition that have not taken over yet.
     pub(crate) fn children(&self, parent: PartitionId) -> Vec<Child> {
         self.by_parent.get(&parent).map(|formation| formation.children.clone()).unwrap_or_default()
     }
 
-    /// A partition is formed of none any more. Of which it was; those of which nothing else is are not known here from now on.
+    /// A partition is no longer being formed. Returns its parents; those without other children are
+    /// forgotten here.
     pub(crate) fn remove(&mut self, child: PartitionId) -> Vec<PartitionId> {
         let is_parent =
             |(parent, formation): (&PartitionId, &Formation)| formation.has(child).then_some(*parent);
@@ -99,12 +99,12 @@ impl Formations {
 }
 
 impl Formation {
-    /// Whether a partition is among what is formed here.
+    /// Whether the partition is one of these children.
     pub(crate) fn has(&self, child: PartitionId) -> bool {
         self.children.iter().any(|known| known.partition == child)
     }
 
-    /// Whether these are asked for, and on their way.
+    /// Whether these children are assigned, and under way.
     pub(crate) fn is_as_asked(&self, children: &[Child]) -> bool {
         self.stage != Stage::Left && self.asked == children
     }

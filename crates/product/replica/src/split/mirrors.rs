@@ -1,11 +1,11 @@
-//! What is written to a partition while others are formed of it goes to their spaces, too (R17).
+//! While children are formed of a partition, writes to it go to their spaces, too (R17).
 //!
 //! ```text
 //!   write(p, k) ─▶ space of p
 //!             └──▶ space of the child whose range has k's match value
 //! ```
 //!
-//! That is done where all writes pass, whoever makes them: no effect, deletion or repair can be forgotten.
+//! This is done where all writes pass, so that no effect, deletion or repair is missed.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -21,27 +21,27 @@ struct Mirror {
     order: KeyOrder,
 }
 
-/// See the module. There are few: a cluster has some reshapings under way at most.
+/// Few at a time: a cluster runs only some splits and merges at once.
 #[derive(Clone, Default)]
 pub(crate) struct Mirrors {
     all: Vec<Mirror>,
-    /// Keys of a parent that were written or removed since its page was asked for.
+    /// Keys of a parent that were written or removed since its page was requested.
     touched: Option<(PartitionId, BTreeSet<Box<[u8]>>)>,
 }
 
 impl Mirrors {
-    /// What is written to `parent` goes to `child`, too, if it is its.
+    /// Writes to `parent` go to `child`, too, if they are in its range.
     pub(crate) fn begin(&mut self, parent: PartitionId, child: &Child) {
         self.end(parent, child.partition);
         self.all.push(Mirror { parent, child: child.partition, range: child.range, order: child.order });
     }
 
-    /// What is written to `parent` does not go to `child` any more.
+    /// Writes to `parent` no longer go to `child`.
     pub(crate) fn end(&mut self, parent: PartitionId, child: PartitionId) {
         self.all.retain(|mirror| (mirror.parent, mirror.child) != (parent, child));
     }
 
-    /// A key is being written, or removed. Where else that is done.
+    /// A key is being written or removed. The child that gets the write, too.
     pub(crate) fn note(&mut self, partition: PartitionId, key: &[u8]) -> Option<PartitionId> {
         if self.all.is_empty() {
             return None;
@@ -56,12 +56,12 @@ impl Mirrors {
         mirrors.find(|mirror| mirror.range.contains(value)).map(|mirror| mirror.child)
     }
 
-    /// It is noted from now on what is written to a partition.
+    /// Notes writes to a partition from now on.
     pub(crate) fn watch(&mut self, partition: PartitionId) {
         self.touched = Some((partition, BTreeSet::new()));
     }
 
-    /// Ends [`Self::watch`]; what was written meanwhile.
+    /// Ends [`Self::watch`]; returns the keys that were written.
     pub(crate) fn end_watch(&mut self) -> BTreeSet<Box<[u8]>> {
         self.touched.take().map(|(_, keys)| keys).unwrap_or_default()
     }

@@ -1,5 +1,6 @@
-//! Splits and merges (R17): members form the partitions that take another one's place (`form`, with its state in `formations` and
-//! writes that go to both in `mirrors`), and then one record makes the child a partition and ends the parent (`birth`).
+//! Splits and merges (R17). Members form the children of a partition (`form`, with its state in
+//! `formations` and double writes in `mirrors`). Then one record starts a child and ends its
+//! parents (`birth`).
 
 pub(crate) mod birth;
 pub(crate) mod births;

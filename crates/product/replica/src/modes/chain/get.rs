@@ -1,4 +1,5 @@
-//! Gets of a chain: the tail answers them (C3), and asks the head whether a value's time has come (R11).
+//! Gets and scans of a chain: the tail answers them (C3), and asks the head whether a value has
+//! expired (R11).
 
 use super::Chain;
 use crate::Host;
@@ -11,13 +12,15 @@ use nicekv_proto::scan::Scan;
 use nicekv_proto::{Get, Now};
 
 impl OrderedPartition<Chain> {
-    /// Whether this node is the tail, and has released whatever was said before (C7).
+    /// Whether this node is the tail, and has released everything that an earlier tail may have
+    /// shown (C7).
     pub(crate) fn tail_answers_gets(&self, host: &Host) -> bool {
         let is_released = self.sequence.base().is_some_and(|base| self.sequence.released() >= base);
         self.speaks(host) && (is_released || self.mode.hop.is_entitled)
     }
 
-    /// A get: of a client at the tail; at the head one that met a value at the tail whose time seems to have come; and that again at the tail.
+    /// A get. At the tail: of a client, or returned by the head after it judged the expiry. At the
+    /// head: passed on by the tail, which found a value that seems overdue.
     pub(crate) fn on_get(&mut self, host: &mut Host, now: Now, get: &Get<'_>, from: SocketAddrV4) {
         let reply_to = get.reply_to.unwrap_or(from);
         let is_judged = get.forwarded.is_some_and(|(_, _, node)| node == self.membership.primary);
@@ -33,13 +36,13 @@ impl OrderedPartition<Chain> {
                 false => self.serve_get(host, now, waiting, get.key),
             }
         } else {
-            // Its switch has another tail in its tables.
+            // The sender's switch has another tail in its tables.
             host.counters.dropped += 1;
         }
     }
 
-    /// Head: what a get of the tail has met, as it is here. If its time has come by the clock of the head, that one alone counts (R11), it is deleted first; then the
-    /// tail answers.
+    /// Head: judges by its own clock, which alone counts (R11), whether the value that a get met at
+    /// the tail has expired. An expired value is deleted first; otherwise the tail answers.
     pub(crate) fn judge_expiry(
         &mut self,
         host: &mut Host,
@@ -59,7 +62,7 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// A scan: the tail answers it, which releases first (C3).
+    /// A scan: the tail answers it, because it releases first (C3).
     pub(crate) fn on_scan(&mut self, host: &mut Host, now: Now, scan: &Scan<'_>, from: SocketAddrV4) {
         let reply_to = scan.reply_to.unwrap_or(from);
         if self.membership.standing.serves() && !self.is_tail(host) {

@@ -1,4 +1,5 @@
-//! The head of a chain: it adopts what others have of its log, takes ops in, once (C4), and decides them at once, in its own order (C1).
+//! The head of a chain adopts entries that it lost, takes in each op once (C4), and decides ops at
+//! once in its own order (C1).
 
 use super::Chain;
 use crate::modes::bounds::{OPEN_OPS_MAX, UNRELEASED_MAX};
@@ -13,7 +14,8 @@ use nicekv_proto::replication::Decision;
 use nicekv_proto::{Condition, Datagram, NodeId, Now, Operation, Reply, Status, StoredUpdate, Update};
 
 impl OrderedPartition<Chain> {
-    /// An update, of a client at `from` or, without one, of this node's own client. The head alone takes it in.
+    /// An update from a client at `from`, or without an address from this node's own client. Only
+    /// the head takes it in.
     pub(crate) fn on_update(
         &mut self,
         host: &mut Host,
@@ -28,7 +30,7 @@ impl OrderedPartition<Chain> {
         }
         let op = update.op;
         if self.locks.holds(op) {
-            // The tail answers when it has it, and nothing that is held here is lost on the way (C3, C6).
+            // The tail answers it later, and no entry held here is lost on the way (C3, C6).
             return;
         }
         self.look_for_proof();
@@ -45,7 +47,7 @@ impl OrderedPartition<Chain> {
             Lookup::Expired => return host.reply(reply_to, &Reply::bare(op, Status::Expired)),
         }
         if self.membership.sealed {
-            // Silence: the client asks again, and reaches what takes this partition's place.
+            // No reply: the client retries, and reaches the partition that takes over.
             host.counters.dropped += 1;
             return;
         }
@@ -60,20 +62,21 @@ impl OrderedPartition<Chain> {
             return;
         }
         if update.operation.reference().is_some() {
-            // Entries travel in one datagram each: there are no large values.
+            // Chains carry an entry in one datagram, so there are no large values.
             return host.reply(reply_to, &Reply::bare(op, Status::ValueTooLong));
         }
         let stored = StoredUpdate::new(update, datagram, from, self.locks.take_spare());
         let key = stored.stored_key();
         self.log_op(host, now, stored);
         host.arm_sweep(now);
-        // An op of this node's own may go before others: its caller orders it, and decides.
+        // An op of this node's own client may have to go before others, so its caller decides.
         if from.is_some() {
             self.decide_key(host, now, &key);
         }
     }
 
-    /// Whether an update is refused because some disk from here on is full, or its stamp is too old (P8).
+    /// Whether an update is refused because some disk from here to the end of the chain is full, or
+    /// its stamp is too old (P8).
     fn refuses(
         &mut self,
         host: &mut Host,
@@ -95,7 +98,8 @@ impl OrderedPartition<Chain> {
         true
     }
 
-    /// When an epoch begins: what a member has and this head has not, since it lost what it had not forced.
+    /// At the start of an epoch: adopts an entry that another member has and this head lost before
+    /// syncing it.
     pub(crate) fn adopt_entry(
         &mut self,
         host: &mut Host,
@@ -109,7 +113,8 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// Head with a full disk: the refusal is an entry like any other, and carries of the op what names it (docs/FAULTS.md row 9).
+    /// Head, when a disk is full: the refusal is an entry like any other, with only the op's name
+    /// (docs/FAULTS.md row 9).
     fn refuse_full(&mut self, host: &mut Host, now: Now, update: &Update<'_>, from: Option<SocketAddrV4>) {
         if !self.may_decide() || self.sequence.unreleased().len() >= UNRELEASED_MAX {
             return;

@@ -1,4 +1,5 @@
-//! What a node of a chain knows of its neighbours, and whether it may speak as the tail.
+//! What a node of a chain knows of its predecessor and successor, and whether it may answer as the
+//! tail.
 
 use crate::modes::bounds::CHAIN_OPS_EARLY_MAX;
 use alloc::collections::VecDeque;
@@ -10,39 +11,39 @@ use nicekv_proto::{Now, OpId};
 /// A timeout doubles at most this often.
 const DOUBLINGS_MAX: u32 = 3;
 
-/// See the module. All of it is of one epoch.
+/// State of one epoch.
 #[derive(Clone, Default)]
 pub(crate) struct Hop {
-    /// As the tail it may speak, and so may those that follow it in the next epoch (C7).
+    /// This tail may answer, and so may the same tail in the next epoch (C7).
     pub(crate) is_entitled: bool,
-    /// The successor has said how far it is.
+    /// The successor has reported its progress in this epoch.
     is_heard: bool,
-    /// The last entry that was sent to it.
+    /// The last entry sent to it.
     sent: u64,
-    /// The last one that it has logged.
+    /// The last entry it has logged.
     logged: u64,
-    /// The last one that it and all behind it have forced.
+    /// The last entry that it and every node behind it have synced.
     held: u64,
-    /// The last entry that the predecessor, and all before it, have forced.
+    /// The last entry that the predecessor and every node before it have synced.
     before: u64,
-    /// What the successor was told of that, and of this node.
+    /// The last such entry reported to the successor, this node included.
     told_on: u64,
-    /// When it was last heard, or sent something after a pause.
+    /// When the successor last reported, or was sent something after a pause.
     heard_ns: u64,
-    /// How often it was sent the same in vain.
+    /// Resends without a report since.
     tries: u32,
-    /// What the predecessor was told to be held from here on.
+    /// The last entry reported to the predecessor as held from here on.
     pub(crate) told: u64,
-    /// What the successor's disk, and those behind it, have room for.
+    /// Disk space of the successor and the nodes behind it: the least of all.
     space: DiskSpace,
-    /// What the predecessor was told of that.
+    /// The disk space last reported to the predecessor.
     pub(crate) told_space: DiskSpace,
-    /// Ops that the predecessor has sent before their entries.
+    /// Ops that the predecessor sent ahead of their entries.
     early: VecDeque<(OpId, Vec<u8>)>,
 }
 
 impl Hop {
-    /// Of an epoch that begins.
+    /// At the start of an epoch.
     pub(crate) fn new(now: Now, is_entitled: bool) -> Self {
         Self { is_entitled, heard_ns: now.boot_ns, ..Self::default() }
     }
@@ -60,22 +61,23 @@ impl Hop {
         self.sent
     }
 
-    /// The last entry that the successor and all behind it have forced.
+    /// The last entry that the successor and every node behind it have synced.
     pub(crate) fn held(&self) -> u64 {
         self.held
     }
 
-    /// The last entry that the predecessor, and all before it, have forced.
+    /// The last entry that the predecessor and every node before it have synced.
     pub(crate) fn before(&self) -> u64 {
         self.before
     }
 
-    /// The predecessor says how far it, and all before it, have forced.
+    /// The predecessor reports the last entry that it and every node before it have synced.
     pub(crate) fn take_before(&mut self, before: u64) {
         self.before = self.before.max(before);
     }
 
-    /// Whether the successor is to be told that all up to this node have forced `held`. Then it is told.
+    /// Whether the successor has yet to hear that every node up to this one has synced through
+    /// `held`. Notes that it is being told.
     pub(crate) fn take_news(&mut self, held: u64) -> bool {
         let is_news = self.is_heard && held > self.told_on;
         if is_news {
@@ -84,17 +86,17 @@ impl Hop {
         is_news
     }
 
-    /// What the disks behind this node have room for: the least of all.
+    /// Disk space of the nodes behind this one: the least of all.
     pub(crate) fn space(&self) -> DiskSpace {
         self.space
     }
 
-    /// How many entries are under way to it.
+    /// Entries sent to the successor and not yet logged there.
     pub(crate) fn in_flight(&self) -> u64 {
         self.sent.saturating_sub(self.logged)
     }
 
-    /// This entry is being sent.
+    /// The entry is being sent.
     pub(crate) fn note_sent(&mut self, now: Now, index: u64) {
         if self.in_flight() == 0 && self.held >= self.sent {
             self.heard_ns = now.boot_ns;
@@ -102,7 +104,7 @@ impl Hop {
         self.sent = self.sent.max(index);
     }
 
-    /// The successor says how far it is: entries are to go on from there, if it lacks some.
+    /// The successor reports its progress. If it lacks entries, sending resumes from there.
     pub(crate) fn take_progress(&mut self, now: Now, progress: &Progress) {
         let is_first = !core::mem::replace(&mut self.is_heard, true);
         self.logged = self.logged.max(progress.logged);
@@ -114,7 +116,8 @@ impl Hop {
         self.sent = self.sent.max(self.logged);
     }
 
-    /// If it has let a timeout pass: how often. Then everything that it has not logged is to be sent again.
+    /// If the successor has been silent for a timeout: how often in a row. Everything that it has
+    /// not logged is then sent again.
     pub(crate) fn take_silent(&mut self, now: Now, timeout_ns: u64) -> Option<u32> {
         let patience_ns = timeout_ns << self.tries.min(DOUBLINGS_MAX);
         if now.boot_ns < self.heard_ns + patience_ns {
@@ -125,7 +128,7 @@ impl Hop {
         Some(self.tries)
     }
 
-    /// An op has come before its entry.
+    /// Keeps an op that arrived before its entry.
     pub(crate) fn keep_early(&mut self, op: OpId, datagram: &[u8]) {
         self.early.retain(|(known, _)| *known != op);
         if self.early.len() == CHAIN_OPS_EARLY_MAX {
@@ -134,7 +137,7 @@ impl Hop {
         self.early.push_back((op, datagram.into()));
     }
 
-    /// An op that has come before its entry.
+    /// Takes an op that arrived before its entry.
     pub(crate) fn take_early(&mut self, op: OpId) -> Option<Vec<u8>> {
         let place = self.early.iter().position(|(known, _)| *known == op)?;
         self.early.remove(place).map(|(_, datagram)| datagram)

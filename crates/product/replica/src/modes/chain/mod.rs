@@ -1,11 +1,12 @@
-//! The members of a partition as a chain (TurboKV §4.1.2 with rules C1 to C10): another way to agree on the same sequence.
+//! Chain replication (TurboKV §4.1.2 with rules C1 to C10): another way to agree on one sequence of
+//! decisions.
 //!
 //! ```text
 //!  client        head              middle            tail
 //!    │──Update───▶│ decide, log      │                 │
 //!    │            │──Forwards───────▶│ log             │
 //!    │            │                  │──Forwards──────▶│ log
-//!    │            │ force            │ force           │ force
+//!    │            │ sync             │ sync            │ sync
 //!    │            │──watermark──────▶│                 │
 //!    │            │                  │──watermark─────▶│ show
 //!    │◀──Reply─────────────────────────────────────────│
@@ -16,23 +17,34 @@
 //!    │◀──Reply─────────────────────────────────────────│
 //! ```
 //!
-//! The parts are those of the multicast: `sequence`, `locks`, `contents`, joining, repair, expiry. What differs is how an op becomes one that all hold, and
-//! who says so. The primary is the **head**. It decides an op as soon as it has it (C1, C4): every decision is a contended one, which takes effect at
-//! a member when it is *released*, that is forced by all.
+//! Sequence, locks, joining, repair and expiry are shared with two-phase commit (`ordered`). What
+//! differs is how members agree on an entry, and which member answers. The primary is the **head**.
+//! It decides an op as soon as it has it (C1, C4). Every decision is contended: a member shows it
+//! when it is *released*, that is synced by all.
 //!
-//! * A node forwards what it has logged, in order, to the next one of *its own* epoch (C5), and forces it meanwhile. How far it and all before it have forced is one number,
+//! * A node forwards what it has logged, in order, to its successor in *its own* epoch (C5), and
+//!   syncs it meanwhile. The last entry that it and all nodes before it have synced is one number,
 //!   which travels down the chain (C2).
-//! * It keeps an entry until all have forced it, and sends it again by timer (C6). What is acknowledged is one number, which travels up the chain.
-//! * The **tail** is the last one that holds everything. It alone answers (C3): puts when it releases them, gets from what it has released.
-//! * Who joins stands behind the tail (C8). It forces and acknowledges like all others, and the tail releases nothing before. So what the tail has said is held by all
-//!   members of its epoch, and a joiner that has copied what was before its epoch lacks nothing. It releases an entry when it has heard from before it, too, that all have forced it: the tail does
-//!   not say so to those behind it, and a head that lost an entry must find it with the others.
-//! * Logs are prefixes of each other. A node that has lost what it had not forced may have less than its successor; so a head begins its epoch as the primary of a multicast
-//!   does: it hears all members, and adopts the longest log (`epoch`). Removing any node leaves that so (C9). An epoch begins where its head's log ended then, at its *base*,
-//!   which travels down the chain with its first datagram. A tail that was none in the epoch before says nothing until the epoch is
-//!   activated and everything up to the base is released (C7): nothing beyond the base was shown in any epoch before, since what was shown all had forced.
+//! * It keeps an entry until all have synced it, and resends it by timer (C6). Acknowledgement is
+//!   one number, which travels up the chain.
+//! * The **tail** is the last member that holds everything. Only the tail answers (C3): puts when
+//!   it releases them, gets from released entries.
+//! * A joiner stands behind the tail (C8). It syncs and acknowledges like the others, and the tail
+//!   releases nothing before it has. So all members of an epoch hold what the tail has shown, and a
+//!   joiner that has copied the entries from before its epoch lacks nothing. A joiner releases an
+//!   entry only when it has heard from the nodes before it, too, that all have synced it: the tail
+//!   does not report that to nodes behind it, and a head that lost an entry must find it at the
+//!   others.
+//! * Logs are prefixes of each other. A node that lost entries before syncing them may have fewer
+//!   than its successor, so a head starts its epoch like the primary of two-phase commit: it hears
+//!   all members, and adopts the longest log (`ordered::epoch`). Removing any node keeps this true
+//!   (C9). An epoch begins where its head's log ended, at its *base*, which travels down the chain
+//!   with the first datagram. A node that was not the tail in the epoch before answers only when
+//!   the epoch is activated and everything through the base is released (C7). Nothing beyond the
+//!   base was shown in an earlier epoch, because everything that was shown had been synced by all.
 //!
-//! Invariants: `released <= held from here on <= forced <= logged`; what has taken effect anywhere is forced everywhere.
+//! Invariants: `released <= held from here on <= synced <= logged`; an entry that has taken effect
+//! anywhere is synced everywhere.
 
 mod get;
 mod head;
@@ -59,10 +71,10 @@ use nicekv_proto::recovery::{Entry, Wanted};
 use nicekv_proto::replication::{Decision, Progress, Watermark};
 use nicekv_proto::{Datagram, NodeId, Now, OpId, StoredKey, StoredUpdate, Update};
 
-/// State of a partition that only this mode has.
+/// State that only this mode has.
 #[derive(Clone, Default)]
 pub(crate) struct Chain {
-    /// The neighbours in this epoch.
+    /// Predecessor and successor.
     hop: Hop,
 }
 
@@ -71,8 +83,8 @@ impl Agreement for OrderedPartition<Chain> {
     const PASSES_GETS_TO_PRIMARY: bool = false;
 
     fn begin_epoch(&mut self, host: &mut Host, now: Now, next: &Membership) {
-        // Nobody was told of what the head has not decided, and no other node has it. The log may have it without its decision, which a
-        // power failure took.
+        // No node was told of an op that the head has not decided, and no other node has it. Such
+        // an op is in the log without its decision after a power failure.
         for op in self.locks.drop_undecided(&mut host.visibility) {
             host.finish_internal(op);
         }
@@ -127,7 +139,7 @@ impl Agreement for OrderedPartition<Chain> {
         }
     }
 
-    /// To the predecessor.
+    /// Reports to the predecessor.
     fn tell_progress(&mut self, host: &mut Host, gap: bool) {
         self.reporting.tell();
         let (forced, space) = (self.released_from_here(host), self.space_from_here(host));
@@ -183,7 +195,7 @@ impl OrderedPartition<Chain> {
     pub(crate) fn on_forced(&mut self, host: &mut Host, now: Now, record: u64) {
         match self.waits.finish_force(record) {
             None => {}
-            // No prepare of a chain is awaited, but of the epoch before this one the keyspace may have been in the other mode.
+            // Chains await no prepares; this one is from an epoch in the other mode.
             Some(UnforcedWhat::Prepare(_)) => {}
             Some(UnforcedWhat::Decision(index)) => {
                 self.sequence.force(index);
@@ -205,23 +217,24 @@ impl OrderedPartition<Chain> {
         host.finish_internal(name);
     }
 
-    /// Whether a get of any key that is not locked would be answered here, within the lease.
+    /// Whether this node would answer a get of any key that is not locked, within the lease.
     pub(crate) fn answers_gets(&self, host: &Host) -> bool {
         self.is_tail(host) && self.tail_answers_gets(host)
     }
 
-    /// A chain shows a decision at one node after the other, so other nodes hold no copies of its keys.
+    /// Nodes of a chain show a decision one after the other, so other nodes hold no copies of its
+    /// keys.
     pub(crate) fn leads(&self) -> bool {
         false
     }
 
-    /// See [`Partition::settled`](crate::modes::Partition::settled): what the tail has released was told to clients, and nothing else has
-    /// taken effect here.
+    /// See [`Partition::settled`](crate::modes::Partition::settled): what the tail has released was
+    /// shown to clients, and nothing else has taken effect here.
     pub(crate) fn settled(&self) -> Option<u64> {
         self.mode.hop.has_spoken().then(|| self.sequence.released())
     }
 
-    /// What all up to here have synced, told with entries.
+    /// What every node up to this one has synced; sent with entries.
     fn watermark(&self) -> Watermark {
         Watermark {
             partition: self.id(),
@@ -232,7 +245,8 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// Once recovery is complete, this process holds everything that was confirmed before it started (R18).
+    /// Once recovery is complete, this process holds everything that was confirmed before it
+    /// started (R18).
     fn look_for_proof(&mut self) {
         if self.is_recovered_wholly() {
             self.is_proven = true;
@@ -240,7 +254,7 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// Whether this node is the one that answers (C3).
+    /// Whether this node is the tail (C3).
     pub(crate) fn is_tail(&self, host: &Host) -> bool {
         self.membership.tail() == Some(host.config.node)
     }
@@ -253,13 +267,14 @@ impl OrderedPartition<Chain> {
         may && self.is_tail(host)
     }
 
-    /// The last entry that this node and all before it have forced (C2).
+    /// The last entry that this node and every node before it have synced (C2).
     pub(crate) fn held_up_to_here(&self) -> u64 {
         let forced = self.sequence.forced();
         if self.is_primary() { forced } else { forced.min(self.mode.hop.before()) }
     }
 
-    /// The last entry that this node and all behind it have forced; at the tail, which all others hear, also all before it.
+    /// The last entry that this node and every node behind it have synced; at the tail, which hears
+    /// both sides, every node before it as well.
     fn held_from_here(&self, host: &Host) -> u64 {
         let forced = match self.is_tail(host) {
             true => self.held_up_to_here(),
@@ -271,7 +286,8 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// What is told up the chain: everything up to there is held from here on; by all, if the tail is here or behind, and was said by it.
+    /// What this node reports up the chain: every node from here on has synced through this entry;
+    /// if the tail is here or behind, it has also shown it.
     fn released_from_here(&self, host: &Host) -> u64 {
         let held = self.held_from_here(host);
         match self.is_tail(host) && !self.speaks(host) {
@@ -280,7 +296,9 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// The last entry that all have forced, as far as it is known here. What comes up the chain has passed the tail, which hears both sides; who joins, behind it, hears the others from before.
+    /// The last entry that this node knows to be synced by all. A report from behind has passed the
+    /// tail, which hears both sides. A joiner, behind the tail, also needs the reports from before
+    /// it.
     fn held_by_all(&self, host: &Host) -> u64 {
         let held = self.released_from_here(host);
         match self.membership.standing == Standing::Joining {
@@ -289,25 +307,28 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// Whether this node, behind the tail, waits to hear that those before it have forced what is held from here on. They do not send it again by themselves: they were told that it is held.
+    /// Whether this node, behind the tail, still has to hear that the nodes before it have synced
+    /// what is held from here on. They do not resend that by themselves, because this node has
+    /// acknowledged it.
     fn awaits_those_before(&self, host: &Host) -> bool {
         self.membership.standing == Standing::Joining && self.sequence.released() < self.held_from_here(host)
     }
 
-    /// More is durable here, or before.
+    /// More is synced here, or before this node.
     pub(crate) fn on_entry_forced(&mut self, host: &mut Host, now: Now) {
         self.tell_news(host);
         self.advance(host, now);
     }
 
-    /// Tells the successor how far all up to here have forced, unless it knows.
+    /// Tells the successor the last entry that every node up to this one has synced, unless it
+    /// knows.
     fn tell_news(&mut self, host: &mut Host) {
         if self.sequence.base().is_some() && self.mode.hop.take_news(self.held_up_to_here()) {
             self.tell_successor(host);
         }
     }
 
-    /// Sends the successor what is logged here and was not sent (C6).
+    /// Sends the successor the entries that it was not sent yet (C6).
     pub(crate) fn forward(&mut self, host: &mut Host, now: Now) {
         let Some(next) = self.membership.successor(host.config.node) else { return };
         if !self.mode.hop.is_heard() || self.sequence.base().is_none() {
@@ -330,7 +351,7 @@ impl OrderedPartition<Chain> {
         host.arm_sweep(now);
     }
 
-    /// Sends an entry, if its op is here, which is so as long as it is not released.
+    /// Sends an entry if its op is still open, which it is until it is released. Whether it was.
     fn send_entry(&self, host: &mut Host, to: SocketAddrV4, decided: &Decided, watermark: Watermark) -> bool {
         let Some(op) = self.locks.op(decided.op) else { return false };
         let decision = decided.wire(self.id(), self.membership.epoch);
@@ -343,7 +364,7 @@ impl OrderedPartition<Chain> {
         true
     }
 
-    /// Sends the head of an epoch that begins the entries that it lacks.
+    /// Sends the head of a new epoch the entries that it lacks.
     pub(crate) fn send_entries_after(&self, host: &mut Host, to: SocketAddrV4, after: u64) {
         let watermark = self.watermark();
         for decided in self.sequence.after(after).take(CATCH_UP_DATAGRAMS_MAX) {
@@ -353,7 +374,7 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// Releases what all hold, and says up the chain what is held from here on.
+    /// Releases what all hold, and reports up the chain what is held from here on.
     pub(crate) fn advance(&mut self, host: &mut Host, now: Now) {
         if self.membership.standing == Standing::Outside {
             return;
@@ -379,14 +400,15 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// Whether somebody waits to hear that so many more entries are held from here on: the tail to speak, if this node is behind it; the head to end (R17), or to send more (C6).
-    /// Else the predecessor merely forgets them, and hears of several forces at once.
+    /// Whether another node waits for the report of `untold` more entries: the tail to answer, if
+    /// this node is behind it; the head to seal (R17), or to send more (C6). Otherwise the report
+    /// only lets the predecessor forget entries, and can cover several syncs.
     fn is_waited_for(&self, untold: u64) -> bool {
         let joins = self.membership.standing == Standing::Joining;
         joins || self.membership.sealed || untold >= CHAIN_ENTRIES_IN_FLIGHT_MAX / 4
     }
 
-    /// Head: the keys of the next so many decisions, of which ops may wait for these.
+    /// Head: keys of the next `decisions` decisions that have ops waiting.
     fn keys_to_decide(&self, decisions: usize) -> Vec<StoredKey> {
         if !self.is_primary() {
             return Vec::new();
@@ -397,7 +419,8 @@ impl OrderedPartition<Chain> {
         ops.flat_map(|op| op.stored.stored_keys()).filter(has_undecided).collect()
     }
 
-    /// What this node, and all behind it, have room for (docs/FAULTS.md row 9). An entry is in its place, and is logged by all; so the head is told, and has no more of them.
+    /// Disk space of this node and those behind it (docs/FAULTS.md row 9). Every node has to log
+    /// every entry, so the head must know, and refuses ops early.
     pub(crate) fn space_from_here(&self, host: &Host) -> DiskSpace {
         host.disk_space.max(self.mode.hop.space())
     }
@@ -406,7 +429,7 @@ impl OrderedPartition<Chain> {
         self.membership.predecessor(host.config.node).is_some_and(|before| before.node == sender)
     }
 
-    /// Another member says how far it is; the successor alone counts (C5).
+    /// A member reports its progress; only the successor's counts (C5).
     pub(crate) fn on_progress(&mut self, host: &mut Host, now: Now, sender: NodeId, progress: &Progress) {
         let next = self.membership.successor(host.config.node);
         let Some(next) = next.filter(|next| next.node == sender) else { return };
@@ -419,7 +442,7 @@ impl OrderedPartition<Chain> {
         self.advance(host, now);
     }
 
-    /// The predecessor says where the epoch begins. It wants to hear how far this node is.
+    /// The predecessor says where the epoch begins, and expects a progress report.
     pub(crate) fn on_watermark(&mut self, host: &mut Host, now: Now, sender: NodeId, watermark: &Watermark) {
         if !self.is_predecessor(host, sender) {
             return;
@@ -439,14 +462,14 @@ impl OrderedPartition<Chain> {
         host.arm_sweep(now);
     }
 
-    /// Tells the successor where the epoch begins, and how far all up to here have forced.
+    /// Tells the successor where the epoch begins, and what every node up to this one has synced.
     pub(crate) fn tell_successor(&self, host: &mut Host) {
         if let Some(next) = self.membership.successor(host.config.node) {
             host.outbox.forward(next.address, None, self.watermark());
         }
     }
 
-    /// The predecessor is to hear how far this node is, though nothing changes.
+    /// Reports progress to the predecessor soon, even if nothing changes.
     fn answer_soon(&mut self, host: &mut Host, now: Now) {
         let delay_ns = host.config.timing.resend.as_nanos() as u64 / 4;
         self.reporting.be_due(now.boot_ns + delay_ns);
@@ -460,7 +483,7 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// An entry: it is logged in its turn (C1).
+    /// An entry is logged in its turn (C1).
     pub(crate) fn on_forwarded(
         &mut self,
         host: &mut Host,
@@ -490,7 +513,7 @@ impl OrderedPartition<Chain> {
         self.answer_soon(host, now);
     }
 
-    /// Logs the op of an entry, unless that was done. Whether it is here.
+    /// Logs the op of an entry unless it is logged. Whether the op is here now.
     fn take_op(
         &mut self,
         host: &mut Host,
@@ -518,7 +541,7 @@ impl OrderedPartition<Chain> {
         true
     }
 
-    /// Logs an op whose decision is logged next, and forced with it.
+    /// Logs an op. Its decision is logged next, and synced with it.
     pub(crate) fn log_op(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
         let record = Record::Prepare { contended: true, datagram: stored.datagram() };
         let order = host.append(self.id(), |out| record.append(out));
@@ -564,13 +587,14 @@ impl OrderedPartition<Chain> {
             || self.membership.standing == Standing::Joining
     }
 
-    /// Whether there is a successor that has not said that it, and all behind it, hold everything.
+    /// Whether there is a successor that has not acknowledged everything, for itself and the nodes
+    /// behind it.
     fn lacks_successor(&self, host: &Host) -> bool {
         let has_successor = self.membership.successor(host.config.node).is_some();
         has_successor && (!self.mode.hop.is_heard() || self.mode.hop.held() < self.sequence.logged())
     }
 
-    /// Sends the successor again what it has not acknowledged, and accuses it if it says nothing at all.
+    /// Resends to the successor what it has not acknowledged, and accuses it after too many tries.
     fn serve_successor(&mut self, host: &mut Host, now: Now, resend_ns: u64) {
         let Some(next) = self.membership.successor(host.config.node) else { return };
         if self.sequence.base().is_none() || !self.lacks_successor(host) {

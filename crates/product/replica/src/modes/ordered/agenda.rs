@@ -1,13 +1,14 @@
-//! What of a partition expires next.
+//! The keys of a partition that expire next.
 //!
 //! ```text
 //!   effects ──▶ agenda: what expires next ──▶ due ──▶ delete, if it is still that version ──▶ effect
 //!   scrub's pages ─▲        │
-//!                           └─▶ the latest are left out: `missed_from_ms`, and another pass of the scrub when that time has come
+//!                           └─▶ no room for the latest: `missed_from_ms`, and another pass of the scrub then
 //! ```
 //!
-//! Every member keeps the agenda, so that a new primary goes on at once. What a process finds in its engine when it starts is not in the
-//! agenda; the scrub, whose first pass begins with the process, tells.
+//! Every member keeps the agenda, so that a new primary can go on at once. Entries that a process
+//! finds in its engine at the start are not in it; the scrub, whose first pass begins with the
+//! process, adds them.
 
 use crate::Map;
 use crate::modes::bounds::EXPIRING_KEYS_MAX;
@@ -16,21 +17,21 @@ use alloc::collections::BTreeSet;
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{Now, OpId};
 
-/// A key whose delete was ordered is due again after this, if it is still there.
+/// A key whose delete was ordered is due again after this, if it still exists.
 const RETRY_MS: u64 = 5_000;
 
-/// The keys of a partition that expire next, at most [`EXPIRING_KEYS_MAX`].
+/// At most [`EXPIRING_KEYS_MAX`] keys, those that expire first.
 #[derive(Clone)]
 pub(crate) struct Agenda {
-    /// When it is due, and the version that expires.
+    /// When the key is due, and the version that expires.
     by_key: Map<Box<[u8]>, (u64, OpId)>,
     by_time: BTreeSet<(u64, Box<[u8]>)>,
-    /// Keys that expire from then on may be missing; `u64::MAX`: none is.
+    /// Keys that expire from this time on may be missing; `u64::MAX`: none is.
     missed_from_ms: u64,
 }
 
 impl Agenda {
-    /// Of a partition of whose entries nothing is known.
+    /// An agenda for a partition of unknown entries.
     pub(crate) fn new(by_key: Map<Box<[u8]>, (u64, OpId)>) -> Self {
         Self { by_key, by_time: BTreeSet::new(), missed_from_ms: 0 }
     }
@@ -42,7 +43,7 @@ impl Agenda {
         self.missed_from_ms = u64::MAX;
     }
 
-    /// An entry has been written.
+    /// An entry was written.
     pub(crate) fn note(&mut self, key: &[u8], entry: &Entry<'_>) {
         self.remove(key);
         if entry.value.is_some() && entry.expiry_ms != 0 {
@@ -50,19 +51,19 @@ impl Agenda {
         }
     }
 
-    /// An entry has been found that was there before.
+    /// An older entry was found.
     pub(crate) fn note_found(&mut self, key: &[u8], entry: &Entry<'_>) {
         if entry.value.is_some() && entry.expiry_ms != 0 && !self.by_key.contains_key(key) {
             self.insert(key.into(), entry.expiry_ms, entry.version);
         }
     }
 
-    /// All entries are about to be found: what is left out from now on is all that is missing.
+    /// A pass over all entries begins: from now on only entries that find no room are missing.
     pub(crate) fn begin_pass(&mut self) {
         self.missed_from_ms = u64::MAX;
     }
 
-    /// Some entries were not found.
+    /// The pass missed some entries.
     pub(crate) fn break_pass(&mut self) {
         self.missed_from_ms = 0;
     }
@@ -72,7 +73,7 @@ impl Agenda {
         self.missed_from_ms <= now.unix_ms
     }
 
-    /// Whether it has no room but for what is deleted first.
+    /// Whether it is full of keys that are due now.
     pub(crate) fn is_saturated(&self, now: Now) -> bool {
         let is_due = |(at_ms, _): &(u64, Box<[u8]>)| *at_ms <= now.unix_ms + RETRY_MS;
         self.by_key.len() == EXPIRING_KEYS_MAX && self.by_time.last().is_some_and(is_due)
@@ -88,7 +89,7 @@ impl Agenda {
         }
     }
 
-    /// A key is gone.
+    /// The key is gone.
     pub(crate) fn remove(&mut self, key: &[u8]) {
         if self.by_key.is_empty() {
             return;

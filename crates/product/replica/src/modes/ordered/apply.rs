@@ -1,6 +1,7 @@
-//! What becomes of a decision at every replica: it is logged, takes effect, and is released.
+//! A decision at every member: it is logged, takes effect, and is released.
 //!
-//! An uncontended one takes effect when it is logged, a contended one when every member has forced it (R2).
+//! An uncontended decision takes effect when it is logged, a contended one when every member has
+//! synced it (R2).
 
 use super::contents::{effects, is_large};
 use super::partition::{Agreement, OrderedPartition};
@@ -16,7 +17,8 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Logs the decision that follows the last one. An uncontended one takes effect at once, a contended one when it is released (R2).
+    /// Logs the next decision. An uncontended one takes effect at once, a contended one when it is
+    /// released (R2).
     pub(crate) fn log_decision(&mut self, host: &mut Host, now: Now, decided: Decided) {
         self.sequence.log(decided.index, decided.origin);
         let record = host.append_awaited(self.id(), |out| {
@@ -31,10 +33,12 @@ where
 
     /// The part of [`Self::log_decision`] that replaying the log shares.
     pub(crate) fn settle(&mut self, host: &mut Host, now: Now, decided: Decided) {
-        // Decided once more, for a member that seemed to wait for it: the first decision stands.
+        // `None`: the op is not open. It may have been decided again for a member that seemed to
+        // wait for it; the first decision stands.
         let unreleased = self.locks.decide(decided.op);
         if unreleased.is_none() {
-            // It was refused without its prepare, or its effect is in the engine already. It may not be taken in any more.
+            // The op was refused without its prepare, or its effect is in the engine already. It
+            // must not be taken in again.
             let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
             self.clients.remember(decided.op, decided.index, result);
             self.keep_named(host);
@@ -48,8 +52,9 @@ where
         self.sequence.keep(decided);
     }
 
-    /// An op that was decided uncontended says that the decisions of its key before it were released (R2). Else only messages say that,
-    /// and a restarted replica, which replays decisions, would let the older ones take effect after it.
+    /// An uncontended decision implies that the earlier decisions of its key are released (R2).
+    /// Without this, only messages say so, and a restarted replica that replays its log would apply
+    /// the older ones after it.
     fn release_predecessors(&mut self, host: &mut Host, now: Now, op: OpId) {
         let Some(op) = self.locks.op(op) else { return };
         let keys = op.stored.stored_keys();
@@ -63,7 +68,8 @@ where
         }
     }
 
-    /// Applies a decision to the engine, remembers its result, answers its client if this is the primary, and unlocks.
+    /// Applies a decision to the engine, remembers its result, answers its client if this member
+    /// answers, and unlocks.
     fn take_effect(&mut self, host: &mut Host, now: Now, decided: &Decided) {
         let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
         match self.locks.remove(decided.op) {
@@ -75,7 +81,8 @@ where
                 self.locks.let_go(op);
             }
             None => {
-                // If it wrote something, that is in the engine: it is read back from the log, and its prepare was let go.
+                // Whatever it wrote is in the engine: the log is being replayed, and the prepare
+                // was trimmed.
                 if decided.effect != Effect::None {
                     self.contents.recent_mut().forget_through(decided.index);
                 }
@@ -84,7 +91,7 @@ where
         }
     }
 
-    /// The part of [`Self::take_effect`] that is about an op which was prepared here.
+    /// The part of [`Self::take_effect`] for an op that is open here.
     fn show(
         &mut self,
         host: &mut Host,
@@ -129,7 +136,7 @@ where
         self.serve_gets(host, now, waiting, key);
     }
 
-    /// Shows what every member has forced, up to `through`.
+    /// Shows what every member has synced, through decision `through`.
     pub(crate) fn release(&mut self, host: &mut Host, now: Now, through: u64) {
         while let Some(decided) = self.sequence.release_next(through) {
             if decided.contended {

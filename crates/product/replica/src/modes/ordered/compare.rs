@@ -1,11 +1,12 @@
-//! What another member lists of a range of keys, and which of these differ from what is here, though no decision under way explains it.
+//! Compares another member's list of a key range with the entries here. Reports the keys that
+//! differ without a decision under way to explain it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::scrub::ListedEntry;
 
-/// A page of another member that is to be compared with what is here.
+/// A page of another member that is to be compared.
 #[derive(Clone)]
 pub(crate) struct Compare {
     pub(crate) logged: u64,
@@ -16,7 +17,7 @@ pub(crate) struct Compare {
     pub(crate) pages_left: usize,
 }
 
-/// What a page is to tell of an entry.
+/// What a scrub page lists of an entry.
 pub(crate) fn listed_entry(stored: &[u8]) -> ListedEntry {
     let entry = Entry::decode(stored).expect("the engine returns what was stored");
     let digest = nicekv_proto::placement::key_digest(stored).0;
@@ -25,7 +26,7 @@ pub(crate) fn listed_entry(stored: &[u8]) -> ListedEntry {
 }
 
 impl Compare {
-    /// The keys of which the sender and this member have different entries, though this one is not behind.
+    /// The keys whose entries differ between the sender and this member, which is not behind.
     pub(crate) fn suspects(&self, mine: &[(&[u8], &[u8])]) -> Vec<Box<[u8]>> {
         let mut suspects = Vec::new();
         let mut mine = mine.iter().peekable();
@@ -54,7 +55,7 @@ impl Compare {
             // It was written since.
             (_, Some(mine)) if mine.index > self.logged => false,
             (Some(theirs), Some(mine)) => theirs != mine,
-            // A tombstone goes when every original member holds the deletion.
+            // A tombstone is dropped when every original member holds the deletion.
             (Some(alone), None) | (None, Some(alone)) => !alone.is_tombstone,
             (None, None) => false,
         }

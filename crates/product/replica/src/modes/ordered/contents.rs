@@ -1,9 +1,11 @@
-//! What a partition holds in the engine, and how much of that others hold (R7).
+//! What a partition holds in the engine, and how much of that other members hold (R7).
 //!
-//! A deletion is stored as a tombstone, so that whoever copies what was decided since some index copies it too. It is dropped when every
-//! original member of the partition holds the decision: a member that goes away later comes back with it.
+//! A deletion is stored as a tombstone, so that a member that copies recent changes copies it too.
+//! The tombstone is dropped when every original member of the partition holds the decision; a
+//! member that leaves later comes back with it.
 //!
-//! Every change of the engine's entries goes through here, and is told (`nicekv_replica::Visibility`).
+//! Every change of an entry passes through here, and is reported to
+//! [`Visibility`](crate::Visibility).
 
 use super::agenda::Agenda;
 use super::recent::Recent;
@@ -19,11 +21,12 @@ use nicekv_proto::replication::Effect;
 use nicekv_proto::{Form, PartitionId, StoredUpdate};
 use smallvec::SmallVec;
 
-/// Deletions that are in the engine, the oldest first. Those beyond [`TOMBSTONES_MAX`] are left to the scrub.
+/// Tombstones in the engine, the oldest first. Those beyond [`TOMBSTONES_MAX`] are left to the
+/// scrub.
 #[derive(Clone)]
 pub(crate) struct Tombstones {
     queue: VecDeque<(u64, Box<[u8]>)>,
-    /// The newest deletion of each key that has not been written again.
+    /// The newest deletion of each key that was not written again.
     newest: Map<Box<[u8]>, u64>,
 }
 
@@ -46,7 +49,7 @@ impl Tombstones {
         self.newest.insert(key.into(), entry.index);
     }
 
-    /// The next key whose deletion came no later than decision `through`, and that is still deleted.
+    /// The next key that was deleted no later than decision `through`, and still is.
     fn pop_through(&mut self, through: u64) -> Option<Box<[u8]>> {
         while let Some((index, key)) = self.queue.pop_front_if(|(index, _)| *index <= through) {
             if self.newest.get(&key) == Some(&index) {
@@ -63,7 +66,7 @@ impl Tombstones {
     }
 }
 
-/// What a decision writes, whose op is `prepared`, and to which keys: all at once (T1).
+/// The entries that a decision writes for the op `prepared`, all at once (T1).
 pub(crate) fn effects<'a>(
     decided: &'a Decided,
     prepared: &'a StoredUpdate,
@@ -95,13 +98,12 @@ pub(crate) fn reference(prepared: &StoredUpdate) -> Option<Reference> {
     is_large(prepared).then(|| Reference::checked(prepared.value()))
 }
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Contents {
     partition: PartitionId,
-    /// A handoff lacks what was decided up to here.
+    /// A handoff lacks what was decided through here.
     floor: u64,
-    /// Every original member holds the decisions up to this one, or was reset since.
+    /// Every original member holds the decisions through this one, or was reset since.
     held_by_originals: u64,
     tombstones: Tombstones,
     agenda: Agenda,
@@ -109,7 +111,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Of a partition that is empty, or of whose entries nothing is known.
+    /// For a partition that is empty, or whose entries are unknown.
     pub(crate) fn new(partition: PartitionId, host: &Host) -> Self {
         let (tombstones, agenda) = (Tombstones::new(host.map()), Agenda::new(host.map()));
         let recent = Recent::new(host.recent_decisions_max(RECENT_DECISIONS_MAX));
@@ -132,7 +134,7 @@ impl Contents {
         &mut self.recent
     }
 
-    /// A handoff lacks what was decided up to here.
+    /// A handoff lacks what was decided through here.
     pub(crate) fn floor(&self) -> u64 {
         self.floor
     }
@@ -141,7 +143,7 @@ impl Contents {
         self.floor = floor;
     }
 
-    /// Every original member holds the decisions up to this one, or was reset since.
+    /// Every original member holds the decisions through this one, or was reset since.
     pub(crate) fn held_by_originals(&self) -> u64 {
         self.held_by_originals
     }
@@ -159,14 +161,14 @@ impl Contents {
         host.storage.write(self.partition, key, |out| entry.append(out));
     }
 
-    /// Other members have no entry of this key.
+    /// Removes an entry that other members do not have.
     pub(crate) fn remove(&mut self, host: &mut Host, key: &[u8]) {
         host.visibility.changed(self.partition, key, None);
         self.agenda.remove(key);
         host.storage.remove(self.partition, key);
     }
 
-    /// Empties the partition's space.
+    /// Removes all entries of the partition.
     pub(crate) fn clear(&mut self, host: &mut Host) {
         host.visibility.unknown(self.partition);
         self.tombstones.clear();
@@ -176,7 +178,8 @@ impl Contents {
         host.storage.clear(self.partition);
     }
 
-    /// What is released has been forced by every member. If all originals are among them, its deletions need not be told to any.
+    /// Every member has synced the decisions through `released`. If all originals are among them,
+    /// drops the tombstones.
     pub(crate) fn drop_tombstones(&mut self, host: &mut Host, membership: &Membership, released: u64) {
         if !membership.is_whole() {
             return;

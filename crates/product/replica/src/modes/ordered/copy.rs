@@ -1,12 +1,14 @@
-//! Serving a copy of a partition to a joiner (R7, R8): the source's side.
+//! Copying a partition to a joiner (R7, R8): the source's side.
 //!
-//! The primary begins every copy: it alone knows what was decided. It does so only when its recovery is complete, that is when every op
-//! which was open when its epoch began is decided: such an op may have been answered already, and a joiner that became consistent
-//! without it could lose it. The entries come from the primary or from a ready handoff, which holds everything that was decided since its
-//! `floor`.
+//! The primary starts every copy, because only it knows all decisions. It waits until its recovery
+//! is complete, that is until every op that was open when its epoch began is decided: such an op
+//! may have been answered already, and a joiner that became consistent without it could lose it.
+//! The entries come from the primary, or from a ready handoff, which holds everything that was
+//! decided since its `floor`.
 //!
-//! What was written since is known by decision (`recent`) as far as that reaches back; else pages of the engine are read, and what is newer on
-//! them. Either way it is enough to give what was decided before this epoch: the joiner logs all later decisions itself.
+//! Recent changes are known by decision (`recent`). For older ones the engine is read page by page,
+//! and newer entries are sent. Both ways only need to cover decisions from before this epoch: the
+//! joiner logs later ones itself.
 
 use super::copy_frames::{Begun, EntriesChunk};
 use super::history::History;
@@ -26,7 +28,8 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Whether every op that was open when this primary's epoch began is decided, everywhere.
+    /// Primary: whether every op that was open when its epoch began is decided and released at all
+    /// members.
     pub(crate) fn is_recovered_wholly(&self) -> bool {
         let Some(lead) = self.lead.as_ref().filter(|lead| lead.is_ready()) else { return false };
         self.membership.activated
@@ -34,7 +37,8 @@ where
             && self.sequence.released() >= lead.recovery_end()
     }
 
-    /// A joiner asks for a part. Refused by silence; the joiner asks again.
+    /// A joiner asks for a part. If it cannot be sent now there is no reply, and the joiner asks
+    /// again.
     pub(crate) fn serve_copy(
         &mut self,
         host: &mut Host,
@@ -63,7 +67,7 @@ where
                 let (piece, _, more) = self.clients.export(ExportCursor::from_bytes(after), COPY_CHUNK_BYTES);
                 self.send_chunk(host, peer, self.membership.epoch, section, more, &piece);
             }
-            // Who needs everything gets it in the order of keys, in which it lies.
+            // A joiner that needs everything gets it in key order, as it is stored.
             CopySection::Entries if since > 0 && self.contents.recent().reaches(since) => {
                 self.gather_recent(host, peer, since, base);
             }
@@ -85,7 +89,7 @@ where
         }
     }
 
-    /// What a joiner holds of the decisions up to `base`, and whence it gets the rest.
+    /// What a joiner has of the decisions through `base`, and where the rest comes from.
     fn begun(&self, host: &Host, joiner: NodeId, base: u64, logged: u64, theirs: &History) -> Begun {
         let joins_as_handoff = self.membership.role(joiner) == Some(MemberRole::Handoff);
         let mut history = self.sequence.history().clone();
@@ -116,7 +120,8 @@ where
         }
     }
 
-    /// A page for a joiner has been read: what is newer than what it holds goes to it, when there is enough of it.
+    /// A page was read for a joiner. Sends what is newer than what the joiner holds, once there is
+    /// enough.
     fn on_copy_scanned(&mut self, host: &mut Host, mut scan: CopyScan, entries: &[u8], more: bool) {
         let mut last = None;
         for (key, entry) in stored_entries(entries) {
@@ -137,7 +142,8 @@ where
         self.send_chunk(host, scan.peer, self.membership.epoch, CopySection::Entries, more, &payload);
     }
 
-    /// Looks up what the next decisions after `since` wrote, up to the last one before this epoch: of those after it the joiner has heard.
+    /// Looks up the keys of the next decisions after `since`, through the last one before this
+    /// epoch. The joiner logs later ones itself.
     fn gather_recent(&mut self, host: &mut Host, peer: StreamPeer, since: u64, base: u64) {
         let written = self.contents.recent().written(since, base);
         let keys: Vec<(u64, RecentKey)> =
@@ -151,8 +157,9 @@ where
         self.waits.scan(token, self.membership.epoch, purpose);
     }
 
-    /// What decisions wrote has been read: the joiner is given what is still there of it, each entry in its decision's turn if that
-    /// comes later. `more`: the page was full before the last key.
+    /// The entries of recent decisions were read. Sends the joiner those that are still current; an
+    /// entry that was written again follows in the later decision's turn. `more`: the page was full
+    /// before the last key.
     fn on_recent_gathered(&mut self, host: &mut Host, recent: CopyRecent, entries: &[u8], more: bool) {
         let Some(base) = self.sequence.base() else { return };
         let (mut found, mut through) = (Vec::new(), recent.since);

@@ -1,4 +1,5 @@
-//! What a joiner and the source of its copy tell each other within the frames of `nicekv_proto::recovery`.
+//! Payloads that a joiner and the source of its copy exchange within the frames of
+//! `nicekv_proto::recovery`.
 
 use super::history::History;
 use alloc::vec::Vec;
@@ -7,16 +8,16 @@ use nicekv_proto::{DecodeError, NodeId};
 use zerocopy::network_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What a primary tells a joiner first.
+/// The primary's first answer to a joiner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Begun {
-    /// The joiner holds the decisions up to this one; 0: it is to empty its space.
+    /// The joiner holds the decisions through this one; 0: it must empty its space.
     pub(crate) since: u64,
     /// It needs the entries written after this one. Above `since` only for a handoff.
     pub(crate) entries_since: u64,
     /// The primary's last decision.
     pub(crate) covers: u64,
-    /// Who gives the entries.
+    /// The member that sends the entries.
     pub(crate) source: NodeId,
     /// Of the decisions before this epoch.
     pub(crate) history: History,
@@ -55,18 +56,19 @@ impl Begun {
         })
     }
 
-    /// What was decided up to here the joiner will not hold; 0 for an original.
+    /// The joiner will not hold what was decided through here; 0 for an original.
     pub(crate) fn floor(&self) -> u64 {
         if self.entries_since > self.since { self.entries_since } else { 0 }
     }
 }
 
-/// A part of the entries: the source's last decision, how far it is by decisions and by keys, and keyed entries.
+/// A part of the entries: the source's last decision, the progress by decisions and by keys, and
+/// keyed entries.
 pub(crate) struct EntriesChunk<'a> {
     pub(crate) covers: u64,
-    /// With this part the joiner has what was written up to this decision: it asks for what was written since.
+    /// With this part the joiner has everything written through this decision.
     pub(crate) through: u64,
-    /// And of that it goes on here.
+    /// The key after which the next part begins.
     pub(crate) after: &'a [u8],
     pub(crate) entries: &'a [u8],
 }

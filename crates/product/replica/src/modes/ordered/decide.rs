@@ -1,15 +1,5 @@
-//! The second half of a put, at the primary: it alone orders the ops of a key, in its own log order (R1, R2).
-//!
-//! ```text
-//! client   primary   secondary                      client   primary   secondary
-//!   │──Update─▶│─────────▶│                           │──Update─▶│─────────▶│
-//!   │          │ force    │ force                     │          │ force    │ force
-//!   │          │◀──Acks───│                           │◀ ─ ─ ─ ─ │◀──Acks───│ (contended)
-//!   │◀──Reply──│─Decisions▶ apply, unlock             │          │─Decisions▶ force, stay locked
-//!          uncontended                                │          │◀──Acks───│ (progress)
-//!                                                     │◀──Reply──│─Decisions▶ (released) apply, unlock
-//!                                                              contended
-//! ```
+//! The second half of a put, at the primary: it alone orders the ops of a key, in its own log order
+//! (R1, R2).
 
 use super::locks::Latest;
 use super::partition::{Agreement, OrderedPartition};
@@ -24,7 +14,8 @@ use nicekv_proto::chunk::Round;
 use nicekv_proto::replication::Effect;
 use nicekv_proto::{Now, OpId, Status, StoredKey, Update};
 
-/// Whether a decision says that an op was not executed, which its own evaluation later on, or elsewhere, need not: no client is told before all members have forced it.
+/// Whether a decision refuses an op that its evaluation, later or at another member, might execute.
+/// No client is told before all members have synced it.
 pub(crate) fn is_refusal(status: Status) -> bool {
     matches!(status, Status::DiskFull | Status::StaleStamp | Status::EndedByStore)
 }
@@ -33,9 +24,10 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it, and then the next.
+    /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it,
+    /// and then the next.
     pub(crate) fn decide_key(&mut self, host: &mut Host, now: Now, key: &[u8]) {
-        // Of transactions, whose decisions may make ops of other keys the next ones.
+        // Keys of transactions: a decision may make ops of its other keys the next ones.
         let mut others = Vec::new();
         self.decide_of(host, now, key, &mut others);
         while let Some(other) = others.pop() {
@@ -52,7 +44,7 @@ where
                 return;
             }
             let Some(verdict) = self.judge_unless_barred(host, now, key, op) else {
-                // Along a chain a delete by expiry that goes before it waits for nobody.
+                // A delete by expiry that goes before the op waits for no member.
                 let is_passed = |key: &[u8]| self.next_decidable(key).is_some_and(|next| next != op);
                 if Self::DECIDES_AT_ONCE && is_passed(key) {
                     continue;
@@ -65,7 +57,7 @@ where
         }
     }
 
-    /// What an op does, as [`Self::judge`] says; an error if that has ended this node twice (T6).
+    /// [`Self::judge`], or an error if the op has ended this node's process too often (T6).
     fn judge_unless_barred(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> Option<Verdict> {
         if host.op_marks.bars(op) {
             host.count_barred(self.id(), self.membership.epoch, op);
@@ -77,7 +69,7 @@ where
         verdict
     }
 
-    /// What an op does; `None`: something else comes first, and then it is its turn again.
+    /// What an op does. `None`: something else comes first, and the op is looked at again later.
     fn judge(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> Option<Verdict> {
         let state = self.locks.op(op)?;
         if is_hold(state.stored.head()) {
@@ -89,7 +81,7 @@ where
         if state.votes.any_refused {
             return Some(Verdict::unchanged(Status::DiskFull, None));
         }
-        // Then what it carries does not matter either.
+        // Then the value that it carries does not matter either.
         if !needs_state(state.stored.head()) {
             return Some(evaluate(state.stored.head(), None));
         }
@@ -102,18 +94,20 @@ where
         self.judge_known(host, now, key, op)
     }
 
-    /// Whether it is known what a key of an op is that is the next of it, and nothing comes first. Else that is seen to, and then it is the op's turn again.
+    /// Whether the state of a key is known for its next op, and no expiry comes first. If not, this
+    /// starts what is missing, and the op is looked at again later.
     pub(crate) fn knows(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> bool {
         let Some(locked) = self.locks.key(key) else { return false };
         match locked.latest() {
             Latest::Known(value) => {
                 let overdue = value.as_ref().filter(|value| is_overdue(value.expiry_ms, now));
                 let version = overdue.map(|value| value.version);
-                // Not before an op that the last primary may have answered on the value as it was (R3).
+                // Not before an op that the last primary may have answered on the value as it was
+                // (R3).
                 let version = version.filter(|_| !self.is_recovered(op));
                 !version.is_some_and(|version| self.expire_first(host, now, key, version))
             }
-            // What is decided but not released is in no engine: its release comes back here.
+            // A decision that is not released is not in the engine. Its release leads back here.
             Latest::Unknown if locked.unreleased() > 0 => false,
             Latest::Unknown => {
                 let token = host.read(self.membership.partition, key);
@@ -125,7 +119,7 @@ where
         }
     }
 
-    /// The key's oldest undecided op, if every member has acknowledged it and decisions may be made.
+    /// The key's oldest undecided op, if it may be decided now.
     fn next_decidable(&self, key: &[u8]) -> Option<OpId> {
         if !self.may_decide() || self.sequence.unreleased().len() >= UNRELEASED_MAX {
             return None;
@@ -136,12 +130,13 @@ where
         if !Self::DECIDES_AT_ONCE && state.votes.acks != all_acks {
             return None;
         }
-        // An op of one key is the next one of all that it has.
+        // An op of one key is always its key's next.
         let is_next = !state.stored.is_transaction() || self.locks.is_next(op);
         is_next.then_some(op)
     }
 
-    /// Whether this is a primary that has recovered, in an epoch that is in force and has members enough (R3, R6), and may decide on (R17).
+    /// Whether this is a primary that has recovered, in an activated epoch with enough members (R3,
+    /// R6), and is not drained (R17).
     pub(crate) fn may_decide(&self) -> bool {
         let decides = self.lead.as_ref().is_some_and(|lead| lead.is_ready() && !lead.is_drained());
         decides && self.membership.activated && self.membership.has_members_enough()
@@ -153,8 +148,9 @@ where
         self.lead.as_ref().is_some_and(|lead| lead.recovered_through() >= order)
     }
 
-    /// Whether an update would give a name chunks that the round which the partition has adopted may collect: then it is refused (P8). Not if it was open when the epoch began, as it
-    /// may have been answered; all of that is decided before names are listed.
+    /// Whether an update would name chunks that the garbage collection round of this epoch may
+    /// collect (P8). An op that was open when the epoch began is exempt: it may have been answered,
+    /// and is decided before names are listed.
     pub(crate) fn is_stale(&self, update: &Update<'_>) -> bool {
         let stamp_min = self.membership.stamp_min;
         let is_good = update.condition.stamp().is_some_and(|stamp| stamp >= stamp_min);
@@ -175,17 +171,17 @@ where
             any_unreleased |= locked.unreleased() > 0;
             any_waits |= locked.undecided().nth(1).is_some();
         });
-        // A hold does nothing in any order.
+        // A hold does nothing, in whatever order.
         let any_contended = state.votes.any_contended && !is_hold(state.stored.head());
         let contended = any_contended || any_unreleased || recovered || is_told_late;
-        // Along a chain nothing is shown before all behind have it.
+        // No member of a chain shows an entry before all others have it.
         let contended = contended || Self::DECIDES_AT_ONCE;
-        // Only worth keeping if somebody is waiting for it.
+        // Worth keeping only if an op waits for it.
         self.keep_latest(op, &verdict, contended || any_waits);
         self.publish(host, now, op, contended, verdict);
     }
 
-    /// What an op that is being decided makes of its keys, for those that are decided next.
+    /// Keeps the new state of the keys of an op that is being decided, for their next ops.
     fn keep_latest(&mut self, op: OpId, verdict: &Verdict, is_waited_for: bool) {
         let Some(state) = self.locks.op(op) else { return };
         if verdict.effect == Effect::Transaction {
@@ -229,7 +225,7 @@ where
         host.arm_sweep(now);
     }
 
-    /// The engine's state of a key has been read for its next op.
+    /// The engine's state of a key was read for its next op.
     pub(crate) fn on_state_read(
         &mut self,
         host: &mut Host,

@@ -1,4 +1,5 @@
-//! A new epoch: roles change, acks are void, and its primary recovers before it decides (R1, R3, R4).
+//! A new epoch: roles change, acks are void, and the primary recovers before it decides (R1, R3,
+//! R4).
 //!
 //! ```text
 //! metadata      primary                       member
@@ -11,9 +12,10 @@
 //!    │             │──Decisions, watermark──────▶│
 //! ```
 //!
-//! Why adopting the longest is right: members of one epoch hold prefixes of one decision sequence, and a primary extends it only after
-//! it has adopted the longest prefix among all members of its epoch. What a dead primary decided and nobody else holds was either
-//! shown to nobody (contended) or comes out the same when it is decided again (uncontended).
+//! Why adopting the longest log is right: members of one epoch hold prefixes of one sequence, and a
+//! primary extends it only after it has adopted the longest prefix among all members of its epoch.
+//! A decision of a dead primary that no other member holds was either shown to no client
+//! (contended), or comes out the same when it is decided again (uncontended).
 
 use super::lead::{Lead, Phase};
 use super::partition::{Agreement, OrderedPartition};
@@ -28,10 +30,11 @@ use nicekv_proto::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX,
 use nicekv_proto::replication::Decision;
 use nicekv_proto::{Epoch, NodeId, Now, OpId, StoredKey};
 
-/// Most open ops that one sweep looks at, the oldest first.
+/// Open ops that one sweep looks at, the oldest first.
 pub(crate) const SWEPT_OPS_MAX: usize = 256;
 
-/// Whether an op that is not here may be undecided. A process that may have forgotten something does not conclude it from later ops of the client.
+/// Whether an op that is not here may be undecided. A process that may have forgotten something
+/// cannot conclude from later ops of the client that it is not.
 fn is_unknown(lookup: Lookup<'_>, is_proven: bool) -> bool {
     match lookup {
         Lookup::New => true,
@@ -44,15 +47,17 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Whether this replica can be in the epoch that the metadata service assigns, as what it is to be there.
+    /// Whether this replica may enter an epoch that the metadata service assigns, in the role that
+    /// it has there.
     pub(crate) fn may_take_up(&self, host: &mut Host, assign: &Assign) -> bool {
         if assign.epoch < self.epoch_min() {
-            // Decisions of two epochs with the same number would be taken for the same (R7).
+            // Two epochs with one number must not be taken for the same (R7).
             return false;
         }
         let standing = Membership::of(assign, host.config.node).standing;
         if assign.epoch > self.membership.epoch && standing.serves() && self.former.is_some() {
-            // Never pretend to hold what was not copied. The copy was reported when it was durable, so this storage has forgotten it (R18).
+            // This replica lacks what a full member must hold. It had reported its copy as complete
+            // when that was durable, so this storage has forgotten it (R18).
             host.counters.refused += 1;
             host.report(self.id(), assign.epoch, ReportKind::Forgot(host.config.node));
             return false;
@@ -60,7 +65,7 @@ where
         true
     }
 
-    /// Takes up an epoch that this replica can be in.
+    /// Enters an epoch, or takes up that it is activated.
     pub(crate) fn take_up(&mut self, host: &mut Host, now: Now, assign: &Assign) {
         if assign.epoch > self.membership.epoch {
             self.enter(host, now, Membership::of(assign, host.config.node));
@@ -79,13 +84,14 @@ where
         if self.membership.epoch == Epoch::default() {
             self.drop_torn(host);
             let is_empty = self.sequence.logged() == 0 && self.locks.count() == 0 && self.former.is_none();
-            // Nothing was confirmed before a partition's first epoch, or by one who is new to it.
+            // Nothing was confirmed before the first epoch of a partition, nor by a node that is
+            // new to it.
             self.is_proven |=
                 membership.epoch == Epoch(1) || (is_empty && membership.standing == Standing::Handoff);
         }
         self.membership = membership;
         if self.membership.sealed {
-            // Its primary waits for that, and the clients for its primary.
+            // The primary waits for the sync, and clients wait for the primary.
             host.storage.want_force();
         }
         if !self.membership.standing.serves() {
@@ -118,7 +124,7 @@ where
         self.finish_collecting(host, now);
     }
 
-    /// Asks again whoever has not answered.
+    /// Asks the members that have not answered.
     pub(crate) fn ask(&mut self, host: &mut Host) {
         let lead = self.lead.as_ref().expect("a primary");
         let (sender, partition, epoch) = (host.config.node, self.id(), self.membership.epoch);
@@ -145,7 +151,7 @@ where
         }
     }
 
-    /// A member tells the primary of its epoch what it holds.
+    /// The primary of the epoch asks what this member holds.
     pub(crate) fn on_recover_request(&mut self, host: &mut Host, request: &RecoverRequest) {
         if !self.membership.accepts(request.epoch, request.sender)
             || request.sender != self.membership.primary
@@ -170,7 +176,7 @@ where
         host.outbox.send(self.membership.primary_address(), |out| reply.encode(out));
     }
 
-    /// The primary hears what a member holds.
+    /// Primary: a member says what it holds.
     pub(crate) fn on_recover_reply(&mut self, host: &mut Host, now: Now, reply: &RecoverReply) {
         if !self.membership.accepts(reply.epoch, reply.sender) {
             return;
@@ -197,8 +203,9 @@ where
         }
     }
 
-    /// Primary: when all members are heard, goes on with what the farthest of them has; reports one that has forgotten something instead, and waits for an epoch in which
-    /// that one joins (R18).
+    /// Primary: when all members have answered, goes on with the longest log. If a member has
+    /// forgotten something, reports that instead, and waits for an epoch in which that member joins
+    /// (R18).
     pub(crate) fn finish_collecting(&mut self, host: &mut Host, now: Now) {
         let lead = self.lead.as_ref().expect("a primary");
         let Some((from, target)) = lead.farthest().filter(|_| lead.phase() == Phase::Collecting) else {
@@ -216,7 +223,8 @@ where
         }
     }
 
-    /// Primary: has all decisions. If it may have forgotten ops that it had acknowledged, it gets those that others hold before it decides: each may have been answered (R18).
+    /// Primary: has all decisions. If it may have forgotten ops that it had acknowledged, it
+    /// fetches those that others hold before it decides, because each may have been answered (R18).
     fn fetch_open_ops(&mut self, host: &mut Host, now: Now) {
         if self.is_proven || Self::DECIDES_AT_ONCE {
             return self.become_ready(host, now);
@@ -225,7 +233,7 @@ where
         self.finish_fetching(host, now);
     }
 
-    /// Primary: goes on when it holds all that others do.
+    /// Primary: goes on when it holds all open ops that others hold.
     pub(crate) fn finish_fetching(&mut self, host: &mut Host, now: Now) {
         let Some(lead) = self.lead.as_mut().filter(|lead| lead.phase() == Phase::Fetching) else { return };
         lead.keep_wanting(|op| {
@@ -238,8 +246,8 @@ where
         }
     }
 
-    /// Primary: a member that lacks decisions which another one knows to be durable at all. Only members that hold everything are compared: a joiner counts what it has copied as
-    /// released.
+    /// Primary: a member that lacks decisions which another member knows to be synced by all. Only
+    /// full members are compared: a joiner counts what it has copied as released.
     fn forgetful_member(&self) -> Option<NodeId> {
         let lead = self.lead.as_ref()?;
         let position = |at: usize| match at == lead.me() {
@@ -253,12 +261,12 @@ where
         Some(forgetful.1.node)
     }
 
-    /// Whether this is the decision that is adopted next, from who has it.
+    /// Whether this is the decision that is adopted next, from the member that has it.
     pub(crate) fn adopts(&self, sender: NodeId, decision: &Decision<'_>) -> bool {
         self.adopts_from(sender) && decision.index == self.sequence.logged() + 1
     }
 
-    /// Whether this member has more than this primary, which takes it over.
+    /// Whether this member has decisions that the primary adopts.
     pub(crate) fn adopts_from(&self, sender: NodeId) -> bool {
         let phase = self.lead.as_ref().map(Lead::phase);
         matches!(phase, Some(Phase::Adopting { from, .. }) if self.membership.members[from].node == sender)
@@ -278,14 +286,14 @@ where
         self.sequence.begin_at(self.sequence.logged());
         let lead = self.lead.as_mut().expect("a primary");
         lead.become_ready(now, host.storage.appended(), self.sequence.logged());
-        // What only others held when they answered may have arrived here since.
+        // Ops that only others held when they answered may have arrived here since.
         lead.keep_wanting(|op| !self.locks.holds(op));
         host.storage.want_force();
         self.on_recovered(host, now);
         self.resume(host, now);
     }
 
-    /// Decides what can be decided of every open op.
+    /// Decides what can be decided of all open ops.
     pub(crate) fn decide_all(&mut self, host: &mut Host, now: Now) {
         let keys: Vec<StoredKey> =
             self.locks.undecided_after(0).flat_map(|(_, op)| op.stored.stored_keys()).collect();

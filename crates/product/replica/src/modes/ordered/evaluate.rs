@@ -1,7 +1,8 @@
 //! What an update does to a key: conditions and atomic operations.
 //!
-//! Only the primary evaluates, in its own order, and the outcome travels in the decision. Evaluation is a function of the update and the
-//! key's state alone, so that a recovered op that was already answered gets the same outcome again (R2, R3).
+//! Only the primary evaluates, in its own order, and the outcome travels in the decision.
+//! Evaluation is a function of the update and the key's state alone, so that a recovered op that
+//! was already answered gets the same outcome again (R2, R3).
 
 use crate::ValuePart;
 use alloc::vec::Vec;
@@ -17,13 +18,13 @@ use nicekv_proto::{Condition, ExpireCondition, Expiry, Form, OpId, Operation, St
 pub(crate) struct KeyValue {
     pub(crate) version: OpId,
     pub(crate) expiry_ms: u64,
-    /// Of a large one, its reference.
+    /// For a large value, its reference.
     pub(crate) value: Vec<u8>,
     pub(crate) form: Form,
 }
 
 impl KeyValue {
-    /// Of its value.
+    /// Length of the value.
     fn length(&self) -> u64 {
         match self.form {
             Form::Large => Reference::checked(&self.value).length.into(),
@@ -31,7 +32,7 @@ impl KeyValue {
         }
     }
 
-    /// Its value, as a part of another one.
+    /// The value as a part of another one.
     fn part(&self) -> ValuePart {
         match self.form {
             Form::Large => ValuePart::Large(Reference::checked(&self.value)),
@@ -53,11 +54,12 @@ pub(crate) struct Verdict {
     pub(crate) version: OpId,
     pub(crate) expiry_ms: u64,
     pub(crate) integer: i64,
-    /// Of a large one, its reference.
+    /// For a large value, its reference.
     pub(crate) value: Vec<u8>,
     pub(crate) form: Form,
     pub(crate) value_is_result: bool,
-    /// Another evaluation may come to something else, so nobody is told before all members have forced the decision.
+    /// Another evaluation may have another outcome, so no client is told before all members have
+    /// synced the decision.
     pub(crate) may_differ: bool,
 }
 
@@ -82,7 +84,7 @@ impl Verdict {
         self.value_is_result && self.form == Form::Large
     }
 
-    /// Stores a value that was made for the op.
+    /// Stores a value that was built for the op.
     pub(crate) fn made(op: OpId, reference: Reference, state: Option<&KeyValue>) -> Self {
         let (integer, form) = (reference.length.into(), Form::Large);
         let expiry_ms = state.map_or(0, |state| state.expiry_ms);
@@ -96,19 +98,20 @@ impl Verdict {
         Self { effect, status, version: op, expiry_ms, integer: 0, value, form, value_is_result, may_differ }
     }
 
-    /// Stores a value that may have no room in a datagram.
+    /// Stores a value that may not fit in a datagram.
     fn store_long(update: &Update<'_>, value: Vec<u8>, state: Option<&KeyValue>) -> Self {
         let form = Form::of_length(update.key.len(), value.len());
         Self { form, ..Self::store(update.op, value, state.map_or(0, |state| state.expiry_ms)) }
     }
 
-    /// The value stays, whatever it is.
+    /// Stores the same value again.
     fn store_again(op: OpId, state: &KeyValue, expiry_ms: u64) -> Self {
         Self { form: state.form, ..Self::store(op, state.value.clone(), expiry_ms) }
     }
 
-    /// Adds the value from before to the result. A decision has room for one value: where it carries a new one to be stored, the
-    /// result goes without (whoever increments or appends is told the sum or the length).
+    /// Adds the previous value to the result. A decision has room for one value: if it carries a
+    /// new one to be stored, the result goes without (an increment or append returns the sum or the
+    /// length).
     pub(crate) fn with_old(mut self, state: Option<&KeyValue>) -> Self {
         if let Some(state) = state
             && (self.effect != Effect::Store || (&self.value, self.form) == (&state.value, state.form))
@@ -121,17 +124,19 @@ impl Verdict {
     }
 }
 
-/// Whether an op does nothing but hold a large value at all members while it is open: it stores it if the key's value is that one already.
+/// Whether an op only holds a large value at all members while it is open: it would store the value
+/// only if the key has it already.
 pub(crate) fn is_hold(update: &Update<'_>) -> bool {
     matches!(update.operation, Operation::SetLarge { .. })
         && update.condition == Condition::IfVersion(update.op)
 }
 
-/// The parts of the value that the update stores, if that has no room in its decision and is not here: it is to be made first.
+/// The parts of the value that the update stores, if it does not fit in the decision and has to be
+/// built first.
 pub(crate) fn parts(update: &Update<'_>, state: Option<&KeyValue>) -> Option<[ValuePart; 2]> {
     let (added, is_large) = match update.operation {
         Operation::Append(suffix) => (suffix.len() as u64, false),
-        // Where nothing was before, the value is there already.
+        // With no previous value, the appended one is the result.
         Operation::AppendLarge(suffix) if state.is_some() => (Reference::checked(suffix).length.into(), true),
         _ => return None,
     };
@@ -177,7 +182,8 @@ pub(crate) fn evaluate(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict
     if update.return_old { verdict.with_old(state) } else { verdict }
 }
 
-/// Whether the operation is not one of what the key has. Who wants what was before wants no hash.
+/// Whether the key holds another type than the operation works on. An op that asks for the previous
+/// value does not work on hashes.
 fn is_wrong_type(update: &Update<'_>, state: Option<&KeyValue>) -> bool {
     let Some(state) = state else { return false };
     let is_hash = state.form == Form::Hash;
@@ -198,7 +204,7 @@ pub(crate) fn condition_holds(condition: Condition, state: Option<&KeyValue>) ->
         Condition::Always => true,
         Condition::IfAbsent => state.is_none(),
         Condition::IfPresent => state.is_some(),
-        // Whether its stamp is good enough is seen before (P8).
+        // The stamp was checked before (P8).
         Condition::Stamped(_) => true,
         Condition::IfVersion(version) | Condition::StampedIfVersion { version, .. } => {
             state.map_or(OpId::NONE, |state| state.version) == version
@@ -246,7 +252,7 @@ fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
         Operation::IncrementFieldFloat(added) => hash::increment_float(update, state, added),
         Operation::SetBit { offset, bit } => set_bit(update, state, (offset, bit)),
         Operation::SetRange { offset, bytes } => set_range(update, state, (offset, bytes)),
-        // Its steps are evaluated one by one (`transaction`).
+        // Steps are evaluated one by one (`transaction`).
         Operation::Transaction(_) => unreachable!("no update of one key"),
         Operation::Persist => match state {
             None => Verdict::unchanged(Status::NotFound, None),
@@ -270,7 +276,7 @@ fn increment(op: OpId, state: Option<&KeyValue>, delta: i64) -> Verdict {
 
 fn increment_float(update: &Update<'_>, state: Option<&KeyValue>, delta: LongDouble) -> Verdict {
     if let Some(large) = state.filter(|state| state.form == Form::Large) {
-        // No number is so long, but beside a long key.
+        // A number is never this long, except beside a long key.
         let may_be_one = large.length() <= VALUE_BYTES_MAX as u64;
         let status = if may_be_one { Status::ValueTooLong } else { Status::NotAFloat };
         return Verdict::unchanged(status, state);
@@ -296,7 +302,7 @@ fn append(update: &Update<'_>, state: Option<&KeyValue>, suffix: &[u8]) -> Verdi
     Verdict { integer: value.len() as i64, ..Verdict::store_long(update, value, state) }
 }
 
-/// A value that is not large with bytes of it written over, so that it ends no earlier.
+/// Writes bytes over a value that is not large; the result is at least as long as it was.
 fn overwrite(update: &Update<'_>, state: Option<&KeyValue>, (start, bytes): (usize, &[u8])) -> Verdict {
     let is_large = state.is_some_and(|state| state.form == Form::Large);
     let end = start.saturating_add(bytes.len());
@@ -342,5 +348,24 @@ fn expire_applies(condition: ExpireCondition, present_ms: u64, new_ms: u64) -> b
 }
 
 mod hash;
+pub(crate) fn read(state: Option<&KeyValue>) -> Verdict {
+    match state {
+        Some(_) => Verdict::unchanged(Status::Ok, state).with_old(state),
+        None => Verdict::unchanged(Status::NotFound, None),
+    }
+}
+
+/// The new state of the key, if it changes.
+pub(crate) fn after(verdict: &Verdict, operation: &Operation<'_>) -> Option<Option<KeyValue>> {
+    let (value, form) = match verdict.effect {
+        Effect::None | Effect::Transaction => return None,
+        Effect::Remove => return Some(None),
+        Effect::Store => (verdict.value.clone(), verdict.form),
+        Effect::StorePrepared => (operation.value().into(), operation.form()),
+    };
+    let Verdict { version, expiry_ms, .. } = *verdict;
+    Some(Some(KeyValue { version, expiry_ms, value, form }))
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,9 @@
-//! A value expires by a delete that the primary orders, and by nothing else (R11): until then conditions see it as present.
+//! A value expires only by a delete that the primary orders (R11). Until then conditions see it as
+//! present.
 //!
-//! A get or the next op of a key that meets an overdue value has it deleted first. What nobody asks for is deleted in the background: a few
-//! keys of the `agenda` at every heartbeat of the node that leads their partition.
+//! If a get or the next op of a key meets an overdue value, the value is deleted first. Other
+//! overdue values are deleted in the background: a few keys of the `agenda` at every heartbeat of
+//! the primary.
 
 use super::locks::{Key, Op, WaitingGet};
 use super::partition::{Agreement, OrderedPartition};
@@ -14,7 +16,7 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Primary: deletes an overdue value and lets the get wait for that.
+    /// Primary: deletes an overdue value. The get waits for that.
     pub(crate) fn expire_for(
         &mut self,
         host: &mut Host,
@@ -29,7 +31,7 @@ where
         self.wait_for_outcome(host, get, key);
     }
 
-    /// Primary: has the node's own client delete `version` of a key. The op takes the way of every other put.
+    /// Primary: has the node's own client delete `version` of a key, with an op like any other.
     pub(crate) fn order_delete(
         &mut self,
         host: &mut Host,
@@ -65,7 +67,8 @@ where
         None
     }
 
-    /// An op of the node's own client, which the partition knows or has not forgotten (R10), and that client's watermark.
+    /// A new op of the node's own client, under an id that the partition has not forgotten (R10),
+    /// and the client's watermark.
     pub(crate) fn own_op(&self, host: &mut Host, now: Now) -> (OpId, u64) {
         if let Some(horizon) = self.clients.horizon_over(host.config.internal_client) {
             host.renew_internal_client(now, horizon);
@@ -73,7 +76,7 @@ where
         host.internal_op()
     }
 
-    /// Primary: the same, where nothing else is open of the key.
+    /// Primary: the same for a key without open ops.
     pub(crate) fn order_alone(&mut self, host: &mut Host, now: Now, key: &[u8], version: OpId) {
         self.order_delete(host, now, key, version);
         if Self::DECIDES_AT_ONCE {
@@ -81,10 +84,12 @@ where
         }
     }
 
-    /// Primary: the next op of `key` meets an overdue value; have it deleted first. Whether that is under way.
+    /// Primary: the next op of `key` meets an overdue value, which is to be deleted first. Whether
+    /// that is under way.
     ///
-    /// The delete goes before ops that the log has first. It is contended (they are undecided), so it is forced everywhere before any
-    /// effect of this order is shown, and recovery keeps it.
+    /// The delete goes before ops that come first in the log. It is contended, because they are
+    /// undecided, so it is synced everywhere before anything in this order is shown, and recovery
+    /// keeps the order.
     pub(crate) fn expire_first(&mut self, host: &mut Host, now: Now, key: &[u8], version: OpId) -> bool {
         let me = host.config.internal_client;
         let is_delete = |op: &OpId| self.locks.op(*op).is_some_and(Op::is_delete);
@@ -99,7 +104,7 @@ where
         true
     }
 
-    /// Primary: orders at most so many deletes; how many it was.
+    /// Primary: orders at most `deletes_max` deletes; returns how many.
     pub(crate) fn expire_overdue(&mut self, host: &mut Host, now: Now, deletes_max: usize) -> usize {
         let mut deletes = 0;
         while deletes < deletes_max
@@ -108,7 +113,7 @@ where
             && host.internal_ops() < EXPIRY_DELETES_OPEN_MAX
         {
             let Some((key, version)) = self.contents.agenda_mut().take_due(now) else { break };
-            // The next op of a locked key sees to it.
+            // For a locked key its next op does it.
             if !self.locks.is_locked(&key) {
                 self.order_alone(host, now, &key, version);
                 deletes += 1;

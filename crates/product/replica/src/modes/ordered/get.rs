@@ -1,8 +1,7 @@
-//! Gets (R2, R4, R11, R12).
+//! Reading a key for a get (R2, R4, R11, R12).
 //!
-//! A consistent replica within its lease answers by itself unless the key is locked; then a secondary asks the primary, and the primary
-//! answers what is visible. The value is read as of the datagram's arrival, which lies within the client's call however late the answer
-//! leaves.
+//! The value is read as of the arrival of the datagram, which lies within the client's call however
+//! late the reply leaves.
 
 use super::locks::WaitingGet;
 use super::partition::{Agreement, OrderedPartition};
@@ -18,8 +17,8 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Primary: whether a locked key may have an op from before this epoch, which the old primary may have shown: undecided, or decided
-    /// and not yet released (R4).
+    /// Primary: whether a locked key may have an op from before this epoch that the old primary may
+    /// have shown: an undecided one, or one that is decided and not released (R4).
     pub(crate) fn is_recovering(&self, key: &[u8]) -> bool {
         let Some(lead) = &self.lead else { return false };
         let Some(key) = self.locks.key(key) else { return false };
@@ -30,7 +29,7 @@ where
             || (key.unreleased() > 0 && self.sequence.released() < lead.recovery_end())
     }
 
-    /// Primary: a get of a locked key waits.
+    /// Primary: a get waits for the outcome of the ops that lock its key.
     pub(crate) fn wait_for_outcome(&mut self, host: &mut Host, get: WaitingGet, key: &[u8]) {
         if !self.locks.wait(get, key) {
             host.counters.dropped += 1;
@@ -91,14 +90,16 @@ where
         entry: Option<Entry<'_>>,
     ) {
         if !self.membership.standing.serves() {
-            // It has left the epoch since the get came. A handoff no longer knows what it lacks (R8), and a joiner lacks anything.
+            // This member has left the epoch since the get came. A handoff no longer knows what it
+            // lacks (R8), and a joiner may lack anything.
             host.counters.dropped += 1;
             return;
         }
         self.answer_get_from(host, now, get, (key, changes), entry);
     }
 
-    /// Answers a get with the entry that was read, unless the entry is to expire first or the primary has to answer.
+    /// Answers a get with the entry that was read, unless the entry has to expire first or the
+    /// primary has to answer.
     pub(crate) fn answer_get(
         &mut self,
         host: &mut Host,
@@ -110,7 +111,7 @@ where
         let entry_to_expire = entry.filter(|_| !get.is_judged);
         let overdue = entry_to_expire.filter(|entry| is_overdue(entry.expiry_ms, now));
         if let Some(entry) = overdue {
-            // It expires by a delete that the primary orders, and by nothing else (R11).
+            // Only a delete that the primary orders makes it expire (R11).
             match self.membership.standing {
                 Standing::Consistent if self.is_primary() => {
                     self.expire_for(host, now, key, entry.version, get);
@@ -120,7 +121,7 @@ where
             return;
         }
         if entry.is_none() && self.membership.standing == Standing::Handoff {
-            // It holds no more than what was decided since it joined (R8).
+            // A handoff holds only what was decided since it joined (R8).
             self.forward_get(host, now, get, key);
             return;
         }

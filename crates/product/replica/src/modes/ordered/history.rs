@@ -1,4 +1,5 @@
-//! Which epoch each decision comes from, so that two replicas can tell how far they hold the same.
+//! The epoch that each decision comes from, so that two replicas can find the last decision they
+//! have in common.
 //!
 //! ```text
 //!   index     1 2 3 4 5 6 7 8 9          index     1 2 3 4 5 6 7
@@ -6,9 +7,10 @@
 //!                     common through 4 ──────────────────┘
 //! ```
 //!
-//! One primary makes the decisions of an epoch, and it begins with all that its members hold (R3). So replicas that have the same origin
-//! at one index have the same decisions up to it. What a replica logged beyond that was made again, elsewhere and perhaps in another
-//! order: it must be discarded when the replica returns (R7).
+//! One primary makes all decisions of an epoch, and starts with everything that its members hold
+//! (R3). So replicas that have the same origin at an index have the same decisions through it.
+//! Later decisions of a replica were made again by other members, perhaps in another order, and are
+//! discarded when the replica returns (R7).
 
 use alloc::vec::Vec;
 use nicekv_proto::bytes::{Reader, put};
@@ -16,17 +18,17 @@ use nicekv_proto::{DecodeError, Epoch};
 use zerocopy::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Most epochs that are told apart. A replica that was away for longer copies everything.
+/// Epochs that are told apart. A replica that was away for longer copies everything.
 const RUNS_MAX: usize = 64;
 
-/// Decisions from `first` on, up to the next run, were made in epoch `origin`.
+/// Decisions from `first` to the next run were made in epoch `origin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     first: u64,
     origin: Epoch,
 }
 
-/// The origins of a decision sequence, oldest first; both parts of a run rise from run to run.
+/// The origins of a decision sequence, oldest first. `first` and `origin` rise from run to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct History {
     runs: Vec<Run>,
@@ -40,7 +42,7 @@ struct RunLayout {
 }
 
 impl History {
-    /// The decision after the last one noted, or one that is noted already.
+    /// Notes the decision after the last one, or one that is noted already.
     pub(crate) fn note(&mut self, index: u64, origin: Epoch) {
         if self.runs.last().is_some_and(|run| run.origin >= origin) {
             return;
@@ -60,12 +62,12 @@ impl History {
         self.runs.last().map(|run| run.origin)
     }
 
-    /// Forgets what comes after `through`.
+    /// Forgets the decisions after `through`.
     pub(crate) fn truncate(&mut self, through: u64) {
         self.runs.retain(|run| run.first <= through);
     }
 
-    /// Puts in front what came before, which ends where this begins.
+    /// Puts an earlier history in front, which ends where this one begins.
     pub(crate) fn prepend(&mut self, mut before: Self) {
         let mut after = core::mem::take(&mut self.runs);
         if let (Some(last), Some(first)) = (before.runs.last(), after.first())
@@ -79,7 +81,8 @@ impl History {
         *self = before;
     }
 
-    /// The last decision that this sequence, which ends at `through`, has in common with another; 0 if none is known.
+    /// The last decision that this sequence, which ends at `through`, has in common with another; 0
+    /// if none is known.
     pub(crate) fn common(&self, through: u64, other: &Self, other_through: u64) -> u64 {
         let mut index = through.min(other_through);
         while let (Some(mine), Some(theirs)) = (self.run(index), other.run(index)) {

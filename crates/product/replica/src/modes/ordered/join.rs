@@ -1,4 +1,5 @@
-//! Joining a partition (R7, R8): the joiner's side. It takes part in puts at once, and copies what was decided without it.
+//! Joining a partition (R7, R8): the joiner's side. A joiner takes part in puts at once, and copies
+//! what was decided without it.
 //!
 //! ```text
 //!   joiner                           primary                    source: a ready handoff, else the primary
@@ -11,22 +12,31 @@
 //! ```
 //!
 //! Invariants:
-//! * A joiner holds, of the decisions up to `since`, all that no later decision has overwritten. So it needs exactly the entries that were
-//!   written after `since`. That stays true when the copy is broken off: a copy only adds newer entries.
-//! * What it logged beyond `since` in its former life is void. An uncontended effect of that kind may be in its engine; the same op has
-//!   been decided again after `since` by a primary that held its prepare (R3), with the same outcome, so the copy overwrites it.
-//! * Contended decisions up to `since` that it had not shown are shown now: they were forced by all.
-//! * What takes effect before `since` is known is kept back, because the engine may have to be emptied first.
-//! * Both the copy and the decisions write; the joiner notes what decisions have written, and a copied entry never overwrites a newer one.
-//! * Everything that is copied is logged before it is written. Replaying the log therefore needs no other knowledge.
+//! * A joiner holds everything that was decided through `since` and not overwritten later, so it
+//!   needs exactly the entries written after `since`. That stays true when the copy is broken off,
+//!   because a copy only adds newer entries.
+//! * What it logged beyond `since` before it left is void. Uncontended effects of that kind may be
+//!   in its engine. A primary that held the prepare has decided the same op again after `since`
+//!   (R3), with the same outcome, so the copy overwrites them.
+//! * Contended decisions through `since` that it had not shown are shown now, because all members
+//!   had synced them.
+//! * Effects that arrive before `since` is known are kept back, because the engine may have to be
+//!   emptied first.
+//! * The copy and new decisions write at the same time. The joiner notes what decisions write, and
+//!   a copied entry never overwrites a newer one.
+//! * Everything copied is logged before it is written, so replaying the log needs no other
+//!   knowledge.
 //!
-//! The copy is complete when the joiner could go on alone from what it holds on disk:
-//! * every decision whose effect may be in the copy is in its log, durably. Else it could, as a primary, evaluate an op on its own result;
-//! * no op is open that it took in before it had the deduplication records: that may be a datagram from the past, of an op that was
-//!   finished before the joiner's time. The primary says so (`decide_expired`).
+//! The copy is complete when the joiner could go on alone from its disk:
+//! * Every decision whose effect may be in the copy is synced in its log. Otherwise the joiner, as
+//!   a primary, could evaluate an op on the op's own result.
+//! * No op is open that it took in before it had the client records: its datagram may be a late
+//!   copy of an op that was finished before the joiner's time. The primary tells it to drop such
+//!   ops (`decide_expired`).
 //!
-//! A handoff keeps the partition in a space of its own, which it empties when it joins; it copies what some original may lack. So does a
-//! newcomer, which copies all: while it was no original, deletions may have been forgotten that it has not seen.
+//! A handoff keeps the partition in a space of its own, which it empties when it joins, and copies
+//! what some original may lack. A newcomer does the same and copies everything: deletions that it
+//! has not seen may have been dropped while it was no original.
 
 use super::copy_frames::{Begun, EntriesChunk};
 use super::history::History;
@@ -47,7 +57,7 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Takes part from here on, as a joiner.
+    /// Takes part as a joiner from now on.
     pub(crate) fn start_join(&mut self, host: &mut Host) {
         let role = self.membership.role(host.config.node);
         let afresh = matches!(role, Some(MemberRole::Newcomer | MemberRole::Handoff));
@@ -57,8 +67,8 @@ where
         self.join = Some(Join::new(host.map(), self.membership.primary));
     }
 
-    /// Sets aside what was held so far, for good if the join is `afresh`: what is open is void, and all knowledge of decisions; entries
-    /// stay. Replaying the log does the same.
+    /// Sets aside what this replica held, for good if the join is `afresh`. Open ops and decisions
+    /// are void; entries stay. Replaying the log does the same.
     pub(crate) fn set_aside(&mut self, host: &mut Host, afresh: bool) {
         let sequence = self.sequence.take();
         let ops = self.give_up_ops(host);
@@ -73,7 +83,7 @@ where
         self.former = Some(former);
     }
 
-    /// Joiner: the primary's last decision from before this epoch is known. What was decided up to it comes by copying.
+    /// Joiner: the base of the epoch is known. Everything decided through it comes with the copy.
     pub(crate) fn start_after(&mut self, host: &mut Host, now: Now, base: u64) {
         let record = Record::Released { through: base };
         host.append(self.id(), |out| record.append(out));
@@ -95,7 +105,7 @@ where
                 ((self.membership.primary, 0), &held[..])
             }
             CopySection::Clients => ((self.membership.primary, 0), after),
-            // What is left of the disk is for decisions.
+            // The rest of the disk is for decisions.
             CopySection::Entries if host.disk_space != DiskSpace::Enough => return,
             CopySection::Entries => (join.source(), after),
         };
@@ -110,7 +120,7 @@ where
         host.send_frame(StreamPeer::Dialed(address), &request);
     }
 
-    /// Joiner: what a sweep has to do for the copy.
+    /// Joiner: retries what the copy waits for.
     pub(crate) fn sweep_join(&mut self, host: &mut Host, now: Now) {
         let retry_ns = host.config.timing.copy_retry.as_nanos() as u64;
         let Some(join) = &mut self.join else { return };
@@ -178,7 +188,7 @@ where
         }
     }
 
-    /// The primary says how far this replica holds what it holds.
+    /// The primary says how far this replica agrees with it.
     fn take_begun(&mut self, host: &mut Host, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let begun = Begun::read(payload)?;
         let source = self.membership.position(begun.source).map_or(self.membership.primary, |_| begun.source);
@@ -189,8 +199,8 @@ where
         let (since, floor) = (begun.since, begun.floor());
         let record = Record::Begin { since, floor, history: &history };
         host.append(self.id(), |out| record.append(out));
-        // A checkpoint may have come before, and replaying `Begin` after it finds nothing that was set aside: so what is shown now is
-        // logged like what is copied.
+        // Replaying `Begin` after a checkpoint finds nothing set aside, so effects that are shown
+        // now are logged like copied ones.
         let former = self.former.as_ref().expect("a joiner is not complete");
         let shown = former.effects_through(since).filter(|(key, _)| !kept.contains_key(*key));
         let mut entries: Vec<(Box<[u8]>, Vec<u8>)> =
@@ -209,8 +219,9 @@ where
         Ok(Vec::new())
     }
 
-    /// What is held is known: everything up to `since`, nothing of use beyond. Replaying the log does the same, though more decisions
-    /// seem not to be shown; then the copied entries that follow overwrite those whose keys are `newer`.
+    /// The agreed part is known: everything through `since` stands, and nothing after it. Replaying
+    /// the log does the same, except that it may show more decisions; the copied entries that
+    /// follow then overwrite the keys in `newer`.
     pub(crate) fn begin(
         &mut self,
         host: &mut Host,
@@ -231,7 +242,7 @@ where
         self.contents.set_floor(floor);
         match floor {
             0 => self.contents.recent_mut().forget_after(since),
-            // A handoff never holds what was decided up to there.
+            // A handoff never holds what was decided through there.
             _ => self.contents.recent_mut().begin_after(floor),
         }
     }
@@ -264,7 +275,7 @@ where
         Ok(chunk.after.to_vec())
     }
 
-    /// Logs and writes entries that came by copying.
+    /// Logs and writes copied entries.
     fn write_copied(&mut self, host: &mut Host, payload: &[u8]) -> Result<(), DecodeError> {
         if payload.is_empty() {
             return Ok(());
@@ -292,19 +303,21 @@ where
         self.waits.force(record, UnforcedWhat::Copy);
     }
 
-    /// Joiner: what was copied is durable.
+    /// Joiner: everything copied is durable.
     pub(crate) fn on_copy_forced(&mut self, host: &mut Host, now: Now) {
         let Some(join) = &mut self.join else { return };
         join.end_forcing();
         self.report_copied(host, now);
     }
 
-    /// Whether a copy must come before further decisions.
+    /// Joiner: whether a copy must come before further decisions, because too many effects are kept
+    /// back.
     pub(crate) fn keeps_too_much(&self) -> bool {
         self.join.as_ref().is_some_and(|join| join.kept_back() >= UNRELEASED_MAX)
     }
 
-    /// Asks the primary for what this member missed, at most once per quarter of a resend timeout.
+    /// Asks the primary, or the predecessor, for what this member missed, at most once per quarter
+    /// of a resend timeout.
     pub(crate) fn report_gap(&mut self, host: &mut Host, now: Now) {
         let pause_ns = host.config.timing.resend.as_nanos() as u64 / 4;
         if self.reporting.take_gap(now, pause_ns) {

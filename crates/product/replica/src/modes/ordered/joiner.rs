@@ -1,4 +1,4 @@
-//! What a joiner keeps: what it held in its former life, and how far its copy is (R7, R8).
+//! What a joiner keeps: what it held before it joined, and the progress of its copy (R7, R8).
 
 use super::contents::effects;
 use super::history::History;
@@ -13,32 +13,32 @@ use nicekv_proto::recovery::{CopySection, Entry};
 use nicekv_proto::{DecodeError, NodeId, Now, OpId};
 use zerocopy::network_endian::U64;
 
-/// What a replica that is not complete held before it joined.
+/// What an incomplete replica held before it joined.
 #[derive(Clone)]
 pub(crate) struct Former {
     pub(crate) logged: u64,
     pub(crate) history: History,
-    /// Logged and not known to be held by all.
+    /// Logged, and not known to be held by all.
     pub(crate) decisions: VecDeque<Decided>,
     ops: Map<OpId, Op>,
-    /// Whether a primary has said that it has all of it, too.
+    /// Whether a primary has confirmed that it has all of it.
     pub(crate) compared: bool,
 }
 
 impl Former {
-    /// Of a replica that has led another life until now.
+    /// From the state of a replica that becomes a joiner.
     pub(crate) fn of(sequence: Sequence, ops: Map<OpId, Op>) -> Self {
         let (logged, history, decisions) = sequence.into_parts();
         Self { logged, history, decisions, ops, compared: false }
     }
 
-    /// Of a replica that may hold anything up to `since` and nothing of use beyond.
+    /// For a replica that may hold anything through `since`, and nothing after it that counts.
     pub(crate) fn through(host: &Host, since: u64, mut history: History) -> Self {
         history.truncate(since);
         Self { logged: since, history, decisions: VecDeque::new(), ops: host.map(), compared: true }
     }
 
-    /// The effects of decisions up to `since` that were not shown.
+    /// The effects of decisions through `since` that were not shown.
     pub(crate) fn effects_through(&self, since: u64) -> impl Iterator<Item = (&[u8], Entry<'_>)> {
         let known = self.decisions.iter().take_while(move |decided| decided.index <= since);
         known.filter(|decided| decided.contended).flat_map(move |decided| {
@@ -47,13 +47,13 @@ impl Former {
         })
     }
 
-    /// What the primary is told.
+    /// The joiner's first request to the primary.
     pub(crate) fn append(&self, out: &mut Vec<u8>) {
         put(out, &U64::from(self.logged));
         self.history.append(out);
     }
 
-    /// Reads what [`Self::append`] wrote: the last decision, and where it and those before come from.
+    /// Reads what [`Self::append`] wrote: the last decision, and the history through it.
     pub(crate) fn read(bytes: &[u8]) -> Result<(u64, History), DecodeError> {
         let mut reader = Reader::new(bytes);
         let logged: U64 = reader.layout("last decision of a joiner")?;
@@ -63,16 +63,17 @@ impl Former {
 
 #[derive(Clone)]
 enum Stage {
-    /// Waits to hear what it has in common with the primary; what takes effect meanwhile is kept here, encoded.
+    /// Waits for the primary to say what they have in common. Effects that arrive meanwhile are
+    /// kept, encoded.
     Beginning {
         kept: Kept,
     },
-    /// Asking for this part, after this cursor.
+    /// Asks for this part, after this cursor.
     Copying {
         section: CopySection,
         after: Vec<u8>,
     },
-    /// Everything is logged and written; waits for the log to be durable.
+    /// Everything is logged and written; the log is being synced.
     Forcing,
     Done,
 }
@@ -80,7 +81,7 @@ enum Stage {
 /// Entries, encoded, by key.
 pub(crate) type Kept = BTreeMap<Box<[u8]>, Vec<u8>>;
 
-/// What a sweep has to do for a copy.
+/// What a sweep does for a copy.
 pub(crate) enum Step {
     Ask,
     Report,
@@ -90,19 +91,19 @@ pub(crate) enum Step {
 /// The joiner's side of a copy.
 #[derive(Clone)]
 pub(crate) struct Join {
-    /// Keys that decisions of this epoch have written, and by which.
+    /// Keys that decisions of this epoch have written, with the decisions.
     written: Map<Box<[u8]>, u64>,
     stage: Stage,
     asked_ns: u64,
-    /// The next part was not asked for: there was too much at once.
+    /// The next part was put off to limit the rate.
     is_paused: bool,
-    /// Entries are asked of this member.
+    /// The member that sends entries.
     source: NodeId,
-    /// Those written after this decision; what is copied in the order of decisions raises it.
+    /// Entries written after this decision are needed. Parts in decision order raise it.
     since: u64,
-    /// Decisions up to this one may have effects in the copy.
+    /// Decisions through this one may have effects in the copy.
     covers: u64,
-    /// Ops that were logged up to this record were not compared with the deduplication records.
+    /// Ops logged through this record were taken in without the client records.
     unchecked_through: u64,
 }
 
@@ -121,7 +122,7 @@ impl Join {
         }
     }
 
-    /// Takes note of what a decision writes. Whether it is kept back for now.
+    /// Notes what a decision writes. Whether the effect is kept back for now.
     pub(crate) fn keeps_back(&mut self, key: &[u8], entry: &Entry<'_>) -> bool {
         if matches!(self.stage, Stage::Forcing | Stage::Done) {
             return false;
@@ -134,17 +135,17 @@ impl Join {
         true
     }
 
-    /// Whether no decision as late as this one has written a key.
+    /// Whether no later decision has written the key.
     pub(crate) fn is_newer(&self, key: &[u8], index: u64) -> bool {
         self.written.get(key).is_none_or(|newest| *newest < index)
     }
 
-    /// How much is kept back.
+    /// Number of effects kept back.
     pub(crate) fn kept_back(&self) -> usize {
         if let Stage::Beginning { kept } = &self.stage { kept.len() } else { 0 }
     }
 
-    /// What is to be asked for next, and after which cursor.
+    /// The part to ask for next, and its cursor.
     pub(crate) fn next_part(&self) -> Option<(CopySection, &[u8])> {
         match &self.stage {
             Stage::Beginning { .. } => Some((CopySection::Begin, &[])),
@@ -153,22 +154,22 @@ impl Join {
         }
     }
 
-    /// Whom to ask for entries, and since which decision.
+    /// The member to ask for entries, and since which decision.
     pub(crate) fn source(&self) -> (NodeId, u64) {
         (self.source, self.since)
     }
 
-    /// Something is being asked for, or reported.
+    /// Something is being requested or reported.
     pub(crate) fn note_asked(&mut self, now: Now) {
         self.asked_ns = now.boot_ns;
     }
 
-    /// The next part is asked for at the next sweep.
+    /// The next sweep asks for the next part.
     pub(crate) fn pause(&mut self) {
         self.is_paused = true;
     }
 
-    /// What a sweep has to do, if it is time for it.
+    /// What a sweep does now.
     pub(crate) fn next_step(&mut self, now: Now, retry_ns: u64, primary: NodeId) -> Step {
         match self.stage {
             _ if core::mem::take(&mut self.is_paused) => Step::Ask,
@@ -183,8 +184,8 @@ impl Join {
         }
     }
 
-    /// The primary has told whence the entries come, since which decision, and which decisions may have effects in them. What was kept
-    /// back until now.
+    /// The primary has said which member sends the entries, since which decision, and which
+    /// decisions may have effects in them. Returns the effects that were kept back.
     pub(crate) fn begin(&mut self, source: NodeId, since: u64, covers: u64) -> Kept {
         (self.source, self.since, self.covers) = (source, since, covers);
         if let Stage::Beginning { kept } = &mut self.stage { core::mem::take(kept) } else { Kept::new() }
@@ -195,12 +196,13 @@ impl Join {
         self.stage = Stage::Copying { section, after };
     }
 
-    /// Decisions up to `covers` may have effects in what is copied, and nothing is lacking of those up to `through`.
+    /// Decisions through `covers` may have effects in the copy, and everything decided through
+    /// `through` is in it.
     pub(crate) fn cover(&mut self, covers: u64, through: u64) {
         (self.covers, self.since) = (self.covers.max(covers), self.since.max(through));
     }
 
-    /// All deduplication records are here; ops up to this record were taken in without them.
+    /// All client records are here; ops logged through this record were taken in without them.
     pub(crate) fn end_clients(&mut self, appended: u64) {
         self.unchecked_through = appended;
     }
@@ -210,12 +212,13 @@ impl Join {
         (self.stage, self.written) = (Stage::Forcing, written);
     }
 
-    /// What was copied is durable.
+    /// Everything copied is synced.
     pub(crate) fn end_forcing(&mut self) {
         (self.stage, self.asked_ns) = (Stage::Done, 0);
     }
 
-    /// Whether this replica could go on alone: if all that the copy covers is forced, and no op is open that is not compared.
+    /// Whether this replica could go on alone: everything that the copy covers is synced, and no
+    /// open op is unchecked.
     pub(crate) fn is_complete(&self, forced: u64, oldest_undecided: u64) -> bool {
         forced >= self.covers && oldest_undecided > self.unchecked_through
     }

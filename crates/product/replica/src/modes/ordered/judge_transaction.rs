@@ -1,7 +1,10 @@
-//! Transactions at the primary (T1 to T4): ops that lock several keys, and are decided when they are the next of each (T2).
+//! Transactions at the primary (T1 to T4): ops that lock several keys, and are decided when they
+//! are the next op of each (T2).
 //!
-//! All members log prepares in orders of their own, but each logs one op after the other: of two transactions that share keys one is before the other at all keys of a member, so none waits for one that
-//! waits for it. Everything else is as of ops of one key: one prepare, one decision that carries all effects (T1).
+//! Members log prepares in different orders, but each logs one op after the other. So of two
+//! transactions that share keys, one is first at all those keys of a member, and no cycle of
+//! waiting arises. Otherwise they are like ops of one key: one prepare, and one decision that
+//! carries all effects (T1).
 
 use super::locks::Latest;
 use super::partition::{Agreement, OrderedPartition};
@@ -16,7 +19,7 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Whether a transaction has a key that is not of this partition.
+    /// Whether a transaction has a key of another partition.
     pub(crate) fn is_beyond_reach(&self, update: &Update<'_>) -> bool {
         let Operation::Transaction(steps) = update.operation else { return false };
         let is_of_others =
@@ -24,7 +27,8 @@ where
         Step::each(steps).any(is_of_others)
     }
 
-    /// What a transaction does; `None`: something else comes first, or its keys are being read, all at once.
+    /// What a transaction does. `None`: something else comes first, or its keys are being read, all
+    /// at once.
     pub(crate) fn judge_transaction(&mut self, host: &mut Host, now: Now, op: OpId) -> Option<Verdict> {
         let keys = self.locks.op(op)?.stored.stored_keys();
         let unknown = keys.iter().filter(|key| !self.knows(host, now, key, op)).count();
@@ -44,7 +48,7 @@ where
         verdict
     }
 
-    /// What a transaction that is being decided makes of its keys.
+    /// Keeps the new states of the keys of a transaction that is being decided.
     pub(crate) fn keep_latest_of_transaction(&mut self, op: OpId, verdict: &Verdict) {
         let Some(stored) = self.locks.op(op).map(|state| state.stored.clone()) else { return };
         for (key, entry) in entries(stored.value(), &verdict.value, (0, verdict.version)) {

@@ -1,4 +1,5 @@
-//! What only the primary of an epoch keeps: how far its recovery is, how far its peers are, and what it still wants.
+//! State that only the primary of an epoch keeps: its recovery, its peers' progress, and the ops
+//! that it has to fetch.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -11,7 +12,7 @@ use nicekv_proto::{NodeId, Now, OpId};
 /// A timeout doubles at most this often.
 const DOUBLINGS_MAX: u32 = 3;
 
-/// How far a recovery is.
+/// Stage of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Asks every member what it holds.
@@ -20,39 +21,39 @@ pub(crate) enum Phase {
     Adopting { from: usize, target: u64 },
     /// Fetches the ops that only others hold (R18).
     Fetching,
-    /// Decides.
+    /// Ready to decide.
     Ready,
 }
 
 /// Another member of the epoch, as the primary knows it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Peer {
-    /// It has told everything it held when the epoch began.
+    /// It has answered with everything that it held when the epoch began.
     is_heard: bool,
-    /// It is to go on telling after this record of its log.
+    /// Its answer goes on after this record of its log.
     cursor: u64,
     logged: u64,
     forced: u64,
-    /// The last decision that it knew to be durable at all members when the epoch began.
+    /// The last decision that it knew to be synced by all when the epoch began.
     released: u64,
-    /// When it last made progress or was sent what it lacks.
+    /// When it last made progress, or was sent what it lacks.
     heard_ns: u64,
-    /// How often it was sent what it lacks, in vain.
+    /// Times it was sent what it lacks without making progress.
     tries: u32,
 }
 
-/// An op that is not here and that others hold.
+/// An op that others hold and this node does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wanted {
-    /// Who said so last.
+    /// The last member that reported it.
     pub(crate) holder: NodeId,
-    /// Which members, by position, have acknowledged it in this epoch: their word stands when it comes.
+    /// Positions of the members that have acknowledged it in this epoch; they count when it
+    /// arrives.
     pub(crate) acks: u16,
-    /// One of them has it as contended.
+    /// Some member has it as contended.
     pub(crate) is_contended: bool,
 }
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Lead {
     phase: Phase,
@@ -60,24 +61,26 @@ pub(crate) struct Lead {
     me: usize,
     /// By position in the member list; its own entry is unused.
     peers: Vec<Peer>,
-    /// Ops whose log order is not above this were undecided when the epoch began: their decisions are contended.
+    /// Ops logged through this record were undecided when the epoch began; their decisions are
+    /// contended.
     recovered_through: u64,
-    /// The last decision of such an op, or of an epoch before: an earlier primary may have shown it.
+    /// The last decision of such an op, or of an earlier epoch. An earlier primary may have shown
+    /// decisions through this one.
     recovery_end: u64,
     /// Ops that others hold.
     wanted: BTreeMap<OpId, Wanted>,
     /// When the last decision was sent.
     decided_ns: u64,
-    /// All that was open when the epoch began is decided, and durable at all.
+    /// Every op that was open when the epoch began is decided, and synced by all.
     is_complete: bool,
     /// Nothing is decided any more (R17).
     is_drained: bool,
-    /// Where to answer the refusals that it decided without a prepare, by index.
+    /// Reply addresses of refusals that were decided without a prepare, by index.
     refused: BTreeMap<u64, SocketAddrV4>,
 }
 
 impl Lead {
-    /// Of an epoch of so many members that begins.
+    /// At the start of an epoch with `members` members.
     pub(crate) fn new(me: usize, members: usize, now: Now) -> Self {
         let mut peers = vec![Peer { heard_ns: now.boot_ns, ..Peer::default() }; members];
         peers[me].is_heard = true;
@@ -113,7 +116,7 @@ impl Lead {
         self.is_complete
     }
 
-    /// The recovery is complete. Whether that is news.
+    /// Recovery is complete. Whether it was not before.
     pub(crate) fn complete(&mut self) -> bool {
         !core::mem::replace(&mut self.is_complete, true)
     }
@@ -128,12 +131,13 @@ impl Lead {
         self.is_drained = true;
     }
 
-    /// Members, by position, that have not told everything yet, and after which record of theirs they are to go on.
+    /// Positions of members that have not answered completely, each with the record after which its
+    /// answer goes on.
     pub(crate) fn unheard(&self) -> impl Iterator<Item = (usize, u64)> {
         self.peers.iter().enumerate().filter(|(_, peer)| !peer.is_heard).map(|(at, peer)| (at, peer.cursor))
     }
 
-    /// A member tells what it holds. Whether that is what it was asked for.
+    /// A member's answer. Whether it is the one that was asked for.
     pub(crate) fn hear(&mut self, position: usize, reply: &RecoverReply) -> bool {
         let peer = &mut self.peers[position];
         let is_asked = self.phase == Phase::Collecting && !peer.is_heard && peer.cursor == reply.cursor;
@@ -145,36 +149,38 @@ impl Lead {
         is_asked
     }
 
-    /// The member that has most decisions, and how many, once all are heard.
+    /// Position and last decision of the member with the longest log, once all have answered.
     pub(crate) fn farthest(&self) -> Option<(usize, u64)> {
         let all_heard = self.peers.iter().all(|peer| peer.is_heard);
         let by_logged = self.peers.iter().enumerate().map(|(position, peer)| (position, peer.logged));
         by_logged.max_by_key(|(_, logged)| *logged).filter(|_| all_heard)
     }
 
-    /// The last decisions that a member had logged, and knew to be durable at all, when the epoch began.
+    /// The last decisions that a member had logged, and knew to be synced by all, when the epoch
+    /// began.
     pub(crate) fn told_by(&self, position: usize) -> (u64, u64) {
         (self.peers[position].logged, self.peers[position].released)
     }
 
-    /// Decisions up to `target` are to be had from a member.
+    /// Decisions through `target` are fetched from a member.
     pub(crate) fn adopt(&mut self, from: usize, target: u64) {
         self.phase = Phase::Adopting { from, target };
     }
 
-    /// What was decided is here; open ops are not.
+    /// All decisions are here; open ops are still to be fetched.
     pub(crate) fn begin_fetching(&mut self) {
         self.phase = Phase::Fetching;
     }
 
-    /// All that was decided up to `logged` is here. Ops up to record `recovered_through` are from before the epoch.
+    /// All decisions through `logged` are here. Ops logged through record `recovered_through` are
+    /// from before the epoch.
     pub(crate) fn become_ready(&mut self, now: Now, recovered_through: u64, logged: u64) {
         self.phase = Phase::Ready;
         (self.recovered_through, self.recovery_end) = (recovered_through, logged);
         self.decided_ns = now.boot_ns;
     }
 
-    /// Ops up to this record were open when the epoch began.
+    /// Ops logged through this record were open when the epoch began.
     pub(crate) fn recovered_through(&self) -> u64 {
         self.recovered_through
     }
@@ -194,7 +200,7 @@ impl Lead {
         self.decided_ns = now.boot_ns;
     }
 
-    /// `holder` has an op. Whether that is news.
+    /// `holder` has an op. Whether it was not known.
     pub(crate) fn want(&mut self, op: OpId, holder: NodeId) -> bool {
         let is_new = !self.wanted.contains_key(&op);
         let wanted = self.wanted.entry(op).or_insert(Wanted { holder, acks: 0, is_contended: false });
@@ -202,21 +208,22 @@ impl Lead {
         is_new
     }
 
-    /// Ops to be fetched now, with their holders. An uncontended one may have been answered, so that a contended one of its key comes after it: those come first.
+    /// Ops to fetch now, with their holders. Uncontended ones first: they may have been answered,
+    /// so contended ops of their keys come after them.
     pub(crate) fn fetched_first(&self) -> impl Iterator<Item = (OpId, NodeId)> {
         let only_contended = self.wanted.values().all(|wanted| wanted.is_contended);
         let first = self.wanted.iter().filter(move |(_, wanted)| only_contended || !wanted.is_contended);
         first.map(|(op, wanted)| (*op, wanted.holder))
     }
 
-    /// A member holds an op that is wanted as contended.
+    /// A member holds a wanted op as contended.
     pub(crate) fn note_contended(&mut self, op: OpId) {
         if let Some(wanted) = self.wanted.get_mut(&op) {
             wanted.is_contended = true;
         }
     }
 
-    /// A member, by position, has acknowledged an op that is wanted. Whether that is news.
+    /// A member, by position, has acknowledged a wanted op. Whether it had not before.
     pub(crate) fn keep_ack(&mut self, op: OpId, position: usize, is_contended: bool) -> bool {
         let Some(wanted) = self.wanted.get_mut(&op) else { return false };
         let is_new = wanted.acks >> position & 1 == 0;
@@ -225,22 +232,23 @@ impl Lead {
         is_new
     }
 
-    /// An op has arrived; what was known of it.
+    /// An op has arrived. What was known of it.
     pub(crate) fn have(&mut self, op: OpId) -> Option<Wanted> {
         self.wanted.remove(&op)
     }
 
-    /// Only these ops are still wanted.
+    /// Keeps only the wanted ops that `is_wanted` accepts.
     pub(crate) fn keep_wanting(&mut self, mut is_wanted: impl FnMut(OpId) -> bool) {
         self.wanted.retain(|op, _| is_wanted(*op));
     }
 
-    /// Ops that are not here, and who holds them.
+    /// Ops that others hold and this node does not.
     pub(crate) fn wanted(&self) -> &BTreeMap<OpId, Wanted> {
         &self.wanted
     }
 
-    /// A member says how far it is. How many decisions it has, if it is known what it held.
+    /// A member reports its progress. Its last logged decision, if it has answered the recovery
+    /// request.
     pub(crate) fn take_progress(&mut self, now: Now, position: usize, progress: &Progress) -> Option<u64> {
         let peer = &mut self.peers[position];
         if !peer.is_heard {
@@ -253,7 +261,7 @@ impl Lead {
         Some(peer.logged)
     }
 
-    /// The last decision that all other members have forced; `u64::MAX` if there are none.
+    /// The last decision that all other members have synced; `u64::MAX` if there are none.
     pub(crate) fn forced_by_peers(&self) -> u64 {
         let peers = self.peers.iter().enumerate().filter(|(position, _)| *position != self.me);
         peers.map(|(_, peer)| peer.forced).min().unwrap_or(u64::MAX)
@@ -272,7 +280,8 @@ impl Lead {
         self.peers[position].forced
     }
 
-    /// Whether a member has been silent for so long that it is to be sent something again; how often that has been in vain.
+    /// If a member has been silent for a timeout: how often in a row. It is to be sent what it
+    /// lacks again.
     pub(crate) fn take_silent(&mut self, now: Now, position: usize, patience_ns: u64) -> Option<u32> {
         let peer = &mut self.peers[position];
         let since_ns = peer.heard_ns.max(self.decided_ns);
@@ -283,12 +292,12 @@ impl Lead {
         Some(peer.tries)
     }
 
-    /// Decision `index` will be the refusal of an op that was never prepared.
+    /// Decision `index` will refuse an op that was never prepared.
     pub(crate) fn refuse(&mut self, index: u64, reply_to: SocketAddrV4) {
         self.refused.insert(index, reply_to);
     }
 
-    /// Where to answer the refusal that decision `index` is.
+    /// The reply address of the refusal that is decision `index`.
     pub(crate) fn take_refused(&mut self, index: u64) -> Option<SocketAddrV4> {
         self.refused.remove(&index)
     }
@@ -348,7 +357,7 @@ mod tests {
         Progress { partition, epoch, logged, forced, gap: false, space }
     }
 
-    /// The second of three members, which has heard the others.
+    /// The second of three members, after both others have answered.
     fn heard() -> Lead {
         let mut lead = Lead::new(1, 3, at(100));
         assert!(lead.hear(0, &reply(0, 0, 5, 4)) && lead.hear(2, &reply(0, 0, 7, 6)));

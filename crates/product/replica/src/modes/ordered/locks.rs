@@ -4,14 +4,16 @@
 //!   take_in ──▶ undecided, in the queue of its key ──decide──▶ decided, not released ──remove, unlock──▶ gone
 //! ```
 //!
-//! Invariants: an open op locks its keys, of which only a transaction has several, and a key without open ops is not locked; a key's undecided ops stand in the order in which this
-//! replica logged them, but for deletes by expiry (`expiry`).
+//! Invariants: an open op locks its keys (only a transaction has several), and a key without open
+//! ops is not locked; a key's undecided ops stand in this replica's log order, except deletes by
+//! expiry (`expiry`).
 //!
-//! This part says when a key becomes locked and when it is unlocked (`nicekv_replica::Visibility`); what changes in between, `contents` says.
+//! `Locks` reports to [`Visibility`] when a key is locked and unlocked; `contents` reports changes
+//! in between.
 
 use crate::modes::bounds::WAITING_GETS_MAX;
 use crate::modes::ordered::evaluate::KeyValue;
-use crate::modes::ordered::ordered::Ordered;
+use crate::modes::ordered::number_map::NumberMap;
 use crate::{Map, Visibility};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -19,7 +21,7 @@ use hashbrown::hash_map::EntryRef;
 use nicekv_proto::{Now, OpId, Operation, PartitionId, StoredBytes, StoredKey, StoredUpdate};
 use smallvec::SmallVec;
 
-/// So many pieces of memory are kept to be used again: those of a batch.
+/// Buffers kept for reuse: those of a batch.
 const SPARE_MAX: usize = 16;
 
 /// A timeout doubles at most this often.
@@ -28,12 +30,12 @@ const DOUBLINGS_MAX: u32 = 3;
 /// An op that is prepared here and has not taken effect.
 #[derive(Clone)]
 pub(crate) struct Op {
-    /// Number of its log record: the replica's own order.
+    /// Number of its log record: this replica's own order.
     pub(crate) order: u64,
     /// The client's datagram.
     pub(crate) stored: StoredUpdate,
     pub(crate) is_forced: bool,
-    /// As of when it was logged (R2).
+    /// Whether it was contended when it was logged (R2).
     pub(crate) is_contended: bool,
     /// Set when it is decided but not released.
     pub(crate) is_decided: bool,
@@ -52,10 +54,10 @@ impl Op {
     }
 }
 
-/// What the primary has heard of an op in this epoch.
+/// The primary's view of an op in this epoch.
 #[derive(Clone, Copy, Default, Hash)]
 pub(crate) struct Votes {
-    /// Which members, by position, have acknowledged it.
+    /// Positions of the members that have acknowledged it.
     pub(crate) acks: u16,
     /// Some member said that it is contended.
     pub(crate) any_contended: bool,
@@ -63,11 +65,11 @@ pub(crate) struct Votes {
     pub(crate) any_refused: bool,
 }
 
-/// What the primary knows of a key's newest decided state.
+/// The newest decided state of a key, as far as the primary knows it.
 #[derive(Clone)]
 pub(crate) enum Latest {
     Unknown,
-    /// By the read with this token; one that was asked for before tells of an older state.
+    /// Being read; only this token's result counts, earlier reads return an older state.
     Reading {
         token: u64,
     },
@@ -79,16 +81,16 @@ pub(crate) enum Latest {
 pub(crate) struct WaitingGet {
     pub(crate) op: OpId,
     pub(crate) reply_to: SocketAddrV4,
-    /// Of a chain: the head has looked whether the value's time has come (R11).
+    /// Along a chain: the head has judged whether the value has expired (R11).
     pub(crate) is_judged: bool,
 }
 
 /// A locked key.
 #[derive(Clone)]
 pub(crate) struct Key {
-    /// Its undecided ops, in the replica's own log order.
+    /// Its undecided ops, in this replica's log order.
     queue: SmallVec<[OpId; 1]>,
-    /// Its decided ops that are not released.
+    /// Number of its decided ops that are not released.
     unreleased: u32,
     latest: Latest,
     /// Gets that wait for the outcome.
@@ -105,7 +107,6 @@ impl Key {
         self.queue.iter().copied()
     }
 
-    /// How many of its ops are decided and not released.
     pub(crate) fn unreleased(&self) -> u32 {
         self.unreleased
     }
@@ -115,25 +116,23 @@ impl Key {
     }
 }
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Locks {
     partition: PartitionId,
     ops: Map<OpId, Op>,
     /// Undecided ops by log order.
-    undecided: Ordered<OpId>,
+    undecided: NumberMap<OpId>,
     keys: Map<StoredKey, Key>,
-    /// Of ops that are gone.
+    /// Buffers of removed ops.
     spare: Vec<StoredBytes>,
 }
 
 impl Locks {
     /// Without open ops.
     pub(crate) fn new(partition: PartitionId, ops: Map<OpId, Op>, keys: Map<StoredKey, Key>) -> Self {
-        Self { partition, ops, undecided: Ordered::default(), keys, spare: Vec::new() }
+        Self { partition, ops, undecided: NumberMap::default(), keys, spare: Vec::new() }
     }
 
-    /// An open op.
     pub(crate) fn op(&self, op: OpId) -> Option<&Op> {
         self.ops.get(&op)
     }
@@ -143,7 +142,6 @@ impl Locks {
         self.ops.contains_key(&op)
     }
 
-    /// How many ops are open.
     pub(crate) fn count(&self) -> usize {
         self.ops.len()
     }
@@ -163,24 +161,24 @@ impl Locks {
         self.keys.contains_key(key)
     }
 
-    /// Undecided ops by log order, of those that were logged after record `after`.
+    /// Undecided ops in log order, of those logged after record `after`.
     pub(crate) fn undecided_after(&self, after: u64) -> impl Iterator<Item = (OpId, &Op)> {
         self.undecided.after(after).map(|(_, op)| (*op, &self.ops[op]))
     }
 
-    /// The record of the oldest undecided op; `u64::MAX`: there is none.
+    /// The record of the oldest undecided op; `u64::MAX` if there is none.
     pub(crate) fn oldest_undecided(&self) -> u64 {
         self.undecided.first().unwrap_or(u64::MAX)
     }
 
-    /// All open ops, in the order in which they were logged.
+    /// All open ops, in log order.
     pub(crate) fn in_log_order(&self) -> Vec<&Op> {
         let mut ops: Vec<&Op> = self.ops.values().collect();
         ops.sort_unstable_by_key(|op| op.order);
         ops
     }
 
-    /// Takes an op in: it is undecided from now on and locks its key.
+    /// Takes in an op: it is undecided from now on, and locks its keys.
     pub(crate) fn take_in(
         &mut self,
         visibility: &mut Visibility,
@@ -213,14 +211,14 @@ impl Locks {
         debug_assert!(before.is_none());
     }
 
-    /// An op's record is durable. If it is still open, when it was taken in.
+    /// An op's record is synced. If it is still open: when it was taken in.
     pub(crate) fn mark_forced(&mut self, op: OpId) -> Option<u64> {
         let state = self.ops.get_mut(&op)?;
         state.is_forced = true;
         Some(state.since_ns)
     }
 
-    /// Primary: these members, by position, have acknowledged an open op. What is known of it now.
+    /// Primary: members, by position, have acknowledged an open op. Its votes now.
     pub(crate) fn count_acks(&mut self, op: OpId, acks: u16, is_contended: bool, is_refused: bool) -> Votes {
         let state = self.ops.get_mut(&op).expect("an open op");
         state.votes.acks |= acks;
@@ -229,13 +227,13 @@ impl Locks {
         state.votes
     }
 
-    /// Primary: its holder is not silent.
+    /// Primary: the member that refuses it is not silent.
     pub(crate) fn calm(&mut self, op: OpId) {
         let state = self.ops.get_mut(&op).expect("an open op");
         state.tries = state.tries.min(1);
     }
 
-    /// Of the `count` oldest undecided ops those whose timeout has passed; each is counted as tried.
+    /// Those of the `count` oldest undecided ops whose timeout has passed. Counts a try for each.
     pub(crate) fn take_overdue(&mut self, now: Now, timeout_ns: u64, count: usize) -> Vec<OpId> {
         let mut overdue = Vec::new();
         for (_, op) in self.undecided.after(None).take(count) {
@@ -248,7 +246,8 @@ impl Locks {
         overdue
     }
 
-    /// An op is decided, maybe once more. How many ops of its key (of that of which there are most) are decided and not released, this one among them; `None`: it is not open.
+    /// An op is decided, possibly again. How many ops of its key are decided and not released, this
+    /// one included (for several keys, the most); `None`: the op is not open.
     pub(crate) fn decide(&mut self, op: OpId) -> Option<u32> {
         let state = self.ops.get_mut(&op)?;
         let is_first = !core::mem::replace(&mut state.is_decided, true);
@@ -267,7 +266,7 @@ impl Locks {
         Some(most)
     }
 
-    /// Whether an undecided op is the next one of each of its keys (T2).
+    /// Whether an undecided op is the next of each of its keys (T2).
     pub(crate) fn is_next(&self, op: OpId) -> bool {
         let Some(state) = self.ops.get(&op) else { return false };
         let mut is_next = true;
@@ -275,31 +274,33 @@ impl Locks {
         is_next
     }
 
-    /// Whether some key of an op that is not open is locked by an undecided one: then it is contended (T3).
+    /// Whether an op that is not open shares a key with an undecided one; then it is contended
+    /// (T3).
     pub(crate) fn meets_undecided(&self, stored: &StoredUpdate) -> bool {
         let mut meets = false;
         stored.each_key(|key| meets |= self.keys.get(key).is_some_and(|key| !key.queue.is_empty()));
         meets
     }
 
-    /// A decided op takes effect. Its key is to be unlocked next.
+    /// A decided op takes effect. Its keys are to be unlocked next.
     pub(crate) fn remove(&mut self, op: OpId) -> Option<Op> {
         self.ops.remove(&op)
     }
 
-    /// Memory for an op that is to be taken in.
+    /// A buffer for an op that is to be taken in.
     pub(crate) fn take_spare(&mut self) -> StoredBytes {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// An op that was removed is not needed any more.
+    /// Keeps the buffer of a removed op.
     pub(crate) fn let_go(&mut self, op: Op) {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(op.stored.into_bytes());
         }
     }
 
-    /// A decided op of this key has taken effect. Whether no other one locks the key, and the gets that waited for that.
+    /// A decided op of this key has taken effect. If no other op locks the key, unlocks it and
+    /// returns the gets that waited.
     pub(crate) fn unlock(&mut self, visibility: &mut Visibility, key: &[u8]) -> Option<Vec<WaitingGet>> {
         let EntryRef::Occupied(mut entry) = self.keys.entry_ref(key) else {
             panic!("an open op locks its key")
@@ -317,7 +318,7 @@ impl Locks {
         self.keys.get_mut(key).expect("an open op locks its key")
     }
 
-    /// Lets a get wait for the outcome of a locked key. Whether there is room for it.
+    /// Lets a get wait for the outcome of a locked key. Whether there was room.
     pub(crate) fn wait(&mut self, get: WaitingGet, key: &[u8]) -> bool {
         match self.keys.get_mut(key) {
             Some(state) if state.waiting.len() < WAITING_GETS_MAX => {
@@ -328,17 +329,17 @@ impl Locks {
         }
     }
 
-    /// The gets that wait for a locked key.
+    /// Takes the gets that wait for a locked key.
     pub(crate) fn take_waiting(&mut self, key: &[u8]) -> Vec<WaitingGet> {
         core::mem::take(&mut self.key_mut(key).waiting)
     }
 
-    /// Primary: what is known of a locked key's newest decided state from now on.
+    /// Primary: sets the newest decided state of a locked key.
     pub(crate) fn set_latest(&mut self, key: &[u8], latest: Latest) {
         self.key_mut(key).latest = latest;
     }
 
-    /// The read with this token has found `latest`. Whether that is the state that is waited for.
+    /// The read with this token has found `latest`. Whether it is the read that is waited for.
     pub(crate) fn end_reading(&mut self, key: &[u8], token: u64, latest: Latest) -> bool {
         let Some(state) = self.keys.get_mut(key) else { return false };
         let is_newest = matches!(state.latest, Latest::Reading { token: newest } if newest == token);
@@ -348,14 +349,15 @@ impl Locks {
         is_newest
     }
 
-    /// An undecided op is the next to be decided of its key.
+    /// Makes an undecided op the next of its key.
     pub(crate) fn move_to_front(&mut self, key: &[u8], op: OpId) {
         let queue = &mut self.key_mut(key).queue;
         queue.retain(|queued| *queued != op);
         queue.insert(0, op);
     }
 
-    /// A new epoch: nothing is known of what its primary will decide, and acks of the last one are void (R4).
+    /// A new epoch: the new primary's decisions are unknown, and acks of the last epoch are void
+    /// (R4).
     pub(crate) fn enter_epoch(&mut self, now: Now) {
         for key in self.keys.values_mut() {
             key.waiting.clear();
@@ -367,7 +369,7 @@ impl Locks {
         }
     }
 
-    /// Lets go of the undecided ops: of a chain nobody was told anything of them. Which they were.
+    /// Drops the undecided ops, which no other node knows of a chain's. Returns them.
     pub(crate) fn drop_undecided(&mut self, visibility: &mut Visibility) -> Vec<OpId> {
         let mut dropped = Vec::new();
         while let Some((_, op)) = self.undecided.pop_first() {
@@ -388,7 +390,7 @@ impl Locks {
         dropped
     }
 
-    /// Lets go of all ops; they are put into `ops`.
+    /// Drops all ops, and returns them in place of `ops`.
     pub(crate) fn give_up(&mut self, visibility: &mut Visibility, ops: Map<OpId, Op>) -> Map<OpId, Op> {
         for (key, _) in self.keys.drain() {
             visibility.unlocked(self.partition, &key);

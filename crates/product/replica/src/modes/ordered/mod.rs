@@ -1,18 +1,20 @@
-//! NICE's multicast two-phase commit (NICE §4.2 to §4.4 with rules R1 to R5, R7, R8, R10, R11, R15 and R17). Read in this order:
+//! What two-phase commit and chains share: one sequence of decisions that all members log and apply
+//! (rules R1 to R18, T1 to T6).
 //!
-//! 1. this module: which event goes where; `partition`: the parts of its state;
-//! 2. `locks` (open ops, locked keys), `sequence` (decisions), `contents` (what is in the engine) with `recent`, `lead` (what a primary keeps) with `makings`, `joiner`,
-//!    `reporting`, `repairs`, `agenda`, `waits`: the parts, which know nothing of each other's insides; [`crate::modes::ordered::clients`];
-//! 3. `prepare`: every replica logs and acknowledges an op;
-//! 4. `decide`: the primary orders it, on the fast or the slow path; [`crate::modes::ordered::evaluate`] says what it does;
-//!    `made`: values that it makes for that;
-//! 5. `settle`: a decision is logged, takes effect, is released; `follow`: the others hear of it;
-//! 6. `get` and `scan`: who may answer them, and with what; `expiry`: values whose time has come;
-//! 7. `epoch`: recovery when the replica set changes; `history`, `join` and `copy`: what a returning node has missed; `restore`: the log;
-//! 8. `reshape`: the end of a partition, and the beginning of what takes its place;
-//! 9. `sweep`: what is done about silence; `full` and `repair`: about disks that are full, or return damaged values;
-//!    `scrub` and `compare`: about replicas that differ;
-//! 10. `chain`: the same sequence, agreed on along a chain.
+//! [`OrderedPartition`] composes the parts that own its state. A mode adds its own state, and
+//! implements [`Agreement`] where shared code depends on it. Read in this order:
+//!
+//! 1. `partition`: the parts, and what a mode decides;
+//! 2. the parts, which know nothing of each other's insides: `locks` (open ops, locked keys),
+//!    `sequence` (decisions) with `history`, `contents` (the engine) with `recent` and `agenda`,
+//!    `clients` (at most once), `lead` (a primary's), `joiner`, `repairs`, `reporting`, `waits`;
+//! 3. `open_ops`: an op becomes open; `decide`: the primary orders it, `evaluate` and `transaction`
+//!    say what it does; `apply`: the decision is logged, takes effect, and is released;
+//! 4. `get`, `scan` with `pieces`, `expiry`: reads;
+//! 5. `epoch`: recovery when the members change; `join` and `copy`: what a returning member has
+//!    missed; `replay` with `record`: the log;
+//! 6. `repair`: damaged values; `scrub` with `compare`: members that differ; `reshape`: splits and
+//!    merges.
 
 pub(crate) mod agenda;
 pub(crate) mod apply;
@@ -32,8 +34,8 @@ pub(crate) mod joiner;
 pub(crate) mod judge_transaction;
 pub(crate) mod lead;
 pub(crate) mod locks;
+pub(crate) mod number_map;
 pub(crate) mod open_ops;
-pub(crate) mod ordered;
 pub(crate) mod partition;
 pub(crate) mod pieces;
 pub(crate) mod recent;
@@ -130,7 +132,7 @@ where
 
     pub(crate) fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>) {
         let scan = self.waits.finish_scan(token, self.membership.epoch);
-        // A copy must not go without them: the joiner asks again.
+        // A copy must not go without the damaged entries; the joiner asks again.
         self.begin_repairs(host, now, page.corrupt);
         if let Some(purpose) = scan.filter(|_| page.corrupt.is_empty()) {
             self.take_page(host, now, purpose, &page);

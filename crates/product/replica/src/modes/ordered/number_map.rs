@@ -1,30 +1,30 @@
-//! A map from numbers that come, and go, almost in their order.
+//! A map from numbers that come and go almost in order, like those of log records and of a client's
+//! ops.
 //!
-//! Numbers of log records and of a client's ops do. Entries stand in a queue: at its ends they cost nothing but themselves, in between the
-//! shorter side moves. So nothing is allocated for an entry, and the next one stands beside it.
+//! Entries stand in a queue: at its ends insertion and removal cost nothing more, in between the
+//! shorter side moves. So there is no allocation per entry, and neighbours are adjacent in memory.
 
 use alloc::collections::VecDeque;
 
-/// See the module.
 #[derive(Clone)]
-pub(crate) struct Ordered<T> {
+pub(crate) struct NumberMap<T> {
     /// Ascending by number.
     queue: VecDeque<(u64, T)>,
 }
 
-impl<T> Default for Ordered<T> {
+impl<T> Default for NumberMap<T> {
     fn default() -> Self {
         Self { queue: VecDeque::new() }
     }
 }
 
-impl<T> Ordered<T> {
+impl<T> NumberMap<T> {
     /// How many entries there are.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Where an entry is, or would be.
+    /// Place of an entry, or where it would be inserted.
     fn find(&self, number: u64) -> Result<usize, usize> {
         match (self.queue.front(), self.queue.back()) {
             (Some((first, _)), _) if *first == number => Ok(0),
@@ -39,7 +39,7 @@ impl<T> Ordered<T> {
         self.find(number).ok().map(|at| &self.queue[at].1)
     }
 
-    /// Sets an entry; returns the one that was there.
+    /// Sets an entry; returns the previous one.
     pub(crate) fn insert(&mut self, number: u64, value: T) -> Option<T> {
         match self.find(number) {
             Ok(at) => return Some(core::mem::replace(&mut self.queue[at].1, value)),
@@ -92,11 +92,11 @@ mod tests {
 
     #[test]
     fn it_agrees_with_a_map() {
-        let (mut ordered, mut model) = (Ordered::default(), BTreeMap::new());
+        let (mut ordered, mut model) = (NumberMap::default(), BTreeMap::new());
         let mut random = 1u64;
         for step in 0..20_000u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Numbers about where the step is: new ones, and such that were there, or are.
+            // Numbers near the step: some new, some present, some removed.
             let number = step / 4 + (random >> 40) % 30;
             match (random >> 33) % 8 {
                 0..4 => assert_eq!(ordered.insert(number, step), model.insert(number, step)),

@@ -1,4 +1,4 @@
-//! Ops that become open here, and that are given up.
+//! Ops become open here, and are given up.
 
 use super::clients::StoredResult;
 use super::contents::{is_large, reference};
@@ -15,7 +15,7 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Takes an op in: it is undecided from now on and locks its key.
+    /// Takes in an op: it is undecided from now on, and locks its keys.
     pub(crate) fn insert_op(
         &mut self,
         host: &mut Host,
@@ -32,7 +32,8 @@ where
         self.locks.take_in(&mut host.visibility, now, order, contended, stored);
     }
 
-    /// Values that were asked for, and are not what their keys have any more, stay while their clients may read them (L4).
+    /// Large values that a result names, and that their keys have no longer, stay while their
+    /// clients may read them (L4).
     pub(crate) fn keep_named(&mut self, host: &mut Host) {
         for (name, is_named) in self.clients.take_named() {
             match is_named {
@@ -42,7 +43,7 @@ where
         }
     }
 
-    /// No op is open any more: those that were.
+    /// Gives up all open ops, and returns them.
     pub(crate) fn give_up_ops(&mut self, host: &mut Host) -> Map<OpId, Op> {
         let none = host.map();
         let ops = self.locks.give_up(&mut host.visibility, none);
@@ -51,13 +52,15 @@ where
         ops
     }
 
-    /// Primary: a decision that every member holds took effect without a prepare. If it is a refusal, the client may know now.
+    /// Primary: a decision takes effect without a prepare. If it is a refusal, its client may be
+    /// told now.
     pub(crate) fn answer_refused(&mut self, host: &mut Host, decided: &Decided, result: &StoredResult) {
         let reply_to = self.lead.as_mut().and_then(|lead| lead.take_refused(decided.index));
         host.reply(reply_to, &result.reply(decided.op));
     }
 
-    /// Whether an op is refused by a decision that some member may lack: such a member would execute it if it became the primary.
+    /// Whether a decision refuses this op, and some member may lack it: that member would execute
+    /// the op if it became the primary.
     pub(crate) fn is_refusal_unreleased(&self, op: OpId, status: Status) -> bool {
         is_refusal(status) && self.sequence.unreleased().any(|decided| decided.op == op)
     }

@@ -1,4 +1,5 @@
-//! One partition at one node that agrees on a sequence of decisions: the parts that own its state, and what its mode decides.
+//! One partition at one node that agrees on a sequence of decisions: the parts of its state, and
+//! what its mode decides.
 
 use super::clients::Clients;
 use super::contents::Contents;
@@ -50,8 +51,9 @@ pub(crate) struct OrderedPartition<A> {
 
 /// What differs between multicast two-phase commit and chains, where the code that they share needs it.
 pub(crate) trait Agreement {
-    /// The primary decides an op as soon as it has it (C1, C4), and a decision is shown only when all members have forced it. Otherwise
-    /// the primary waits until every member has acknowledged the op (R1), and only contended decisions are shown late (R2).
+    /// The primary decides an op as soon as it has it (C1, C4), and a decision is shown only when
+    /// all members have synced it. Otherwise the primary waits until every member has acknowledged
+    /// the op (R1), and only contended decisions are shown late (R2).
     const DECIDES_AT_ONCE: bool;
     /// A secondary passes a get that it cannot answer to the primary.
     const PASSES_GETS_TO_PRIMARY: bool;
@@ -87,7 +89,7 @@ pub(crate) trait Agreement {
         entry: Option<Entry<'_>>,
     );
 
-    /// Reports what is logged and forced; `gap`: and asks for what is missing.
+    /// Reports what is logged and synced; with `gap`, asks for what is missing.
     fn tell_progress(&mut self, host: &mut Host, gap: bool);
 
     /// Feeds `state` with the state of the mode (`Partition::fingerprint`).

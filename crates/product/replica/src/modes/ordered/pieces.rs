@@ -1,12 +1,13 @@
-//! Pieces of scans (C11): what of a page of the engine an answer lists, and what it covers.
+//! Pieces of scans (C11): what an answer lists of a page of the engine, and how far it covers the
+//! page.
 //!
 //! ```text
 //!   page     a   b(deleted)   c   d(overdue)   e
-//!   piece    a                c │                 covers all up to c; d is deleted first, as any get of it would have it (R11)
+//!   piece    a                c │                 covers everything through c; d is deleted first, as for a get (R11)
 //! ```
 //!
-//! Invariants: what is covered and not listed was not there; a piece covers at least one key more than it was asked after, or the whole rest, unless the
-//! first key is overdue or needs more room than there is.
+//! Invariants: a key that is covered and not listed did not exist; a piece covers at least one key
+//! after the one asked for, or the whole rest, unless the first key is overdue or does not fit.
 
 use crate::modes::entry::{decode_entry, is_overdue};
 use crate::{Page, stored_entries};
@@ -14,15 +15,15 @@ use alloc::vec::Vec;
 use nicekv_proto::scan::{ScanWants, Scanned};
 use nicekv_proto::{Form, KeyOrder, MatchRange, Now, OpId};
 
-/// What an answer may be.
+/// Bounds of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) wants: ScanWants,
     /// Only keys with these match values.
     pub(crate) range: MatchRange,
-    /// How keys become these.
+    /// How keys map to match values.
     pub(crate) order: KeyOrder,
-    /// For what is listed, and the last key that is covered.
+    /// For the list, and the last key that is covered.
     pub(crate) bytes_max: usize,
 }
 
@@ -31,18 +32,18 @@ pub(crate) struct Frame {
 pub(crate) struct Piece<'a> {
     pub(crate) listed: Vec<u8>,
     pub(crate) count: u32,
-    /// The last key that is covered, if that is not the last one listed.
+    /// The last key that is covered, if it is not the last one listed.
     pub(crate) through: Option<&'a [u8]>,
-    /// Something on the page is not covered.
+    /// Part of the page is not covered.
     pub(crate) is_cut: bool,
     /// Nothing is covered.
     pub(crate) is_empty: bool,
-    /// Keys of the page whose time has come, and the versions that are to be deleted.
+    /// Overdue keys of the page, with the versions to delete.
     pub(crate) overdue: Vec<(&'a [u8], OpId)>,
 }
 
 impl<'a> Piece<'a> {
-    /// Of a page.
+    /// Cuts a piece of a page.
     pub(crate) fn of(page: &Page<'a>, frame: Frame, now: Now) -> Self {
         let mut piece = Self { is_empty: true, ..Self::default() };
         for (key, entry) in stored_entries(page.entries) {
@@ -54,7 +55,7 @@ impl<'a> Piece<'a> {
                 piece.overdue.push((key, entry.version));
                 piece.is_cut = true;
             }
-            // What is overdue further on is deleted at once, too.
+            // Overdue keys further on are deleted now, too.
             if !piece.is_cut {
                 piece.is_cut = !piece.cover(key, entry.form, value, frame);
             }
@@ -62,9 +63,9 @@ impl<'a> Piece<'a> {
         piece
     }
 
-    /// Covers one key more, if there is room for that.
+    /// Covers one more key, if there is room.
     fn cover(&mut self, key: &'a [u8], form: Form, value: Option<&[u8]>, frame: Frame) -> bool {
-        // A large value is for a get.
+        // Large values are left to gets.
         let is_listed = frame.wants == ScanWants::Values && form == Form::Plain;
         let value = value.map(|value| Scanned { key, form, value: Some(value).filter(|_| is_listed) });
         let listed = value.filter(|_| frame.wants != ScanWants::Count);
@@ -112,7 +113,7 @@ mod tests {
         told(piece, |piece| piece.entries().map(|entry| entry.key.to_vec()).collect())
     }
 
-    /// What a client reads of it.
+    /// What a client reads of the piece.
     fn told<T>(piece: &Piece<'_>, read: impl Fn(&ScanPiece<'_>) -> T) -> T {
         let told = ScanPiece {
             op: OpId::NONE,

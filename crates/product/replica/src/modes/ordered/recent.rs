@@ -1,31 +1,32 @@
-//! Which keys the latest decisions have written: what a member that comes back is given, without reading the whole partition for it (R7).
+//! The keys that the latest decisions have written. A returning member is sent their entries,
+//! without reading the whole partition (R7).
 //!
 //! ```text
-//!   decision   … 41 | 42  43  44  45  46        of whoever holds 42 are copied c (44) and a (46):
-//!   key           ? |  b   a   c   –   a        45 wrote nothing, and what 43 wrote is no more
+//!   decision   … 41 | 42  43  44  45  46        a member that holds 42 is sent c (44) and a (46):
+//!   key           ? |  b   a   c   –   a        45 wrote nothing, and 43 was overwritten
 //! ```
 //!
-//! Invariant: the key of every entry whose decision comes after the forgotten ones is here, at the place of that decision. Where a key was
-//! written again its earlier places stay, and what the engine has of it tells which one is the last.
+//! Invariant: for every entry in the engine whose decision is not forgotten, its key is here at
+//! that decision's place. Earlier places of a key stay; the entry's index in the engine tells which
+//! is current.
 //!
-//! It is in memory only, and bounded; a restart fills it from the log. Whoever was away for longer than it reaches back is given what a
-//! scan finds.
+//! It is bounded and in memory only; a restart fills it from the log. A member that was away for
+//! longer is served by a scan.
 
 use alloc::collections::VecDeque;
 use smallvec::SmallVec;
 
-/// Bytes that keys may take which are too long to need none of their own; beyond them the oldest are forgotten.
+/// Bytes of keys too long to be stored inline. Beyond it the oldest are forgotten.
 const LONG_KEYS_BYTES_MAX: usize = 2 << 20;
 
-/// A key. Short ones need no memory of their own.
+/// A key; short ones are stored inline.
 pub(crate) type RecentKey = SmallVec<[u8; 24]>;
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Recent {
-    /// The decision of the first key.
+    /// The decision of the first place.
     first: u64,
-    /// By decision, without gaps; none: it has written nothing.
+    /// By decision, without gaps. `None`: it wrote nothing.
     keys: VecDeque<Option<RecentKey>>,
     decisions_max: usize,
     long_keys_bytes: usize,
@@ -37,18 +38,19 @@ impl Recent {
         Self { first: 1, keys: VecDeque::new(), decisions_max, long_keys_bytes: 0 }
     }
 
-    /// Whether nothing has been noted or forgotten.
+    /// Whether nothing was noted or forgotten.
     pub(crate) fn is_unused(&self) -> bool {
         self.first == 1 && self.keys.is_empty()
     }
 
-    /// What decisions up to `through` wrote is not known, and those after it have written nothing yet.
+    /// Starts over: the keys of decisions through `through` are unknown, and later ones have
+    /// written nothing yet.
     pub(crate) fn begin_after(&mut self, through: u64) {
         self.keys.clear();
         (self.first, self.long_keys_bytes) = (through + 1, 0);
     }
 
-    /// What was decided after `since` is void: everything that it wrote is written again.
+    /// Decisions after `since` are void; what they wrote is written again.
     pub(crate) fn forget_after(&mut self, since: u64) {
         if !self.reaches(since) {
             return self.begin_after(since);
@@ -57,7 +59,7 @@ impl Recent {
         self.long_keys_bytes = self.keys.iter().flatten().map(bytes_of_long).sum();
     }
 
-    /// What decisions up to `through` wrote is forgotten.
+    /// Forgets the keys of decisions through `through`.
     pub(crate) fn forget_through(&mut self, through: u64) {
         while self.first <= through {
             let Some(key) = self.keys.pop_front() else {
@@ -69,7 +71,7 @@ impl Recent {
         }
     }
 
-    /// The decision of this index has written this key.
+    /// Decision `index` has written this key.
     pub(crate) fn note(&mut self, index: u64, key: &[u8]) {
         let decisions_max = self.decisions_max as u64;
         if index >= self.first + decisions_max {
@@ -85,7 +87,8 @@ impl Recent {
             }
             Some(noted @ None) => *noted = Some(RecentKey::from_slice(key)),
             Some(Some(noted)) if **noted == *key => return,
-            // No decision writes two keys. If a damaged or forged entry says so there is no place for both.
+            // A decision writes one key. If a damaged or forged entry claims otherwise, there is no
+            // place for both.
             Some(_) => return self.forget_through(index),
         }
         self.long_keys_bytes += self.keys[place as usize].as_ref().map_or(0, bytes_of_long);
@@ -94,12 +97,12 @@ impl Recent {
         }
     }
 
-    /// Whether all is known that was written after decision `since`.
+    /// Whether everything written after decision `since` is known.
     pub(crate) fn reaches(&self, since: u64) -> bool {
         self.first <= since + 1
     }
 
-    /// What decisions after `since` and up to `through` have written, and which.
+    /// Keys written by decisions after `since` through `through`, with the decisions.
     pub(crate) fn written(&self, since: u64, through: u64) -> impl Iterator<Item = (u64, &RecentKey)> {
         let skipped = (since + 1).saturating_sub(self.first) as usize;
         let places = (self.first..=through).zip(&self.keys).skip(skipped);
@@ -138,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_was_written_since_is_told_in_the_order_of_decisions() {
-        // The effect of a contended decision comes after those of later ones.
+        // A contended decision takes effect after later ones.
         let recent = noted(9, &[(1, "b"), (2, "a"), (5, "a"), (3, "c")]);
         assert_eq!(written(&recent, 0, 9), [(1, "b"), (2, "a"), (3, "c"), (5, "a")]);
         assert_eq!(written(&recent, 2, 4), [(3, "c")]);

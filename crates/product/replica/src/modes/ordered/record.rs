@@ -1,6 +1,7 @@
-//! Records of a partition's log; which partition, the node has written before them.
+//! Records of a partition's log. The node writes the partition's number before them.
 //!
-//! Every record is idempotent: a checkpoint writes the open ones again, and replaying both the old and the new changes nothing.
+//! Every record is idempotent: a checkpoint writes the open ones again, and replaying both old and
+//! new changes nothing.
 
 use alloc::vec::Vec;
 use nicekv_proto::DecodeError;
@@ -12,35 +13,37 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Record<'a> {
-    /// An op is prepared: the client's datagram, and whether it was contended when it was logged (R2).
+    /// An op is prepared: the client's datagram, and whether it was contended when logged (R2).
     Prepare { contended: bool, datagram: &'a [u8] },
-    /// An op is decided. Decisions of a partition stand in the log in the order of their indexes.
+    /// An op is decided. A partition's decisions are in the log in index order.
     Decision(Decision<'a>),
-    /// Every member holds the decisions up to this one, or this replica gets their effects by copying.
+    /// Every member holds the decisions through this one, or this replica gets their effects by
+    /// copying.
     Released { through: u64 },
     /// The replica joins: what it held so far is set aside, for good if it joins afresh (R7, R8).
     Join { afresh: bool },
-    /// Deduplication records, in `Clients`' own form.
+    /// Client records, in the encoding of `Clients`.
     Clients { payload: &'a [u8] },
-    /// Of what was set aside, the decisions up to `since` stand; at 0 the engine's entries are void, too.
+    /// Of what was set aside, decisions through `since` stand. At 0 the engine's entries are void,
+    /// too.
     Begin { since: u64, floor: u64, history: &'a [u8] },
-    /// Entries that came by copying, and were written.
+    /// Copied entries, which were written.
     Copied { payload: &'a [u8] },
     /// The copy is complete.
     Complete,
-    /// Every original member holds the decisions up to this one.
+    /// Every original member holds the decisions through this one.
     Held { through: u64 },
-    /// It takes the place of others, and goes on after this decision (R17). What they knew of clients follows; without the node's own record that it is
-    /// born both are void.
+    /// The partition takes the place of others, and goes on after this decision (R17). Their client
+    /// records follow. Without the node's own record of the takeover, both are void.
     Born { index: u64 },
-    /// Where the replica stands, in place of all records before.
+    /// The state of the replica, in place of all earlier records.
     Position { position: Position, history: &'a [u8] },
 }
 
 /// See [`Record::Position`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// If not complete: what it holds (`Former::through`).
+    /// If it is not complete: what it holds (`Former::through`).
     pub(crate) since: Option<u64>,
     pub(crate) floor: u64,
     pub(crate) released: u64,

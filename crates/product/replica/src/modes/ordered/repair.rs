@@ -1,4 +1,5 @@
-//! A value that the disk has damaged (docs/FAULTS.md row 10) is got back from another member, and meanwhile served by nobody who lacks it.
+//! A damaged value (docs/FAULTS.md row 10) is fetched from another member. Until then this member
+//! does not serve it.
 //!
 //! ```text
 //!  member (cannot read k)                 another consistent member
@@ -8,20 +9,25 @@
 //!    │ installs it once it has logged `through` itself
 //! ```
 //!
-//! A key of which members have different entries (`compare`) takes the same way: then all of them are asked, this one too, and what most
-//! have is installed.
+//! A key of which members have different entries (`compare`) is repaired in the same way, by a
+//! vote: all members are asked, this one included, and the majority's entry is installed.
 //!
-//! Gets of k are passed on to the primary; at the primary they wait, as does the evaluation of its next op.
+//! Gets of k are passed on to the primary. At the primary they wait, as does the evaluation of its
+//! next op.
 //!
-//! Why what arrives may be installed:
-//! * *It is not too old.* An engine holds the effects of decisions up to `logged` (uncontended) and `released` (contended), and two
-//!   members' decisions are prefixes of one sequence. Who has logged and released at least as much as the asker had when it found the
-//!   damage has every effect that was lost; and once the asker has applied a later effect to k, the damage is gone and the repair over.
-//! * *It may be too new, and that shows nowhere.* A later effect is of an op that the asker has forced (R1) and not yet seen take effect,
-//!   so k is locked: a secondary answers no get of it. When the decisions come, the asker applies them once more: they are blind writes.
-//!   A primary's peers are never ahead of it.
-//! * *The engine does not get ahead of the log.* Else the asker, restarted and made primary, could evaluate an op on its own result. So
-//!   the state waits until the asker has logged every decision that can be in it.
+//! Why the answer may be installed:
+//! * *It is not too old.* An engine holds the effects of decisions through `logged` (uncontended)
+//!   and `released` (contended), and two members' decisions are prefixes of one sequence. A member
+//!   that has logged and released at least as much as the asker had when it found the damage has
+//!   every effect that was lost. Once the asker has applied a later effect to k, the damage is gone
+//!   and the repair is over.
+//! * *It may be too new, and that does not show.* A later effect comes from an op that the asker
+//!   has synced (R1) and that has not taken effect there yet, so k is locked, and a secondary
+//!   answers no get of it. When the decision comes, the asker applies it again: effects are blind
+//!   writes. A primary's peers are never ahead of it.
+//! * *The engine does not get ahead of the log.* Otherwise the asker, restarted and made primary,
+//!   could evaluate an op on the op's own result. So the entry waits until the asker has logged
+//!   every decision that can be in it.
 
 use super::locks::{Latest, WaitingGet};
 use super::partition::{Agreement, OrderedPartition};
@@ -34,7 +40,7 @@ use nicekv_proto::recovery::Entry;
 use nicekv_proto::repair::{KeyState, RepairReply, RepairRequest};
 use nicekv_proto::{Epoch, NodeId, Now};
 
-/// Who wants to know what is here of a key: in which epoch, who, and what was logged and released there.
+/// A member that asks for a key: in which epoch, which node, and what it had logged and released.
 type Asker = (Epoch, NodeId, (u64, u64));
 
 impl<A> OrderedPartition<A>
@@ -52,14 +58,14 @@ where
         }
     }
 
-    /// Primary: the state that the next op of a key is to be evaluated on is damaged.
+    /// Primary: the state for the next op of a key is damaged.
     pub(crate) fn on_state_corrupt(&mut self, host: &mut Host, now: Now, token: u64, key: &[u8]) {
         if self.locks.end_reading(key, token, Latest::Unknown) {
             self.begin_repair(host, now, key);
         }
     }
 
-    /// Asks for a key, if that is not under way.
+    /// Starts the repair of a key, unless it is under way.
     fn begin_repair(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         if self.repairs.contains(key) {
             return;
@@ -77,7 +83,7 @@ where
         host.arm_sweep(now);
     }
 
-    /// Members seem to have different entries of a key: asks all what they have, this one too.
+    /// Members seem to have different entries of a key: asks all, this one included.
     pub(crate) fn begin_vote(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         if !self.repairs.is_full() && !self.repairs.contains(key) {
             self.add_repair(host, now, key, true);
@@ -91,7 +97,7 @@ where
         }
     }
 
-    /// Whom to ask at the `tries`-th time: the primary, then the other members that hold everything.
+    /// The member to ask at the `tries`-th try: the primary, then the other full members.
     fn repair_peer(&self, host: &Host, tries: u32) -> Option<SocketAddrV4> {
         let me = host.config.node;
         let mut peers: Vec<_> = (self.membership.members.iter())
@@ -125,7 +131,7 @@ where
         host.outbox.send(peer, |out| request.encode(out));
     }
 
-    /// A member cannot read a key.
+    /// A member asks for a key that it cannot read.
     pub(crate) fn on_repair_request(&mut self, host: &mut Host, request: &RepairRequest<'_>) {
         let holds_everything = self.membership.standing == Standing::Consistent;
         if !holds_everything || self.is_behind(request.logged, request.released) {
@@ -142,7 +148,7 @@ where
         self.waits.read(token, read);
     }
 
-    /// The key that another member cannot read has been read here.
+    /// A key that another member asked for was read here.
     pub(crate) fn on_repair_read(
         &mut self,
         host: &mut Host,
@@ -167,7 +173,7 @@ where
         host.outbox.send(address, |out| told.encode(out));
     }
 
-    /// Another member tells what it has of a damaged key.
+    /// A member answers with its entry of a damaged key.
     pub(crate) fn on_repair_reply(&mut self, host: &mut Host, now: Now, reply: &RepairReply<'_>) {
         let Some(repair) = self.repairs.get_mut(reply.key) else { return };
         if repair.asked != reply.asked {
@@ -176,12 +182,12 @@ where
         let offer = match reply.state {
             KeyState::Stored(stored) => {
                 let entry = Entry::decode(stored).expect("checked when it was decoded");
-                // A tombstone may be gone elsewhere.
+                // The tombstone may be dropped at other members.
                 let is_counted = repair.votes.is_none() || entry.value.is_some();
                 Offer { needs: entry.index, entry: is_counted.then(|| stored.into()) }
             }
             KeyState::Absent => Offer { needs: reply.through, entry: None },
-            // The next one is asked by the next sweep.
+            // The next sweep asks the next member.
             KeyState::Corrupt => return,
         };
         match &mut repair.votes {
@@ -196,14 +202,14 @@ where
         }
     }
 
-    /// When all have voted: what most have stands; of equally many, what the primary has.
+    /// When all have voted: the majority's entry stands; in a tie, the primary's.
     fn count_votes(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         let (me, primary) = (host.config.node, self.membership.primary);
         let judges = self.membership.judges(me).count() + 1;
         let Some(repair) = self.repairs.get_mut(key) else { return };
         match repair.outvoted(me, judges, primary) {
             None => {}
-            // What is under way on the key is decided on another state than was voted of.
+            // An op under way on the key would be decided on another state than was voted on.
             Some(Vote::Outvoted(best)) if !self.locks.is_locked(key) => {
                 host.count_differing(self.membership.partition, self.membership.epoch);
                 self.repairs.offer(key, best);
@@ -215,7 +221,7 @@ where
         }
     }
 
-    /// Installs what was offered for a key, if the log has got so far.
+    /// Installs what was offered for a key, if the log has come that far.
     fn install_offer(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         let Some(offer) = self.repairs.take_offer(key, self.sequence.logged()) else { return };
         match offer.entry {
@@ -229,7 +235,7 @@ where
         self.decide_key(host, now, key);
     }
 
-    /// A key has been written: if it was damaged, it is whole again.
+    /// A key was written: if it was damaged, it is repaired.
     pub(crate) fn finish_repair(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         if let Some(waiting) = self.repairs.end(key) {
             host.count_repaired(self.id(), self.membership.epoch);
@@ -237,7 +243,7 @@ where
         }
     }
 
-    /// Asks again; whether there is anything left to repair.
+    /// Asks again. Whether repairs are left.
     pub(crate) fn sweep_repairs(&mut self, host: &mut Host, now: Now) -> bool {
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         for key in self.repairs.keys() {

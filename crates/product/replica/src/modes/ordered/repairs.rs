@@ -1,4 +1,5 @@
-//! Keys of a partition that cannot be read here, or of which members have different entries, and what others have offered.
+//! Keys of a partition that cannot be read here, or that differ between members, and the answers of
+//! other members.
 
 use super::locks::WaitingGet;
 use crate::modes::bounds::{REPAIRS_MAX, WAITING_GETS_MAX};
@@ -7,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use nicekv_proto::{NodeId, Now};
 
-/// A vote that so many requests have not brought to an end is given up.
+/// A vote that is open after this many requests is given up.
 const VOTE_TRIES_MAX: u32 = 6;
 /// The time between two requests doubles at most this often.
 const DOUBLINGS_MAX: u32 = 5;
@@ -19,34 +20,35 @@ pub(crate) struct Repair {
     pub(crate) asked: (u64, u64),
     asked_ns: u64,
     pub(crate) tries: u32,
-    /// Of a key that is not damaged, but differs: what the members have, this one included.
+    /// For a key that differs instead of being damaged: the entries of the members, this one
+    /// included.
     pub(crate) votes: Option<BTreeMap<NodeId, Offer>>,
     offer: Option<Offer>,
-    /// Primary: gets of the key.
+    /// Primary: gets that wait.
     waiting: Vec<WaitingGet>,
 }
 
 /// The state of a key at a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
-    /// To be logged here before it is installed.
+    /// This decision must be logged here before it is installed.
     pub(crate) needs: u64,
     pub(crate) entry: Option<Box<[u8]>>,
 }
 
-/// What is to be done next about a repair.
+/// What a sweep does about a repair.
 pub(crate) enum Step {
-    /// It is given up: somebody is silent, and the next pass of the scrub finds it again.
+    /// Gives it up: a member is silent, and the next pass of the scrub finds the key again.
     Drop,
-    /// Something is offered.
+    /// Installs the offer.
     Install,
-    /// To be asked for again.
+    /// Asks again.
     Ask,
     Wait,
 }
 
 impl Repair {
-    /// What is to be done now, if it is asked for again after `resend_ns`, and after longer each time.
+    /// The next step, if requests are repeated after `resend_ns`, with backoff.
     pub(crate) fn next_step(&mut self, now: Now, resend_ns: u64) -> Step {
         if self.votes.is_some() && self.tries >= VOTE_TRIES_MAX {
             Step::Drop
@@ -60,7 +62,8 @@ impl Repair {
         }
     }
 
-    /// What most members have, if it is not what `me` has; of equally many, what the primary has. `None` until `judges` have voted.
+    /// The majority's entry if it is not what `me` has; in a tie, the primary's. `None` until
+    /// `judges` have voted.
     pub(crate) fn outvoted(&self, me: NodeId, judges: usize, primary: NodeId) -> Option<Vote> {
         let votes = self.votes.as_ref().filter(|votes| votes.len() >= judges)?;
         let mine = votes.get(&me)?;
@@ -70,15 +73,15 @@ impl Repair {
     }
 }
 
-/// How a vote ends for this member.
+/// The result of a vote for this member.
 pub(crate) enum Vote {
-    /// It has what most have.
+    /// It has the majority's entry.
     Agreed,
-    /// Most have this.
+    /// The majority has this.
     Outvoted(Offer),
 }
 
-/// At most [`REPAIRS_MAX`] of them; others are found again when they are read again.
+/// At most [`REPAIRS_MAX`]; others are found again when they are read again.
 #[derive(Clone, Default)]
 pub(crate) struct Repairs {
     by_key: BTreeMap<Box<[u8]>, Repair>,
@@ -105,7 +108,7 @@ impl Repairs {
         self.by_key.keys().cloned().collect()
     }
 
-    /// Begins the repair of a key, by votes or by the first who offers something.
+    /// Starts the repair of a key, by a vote or by the first offer.
     pub(crate) fn begin(&mut self, now: Now, asked: (u64, u64), is_vote: bool, key: &[u8]) -> Repair {
         let votes = is_vote.then(BTreeMap::new);
         let repair =
@@ -114,7 +117,7 @@ impl Repairs {
         repair
     }
 
-    /// Lets a get wait for the repair of its key. Whether there is room for it.
+    /// Lets a get wait for the repair of its key. Whether there was room.
     pub(crate) fn wait(&mut self, get: WaitingGet, key: &[u8]) -> bool {
         match self.by_key.get_mut(key) {
             Some(repair) if repair.waiting.len() < WAITING_GETS_MAX => {
@@ -125,19 +128,19 @@ impl Repairs {
         }
     }
 
-    /// This is to be installed.
+    /// Keeps an offer for installation.
     pub(crate) fn offer(&mut self, key: &[u8], offer: Offer) {
         if let Some(repair) = self.by_key.get_mut(key) {
             repair.offer = Some(offer);
         }
     }
 
-    /// What may be installed, if decisions up to `logged` are in the log.
+    /// The offer that may be installed when decisions through `logged` are in the log.
     pub(crate) fn take_offer(&mut self, key: &[u8], logged: u64) -> Option<Offer> {
         self.by_key.get_mut(key)?.offer.take_if(|offer| offer.needs <= logged)
     }
 
-    /// The repair of a key is over; the gets that waited for it.
+    /// The repair of a key is over. Returns the gets that waited.
     pub(crate) fn end(&mut self, key: &[u8]) -> Option<Vec<WaitingGet>> {
         self.by_key.remove(key).map(|repair| repair.waiting)
     }

@@ -1,4 +1,5 @@
-//! From the log and back: replaying it at the start, and writing its open part again so that the rest can be trimmed.
+//! The log: replaying it at the start, and writing its open part again so that the rest can be
+//! trimmed.
 
 use super::contents::reference;
 use super::history::History;
@@ -14,14 +15,14 @@ use nicekv_proto::bytes::Reader;
 use nicekv_proto::replication::Decision;
 use nicekv_proto::{Datagram, DecodeError, Now, OpId, StoredUpdate};
 
-/// Bytes of deduplication records per log record.
+/// Bytes of client records per log record.
 pub(crate) const CLIENTS_RECORD_BYTES: usize = 128 << 10;
 
 impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Takes up one record of the log. It is durable, and its effects go to the engine once more, in the order of the log.
+    /// Replays a record. It is synced, and its effects go to the engine again, in log order.
     pub(crate) fn take_record(
         &mut self,
         host: &mut Host,
@@ -70,7 +71,8 @@ where
 
     fn take_position(&mut self, host: &mut Host, now: Now, position: Position, history: History) {
         if position.released > self.sequence.logged() || self.contents.recent().is_unused() {
-            // The log begins here: what was decided before is in the engine, and nobody knows which.
+            // The log begins here: earlier decisions are in the engine, and it is unknown which
+            // keys they wrote.
             let through = position.released.max(position.since.unwrap_or(0));
             self.contents.recent_mut().begin_after(through);
         }
@@ -102,8 +104,8 @@ where
         Ok(())
     }
 
-    /// After a restart: an op that was logged and never forced may be in the log without the large value that it names. Nobody was told of it, and it is as if it had not
-    /// been logged.
+    /// After a restart: an op that was logged and never synced may be in the log without the large
+    /// value that it names. It was not acknowledged, so it is dropped.
     pub(crate) fn drop_torn(&mut self, host: &mut Host) {
         let lacks_value =
             |op: &Op| reference(&op.stored).is_some_and(|of| !host.storage.holds_value(of.name));
@@ -119,13 +121,14 @@ where
         }
     }
 
-    /// Appends what is open, so that earlier records are no longer needed once the engine is durable.
+    /// Appends the open state, so that earlier records can go once the engine is durable.
     pub(crate) fn append_open(&self, host: &mut Host) {
         let mut append = |record: Record<'_>| {
             host.append(self.id(), |out| record.append(out));
         };
         let position = Position {
-            // What was set aside and is not compared with the primary's is too much to write again: it would copy everything.
+            // What was set aside and not compared with the primary's is not written again: the
+            // joiner then copies everything.
             since: self.former.as_ref().map(|former| if former.compared { former.logged } else { 0 }),
             floor: self.contents.floor(),
             released: self.sequence.released(),

@@ -1,38 +1,38 @@
-//! When a member tells the primary how far it is.
+//! When a member reports its progress to the primary.
 
 use nicekv_proto::Now;
 
-/// See the module.
 #[derive(Clone, Default)]
 pub(crate) struct Reporting {
-    /// At the latest.
+    /// A report is due then at the latest.
     due_ns: Option<u64>,
     /// When the last gap was reported.
     gap_ns: u64,
 }
 
 impl Reporting {
-    /// To be told then at the latest.
+    /// Makes a report due at `at_ns` at the latest.
     pub(crate) fn be_due(&mut self, at_ns: u64) {
         self.due_ns.get_or_insert(at_ns);
     }
 
-    /// Something is to be told, sooner or later.
+    /// Whether a report is due some time.
     pub(crate) fn is_pending(&self) -> bool {
         self.due_ns.is_some()
     }
 
-    /// Something is to be told now.
+    /// Whether a report is due now.
     pub(crate) fn is_due(&self, now: Now) -> bool {
         self.due_ns.is_some_and(|due_ns| due_ns <= now.boot_ns)
     }
 
-    /// It is being told.
+    /// A report is being sent.
     pub(crate) fn tell(&mut self) {
         self.due_ns = None;
     }
 
-    /// Whether a gap may be reported, if the last time was `pause_ns` ago at least. Then it is reported.
+    /// Whether a gap may be reported, because the last report is at least `pause_ns` ago. Notes
+    /// that it is.
     pub(crate) fn take_gap(&mut self, now: Now, pause_ns: u64) -> bool {
         let may = now.boot_ns >= self.gap_ns + pause_ns;
         if may {

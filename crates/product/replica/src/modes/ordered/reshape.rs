@@ -1,17 +1,21 @@
-//! A partition ends, and others go on with what it held (R17): its last decisions, and the first state of what takes its place.
+//! A partition ends, and others take over its keys (R17): its last decisions, and the first state
+//! of the child.
 //!
 //! ```text
-//!   parent's primary, in a sealed epoch:   no op of a client is taken in ─▶ what is open is decided ─▶ all have forced all ─▶ drained at D
-//!   every member of the parents:           logged = D? all of it takes effect; what is known of clients goes to the child
-//!   child:                                 begins after D' = the greatest D, and one: a decision that nobody made, of no epoch
+//!   parent's primary, in a sealed epoch:   clients start no op ─▶ open ops are decided ─▶ all have synced all ─▶ drained at D
+//!   every member of the parents:           logged = D? everything takes effect; client records go to the child
+//!   child:                                 begins at D' = the greatest D plus one: a decision of no epoch that nobody made
 //! ```
 //!
-//! Why nothing is lost, and nothing done twice:
-//! * D includes every decision that was shown: shown is what all have forced or what the primary has decided (R2), and it decides nothing after D.
-//!   What is undecided at D is an op of which nobody was told anything. It ends with the partition, and its client sends it again, to the child.
-//! * The child knows all clients of all parents. Whom one of them had forgotten is forgotten: no op of it is executed (R10).
-//! * All members of the child hold the same at D', under an origin that no epoch has: who compares with another one that was born at D' holds
-//!   what it holds, and who was not born has nothing in common with any (R7).
+//! Why nothing is lost, and no op executed twice:
+//! * D includes every decision that was shown: those are synced by all, or decided by the primary
+//!   (R2), which decides nothing after D. An op that is undecided at D was not reported to anyone.
+//!   It ends with the partition, and its client sends it again, to the child.
+//! * The child knows the clients of all parents. A client that one of them had forgotten is
+//!   forgotten: none of its ops is executed (R10).
+//! * All members of the child hold the same at D', under an origin that no epoch has. So members
+//!   that took over at D' have everything through it in common, and a node that did not take over
+//!   has nothing in common with them (R7).
 //! * Entries keep the indexes of their parents' decisions, none of which is above D'.
 
 use super::contents::Contents;
@@ -25,7 +29,7 @@ use crate::modes::ordered::clients::ExportCursor;
 use alloc::vec::Vec;
 use nicekv_proto::{Epoch, Now};
 
-/// Where the decision comes from with which a partition begins that takes the place of others.
+/// Origin of the first decision of a partition that takes over others.
 const BORN: Epoch = Epoch(0);
 
 impl<A> OrderedPartition<A>
@@ -37,10 +41,11 @@ where
         self.lead.as_ref().is_some_and(Lead::is_drained)
     }
 
-    /// Primary of a sealed epoch: the last decision, if nothing is open and all members hold it. From then on nothing is decided.
+    /// Primary of a sealed epoch: the last decision, if nothing is open and all members hold it.
+    /// After that nothing is decided.
     pub(crate) fn drained_at(&mut self, host: &Host) -> Option<u64> {
         let is_settled = self.locks.count() == 0 && self.sequence.unreleased().len() == 0;
-        // What takes its place knows of no copies.
+        // The child knows of no copies of hot keys.
         let is_quiet = host.hot.is_quiet(self.id());
         let may_end = self.membership.sealed && self.may_decide() && is_quiet && is_settled;
         let (through, lead) = (self.sequence.logged(), self.lead.as_mut()?);
@@ -50,7 +55,8 @@ where
         lead.is_drained().then_some(through)
     }
 
-    /// This decision is the last one, and every member has forced it. Whether this replica holds it, and no other; then it takes effect, with all before.
+    /// Decision `index` is the last one, and every member has synced it. If this replica holds it
+    /// and nothing after it, everything takes effect, and this returns true.
     pub(crate) fn end_through(&mut self, host: &mut Host, now: Now, index: u64) -> bool {
         let is_last = self.former.is_none() && self.sequence.logged() == index;
         if is_last {
@@ -59,14 +65,14 @@ where
         is_last
     }
 
-    /// Logs that everything has taken effect. Else the log, read back, leaves contended decisions open for somebody who says that they are released, and
-    /// what takes the partition's place does without them.
+    /// Logs that everything has taken effect. Otherwise replaying the log would leave contended
+    /// decisions open until someone reports them released, and the child does not know of them.
     pub(crate) fn log_end(&self, host: &mut Host) {
         let record = Record::Released { through: self.sequence.logged() };
         host.append(self.id(), |out| record.append(out));
     }
 
-    /// What is known of clients, in pieces.
+    /// The client records, in pieces.
     pub(crate) fn legacy(&self) -> Vec<Vec<u8>> {
         let (mut pieces, mut cursor, mut more) = (Vec::new(), ExportCursor::START, true);
         while more {
@@ -77,7 +83,8 @@ where
         pieces
     }
 
-    /// All entries up to this decision are here; with these legacies it is all that there was.
+    /// The partition takes over: all entries through decision `index` are here, and these are the
+    /// parents' client records.
     pub(crate) fn be_born(&mut self, host: &mut Host, index: u64, legacies: &[Vec<u8>]) {
         let record = Record::Born { index };
         host.append(self.id(), |out| record.append(out));

@@ -1,34 +1,26 @@
-//! Scans (C11): the primary lists what it shows.
+//! Scans (C11).
 //!
-//! What the primary's engine holds is what was shown last of every key: a decision is in it from the moment when it may be shown (R2). So a page, read at
-//! one moment, is what the partition held at that moment, once every op from before the epoch is decided and released (R3, R4). Other members pass a
-//! scan on (of a chain to the tail, which releases first and alone answers, C3): they may lack what was decided elsewhere, and which keys that is, their locks tell for single keys only.
+//! The primary's engine holds what was last shown of every key, because a decision is written there
+//! when it may be shown (R2). So a page, read at one moment, is the state of the partition at that
+//! moment, once every op from before the epoch is decided and released (R3, R4). Other members may
+//! lack decisions, and their locks show that for single keys only. So they pass a scan on: to the
+//! primary, or along a chain to the tail, which releases first (C3).
 
 use super::partition::{Agreement, OrderedPartition};
-use super::waits::ScanPurpose;
+use super::waits::{ClientScan, ScanPurpose};
 use crate::modes::bounds::{SCAN_PAGE_BYTES, SCANS_MAX};
 use crate::modes::ordered::pieces::{Frame, Piece};
 use crate::{Host, Page, Standing};
 use core::net::SocketAddrV4;
 use nicekv_proto::scan::{Scan, ScanPiece, ScanWants};
-use nicekv_proto::{NodeId, Now, OpId};
-
-/// A page that is read for a client.
-#[derive(Clone, Copy)]
-pub(crate) struct ClientScan {
-    op: OpId,
-    reply_to: SocketAddrV4,
-    frame: Frame,
-    /// Other pieces are asked for at the same time: there is less room than for a piece alone.
-    is_one_of_several: bool,
-}
+use nicekv_proto::{NodeId, Now};
 
 impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Reads a piece of what is this partition's; `is_recovered`: what was decided before this epoch is shown here. A scan that cannot be
-    /// answered now is dropped: the client asks again.
+    /// Reads a piece of this partition's keys; `is_recovered`: decisions from before this epoch are
+    /// shown here. A scan that cannot be answered now is dropped, and the client asks again.
     pub(crate) fn read_piece(
         &mut self,
         host: &mut Host,
@@ -44,7 +36,7 @@ where
             return;
         }
         let bytes_max = scan.answer_bytes_max() - ScanPiece::FIXED_BYTES;
-        // Entries have bytes that are not told.
+        // Part of an entry's bytes is not returned.
         let page_bytes = if scan.wants == ScanWants::Values { bytes_max } else { SCAN_PAGE_BYTES };
         let token = host.scan(self.id(), scan.after, page_bytes);
         let frame = Frame { wants: scan.wants, range: scan.range, order: self.membership.order, bytes_max };
@@ -69,14 +61,15 @@ where
         host.outbox.send(to, |out| scan.encode(out));
     }
 
-    /// The page has been read, in this epoch.
+    /// The page was read, in this epoch.
     pub(crate) fn on_client_scanned(&mut self, host: &mut Host, now: Now, scan: ClientScan, page: &Page<'_>) {
         let ClientScan { op, reply_to, frame, is_one_of_several } = scan;
         if !host.has_lease(now) {
             host.counters.dropped += 1;
             return;
         }
-        // Of a chain what is there is there until the head has it deleted, by its own clock (R11).
+        // At the tail of a chain a value exists until the head has it deleted, by the head's clock
+        // (R11).
         let judged_at = if self.is_primary() { now } else { Now { unix_ms: 0, ..now } };
         let piece = Piece::of(page, frame, judged_at);
         for (key, version) in piece.overdue {
@@ -84,7 +77,8 @@ where
                 self.order_alone(host, now, key, version);
             }
         }
-        // Who asks for several learns how far this partition goes, and asks for what there was no room for.
+        // A client that asks for several pieces at once learns how far this partition goes, and
+        // asks again for what did not fit.
         if piece.is_cut && piece.is_empty && !is_one_of_several {
             host.counters.dropped += 1;
             return;

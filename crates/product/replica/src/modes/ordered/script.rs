@@ -1,4 +1,5 @@
-//! A script as a step of a transaction (T5): it has the keys that were declared for it, as the steps before have left them, and what it leaves is what those steps do.
+//! A script as a step of a transaction (T5). It runs on its declared keys, as the steps before have
+//! left them, and its changes become the effects of those steps.
 
 mod lent;
 
@@ -13,26 +14,27 @@ use nicekv_proto::limits::TRANSACTION_BYTES_MAX;
 use nicekv_proto::replication::Effect;
 use nicekv_proto::{Status, Update};
 
-/// Most bytes of the values of all keys that a script declares: they are copied for it.
+/// Bound on the values of all keys that a script declares, because they are copied for it.
 pub(crate) const SCRIPT_STATES_BYTES_MAX: usize = 4 << 20;
 
-/// Who runs scripts.
+/// Runs scripts for a transaction.
 pub(crate) struct Runner<'a> {
     pub(crate) scripts: &'a Scripts,
     /// The op was open when the epoch began.
     pub(crate) is_recovered: bool,
 }
 
-/// What has become of a script.
+/// The outcome of a script.
 pub(crate) struct Ran<'a> {
-    /// It tells the reply.
+    /// With the reply as its value.
     pub(crate) verdict: Verdict,
-    /// The keys that it has changed or removed, as they are now.
+    /// The keys that it has changed or removed, with their new states.
     pub(crate) written: Vec<(&'a [u8], Option<KeyValue>)>,
 }
 
 impl Runner<'_> {
-    /// Runs a script of `update`, its step of this number, on keys that are in these states. `None`: it has not ended yet.
+    /// Runs a script, which is this step of `update`, on the keys' states. `None`: it is still
+    /// running.
     pub(crate) fn run<'a>(
         &self,
         update: &Update<'_>,
@@ -67,7 +69,7 @@ fn told_to_client(end: ScriptEnd) -> Verdict {
     Verdict { value: reply, value_is_result: true, may_differ, ..Verdict::unchanged(Status::Ok, None) }
 }
 
-/// What is done to a key that is so afterwards, and was there or not before.
+/// The effect on a key that has this state now, and existed before or not.
 pub(crate) fn effect(was_there: bool, state: Option<&KeyValue>) -> Verdict {
     let unchanged = Verdict::unchanged(Status::Ok, state);
     match state {

@@ -1,21 +1,25 @@
-//! Replicas that differ are found and repaired: a message that somebody forged, or a bug of ours, must not make them differ for ever.
+//! Finds and repairs members that differ: a forged message or a bug must not make them differ for
+//! ever.
 //!
 //! ```text
 //!  member, at its scrub                     other members
 //!    │──ScrubPage(range, logged, digests)────▶│ only if it has logged and released as much
 //!    │                                        │ scans the range in its own engine, compares
-//!    │◀─RepairRequest(k)──────────────────────│ of every key that differs: asks all, itself included
-//!    │──RepairReply(k, entry)────────────────▶│ the state that most have stands; of equally many, the primary's
+//!    │◀─RepairRequest(k)──────────────────────│ for every key that differs: asks all, itself included
+//!    │──RepairReply(k, entry)────────────────▶│ the majority's entry stands; in a tie, the primary's
 //! ```
 //!
-//! Every consistent original lists what it scrubs to all others, so each is compared with each, the primary too, in every pass.
+//! Every consistent original lists what it scrubs to all others, so each is compared with each in
+//! every pass, the primary included.
 //!
-//! Why decisions under way raise no alarm: the receiver's engine is not behind the sender's, so an entry of a decision that the sender
-//! had not logged is newer, and no difference; a key that is locked, or was written since the page was read, is left out. What remains is
-//! suspicion, and costs nothing but a vote. And the votes are about one state of the key: no decision of it can be made while this
-//! member does not hold its prepare (R1), and then the key is locked here, or has been written; both end the vote.
+//! Why decisions under way raise no alarm: the receiver's engine is not behind the sender's, so an
+//! entry that the sender had not logged is newer, and does not count as a difference; a key that is
+//! locked, or was written since the page was read, is left out. A remaining suspicion costs only a
+//! vote. The votes are about one state of the key: no decision of it can be made while this member
+//! does not hold its prepare (R1), and then the key is locked here, or has been written; both end
+//! the vote.
 //!
-//! A vote is no proof against members that lie. It is what can be done where most are right.
+//! A vote does not protect against members that lie. It works while a majority is right.
 
 use super::compare::{Compare, listed_entry};
 use super::partition::{Agreement, OrderedPartition};
@@ -27,16 +31,16 @@ use alloc::vec::Vec;
 use nicekv_proto::Now;
 use nicekv_proto::scrub::{Cut, Listed, ScrubPage};
 
-/// The receiver reads so much more than the sender had in the range.
+/// The receiver reads this much more than the sender had in the range.
 const SLACK_BYTES: usize = 4 << 10;
 
-/// Puts what a scrub sees into datagrams for the other members.
+/// Packs what a scrub sees into datagrams for the other members.
 struct Listing<'a> {
     membership: &'a Membership,
     logged: u64,
     released: u64,
     after: Option<Vec<u8>>,
-    /// Of the first key, where `after` has no room beside it.
+    /// Length of the first key's part that stands in `after`'s place, where both do not fit.
     begins_with: u16,
     last: Option<Vec<u8>>,
     listed: Vec<u8>,
@@ -44,14 +48,14 @@ struct Listing<'a> {
 }
 
 impl<'a> Listing<'a> {
-    /// Of the keys after this one.
+    /// Lists the keys after this one.
     fn new(membership: &'a Membership, sequence: &Sequence, after: Option<&[u8]>) -> Self {
         let (logged, released, after) = (sequence.logged(), sequence.released(), after.map(<[u8]>::to_vec));
         let (last, listed) = (None, Vec::new());
         Self { membership, logged, released, after, begins_with: 0, last, listed, bytes: 0 }
     }
 
-    /// `None`: it is being changed, or cannot be read.
+    /// `None`: the entry is being changed, or cannot be read.
     fn push(&mut self, host: &mut Host, key: &[u8], stored: Option<&[u8]>) {
         let entry = stored.map(listed_entry);
         let listed = Listed { key, entry };
@@ -73,7 +77,8 @@ impl<'a> Listing<'a> {
         after_bytes + self.listed.len() + listed.bytes() <= ScrubPage::VARYING_BYTES_MAX
     }
 
-    /// What is between two long keys has a page of its own, and the next one begins where that ends.
+    /// The range between two long keys gets a page of its own, and the next page begins where it
+    /// ends.
     fn cut_before(&mut self, host: &mut Host, key: &[u8]) {
         let cut = Cut::between(self.after.as_deref().unwrap_or_default(), key);
         self.tell(host, false, Some(cut));
@@ -81,7 +86,7 @@ impl<'a> Listing<'a> {
         self.begins_with = cut.bytes();
     }
 
-    /// Sends what was put in; `is_last`: and there is no more in the partition.
+    /// Sends the list; `is_last`: the partition has no later keys.
     fn send(&mut self, host: &mut Host, is_last: bool) {
         if self.listed.is_empty() && !is_last {
             return;
@@ -116,7 +121,7 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Tells the other members what the scrub has found after this key.
+    /// Sends the other members what the scrub has found after this key.
     pub(crate) fn list(&self, host: &mut Host, after: Option<&[u8]>, page: &Page<'_>) {
         let mut listing = Listing::new(&self.membership, &self.sequence, after);
         let mut corrupt = page.corrupt.iter().peekable();
@@ -131,7 +136,7 @@ where
         listing.send(host, !page.more);
     }
 
-    /// Another member tells what it has of a range of keys.
+    /// A member lists its entries of a key range.
     pub(crate) fn on_scrub_page(&mut self, host: &mut Host, page: &ScrubPage<'_>) {
         let is_behind = self.is_behind(page.logged, page.released);
         if self.membership.standing != Standing::Consistent || is_behind || self.waits.scans() >= COMPARES_MAX
@@ -140,7 +145,7 @@ where
             return;
         }
         let listed = page.entries().map(|listed| (listed.key.into(), listed.entry));
-        // What is where it ends is the next page's.
+        // The key at the end of the range belongs to the next page.
         let end = page.ends_before().map(|end| (end.into(), None));
         let compare = Compare {
             logged: page.logged,
@@ -157,7 +162,7 @@ where
         self.waits.scan(token, self.membership.epoch, ScanPurpose::Compare(compare));
     }
 
-    /// A page of the engine has been read, to be compared with another member's.
+    /// A page of the engine was read, for comparison with another member's.
     pub(crate) fn on_compare_scanned(
         &mut self,
         host: &mut Host,
@@ -168,7 +173,7 @@ where
     ) {
         let mut mine: Vec<(&[u8], &[u8])> = stored_entries(entries).collect();
         let last = mine.last().map(|(key, _)| *key);
-        // Up to here both have told everything.
+        // Up to this key both lists are complete.
         let end = compare.listed.last().map(|(key, _)| key.clone());
         let reaches_end = !more || end.as_ref().is_some_and(|end| last >= Some(&**end) && !compare.is_last);
         let rest = match reaches_end {

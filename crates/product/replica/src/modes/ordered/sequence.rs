@@ -3,14 +3,15 @@
 //! ```text
 //!          released            forced       logged
 //!  ───────────┼───────────────────┼────────────┼──▶ decision index
-//!   shown and │ held by all of    │ in the log │
-//!   forgotten │ the epoch, or not │            │
+//!   shown and │ synced here, and  │ in the log │
+//!   forgotten │ perhaps by all    │            │
 //! ```
 //!
 //! Invariants:
-//! * decisions are logged in the order of their indexes without gaps, so that the decisions which two members of an epoch hold are
-//!   prefixes of one sequence;
-//! * `released <= forced <= logged`, and a contended decision takes effect exactly when it is released.
+//! * decisions are logged in index order without gaps, so the decisions of two members of an epoch
+//!   are prefixes of one sequence;
+//! * `released <= forced <= logged`, and a contended decision takes effect exactly when it is
+//!   released.
 
 use super::history::History;
 use crate::modes::bounds::EARLY_DECISIONS_MAX;
@@ -75,7 +76,6 @@ impl Decided {
     }
 }
 
-/// See the module.
 #[derive(Clone, Default)]
 pub(crate) struct Sequence {
     /// Decisions `released + 1 ..= logged`.
@@ -85,24 +85,24 @@ pub(crate) struct Sequence {
     released: u64,
     /// The last decision from before this epoch, once known.
     base: Option<u64>,
-    /// Where the decisions come from.
+    /// The epochs that the decisions come from.
     history: History,
-    /// Decisions of this epoch that have overtaken some before them, by index.
+    /// Decisions of this epoch that arrived before earlier ones, by index.
     early: BTreeMap<u64, Decided>,
 }
 
 impl Sequence {
-    /// The last decision that is in the log.
+    /// The last decision in the log.
     pub(crate) fn logged(&self) -> u64 {
         self.logged
     }
 
-    /// The last decision that is durable.
+    /// The last decision that is synced here.
     pub(crate) fn forced(&self) -> u64 {
         self.forced
     }
 
-    /// The last decision that is known to be durable at all members.
+    /// The last decision that is known to be synced by all members.
     pub(crate) fn released(&self) -> u64 {
         self.released
     }
@@ -137,7 +137,7 @@ impl Sequence {
         place.is_some_and(|place| self.decisions.get(place as usize).is_some_and(|decided| decided.contended))
     }
 
-    /// The next decision is being logged. It is kept next.
+    /// The next decision is being logged. [`Self::keep`] follows.
     ///
     /// # Panics
     /// If it is not the one after `logged`.
@@ -147,19 +147,20 @@ impl Sequence {
         self.history.note(index, origin);
     }
 
-    /// What was logged last, when it has taken effect as far as it may.
+    /// Keeps the decision that was logged last, after an uncontended one has taken effect.
     pub(crate) fn keep(&mut self, decided: Decided) {
         self.decisions.push_back(decided);
     }
 
-    /// A decision has come before its turn. Beyond [`EARLY_DECISIONS_MAX`] it is not kept, and will be sent again.
+    /// Keeps a decision that arrived early. Beyond [`EARLY_DECISIONS_MAX`] it is dropped, and will
+    /// be sent again.
     pub(crate) fn keep_early(&mut self, decided: Decided) {
         if self.early.len() < EARLY_DECISIONS_MAX {
             self.early.insert(decided.index, decided);
         }
     }
 
-    /// The next decision, if it has come already.
+    /// The next decision, if it arrived early.
     pub(crate) fn take_early(&mut self) -> Option<Decided> {
         while let Some((index, decided)) = self.early.pop_first() {
             match index.cmp(&(self.logged + 1)) {
@@ -174,17 +175,17 @@ impl Sequence {
         None
     }
 
-    /// What is logged is durable up to `index`.
+    /// The log is synced through decision `index`.
     pub(crate) fn force(&mut self, index: u64) {
         self.forced = self.forced.max(index);
     }
 
-    /// Everything that was read back from the log is durable.
+    /// Everything replayed from the log is synced.
     pub(crate) fn force_all(&mut self) {
         self.forced = self.logged;
     }
 
-    /// The next decision up to `through` is released, if there is one.
+    /// Releases the next decision through `through`, if there is one.
     pub(crate) fn release_next(&mut self, through: u64) -> Option<Decided> {
         if self.released >= through.min(self.logged) {
             return None;
@@ -200,25 +201,26 @@ impl Sequence {
         self.base = Some(base);
     }
 
-    /// A new epoch: where it begins, its primary will tell, and it may decide otherwise what came early.
+    /// A new epoch: its base is not known yet, and its primary may decide otherwise than the early
+    /// decisions.
     pub(crate) fn enter_epoch(&mut self) {
         self.base = None;
         self.early.clear();
     }
 
-    /// Goes on after decision `index`, without those before.
+    /// Goes on after decision `index`, without the earlier ones.
     pub(crate) fn skip_to(&mut self, index: u64) {
         (self.logged, self.forced, self.released) = (index, index, index);
     }
 
-    /// As [`Self::skip_to`], when the log is read back: unless there are decisions beyond, or it is known better.
+    /// Replays [`Self::skip_to`], unless the log has later decisions.
     pub(crate) fn replay_released(&mut self, through: u64) {
         if through > self.logged {
             (self.logged, self.released) = (through, through);
         }
     }
 
-    /// What came before is known to have this history.
+    /// The decisions before the first known one have this history.
     pub(crate) fn prepend_history(&mut self, before: History) {
         self.history.prepend(before);
     }
@@ -228,7 +230,7 @@ impl Sequence {
         self.history = history;
     }
 
-    /// Begins anew; what was known comes back.
+    /// Starts over, and returns the previous state.
     pub(crate) fn take(&mut self) -> Self {
         core::mem::replace(self, Self { base: self.base, ..Self::default() })
     }
@@ -307,7 +309,7 @@ mod tests {
         assert_eq!(sequence.release_next(2).map(|decided| decided.index), Some(2));
         assert!(sequence.release_next(2).is_none());
         assert_eq!(bounds(&sequence), [2, 3, 4]);
-        // Nothing is released that is not here.
+        // Decisions that are not here cannot be released.
         assert_eq!(core::iter::from_fn(|| sequence.release_next(9)).count(), 2);
         assert_eq!((bounds(&sequence), sequence.unreleased().len()), ([4, 3, 4], 0));
         sequence.force_all();

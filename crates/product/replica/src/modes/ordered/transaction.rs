@@ -1,9 +1,11 @@
-//! What a transaction does to its keys: its steps, one after the other, each on what those before have left.
+//! What a transaction does to its keys: its steps run one after the other, each on the state that
+//! the previous ones left.
 //!
-//! Like [`evaluate`](crate::modes::ordered::evaluate::evaluate) it is a function of the op and of what its keys are, and nothing else.
+//! Like [`evaluate`](crate::modes::ordered::evaluate::evaluate) it is a function of the op and the
+//! states of its keys alone.
 
 use crate::ScriptCall;
-use crate::modes::ordered::evaluate::{KeyValue, Verdict, condition_holds, evaluate};
+use crate::modes::ordered::evaluate::{KeyValue, Verdict, after, condition_holds, evaluate, read};
 use crate::modes::ordered::script::{self, Runner};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,28 +13,29 @@ use nicekv_proto::limits::TRANSACTION_BYTES_MAX;
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::replication::Effect;
 use nicekv_proto::transaction::{Act, Step, Taken};
-use nicekv_proto::{Form, OpId, Operation, Status, Update};
+use nicekv_proto::{Form, OpId, Status, Update};
 use smallvec::SmallVec;
 
-/// Why the steps behind one are not taken.
+/// Why the remaining steps do not run.
 enum Halt {
-    /// It ends the transaction: none is taken.
+    /// It ends the transaction without effect.
     Ended(Status),
     ScriptRunning,
 }
 
-/// What its steps have come to so far.
+/// The steps so far.
 struct Taking<'a, 'u> {
     update: &'u Update<'a>,
     states: BTreeMap<&'a [u8], Option<KeyValue>>,
     verdicts: Vec<(&'a [u8], Verdict)>,
-    /// How many of the last ones are declarations.
+    /// Number of declarations at the end.
     declared: usize,
 }
 
-/// Takes the steps of a transaction, or none if one requires what is not so (T4); `state`: what a key of it is. Whatever has no room in one decision takes no effect, nor what wants a large value of
-/// a key that it writes: of others it tells which one they have.
-/// `None`: a script of it has not ended yet, and the steps are to be taken again, on the same states.
+/// Runs the steps of a transaction, or none if a requirement does not hold (T4); `state`: the state
+/// of one of its keys. A transaction whose result does not fit one decision has no effect, nor has
+/// one that asks for the large value of a key that it writes; for other keys the reply names the
+/// value. `None`: a script is still running, and the steps are to be run again, on the same states.
 pub(crate) fn take_steps(
     update: &Update<'_>,
     state: impl Fn(&[u8]) -> Option<KeyValue>,
@@ -52,7 +55,7 @@ pub(crate) fn take_steps(
 }
 
 impl<'a> Taking<'a, '_> {
-    /// Takes one of them.
+    /// Runs one step.
     fn take(&mut self, step: &Step<'a>, runner: &Runner<'_>) -> Result<(), Halt> {
         let state = self.states.get(step.key).and_then(Option::as_ref);
         let verdict = match step.act {
@@ -89,7 +92,7 @@ impl<'a> Taking<'a, '_> {
         Ok(())
     }
 
-    /// A script has left this; its declarations are from there on.
+    /// A script has left these states; its declarations begin at `from`.
     fn take_written(&mut self, from: usize, written: Vec<(&'a [u8], Option<KeyValue>)>) {
         for (key, state) in written {
             let was_there = self.states.get(key).is_some_and(Option::is_some);
@@ -102,28 +105,9 @@ impl<'a> Taking<'a, '_> {
     }
 }
 
-pub(crate) fn read(state: Option<&KeyValue>) -> Verdict {
-    match state {
-        Some(_) => Verdict::unchanged(Status::Ok, state).with_old(state),
-        None => Verdict::unchanged(Status::NotFound, None),
-    }
-}
-
-/// What the key is afterwards, if that is not what it was.
-pub(crate) fn after(verdict: &Verdict, operation: &Operation<'_>) -> Option<Option<KeyValue>> {
-    let (value, form) = match verdict.effect {
-        Effect::None | Effect::Transaction => return None,
-        Effect::Remove => return Some(None),
-        Effect::Store => (verdict.value.clone(), verdict.form),
-        Effect::StorePrepared => (operation.value().into(), operation.form()),
-    };
-    let Verdict { version, expiry_ms, .. } = *verdict;
-    Some(Some(KeyValue { version, expiry_ms, value, form }))
-}
-
 fn join(op: OpId, mut verdicts: Vec<(&[u8], Verdict)>) -> Verdict {
     let mut written: BTreeMap<&[u8], Option<Vec<u8>>> = BTreeMap::new();
-    // Of what is written several times only the last is.
+    // If a key is written several times, only the last write counts.
     for (key, verdict) in verdicts.iter_mut().rev().filter(|(_, verdict)| verdict.effect != Effect::None) {
         let is_large = verdict.effect == Effect::Store && verdict.form == Form::Large;
         let large = is_large.then(|| verdict.value.clone());
@@ -136,7 +120,7 @@ fn join(op: OpId, mut verdicts: Vec<(&[u8], Verdict)>) -> Verdict {
             written.insert(key, large);
         }
     }
-    // Nobody could read it any more.
+    // The value could not be read any more.
     let is_lost = |(key, verdict): &(&[u8], Verdict)| {
         verdict.tells_large() && written.get(key).is_some_and(|large| large.as_ref() != Some(&verdict.value))
     };
@@ -161,7 +145,7 @@ fn taken(verdict: &Verdict) -> Taken<'_> {
     Taken { status, effect, value_is_result, form, value: &verdict.value, expiry_ms, integer }
 }
 
-/// What a decided transaction writes: of each key it writes one entry.
+/// The entries that a decided transaction writes, one for each key.
 pub(crate) fn entries<'a>(
     steps: &'a [u8],
     taken: &'a [u8],

@@ -1,26 +1,27 @@
-//! What a partition waits for from its disk, in the order in which the disk completes.
+//! Requests to the disk that a partition waits for, in the order in which the disk completes them.
 
 use super::compare::Compare;
 use super::locks::WaitingGet;
+use super::pieces::Frame;
 use super::recent::RecentKey;
-use super::scan::ClientScan;
 use crate::{Changes, StreamPeer};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::net::SocketAddrV4;
 use nicekv_proto::{Epoch, NodeId, OpId};
 use smallvec::SmallVec;
 
-/// A key that a read was asked for; short ones need no memory of their own.
+/// Key of a read; short ones are stored inline.
 pub(crate) type ReadKey = SmallVec<[u8; 32]>;
 
-/// What a read of the engine was for.
+/// The purpose of a read.
 #[derive(Clone)]
 pub(crate) enum PendingRead {
     /// To answer a get.
     Get { get: WaitingGet, key: ReadKey, changes: Changes },
     /// To evaluate the next op of a key.
     Evaluate { key: ReadKey },
-    /// For a member that cannot read the key; `asked` is its request's `logged` and `released`.
+    /// For a member that cannot read the key; `asked` is `logged` and `released` of its request.
     Repair { epoch: Epoch, to: NodeId, asked: (u64, u64), key: ReadKey },
 }
 
@@ -40,32 +41,42 @@ pub(crate) enum ScanPurpose {
     Client(ClientScan),
 }
 
-/// For a joiner.
+/// A page that is read for a client's scan.
+#[derive(Clone, Copy)]
+pub(crate) struct ClientScan {
+    pub(crate) op: OpId,
+    pub(crate) reply_to: SocketAddrV4,
+    pub(crate) frame: Frame,
+    /// The client asks for other pieces at the same time, so there is less room than for one alone.
+    pub(crate) is_one_of_several: bool,
+}
+
+/// A page that is read for a joiner.
 #[derive(Clone)]
 pub(crate) struct CopyScan {
     pub(crate) peer: StreamPeer,
     pub(crate) since: u64,
-    /// What was found on the pages before.
+    /// Entries from the pages before.
     pub(crate) found: Vec<u8>,
     pub(crate) pages: usize,
 }
 
-/// For a joiner that is told what the latest decisions wrote.
+/// Entries of recent decisions that are read for a joiner.
 #[derive(Clone)]
 pub(crate) struct CopyRecent {
     pub(crate) peer: StreamPeer,
     pub(crate) since: u64,
-    /// The keys that are read, by decision.
+    /// The keys, with their decisions.
     pub(crate) keys: Vec<(u64, RecentKey)>,
-    /// All that was written after `since` and up to this decision is among them.
+    /// Everything written after `since` through this decision is among them.
     pub(crate) through: u64,
 }
 
-/// A log record whose force somebody waits for.
+/// A log record that someone waits for to be synced.
 #[derive(Clone)]
 struct Unforced {
     record: u64,
-    /// What was appended before a reset is void.
+    /// Records appended before a reset are void.
     resets: u64,
     what: UnforcedWhat,
 }
@@ -74,42 +85,41 @@ struct Unforced {
 pub(crate) enum UnforcedWhat {
     Prepare(OpId),
     Decision(u64),
-    /// All that a joiner copies.
+    /// Everything that a joiner copies.
     Copy,
 }
 
-/// See the module.
 #[derive(Clone, Default)]
 pub(crate) struct Waits {
     reads: VecDeque<(u64, PendingRead)>,
     scans: VecDeque<PendingScan>,
     unforced: VecDeque<Unforced>,
-    /// How often the partition has begun anew.
+    /// How often the partition has started over.
     resets: u64,
 }
 
 impl Waits {
-    /// The read with this token is for that.
+    /// A read with this token was requested.
     pub(crate) fn read(&mut self, token: u64, read: PendingRead) {
         self.reads.push_back((token, read));
     }
 
-    /// The scan with this token is for that, in this epoch.
+    /// A scan with this token was requested, in this epoch.
     pub(crate) fn scan(&mut self, token: u64, epoch: Epoch, purpose: ScanPurpose) {
         self.scans.push_back(PendingScan { token, epoch, purpose });
     }
 
-    /// How many scans are under way.
+    /// Number of scans under way.
     pub(crate) fn scans(&self) -> usize {
         self.scans.len()
     }
 
-    /// The force of this record is waited for.
+    /// The partition waits for this record to be synced.
     pub(crate) fn force(&mut self, record: u64, what: UnforcedWhat) {
         self.unforced.push_back(Unforced { record, resets: self.resets, what });
     }
 
-    /// The partition begins anew: what was appended before is void.
+    /// The partition starts over: records appended before are void.
     pub(crate) fn reset(&mut self) {
         self.resets += 1;
     }
@@ -120,14 +130,14 @@ impl Waits {
         read
     }
 
-    /// What a scan was for, unless that was in another epoch.
+    /// The purpose of a scan, unless it was requested in another epoch.
     pub(crate) fn finish_scan(&mut self, token: u64, epoch: Epoch) -> Option<ScanPurpose> {
         let scan = self.scans.pop_front().expect("a scan is pending");
         assert_eq!(token, scan.token, "scans complete in order");
         (scan.epoch == epoch).then_some(scan.purpose)
     }
 
-    /// What is durable now, unless it is void.
+    /// What was waited for with this record, unless it is void.
     pub(crate) fn finish_force(&mut self, record: u64) -> Option<UnforcedWhat> {
         let unforced = self.unforced.pop_front().expect("a record is awaited");
         assert_eq!(record, unforced.record, "forces complete in order");

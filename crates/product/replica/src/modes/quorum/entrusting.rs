@@ -1,4 +1,5 @@
-//! Versions that a member that leaves has forced, and that its successor is to hold before they are told: see `succession`.
+//! Versions that a departing member has synced, and that its successor must hold before they are
+//! acknowledged: see `succession`.
 
 use super::version::{Version, Waiter};
 use crate::DiskSpace;
@@ -7,16 +8,16 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use nicekv_proto::NodeId;
 
-/// Of who leaves: what is forced here, and not known to be held by its successor.
+/// At the departing member: versions that the successor is not known to hold.
 #[derive(Clone, Default)]
 pub(super) struct Entrusting {
     pub(super) successor: Option<NodeId>,
-    /// In the order of the log.
+    /// In log order.
     pub(super) held: BTreeMap<u64, Forced>,
     pub(super) serial: u64,
 }
 
-/// A version whose record is forced.
+/// A version whose record is synced.
 #[derive(Clone)]
 pub(super) struct Forced {
     pub(super) record: u64,

@@ -1,4 +1,4 @@
-//! A replica takes up an epoch, and says when it is a full member.
+//! A replica enters an epoch, and reports when it is a full member.
 
 use super::QuorumPartition;
 use super::version::{Record, Unforced, UnforcedWhat};
@@ -7,7 +7,7 @@ use nicekv_proto::Now;
 use nicekv_proto::control::{Assign, ReportKind};
 
 impl QuorumPartition {
-    /// Takes up an epoch; whether it is to be acknowledged.
+    /// Enters an epoch; whether to acknowledge it.
     pub(crate) fn on_assign(&mut self, node: &mut Host, now: Now, assign: &Assign) -> bool {
         if assign.epoch < self.membership.epoch {
             return false;
@@ -15,7 +15,7 @@ impl QuorumPartition {
         let is_new = assign.epoch > self.membership.epoch;
         let membership = Membership::of(assign, node.config.node);
         if membership.standing == Standing::Consistent && self.newcomer.is_some() && !self.has_merged() {
-            // Never pretend to hold what was not merged.
+            // It lacks what a full member must hold.
             node.counters.refused += 1;
             return false;
         }
@@ -24,7 +24,7 @@ impl QuorumPartition {
         self.membership = membership;
         self.membership.activated |= was_activated;
         if self.membership.standing == Standing::Handoff {
-            // One too many: R is fixed.
+            // A quorum has no handoffs: R is fixed.
             self.membership.standing = Standing::Outside;
         }
         if is_new {
@@ -32,7 +32,7 @@ impl QuorumPartition {
         }
         self.admit();
         if self.membership.standing == Standing::Consistent {
-            // Only storage that was counted, or one of a cluster that has never been, is told so.
+            // Only storage that was counted, or belongs to a new cluster, is assigned so.
             self.count(node);
         }
         if is_new {
@@ -48,7 +48,7 @@ impl QuorumPartition {
         true
     }
 
-    /// Writes down that this storage counts.
+    /// Logs that this storage is counted.
     pub(super) fn count(&mut self, node: &mut Host) {
         if self.counted || core::mem::replace(&mut self.counting, true) {
             return;
@@ -58,7 +58,7 @@ impl QuorumPartition {
         self.unforced.push_back(Unforced { record, what: UnforcedWhat::Counted });
     }
 
-    /// What is to be done again while this node is on its way to be a full member.
+    /// Retried until this node is a full member.
     pub(super) fn look_over(&mut self, node: &mut Host, now: Now) {
         if self.membership.standing != Standing::Joining {
             self.merge = None;

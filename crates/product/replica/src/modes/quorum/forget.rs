@@ -1,106 +1,62 @@
-//! How deletions are forgotten: versions without a value, which would otherwise be kept for ever.
+//! Forgetting deletions: versions without a value, which would otherwise be kept for ever.
 //!
 //! ```text
 //!   a member, epoch e, all R counted          metadata service         each other member
 //!     │ its scrub has found tombstones
-//!     │──Hold(tombstones)─────────────────────────────────────────────▶│ takes them in, as a store
-//!     │◀─Ack───────────────────────────────────────────────────────────│ forced, in e
+//!     │──Hold(tombstones)─────────────────────────────────────────────▶│ takes them in, like a store
+//!     │◀─Ack───────────────────────────────────────────────────────────│ synced, in e
 //!     │──Fence──────────────────────────────────▶│
 //!     │◀─────────────Assign e' > e───────────────│──────Assign e'──────▶│
 //!     │──Forget(tombstones)───────────────────────────────────────────▶│ as here:
-//!     │ log the floor, remove those that are still held exactly so
+//!     │ log the floor, remove tombstones that are still the newest version
 //! ```
 //!
-//! The *floor* is the greatest counter of a tombstone that a replica has forgotten, of whichever key; it is in the log, and in every
-//! answer. Why nothing comes back that was deleted:
+//! The *floor* is the greatest counter of a tombstone that a replica has forgotten, of any key. It
+//! is in the log, and in every answer. Why no deleted value comes back:
 //!
-//! 1. From e + 1 on, every counted replica holds t, or something newer, or has a floor of at least t's counter: they held it when they
-//!    answered in e, and only newer versions, or this procedure, replace it. New storage merges versions and floors of such replicas,
-//!    a damaged key is got back with both from such replicas, all after e.
-//! 2. So whoever asks in an epoch after e chooses a timestamp above t. A put that had chosen an older one before stores it again only if a
-//!    replica shows that 1. is not the case for any newer t (`nicekv_client`'s quorum exchange). A get that asks after e reads nothing
-//!    older than t. Hence a store of something older than t names epoch e or an earlier one,
-//! 3. and is taken by nobody who has forgotten t, which is done in later epochs only: replicas take stores of their present epoch.
-//! 4. Versions are not hidden by floors. A put that is newer than t is read wherever it is held, and one of a key that was never deleted
-//!    is not touched by the floor that others have left.
+//! 1. From e + 1 on, every counted replica holds the tombstone t, or a newer version, or has a
+//!    floor of at least t's counter: it held t when it answered in e, and only newer versions, or
+//!    this procedure, replace it. New storage merges versions and floors of such replicas, and a
+//!    damaged key is repaired with both, all after e.
+//! 2. So a put that queries in an epoch after e chooses a timestamp above t. A put that had chosen
+//!    an older one stores it again only if a replica shows that 1. does not hold for any newer t
+//!    (`nicekv_client`'s quorum exchange). A get that queries after e reads nothing older than t.
+//!    Hence a store of something older than t names epoch e or an earlier one.
+//! 3. No replica that has forgotten t takes it, because forgetting happens in later epochs only,
+//!    and replicas take stores of their present epoch.
+//! 4. Floors hide no versions. A put newer than t is read wherever it is held, and a key that was
+//!    never deleted is unaffected by the floors of others.
 //!
-//! A tombstone that is forgotten may be stored again, by a get that has read it in the same epoch at a replica that still has it, or by the
-//! delete itself. It hides nothing that 1. to 3. do not exclude, and is forgotten again. That a member holds *no* entry and has a
-//! high floor is no answer to Hold: its floor may be other keys', and it might take an older version before the epoch ends.
+//! A forgotten tombstone may be stored again: by a get that has read it in the same epoch at a
+//! replica that still has it, or by the delete itself. It hides nothing that 1. to 3. do not
+//! exclude, and is forgotten again. A member that holds *no* entry and has a high floor does not
+//! answer Hold: the floor may come from other keys, and the member might take an older version
+//! before the epoch ends.
 //!
-//! The primary begins, at any time; another member, which has what the primary does not, only when the epoch has been quiet for a while:
-//! else each would give the other back what it has just forgotten.
+//! The primary may begin at any time. Another member, with tombstones that the primary does not
+//! have, begins only after a quiet period, or each would give the other back what it has just
+//! forgotten.
 
 use super::QuorumPartition;
+use super::parts::{Asked, Batch, ForgetStage};
 use super::version::{PendingRead, ReadFor, Record, Unforced, UnforcedWhat, Version, Waiter, timestamp_of};
 use crate::modes::entry::decode_entry;
 use crate::{Host, Page, stored_entries};
-use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use nicekv_proto::control::DiskSpace;
 use nicekv_proto::quorum::{Timestamp, Tombstone, TombstoneStage, Tombstones, TombstonesAck};
 use nicekv_proto::recovery::Entry;
-use nicekv_proto::{Epoch, NodeId, Now};
+use nicekv_proto::{NodeId, Now};
 
-/// Most tombstones of one partition that are forgotten together; the scrub waits with more.
+/// Tombstones that are forgotten together; beyond it the scrub waits.
 const BATCH_MAX: usize = 4096;
-/// A step that so many requests have not brought about is given up; the next pass of the scrub begins anew.
+/// A step that is open after this many requests is given up; the next pass of the scrub begins
+/// again.
 const TRIES_MAX: u32 = 30;
 /// The time between two requests doubles at most this often.
 const DOUBLINGS_MAX: u32 = 5;
-/// An epoch in which nothing is forgotten lasts longer than this.
+/// A quiet period without forgetting is longer than this.
 const QUIET_NS: u64 = 3_000_000_000;
-
-/// A member's part in forgetting.
-#[derive(Clone, Default)]
-pub(super) struct Forgetting {
-    /// Found by the scrub, and not yet under way.
-    found: Vec<Found>,
-    under_way: Option<Batch>,
-    /// What other members have asked to be held, the newest of each.
-    asked: Vec<Asked>,
-    /// Names messages and what is asked.
-    serial: u64,
-    /// Keys that are being read to be forgotten, and that were not written since.
-    reading: BTreeSet<Box<[u8]>>,
-}
-
-type Found = (Box<[u8]>, Timestamp);
-
-#[derive(Clone)]
-struct Batch {
-    tombstones: Vec<Found>,
-    stage: Stage,
-    /// Place of the first one of the part that others have been told of.
-    from: usize,
-    /// Of the part's message.
-    round: u64,
-    done: Vec<NodeId>,
-    asked_ns: u64,
-    tries: u32,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Others are to hold them.
-    Holding,
-    /// They do, in this epoch.
-    Fencing,
-    /// They are to forget them.
-    Telling,
-}
-
-/// What another member wants to be held.
-#[derive(Clone)]
-struct Asked {
-    by: NodeId,
-    epoch: Epoch,
-    round: u64,
-    serial: u64,
-    /// So many are not yet durable.
-    pending: usize,
-}
 
 impl QuorumPartition {
     /// The scrub has read a page.
@@ -117,14 +73,14 @@ impl QuorumPartition {
         let is_enough = !page.more || self.forgetting.found.len() >= BATCH_MAX;
         if is_enough && !self.forgetting.found.is_empty() && self.forgetting.under_way.is_none() {
             let tombstones = core::mem::take(&mut self.forgetting.found);
-            let (stage, from, round, done) = (Stage::Holding, 0, 0, Vec::new());
+            let (stage, from, round, done) = (ForgetStage::Holding, 0, 0, Vec::new());
             let batch = Batch { tombstones, stage, from, round, done, asked_ns: 0, tries: 0 };
             self.forgetting.under_way = Some(batch);
             self.tell_part(host, now);
         }
     }
 
-    /// Whether the scrub is not to go on yet.
+    /// Whether the scrub has to wait.
     pub(super) fn has_tombstones_enough(&self) -> bool {
         self.forgetting.found.len() >= BATCH_MAX && self.forgetting.under_way.is_some()
     }
@@ -135,26 +91,26 @@ impl QuorumPartition {
         begins && self.answers() && self.membership.is_whole() && self.has_only_originals()
     }
 
-    /// Another epoch has begun.
+    /// A new epoch has begun.
     pub(super) fn on_epoch_while_forgetting(&mut self, host: &mut Host, now: Now) {
         let answers = self.answers();
         let Some(batch) = &mut self.forgetting.under_way else { return };
         match batch.stage {
             _ if !answers => self.forgetting.under_way = None,
-            // Who has answered did so in an epoch that not all others have answered in.
-            Stage::Holding => self.forgetting.under_way = None,
-            Stage::Fencing => {
-                (batch.stage, batch.from) = (Stage::Telling, 0);
+            // Members have answered in an epoch in which not all others have.
+            ForgetStage::Holding => self.forgetting.under_way = None,
+            ForgetStage::Fencing => {
+                (batch.stage, batch.from) = (ForgetStage::Telling, 0);
                 self.begin_part(host, now);
             }
-            Stage::Telling => self.begin_part(host, now),
+            ForgetStage::Telling => self.begin_part(host, now),
         }
     }
 
-    /// A part of the batch is next: others are told, and what is to be forgotten here is.
+    /// The next part of the batch: others are asked, and if it is to be forgotten, it is here.
     fn begin_part(&mut self, host: &mut Host, now: Now) {
         let Some(batch) = &self.forgetting.under_way else { return };
-        if batch.stage == Stage::Telling {
+        if batch.stage == ForgetStage::Telling {
             let part = batch.tombstones[batch.from..batch.part_end()].to_vec();
             part.iter().for_each(|(key, timestamp)| self.read_to_forget(host, key, *timestamp));
         }
@@ -171,13 +127,13 @@ impl QuorumPartition {
         self.go_on(host, now);
     }
 
-    /// Tells those who have not answered.
+    /// Asks the members that have not answered.
     fn send_part(&self, host: &mut Host) {
         let Some(batch) = &self.forgetting.under_way else { return };
         let stage = match batch.stage {
-            Stage::Holding => TombstoneStage::Hold,
-            Stage::Fencing => return,
-            Stage::Telling => TombstoneStage::Forget,
+            ForgetStage::Holding => TombstoneStage::Hold,
+            ForgetStage::Fencing => return,
+            ForgetStage::Telling => TombstoneStage::Forget,
         };
         let mut listed = Vec::new();
         for (key, timestamp) in &batch.tombstones[batch.from..batch.part_end()] {
@@ -192,21 +148,21 @@ impl QuorumPartition {
         }
     }
 
-    /// Another member has done what the part asks for.
+    /// A member has done what the part asks for.
     pub(super) fn on_tombstones_ack(&mut self, host: &mut Host, now: Now, sender: NodeId, round: u64) {
         let Some(batch) = &mut self.forgetting.under_way else { return };
-        if batch.round == round && batch.stage != Stage::Fencing && !batch.done.contains(&sender) {
+        if batch.round == round && batch.stage != ForgetStage::Fencing && !batch.done.contains(&sender) {
             batch.done.push(sender);
             self.go_on(host, now);
         }
     }
 
-    /// Goes on to the next part, or step, if all others have done the present one.
+    /// Goes on to the next part, or step, when all others have done this one.
     fn go_on(&mut self, host: &mut Host, now: Now) {
         let others = self.membership.members.iter().filter(|member| member.node != host.config.node);
         let Some(batch) = &mut self.forgetting.under_way else { return };
         let is_done = others.count() == batch.done.len();
-        if batch.stage == Stage::Fencing || !is_done {
+        if batch.stage == ForgetStage::Fencing || !is_done {
             return;
         }
         batch.from = batch.part_end();
@@ -214,15 +170,15 @@ impl QuorumPartition {
             return self.begin_part(host, now);
         }
         match batch.stage {
-            Stage::Holding => {
-                (batch.stage, batch.tries) = (Stage::Fencing, 0);
+            ForgetStage::Holding => {
+                (batch.stage, batch.tries) = (ForgetStage::Fencing, 0);
                 self.want_fence(host, now);
             }
-            Stage::Fencing | Stage::Telling => self.forgetting.under_way = None,
+            ForgetStage::Fencing | ForgetStage::Telling => self.forgetting.under_way = None,
         }
     }
 
-    /// Asks again; whether there is anything left to wait for.
+    /// Asks again. Whether anything is left to wait for.
     pub(super) fn sweep_forgetting(&mut self, host: &mut Host, now: Now) -> bool {
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         let Some(batch) = &mut self.forgetting.under_way else { return false };
@@ -235,13 +191,13 @@ impl QuorumPartition {
             return false;
         }
         match batch.stage {
-            Stage::Fencing => self.want_fence(host, now),
-            Stage::Holding | Stage::Telling => self.send_part(host),
+            ForgetStage::Fencing => self.want_fence(host, now),
+            ForgetStage::Holding | ForgetStage::Telling => self.send_part(host),
         }
         true
     }
 
-    /// Another member has tombstones.
+    /// A member sends tombstones.
     pub(super) fn on_tombstones(&mut self, host: &mut Host, now: Now, told: &Tombstones<'_>) {
         if !self.answers() || self.is_full() {
             host.counters.dropped += 1;
@@ -256,7 +212,8 @@ impl QuorumPartition {
         }
     }
 
-    /// While a member's place goes to another node, what all originals hold is not yet what all hold that are to count: nothing is forgotten anew.
+    /// While a member's place goes to another node, not all members that will count hold what the
+    /// originals hold: nothing new is forgotten.
     fn has_only_originals(&self) -> bool {
         self.membership.members.len() <= self.membership.replicas
     }
@@ -269,7 +226,7 @@ impl QuorumPartition {
         self.forgetting.serial += 1;
         let (by, epoch, round, serial) = (told.sender, told.epoch, told.round, self.forgetting.serial);
         self.forgetting.asked.retain(|asked| asked.by != by);
-        // One more than there are, so that they cannot be done before all are counted.
+        // One more than there are, so that they are not done before all are counted.
         let pending = told.entries().count() + 1;
         self.forgetting.asked.push(Asked { by, epoch, round, serial, pending });
         for Tombstone { timestamp, key } in told.entries() {
@@ -284,7 +241,7 @@ impl QuorumPartition {
         self.on_tombstone_held(host, serial);
     }
 
-    /// A tombstone of these, or something newer, is durable.
+    /// A tombstone of the message, or a newer version, is synced.
     pub(super) fn on_tombstone_held(&mut self, host: &mut Host, serial: u64) {
         let Some(place) = self.forgetting.asked.iter().position(|asked| asked.serial == serial) else {
             return;
@@ -313,12 +270,13 @@ impl QuorumPartition {
             .push_back((token, PendingRead { key: key.into(), what: ReadFor::Forgetting { timestamp } }));
     }
 
-    /// A version of a key goes to the engine: what is being read there may be the one before.
+    /// A version of a key goes to the engine, so a read under way may return the one before.
     pub(super) fn note_written(&mut self, key: &[u8]) {
         self.forgetting.reading.remove(key);
     }
 
-    /// What is to be forgotten, unless something else is there, has come there since it was read, or is on its way.
+    /// Forgets a tombstone, unless the key has another version, was written since it was read, or
+    /// is being written.
     pub(super) fn on_forgetting_read(
         &mut self,
         host: &mut Host,
@@ -334,7 +292,7 @@ impl QuorumPartition {
         }
     }
 
-    /// From here on there is nothing to hold of this key, and the floor is at least this.
+    /// Nothing is held of this key any more, and the floor is at least `floor`.
     pub(super) fn log_forgotten(&mut self, host: &mut Host, key: &[u8], floor: u64) {
         self.floor = self.floor.max(floor);
         let record = host.append_awaited(self.id(), |out| Record::Forgotten { key, floor }.append(out));
@@ -342,23 +300,11 @@ impl QuorumPartition {
         self.unforced.push_back(Unforced { record, what: UnforcedWhat::Forgotten { key: key.into() } });
     }
 
-    /// Others have forgotten deletions up to here. A floor that is higher than it need be does no harm.
+    /// Others have forgotten deletions through this floor. A floor that is too high does no harm.
     pub(super) fn raise_floor(&mut self, host: &mut Host, floor: u64) {
         if floor > self.floor {
             self.floor = floor;
             host.append(self.id(), |out| Record::Floor { floor }.append(out));
         }
-    }
-}
-
-impl Batch {
-    /// The part that begins at `from` ends before this place: what fits one message.
-    fn part_end(&self) -> usize {
-        let mut bytes = 0;
-        let fits = |(key, timestamp): &&Found| {
-            bytes += Tombstone { timestamp: *timestamp, key }.bytes();
-            bytes <= Tombstones::LISTED_BYTES_MAX
-        };
-        self.from + self.tombstones[self.from..].iter().take_while(fits).count()
     }
 }

@@ -2,47 +2,61 @@
 //!
 //! ```text
 //!   put   client ─Query─▶ all    R−k+1 answers: the newest timestamp        (one epoch)
-//!         client ─Store─▶ all    k answers: held durably                    (the same epoch, or once more from the start)
+//!         client ─Store─▶ all    k answers: held durably                    (the same epoch, or again from the start)
 //!   get   client ─Query─▶ all    R−k+1 answers: the newest version          (one epoch)
 //!         client ─Store─▶ all    only if fewer than k hold it: write-back
 //! ```
 //!
-//! This is the multi-writer register of Attiya, Bar-Noy and Dolev with a write set of k and a read set of R − k + 1, which always have
-//! a replica in common. Replicas decide nothing: each keeps the newest version of a key, by timestamp, and says what it durably holds.
-//! Read `partition` (query and store), then `epoch` and `merge` (a node whose storage is new), `succession` (a place that goes to another node),
-//! `repair` (a key that cannot be read), `forget` (deletions), then this module's dispatch.
+//! This is the multi-writer register of Attiya, Bar-Noy and Dolev with a write set of k and a read
+//! set of R − k + 1, which always share a replica. Replicas decide nothing: each keeps the newest
+//! version of a key, by timestamp, and says what it durably holds. Read `partition` (query and
+//! store), then `epoch` and `merge` (a node with new storage), `succession` (a place that goes to
+//! another node), `repair` (a key that cannot be read), `forget` (deletions), then this module's
+//! dispatch.
 //!
-//! What must hold: *if a store was answered by k replicas in one epoch before a query began, the R − k + 1 that answer the query in
-//! one epoch include one that holds that version or a newer one.* It does because
-//! 1. what a replica has said to hold it holds for the life of its storage: versions are forced before they are told, and only newer
-//!    ones replace them. That alone suffices while every storage lives;
-//! 2. a new storage (a lost disk) is *counted*, and says so in its log, only when it has merged what R − k + 1 other counted members
-//!    hold, all of them read in its first epoch or later. Of a write set in an earlier epoch at most itself is new, so k − 1 others
-//!    are left of it, and R − 1 replicas are too few for those and the merged ones to miss each other;
-//! 3. a write set of that or a later epoch does not contain the old storage: clients count the answers of one epoch only, and an
-//!    answer names the epoch in which it leaves, after the version was forced;
-//! 4. the old process of a storage that was replaced answers no more queries: lease (R12), for the end of which merging waits (`activated`);
-//! 5. a key that cannot be read is new storage for that key alone, and 2. and 3. hold for it likewise (`repair`). The epoch that they need
-//!    is made by a *fence*: the metadata service begins the next epoch, of the same members, for a member that asks;
-//! 6. a member's place goes from C to D by a *succession*: D is silent while C counts, and when D counts and C does not any more, its storage has
-//!    whatever C's had told (`succession`). So the two are one storage that goes on, for 1. to 5.: a write set with C and a read set with D have a
-//!    member in common as if D were C, and likewise the members that a new storage or a damaged key has heard; C, once it has left, is none of those,
-//!    or both would be counted for one. What D acknowledges C does not have, but then C answers no query any more: D is silent until
-//!    the epoch is activated (4.). Of a succession that is broken off nothing is left: D was silent all the time;
-//! 7. nothing is forgotten anew while there is a fourth member: all that count must have held a deletion when a round ends, D among them. What was
-//!    held by all before is on C's pages, as the deletion itself or as C's floor;
-//! 8. who comes in a place whose owner is gone is new storage (2. to 4.), with k > 1: else what the owner has told is held by nobody.
+//! What must hold: *if k replicas answered a store in one epoch before a query began, the R − k + 1
+//! replicas that answer the query in one epoch include one that holds that version or a newer one.*
+//! It does because:
+//! 1. A replica holds what it has acknowledged for the life of its storage: versions are synced
+//!    before they are acknowledged, and only newer ones replace them. That alone suffices while no
+//!    storage is lost.
+//! 2. New storage (after a lost disk) is *counted*, and says so in its log, only when it has merged
+//!    what R − k + 1 other counted members hold, all read in its first epoch or later. Of a write
+//!    set in an earlier epoch at most itself is new, so k − 1 others are left of it, and R − 1
+//!    replicas are too few for those and the merged ones to miss each other.
+//! 3. A write set of that or a later epoch does not contain the old storage: clients count the
+//!    answers of one epoch only, and an answer names the epoch in which it leaves, after the
+//!    version was synced.
+//! 4. The old process of replaced storage answers no more queries, because its lease ends (R12);
+//!    merging waits for that (`activated`).
+//! 5. A key that cannot be read is new storage for that key alone, and 2. and 3. hold for it
+//!    likewise (`repair`). The epoch that they need is made by a *fence*: the metadata service
+//!    begins the next epoch, with the same members, for a member that asks.
+//! 6. A member's place goes from C to D by a *succession*: D is silent while C counts, and when D
+//!    counts and C no longer does, D's storage has whatever C's had acknowledged (`succession`). So
+//!    for 1. to 5. the two are one storage: a write set with C and a read set with D share a member
+//!    as if D were C, and so do the members that new storage or a damaged key has read. Once C has
+//!    left it is none of those, or both would be counted for one. C does not hold what D
+//!    acknowledges, but by then C answers no query: D is silent until the epoch is activated (4.).
+//!    A succession that is broken off leaves no trace, because D was silent all the time.
+//! 7. Nothing new is forgotten while there is a fourth member: all members that will count must
+//!    have held a deletion when a round ends, D included. What all held before is on C's pages, as
+//!    the deletion itself or as C's floor.
+//! 8. A node that takes the place of a lost owner is new storage (2. to 4.), with k > 1; with k = 1
+//!    no other node holds what the owner had acknowledged.
 //!
 //! R and k are fixed: a silent member is counted as silent, not gone, and fewer than R − k + 1
-//! counted members answer nothing rather than something stale. Deletions are versions, until every
-//! member holds them and they are forgotten: what remains of them is a number, the *floor*, and `forget` says why that is enough. Stores name
-//! the epoch in which their query was answered and are taken in no other, so none that is older than a deletion arrives after it is forgotten.
+//! counted members answer nothing rather than something stale. Deletions are versions until every
+//! member holds them and they are forgotten; a number remains of them, the *floor*, and `forget`
+//! says why that is enough. Stores name the epoch in which their query was answered and are taken
+//! in no other, so none that is older than a deletion arrives after it is forgotten.
 
 mod entrusting;
 mod epoch;
 mod forget;
 mod merge;
 mod partition;
+mod parts;
 mod repair;
 mod store;
 mod succession;
@@ -77,7 +91,7 @@ impl QuorumPartition {
     }
 
     pub(super) fn replication(&self) -> Replication {
-        // Before it is told of an epoch it may be of any quorum.
+        // Before the first epoch any quorum fits.
         Replication::Quorum(self.quorum.unwrap_or(Quorum::new(1, 1).expect("one of one is a quorum")))
     }
 
@@ -90,8 +104,10 @@ impl QuorumPartition {
     ) -> Result<(), DecodeError> {
         match Record::decode(record)? {
             Record::Counted => self.counted = true,
-            // A key's records stand in the order in which they were written, and the engine has none that is not in the log or before it.
-            // It was told to nobody: the force that makes it durable makes its value durable before. Or it is of a value that has ended since, and a newer record follows.
+            // A key's records are in the order in which they were written, and the engine has no
+            // version that is not in the log. A torn version was acknowledged to nobody, because
+            // its value is synced before its record; or its value was removed since, and a newer
+            // record follows.
             Record::Version { entry, .. } if is_torn(host, entry) => {}
             Record::Version { key, entry } => {
                 host.storage.write(self.id(), key, |out| out.extend_from_slice(entry));
@@ -114,7 +130,7 @@ impl QuorumPartition {
             Request::Store(store, datagram) if self.quorum == Some(store.quorum) => {
                 self.on_store(host, now, (store, datagram), from);
             }
-            // With another R or k, or for a primary, which there is none.
+            // With another R or k, or for a primary, which does not exist here.
             Request::Query(query) => host.refuse(query.op, query.reply_to.or(Some(from))),
             Request::Store(store, _) => host.refuse(store.op, store.reply_to.or(Some(from))),
             Request::Get(get) => host.refuse(get.op, get.reply_to.or(Some(from))),
@@ -162,7 +178,7 @@ impl QuorumPartition {
             return self.on_unreadable(host, now, &key, &what);
         }
         if entry.is_some_and(|entry| is_torn(host, entry)) {
-            // The disk has damaged the value, which is being fetched: it may be that nobody has it.
+            // The disk has damaged the value, which is being fetched; possibly no member has it.
             self.on_unreadable(host, now, &key, &what);
             return self.begin_repair(host, now, &key);
         }
@@ -190,7 +206,7 @@ impl QuorumPartition {
 
     pub(super) fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>) {
         let scan = self.finish_scan(token);
-        // A newcomer must not go without what is damaged here: it asks again, or another member.
+        // A newcomer must not miss damaged entries: it asks again, or another member.
         if page.corrupt.is_empty() {
             return self.send_page(host, &scan, page);
         }
@@ -213,8 +229,8 @@ impl QuorumPartition {
         self.sweep_forgetting(host, now) || is_repairing || is_entrusting
     }
 
-    /// Versions need no second record: when the records from here on are durable, all before are, and in the engine; but for those that wait
-    /// for a successor to hold them.
+    /// Versions need no second record: when the records from here on are synced, all before are,
+    /// and in the engine; except those that wait for a successor to hold them.
     pub(super) fn checkpoint(&self, host: &mut Host) {
         self.log_entrusted_again(host);
         if self.floor > 0 {
@@ -230,7 +246,7 @@ impl QuorumPartition {
     }
 }
 
-/// Whether an entry is of a large value that is not here.
+/// Whether an entry names a large value that is not on disk.
 fn is_torn(host: &Host, entry: &[u8]) -> bool {
     Entry::reference_of(entry).is_some_and(|reference| !host.storage.holds_value(reference.name))
 }

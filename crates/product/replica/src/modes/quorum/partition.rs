@@ -11,9 +11,7 @@
 //! which is that of the timestamps but where a repair goes back to what others hold.
 
 use super::entrusting::{Entrusting, Forced};
-use super::forget::Forgetting;
-use super::merge::{Merge, PendingScan};
-use super::repair::Repairs;
+use super::parts::{Forgetting, Merge, PendingScan, Repairs};
 use super::version::{PendingRead, ReadFor, Record, Unforced, UnforcedWhat, Version, Waiter, timestamp_of};
 use crate::modes::bounds::OPEN_OPS_MAX;
 use crate::{Host, Map, Membership, PartitionStatus, Standing, Step};

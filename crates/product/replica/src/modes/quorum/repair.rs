@@ -20,10 +20,10 @@
 //! than what is damaged, and ends the repair when it gets there; so does an entry that can be read after all.
 
 use super::QuorumPartition;
+use super::parts::{Offer, Repair};
 use super::version::{PendingRead, ReadFor, Version, Waiter};
 use crate::modes::bounds::REPAIRS_MAX;
 use crate::{Host, Standing};
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use nicekv_proto::control::ReportKind;
@@ -33,25 +33,6 @@ use nicekv_proto::{Epoch, NodeId, Now};
 
 /// The time between two requests doubles at most this often.
 const DOUBLINGS_MAX: u32 = 5;
-
-/// Damaged keys, of which at most [`REPAIRS_MAX`] are being repaired; others are found again when they are read again.
-pub(super) type Repairs = BTreeMap<Box<[u8]>, Repair>;
-
-/// The repair of a key.
-#[derive(Clone)]
-pub(super) struct Repair {
-    /// The epoch in which the damage was found.
-    found: Epoch,
-    /// What other members have, all in the present epoch.
-    answers: BTreeMap<NodeId, Offer>,
-    asked_ns: u64,
-    tries: u32,
-    /// What the answers came to is in the log and not yet forced.
-    is_logged: bool,
-}
-
-/// What a member holds of a key, if anything, and its floor.
-type Offer = (Option<Version>, u64);
 
 impl QuorumPartition {
     /// A key cannot be read.

@@ -30,9 +30,7 @@
 
 use super::QuorumPartition;
 use super::entrusting::{Entrusting, Forced, has_room};
-use super::forget::Forgetting;
-use super::merge::Merge;
-use super::repair::Repairs;
+use super::parts::{Forgetting, Merge, Repairs};
 use super::version::{ReadFor, Record, Unforced, UnforcedWhat, Version, Waiter};
 use crate::{Host, Standing};
 use alloc::boxed::Box;

@@ -1,4 +1,4 @@
-//! Decisions at the other members: what they make of them, and what they tell the primary.
+//! Decisions at the other members: they log them, and report to the primary.
 
 use super::TwoPhase;
 use crate::modes::ordered::OrderedPartition;
@@ -10,7 +10,8 @@ use nicekv_proto::replication::{Decision, Effect, Progress, Watermark};
 use nicekv_proto::{NodeId, Now};
 
 impl OrderedPartition<TwoPhase> {
-    /// A decision of this epoch from its primary. One that has overtaken another waits for it, whether that is late or lost.
+    /// A decision of this epoch, from its primary. One that arrives early waits until those before
+    /// it arrive.
     pub(crate) fn on_decision(&mut self, host: &mut Host, now: Now, decision: &Decision<'_>) {
         let begins = self.membership.standing == Standing::Joining && self.sequence.base().is_none();
         if begins || self.keeps_too_much() {
@@ -39,7 +40,7 @@ impl OrderedPartition<TwoPhase> {
         self.log_decision(host, now, decided);
     }
 
-    /// What the primary allows to be shown.
+    /// The primary says what may be shown.
     pub(crate) fn on_watermark(&mut self, host: &mut Host, now: Now, watermark: &Watermark) {
         if self.sequence.base().is_none() {
             self.sequence.begin_at(watermark.base);
@@ -50,18 +51,19 @@ impl OrderedPartition<TwoPhase> {
         if watermark.forced > self.sequence.released() {
             self.release(host, now, watermark.forced);
         }
-        // What all have made durable this member has, too.
+        // This member, too, has what all members have synced.
         self.is_proven |= watermark.recovered && self.membership.standing.serves();
     }
 
-    /// Another member says what all hold. The primary may have told nobody yet, if it was uncontended.
+    /// Another member reports what all have synced. The primary may not have told this one, if no
+    /// contended decision was among it.
     pub(crate) fn learn_released(&mut self, host: &mut Host, now: Now, released: u64) {
         if !self.is_primary() && released > self.sequence.released() {
             self.release(host, now, released);
         }
     }
 
-    /// Tells the primary what is logged and forced, with the next acks or after `delay_ns`.
+    /// Reports to the primary what is logged and synced, with the next acks or after `delay_ns`.
     pub(crate) fn tell_progress_within(&mut self, host: &mut Host, now: Now, delay_ns: u64) {
         if self.membership.standing == Standing::Outside {
             return;
@@ -87,7 +89,7 @@ impl OrderedPartition<TwoPhase> {
         host.outbox.ack_progress(self.membership.primary_address(), progress);
     }
 
-    /// In recovery the primary adopts what a member has decided of.
+    /// During recovery: the primary adopts a decision of another member.
     pub(crate) fn on_adopted(&mut self, host: &mut Host, now: Now, sender: NodeId, decision: &Decision<'_>) {
         if self.adopts(sender, decision) {
             let decided = Decided::from_wire(decision);
@@ -98,7 +100,8 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Whether this member had to hold an op that was decided, and does not: it has forgotten it (R18).
+    /// Whether this member must have held an op that was decided, and does not: its disk has
+    /// forgotten it (R18).
     pub(crate) fn has_forgotten(&self, decided: &Decided) -> bool {
         self.membership.standing == Standing::Consistent
             && decided.effect != Effect::None

@@ -1,19 +1,22 @@
-//! Values that the primary makes (L8): an op that adds to a value says only what is added, and its decision, which is one datagram, can only name the whole.
+//! Large values that the primary builds (L8). An op that appends to a value carries only what it
+//! adds, and its decision, which is one datagram, can only name the result.
 //!
 //! ```text
 //! client   primary          secondary
-//!   │─Append──▶│───────────────▶│            forced and acknowledged by all, as any op (R1)
-//!   │          │ made, on disk  │            from the value before, which nothing can change any more: the op is the next of its key
-//!   │          │──Resend, hold─▶│            an op of the primary's own client, of the same key, which stores the value on a condition that never holds
-//!   │          │◀──ValueRequest─│            the value is there before the op (L1)
-//!   │          │───ValuePart───▶│ force
-//!   │          │◀──Ack, hold────│            now all hold it
-//!   │◀──Reply──│──Decisions────▶│            the op, which stores what the hold names; then the hold, which does nothing
+//!   │─Append──▶│───────────────▶│      synced and acknowledged by all, as any op (R1)
+//!   │          │ build on disk  │      from the value before, which cannot change: the op is its key's next
+//!   │          │──Resend, hold─▶│      a *hold*: an op of the primary's own client on the same key, which
+//!   │          │                │      stores the value under a condition that never holds
+//!   │          │◀──ValueRequest─│      the value comes before the op (L1)
+//!   │          │───ValuePart───▶│ sync
+//!   │          │◀──Ack, hold────│      now all members have the value
+//!   │◀──Reply──│──Decisions────▶│      the op, which stores the value; then the hold, which does nothing
 //! ```
 //!
-//! So a decision never names a value that some member lacks. A hold is an op like others: it is open as long as its value is needed by nothing else, survives crashes and is
-//! completed by a new primary (R3). That evaluates the op anew: it makes a value of its own, under a name of its own, so that a name has one content whatever order the
-//! new primary decides in. The old one goes when its hold is decided.
+//! So a decision never names a value that some member lacks. A hold is an op like others: it stays
+//! open while only it needs the value, survives crashes, and is completed by a new primary (R3).
+//! The new primary evaluates the op anew, and builds a value under a new name, so that a name has
+//! one content whatever order it decides in. The old value goes when its hold is decided.
 
 use super::TwoPhase;
 use super::makings::{Making, Makings, Stage};
@@ -28,12 +31,12 @@ use alloc::vec::Vec;
 use nicekv_proto::large::Reference;
 use nicekv_proto::{Condition, Datagram, Expiry, Now, OpId, Operation, Status, StoredUpdate, Update};
 
-/// Until a value is tried to be made again for which there was no room.
+/// Pause before a value that had no room on disk is built again.
 const RETRY_NS: u64 = 1_000_000_000;
 
 impl OrderedPartition<TwoPhase> {
-    /// Primary: what an op does to the known state of its key. If the result is a large value, that is made first. `None`: not all members
-    /// hold it yet, and when they do it is the op's turn again.
+    /// Primary: what an op does to the known state of its key. A large result is built first.
+    /// `None`: not all members hold it yet; the op is looked at again when they do.
     pub(crate) fn judge_or_make(
         &mut self,
         host: &mut Host,
@@ -52,7 +55,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Primary: what an op does that stores a value made of these parts.
+    /// Primary: what an op does that stores a value built of these parts.
     fn judge_made(
         &mut self,
         host: &mut Host,
@@ -83,7 +86,7 @@ impl OrderedPartition<TwoPhase> {
         length <= host.config.value_bytes_max.into()
     }
 
-    /// Primary: the same, of a value that has been made.
+    /// Primary: what the op does, once its value is built and all members hold it.
     fn judge_held(
         &self,
         hold: OpId,
@@ -126,7 +129,7 @@ impl OrderedPartition<TwoPhase> {
         self.mode.makings.by_op.insert(op, making);
     }
 
-    /// Primary: a value is here, or cannot be made.
+    /// Primary: the value `name` is built, or cannot be.
     pub(crate) fn on_value_made(
         &mut self,
         host: &mut Host,
@@ -161,7 +164,8 @@ impl OrderedPartition<TwoPhase> {
         self.decide_key(host, now, key);
     }
 
-    /// Primary: logs the op that holds a value, and sends it to the members, who fetch that. Whether it is open now.
+    /// Primary: logs the hold of a value and sends it to the members, which fetch the value.
+    /// Whether the hold is open now.
     fn take_in_hold(
         &mut self,
         host: &mut Host,
@@ -202,7 +206,7 @@ impl OrderedPartition<TwoPhase> {
         self.locks.holds(op)
     }
 
-    /// Primary: an op was decided for which a value may have been made: its hold goes next.
+    /// Primary: an op was decided. If a value was built for it, its hold is decided next.
     pub(crate) fn end_making(&mut self, op: OpId) {
         let Some((key, hold)) = self.mode.makings.end(op) else { return };
         if self.locks.op(hold).is_some_and(|hold| !hold.is_decided) {
@@ -210,7 +214,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Primary: tries again what could not be made.
+    /// Primary: retries what could not be built.
     pub(crate) fn retry_makings(&mut self, host: &mut Host, now: Now) {
         let Makings { by_op } = &mut self.mode.makings;
         by_op.retain(|op, _| self.locks.holds(*op));
@@ -222,7 +226,8 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Whether this op comes from a member that has made its value, and is not to be refused for the number of those that are open: those wait for it.
+    /// Whether this is a hold that another member passes on. It is taken in even when too many ops
+    /// are open, because those wait for it.
     pub(crate) fn is_hold_of_member(update: &Update<'_>, source: Source) -> bool {
         matches!(source, Source::Member { .. }) && is_hold(update)
     }

@@ -42,12 +42,12 @@ use nicekv_proto::replication::Watermark;
 use nicekv_proto::{NodeId, Now, OpId, Update};
 use prepare::Source;
 
-/// State of a partition that only this mode has.
+/// State that only this mode has.
 #[derive(Clone, Default)]
 pub(crate) struct TwoPhase {
     /// Primary: gets that wait until this process knows that it holds everything (R18).
     awaiting_proof: Vec<(WaitingGet, Box<[u8]>)>,
-    /// Primary: values that it makes in this epoch.
+    /// Primary: values that it builds in this epoch.
     makings: Makings,
 }
 
@@ -189,7 +189,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Whether a get of any key that is not locked would be answered here, within the lease.
+    /// Whether this node would answer a get of any key that is not locked, within the lease.
     pub(crate) fn answers_gets(&self, _: &Host) -> bool {
         self.membership.standing.serves() && (self.is_proven || self.is_recovered_wholly())
     }
@@ -212,7 +212,7 @@ impl OrderedPartition<TwoPhase> {
         (leads && !is_held_back).then(|| self.sequence.logged())
     }
 
-    /// What the primary has released, told with its decisions.
+    /// What the primary has released; sent with decisions.
     fn watermark(&self) -> Watermark {
         Watermark {
             partition: self.id(),

@@ -1,4 +1,5 @@
-//! The first half of a put: every replica logs the client's datagram, forces it, and acknowledges to the primary (NICE §4.3, R1).
+//! The first half of a put: every member logs the client's datagram, syncs the log, and
+//! acknowledges to the primary (NICE §4.3, R1).
 
 use super::TwoPhase;
 use crate::modes::bounds::OPEN_OPS_MAX;
@@ -15,14 +16,14 @@ use nicekv_proto::recovery::{Fetch, Wanted};
 use nicekv_proto::replication::{PrepareAck, Resend};
 use nicekv_proto::{NodeId, Now, OpId, Reply, Status, StoredUpdate, Update};
 
-/// Whence an update comes.
+/// Where an update comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// From a client at this address, or through a switch that hides it.
+    /// A client at this address, or behind a switch that hides it.
     Client(SocketAddrV4),
-    /// From this node's own client.
+    /// This node's own client.
     Own,
-    /// From a member that passes on what is open there and not among its decisions up to `logged`.
+    /// A member that passes on an op open there: not among its decisions through `logged`.
     Member { sender: NodeId, logged: u64 },
 }
 
@@ -55,7 +56,8 @@ impl OrderedPartition<TwoPhase> {
             return self.acknowledge(host, op);
         }
         self.look_for_proof(host, now);
-        // Until then the primary takes in what others hold, and nobody anything that may be newer (R18).
+        // Until then the primary takes in only ops that others hold, and other members nothing that
+        // may be newer (R18).
         let awaits_proof = self.membership.standing.serves() && !self.is_proven;
         match self.clients.lookup(op) {
             Lookup::New => {}
@@ -66,8 +68,8 @@ impl OrderedPartition<TwoPhase> {
                 }
                 return;
             }
-            // The client has given it up, but it is open at the primary: without this ack it would stay so for ever. Not if it may have
-            // been decided since the primary sent it, and forgotten.
+            // The client has given it up, but it is open at the primary, which waits for this ack.
+            // Not if it may have been decided since the primary sent it, and forgotten here.
             Lookup::Expired if !self.is_primary() && self.is_open_elsewhere(source) => {}
             Lookup::Expired if awaits_proof && self.is_fetched(op) => {}
             Lookup::Expired => {
@@ -79,7 +81,7 @@ impl OrderedPartition<TwoPhase> {
         }
         let is_new = !matches!(source, Source::Member { .. });
         if self.is_closed_to(source) || (awaits_proof && is_new) {
-            // Silence: what takes this partition's place is asked again.
+            // No reply: the client retries, and reaches the partition that takes over.
             host.counters.dropped += 1;
             return;
         }
@@ -94,7 +96,7 @@ impl OrderedPartition<TwoPhase> {
             return;
         }
         if self.locks.count() >= OPEN_OPS_MAX && !Self::is_hold_of_member(update, source) {
-            // Silence, not a refusal: another member may have taken it in, and then it will be executed.
+            // No reply instead of a refusal: if another member took the op in, it will be executed.
             host.counters.dropped += 1;
             return;
         }
@@ -106,19 +108,20 @@ impl OrderedPartition<TwoPhase> {
         self.log_prepare(host, now, StoredUpdate::new(update, datagram, source.address(), spare));
     }
 
-    /// Whether an op that is not known here is not to be taken in: none of a client begins in a sealed epoch, and nothing is decided once it is drained.
+    /// Whether an unknown op is not taken in: clients start no op in a sealed epoch, and nothing is
+    /// decided once the partition is drained.
     pub(crate) fn is_closed_to(&self, source: Source) -> bool {
         let is_open_elsewhere = matches!(source, Source::Member { .. }) && !self.is_drained();
         self.membership.sealed && !is_open_elsewhere
     }
 
-    /// Primary: whether it gets this op from a member before it decides anything.
+    /// Primary: whether recovery fetches this op before it decides anything.
     fn is_fetched(&self, op: OpId) -> bool {
         let lead = self.lead.as_ref().filter(|lead| lead.phase() == Phase::Fetching);
         lead.is_some_and(|lead| lead.wanted().contains_key(&op))
     }
 
-    /// A client asks how much of a large value is here: all, as its op is open.
+    /// A client asks how much of a large value has arrived: all of it, because its op is open.
     fn tell_held(&self, host: &mut Host, update: &Update<'_>, source: Source) {
         if let (Some(reference), Some(from)) = (update.operation.reference(), source.address()) {
             let reference = Reference::checked(reference);
@@ -127,8 +130,9 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Whether the large value that an op carries is here, so that the op can be taken in (R1). If not it is sent by its client from here on, or fetched from a member; then
-    /// the op comes once more.
+    /// Whether the large value that an op carries is on disk, so that the op can be taken in (R1).
+    /// If not, its client sends it from now on, or it is fetched from a member; then the op comes
+    /// again.
     fn has_value(
         &mut self,
         host: &mut Host,
@@ -146,14 +150,14 @@ impl OrderedPartition<TwoPhase> {
                 let put = LargePut { reference, request: Some(datagram), from, reply_to, has_primary };
                 host.expect_value(now, &self.membership, &put);
             }
-            // Chunks of it are coming: the client sends it here as it did to the member that had it sooner.
+            // The client is sending the value to this node, as it did to the member that has it.
             None if host.is_receiving(now, reference.name) => {}
             None => self.fetch_for(host, datagram, source, reference),
         }
         false
     }
 
-    /// A member has passed on an op whose value it has: it is fetched, and then the op comes once more.
+    /// A member passed on an op whose value it has. Fetches the value; then the op comes again.
     fn fetch_for(&self, host: &mut Host, datagram: &[u8], source: Source, reference: Reference) {
         let Source::Member { sender, logged } = source else { return };
         let Some(address) = self.membership.address(sender) else { return };
@@ -178,7 +182,8 @@ impl OrderedPartition<TwoPhase> {
         self.waits.force(order, UnforcedWhat::Prepare(op));
         self.insert_op(host, now, order, contended, stored);
         if let Some(early) = self.lead.as_mut().and_then(|lead| lead.have(op)) {
-            // Others had it sooner: a large value comes to each at a time of its own. Without this node's own ack they are not all.
+            // Others had it sooner, because a large value arrives at each member at its own time.
+            // This node's own ack is still missing.
             self.locks.count_acks(op, early.acks, early.is_contended, false);
             self.finish_fetching(host, now);
         }
@@ -196,7 +201,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Acknowledges a forced, undecided op to the primary.
+    /// Acknowledges an op to the primary if it is synced and undecided.
     pub(crate) fn acknowledge(&mut self, host: &mut Host, op: OpId) {
         let Some(state) = self.locks.op(op) else { return };
         if self.is_primary()
@@ -229,7 +234,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Primary: only others hold this op, one of whom says so; fetch and complete it (R15).
+    /// Primary: other members hold this op, and this node does not. Fetches and completes it (R15).
     fn want_op(&mut self, host: &mut Host, now: Now, (holder, position): (NodeId, usize), ack: &PrepareAck) {
         let op = ack.op;
         let Some(address) = self.membership.address(holder) else { return };
@@ -244,7 +249,7 @@ impl OrderedPartition<TwoPhase> {
         let is_new = lead.wanted().len() < OPEN_OPS_MAX && lead.want(op, holder);
         let is_new_ack = lead.keep_ack(op, position, ack.contended);
         if is_new || is_new_ack {
-            // The client's own copy may still be on its way: ask at the next sweep, not now.
+            // The client's own copy may still arrive: fetch at the next sweep, not now.
             host.arm_sweep(now);
         } else {
             host.outbox.send(address, |out| fetch.encode(out));
@@ -269,7 +274,7 @@ impl OrderedPartition<TwoPhase> {
         let state = self.locks.op(op).expect("as before");
         if !state.is_decided {
             let key = state.stored.stored_key();
-            // Of a transaction any of its keys will do.
+            // For a transaction any of its keys will do.
             self.decide_key(host, now, &key);
         }
     }

@@ -1,4 +1,4 @@
-//! The primary tells its decisions, and releases what every member has synced (R2).
+//! The primary sends its decisions, and releases what every member has synced (R2).
 
 use super::TwoPhase;
 use crate::Host;
@@ -12,14 +12,14 @@ use nicekv_proto::replication::{Decision, PrepareAck, Progress};
 use nicekv_proto::{Entries, NodeId, Now, OpId, Status, StoredKey};
 
 impl OrderedPartition<TwoPhase> {
-    /// Multicasts the watermark, and a decision if there is one.
+    /// Multicasts the watermark, with a decision if there is one.
     pub(crate) fn tell_members(&self, host: &mut Host, decision: Option<&Decision<'_>>) {
         if self.membership.members.len() > 1 {
             host.outbox.multicast_decision(&self.membership, decision, self.watermark());
         }
     }
 
-    /// Primary: a member tells how far it is.
+    /// Primary: a member reports its progress.
     pub(crate) fn on_progress(&mut self, host: &mut Host, now: Now, sender: NodeId, progress: &Progress) {
         let Some(position) = self.membership.position(sender) else { return };
         let lead = self.lead.as_mut();
@@ -30,7 +30,8 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Primary: releases what every member of the epoch has forced, and tells them if they wait for it.
+    /// Primary: releases what every member of the epoch has synced, and tells members that wait for
+    /// it.
     pub(crate) fn advance_release(&mut self, host: &mut Host, now: Now) {
         let Some(lead) = &self.lead else { return };
         if !lead.is_ready() || !self.membership.activated {
@@ -55,13 +56,13 @@ impl OrderedPartition<TwoPhase> {
         self.look_for_proof(host, now);
     }
 
-    /// A decision is durable here.
+    /// A decision is synced here.
     pub(crate) fn on_decision_forced(&mut self, host: &mut Host, now: Now, index: u64) {
         self.sequence.force(index);
         if self.is_primary() {
             self.advance_release(host, now);
         } else if index > self.sequence.released() {
-            // The recovery is complete when all have what was decided before the epoch.
+            // Recovery is complete when all members have the decisions from before the epoch.
             let is_of_recovery = self.sequence.base().is_none_or(|base| index <= base);
             let is_waited_for = self.sequence.is_contended(index) || self.membership.sealed || is_of_recovery;
             let delay = if is_waited_for { 0 } else { host.config.timing.progress_delay.as_nanos() as u64 };
@@ -69,7 +70,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Primary: sends a member the decisions after `logged`, and the watermark in any case.
+    /// Primary: sends a member the decisions after `logged`, and in any case the watermark.
     pub(crate) fn catch_up(&mut self, host: &mut Host, now: Now, position: usize, logged: u64) {
         let Some(lead) = self.lead.as_mut().filter(|lead| lead.is_ready()) else { return };
         lead.note_served(now, position);
@@ -87,7 +88,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// A member sends the primary the decisions that it lacks.
+    /// A member sends the primary decisions that it lacks.
     pub(crate) fn on_fetch_decisions(&mut self, host: &mut Host, to: NodeId, after: u64) {
         let Some(address) = self.membership.address(to) else { return };
         let watermark = self.watermark();
@@ -97,7 +98,8 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// A member that holds every decision, and still these ops, holds ops whose outcome is forgotten.
+    /// A member that has every decision and still holds these ops holds ops whose outcome is
+    /// forgotten.
     pub(crate) fn release_expired(
         &mut self,
         host: &mut Host,
@@ -112,7 +114,8 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// A member holds an op that is past remembering, and every decision: tell it to let go (R10, R15).
+    /// A member has every decision, and holds an op whose outcome is forgotten: decides it as
+    /// expired, so that the member drops it (R10, R15).
     pub(crate) fn decide_expired(&mut self, host: &mut Host, now: Now, op: OpId) {
         if !self.may_decide() || self.locks.holds(op) || self.clients.lookup(op) == Lookup::New {
             return;

@@ -1,4 +1,5 @@
-//! What a replica does about silence: lost copies are sent again, holders of old ops speak up, the silent are accused (R15).
+//! Silence: lost messages are sent again, members report old ops that they hold, and silent members
+//! are accused (R15).
 
 use super::TwoPhase;
 use crate::modes::ordered::OrderedPartition;
@@ -71,7 +72,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Undecided ops, oldest first, whose timeout has passed; each is counted as tried.
+    /// Undecided ops whose timeout has passed, oldest first. Counts a try for each.
     fn overdue_ops(&mut self, host: &Host, now: Now) -> Vec<OpId> {
         let timeout_ns = host.config.timing.resend.as_nanos() as u64;
         self.locks.take_overdue(now, timeout_ns, SWEPT_OPS_MAX)
@@ -93,7 +94,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Sends members what they have not acknowledged of the decisions.
+    /// Resends decisions that members have not acknowledged.
     fn serve_laggards(&mut self, host: &mut Host, now: Now) {
         let contended = self.sequence.unreleased().rev().find(|decided| decided.contended);
         let contended_through = contended.map_or(0, |decided| decided.index);
@@ -138,7 +139,8 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Whether somebody waits for the primary to hear how far this member is: for the release of an op, or of the last decision that there will be (R17).
+    /// Whether the primary needs a progress report of this member: to release an op, or for the
+    /// last decision of a sealed partition (R17).
     fn awaits_release(&self) -> bool {
         self.locks.has_unreleased() || (self.membership.sealed && self.sequence.unreleased().len() > 0)
     }

@@ -1,4 +1,4 @@
-//! What is remembered of clients as bytes: for a joiner, and for the log.
+//! Client records as bytes: for a joiner, and for the log.
 //!
 //! ```text
 //!   piece:  [horizon, is it the last?] ([client, watermark, last use, results] ([sequence, result] value)*)*
@@ -11,7 +11,7 @@ use nicekv_proto::{ClientId, DecodeError, Form, OpId, Status};
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// How far an export has got: all clients before this one, and of this one the results up to `sequence`.
+/// Progress of an export: all earlier clients, and of this one the results through `sequence`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExportCursor {
     pub(crate) client: ClientId,
@@ -28,7 +28,7 @@ impl ExportCursor {
         bytes
     }
 
-    /// Reads what [`Self::to_bytes`] wrote; of anything else, and of nothing, the start.
+    /// Reads what [`Self::to_bytes`] wrote; anything else is the start.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         let Ok(bytes) = <[u8; 16]>::try_from(bytes) else { return Self::START };
         let bits = u128::from_be_bytes(bytes);
@@ -37,8 +37,8 @@ impl ExportCursor {
 }
 
 impl Clients {
-    /// The records after `cursor`, up to about `bytes_max`; where they end; and whether there are more. A client's results may fall
-    /// into several pieces.
+    /// The records after `cursor`, up to about `bytes_max`; where they end; and whether there are
+    /// more. One client's results may be split between pieces.
     pub(crate) fn export(&self, cursor: ExportCursor, bytes_max: usize) -> (Vec<u8>, ExportCursor, bool) {
         let mut piece = Vec::new();
         nicekv_proto::bytes::put(&mut piece, &PieceLayout { horizon: 0.into(), is_last: 0 });
@@ -88,7 +88,8 @@ impl Clients {
         Ok(end)
     }
 
-    /// Forgets whom the source has forgotten: of these not everything may be known here.
+    /// Forgets the clients that the source has forgotten, because not everything of them may be
+    /// known here.
     fn end_import(&mut self, horizon: ClientId) {
         self.horizon = self.horizon.max(horizon);
         let named = &mut self.named;
@@ -107,7 +108,7 @@ impl Clients {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct PieceLayout {
-    /// In the last piece.
+    /// Set in the last piece.
     horizon: U64,
     is_last: u8,
 }
@@ -172,7 +173,7 @@ fn append_result(out: &mut Vec<u8>, sequence: u64, result: &StoredResult) {
         expiry_ms: result.expiry_ms.into(),
         integer: (result.integer as u64).into(),
         status: result.status as u8,
-        // Which it is, from 1.
+        // The form of the value, from 1.
         has_value: result.value.as_ref().map_or(0, |_| 1 + result.form as u8),
         value_length: (value.len() as u16).into(),
     };

@@ -1,10 +1,13 @@
-//! What a partition remembers of its clients, so that an op id takes effect at most once (R10).
+//! Client records: results of ops, so that an op id takes effect at most once (R10).
 //!
-//! A result is remembered until the client's *watermark* has passed it: the client says with every op below which sequence it has all its
-//! answers. One op that hangs in some other partition holds a client's watermark back everywhere, so what is remembered is bounded:
-//! * of one client in bytes ([`CLIENT_BYTES_MAX`]): beyond it the oldest results go, and the watermark is raised over them here;
-//! * of all in bytes ([`CLIENTS_BYTES_MAX`](crate::modes::CLIENTS_BYTES_MAX)): beyond it the clients go whose last decision here is the longest ago, however old or
-//!   young they are, and the *horizon* is raised to the newest id among them.
+//! A result is kept until the client's *watermark* has passed it: with every op the client names a
+//! sequence below which it has all its answers. One op that hangs in another partition holds the
+//! watermark back everywhere, so memory is bounded:
+//! * per client, in bytes ([`CLIENT_BYTES_MAX`]): beyond it the oldest results go, and the
+//!   watermark is raised over them here;
+//! * for all clients, in bytes ([`CLIENTS_BYTES_MAX`](crate::modes::CLIENTS_BYTES_MAX)): beyond it
+//!   the clients with the oldest last decision are forgotten, whatever their age, and the *horizon*
+//!   is raised to the newest id among them.
 //!
 //! ```text
 //!   id, by time of creation ──▶   a    b    c    d    e    f    g    h
@@ -15,24 +18,27 @@
 //!   unknown: taken in                                      f         h
 //! ```
 //!
-//! A forgotten client stays forgotten, though ops of it that others took in are still decided: else it would seem to be known wholly.
-//! Nothing is forgotten otherwise, so an op that is neither remembered, nor below its client's watermark, nor of an unknown client up to
-//! the horizon was never decided here. An op that is, is refused as "expired, outcome unknown"; it is not executed. That hits a client
-//! that was idle on this partition for so long that thousands of others were heard since: its library goes on under a new id, which is
-//! above every horizon. The node's own client does the same (`Host::renew_internal_client`).
+//! A forgotten client stays forgotten, even though ops of it that others took in are still decided;
+//! otherwise it would seem to be known completely. Nothing else is forgotten. So an op was never
+//! decided here if it is not remembered, not below its client's watermark, and not of an unknown
+//! client up to the horizon. Other ops are refused as "expired, outcome unknown", and not executed.
+//! That hits a client that was idle on this partition while thousands of others were active: its
+//! library goes on under a new id, which is above every horizon. The node's own client does the
+//! same (`Host::renew_internal_client`).
 //!
-//! A joiner knows little of clients until it has imported what the primary knows, which takes several pieces; the last one tells the
-//! horizon, and whoever is below it and was in none of them is forgotten here, too.
+//! A joiner imports the primary's records in several pieces. The last piece carries the horizon;
+//! clients below it that were in none of the pieces are forgotten here, too.
 //!
-//! Use is counted in decisions, so members forget about alike, also after joining; but nothing depends on that: what one of them calls
-//! expired another may still know the result of, and both answers are true.
+//! Age is counted in decisions, so members forget about the same clients, also after joining.
+//! Correctness does not depend on that: one member may call an op expired while another still knows
+//! its result, and both answers are true.
 
 mod export;
 mod named;
 mod result;
 
 use crate::modes::bounds::CLIENT_BYTES_MAX;
-use crate::modes::ordered::ordered::Ordered;
+use crate::modes::ordered::number_map::NumberMap;
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
@@ -44,35 +50,35 @@ pub(crate) use result::StoredResult;
 /// What is known of an op that is not open.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lookup<'a> {
-    /// It has not been decided here.
+    /// It was not decided here.
     New,
     /// It was decided.
     Finished(&'a StoredResult),
-    /// It is older than what is remembered: it must not be executed, and its outcome is not known.
+    /// It is older than the records: it must not be executed, and its outcome is unknown.
     Expired,
 }
 
-/// What a client takes in memory besides its results, about.
+/// About how much memory a client takes besides its results.
 const CLIENT_FIXED_BYTES: usize = 64;
-/// One of so many parts of what is remembered goes when there is too much.
+/// When memory is full, one in this many clients is forgotten at once.
 const FORGOTTEN_PART: usize = 8;
 
 #[derive(Clone)]
 struct ClientRecord {
-    /// Ops with a smaller sequence are finished, or forgotten.
+    /// Ops with smaller sequences are finished, or forgotten.
     watermark: u64,
-    results: Ordered<StoredResult>,
-    /// What it takes.
+    results: NumberMap<StoredResult>,
+    /// Memory that it takes.
     bytes: usize,
     /// Its last decision here.
     last_used: u64,
-    /// It was in a piece of the import that is under way.
+    /// It was in a piece of the current import.
     is_imported: bool,
 }
 
 impl Default for ClientRecord {
     fn default() -> Self {
-        let (watermark, results, bytes) = (0, Ordered::default(), CLIENT_FIXED_BYTES);
+        let (watermark, results, bytes) = (0, NumberMap::default(), CLIENT_FIXED_BYTES);
         Self { watermark, results, bytes, last_used: 0, is_imported: false }
     }
 }
@@ -109,11 +115,11 @@ impl ClientRecord {
     }
 }
 
-/// The deduplication records of one partition.
+/// The client records of one partition.
 #[derive(Clone)]
 pub(crate) struct Clients {
     table: BTreeMap<ClientId, ClientRecord>,
-    /// What they take.
+    /// Memory that they take.
     bytes: usize,
     bytes_max: usize,
     /// Clients up to this one may have been forgotten.
@@ -123,12 +129,13 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Of a partition that has not heard of any, and may take so much for them.
+    /// Empty records, with a bound on their memory.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self { table: BTreeMap::new(), bytes: 0, bytes_max, horizon: ClientId(0), named: Named::default() }
     }
 
-    /// Large values that results have come to name, or name no more, since this was asked last: in their order.
+    /// Changes since the last call in which large values results name, in order; true: one more
+    /// result names it.
     pub(crate) fn take_named(&mut self) -> impl Iterator<Item = (OpId, bool)> {
         self.named.take()
     }
@@ -145,19 +152,20 @@ impl Clients {
         }
     }
 
-    /// Forgets everything, without a trace.
+    /// Removes everything without raising the horizon.
     pub(crate) fn clear(&mut self) {
         let mut named = core::mem::take(&mut self.named);
         self.table.values().for_each(|record| named.forget(record));
         *self = Self { named, ..Self::new(self.bytes_max) };
     }
 
-    /// The newest client that may have been forgotten, if `client` is such a one.
+    /// The newest client that may have been forgotten, if `client` is not above it.
     pub(crate) fn horizon_over(&self, client: ClientId) -> Option<ClientId> {
         (!self.table.contains_key(&client) && client <= self.horizon).then_some(self.horizon)
     }
 
-    /// Takes note of the watermark that an op carries; older results are not asked for again. A client becomes known by a decision.
+    /// Takes note of the watermark that an op carries: older results are not asked for again. Only
+    /// a decision makes a client known.
     pub(crate) fn advance(&mut self, client: ClientId, watermark: u64) {
         if let Some(record) = self.table.get_mut(&client) {
             let before = record.bytes;
@@ -166,8 +174,8 @@ impl Clients {
         }
     }
 
-    /// Remembers the result of an op that was decided at `index`. A first result stands for ever, but "expired" is none: a joiner may
-    /// be told so before it is told the result.
+    /// Remembers the result of the op that decision `index` decides. A first result stands for
+    /// ever, except "expired", which a joiner may see before the result.
     pub(crate) fn remember(&mut self, op: OpId, index: u64, result: StoredResult) {
         self.use_client(op.client, index, |record, named| {
             record.remember(op.sequence, result, named);
@@ -175,7 +183,7 @@ impl Clients {
         self.make_room(op.client);
     }
 
-    /// Changes what is known of a client that is not forgotten.
+    /// Changes the record of a client that is not forgotten.
     fn use_client(
         &mut self,
         client: ClientId,
@@ -196,7 +204,8 @@ impl Clients {
         self.bytes = self.bytes - known + record.bytes;
     }
 
-    /// Forgets those that were not used for the longest time, if all take too much; not `used`. So many at once that it is rare.
+    /// If memory is full, forgets the least recently used clients, but not `used`; many at once, so
+    /// that it is rare.
     fn make_room(&mut self, used: ClientId) {
         if self.bytes <= self.bytes_max {
             return;

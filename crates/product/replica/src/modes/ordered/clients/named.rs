@@ -1,11 +1,12 @@
-//! Which large values remembered results name: values from before, which clients have asked for and may be reading.
+//! Large values that remembered results name: previous values, which clients have asked for and may
+//! be reading.
 
 use super::{ClientRecord, StoredResult};
 use alloc::vec::Vec;
 use nicekv_proto::large::Reference;
 use nicekv_proto::{Form, OpId};
 
-/// What has changed of that, in its order; true: one result more names it.
+/// Changes in order; true: one more result names the value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Named(Vec<(OpId, bool)>);
 

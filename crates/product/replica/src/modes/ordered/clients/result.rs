@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use nicekv_proto::replication::Decision;
 use nicekv_proto::{Form, OpId, Reply, Status};
 
-/// What a result takes in memory besides its value, about.
+/// About how much memory a result takes besides its value.
 const RESULT_FIXED_BYTES: usize = 96;
 
 /// The remembered result of a decided op.
@@ -42,7 +42,7 @@ impl StoredResult {
         }
     }
 
-    /// What it takes in memory, about.
+    /// About how much memory it takes.
     pub(crate) fn bytes(&self) -> usize {
         RESULT_FIXED_BYTES + self.value.as_ref().map_or(0, |value| value.len())
     }

@@ -10,10 +10,10 @@ use nicekv_proto::number::{LongDouble, parse_integer};
 use nicekv_proto::replication::Effect;
 use nicekv_proto::{Form, Status, Update};
 
-/// A hash that is being changed, and where its fields are.
+/// A hash that is being changed, with the places of its fields.
 #[derive(Default)]
 struct Changed<'a> {
-    /// In the order in which they were set first; none where one was removed.
+    /// In the order in which they were first set; `None` where one was removed.
     fields: Vec<Option<Field<'a>>>,
     places: BTreeMap<&'a [u8], usize>,
 }
@@ -32,7 +32,7 @@ impl<'a> Changed<'a> {
         self.fields[*place].map(|field| field.value)
     }
 
-    /// Whether it was not there before.
+    /// Sets a field. Whether it is new.
     fn set(&mut self, field: Field<'a>) -> bool {
         if let Some(place) = self.places.get(field.name) {
             self.fields[*place] = Some(field);
@@ -43,12 +43,12 @@ impl<'a> Changed<'a> {
         true
     }
 
-    /// Whether it was there before.
+    /// Removes a field. Whether it existed.
     fn remove(&mut self, name: &[u8]) -> bool {
         self.places.remove(name).is_some_and(|place| self.fields[place].take().is_some())
     }
 
-    /// Stores what has become of it.
+    /// Stores the changed hash.
     fn store(&self, update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
         if self.places.is_empty() {
             return Verdict { effect: Effect::Remove, ..Verdict::unchanged(Status::Ok, None) };
@@ -97,7 +97,7 @@ pub(crate) fn remove(update: &Update<'_>, state: Option<&KeyValue>, names: &[u8]
     counted(changed.store(update, state), removed as i64)
 }
 
-/// What did not take effect counts nothing.
+/// An op without effect has no count.
 fn counted(verdict: Verdict, integer: i64) -> Verdict {
     match verdict.status {
         Status::Ok => Verdict { integer, ..verdict },
@@ -121,7 +121,8 @@ pub(crate) fn increment(
     counted(changed.store_number(update, state, Field { name, value: value.as_bytes() }), after)
 }
 
-/// A decision has room for one value: who asks for a sum is told the hash, and finds it there.
+/// A decision has room for one value: the reply to a float increment carries the hash, and the
+/// client finds the sum in it.
 pub(crate) fn increment_float(update: &Update<'_>, state: Option<&KeyValue>, added: &[u8]) -> Verdict {
     let (name, delta) = Field::delta(added).expect("checked when it was decoded");
     let changed = Changed::new(state);

@@ -1,16 +1,15 @@
-//! The keys that a script has, with the states that it has left them in.
+//! The keys that a script works on, with the states that it has left them in.
 //!
-//! They can go to another process as bytes, and what is changed there can come back. Bytes that come from there are checked as those of any peer.
+//! They can be sent to another process as bytes, and changes come back in the same way. Bytes from
+//! there are checked like those of a peer.
 
-use crate::modes::ordered::evaluate::{KeyValue, Verdict, evaluate};
-use crate::modes::ordered::transaction::{after, read};
+use crate::modes::ordered::evaluate::{KeyValue, Verdict, after, evaluate, read};
 use crate::{DamagedStates, ScriptKeys, ScriptStates, ScriptTold};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{ClientId, Condition, Form, KeyDigest, KeyspaceId, OpId, Operation, Status, Update};
 
-/// See the module.
 #[derive(Debug)]
 pub struct LentKeys<'a> {
     op: OpId,
@@ -89,7 +88,7 @@ impl ScriptKeys for LentKeys<'_> {
             return told(Verdict::unchanged(Status::ValueTooLong, None));
         }
         if let Some(after) = after(&verdict, &operation) {
-            // What has expired when the script was called it does not see.
+            // The script does not see values that had expired when it was called.
             let is_over = |state: &KeyValue| state.expiry_ms != 0 && state.expiry_ms <= self.unix_ms;
             self.now.insert(own, after.filter(|state| !is_over(state)));
             self.written.insert(own);
@@ -110,7 +109,7 @@ impl ScriptStates for LentKeys<'_> {
 
     fn import(&mut self, written: &[u8]) -> Result<(), DamagedStates> {
         let states = take_states(written)?;
-        // A large value is never made there, only kept.
+        // A script keeps large values, and never makes one.
         let is_possible = |(key, state): (&&[u8], &Option<KeyValue>)| {
             let Some(before) = self.now.get(*key) else { return false };
             let Some(state) = state else { return true };
@@ -130,7 +129,7 @@ impl ScriptStates for LentKeys<'_> {
     }
 }
 
-/// A hash is read and written anew, field by field.
+/// A hash is read and written as a whole, field by field.
 fn work_bytes(state: &KeyValue) -> usize {
     if state.form == Form::Hash { 8 * state.value.len() } else { state.value.len() }
 }
@@ -141,7 +140,7 @@ fn told(verdict: Verdict) -> ScriptTold {
     ScriptTold { status, value, form, expiry_ms, integer }
 }
 
-/// A key, behind its length, and an entry, behind its.
+/// Appends a key and its entry, each after its length.
 fn append_state(key: &[u8], state: Option<&KeyValue>, out: &mut Vec<u8>) {
     append_counted(key, out);
     let mut entry = Vec::new();
