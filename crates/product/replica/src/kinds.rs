@@ -1,4 +1,4 @@
-//! What many parts of a node are made of.
+//! Types that many parts of a node use.
 
 use core::net::SocketAddrV4;
 use foldhash::fast::FixedState;

@@ -1,13 +1,14 @@
-//! What owner and holder have in common.
+//! Bounds and names that owners and holders share.
 
 use nicekv_proto::{KeyDigest, KeyspaceId};
 
-/// What a hot entry is of.
+/// Names a hot entry.
 pub(crate) type Name = (KeyspaceId, KeyDigest);
 
-/// Most hot entries of which a node is told, and most keys of which it keeps copies.
+/// Hot entries that a node is assigned, and keys of which it keeps copies.
 pub(super) const HOT_KEYS_MAX: usize = 16_384;
-/// A copy is made anew after this, as it may have been lost, or the switch may have counted what never came; then after twice as long, while nothing changes.
+/// A copy is renewed after this, because it may be lost, or the switch may have counted lost
+/// stamps. The time doubles while nothing changes.
 pub(super) const REFRESH_NS: u64 = 1_000_000_000;
-/// It is doubled so often.
+/// How often it doubles.
 pub(super) const REFRESH_DOUBLINGS_MAX: u32 = 4;

@@ -1,4 +1,4 @@
-//! A node that shows copies of keys which others own.
+//! A node that shows copies of keys that other nodes own.
 
 use super::bounds::{HOT_KEYS_MAX, Name};
 use super::told::{CopyOf, CopyShift, Lessor};
@@ -11,11 +11,11 @@ use nicekv_proto::hot::{HotConfirm, HotCopy, HotDrop, HotPulse, HotPulsed, Stamp
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{Get, KeyDigest, KeyspaceId, Now, Reply, Status};
 
-/// Keys and entries of all copies, at most.
+/// Bytes of the keys and entries of all copies.
 const COPIES_BYTES_MAX: usize = 32 << 20;
-/// Copies of owners that have let their leases run out are forgotten after this, or twice as long.
+/// Copies of owners whose leases have run out are dropped after this, or twice as long.
 const ABANDONED_NS: u64 = 10_000_000_000;
-/// Owners whose leases are remembered, at most.
+/// Owners whose leases are remembered.
 const OWNERS_MAX: usize = 1024;
 
 #[derive(Clone, Debug)]
@@ -37,50 +37,49 @@ impl Copy {
     }
 }
 
-/// Until when copies of a serial may be shown, on this node's clock.
+/// Copies of a serial may be shown until then, on this node's clock.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     serial: u64,
-    /// When it took the place of the one before.
+    /// When it replaced the one before.
     since_ns: u64,
     until_ns: u64,
 }
 
-/// What becomes of a get that a switch has sent here because its key is hot.
+/// The fate of a get that a switch has sent here because its key is hot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer<'a> {
-    /// This is the reply.
+    /// Answered here.
     Reply(Reply<'a>),
-    /// The owner is to answer.
+    /// Passed on to the owner.
     Pass(SocketAddrV4),
-    /// Nobody here knows the key: its client asks again, and then no holder.
+    /// No copy and no owner known: the client retries, and then reaches no holder.
     Unknown,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     copies: BTreeMap<(Name, Box<[u8]>), Copy>,
     leases: BTreeMap<SocketAddrV4, Lease>,
-    /// Names the process.
+    /// Identifies the process.
     nonce: u64,
     bytes: usize,
-    /// When it was last looked for copies that nobody needs.
+    /// When abandoned copies were last looked for.
     looked_ns: u64,
-    /// What was not taken yet; `None`: nobody listens.
+    /// Changes that were not polled yet; `None`: nobody polls.
     told: Option<VecDeque<CopyShift>>,
 }
 
 impl Holder {
-    /// Of a process that has just started, of this name.
+    /// For a process that has just started.
     pub(crate) fn new(incarnation: u64) -> Self {
-        // 0 means nobody.
+        // 0 means none.
         let nonce = incarnation.max(1);
         let (copies, leases) = (BTreeMap::new(), BTreeMap::new());
         Self { copies, leases, nonce, bytes: 0, looked_ns: 0, told: None }
     }
 
-    /// Somebody listens from now on, and takes all that is told.
+    /// From now on changes are kept to be polled.
     pub(crate) fn tell(&mut self) {
         self.told.get_or_insert_default();
     }
@@ -93,14 +92,15 @@ impl Holder {
         self.told.as_ref().is_none_or(VecDeque::is_empty)
     }
 
-    /// Copies of keys with these names are shown nowhere else any more: the node is a member of their partition.
+    /// Copies with these names are not shown outside any more: the node is a member of their
+    /// partition.
     pub(crate) fn withdraw(&mut self, is_meant: impl Fn(&Name) -> bool) {
         let Some(told) = &mut self.told else { return };
         let names = self.copies.keys().filter(|(name, _)| is_meant(name));
         told.extend(names.map(|(name, key)| CopyShift::Dropped(CopyOf { name: *name, key: key.clone() })));
     }
 
-    /// Somebody sends a copy of what it owns. One that is older than what is here changes nothing.
+    /// An owner sends a copy. An older one changes nothing.
     pub(crate) fn on_copy(&mut self, from: SocketAddrV4, copy: &HotCopy<'_>, outbox: &mut Outbox) {
         let name = ((copy.keyspace, copy.digest), Box::from(copy.key));
         let known = self.copies.get(&name);
@@ -111,7 +111,7 @@ impl Holder {
         let bytes = self.bytes + copy.entry.len() + if before == 0 { copy.key.len() } else { 0 } - before;
         let is_full = before == 0 && self.copies.len() >= HOT_KEYS_MAX;
         if is_full || bytes > COPIES_BYTES_MAX {
-            // The switch is not told that there is one, and sends none.
+            // The copy is not confirmed, so the switch sends no gets for it.
             return;
         }
         self.bytes = bytes;
@@ -124,7 +124,7 @@ impl Holder {
         outbox.send(copy.vring, |out| confirm.encode(out));
     }
 
-    /// Whether there are any of a keyspace.
+    /// Whether there are copies of a keyspace.
     pub(crate) fn has_copies_of(&self, keyspace: KeyspaceId) -> bool {
         self.next_keyspace(keyspace) == Some(keyspace)
     }
@@ -135,13 +135,13 @@ impl Holder {
         core::iter::successors(self.next_keyspace(KeyspaceId::DEFAULT), after).collect()
     }
 
-    /// The first one of which there are copies, from this one on.
+    /// The first keyspace with copies, from this one on.
     fn next_keyspace(&self, from: KeyspaceId) -> Option<KeyspaceId> {
         let first = ((from, KeyDigest::default()), Box::default());
         self.copies.range(first..).next().map(|(((keyspace, _), _), _)| *keyspace)
     }
 
-    /// Copies of this digest are of no use any more.
+    /// Drops the copies of this digest.
     pub(crate) fn on_drop(&mut self, from: SocketAddrV4, drop: &HotDrop) {
         let name = (drop.keyspace, drop.digest);
         self.keep_if(|of, copy| *of != name || copy.owner != from || copy.stamp.instance > drop.instance);
@@ -162,11 +162,13 @@ impl Holder {
         });
     }
 
-    /// An owner says for how long its copies may be shown, and is told the time. A lease of another serial takes the place of the one before, and what is answered then
-    /// says that copies of that are shown no more: so it must not come back by a pulse that was sent before. Such a pulse goes by a time that was told before.
+    /// An owner grants a lease for its copies, and gets this node's time in answer. A lease of
+    /// another serial replaces the one before, and the answer promises that the old copies are not
+    /// shown any more, so a late pulse must not bring the old lease back. Such a pulse refers to an
+    /// earlier time.
     pub(crate) fn on_pulse(&mut self, now: Now, from: SocketAddrV4, pulse: &HotPulse, outbox: &mut Outbox) {
         let HotPulse { serial, nonce, clock_ns, lease_ns } = *pulse;
-        // Without a lease it is over: the time is one that was told.
+        // Without a lease it ends: the time is one that this node has sent.
         let until_ns = clock_ns.saturating_add(lease_ns);
         let is_full = self.leases.len() >= OWNERS_MAX;
         let lease = match self.leases.get(&from) {
@@ -190,14 +192,14 @@ impl Holder {
         outbox.send(from, |out| answer.encode(out));
     }
 
-    /// Copies of which serial of an owner it would show.
+    /// The serial of an owner whose copies would be shown.
     #[cfg(test)]
     pub(super) fn shows(&self, now: Now, owner: SocketAddrV4) -> Option<u64> {
         let lease = self.leases.get(&owner)?;
         (now.boot_ns < lease.until_ns).then_some(lease.serial)
     }
 
-    /// Forgets copies of owners who have let their leases run out long ago; looks for them now and then.
+    /// Drops copies of owners whose leases have run out long ago; looks from time to time.
     pub(crate) fn forget_abandoned(&mut self, now: Now) {
         let is_empty = self.copies.is_empty() && self.leases.is_empty();
         if is_empty || now.boot_ns < self.looked_ns + ABANDONED_NS {
@@ -215,7 +217,8 @@ impl Holder {
         self.leases = leases;
     }
 
-    /// A get that a switch has stamped (H6): answered from a copy of that instance with that number or a later one, within the lease of its owner.
+    /// A get that a switch has stamped (H6): answered from a copy of that instance with that number
+    /// or a later one, within the lease of its owner.
     pub(crate) fn answer(&self, now: Now, get: &Get<'_>, stamp: Stamp) -> Answer<'_> {
         let name = ((get.keyspace, get.digest), Box::from(get.key));
         let Some(copy) = self.copies.get(&name) else { return Answer::Unknown };
@@ -232,7 +235,7 @@ impl Holder {
             Ok(Entry { value: Some(value), version, .. }) => {
                 Answer::Reply(Reply { version, value: Some(value), ..Reply::bare(get.op, Status::Ok) })
             }
-            // What expires, or is not there, has no copies.
+            // Keys that expire or do not exist have no copies.
             _ => Answer::Pass(copy.owner),
         }
     }

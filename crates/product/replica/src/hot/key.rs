@@ -1,8 +1,8 @@
-//! One hot key, as its owner knows it.
+//! One hot key, at its owner.
 //!
 //! ```text
 //!            HotClosed, a stamp                unlocked, shown
-//!   told ────────────────────▶ number known ──────────────────▶ open (i, n): copies may be shown
+//!   assigned ────────────────▶ number known ──────────────────▶ open (i, n): copies may be shown
 //!    ▲                              ▲                                  │ another op of the key is to be decided
 //!    └── HotAssign                  │   a number of i above n, or i is gone, or the leases are over
 //!                                   └──────────────────────────────────┘
@@ -13,61 +13,63 @@ use alloc::boxed::Box;
 use nicekv_proto::Now;
 use nicekv_proto::hot::Stamp;
 
-/// Between two copies of a key: one that changes faster is not worth more.
+/// Between two copies of a key: one that changes faster gains nothing from more.
 const COPY_NS: u64 = 500_000;
-/// A switch is asked again after this, for what an op waits for; for anything else twice as long after each time.
+/// A switch is asked again after this for evidence that an op waits for; for other evidence with
+/// backoff.
 const ASK_NS: u64 = 1_000_000;
 const DOUBLINGS_MAX: u32 = 8;
-/// After so many questions for what an op waits for all copies are taken back …
+/// After this many questions for an op all copies are revoked …
 const ASKS_MAX: u32 = 4;
-/// … and after so many, a second later, for what only newer copies do: the others have to be made anew.
+/// … and after this many, a second later, if only newer copies wait: the others have to be made
+/// again.
 const PATIENT_ASKS_MAX: u32 = 10;
-/// Between two looks at a key of which this node may have no copies.
+/// Between two looks at a key that may have no copies by this node.
 const IDLE_NS: u64 = 10_000_000;
-/// Between any two looks at a key of which nothing is told.
+/// Between two looks at a key without news.
 const LOOK_NS: u64 = 100_000;
 
 /// Copies that may be shown.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    /// The label of the newest.
+    /// The label of the newest copy.
     label: Stamp,
-    /// From then on none is shown, whatever the switch counts. `None`: their lease may be renewed.
+    /// After this time none is shown, whatever the switch counts. `None`: their leases may be
+    /// renewed.
     until_ns: Option<u64>,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct HotKey {
     pub(super) name: Name,
-    /// What the switch has counted of the newest instance, at least; `seen` is 0 if that is not known.
+    /// What the switch has counted of the newest instance, at least; `seen` is 0 if unknown.
     counted: Stamp,
     open: Option<Open>,
-    /// What is shown, if it is known, and may have copies.
+    /// The shown entry, if it is known and may have copies.
     entry: Option<Box<[u8]>>,
     is_locked: bool,
-    /// Copies are to be made.
+    /// Copies have to be made.
     is_due: bool,
     copied_ns: u64,
-    /// How often they were made like that since they were first made, or somebody wanted others.
+    /// Renewals since the copies were first made or last wanted.
     repeats: u32,
-    /// When the switch was asked last, and how often in vain.
+    /// When the switch was asked last, and how often without an answer.
     asked_ns: u64,
     asks: u32,
     /// An op waits for evidence.
     is_awaited: bool,
-    /// When it is looked at next.
+    /// When to look at it next.
     pub(super) look_ns: u64,
 }
 
-/// What is to be done about a key.
+/// The next actions for a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Step {
-    /// Copies with this label are to be sent.
+    /// Send copies with this label.
     pub(super) copy: Option<Stamp>,
-    /// The switch is to be asked what it counts, and to count further than this.
+    /// Ask the switch what it counts, and to count beyond this.
     pub(super) ask: Option<Stamp>,
-    /// There is no evidence to be had: its copies are to be taken back.
+    /// There is no evidence: revoke its copies.
     pub(super) takes_back: bool,
     /// Nothing depends on it any more.
     pub(super) is_over: bool,
@@ -91,7 +93,7 @@ impl HotKey {
         }
     }
 
-    /// Copies are to be made, of this instance if it is a newer one.
+    /// Copies have to be made, of this instance if it is newer.
     pub(super) fn renew(&mut self, instance: u64) {
         if self.counted.instance < instance {
             (self.counted, self.asks) = (Stamp { instance, seen: 0 }, 0);
@@ -103,17 +105,18 @@ impl HotKey {
         self.open.is_some()
     }
 
-    /// Whether copies may be shown for longer than is known.
+    /// Whether leases of its copies may be renewed without a known end.
     pub(super) fn is_renewed(&self) -> bool {
         self.open.is_some_and(|open| open.until_ns.is_none())
     }
 
-    /// All who had copies that were taken back show none.
+    /// No holder of revoked copies shows them any more.
     pub(super) fn end(&mut self) {
         self.open = self.open.filter(|open| open.until_ns.is_none());
     }
 
-    /// A switch stamps with this, or with more, from here on. A newer instance has taken the place of those before, for ever (H1).
+    /// A switch stamps with this, or a greater number, from now on. A newer instance replaces
+    /// earlier ones for ever (H1).
     pub(super) fn note(&mut self, stamp: Stamp) {
         if self.counted.instance == stamp.instance {
             self.counted = self.counted.max(stamp);
@@ -121,23 +124,23 @@ impl HotKey {
         self.open = self.open.filter(|open| open.label >= stamp);
     }
 
-    /// The same of one instance; at the greatest number it is gone.
+    /// The same for one instance; at the greatest number it is gone.
     pub(super) fn closed(&mut self, stamp: Stamp) {
         if self.counted.instance == stamp.instance && stamp.seen < u64::MAX {
-            // Copies with an older label are shown to nobody, and others may have been lost.
+            // Copies with an older label are shown no more, and others may have been lost.
             (self.counted, self.asks, self.is_due) = (self.counted.max(stamp), 0, true);
         }
         let is_of = |open: &Open| open.label.instance == stamp.instance && open.label < stamp;
         self.open = self.open.filter(|open| !is_of(open));
     }
 
-    /// The leases are over.
+    /// The leases have ended.
     pub(super) fn lapse(&mut self, now: Now) {
         let is_over = |open: &Open| open.until_ns.is_some_and(|until_ns| until_ns <= now.boot_ns);
         self.open = self.open.filter(|open| !is_over(open));
     }
 
-    /// No lease of its copies is longer than this, and none is renewed. Others are made.
+    /// Revokes the copies: no lease is longer than this, and none is renewed. New copies are made.
     pub(super) fn take_back(&mut self, until_ns: u64) {
         if let Some(open) = &mut self.open {
             open.until_ns.get_or_insert(until_ns);
@@ -145,7 +148,7 @@ impl HotKey {
         }
     }
 
-    /// An op waits. Whether that is news.
+    /// An op waits. Whether none did before.
     pub(super) fn await_evidence(&mut self) -> bool {
         if self.is_awaited {
             return false;
@@ -167,7 +170,7 @@ impl HotKey {
         (self.is_locked, self.is_due) = (false, true);
     }
 
-    /// What is shown of it, unless that may have no copies.
+    /// Sets the shown entry, unless it may have no copies.
     pub(super) fn set_entry(&mut self, entry: Option<Box<[u8]>>) {
         if self.entry != entry {
             (self.entry, self.is_due) = (entry, true);
@@ -178,7 +181,8 @@ impl HotKey {
         self.entry.as_deref()
     }
 
-    /// What is to be done now. `wanted`: the instance of which there are to be copies; `may_copy`: whether this node may let others show them.
+    /// The next actions. `wanted`: the instance that copies are wanted of; `may_copy`: whether this
+    /// node may let others show them.
     pub(super) fn step(&mut self, now: Now, wanted: Option<u64>, may_copy: bool) -> Step {
         self.lapse(now);
         let copy = wanted.filter(|_| may_copy).and_then(|instance| self.copy(now, instance));
@@ -189,7 +193,8 @@ impl HotKey {
         Step { copy, ask, takes_back, is_over: wanted.is_none() && !self.is_open() && !self.is_awaited }
     }
 
-    /// Whether copies may be shown that nobody wants any more. The switch is asked to close them, as all are taken back with them otherwise.
+    /// Whether copies may be shown that are no longer wanted. The switch is asked to close them;
+    /// otherwise all would be revoked with them.
     fn is_stray(&self, wanted: Option<u64>) -> bool {
         self.open.is_some_and(|open| wanted.is_none() || open.label.instance != self.counted.instance)
     }
@@ -200,7 +205,7 @@ impl HotKey {
 
     fn copy(&mut self, now: Now, instance: u64) -> Option<Stamp> {
         let is_counted = self.counted.instance == instance && self.counted.seen > 0;
-        // Those of an older instance are closed first.
+        // Copies of an older instance are closed first.
         let is_free = self.open.is_none_or(|open| open.label.instance == instance);
         let is_shown = self.entry.is_some() && !self.is_locked && !self.is_awaited;
         if !(self.is_due && is_counted && is_free && is_shown && now.boot_ns >= self.copied_ns + COPY_NS) {
@@ -213,13 +218,14 @@ impl HotKey {
         Some(self.counted)
     }
 
-    /// What the switch is to be asked: of copies that stand in the way, of a number that is not known, or of one that has not changed for long.
+    /// What to ask the switch: about copies that are in the way, an unknown number, or one that has
+    /// not changed for long.
     fn ask(&mut self, now: Now, wanted: Option<u64>, may_copy: bool) -> Option<Stamp> {
         let Stamp { instance, seen } = self.counted;
         let is_in_the_way = self.is_awaited || self.is_stray(wanted);
         let in_the_way = self.open.filter(|_| is_in_the_way).map(|open| open.label);
         let may_have = self.may_have_copies(wanted, may_copy);
-        // Of a number that is not known nobody knows who has copies: they are closed, whatever it is.
+        // If the number is unknown, so are the copies: they are closed, whatever it is.
         let is_unknown = may_have && seen == 0;
         let is_stale = may_have && !self.is_due && now.boot_ns >= self.stale_ns();
         let least = if is_unknown { Some(u64::MAX) } else { is_stale.then_some(0) };
@@ -240,7 +246,7 @@ impl HotKey {
         if self.asked_ns == 0 { 0 } else { self.asked_ns + (ASK_NS << doublings) }
     }
 
-    /// When something may be to be done if nothing is told before.
+    /// When to look again without news.
     pub(super) fn next_ns(&self, now: Now, wanted: Option<u64>, may_copy: bool) -> u64 {
         let is_stray = self.is_stray(wanted);
         let is_counted = self.counted.seen > 0;
@@ -251,7 +257,7 @@ impl HotKey {
             (self.is_awaited || is_stray || (may_have && !is_counted)).then(|| self.ask_ns()),
             (may_have && may_be_due).then_some(self.copied_ns + COPY_NS),
             (may_have && is_counted && !self.is_due).then(|| self.ask_ns().max(self.stale_ns())),
-            // Nobody tells when it may.
+            // There is no news when it may.
             (!may_copy && wanted.is_some()).then_some(now.boot_ns + IDLE_NS),
         ];
         let next_ns = times.into_iter().flatten().min().unwrap_or(u64::MAX);
@@ -280,7 +286,7 @@ mod tests {
         (copy, ask)
     }
 
-    /// Of which there are copies with label 7, made at 2 ms.
+    /// With copies of label 7, made at 2 ms.
     fn open() -> HotKey {
         let mut hot = HotKey::new((KeyspaceId(1), KeyDigest([7; 16])), INSTANCE);
         hot.set_entry(Some([1].into()));

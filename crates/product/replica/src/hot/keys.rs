@@ -1,4 +1,5 @@
-//! Hot keys, as the node has to do with them: which requests are for copies, and when owners and holders ([`crate::hot`]) are told what.
+//! The node's part in hot keys: which requests are for copies, and when owners and holders
+//! ([`crate::hot`]) get news.
 
 use crate::hot::{Answer, Hot, Name};
 use crate::node::Replica;
@@ -12,14 +13,16 @@ use nicekv_proto::limits::KERNEL_KEY_BYTES_MAX;
 use nicekv_proto::{Datagram, Form, Get, KeyDigest, KeyspaceId, Now, PartitionId, Reply, Update};
 
 impl Host {
-    /// Whether an op of a key may be decided: no get that a switch lets pass from here on may be answered without its effect (H4). Else the protocol is told
-    /// when it may (`Partition::reconsider`).
+    /// Whether an op of a key may be decided: no get that a switch forwards from now on may be
+    /// answered without its effect (H4). If not, the partition is called when it may
+    /// (`Partition::reconsider`).
     pub(crate) fn may_decide(&mut self, now: Now, partition: PartitionId, key: &[u8]) -> bool {
         let Hot { owner, counters, .. } = &mut self.hot;
         owner.may_decide(now, partition, key, counters)
     }
 
-    /// How long a get is to be so that it may be answered elsewhere by this reply, by the kernel or in a switch (G8, H9); 0: it never is.
+    /// The length that a get must have to be answered outside by this reply, by the kernel or a
+    /// switch (G8, H9); 0: it never is.
     pub(crate) fn useful_length(
         &self,
         keyspace: KeyspaceId,
@@ -37,7 +40,7 @@ impl Host {
 }
 
 impl Replica {
-    /// What owners, holders and switches say of hot keys.
+    /// Messages of owners, holders and switches about hot keys.
     pub(crate) fn on_hot(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
         let Host { hot: Hot { owner, holder, .. }, outbox, .. } = &mut self.host;
         match datagram {
@@ -63,13 +66,14 @@ impl Replica {
         }
     }
 
-    /// A request for a key has come, on which a switch has written this.
+    /// A request for a key has arrived with this stamp of a switch.
     pub(crate) fn note_stamp(&mut self, slot: usize, update: &Update<'_>, stamp: Stamp) {
         let partition = self.partitions[slot].membership().partition;
         self.host.hot.owner.note_stamp(partition, update.key, stamp);
     }
 
-    /// Whether a get that a switch has stamped, or that is for the primary to see, is none of this node's partitions' business.
+    /// Whether a get that a switch has stamped, or that the primary should see, is handled here
+    /// instead of by a partition.
     pub(crate) fn is_answered_hot(
         &mut self,
         now: Now,
@@ -81,7 +85,8 @@ impl Replica {
             return false;
         }
         let slot = self.partitions.find(get.keyspace, get.digest.match_value());
-        // A hot entry may lead here when no other table does, so that its gets are fenced as those that come past the switches (R6, R12).
+        // A hot entry may lead here when no other table does, so its gets are fenced like those
+        // that bypass the switches (R6, R12).
         let is_fenced = !stamp.is_some() || self.host.has_direct_lease(now);
         let serves = |slot: &usize| is_fenced && self.partitions[*slot].membership().standing.serves();
         if let Some(slot) = slot.filter(serves) {
@@ -101,7 +106,7 @@ impl Replica {
             Answer::Reply(reply) => {
                 counters.answered += 1;
                 usage.note_held_gets(get.keyspace, 1);
-                // The switch may have a copy, too: then it answers gets that are as long (H9).
+                // The switch may have a copy, too: then it answers gets of that length (H9).
                 let reply = Reply { integer: reply.length() as i64, ..reply };
                 outbox.send(client, |out| reply.encode(out));
             }
@@ -114,7 +119,8 @@ impl Replica {
         }
     }
 
-    /// The primary has to know a hot key. Another member, which may be the one that is asked, passes a get on to it now and then.
+    /// The primary has to see gets of a hot key. Another member passes one on to it from time to
+    /// time.
     fn shows_primary(&mut self, now: Now, from: SocketAddrV4, get: &Get<'_>, slot: usize) -> bool {
         let membership = self.partitions[slot].membership();
         let (id, epoch, me) = (membership.partition, membership.epoch, self.host.config.node);
@@ -137,7 +143,8 @@ impl Replica {
         true
     }
 
-    /// Whether an epoch cannot be acknowledged yet, as copies may be shown of what this node is to lead no more (H5). It is assigned again.
+    /// Whether an epoch cannot be acknowledged yet, because copies of a partition that this node
+    /// will no longer lead may be shown (H5). It is assigned again.
     pub(crate) fn holds_back(&mut self, now: Now, assign: &Assign) -> bool {
         let Some(slot) = self.partitions.slot(assign.partition) else { return false };
         let membership = self.partitions[slot].membership();
@@ -147,14 +154,14 @@ impl Replica {
         leaves && owner.holds_back(now, assign.partition, counters)
     }
 
-    /// This node is in an epoch of the partition.
+    /// This node has entered an epoch of the partition.
     pub(crate) fn entered(&mut self, slot: usize) {
         let membership = self.partitions[slot].membership();
         let leads = membership.primary == self.host.config.node && membership.standing.serves();
         let Hot { owner, holder, .. } = &mut self.host.hot;
         owner.entered(membership.partition, leads);
         if membership.standing != Standing::Outside {
-            // What a member shows is told in another way.
+            // What members show is reported in another way.
             let is_meant = |(keyspace, digest): &Name| {
                 *keyspace == membership.keyspace && membership.range.contains(digest.match_value())
             };
@@ -162,13 +169,14 @@ impl Replica {
         }
     }
 
-    /// Keyspace and digest of a key of which it is told that it was read.
+    /// Keyspace and digest of a key whose read was reported.
     fn name_of_read(&self, shift: &Shift) -> Option<Name> {
         let ShiftKind::Read(key, _) = &shift.kind else { return None };
         self.named(shift.partition, key)
     }
 
-    /// What is shown of hot keys is told, what there is to say is said, and ops that waited are decided. Nothing is to be done then, before its time.
+    /// Passes on changes of hot keys, sends what is due, and decides ops that have waited. Does
+    /// nothing before its time.
     pub(crate) fn flush_hot(&mut self, now: Now) {
         loop {
             self.say_what_is_due(now);

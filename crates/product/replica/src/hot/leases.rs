@@ -1,15 +1,18 @@
-//! Until when holders may show the copies that they have of an owner.
+//! Leases: until when holders may show the copies of an owner.
 //!
 //! ```text
-//!   owner ──HotPulse (serial, clock, for how long)──▶ holder    by the holder's own clock, so that it does not matter how long anything takes
-//!         ◀──HotPulsed (serial, clock)──────────────            … it was that late there: a lease from then on is over there when it is here, too
+//!   owner ──HotPulse (serial, clock, duration)──▶ holder    by the holder's own clock, so that delays do not matter
+//!         ◀──HotPulsed (serial, clock)───────────           … it was that late there: a lease from then on ends there before it ends here
 //! ```
 //!
-//! To take copies back the owner goes on under another serial. A node that answers with that shows no copies of those before any more; for one that does not answer what it was granted
-//! counts on, as it does when the name of its process has changed.
+//! To revoke copies the owner goes on under another serial. A node that answers with the new serial
+//! shows no copies of earlier ones any more. For a node that does not answer, its old lease counts
+//! until it ends; also when its process has restarted.
 //!
-//! The switch is a holder like any other (H9), which is asked by `HotLease` and answers by `HotLeased`, but its answer does not end what it was granted: late pulses may reach it out of
-//! order. So its leases are short. Which switch that is nobody asks: one of another nonce than the pulse's takes no lease, and what was granted to the one before counts on.
+//! The switch is a holder like any other (H9), asked by `HotLease` and answering by `HotLeased`,
+//! but its answer does not end an earlier lease, because late pulses may reach it out of order. So
+//! its leases are short. Which switch it is does not matter: one with another nonce than the
+//! pulse's takes no lease, and the lease of the one before counts on.
 
 use super::bounds::{Name, REFRESH_DOUBLINGS_MAX, REFRESH_NS};
 use crate::node::outbox::Outbox;
@@ -18,26 +21,27 @@ use core::net::SocketAddrV4;
 use nicekv_proto::Now;
 use nicekv_proto::hot::{HotLease, HotLeased, HotPulse, HotPulsed};
 
-/// For so long a node may show copies after it was asked for the time, at most: about as long as the direct lease, within which it is. Nodes that hold copies of each other's
-/// keys all have pulses of each other: the longer it is, the fewer.
+/// A node may show copies for at most this long after it was asked for the time: about as long as
+/// the direct lease, within which it lies. Nodes that hold copies of each other's keys all exchange
+/// pulses, fewer with longer leases.
 pub(super) const NODE_LEASE_NS: u64 = 120_000_000;
-/// The switch.
+/// Likewise for the switch.
 pub(super) const SWITCH_LEASE_NS: u64 = 30_000_000;
 /// A lease is renewed after this part of it.
 const PULSE_DIVISOR: u64 = 3;
-/// One that has answered, but not as it should, is asked again after this.
+/// A holder that has answered, but with the wrong serial, is asked again after this.
 const AGAIN_NS: u64 = 1_000_000;
-/// Clocks run apart by no more than this part of a time, as with the serving lease (R12).
+/// Bound on clock drift, as a part of the time, as with the serving lease (R12).
 const DRIFT_DIVISOR: u64 = 8;
-/// A holder that was sent no copy for so long has none: each is made anew more often.
+/// A holder that was sent no copy for this long has none, because each is renewed more often.
 const USED_NS: u64 = (REFRESH_NS << REFRESH_DOUBLINGS_MAX) + REFRESH_NS;
 
-/// Who may show copies.
+/// A holder of copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Peer {
     /// A node.
     Node(SocketAddrV4),
-    /// The switch where this node hangs (H9).
+    /// The switch that this node is attached to (H9).
     Switch,
 }
 
@@ -47,12 +51,12 @@ impl Peer {
     }
 }
 
-/// What comes of an answer.
+/// The result of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Answered {
-    /// Another process than before gives it, which has no copies.
+    /// It comes from a new process, which has no copies.
     pub(super) is_new: bool,
-    /// Since then no copies that were taken back are shown anywhere.
+    /// No revoked copies are shown anywhere any more.
     pub(super) is_last: bool,
 }
 
@@ -60,22 +64,23 @@ pub(super) struct Answered {
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     nonce: u64,
-    /// What time it was there when it answered last, and here when the answer came.
+    /// Its time when it answered last, and this node's when the answer came.
     clock_ns: u64,
     heard_ns: u64,
     pulse_ns: u64,
-    /// Copies of this serial are shown there until then at most, on this node's clock; those of serials before; and what processes before it may show.
+    /// Copies of this serial are shown there until then at most, on this node's clock; those of
+    /// earlier serials; and those of earlier processes.
     granted_ns: u64,
     before_ns: u64,
     former_ns: u64,
-    /// Of how many names it is to have copies.
+    /// Number of names that it should have copies of.
     wanted_by: usize,
-    /// When it was sent a copy last.
+    /// When it was last sent a copy.
     used_ns: u64,
 }
 
 impl Known {
-    /// Whether there is something that it may show.
+    /// Whether it may have something to show.
     fn is_used(&self, now: Now) -> bool {
         self.wanted_by > 0 && self.used_ns > 0 && now.boot_ns < self.used_ns + USED_NS
     }
@@ -85,12 +90,13 @@ impl Known {
         self.is_used(now) || self.has_others(now)
     }
 
-    /// Whether it may show copies that are taken back.
+    /// Whether it may show revoked copies.
     fn has_others(&self, now: Now) -> bool {
         now.boot_ns < self.before_ns.max(self.former_ns)
     }
 
-    /// The next lease, from what its clock has said last; 0 if it is only asked for the time. What has to wait for the direct lease (R12) need not know of it.
+    /// The next lease, from its last clock; 0 if it is only asked for the time. It lies within the
+    /// direct lease (R12), so that others need not know of it.
     fn grant(&mut self, now: Now, lease_ns: u64, direct_until_ns: u64) -> u64 {
         self.pulse_ns = now.boot_ns + lease_ns / PULSE_DIVISOR;
         let room_ns = direct_until_ns.saturating_sub(self.heard_ns);
@@ -104,15 +110,15 @@ impl Known {
     }
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Leases {
     peers: BTreeMap<Peer, Known>,
-    /// By which key the switch was told last: what is said there again meets it.
+    /// The key that was last used to reach the switch; another message by it reaches the switch
+    /// again.
     way: Option<(SocketAddrV4, Name)>,
-    /// Copies are shown under the leases of the serial that they were made under.
+    /// Copies are shown under leases of the serial under which they were made.
     serial: u64,
-    /// Copies of serials before may be shown, as far as is known.
+    /// Copies of earlier serials may still be shown.
     awaits: bool,
 }
 
@@ -125,7 +131,7 @@ impl Leases {
         self.serial
     }
 
-    /// A holder is to have copies of one name more.
+    /// A holder should have copies of one more name.
     pub(super) fn want(&mut self, holder: Peer) {
         self.peers.entry(holder).or_default().wanted_by += 1;
     }
@@ -143,14 +149,14 @@ impl Leases {
         self.note_copy(now, Peer::Switch);
     }
 
-    /// Of one less.
+    /// A holder should have copies of one name less.
     pub(super) fn unwant(&mut self, holder: Peer) {
         if let Some(known) = self.peers.get_mut(&holder) {
             known.wanted_by = known.wanted_by.saturating_sub(1);
         }
     }
 
-    /// A node says its name and the time, and by which serial it goes.
+    /// A node sends its name, its time, and its serial.
     pub(super) fn on_pulsed(&mut self, now: Now, from: SocketAddrV4, pulsed: &HotPulsed) -> Answered {
         let HotPulsed { nonce, clock_ns, serial } = *pulsed;
         let (peer, is_current) = (Peer::Node(from), serial == self.serial);
@@ -166,7 +172,7 @@ impl Leases {
         Answered { is_new, is_last }
     }
 
-    /// The switch does; whether it is another one than before, which has nothing.
+    /// The switch does. Whether it is a new one, which has nothing.
     pub(super) fn on_leased(&mut self, now: Now, leased: &HotLeased) -> bool {
         self.on_answer(now, Peer::Switch, leased.nonce, leased.clock_ns)
     }
@@ -174,19 +180,20 @@ impl Leases {
     fn on_answer(&mut self, now: Now, from: Peer, nonce: u64, clock_ns: u64) -> bool {
         let Some(known) = self.peers.get_mut(&from).filter(|_| nonce != 0) else { return false };
         let is_new = known.nonce != nonce;
-        // One that is late says nothing of now.
+        // A late answer says nothing about now.
         if is_new || clock_ns > known.clock_ns {
             (known.nonce, known.clock_ns, known.heard_ns) = (nonce, clock_ns, now.boot_ns);
         }
         if is_new {
-            // What the process before was granted counts on.
+            // Leases of the process before count on.
             known.former_ns = known.former_ns.max(known.before_ns).max(known.granted_ns);
             (known.before_ns, known.granted_ns, known.pulse_ns) = (0, 0, 0);
         }
         is_new
     }
 
-    /// Begins another serial; until when copies of those before may be shown, unless their holders say that they are not.
+    /// Begins another serial. Returns until when copies of earlier ones may be shown, unless their
+    /// holders say sooner that they are not.
     pub(super) fn renounce(&mut self) -> u64 {
         self.serial = self.serial.wrapping_add(1);
         self.awaits = true;
@@ -198,7 +205,7 @@ impl Leases {
         before.max().unwrap_or(0)
     }
 
-    /// Renews what is to be renewed, within this node's own direct lease.
+    /// Renews leases that are due, within this node's own direct lease.
     pub(super) fn pulse(&mut self, now: Now, direct_until_ns: u64, outbox: &mut Outbox) {
         let Self { peers, way, serial, .. } = self;
         let counts =
@@ -223,7 +230,7 @@ impl Leases {
         }
     }
 
-    /// When [`Self::pulse`] is to be called next.
+    /// When to call [`Self::pulse`] next.
     pub(super) fn next_ns(&self, now: Now) -> u64 {
         let asked = self.peers.values().filter(|known| known.is_asked(now));
         asked.map(|known| known.pulse_ns).min().unwrap_or(u64::MAX)
@@ -292,7 +299,7 @@ mod tests {
         assert_eq!(leases.renounce(), START_NS + 9_000);
     }
 
-    /// An owner, a holder, and what is between them, which arrives in any order, late, and twice.
+    /// An owner, a holder, and a network that reorders, delays and duplicates.
     struct Walk {
         leases: Leases,
         holder: Holder,
@@ -336,10 +343,10 @@ mod tests {
                         self.first = self.leases.serial();
                     }
                 }
-                // Another process, of another name.
+                // A restarted process, with another name.
                 5 if place.is_multiple_of(8) => self.holder = Holder::new(random),
                 5..9 => {
-                    // Its copies are made anew.
+                    // Its copies are made again.
                     self.leases.note_copy(now, Peer::Node(HOLDER));
                     self.leases.pulse(now, u64::MAX, &mut outbox);
                     self.pulses.extend(Self::sent(&mut outbox).map(|sent| match sent {
@@ -365,7 +372,8 @@ mod tests {
             }
         }
 
-        /// How many steps were right, and how often copies were seen to be taken back, and shown.
+        /// Number of correct steps; how often revoked copies were seen to be over, and copies
+        /// shown.
         fn run(&mut self, seed: u64) -> (usize, usize, usize) {
             let (mut random, mut taken_back, mut shown) = (seed, 0, 0);
             for step in 0..400 {

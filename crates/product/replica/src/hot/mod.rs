@@ -1,25 +1,35 @@
-//! Copies of hot keys at nodes that are no members of their partition, and in the switch (KVSwitch §3.2, §4.2; rules H1 to H9).
+//! Copies of hot keys at nodes that are no members of their partition, and in the switch (KVSwitch
+//! §3.2, §4.2; rules H1 to H9).
 //!
 //! ```text
-//!   client ──Update──▶ switch ──Update, (i, s+1)──▶ owner: note, prepare … may it decide? … decide, show ──HotCopy (i, s+1)──▶ holder ──HotConfirm──▶ switch
+//!   client ──Update──▶ switch ──Update, (i, s+1)──▶ owner: note, prepare … may it decide? … decide, show
+//!                                                     └──HotCopy (i, s+1)──▶ holder ──HotConfirm──▶ switch
 //!   client ──Get─────▶ switch ──Get, (i, s+1)──▶ holder: a copy of i, of s+1 or later, and a lease of its owner? ──Reply──▶ client
 //!                                                                                                     no ──Get──▶ owner
 //! ```
 //!
-//! The *owner* is the primary of the key's partition ([`Owner`]), a *holder* is any other node at its switch ([`Holder`]). Switch and metadata service say where
-//! copies should be and which gets go there. Nothing here depends on what they say being sensible, but for one thing: the numbers that a switch writes for an instance
-//! never go back, and no two switches have the same instance (H1, H8).
+//! The *owner* is the primary of the key's partition ([`Owner`]), a *holder* is any other node at
+//! its switch ([`Holder`]). Switch and metadata service decide where copies should be and which
+//! gets go there. Correctness does not depend on their choices, except that the numbers which a
+//! switch writes for an instance never go back, and no two switches have the same instance (H1,
+//! H8).
 //!
-//! A copy labelled (i, n) holds every update that the owner decided before it was made; it may be shown to gets that were stamped with i and at most n. So the owner must not
-//! decide another op of the key while a get that leaves the switch may still be stamped so (H4). It decides when it has *evidence* that the switch counts above n: a
-//! stamp, or `HotClosed`. If there is none to be had, as the switch is silent, it takes its copies back, and waits until its holders have said so or the *lease* is over that
-//! it gave them (H7): about a hundred milliseconds, which it renews only within its own direct lease (R12), so that whoever waits for that (R6) need not know of copies.
+//! A copy labelled (i, n) holds every update that the owner decided before it was made. It may be
+//! shown to gets that were stamped with i and at most n. So the owner must not decide another op of
+//! the key while a get that leaves the switch may still have such a stamp (H4). It decides when it
+//! has *evidence* that the switch counts above n: a stamp, or `HotClosed`. If the switch is silent,
+//! the owner revokes its copies, and waits until its holders have confirmed or their *lease* has
+//! ended (H7): about a hundred milliseconds. It renews leases only within its own direct lease
+//! (R12), so others that wait for that lease (R6) need not know of copies.
 //!
-//! A lease is of all copies of one *serial*. To take some back the owner goes on under another serial: what was granted under the old one runs out, unless its holder says
-//! before that it goes by the new one. Of a partition that it is to lead no more it acknowledges the epoch only then (H5): the next primary knows of no copy, and need not.
+//! A lease covers all copies of one *serial*. To revoke some, the owner goes on under another
+//! serial: leases under the old one run out, unless their holder says before that it goes by the
+//! new one. Only then does the owner acknowledge an epoch in which it leads the partition no more
+//! (H5), so the next primary need not know of copies.
 //!
-//! The switch where the owner hangs is one more holder, if it is wanted (H9): it is sent the reply that it is to give instead of the entry, and asked for the time in the same
-//! way. It shows its copy while it counts just the label's number, so all that is said above of evidence, serials and leases holds for it unchanged.
+//! The switch that the owner is attached to may be a holder, too (H9): it is sent the reply to give
+//! instead of the entry, and asked for the time in the same way. It shows its copy while its count
+//! is the label's number, so all of the above holds for it unchanged.
 
 mod bounds;
 #[cfg(test)]
@@ -40,7 +50,7 @@ pub use told::{CopyOf, CopyShift, Lessor};
 use crate::node::status::HotCounters;
 use nicekv_proto::PartitionId;
 
-/// What a node has to do with hot keys, its own and others'.
+/// A node's state of hot keys, its own and others'.
 #[derive(Clone, Debug)]
 pub(crate) struct Hot {
     pub(crate) owner: Owner,
@@ -55,7 +65,8 @@ impl Hot {
         Self { owner, holder, counters: HotCounters::default() }
     }
 
-    /// When [`Replica::handle_deadline`] has something to do about them.
+    /// When [`Replica::handle_deadline`](crate::Replica::handle_deadline) has something to do about
+    /// them.
     pub(crate) fn next_deadline(&self) -> u64 {
         self.owner.next_deadline()
     }

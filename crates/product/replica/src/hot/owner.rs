@@ -1,4 +1,5 @@
-//! The primary of hot keys: which copies there may be of what it leads, and whether an op may be decided in spite of them.
+//! The primary of hot keys: which copies of its keys may exist, and whether an op may be decided in
+//! spite of them.
 
 use super::bounds::{HOT_KEYS_MAX, Name};
 use super::key::HotKey;
@@ -15,36 +16,37 @@ use nicekv_proto::hot::{HotAssign, HotClose, HotCopy, HotDrop, HotLeased, HotPul
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{Form, Now, PartitionId};
 
-/// A member that does not lead passes a get of a hot name on after this, so that the primary learns of its key.
+/// A member that does not lead passes on a get of a hot name after this, so that the primary learns
+/// its key.
 const SHOW_NS: u64 = 100_000_000;
-/// Keys of one name that are known, at most: those that share their first 16 bytes, where keys are partitioned by range.
+/// Known keys of one name: those that share their first 16 bytes, where keys are partitioned by
+/// range.
 const KEYS_OF_NAME_MAX: usize = 16;
 
 /// A key of a partition.
 pub(super) type Key = (PartitionId, Box<[u8]>);
 
-/// Of a partition that this node leads now: an address of its vring, where a switch listens.
+/// For a partition that this node leads: an address of its vring, where a switch listens.
 pub(crate) type Leads<'a> = &'a dyn Fn(PartitionId) -> Option<SocketAddrV4>;
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
     spreads: BTreeMap<Name, Spread>,
     keys: BTreeMap<Key, HotKey>,
     of_name: BTreeMap<Name, Vec<Key>>,
-    /// When each key is looked at next.
+    /// When to look at each key next.
     looks: BTreeSet<(u64, Key)>,
     leases: Leases,
-    /// When leases are to be renewed next.
+    /// When to renew leases next.
     pulse_ns: u64,
-    /// Partitions of which there are to be no copies any more.
+    /// Partitions that must have no more copies.
     closing: BTreeSet<PartitionId>,
     /// Keys whose ops may be decided now.
     woken: Vec<Key>,
 }
 
 impl Owner {
-    /// Of a process that has just started, of this name.
+    /// For a process that has just started.
     pub(crate) fn new(incarnation: u64) -> Self {
         Self {
             spreads: BTreeMap::new(),
@@ -58,7 +60,7 @@ impl Owner {
         }
     }
 
-    /// The metadata service says where copies are to be. Older news are none. Whether these were.
+    /// The metadata service assigns copies. Whether the assignment is new.
     pub(crate) fn assign(&mut self, assign: &HotAssign, outbox: &mut Outbox) -> bool {
         let name = (assign.keyspace, assign.digest);
         let wanted = Spread::new(assign);
@@ -88,17 +90,19 @@ impl Owner {
         true
     }
 
-    /// Whether there is nothing that requests could concern.
+    /// Whether requests need not be checked.
     pub(crate) fn is_idle(&self) -> bool {
         self.spreads.is_empty()
     }
 
-    /// Whether the switch is to have a copy of keys of this name, and answers gets that are as long as the reply (G8, H9).
+    /// Whether the switch should have a copy of keys of this name, and answers gets of the reply's
+    /// length (G8, H9).
     pub(crate) fn is_in_switch(&self, name: &Name) -> bool {
         self.spreads.get(name).is_some_and(|spread| spread.in_switch)
     }
 
-    /// Whether the primary is to see a get of this name that came to another member: now and then.
+    /// Whether the primary should see a get of this name that came to another member: from time to
+    /// time.
     pub(crate) fn is_to_be_shown(&mut self, now: Now, name: &Name) -> bool {
         let Some(spread) = self.spreads.get_mut(name) else { return false };
         let is_time = now.boot_ns >= spread.shown_ns + SHOW_NS;
@@ -106,13 +110,13 @@ impl Owner {
         is_time
     }
 
-    /// Whether copies of a key are wanted, and what is shown of it is not known.
+    /// Whether copies of a key are wanted, and its shown entry is not known.
     pub(crate) fn lacks(&self, partition: PartitionId, name: &Name, key: &[u8]) -> bool {
         let is_known = || self.keys.get(&(partition, key.into())).is_some_and(|hot| hot.entry().is_some());
         self.spreads.contains_key(name) && !is_known()
     }
 
-    /// Changes what is known of a key, which is looked at again at once.
+    /// Changes a key's state, and looks at the key again at once.
     fn change(&mut self, key: &Key, change: impl FnOnce(&mut HotKey)) {
         let Some(hot) = self.keys.get_mut(key) else { return };
         change(hot);
@@ -143,14 +147,16 @@ impl Owner {
         }
     }
 
-    /// A switch has written this into a request for a key: it counts so far, or further, from here on (H4).
+    /// A switch has stamped a request for a key: it counts to this number, or beyond, from now on
+    /// (H4).
     pub(crate) fn note_stamp(&mut self, partition: PartitionId, key: &[u8], stamp: Stamp) {
         if stamp.is_some() && !self.keys.is_empty() {
             self.change(&(partition, key.into()), |hot| hot.note(stamp));
         }
     }
 
-    /// The switch says what it has counted of an instance, or that it has let go of it: then nobody needs its copies, whoever was to say so.
+    /// The switch reports what it has counted of an instance, or that it has dropped it: then its
+    /// copies are needed by nobody.
     pub(crate) fn on_closed(&mut self, name: Name, stamp: Stamp) {
         let is_gone = |spread: &Spread| spread.instance == stamp.instance && stamp.seen == u64::MAX;
         if self.spreads.get(&name).is_some_and(is_gone) {
@@ -162,7 +168,8 @@ impl Owner {
         }
     }
 
-    /// Whether ops of a key may be decided now (H4); else it is told when they may ([`Self::poll_woken`]).
+    /// Whether ops of a key may be decided now (H4); if not, [`Self::poll_woken`] returns it when
+    /// they may.
     pub(crate) fn may_decide(
         &mut self,
         now: Now,
@@ -189,7 +196,7 @@ impl Owner {
         self.woken.pop()
     }
 
-    /// What is shown of a key has changed. `name`: of the key, if it was read.
+    /// The shown state of a key has changed. `name`: the key's, if it was read.
     pub(crate) fn take(&mut self, shift: Shift, name: Option<Name>) {
         let partition = shift.partition;
         match shift.kind {
@@ -208,7 +215,8 @@ impl Owner {
         }
     }
 
-    /// A get was answered with an entry, and nothing locks its key, which is known from then on if copies are wanted.
+    /// A get was answered with an entry, and no op locks its key. The key is known from now on, if
+    /// copies are wanted.
     fn read(&mut self, key: Key, entry: &[u8], name: Option<Name>) {
         if !self.keys.contains_key(&key)
             && let Some(name) = name
@@ -233,7 +241,7 @@ impl Owner {
         self.keys.iter().filter(|(_, hot)| are_so(hot)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// A holder answers.
+    /// A holder answers a pulse.
     pub(crate) fn on_pulsed(&mut self, now: Now, from: SocketAddrV4, pulsed: &HotPulsed) {
         let Answered { is_new, is_last } = self.leases.on_pulsed(now, from, pulsed);
         if is_new {
@@ -245,14 +253,14 @@ impl Owner {
         }
     }
 
-    /// The switch answers.
+    /// The switch answers a pulse.
     pub(crate) fn on_leased(&mut self, now: Now, leased: &HotLeased) {
         if self.leases.on_leased(now, leased) {
             self.copy_anew(Peer::Switch);
         }
     }
 
-    /// Who has started has no copies.
+    /// A holder that has restarted has no copies.
     fn copy_anew(&mut self, holder: Peer) {
         self.pulse_ns = 0;
         let has = self.spreads.iter().filter(|(_, spread)| spread.peers().any(|peer| peer == holder));
@@ -264,7 +272,8 @@ impl Owner {
         }
     }
 
-    /// Takes all copies back that may be shown now: when their leases are over, they are. Those that are still wanted are made again.
+    /// Revokes all copies that may be shown now: they are over when their leases are. Those that
+    /// are still wanted are made again.
     fn take_back(&mut self, counters: &mut HotCounters) {
         let until_ns = self.leases.renounce();
         self.pulse_ns = 0;
@@ -273,8 +282,8 @@ impl Owner {
         open.iter().for_each(|key| self.change(key, |hot| hot.take_back(until_ns)));
     }
 
-    /// Whether copies of a partition may be shown yet: to be asked before an epoch is acknowledged in which this node leads it no more (H5). From the first time on
-    /// there are no new ones.
+    /// Whether copies of a partition may be shown yet. Ask before acknowledging an epoch in which
+    /// this node leads it no more (H5). After the first time no new ones are made.
     pub(crate) fn holds_back(
         &mut self,
         now: Now,
@@ -295,7 +304,7 @@ impl Owner {
         self.keys_of(partition).iter().all(|key| !self.keys[key].is_open())
     }
 
-    /// This node is in a new epoch of a partition, which it leads as before, or not.
+    /// This node has entered a new epoch of a partition, as its primary or not.
     pub(crate) fn entered(&mut self, partition: PartitionId, leads: bool) {
         self.closing.remove(&partition);
         if !leads {
@@ -303,7 +312,8 @@ impl Owner {
         }
     }
 
-    /// Says what is to be said now. `direct_until_ns`: until then this node may answer gets that come past the switches (R12), and lets others.
+    /// Sends what is due. `direct_until_ns`: until then this node may answer gets that bypass the
+    /// switches (R12), and let others do so.
     pub(crate) fn flush(
         &mut self,
         now: Now,
@@ -330,7 +340,7 @@ impl Owner {
         self.pulse_ns = self.leases.next_ns(now);
     }
 
-    /// Does what is to be done about a key; whether its copies are to be taken back.
+    /// Acts on a key. Whether its copies have to be revoked.
     fn look(
         &mut self,
         now: Now,
@@ -375,7 +385,8 @@ impl Owner {
     }
 }
 
-/// What may have copies: what expires, or is not there, the primary answers (R11). A copy's message has room for whatever a client can have put.
+/// The entry if it may have copies; otherwise the primary answers (R11). A copy's message has room
+/// for any value that a client can put.
 fn copied(key: &[u8], entry: Option<&[u8]>) -> Option<Box<[u8]>> {
     let is_lasting =
         |entry: &Entry<'_>| entry.value.is_some() && entry.form == Form::Plain && entry.expiry_ms == 0;

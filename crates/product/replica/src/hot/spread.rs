@@ -1,4 +1,4 @@
-//! Where copies of a hot name are to be.
+//! Where copies of a hot name should be.
 
 use super::leases::{Leases, Peer};
 use crate::node::outbox::Outbox;
@@ -11,13 +11,13 @@ use nicekv_proto::hot::{HotAssign, HotCopy, HotValue, REPLY_BODY_BYTES_MAX};
 use nicekv_proto::limits::KERNEL_KEY_BYTES_MAX;
 use nicekv_proto::recovery::Entry;
 
-/// What the metadata service wants.
+/// As the metadata service assigns it.
 #[derive(Clone, Debug)]
 pub(super) struct Spread {
     pub(super) instance: u64,
     pub(super) holders: Vec<SocketAddrV4>,
     pub(super) in_switch: bool,
-    /// When a member that does not lead has passed a get on last.
+    /// When a member that does not lead last passed on a get.
     pub(super) shown_ns: u64,
 }
 
@@ -27,7 +27,7 @@ impl Spread {
         Self { instance, holders: assign.holders.clone(), in_switch, shown_ns: 0 }
     }
 
-    /// Who is to have copies.
+    /// The holders that should have copies.
     pub(super) fn peers(&self) -> impl Iterator<Item = Peer> {
         let nodes = self.holders.iter().map(|holder| Peer::Node(*holder));
         nodes.chain(self.in_switch.then_some(Peer::Switch))
@@ -37,7 +37,7 @@ impl Spread {
         self.holders == other.holders && self.in_switch == other.in_switch
     }
 
-    /// Sends everyone the same copy, which the switch gets as a reply that it need only send.
+    /// Sends all of them the same copy; the switch gets it as a ready reply.
     pub(super) fn send(
         &self,
         now: Now,
@@ -52,7 +52,7 @@ impl Spread {
             leases.note_copy(now, Peer::Node(*holder));
             outbox.send(*holder, |out| copy.encode(out));
         }
-        // Switches keep no longer keys, and not the empty one.
+        // Switches do not keep longer keys, nor the empty one.
         if self.in_switch
             && (1..=KERNEL_KEY_BYTES_MAX).contains(&key.len())
             && let Ok(entry) = Entry::decode(entry)

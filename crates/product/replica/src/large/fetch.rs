@@ -1,8 +1,11 @@
-//! Large values that entries or ops speak of and that are not here: they are fetched from other members, in parts, a few at once.
+//! Fetches large values that entries or ops name and that are not on disk: from other members, in
+//! parts, a few at once.
 //!
-//! Who lacks one asks a member that holds everything, and after some silence, or if that has it not, or not right, the next one. Then it asks members that do not hold everything:
-//! if the disk of the only one that does has damaged a value, the copy that is left is with one that was away and joins again; and that waits for what it asks it for. What nobody has any
-//! more nobody speaks of any more: an op or a copy that comes later says so.
+//! First the full members are asked, the next one after some silence, or if a member does not have
+//! the value, or has a wrong one. Then members that are not full: if the only full member's disk
+//! has damaged a value, the copy that is left is at a member that was away and joins again; and
+//! that member waits for what it asks the full one. If no member has a value, no entry will name it
+//! for long: an op or a copy that comes later replaces the entry.
 
 use super::{FETCHES_MAX, Fetching, WAITING_MAX};
 use crate::kinds::StreamPeer;
@@ -16,11 +19,12 @@ use nicekv_proto::large::Reference;
 use nicekv_proto::recovery::{CopyFrame, VALUE_PART_BYTES};
 use nicekv_proto::{Now, OpId, PartitionId};
 
-/// Of what is lacking so much is looked at at once.
+/// Missing values that are looked at at once.
 const LOOKS_MAX: usize = 2 * FETCHES_MAX;
 
 impl Host {
-    /// A request needs a value that a member of its partition may have: it comes once more when that has been fetched.
+    /// A request needs a value that a member of its partition may have. The request comes again
+    /// when the value is fetched.
     pub(crate) fn await_value(
         &mut self,
         partition: PartitionId,
@@ -42,7 +46,8 @@ impl Host {
 }
 
 impl Replica {
-    /// Asks for what is lacking, as far as it is not being asked for. To be called at every heartbeat, and when something has changed.
+    /// Fetches what is missing, unless that is under way. Called at every heartbeat, and after
+    /// changes.
     pub(crate) fn fetch_values(&mut self, now: Now) {
         if self.host.storage.values.lacking_after(None).is_none() {
             self.host.values.fetches.clear();
@@ -66,18 +71,18 @@ impl Replica {
         }
     }
 
-    /// At the end of a batch: what has come to be lacking is asked for at once.
+    /// At the end of a batch: fetches what has just been found missing.
     pub(crate) fn fetch_wanted_values(&mut self, now: Now) {
         if core::mem::take(&mut self.host.values.is_wanting) {
             self.fetch_values(now);
         }
     }
 
-    /// What is lacking and not being fetched: each in its turn.
+    /// A value that is missing and not being fetched, in turn.
     fn next_lack(&self) -> Option<OpId> {
         let index = &self.host.storage.values;
         let mut after = self.host.values.last_fetch;
-        // No more can be under way, and the order may begin once more.
+        // No more can be under way, and the order may start over.
         for _ in 0..FETCHES_MAX + 2 {
             let Some(lack) = index.lacking_after(after) else {
                 after = after.map(|_| None)?;
@@ -92,12 +97,12 @@ impl Replica {
         None
     }
 
-    /// If there is somebody to be asked, and the disk has room.
+    /// Starts a fetch if there is a member to ask, and the disk has room.
     fn begin_fetch(&mut self, now: Now, name: OpId) {
         let Some(lack) = self.host.storage.values.lack(name) else { return };
         let (reference, partition) = (lack.reference, lack.partition);
         self.host.values.last_fetch = Some(name);
-        // One that a client is sending comes from there.
+        // A client is sending it.
         let is_sent = self.host.values.transfers.contains_key(&name);
         if is_sent || self.host.disk_space != DiskSpace::Enough || self.host.copies.pause(now).is_some() {
             return;
@@ -121,7 +126,8 @@ impl Replica {
         self.ask_for_value(now, name);
     }
 
-    /// Who has passed on a request that waits has what it carries, though it may lack other things.
+    /// A member that has passed on a waiting request has the value that it names, even if it lacks
+    /// others.
     fn known_holder(&self, partition: PartitionId, name: OpId) -> Option<SocketAddrV4> {
         let membership = self.partitions.get(partition)?.membership();
         let is_member = |from: &SocketAddrV4| membership.members.iter().any(|member| member.address == *from);
@@ -129,7 +135,8 @@ impl Replica {
         requests.map(|(from, _)| *from).find(is_member)
     }
 
-    /// Who is asked for a value after so many others: those that hold everything come first, and another one of them is the first each time.
+    /// The member to ask for a value after `asked` others: full members come first, starting with
+    /// another one each time.
     fn holder(&mut self, partition: PartitionId, asked: usize) -> Option<SocketAddrV4> {
         self.host.values.tries += usize::from(asked == 0);
         let (whole, all) = (self.others(partition, true).count(), self.others(partition, false).count());
@@ -142,7 +149,7 @@ impl Replica {
         rest.nth(place - whole).map(|member| member.address)
     }
 
-    /// The other members of a partition; or those of them that hold everything.
+    /// The other members of a partition; or those of them that are full.
     fn others(&self, partition: PartitionId, holds_all: bool) -> impl Iterator<Item = &Member> {
         let members = self.partitions.get(partition).into_iter().flat_map(|of| &of.membership().members);
         let me = self.host.config.node;
@@ -164,7 +171,8 @@ impl Replica {
         self.ask_for_value(now, name);
     }
 
-    /// A member has it not, or not right: another one is asked, and if none is left all of them once more at the next heartbeat, unless nobody speaks of it.
+    /// A member does not have the value, or a wrong one: asks another. If none is left, all are
+    /// asked again at the next heartbeat, unless nothing names the value.
     fn on_refused(&mut self, now: Now, name: OpId) {
         let Some(fetching) = self.host.values.fetches.get_mut(&name) else { return };
         fetching.refusals += 1;
@@ -219,18 +227,18 @@ impl Replica {
         }
     }
 
-    /// Looks at what has waited for a value once more.
+    /// Handles requests again that have waited for a value.
     pub(super) fn resume_waiting(&mut self, now: Now, name: OpId) {
         for (from, datagram) in self.host.values.waiting.remove(&name).into_iter().flatten() {
             self.handle_plain(now, from, &datagram, None);
         }
     }
 
-    /// What was fetched is here, or not right.
+    /// A fetched value is on disk, or was wrong.
     pub(super) fn on_fetch_ended(&mut self, now: Now, name: OpId, end: ValueEnd) {
         let Some(fetching) = self.host.values.fetches.get_mut(&name) else { return };
         if end == ValueEnd::Wrong {
-            // The disk of who gave it has damaged it and does not know: it will find that out (`scrub`).
+            // The member's disk has damaged it without noticing; its scrub will (`scrub`).
             (fetching.offset, fetching.is_ending) = (0, false);
             return self.on_refused(now, name);
         }

@@ -14,7 +14,8 @@ use nicekv_proto::{Datagram, NodeId, Now, OpId, Status, Update};
 use nicekv_transport::Received;
 
 impl Host {
-    /// A client puts a large value that is not here: it may send it. What has come of it before is told.
+    /// A client puts a large value that is not on disk: lets it send the value, and reports what
+    /// has arrived before.
     pub(crate) fn expect_value(&mut self, now: Now, membership: &Membership, put: &LargePut<'_>) {
         if let Some(transfer) = self.values.transfers.get_mut(&put.reference.name) {
             if transfer.reference == put.reference {
@@ -37,12 +38,13 @@ impl Host {
         self.values.transfers.insert(name, transfer);
     }
 
-    /// Whether this update names a large value that a client has sent, and for which the disk has no room: the update goes to its protocol for it to be refused.
+    /// Whether an update names a large value that a client has sent, and for which the disk has no
+    /// room. The update then goes to its partition to be refused.
     pub(crate) fn has_no_room_for(&self, update: &Update<'_>) -> bool {
         self.values.without_room == Some(update.op)
     }
 
-    /// Whether a client is sending a large value: some of it came just now.
+    /// Whether a client is sending a large value, because some of it has just arrived.
     pub(crate) fn is_receiving(&self, now: Now, name: OpId) -> bool {
         let transfer = self.values.transfers.get(&name);
         transfer.is_some_and(|transfer| {
@@ -50,7 +52,8 @@ impl Host {
         })
     }
 
-    /// Tells who puts a large value that it is here wholly, or why it is not taken. `has_primary`: as in [`LargePut`].
+    /// Reports to the client that puts a large value that it is complete here, or why it is not
+    /// taken. `has_primary`: as in [`LargePut`].
     pub(crate) fn report_value(
         &mut self,
         membership: &Membership,
@@ -65,7 +68,7 @@ impl Host {
     }
 }
 
-/// Whom the primary names, or each member where there is none.
+/// The members that a report lists: all, if this node is the primary or there is none.
 fn told_members(membership: &Membership, me: NodeId, has_primary: bool) -> Vec<NodeId> {
     if has_primary && membership.primary != me {
         return Vec::new();
@@ -74,7 +77,7 @@ fn told_members(membership: &Membership, me: NodeId, has_primary: bool) -> Vec<N
 }
 
 impl Replica {
-    /// Of a client, about a large value.
+    /// A client's message about a large value.
     pub(crate) fn on_large(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
         match datagram {
             Datagram::Chunk(chunk) => self.on_chunk(now, chunk),
@@ -83,7 +86,7 @@ impl Replica {
         }
     }
 
-    /// A part of a large value has come.
+    /// A part of a large value has arrived.
     fn on_chunk(&mut self, now: Now, chunk: &Chunk<'_>) {
         let Host { values, storage, counters, config, .. } = &mut self.host;
         let Some(transfer) = values.transfers.get_mut(&chunk.op).filter(|transfer| !transfer.is_ending)
@@ -94,7 +97,7 @@ impl Replica {
         let Some(slot) = self.partitions.slot(transfer.partition) else { return };
         let is_member = self.partitions[slot].membership().position(config.node).is_some();
         if !is_member || chunk.mask & receiver_bit(config.node) == 0 {
-            // A switch that knows no masks has sent it to all.
+            // A switch without masks has sent it to all members.
             return;
         }
         let Some((offset, length)) = transfer.reference.chunk(chunk.number) else {
@@ -110,7 +113,7 @@ impl Replica {
             Received::New => {
                 storage.write_value(&transfer.reference, offset, chunk.bytes);
                 transfer.is_written = true;
-                // What is here needs no room any more.
+                // Parts that have arrived need no more room.
                 transfer.receiver.set_room(ROOM);
             }
             Received::Duplicate => values.counters.chunks_known += 1,
@@ -130,7 +133,7 @@ impl Replica {
         self.host.values.counters.wrong += u64::from(end == ValueEnd::Wrong);
         self.on_fetch_ended(now, name, end);
         self.on_making_ended(now, name, end);
-        // The room of those that go is for those that come.
+        // Makes room by removing values that are no longer needed.
         self.remove_dead(now);
         let transfer = self.host.values.transfers.remove(&name);
         if end == ValueEnd::Whole {
@@ -141,13 +144,14 @@ impl Replica {
         let status = match end {
             ValueEnd::Whole => Status::Ok,
             ValueEnd::NoRoom => Status::DiskFull,
-            // Its sender asks again, and then begins anew.
+            // The client asks again, and then starts over.
             ValueEnd::Wrong => return,
         };
         let membership = self.partitions[slot].membership();
         self.host.report_value(membership, &transfer.reference, transfer.teller(), status);
         let (from, request) = (transfer.from, core::mem::take(&mut transfer.request));
-        // What the report says is no decision: others may have the value. Where there is a primary, the protocol refuses the op.
+        // The report decides nothing, because other members may have the value. Where there is a
+        // primary, the partition refuses the op.
         if request.is_empty() || (end == ValueEnd::NoRoom && !transfer.has_primary) {
             return;
         }
@@ -156,7 +160,7 @@ impl Replica {
         self.host.values.without_room = None;
     }
 
-    /// Says what is due, and lets go of what nobody sends any more.
+    /// Sends reports that are due, and drops transfers that have stopped.
     pub(crate) fn report_transfers(&mut self, now: Now) {
         let Host { values, storage, outbox, config, .. } = &mut self.host;
         if values.transfers.is_empty() {
@@ -173,7 +177,7 @@ impl Replica {
             let membership = partitions.get(transfer.partition).map(Partition::membership);
             let membership = membership.filter(|membership| membership.position(config.node).is_some());
             let Some(membership) = membership.filter(|_| !transfer.receiver.is_abandoned(now.boot_ns)) else {
-                // With what is condemned its parts are kept: what fetches it goes on from them.
+                // The parts of a condemned value are kept: its fetch continues from them.
                 if transfer.is_written && !storage.values.is_condemned(op) {
                     storage.remove_value(op);
                 }
@@ -190,7 +194,7 @@ impl Replica {
         let is_home = |transfer: &&Transfer| self.partitions.slot(transfer.partition).is_some();
         let is_asked_for = |transfer: &&Transfer| !transfer.has_primary && !transfer.request.is_empty();
         abandoned.iter().filter(is_asked_for).filter(is_home).for_each(|transfer| {
-            // Others may have been enough for its client (R14).
+            // Other replicas may have been enough for the client (R14).
             let request = (transfer.from, &transfer.request[..]);
             self.host.await_value(transfer.partition, transfer.reference, request);
         });

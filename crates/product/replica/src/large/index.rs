@@ -1,16 +1,17 @@
-//! Which large values lie on this disk, and who speaks of them.
+//! The large values on this disk, and what uses them.
 //!
 //! ```text
-//!   entry of a key written ──▶ one use more of what it speaks of, one less of what the entry before spoke of
-//!   op prepared … decided   ──▶ one use of what it stores, as long as it is open
-//!   no use is left          ──▶ removed a moment later, or some seconds after it was read last: somebody may be reading it (`dying`)
-//!   pinned: a remembered result names it ──▶ so long after that is forgotten, and after [`PINNED_NS`] anyway
-//!   a use of what is not here ──▶ lacking: it is fetched from another member
-//!   damaged ──▶ condemned: on the disk as before, and lacking
+//!   entry of a key written  ──▶ one more use of the value that it names, one less of the previous entry's
+//!   op prepared … decided   ──▶ one use of the value that it stores, while it is open
+//!   no use is left          ──▶ removed a moment later, or some seconds after it was last read (`dying`)
+//!   pinned: a remembered result names it ──▶ kept until that is forgotten, and at most [`PINNED_NS`]
+//!   a use of a value that is not on disk ──▶ missing: it is fetched from another member
+//!   damaged ──▶ condemned: on disk as before, and missing
 //! ```
 //!
-//! All of that is in memory. After a restart it is learned anew from a pass over all entries; nothing is removed before its end, and until it has been through a partition
-//! nobody knows whether that lacks something. A disk on which there never was a large value needs no pass.
+//! All of this is in memory. After a restart it is learned again from a pass over all entries.
+//! Nothing is removed before the end of the pass, and until it has been through a partition, it is
+//! unknown whether that lacks a value. A disk that never had a large value needs no pass.
 
 mod dying;
 
@@ -22,22 +23,24 @@ use dying::Dying;
 use nicekv_proto::large::Reference;
 use nicekv_proto::{OpId, PartitionId};
 
-/// So long at most while a remembered result names it: a client that asked for it has asked for nothing since.
+/// Longest time for which a remembered result keeps it: a client that asked for it has sent nothing
+/// since.
 pub(crate) const PINNED_NS: u64 = 60_000_000_000;
 
-/// A value that is spoken of and is not here.
+/// A value that is named and not on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lack {
     pub(crate) reference: Reference,
-    /// Who has it: members of this one.
+    /// Members of this partition have it.
     pub(crate) partition: PartitionId,
 }
 
-/// A value that is spoken of.
+/// A value that is named.
 #[derive(Clone, Debug)]
 struct Use {
     reference: Reference,
-    /// Partitions whose entries and ops do, the newest one last, and how many of them. When one ends, the value is looked for with those that are left.
+    /// Partitions whose entries and ops name it, the newest last, with their numbers. When one
+    /// ends, the value is looked for at those that are left.
     by: Vec<(PartitionId, u32)>,
 }
 
@@ -46,13 +49,13 @@ impl Use {
         self.by.iter().any(|(of, _)| *of == partition)
     }
 
-    /// Takes out what is known of a partition.
+    /// Removes a partition.
     fn take(&mut self, partition: PartitionId) -> u32 {
         let place = self.by.iter().position(|(of, _)| *of == partition);
         place.map_or(0, |place| self.by.remove(place).1)
     }
 
-    /// What to look for, and where, if it is not here.
+    /// The value to look for, and where, if it is not on disk.
     fn lack(&self) -> Option<Lack> {
         let (partition, _) = *self.by.last()?;
         Some(Lack { reference: self.reference, partition })
@@ -64,37 +67,37 @@ impl Use {
 struct Pass {
     /// Partitions that it has been through.
     done: BTreeSet<PartitionId>,
-    /// Keys that were written while its page was read.
+    /// Keys that were written while a page with them was read.
     touched: BTreeSet<(PartitionId, Box<[u8]>)>,
 }
 
-/// See the module.
 #[derive(Clone, Default)]
 pub(crate) struct ValueIndex {
     /// Whole ones.
     held: Map<OpId, ()>,
-    /// On the disk, and damaged. They stay there until they are fetched: after a crash what speaks of a value that is not on the disk counts as never forced (L2).
+    /// On disk and damaged. They stay until they are fetched, because after a crash an op that
+    /// names a value which is not on disk counts as never synced (L2).
     condemned: BTreeSet<OpId>,
     uses: BTreeMap<OpId, Use>,
     by_key: Map<PartitionId, Map<Box<[u8]>, OpId>>,
     lacking: BTreeMap<OpId, Lack>,
-    /// On the disk, and without use.
+    /// On disk and unused.
     dying: Dying,
-    /// How many results name each.
+    /// Number of results that name each.
     pins: Map<OpId, u32>,
-    /// There has been a large value on this disk.
+    /// The disk has had a large value.
     is_marked: bool,
     pass: Option<Pass>,
 }
 
 impl ValueIndex {
-    /// What a process finds on its disk, on which there has been a large value once.
+    /// With the values that a process finds on its disk, which has had large values.
     pub(crate) fn begin(&mut self, names: impl Iterator<Item = OpId>) {
         (self.is_marked, self.pass) = (true, Some(Pass::default()));
         self.held = names.map(|name| (name, ())).collect();
     }
 
-    /// The first large value is about to be on this disk: that must be known to later processes.
+    /// The first large value is about to be on this disk, which later processes must know.
     pub(crate) fn mark(&mut self) -> bool {
         !core::mem::replace(&mut self.is_marked, true)
     }
@@ -111,7 +114,7 @@ impl ValueIndex {
         self.holds(name) || self.is_condemned(name)
     }
 
-    /// A whole value is here from now on.
+    /// A whole value is on disk from now on.
     pub(crate) fn add(&mut self, name: OpId) {
         self.lacking.remove(&name);
         self.condemned.remove(&name);
@@ -120,7 +123,7 @@ impl ValueIndex {
         }
     }
 
-    /// What was held is damaged: it is what those say who speak of it that is fetched, whoever has read it.
+    /// A value on disk is damaged. What its users name is fetched.
     pub(crate) fn lose(&mut self, name: OpId) {
         if self.held.remove(&name).is_none() {
             return;
@@ -129,7 +132,7 @@ impl ValueIndex {
         self.lacking.extend(self.uses.get(&name).and_then(Use::lack).map(|lack| (name, lack)));
     }
 
-    /// An open op stores this; or the engine has it in an entry.
+    /// An open op, or an entry, uses this value.
     pub(crate) fn take_up(&mut self, reference: Reference, partition: PartitionId) {
         let of = self.uses.entry(reference.name).or_insert_with(|| Use { reference, by: Vec::new() });
         let uses = of.take(partition);
@@ -139,7 +142,7 @@ impl ValueIndex {
         }
     }
 
-    /// The same no more.
+    /// One use less.
     pub(crate) fn let_go(&mut self, name: OpId, partition: PartitionId) {
         let Some(of) = self.uses.get_mut(&name) else { return };
         let Some((_, uses)) = of.by.iter_mut().find(|(by, _)| *by == partition) else { return };
@@ -160,12 +163,12 @@ impl ValueIndex {
         }
     }
 
-    /// One result more names it.
+    /// One more result names it.
     pub(crate) fn pin(&mut self, name: OpId) {
         *self.pins.entry(name).or_default() += 1;
     }
 
-    /// One less: after the last one its time begins anew.
+    /// One result less names it: after the last one its time starts again.
     pub(crate) fn unpin(&mut self, name: OpId) {
         let Some(pins) = self.pins.get_mut(&name) else { return };
         *pins -= 1;
@@ -177,21 +180,21 @@ impl ValueIndex {
         }
     }
 
-    /// A member wants it, of whom this one will be told again.
+    /// A member wants it for an op that will come again.
     pub(crate) fn want(&mut self, reference: Reference, partition: PartitionId) {
         if !self.holds(reference.name) {
             self.lacking.entry(reference.name).or_insert(Lack { reference, partition });
         }
     }
 
-    /// Nobody can give it, and nobody speaks of it.
+    /// No member has it, and nothing names it.
     pub(crate) fn give_up(&mut self, name: OpId) {
         if !self.uses.contains_key(&name) {
             self.lacking.remove(&name);
         }
     }
 
-    /// The engine has an entry of this key from now on that speaks of this, or of none.
+    /// The entry of this key names this value, or none, from now on.
     pub(crate) fn note(&mut self, partition: PartitionId, key: &[u8], reference: Option<Reference>) {
         if let Some(pass) = &mut self.pass
             && !pass.done.contains(&partition)
@@ -220,7 +223,7 @@ impl ValueIndex {
         }
     }
 
-    /// The engine has no entry of this partition any more.
+    /// The partition has no entries any more.
     pub(crate) fn note_cleared(&mut self, partition: PartitionId) {
         for (_, name) in self.by_key.remove(&partition).into_iter().flatten() {
             self.let_go(name, partition);
@@ -236,7 +239,7 @@ impl ValueIndex {
         is_unknown || self.lacking.iter().any(is_of)
     }
 
-    /// What is lacking, after this one.
+    /// The next missing value after this one.
     pub(crate) fn lacking_after(&self, after: Option<OpId>) -> Option<&Lack> {
         let after = after.map_or(core::ops::Bound::Unbounded, core::ops::Bound::Excluded);
         self.lacking.range((after, core::ops::Bound::Unbounded)).next().map(|(_, lack)| lack)
@@ -246,19 +249,19 @@ impl ValueIndex {
         self.lacking.get(&name)
     }
 
-    /// The next value after this one that is here and spoken of.
+    /// The next value after this one that is on disk and used.
     pub(crate) fn used_after(&self, after: Option<OpId>) -> Option<Reference> {
         let after = after.map_or(core::ops::Bound::Unbounded, core::ops::Bound::Excluded);
         let mut used = self.uses.range((after, core::ops::Bound::Unbounded));
         used.find(|(name, _)| self.holds(**name)).map(|(_, of)| of.reference)
     }
 
-    /// Somebody reads it, and may read on though nobody speaks of it.
+    /// A client reads it, and may read on after its last use.
     pub(crate) fn touch(&mut self, now_ns: u64, name: OpId) {
         self.dying.touch(now_ns, name);
     }
 
-    /// Values that are to be removed now.
+    /// Values to remove now.
     pub(crate) fn take_dead(&mut self, now_ns: u64) -> Vec<OpId> {
         self.dying.begin(now_ns);
         let mut dead = Vec::new();
@@ -292,7 +295,7 @@ impl ValueIndex {
         self.pass.iter_mut().for_each(|pass| pass.touched.clear());
     }
 
-    /// An entry of that page. What was written since is known better.
+    /// An entry of that page, unless its key was written since.
     pub(crate) fn note_read(&mut self, partition: PartitionId, key: &[u8], reference: Reference) {
         let Some(pass) = &self.pass else { return };
         if !pass.touched.contains(&(partition, key.into())) {
@@ -300,14 +303,14 @@ impl ValueIndex {
         }
     }
 
-    /// The engine has an entry, which the pass has gone by, if it was there then.
+    /// The engine has an entry that the pass may have missed.
     pub(crate) fn find(&mut self, partition: PartitionId, key: &[u8], reference: Reference) {
         if !self.is_unread(partition) {
             self.learn(partition, key, reference);
         }
     }
 
-    /// An entry speaks of this, unless one of its key is known already.
+    /// An entry names this value, unless a newer one of its key is known.
     fn learn(&mut self, partition: PartitionId, key: &[u8], reference: Reference) {
         let is_known = self.by_key.get(&partition).is_some_and(|keys| keys.contains_key(key));
         if !is_known {
@@ -323,7 +326,7 @@ impl ValueIndex {
         });
     }
 
-    /// The pass has been through all: what nobody speaks of may go.
+    /// The pass is over: unused values may be removed.
     pub(crate) fn end_pass(&mut self) {
         if self.pass.take().is_some() {
             let on_disk = self.held.keys().chain(&self.condemned);

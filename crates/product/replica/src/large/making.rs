@@ -1,10 +1,11 @@
-//! A large value that is made here of others (`makings`), for ops that say only what is added: a protocol's primary has all of it, and members fetch what was made (L8).
+//! A large value that is built here (`makings`), for ops that carry only what they add: the primary
+//! builds the result, and members fetch it (L8).
 //!
 //! ```text
-//!   protocol ──make_value──▶ part: read ─▶ hashed, written ─▶ next ─▶ … whole, and named ──▶ protocol: on_value_made
+//!   partition ──make_value──▶ part: read ─▶ hashed, written ─▶ next ─▶ … whole, and named ──▶ partition: on_value_made
 //! ```
 //!
-//! One piece of a part is in memory at a time, whatever is made.
+//! Only one piece of a part is in memory at a time.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -13,20 +14,19 @@ use nicekv_proto::large::Reference;
 use nicekv_proto::{OpId, PartitionId};
 use nicekv_transport::Checksum;
 
-/// Values that may be made at once.
+/// Values that may be built at once.
 pub(crate) const MAKINGS_MAX: usize = 64;
 
-/// A part of a value that is made.
+/// A part of a value that is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ValuePart {
-    /// These bytes.
     Bytes(Vec<u8>),
-    /// All of a large value that is here.
+    /// All of a large value on disk.
     Large(Reference),
 }
 
 impl ValuePart {
-    /// How long it is.
+    /// Its length.
     pub(crate) fn length(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -35,32 +35,29 @@ impl ValuePart {
     }
 }
 
-/// Of what a value is to be made, and for whom.
+/// What to build a value from, and for which key.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
     /// Its name: an op of the node's own client.
     pub name: OpId,
-    /// The partition of the key.
     pub partition: PartitionId,
-    /// The key.
     pub key: Box<[u8]>,
-    /// The parts, in their order. All together they are longer than what a datagram has room for.
+    /// The parts in order; together they are too long for a datagram.
     pub parts: VecDeque<ValuePart>,
 }
 
-/// See the module.
 #[derive(Clone)]
 pub(super) struct Making {
     pub(super) recipe: Recipe,
-    /// Of the first part so much has been read.
+    /// Bytes read of the first part.
     pub(super) read: u32,
-    /// The name, and how long it will be.
+    /// The name and the length of the result.
     pub(super) made: Reference,
     written: u32,
     pub(super) checksum: Box<Checksum>,
 }
 
-/// What is to be done next.
+/// The next action.
 pub(super) enum Step {
     Read(Reference, u32),
     Write(Vec<u8>),
@@ -93,7 +90,7 @@ impl Making {
         }
     }
 
-    /// Where the next bytes go.
+    /// Takes the next bytes; returns their offset.
     pub(super) fn take(&mut self, bytes: &[u8]) -> u32 {
         self.checksum.update(bytes);
         let offset = self.written;
@@ -113,7 +110,8 @@ mod tests {
         OpId { client: ClientId(1), sequence }
     }
 
-    /// What is made of these parts, where every large one is all sevens; in pieces of so many bytes.
+    /// Builds a value of these parts, in pieces of this length; every large part consists of
+    /// sevens.
     fn made(parts: Vec<ValuePart>, piece: u32) -> (Vec<u8>, Making) {
         let (name, partition, key) = (op(9), PartitionId(3), b"k".as_slice().into());
         let mut making = Making::new(Recipe { name, partition, key, parts: parts.into() });

@@ -1,4 +1,5 @@
-//! The node's part in what is made of large values (`making`): it reads the parts, writes the whole, and tells the partition.
+//! The node's part in building values (`making`): it reads the parts, writes the result, and tells
+//! the partition.
 
 use super::Reader;
 use super::making::{MAKINGS_MAX, Making, Recipe, Step};
@@ -9,7 +10,8 @@ use nicekv_proto::recovery::VALUE_PART_BYTES;
 use nicekv_proto::{Now, OpId};
 
 impl Host {
-    /// Begins to make a value; false: so many are being made that it has to wait. When it is here, or cannot be made, the partition is told (`Partition::on_value_made`).
+    /// Starts building a value; false: too many are being built, and it has to wait. When it is on
+    /// disk, or cannot be built, the partition is told (`Partition::on_value_made`).
     pub(crate) fn make_value(&mut self, recipe: Recipe) -> bool {
         if self.values.makings.len() >= MAKINGS_MAX {
             return false;
@@ -39,7 +41,7 @@ impl Host {
         }
     }
 
-    /// A piece of a part has been read. Whether there is any.
+    /// A piece of a part was read. Whether there was one.
     fn take_piece(&mut self, name: OpId, bytes: Option<&[u8]>) -> bool {
         let Some(making) = self.values.makings.get_mut(&name) else { return true };
         let Some(bytes) = bytes else { return false };
@@ -52,7 +54,7 @@ impl Host {
 }
 
 impl Replica {
-    /// A piece of a part has been read, or is damaged, or not here any more.
+    /// A piece of a part was read, or is damaged or gone.
     pub(super) fn on_piece_read(&mut self, now: Now, name: OpId, bytes: Option<&[u8]>) {
         if !self.host.take_piece(name, bytes) {
             self.host.storage.remove_value(name);
@@ -60,7 +62,7 @@ impl Replica {
         }
     }
 
-    /// If this value was made here, that has ended.
+    /// A value that was built here is complete, or failed.
     pub(super) fn on_making_ended(&mut self, now: Now, name: OpId, end: ValueEnd) {
         let Some(Making { recipe, made, .. }) = self.host.values.makings.remove(&name) else { return };
         let made = if end == ValueEnd::Whole { Ok(made) } else { Err(end) };

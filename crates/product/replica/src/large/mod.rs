@@ -1,20 +1,22 @@
-//! Large values at a node: how they come, where they are, and how they are read.
+//! Large values at a node: how they arrive, where they are stored, and how they are read.
 //!
 //! ```text
-//!   client ──Update, SetLarge──▶ protocol: new? ─▶ is the value here? ──yes──▶ prepared, as any op
+//!   client ──Update, SetLarge──▶ partition: new? ─▶ is the value on disk? ──yes──▶ prepared, as any op
 //!                                                       │ no
-//!          ──Chunk …──▶ transfer ─▶ disk ─▶ whole? ─────┘ the update goes to the protocol once more
+//!          ──Chunk …──▶ transfer ─▶ disk ─▶ whole? ─────┘ the update goes to the partition again
 //!          ◀──TransferReport──
-//!   entry or op of another member speaks of what is not here ─▶ lacking ──ValueRequest──▶ member ──ValuePart──▶ disk
+//!   an entry or op names a value that is not on disk ─▶ missing ──ValueRequest──▶ member ──ValuePart──▶ disk
 //!   client ──ReadChunks, token──▶ disk ──Chunk …──▶ client
 //! ```
 //!
-//! A protocol sees ops and entries that are short. What they speak of is on the disk before a member acknowledges an op (R1), and before a joiner is complete (R7); in between, an
-//! entry may speak of what is still being fetched. A value has one content for ever, so who has it may give it, whatever its partition's epoch.
+//! Partitions handle short ops and entries that name values. A value is on disk before a member
+//! acknowledges its op (R1), and before a joiner is complete (R7); in between, an entry may name a
+//! value that is still being fetched. A value has one content for ever, so any node that has it may
+//! send it, whatever the epoch.
 //!
-//! * `index`: what is on the disk, and who speaks of it; `transfer`: one that comes from a client;
-//! * `incoming`: from clients; `fetch`: from members; `making`: made here of others; `reading`: to clients and members; `pass`: after a restart; `scrub`, `progress`: what nobody
-//!   reads.
+//! * `index`: the values on disk, and what uses them; `transfer`: one that arrives from a client;
+//! * `incoming`: from clients; `fetch`: from members; `making`: built here; `reading`: to clients
+//!   and members; `pass`: after a restart; `scrub`, `progress`: checks of values at rest.
 
 mod fetch;
 mod incoming;
@@ -41,20 +43,22 @@ use nicekv_proto::large::Reference;
 use nicekv_proto::{KeyspaceId, OpId, PartitionId};
 use transfer::Transfer;
 
-/// Transfers from clients that may be under way at once.
+/// Transfers from clients at once.
 pub(crate) const TRANSFERS_MAX: usize = 256;
-/// Chunks of a transfer that may be under way: fewer than the queues between sender and process have room for (a veth's has 256), and more than are sent while a report is on its way.
+/// Chunks of a transfer in flight: fewer than the queues between sender and process hold (a veth's
+/// holds 256), and more than are sent while a report is on its way.
 const ROOM: u32 = 128;
-/// A client that has sent nothing of a value for so long may not go on: longer than it waits before it asks, shorter than others are to wait for its op.
+/// A client that has sent nothing of a value for this long may have stopped: longer than it waits
+/// before it asks, shorter than others should wait for its op.
 const PAUSE_NS: u64 = 100_000_000;
-/// Values that may be fetched at once.
+/// Values fetched at once.
 const FETCHES_MAX: usize = 4;
-/// Requests that wait for values that are fetched; more are dropped, and clients retry.
+/// Requests that wait for values that are fetched. Further ones are dropped, and clients retry.
 const WAITING_MAX: usize = 256;
-/// Reads of large values that may be under way at once.
+/// Reads of large values at once.
 const READS_MAX: usize = 256;
 
-/// Who has asked for a part of a value.
+/// The purpose of a read.
 #[derive(Clone, Copy, Debug)]
 enum Reader {
     Client {
@@ -67,32 +71,32 @@ enum Reader {
         peer: StreamPeer,
         offset: u32,
     },
-    /// What is made of it.
+    /// A value that is built from it.
     Making {
         name: OpId,
     },
-    /// What nobody reads is looked at.
+    /// The scrub.
     Scrub,
 }
 
-/// A value that is being fetched from a member.
+/// A value that is fetched from a member.
 #[derive(Clone, Copy, Debug)]
 struct Fetching {
     reference: Reference,
     partition: PartitionId,
     from: SocketAddrV4,
-    /// All before is here.
+    /// Everything before is on disk.
     offset: u32,
     asked_ns: u64,
-    /// How many members were asked, beside one that was known to have it.
+    /// Members asked, besides one that was known to have it.
     asked: usize,
-    /// How many have said that they have it not, or given what is not right.
+    /// Members that do not have it, or have sent a wrong one.
     refusals: usize,
-    /// All is here, and the disk has to say whether it is right.
+    /// Everything has arrived, and the disk checks it.
     is_ending: bool,
 }
 
-/// How far the pass after a restart is.
+/// Progress of the pass after a restart.
 #[derive(Clone, Debug, Default)]
 struct Pass {
     partition: PartitionId,
@@ -101,28 +105,27 @@ struct Pass {
     pending: Option<u64>,
 }
 
-/// What a node knows of large values, beside what its disk holds.
+/// A node's state of large values, besides what its disk holds.
 #[derive(Clone, Default)]
 pub(crate) struct Values {
     transfers: Map<OpId, Transfer>,
     fetches: BTreeMap<OpId, Fetching>,
     makings: BTreeMap<OpId, Making>,
-    /// The value whose update is looked at just now although there is no room for it.
+    /// The value whose update is being handled without room for it.
     without_room: Option<OpId>,
-    /// Something is lacking that was not asked for.
+    /// Something is missing that was not requested yet.
     is_wanting: bool,
-    /// Requests that are to be looked at once more when a value is here: from where, and as they came.
+    /// Requests to handle again when a value is on disk, with their senders, as they arrived.
     waiting: BTreeMap<OpId, Vec<(SocketAddrV4, Vec<u8>)>>,
-    /// The last that was begun, and how many tries all of them took: another member is asked each time.
+    /// The last fetch, and the number of tries over all fetches, to ask another member each time.
     last_fetch: Option<OpId>,
     tries: usize,
     /// In the order in which the disk answers.
     reads: VecDeque<(u64, OpId, Reader)>,
     pass: Pass,
     scrub: progress::ValueScrub,
-    /// From it come tokens.
+    /// The key of tokens.
     secret: [u8; 32],
-    /// For operators.
     pub counters: ValueCounters,
 }
 
@@ -135,22 +138,22 @@ pub struct ValueCounters {
     pub chunks: u64,
     pub chunks_known: u64,
     pub chunks_refused: u64,
-    /// What came was not what its op had said.
+    /// The content was not what its op had named.
     pub wrong: u64,
     pub fetched: u64,
     pub made: u64,
     pub chunks_sent: u64,
     pub reads_refused: u64,
     pub removed: u64,
-    /// Values on the disk were damaged.
+    /// Damaged values on disk.
     pub damaged: u64,
-    /// Read through by the scrub, and its finished passes.
+    /// Bytes read by the scrub, and its finished passes.
     pub scrubbed_bytes: u64,
     pub scrubs: u64,
 }
 
 impl Values {
-    /// Of this start of a process.
+    /// For a process that has just started.
     pub(crate) fn new(incarnation: u64, storage: u128, hash_seed: u64) -> Self {
         let mut seed = Vec::new();
         seed.extend_from_slice(&incarnation.to_be_bytes());
@@ -159,7 +162,7 @@ impl Values {
         Self { secret: blake3::derive_key("nicekv tokens of reads", &seed), ..Self::default() }
     }
 
-    /// What a client there has to show before it is sent more than it has sent.
+    /// The token that a client must show before it is sent more than it has sent.
     pub(crate) fn token(&self, client: SocketAddrV4) -> u64 {
         let mut address = [0; 6];
         address[..4].copy_from_slice(&client.ip().octets());
@@ -168,7 +171,7 @@ impl Values {
         u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("it is longer"))
     }
 
-    /// When something is to be done.
+    /// When something is due.
     pub(crate) fn next_deadline(&self) -> u64 {
         self.transfers.values().map(Transfer::next_deadline).min().unwrap_or(u64::MAX)
     }

@@ -1,4 +1,6 @@
-//! After a restart: which entries speak of which large values (`index`). A page at every heartbeat, of one partition after the other; those that wait for it, as they join, first.
+//! After a restart: learns which entries name which large values (`index`). Reads a page at every
+//! heartbeat, one partition after the other; partitions that wait for it, because they join, come
+//! first.
 
 use crate::modes::Partition;
 use crate::node::Replica;
@@ -7,11 +9,11 @@ use alloc::vec::Vec;
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{Now, OpId, PartitionId};
 
-/// Read at one heartbeat, about.
+/// About how much is read at one heartbeat.
 const PASS_BYTES: usize = 1 << 20;
 
 impl super::Values {
-    /// Whether this scan was asked for here.
+    /// Whether this scan is for the pass.
     pub(crate) fn is_reading(&self, token: u64) -> bool {
         self.pass.pending == Some(token)
     }
@@ -23,12 +25,14 @@ impl super::Values {
 }
 
 impl Replica {
-    /// These whole large values were found on the disk. To be called before anything is replayed, if there has ever been one on it ([`StorageRequest::MarkValues`](crate::StorageRequest::MarkValues)).
+    /// The whole large values that were found on the disk. Call before anything is replayed, if the
+    /// disk has ever had one ([`StorageRequest::MarkValues`](crate::StorageRequest::MarkValues)).
     pub fn begin_values(&mut self, names: impl Iterator<Item = OpId>) {
         self.host.storage.values.begin(names);
     }
 
-    /// At every heartbeat: what nobody needs any more goes, what is lacking is asked for, and pass and scrub go on.
+    /// Called at every heartbeat: removes unused values, fetches missing ones, and continues the
+    /// pass and the scrub.
     pub(crate) fn tend_values(&mut self, now: Now) {
         self.remove_dead(now);
         self.fetch_values(now);
@@ -61,7 +65,7 @@ impl Replica {
         self.host.values.pass.after = after;
     }
 
-    /// A page has been read.
+    /// A page was read.
     pub(crate) fn on_values_page(&mut self, page: Page<'_>) {
         let pass = &mut self.host.values.pass;
         pass.pending = None;
@@ -76,7 +80,7 @@ impl Replica {
         pass.after = last.map(<[u8]>::to_vec);
         if !page.more {
             index.end_partition(pass.partition);
-            // The next one begins at the next heartbeat.
+            // The next one starts at the next heartbeat.
         }
     }
 }

@@ -1,22 +1,23 @@
-//! How far the scrub of large values is: which value it is at, what of that it has hashed, and what it may read now.
+//! Progress of the scrub of large values: the current value, its hash so far, and what may be read
+//! now.
 
 use nicekv_proto::OpId;
 use nicekv_proto::large::Reference;
 use nicekv_transport::Checksum;
 
-/// The disk has a checksum for so much, and reads no less to compare it.
+/// The disk keeps a checksum per block, and reads whole blocks to compare it.
 const BLOCK_BYTES: u64 = 64 << 10;
-/// Read at one heartbeat, at most: others wait for it.
+/// Read at one heartbeat at most, because others wait.
 pub(super) const READ_BYTES_MAX: u64 = 4 * BLOCK_BYTES;
 
-/// Where the pass is.
+/// Progress of the pass.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ValueScrub {
-    /// None begins before.
+    /// No pass starts before.
     pub(super) next_ns: u64,
-    /// Of the pass that is under way.
+    /// When the current pass started.
     pub(super) begun_ns: Option<u64>,
-    /// The value that was read last, and the one that is being read.
+    /// The value that was read last, and the current one.
     pub(super) after: Option<OpId>,
     pub(super) current: Option<Current>,
     pub(super) is_pending: bool,
@@ -24,17 +25,17 @@ pub(super) struct ValueScrub {
     pub(super) credit_bytes: u64,
 }
 
-/// A value that is read through.
+/// A value that is being read.
 #[derive(Clone, Debug)]
 pub(super) struct Current {
     pub(super) reference: Reference,
-    /// Of all before `offset`.
+    /// Of everything before `offset`.
     pub(super) checksum: Checksum,
     pub(super) offset: u32,
 }
 
 impl ValueScrub {
-    /// What may be read of the current value now: blocks, or its end.
+    /// What to read of the current value now: blocks, or its end.
     pub(super) fn next_read(&mut self) -> Option<(OpId, u32, u32)> {
         let Current { reference, offset, .. } = self.current.as_ref()?;
         let left = u64::from(reference.length - offset);
@@ -43,7 +44,7 @@ impl ValueScrub {
         (bytes > 0).then_some((reference.name, *offset, bytes as u32))
     }
 
-    /// A part has been read, or could not be. Whether the value may still be what its reference says.
+    /// A part was read, or could not be. Whether the value may still match its reference.
     pub(super) fn take(&mut self, bytes: Option<&[u8]>) -> bool {
         self.is_pending = false;
         let (Some(mut current), Some(bytes)) = (self.current.take(), bytes) else { return false };
@@ -76,7 +77,7 @@ mod tests {
         ValueScrub { current, credit_bytes, is_pending: true, ..ValueScrub::default() }
     }
 
-    /// Reads it all in as many parts as it takes, with so much credit for each; whether it is taken for whole.
+    /// Reads a value in parts, with this much credit for each. Whether it is found whole.
     fn read_through(credit_bytes: u64, value: &[u8]) -> bool {
         let mut scrub = begun(0);
         loop {

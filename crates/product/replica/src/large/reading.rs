@@ -18,7 +18,8 @@ impl Host {
 }
 
 impl Replica {
-    /// A client asks for parts of a large value. It is sent no more than it has sent, before it has shown that it is where it says.
+    /// A client asks for parts of a large value. It is sent no more than it has sent until it has
+    /// shown a token for its address.
     pub(crate) fn on_read_chunks(&mut self, now: Now, from: SocketAddrV4, read: &ReadChunks) {
         let to = read.reply_to.unwrap_or(from);
         if read.replica != ANY_REPLICA && read.replica != self.host.config.node {
@@ -75,14 +76,14 @@ impl Replica {
     pub(super) fn begin_read(&mut self, now: Now, name: OpId, offset: u32, bytes: u32, reader: Reader) {
         self.host.storage.values.touch(now.boot_ns, name);
         if self.host.values.reads.len() >= READS_MAX {
-            // Silence: it is asked for again.
+            // No reply: it asks again.
             self.host.counters.dropped += 1;
             return;
         }
         self.host.queue_read(name, offset, bytes, reader);
     }
 
-    /// The disk has a value that is damaged, as was found here or elsewhere: it is fetched.
+    /// A value on disk is damaged, as was found here or by the driver: it is fetched.
     pub fn lose_value(&mut self, now: Now, name: OpId) {
         if self.host.storage.values.holds(name) {
             self.host.values.counters.damaged += 1;
@@ -91,7 +92,7 @@ impl Replica {
         }
     }
 
-    /// A part has been read from the disk.
+    /// A part was read from the disk.
     pub(crate) fn on_value_read(&mut self, now: Now, token: u64, bytes: Option<&[u8]>, is_damaged: bool) {
         let (expected, name, reader) = self.host.values.reads.pop_front().expect("a read is pending");
         assert_eq!(token, expected, "requests complete in order");

@@ -1,8 +1,10 @@
-//! Large values are read through now and then, slowly, so that damage is found while another member has them whole. `crate::node::scrub` does that for entries, and waits for nothing here.
+//! Reads large values through, slowly, so that damage is found while another member has them whole.
+//! `crate::node::scrub` does that for entries, independently.
 //!
-//! A pass goes through the values that are spoken of, in the order of their names, some parts at every heartbeat, and hashes each of them. So it finds what the disk
-//! knows to be damaged, and what it does not know: where a value comes to the digest that its reference has, it is what other members have whose entries are alike, and entries are compared.
-//! What is wrong is fetched (`fetch`).
+//! A pass goes through the used values in name order, some parts at every heartbeat, and hashes
+//! them. So it finds damage that the disk reports, and damage that it does not: a value with the
+//! digest of its reference is what other members have whose entries are equal, and entries are
+//! compared. A wrong value is fetched (`fetch`).
 
 use super::progress::{Current, READ_BYTES_MAX, ValueScrub};
 use super::{READS_MAX, Reader};
@@ -11,7 +13,7 @@ use nicekv_proto::Now;
 use nicekv_transport::Checksum;
 
 impl Replica {
-    /// Reads some more, if it is time. To be called at every heartbeat.
+    /// Reads on, if it is time. Called at every heartbeat.
     pub(super) fn scrub_values(&mut self, now: Now) {
         let (timing, index) = (&self.host.config.timing, &self.host.storage.values);
         let scrub = &mut self.host.values.scrub;
@@ -19,7 +21,7 @@ impl Replica {
         if timing.scrub_interval.is_zero()
             || is_early
             || scrub.is_pending
-            // Of what is not known to be needed nothing need be whole.
+            // Skip values with no known references.
             || index.is_in_pass()
         {
             return;
@@ -47,7 +49,8 @@ impl Replica {
         }
     }
 
-    /// A part has been read. Whether the value may still be whole; of one that has gone meanwhile nobody asks.
+    /// A part was read. Whether the value may still be whole; one that was removed meanwhile does
+    /// not count.
     pub(super) fn on_scrubbed_part(&mut self, bytes: Option<&[u8]>) -> bool {
         self.host.values.counters.scrubbed_bytes += bytes.map_or(0, <[u8]>::len) as u64;
         self.host.values.scrub.take(bytes)

@@ -7,34 +7,33 @@ use nicekv_proto::large::{Hole, Reference, TransferReport};
 use nicekv_proto::{Epoch, NodeId, Now, PartitionId, Status};
 use nicekv_transport::Receiver;
 
-/// A request of a client that stores a large value.
+/// A client's request that stores a large value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LargePut<'a> {
-    /// The value.
     pub reference: Reference,
-    /// The request, as it came; none if that is still to come.
+    /// The request as it arrived; `None`: it is still to come.
     pub request: Option<&'a [u8]>,
-    /// From where.
+    /// The sender.
     pub from: SocketAddrV4,
-    /// Where answers go.
+    /// Where replies go.
     pub reply_to: SocketAddrV4,
-    /// Whether the primary alone says who the members are; else each one does.
+    /// Whether only the primary lists the members in its reports; otherwise each member does.
     pub has_primary: bool,
 }
 
-/// See the module.
 #[derive(Clone)]
 pub(super) struct Transfer {
     pub(super) reference: Reference,
     pub(super) partition: PartitionId,
     pub(super) receiver: Receiver,
-    /// The request that it is of, as it came last, and from where: it goes to its protocol when all is here. Empty if it has not come.
+    /// The last request that stores the value, with its sender; it goes to its partition when the
+    /// value is complete. Empty if it has not arrived.
     pub(super) request: Vec<u8>,
     pub(super) from: SocketAddrV4,
     pub(super) reply_to: SocketAddrV4,
     /// As in [`LargePut`].
     pub(super) has_primary: bool,
-    /// All is here, and the disk has to say whether it is right.
+    /// Everything has arrived, and the disk checks it.
     pub(super) is_ending: bool,
     /// Something was written to the disk.
     pub(super) is_written: bool,
@@ -56,7 +55,8 @@ impl Transfer {
         }
     }
 
-    /// The request has come once more, for another epoch maybe: what has come is told. But if it was announced and comes now, nobody asks.
+    /// The request has come again, possibly for another epoch: a report is due. Not if the value
+    /// was announced, and the request comes now for the first time.
     pub(super) fn ask_again(&mut self, now: Now, put: &LargePut<'_>) {
         if put.request.is_none() || !self.request.is_empty() {
             self.receiver.handle_probe(now.boot_ns);
@@ -68,7 +68,7 @@ impl Transfer {
         (self.from, self.reply_to) = (put.from, put.reply_to);
     }
 
-    /// To whom reports go, and whether the primary alone says in them who the members are.
+    /// Where reports go, and whether only the primary lists the members.
     pub(super) fn teller(&self) -> (SocketAddrV4, bool) {
         (self.reply_to, self.has_primary)
     }
@@ -77,7 +77,7 @@ impl Transfer {
         if self.is_ending { u64::MAX } else { self.receiver.next_deadline() }
     }
 
-    /// What is to be said now, by this member.
+    /// This member's report, if one is due.
     pub(super) fn poll_report(
         &mut self,
         now: Now,
@@ -104,7 +104,7 @@ impl Transfer {
     }
 }
 
-/// What a member says of a transfer that it does not take, or has taken wholly.
+/// The report of a transfer that is refused, or complete.
 pub(super) fn settled_report(
     reference: &Reference,
     (partition, epoch, sender): (PartitionId, Epoch, NodeId),

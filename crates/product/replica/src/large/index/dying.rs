@@ -1,22 +1,24 @@
-//! Values that nobody speaks of any more, and when they go.
+//! Unused values, and when they are removed.
 
 use crate::kinds::Map;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use nicekv_proto::OpId;
 
-/// So long a value is kept that was spoken of: who was told of it begins to read it.
+/// A value whose last use has ended is kept for this long: a client that was just told its name
+/// begins to read it.
 pub(crate) const UNREAD_NS: u64 = 2_000_000_000;
 
-/// So long after it was read, as somebody may read on; and one that nobody has spoken of yet, or that a result has named.
+/// Kept for this long after it was read, because a client may read on; also if it was never used,
+/// or a result has named it.
 pub(crate) const LINGER_NS: u64 = 10_000_000_000;
 
-/// As long as more bytes than these were spoken of and not read since, the oldest of them go …
+/// While more bytes than this had uses and were not read since, the oldest are removed …
 const UNREAD_BYTES_MAX: u64 = 64 << 20;
-/// … after so long: a round trip, and a wait for a client's turn.
+/// … after this long: a round trip, and a wait for a client's turn.
 const UNREAD_NS_MIN: u64 = 250_000_000;
 
-/// When one goes, since when nobody has spoken of it, and its bytes, if they count.
+/// When it is removed, since when it is unused, and its bytes, if they count.
 #[derive(Clone, Copy)]
 struct Time {
     due_ns: u64,
@@ -24,30 +26,29 @@ struct Time {
     bytes: u32,
 }
 
-/// See the module.
 #[derive(Clone, Default)]
 pub(super) struct Dying {
-    /// By when they go.
+    /// In order of removal.
     due: BTreeSet<(u64, OpId)>,
     times: Map<OpId, Time>,
     /// Of all.
     bytes: u64,
-    /// Since a moment ago, for how long they are kept, and bytes that count.
+    /// Added since the last call of `begin`: for how long they are kept, and bytes that count.
     fresh: Vec<(OpId, u64, u32)>,
 }
 
 impl Dying {
-    /// Nobody has spoken of it yet, or a result has named it.
+    /// A value without a use yet, or that a result has named.
     pub(super) fn add(&mut self, name: OpId) {
         self.fresh.push((name, LINGER_NS, 0));
     }
 
-    /// Nobody speaks of it any more.
+    /// The value's last use has ended.
     pub(super) fn add_unread(&mut self, name: OpId, bytes: u32) {
         self.fresh.push((name, UNREAD_NS, bytes));
     }
 
-    /// The time of those that were added begins.
+    /// The time of the added ones starts now.
     pub(super) fn begin(&mut self, now_ns: u64) {
         for (name, for_ns, bytes) in core::mem::take(&mut self.fresh) {
             self.set(name, Time { due_ns: now_ns + for_ns, since_ns: now_ns, bytes });
@@ -63,19 +64,19 @@ impl Dying {
         self.bytes += u64::from(time.bytes);
     }
 
-    /// It stays until then at least, whatever there is beside it.
+    /// Keeps a value until then at least, whatever else there is.
     pub(super) fn keep(&mut self, name: OpId, until_ns: u64, since_ns: u64) {
         self.set(name, Time { due_ns: until_ns, since_ns, bytes: 0 });
     }
 
-    /// Somebody reads it.
+    /// A client reads it.
     pub(super) fn touch(&mut self, now_ns: u64, name: OpId) {
         if let Some(Time { due_ns, since_ns, .. }) = self.times.get(&name).copied() {
             self.keep(name, due_ns.max(now_ns + LINGER_NS), since_ns);
         }
     }
 
-    /// One whose time is over, and since when nobody has spoken of it.
+    /// A value whose time is over, and since when it is unused.
     pub(super) fn pop(&mut self, now_ns: u64) -> Option<(OpId, u64)> {
         let (due_ns, name) = self.due.first().copied()?;
         let Time { since_ns, bytes, .. } = self.times[&name];

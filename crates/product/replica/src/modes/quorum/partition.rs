@@ -1,14 +1,15 @@
-//! A partition at one replica: what it answers, and how a version gets to the engine.
+//! A partition at one replica: its answers, and how a version gets to the engine.
 //!
 //! ```text
-//!   Store ─▶ what is newest here? ─▶ newer: append to the log ─▶ forced: write to the engine, answer
-//!                                 └▶ not newer: answer when the newer one is forced
+//!   Store ─▶ newer than what is here? ─▶ yes: append to the log ─▶ synced: write to the engine, answer
+//!                                     └▶ no: answer when the newer one is synced
 //!   Query ─▶ read the engine ─▶ answer
 //! ```
 //!
-//! Invariants: the engine holds forced versions only, so a query tells of nothing that a crash could take away; that of a member that leaves
-//! holds only what its successor holds, or is to read from it (`succession`); what is done to a key's entry is done in the order of the log,
-//! which is that of the timestamps but where a repair goes back to what others hold.
+//! Invariants: the engine holds synced versions only, so a query shows nothing that a crash could
+//! take away; the engine of a departing member holds only what its successor holds, or will read
+//! from it (`succession`); a key's versions go to the engine in log order, which is timestamp order
+//! unless a repair goes back to what others hold.
 
 use super::entrusting::{Entrusting, Forced};
 use super::parts::{Forgetting, Merge, PendingScan, Repairs};
@@ -24,46 +25,47 @@ use nicekv_proto::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, Timestamp};
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{Form, NodeId, Now, OpId, PartitionId, Replication, Status};
 
-/// What is under way on a key.
+/// Work under way on a key.
 #[derive(Clone, Default)]
 pub(super) struct Key {
-    /// Wait for the engine's version to be read.
+    /// Versions that wait for the engine's version to be read.
     pub(super) waiting: Vec<(Version, Waiter)>,
     /// The newest version in the log that is not in the engine, and its record.
     pub(super) newest: Option<(Timestamp, u64)>,
-    /// Serials of versions that are forced, and that a successor is to hold before they go to the engine.
+    /// Serials of versions that are synced, and that a successor must hold before they go to the
+    /// engine.
     pub(super) entrusted: Vec<u64>,
 }
 
-/// One partition of a quorum keyspace at one node. See the module `quorum`.
+/// One partition of a quorum keyspace at one node.
 #[derive(Clone)]
 pub(crate) struct QuorumPartition {
     pub(crate) membership: Membership,
-    /// Of the keyspace, once this process was told.
+    /// The keyspace's quorum, once this process was assigned an epoch.
     pub(super) quorum: Option<Quorum>,
-    /// This storage is one of the R: it has been a member from the beginning, or has merged enough.
+    /// This storage is one of the R: a member from the beginning, or it has merged enough.
     pub(super) counted: bool,
-    /// Its record is in the log and not yet forced.
+    /// Its record is in the log and not synced yet.
     pub(super) counting: bool,
-    /// What it says counts, if it is counted: see `succession`.
+    /// Its answers count, if it is counted: see `succession`.
     pub(super) admitted: bool,
-    /// It comes in the place of another node: of this one, if that is there.
+    /// It takes the place of another node: of this one, if that is there.
     pub(super) newcomer: Option<Option<NodeId>>,
     pub(super) entrusting: Entrusting,
     pub(super) merge: Option<Merge>,
     pub(super) keys: Map<Box<[u8]>, Key>,
     pub(super) reads: VecDeque<(u64, PendingRead)>,
     pub(super) scans: VecDeque<PendingScan>,
-    /// In the log, ascending.
+    /// In log order.
     pub(super) unforced: VecDeque<Unforced>,
     pub(super) repairs: Repairs,
     pub(super) forgetting: Forgetting,
     /// The greatest counter of a deletion that was forgotten here.
     pub(super) floor: u64,
     pub(super) epoch_began_ns: u64,
-    /// When an epoch after this one was last asked for.
+    /// When an epoch after this one was last requested.
     pub(super) fence_asked_ns: u64,
-    /// Nothing is looked over before.
+    /// Nothing is retried before.
     pub(super) sweep_ns: u64,
 }
 
@@ -101,12 +103,12 @@ impl QuorumPartition {
         }
     }
 
-    /// Whether what it says counts.
+    /// Whether its answers count.
     pub(super) fn answers(&self) -> bool {
         self.membership.standing != Standing::Outside && self.counted && self.admitted
     }
 
-    /// Whether a bound is reached: what more arrives is dropped, and clients retry.
+    /// Whether a bound is reached: further stores are dropped, and clients retry.
     pub(super) fn is_full(&self) -> bool {
         self.unforced.len() + self.reads.len() + self.entrusting.held.len() >= OPEN_OPS_MAX
     }
@@ -126,7 +128,7 @@ impl QuorumPartition {
             open_ops: self.keys.len(),
             logged: 0,
             released: 0,
-            // Nothing is compared at a start.
+            // Quorums need no proof after a start.
             proven: true,
         }
     }
@@ -143,7 +145,7 @@ impl QuorumPartition {
         scan
     }
 
-    /// What does this replica hold?
+    /// A query: answers with the newest version here.
     pub(super) fn on_query(
         &mut self,
         node: &mut Host,
@@ -189,7 +191,8 @@ impl QuorumPartition {
         self.answer(node, now, op, reply_to, timestamp, content);
     }
 
-    /// The answer names the epoch in which it leaves: in an earlier one the version may not have been durable.
+    /// The answer names the epoch in which it leaves: in an earlier one the version may not have
+    /// been synced.
     fn answer(
         &self,
         node: &mut Host,
@@ -209,7 +212,8 @@ impl QuorumPartition {
         node.outbox.send(to, |out| held.encode(out));
     }
 
-    /// Takes a version in, unless a newer one is held. One of a large value only when that is here: it is fetched, and who waits asks again.
+    /// Takes in a version, unless a newer one is here. If it has a large value that is not on disk,
+    /// the value is fetched first, and the waiter asks again.
     pub(super) fn take(&mut self, node: &mut Host, now: Now, key: &[u8], version: Version, waiter: Waiter) {
         if !self.has_value(node, &version) {
             node.counters.dropped += 1;
@@ -233,7 +237,8 @@ impl QuorumPartition {
         }
     }
 
-    /// Whether the large value of a version is here, if it has one; if not it is fetched from another member.
+    /// Whether the large value of a version, if any, is on disk; if not it is fetched from another
+    /// member.
     pub(super) fn has_value(&self, node: &mut Host, version: &Version) -> bool {
         let lacking = version.lacking(node);
         if let Some(reference) = lacking {
@@ -242,7 +247,7 @@ impl QuorumPartition {
         lacking.is_none()
     }
 
-    /// The engine's version of a key has been read.
+    /// The engine's version of a key was read.
     pub(super) fn on_newest_read(&mut self, node: &mut Host, now: Now, key: &[u8], entry: Option<Entry<'_>>) {
         let durable = entry.as_ref().map_or(Timestamp::NEVER, timestamp_of);
         let waiting = core::mem::take(&mut self.keys.get_mut(key).expect("it waits").waiting);
@@ -261,7 +266,7 @@ impl QuorumPartition {
         }
     }
 
-    /// What this replica has promised to hold of a key is not known: it is silent about it.
+    /// The promised version of a key cannot be read: does not answer about it.
     pub(super) fn on_unreadable(&mut self, node: &mut Host, now: Now, key: &[u8], what: &ReadFor) {
         node.counters.dropped += 1;
         match what {
@@ -272,7 +277,7 @@ impl QuorumPartition {
         let state = self.keys.get_mut(key).expect("it waits");
         let (newest, waiting) = (state.newest, core::mem::take(&mut state.waiting));
         match newest {
-            // What takes its place was logged meanwhile.
+            // A replacement was logged meanwhile.
             Some(_) => waiting.into_iter().for_each(|(version, waiter)| {
                 let newest = self.keys[key].newest.expect("as before");
                 self.keep(node, key, newest, version, waiter);
@@ -287,7 +292,7 @@ impl QuorumPartition {
         self.keys.get(key).is_some_and(|state| state.newest.is_some())
     }
 
-    /// A version of a key whose newest one is not yet in the engine.
+    /// A version of a key whose newest one is not in the engine yet.
     fn keep(
         &mut self,
         node: &mut Host,
@@ -321,7 +326,7 @@ impl QuorumPartition {
         self.unforced.push_back(Unforced { record, what });
     }
 
-    /// A record is durable.
+    /// A record is synced.
     pub(super) fn finish_force(&mut self, node: &mut Host, now: Now, record: u64) {
         let unforced = self.unforced.pop_front().expect("a record is awaited");
         assert_eq!(record, unforced.record, "forces complete in order");
@@ -347,7 +352,7 @@ impl QuorumPartition {
         }
     }
 
-    /// A version may be told from now on.
+    /// A version may be acknowledged from now on.
     pub(super) fn write_forced(&mut self, node: &mut Host, now: Now, forced: Forced) {
         let Forced { record, key, version, waiters, .. } = forced;
         node.storage.write(self.id(), &key, |out| version.entry().append(out));
@@ -366,14 +371,14 @@ impl QuorumPartition {
         }
     }
 
-    /// A version is not under way any more.
+    /// A version is no longer under way.
     pub(super) fn let_go_value(&self, node: &mut Host, version: &Version) {
         if let Some(reference) = version.large() {
             node.storage.let_go_value(reference.name, self.id());
         }
     }
 
-    /// This version is durable here.
+    /// This version is durable here: tells the waiter.
     fn tell(&mut self, node: &mut Host, now: Now, waiter: Waiter, timestamp: Timestamp, present: bool) {
         match waiter {
             Waiter::Client { op, reply_to } => {

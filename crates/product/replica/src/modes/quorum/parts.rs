@@ -1,4 +1,5 @@
-//! What a member keeps while it forgets deletions (`forget`), merges what others hold (`merge`), and repairs damaged keys (`repair`).
+//! State of forgetting deletions (`forget`), merging (`merge`), and repairing damaged keys
+//! (`repair`).
 
 use super::version::Version;
 use crate::StreamPeer;
@@ -9,17 +10,17 @@ use core::net::SocketAddrV4;
 use nicekv_proto::quorum::{Timestamp, Tombstone, Tombstones};
 use nicekv_proto::{Epoch, NodeId};
 
-/// A member's part in forgetting.
+/// A member's state of forgetting.
 #[derive(Clone, Default)]
 pub(super) struct Forgetting {
     /// Found by the scrub, and not yet under way.
     pub(super) found: Vec<Found>,
     pub(super) under_way: Option<Batch>,
-    /// What other members have asked to be held, the newest of each.
+    /// The latest request of each other member to hold tombstones.
     pub(super) asked: Vec<Asked>,
-    /// Names messages and what is asked.
+    /// Numbers messages and requests.
     pub(super) serial: u64,
-    /// Keys that are being read to be forgotten, and that were not written since.
+    /// Keys that are being read to be forgotten, and were not written since.
     pub(super) reading: BTreeSet<Box<[u8]>>,
 }
 
@@ -29,9 +30,9 @@ pub(super) type Found = (Box<[u8]>, Timestamp);
 pub(super) struct Batch {
     pub(super) tombstones: Vec<Found>,
     pub(super) stage: ForgetStage,
-    /// Place of the first one of the part that others have been told of.
+    /// Place of the first tombstone of the part that others were sent.
     pub(super) from: usize,
-    /// Of the part's message.
+    /// Number of the part's message.
     pub(super) round: u64,
     pub(super) done: Vec<NodeId>,
     pub(super) asked_ns: u64,
@@ -40,27 +41,27 @@ pub(super) struct Batch {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ForgetStage {
-    /// Others are to hold them.
+    /// Others have to hold them.
     Holding,
-    /// They do, in this epoch.
+    /// All hold them, in this epoch.
     Fencing,
-    /// They are to forget them.
+    /// Others have to forget them.
     Telling,
 }
 
-/// What another member wants to be held.
+/// A request of another member to hold tombstones.
 #[derive(Clone)]
 pub(super) struct Asked {
     pub(super) by: NodeId,
     pub(super) epoch: Epoch,
     pub(super) round: u64,
     pub(super) serial: u64,
-    /// So many are not yet durable.
+    /// Number of tombstones not yet synced.
     pub(super) pending: usize,
 }
 
 impl Batch {
-    /// The part that begins at `from` ends before this place: what fits one message.
+    /// End of the part that begins at `from`: what fits in one message.
     pub(super) fn part_end(&self) -> usize {
         let mut bytes = 0;
         let fits = |(key, timestamp): &&Found| {
@@ -82,17 +83,17 @@ pub(super) struct PendingScan {
 /// The newcomer's side.
 #[derive(Clone, Default)]
 pub(super) struct Merge {
-    /// Members all of whose versions are durable here.
+    /// Members all of whose versions are synced here.
     pub(super) merged: Vec<NodeId>,
     pub(super) source: Option<Source>,
-    /// Place among the members where to look for the next source.
+    /// Place among the members from where the next source is chosen.
     pub(super) next: usize,
     /// Tells the versions of one part from those of parts that were given up.
     pub(super) round: u64,
     pub(super) end: End,
 }
 
-/// Of a newcomer that has merged all: whether that is durable.
+/// A newcomer that has merged everything: whether that is synced.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum End {
     #[default]
@@ -102,7 +103,7 @@ pub(super) enum End {
 }
 
 impl Merge {
-    /// All is merged; whether that is new.
+    /// Everything is merged. Whether that is new.
     pub(super) fn begin_end(&mut self) -> bool {
         let is_new = self.end == End::Open;
         if is_new {
@@ -111,7 +112,7 @@ impl Merge {
         is_new
     }
 
-    /// All that is merged is durable.
+    /// Everything merged is synced.
     pub(super) fn end(&mut self) {
         self.end = End::Durable;
     }
@@ -122,7 +123,7 @@ pub(super) struct Source {
     pub(super) member: NodeId,
     pub(super) address: SocketAddrV4,
     pub(super) epoch: Epoch,
-    /// Everything up to this key is durable here.
+    /// Everything through this key is synced here.
     pub(super) after: Option<Vec<u8>>,
     pub(super) stage: PartStage,
 }
@@ -133,7 +134,7 @@ pub(super) enum PartStage {
         asks: u32,
         at_ns: u64,
     },
-    /// So many versions are not yet durable, and whether the part was the last.
+    /// Number of versions not yet synced, and whether the part was the last.
     Taking {
         pending: usize,
         last: Option<Vec<u8>>,
@@ -141,7 +142,8 @@ pub(super) enum PartStage {
     },
 }
 
-/// Damaged keys, of which at most [`REPAIRS_MAX`](crate::modes::bounds::REPAIRS_MAX) are being repaired; others are found again when they are read again.
+/// Damaged keys, of which at most [`REPAIRS_MAX`](crate::modes::bounds::REPAIRS_MAX) are repaired
+/// at once; others are found again when they are read again.
 pub(super) type Repairs = BTreeMap<Box<[u8]>, Repair>;
 
 /// The repair of a key.
@@ -149,13 +151,13 @@ pub(super) type Repairs = BTreeMap<Box<[u8]>, Repair>;
 pub(super) struct Repair {
     /// The epoch in which the damage was found.
     pub(super) found: Epoch,
-    /// What other members have, all in the present epoch.
+    /// Answers of other members, all in the present epoch.
     pub(super) answers: BTreeMap<NodeId, Offer>,
     pub(super) asked_ns: u64,
     pub(super) tries: u32,
-    /// What the answers came to is in the log and not yet forced.
+    /// The result is in the log and not synced yet.
     pub(super) is_logged: bool,
 }
 
-/// What a member holds of a key, if anything, and its floor.
+/// A member's version of a key, if any, and its floor.
 pub(super) type Offer = (Option<Version>, u64);

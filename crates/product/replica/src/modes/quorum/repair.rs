@@ -1,23 +1,27 @@
-//! A value that the disk has damaged (docs/FAULTS.md row 10), and how the replica learns again what it has promised to hold.
+//! A damaged value (docs/FAULTS.md row 10), and how the replica learns again what it has promised
+//! to hold.
 //!
 //! ```text
 //!   replica, epoch d        metadata service            each other member, epoch f > d
-//!     │ cannot read key: silent about it from here on
+//!     │ cannot read key: does not answer about it from here on
 //!     │──Fence──────────────────▶│
 //!     │◀─────Assign f > d────────│──────Assign f──────────▶│
 //!     │──RepairRequest(key)────────────────────────────────▶│ reads its engine
 //!     │◀─RepairReply(version)───────────────────────────────│
-//!     │ R − k + 1 of them have answered in f: the newest is logged, forced, written
+//!     │ R − k + 1 of them have answered in f: the newest version is logged, synced, written
 //! ```
 //!
-//! The replica counts for all its other keys. Of the damaged one it neither answers queries nor takes stores: what is damaged may be
-//! newer. It is one key's new storage, and comes to count as such (see the head of the module `quorum`): every write set that contains
-//! this replica's older ack is of epoch d or an earlier one, since clients count the answers of one epoch. Its k − 1 other members hold
-//! that version when they answer in f, and R − k + 1 of the R − 1 others cannot miss them all. In epoch d they could: an ack of
-//! theirs, later than what they say here, would still be counted with the one from here, before.
+//! The replica counts for all its other keys. For the damaged key it neither answers queries nor
+//! takes stores, because the damaged version may be newer. It is new storage for that key, and
+//! comes to count as such (see the head of the module `quorum`): every write set that contains this
+//! replica's older ack is of epoch d or an earlier one, since clients count the answers of one
+//! epoch. Its k − 1 other members hold that version when they answer in f, and R − k + 1 of the R −
+//! 1 others cannot miss them all. In epoch d they could: a later ack of theirs would still be
+//! counted together with this replica's earlier one.
 //!
-//! With k = 1 there are no k − 1 others: the key stays silent. A version that was on its way to the engine when the damage was found is newer
-//! than what is damaged, and ends the repair when it gets there; so does an entry that can be read after all.
+//! With k = 1 there are no k − 1 others, and the key stays silent. A version that was on its way to
+//! the engine when the damage was found is newer than the damaged one, and ends the repair when it
+//! gets there; so does an entry that can be read after all.
 
 use super::QuorumPartition;
 use super::parts::{Offer, Repair};
@@ -58,7 +62,7 @@ impl QuorumPartition {
         keys.iter().for_each(|key| self.begin_repair(host, now, key));
     }
 
-    /// Asks for an epoch after this one.
+    /// Requests an epoch after this one.
     pub(super) fn want_fence(&mut self, host: &mut Host, now: Now) {
         if now.boot_ns >= self.fence_asked_ns + host.config.timing.heartbeat.as_nanos() as u64 {
             self.fence_asked_ns = now.boot_ns;
@@ -66,7 +70,7 @@ impl QuorumPartition {
         }
     }
 
-    /// An entry has been read. Whether it may be believed: not while another one takes its place.
+    /// An entry was read. Whether it counts: not while another version takes its place.
     pub(super) fn is_believed(&mut self, key: &[u8]) -> bool {
         let is_replaced = self.repairs.get(key).is_some_and(|repair| repair.is_logged);
         if !is_replaced {
@@ -75,14 +79,14 @@ impl QuorumPartition {
         !is_replaced
     }
 
-    /// A key has been written, or removed: if it was damaged, it is whole again.
+    /// A key was written or removed: if it was damaged, it is repaired.
     pub(super) fn finish_repair(&mut self, host: &mut Host, key: &[u8]) {
         if self.repairs.remove(key).is_some() {
             host.count_repaired(self.id(), self.membership.epoch);
         }
     }
 
-    /// What was said in the epoch before counts no more.
+    /// Answers of earlier epochs no longer count.
     pub(super) fn restart_repairs(&mut self) {
         for repair in self.repairs.values_mut().filter(|repair| !repair.is_logged) {
             repair.answers.clear();
@@ -90,7 +94,7 @@ impl QuorumPartition {
         }
     }
 
-    /// Asks again; whether there is anything left to repair.
+    /// Asks again. Whether repairs are left.
     pub(super) fn sweep_repairs(&mut self, host: &mut Host, now: Now) -> bool {
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         let epoch = self.membership.epoch;
@@ -108,7 +112,7 @@ impl QuorumPartition {
         !self.repairs.is_empty()
     }
 
-    /// Asks those who have not answered in this epoch.
+    /// Asks the members that have not answered in this epoch.
     fn ask_others(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         let Some(repair) = self.repairs.get_mut(key) else { return };
         (repair.asked_ns, repair.tries) = (now.boot_ns, repair.tries + 1);
@@ -129,7 +133,7 @@ impl QuorumPartition {
         self.read_for_repair(host, request.sender, request.key);
     }
 
-    /// The key that another member cannot read has been read here.
+    /// A key that another member asked for was read here.
     pub(super) fn on_repair_read(
         &mut self,
         host: &mut Host,
@@ -146,7 +150,7 @@ impl QuorumPartition {
         host.outbox.send(address, |out| reply.encode(out));
     }
 
-    /// Another member tells what it holds, in the present epoch.
+    /// A member answers, in the present epoch.
     pub(super) fn on_repair_reply(&mut self, host: &mut Host, reply: &RepairReply<'_>) {
         let epoch = self.membership.epoch;
         let is_fenced = |repair: &Repair| repair.found < epoch;
@@ -168,13 +172,14 @@ impl QuorumPartition {
         }
     }
 
-    /// The newest of what others hold takes the place of what is damaged; if it is nothing, they have forgotten what there was.
+    /// The newest version of others replaces the damaged one; if there is none, they have forgotten
+    /// it.
     fn install(&mut self, host: &mut Host, key: &[u8], offers: Vec<Offer>) {
         let floor = offers.iter().map(|(_, floor)| *floor).max().unwrap_or(0);
         let versions = offers.into_iter().filter_map(|(version, _)| version);
         let newest = versions.max_by_key(|version| version.timestamp);
         if newest.as_ref().is_some_and(|version| !self.has_value(host, version)) {
-            // They are asked again until its large value has been fetched.
+            // Asks again until the version's large value is fetched.
             return;
         }
         self.repairs.get_mut(key).expect("it is under way").is_logged = true;

@@ -11,8 +11,9 @@ use nicekv_proto::quorum::{QuorumQuery, QuorumStore};
 use nicekv_proto::{Now, Status};
 
 impl QuorumPartition {
-    /// Hold this version, if that was asked in this epoch. A newcomer takes it in, too, and keeps silent. A store of an epoch before might
-    /// bring back what was deleted and is forgotten: it is answered as a question, so that the client asks again.
+    /// Holds a version, if the store is of this epoch. A newcomer takes it in, too, without
+    /// answering. A store of an earlier epoch might bring back a deleted and forgotten version: it
+    /// is answered like a query, so that the client asks again.
     pub(super) fn on_store(
         &mut self,
         node: &mut Host,
@@ -39,7 +40,8 @@ impl QuorumPartition {
         self.take(node, now, store.key, version, Waiter::Client { op: store.op, reply_to });
     }
 
-    /// The large value of a version that is to be held is not here: who puts it sends it. What a get writes back another member has, or is being sent.
+    /// The large value of a version is not on disk. If the store is the put's own, its client sends
+    /// the value; a value that a get writes back is at another member, or on its way there.
     fn await_value(
         &mut self,
         node: &mut Host,
@@ -53,12 +55,12 @@ impl QuorumPartition {
             self.expect_value(node, now, reference, (Some(datagram), from), reply_to);
         } else {
             node.await_value(self.id(), reference, (from, datagram));
-            // What is held may be newer: then nobody may have this value any more.
+            // A newer version may be here; then no member may have this value any more.
             self.answer_as_question(node, now, store, from);
         }
     }
 
-    /// Tells what is held of the key that a version is to be stored of.
+    /// Answers a store like a query for its key.
     fn answer_as_question(&mut self, node: &mut Host, now: Now, store: &QuorumStore<'_>, from: SocketAddrV4) {
         let QuorumStore { keyspace, op, digest, reply_to, quorum, key, .. } = *store;
         let (wants_value, announced) = (false, None);
@@ -66,7 +68,7 @@ impl QuorumPartition {
         self.on_query(node, now, query, from);
     }
 
-    /// Its client may send this large value: with the store that names it, or before.
+    /// Lets a client send this large value, with the store that names it or before.
     pub(super) fn expect_value(
         &self,
         node: &mut Host,

@@ -1,32 +1,39 @@
-//! How a member's place goes to another node (R14): C leaves, D succeeds it, while A and B go on.
+//! A member's place goes to another node (R14): C leaves, D succeeds it, while A and B go on.
 //!
 //! ```text
 //!   epoch e'   A B C count     C                                        D, silent
 //!                              │ ◀──Request(after)────────────────────── │ begins empty
-//!                              │ ──Chunk (versions, floor)─────────────▶ │ logged, forced
-//!        ──Store──────────────▶│ forced                                  │
-//!                              │ ──Entrust(version)────────────────────▶ │ takes it in, as a store
-//!                              │ ◀─Entrusted──────────────────────────── │ forced
-//!        ◀─Held────────────────│ written to the engine, told             │
+//!                              │ ──Chunk (versions, floor)─────────────▶ │ logged, synced
+//!        ──Store──────────────▶│ synced                                  │
+//!                              │ ──Entrust(version)────────────────────▶ │ takes it in, like a store
+//!                              │ ◀─Entrusted──────────────────────────── │ synced
+//!        ◀─Held────────────────│ written to the engine, acknowledged     │
 //!                                                                        │──CopyDone──▶ metadata
 //!   epoch e''  A B D count     │ may not know it yet                     │ logs that it counts
 //!              activated: C can answer no query any more ──────────────▶ │ answers
 //! ```
 //!
 //! Invariants:
-//! * What C has told anybody to hold is in D's storage, or in a page of C's engine that D has still to merge: what was there when e' began is on the
-//!   pages, since no page is read before; what came to be there later D holds, for the engine of who leaves takes no version before its successor
-//!   has said so. A query reads the engine, so until then it is told of the version before, as if the store had not arrived.
-//! * So when D has merged all pages of C it holds whatever C has told, and goes on to: one source is enough, whatever k is. That holds from
-//!   epoch to epoch as long as both processes live. A process that is started again has in its engine what it had not told: the metadata
-//!   service breaks the succession off, and D hears of that before it may begin anew. Then C tells whatever it holds, as A and B do.
-//! * D is silent in e', whatever it holds: C counts there. In e'' it is silent until that is activated: before, C might answer a query in e',
-//!   together with others that have not heard of e'' yet, and what D acknowledges in e'' C does not know. A process that is started again
-//!   before that has to wait for it as well.
-//! * What a newcomer holds from another time is void: deletions may have been forgotten since that it has not seen. It begins with nothing,
-//!   which is in its log, and takes nothing from what was under way.
+//! * What C has acknowledged is in D's storage, or on a page of C's engine that D has still to
+//!   merge. What was there when e' began is on the pages, because no page is read before; what came
+//!   later D holds, because the engine of a departing member takes a version only after its
+//!   successor has acknowledged it. A query reads the engine, so until then it shows the version
+//!   before, as if the store had not arrived.
+//! * So when D has merged all pages of C, it holds whatever C has acknowledged, and keeps doing so:
+//!   one source is enough, whatever k is. That holds from epoch to epoch while both processes live.
+//!   A restarted process has versions in its engine that it had not acknowledged: the metadata
+//!   service breaks the succession off, and D learns that before it may begin again. Then C shows
+//!   whatever it holds, as A and B do.
+//! * D is silent in e', because C counts there. In e'' it is silent until that is activated:
+//!   before, C might answer a query in e', together with others that have not heard of e'' yet, and
+//!   C does not know what D acknowledges in e''. A process that is restarted before that has to
+//!   wait for it as well.
+//! * What a newcomer holds from an earlier time is void, because deletions that it has not seen may
+//!   have been forgotten since. It begins empty, which is in its log, and takes nothing from
+//!   requests under way.
 //!
-//! Where C is gone for good, and k > 1, D comes in its place as new storage does (`merge`), but silently until it is told to count.
+//! If C is gone for good, and k > 1, D takes its place as new storage (`merge`), silently until it
+//! is assigned as counting.
 
 use super::QuorumPartition;
 use super::entrusting::{Entrusting, Forced, has_room};
@@ -41,11 +48,11 @@ use nicekv_proto::{NodeId, Now};
 
 /// The time between two requests doubles at most this often.
 const DOUBLINGS_MAX: u32 = 5;
-/// Most versions that are sent again at once.
+/// Versions that are sent again at once.
 const RESENT_MAX: usize = 256;
 
 impl QuorumPartition {
-    /// Another epoch has begun, in which this node may come in another's place, or leave its own.
+    /// A new epoch begins, in which this node may succeed another, or leave its place.
     pub(super) fn enter_succession(&mut self, host: &mut Host, now: Now) {
         let me = host.config.node;
         let is_newcomer = self.membership.standing == Standing::Joining
@@ -58,7 +65,7 @@ impl QuorumPartition {
         let leaves = self.membership.role(me) == Some(MemberRole::Leaving);
         self.entrusting.successor = self.member_in_role(MemberRole::Newcomer).filter(|_| leaves);
         if self.membership.standing == Standing::Outside {
-            // The clients ask others.
+            // Clients ask other members.
             self.give_up_entrusted(host);
         } else if self.entrusting.successor.is_none() {
             self.settle_entrusted(host, now);
@@ -72,7 +79,7 @@ impl QuorumPartition {
         self.membership.members.iter().find(|member| member.role == role).map(|member| member.node)
     }
 
-    /// Whether what this replica says counts from now on in its process, once it is counted.
+    /// Counts from now on in this process, once it is counted.
     pub(super) fn admit(&mut self) {
         self.admitted = match self.membership.standing {
             Standing::Outside | Standing::Handoff => false,
@@ -81,7 +88,7 @@ impl QuorumPartition {
         };
     }
 
-    // --- Who comes.
+    // --- The successor.
 
     fn begin_empty(&mut self, host: &mut Host) {
         self.merge = None;
@@ -91,7 +98,7 @@ impl QuorumPartition {
         self.forgetting = Forgetting::default();
         self.let_go_values(host);
         self.entrusting = Entrusting::default();
-        // What is under way at the disk ends without a trace.
+        // Requests under way at the disk end without effect.
         self.reads.iter_mut().for_each(|(_, read)| read.what = ReadFor::Void);
         self.unforced.iter_mut().for_each(|unforced| unforced.what = UnforcedWhat::Void);
         host.append(self.id(), |out| Record::Emptied.append(out));
@@ -108,14 +115,14 @@ impl QuorumPartition {
         unforced.chain(entrusted).for_each(|version| self.let_go_value(host, version));
     }
 
-    /// Nothing is held.
+    /// Drops everything held.
     pub(super) fn forget_everything(&mut self, host: &mut Host) {
         (self.counted, self.floor) = (false, 0);
         host.storage.discard_writes(self.id());
         host.storage.clear(self.id());
     }
 
-    /// Newcomer: all that it has to merge is durable here, which is to be so for its floor, too.
+    /// Newcomer: everything it has to merge is synced here; then its floor must be, too.
     pub(super) fn finish_merge(&mut self, host: &mut Host) {
         if self.merge.as_mut().is_some_and(Merge::begin_end) {
             let floor = self.floor;
@@ -125,7 +132,7 @@ impl QuorumPartition {
         }
     }
 
-    /// Who leaves wants a version to be held.
+    /// The departing member sends a version to be held.
     pub(super) fn on_entrust(&mut self, host: &mut Host, now: Now, entrust: &Entrust<'_>) {
         let Entrust { sender, serial, timestamp, key, value, is_large, .. } = *entrust;
         let is_successor = self.newcomer == Some(Some(sender));
@@ -137,16 +144,17 @@ impl QuorumPartition {
         self.take(host, now, key, version, Waiter::Predecessor { node: sender, serial });
     }
 
-    /// That version, or a newer one, is durable here.
+    /// That version, or a newer one, is synced here.
     pub(super) fn tell_entrusted(&self, host: &mut Host, to: NodeId, serial: u64) {
         let Some(address) = self.membership.address(to) else { return };
         let (sender, partition, epoch) = (host.config.node, self.id(), self.membership.epoch);
         host.outbox.send(address, |out| Entrusted { partition, epoch, sender, serial }.encode(out));
     }
 
-    // --- Who leaves.
+    // --- The departing member.
 
-    /// A version is forced: it goes to the engine, and is told, unless a successor is to hold it before.
+    /// A version is synced: it goes to the engine, and is acknowledged, unless a successor has to
+    /// hold it first.
     pub(super) fn on_version_forced(&mut self, host: &mut Host, now: Now, mut forced: Forced) {
         if self.entrusting.successor.is_none() {
             return self.write_forced(host, now, forced);
@@ -171,7 +179,7 @@ impl QuorumPartition {
         host.outbox.send(address, |out| entrust.encode(out));
     }
 
-    /// The successor holds that version, or a newer one: so it does the earlier ones of its key.
+    /// The successor holds that version, or a newer one, and so the earlier ones of its key.
     pub(super) fn on_entrusted(&mut self, host: &mut Host, now: Now, sender: NodeId, serial: u64) {
         if self.entrusting.successor != Some(sender) {
             return;
@@ -187,7 +195,7 @@ impl QuorumPartition {
         self.write_forced(host, now, forced);
     }
 
-    /// Nobody comes in this one's place any more: what is forced here is told, as ever.
+    /// The succession has ended: synced versions are acknowledged as usual.
     fn settle_entrusted(&mut self, host: &mut Host, now: Now) {
         for (_, forced) in core::mem::take(&mut self.entrusting.held) {
             self.keys.get_mut(&forced.key).expect("it is under way").entrusted.clear();
@@ -207,13 +215,13 @@ impl QuorumPartition {
         }
     }
 
-    /// Who waits for a version that is forced, and not yet told.
+    /// Waiters for a version that is synced, and not acknowledged yet.
     pub(super) fn waiters_of_entrusted(&mut self, key: &[u8]) -> &mut Vec<Waiter> {
         let serial = self.keys[key].entrusted.last().expect("its record is forced");
         &mut self.entrusting.held.get_mut(serial).expect("not yet told").waiters
     }
 
-    /// Sends again what the successor has not said to hold; whether there is anything.
+    /// Sends again what the successor has not acknowledged. Whether anything is left.
     pub(super) fn sweep_entrusted(&mut self, host: &mut Host, now: Now) -> bool {
         let Some(successor) = self.entrusting.successor else { return false };
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
@@ -224,7 +232,8 @@ impl QuorumPartition {
         let due: Vec<u64> = due
             .map(|(serial, forced)| {
                 (forced.asked_ns, forced.tries) = (now.boot_ns, forced.tries + 1);
-                // Of a large value it says nothing until it has fetched that.
+                // The successor does not acknowledge a version before it has fetched its large
+                // value.
                 is_silent |=
                     forced.tries >= host.config.timing.accuse_after_resends && !forced.version.is_large;
                 *serial
@@ -232,13 +241,15 @@ impl QuorumPartition {
             .collect();
         due.iter().for_each(|serial| self.send_entrust(host, *serial));
         if is_silent {
-            // The metadata service breaks the succession off (R15): else the clients of this replica would wait as long as the two cannot talk.
+            // The metadata service breaks the succession off (R15); otherwise this replica's
+            // clients would wait as long as the two cannot communicate.
             host.report(self.id(), self.membership.epoch, ReportKind::Accuse(successor));
         }
         !self.entrusting.held.is_empty()
     }
 
-    /// What is not in the engine when all records before a checkpoint are forced is logged again after it, in the same order.
+    /// Versions that are not in the engine when the records before a checkpoint are synced are
+    /// logged again after it, in the same order.
     pub(super) fn log_entrusted_again(&self, host: &mut Host) {
         if self.entrusting.successor.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! Versions, on their way to the log and the engine, and who waits for them.
+//! Versions on their way to the log and the engine, and who waits for them.
 
 use crate::Host;
 use alloc::boxed::Box;
@@ -14,9 +14,9 @@ use nicekv_proto::{DecodeError, Epoch, Form, NodeId, OpId};
 #[derive(Clone)]
 pub(super) struct Version {
     pub(super) timestamp: Timestamp,
-    /// `None` is a deletion.
+    /// `None`: a deletion.
     pub(super) value: Option<Box<[u8]>>,
-    /// That is the reference of a large one.
+    /// The value is the reference of a large one.
     pub(super) is_large: bool,
 }
 
@@ -32,12 +32,12 @@ impl Version {
         Entry { index: counter, version: op, expiry_ms: 0, form: Form::of_set(self.is_large), value }
     }
 
-    /// The large value that it is of, if that is not here.
+    /// The version's large value, if it is not on disk.
     pub(super) fn lacking(&self, host: &Host) -> Option<Reference> {
         self.large().filter(|reference| !host.storage.holds_value(reference.name))
     }
 
-    /// The large value that it is of.
+    /// The version's large value.
     pub(super) fn large(&self) -> Option<Reference> {
         self.entry().large()
     }
@@ -47,27 +47,27 @@ pub(super) fn timestamp_of(entry: &Entry<'_>) -> Timestamp {
     Timestamp { counter: entry.index, op: entry.version }
 }
 
-/// Who wants to know that a version, or a newer one, is durable.
+/// A party that waits for a version, or a newer one, to be synced.
 #[derive(Clone)]
 pub(super) enum Waiter {
     Client {
         op: OpId,
         reply_to: SocketAddrV4,
     },
-    /// The partition's merge, in this round of it.
+    /// The partition's merge, in this round.
     Merge {
         round: u64,
     },
-    /// A member that wants to forget it, and asked under this number.
+    /// A member that wants to forget the version, with its request's number.
     Tombstone {
         serial: u64,
     },
-    /// The member in whose place this one comes, which named it so.
+    /// The member that this one succeeds, with its number for the version.
     Predecessor {
         node: NodeId,
         serial: u64,
     },
-    /// It takes the place of what is damaged.
+    /// The version replaces a damaged one.
     Nobody,
 }
 
@@ -85,18 +85,18 @@ pub(super) enum ReadFor {
         reply_to: SocketAddrV4,
         wants_value: bool,
     },
-    /// Those who wait for it, see `partition::Key`.
+    /// For waiting versions, see `partition::Key`.
     Newest,
     /// A member that cannot read the key itself.
     Repair {
         epoch: Epoch,
         to: NodeId,
     },
-    /// A tombstone that is to be forgotten.
+    /// For a tombstone that is to be forgotten.
     Forgetting {
         timestamp: Timestamp,
     },
-    /// What was held before this replica was emptied.
+    /// From before this replica was emptied.
     Void,
 }
 
@@ -109,7 +109,7 @@ pub(super) struct Unforced {
 #[derive(Clone)]
 pub(super) enum UnforcedWhat {
     Counted,
-    /// Of a newcomer: all that it has to merge.
+    /// Newcomer: everything it has to merge.
     Merged,
     Version {
         key: Box<[u8]>,
@@ -119,21 +119,22 @@ pub(super) enum UnforcedWhat {
     Forgotten {
         key: Box<[u8]>,
     },
-    /// Of what was held before this replica was emptied.
+    /// From before this replica was emptied.
     Void,
 }
 
-/// A record of the log. Kinds differ from the primary's, so that neither protocol takes up the other's log.
+/// A record of the log. Kinds differ from those of ordered partitions, so that neither mode replays
+/// the other's log.
 pub(super) enum Record<'a> {
-    /// What this storage says it holds counts from here on.
+    /// From now on this storage counts.
     Counted,
-    /// A version of a key, newer than those in earlier records, or in the place of one that was damaged.
+    /// A version of a key: newer than earlier ones, or in place of a damaged one.
     Version { key: &'a [u8], entry: &'a [u8] },
-    /// Of this key there is nothing to hold; the floor is at least this.
+    /// Nothing is held of this key; the floor is at least `floor`.
     Forgotten { key: &'a [u8], floor: u64 },
     /// The floor is at least this.
     Floor { floor: u64 },
-    /// What is in earlier records is void: the replica comes in another one's place, and begins with nothing.
+    /// Earlier records are void: the replica succeeds another one, and begins empty.
     Emptied,
 }
 
