@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_made_anew_when_the_switch_has_said_what_it_counts_however_long_that_takes() {
+    fn copies_are_renewed_once_the_switch_reports_its_count() {
         let mut hot = open();
         assert_eq!(step(&mut hot, 1001), (None, None));
         assert_eq!(step(&mut hot, 1002), (None, Some(seen(0))), "which shuts nobody out");
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_what_does_not_change_are_made_anew_less_and_less_often() {
+    fn unchanged_copies_are_renewed_with_backoff() {
         let mut hot = open();
         let mut copied_ms = 2;
         for after_ms in [1000, 2000, 4000, 8000, 16_000, 16_000] {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_is_asked_for_above_the_label_and_copies_follow_the_op() {
+    fn switch_is_asked_beyond_the_label_and_copies_follow_the_op() {
         let mut hot = open();
         hot.lock();
         assert!(hot.await_evidence());

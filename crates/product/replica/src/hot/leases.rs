@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_switch_was_granted_counts_when_the_node_hangs_at_another_one() {
+    fn lease_of_a_former_switch_counts_on() {
         let mut leases = told();
         let asked = pulsed(&mut leases, 0, u64::MAX).expect("the time is asked for");
         assert_eq!((asked.nonce, asked.until_ns, asked.serial), (0, 0, 1), "nothing is known of it yet");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_a_lease_beyond_the_direct_one() {
+    fn leases_end_within_the_direct_lease() {
         let mut leases = told();
         leases.on_leased(now(0), &of_switch(77, 500));
         let asked = pulsed(&mut leases, 0, START_NS).expect("the time is asked for");
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn no_node_shows_copies_after_it_has_said_that_it_does_not() {
+    fn holders_show_no_copies_after_confirming_revocation() {
         let (mut taken_back, mut shown) = (0, 0);
         for seed in 1..=5_000 {
             let run = Walk::new().run(seed);

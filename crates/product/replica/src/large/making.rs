@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_its_parts_in_their_order() {
+    fn built_value_is_its_parts_in_order() {
         let large = |length| ValuePart::Large(Reference { name: op(2), length, checksum: 0 });
         let bytes = |bytes: &[u8]| ValuePart::Bytes(bytes.to_vec());
         let whole = [vec![7; 5_000], b"end".to_vec()].concat();

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_read_as_the_rate_allows_and_the_end_is_shorter() {
+    fn blocks_are_read_at_the_rate_and_the_last_is_shorter() {
         let mut scrub = begun(BLOCK_BYTES - 1);
         assert_eq!(scrub.next_read(), None);
         scrub.credit_bytes = 2 * BLOCK_BYTES + 5;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_to_another_digest_or_cannot_be_read_is_not_whole() {
+    fn value_with_another_digest_or_unreadable_is_not_whole() {
         for credit_bytes in [1_000, BLOCK_BYTES, READ_BYTES_MAX] {
             assert!(read_through(credit_bytes, &value()));
             for at in [0, 70_000, LENGTH - 1] {

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_remembered_longest_is_forgotten_first() {
+    fn oldest_discard_is_forgotten_first() {
         let mut discards = Discards::default();
         for id in 0..DISCARDED_MAX as u32 {
             discards.note_done(PartitionId(id), Epoch(1));

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_is_paid_for_in_time() {
+    fn received_bytes_delay_the_next_request() {
         let now = |boot_ns| Now { boot_ns, unix_ms: 0 };
         let mut pace = Pace::default();
         assert_eq!(pace.pause(now(5)), None);

@@ -57,7 +57,7 @@ use ListenKind::{Channel, Pattern};
 use alloc::vec;
 
 #[test]
-fn each_address_is_told_once_and_all_that_listen_are_counted() {
+fn each_address_gets_one_message_and_all_listeners_count() {
     let mut world = World::new();
     world.listen(1, Channel, "news", 1, 2);
     world.listen(1, Channel, "news", 2, 1);
@@ -73,7 +73,7 @@ fn each_address_is_told_once_and_all_that_listen_are_counted() {
 }
 
 #[test]
-fn who_does_not_say_it_again_is_forgotten_and_takes_no_room() {
+fn unrepeated_registration_expires() {
     let mut world = World::new();
     world.listen(1, Channel, "news", 1, 1);
     world.listen(3, Channel, "news", 2, 1);
@@ -87,7 +87,7 @@ fn who_does_not_say_it_again_is_forgotten_and_takes_no_room() {
 }
 
 #[test]
-fn what_a_client_says_later_counts_in_whichever_order_it_comes() {
+fn latest_registration_counts_in_any_order() {
     let mut world = World::new();
     let mut say = |op, count| world.registry.listen(at(1), &listen(Channel, b"c", op, count), address(1));
     say(op(5, 2), 3).unwrap();
@@ -108,7 +108,7 @@ fn what_a_client_says_later_counts_in_whichever_order_it_comes() {
 }
 
 #[test]
-fn what_overtakes_what_was_said_before_counts() {
+fn later_acknowledgement_that_arrives_first_counts() {
     let mut world = World::new();
     let mut say = |op, count| world.registry.listen(at(1), &listen(Pattern, b"*", op, count), address(1));
     say(op(5, 2), 0).unwrap();
@@ -120,7 +120,7 @@ fn what_overtakes_what_was_said_before_counts() {
 }
 
 #[test]
-fn a_repeat_is_known_with_what_came_of_it() {
+fn repeated_message_returns_its_count() {
     let mut world = World::new();
     world.listen(1, Channel, "c", 1, 4);
     assert_eq!(world.registry.repeated(op(7, 7)), None);
@@ -129,7 +129,7 @@ fn a_repeat_is_known_with_what_came_of_it() {
 }
 
 #[test]
-fn more_than_there_is_room_for_is_refused_and_what_is_known_goes_on() {
+fn listeners_beyond_the_bound_are_refused() {
     let mut world = World::new();
     let pattern = "x".repeat(1_024);
     for number in 0..PATTERN_BYTES_MAX / 1_024 {
@@ -148,7 +148,7 @@ fn more_than_there_is_room_for_is_refused_and_what_is_known_goes_on() {
 }
 
 #[test]
-fn names_have_a_bound_together_and_so_have_listeners() {
+fn names_and_listeners_are_bounded() {
     let mut world = World::new();
     for number in 0..LISTENERS_MAX {
         let name = (number as u32).to_be_bytes();
@@ -169,7 +169,7 @@ fn names_have_a_bound_together_and_so_have_listeners() {
 }
 
 #[test]
-fn a_long_message_has_a_bound_by_how_many_are_told() {
+fn long_message_is_bounded_by_its_number_of_receivers() {
     let mut world = World::new();
     let message = [7; 32 << 10];
     let most = (TOLD_BYTES_MAX / message.len()) as u16;

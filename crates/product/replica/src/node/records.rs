@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_as_it_was_written_and_those_of_protocols_are_none() {
+    fn records_round_trip_and_partition_records_are_none() {
         let child = |id, first, last, order| Child {
             partition: PartitionId(id),
             range: MatchRange::new(first, last).unwrap(),

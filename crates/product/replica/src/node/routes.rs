@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_found_in_its_keyspace_and_range_only() {
+    fn route_matches_keyspace_and_range() {
         let (one, two) = (KeyspaceId(1), KeyspaceId(2));
         let mut routes = Routes::default();
         routes.set(two, range(0, 9), 0);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_halves_what_is_asked_and_not_the_range() {
+    fn cut_halves_the_requests_instead_of_the_range() {
         let all = MatchRange::ALL;
         let even = sorted(1000..1100);
         assert_eq!(cut(&even, all, KeyOrder::Range), Some((1050, 500)));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_that_is_asked_most_is_known_with_its_share() {
+    fn most_requested_value_is_known_with_its_share() {
         assert_eq!(top(&sorted([3, 9, 9, 9])), Some((9, 750)));
         assert_eq!(top(&[]), None);
         assert_eq!(middle(&[9, 1, 5], MatchRange::ALL, KeyOrder::Range), 5);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservoir_keeps_the_shares_of_many_more() {
+    fn reservoir_keeps_the_shares_of_many_requests() {
         let mut reservoir = Reservoir::default();
         // The first half of the requests is for small values.
         for request in 0..100_000u128 {

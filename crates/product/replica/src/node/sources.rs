@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_asked_are_told_first_and_all_once() {
+    fn most_requested_cells_are_sent_first_and_all_once() {
         let mut counts = SourceCounts::new(true);
         for source in 1..=150u32 {
             (0..source).for_each(|_| counts.note(PartitionId(source % 3), Ipv4Addr::from(source), 1));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_who_asks_often_is_counted() {
+    fn memory_is_bounded_and_busy_sources_are_counted() {
         let mut counts = SourceCounts::new(true);
         for _ in 0..1_000 {
             counts.note(PartitionId(7), Ipv4Addr::new(10, 20, 2, 1), 1);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_do_not_crowd() {
+    fn adjacent_sources_spread_over_the_table() {
         let mut counts = SourceCounts::new(true);
         let cells = (0..64).flat_map(|partition| (1..=16).map(move |client| (partition, client)));
         cells.clone().for_each(|(partition, client)| {

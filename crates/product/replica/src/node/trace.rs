@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_client_that_is_watched_last_is_seen_and_no_other_and_not_without_end() {
+    fn trace_follows_the_last_watched_client_up_to_a_bound() {
         let now = |boot_ns| Now { boot_ns, unix_ms: 0 };
         let op = |client, sequence| OpId { client: ClientId(client), sequence };
         let mut trace = Trace::default();

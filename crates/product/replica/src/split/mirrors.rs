@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_goes_to_the_child_that_is_to_own_the_key() {
+    fn write_goes_to_the_child_that_will_own_the_key() {
         let mut mirrors = Mirrors::default();
         let (low, high) = (child(7, 0, value(b"k")), child(8, value(b"k") + 1, u128::MAX));
         mirrors.begin(PARENT, &low);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_while_a_page_is_read_is_known() {
+    fn writes_during_a_page_are_known() {
         let mut mirrors = Mirrors::default();
         mirrors.begin(PARENT, &child(7, 0, u128::MAX));
         mirrors.note(PARENT, b"before");

@@ -89,7 +89,7 @@ fn released(node: &Node) -> u64 {
 
 /// What it alone has forced could come out otherwise, and would stay in its engine.
 #[test]
-fn an_entry_takes_effect_when_those_before_have_forced_it_too() {
+fn entry_takes_effect_when_nodes_before_have_synced_it_too() {
     let mut node = joined();
     copy_all(&mut node);
     assert_eq!((released(&node), node.engine.len()), (0, 0));
@@ -99,7 +99,7 @@ fn an_entry_takes_effect_when_those_before_have_forced_it_too() {
 
 /// The head was told that all behind it hold the entry, and sends nothing by itself.
 #[test]
-fn it_asks_when_the_word_of_those_before_was_lost() {
+fn joiner_asks_when_a_watermark_was_lost() {
     let mut node = joined();
     let asks = |node: &mut Node| {
         node.pass(Duration::from_millis(100));
@@ -112,7 +112,7 @@ fn it_asks_when_the_word_of_those_before_was_lost() {
 
 /// Seed 1910: the head died before it had forced an entry, and its joiner, a member since, had let go of it.
 #[test]
-fn a_head_that_lost_an_entry_finds_it_with_who_had_joined() {
+fn head_recovers_a_lost_entry_from_a_former_joiner() {
     let mut node = joined();
     copy_all(&mut node);
     node.assign_members(Term(3), Epoch(7), OTHER, vec![other(), Node::me()]);

@@ -36,7 +36,7 @@ fn begin(node: &mut Node, epoch: u32, since: u64, origin: u32) {
 
 /// A member with a contended decision that it has not shown, which joins anew: the primary says that the decision stands.
 #[test]
-fn a_decision_that_stands_is_shown_and_outlives_a_checkpoint_before_it() {
+fn agreed_decision_is_shown_and_survives_an_earlier_checkpoint() {
     let mut node = Node::started();
     node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
     assert_eq!(acks(&increment(&mut node, 1)).len(), 1);
@@ -56,7 +56,7 @@ fn a_decision_that_stands_is_shown_and_outlives_a_checkpoint_before_it() {
 
 /// What was decided meanwhile takes effect after what stood before.
 #[test]
-fn what_is_newer_is_kept_back_until_it_is_known_what_stands() {
+fn newer_effects_are_kept_back_until_since_is_known() {
     let mut node = Node::started();
     node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
     increment(&mut node, 1);
@@ -77,7 +77,7 @@ fn what_is_newer_is_kept_back_until_it_is_known_what_stands() {
 
 /// Until it knows where the epoch begins it takes no decisions, and says so.
 #[test]
-fn it_takes_no_decision_before_it_knows_where_the_epoch_begins() {
+fn joiner_takes_no_decision_before_the_base() {
     let mut node = Node::started();
     join(&mut node, 6);
     increment(&mut node, 1);
@@ -91,7 +91,7 @@ fn it_takes_no_decision_before_it_knows_where_the_epoch_begins() {
 
 /// It copies no faster than it may: what has come is waited for before more is asked for.
 #[test]
-fn a_copy_takes_the_time_that_it_is_given() {
+fn copy_keeps_to_its_rate() {
     let timing =
         Timing { copy_bytes_per_second: 10_000, scrub_interval: Duration::ZERO, ..Timing::default() };
     let mut node = Node::started_with(timing);
@@ -127,7 +127,7 @@ fn a_copy_takes_the_time_that_it_is_given() {
 
 /// What its entries speak of is with it before it says that it holds everything (L3).
 #[test]
-fn it_is_not_complete_while_it_lacks_a_large_value() {
+fn joiner_is_incomplete_while_it_lacks_a_large_value() {
     let mut node = Node::started();
     join(&mut node, 6);
     watermark(&mut node, 6, 0);

@@ -15,7 +15,7 @@ use nicekv_replica::{CLIENT_BYTES_MAX, CLIENTS_BYTES_MAX};
 use nicekv_replica::{DiskSpace, StreamPeer, Timing};
 
 #[test]
-fn a_put_is_answered_when_it_is_forced_and_then_read() {
+fn put_is_answered_when_synced_and_then_read() {
     let mut node = Node::serving();
     assert_eq!(node.get(b"k"), Some((Status::NotFound, None)));
     assert_eq!(node.set(b"k", b"v", Expiry::Never), Some(Status::Ok));
@@ -28,7 +28,7 @@ fn a_put_is_answered_when_it_is_forced_and_then_read() {
 }
 
 #[test]
-fn a_started_node_is_silent_until_an_epoch_admits_it() {
+fn restarted_node_is_silent_until_admitted() {
     let mut node = Node::started();
     node.grant_lease(Term(3));
     assert_eq!(node.get(b"k"), None);
@@ -38,7 +38,7 @@ fn a_started_node_is_silent_until_an_epoch_admits_it() {
 }
 
 #[test]
-fn gets_end_with_the_lease_and_puts_do_not() {
+fn gets_end_with_the_lease_and_puts_continue() {
     let mut node = Node::serving();
     node.now.boot_ns += LEASE_NS;
     assert_eq!(node.get(b"k"), None);
@@ -48,7 +48,7 @@ fn gets_end_with_the_lease_and_puts_do_not() {
 }
 
 #[test]
-fn an_older_leader_is_refused() {
+fn older_leader_is_refused() {
     let mut node = Node::serving();
     assert_eq!(node.assign(Term(2), Epoch(9)), []);
     assert_eq!(node.core.status().partitions[0].epoch, Epoch(5));
@@ -59,7 +59,7 @@ fn an_older_leader_is_refused() {
 }
 
 #[test]
-fn row_33_a_request_of_a_keyspace_that_this_node_has_no_part_of_is_dropped() {
+fn row_33_request_of_an_unknown_keyspace_is_dropped() {
     let mut node = Node::serving();
     let records = node.log.len();
     let put = update(node.op(), b"k", Operation::Set { value: b"v", expiry: Expiry::Never });
@@ -74,7 +74,7 @@ fn row_33_a_request_of_a_keyspace_that_this_node_has_no_part_of_is_dropped() {
 }
 
 #[test]
-fn a_digest_that_is_not_the_keys_stores_nothing() {
+fn update_with_a_wrong_digest_stores_nothing() {
     let mut node = Node::serving();
     let records = node.log.len();
     let lie = Update {
@@ -86,7 +86,7 @@ fn a_digest_that_is_not_the_keys_stores_nothing() {
 }
 
 #[test]
-fn a_retry_gets_the_first_result() {
+fn retry_gets_the_first_result() {
     let mut node = Node::serving();
     let increment = update(node.op(), b"n", Operation::Increment(1));
     for _ in 0..3 {
@@ -103,7 +103,7 @@ fn a_retry_gets_the_first_result() {
 }
 
 #[test]
-fn an_overdue_value_goes_by_a_logged_delete() {
+fn overdue_value_is_removed_by_a_logged_delete() {
     let mut node = Node::serving();
     let at_ms = node.now.unix_ms + 50;
     assert_eq!(node.set(b"k", b"v", Expiry::At(at_ms)), Some(Status::Ok));
@@ -127,7 +127,7 @@ fn an_overdue_value_goes_by_a_logged_delete() {
 
 /// A token is accepted once, and not at all when its time has passed, by whatever takes it away.
 #[test]
-fn a_delete_finds_an_overdue_value_gone() {
+fn delete_finds_an_overdue_value_expired() {
     let mut node = Node::serving();
     let at_ms = node.now.unix_ms + 50;
     for (key, return_old) in [(b"a", false), (b"b", true)] {
@@ -145,7 +145,7 @@ fn a_delete_finds_an_overdue_value_gone() {
 }
 
 #[test]
-fn overdue_values_that_nobody_asks_for_go_at_a_bounded_rate() {
+fn unread_overdue_values_go_at_a_bounded_rate() {
     let mut node = Node::serving();
     let (at_ms, keys) = (node.now.unix_ms + 1_000, 1_000u32);
     for key in 0..keys {
@@ -167,7 +167,7 @@ fn overdue_values_that_nobody_asks_for_go_at_a_bounded_rate() {
 
 /// Its own client was idle here while very many others were not.
 #[test]
-fn a_node_whose_own_client_is_forgotten_goes_on_with_another() {
+fn node_renews_its_forgotten_client() {
     let mut node = Node::serving();
     let at_ms = node.now.unix_ms + 50;
     node.set(b"k", b"v", Expiry::At(at_ms));
@@ -182,7 +182,7 @@ fn a_node_whose_own_client_is_forgotten_goes_on_with_another() {
 }
 
 #[test]
-fn row_09_a_full_disk_refuses_puts_and_nothing_else() {
+fn row_09_full_disk_refuses_puts_and_nothing_else() {
     let mut node = Node::serving();
     node.set(b"k", b"v", Expiry::Never);
     node.set(b"old", b"v", Expiry::Never);
@@ -206,7 +206,7 @@ fn row_09_a_full_disk_refuses_puts_and_nothing_else() {
 }
 
 #[test]
-fn row_10_a_damaged_value_is_never_served_and_may_be_written_anew() {
+fn row_10_damaged_value_is_never_served_and_may_be_overwritten() {
     let mut node = Node::serving();
     node.set(b"k", b"v", Expiry::Never);
     node.engine.insert(b"k".to_vec(), DAMAGED.to_vec());
@@ -219,7 +219,7 @@ fn row_10_a_damaged_value_is_never_served_and_may_be_written_anew() {
 }
 
 #[test]
-fn a_log_replayed_is_the_state_before() {
+fn replaying_the_log_restores_the_state() {
     let mut node = Node::serving();
     node.set(b"k", b"v", Expiry::Never);
     let increment = update(node.op(), b"n", Operation::Increment(4));
@@ -242,7 +242,7 @@ fn a_log_replayed_is_the_state_before() {
 /// A client of which one op hangs in another partition goes on: its results stay, up to a bound, and go in pieces that fit a record and a
 /// frame.
 #[test]
-fn what_one_client_leaves_to_be_remembered_goes_in_pieces() {
+fn results_of_one_client_are_copied_in_pieces() {
     const PIECE_BYTES_MAX: usize = 200 << 10;
     let mut node = Node::serving();
     node.set(b"k", &[7; VALUE_BYTES_MAX], Expiry::Never);

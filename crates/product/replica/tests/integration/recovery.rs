@@ -39,7 +39,7 @@ fn pass(node: &mut Node) -> Sent {
 }
 
 #[test]
-fn it_asks_until_it_is_answered_though_nothing_is_open() {
+fn primary_asks_until_answered_with_nothing_open() {
     let mut node = Node::started();
     node.grant_lease(Term(3));
     assert_eq!(asked(&node.assign_with(Term(3), Epoch(5), &[other()])), 1);
@@ -52,7 +52,7 @@ fn it_asks_until_it_is_answered_though_nothing_is_open() {
 
 /// The longest sequence among the members is adopted before anything is decided.
 #[test]
-fn it_adopts_what_a_member_has_decided_of() {
+fn primary_adopts_a_members_decisions() {
     let mut node = Node::started();
     node.grant_lease(Term(3));
     node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
@@ -72,7 +72,7 @@ fn it_adopts_what_a_member_has_decided_of() {
 
 /// An op that only another member holds is asked for when its client's copy does not come.
 #[test]
-fn it_fetches_what_only_a_member_holds_until_it_comes() {
+fn primary_fetches_ops_that_only_a_member_holds() {
     let mut node = primary();
     assert_eq!(fetched(&ack(&mut node, 5, 1, false)), [], "the client's copy may be on its way");
     assert_eq!(fetched(&pass(&mut node)), [Wanted::Op(op(1))]);
@@ -83,7 +83,7 @@ fn it_fetches_what_only_a_member_holds_until_it_comes() {
 
 /// What is not acknowledged is sent again, and counted, and who never acknowledges is accused.
 #[test]
-fn it_sends_again_what_is_not_acknowledged() {
+fn member_resends_unacknowledged_versions() {
     let mut node = primary();
     increment(&mut node, 1);
     let resent = |sent: &Sent| {
@@ -112,7 +112,7 @@ fn it_sends_again_what_is_not_acknowledged() {
 
 /// A refusal of an op that was open when the epoch began would undo what an earlier primary may have answered.
 #[test]
-fn a_refusal_counts_of_new_ops_alone() {
+fn refusals_count_for_new_ops_only() {
     let refuse = |node: &mut Node, epoch, client| {
         let ack = PrepareAck {
             partition: PARTITION,
@@ -146,7 +146,7 @@ fn a_refusal_counts_of_new_ops_alone() {
 
 /// A joiner that became consistent without an op which was open when the epoch began could lose it.
 #[test]
-fn nobody_copies_before_the_recovery_is_complete_everywhere() {
+fn copies_wait_for_complete_recovery() {
     let mut node = primary();
     increment(&mut node, 1);
     let joiner = Member {
@@ -219,7 +219,7 @@ fn progress_of_joiner(node: &mut Node) {
 
 /// Nothing is decided in an epoch that is not in force, however often it is told of.
 #[test]
-fn it_decides_when_the_epoch_is_in_force() {
+fn primary_decides_when_the_epoch_is_activated() {
     let mut node = Node::started();
     node.grant_lease(Term(3));
     let tell = |node: &mut Node, activated| {
@@ -236,7 +236,7 @@ fn it_decides_when_the_epoch_is_in_force() {
 
 /// What a member holds and the primary has forgotten is expired by a decision, in an epoch that is in force.
 #[test]
-fn it_tells_a_member_to_let_go_of_what_is_past_remembering() {
+fn primary_tells_a_member_to_drop_an_expired_op() {
     let mut node = primary();
     let put = |sequence, watermark| {
         let op = OpId { sequence, ..op(1) };
@@ -269,7 +269,7 @@ fn it_tells_a_member_to_let_go_of_what_is_past_remembering() {
 
 /// A primary with a full disk refuses what it cannot log, once it may decide.
 #[test]
-fn a_full_primary_is_silent_until_it_may_decide() {
+fn full_primary_is_silent_until_it_may_decide() {
     let full = |sent: &Sent| sent.iter().any(|(to, _)| *to != METADATA);
     let mut node = Node::started();
     node.grant_lease(Term(3));
@@ -282,7 +282,7 @@ fn a_full_primary_is_silent_until_it_may_decide() {
 
 /// A key whose ops are all new is not held up by another one that is recovering; one whose decision is not everywhere is.
 #[test]
-fn gets_wait_for_their_own_key_alone() {
+fn gets_wait_for_their_own_key_only() {
     let mut node = primary();
     increment(&mut node, 1);
     node.assign_with(Term(3), Epoch(6), &[other()]);
@@ -296,7 +296,7 @@ fn gets_wait_for_their_own_key_alone() {
 
 /// Whoever waited while the lease ran out gets no answer.
 #[test]
-fn a_get_that_waited_is_not_answered_without_a_lease() {
+fn waiting_get_is_not_answered_without_a_lease() {
     let mut node = primary();
     increment(&mut node, 1);
     node.assign_with(Term(3), Epoch(6), &[other()]);
@@ -312,7 +312,7 @@ fn a_get_that_waited_is_not_answered_without_a_lease() {
 
 /// Gets of a key that an earlier primary may have shown wait for the outcome, and are not counted as dropped.
 #[test]
-fn a_get_waits_for_the_outcome_of_what_was_open() {
+fn get_waits_for_the_outcome_of_recovered_ops() {
     let mut node = primary();
     increment(&mut node, 1);
     node.assign_with(Term(3), Epoch(6), &[other()]);

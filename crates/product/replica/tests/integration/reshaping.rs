@@ -11,7 +11,7 @@ use nicekv_proto::{ClientId, Duration, MatchRange, OpId, Operation, PartitionId,
 use nicekv_replica::DiskSpace;
 
 #[test]
-fn what_is_there_and_what_is_written_meanwhile_is_formed() {
+fn child_gets_stored_entries_and_concurrent_writes() {
     let mut member = Member::filled();
     assert_eq!(
         member.apply(OpId { client: ClientId(9), sequence: 1 }, b"f", Operation::Delete),
@@ -28,7 +28,7 @@ fn what_is_there_and_what_is_written_meanwhile_is_formed() {
 }
 
 #[test]
-fn a_page_does_not_overwrite_what_was_written_since_it_was_asked_for() {
+fn page_does_not_overwrite_newer_writes() {
     let mut member = Member::filled();
     member.holds_pages = true;
     assert_eq!(reports(&member.form()), []);
@@ -43,7 +43,7 @@ fn a_page_does_not_overwrite_what_was_written_since_it_was_asked_for() {
 }
 
 #[test]
-fn what_is_formed_is_not_told_before_it_is_durable() {
+fn formed_child_is_reported_when_synced() {
     let mut member = Member::filled();
     member.holds_forces = true;
     assert_eq!(reports(&member.form()), []);
@@ -54,7 +54,7 @@ fn what_is_formed_is_not_told_before_it_is_durable() {
 }
 
 #[test]
-fn an_epoch_that_does_not_name_them_makes_them_void() {
+fn epoch_without_children_voids_them() {
     for restarts in [false, true] {
         let mut member = Member::filled();
         member.form();
@@ -76,7 +76,7 @@ fn an_epoch_that_does_not_name_them_makes_them_void() {
 }
 
 #[test]
-fn a_sealed_epoch_takes_no_op_and_answers_gets() {
+fn sealed_epoch_takes_no_ops_and_answers_gets() {
     let mut member = Member::filled();
     member.form();
     assert_eq!(member.seal(), KEYS.len() as u64);
@@ -89,7 +89,7 @@ fn a_sealed_epoch_takes_no_op_and_answers_gets() {
 }
 
 #[test]
-fn a_child_has_what_its_parent_had_and_executes_nothing_twice() {
+fn child_has_its_parents_entries_and_executes_no_op_twice() {
     let mut member = Member::filled();
     member.form();
     let index = member.seal();
@@ -114,7 +114,7 @@ fn a_child_has_what_its_parent_had_and_executes_nothing_twice() {
 }
 
 #[test]
-fn a_birth_is_told_when_it_is_durable_and_an_epoch_of_the_parent_that_was_held_up_revives_nobody() {
+fn takeover_is_acknowledged_when_synced_and_late_parent_epochs_are_fenced() {
     let mut member = Member::filled();
     member.form();
     let index = member.seal();
@@ -134,7 +134,7 @@ fn a_birth_is_told_when_it_is_durable_and_an_epoch_of_the_parent_that_was_held_u
 }
 
 #[test]
-fn who_lacks_something_of_a_parent_is_not_born() {
+fn incomplete_child_does_not_take_over() {
     let mut member = Member::filled();
     assert_eq!(acks(&member.bear(LOW, 6)), [], "nothing is formed");
     member.form();
@@ -149,7 +149,7 @@ fn who_lacks_something_of_a_parent_is_not_born() {
 }
 
 #[test]
-fn what_was_formed_is_born_after_a_loss_of_power_and_after_a_checkpoint() {
+fn formed_child_takes_over_after_power_loss_and_checkpoint() {
     for checkpoints in [false, true] {
         let mut member = Member::filled();
         member.form();
@@ -173,7 +173,7 @@ fn what_was_formed_is_born_after_a_loss_of_power_and_after_a_checkpoint() {
 }
 
 #[test]
-fn an_unfinished_forming_is_void_after_a_restart() {
+fn unfinished_child_is_void_after_a_restart() {
     let mut member = Member::filled();
     member.holds_pages = true;
     member.form();
@@ -185,7 +185,7 @@ fn an_unfinished_forming_is_void_after_a_restart() {
 }
 
 #[test]
-fn a_child_that_joins_instead_begins_with_nothing() {
+fn child_that_joins_begins_empty() {
     let mut member = Member::filled();
     member.form();
     let index = member.seal();
@@ -205,7 +205,7 @@ fn a_child_that_joins_instead_begins_with_nothing() {
 }
 
 #[test]
-fn two_are_united_with_what_both_know_of_clients() {
+fn merge_unites_client_records() {
     let mut member = Member::started(Engine::new(), Vec::new());
     let united = vec![child(PartitionId(9), MatchRange::ALL)];
     member.assign(&epoch(LOW, half(), 5));
@@ -249,7 +249,7 @@ fn two_are_united_with_what_both_know_of_clients() {
 }
 
 #[test]
-fn a_damaged_value_is_waited_for() {
+fn get_waits_for_the_repair_of_a_damaged_value() {
     let mut member = Member::filled();
     member.engine.insert((PARENT, b"c".to_vec()), DAMAGED.to_vec());
     assert_eq!(reports(&member.form()), []);
@@ -260,7 +260,7 @@ fn a_damaged_value_is_waited_for() {
 }
 
 #[test]
-fn what_is_left_of_a_full_disk_is_not_for_what_is_formed() {
+fn full_disk_stops_forming() {
     let mut member = Member::filled();
     member.core.set_disk_space(DiskSpace::Reserve);
     member.form();
@@ -270,7 +270,7 @@ fn what_is_left_of_a_full_disk_is_not_for_what_is_formed() {
 }
 
 #[test]
-fn a_parent_ends_when_nothing_is_pending_for_it_and_takes_no_request_until_then() {
+fn parent_ends_when_idle_and_takes_no_requests_until_then() {
     let mut member = Member::filled();
     let all = vec![child(LOW, MatchRange::ALL)];
     member.assign(&Assign { children: all.clone(), ..epoch(PARENT, MatchRange::ALL, 6) });

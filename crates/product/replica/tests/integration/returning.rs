@@ -89,7 +89,7 @@ fn key(number: u64) -> Vec<u8> {
 }
 
 #[test]
-fn of_a_million_keys_it_is_given_the_thousand_that_were_written() {
+fn joiner_gets_the_thousand_written_of_a_million_keys() {
     const KEYS: u64 = 1_000_000;
     const PUTS: u64 = 1_000;
     let stored = |index| {
@@ -117,7 +117,7 @@ fn of_a_million_keys_it_is_given_the_thousand_that_were_written() {
 }
 
 #[test]
-fn it_is_given_what_is_left_of_what_was_written_deletions_too() {
+fn joiner_gets_recent_entries_and_deletions() {
     let mut node = alone_after(BTreeMap::new(), 10);
     let operations = [
         (b"a", set(b"1")),
@@ -141,7 +141,7 @@ fn it_is_given_what_is_left_of_what_was_written_deletions_too() {
 
 /// A decision that was shown and not released is in the log again after a checkpoint, and its prepare, which says what it wrote, is not.
 #[test]
-fn what_a_checkpoint_has_let_go_of_is_given_after_a_restart() {
+fn copy_after_a_restart_includes_trimmed_decisions() {
     let mut node = primary();
     for client in [1, 2] {
         increment(&mut node, client);

@@ -51,7 +51,7 @@ fn pass(node: &mut Node) -> Sent {
 }
 
 #[test]
-fn a_pass_tells_everything_and_where_it_ends() {
+fn pass_lists_everything_and_its_end() {
     let entries = [(&b"a"[..], entry(1, b"1")), (&b"b"[..], entry(2, b"22"))];
     let bytes: usize = entries.iter().map(|(key, entry)| key.len() + entry.len()).sum();
     assert_eq!(pages(&pass(&mut scrubbing(&entries))), [(bytes as u32, true, 2)]);
@@ -77,7 +77,7 @@ fn suspects(theirs: &[(&[u8], Vec<u8>)], mine: &[(&[u8], Vec<u8>)]) -> Vec<Vec<u
 
 /// Of which a page has no room for two.
 #[test]
-fn long_keys_are_told_of_and_what_is_between_them_is_compared() {
+fn ranges_between_long_keys_are_compared() {
     let long = |start: &str, end: u8| [start.as_bytes(), &[b'-'; KEY_BYTES_MAX - 2], &[end]].concat();
     let keys = [long("a", 1), long("c", 1), long("c", 3), long("d", 1)];
     assert!(keys.iter().all(|key| key.len() == KEY_BYTES_MAX));
@@ -117,7 +117,7 @@ fn tell(node: &mut Node, epoch: u32, logged: u64, released: u64, bytes: u32) -> 
 }
 
 #[test]
-fn who_is_behind_does_not_compare() {
+fn member_that_is_behind_does_not_compare() {
     let mut node = scrubbing(&[]);
     let (dropped, scans) = (node.core.status().counters.dropped, node.scans);
     tell(&mut node, 5, 1, 0, 0);
@@ -128,7 +128,7 @@ fn who_is_behind_does_not_compare() {
 
 /// A member has far more in a range than the other one: it compares a part, and goes on with the next pass.
 #[test]
-fn a_comparison_reads_a_bounded_number_of_pages() {
+fn comparison_reads_a_bounded_number_of_pages() {
     let mut node = scrubbing(&[]);
     node.engine.extend((0..400u32).map(|number| (number.to_be_bytes().to_vec(), entry(0, &[7; 1_000]))));
     let scans = node.scans;
@@ -138,7 +138,7 @@ fn a_comparison_reads_a_bounded_number_of_pages() {
 
 /// The primary alone knows what all hold: nobody may tell it.
 #[test]
-fn a_primary_shows_nothing_because_another_member_says_so() {
+fn primary_shows_nothing_on_another_members_word() {
     let mut node = primary();
     increment(&mut node, 1);
     assert_eq!(decisions(&ack(&mut node, 5, 1, true)).len(), 1);
@@ -149,7 +149,7 @@ fn a_primary_shows_nothing_because_another_member_says_so() {
 
 /// What is old is passed over, page after page, so that an answer carries something.
 #[test]
-fn a_copy_looks_for_what_is_new_on_several_pages() {
+fn copy_collects_new_entries_from_several_pages() {
     const JOINER: NodeId = NodeId(3);
     let address = "10.0.0.4:7400".parse().unwrap();
     let joiner = Member { node: JOINER, state: MemberState::Joining, role: MemberRole::Original, address };

@@ -120,7 +120,7 @@ fn who_leaves() -> Node {
 }
 
 #[test]
-fn who_leaves_tells_of_a_version_when_its_successor_holds_it() {
+fn departing_member_acknowledges_when_its_successor_holds() {
     let mut node = who_leaves();
     assert_eq!(query(&mut node), Some((6, 1)), "what it had told before is on its pages");
     let sent = store(&mut node, 6, 2);
@@ -133,7 +133,7 @@ fn who_leaves_tells_of_a_version_when_its_successor_holds_it() {
 }
 
 #[test]
-fn a_newer_version_that_is_held_stands_for_the_older_ones() {
+fn held_version_covers_older_ones() {
     let mut node = who_leaves();
     store(&mut node, 6, 2);
     assert_eq!(entrusts(&store(&mut node, 6, 3)), [(6, 2, 3)]);
@@ -144,7 +144,7 @@ fn a_newer_version_that_is_held_stands_for_the_older_ones() {
 }
 
 #[test]
-fn what_is_not_acknowledged_is_sent_again_and_the_silent_successor_accused() {
+fn unacknowledged_entries_are_resent_and_a_silent_successor_accused() {
     let mut node = who_leaves();
     store(&mut node, 6, 2);
     let (mut again, mut accused) = (0, false);
@@ -161,7 +161,7 @@ fn what_is_not_acknowledged_is_sent_again_and_the_silent_successor_accused() {
 }
 
 #[test]
-fn a_fence_goes_on_with_what_is_entrusted_and_older_acknowledgements_are_void() {
+fn fence_keeps_entrusted_versions_and_voids_older_acks() {
     let mut node = who_leaves();
     store(&mut node, 6, 2);
     enter(&mut node, 7, true, &[leaving(1), original(2), original(3), newcomer(4)]);
@@ -172,7 +172,7 @@ fn a_fence_goes_on_with_what_is_entrusted_and_older_acknowledgements_are_void() 
 }
 
 #[test]
-fn when_it_is_broken_off_all_that_is_forced_is_told() {
+fn broken_off_succession_acknowledges_synced_versions() {
     let mut node = who_leaves();
     store(&mut node, 6, 2);
     let sent = enter(&mut node, 7, true, &[original(1), original(2), original(3)]);
@@ -181,7 +181,7 @@ fn when_it_is_broken_off_all_that_is_forced_is_told() {
 }
 
 #[test]
-fn who_is_out_tells_nothing() {
+fn node_outside_answers_nothing() {
     let mut node = who_leaves();
     store(&mut node, 6, 2);
     let sent = enter(&mut node, 7, false, &[original(2), original(3), original(4)]);
@@ -190,7 +190,7 @@ fn who_is_out_tells_nothing() {
 }
 
 #[test]
-fn a_checkpoint_logs_again_what_waits_for_a_successor() {
+fn checkpoint_logs_versions_that_wait_for_a_successor() {
     let mut node = who_leaves();
     store(&mut node, 6, 2);
     let before = node.log.len();
@@ -239,7 +239,7 @@ fn coming() -> [Member; 4] {
 }
 
 #[test]
-fn who_comes_merges_all_of_one_and_is_silent_until_its_epoch_is_in_force() {
+fn successor_merges_one_member_and_is_silent_until_activated() {
     let mut node = started();
     enter(&mut node, 6, true, &coming());
     assert_eq!(asks(&node.frames()), Some((NodeId(1), None)));
@@ -265,7 +265,7 @@ fn who_comes_merges_all_of_one_and_is_silent_until_its_epoch_is_in_force() {
 }
 
 #[test]
-fn who_comes_holds_what_it_is_entrusted_with() {
+fn successor_holds_entrusted_versions() {
     let mut node = started();
     enter(&mut node, 6, true, &coming());
     let op = timestamp(5).op;
@@ -299,7 +299,7 @@ fn who_comes_holds_what_it_is_entrusted_with() {
 }
 
 #[test]
-fn who_comes_begins_with_nothing_and_again_when_it_was_out() {
+fn successor_begins_empty_each_time() {
     let mut node = started();
     enter(&mut node, 5, true, &[original(1), original(2), original(3)]);
     store(&mut node, 5, 1);
@@ -321,7 +321,7 @@ fn who_comes_begins_with_nothing_and_again_when_it_was_out() {
 }
 
 #[test]
-fn who_has_not_merged_all_does_not_pretend_to() {
+fn replica_without_a_complete_merge_is_not_consistent() {
     let mut node = started();
     enter(&mut node, 6, true, &coming());
     let refused = node.core.status().counters.refused;
@@ -331,7 +331,7 @@ fn who_has_not_merged_all_does_not_pretend_to() {
 }
 
 #[test]
-fn in_the_place_of_one_that_is_gone_it_merges_a_read_set() {
+fn successor_of_a_lost_member_merges_a_read_set() {
     let mut node = started();
     let members = [newcomer(1), original(2), original(4)];
     enter(&mut node, 6, true, &members);
@@ -353,7 +353,7 @@ fn empty_page_of(node: &mut Node, member: NodeId) {
 }
 
 #[test]
-fn nothing_is_forgotten_while_a_place_is_handed_over() {
+fn nothing_is_forgotten_during_a_succession() {
     let mut node = who_leaves();
     let tombstones = Tombstones {
         sender: NodeId(2),

@@ -50,7 +50,7 @@ fn results(sent: &Sent) -> Vec<(Status, i64, Option<String>)> {
 
 /// The primary shows nothing of it before it is released, and then all; a secondary that has it passes gets of any of its keys on (T1).
 #[test]
-fn a_transaction_locks_all_of_its_keys_until_all_of_it_has_taken_effect() {
+fn transaction_locks_all_keys_until_it_takes_effect() {
     let mut node = primary();
     let keys = [&b"a"[..], b"b", b"c"];
     assert_eq!(decisions(&node.transact(op(1), &[add(b"a"), add(b"b"), add(b"a")])), []);
@@ -68,7 +68,7 @@ fn a_transaction_locks_all_of_its_keys_until_all_of_it_has_taken_effect() {
 
 /// Whatever locks one of its keys comes first, and makes it contended (T2, T3).
 #[test]
-fn a_transaction_waits_for_what_is_before_it_at_one_of_its_keys() {
+fn transaction_waits_for_earlier_ops_of_any_key() {
     let mut node = primary();
     increment(&mut node, 2);
     node.transact(op(1), &[add(b"a"), add(b"n")]);
@@ -83,7 +83,7 @@ fn a_transaction_waits_for_what_is_before_it_at_one_of_its_keys() {
 
 /// The acks of the last come first; what waits at other keys of those that are decided is decided, too.
 #[test]
-fn transactions_that_share_keys_are_decided_in_the_order_of_the_log() {
+fn transactions_that_share_keys_are_decided_in_log_order() {
     let mut node = primary();
     node.transact(op(1), &[add(b"a"), add(b"n")]);
     node.transact(op(2), &[add(b"n"), add(b"b")]);
@@ -101,7 +101,7 @@ fn transactions_that_share_keys_are_decided_in_the_order_of_the_log() {
 
 /// An op of one of its keys that comes while it is decided and not released is contended (T3).
 #[test]
-fn what_follows_it_at_any_key_is_contended() {
+fn op_that_shares_a_key_with_a_transaction_is_contended() {
     let mut node = primary();
     node.transact(op(1), &[add(b"a"), add(b"n")]);
     assert_eq!(decisions(&ack(&mut node, 5, 1, true)), [(op(1), true, Status::Ok, 0)]);
@@ -115,7 +115,7 @@ fn what_follows_it_at_any_key_is_contended() {
 
 /// Nothing is decided of keys of which it is not known what they are.
 #[test]
-fn a_transaction_is_decided_when_all_of_its_keys_are_read() {
+fn transaction_is_decided_when_all_keys_are_read() {
     let mut node = primary();
     node.transact(op(1), &[add(b"a"), add(b"b")]);
     let mut bytes = Vec::new();
@@ -141,7 +141,7 @@ fn a_transaction_is_decided_when_all_of_its_keys_are_read() {
 
 /// What was open when the epoch began is decided whole, and contended (R3).
 #[test]
-fn an_open_transaction_is_recovered() {
+fn open_transaction_is_recovered() {
     let mut node = Node::started();
     node.grant_lease(Term(3));
     node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
@@ -159,7 +159,7 @@ fn an_open_transaction_is_recovered() {
 
 /// It is in the log as any op, and locks its keys again.
 #[test]
-fn a_node_that_starts_again_has_its_open_transactions() {
+fn restarted_node_has_its_open_transactions() {
     let mut before = primary();
     before.transact(op(1), &[add(b"a"), add(b"b")]);
     let mut node = Node::restarted_with(&before.log);
@@ -176,7 +176,7 @@ fn a_node_that_starts_again_has_its_open_transactions() {
 
 /// A secondary takes all effects of a decision at once.
 #[test]
-fn others_take_what_the_decision_says() {
+fn members_apply_the_decided_outcome() {
     let mut node = Node::started();
     node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
     watermark(&mut node, 5, 0);
@@ -226,7 +226,7 @@ fn others_take_what_the_decision_says() {
 
 /// A requirement that does not hold ends it, and nothing takes effect (T4).
 #[test]
-fn what_requires_another_version_takes_no_effect() {
+fn unmet_version_condition_has_no_effect() {
     let mut node = Node::serving();
     assert_eq!(node.set(b"a", b"1", Expiry::Never), Some(Status::Ok));
     let version = Entry::decode(&node.engine[&b"a"[..]]).unwrap().version;
@@ -243,7 +243,7 @@ fn what_requires_another_version_takes_no_effect() {
 
 /// Of a chain the head, which is all of it here, decides it.
 #[test]
-fn an_overdue_key_of_it_is_deleted_first() {
+fn overdue_key_of_a_transaction_is_deleted_first() {
     for replication in [Replication::Multicast, Replication::Chain] {
         let mut node = Node::started();
         node.replication = replication;
@@ -266,7 +266,7 @@ fn an_overdue_key_of_it_is_deleted_first() {
 
 /// Of its keys one is in the upper half of all match values, which is another partition's.
 #[test]
-fn keys_of_another_partition_are_refused_by_the_primary_alone() {
+fn only_the_primary_refuses_keys_of_another_partition() {
     let is_upper = |key: &&Vec<u8>| key_digest(key).match_value() >> 127 == 1;
     let keys: Vec<Vec<u8>> = (0..20).map(|number| vec![b'a' + number]).collect();
     let (upper, lower): (Vec<&Vec<u8>>, Vec<&Vec<u8>>) = keys.iter().partition(is_upper);
@@ -303,7 +303,7 @@ impl ScriptEngine for Late {
 
 /// Its keys are locked meanwhile, other keys are not; whoever asks is told when all have forced it (T5).
 #[test]
-fn a_script_that_takes_long_goes_on_beside_the_node_and_may_be_told_late() {
+fn slow_script_runs_beside_the_node() {
     let mut node = primary();
     node.core.run_scripts(Scripts::new(Arc::new(Late)));
     let act = Act::Run { unix_ms: 1, is_read_only: false, source: b"script", arguments: b"" };
@@ -337,7 +337,7 @@ impl MarkKeeper for Unkept {
 
 /// It is not evaluated again, and like any refusal it is told when all have forced it (T6).
 #[test]
-fn an_op_that_has_ended_the_node_twice_is_decided_as_an_error() {
+fn op_that_has_ended_the_node_twice_is_decided_as_an_error() {
     let mut node = primary();
     node.core.mark_ops(OpMarks::new(Arc::new(Unkept), [op(1), op(2)].into()));
     node.transact(op(1), &[add(b"a"), add(b"b")]);

@@ -18,7 +18,7 @@ use nicekv_proto::{
 use nicekv_replica::{ShiftKind, Step, TraceEvent};
 
 #[test]
-fn the_second_op_of_a_key_is_contended_and_stays_so_in_later_epochs() {
+fn second_op_of_a_key_stays_contended_in_later_epochs() {
     let mut node = Node::started();
     node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
     let told: Vec<bool> =
@@ -38,7 +38,7 @@ fn the_second_op_of_a_key_is_contended_and_stays_so_in_later_epochs() {
 }
 
 #[test]
-fn what_all_have_forced_alone_is_decided_and_answered_at_once() {
+fn uncontended_op_is_decided_and_answered_at_once() {
     let mut node = primary();
     assert_eq!(decisions(&increment(&mut node, 1)), []);
     let sent = ack(&mut node, 5, 1, false);
@@ -48,7 +48,7 @@ fn what_all_have_forced_alone_is_decided_and_answered_at_once() {
 
 /// A member may have the op sooner than the primary; an operator who watches its client is told of each that has forced it.
 #[test]
-fn acks_are_seen_by_whoever_watches_whether_they_come_before_the_op_or_after_it() {
+fn trace_shows_acks_before_and_after_the_op() {
     for is_early in [true, false] {
         let mut node = primary();
         node.core.trace().watch(op(1).client);
@@ -72,7 +72,7 @@ fn acks_are_seen_by_whoever_watches_whether_they_come_before_the_op_or_after_it(
 
 /// Contention is what any member says, whichever hears of it first, and makes the answer wait for all.
 #[test]
-fn an_op_that_one_member_found_contended_is_answered_when_all_have_the_decision() {
+fn contended_op_is_answered_when_all_have_its_decision() {
     let mut node = primary();
     increment(&mut node, 1);
     let sent = ack(&mut node, 5, 1, true);
@@ -89,7 +89,7 @@ fn an_op_that_one_member_found_contended_is_answered_when_all_have_the_decision(
 
 /// What names an object says how old its chunks may be (P8, P9). A refusal is told when both members have it, as whoever leads next would not refuse what is open (R3).
 #[test]
-fn names_of_objects_refuse_stamps_that_are_too_old() {
+fn object_names_refuse_old_stamps() {
     let mut node = Node::started();
     node.grant_lease(Term(3));
     node.stamp_min = Round(4);
@@ -131,7 +131,7 @@ fn names_of_objects_refuse_stamps_that_are_too_old() {
 
 /// What was open when a round was adopted may have been answered.
 #[test]
-fn a_stamp_is_not_too_old_for_the_epoch_before() {
+fn stamp_is_checked_against_the_current_epoch_only() {
     let mut node = Node::started();
     node.stamp_min = Round(4);
     node.assign_with(Term(3), Epoch(5), &[other()]);
@@ -159,7 +159,7 @@ fn a_stamp_is_not_too_old_for_the_epoch_before() {
 
 /// An op after a contended one of its key that is not released is contended, too: the release of the one before comes first.
 #[test]
-fn what_follows_an_unreleased_decision_is_contended() {
+fn op_after_an_unreleased_decision_is_contended() {
     let mut node = primary();
     increment(&mut node, 1);
     ack(&mut node, 5, 1, true);
@@ -176,7 +176,7 @@ fn what_follows_an_unreleased_decision_is_contended() {
 /// Whatever order a network delivers them in, decisions take effect in their own; whether one before them is late or lost, the primary hears
 /// at once that it is missing.
 #[test]
-fn a_decision_that_overtakes_another_waits_for_it() {
+fn early_decision_waits_for_earlier_ones() {
     let mut node = Node::started();
     node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
     watermark(&mut node, 5, 0);
@@ -200,7 +200,7 @@ fn a_decision_that_overtakes_another_waits_for_it() {
 
 /// What was open when an epoch began may have been answered: it is decided as contended, in the old order, with the acks of this epoch.
 #[test]
-fn what_is_recovered_is_contended_and_needs_new_acks() {
+fn recovered_op_is_contended_and_needs_new_acks() {
     let mut node = primary();
     increment(&mut node, 1);
     increment(&mut node, 2);
@@ -217,7 +217,7 @@ fn what_is_recovered_is_contended_and_needs_new_acks() {
 
 /// What a member says of its undecided ops when the epoch begins counts as its acks.
 #[test]
-fn recovery_counts_what_members_hold_and_waits_for_the_rest() {
+fn recovery_counts_held_ops_and_waits_for_the_rest() {
     let mut node = primary();
     increment(&mut node, 1);
     increment(&mut node, 2);
@@ -229,7 +229,7 @@ fn recovery_counts_what_members_hold_and_waits_for_the_rest() {
 
 /// Who shows entries elsewhere must have closed them before anybody can rely on the op, and before the node has left.
 #[test]
-fn nothing_leaves_before_it_is_taken_what_may_be_shown() {
+fn datagrams_wait_for_visibility_to_be_polled() {
     let mut node = primary();
     node.core.tell_visibility();
     let key = || b"n".as_slice().into();
@@ -272,7 +272,7 @@ fn nothing_leaves_before_it_is_taken_what_may_be_shown() {
 /// An op below its client's watermark was given up by the client. Still it is taken in if the primary holds it and has not decided it: without
 /// this member's ack it would stay open there.
 #[test]
-fn a_member_takes_in_what_the_client_has_given_up_if_it_is_open_at_the_primary() {
+fn member_takes_in_an_expired_op_that_is_open_at_the_primary() {
     let mut node = Node::started();
     node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
     let put = |sequence, watermark| {
@@ -297,7 +297,7 @@ fn a_member_takes_in_what_the_client_has_given_up_if_it_is_open_at_the_primary()
 }
 
 #[test]
-fn who_is_outside_takes_nothing_in_and_a_primary_acknowledges_to_nobody() {
+fn node_outside_takes_in_nothing_and_a_primary_sends_no_acks() {
     let mut node = Node::started();
     node.assign_members(Term(3), Epoch(5), OTHER, vec![other()]);
     let dropped = node.core.status().counters.dropped;
@@ -310,7 +310,7 @@ fn who_is_outside_takes_nothing_in_and_a_primary_acknowledges_to_nobody() {
 
 /// An op that arrives again, or is due again, before it is durable is not acknowledged.
 #[test]
-fn what_is_not_forced_is_not_acknowledged_however_often_it_comes() {
+fn unsynced_op_is_not_acknowledged() {
     let mut node = Node::started();
     node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
     node.forces_nothing = true;

@@ -97,7 +97,7 @@ mod tests {
     use nicekv_proto::ClientId;
 
     #[test]
-    fn of_more_than_there_is_room_for_the_oldest_go_early_and_what_is_read_stays() {
+    fn oldest_unread_values_go_early_and_read_ones_stay() {
         let name = |sequence| OpId { client: ClientId(1), sequence };
         let mut dying = Dying::default();
         (1..=5).for_each(|number| dying.add_unread(name(number), 20 << 20));

@@ -18,7 +18,7 @@ fn lingered(index: &mut ValueIndex) -> Vec<OpId> {
 }
 
 #[test]
-fn a_value_lives_as_long_as_an_op_or_an_entry_speaks_of_it() {
+fn value_lives_while_an_op_or_entry_names_it() {
     let mut index = ValueIndex::default();
     assert!(index.mark() && !index.mark());
     index.add(name(1));
@@ -37,7 +37,7 @@ fn a_value_lives_as_long_as_an_op_or_an_entry_speaks_of_it() {
 }
 
 #[test]
-fn what_is_used_again_while_it_dies_stays() {
+fn value_used_again_before_removal_stays() {
     let mut index = ValueIndex::default();
     index.add(name(1));
     assert!(index.take_dead(1).is_empty());
@@ -49,7 +49,7 @@ fn what_is_used_again_while_it_dies_stays() {
 }
 
 #[test]
-fn what_was_spoken_of_goes_soon_unless_it_is_read() {
+fn unused_value_goes_soon_unless_read() {
     let mut index = ValueIndex::default();
     for number in 1..=2 {
         index.add(name(number));
@@ -68,7 +68,7 @@ fn what_was_spoken_of_goes_soon_unless_it_is_read() {
 }
 
 #[test]
-fn what_a_result_names_stays_until_that_is_forgotten_or_for_its_bound() {
+fn value_named_by_a_result_stays_until_forgotten_or_its_bound() {
     let mut index = ValueIndex::default();
     (1..=3).for_each(|sequence| index.add(name(sequence)));
     (1..=2).for_each(|sequence| index.pin(name(sequence)));
@@ -86,7 +86,7 @@ fn what_a_result_names_stays_until_that_is_forgotten_or_for_its_bound() {
 }
 
 #[test]
-fn a_pinned_value_that_is_used_again_stays() {
+fn pinned_value_that_is_used_again_stays() {
     let mut index = ValueIndex::default();
     index.add(name(1));
     index.pin(name(1));
@@ -101,7 +101,7 @@ fn a_pinned_value_that_is_used_again_stays() {
 }
 
 #[test]
-fn what_is_spoken_of_and_not_here_is_lacking_until_it_comes_or_nobody_speaks_of_it() {
+fn named_value_is_missing_until_fetched_or_unused() {
     let mut index = ValueIndex::default();
     index.note(HOME, b"k", Some(reference(1)));
     index.note(HOME, b"l", Some(reference(2)));
@@ -121,7 +121,7 @@ fn what_is_spoken_of_and_not_here_is_lacking_until_it_comes_or_nobody_speaks_of_
 
 /// An entry that could not be read when the pass came by, and is read later.
 #[test]
-fn what_is_found_after_the_pass_is_spoken_of_once() {
+fn entry_found_after_the_pass_counts_once() {
     let mut index = ValueIndex::default();
     index.begin([name(1)].into_iter());
     index.find(HOME, b"k", reference(2));
@@ -140,7 +140,7 @@ fn what_is_found_after_the_pass_is_spoken_of_once() {
 }
 
 #[test]
-fn what_is_condemned_goes_when_nobody_speaks_of_it_as_if_it_were_whole() {
+fn unused_condemned_value_is_removed() {
     let mut index = ValueIndex::default();
     for number in 1..=3 {
         index.add(name(number));
@@ -160,7 +160,7 @@ fn what_is_condemned_goes_when_nobody_speaks_of_it_as_if_it_were_whole() {
 }
 
 #[test]
-fn what_a_partition_has_taken_over_is_looked_for_at_its_own_members() {
+fn value_of_a_taken_over_partition_is_fetched_from_its_members() {
     let (mut index, heir) = (ValueIndex::default(), PartitionId(4));
     index.add(name(1));
     for partition in [HOME, heir] {
@@ -174,7 +174,7 @@ fn what_a_partition_has_taken_over_is_looked_for_at_its_own_members() {
 }
 
 #[test]
-fn values_that_are_here_and_spoken_of_are_gone_through_by_name() {
+fn used_values_are_visited_in_name_order() {
     let mut index = ValueIndex::default();
     for (number, key) in [(3, b"a"), (1, b"b"), (2, b"c"), (4, b"d")] {
         index.note(HOME, key, Some(reference(number)));
@@ -187,7 +187,7 @@ fn values_that_are_here_and_spoken_of_are_gone_through_by_name() {
 }
 
 #[test]
-fn after_a_restart_nothing_goes_before_all_entries_were_seen() {
+fn after_a_restart_nothing_is_removed_before_the_pass_ends() {
     let mut index = ValueIndex::default();
     index.begin([name(1), name(2), name(3)].into_iter());
     index.take_up(reference(3), HOME);
@@ -205,7 +205,7 @@ fn after_a_restart_nothing_goes_before_all_entries_were_seen() {
 }
 
 #[test]
-fn what_two_partitions_lack_is_looked_for_with_the_one_that_is_left() {
+fn missing_value_is_looked_for_in_the_remaining_partition() {
     let heir = PartitionId(4);
     let speakers = |order: [PartitionId; 2]| {
         let mut index = ValueIndex::default();

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_due_by_their_newest_time_and_again_until_they_are_gone() {
+    fn keys_are_due_at_their_newest_expiry_until_gone() {
         let mut agenda = agenda();
         agenda.note(b"a", &entry(10, Some(b"v")));
         agenda.note(b"b", &entry(5, Some(b"v")));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_are_left_out_and_a_pass_finds_them_when_their_time_has_come() {
+    fn overflowing_expiries_are_found_by_a_later_pass() {
         let mut agenda = agenda();
         assert!(agenda.needs_pass(at(0)), "nothing is known yet");
         agenda.begin_pass();

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_that_no_decision_under_way_explains_is_a_suspicion() {
+    fn difference_without_a_decision_under_way_is_suspect() {
         let (one, other) = (Some(b"1".as_slice()), Some(b"2".as_slice()));
         let theirs = [listed("b", 4, one), listed("d", 7, one), ("f".as_bytes().into(), None)];
         check(&theirs, &[("b", 4, one), ("d", 7, one), ("f", 5, one)], &[]);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_since_and_tombstones_that_went_are_none() {
+    fn newer_writes_and_dropped_tombstones_are_not_suspect() {
         let one = Some(b"1".as_slice());
         let theirs = [listed("b", 4, one), listed("d", 7, None)];
         check(&theirs, &[("a", 11, one), ("b", 12, one), ("c", 13, None)], &[]);

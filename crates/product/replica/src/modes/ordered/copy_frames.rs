@@ -103,12 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_less_than_all_has_a_floor() {
+    fn handoff_has_a_floor() {
         assert_eq!([begun(5, 5).floor(), begun(0, 7).floor(), begun(0, 0).floor()], [0, 7, 0]);
     }
 
     #[test]
-    fn what_is_told_is_what_is_read() {
+    fn listed_piece_is_what_is_read() {
         let mut payload = Vec::new();
         begun(4, 7).append(&mut payload);
         assert_eq!(Begun::read(&payload).unwrap(), begun(4, 7));

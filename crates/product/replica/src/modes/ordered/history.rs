@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn histories_agree_up_to_the_last_common_origin() {
+    fn histories_agree_through_the_last_common_origin() {
         check(&[], &[], 0);
         check(&[1, 1], &[], 0);
         check(&[1, 1, 1], &[1, 1], 2);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_not_in_common() {
+    fn forgotten_epochs_are_not_in_common() {
         let origins: Vec<u32> = (1..=RUNS_MAX as u32 + 2).collect();
         let long = history(&origins);
         assert_eq!(long.common(origins.len() as u64, &history(&[1, 2]), 2), 0);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_survives_its_encoding_and_joins_what_came_before() {
+    fn history_round_trips_and_prepends() {
         let whole = history(&[1, 1, 3, 3, 3, 4]);
         let mut bytes = Vec::new();
         whole.append(&mut bytes);

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_effect_before_the_beginning_is_kept_back_and_later_only_noted() {
+    fn early_effects_are_kept_back_and_later_ones_noted() {
         let mut join = Join::new(Map::default(), PRIMARY);
         assert!(join.is_newer(b"k", 1));
         assert!(join.keeps_back(b"k", &entry(5, b"five")) && join.keeps_back(b"k", &entry(6, b"six")));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn one_part_follows_the_other_until_all_is_durable() {
+    fn parts_follow_each_other_until_all_is_synced() {
         let mut join = Join::new(Map::default(), NodeId(3));
         let steps = |join: &mut Join, boot_ns| match join.next_step(at(boot_ns), 10, PRIMARY) {
             Step::Ask => "ask",
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_complete_when_it_could_go_on_alone() {
+    fn joiner_is_complete_when_it_could_go_on_alone() {
         let mut join = Join::new(Map::default(), PRIMARY);
         join.begin(PRIMARY, 4, 6);
         join.cover(9, 5);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_former_life_tells_how_far_it_got() {
+    fn former_state_round_trips() {
         let mut history = History::default();
         history.note(1, Epoch(1));
         history.note(7, Epoch(3));

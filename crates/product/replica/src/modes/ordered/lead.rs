@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_asked_until_they_have_told_everything() {
+    fn recovery_asks_until_all_members_have_answered() {
         let mut lead = Lead::new(1, 3, at(100));
         assert_eq!((lead.me(), lead.phase(), lead.is_ready()), (1, Phase::Collecting, false));
         assert_eq!(lead.unheard().collect::<Vec<_>>(), [(0, 0), (2, 0)]);
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_open_or_shown_before_is_known() {
+    fn recovery_bounds_are_known() {
         let mut lead = heard();
         lead.become_ready(at(200), 40, 7);
         assert!(lead.is_ready());
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_only_goes_forward_and_counts_from_those_that_are_heard() {
+    fn progress_only_advances_and_counts_from_known_members() {
         let mut lead = Lead::new(1, 3, at(100));
         assert_eq!(lead.take_progress(at(101), 0, &progress(9, 9)), None);
         let mut lead = heard();
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn the_silent_are_served_less_and_less_often_until_they_move_on() {
+    fn silent_members_are_served_with_backoff() {
         let mut lead = heard();
         lead.become_ready(at(200), 0, 0);
         let silent = |lead: &mut Lead, boot_ns| lead.take_silent(at(boot_ns), 0, 10);
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_and_whom_to_refuse_is_kept_until_it_is_had() {
+    fn wanted_ops_and_refusals_are_kept_until_taken() {
         let mut lead = heard();
         assert!(lead.want(op(1), NodeId(2)) && !lead.want(op(1), NodeId(3)) && lead.want(op(2), NodeId(2)));
         assert!(

@@ -91,7 +91,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn it_agrees_with_a_map() {
+    fn number_map_agrees_with_a_btree_map() {
         let (mut ordered, mut model) = (NumberMap::default(), BTreeMap::new());
         let mut random = 1u64;
         for step in 0..20_000u64 {

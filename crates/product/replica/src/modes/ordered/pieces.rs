@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_is_covered_and_not_listed() {
+    fn deleted_key_is_covered_and_not_listed() {
         let entries =
             page(&[(b"a", Some(b"1"), 0), (b"b", None, 0), (b"c", Some(b"3"), 2_000), (b"d", None, 0)]);
         let piece = cut(&entries, ScanWants::Keys, 1_000);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_key_its_form_is_told_and_only_plain_values() {
+    fn piece_lists_forms_and_plain_values_only() {
         let (mut fields, mut entries) = (Vec::new(), Vec::new());
         nicekv_proto::hash::Field { name: b"n", value: b"1" }.append(&mut fields);
         let name = OpId { client: ClientId(1), sequence: 2 };
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_ends_before_what_has_no_room() {
+    fn piece_ends_before_a_key_that_does_not_fit() {
         let entries = page(&[(b"a", Some(&[7; 100]), 0), (b"b", Some(&[7; 100]), 0), (b"c", None, 0)]);
         let one = Scanned { key: b"a", form: Form::Plain, value: Some(&[7; 100]) }.bytes();
         let piece = cut(&entries, ScanWants::Values, 2 * one - 1);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overdue_is_deleted_first() {
+    fn overdue_value_is_deleted_first() {
         let entries = page(&[
             (b"a", Some(b"1"), 0),
             (b"b", Some(b"2"), 999),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_other_match_values_are_passed_over() {
+    fn keys_with_other_match_values_are_skipped() {
         let entries = page(&[(b"a", Some(b"1"), 0), (b"b", Some(b"2"), 0)]);
         let at = nicekv_proto::placement::key_digest(b"b").match_value();
         let (order, range) = (KeyOrder::Hash, MatchRange::new(at, at).unwrap());

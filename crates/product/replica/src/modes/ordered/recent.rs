@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_since_is_told_in_the_order_of_decisions() {
+    fn keys_written_since_are_listed_in_decision_order() {
         // A contended decision takes effect after later ones.
         let recent = noted(9, &[(1, "b"), (2, "a"), (5, "a"), (3, "c")]);
         assert_eq!(written(&recent, 0, 9), [(1, "b"), (2, "a"), (3, "c"), (5, "a")]);
@@ -150,21 +150,21 @@ mod tests {
     }
 
     #[test]
-    fn it_reaches_back_as_far_as_it_may() {
+    fn recent_reaches_back_to_its_bound() {
         let recent = noted(3, &[(1, "a"), (2, "b"), (3, "c"), (4, "d"), (1, "e")]);
         assert_eq!([0, 1, 4, 9].map(|since| recent.reaches(since)), [false, true, true, true]);
         assert_eq!(written(&recent, 1, 9), [(2, "b"), (3, "c"), (4, "d")]);
     }
 
     #[test]
-    fn after_a_leap_it_reaches_back_to_the_newest_alone() {
+    fn after_a_gap_only_the_newest_is_known() {
         let recent = noted(3, &[(1, "a"), (100, "b")]);
         assert!(recent.reaches(97) && !recent.reaches(96));
         assert_eq!(written(&recent, 97, 200), [(100, "b")]);
     }
 
     #[test]
-    fn long_keys_are_bounded_by_their_bytes() {
+    fn long_keys_are_bounded_by_bytes() {
         let mut recent = Recent::new(1 << 20);
         let count = LONG_KEYS_BYTES_MAX as u64 / 256 + 10;
         for index in 1..=count {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_void_is_forgotten_and_written_again() {
+    fn void_decisions_are_forgotten_and_noted_again() {
         let mut recent = noted(9, &[(1, "a"), (2, "b"), (3, "c")]);
         recent.forget_after(2);
         recent.note(4, b"d");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn two_keys_of_one_decision_are_not_known() {
+    fn second_key_of_a_decision_is_not_remembered() {
         let recent = noted(9, &[(1, "a"), (2, "b"), (2, "b"), (3, "c"), (2, "d")]);
         assert!(!recent.reaches(1) && recent.reaches(2));
         assert_eq!(written(&recent, 2, 9), [(3, "c")]);

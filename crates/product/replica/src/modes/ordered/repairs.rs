@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_most_have_stands_and_of_equally_many_what_the_primary_has() {
+    fn majority_entry_stands_and_the_primarys_in_a_tie() {
         check(&[(1, "a"), (2, "b")], None);
         check(&[(2, "b"), (3, "b"), (4, "b")], None);
         check(&[(1, "a"), (2, "b"), (3, "b")], Some(Some("b")));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repair_is_asked_for_again_and_a_vote_is_given_up() {
+    fn repair_is_retried_and_a_vote_is_given_up() {
         let mut repairs = Repairs::default();
         repairs.begin(at(100), (3, 2), false, b"k");
         repairs.begin(at(100), (3, 2), true, b"v");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_is_taken_when_the_log_has_got_so_far() {
+    fn offer_is_taken_when_the_log_has_come_that_far() {
         let mut repairs = Repairs::default();
         assert!(repairs.is_empty() && !repairs.contains(b"k"));
         repairs.begin(at(0), (3, 2), false, b"k");

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_time_counts_until_it_is_told() {
+    fn earliest_due_time_counts_until_reported() {
         let mut reporting = Reporting::default();
         assert!(!reporting.is_pending() && !reporting.is_due(at(u64::MAX)));
         reporting.be_due(10);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_told_of_with_a_pause_between() {
+    fn gap_reports_are_spaced() {
         let mut reporting = Reporting::default();
         assert!(reporting.take_gap(at(100), 50) && !reporting.take_gap(at(149), 50));
         assert!(reporting.take_gap(at(150), 50) && !reporting.take_gap(at(199), 50));

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_is_logged_forced_and_released_in_its_turn() {
+    fn decision_is_logged_synced_and_released_in_order() {
         let mut sequence = four();
         sequence.force(3);
         sequence.force(2);
@@ -318,12 +318,12 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "without gaps")]
-    fn there_is_no_gap() {
+    fn decisions_are_logged_without_gaps() {
         four().log(6, Epoch(1));
     }
 
     #[test]
-    fn what_comes_early_waits_for_its_turn_in_its_epoch() {
+    fn early_decisions_wait_for_their_turn_in_their_epoch() {
         let mut sequence = four();
         for index in [3, 7, 6, 9] {
             sequence.keep_early(decided(index, false));
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_decision_is_found_though_some_are_released() {
+    fn decisions_after_an_index_are_found() {
         let mut sequence = four();
         sequence.release_next(1);
         let after = |sequence: &Sequence, index| sequence.after(index).map(|d| d.index).collect::<Vec<_>>();
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_elsewhere_and_begins_anew() {
+    fn sequence_skips_and_starts_over() {
         let mut sequence = four();
         sequence.begin_at(2);
         assert_eq!(sequence.base(), Some(2));
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_read_back_goes_on_after_what_was_released() {
+    fn replayed_sequence_continues_after_released_decisions() {
         let mut sequence = four();
         sequence.replay_released(3);
         assert_eq!(bounds(&sequence), [0, 0, 4], "it has more");
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_is_the_same_on_the_wire() {
+    fn decision_round_trips_on_the_wire() {
         let decided = decided(3, true);
         let wire = decided.wire(PartitionId(7), Epoch(9));
         assert_eq!(

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_appended_before_the_partition_began_anew_is_void() {
+    fn records_from_before_a_reset_are_void() {
         let mut waits = Waits::default();
         waits.force(1, UnforcedWhat::Decision(1));
         waits.reset();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_of_another_epoch_is_void() {
+    fn scan_of_another_epoch_is_void() {
         let mut waits = Waits::default();
         let purpose = || {
             ScanPurpose::Copy(CopyScan {

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beside_each_other_is_written_at_once() {
+    fn adjacent_chunks_are_written_at_once() {
         let mut queue = StorageQueue::default();
         queue.write_value(&value(1), 10, &[1, 2]);
         queue.write_value(&value(1), 12, &[3]);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_no_longer_than_its_bound() {
+    fn merged_write_keeps_to_its_bound() {
         let mut queue = StorageQueue::default();
         let chunk = vec![7; 1_000];
         (0..100).for_each(|number| queue.write_value(&value(1), number * 1_000, &chunk));

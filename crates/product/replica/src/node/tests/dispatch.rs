@@ -45,7 +45,7 @@ fn delete(sequence: u64, key: &[u8], reply_to: Option<SocketAddrV4>) -> Update<'
 }
 
 #[test]
-fn each_request_reaches_the_partition_that_holds_its_key() {
+fn request_reaches_the_partition_of_its_key() {
     let mut node = Node::member();
     let half = key_digest(b"k").match_value();
     let [low, high] =
@@ -74,7 +74,7 @@ fn each_request_reaches_the_partition_that_holds_its_key() {
 }
 
 #[test]
-fn a_digest_that_lies_is_malformed_whoever_sends_it() {
+fn wrong_digest_is_malformed_from_any_sender() {
     let mut node = Node::member();
     node.receive(CLIENT, |out| Get { digest: key_digest(b"other"), ..get(b"k") }.encode(out));
     assert_eq!((node.told(), node.turned_away()), (vec![], (0, 1, 0)));
@@ -84,7 +84,7 @@ fn a_digest_that_lies_is_malformed_whoever_sends_it() {
 }
 
 #[test]
-fn a_get_is_passed_on_by_a_member_of_the_epoch_to_the_partition_of_its_key() {
+fn forwarded_get_is_accepted_from_a_member_of_the_epoch() {
     let mut node = Node::member();
     let passed_on =
         |partition, epoch, sender| Get { forwarded: Some((partition, epoch, NodeId(sender))), ..get(b"k") };
@@ -144,7 +144,7 @@ fn messages(epoch: Epoch, sender: NodeId) -> Vec<(Vec<u8>, &'static str)> {
 }
 
 #[test]
-fn a_message_is_taken_in_its_epoch_from_a_member_at_its_own_address_or_behind_the_switch() {
+fn message_is_accepted_in_its_epoch_from_a_members_address_or_the_switch() {
     let mut node = Node::member();
     for from in [address(2), SWITCH] {
         for (message, told) in messages(EPOCH, NodeId(2)) {
@@ -171,7 +171,7 @@ fn a_message_is_taken_in_its_epoch_from_a_member_at_its_own_address_or_behind_th
 }
 
 #[test]
-fn a_prepare_that_is_passed_on_must_be_the_partitions() {
+fn resent_prepare_must_belong_to_the_partition() {
     let mut node = Node::member();
     let other = MatchRange::new(0, key_digest(b"k").match_value() - 1).unwrap();
     node.receive(METADATA, |out| assign(PARTITION, other).encode(out));
@@ -181,7 +181,7 @@ fn a_prepare_that_is_passed_on_must_be_the_partitions() {
 }
 
 #[test]
-fn what_is_not_for_nodes_is_refused_and_noise_is_counted() {
+fn messages_for_others_are_refused_and_noise_is_malformed() {
     let mut node = Node::member();
     node.receive(CLIENT, |out| Reply::bare(op(1), Status::Ok).encode(out));
     node.receive(address(2), |out| {
@@ -214,7 +214,7 @@ fn ack(node: &mut Node) -> Option<AssignAck> {
 }
 
 #[test]
-fn an_assignment_is_taken_if_it_is_the_metadata_services_and_sound_and_then_acknowledged() {
+fn valid_assignment_of_the_metadata_service_is_taken_and_acknowledged() {
     let mut node = Node::member();
     let usual = || Assign { epoch: Epoch(6), ..assign(PARTITION, MatchRange::ALL) };
     let elsewhere = Replication::Quorum(Quorum::new(3, 2).unwrap());
@@ -242,7 +242,7 @@ fn an_assignment_is_taken_if_it_is_the_metadata_services_and_sound_and_then_ackn
 }
 
 #[test]
-fn the_highest_term_that_was_heard_is_the_one_that_counts() {
+fn highest_known_term_counts() {
     let mut node = Node::member();
     node.grant(Term(5));
     assert_eq!(node.core.status().term, Term(5));
@@ -257,7 +257,7 @@ fn the_highest_term_that_was_heard_is_the_one_that_counts() {
 }
 
 #[test]
-fn a_node_outside_of_an_epoch_hears_no_member() {
+fn node_outside_of_an_epoch_refuses_members() {
     let mut node = Node::member();
     let without = Assign { members: vec![member(2), member(3)], ..assign(PARTITION, MatchRange::ALL) };
     node.receive(METADATA, |out| without.encode(out));
@@ -268,7 +268,7 @@ fn a_node_outside_of_an_epoch_hears_no_member() {
 }
 
 #[test]
-fn a_switch_that_hides_senders_hides_no_stranger() {
+fn switch_that_hides_senders_passes_members_only() {
     let mut node = Node::member();
     for (message, _) in messages(EPOCH, NodeId(9)) {
         node.receive(SWITCH, |out| out.extend(message));
@@ -296,7 +296,7 @@ fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 #[test]
-fn a_bundle_is_the_requests_in_it_with_replies_to_where_it_says() {
+fn bundle_delivers_its_requests_with_its_reply_address() {
     let mut node = Node::member();
     let requests = [encoded(|out| get(b"k").encode(out)), encoded(|out| delete(2, b"l", None).encode(out))];
     let mut bytes = bundle(&requests);
@@ -310,7 +310,7 @@ fn a_bundle_is_the_requests_in_it_with_replies_to_where_it_says() {
 }
 
 #[test]
-fn in_a_bundle_are_requests_alone_and_none_that_sends_its_reply_elsewhere() {
+fn bundle_holds_requests_without_reply_addresses_only() {
     let mut node = Node::member();
     let forwarded = Get { forwarded: Some((PARTITION, EPOCH, NodeId(2))), ..get(b"k") };
     let acks = Acks { sender: NodeId(2), prepares: Entries::Values(&[]), progress: Entries::Values(&[]) };

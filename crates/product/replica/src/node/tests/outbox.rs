@@ -76,7 +76,7 @@ fn progress(partition: u32, logged: u64, gap: bool) -> Progress {
 }
 
 #[test]
-fn a_lone_client_is_answered_before_the_members_are_told_and_many_after() {
+fn lone_client_is_answered_before_members_and_many_after() {
     let told =
         ["2: decisions [], watermarks [(4, 1)]", "3: 0 prepares, progress [(4, 1, false)]"].map(String::from);
     let answers = |count| (1..=count).map(|sequence| format!("200: reply {sequence}")).collect::<Vec<_>>();
@@ -95,7 +95,7 @@ fn a_lone_client_is_answered_before_the_members_are_told_and_many_after() {
 }
 
 #[test]
-fn acks_to_one_primary_share_a_datagram_as_long_as_they_fit() {
+fn acks_to_one_primary_share_a_datagram_while_they_fit() {
     let mut node = Node::member();
     let ack = |sequence| PrepareAck {
         partition: PartitionId(4),
@@ -123,7 +123,7 @@ fn acks_to_one_primary_share_a_datagram_as_long_as_they_fit() {
 }
 
 #[test]
-fn decisions_for_the_same_members_share_a_datagram_and_none_overtakes() {
+fn decisions_for_the_same_members_share_a_datagram_in_order() {
     let (one, other) = (address(11), address(12));
     let of = |multicast, ids: &[u16]| Membership {
         multicast,
@@ -155,7 +155,7 @@ fn decisions_for_the_same_members_share_a_datagram_and_none_overtakes() {
 }
 
 #[test]
-fn a_datagram_is_filled_to_the_last_byte() {
+fn datagram_is_filled_to_the_last_byte() {
     let fixed = DECISIONS_FIXED_BYTES + WATERMARK_BYTES + 2 * decision(4, 1, b"").bytes();
     let room = DATAGRAM_BYTES_MAX - fixed;
     // A watermark of another partition takes room of its own.

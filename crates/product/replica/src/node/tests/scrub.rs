@@ -43,7 +43,7 @@ fn complete(node: &mut Node, token: u64, entries: &[u8], corrupt: &[Vec<u8>], mo
 }
 
 #[test]
-fn a_pass_reads_every_partition_page_by_page_and_then_waits() {
+fn pass_reads_every_partition_page_by_page_and_then_waits() {
     let mut node = node();
     assert_eq!(beat(&mut node), scan(1, 4, None));
     let began = node.now.boot_ns;
@@ -67,7 +67,7 @@ fn a_pass_reads_every_partition_page_by_page_and_then_waits() {
 }
 
 #[test]
-fn a_page_that_was_asked_for_in_an_epoch_that_is_over_is_not_told() {
+fn page_of_an_earlier_epoch_is_dropped() {
     let mut node = node();
     beat(&mut node);
     node.told();
@@ -80,7 +80,7 @@ fn a_page_that_was_asked_for_in_an_epoch_that_is_over_is_not_told() {
 }
 
 #[test]
-fn a_partition_that_this_node_does_not_serve_is_passed_over() {
+fn scrub_skips_partitions_that_this_node_does_not_serve() {
     let mut node = node();
     let others =
         |id| Assign { members: vec![crate::node::tests::recorder::member(2)], ..assign(id, MatchRange::ALL) };
@@ -93,7 +93,7 @@ fn a_partition_that_this_node_does_not_serve_is_passed_over() {
 }
 
 #[test]
-fn a_partition_may_put_it_off_or_want_it_early() {
+fn partition_may_delay_the_scrub_or_want_it_early() {
     let mut node = node();
     book(PARTITION, |book| book.puts_off_scrub = true);
     assert_eq!(beat(&mut node), [""; 0]);
@@ -109,7 +109,7 @@ fn a_partition_may_put_it_off_or_want_it_early() {
 }
 
 #[test]
-fn it_is_known_what_was_written_while_a_page_was_read() {
+fn scrub_knows_keys_written_while_a_page_was_read() {
     let mut node = node();
     let write = |node: &mut Node, key: &'static [u8], partition| {
         node.act(move |host, _| host.storage.write(partition, key, |_| {}));
@@ -139,7 +139,7 @@ fn it_is_known_what_was_written_while_a_page_was_read() {
 }
 
 #[test]
-fn there_is_none_without_an_interval_and_a_page_has_a_least_size() {
+fn zero_interval_disables_the_scrub_and_pages_have_a_least_size() {
     let mut node = Node::member();
     book(PARTITION, |book| book.wants_scrub = true);
     assert_eq!(beat(&mut node), [""; 0]);

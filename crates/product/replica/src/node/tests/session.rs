@@ -17,7 +17,7 @@ fn heartbeats(node: &mut Node) -> Vec<Heartbeat> {
 }
 
 #[test]
-fn a_heartbeat_leaves_at_its_time_and_counts_those_that_nobody_answered() {
+fn heartbeat_leaves_on_time_and_counts_unanswered_ones() {
     let mut node = Node::started(quiet());
     let began = node.now.boot_ns;
     for (unanswered, after_ns) in [(0, 0), (1, 40_000_000), (2, 80_000_000)] {
@@ -43,7 +43,7 @@ fn a_heartbeat_leaves_at_its_time_and_counts_those_that_nobody_answered() {
 }
 
 #[test]
-fn a_probe_is_answered_unless_it_is_of_an_older_leader() {
+fn probe_is_answered_unless_its_term_is_older() {
     let mut node = Node::started(quiet());
     node.grant(TERM);
     let answers = |node: &mut Node, term| {
@@ -64,7 +64,7 @@ fn a_probe_is_answered_unless_it_is_of_an_older_leader() {
 }
 
 #[test]
-fn a_sweep_comes_when_it_was_asked_for_and_again_while_work_is_left() {
+fn sweep_comes_on_time_and_repeats_while_work_is_left() {
     let mut node = Node::member();
     node.core.handle_deadline(node.now);
     assert_eq!(node.told(), Vec::<String>::new());
@@ -92,7 +92,7 @@ fn a_sweep_comes_when_it_was_asked_for_and_again_while_work_is_left() {
 }
 
 #[test]
-fn overdue_values_go_at_a_bounded_rate_and_every_partition_has_its_turn() {
+fn overdue_values_go_at_a_bounded_rate_in_every_partition() {
     // 81 a second are 3.24 a heartbeat of 40 ms, so four.
     let mut node = Node::started(Timing { expiry_deletes_per_second: 81, ..quiet() });
     let partitions = [1, 2, 3].map(PartitionId);
@@ -120,7 +120,7 @@ fn overdue_values_go_at_a_bounded_rate_and_every_partition_has_its_turn() {
 }
 
 #[test]
-fn a_lease_ends_when_it_was_said_to_and_never_gets_shorter() {
+fn lease_ends_on_time_and_never_shrinks() {
     let mut node = Node::member();
     let sent_ns = node.now.boot_ns;
     let reply = |lease_ns| HeartbeatReply { term: TERM, incarnation: INCARNATION, sent_ns, lease_ns };

@@ -9,7 +9,7 @@ fn record(partition: u32, rest: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn one_force_ends_a_batch_and_tells_of_what_it_made_durable_and_no_more() {
+fn one_sync_ends_a_batch_and_reports_what_it_covered() {
     let mut node = Node::member();
     node.act(|host, _| {
         for record in 1..=3 {
@@ -30,7 +30,7 @@ fn one_force_ends_a_batch_and_tells_of_what_it_made_durable_and_no_more() {
 }
 
 #[test]
-fn what_is_read_comes_back_under_the_number_of_the_request() {
+fn read_completes_with_its_token() {
     let mut node = Node::member();
     node.act(|host, _| {
         assert_eq!(
@@ -58,7 +58,7 @@ fn what_is_read_comes_back_under_the_number_of_the_request() {
 }
 
 #[test]
-fn writes_of_a_partition_that_are_void_are_not_made() {
+fn void_writes_of_a_partition_are_not_made() {
     let mut node = Node::member();
     node.act(|host, _| {
         let other = PartitionId(7);
@@ -82,7 +82,7 @@ fn writes_of_a_partition_that_are_void_are_not_made() {
 }
 
 #[test]
-fn a_log_is_trimmed_when_what_replaces_it_is_durable() {
+fn log_is_trimmed_when_the_checkpoint_is_synced() {
     let mut node = Node::member();
     node.receive(METADATA, |out| assign(PartitionId(6), MatchRange::ALL).encode(out));
     node.act(|host, _| {
@@ -101,7 +101,7 @@ fn a_log_is_trimmed_when_what_replaces_it_is_durable() {
 }
 
 #[test]
-fn a_record_goes_to_its_partition_and_one_of_nobody_is_an_error() {
+fn record_goes_to_its_partition_and_an_unknown_one_is_an_error() {
     let mut node = Node::started(quiet());
     for (payload, told) in
         [(record(4, b"r1"), "replay 1 2"), (record(9, b"r"), "replay 2 1"), (record(4, b"x--"), "replay 3 3")]

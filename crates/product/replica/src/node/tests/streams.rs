@@ -28,7 +28,7 @@ fn chunk(partition: PartitionId, epoch: Epoch) -> CopyFrame<'static> {
 }
 
 #[test]
-fn a_copy_is_asked_for_by_a_member_of_the_epoch_on_a_connection_that_it_opened() {
+fn copy_request_is_accepted_from_a_member_on_its_own_connection() {
     let mut node = Node::member();
     let accepted = StreamPeer::Accepted(8);
     handle(&mut node, accepted, &request(PARTITION, EPOCH, 3));
@@ -45,7 +45,7 @@ fn a_copy_is_asked_for_by_a_member_of_the_epoch_on_a_connection_that_it_opened()
 }
 
 #[test]
-fn a_part_of_a_copy_is_taken_from_a_member_that_was_asked_in_this_epoch() {
+fn copy_chunk_is_accepted_from_a_member_asked_in_this_epoch() {
     let mut node = Node::member();
     let asked = StreamPeer::Dialed(address(2));
     handle(&mut node, asked, &chunk(PARTITION, EPOCH));
@@ -66,7 +66,7 @@ fn a_part_of_a_copy_is_taken_from_a_member_that_was_asked_in_this_epoch() {
 }
 
 #[test]
-fn what_a_frame_leads_to_is_a_batch_of_its_own() {
+fn frame_is_a_batch_of_its_own() {
     let mut node = Node::member();
     node.receive(METADATA, |out| {
         Assign { epoch: Epoch(6), ..assign(PARTITION, MatchRange::ALL) }.encode(out);

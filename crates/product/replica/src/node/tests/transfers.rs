@@ -64,7 +64,7 @@ fn reports(node: &mut Node) -> Vec<(SocketAddrV4, TransferReport)> {
 }
 
 #[test]
-fn chunks_that_the_value_has_not_are_counted_and_nothing_is_written() {
+fn chunks_beyond_the_value_are_refused_and_not_written() {
     let mut node = Node::member();
     begin(&mut node, VALUE, CLIENT);
     let whole = [1; CHUNK_BYTES];
@@ -79,7 +79,7 @@ fn chunks_that_the_value_has_not_are_counted_and_nothing_is_written() {
 }
 
 #[test]
-fn chunks_for_nobody_for_others_or_of_no_transfer_change_nothing() {
+fn chunks_without_a_transfer_change_nothing() {
     let mut node = Node::member();
     let whole = [1; CHUNK_BYTES];
     take(&mut node, CLIENT, chunk(0, RECEIVERS_ALL, &whole));
@@ -95,7 +95,7 @@ fn chunks_for_nobody_for_others_or_of_no_transfer_change_nothing() {
 }
 
 #[test]
-fn of_two_contents_under_one_name_the_first_one_stands() {
+fn first_content_of_a_name_stands() {
     let mut node = Node::member();
     begin(&mut node, VALUE, CLIENT);
     take(&mut node, CLIENT, chunk(0, RECEIVERS_ALL, &[1; CHUNK_BYTES]));
@@ -108,7 +108,7 @@ fn of_two_contents_under_one_name_the_first_one_stands() {
 
 /// A transfer holds what names it, and no room: its parts are on the disk. Of more than there may be nothing is remembered at all.
 #[test]
-fn a_hundred_thousand_transfers_that_are_begun_and_left_are_bounded_and_gone_after_five_seconds() {
+fn abandoned_transfers_are_bounded_and_gone_after_five_seconds() {
     let mut node = Node::member();
     for sequence in 0..100_000 {
         begin(&mut node, value(sequence, 7), CLIENT);
@@ -131,7 +131,7 @@ fn a_hundred_thousand_transfers_that_are_begun_and_left_are_bounded_and_gone_aft
 
 /// Who asks for chunks of what is not here is told so, in fewer bytes than it has sent; who asks for what no value has is counted.
 #[test]
-fn reads_that_make_no_sense_are_answered_by_less_than_they_are() {
+fn invalid_reads_get_shorter_answers() {
     let mut node = Node::member();
     let read = |first, count, replica, token| ReadChunks {
         keyspace: KeyspaceId::DEFAULT,

@@ -125,7 +125,7 @@ impl Counted {
 }
 
 #[test]
-fn keys_with_values_are_counted_again_after_they_were_written_to() {
+fn written_partitions_are_counted_again() {
     let mut counted = Counted::leading();
     counted.beat();
     let expected = KeyspaceUsage {
@@ -160,7 +160,7 @@ fn keys_with_values_are_counted_again_after_they_were_written_to() {
 }
 
 #[test]
-fn keys_that_expire_are_counted_and_when_they_do() {
+fn expiring_keys_are_counted_with_their_time() {
     let mut counted = Counted::leading();
     counted.write("stays", Some(b"four"));
     counted.write_until("late", Some(b"four"), u64::MAX - 1);
@@ -177,7 +177,7 @@ fn keys_that_expire_are_counted_and_when_they_do() {
 }
 
 #[test]
-fn a_count_that_lags_behind_says_for_how_long() {
+fn stale_count_reports_its_age() {
     let mut counted = Counted::leading();
     for number in 0..1_500 {
         counted.write(&format!("key-{number:04}"), Some(b"four"));
@@ -199,7 +199,7 @@ fn a_count_that_lags_behind_says_for_how_long() {
 }
 
 #[test]
-fn who_does_not_lead_tells_of_gets_only() {
+fn secondary_reports_gets_only() {
     let mut counted = Counted::leading();
     counted.write("a", Some(b"b"));
     counted.usage();
@@ -224,7 +224,7 @@ fn held_get(stamp: Stamp, out: &mut Vec<u8>) {
 const HELD: KeyspaceId = KeyspaceId(7);
 
 #[test]
-fn gets_that_a_holder_answers_from_copies_are_its_gets_too() {
+fn usage_counts_gets_answered_from_copies() {
     let mut counted = Counted::leading();
     let gets = |counted: &mut Counted| {
         counted.usage_of(HELD).map(|usage| (usage.gets, usage.partitions, usage.keys))

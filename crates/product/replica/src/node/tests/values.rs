@@ -64,7 +64,7 @@ fn end(node: &mut Node, end: ValueEnd) {
 }
 
 #[test]
-fn members_that_hold_everything_are_asked_first_and_then_those_that_join() {
+fn full_members_are_asked_before_joiners() {
     let mut node = lacking(&[2, 4]);
     wait(&mut node, 40);
     assert_eq!(asked(&mut node), [3]);
@@ -81,7 +81,7 @@ fn members_that_hold_everything_are_asked_first_and_then_those_that_join() {
 }
 
 #[test]
-fn the_only_one_that_holds_everything_asks_those_that_join_again_and_again() {
+fn only_full_member_keeps_asking_joiners() {
     let mut node = lacking(&[2, 3, 4]);
     for _ in 0..2 {
         wait(&mut node, 40);
@@ -94,7 +94,7 @@ fn the_only_one_that_holds_everything_asks_those_that_join_again_and_again() {
 }
 
 #[test]
-fn what_is_not_right_is_asked_of_another_member_from_its_beginning() {
+fn wrong_value_is_fetched_again_from_another_member() {
     let mut node = lacking(&[2, 4]);
     wait(&mut node, 40);
     assert_eq!(asked(&mut node), [3]);
@@ -108,7 +108,7 @@ fn what_is_not_right_is_asked_of_another_member_from_its_beginning() {
 
 /// Until it has been fetched it stays on the disk: a process to come would take what speaks of it for what was never forced (L2).
 #[test]
-fn what_is_found_to_be_damaged_is_condemned_and_asked_for() {
+fn damaged_value_is_condemned_and_fetched() {
     let mut node = lacking(&[2, 4]);
     wait(&mut node, 40);
     assert_eq!(asked(&mut node), [3]);
@@ -148,7 +148,7 @@ fn put(node: &mut Node, request: Option<&'static [u8]>) -> Option<u32> {
 }
 
 #[test]
-fn a_value_may_come_before_the_request_that_stores_it() {
+fn value_may_arrive_before_its_request() {
     let mut node = Node::started(quiet());
     node.receive(METADATA, |out| assign(PARTITION, MatchRange::ALL).encode(out));
     assert_eq!(put(&mut node, None), Some(0));
@@ -164,7 +164,7 @@ fn a_value_may_come_before_the_request_that_stores_it() {
 }
 
 #[test]
-fn a_value_that_was_announced_and_not_stored_is_not_looked_for() {
+fn announced_value_without_a_request_is_not_fetched() {
     for (request, is_wanted) in [(None, false), (Some(&b"a store"[..]), true)] {
         let mut node = Node::started(quiet());
         node.receive(METADATA, |out| {

@@ -22,7 +22,7 @@ fn result(integer: i64) -> StoredResult {
 }
 
 #[test]
-fn a_result_is_kept_until_the_client_has_moved_on() {
+fn result_is_kept_until_the_watermark_passes() {
     let mut clients = Clients::default();
     assert_eq!(clients.lookup(op(5, 1)), Lookup::New);
     clients.remember(op(5, 1), 1, result(1));
@@ -40,7 +40,7 @@ fn room_for(count: usize) -> Clients {
 }
 
 #[test]
-fn what_is_forgotten_is_what_was_not_used_for_long_however_old() {
+fn least_recently_used_clients_are_forgotten() {
     let mut clients = room_for(16);
     // The oldest goes on all the time.
     for round in 0..100 {
@@ -64,7 +64,7 @@ fn what_is_forgotten_is_what_was_not_used_for_long_however_old() {
 }
 
 #[test]
-fn nothing_is_forgotten_before_the_bound_and_a_part_beyond_it() {
+fn clients_are_forgotten_beyond_the_bound_only() {
     let mut clients = room_for(16);
     (1..=16).for_each(|client| clients.remember(op(client, 1), client, result(1)));
     assert_eq!((clients.table.len(), clients.horizon), (16, ClientId(0)));
@@ -77,7 +77,7 @@ fn nothing_is_forgotten_before_the_bound_and_a_part_beyond_it() {
 
 /// It was decided though this member had forgotten its client: of its other ops it is not known whether they were.
 #[test]
-fn who_is_forgotten_stays_so() {
+fn forgotten_client_stays_forgotten() {
     let mut clients = room_for(16);
     (1..=17).for_each(|client| clients.remember(op(client, 1), client, result(1)));
     assert_eq!(clients.lookup(op(2, 9)), Lookup::Expired);
@@ -90,7 +90,7 @@ fn who_is_forgotten_stays_so() {
 
 /// A joiner has seen the newest ops of clients that the source forgets before it tells of them.
 #[test]
-fn who_is_not_in_an_import_is_forgotten_up_to_its_horizon() {
+fn clients_missing_from_an_import_are_forgotten_up_to_its_horizon() {
     let mut source = room_for(16);
     (1..=16).for_each(|client| source.remember(op(client, 1), client, result(1)));
     let mut joiner = room_for(100);
@@ -114,7 +114,7 @@ fn who_is_not_in_an_import_is_forgotten_up_to_its_horizon() {
 
 /// An op that is only prepared makes its client not known: whoever is known was decided of.
 #[test]
-fn a_watermark_alone_makes_nobody_known() {
+fn watermark_alone_makes_no_client_known() {
     let mut clients = Clients::default();
     clients.advance(ClientId(5), 9);
     assert_eq!(clients.lookup(op(5, 1)), Lookup::New);
@@ -122,7 +122,7 @@ fn a_watermark_alone_makes_nobody_known() {
 }
 
 #[test]
-fn who_joins_forgets_alike() {
+fn joiner_forgets_the_same_clients() {
     let mut clients = room_for(16);
     [5, 3, 9, 1, 7].into_iter().zip(1..).for_each(|(client, index)| {
         clients.remember(op(client, 1), index, result(1));
@@ -139,7 +139,7 @@ fn who_joins_forgets_alike() {
 
 /// A client of which one op hangs elsewhere goes on for long.
 #[test]
-fn a_client_that_never_moves_on_is_remembered_up_to_a_bound() {
+fn results_of_a_client_with_a_stuck_watermark_are_bounded() {
     let mut clients = Clients::default();
     let value: Box<[u8]> = vec![7; 1000].into();
     let last = 3 * (CLIENT_BYTES_MAX / value.len()) as u64;
@@ -158,7 +158,7 @@ fn a_client_that_never_moves_on_is_remembered_up_to_a_bound() {
 }
 
 #[test]
-fn a_result_that_takes_the_place_of_expired_is_counted_once() {
+fn result_that_replaces_expired_is_counted_once() {
     let mut clients = Clients::default();
     let expired = StoredResult { status: Status::Expired, value: None, ..result(0) };
     clients.remember(op(5, 1), 1, expired);
@@ -188,7 +188,7 @@ fn check_export(clients: &Clients, bytes_max: usize) -> usize {
 }
 
 #[test]
-fn an_export_in_pieces_is_the_table() {
+fn pieces_of_an_export_make_the_table() {
     let mut clients = Clients { horizon: ClientId(3), ..Clients::default() };
     for client in 10..40 {
         clients.remember(op(client, client), client, result(client as i64));
@@ -200,7 +200,7 @@ fn an_export_in_pieces_is_the_table() {
 }
 
 #[test]
-fn one_client_with_many_results_is_exported_in_pieces() {
+fn client_with_many_results_is_exported_in_pieces() {
     let mut clients = Clients::default();
     (1..500).for_each(|sequence| clients.remember(op(5, sequence), sequence, result(1)));
     clients.advance(ClientId(5), 20);
@@ -213,7 +213,7 @@ fn one_client_with_many_results_is_exported_in_pieces() {
 
 /// What a copier has is asked for again from where it ended, though the source has changed meanwhile.
 #[test]
-fn an_export_goes_on_though_clients_move_on() {
+fn export_continues_while_clients_advance() {
     let mut clients = Clients::default();
     (1..100).for_each(|sequence| clients.remember(op(5, sequence), sequence, result(1)));
     clients.remember(op(6, 1), 501, result(6));
@@ -227,7 +227,7 @@ fn an_export_goes_on_though_clients_move_on() {
 }
 
 #[test]
-fn large_values_that_results_name_are_told_when_they_come_and_go() {
+fn large_values_named_by_results_are_reported() {
     let named = |sequence| {
         let name = OpId { client: ClientId(3), sequence };
         let reference = nicekv_proto::large::Reference { name, length: 5_000, checksum: 1 };

@@ -36,7 +36,7 @@ fn check(update: Update<'_>, state: Option<KeyValue>, effect: Effect, status: St
 }
 
 #[test]
-fn the_value_to_be_stored_is_never_replaced_by_the_one_from_before() {
+fn stored_value_is_never_replaced_by_the_old_one() {
     for operation in [Operation::Increment(1), Operation::Append(b"1"), by_float("0.5")] {
         let plain = evaluate(&update(operation), state("4", 9).as_ref());
         let with_old = evaluate(&Update { return_old: true, ..update(operation) }, state("4", 9).as_ref());
@@ -48,7 +48,7 @@ fn the_value_to_be_stored_is_never_replaced_by_the_one_from_before() {
 }
 
 #[test]
-fn conditions_decide_by_presence_and_version() {
+fn conditions_test_presence_and_version() {
     let set = update(Operation::Set { value: b"new", expiry: Expiry::Never });
     let with = |condition| Update { condition, ..set };
     check(with(Condition::IfAbsent), None, Effect::StorePrepared, Status::Ok);
@@ -62,7 +62,7 @@ fn conditions_decide_by_presence_and_version() {
 }
 
 #[test]
-fn the_old_value_is_returned_also_when_the_condition_fails() {
+fn old_value_is_returned_when_the_condition_fails() {
     let set = Update {
         return_old: true,
         condition: Condition::IfAbsent,
@@ -97,7 +97,7 @@ fn numbers_are_strict_and_bounded() {
 }
 
 #[test]
-fn appending_stops_at_the_limit() {
+fn append_stops_at_the_limit() {
     let verdict = check(update(Operation::Append(b"def")), state("abc", 5), Effect::Store, Status::Ok);
     assert_eq!((verdict.integer, verdict.expiry_ms, &verdict.value[..]), (6, 5, &b"abcdef"[..]));
     let short = "x".repeat(VALUE_BYTES_MAX);
@@ -114,7 +114,7 @@ fn appending_stops_at_the_limit() {
 }
 
 #[test]
-fn a_long_key_leaves_less_room_for_what_is_made() {
+fn long_key_leaves_less_room_for_a_result() {
     let key = [b'k'; KEY_BYTES_MAX];
     let of = |operation| Update { key: &key, ..update(operation) };
     let fits = "x".repeat(250);
@@ -134,7 +134,7 @@ fn large(length: u32) -> Option<KeyValue> {
 }
 
 #[test]
-fn what_is_too_long_for_a_decision_is_made_of_what_was_before_and_what_is_added() {
+fn result_too_long_for_a_decision_is_built_from_its_parts() {
     let append = update(Operation::Append(b"de"));
     let bytes = |bytes: &[u8]| ValuePart::Bytes(bytes.to_vec());
     let (fits, longer) = ("x".repeat(LONG_VALUE_BYTES_MAX - 2), "x".repeat(LONG_VALUE_BYTES_MAX - 1));
@@ -166,7 +166,7 @@ fn what_is_too_long_for_a_decision_is_made_of_what_was_before_and_what_is_added(
 }
 
 #[test]
-fn a_hold_never_does_anything() {
+fn hold_has_no_effect() {
     let reference = Reference { name: OP, length: 5_000, checksum: 7 }.bytes();
     let set = update(Operation::SetLarge { reference: &reference, expiry: Expiry::Never });
     assert!(!is_hold(&set) && !is_hold(&Update { condition: Condition::IfVersion(OLD), ..set }));
@@ -178,7 +178,7 @@ fn a_hold_never_does_anything() {
 }
 
 #[test]
-fn expiry_conditions_count_no_expiry_as_infinitely_late() {
+fn expiry_conditions_treat_no_expiry_as_infinite() {
     use ExpireCondition::*;
     for (condition, present_ms, new_ms, applies) in [
         (Always, 0, 5, true),

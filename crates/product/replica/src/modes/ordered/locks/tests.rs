@@ -69,7 +69,7 @@ fn unlock(locks: &mut Locks, key: &[u8]) -> Option<usize> {
 }
 
 #[test]
-fn a_key_is_locked_from_its_first_op_to_the_effect_of_its_last() {
+fn key_is_locked_from_its_first_op_to_its_last_effect() {
     let mut locks = locks();
     assert!(!locks.is_locked(b"k") && locks.key(b"k").is_none());
     take_in(&mut locks, 1, b"k");
@@ -87,7 +87,7 @@ fn a_key_is_locked_from_its_first_op_to_the_effect_of_its_last() {
 }
 
 #[test]
-fn a_key_with_a_decided_op_that_is_not_released_stays_locked() {
+fn key_with_an_unreleased_decision_stays_locked() {
     let mut locks = locks();
     take_in(&mut locks, 1, b"k");
     take_in(&mut locks, 2, b"k");
@@ -100,7 +100,7 @@ fn a_key_with_a_decided_op_that_is_not_released_stays_locked() {
 }
 
 #[test]
-fn undecided_ops_are_found_by_their_place_in_the_log() {
+fn undecided_ops_are_found_by_log_order() {
     let mut locks = locks();
     assert_eq!(locks.oldest_undecided(), u64::MAX);
     [4, 2, 6].into_iter().for_each(|sequence| take_in(&mut locks, sequence, &sequence.to_be_bytes()));
@@ -129,7 +129,7 @@ fn acks_count_until_the_epoch_ends() {
 }
 
 #[test]
-fn timeouts_double_until_the_epoch_ends_or_the_holder_is_heard() {
+fn timeouts_double_until_the_epoch_ends_or_the_holder_answers() {
     let mut locks = locks();
     take_in(&mut locks, 1, b"k");
     let overdue = |locks: &mut Locks, boot_ns| !locks.take_overdue(at(boot_ns), 10, 9).is_empty();
@@ -148,7 +148,7 @@ fn timeouts_double_until_the_epoch_ends_or_the_holder_is_heard() {
 }
 
 #[test]
-fn gets_wait_up_to_a_bound_and_no_longer_than_the_epoch() {
+fn waiting_gets_are_bounded_and_end_with_the_epoch() {
     let mut locks = locks();
     assert!(!locks.wait(get(1), b"k"));
     take_in(&mut locks, 1, b"k");
@@ -165,7 +165,7 @@ fn gets_wait_up_to_a_bound_and_no_longer_than_the_epoch() {
 }
 
 #[test]
-fn only_the_newest_read_tells_of_the_newest_state() {
+fn only_the_newest_read_sets_the_latest_state() {
     let mut locks = locks();
     assert!(!locks.end_reading(b"k", 1, Latest::Known(None)));
     take_in(&mut locks, 1, b"k");
@@ -180,7 +180,7 @@ fn only_the_newest_read_tells_of_the_newest_state() {
 }
 
 #[test]
-fn an_op_goes_to_the_front_and_all_are_given_up() {
+fn op_moves_to_the_front_and_all_are_given_up() {
     let mut locks = locks();
     [1, 2, 3].into_iter().for_each(|sequence| take_in(&mut locks, sequence, b"k"));
     locks.move_to_front(b"k", op(3));
@@ -191,7 +191,7 @@ fn an_op_goes_to_the_front_and_all_are_given_up() {
 }
 
 #[test]
-fn a_transaction_locks_each_of_its_keys_once_and_is_next_when_it_is_of_all() {
+fn transaction_locks_each_key_once_and_is_next_when_next_of_all() {
     let mut locks = locks();
     let take = |locks: &mut Locks, sequence, keys: &[&[u8]]| {
         let stored = transaction(op(sequence), keys);

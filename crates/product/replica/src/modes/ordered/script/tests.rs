@@ -79,7 +79,7 @@ fn by(does: fn(&ScriptCall<'_>, &mut dyn ScriptKeys) -> ScriptEnd) -> Scripts {
 }
 
 #[test]
-fn what_a_script_leaves_is_what_the_declarations_of_its_keys_do_and_later_steps_see_it() {
+fn script_changes_become_effects_and_later_steps_see_them() {
     let scripts = by(|call, keys| {
         assert_eq!(
             (call.keys, call.unix_ms, call.source),
@@ -103,7 +103,7 @@ fn what_a_script_leaves_is_what_the_declarations_of_its_keys_do_and_later_steps_
 }
 
 #[test]
-fn one_that_fails_has_no_effect_and_the_other_steps_count() {
+fn failed_script_has_no_effect_and_other_steps_count() {
     let scripts = by(|_, keys| {
         set(keys, b"a", b"lost", Expiry::Never);
         ScriptEnd { reply: b"-ERR it fails\r\n".to_vec(), has_failed: true, may_differ: false }
@@ -121,7 +121,7 @@ fn one_that_fails_has_no_effect_and_the_other_steps_count() {
 }
 
 #[test]
-fn keys_that_were_declared_for_another_script_are_not_its_own() {
+fn script_gets_its_own_declared_keys_only() {
     let scripts = by(|call, keys| {
         let told = set(keys, b"a", b"2", Expiry::Never);
         assert_eq!(told.status == Status::Ok, call.keys.contains(&&b"a"[..]));
@@ -135,7 +135,7 @@ fn keys_that_were_declared_for_another_script_are_not_its_own() {
 }
 
 #[test]
-fn what_is_over_when_it_was_called_is_gone_and_large_values_are_not_told() {
+fn script_sees_no_expired_values_and_no_large_ones() {
     let scripts = by(|_, keys| {
         set(keys, b"a", b"brief", Expiry::At(NOW_MS));
         assert_eq!(keys.get(b"a").status, Status::NotFound);
@@ -149,7 +149,7 @@ fn what_is_over_when_it_was_called_is_gone_and_large_values_are_not_told() {
 }
 
 #[test]
-fn what_has_no_room_takes_no_effect() {
+fn result_that_does_not_fit_has_no_effect() {
     let scripts = by(|_, keys| {
         set(keys, b"a", b"2", Expiry::Never);
         done(&[b'x'; TRANSACTION_BYTES_MAX + 1])
@@ -159,7 +159,7 @@ fn what_has_no_room_takes_no_effect() {
 }
 
 #[test]
-fn a_value_for_which_no_datagram_has_room_is_written_and_a_longer_one_is_refused() {
+fn value_up_to_the_limit_is_written_and_a_longer_one_refused() {
     let scripts = by(|_, keys| {
         assert_eq!(set(keys, b"a", &[b'x'; 5_000], Expiry::Never).status, Status::Ok);
         let longer = vec![b'y'; LONG_VALUE_BYTES_MAX + 1];

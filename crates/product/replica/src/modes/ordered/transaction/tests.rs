@@ -61,7 +61,7 @@ fn written(steps: &[Step<'_>], verdict: &Verdict) -> Vec<(String, Option<String>
 }
 
 #[test]
-fn each_step_sees_what_those_before_have_left_and_the_last_effect_of_a_key_counts() {
+fn steps_see_earlier_effects_and_the_last_one_counts() {
     let steps = [
         apply(b"n", Operation::Increment(5)),
         get(b"n"),
@@ -92,7 +92,7 @@ fn each_step_sees_what_those_before_have_left_and_the_last_effect_of_a_key_count
 }
 
 #[test]
-fn a_step_that_fails_is_one_alone_and_one_that_requires_ends_all() {
+fn failed_step_is_alone_and_failed_requirement_ends_all() {
     let steps = [set(b"a", b"1"), apply(b"text", Operation::Increment(1)), set(b"b", b"2")];
     let verdict = taken(&steps, &[("text", "x")]);
     let statuses: Vec<_> = Taken::each(&verdict.value).map(|taken| taken.status).collect();
@@ -115,14 +115,14 @@ fn a_step_that_fails_is_one_alone_and_one_that_requires_ends_all() {
 }
 
 #[test]
-fn what_only_reads_has_no_effect() {
+fn read_only_transaction_has_no_effect() {
     let verdict = taken(&[get(b"a"), get(b"b")], &[("a", "1")]);
     assert_eq!((verdict.effect, verdict.status), (Effect::None, Status::Ok));
     assert_eq!(Taken::each(&verdict.value).count(), 2);
 }
 
 #[test]
-fn what_has_no_room_in_a_decision_takes_no_effect() {
+fn transaction_that_does_not_fit_a_decision_has_no_effect() {
     let long = "x".repeat(1_000);
     let steps: Vec<Step<'_>> = (0..61).map(|_| get(b"a")).chain([set(b"b", b"1")]).collect();
     let verdict = taken(&steps, &[("a", &long)]);
@@ -131,7 +131,7 @@ fn what_has_no_room_in_a_decision_takes_no_effect() {
 }
 
 #[test]
-fn of_a_large_value_it_is_told_which_one_it_is_unless_the_transaction_writes_it() {
+fn transaction_names_a_large_value_that_it_does_not_write() {
     let value = Reference { name: BEFORE, length: 100_000, checksum: 7 }.bytes();
     let state = KeyValue { version: BEFORE, expiry_ms: 5, value: value.clone(), form: Form::Large };
     let of = |steps: &[Step<'_>]| {
@@ -171,7 +171,7 @@ fn of_a_large_value_it_is_told_which_one_it_is_unless_the_transaction_writes_it(
 }
 
 #[test]
-fn a_value_for_which_no_datagram_has_room_is_read_and_changed_like_any_other() {
+fn large_value_is_read_and_changed_like_any_other() {
     let long = vec![b'x'; 5_000];
     let step = |operation| apply(b"k", operation);
     let set = Operation::SetLong { value: &long, expiry: Expiry::Never };

@@ -32,7 +32,7 @@ fn check_hash(verdict: &Verdict, of: &[(&str, &str)], integer: i64) {
 }
 
 #[test]
-fn fields_stay_where_they_were_first_set() {
+fn fields_keep_their_first_places() {
     let added = fields(&[("b", "2"), ("a", "3"), ("b", "4")]);
     check_hash(&check(set(&added), None, Effect::Store, Status::Ok), &[("b", "4"), ("a", "3")], 2);
     let before = hash(&[("a", "1"), ("c", "")]);
@@ -48,7 +48,7 @@ fn fields_stay_where_they_were_first_set() {
 }
 
 #[test]
-fn without_its_last_field_a_hash_is_gone() {
+fn hash_without_fields_is_removed() {
     let remove = |names| update(Operation::RemoveFields(names));
     let (some, all) = (names(&["a", "a", "x"]), names(&["a", "b"]));
     let before = hash(&[("a", "1"), ("b", "2")]);
@@ -79,7 +79,7 @@ fn numbers_in_fields_are_strict_and_bounded() {
 }
 
 #[test]
-fn a_hash_has_a_longest() {
+fn hash_has_a_length_limit() {
     let limit = HASH_BYTES_MAX;
     let beside = fields(&[("a", "")]).len() + fields(&[("b", "")]).len();
     let of = |bytes| "x".repeat(bytes);
@@ -93,7 +93,7 @@ fn a_hash_has_a_longest() {
 }
 
 #[test]
-fn what_is_of_one_form_is_refused_of_another_one() {
+fn operation_of_another_type_is_refused() {
     let (some, names) = (fields(&[("a", "1")]), names(&["a"]));
     let half = Field::with_delta(b"a", LongDouble::parse(b"0.5").unwrap());
     let of_hashes = [
@@ -127,7 +127,7 @@ fn what_is_of_one_form_is_refused_of_another_one() {
 }
 
 #[test]
-fn what_is_of_any_form_tells_no_hash_as_the_value_from_before() {
+fn hash_is_not_returned_as_old_value() {
     let (before, new) = (hash(&[("a", "1")]), fields(&[("b", "2")]));
     let set = Operation::Set { value: b"new", expiry: Expiry::Keep };
     let expire = Operation::Expire { at_ms: 9, condition: ExpireCondition::Always };
@@ -152,7 +152,7 @@ fn what_is_of_any_form_tells_no_hash_as_the_value_from_before() {
 }
 
 #[test]
-fn a_bit_is_set_where_it_is_and_behind_the_end() {
+fn set_bit_works_inside_and_behind_the_value() {
     let set = |offset, bit| update(Operation::SetBit { offset, bit });
     let after = |offset, bit, before: Option<KeyValue>| {
         let verdict = check(set(offset, bit), before, Effect::Store, Status::Ok);
@@ -171,7 +171,7 @@ fn a_bit_is_set_where_it_is_and_behind_the_end() {
 }
 
 #[test]
-fn a_range_is_written_over() {
+fn set_range_overwrites() {
     let set = |offset, bytes| update(Operation::SetRange { offset, bytes });
     let after = |offset, bytes, before: Option<KeyValue>| {
         let verdict = check(set(offset, bytes), before, Effect::Store, Status::Ok);
