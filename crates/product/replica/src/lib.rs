@@ -18,15 +18,13 @@
 extern crate alloc;
 
 mod hot;
-mod kinds;
 mod large;
 mod modes;
 mod node;
 mod split;
+mod types;
 
 pub use hot::{CopyOf, CopyShift, Lessor};
-pub(crate) use kinds::Map;
-pub use kinds::StreamPeer;
 pub use large::ValueCounters;
 pub(crate) use large::{LargePut, Recipe, ValuePart};
 pub(crate) use modes::messages::{CopyChunk, CopyRequest, Message, Request};
@@ -50,3 +48,5 @@ pub use node::storage::{StorageCompletion, StorageRequest, ValueEnd, gathered_ke
 pub use node::trace::{Step, TraceEvent};
 pub(crate) use node::visibility::Changes;
 pub use node::visibility::{Shift, ShiftKind, Visibility, reply_body};
+pub(crate) use types::Map;
+pub use types::StreamPeer;

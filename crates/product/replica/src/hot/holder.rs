@@ -1,7 +1,7 @@
 //! A node that shows copies of keys that other nodes own.
 
 use super::bounds::{HOT_KEYS_MAX, Name};
-use super::told::{CopyOf, CopyShift, Lessor};
+use super::shown::{CopyOf, CopyShift, Lessor};
 use crate::node::outbox::Outbox;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};

@@ -39,13 +39,13 @@ mod key;
 mod keys;
 mod leases;
 mod owner;
+mod shown;
 mod spread;
-mod told;
 
 pub(crate) use bounds::Name;
 pub(crate) use holder::{Answer, Holder};
 pub(crate) use owner::Owner;
-pub use told::{CopyOf, CopyShift, Lessor};
+pub use shown::{CopyOf, CopyShift, Lessor};
 
 use crate::node::status::HotCounters;
 use nicekv_proto::PartitionId;

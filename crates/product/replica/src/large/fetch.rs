@@ -8,10 +8,10 @@
 //! for long: an op or a copy that comes later replaces the entry.
 
 use super::{FETCHES_MAX, Fetching, WAITING_MAX};
-use crate::kinds::StreamPeer;
 use crate::node::Replica;
 use crate::node::host::Host;
 use crate::node::storage::ValueEnd;
+use crate::types::StreamPeer;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_proto::control::{DiskSpace, Member};

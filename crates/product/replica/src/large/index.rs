@@ -15,7 +15,7 @@
 
 mod dying;
 
-use crate::kinds::Map;
+use crate::types::Map;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

@@ -16,16 +16,16 @@
 //!
 //! * `index`: the values on disk, and what uses them; `transfer`: one that arrives from a client;
 //! * `incoming`: from clients; `fetch`: from members; `making`: built here; `reading`: to clients
-//!   and members; `pass`: after a restart; `scrub`, `progress`: checks of values at rest.
+//!   and members; `restart_scan`: after a restart; `scrub`, `progress`: checks of values at rest.
 
 mod fetch;
 mod incoming;
 mod index;
 mod making;
 mod makings;
-mod pass;
 mod progress;
 mod reading;
+mod restart_scan;
 mod scrub;
 mod transfer;
 
@@ -34,7 +34,7 @@ pub(crate) use making::Recipe;
 pub(crate) use making::ValuePart;
 pub(crate) use transfer::LargePut;
 
-use crate::kinds::{Map, StreamPeer};
+use crate::types::{Map, StreamPeer};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;

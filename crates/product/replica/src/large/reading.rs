@@ -1,9 +1,9 @@
 //! Large values that clients and members read.
 
 use super::{READS_MAX, Reader};
-use crate::kinds::StreamPeer;
 use crate::node::Replica;
 use crate::node::host::Host;
+use crate::types::StreamPeer;
 use core::net::SocketAddrV4;
 use nicekv_proto::large::{ANY_REPLICA, Chunk, READ_CHUNKS_MAX, RECEIVERS_ALL, ReadChunks, Reference};
 use nicekv_proto::limits::CHUNK_BYTES;

@@ -3,7 +3,7 @@
 //! The node has already checked what every mode needs: the digest matches the key and the partition holds it; a message is of the
 //! partition's epoch and from another member, by name and address (R4).
 
-use crate::kinds::StreamPeer;
+use crate::types::StreamPeer;
 use nicekv_proto::quorum::{Entrust, QuorumQuery, QuorumStore, Tombstones};
 use nicekv_proto::recovery::{CopySection, RecoverReply, RecoverRequest, Wanted};
 use nicekv_proto::repair::{RepairReply, RepairRequest};

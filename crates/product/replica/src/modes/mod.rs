@@ -346,7 +346,7 @@ impl Partition {
     /// At the primary of a sealed epoch: the last decision, once nothing is open and all members hold everything. After that nothing is
     /// decided any more (R17).
     pub(crate) fn drain(&mut self, host: &Host) -> Option<u64> {
-        ordered!(self, partition => partition.drained_at(host), else None)
+        ordered!(self, partition => partition.drain(host), else None)
     }
 
     /// Whether this replica holds every decision through `index`.
@@ -357,18 +357,18 @@ impl Partition {
     /// Decision `index` is the last one there will ever be, and every member holds it. If this replica holds it and nothing after it,
     /// everything takes effect, and this returns true (R17).
     pub(crate) fn end_at(&mut self, host: &mut Host, now: Now, index: u64) -> bool {
-        ordered!(self, partition => partition.end_through(host, now, index), else false)
+        ordered!(self, partition => partition.end_at(host, now, index), else false)
     }
 
-    /// Client records, in pieces, for [`Self::inherit`]. Logs that everything has taken effect.
-    pub(crate) fn bequeath(&self, host: &mut Host) -> Vec<Vec<u8>> {
-        ordered!(self, partition => partition.bequeath(host), else Vec::new())
+    /// Client records, in pieces, for [`Self::take_over`]. Logs that everything has taken effect.
+    pub(crate) fn hand_over(&self, host: &mut Host) -> Vec<Vec<u8>> {
+        ordered!(self, partition => partition.hand_over(host), else Vec::new())
     }
 
-    /// Takes the place of other partitions, of which it has all entries, with what they bequeath, and goes on after decision `index`
+    /// Takes the place of other partitions, of which it has all entries, with what they hand over, and goes on after decision `index`
     /// (R17). All of that is logged.
-    pub(crate) fn inherit(&mut self, host: &mut Host, index: u64, legacies: &[Vec<u8>]) {
-        ordered!(self, partition => partition.be_born(host, index, legacies), else ());
+    pub(crate) fn take_over(&mut self, host: &mut Host, index: u64, client_records: &[Vec<u8>]) {
+        ordered!(self, partition => partition.take_over(host, index, client_records), else ());
     }
 
     /// For operators and tests.

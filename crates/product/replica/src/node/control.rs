@@ -62,7 +62,7 @@ impl Replica {
         if partition.on_assign(&mut self.host, now, assign) {
             let membership = partition.membership();
             let (epoch, activated) = (membership.epoch, membership.activated);
-            if self.births.is_durable(id) {
+            if self.takeovers.is_durable(id) {
                 self.acknowledge(id, epoch, activated, false);
             }
             self.note_assigned(slot, assign);
@@ -70,7 +70,7 @@ impl Replica {
             self.note_children(now, slot, assign);
         } else {
             let epoch = self.partitions[slot].epoch_min();
-            if epoch > assign.epoch && self.births.is_durable(id) {
+            if epoch > assign.epoch && self.takeovers.is_durable(id) {
                 // A leader that does not know of this epoch has an old state, and learns so from
                 // the acknowledgement.
                 self.acknowledge(id, epoch, false, false);

@@ -49,7 +49,7 @@ impl Replica {
         let is_member = Membership::of(assign, self.host.config.node).standing != Standing::Outside;
         let is_known = assign.epoch == epoch || !is_member;
         if is_known {
-            let is_durable = self.discards.is_durable(assign.partition) && self.births.are_durable();
+            let is_durable = self.discards.is_durable(assign.partition) && self.takeovers.are_durable();
             self.acknowledge(assign.partition, assign.epoch, true, is_durable);
         }
         is_known

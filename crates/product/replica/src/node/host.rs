@@ -1,12 +1,11 @@
 //! What a node offers to its partitions: the disk, the network, the lease, and a client of its own.
 
 use crate::hot::Hot;
-use crate::kinds::{Map, StreamPeer};
 use crate::large::Values;
 use crate::node::config::NodeConfig;
 use crate::node::op_marks::OpMarks;
 use crate::node::outbox::Outbox;
-use crate::node::pace::Pace;
+use crate::node::rate_limit::RateLimit;
 use crate::node::scripts::Scripts;
 use crate::node::session::Session;
 use crate::node::status::{Counters, Latest, Place, PutStages, Stranger};
@@ -14,6 +13,7 @@ use crate::node::storage::StorageQueue;
 use crate::node::trace::Trace;
 use crate::node::visibility::Visibility;
 use crate::node::waits::Waits;
+use crate::types::{Map, StreamPeer};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -46,7 +46,7 @@ pub(crate) struct Host {
     /// Where the counted events last happened.
     pub latest: Latest,
     /// Rate limit of copies.
-    pub copies: Pace,
+    pub copies: RateLimit,
     /// The client that an operator traces.
     pub trace: Trace,
     /// Space left on the disk.
@@ -80,7 +80,7 @@ impl Host {
             counters: Counters::default(),
             puts: PutStages::default(),
             latest: Latest::default(),
-            copies: Pace::default(),
+            copies: RateLimit::default(),
             trace: Trace::default(),
             disk_space: DiskSpace::default(),
             scripts: Scripts::default(),

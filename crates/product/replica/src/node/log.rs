@@ -39,7 +39,7 @@ impl Replica {
             }
             NodeRecord::Filled(entries) => self.take_filled(id, entries)?,
             NodeRecord::Void => self.void(id),
-            NodeRecord::Born(parents) => self.take_born(id, &parents, None),
+            NodeRecord::TookOver(parents) => self.apply_takeover(id, &parents, None),
         }
         Ok(())
     }
@@ -51,7 +51,7 @@ impl Replica {
         }
         self.tell_discarded(through);
         self.tell_formed(through);
-        self.tell_born(through);
+        self.tell_takeovers(through);
         if let Some((before, _)) = self.trim_when_forced.take_if(|(_, needed)| *needed <= through) {
             self.host.storage.trim(before);
         }

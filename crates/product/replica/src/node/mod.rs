@@ -6,19 +6,19 @@ pub(crate) mod coordination;
 pub(crate) mod directory;
 pub(crate) mod discard;
 pub(crate) mod discards;
-pub(crate) mod elsewhere;
 pub(crate) mod exploration;
 pub(crate) mod fragments;
 pub(crate) mod heat;
 pub(crate) mod host;
 pub(crate) mod log;
 pub(crate) mod membership;
+pub(crate) mod offload;
 pub(crate) mod op_marks;
 pub(crate) mod outbox;
-pub(crate) mod pace;
 pub(crate) mod partitions;
 pub(crate) mod publishing;
 pub(crate) mod pubsub;
+pub(crate) mod rate_limit;
 pub(crate) mod records;
 pub(crate) mod requests;
 pub(crate) mod routes;
@@ -36,7 +36,6 @@ pub(crate) mod usage;
 pub(crate) mod visibility;
 pub(crate) mod waits;
 
-use crate::kinds::StreamPeer;
 use crate::modes::Partition;
 use crate::modes::messages::{CopyChunk, CopyRequest, Message};
 use crate::node::config::NodeConfig;
@@ -56,8 +55,9 @@ use crate::node::storage::{Page, StorageCompletion, StorageRequest};
 use crate::node::trace::Trace;
 use crate::node::usage::UsageWatch;
 use crate::node::visibility::Shift;
-use crate::split::births::Births;
 use crate::split::formations::Formations;
+use crate::split::takeovers::Takeovers;
+use crate::types::StreamPeer;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_proto::chain::{ChainEntry, Forwards};
@@ -83,7 +83,7 @@ pub struct Replica {
     pub(crate) heat: HeatWatch,
     pub(crate) discards: Discards,
     pub(crate) formations: Formations,
-    pub(crate) births: Births,
+    pub(crate) takeovers: Takeovers,
     pub(crate) coordination: Coordination,
     pub(crate) registry: Registry,
     heartbeat_at_ns: u64,
@@ -111,7 +111,7 @@ impl Replica {
             usage: UsageWatch::default(),
             discards: Discards::default(),
             formations: Formations::default(),
-            births: Births::default(),
+            takeovers: Takeovers::default(),
             coordination: Coordination::default(),
             heartbeat_at_ns: 0,
             trim_when_forced: None,
@@ -330,7 +330,7 @@ impl Replica {
             self.tell_heat(now);
             self.discard(now);
             self.form(now);
-            self.retry_births(now);
+            self.retry_takeovers(now);
             self.follow_directory();
             self.tend_values(now);
         }
@@ -417,7 +417,7 @@ impl Replica {
                 self.on_value_read(now, token, bytes, is_damaged);
             }
         }
-        self.retry_births(now);
+        self.retry_takeovers(now);
         self.tell_drained();
         // The requests that follow from the completion are a batch of their own.
         self.host.storage.end_batch();

@@ -1,9 +1,9 @@
 //! The partitions of a node, by number and by range.
 
-use crate::kinds::Map;
 use crate::modes::Partition;
 use crate::node::routes::Routes;
 use crate::node::status::Standing;
+use crate::types::Map;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};

@@ -10,7 +10,7 @@
 //! Registrations expire unless they are repeated. A client that stops listening is remembered as
 //! such for the same time, because its earlier messages may still arrive (M2).
 
-use crate::kinds::Map;
+use crate::types::Map;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use foldhash::fast::FixedState;

@@ -14,7 +14,7 @@ const FORMS: u8 = 130;
 const FORMED: u8 = 131;
 const FILLED: u8 = 132;
 const VOID: u8 = 133;
-const BORN: u8 = 134;
+const TOOK_OVER: u8 = 134;
 
 /// One record of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) enum NodeRecord<'a> {
     Void,
     /// The partition takes over from these, of which it was formed. The record follows the
     /// partition's own first records, which are void without it.
-    Born(Vec<PartitionId>),
+    TookOver(Vec<PartitionId>),
 }
 
 impl<'a> NodeRecord<'a> {
@@ -56,8 +56,8 @@ impl<'a> NodeRecord<'a> {
                 out.extend_from_slice(entries);
             }
             Self::Void => head(out, VOID, false),
-            Self::Born(parents) => {
-                head(out, BORN, false);
+            Self::TookOver(parents) => {
+                head(out, TOOK_OVER, false);
                 parents.iter().for_each(|parent| out.extend_from_slice(&parent.0.to_be_bytes()));
             }
         }
@@ -77,7 +77,7 @@ impl<'a> NodeRecord<'a> {
             FORMED => Self::Formed,
             FILLED => return Ok(Some(Self::Filled(reader.rest()))),
             VOID => Self::Void,
-            BORN => Self::Born(read_parents(&mut reader)?),
+            TOOK_OVER => Self::TookOver(read_parents(&mut reader)?),
             _ => return Ok(None),
         };
         reader.finish("record of a node")?;
@@ -142,7 +142,7 @@ mod tests {
             NodeRecord::Formed,
             NodeRecord::Filled(b"entries"),
             NodeRecord::Void,
-            NodeRecord::Born(vec![PartitionId(1), PartitionId(2)]),
+            NodeRecord::TookOver(vec![PartitionId(1), PartitionId(2)]),
         ] {
             let mut bytes = Vec::new();
             record.append(&mut bytes);

@@ -91,7 +91,7 @@ impl Replica {
         };
         let slot = slot.filter(|slot| self.came_by_its_chain(*slot, request.is_put(), chain));
         let is_ending = |slot: &usize| {
-            self.births.waits() && self.births.ends(self.partitions[*slot].membership().partition)
+            self.takeovers.waits() && self.takeovers.ends(self.partitions[*slot].membership().partition)
         };
         if let Some(slot) = slot.filter(|slot| !is_ending(slot)) {
             self.host.trace.note(now, header.op, Step::Arrived);

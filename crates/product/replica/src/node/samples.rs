@@ -4,7 +4,7 @@
 //! A reservoir keeps each request of an interval with the same probability. Memory is bounded:
 //! beyond [`PARTITIONS_MAX`] partitions are not sampled.
 
-use crate::kinds::Map;
+use crate::types::Map;
 use alloc::vec::Vec;
 use nicekv_proto::{KeyOrder, MatchRange, PartitionId};
 

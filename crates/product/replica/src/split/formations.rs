@@ -1,4 +1,4 @@
-//! The partitions that are being formed of others, with their progress: see [`crate::split::form`].
+//! The partitions that are being formed of others, with their progress: see [`crate::split::forming`].
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

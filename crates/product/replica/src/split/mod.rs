@@ -1,9 +1,9 @@
-//! Splits and merges (R17). Members form the children of a partition (`form`, with its state in
+//! Splits and merges (R17). Members form the children of a partition (`forming`, with its state in
 //! `formations` and double writes in `mirrors`). Then one record starts a child and ends its
-//! parents (`birth`).
+//! parents (`takeover`).
 
-pub(crate) mod birth;
-pub(crate) mod births;
-pub(crate) mod form;
 pub(crate) mod formations;
+pub(crate) mod forming;
 pub(crate) mod mirrors;
+pub(crate) mod takeover;
+pub(crate) mod takeovers;

@@ -1,6 +1,6 @@
 //! Unused values, and when they are removed.
 
-use crate::kinds::Map;
+use crate::types::Map;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use nicekv_proto::OpId;

@@ -16,7 +16,7 @@ impl OrderedPartition<Chain> {
     /// shown (C7).
     pub(crate) fn tail_answers_gets(&self, host: &Host) -> bool {
         let is_released = self.sequence.base().is_some_and(|base| self.sequence.released() >= base);
-        self.speaks(host) && (is_released || self.mode.hop.is_entitled)
+        self.speaks(host) && (is_released || self.mode.neighbours.is_entitled)
     }
 
     /// A get. At the tail: of a client, or returned by the head after it judged the expiry. At the

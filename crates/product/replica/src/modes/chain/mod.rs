@@ -48,7 +48,7 @@
 
 mod get;
 mod head;
-mod hop;
+mod neighbours;
 
 use crate::modes::bounds::{CATCH_UP_DATAGRAMS_MAX, CHAIN_ENTRIES_IN_FLIGHT_MAX};
 use crate::modes::messages::{Message, Request};
@@ -63,7 +63,7 @@ use crate::{Changes, Host, Membership, Standing, Step, ValueEnd};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::SocketAddrV4;
-use hop::Hop;
+use neighbours::Neighbours;
 use nicekv_proto::chain::{CHAIN_ENTRY_BYTES_MAX, ChainEntry};
 use nicekv_proto::control::{DiskSpace, ReportKind};
 use nicekv_proto::large::Reference;
@@ -75,7 +75,7 @@ use nicekv_proto::{Datagram, NodeId, Now, OpId, StoredKey, StoredUpdate, Update}
 #[derive(Clone, Default)]
 pub(crate) struct Chain {
     /// Predecessor and successor.
-    hop: Hop,
+    neighbours: Neighbours,
 }
 
 impl Agreement for OrderedPartition<Chain> {
@@ -91,8 +91,8 @@ impl Agreement for OrderedPartition<Chain> {
         let me = Some(host.config.node);
         let follows = next.epoch.0 == self.membership.epoch.0 + 1;
         let is_entitled =
-            self.mode.hop.is_entitled && follows && self.membership.tail() == me && next.tail() == me;
-        self.mode.hop = Hop::new(now, is_entitled);
+            self.mode.neighbours.is_entitled && follows && self.membership.tail() == me && next.tail() == me;
+        self.mode.neighbours = Neighbours::new(now, is_entitled);
     }
 
     fn on_recovered(&mut self, host: &mut Host, _: Now) {
@@ -143,7 +143,8 @@ impl Agreement for OrderedPartition<Chain> {
     fn tell_progress(&mut self, host: &mut Host, gap: bool) {
         self.reporting.tell();
         let (forced, space) = (self.released_from_here(host), self.space_from_here(host));
-        (self.mode.hop.told, self.mode.hop.told_space) = (self.mode.hop.told.max(forced), space);
+        (self.mode.neighbours.told, self.mode.neighbours.told_space) =
+            (self.mode.neighbours.told.max(forced), space);
         let Some(before) = self.membership.predecessor(host.config.node) else { return };
         let (partition, epoch, logged) = (self.id(), self.membership.epoch, self.sequence.logged());
         let progress = Progress { partition, epoch, logged, forced, gap, space };
@@ -151,7 +152,7 @@ impl Agreement for OrderedPartition<Chain> {
     }
 
     fn fingerprint_mode(&self, state: &mut impl Hasher) {
-        self.mode.hop.fingerprint(state);
+        self.mode.neighbours.fingerprint(state);
     }
 }
 
@@ -231,7 +232,7 @@ impl OrderedPartition<Chain> {
     /// See [`Partition::settled`](crate::modes::Partition::settled): what the tail has released was
     /// shown to clients, and nothing else has taken effect here.
     pub(crate) fn settled(&self) -> Option<u64> {
-        self.mode.hop.has_spoken().then(|| self.sequence.released())
+        self.mode.neighbours.has_spoken().then(|| self.sequence.released())
     }
 
     /// What every node up to this one has synced; sent with entries.
@@ -262,7 +263,7 @@ impl OrderedPartition<Chain> {
     /// Whether this node is the tail, and may answer (C7).
     pub(crate) fn speaks(&self, host: &Host) -> bool {
         let is_reached = |base| self.held_from_here(host) >= base;
-        let may = self.mode.hop.is_entitled
+        let may = self.mode.neighbours.is_entitled
             || (self.membership.activated && self.sequence.base().is_some_and(is_reached));
         may && self.is_tail(host)
     }
@@ -270,7 +271,7 @@ impl OrderedPartition<Chain> {
     /// The last entry that this node and every node before it have synced (C2).
     pub(crate) fn held_up_to_here(&self) -> u64 {
         let forced = self.sequence.forced();
-        if self.is_primary() { forced } else { forced.min(self.mode.hop.before()) }
+        if self.is_primary() { forced } else { forced.min(self.mode.neighbours.before()) }
     }
 
     /// The last entry that this node and every node behind it have synced; at the tail, which hears
@@ -282,7 +283,7 @@ impl OrderedPartition<Chain> {
         };
         match self.membership.successor(host.config.node) {
             None => forced,
-            Some(_) => forced.min(self.mode.hop.held()),
+            Some(_) => forced.min(self.mode.neighbours.held()),
         }
     }
 
@@ -323,7 +324,7 @@ impl OrderedPartition<Chain> {
     /// Tells the successor the last entry that every node up to this one has synced, unless it
     /// knows.
     fn tell_news(&mut self, host: &mut Host) {
-        if self.sequence.base().is_some() && self.mode.hop.take_news(self.held_up_to_here()) {
+        if self.sequence.base().is_some() && self.mode.neighbours.take_news(self.held_up_to_here()) {
             self.tell_successor(host);
         }
     }
@@ -331,21 +332,22 @@ impl OrderedPartition<Chain> {
     /// Sends the successor the entries that it was not sent yet (C6).
     pub(crate) fn forward(&mut self, host: &mut Host, now: Now) {
         let Some(next) = self.membership.successor(host.config.node) else { return };
-        if !self.mode.hop.is_heard() || self.sequence.base().is_none() {
+        if !self.mode.neighbours.is_heard() || self.sequence.base().is_none() {
             return;
         }
         let watermark = self.watermark();
-        let mut sent = self.mode.hop.sent();
+        let mut sent = self.mode.neighbours.sent();
         for decided in self.sequence.after(sent) {
-            let has_room = self.mode.hop.in_flight() + (decided.index - sent) <= CHAIN_ENTRIES_IN_FLIGHT_MAX;
+            let has_room =
+                self.mode.neighbours.in_flight() + (decided.index - sent) <= CHAIN_ENTRIES_IN_FLIGHT_MAX;
             if !has_room {
                 break;
             }
             if !self.send_entry(host, next.address, decided, watermark) {
                 break;
             }
-            self.mode.hop.note_sent(now, decided.index);
-            self.mode.hop.take_news(watermark.forced);
+            self.mode.neighbours.note_sent(now, decided.index);
+            self.mode.neighbours.take_news(watermark.forced);
             sent = decided.index;
         }
         host.arm_sweep(now);
@@ -389,9 +391,9 @@ impl OrderedPartition<Chain> {
             }
         }
         let has_base = self.sequence.base().is_some_and(|base| self.sequence.released() >= base);
-        self.mode.hop.is_entitled |= has_base && self.membership.activated && self.is_tail(host);
-        let untold = self.released_from_here(host).saturating_sub(self.mode.hop.told);
-        if self.mode.hop.told_space != self.space_from_here(host)
+        self.mode.neighbours.is_entitled |= has_base && self.membership.activated && self.is_tail(host);
+        let untold = self.released_from_here(host).saturating_sub(self.mode.neighbours.told);
+        if self.mode.neighbours.told_space != self.space_from_here(host)
             || (untold > 0 && self.is_waited_for(untold))
         {
             self.tell_progress(host, false);
@@ -422,7 +424,7 @@ impl OrderedPartition<Chain> {
     /// Disk space of this node and those behind it (docs/FAULTS.md row 9). Every node has to log
     /// every entry, so the head must know, and refuses ops early.
     pub(crate) fn space_from_here(&self, host: &Host) -> DiskSpace {
-        host.disk_space.max(self.mode.hop.space())
+        host.disk_space.max(self.mode.neighbours.space())
     }
 
     fn is_predecessor(&self, host: &Host, sender: NodeId) -> bool {
@@ -433,7 +435,7 @@ impl OrderedPartition<Chain> {
     pub(crate) fn on_progress(&mut self, host: &mut Host, now: Now, sender: NodeId, progress: &Progress) {
         let next = self.membership.successor(host.config.node);
         let Some(next) = next.filter(|next| next.node == sender) else { return };
-        self.mode.hop.take_progress(now, progress);
+        self.mode.neighbours.take_progress(now, progress);
         if progress.gap && self.sequence.base().is_some() {
             host.outbox.forward(next.address, None, self.watermark());
         }
@@ -447,7 +449,7 @@ impl OrderedPartition<Chain> {
         if !self.is_predecessor(host, sender) {
             return;
         }
-        self.mode.hop.take_before(watermark.forced);
+        self.mode.neighbours.take_before(watermark.forced);
         if self.sequence.base().is_some() {
             self.on_entry_forced(host, now);
             return self.answer_soon(host, now);
@@ -479,7 +481,7 @@ impl OrderedPartition<Chain> {
     /// An op whose entry follows.
     pub(crate) fn on_early_op(&mut self, host: &Host, sender: NodeId, update: &Update<'_>, datagram: &[u8]) {
         if self.is_predecessor(host, sender) || self.adopts_from(sender) {
-            self.mode.hop.keep_early(update.op, datagram);
+            self.mode.neighbours.keep_early(update.op, datagram);
         }
     }
 
@@ -528,7 +530,7 @@ impl OrderedPartition<Chain> {
         let stored = match op {
             Some((update, datagram)) => StoredUpdate::new(update, datagram, None, spare),
             None => {
-                let Some(datagram) = self.mode.hop.take_early(decision.op) else { return false };
+                let Some(datagram) = self.mode.neighbours.take_early(decision.op) else { return false };
                 let Ok((_, Datagram::Update(update))) = Datagram::decode(&datagram) else { return false };
                 StoredUpdate::new(&update, &datagram, None, spare)
             }
@@ -583,7 +585,7 @@ impl OrderedPartition<Chain> {
             || self.sequence.forced() < self.sequence.logged()
             || self.reporting.is_pending()
             || self.lacks_successor(host)
-            || self.mode.hop.told_space != DiskSpace::Enough
+            || self.mode.neighbours.told_space != DiskSpace::Enough
             || self.membership.standing == Standing::Joining
     }
 
@@ -591,7 +593,8 @@ impl OrderedPartition<Chain> {
     /// behind it.
     fn lacks_successor(&self, host: &Host) -> bool {
         let has_successor = self.membership.successor(host.config.node).is_some();
-        has_successor && (!self.mode.hop.is_heard() || self.mode.hop.held() < self.sequence.logged())
+        has_successor
+            && (!self.mode.neighbours.is_heard() || self.mode.neighbours.held() < self.sequence.logged())
     }
 
     /// Resends to the successor what it has not acknowledged, and accuses it after too many tries.
@@ -600,7 +603,7 @@ impl OrderedPartition<Chain> {
         if self.sequence.base().is_none() || !self.lacks_successor(host) {
             return;
         }
-        let Some(tries) = self.mode.hop.take_silent(now, resend_ns) else { return };
+        let Some(tries) = self.mode.neighbours.take_silent(now, resend_ns) else { return };
         host.counters.resent += 1;
         host.outbox.forward(next.address, None, self.watermark());
         self.forward(host, now);

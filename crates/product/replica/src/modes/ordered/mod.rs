@@ -188,9 +188,9 @@ where
         self.former.is_none() && self.sequence.logged() >= index
     }
 
-    pub(crate) fn bequeath(&self, host: &mut Host) -> Vec<Vec<u8>> {
+    pub(crate) fn hand_over(&self, host: &mut Host) -> Vec<Vec<u8>> {
         self.log_end(host);
-        self.legacy()
+        self.client_records()
     }
 
     pub(crate) fn give_up(&mut self, host: &mut Host) {

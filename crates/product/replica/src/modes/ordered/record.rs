@@ -35,7 +35,7 @@ pub(crate) enum Record<'a> {
     Held { through: u64 },
     /// The partition takes the place of others, and goes on after this decision (R17). Their client
     /// records follow. Without the node's own record of the takeover, both are void.
-    Born { index: u64 },
+    TookOver { index: u64 },
     /// The state of the replica, in place of all earlier records.
     Position { position: Position, history: &'a [u8] },
 }
@@ -101,7 +101,7 @@ impl<'a> Record<'a> {
                 head(out, 10, false);
                 out.extend_from_slice(&through.to_be_bytes());
             }
-            Self::Born { index } => {
+            Self::TookOver { index } => {
                 head(out, 11, false);
                 out.extend_from_slice(&index.to_be_bytes());
             }
@@ -159,9 +159,9 @@ impl<'a> Record<'a> {
                 Ok(Self::Held { through })
             }
             11 => {
-                let index = u64::from_be_bytes(reader.layout("born record")?);
-                reader.finish("born record")?;
-                Ok(Self::Born { index })
+                let index = u64::from_be_bytes(reader.layout("takeover record")?);
+                reader.finish("takeover record")?;
+                Ok(Self::TookOver { index })
             }
             other => Err(DecodeError::UnknownValue { field: "record kind", value: other.into() }),
         }

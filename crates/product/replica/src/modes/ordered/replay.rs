@@ -59,7 +59,7 @@ where
             }
             Record::Copied { payload, .. } => self.store_copied(host, payload)?,
             Record::Complete => self.former = None,
-            Record::Born { index } => self.begin_born(host, index),
+            Record::TookOver { index } => self.restart_after(host, index),
             Record::Held { through, .. } => self.contents.set_held_by_originals(through),
             Record::Position { position, history, .. } => {
                 self.take_position(host, now, position, History::read(&mut Reader::new(history))?);
@@ -143,7 +143,7 @@ where
         for decided in self.sequence.unreleased() {
             append(Record::Decision(decided.wire(self.id(), self.membership.epoch)));
         }
-        for piece in self.legacy() {
+        for piece in self.client_records() {
             append(Record::Clients { payload: &piece });
         }
     }

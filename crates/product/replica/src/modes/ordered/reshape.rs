@@ -30,7 +30,7 @@ use alloc::vec::Vec;
 use nicekv_proto::{Epoch, Now};
 
 /// Origin of the first decision of a partition that takes over others.
-const BORN: Epoch = Epoch(0);
+const TAKEOVER: Epoch = Epoch(0);
 
 impl<A> OrderedPartition<A>
 where
@@ -43,7 +43,7 @@ where
 
     /// Primary of a sealed epoch: the last decision, if nothing is open and all members hold it.
     /// After that nothing is decided.
-    pub(crate) fn drained_at(&mut self, host: &Host) -> Option<u64> {
+    pub(crate) fn drain(&mut self, host: &Host) -> Option<u64> {
         let is_settled = self.locks.count() == 0 && self.sequence.unreleased().len() == 0;
         // The child knows of no copies of hot keys.
         let is_quiet = host.hot.is_quiet(self.id());
@@ -57,7 +57,7 @@ where
 
     /// Decision `index` is the last one, and every member has synced it. If this replica holds it
     /// and nothing after it, everything takes effect, and this returns true.
-    pub(crate) fn end_through(&mut self, host: &mut Host, now: Now, index: u64) -> bool {
+    pub(crate) fn end_at(&mut self, host: &mut Host, now: Now, index: u64) -> bool {
         let is_last = self.former.is_none() && self.sequence.logged() == index;
         if is_last {
             self.release(host, now, index);
@@ -73,7 +73,7 @@ where
     }
 
     /// The client records, in pieces.
-    pub(crate) fn legacy(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn client_records(&self) -> Vec<Vec<u8>> {
         let (mut pieces, mut cursor, mut more) = (Vec::new(), ExportCursor::START, true);
         while more {
             let piece;
@@ -85,11 +85,11 @@ where
 
     /// The partition takes over: all entries through decision `index` are here, and these are the
     /// parents' client records.
-    pub(crate) fn be_born(&mut self, host: &mut Host, index: u64, legacies: &[Vec<u8>]) {
-        let record = Record::Born { index };
+    pub(crate) fn take_over(&mut self, host: &mut Host, index: u64, client_records: &[Vec<u8>]) {
+        let record = Record::TookOver { index };
         host.append(self.id(), |out| record.append(out));
-        self.begin_born(host, index);
-        for piece in legacies {
+        self.restart_after(host, index);
+        for piece in client_records {
             let record = Record::Clients { payload: piece };
             host.append(self.id(), |out| record.append(out));
             self.clients.import(piece).expect("just written");
@@ -97,13 +97,13 @@ where
         self.keep_named(host);
     }
 
-    /// The part of [`Self::be_born`] that replaying the log shares.
-    pub(crate) fn begin_born(&mut self, host: &mut Host, index: u64) {
+    /// The part of [`Self::take_over`] that replaying the log shares.
+    pub(crate) fn restart_after(&mut self, host: &mut Host, index: u64) {
         self.give_up_ops(host);
         self.sequence.take();
         self.sequence.skip_to(index);
         let mut history = History::default();
-        history.note(index, BORN);
+        history.note(index, TAKEOVER);
         self.sequence.set_history(history);
         self.clients.clear();
         self.keep_named(host);

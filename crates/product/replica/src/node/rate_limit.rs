@@ -5,11 +5,11 @@ use nicekv_proto::Now;
 
 /// When more may be requested.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct RateLimit {
     free_ns: u64,
 }
 
-impl Pace {
+impl RateLimit {
     /// Bytes have arrived. A rate of 0 is unlimited.
     pub(crate) fn take(&mut self, now: Now, bytes: usize, bytes_per_second: u64) {
         let takes_ns =
@@ -30,7 +30,7 @@ mod tests {
     #[test]
     fn received_bytes_delay_the_next_request() {
         let now = |boot_ns| Now { boot_ns, unix_ms: 0 };
-        let mut pace = Pace::default();
+        let mut pace = RateLimit::default();
         assert_eq!(pace.pause(now(5)), None);
         pace.take(now(1_000), 500, 1_000_000_000);
         pace.take(now(1_000), 500, 1_000_000_000);

@@ -44,11 +44,11 @@ impl Replica {
         let known = self.partitions.slot(id).map(|slot| &self.partitions[slot]);
         let is_formed = self.formations.forms(id);
         let is_older = |known: Epoch| known > assign.epoch;
-        let waits_for_newer = self.births.waiting.get(&id).is_some_and(|waiting| is_older(waiting.epoch));
+        let waits_for_newer = self.takeovers.waiting.get(&id).is_some_and(|waiting| is_older(waiting.epoch));
         if waits_for_newer || known.is_some_and(|known| is_older(known.membership().epoch)) {
             return true;
         }
-        self.births.waiting.remove(&id);
+        self.takeovers.waiting.remove(&id);
         let serves = Membership::of(assign, self.host.config.node).standing.serves();
         let was_born = known.is_some_and(|known| known.holds_through(beginning(&assign.parents)));
         let may_enter = match serves {
@@ -58,19 +58,19 @@ impl Replica {
             }
             true if assign.parents.is_empty() => !is_formed,
             true if !is_formed => was_born,
-            true => self.try_birth(now, assign),
+            true => self.try_takeover(now, assign),
         };
-        let waits = self.births.waiting.contains_key(&id);
+        let waits = self.takeovers.waiting.contains_key(&id);
         self.host.counters.refused += u64::from(!may_enter && !waits);
         may_enter
     }
 
     /// Takes over if everything is here; whether it did. If something is pending at a parent, that
     /// comes first.
-    fn try_birth(&mut self, now: Now, assign: &Assign) -> bool {
+    fn try_takeover(&mut self, now: Now, assign: &Assign) -> bool {
         let is_here = |parent: &Parent| {
             let formation = self.formations.by_parent.get(&parent.partition);
-            formation.is_some_and(|formation| formation.may_bear(assign))
+            formation.is_some_and(|formation| formation.is_ready_for(assign))
         };
         if !assign.parents.iter().all(is_here) {
             return false;
@@ -86,7 +86,7 @@ impl Replica {
         }
         if !assign.parents.iter().all(|parent| self.is_idle(parent.partition)) {
             self.host.storage.want_force();
-            self.births.waiting.insert(assign.partition, assign.clone());
+            self.takeovers.waiting.insert(assign.partition, assign.clone());
             return false;
         }
         self.give_birth(assign);
@@ -94,27 +94,27 @@ impl Replica {
     }
 
     fn give_birth(&mut self, assign: &Assign) {
-        let (id, mut legacies) = (assign.partition, Vec::new());
+        let (id, mut client_records) = (assign.partition, Vec::new());
         for parent in &assign.parents {
-            legacies.append(&mut self.partitions.by_id(parent.partition).bequeath(&mut self.host));
+            client_records.append(&mut self.partitions.by_id(parent.partition).hand_over(&mut self.host));
         }
         // The remains of a takeover that a crash has interrupted are void.
         self.forget_partition(id);
         let host = &self.host;
         let made = || Some(Partition::new(id, assign.replication, host));
         let slot = self.partitions.get_or_insert(id, made).expect("just made");
-        self.partitions[slot].inherit(&mut self.host, beginning(&assign.parents), &legacies);
+        self.partitions[slot].take_over(&mut self.host, beginning(&assign.parents), &client_records);
         let parents: Vec<PartitionId> = assign.parents.iter().map(|parent| parent.partition).collect();
-        let record = self.host.append(id, |out| NodeRecord::Born(parents.clone()).append(out));
+        let record = self.host.append(id, |out| NodeRecord::TookOver(parents.clone()).append(out));
         self.host.storage.want_force();
-        self.births.logged.push_back((record, id));
-        self.take_born(id, &parents, Some(Epoch(assign.epoch.0.saturating_sub(1))));
+        self.takeovers.logged.push_back((record, id));
+        self.apply_takeover(id, &parents, Some(Epoch(assign.epoch.0.saturating_sub(1))));
         self.host.counters.born += 1;
     }
 
     /// A child starts; parents of which nothing else is formed end. `ended`: none of their epochs
     /// is later; `None`: the log is replayed.
-    pub(crate) fn take_born(&mut self, id: PartitionId, parents: &[PartitionId], ended: Option<Epoch>) {
+    pub(crate) fn apply_takeover(&mut self, id: PartitionId, parents: &[PartitionId], ended: Option<Epoch>) {
         for parent in self.formations.remove(id) {
             self.host.storage.end_mirror(parent, id);
         }
@@ -138,21 +138,21 @@ impl Replica {
     }
 
     /// Something pending has completed.
-    pub(crate) fn retry_births(&mut self, now: Now) {
-        if self.births.waiting.is_empty() {
+    pub(crate) fn retry_takeovers(&mut self, now: Now) {
+        if self.takeovers.waiting.is_empty() {
             return;
         }
         let is_ready = |assign: &Assign| assign.parents.iter().all(|parent| self.is_idle(parent.partition));
         let ready: Vec<Assign> =
-            self.births.waiting.values().filter(|assign| is_ready(assign)).cloned().collect();
+            self.takeovers.waiting.values().filter(|assign| is_ready(assign)).cloned().collect();
         for assign in ready {
             self.on_assign(now, &assign);
         }
     }
 
     /// The log is synced through this record.
-    pub(crate) fn tell_born(&mut self, through: u64) {
-        while let Some((_, id)) = self.births.logged.pop_front_if(|(record, _)| *record <= through) {
+    pub(crate) fn tell_takeovers(&mut self, through: u64) {
+        while let Some((_, id)) = self.takeovers.logged.pop_front_if(|(record, _)| *record <= through) {
             let Some(slot) = self.partitions.slot(id) else { continue };
             let membership = self.partitions[slot].membership();
             if membership.standing != Standing::Outside {
@@ -165,7 +165,7 @@ impl Replica {
 
 impl Formation {
     /// Whether the child of this assignment is completely formed here.
-    fn may_bear(&self, assign: &Assign) -> bool {
+    fn is_ready_for(&self, assign: &Assign) -> bool {
         let is_it = |child: &nicekv_proto::control::Child| {
             child.partition == assign.partition && child.range == assign.range
         };

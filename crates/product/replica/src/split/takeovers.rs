@@ -1,18 +1,18 @@
-//! Takeovers that are not finished: see [`crate::split::birth`].
+//! Takeovers that are not finished: see [`crate::split::takeover`].
 
 use alloc::collections::{BTreeMap, VecDeque};
 use nicekv_proto::PartitionId;
 use nicekv_proto::control::Assign;
 
 #[derive(Clone, Default)]
-pub(crate) struct Births {
+pub(crate) struct Takeovers {
     /// Something is pending at a parent, which takes no requests meanwhile.
     pub(crate) waiting: BTreeMap<PartitionId, Assign>,
     /// The record of the takeover is not synced; until then it is not acknowledged.
     pub(crate) logged: VecDeque<(u64, PartitionId)>,
 }
 
-impl Births {
+impl Takeovers {
     /// Whether some parent is about to end.
     pub(crate) fn waits(&self) -> bool {
         !self.waiting.is_empty()

@@ -13,7 +13,7 @@ const DOUBLINGS_MAX: u32 = 3;
 
 /// State of one epoch.
 #[derive(Clone, Default)]
-pub(crate) struct Hop {
+pub(crate) struct Neighbours {
     /// This tail may answer, and so may the same tail in the next epoch (C7).
     pub(crate) is_entitled: bool,
     /// The successor has reported its progress in this epoch.
@@ -42,7 +42,7 @@ pub(crate) struct Hop {
     early: VecDeque<(OpId, Vec<u8>)>,
 }
 
-impl Hop {
+impl Neighbours {
     /// At the start of an epoch.
     pub(crate) fn new(now: Now, is_entitled: bool) -> Self {
         Self { is_entitled, heard_ns: now.boot_ns, ..Self::default() }
@@ -145,10 +145,10 @@ impl Hop {
 }
 
 mod exploration {
-    use super::Hop;
+    use super::Neighbours;
     use core::hash::{Hash, Hasher};
 
-    impl Hop {
+    impl Neighbours {
         pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
             (self.is_entitled, self.is_heard, self.sent, self.logged, self.held, self.told).hash(state);
             (self.before, self.told_on, self.space, self.told_space).hash(state);

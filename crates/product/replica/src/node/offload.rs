@@ -30,7 +30,7 @@ impl Replica {
             let slot = self.partitions.slot(*id);
             // A partition that is being taken over has given its keys away, or is about to (R17).
             let reach = slot.and_then(|slot| self.partitions.reach(slot, range.first()));
-            partition.answers_gets(&self.host) && reach == Some(range.last()) && !self.births.ends(*id)
+            partition.answers_gets(&self.host) && reach == Some(range.last()) && !self.takeovers.ends(*id)
         };
         self.partitions.iter().filter(answers).map(move |partition| {
             let membership = partition.membership();

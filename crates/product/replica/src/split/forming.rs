@@ -10,7 +10,7 @@
 //!      │◀─Report: formed────────────────│ repeatedly
 //!      │──Assign p: children, sealed───▶│ clients start no more ops
 //!      │◀─Report: drained (D)───────────│ the primary, when D is the last decision and all hold it
-//!      │──Assign c: parents p, D───────▶│ `birth`: c takes over
+//!      │──Assign c: parents p, D───────▶│ `takeover`: c takes over
 //! ```
 //!
 //! Invariants:
