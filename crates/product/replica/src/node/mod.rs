@@ -492,12 +492,14 @@ impl Replica {
     }
 
     /// The next change of what may be shown. Apply it before polling a datagram.
+    #[inline]
     pub fn poll_visibility(&mut self) -> Option<Shift> {
         self.host.visibility.poll()
     }
 
     /// Writes the next datagram to `out`; returns its destination. Polls nothing before every
     /// change of what may be shown is taken.
+    #[inline]
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
         if !self.host.visibility.is_taken() || !self.host.hot.holder.is_taken() {
             return None;
@@ -506,16 +508,19 @@ impl Replica {
     }
 
     /// The next storage request. Execute it before polling the next one.
+    #[inline]
     pub fn poll_storage(&mut self) -> Option<StorageRequest<'_>> {
         self.host.storage.poll()
     }
 
     /// The next frame for a copying stream.
+    #[inline]
     pub fn poll_stream(&mut self) -> Option<(StreamPeer, Vec<u8>)> {
         self.host.streams.pop_front()
     }
 
     /// When to call [`Self::handle_deadline`], on the boot-time clock.
+    #[inline]
     pub fn next_deadline(&self) -> u64 {
         let hot_ns = self.host.hot.next_deadline();
         let values_ns = self.host.values.next_deadline();
