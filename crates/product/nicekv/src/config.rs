@@ -1,8 +1,8 @@
 //! `nicekv config check | print`.
 
-use crate::commands::print;
-use crate::failure::Failure;
 use nicekv_config::{Checked, Template, findings};
+use nicekv_operator::failure::Failure;
+use nicekv_operator::output::print;
 use std::path::PathBuf;
 
 /// `nicekv config`

@@ -7,8 +7,8 @@
 //! Each number below is a bound that its owner keeps to. So Redis connections, which may be as many as somebody cares to open, never take the descriptor that the log needs for its
 //! next segment.
 
-use crate::failure::Failure;
 use nicekv_gateway::CONNECTIONS_MAX;
+use nicekv_operator::failure::Failure;
 use nicekv_runtime::metadata::VISITORS_MAX;
 use nicekv_runtime::node::STREAMS_MAX;
 use nicekv_store::{OPEN_SEGMENTS_MAX, OPEN_TABLES_MAX};

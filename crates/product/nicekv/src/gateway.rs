@@ -1,10 +1,8 @@
 //! The RESP gateway of this process.
 
-use crate::clients::known_to_clients;
-use crate::failure::Failure;
-use crate::logs::differences::Event;
+use crate::logs::events::Event;
 use crate::logs::watch::emit;
-use crate::roles::{Prepared, Role};
+use crate::role::{Prepared, Role};
 use log::Level;
 use nicekv_client::{Config, Keyspace};
 use nicekv_config::GatewaySection;
@@ -16,6 +14,8 @@ use nicekv_gateway::{
 };
 use nicekv_metadata::{ClusterInfo, KeyspaceInfo, UsageStatus};
 use nicekv_metrics::Source;
+use nicekv_operator::client::known_to_clients;
+use nicekv_operator::failure::Failure;
 use nicekv_proto::KeyspaceId;
 use nicekv_runtime::admin::NoLeader;
 use nicekv_runtime::control_plane::AdminRequest;
@@ -296,4 +296,41 @@ pub(crate) fn missing_route(keyspaces: &[Keyspace]) -> Option<String> {
 fn stored(keyspace: &KeyspaceInfo) -> Stored {
     let UsageStatus { keys, expiring, expiry_ms, .. } = keyspace.usage;
     Stored { keyspace: KeyspaceId(keyspace.id), keys, expiring, expiry_ms }
+}
+
+/// The addresses at which Redis clients reach this process.
+pub(crate) struct RespAddresses {
+    plain: Option<SocketAddr>,
+    tls: Option<SocketAddr>,
+    /// The flags with which `redis-cli` logs in.
+    login: &'static str,
+}
+
+impl RespAddresses {
+    pub(crate) fn of(listeners: &Listeners, login: &'static str) -> Result<Self, Failure> {
+        let address = |listener: &Option<TcpListener>| {
+            listener.as_ref().map(TcpListener::local_addr).transpose().map_err(Failure::environment)
+        };
+        Ok(Self { plain: address(&listeners.plain)?, tls: address(&listeners.tls)?, login })
+    }
+
+    /// The address without TLS, or else the one with TLS.
+    pub(crate) fn preferred(&self) -> Result<SocketAddr, Failure> {
+        let address = self.plain.or(self.tls);
+        address.ok_or_else(|| Failure::Environment("no listener: pass --resp or --tls-resp".into()))
+    }
+
+    /// As words of the line that begins with "ready".
+    pub(crate) fn ready_words(&self) -> String {
+        let named = [("resp", self.plain), ("tls-resp", self.tls)];
+        let words = named.into_iter().filter_map(|(name, address)| Some(format!("{name}={}", address?)));
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The command line of `redis-cli` that connects.
+    pub(crate) fn redis_cli(&self) -> Result<String, Failure> {
+        let (address, login) = (self.preferred()?, self.login);
+        let tls = if self.plain.is_some() { "" } else { " --tls --cacert FILE" };
+        Ok(format!("redis-cli -h {} -p {}{tls}{login}", address.ip(), address.port()))
+    }
 }

@@ -1,6 +1,6 @@
 //! Whether a node's kernel answers gets: wherever the role may load programs, and someone would be answered.
 
-use crate::logs::differences::Event;
+use crate::logs::events::Event;
 use crate::logs::watch::emit;
 use log::Level;
 use nicekv_config::{ClusterConfig, NodeSection};

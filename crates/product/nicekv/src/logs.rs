@@ -9,14 +9,13 @@
 //! clients waits for whoever reads, and what came and went between two looks is not told. Other crates say what they know through the `log`
 //! crate; libraries are not heard.
 
-pub(crate) mod differences;
-mod hot;
+pub(crate) mod events;
 pub(crate) mod watch;
 
-use crate::failure::Failure;
 use log::kv::{Error, Key, Value, VisitSource};
 use log::{LevelFilter, Log, Metadata, Record};
 use nicekv_config::{LogFormat, LogLevel, LogSection};
+use nicekv_operator::failure::Failure;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::OnceLock;

@@ -5,47 +5,30 @@
 //!
 //! Exit codes: 0 done, 1 the check or operation failed, 2 usage or environment, each failure with one line on standard error.
 
-mod backup;
-mod clients;
-mod commands;
+mod chunk_target;
 mod config;
 mod descriptors;
-mod discovery;
 #[cfg(test)]
 mod documents;
-mod doors;
-mod explain;
-mod failure;
 mod gateway;
-mod groups;
-mod hot;
 mod kernel_gets;
-mod keyspaces;
-mod lab;
-mod listening;
-mod listing;
 mod logs;
 mod metrics;
-mod migration;
-mod nodes;
 mod notify;
-mod objects;
-mod partitions;
-mod plan;
-mod printable;
-mod problems;
+mod object_names;
 mod reserves;
+mod role;
 mod roles;
-mod scan;
-mod targets;
+mod sockets;
 mod tools;
-mod top;
-mod trace;
 mod up;
 
 use clap::{Parser, Subcommand};
-use failure::Failure;
 use nicekv_config::RoleKind;
+use nicekv_operator::failure::Failure;
+use nicekv_operator::{
+    backup, explain, keyspaces, nodes, objects, partitions, plan, scan, status, top, trace, values,
+};
 use rustix::fs::Mode;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -95,13 +78,13 @@ enum Command {
     #[command(subcommand)]
     Partition(partitions::PartitionCommand),
     /// Store a value
-    Put(commands::PutArguments),
+    Put(values::PutArguments),
     /// Print a value; exit code 1 if there is none
     ///
     /// The bytes of the value and nothing else, but a newline behind it at a terminal.
-    Get(commands::GetArguments),
+    Get(values::GetArguments),
     /// Remove a key
-    Delete(commands::KeyArguments),
+    Delete(values::DeleteArguments),
     /// List keys
     ///
     /// One a line, in the order of bytes where keys are partitioned by range; else partition by partition, each in that order. What is there all the while is
@@ -133,7 +116,7 @@ enum Command {
     /// Keys and bytes (of keys and values together, each counted once) are counted by reading what has been written to, about 1 MiB a second and
     /// node: after a second or two without writes they are exact, and with a ~ they are as old as the line says. Gets and updates a second are
     /// those that came to the nodes, between their last two reports, which they send once a second; what clients repeat counts again.
-    Status(commands::StatusArguments),
+    Status(status::StatusArguments),
     /// Print how many nodes and partitions a switch with tables of some sizes carries
     Plan(plan::PlanArguments),
     /// Show what goes on, live: what is wrong, keyspaces with their rates, nodes, switch tables; `q` ends it
@@ -304,9 +287,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Keyspace(command) => keyspaces::run(&command),
         Command::Partition(command) => partitions::run(&command),
         Command::Sim(arguments) => tools::run("nicekv-sim", &arguments),
-        Command::Put(arguments) => commands::put(&arguments),
-        Command::Get(arguments) => commands::get(&arguments),
-        Command::Delete(arguments) => commands::delete(&arguments),
+        Command::Put(arguments) => values::put(&arguments),
+        Command::Get(arguments) => values::get(&arguments),
+        Command::Delete(arguments) => values::delete(&arguments),
         Command::Scan(arguments) => scan::run(&arguments),
         Command::Object(command) => objects::run(&command),
         Command::Backup(arguments) => backup::backup(&arguments),
@@ -314,7 +297,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Trace(command) => trace::run(&command),
         Command::Plan(arguments) => plan::run(&arguments),
-        Command::Status(arguments) => commands::status(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::ScriptWorker => roles::run_script_worker(),
     }?;

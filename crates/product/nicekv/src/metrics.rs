@@ -1,9 +1,9 @@
 //! Where the metrics of this process are read.
 
-use crate::failure::Failure;
-use crate::roles::{self, Role};
+use crate::role::{Role, say};
 use nicekv_config::address;
 use nicekv_metrics::{Page, Source};
+use nicekv_operator::failure::Failure;
 use std::net::{SocketAddr, TcpListener};
 
 /// `--metrics`
@@ -45,7 +45,7 @@ impl Endpoint {
     pub(crate) fn role(self, sources: Vec<Source>) -> Result<Option<Role>, Failure> {
         let Some(listener) = self.0 else { return Ok(None) };
         let address = listener.local_addr().map_err(Failure::environment)?;
-        roles::say(format_args!("metrics at http://{address}/metrics"))?;
+        say(format_args!("metrics at http://{address}/metrics"))?;
         let page = Page::new(sources);
         Ok(Some(Box::new(move |stop| {
             nicekv_metrics::serve(listener, page, stop).map_err(|error| format!("metrics: {error}"))

@@ -1,7 +1,7 @@
 //! What nodes set aside on a disk, and whether the disk has it (docs/FAULTS.md row 9).
 
-use crate::failure::Failure;
 use nicekv_config::ReserveMib;
+use nicekv_operator::failure::Failure;
 use nicekv_runtime::node::{RESERVE_BYTES_MIN, RESERVE_FILE, StorageOptions, free_bytes_min};
 use nicekv_store::{Files, RealFiles};
 use std::path::{Path, PathBuf};

@@ -3,23 +3,23 @@
 //! A role is *prepared* first (sockets bound, locks taken, configuration checked: whatever can be refused is refused with one line)
 //! and then *spawned*. A role that fails stops the whole process.
 
+use crate::chunk_target::TargetSetup;
 use crate::descriptors::Needs;
-use crate::failure::Failure;
 use crate::gateway::GatewayFlags;
 use crate::kernel_gets;
-use crate::listening::{self, Uses};
-use crate::logs;
-use crate::logs::differences::Event;
+use crate::logs::events::Event;
 use crate::logs::watch::{emit, watcher};
 use crate::metrics::MetricsArguments;
 use crate::notify;
 use crate::reserves::Reserves;
-use crate::targets::TargetSetup;
+use crate::role::{Prepared, Role, ended, say, spawn, spawn_role};
+use crate::sockets::{self, Uses};
 use log::Level;
 use nicekv_config::address::bind_error;
 use nicekv_config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
 use nicekv_metadata::{Metadata, SeatTiming, StateStore};
 use nicekv_metrics::Source;
+use nicekv_operator::failure::Failure;
 use nicekv_proto::{Duration, NodeId};
 use nicekv_replica::{NodeConfig, Scripts, Timing};
 use nicekv_runtime::chunks::TargetWatch;
@@ -35,7 +35,6 @@ use nicekv_runtime::{
 use nicekv_scripts::WorkerScripts;
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_switch_xdp::{Hook, KernelSwitch, Port};
-use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,43 +45,6 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 const SCRIPT_WORKER: &str = "script-worker";
 /// So many endpoints of etcd can be silent before the lease of who leads is over, and a beat be late.
 const ASKED_PER_LEASE: u32 = 5;
-
-/// A role that is ready to run until the stop; its error is one line.
-pub(crate) type Role = Box<dyn FnOnce(&Stop) -> Result<(), String> + Send>;
-
-/// A role, and where it may be asked how it is.
-pub(crate) struct Prepared<R = Role> {
-    pub(crate) role: R,
-    pub(crate) source: Source,
-}
-
-/// Runs `role` on a thread of its own; none if there is none. Then, as if it fails or panics, the process is stopped.
-pub(crate) fn spawn(
-    stop: &Stop,
-    name: &str,
-    role: impl FnOnce() -> Result<(), String> + Send + 'static,
-) -> Option<JoinHandle<()>> {
-    struct FailOnPanic(Stop, String);
-    impl Drop for FailOnPanic {
-        fn drop(&mut self) {
-            if std::thread::panicking() {
-                self.0.fail(format!("{} has panicked", self.1));
-            }
-        }
-    }
-    let guard = FailOnPanic(stop.clone(), name.to_owned());
-    let run = move || {
-        let FailOnPanic(stop, name) = &guard;
-        if let Err(error) = role() {
-            stop.fail(format!("{name}: {error}"));
-        }
-    };
-    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-    let why = |error| {
-        format!("{name}: there is no thread for it, raise the limit of processes (ulimit -u): {error}")
-    };
-    spawned.map_err(|error| stop.fail(why(error))).ok()
-}
 
 /// Opens a data directory of the cluster, or creates it.
 pub(crate) fn open_directory(path: &Path, cluster: u128, owner: &str) -> Result<DataDirectory, Failure> {
@@ -406,7 +368,7 @@ fn run_threads(
     let watcher = watcher(vec![source.clone()]);
     let metrics = metrics.bind()?;
     let uses = uses.metrics(name, metrics.address());
-    let (metrics, reporter) = (metrics.role(vec![source])?, listening::reporter(uses, instances));
+    let (metrics, reporter) = (metrics.role(vec![source])?, sockets::reporter(uses, instances));
     let stop = Stop::new();
     stop.on_signals().map_err(Failure::environment)?;
     let threads: Vec<_> = roles
@@ -422,35 +384,6 @@ fn run_threads(
     ended(&stop, threads)?;
     emit(kind, name, Event::new(Level::Info, "stopped"));
     say(format_args!("stopped {name}"))
-}
-
-/// Runs a role that was prepared on a thread of its own.
-pub(crate) fn spawn_role(stop: &Stop, name: &str, role: Role) -> Option<JoinHandle<()>> {
-    let owned = stop.clone();
-    spawn(stop, name, move || role(&owned))
-}
-
-/// One line for whoever has started this; that nobody listens is no failure.
-pub(crate) fn say(line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
-    if logs::is_json() {
-        log::info!(text = line.to_string().as_str(); "said");
-        return Ok(());
-    }
-    let mut out = std::io::stdout();
-    match writeln!(out, "{line}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::environment(error)),
-        _ => Ok(()),
-    }
-}
-
-/// Waits for the stop and the end of all roles.
-pub(crate) fn ended(stop: &Stop, threads: impl IntoIterator<Item = JoinHandle<()>>) -> Result<(), Failure> {
-    stop.wait().map_err(Failure::operation)?;
-    for thread in threads {
-        // A panic was reported on its own thread, and is the stop's failure.
-        let _ = thread.join();
-    }
-    stop.failure().map_or(Ok(()), |failure| Err(Failure::Operation(failure)))
 }
 
 fn named<'a, T>(

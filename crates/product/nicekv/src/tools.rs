@@ -1,6 +1,6 @@
 //! `nicekv lab`, `nicekv bench` and `nicekv sim`: each becomes the program of that name, which is beside this one or in `PATH`.
 
-use crate::failure::Failure;
+use nicekv_operator::failure::Failure;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;

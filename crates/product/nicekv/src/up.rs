@@ -11,15 +11,13 @@
 //! ports differ.
 
 use crate::descriptors::Needs;
-use crate::doors::Doors;
-use crate::failure::Failure;
-use crate::gateway::GatewayFlags;
-use crate::listening::{self, Uses};
+use crate::gateway::{self, GatewayFlags, RespAddresses};
 use crate::logs::{self, LogArguments};
 use crate::metrics::{self, MetricsArguments};
 use crate::reserves::Reserves;
+use crate::role::{Prepared, Role, ended, say, spawn, spawn_role};
 use crate::roles::{self, open_directory};
-use crate::{clients, discovery, gateway, keyspaces};
+use crate::sockets::{self, Uses};
 use clap::{Args, ValueEnum};
 use futures_executor::block_on;
 use nicekv_client::OperationError;
@@ -33,6 +31,8 @@ use nicekv_config::{LogLevel, LogSection, ReserveMib};
 use nicekv_gateway::Listeners;
 use nicekv_metadata::{OLDER_STATE, Status};
 use nicekv_metrics::Source;
+use nicekv_operator::failure::Failure;
+use nicekv_operator::{client, discovery, keyspaces};
 use nicekv_proto::Expiry;
 use nicekv_proto::chunk::Round;
 use nicekv_proto::placement::Vrings;
@@ -49,6 +49,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 mod layout;
+#[cfg(test)]
+mod tests;
 
 use layout::Layout;
 
@@ -152,19 +154,19 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     let endpoint = sockets.metadata_address;
     let (data, root_path) = (root.describe(), root.path());
     let (mut threads, edges, sources) = start(&config, root, sockets, &stop)?;
-    roles::say(format_args!("starting {} nodes, {data}", config.nodes.len()))?;
+    say(format_args!("starting {} nodes, {data}", config.nodes.len()))?;
     let place = root_path.as_deref();
     let settings = (settings, connections_max);
     let front = Front { redis, edges: &edges, settings, metrics, sources, layout: &layout, place };
     match serve(&config, endpoint, front, &stop, &mut threads) {
         Ok(_announcement) => {
-            roles::ended(&stop, threads)?;
-            roles::say(format_args!("stopped, {data}"))
+            ended(&stop, threads)?;
+            say(format_args!("stopped, {data}"))
         }
         Err(failure) => {
             stop.stop();
             // What the roles say after that is no news.
-            let _ = roles::ended(&stop, threads);
+            let _ = ended(&stop, threads);
             Err(failure)
         }
     }
@@ -294,7 +296,7 @@ impl Root {
         let reserves = Reserves::of(directory.path(), nodes.len(), reserve)?;
         let directories: Vec<_> = nodes.iter().map(|node| directory.path().join(&node.name)).collect();
         if let Some(line) = reserves.shortage(&directories)? {
-            roles::say(format_args!("{line}"))?;
+            say(format_args!("{line}"))?;
         }
         Ok(Some(reserves))
     }
@@ -365,9 +367,9 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
     let metadata_is_new = metadata.as_ref().is_some_and(DataDirectory::is_new);
     // First, because it refuses what does not fit to the stored state, before a node's directory is made for it.
     let metadata = roles::prepare_metadata(config, metadata, endpoint, vec![listener])?;
-    let switch: roles::Role = Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string()));
+    let switch: Role = Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string()));
     let mut prepared =
-        vec![(SWITCH.into(), roles::Prepared { role: switch, source }), ("metadata".into(), metadata)];
+        vec![(SWITCH.into(), Prepared { role: switch, source }), ("metadata".into(), metadata)];
     let reserves = root.reserves(config)?;
     for (section, (endpoint, listener)) in config.nodes.iter().zip(sockets.nodes) {
         let directory = root.open_role(&section.name)?;
@@ -382,9 +384,9 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
         prepared.push((section.name.clone(), node));
     }
     let root = Arc::new(root);
-    let spawn = |(name, prepared): (String, roles::Prepared)| {
+    let spawn = |(name, prepared): (String, Prepared)| {
         let (owned, root, role) = (stop.clone(), root.clone(), prepared.role);
-        let thread = roles::spawn(stop, &name, move || {
+        let thread = spawn(stop, &name, move || {
             // The directory stays ours until the last role is done with it.
             let _root = root;
             role(&owned)
@@ -418,16 +420,16 @@ fn serve(
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
     let uses = Uses::of_cluster(config, GATEWAY, &redis, &settings.0, metrics.address());
-    let (doors, keyspaces) = (Doors::of(&redis, settings.0.login())?, config.client_keyspaces()?);
+    let (resp, keyspaces) = (RespAddresses::of(&redis, settings.0.login())?, config.client_keyspaces()?);
     let known = (keyspaces.clone(), vec![endpoint]);
-    let roles::Prepared { role: gateway, source } =
+    let Prepared { role: gateway, source } =
         gateway::prepare(GATEWAY, redis, Ipv4Addr::LOCALHOST, Some(edges), known, settings)?;
     sources.push(source);
-    threads.extend(roles::spawn_role(stop, "log", logs::watch::watcher(sources.clone())));
+    threads.extend(spawn_role(stop, "log", logs::watch::watcher(sources.clone())));
     // Before the cluster is ready: one that does not become so is what metrics are for.
     let metrics = metrics.role(sources)?;
-    threads.extend(metrics.and_then(|role| roles::spawn_role(stop, "metrics", role)));
-    threads.extend(roles::spawn_role(stop, "listening", listening::reporter(uses, vec![endpoint])));
+    threads.extend(metrics.and_then(|role| spawn_role(stop, "metrics", role)));
+    threads.extend(spawn_role(stop, "listening", sockets::reporter(uses, vec![endpoint])));
     wait_until_ready(endpoint, stop)?;
     let specs = config.checked_keyspaces()?;
     let mut refuses = false;
@@ -437,7 +439,7 @@ fn serve(
         match block_on(probe(&client.with_keyspace(keyspace.id), has_objects)) {
             // Gets and deletes go on, and deletes are what helps.
             Err(NotProbed::Client(ClientError::Failed(OperationError::DiskFull))) => refuses = true,
-            Err(NotProbed::Client(error)) => return Err(clients::failed(error)),
+            Err(NotProbed::Client(error)) => return Err(client::failed(error)),
             Err(NotProbed::Lost) => {
                 let line = "the probe write was acknowledged and not read back";
                 return Err(Failure::Operation(line.into()));
@@ -446,16 +448,17 @@ fn serve(
         }
     }
     if refuses {
-        roles::say(format_args!("warning: puts are refused, {}", OperationError::DiskFull))?;
+        say(format_args!("warning: puts are refused, {}", OperationError::DiskFull))?;
     }
-    threads.extend(gateway.into_iter().filter_map(|role| roles::spawn_role(stop, "gateway", role)));
-    let announcement = discovery::announce(endpoint, doors.any()?, place).map_err(Failure::environment)?;
+    threads.extend(gateway.into_iter().filter_map(|role| spawn_role(stop, "gateway", role)));
+    let announcement =
+        discovery::announce(endpoint, resp.preferred()?, place).map_err(Failure::environment)?;
     let (nodes, replicas) = (config.nodes.len(), config.replicas);
-    let told = doors.told();
-    roles::say(format_args!("ready {told} endpoint={endpoint} nodes={nodes} replicas={replicas}"))?;
+    let resp_words = resp.ready_words();
+    say(format_args!("ready {resp_words} endpoint={endpoint} nodes={nodes} replicas={replicas}"))?;
     layout.add_nodes(config, endpoint)?;
-    let command = doors.command()?;
-    roles::say(format_args!("connect with `{command}` or `nicekv put KEY VALUE`; Ctrl-C stops"))?;
+    let command = resp.redis_cli()?;
+    say(format_args!("connect with `{command}` or `nicekv put KEY VALUE`; Ctrl-C stops"))?;
     Ok(announcement)
 }
 

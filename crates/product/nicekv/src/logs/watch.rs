@@ -1,6 +1,6 @@
 //! Looks at the roles of this process, again and again, and writes what has changed.
 
-use super::differences::{Event, Field, of_gateway, of_metadata, of_node, of_switch};
+use super::events::{Event, Field, of_gateway, of_metadata, of_node, of_switch};
 use log::kv::{ToValue, Value};
 use log::{Level, Record};
 use nicekv_gateway::GatewayObservation;

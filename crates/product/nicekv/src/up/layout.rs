@@ -1,11 +1,11 @@
 //! Which nodes and keyspaces an `up` has: what its data directory says, and what the options add. An option that contradicts the directory is refused.
 
 use super::{Engine, UpArguments};
-use crate::commands::ask_for;
-use crate::failure::Failure;
-use crate::roles;
+use crate::role::say;
 use nicekv_config::{ClusterConfig, KeyspaceSection, Replication, protocol};
 use nicekv_metadata::{Change, Plan, StoredCluster};
+use nicekv_operator::admin::ask_for;
+use nicekv_operator::failure::Failure;
 use nicekv_proto::KeyspaceId;
 use nicekv_proto::placement::{
     CREATED_FIRST, KeyspaceDefaults, KeyspaceSpec, RingsBase, parse_keyspaces, partitions_for,
@@ -141,7 +141,7 @@ impl Layout {
             let plan: Plan = ask_for(&[endpoint], &AdminRequest::Change(change))?;
             let moving: usize = plan.moves.iter().map(|(_, _, count)| count).sum();
             let name = &section.name;
-            roles::say(format_args!(
+            say(format_args!(
                 "added {name}: {moving} replicas are to move, `nicekv node list` tells how far that is"
             ))?;
         }

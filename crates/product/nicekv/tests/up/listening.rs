@@ -46,16 +46,16 @@ fn status_shows_every_socket_of_up_and_all_are_on_loopback() {
     for socket in listening {
         let address = socket["address"].as_str().unwrap();
         assert!(address.starts_with("127.") || socket["device"] == "lo", "open to other hosts: {socket}");
-        assert_ne!(socket["purpose"], "not known", "{socket}");
+        assert_ne!(socket["purpose"], "unknown", "{socket}");
         let is_redis = address == up.resp;
         assert_eq!(socket["is_protected"], is_redis, "{socket}");
         assert_eq!(socket["login"], if is_redis { "password" } else { "no login" }, "{socket}");
     }
     let (_, text, _) = outcome(nicekv(scratch.path(), &["status"]));
-    let redis = format!("open to its own host, password: Redis clients (tcp): gateway {}", up.resp);
+    let redis = format!("open to this host only, password: Redis clients (tcp): gateway {}", up.resp);
     assert!(text.lines().any(|line| line == redis), "{redis:?} is not in {text}");
     let administration = format!(
-        "open to its own host, no login: administration, switches and clients (tcp): metadata {}",
+        "open to this host only, no login: administration, switches and clients (tcp): metadata {}",
         up.endpoint
     );
     assert!(text.lines().any(|line| line == administration), "{administration:?} is not in {text}");

@@ -1,0 +1,146 @@
+//! Native clients of a keyspace, for commands.
+
+use crate::admin::{ADMIN_TIMEOUT, answer};
+use crate::discovery::{self, EndpointArguments, Purpose};
+use crate::failure::Failure;
+use crate::problems::problems;
+use futures_executor::block_on;
+use nicekv_client::facade::{Client, ClientError};
+use nicekv_client::{Keyspace, OperationError};
+use nicekv_metadata::{ClusterInfo, KeyspaceInfo, Status};
+use nicekv_proto::{ClientId, KeyOrder, KeyspaceId};
+use nicekv_runtime::control_plane::AdminRequest;
+use nicekv_runtime::{Stop, admin, new_client_id, start_client_as};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// Where a client command goes.
+#[derive(clap::Args)]
+pub struct TargetArguments {
+    /// The keyspace of the key, by its name or number
+    #[arg(long, value_name = "NAME", default_value = "0", hide_default_value = true)]
+    pub keyspace: String,
+    #[command(flatten)]
+    pub endpoint: EndpointArguments,
+}
+
+/// What a client needs of a keyspace.
+pub fn known_to_clients(keyspace: &KeyspaceInfo, port: u16) -> Keyspace {
+    Keyspace {
+        id: KeyspaceId(keyspace.id),
+        replication: keyspace.replication(),
+        order: keyspace.order(),
+        partition_bits: Some(keyspace.partition_bits),
+        is_hot: keyspace.hot,
+        holds_objects: keyspace.chunks.is_some(),
+        ..keyspace.vrings(port).into()
+    }
+}
+
+/// A client of this keyspace.
+pub fn client_for(known: &KeyspaceInfo, port: u16, id: ClientId) -> Result<Client, Failure> {
+    client_at(Ipv4Addr::UNSPECIFIED, known, port, id)
+}
+
+/// The same, at an address of this host.
+pub fn client_at(
+    address: Ipv4Addr,
+    known: &KeyspaceInfo,
+    port: u16,
+    id: ClientId,
+) -> Result<Client, Failure> {
+    let keyspace = Keyspace { partition_bits: None, ..known_to_clients(known, port) };
+    let (client, _) = start_client_as(id, &Stop::new(), address, keyspace).map_err(Failure::environment)?;
+    Ok(client.with_keyspace(keyspace.id))
+}
+
+/// Too long a key is the caller's mistake, all else went wrong on the way.
+pub fn failed(error: ClientError) -> Failure {
+    match error {
+        ClientError::Refused(_) => Failure::environment(error),
+        ClientError::Failed(OperationError::TimedOut | OperationError::OutcomeUnknown) => {
+            Failure::NoAnswer(error.to_string())
+        }
+        ClientError::Failed(_) | ClientError::QueueFull { .. } | ClientError::Stopped => {
+            Failure::operation(error)
+        }
+    }
+}
+
+pub fn with_client(
+    arguments: &TargetArguments,
+    purpose: Purpose,
+    operate: impl AsyncFnOnce(Client) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    with_checked_client(arguments, purpose, |_| Ok(()), operate)
+}
+
+/// The same in a keyspace that passes a check.
+pub fn with_checked_client(
+    arguments: &TargetArguments,
+    purpose: Purpose,
+    check: impl FnOnce(&KeyspaceInfo) -> Result<(), Failure>,
+    operate: impl AsyncFnOnce(Client) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let id = new_client_id().map_err(Failure::environment)?;
+    let Connected { client, known, endpoint } = connected(arguments, id, purpose)?;
+    check(&known)?;
+    block_on(operate(client)).map_err(|failure| match failure {
+        Failure::NoAnswer(line) => Failure::Operation(format!("{line}; {}", why_no_answer(&endpoint))),
+        failure => failure,
+    })
+}
+
+/// What the metadata service knows of why nobody has answered.
+fn why_no_answer(endpoint: &[SocketAddrV4]) -> String {
+    let status = match admin::ask(endpoint, &AdminRequest::Status, ADMIN_TIMEOUT) {
+        Ok(json) => serde_json::from_slice::<Status>(&json),
+        Err(none) => return format!("{none}: without one that leads, the nodes' leases end and gets stop"),
+    };
+    let wrong = status.map(|status| problems(&status)).unwrap_or_default();
+    match wrong.split_first() {
+        None => "`nicekv status` shows nothing wrong: is there a way from this host to the vrings?".into(),
+        Some((worst, [])) => format!("WRONG: {worst}"),
+        Some((worst, others)) => {
+            format!("WRONG: {worst} (`nicekv status` shows {} more)", others.len())
+        }
+    }
+}
+
+/// A client of a keyspace, with an id that no client had before.
+pub fn client_of(arguments: &TargetArguments, id: ClientId, purpose: Purpose) -> Result<Client, Failure> {
+    Ok(client_with_order(arguments, id, purpose)?.0)
+}
+
+/// The same, and how the keyspace's keys are partitioned.
+pub fn client_with_order(
+    arguments: &TargetArguments,
+    id: ClientId,
+    purpose: Purpose,
+) -> Result<(Client, KeyOrder), Failure> {
+    let Connected { client, known, .. } = connected(arguments, id, purpose)?;
+    Ok((client, known.order()))
+}
+
+/// A client of a keyspace.
+struct Connected {
+    client: Client,
+    known: KeyspaceInfo,
+    /// Where the metadata service is.
+    endpoint: Vec<SocketAddrV4>,
+}
+
+fn connected(arguments: &TargetArguments, id: ClientId, purpose: Purpose) -> Result<Connected, Failure> {
+    let endpoint = discovery::find(&arguments.endpoint, purpose)?;
+    let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
+    let known = keyspace(&info, &arguments.keyspace)?.clone();
+    Ok(Connected { client: client_for(&known, info.port, id)?, known, endpoint })
+}
+
+pub fn keyspace<'a>(info: &'a ClusterInfo, name: &str) -> Result<&'a KeyspaceInfo, Failure> {
+    let by_name = info.keyspaces.iter().find(|keyspace| keyspace.name == name);
+    let found = by_name.or_else(|| name.parse().ok().and_then(|id| info.keyspace(id)));
+    found.ok_or_else(|| {
+        let names = info.keyspaces.iter().map(|keyspace| keyspace.name.as_str()).collect::<Vec<_>>();
+        Failure::Environment(format!("there is no keyspace {name:?}, only {}", names.join(", ")))
+    })
+}

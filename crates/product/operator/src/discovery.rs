@@ -1,0 +1,232 @@
+//! Finding a running cluster: `--endpoint` or `NICEKV_ENDPOINT`, the `up` of the data directory that is here, the running lab, the only running `up`, in this order.
+//! Where several run and none of these is meant, what changes anything is refused with a list of them, and what only reads says on standard error which one it reads.
+//! Announcements of other users are never looked at.
+
+use crate::failure::Failure;
+use crate::lab::Lab;
+use nicekv_config::address;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs::{self, File, TryLockError};
+use std::io::Write;
+use std::net::SocketAddrV4;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+/// Says where a cluster is, as `--endpoint` does.
+const ENDPOINT_VARIABLE: &str = "NICEKV_ENDPOINT";
+
+/// Where commands find a cluster.
+#[derive(Clone, Debug, clap::Args)]
+pub struct EndpointArguments {
+    /// TCP address of the metadata service, of any of its instances or of several with commas between them [default: NICEKV_ENDPOINT of the
+    /// environment, then the `up` of ./nicekv-data, then the running lab, then the only running `up`]
+    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',', value_parser = address::parse_v4)]
+    endpoint: Vec<SocketAddrV4>,
+}
+
+/// What a running `up` leaves for commands.
+#[derive(Debug, Serialize, Deserialize)]
+struct UpState {
+    pid: u32,
+    /// On the boot-time clock.
+    started_ns: u64,
+    endpoint: SocketAddrV4,
+    resp: std::net::SocketAddr,
+    /// Its data directory; none: it has its data in memory.
+    data: Option<PathBuf>,
+}
+
+/// Where `up` has its data unless it is said.
+pub const DATA_DIRECTORY: &str = "./nicekv-data";
+const NONE: &str = "no cluster is running: start one with `nicekv up`, or name one with --endpoint ADDR:PORT";
+const CHOOSE: &str = "choose with --endpoint ADDR:PORT or NICEKV_ENDPOINT";
+
+/// What a command does with the cluster that it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It shows something.
+    Read,
+    /// It writes, or administers: never to a cluster that is merely likely to be meant.
+    Change,
+}
+
+/// TCP addresses of instances of the metadata service. For the lab, the calling thread is moved into a client's network namespace: call it before any
+/// other thread is started.
+pub fn find(arguments: &EndpointArguments, purpose: Purpose) -> Result<Vec<SocketAddrV4>, Failure> {
+    if !arguments.endpoint.is_empty() {
+        return Ok(arguments.endpoint.clone());
+    }
+    let of_environment = address::of_environment(ENDPOINT_VARIABLE).map_err(Failure::Environment)?;
+    if !of_environment.is_empty() {
+        return Ok(of_environment);
+    }
+    let (ups, lab) = (running_ups(), Lab::find());
+    let chosen =
+        choose(&ups, local_directory().as_deref(), lab.is_some(), purpose).map_err(Failure::Environment)?;
+    if let Some(notice) = chosen.notice {
+        // Some commands look twice.
+        static SHOWN: Once = Once::new();
+        SHOWN.call_once(|| eprintln!("nicekv: {notice}"));
+    }
+    if let Some(place) = chosen.up {
+        return Ok(vec![ups[place].endpoint]);
+    }
+    let lab = lab.ok_or_else(|| Failure::Environment(NONE.into()))?;
+    lab.enter_client()?;
+    Ok(lab.metadata)
+}
+
+/// The same for a command that is given a configuration file, where the metadata service is at `controls`: that is the cluster unless an endpoint is named.
+pub fn find_configured(
+    arguments: &EndpointArguments,
+    controls: Vec<SocketAddrV4>,
+) -> Result<Vec<SocketAddrV4>, Failure> {
+    if !arguments.endpoint.is_empty() || controls.is_empty() {
+        return find(arguments, Purpose::Change);
+    }
+    // Files of the lab name addresses that only its hosts reach.
+    let lab = Lab::find().filter(|lab| lab.metadata.iter().any(|address| controls.contains(address)));
+    lab.map_or(Ok(()), |lab| lab.enter_client())?;
+    Ok(controls)
+}
+
+/// The data directory that `up` uses unless it is said, if there is one here.
+fn local_directory() -> Option<PathBuf> {
+    fs::canonicalize(DATA_DIRECTORY).ok().filter(|path| path.is_dir())
+}
+
+/// Which cluster is meant.
+#[derive(Debug, PartialEq, Eq)]
+struct Chosen {
+    /// Its place in the list; `None`: it is the lab.
+    up: Option<usize>,
+    /// For people, where others could have been meant.
+    notice: Option<String>,
+}
+
+/// The cluster of the data directory `here`, or the lab, or the only `up`. `ups`: the one that was started last at the end.
+fn choose(ups: &[UpState], here: Option<&Path>, has_lab: bool, purpose: Purpose) -> Result<Chosen, String> {
+    let is_here = |up: &UpState| here.is_some() && up.data.as_deref() == here;
+    if let Some(place) = ups.iter().rposition(is_here) {
+        return Ok(Chosen { up: Some(place), notice: None });
+    }
+    let list = || {
+        let ups = ups.iter().rev().map(ToString::to_string);
+        let lab = has_lab.then(|| "the lab (nicekv lab exec client-0 -- nicekv …)".to_owned());
+        lab.into_iter().chain(ups).collect::<Vec<_>>().join("; ")
+    };
+    let stopped = here.map(|path| format!("the cluster in {} does not run", path.display()));
+    let choice = match (has_lab, ups) {
+        (true, []) => return Ok(Chosen { up: None, notice: None }),
+        (true, _) => {
+            let notice = format!("this is the lab; there are also {}: {CHOOSE}", others(ups));
+            return Ok(Chosen { up: None, notice: Some(notice) });
+        }
+        (false, []) => return Err(stopped.map_or(NONE.into(), |stopped| format!("{stopped}: {NONE}"))),
+        (false, [_]) if stopped.is_none() => return Ok(Chosen { up: Some(0), notice: None }),
+        (false, _) => ups.len() - 1,
+    };
+    match (purpose, stopped) {
+        (Purpose::Change, Some(stopped)) => {
+            Err(format!("{stopped}, and others do: {}: nothing was done, {CHOOSE}", list()))
+        }
+        (Purpose::Change, None) => {
+            Err(format!("several clusters are running: {}: nothing was done, {CHOOSE}", list()))
+        }
+        (Purpose::Read, _) => {
+            let notice = format!("this is the cluster of {}: {CHOOSE}", ups[choice]);
+            let rest = others(&ups[..choice]);
+            let notice = if choice == 0 { notice } else { format!("{notice}; there are also {rest}") };
+            Ok(Chosen { up: Some(choice), notice: Some(notice) })
+        }
+    }
+}
+
+impl fmt::Display for UpState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, endpoint, resp, data, .. } = self;
+        let data =
+            data.as_ref().map_or("data in memory".into(), |data| format!("data in {}", data.display()));
+        write!(formatter, "`nicekv up` at {endpoint} (resp {resp}, process {pid}, {data})")
+    }
+}
+
+/// What else could have been meant.
+fn others(ups: &[UpState]) -> String {
+    ups.iter().rev().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Those that run, the one that was started last at the end.
+fn running_ups() -> Vec<UpState> {
+    let Ok(entries) = state_directory(false).and_then(fs::read_dir) else { return Vec::new() };
+    let mut running: Vec<UpState> = entries.flatten().filter_map(|entry| running_up(&entry.path())).collect();
+    running.sort_by_key(|up| up.started_ns);
+    running
+}
+
+/// The `up` of an announcement, which it has locked as long as it lives.
+fn running_up(path: &Path) -> Option<UpState> {
+    let file = File::open(path).ok()?;
+    match file.try_lock_shared() {
+        // It was killed and could not withdraw it.
+        Ok(()) if path.extension().is_some_and(|extension| extension == "json") => {
+            let _ = fs::remove_file(path);
+            None
+        }
+        Err(TryLockError::WouldBlock) => serde_json::from_reader(file).ok(),
+        Ok(()) | Err(TryLockError::Error(_)) => None,
+    }
+}
+
+/// The announcement of a running `up`, withdrawn when it is dropped.
+pub struct Announcement {
+    path: PathBuf,
+    _locked: File,
+}
+
+/// Announces this process to commands.
+pub fn announce(
+    endpoint: SocketAddrV4,
+    resp: std::net::SocketAddr,
+    data: Option<&Path>,
+) -> std::io::Result<Announcement> {
+    let (directory, pid) = (state_directory(true)?, std::process::id());
+    let (path, new) = (directory.join(format!("up-{pid}.json")), directory.join(format!("up-{pid}.new")));
+    let state = UpState {
+        pid,
+        started_ns: nicekv_runtime::now().boot_ns,
+        endpoint,
+        resp,
+        data: data.map(Path::to_owned),
+    };
+    let mut file = File::create(&new)?;
+    file.lock()?;
+    file.write_all(&serde_json::to_vec(&state)?)?;
+    fs::rename(&new, &path)?;
+    Ok(Announcement { path, _locked: file })
+}
+
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// `$XDG_RUNTIME_DIR/nicekv` or `/tmp/nicekv-UID`, which must be ours: others must not send us elsewhere.
+fn state_directory(create: bool) -> std::io::Result<PathBuf> {
+    let uid = rustix::process::getuid().as_raw();
+    let path = match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(base) => PathBuf::from(base).join("nicekv"),
+        None => PathBuf::from(format!("/tmp/nicekv-{uid}")),
+    };
+    if create {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+    }
+    let metadata = fs::symlink_metadata(&path)?;
+    if !metadata.is_dir() || metadata.uid() != uid {
+        return Err(std::io::Error::other(format!("{} is not ours", path.display())));
+    }
+    Ok(path)
+}

@@ -1,0 +1,30 @@
+#![allow(missing_docs)] // No user links it; `nicekv --help` says what each command does.
+//! The commands that operate a running cluster: data (`put`, `get`, `scan`, `object`, `backup`), what it looks like (`status`, `top`,
+//! `explain`, `trace`) and what is changed (`node`, `keyspace`, `partition`).
+//!
+//! [`discovery`] finds the cluster, [`admin`] asks its metadata service, [`client`] opens a native client; each further module is a command.
+
+pub mod admin;
+pub mod backup;
+mod balance;
+pub mod client;
+pub mod discovery;
+pub mod explain;
+pub mod failure;
+pub mod groups;
+mod hot_keys;
+pub mod keyspaces;
+mod lab;
+pub mod nodes;
+pub mod objects;
+mod open_sockets;
+pub mod output;
+pub mod partitions;
+pub mod plan;
+mod problems;
+mod progress;
+pub mod scan;
+pub mod status;
+pub mod top;
+pub mod trace;
+pub mod values;

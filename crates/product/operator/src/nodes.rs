@@ -1,0 +1,223 @@
+//! `nicekv node list | add | drain | remove`: which nodes hold what (NICE §4.4, ring re-configuration).
+//!
+//! A change is a wish that the metadata service writes down and carries out step by step; the command waits and tells how far it is, and may be ended:
+//! the change goes on.
+
+use crate::admin::{ListArguments, answer, ask_for};
+use crate::discovery::{self, EndpointArguments, Purpose};
+use crate::failure::Failure;
+use crate::output::print;
+use nicekv_config::{self as config, RoleKind};
+use nicekv_metadata::{Change, NodeStatus, NodeWish, Plan, Status};
+use nicekv_runtime::control_plane::AdminRequest;
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddrV4;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Between two looks at how far a change is.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// Cells of the bar that shows it.
+const BAR: usize = 30;
+
+#[derive(clap::Subcommand)]
+pub enum NodeCommand {
+    /// Show the cluster's nodes, how much each holds, and what moves
+    List(ListArguments),
+    /// Let a node hold its share: one that was started for the first time, or one that was drained
+    ///
+    /// Start it first (`nicekv node --config FILE --name NAME`, its entry with `spare = true`): what moves to it waits until it is there. Puts and gets go on.
+    Add(AddArguments),
+    /// Let a node hold nothing, and keep it in the cluster: before it is switched off for long, or to make place elsewhere
+    Drain(ChangeArguments),
+    /// Let a node hold nothing, and forget it then; it may be dead
+    ///
+    /// Its number is never given again. A node that comes back later is a new one.
+    Remove(ChangeArguments),
+}
+
+#[derive(clap::Args)]
+pub struct AddArguments {
+    /// The file with the node's entry
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// The switch that it hangs at, where there are trunks between several [default: `switch` of its entry]
+    #[arg(long, value_name = "NAME")]
+    switch: Option<String>,
+    #[command(flatten)]
+    change: ChangeArguments,
+}
+
+#[derive(clap::Args)]
+pub struct ChangeArguments {
+    /// Which node
+    name: String,
+    /// Show what would move, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not wait until all has moved
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    endpoint: EndpointArguments,
+}
+
+pub fn run(command: &NodeCommand) -> Result<(), Failure> {
+    match command {
+        NodeCommand::List(arguments) => list(arguments),
+        NodeCommand::Add(AddArguments { config, switch, change: arguments }) => {
+            let config = config::read(config, RoleKind::Node)?;
+            let section = config.nodes.iter().find(|node| node.name == arguments.name);
+            let section = section
+                .ok_or_else(|| Failure::Environment(format!("the file has no node {:?}", arguments.name)))?;
+            let endpoint = discovery::find_configured(&arguments.endpoint, config.metadata_controls())?;
+            let change = Change::Add {
+                name: section.name.clone(),
+                address: SocketAddrV4::new(section.address, config.port),
+                mac: section.mac.0,
+                switch_port: section.switch_port,
+                home: switch
+                    .as_ref()
+                    .or(section.switch.as_ref())
+                    .map(|name| home(name, &endpoint))
+                    .transpose()?,
+            };
+            carry_out(&endpoint, &change, Some(section.id), arguments)
+        }
+        NodeCommand::Drain(arguments) => {
+            let endpoint = discovery::find(&arguments.endpoint, Purpose::Change)?;
+            carry_out(&endpoint, &Change::Drain { name: arguments.name.clone() }, None, arguments)
+        }
+        NodeCommand::Remove(arguments) => {
+            let endpoint = discovery::find(&arguments.endpoint, Purpose::Change)?;
+            carry_out(&endpoint, &Change::Remove { name: arguments.name.clone() }, None, arguments)
+        }
+    }
+}
+
+/// The number of a switch.
+fn home(name: &str, endpoint: &[SocketAddrV4]) -> Result<u16, Failure> {
+    let status: Status = answer(endpoint, &AdminRequest::Status)?;
+    let found = status.switches.iter().find(|switch| switch.name == name);
+    found.map(|switch| switch.id).ok_or_else(|| {
+        let names: Vec<_> = status.switches.iter().map(|switch| switch.name.as_str()).collect();
+        Failure::Environment(format!("there is no switch {name:?}, only {}", names.join(", ")))
+    })
+}
+
+fn list(arguments: &ListArguments) -> Result<(), Failure> {
+    let status: Status =
+        answer(&discovery::find(&arguments.endpoint, Purpose::Read)?, &AdminRequest::Status)?;
+    let mut text = if arguments.json {
+        serde_json::to_string(&status.nodes).map_err(Failure::environment)?
+    } else {
+        let mut lines: Vec<String> = status.nodes.iter().map(describe).collect();
+        if status.moves > 0 {
+            lines.push(format!("{} replicas are on their way", status.moves));
+        }
+        lines.join("\n")
+    };
+    text.push('\n');
+    print(text.as_bytes())
+}
+
+fn describe(node: &NodeStatus) -> String {
+    let NodeStatus { id, name, address, state, wish, members, share, missing, .. } = node;
+    let wish = match wish {
+        NodeWish::Holds => String::new(),
+        NodeWish::Drained if *members == 0 => " drained".into(),
+        NodeWish::Drained => " draining".into(),
+        NodeWish::Removed => " being removed".into(),
+    };
+    let missing =
+        if *missing > 0 { format!(", {missing} of these on their way to it") } else { String::new() };
+    format!(
+        "{name} number {id} {address} {state:?}{wish}: member of {members} partitions, is to hold {share}{missing}"
+    )
+}
+
+/// Shows what follows, does it, and waits for it.
+fn carry_out(
+    endpoint: &[SocketAddrV4],
+    change: &Change,
+    number: Option<u16>,
+    arguments: &ChangeArguments,
+) -> Result<(), Failure> {
+    let plan: Plan = ask_for(endpoint, &AdminRequest::Plan(change.clone()))?;
+    if let Some(number) = number.filter(|number| *number != plan.node) {
+        let line = format!("the file says id = {number}, but its number in this cluster is {}", plan.node);
+        return Err(Failure::Environment(line));
+    }
+    print(show(&plan).as_bytes())?;
+    if arguments.dry_run {
+        return Ok(());
+    }
+    let _: Plan = ask_for(endpoint, &AdminRequest::Change(change.clone()))?;
+    if arguments.no_wait { Ok(()) } else { wait(endpoint, change, &arguments.name) }
+}
+
+fn show(plan: &Plan) -> String {
+    let moving: usize = plan.moves.iter().map(|(_, _, count)| count).sum();
+    let mut text = format!("{moving} of {} replicas are to move\n", plan.replicas);
+    for (from, to, count) in &plan.moves {
+        text += &format!("  {count} from {from} to {to}\n");
+    }
+    text
+}
+
+fn wait(endpoint: &[SocketAddrV4], change: &Change, name: &str) -> Result<(), Failure> {
+    let is_terminal = std::io::stdout().is_terminal();
+    let (mut most, mut told) = (0, usize::MAX);
+    loop {
+        let status = answer(endpoint, &AdminRequest::Status)?;
+        if let (Change::Add { .. }, Some(why)) = (change, why_not_added(&status, name)) {
+            return Err(Failure::Operation(why));
+        }
+        let left = left(&status, change, name);
+        most = most.max(left);
+        if is_terminal {
+            let done = (most - left) * BAR / most.max(1);
+            print(format!("\r[{:<BAR$}] {left} left ", "#".repeat(done)).as_bytes())?;
+        } else if left != told && (told == usize::MAX || left * 10 / most.max(1) != told * 10 / most.max(1)) {
+            print(format!("{left} left\n").as_bytes())?;
+        }
+        _ = std::io::stdout().flush();
+        told = left;
+        if left == 0 {
+            return print(if is_terminal { b"\rdone\x1b[K\n" } else { b"done\n" });
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+/// Why a node that is to be added will not take its share, if a switch keeps it from that.
+fn why_not_added(status: &Status, name: &str) -> Option<String> {
+    let begin = format!("node {name} is ");
+    if let Some(refused) = status.taken_back.iter().rfind(|line| line.starts_with(&begin)) {
+        return Some(refused.clone());
+    }
+    status.switches.iter().find_map(|switch| {
+        let missing = switch.missing_ports.iter().find(|missing| missing.name == name)?;
+        let switch = if switch.name.is_empty() { switch.id.to_string() } else { switch.name.clone() };
+        let port = missing.port;
+        Some(format!(
+            "switch {switch} has no port {port}, the `switch_port` of {name}: start it with that port, or `nicekv node remove {name}`"
+        ))
+    })
+}
+
+/// Replicas that are to move, or to be let go, before a change is done.
+fn left(status: &Status, change: &Change, name: &str) -> usize {
+    let node = status.nodes.iter().find(|node| node.name == name);
+    match change {
+        Change::Add { .. } => status.moves + leaving(status),
+        Change::Drain { .. } => status.moves + node.map_or(0, |node| node.members),
+        // It is forgotten last.
+        Change::Remove { .. } => status.moves + node.map_or(0, |node| node.members.max(1)),
+    }
+}
+
+fn leaving(status: &Status) -> usize {
+    let members = status.partitions.iter().flat_map(|partition| &partition.members);
+    members.filter(|member| member.leaving).count()
+}

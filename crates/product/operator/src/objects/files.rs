@@ -1,0 +1,104 @@
+//! Files and pipes that objects come from and go to.
+
+use crate::failure::Failure;
+use nicekv_runtime::{NewFile, remove_unfinished_on_signals};
+use std::fs::File;
+use std::io::{BufWriter, Read, Stdout, Write, stdin, stdout};
+use std::path::Path;
+
+const STANDARD: &str = "-";
+
+/// What of an object is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Range {
+    first: Option<u64>,
+    end: Option<u64>,
+}
+
+pub(super) fn parse_range(text: &str) -> Result<Range, String> {
+    let number = |part: &str| if part.is_empty() { Ok(None) } else { part.parse().map(Some).map_err(drop) };
+    let range = text
+        .split_once("..")
+        .and_then(|(first, end)| Some(Range { first: number(first).ok()?, end: number(end).ok()? }));
+    range.ok_or_else(|| "two numbers of bytes A..B, of which either may be left out".into())
+}
+
+impl Range {
+    /// Of an object of so many bytes; the first byte, and the one behind the last.
+    pub(super) fn within(self, length: u64) -> Result<(u64, u64), Failure> {
+        let (first, end) = (self.first.unwrap_or(0), self.end.unwrap_or(length));
+        if first > end || end > length {
+            let line = format!("bytes {first} to {end} are not within the object, which has {length}");
+            return Err(Failure::Operation(line));
+        }
+        Ok((first, end))
+    }
+}
+
+pub(super) fn open_source(path: &Path) -> Result<Box<dyn Read>, Failure> {
+    if path == Path::new(STANDARD) {
+        return Ok(Box::new(stdin().lock()));
+    }
+    let file =
+        File::open(path).map_err(|error| Failure::Environment(format!("{}: {error}", path.display())))?;
+    Ok(Box::new(file))
+}
+
+/// Where an object goes: a file is there when all of it is.
+pub(super) struct Sink {
+    to: Destination,
+    name: String,
+}
+
+enum Destination {
+    Standard(BufWriter<Stdout>),
+    File(NewFile),
+}
+
+impl Sink {
+    pub(super) fn create(path: &Path) -> Result<Self, Failure> {
+        let name = path.display().to_string();
+        let to = if path == Path::new(STANDARD) {
+            Ok(Destination::Standard(BufWriter::new(stdout())))
+        } else {
+            remove_unfinished_on_signals().and_then(|()| NewFile::create(path)).map(Destination::File)
+        };
+        match to {
+            Ok(to) => Ok(Self { to, name }),
+            Err(error) => Err(Failure::Environment(format!("{name}: {error}"))),
+        }
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let written = match &mut self.to {
+            Destination::Standard(to) => to.write_all(bytes),
+            // Chunks are long.
+            Destination::File(new) => new.file().write_all(bytes),
+        };
+        written.map_err(|error| Failure::Environment(format!("{}: {error}", self.name)))
+    }
+
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        let finished = match self.to {
+            Destination::Standard(mut to) => to.flush(),
+            Destination::File(new) => new.finish(),
+        };
+        finished.map_err(|error| Failure::Environment(format!("{}: {error}", self.name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_within_the_object() {
+        let within = |text: &str| parse_range(text).unwrap().within(10).ok();
+        assert_eq!(
+            [within("2..5"), within("..5"), within("2.."), within("..")],
+            [Some((2, 5)), Some((0, 5)), Some((2, 10)), Some((0, 10))]
+        );
+        assert_eq!((within("5..2"), within("2..11"), within("10..10")), (None, None, Some((10, 10))));
+        assert!(["", "5", "a..b", "1..-1"].iter().all(|text| parse_range(text).is_err()));
+    }
+}

@@ -1,0 +1,228 @@
+//! What is wrong with a cluster, the worst first: what `nicekv status` and `nicekv top` begin with.
+
+use crate::open_sockets::exposed;
+use nicekv_metadata::{
+    DiskState, HealthCounts, NodeState, NodeStatus, PeerStatus, Status, StrangerStatus, SwitchStatus,
+};
+use nicekv_runtime::in_words;
+use std::time::Duration;
+
+/// A table with more of its entries in use is soon full.
+const FULL_PERCENT: u32 = 90;
+
+/// A line for each.
+pub(crate) fn problems(status: &Status) -> Vec<String> {
+    let mut lines = of_partitions(&status.health);
+    if let Some((since_ms, why)) = &status.control_plane.outage {
+        let since_s = since_ms.div_ceil(1000);
+        lines.push(format!("the store of the metadata service has been silent for {since_s} s: {why}"));
+    }
+    lines.extend(of_strangers(&status.control_plane.strangers, &status.nodes));
+    lines.extend(status.nodes.iter().flat_map(of_node));
+    lines.extend(status.switches.iter().filter_map(of_switch));
+    lines.extend(exposed(&status.control_plane.listening));
+    lines.extend(status.control_plane.peers.iter().filter_map(|peer| of_peer(peer, status)));
+    let full = status.tables.iter().filter(|table| table.entries * 100 > table.capacity * FULL_PERCENT);
+    lines.extend(full.map(|table| {
+        format!("table {} has {} of {} entries in use", table.name, table.entries, table.capacity)
+    }));
+    let left_out = status.balancing.map_or(0, |balancing| balancing.left_out);
+    if left_out > 0 {
+        lines.push(format!(
+            "gets of {left_out} partitions are not balanced: table division has no room, their primaries answer alone"
+        ));
+    }
+    let scarce = status.chunks.as_ref().map_or(0, |chunks| chunks.under_replicated);
+    if scarce > 0 {
+        lines.push(format!("{scarce} chunks of objects have too few copies: others are being made"));
+    }
+    if lines.is_empty() {
+        lines.extend(status.why_not_ready.iter().map(|reason| format!("not ready: {reason}")));
+    }
+    lines
+}
+
+fn of_partitions(health: &HealthCounts) -> Vec<String> {
+    let HealthCounts { lost, unavailable, waiting, reduced, .. } = *health;
+    let counts = [
+        (lost, "lost: every node that held all of it came back empty; restore a backup"),
+        (unavailable, "unavailable: no node that holds all of it is there; start its nodes"),
+        (waiting, "without puts: too few of its nodes are there; gets go on"),
+        (reduced, "with fewer than R copies: another failure could stop it"),
+    ];
+    let line = |(count, what): (usize, &str)| {
+        let partitions = if count == 1 { "partition is" } else { "partitions are" };
+        format!("{count} {partitions} {what}")
+    };
+    counts.into_iter().filter(|(count, _)| *count > 0).map(line).collect()
+}
+
+fn of_node(node: &NodeStatus) -> Vec<String> {
+    let NodeStatus { name, address, .. } = node;
+    let state = match node.state {
+        NodeState::Live => None,
+        NodeState::Suspected => Some(format!("node {name} ({address}) is silent or does not hear")),
+        NodeState::Unknown => Some(format!("node {name} ({address}) has not been heard of yet")),
+    };
+    let disk = match node.disk {
+        DiskState::Enough => None,
+        DiskState::Reserve => Some(format!(
+            "the disk of node {name} is full: puts are refused, gets and deletes go on; free space on the disk or delete keys"
+        )),
+        DiskState::Exhausted => Some(format!(
+            "the disk of node {name} is full to the last: puts and deletes are refused; free space on the disk"
+        )),
+    };
+    let forgotten = (node.forgotten > 0).then(|| {
+        format!(
+            "the storage of node {name} lacks what it had confirmed (an older directory, a lost log or a disk that lies): it copies {} partitions anew; look at its disk",
+            node.forgotten
+        )
+    });
+    state.into_iter().chain(disk).chain(forgotten).collect()
+}
+
+/// Senders of other releases: nobody hears them, and they are silent otherwise. One line, however many there are: whoever can send a datagram can look like one.
+fn of_strangers(strangers: &[StrangerStatus], nodes: &[NodeStatus]) -> Option<String> {
+    let name_of = |stranger: &StrangerStatus| {
+        nodes.iter().find(|node| stranger.address == *node.address.ip()).map(|node| &node.name)
+    };
+    // A node of the cluster matters most, then who was heard last.
+    let shown = strangers.iter().min_by_key(|stranger| (name_of(stranger).is_none(), stranger.ago_ms))?;
+    let StrangerStatus { address, protocol, version, known, ago_ms, .. } = shown;
+    let name = name_of(shown).map(|name| format!(" ({name})")).unwrap_or_default();
+    let others = match strangers.len() - 1 {
+        0 => String::new(),
+        others => format!("; and {others} other senders or versions, see `nicekv status --json`"),
+    };
+    Some(format!(
+        "{address}{name} speaks version {version} of the {protocol} protocol, this cluster version {known}: it is not heard; last {} s ago{others}",
+        ago_ms / 1000
+    ))
+}
+
+/// An instance of the metadata service that does not answer the one that leads.
+fn of_peer(peer: &PeerStatus, status: &Status) -> Option<String> {
+    let PeerStatus { name, addresses, silent } = peer;
+    let (since_ms, why) = silent.as_ref()?;
+    let peers = &status.control_plane.peers;
+    let left = 1 + peers.iter().filter(|peer| peer.silent.is_none()).count();
+    let address = addresses.first().map(|address| format!(" ({address})")).unwrap_or_default();
+    Some(format!(
+        "metadata instance {name}{address} has not answered for {}: {why}; {left} of {} are left, without any gets and puts would stop: start it again, its log says why it ended",
+        in_words(Duration::from_millis(*since_ms)),
+        1 + peers.len()
+    ))
+}
+
+fn of_switch(switch: &SwitchStatus) -> Option<String> {
+    let SwitchStatus { id, connected, current, error, missing_ports, .. } = switch;
+    match (connected, error, current) {
+        (true, None, _) if !missing_ports.is_empty() => {
+            let missing =
+                missing_ports.iter().map(|missing| format!("{} for {}", missing.port, missing.name));
+            let missing = missing.collect::<Vec<_>>().join(", ");
+            Some(format!(
+                "switch {id} does not have these ports: {missing}: nothing reaches these nodes; start the switch with the ports, or remove the nodes"
+            ))
+        }
+        (false, _, _) => Some(format!("switch {id} is not connected: what it knows may be old")),
+        (true, Some(error), _) => Some(format!("switch {id} refused its tables: {error}")),
+        (true, None, false) => Some(format!("switch {id} does not have the newest tables yet")),
+        (true, None, true) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn status(changes: impl FnOnce(&mut Value)) -> Status {
+        let health =
+            json!({"whole": 8, "covered": 0, "reduced": 0, "waiting": 0, "unavailable": 0, "lost": 0});
+        let node = json!({"id": 1, "name": "node-1", "address": "127.20.0.1:7400", "state": "live",
+            "disk": "enough", "wish": "holds", "members": 8, "share": 8, "missing": 0});
+        let mut value = json!({
+            "cluster": "c", "term": 3, "ready": true, "why_not_ready": null, "moves": 0, "health": health,
+            "nodes": [node], "keyspaces": [], "partitions": [],
+            "switches": [{"id": 0, "connected": true, "current": true, "error": null}],
+            "tables": [{"name": "division", "entries": 9, "capacity": 10, "hits": 0}],
+            "counters": {"malformed": 0, "foreign": 0, "forged": 0, "stale": 0, "transmits_dropped": 0},
+        });
+        changes(&mut value);
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_wrong_with_a_cluster_that_is_well() {
+        assert_eq!(problems(&status(|_| ())), [""; 0]);
+    }
+
+    #[test]
+    fn each_problem_is_a_line_and_the_worst_is_first() {
+        type Break = fn(&mut Value);
+        let breaks: [(Break, &str); 12] = [
+            (|status| status["health"]["lost"] = 1.into(), "1 partition is lost"),
+            (|status| status["health"]["unavailable"] = 2.into(), "2 partitions are unavailable"),
+            (|status| status["health"]["waiting"] = 2.into(), "2 partitions are without puts"),
+            (|status| status["health"]["reduced"] = 2.into(), "fewer than R copies"),
+            (
+                |status| status["nodes"][0]["state"] = "suspected".into(),
+                "node node-1 (127.20.0.1:7400) is silent",
+            ),
+            (|status| status["nodes"][0]["disk"] = "reserve".into(), "the disk of node node-1 is full"),
+            (|status| status["switches"][0]["connected"] = false.into(), "switch 0 is not connected"),
+            (|status| status["switches"][0]["error"] = "no room".into(), "refused its tables: no room"),
+            (
+                |status| status["switches"][0]["current"] = false.into(),
+                "switch 0 does not have the newest tables",
+            ),
+            (|status| status["tables"][0]["entries"] = 10.into(), "table division has 10 of 10 entries"),
+            (
+                |status| {
+                    status["balancing"] = json!({"divided": 1, "left_out": 7, "entries_per_partition": 4,
+                        "sources": 0, "divided_by_load": 0});
+                },
+                "gets of 7 partitions are not balanced",
+            ),
+            (
+                |status| {
+                    status["control_plane"] = json!({"instance": "", "store": "file", "outage": null,
+                        "instances": [], "strangers": [{"address": "127.20.0.1", "protocol": "wire",
+                        "version": 9, "known": 2, "count": 4, "ago_ms": 3100}]});
+                },
+                "127.20.0.1 (node-1) speaks version 9 of the wire protocol, this cluster version 2",
+            ),
+        ];
+        for (broken, part) in breaks {
+            let lines = problems(&status(broken));
+            assert!(lines.len() == 1 && lines[0].contains(part), "{part}: {lines:?}");
+        }
+        let all = problems(&status(|status| {
+            // The last ones hide each other.
+            breaks
+                .into_iter()
+                .filter(|(_, part)| !part.contains("tables"))
+                .for_each(|(broken, _)| broken(status));
+            status["why_not_ready"] = "and so on".into();
+        }));
+        assert!(all.len() == 10 && all[0].contains("lost") && all[8].contains("division"), "{all:?}");
+        let waiting = problems(&status(|status| status["why_not_ready"] = "an epoch".into()));
+        assert_eq!(waiting, ["not ready: an epoch"], "what has no other reason");
+    }
+
+    #[test]
+    fn senders_of_other_releases_are_one_line_however_many_there_are() {
+        let stranger = |address: &str, version: u32, ago_ms: u64| json!({"address": address, "protocol": "wire", "version": version, "known": 2, "count": 1, "ago_ms": ago_ms});
+        let lines = problems(&status(|status| {
+            let mut strangers: Vec<Value> = (0..16).map(|at| stranger("10.9.9.9", 100 + at, 50)).collect();
+            strangers.insert(7, stranger("127.20.0.1", 3, 9_000));
+            status["control_plane"] = json!({"instance": "", "store": "file", "outage": null, "instances": [],
+                "strangers": strangers});
+        }));
+        let expected = "127.20.0.1 (node-1) speaks version 3 of the wire protocol, this cluster version 2: it is not heard; \
+            last 9 s ago; and 16 other senders or versions, see `nicekv status --json`";
+        assert_eq!(lines, [expected]);
+    }
+}

@@ -1,0 +1,217 @@
+//! `nicekv scan`: what a keyspace holds, in pieces, each of one moment (C11).
+//!
+//! Where keys are partitioned by range, only match values from the first key's to the last key's are asked for, and a key is printed when nothing is left before
+//! it: pieces that come from further on are held until then.
+
+use crate::client::{TargetArguments, client_with_order, failed};
+use crate::discovery::Purpose;
+use crate::failure::Failure;
+use crate::output::{print, printable};
+use futures_executor::block_on;
+use nicekv_client::Scan;
+use nicekv_client::facade::{Client, Listed};
+use nicekv_proto::placement::match_digest;
+use nicekv_proto::scan::{ScanWants, key_before};
+use nicekv_proto::{KeyOrder, MatchRange};
+use nicekv_runtime::new_client_id;
+use std::collections::BTreeMap;
+
+/// Pieces that are asked for at a time.
+const PIECES_MAX: usize = 32;
+/// Bytes of keys and values that are held; above that only what comes next is asked for.
+const HELD_BYTES_MAX: usize = 64 << 20;
+/// A piece has about so many keys: a limit wants no more of them than it takes.
+const KEYS_OF_A_PIECE: u64 = 32;
+
+/// `nicekv scan`
+#[derive(clap::Args)]
+pub struct ScanArguments {
+    /// Only this key, and what comes after it in the order of bytes
+    first: Option<String>,
+    /// Only up to this key, itself included
+    last: Option<String>,
+    /// Stop after so many keys
+    #[arg(long, value_name = "KEYS")]
+    limit: Option<u64>,
+    /// Print values, too, behind a tab; of one that is too long for a datagram with its key (above 1,024 bytes) the key alone
+    #[arg(long, conflicts_with = "count")]
+    values: bool,
+    /// Print only how many keys there are
+    #[arg(long, conflicts_with = "limit")]
+    count: bool,
+    #[command(flatten)]
+    target: TargetArguments,
+}
+
+pub fn run(arguments: &ScanArguments) -> Result<(), Failure> {
+    let (first, last) = (arguments.first.as_deref().unwrap_or_default(), arguments.last.as_deref());
+    if last.is_some_and(|last| last < first) {
+        return Err(Failure::Environment(format!("{:?} comes before {first:?}", last.unwrap_or_default())));
+    }
+    let id = new_client_id().map_err(Failure::environment)?;
+    let (client, order) = client_with_order(&arguments.target, id, Purpose::Read)?;
+    let scan = arguments.scan(order);
+    block_on(Listing { arguments, order, scan, seen: 0, held: BTreeMap::new(), held_bytes: 0 }.run(&client))
+}
+
+impl ScanArguments {
+    fn wants(&self) -> ScanWants {
+        // A count is that of whole pieces, whose keys are not told.
+        match (self.values, self.count && self.last.is_none()) {
+            (true, _) => ScanWants::Values,
+            (false, true) => ScanWants::Count,
+            (false, false) => ScanWants::Keys,
+        }
+    }
+
+    /// What is asked for at first.
+    fn scan(&self, order: KeyOrder) -> Scan {
+        let first = self.first.as_deref().unwrap_or_default().as_bytes();
+        let last = self.last.as_deref().map(str::as_bytes);
+        let mut scan = Scan::new(self.wants(), key_before(first).as_deref());
+        if let Some(last) = last {
+            scan = scan.up_to(last);
+        }
+        if order == KeyOrder::Range {
+            let value = |key| match_digest(order, key).match_value();
+            let range = MatchRange::new(value(first), last.map_or(u128::MAX, value));
+            scan = scan.within(range.expect("the first is not behind the last"));
+            if self.limit.is_some_and(|limit| limit <= KEYS_OF_A_PIECE) {
+                scan = scan.split_into(1);
+            }
+        }
+        scan
+    }
+}
+
+/// A scan under way.
+struct Listing<'a> {
+    arguments: &'a ScanArguments,
+    order: KeyOrder,
+    scan: Scan,
+    /// Keys that were printed, or counted.
+    seen: u64,
+    /// Before these something is left.
+    held: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    held_bytes: usize,
+}
+
+impl Listing<'_> {
+    async fn run(mut self, client: &Client) -> Result<(), Failure> {
+        while !self.scan.is_done() && self.is_wanted() {
+            let parts_max = self.parts_max();
+            let pieces = client.scan(&mut self.scan, parts_max).await.map_err(|error| {
+                let told = failed(error);
+                Failure::Operation(format!("{told}: incomplete after {} keys", self.seen))
+            })?;
+            let last = self.arguments.last.as_deref();
+            let listed = pieces.listed.into_iter().filter(|one| is_before_end(one, last));
+            if self.arguments.count {
+                let is_told = self.arguments.wants() == ScanWants::Count;
+                self.seen += if is_told { pieces.count } else { listed.count() as u64 };
+            } else if self.order == KeyOrder::Range {
+                listed.for_each(|one| self.hold(one));
+                self.print_held()?;
+            } else {
+                self.print(listed.collect())?;
+            }
+        }
+        if self.arguments.count { print(format!("{}\n", self.seen).as_bytes()) } else { Ok(()) }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.arguments.limit.is_none_or(|limit| self.seen < limit)
+    }
+
+    /// How many parts are asked for next. Of keys in order those from further on are of no use to a limit that is reached before them.
+    fn parts_max(&self) -> usize {
+        if self.order == KeyOrder::Hash {
+            return PIECES_MAX;
+        }
+        let left = self.arguments.limit.map_or(u64::MAX, |limit| limit - self.seen);
+        let of_use = usize::try_from(left.div_ceil(KEYS_OF_A_PIECE)).unwrap_or(PIECES_MAX);
+        if self.held_bytes < HELD_BYTES_MAX { of_use.min(PIECES_MAX) } else { 1 }
+    }
+
+    fn hold(&mut self, Listed { key, value }: Listed) {
+        let (key_bytes, value_bytes) = (key.len(), value.as_ref().map_or(0, Vec::len));
+        // Listed twice: by a piece from before a split, and by one from after it.
+        match self.held.insert(key, value) {
+            Some(old) => self.held_bytes = self.held_bytes + value_bytes - old.map_or(0, |old| old.len()),
+            None => self.held_bytes += key_bytes + value_bytes,
+        }
+    }
+
+    /// Prints what nothing is left before.
+    fn print_held(&mut self) -> Result<(), Failure> {
+        let mut next = Vec::new();
+        while let Some(entry) = self.held.first_entry() {
+            let value = match_digest(self.order, entry.key()).match_value();
+            if !self.scan.has_passed(value, entry.key()) {
+                break;
+            }
+            let (key, value) = entry.remove_entry();
+            self.held_bytes -= key.len() + value.as_ref().map_or(0, Vec::len);
+            next.push(Listed { key, value });
+        }
+        self.print(next)
+    }
+
+    fn print(&mut self, mut listed: Vec<Listed>) -> Result<(), Failure> {
+        let room = self.arguments.limit.map_or(u64::MAX, |limit| limit - self.seen);
+        listed.truncate(usize::try_from(room).unwrap_or(usize::MAX));
+        self.seen += listed.len() as u64;
+        let mut text = String::new();
+        listed.iter().for_each(|one| append(one, &mut text));
+        print(text.as_bytes())
+    }
+}
+
+fn is_before_end(listed: &Listed, last: Option<&str>) -> bool {
+    last.is_none_or(|last| listed.key.as_slice() <= last.as_bytes())
+}
+
+/// A line, in which every key and value is printable.
+fn append(Listed { key, value }: &Listed, out: &mut String) {
+    out.push_str(&printable(key));
+    if let Some(value) = value {
+        out.push('\t');
+        out.push_str(&printable(value));
+    }
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args as _, FromArgMatches as _};
+    use nicekv_client::Request;
+
+    /// First and last match value of what is asked for, and in how many pieces.
+    fn asked(words: &[&str], order: KeyOrder) -> (u128, u128, u8) {
+        let command = ScanArguments::augment_args(clap::Command::new("scan").no_binary_name(true));
+        let matches = command.try_get_matches_from(words).unwrap();
+        let mut scan = ScanArguments::from_arg_matches(&matches).unwrap().scan(order);
+        let Request::Scan { range, pieces, .. } = scan.ask(0) else { panic!("a scan") };
+        (range.first(), range.last(), pieces)
+    }
+
+    #[test]
+    fn of_keys_in_order_only_the_interval_is_asked_for() {
+        let [b, d] = [b'b', b'd'].map(|letter| u128::from(letter) << 120);
+        assert_eq!(asked(&["b", "d"], KeyOrder::Range), (b, d, 8));
+        assert_eq!(asked(&["b"], KeyOrder::Range), (b, u128::MAX, 8));
+        assert_eq!(asked(&["b", "--limit", "3"], KeyOrder::Range), (b, u128::MAX, 1));
+        assert_eq!(asked(&[], KeyOrder::Range), (0, u128::MAX, 8));
+        // Hashes of what is in the interval are anywhere.
+        assert_eq!(asked(&["b", "d", "--limit", "3"], KeyOrder::Hash), (0, u128::MAX, 8));
+    }
+
+    #[test]
+    fn keys_are_lines() {
+        let mut out = String::new();
+        append(&Listed { key: b"a\nb".to_vec(), value: Some(b"\xff".to_vec()) }, &mut out);
+        append(&Listed { key: b"c".to_vec(), value: None }, &mut out);
+        assert_eq!(out, "a\\nb\t\\xff\nc\n");
+    }
+}
