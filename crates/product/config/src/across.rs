@@ -1,13 +1,15 @@
-//! What is wrong between files that are each right: the roles of one cluster have to agree.
+//! Contradictions between files: the roles of one cluster have to agree.
 
-use super::binds::{Conflict, binds, conflicts};
-use super::check::{Problem, Server, problems, servers};
-use super::{ClusterConfig, RoleKind, located, read_text};
+use crate::binds::{Conflict, binds, conflicts};
+use crate::check::{Problem, Server, problems, servers};
+use crate::cluster::{ClusterConfig, RoleKind};
+use crate::read::{decode, read_text};
+use crate::schema;
 use nicekv_proto::NodeId;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A file that was read.
+/// A file without problems of its own.
 pub struct Checked {
     pub path: PathBuf,
     pub text: String,
@@ -18,12 +20,11 @@ impl Checked {
     /// Reads and checks one file.
     ///
     /// # Errors
-    /// A line for each problem, which begins with the file's name.
+    /// One line for each problem, which begins with the file's name.
     pub fn read(path: &Path) -> Result<Self, Vec<String>> {
         let text = read_text(path).map_err(|error| vec![error.to_string()])?;
-        let named = |told: String| format!("{}{told}", path.display());
-        let parsed = toml::from_str::<ClusterConfig>(&text);
-        let config = parsed.map_err(|error| vec![named(located(&text, &error))])?;
+        let named = |error: String| format!("{}{error}", path.display());
+        let config = decode(&text).map_err(|errors| errors.into_iter().map(named).collect::<Vec<_>>())?;
         let problems = problems(&config);
         if problems.is_empty() {
             return Ok(Self { path: path.into(), text, config });
@@ -32,16 +33,16 @@ impl Checked {
     }
 }
 
-/// What was found in the file of that number; no problem if nobody has to do anything.
+/// What was found in a file; a note if nothing has to be done about it.
 pub struct Finding {
     pub file: usize,
     pub problem: Problem,
     pub is_note: bool,
 }
 
-/// Everything that is to be said of the files beside each other.
+/// Every contradiction between the files, and notes.
 pub fn findings(files: &[Checked]) -> Vec<Finding> {
-    // The metadata service's file knows most: what others say is compared with it.
+    // The other files are compared with the metadata service's, which has most.
     let mut order: Vec<usize> = (0..files.len()).collect();
     order.sort_by_key(|index| !files[*index].config.is_of_cluster());
     let mut across = Across { files, found: Vec::new() };
@@ -60,30 +61,32 @@ struct Across<'a> {
     found: Vec<Finding>,
 }
 
-/// What roles have to say alike: field and value, as far as this one needs it.
+/// Keys on which files have to agree, with their values, as far as the file's role reads them.
 fn settings(config: &ClusterConfig) -> Vec<(&'static str, String)> {
-    let is_of = |roles: &[RoleKind]| config.role.is_none_or(|role| roles.contains(&role));
-    let mut settings = vec![("cluster_id", config.cluster_id.clone()), ("port", config.port.to_string())];
-    if is_of(&[RoleKind::Metadata, RoleKind::Switch, RoleKind::Gateway]) {
-        settings.push(("unicast_vring", config.unicast_vring.to_string()));
-        settings.push(("multicast_vring", config.multicast_vring.to_string()));
-    }
-    if is_of(&[RoleKind::Metadata, RoleKind::Switch]) {
-        let ring = config.group_ring().ok().flatten();
-        let ring = ring.map_or("none".into(), |ring| format!("{}/{}", ring.base, ring.length));
-        settings.push(("group_ring", ring));
-    }
-    if is_of(&[RoleKind::Metadata, RoleKind::Gateway]) {
-        let write_set = config.write_set.map_or("none".into(), |write_set| write_set.to_string());
-        settings.push(("replicas", config.replicas.to_string()));
-        settings.push(("replication", format!("{:?}", config.replication).to_lowercase()));
-        settings.push(("write_set", write_set));
-        settings.push(("partition_bits", config.partition_bits.to_string()));
-    }
-    if is_of(&[RoleKind::Metadata, RoleKind::Node]) {
-        settings.push(("timing.heartbeat_ms", config.timing.heartbeat_ms.to_string()));
-    }
-    settings
+    let shared = [&schema::TOP, &schema::TIMING].into_iter();
+    let shared = shared.flat_map(|section| section.keys).filter(|key| key.is_shared);
+    let is_read = |key: &&schema::Key| config.role.is_none_or(|role| key.roles.contains(&role));
+    let value = |key: &schema::Key| match key.name {
+        "cluster_id" => config.cluster_id.clone(),
+        "port" => config.port.to_string(),
+        "replicas" => config.replicas.to_string(),
+        "replication" => format!("{:?}", config.replication).to_lowercase(),
+        "write_set" => config.write_set.map_or("none".into(), |write_set| write_set.to_string()),
+        "partition_bits" => config.partition_bits.to_string(),
+        "unicast_vring" => config.unicast_vring.to_string(),
+        "multicast_vring" => config.multicast_vring.to_string(),
+        "group_ring" => {
+            let ring = config.group_ring().ok().flatten();
+            ring.map_or("none".into(), |ring| format!("{}/{}", ring.base, ring.length))
+        }
+        "heartbeat_ms" => config.timing.heartbeat_ms.to_string(),
+        name => unreachable!("{name} is not compared"),
+    };
+    let place = |key: &schema::Key| match key.name {
+        "heartbeat_ms" => "timing.heartbeat_ms",
+        name => name,
+    };
+    shared.filter(is_read).map(|key| (place(key), value(key))).collect()
 }
 
 impl Across<'_> {
@@ -109,28 +112,28 @@ impl Across<'_> {
         }
     }
 
-    /// Keyspaces beside the default one: a switch needs their rings, a gateway all.
+    /// The other keyspaces: a switch needs only their rings.
     fn keyspaces(&mut self, file: usize, first: usize) {
         let [config, whole] = [file, first].map(|file| &self.files[file].config);
         if !whole.is_of_cluster() || config.role == Some(RoleKind::Node) {
             return;
         }
         let is_switch = config.role == Some(RoleKind::Switch);
-        let told = |config: &ClusterConfig| -> Vec<String> {
+        let described = |config: &ClusterConfig| -> Vec<String> {
             let specs = config.keyspaces().unwrap_or_default().into_iter().skip(1);
-            let told = specs.map(|spec| match is_switch {
+            let lines = specs.map(|spec| match is_switch {
                 true => format!("{} on {} and {}", spec.name, spec.unicast, spec.multicast),
                 false => format!("{spec:?}"),
             });
-            told.collect()
+            lines.collect()
         };
-        if told(config) != told(whole) {
-            let line = format!("other [[keyspaces]] than in {}; make them equal", self.name(first));
+        if described(config) != described(whole) {
+            let line = format!("[[keyspaces]] differ from those in {}; make them equal", self.name(first));
             self.add(file, "keyspaces", line);
         }
     }
 
-    /// Nobody has what is another one's, and nobody is described in two ways.
+    /// No two servers share an id, address, port or MAC, and each is described alike everywhere.
     fn servers(&mut self, order: &[usize]) {
         let mut by_value: BTreeMap<(&str, String), (String, usize)> = BTreeMap::new();
         let mut by_name: BTreeMap<(&str, String), (String, usize)> = BTreeMap::new();
@@ -148,7 +151,8 @@ impl Across<'_> {
                     }
                     let (owner, by) = by_value.entry((field, value)).or_insert((name.clone(), file)).clone();
                     if owner != *name && by != file {
-                        let line = format!("is {owner}'s in {}; give {name} another", self.name(by));
+                        let line =
+                            format!("is already used by {owner} in {}; give {name} another", self.name(by));
                         self.add(file, place, line);
                     }
                 }
@@ -156,7 +160,7 @@ impl Across<'_> {
         }
     }
 
-    /// A node that the cluster does not begin with is to be added.
+    /// Nodes that the cluster does not start with have to be added.
     fn members(&mut self, whole: usize) {
         for (file, checked) in self.files.iter().enumerate() {
             for (index, node) in checked.config.nodes.iter().enumerate() {
@@ -165,7 +169,7 @@ impl Across<'_> {
                 }
                 let (name, path) = (&node.name, checked.path.display());
                 let line = format!(
-                    "{name} is not in {}; `nicekv node add {name} --config {path}` adds it when it runs",
+                    "{name} is not in {}; once it runs, `nicekv node add {name} --config {path}` adds it",
                     self.name(whole)
                 );
                 let problem = Problem { place: format!("nodes.{index}"), line };
@@ -174,7 +178,7 @@ impl Across<'_> {
         }
     }
 
-    /// Switches are known to the metadata service, find it, and have the ports at which hosts hang.
+    /// The metadata service knows each switch, the switch can find it, and has the ports of its hosts.
     fn switches(&mut self, whole: usize) {
         let cluster = self.files[whole].config.clone();
         let controls = cluster.metadata_controls();
@@ -191,15 +195,17 @@ impl Across<'_> {
                     continue;
                 };
                 if let Some(unknown) = switch.control.iter().find(|control| !controls.contains(control)) {
-                    let line =
-                        format!("the metadata service has no control {unknown} in {}", self.name(whole));
+                    let line = format!(
+                        "{unknown} is not a control address of the metadata service in {}",
+                        self.name(whole)
+                    );
                     self.add(file, place("control"), line);
                 }
                 let numbers: Vec<u16> = switch.ports.iter().map(|port| port.number).collect();
-                for (name, port) in hanging(&cluster, id as u16) {
+                for (name, port) in connected(&cluster, id as u16) {
                     if switch.router_mac.is_some() && !numbers.contains(&port) {
                         let line = format!(
-                            "{name} hangs at port {port}, which is none of these; add it, or correct its switch_port"
+                            "{name} is connected at port {port}, which is missing here; add it, or correct its switch_port"
                         );
                         self.add(file, place("ports"), line);
                     }
@@ -208,13 +214,13 @@ impl Across<'_> {
         }
     }
 
-    /// What roles of different files bind.
+    /// Addresses that roles of different files both bind.
     fn binds(&mut self) {
         let all = self.files.iter().enumerate();
         let all: Vec<_> = all.flat_map(|(file, checked)| binds(file, &checked.config)).collect();
         for conflict in conflicts(&all) {
             let Conflict { first, second } = conflict;
-            // Within a file it has been found already.
+            // Conflicts within a file have been found already.
             if first.file != second.file {
                 self.add(second.file, second.place.clone(), conflict.line(Some(&self.name(first.file))));
             }
@@ -222,8 +228,8 @@ impl Across<'_> {
     }
 }
 
-/// Servers and other switches, and their ports at the switch of that number.
-fn hanging(cluster: &ClusterConfig, switch: u16) -> Vec<(String, u16)> {
+/// Servers and other switches that are connected to a switch, with their ports.
+fn connected(cluster: &ClusterConfig, switch: u16) -> Vec<(String, u16)> {
     let topology = cluster.topology_with_nodes().unwrap_or_default();
     let nodes = cluster.nodes.iter();
     let nodes =
@@ -231,8 +237,8 @@ fn hanging(cluster: &ClusterConfig, switch: u16) -> Vec<(String, u16)> {
     let services = cluster.metadata.all().into_iter().zip(0..).filter_map(|(service, index)| {
         Some((service.name, nicekv_metadata::service_host_id(index), service.switch_port?))
     });
-    let hangs_here = |host| topology.home(host).is_none_or(|home| home == switch);
-    let servers = nodes.chain(services).filter(|(_, host, _)| hangs_here(*host));
+    let is_here = |host| topology.home(host).is_none_or(|home| home == switch);
+    let servers = nodes.chain(services).filter(|(_, host, _)| is_here(*host));
     let servers = servers.map(|(name, host, port)| (name, topology.port(switch, host).unwrap_or(port)));
     let ports = cluster.switches.get(usize::from(switch)).into_iter().flat_map(|switch| &switch.ports);
     let trunks = ports.filter_map(|port| Some((port.trunk.clone()?, port.number)));

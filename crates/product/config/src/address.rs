@@ -1,30 +1,32 @@
-//! Addresses as people write them: `127.0.0.1:7400`, `localhost:7400`.
+//! Socket addresses in files and on the command line: `127.0.0.1:7400`, `localhost:7400`.
 
 use crate::error::ConfigError;
 use serde::{Deserialize, Deserializer};
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 
-/// An IPv4 address and a port; a name is looked up.
+/// Parses an IPv4 address or a host name, and a port. A name is looked up.
 pub fn parse_v4(text: &str) -> Result<SocketAddrV4, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
     let found = text.to_socket_addrs().map_err(|error| match error.kind() {
-        std::io::ErrorKind::InvalidInput => format!("{text:?} is not like 127.0.0.1:7400 or localhost:7400"),
-        _ => format!("{text:?} names no host that is known here ({error})"),
+        std::io::ErrorKind::InvalidInput => {
+            format!("{text:?} is not an address such as 127.0.0.1:7400 or localhost:7400")
+        }
+        _ => format!("{text:?}: the host name cannot be resolved ({error})"),
     })?;
     let v4 = |address| if let SocketAddr::V4(address) = address { Some(address) } else { None };
     found.into_iter().find_map(v4).ok_or_else(|| format!("{text:?} has no IPv4 address"))
 }
 
-/// The addresses in a variable of the environment, with commas between them; none if it is empty or not set.
+/// The comma-separated addresses in an environment variable; none if it is empty or not set.
 pub fn of_environment(variable: &str) -> Result<Vec<SocketAddrV4>, String> {
     let Ok(text) = std::env::var(variable) else { return Ok(Vec::new()) };
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
     words.map(|word| parse_v4(word).map_err(|error| format!("{variable}: {error}"))).collect()
 }
 
-/// An address and a port, of IPv6, too, if it is written in digits.
+/// Parses an address and a port, also of IPv6 in digits.
 pub fn parse(text: &str) -> Result<SocketAddr, String> {
     text.parse().or_else(|_| parse_v4(text).map(SocketAddr::V4))
 }
@@ -33,17 +35,15 @@ pub fn parse(text: &str) -> Result<SocketAddr, String> {
 pub fn bind_reason(error: &std::io::Error) -> String {
     use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
     let advice = match error.kind() {
-        AddrInUse => "another process has this port: stop it, or choose another port",
-        AddrNotAvailable => {
-            "no interface of this host has this address: `ip address` shows those that there are"
-        }
+        AddrInUse => "another process uses this port: stop it, or choose another port",
+        AddrNotAvailable => "no interface of this host has this address: `ip address` lists them",
         PermissionDenied => "ports below 1024 need root: choose another port",
         _ => return error.to_string(),
     };
     format!("{error}; {advice}")
 }
 
-/// Binds a UDP socket of a role.
+/// The error of a role whose socket cannot be bound.
 pub fn bind_error(what: &str, address: SocketAddrV4) -> impl Fn(std::io::Error) -> ConfigError {
     let what = what.to_owned();
     move |error| {
@@ -52,13 +52,13 @@ pub fn bind_error(what: &str, address: SocketAddrV4) -> impl Fn(std::io::Error) 
     }
 }
 
-/// A field of a configuration file.
+/// For serde: one address.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddrV4, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse_v4(&text).map_err(serde::de::Error::custom)
 }
 
-/// One, or a list of them.
+/// For serde: one address or a list.
 pub fn deserialize_some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddrV4>, D::Error> {
     struct Some;
     impl<'de> serde::de::Visitor<'de> for Some {
@@ -80,7 +80,7 @@ pub fn deserialize_some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ve
     texts.iter().map(|text| parse_v4(text).map_err(serde::de::Error::custom)).collect()
 }
 
-/// A field that may be absent, of IPv6, too.
+/// For serde: an optional address, also of IPv6.
 pub fn deserialize_optional<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SocketAddr>, D::Error> {
@@ -88,7 +88,7 @@ pub fn deserialize_optional<'de, D: Deserializer<'de>>(
     parse(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-/// A list of them.
+/// For serde: a list of addresses.
 pub fn deserialize_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddrV4>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     texts.iter().map(|text| parse_v4(text).map_err(serde::de::Error::custom)).collect()
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_digits_are_addresses() {
+    fn parses_digits_and_host_names() {
         assert_eq!(parse_v4("127.20.255.1:7400"), Ok("127.20.255.1:7400".parse().unwrap()));
         assert_eq!(parse_v4("localhost:7400"), Ok("127.0.0.1:7400".parse().unwrap()));
         assert_eq!(parse("[::1]:6379"), Ok("[::1]:6379".parse().unwrap()));
@@ -107,12 +107,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_says_how_one_looks() {
+    fn errors_show_what_an_address_looks_like() {
         for text in
             ["", "localhost", ":", "127.0.0.1", "localhost:", "localhost:65536", "localhost:x", "6379"]
         {
             let error = parse(text).unwrap_err();
-            assert!(error.contains("localhost:7400") || error.contains("no host"), "{text:?}: {error}");
+            assert!(
+                error.contains("localhost:7400") || error.contains("cannot be resolved"),
+                "{text:?}: {error}"
+            );
             assert!(!error.contains('\n'));
         }
     }

@@ -1,27 +1,27 @@
-//! Addresses that roles bind, and which of them exclude each other: what would else be found only when the second role starts.
+//! Addresses that roles bind, and conflicts between them, which would otherwise show only when the second role starts.
 //!
-//! An address of a network belongs to one host, so two roles that bind it with the same port are in each other's way. A loopback address is
-//! another one on every host, unless the cluster is on one host: then a node or the metadata service has a loopback address.
+//! A network address belongs to one host, so two roles that bind it with the same port conflict. A loopback address is a different one on
+//! every host, unless the cluster is on one host: then a node or the metadata service has a loopback address.
 
-use super::{
-    ClusterConfig, GatewaySection, InstanceSection, MetadataSection, NodeSection, RoleKind, SwitchSection,
-};
+use crate::cluster::{ClusterConfig, RoleKind};
+use crate::gateways::GatewaySection;
+use crate::sections::{InstanceSection, MetadataSection, NodeSection, SwitchSection};
 use nicekv_proto::placement::GroupRing;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// What a role binds.
+/// An address that a role binds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bind {
-    /// Of which file.
+    /// The number of its file.
     pub(super) file: usize,
-    /// The field to blame.
+    /// The key that sets it.
     pub(super) place: String,
     role: String,
     protocol: Protocol,
     address: SocketAddr,
-    /// All addresses of this interface (the user-space switch).
+    /// It takes all addresses of this interface (the user-space switch).
     device: Option<String>,
-    /// It follows from the role's own `address`, which no two roles share anyhow.
+    /// It follows from the role's own `address`, which is checked to be unique.
     is_server: bool,
 }
 
@@ -31,13 +31,13 @@ enum Protocol {
     Udp,
 }
 
-/// Why the second of two cannot be bound.
+/// Two addresses of which only the first can be bound.
 pub(super) struct Conflict<'a> {
     pub(super) first: &'a Bind,
     pub(super) second: &'a Bind,
 }
 
-/// All that the roles of a file bind: of a role's own file that role alone, of the whole cluster's file all.
+/// The addresses that the roles of a file bind: of a role's own file only that role's.
 pub(super) fn binds(file: usize, config: &ClusterConfig) -> Vec<Bind> {
     let is_of = |role: RoleKind| config.role.is_none_or(|own| own == role);
     let mut found = Found { file, port: config.port, all: Vec::new() };
@@ -56,10 +56,9 @@ pub(super) fn binds(file: usize, config: &ClusterConfig) -> Vec<Bind> {
     found.all
 }
 
-/// Those of a file, so far.
+/// The addresses of a file, so far.
 struct Found {
     file: usize,
-    /// Of the vrings.
     port: u16,
     all: Vec<Bind>,
 }
@@ -128,7 +127,7 @@ impl Found {
     }
 }
 
-/// Pairs that exclude each other.
+/// Pairs that conflict.
 pub(super) fn conflicts(binds: &[Bind]) -> Vec<Conflict<'_>> {
     let is_one_host = binds.iter().any(|bind| bind.is_server && bind.address.ip().is_loopback());
     let mut found = Vec::new();
@@ -141,12 +140,12 @@ pub(super) fn conflicts(binds: &[Bind]) -> Vec<Conflict<'_>> {
 
 fn excludes(one: &Bind, other: &Bind, is_one_host: bool) -> bool {
     let same_role = one.role == other.role;
-    // A role that is described in several files binds once; whether they describe it alike is looked at elsewhere.
+    // A role that several files describe binds once; `across` checks that they describe it alike.
     let is_same = same_role && (one.file != other.file || one.place == other.place);
     if is_same || one.protocol != other.protocol || one.address.port() != other.address.port() {
         return false;
     }
-    // Those have the same address, or they are nowhere near each other.
+    // Equal addresses of servers are reported elsewhere.
     if one.is_server && other.is_server {
         return false;
     }
@@ -162,7 +161,7 @@ fn excludes(one: &Bind, other: &Bind, is_one_host: bool) -> bool {
     }
 }
 
-/// Whether the user-space switch has all addresses of the interface with this one.
+/// Whether the user-space switch takes this address with all others of its interface.
 fn takes_all_of(switch: &Bind, ip: IpAddr) -> bool {
     switch
         .device
@@ -171,7 +170,7 @@ fn takes_all_of(switch: &Bind, ip: IpAddr) -> bool {
 }
 
 impl Conflict<'_> {
-    /// What is wrong with the second, and what to do. `path`: the file of the first, if it is another one.
+    /// What is wrong with the second, and what to do. `path`: the file of the first, if it differs.
     pub(super) fn line(&self, path: Option<&str>) -> String {
         let Self { first, second } = self;
         let place = path.map(|path| format!(" in {path}")).unwrap_or_default();
@@ -181,7 +180,7 @@ impl Conflict<'_> {
                 let (switch, server) =
                     if second.device.is_some() { (second, first) } else { (first, second) };
                 format!(
-                    "the switch {} takes UDP port {} of every address of {device}, and {} is to have it at {}{place}: give each role a host or a network namespace of its own, or let `nicekv up` run all in one process",
+                    "the switch {} takes UDP port {} of every address of {device}, but {} needs it at {}{place}: give each role its own host or network namespace, or use `nicekv up`, which runs all in one process",
                     switch.role,
                     server.address.port(),
                     server.role,
@@ -189,20 +188,23 @@ impl Conflict<'_> {
                 )
             }
             _ if first.role == second.role => {
-                format!("{address} is in use by the role itself ({}); choose another port", first.field())
+                format!("{address} is already used by the same role ({}); choose another port", first.field())
             }
-            _ => format!("{address} is {}'s ({}){place}; give {role} another", first.role, first.field()),
+            _ => {
+                let (owner, field) = (&first.role, first.field());
+                format!("{address} is already used by {owner} ({field}){place}; give {role} another")
+            }
         }
     }
 }
 
 impl Bind {
-    /// The name of its field.
+    /// The name of its key.
     fn field(&self) -> &str {
         self.place.rsplit('.').next().unwrap_or_default()
     }
 
-    /// Whether every network of the host would reach what needs no login.
+    /// Whether it opens something without a login to every network of the host.
     pub(super) fn is_exposed(&self) -> bool {
         self.address.ip().is_unspecified() && ["address", "control"].contains(&self.field())
     }

@@ -1,10 +1,9 @@
-//! `[hot]`: how hot keys are found and spread, in keyspaces with `balancing = "hot"`. Shares are in millionths.
+//! `[hot]`: how hot keys are found and copied, in keyspaces with `balancing = "hot"`. Shares are in millionths.
 
 use nicekv_metadata::HotSettings;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HotSection {
@@ -23,13 +22,13 @@ pub struct HotSection {
     pub holders_max: u32,
 }
 
-/// Who has copies of hot keys, on a command line.
+/// Flags that say where copies of hot keys are kept.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct HotArguments {
-    /// Keys with balancing=hot of which the switch has a copy itself [default: as `[hot] values_max` of the configuration]
+    /// Hot keys (balancing=hot) whose gets the switch answers itself [default: 64]
     #[arg(long, value_name = "N")]
     hot_values: Option<u32>,
-    /// Nodes that have copies of such a key besides its members; 0 with --hot-values N is NetCache [default: as `[hot] holders_max`]
+    /// Nodes that hold copies of a hot key besides its members; 0 with --hot-values N is NetCache [default: 31]
     #[arg(long, value_name = "N")]
     hot_holders: Option<u32>,
 }
@@ -62,7 +61,7 @@ impl Default for HotSection {
 }
 
 impl HotSection {
-    /// The same, but for how many keys have a copy in the switch, and how many nodes have copies of a key, where that is said.
+    /// The same with these values where they are given.
     pub fn with(self, values_max: Option<u32>, holders_max: Option<u32>) -> Self {
         Self {
             values_max: values_max.unwrap_or(self.values_max),

@@ -1,4 +1,4 @@
-//! Keyspaces in the file: the default one is the file's own top, `[[keyspaces]]` are those beside it.
+//! `[[keyspaces]]`: the keyspaces beside the default one, whose settings are at the top of the file.
 
 use crate::error::ConfigError;
 use clap::ValueEnum;
@@ -9,27 +9,27 @@ use nicekv_proto::placement::{
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
-/// How the replicas of a keyspace are kept in step.
+/// How a keyspace is replicated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Replication {
-    /// A primary orders all puts (multicast two-phase commit): every operation
+    /// The primary orders puts (two-phase commit by multicast); supports every operation
     #[default]
     Multicast,
-    /// The first replica orders all puts, each passes them to the next one, the last answers: every operation
+    /// The head orders puts and passes them down a chain, the tail answers; supports every operation
     Chain,
-    /// Any k replicas hold a put, nobody orders: get, set and delete without conditions or expiry
+    /// Any k replicas store a put, no primary; only get, set and delete without conditions or expiry
     Quorum,
 }
 
-/// How the keys of a keyspace are divided among its partitions.
+/// How keys are assigned to partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Partitioning {
-    /// By their digests: evenly
+    /// By hash, which spreads them evenly
     #[default]
     Hash,
-    /// By their first 16 bytes: in order, split where keys are
+    /// In order of their first 16 bytes; partitions split where keys are
     Range,
 }
 
@@ -51,16 +51,16 @@ impl From<KeyOrder> for Partitioning {
     }
 }
 
-/// How the load of a keyspace spreads over nodes.
+/// How load is balanced over nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyspaceBalancing {
-    /// Partitions are where the ring says
+    /// Partitions stay where the ring puts them
     #[default]
     None,
-    /// Partitions are moved, split and merged by what they are asked
+    /// Partitions move, split and merge by load
     Migrate,
-    /// Keys that are asked most are copied to other nodes, which answer gets, too
+    /// The most requested keys are copied to other nodes, which also answer gets
     Hot,
 }
 
@@ -84,13 +84,13 @@ impl From<LoadBalancing> for KeyspaceBalancing {
     }
 }
 
-/// How the chunks of objects, whose names a keyspace has, go to their targets.
+/// How chunks of objects are sent to their storage targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum ObjectChunks {
-    /// Once, to all of them, in a window that they have in common
+    /// Once to all of them, in a window that they share
     Multicast,
-    /// To one after the other, each in a window of its own
+    /// To one after the other, each in its own window
     Unicast,
 }
 
@@ -122,7 +122,7 @@ fn is_hash(partitioning: &Partitioning) -> bool {
     *partitioning == Partitioning::Hash
 }
 
-/// `[[keyspaces]]`: one beside the default one. What it does not say is as in that.
+/// An entry of `[[keyspaces]]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyspaceSection {
@@ -153,7 +153,7 @@ pub struct KeyspaceSection {
 }
 
 impl KeyspaceSection {
-    /// Says everything.
+    /// An entry with every key set.
     pub fn of(spec: &KeyspaceSpec) -> Self {
         let (replication, write_set) = match spec.protocol {
             Protocol::Multicast => (Replication::Multicast, None),
@@ -197,7 +197,7 @@ impl KeyspaceSection {
     }
 }
 
-/// The protocol of the keyspace of that name.
+/// The protocol of a keyspace; `name` is for errors.
 pub fn protocol(
     name: &str,
     replication: Replication,

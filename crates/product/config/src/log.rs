@@ -1,4 +1,4 @@
-//! `[log]`: which events a role writes, and how.
+//! `[log]`: which events a role logs, and how.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Nothing
+    /// No events
     Off,
     /// What ends a role
     Error,
-    /// And what is wrong
+    /// Also what is wrong
     Warn,
-    /// And what changes: members, primaries, leaders, switches
+    /// Also what changes: members, primaries, leaders, switches
     #[default]
     Info,
-    /// And every epoch, and every generation of tables
+    /// Also every epoch and every generation of switch tables
     Debug,
 }
 
@@ -27,11 +27,10 @@ pub enum LogFormat {
     /// For people
     #[default]
     Line,
-    /// An object a line, for programs; then what is else said on standard output is an event, too
+    /// For programs: one JSON object per line; output to standard output becomes events, too
     Json,
 }
 
-/// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogSection {

@@ -1,8 +1,7 @@
-//! The tables of the file, but those of keyspaces: one struct each, fields named as in the file.
+//! The other sections, one struct each, with fields named as in the file; the schema says what they mean.
 
 use crate::address;
-use crate::reserve::ReserveMib;
-use crate::value_limit::ValueLimit;
+use crate::bounded::{ReserveMib, ValueLimit};
 use nicekv_metadata::Timing;
 use nicekv_runtime::Linger;
 use nicekv_switch_xdp::Hook;
@@ -51,21 +50,17 @@ impl Default for TimingSection {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetadataSection {
-    /// [`Ipv4Addr::UNSPECIFIED`] in the file of a role that does not look for the service.
     pub address: Ipv4Addr,
-    /// Its place at the switch, where that has ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<MacAddress>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch_port: Option<u16>,
-    /// Which switch, where there are trunks between several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<String>,
     #[serde(default, deserialize_with = "address::deserialize_all")]
     pub control: Vec<SocketAddrV4>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_directory: Option<PathBuf>,
-    /// Where its metrics are read.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -74,25 +69,18 @@ pub struct MetadataSection {
     pub metrics: Option<SocketAddr>,
     #[serde(default)]
     pub store: Store,
-    /// Of etcd.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<String>,
-    /// Of etcd's certificates, where endpoints begin with https; PEM, like the following.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// That this instance shows to etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_file: Option<PathBuf>,
-    /// Its private key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
-    /// Of the keys in etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// For which an instance leads after it was heard by etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
-    /// Further ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<InstanceSection>,
 }
@@ -101,10 +89,10 @@ pub struct MetadataSection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Store {
-    /// In one file of its own
+    /// In a file of its own
     #[default]
     File,
-    /// In etcd, with several instances, one of which leads
+    /// In etcd, which several instances share; one of them leads
     Etcd,
 }
 
@@ -131,7 +119,6 @@ pub struct InstanceSection {
 }
 
 impl Default for MetadataSection {
-    /// Nowhere.
     fn default() -> Self {
         Self {
             address: Ipv4Addr::UNSPECIFIED,
@@ -154,12 +141,12 @@ impl Default for MetadataSection {
 }
 
 impl MetadataSection {
-    /// The first one is this section itself.
+    /// Name of the first instance.
     pub const FIRST: &str = "metadata";
     const PREFIX: &str = "/nicekv";
     const LEASE_MS: u64 = 1000;
 
-    /// Every instance.
+    /// Every instance; the first one is this section itself.
     pub fn all(&self) -> Vec<InstanceSection> {
         let Self { address, mac, switch_port, switch, control, metrics, .. } = self.clone();
         let name = Self::FIRST.into();
@@ -179,13 +166,13 @@ impl MetadataSection {
         self.lease_ms.unwrap_or(Self::LEASE_MS)
     }
 
-    /// Where the state is, if etcd does not have it. There is no service without: one that comes back and knows nothing would
-    /// found the cluster anew, at term 1, and no switch would obey it.
+    /// Directory of the state with `store = "file"`. There is always one: an instance that came back without its state would start the
+    /// cluster anew at term 1, and no switch would obey it.
     pub fn data_directory(&self) -> PathBuf {
         self.data_directory.clone().unwrap_or_else(|| usual_directory(Self::FIRST))
     }
 
-    /// What makes no sense together, in one line.
+    /// Refuses contradictions, in one line.
     pub fn check(&self) -> Result<(), String> {
         let all = self.all();
         let is_twice = |(index, instance): (usize, &InstanceSection)| {
@@ -199,25 +186,23 @@ impl MetadataSection {
         let wrong = if all.iter().enumerate().any(is_twice) {
             "two instances have the same name".into()
         } else if !is_etcd && all.len() > 1 {
-            "several instances share their state: that takes store = \"etcd\"".into()
+            "several instances need store = \"etcd\", to share their state".into()
         } else if is_etcd && self.endpoints.is_empty() {
-            "store = \"etcd\" takes endpoints, such as \"http://10.20.0.2:2379\"".into()
+            "store = \"etcd\" needs endpoints, such as \"http://10.20.0.2:2379\"".into()
         } else if !is_etcd && !self.endpoints.is_empty() {
-            "endpoints are of store = \"etcd\"".into()
+            "endpoints need store = \"etcd\"".into()
         } else if is_etcd && self.data_directory.is_some() {
-            "data_directory is of store = \"file\"".into()
+            "data_directory is only for store = \"file\"".into()
         } else if let Some(endpoint) = self.endpoints.iter().find(is_no_url) {
-            format!("the endpoint {endpoint:?} is not like http://10.20.0.2:2379")
+            format!("the endpoint {endpoint:?} is not a URL such as http://10.20.0.2:2379")
         } else if self.has_tls() && self.ca_file.is_none() {
-            "endpoints with https take ca_file, the authority of etcd's certificates".into()
+            "https endpoints need ca_file, the authority of etcd's certificates".into()
         } else if !self.has_tls() && (self.ca_file.is_some() || self.certificate_file.is_some()) {
-            "ca_file and certificate_file are of endpoints with https".into()
+            "ca_file and certificate_file need https endpoints".into()
         } else if self.certificate_file.is_some() != self.key_file.is_some() {
-            "certificate_file and key_file go together".into()
+            "certificate_file and key_file need each other".into()
         } else if prefix.is_empty() || prefix.ends_with('/') || prefix.len() > 256 {
-            format!("the prefix {prefix:?} is empty, ends with / or has more than 256 bytes")
-        } else if !(100..=600_000).contains(&self.lease_ms()) {
-            format!("lease_ms = {} is not from 100 to 600000", self.lease_ms())
+            format!("prefix = {prefix:?} must have 1 to 256 bytes and not end with /")
         } else {
             return Ok(());
         };
@@ -234,33 +219,24 @@ pub struct NodeSection {
     pub address: Ipv4Addr,
     pub mac: MacAddress,
     pub switch_port: u16,
-    /// The one switch that it hangs at, where there are trunks between several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_directory: Option<PathBuf>,
-    /// Not one of the nodes that the cluster begins with: `nicekv node add` makes it one.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub spare: bool,
-    /// Passes on requests to chains that are for other nodes.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub coordinates: bool,
-    /// Microseconds for which the node looks again, letting others run, before it sleeps.
     #[serde(default = "NodeSection::linger_us")]
     pub linger_us: u64,
-    /// Memory for gets that the kernel answers, in MiB; 0: it answers none.
     #[serde(default = "NodeSection::kernel_get_mib")]
     pub kernel_get_mib: u32,
-    /// How fast it copies what it lacks, in MiB a second over all partitions; 0: as fast as it goes.
     #[serde(default = "NodeSection::copy_mib_per_second")]
     pub copy_mib_per_second: u64,
-    /// What it sets aside on its disk, in MiB [default: 64, or less on a small disk that nothing else shares].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_mib: Option<ReserveMib>,
-    /// Longest value that an update makes by adding to another. The same at all nodes: any may be the one that decides.
     #[serde(default = "NodeSection::value_mib_max")]
     pub value_mib_max: ValueLimit,
-    /// Where its metrics are read.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -270,22 +246,18 @@ pub struct NodeSection {
 }
 
 impl NodeSection {
-    /// The default of the field.
     pub fn copy_mib_per_second() -> u64 {
         nicekv_replica::Timing::default().copy_bytes_per_second >> 20
     }
 
-    /// The default of the field.
     pub fn value_mib_max() -> ValueLimit {
         ValueLimit::DEFAULT
     }
 
-    /// The default of the field.
     pub fn kernel_get_mib() -> u32 {
         32
     }
 
-    /// The default of the field.
     pub fn linger_us() -> u64 {
         Linger::DEFAULT.as_micros() as u64
     }
@@ -296,26 +268,20 @@ impl NodeSection {
 #[serde(deny_unknown_fields)]
 pub struct SwitchSection {
     pub name: String,
-    /// Where the agent finds the metadata service; only the switch itself needs it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "address::deserialize_some")]
     pub control: Vec<SocketAddrV4>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router_mac: Option<MacAddress>,
-    /// In the kernel: the interfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortSection>,
-    /// Nodes that hang here at another port than their `switch_port`, and `metadata`, if it does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostSection>,
-    /// User space: the interface whose addresses include the vrings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// User space: the source of what it passes on; nodes hear messages of each other from there. Absent: 127.0.0.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Ipv4Addr>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_directory: Option<PathBuf>,
-    /// Where its metrics are read.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -325,7 +291,6 @@ pub struct SwitchSection {
 }
 
 impl SwitchSection {
-    /// Of the user-space switch, if it does not say.
     const DEVICE: &str = "lo";
 
     pub fn device(&self) -> &str {
@@ -336,8 +301,7 @@ impl SwitchSection {
         self.address.unwrap_or(Ipv4Addr::LOCALHOST)
     }
 
-    /// Where the agent keeps the newest term. There is no switch without: an older controller could reach one that has just
-    /// started.
+    /// Directory of the newest term. There is always one: an agent that forgot its term could obey an older leader.
     pub fn data_directory(&self) -> PathBuf {
         self.data_directory.clone().unwrap_or_else(|| usual_directory(&self.name))
     }
@@ -353,10 +317,8 @@ fn usual_directory(name: &str) -> PathBuf {
 pub struct PortSection {
     pub number: u16,
     pub device: String,
-    /// Where the programs are attached there.
     #[serde(default)]
     pub hook: Hook,
-    /// The switch that it leads to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trunk: Option<String>,
 }
@@ -380,9 +342,15 @@ impl TryFrom<String> for MacAddress {
     fn try_from(text: String) -> Result<Self, String> {
         let bytes: Vec<u8> = text
             .split(':')
-            .map(|byte| u8::from_str_radix(byte, 16).map_err(|_| format!("{text:?} is no Ethernet address")))
+            .map(|byte| {
+                u8::from_str_radix(byte, 16)
+                    .map_err(|_| format!("{text:?} is not an Ethernet address such as 02:00:00:00:00:01"))
+            })
             .collect::<Result<_, _>>()?;
-        bytes.try_into().map(Self).map_err(|_| format!("{text:?} is no Ethernet address"))
+        bytes
+            .try_into()
+            .map(Self)
+            .map_err(|_| format!("{text:?} is not an Ethernet address such as 02:00:00:00:00:01"))
     }
 }
 

@@ -1,70 +1,51 @@
-//! The example is complete, and errors say where they are.
+//! What the file of a whole cluster means, and where errors point.
 
-use super::*;
-use crate::sections::HostSection;
+use crate::cluster::ClusterConfig;
+use crate::read::parse_with;
+use crate::templates::Template;
+use crate::{GatewaySection, HotSection, Replication, TimingSection};
+use nicekv_proto::NodeId;
+use nicekv_proto::placement::GroupRing;
+use std::net::Ipv4Addr;
+use std::sync::LazyLock;
+
+/// The printed file with every default set.
+static EXAMPLE: LazyLock<String> = LazyLock::new(|| {
+    let set = |line: &str| match line.strip_prefix('#') {
+        Some(rest) if rest.starts_with(|first: char| first.is_ascii_lowercase()) => rest.to_owned(),
+        _ => line.to_owned(),
+    };
+    Template::Cluster.text().lines().map(set).map(|line| line + "\n").collect()
+});
 
 fn parse(text: &str) -> Result<ClusterConfig, String> {
     parse_with(text, |_| {})
 }
 
 #[test]
-fn the_example_is_a_configuration_with_the_defaults() {
-    let config = parse(EXAMPLE).unwrap();
+fn example_has_the_defaults() {
+    let config = parse(&EXAMPLE).unwrap();
     assert_eq!(config.timing, TimingSection::default());
     assert_eq!(config.hot, HotSection::default());
     assert_eq!(config.replication, Replication::default());
     assert_eq!(config.nodes[0].linger_us, 60);
+    assert_eq!(config.gateways[0].protected_mode, GatewaySection::protected_mode());
 }
 
 #[test]
-fn the_example_has_every_field() {
-    let mut config = parse(EXAMPLE).unwrap();
-    // What the example only mentions.
-    config.write_set = Some(2);
-    config.switches[0].hosts = vec![HostSection { name: "node-0".into(), port: 2 }];
-    config.switches[0].device = Some("lo".into());
-    config.switches[0].ports[0].trunk = Some("switch-1".into());
-    config.nodes[0].switch = Some("switch".into());
-    config.switches[0].address = Some(Ipv4Addr::LOCALHOST);
-    config.metadata.endpoints = vec!["http://10.20.0.2:2379".into()];
-    config.metadata.ca_file = Some("/etc/nicekv/etcd-ca.pem".into());
-    config.metadata.certificate_file = Some("/etc/nicekv/etcd-client.pem".into());
-    config.metadata.key_file = Some("/etc/nicekv/etcd-client.key".into());
-    config.metadata.prefix = Some("/nicekv".into());
-    config.metadata.lease_ms = Some(1000);
-    config.metadata.instances = config.metadata.all();
-    let toml::Value::Table(all) = toml::Value::try_from(&config).unwrap() else { panic!("a table") };
-    let mut tables = vec![&all];
-    while let Some(table) = tables.pop() {
-        for (field, value) in table {
-            let is_described = EXAMPLE.lines().any(|line| {
-                let line = line.trim_start_matches(['#', ' ', '[']);
-                line.starts_with(&format!("{field} =")) || line.starts_with(&format!("{field}]"))
-            });
-            let is_inline = EXAMPLE.contains(&format!("{field} = "));
-            assert!(is_described || is_inline, "{field} is not in the example");
-            match value {
-                toml::Value::Table(inner) => tables.push(inner),
-                toml::Value::Array(items) => {
-                    tables.extend(items.iter().filter_map(|item| item.as_table()));
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-#[test]
-fn the_threads_of_a_gateway_are_bounded() {
-    let with = |count: &str| parse(&EXAMPLE.replacen("threads = 2", &format!("threads = {count}"), 1));
+fn gateway_threads_are_bounded() {
+    let with = |count: &str| parse(&EXAMPLE.replacen("# threads = 2", &format!("threads = {count}"), 1));
     assert_eq!(usize::from(with("64").unwrap().gateways[0].threads.unwrap()), 64);
     for refused in ["0", "65"] {
         let error = with(refused).unwrap_err();
-        assert!(error.contains(&format!("a gateway has 1 to 64 threads, not {refused}")), "{error}");
+        assert!(
+            error.ends_with(&format!("gateways[0].threads: {refused} is not an integer from 1 to 64")),
+            "{error}"
+        );
     }
 }
 
-/// Two switches, at the second of which node-0 hangs elsewhere.
+/// Two switches; node-0 is connected to the second one at another port.
 fn two_switches(hosts: &str) -> Result<nicekv_metadata::Config, String> {
     let second = format!(
         "[[switches]]\nname = \"other\"\ncontrol = \"10.30.0.1:7400\"\nhosts = {hosts}\n\n[[gateways]]"
@@ -73,7 +54,7 @@ fn two_switches(hosts: &str) -> Result<nicekv_metadata::Config, String> {
 }
 
 #[test]
-fn switches_differ_in_what_hangs_where() {
+fn switches_may_connect_hosts_at_other_ports() {
     let hosts = r#"[{ name = "node-0", port = 7 }, { name = "metadata", port = 1 }]"#;
     let topology = two_switches(hosts).unwrap().topology;
     let (node, service) = (nicekv_metadata::host_id(NodeId(0)), nicekv_metadata::service_host_id(0));
@@ -84,10 +65,10 @@ fn switches_differ_in_what_hangs_where() {
     let error = two_switches(r#"[{ name = "node-9", port = 7 }]"#).unwrap_err();
     assert!(error.contains("other") && error.contains("node-9"), "{error}");
     let error = two_switches(r#"[{ name = "node-0", port = 2 }]"#).unwrap_err();
-    assert!(error.contains("port 2"), "node-1 hangs there: {error}");
+    assert!(error.contains("port 2"), "node-1 is connected there: {error}");
 }
 
-/// The example with a second switch: node-0 and the metadata service at the first one, the other nodes at the second. `ports`: its own.
+/// The example with a second switch, which has these ports: node-0 and metadata are at the first, the other nodes at the second.
 fn with_a_trunk(ports: &str, hosts_of_first: &str) -> Result<nicekv_metadata::Config, String> {
     let second = format!(
         "[[switches]]\nname = \"switch-1\"\ncontrol = \"10.30.0.5:7400\"\nrouter_mac = \"02:00:00:00:00:01\"\nports = {ports}\n\n[[gateways]]"
@@ -103,7 +84,7 @@ fn with_a_trunk(ports: &str, hosts_of_first: &str) -> Result<nicekv_metadata::Co
     ];
     let text = homes.into_iter().fold(EXAMPLE.replacen("[[gateways]]", &second, 1), settled);
     let text = text.replacen(
-        "device = \"port-3\", hook = \"tc\" }",
+        "device = \"port-3\", hook = \"auto\" }",
         "device = \"port-3\", trunk = \"switch-1\" }",
         1,
     );
@@ -111,7 +92,7 @@ fn with_a_trunk(ports: &str, hosts_of_first: &str) -> Result<nicekv_metadata::Co
 }
 
 #[test]
-fn trunks_make_a_tree_of_switches() {
+fn trunks_form_a_tree_of_switches() {
     let ports = "[{ number = 2, device = \"a\" }, { number = 1, device = \"b\", trunk = \"switch\" }]";
     let config = with_a_trunk(ports, "switch-1").unwrap();
     let homes: Vec<_> = config.nodes.iter().map(|node| node.home).collect();
@@ -127,7 +108,7 @@ fn trunks_make_a_tree_of_switches() {
         let error = with_a_trunk(ports, home).unwrap_err();
         assert!(error.contains(part) && !error.contains('\n'), "{ports}: {error}");
     }
-    let user_space = EXAMPLE.replacen("router_mac", "# router_mac", 1).replacen(
+    let user_space = EXAMPLE.replacen("\nrouter_mac", "\n# router_mac", 1).replacen(
         "device = \"port-1\"",
         "device = \"port-1\", trunk = \"switch\"",
         1,
@@ -136,43 +117,89 @@ fn trunks_make_a_tree_of_switches() {
 }
 
 #[test]
-fn an_error_names_line_and_field() {
+fn errors_name_line_and_key() {
     let line_of =
-        |field: &str| EXAMPLE.lines().position(|line| line.starts_with(field)).expect("in the example") + 1;
+        |key: &str| EXAMPLE.lines().position(|line| line.starts_with(key)).expect("in the example") + 1;
     let broken = |from: &str, to: &str| parse(&EXAMPLE.replacen(from, to, 1)).unwrap_err();
-    for (from, to, parts) in [
-        ("replicas = 3", "replicas = \"three\"", [format!(":{}:", line_of("replicas")), "replicas".into()]),
-        ("heartbeat_ms", "heartbeat_s", [format!(":{}:", line_of("heartbeat_ms")), "heartbeat_s".into()]),
-        ("\"02:00:00:00:00:02\"", "\"02\"", [format!(":{}:", line_of("mac")), "mac".into()]),
+    for (from, to, expected) in [
         (
-            "\"10.30.0.1:7400\" ",
-            "\"localhost\" ",
-            [format!(":{}:", line_of("control = \"")), "localhost:7400".into()],
+            "\nreplicas = 3",
+            "\nreplicas = \"three\"",
+            format!(":{}: replicas: \"three\" is not an integer from 1 to 9", line_of("replicas")),
         ),
-        ("port = 7400", "port 7400", [format!(":{}:", line_of("port")), "port".into()]),
-        ("cluster_id =", "# cluster_id =", [":".into(), "missing field `cluster_id`".into()]),
         (
-            "replicas = 3",
-            "replicas = 4",
-            [format!(":{}: replicas: 4 replicas", line_of("replicas")), "3".into()],
+            "\nheartbeat_ms",
+            "\nheartbeat_s",
+            format!(
+                ":{}: timing.heartbeat_s: unknown key; did you mean `heartbeat_ms`?",
+                line_of("heartbeat_ms")
+            ),
         ),
-        ("6379\"", "6379", [format!(":{}:", line_of("listen")), "listen".into()]),
+        (
+            "\nmac = \"02:00:00:00:00:02\"",
+            "\nmac = \"02\"",
+            format!(":{}: mac: \"02\" is not an Ethernet address such as 02:00:00:00:00:01", line_of("mac")),
+        ),
+        (
+            "\ncontrol = \"10.30.0.1:7400\"",
+            "\ncontrol = \"localhost\"",
+            format!(
+                ":{}: control: \"localhost\" is not an address such as 127.0.0.1:7400 or localhost:7400",
+                line_of("control = \"")
+            ),
+        ),
+        (
+            "\ncluster_id =",
+            "\n# cluster_id =",
+            ": cluster_id: missing: identifies the cluster: 32 hexadecimal digits, the same in every file; \
+             `uuidgen | tr -d -` makes some, such as \"000000000000000000000000c0ffee00\""
+                .into(),
+        ),
+        (
+            "\nreplicas = 3",
+            "\nreplicas = 4",
+            format!(
+                ":{}: replicas: 4 replicas need as many nodes (spares do not count), but there are 3",
+                line_of("replicas")
+            ),
+        ),
+        (
+            "\nprotected_mode = true",
+            "\nprotected_mode = \"yes\"",
+            format!(
+                ":{}: gateways[0].protected_mode: \"yes\" is not true or false",
+                line_of("protected_mode")
+            ),
+        ),
+        (
+            "\nstore = \"file\"",
+            "\nstore = \"files\"",
+            format!(":{}: metadata.store: \"files\" is not \"file\" or \"etcd\"", line_of("store")),
+        ),
+        (
+            "\nlisten = \"127.0.0.1:6379\"",
+            "\nlisten = 6379",
+            format!(
+                ":{}: gateways[0].listen: 6379 is not ADDR:PORT; write listen = \"127.0.0.1:6379\"",
+                line_of("listen")
+            ),
+        ),
     ] {
-        let error = broken(from, to);
-        assert!(parts.iter().all(|part| error.contains(part)), "{to}: {error:?}, not {parts:?}");
-        assert!(!error.contains('\n'), "{error:?}");
+        assert_eq!(broken(from, to), expected);
     }
+    let syntax = broken("\nport = 7400", "\nport 7400");
+    assert!(syntax.starts_with(&format!(":{}: ", line_of("port"))) && !syntax.contains('\n'), "{syntax}");
 }
 
 /// The example with an etcd, and other lines in `[metadata]`.
 fn with_etcd(lines: &str) -> Result<ClusterConfig, String> {
-    let text = EXAMPLE.replacen("store = \"file\"", lines, 1);
+    let text = EXAMPLE.replacen("\nstore = \"file\"", &format!("\n{lines}"), 1);
     let directory = text.lines().find(|line| line.starts_with("data_directory")).unwrap().to_owned();
     parse(&text.replacen(&directory, "", 1))
 }
 
 #[test]
-fn several_instances_share_an_etcd_and_have_places_of_their_own() {
+fn metadata_instances_share_etcd_and_have_distinct_addresses() {
     let other = |name: &str, address: &str, port: u16| {
         format!(
             "{{ name = {name:?}, address = {address:?}, mac = \"02:00:00:00:00:03\", switch_port = {port}, control = [\"{address}:7400\"] }}"
@@ -192,10 +219,10 @@ fn several_instances_share_an_etcd_and_have_places_of_their_own() {
         (format!("instances = [{one}]"), "etcd"),
         ("store = \"etcd\"".into(), "endpoints"),
         ("endpoints = [\"http://10.20.0.2:2379\"]".into(), "store"),
-        ("store = \"etcd\"\nendpoints = [\"10.20.0.2:2379\"]".into(), "http://"),
+        ("store = \"etcd\"\nendpoints = [\"10.20.0.2:2379\"]".into(), "is not a URL such as http://"),
         (etcd.replace("http:", "https:"), "ca_file"),
         (format!("{etcd}ca_file = \"ca.pem\""), "https"),
-        (format!("{}ca_file = \"a\"\nkey_file = \"k\"", etcd.replace("http:", "https:")), "go together"),
+        (format!("{}ca_file = \"a\"\nkey_file = \"k\"", etcd.replace("http:", "https:")), "need each other"),
         (format!("{etcd}prefix = \"/\""), "prefix"),
         (format!("{etcd}lease_ms = 99"), "lease_ms"),
     ] {
@@ -205,17 +232,17 @@ fn several_instances_share_an_etcd_and_have_places_of_their_own() {
 }
 
 #[test]
-fn a_switch_names_one_instance_or_several() {
+fn switch_control_is_one_address_or_a_list() {
     let control = |value: &str| {
         parse(&EXAMPLE.replacen("control = \"10.30.0.1:7400\"", &format!("control = {value}"), 1))
     };
     assert_eq!(control("\"10.30.0.1:7400\"").unwrap().switches[0].control.len(), 1);
     assert_eq!(control("[\"10.30.0.1:7400\", \"10.30.1.1:7400\"]").unwrap().switches[0].control.len(), 2);
-    assert!(control("7400").unwrap_err().contains("list of them"));
+    assert!(control("7400").unwrap_err().contains("7400 is not ADDR:PORT, or a list of them"));
 }
 
 #[test]
-fn what_hot_keys_cannot_be_found_by_is_refused_with_the_field() {
+fn hot_key_settings_out_of_bounds_name_the_key() {
     let place_of =
         |field: &str| EXAMPLE.lines().position(|line| line.starts_with(&format!("{field} ="))).unwrap();
     let with = |field: &str, value: u32| {
@@ -229,7 +256,7 @@ fn what_hot_keys_cannot_be_found_by_is_refused_with_the_field() {
         ("keys_max", 0, "keys_max is 0, but must be from 1"),
         ("keys_max", 10_001, "keys_max is 10001, but table hot holds 10000"),
         ("stages", 0, "stages is 0"),
-        ("period_ms", 99, "99; from 100 to 60000"),
+        ("period_ms", 99, "99 is not an integer from 100 to 60000"),
         ("history_ppm", 1_000_000, "history_ppm is 1000000"),
         ("calm_periods", 0, "calm_periods is 0"),
         ("values_max", 1025, "values_max is 1025, but must be from 0 to 1024"),
@@ -241,31 +268,31 @@ fn what_hot_keys_cannot_be_found_by_is_refused_with_the_field() {
 }
 
 #[test]
-fn a_ring_of_groups_is_beside_the_vrings_and_hosts_are_in_neither() {
-    let with = |line: &str| parse(&EXAMPLE.replacen("group_ring = \"10.64.0.0/12\"", line, 1));
+fn group_ring_overlaps_neither_vrings_nor_hosts() {
+    let with = |line: &str| parse(&EXAMPLE.replacen("# group_ring = \"10.64.0.0/12\"", line, 1));
     let ring = |line: &str| with(line).unwrap().vrings().unwrap().group().copied();
     let usual = GroupRing { port: 7400, target_port: 7401, ..GroupRing::on_network(7400) };
     assert_eq!(ring("group_ring = \"10.64.0.0/12\""), Some(usual));
-    assert_eq!(ring(""), Some(usual), "it is there without being asked for");
+    assert_eq!(ring(""), Some(usual), "the default");
     let other = GroupRing { base: Ipv4Addr::new(11, 0, 0, 0), length: 8, ..usual };
     assert_eq!(ring("group_ring = \"11.0.0.0/8\""), Some(other));
     for (line, error) in [
         ("group_ring = \"10.40.0.0/13\"", "overlap"),
         ("group_ring = \"10.64.0.0/20\"", "is no /8 to /16"),
-        ("group_ring = \"10.16.0.0/12\"", "lies inside the ring of groups; give"),
-        ("group_ring = \"64\"", "group_ring: \"64\" is no prefix"),
+        ("group_ring = \"10.16.0.0/12\"", "is inside group_ring; give"),
+        ("group_ring = \"64\"", "group_ring: \"64\" is not a prefix such as"),
     ] {
         let refused = with(line).unwrap_err();
         assert!(refused.contains(error), "{line}: {refused}");
     }
-    // A keyspace that is configured there is served, and groups are not.
-    let within = EXAMPLE.replacen("group_ring = \"10.64.0.0/12\"", "", 1);
+    // A keyspace in the default group ring is served; then there are no groups.
+    let within = EXAMPLE.replacen("# group_ring = \"10.64.0.0/12\"", "", 1);
     let within = within.replacen("unicast_vring = \"10.10.0.0\"", "unicast_vring = \"10.70.0.0\"", 1);
     assert_eq!(parse(&within).unwrap().vrings().unwrap().group(), None);
 }
 
 #[test]
-fn links_carry_what_is_said_within_bounds() {
+fn link_rate_is_bounded() {
     let usual = "link_mbit_per_second = 1000";
     let with = |line: &str| parse(&EXAMPLE.replacen(usual, line, 1));
     let rate = |line: &str| with(line).unwrap().metadata_config().unwrap().link_bits_per_second;
@@ -274,13 +301,14 @@ fn links_carry_what_is_said_within_bounds() {
     let number = EXAMPLE.lines().position(|line| line.starts_with(usual)).unwrap() + 1;
     for mbit in ["0", "9", "1000001", "9223372036854775807"] {
         let refused = with(&format!("link_mbit_per_second = {mbit}")).unwrap_err();
-        let expected = format!(":{number}: link_mbit_per_second: {mbit}; from 10 to 1000000");
+        let expected =
+            format!(":{number}: link_mbit_per_second: {mbit} is not an integer from 10 to 1000000");
         assert!(refused.starts_with(&expected), "{refused}");
     }
 }
 
 #[test]
-fn a_gateway_is_told_what_makes_no_sense_together_by_its_field() {
+fn gateway_contradictions_name_the_key() {
     let with = |lines: &str| parse(&EXAMPLE.replacen("listen = \"127.0.0.1:6379\"", lines, 1));
     let listen = "listen = \"127.0.0.1:6379\"\n";
     let files = "tls_certificate = \"c\"\ntls_key = \"k\"\n";
@@ -290,21 +318,21 @@ fn a_gateway_is_told_what_makes_no_sense_together_by_its_field() {
     assert_eq!(with(&format!("{tls}{files}")).unwrap().gateways[0].listen, None);
     assert!(both.gateways[0].protected_mode);
     for (lines, field, why) in [
-        (String::new(), "listen", "missing; say where"),
-        (format!("{listen}{tls}"), "tls_resp", "takes tls_certificate and tls_key"),
-        (format!("{listen}{tls}tls_certificate = \"c\"\n"), "tls_resp", "takes tls_certificate"),
-        (format!("{listen}{files}"), "tls_certificate", "are of tls_resp"),
+        (String::new(), "listen", "missing: the address for Redis clients"),
+        (format!("{listen}{tls}"), "tls_resp", "also needs tls_certificate and tls_key"),
+        (format!("{listen}{tls}tls_certificate = \"c\"\n"), "tls_resp", "also needs tls_certificate"),
+        (format!("{listen}{files}"), "tls_certificate", "need tls_resp"),
         (
             format!("{listen}{}{files}", tls.replace("6380", "6379")),
             "tls_resp",
-            "is in use by the role itself (listen)",
+            "is already used by the same role (listen)",
         ),
-        (format!("{listen}{tls}{files}").replace("6380", "9467"), "metrics", "is in use by the role itself"),
         (
-            format!("{listen}password_file = \"p\"\nacl_file = \"u\"\n"),
-            "acl_file",
-            "instead of password_file",
+            format!("{listen}{tls}{files}metrics = \"127.0.0.1:6380\"\n"),
+            "metrics",
+            "is already used by the same role (tls_resp)",
         ),
+        (format!("{listen}password_file = \"p\"\nacl_file = \"u\"\n"), "acl_file", "replaces password_file"),
     ] {
         let error = with(&lines).unwrap_err();
         assert!(error.contains(&format!("gateways[0].{field}: ")) && error.contains(why), "{lines}: {error}");

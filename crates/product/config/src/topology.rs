@@ -1,16 +1,17 @@
-//! Where servers hang at which switch, and how switches hang together.
+//! Which switch and port each server is connected to, and how trunks connect switches.
 
-use super::{ClusterConfig, SwitchSection};
+use crate::cluster::ClusterConfig;
 use crate::error::ConfigError;
+use crate::sections::SwitchSection;
 use nicekv_proto::NodeId;
 use nicekv_switch::{HostId, Topology};
 use nicekv_switch_xdp::Hook;
 
 impl ClusterConfig {
-    /// What differs from where servers say themselves that they hang. Whether the switches form a tree is checked with the whole.
+    /// Connections that differ from the servers' own `switch_port`. Whether the switches form a tree is checked with the whole file.
     pub(super) fn topology(&self) -> Result<Topology, ConfigError> {
         let mut topology = Topology::default();
-        // The cluster knows the homes of its nodes itself.
+        // The metadata service knows the home switches of its nodes itself.
         let nodes = self.nodes.iter();
         let nodes = nodes.map(|node| (nicekv_metadata::host_id(NodeId(node.id)), &node.name, None));
         let services = self.metadata.all();
@@ -32,7 +33,7 @@ impl ClusterConfig {
         Ok(topology)
     }
 
-    /// With the homes of nodes, too, as their entries have them.
+    /// The same, with the home switches of nodes.
     pub(super) fn topology_with_nodes(&self) -> Result<Topology, ConfigError> {
         let mut topology = self.topology()?;
         for node in &self.nodes {
@@ -43,7 +44,7 @@ impl ClusterConfig {
         Ok(topology)
     }
 
-    /// The number of the switch that a server says it hangs at.
+    /// The number of a server's home switch.
     pub(super) fn home(&self, name: &str, switch: Option<&str>) -> Result<Option<u16>, ConfigError> {
         let number = |switch| self.switch_number(switch).map_err(|error| wrong(name, "switch", &error));
         switch.map(number).transpose()
@@ -59,7 +60,7 @@ impl ClusterConfig {
             let refused = |error: &str| Err(wrong(&switch.name, "trunk", error));
             if switch.router_mac.is_none() || port.hook == Hook::None {
                 return refused(
-                    "trunks are between switches in the kernel, at ports that take frames: neither the user-space switch nor an edge has any",
+                    "trunks connect kernel switches at ports with a hook: neither the user-space switch nor an edge has any",
                 );
             }
             let neighbour =
@@ -71,7 +72,7 @@ impl ClusterConfig {
         Ok(())
     }
 
-    /// Switches are known by their places in the file.
+    /// The position of a switch in the file.
     fn switch_number(&self, name: &str) -> Result<u16, String> {
         let place = self.switches.iter().position(|switch| switch.name == name);
         place.map(|place| place as u16).ok_or_else(|| format!("there is no switch {name:?}"))
@@ -85,7 +86,7 @@ fn attach_hosts(
 ) -> Result<(), ConfigError> {
     for host in &switch.hosts {
         let id = known(&host.name).ok_or_else(|| {
-            let error = format!("{} is no node, and no instance of the metadata service", host.name);
+            let error = format!("{} is neither a node nor an instance of the metadata service", host.name);
             wrong(&switch.name, "hosts", &error)
         })?;
         topology.attach(index, id, host.port);

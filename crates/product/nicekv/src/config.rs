@@ -1,6 +1,6 @@
-//! `nicekv config check | print`.
+//! `nicekv config check | print | reference`.
 
-use nicekv_config::{Checked, Template, findings};
+use nicekv_config::{Checked, Template, findings, reference};
 use nicekv_operator::failure::Failure;
 use nicekv_operator::output::print;
 use std::path::PathBuf;
@@ -8,35 +8,39 @@ use std::path::PathBuf;
 /// `nicekv config`
 #[derive(clap::Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Check configuration files, each by itself and all beside each other
+    /// Check configuration files, each alone and all against each other
     ///
-    /// Every problem is a line on standard error: file, line, field, and what to do; then the exit code is 2. Nothing is started, bound or created.
+    /// Every problem is a line on standard error (file, line, key, what to do), and the exit code is 2. Nothing is started, bound or
+    /// created.
     Check {
-        /// Of one cluster: of its roles, or one of the whole
+        /// Files of one cluster: one for each role, or one for all
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// Print a configuration file to begin with: every field, with its default
+    /// Print a configuration file to start from, with every key, its meaning and its default
     Print {
-        /// Whose
+        /// What the file is for
         #[arg(value_enum, value_name = "ROLE")]
         template: Template,
     },
+    /// Print the reference of all keys, as Markdown
+    Reference,
 }
 
 pub(crate) fn run(command: &ConfigCommand) -> Result<(), Failure> {
     match command {
         ConfigCommand::Check { files } => check_all(files),
         ConfigCommand::Print { template } => print(template.text().as_bytes()),
+        ConfigCommand::Reference => print(reference().as_bytes()),
     }
 }
 
 fn check_all(paths: &[PathBuf]) -> Result<(), Failure> {
-    let (mut files, mut lines) = (Vec::new(), Vec::new());
+    let (mut files, mut errors) = (Vec::new(), Vec::new());
     for path in paths {
         match Checked::read(path) {
             Ok(file) => files.push(file),
-            Err(wrong) => lines.extend(wrong),
+            Err(lines) => errors.extend(lines),
         }
     }
     for finding in findings(&files) {
@@ -45,13 +49,12 @@ fn check_all(paths: &[PathBuf]) -> Result<(), Failure> {
         if finding.is_note {
             print(format!("note: {line}\n").as_bytes())?;
         } else {
-            lines.push(line);
+            errors.push(line);
         }
     }
-    if lines.is_empty() {
+    let Some((last, others)) = errors.split_last() else {
         return print(files.iter().map(describe).collect::<String>().as_bytes());
-    }
-    let (last, others) = lines.split_last().expect("there are some");
+    };
     for line in others {
         eprintln!("nicekv: {line}");
     }
@@ -60,12 +63,12 @@ fn check_all(paths: &[PathBuf]) -> Result<(), Failure> {
 
 fn describe(file: &Checked) -> String {
     let Checked { path, config, .. } = file;
-    let role = config.role.map_or("the whole cluster".into(), |role| format!("a {}", role.name()));
+    let role = config.role.map_or("all roles".into(), |role| format!("a {}", role.name()));
     let names = [
         config.nodes.iter().map(|node| &*node.name).collect::<Vec<_>>(),
         config.switches.iter().map(|switch| &*switch.name).collect(),
         config.gateways.iter().map(|gateway| &*gateway.name).collect(),
     ]
     .concat();
-    format!("{}: good, of {role}: {}\n", path.display(), names.join(", "))
+    format!("{}: valid, for {role}: {}\n", path.display(), names.join(", "))
 }

@@ -1,9 +1,9 @@
-//! `nicekv`: the one binary. Every role, every command.
+//! `nicekv`: the one binary, with every role and every command.
 //!
-//! Reading order: [`config`] (a cluster in one file), [`roles`] (one thread per role), [`up`] (all of them in one process),
-//! [`discovery`] and [`commands`] (talking to a running cluster).
+//! Reading order: [`roles`] (one thread per role), [`up`] (all roles in one process), [`gateway`], [`logs`]. Commands that talk to a
+//! running cluster are in the crate `nicekv-operator`, configuration files in `nicekv-config`.
 //!
-//! Exit codes: 0 done, 1 the check or operation failed, 2 usage or environment, each failure with one line on standard error.
+//! Exit codes: 0 success, 1 the operation or check failed, 2 usage or environment. Each failure is one line on standard error.
 
 mod chunk_target;
 mod config;
@@ -24,7 +24,7 @@ mod tools;
 mod up;
 
 use clap::{Parser, Subcommand};
-use nicekv_config::RoleKind;
+use nicekv_config::{RoleKind, Template};
 use nicekv_operator::failure::Failure;
 use nicekv_operator::{
     backup, explain, keyspaces, nodes, objects, partitions, plan, scan, status, top, trace, values,
@@ -43,92 +43,94 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a whole cluster in this process, on the loopback interface; needs no privilege
+    /// Run a whole cluster in this process, on the loopback interface, without privileges
     ///
-    /// Stays in the foreground; Ctrl-C stops it. The line that begins with "ready" says where Redis clients connect.
+    /// Runs in the foreground until Ctrl-C. The line that begins with "ready" says where Redis clients connect.
     Up(up::UpArguments),
-    /// Run one storage node of a cluster; or list, add, drain and remove nodes
-    #[command(after_long_help = configuration_help())]
+    /// Run a storage node; or list, add, drain and remove nodes
+    #[command(after_long_help = configuration_help(Template::Node))]
     Node(NodeArguments),
-    /// Run the metadata service of a cluster, or one of its instances
-    #[command(after_long_help = configuration_help())]
+    /// Run an instance of the metadata service
+    #[command(after_long_help = configuration_help(Template::Metadata))]
     Metadata(MetadataArguments),
-    /// Run one switch of a cluster, or the agent of a switch in the kernel (XDP or tc)
-    #[command(after_long_help = configuration_help())]
+    /// Run a switch in user space, or the agent of a switch in the kernel (XDP or tc)
+    #[command(after_long_help = configuration_help(Template::Switch))]
     Switch(RoleArguments),
-    /// Run one RESP gateway of a cluster
-    #[command(after_long_help = configuration_help())]
+    /// Run a gateway for Redis clients
+    #[command(after_long_help = configuration_help(Template::Gateway))]
     Gateway(GatewayArguments),
-    /// Check configuration files, or print one to begin with
+    /// Check configuration files, print one to start from, or print the reference of all keys
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Run a cluster on hosts of its own: network namespaces around a switch in the kernel; needs root
+    /// Run a cluster of network namespaces around a switch in the kernel; needs root
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Lab(tools::ToolArguments),
-    /// Measure how fast NICEKV is beside its peers
+    /// Measure performance, also of other stores for comparison
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Bench(tools::ToolArguments),
     /// Run with injected faults in a deterministic simulation; check linearizability
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Sim(tools::ToolArguments),
-    /// List, create and drop keyspaces of a running cluster
+    /// List, create and drop keyspaces
     #[command(subcommand)]
     Keyspace(keyspaces::KeyspaceCommand),
-    /// Partitions of a running cluster: list, split, merge
+    /// List, split and merge partitions, and show load balancing
     #[command(subcommand)]
     Partition(partitions::PartitionCommand),
     /// Store a value
     Put(values::PutArguments),
-    /// Print a value; exit code 1 if there is none
+    /// Print a value; exit code 1 if the key has none
     ///
-    /// The bytes of the value and nothing else, but a newline behind it at a terminal.
+    /// Prints exactly the bytes of the value; at a terminal a newline follows.
     Get(values::GetArguments),
-    /// Remove a key
+    /// Delete a key
     Delete(values::DeleteArguments),
     /// List keys
     ///
-    /// One a line, in the order of bytes where keys are partitioned by range; else partition by partition, each in that order. What is there all the while is
-    /// listed; what comes or goes meanwhile may be.
+    /// One per line: in byte order if the keyspace is partitioned by range, otherwise partition by partition. Keys that exist for the
+    /// whole time of the scan are listed; keys that are created or deleted meanwhile may be.
     Scan(scan::ScanArguments),
-    /// Objects of any length: store, read, list, delete
+    /// Store, read, list and delete objects of any length
     #[command(subcommand)]
     Object(objects::ObjectCommand),
-    /// Write what the cluster holds to a file, each partition as it was at one moment, while clients go on
+    /// Back up the cluster to a file, with a consistent snapshot of each partition, while clients continue
     ///
-    /// Everything that was acknowledged before is in it. Values and expiry times are, and objects with their chunks; versions, and what is remembered of clients, are not.
+    /// The backup has every write that was acknowledged before it started: values, expiry times, and objects with their chunks. It has no
+    /// versions and no client sessions. Quorum keyspaces cannot be backed up.
     Backup(backup::BackupArguments),
-    /// Put what a backup has into a cluster, which is to be empty
+    /// Restore a backup into an empty cluster
     ///
-    /// The whole file is checked first. Keyspaces are found by their names; numbers of nodes, replicas and partitions may differ. Chunks of objects that are there already are not sent again.
+    /// The whole file is verified first. Missing keyspaces are created; existing ones are matched by name. The number of nodes, replicas
+    /// and partitions may differ. Chunks of objects that the cluster already has are not sent again.
     Restore(backup::RestoreArguments),
-    /// Show what becomes of a key: where its gets and puts go, and who holds it
+    /// Show where gets and puts of a key go, and which nodes store it
     ///
-    /// Read from the tables that switches have installed and from what the nodes say of themselves, beside what the metadata service
-    /// believes; where they differ, a line begins with DIFFERENT.
+    /// Compares the tables installed in the switches and the state of the nodes with what the metadata service believes. Lines that begin
+    /// with DIFFERENT are contradictions.
     Explain(explain::ExplainArguments),
-    /// Carry out one put or get, and show its way with times: switches, replicas, logs, acknowledgements, the answer
+    /// Run one put or get and show each hop with its time: switches, replicas, log, acknowledgements, reply
     #[command(subcommand)]
     Trace(trace::TraceCommand),
-    /// Show nodes, partitions, how much is stored and asked, and switch tables; what is wrong first
+    /// Show problems, nodes, keyspaces, stored data, request rates, switch tables and open sockets
     ///
-    /// Each line that begins with WRONG names something that is, the worst first.
+    /// Lines that begin with WRONG are problems, worst first.
     ///
-    /// Keys and bytes (of keys and values together, each counted once) are counted by reading what has been written to, about 1 MiB a second and
-    /// node: after a second or two without writes they are exact, and with a ~ they are as old as the line says. Gets and updates a second are
-    /// those that came to the nodes, between their last two reports, which they send once a second; what clients repeat counts again.
+    /// Keys and bytes (keys and values, one copy of each) are counted in the background at about 1 MiB/s per node: a second or two after
+    /// the last write they are exact; a ~ marks older counts. Rates are requests that reached the nodes, including client retries,
+    /// between their last two reports, which they send once a second.
     Status(status::StatusArguments),
-    /// Print how many nodes and partitions a switch with tables of some sizes carries
+    /// Calculate how many nodes and partitions fit into a switch with given table sizes
     Plan(plan::PlanArguments),
-    /// Show what goes on, live: what is wrong, keyspaces with their rates, nodes, switch tables; `q` ends it
+    /// Show problems, keyspaces, nodes, latencies and switch tables live; `q` quits
     Top(top::TopArguments),
-    /// Run scripts for a node, which starts this by itself
+    /// Run Lua scripts for a node, which starts this process itself
     #[command(hide = true)]
     ScriptWorker,
 }
 
 #[derive(clap::Args)]
 struct ConfigArguments {
-    /// The file that describes the cluster: `--help` shows it
+    /// Configuration file; `--help` shows one
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 }
@@ -137,13 +139,13 @@ struct ConfigArguments {
 struct MetadataArguments {
     #[command(flatten)]
     file: ConfigArguments,
-    /// Which instance this process is: one of `instances`
+    /// Name of this instance, one of `instances` in the file
     #[arg(long, default_value = nicekv_config::MetadataSection::FIRST)]
     name: String,
-    /// Where the state is kept [default: as the file says]
+    /// Where to keep the state [default: from the file]
     #[arg(long, value_enum)]
     store: Option<nicekv_config::Store>,
-    /// Members of etcd, such as http://10.20.0.2:2379, or https://…, with commas between them [default: as the file says]
+    /// Members of etcd, comma-separated, such as http://10.20.0.2:2379 or https://… [default: from the file]
     #[arg(long, value_name = "URL,…", value_delimiter = ',')]
     endpoints: Vec<String>,
     #[command(flatten)]
@@ -154,16 +156,16 @@ struct MetadataArguments {
     log: logs::LogArguments,
 }
 
-/// Of endpoints with https; PEM files.
+/// PEM files for https endpoints.
 #[derive(clap::Args)]
 struct TlsArguments {
-    /// The authority of etcd's certificates, for endpoints with https [default: as the file says]
+    /// Authority of etcd's certificates, for https endpoints [default: from the file]
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// The certificate that is shown to etcd, if it asks for one [default: as the file says]
+    /// Client certificate for etcd, if it asks for one [default: from the file]
     #[arg(long, value_name = "FILE", requires = "key_file")]
     certificate_file: Option<PathBuf>,
-    /// The private key of that certificate
+    /// Private key of that certificate
     #[arg(long, value_name = "FILE", requires = "certificate_file")]
     key_file: Option<PathBuf>,
 }
@@ -178,7 +180,7 @@ impl TlsArguments {
 }
 
 impl MetadataArguments {
-    /// The file, with what the command line says instead.
+    /// The file, with the flags applied to it.
     fn config(self) -> Result<nicekv_config::ClusterConfig, Failure> {
         let Self { file: ConfigArguments { config: path }, store, endpoints, tls, .. } = self;
         let config = nicekv_config::read_with(&path, RoleKind::Metadata, |config| {
@@ -204,7 +206,7 @@ struct RoleArguments {
     metrics: metrics::MetricsArguments,
     #[command(flatten)]
     log: logs::LogArguments,
-    /// Which entry of the file this process is
+    /// Name of this role, an entry of the file
     #[arg(long)]
     name: String,
 }
@@ -214,10 +216,10 @@ struct RoleArguments {
 struct NodeArguments {
     #[command(subcommand)]
     command: Option<nodes::NodeCommand>,
-    /// The file that describes the cluster: `--help` shows it
+    /// Configuration file; `--help` shows one
     #[arg(long, value_name = "FILE", required = true)]
     config: Option<PathBuf>,
-    /// Which entry of the file this process is
+    /// Name of this role, an entry of the file
     #[arg(long, required = true)]
     name: Option<String>,
     #[command(flatten)]
@@ -234,10 +236,10 @@ struct GatewayArguments {
     flags: gateway::GatewayFlags,
 }
 
-fn configuration_help() -> String {
+fn configuration_help(template: Template) -> String {
     format!(
-        "The configuration file, here one for all roles of a cluster; `nicekv config print ROLE` has one for each role. Relative paths are from the working directory:\n\n{}",
-        nicekv_config::EXAMPLE
+        "A configuration file to start from, as `nicekv config print` prints it. Relative paths are relative to the working directory:\n\n{}",
+        template.text()
     )
 }
 
@@ -257,7 +259,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode, Failure> {
     if matches!(command, Command::Up(_) | Command::Node(_) | Command::Metadata(_) | Command::Switch(_)) {
-        // What the engine's library creates is private, too.
+        // Files that the storage engine creates must be private as well.
         rustix::process::umask(Mode::RWXG | Mode::RWXO);
     }
     match command {
@@ -304,7 +306,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A role's configuration; from here on events are logged.
+/// Begins logging, and returns the configuration.
 fn logged(
     config: nicekv_config::ClusterConfig,
     arguments: logs::LogArguments,

@@ -1,17 +1,21 @@
-//! What is printed is what the structs say: every field that a role reads, with the default that it has.
+//! The printed files are valid, and the schema is what the structs decode.
 
 use super::*;
-use crate::log::LogSection;
-use crate::sections::{HostSection, InstanceSection, MetadataSection, NodeSection};
-use crate::sections::{PortSection, SwitchSection, TimingSection};
-use crate::thread_count::ThreadCount;
-use crate::value_limit::ValueLimit;
-use crate::{ClusterConfig, GatewaySection, HotSection, KeyspaceSection, RoleKind, check, parse_with};
+use crate::bounded::{ThreadCount, ValueLimit};
+use crate::cluster::ClusterConfig;
+use crate::read::{decode, parse_with};
+use crate::schema::{
+    GATEWAYS, HOSTS, HOT, INSTANCES, KEYSPACES, LOG, METADATA, NODES, PORTS, SWITCHES, TIMING, TOP,
+};
+use crate::sections::{
+    HostSection, InstanceSection, MetadataSection, NodeSection, PortSection, SwitchSection, TimingSection,
+};
+use crate::{GatewaySection, HotSection, KeyspaceSection, LogSection, check};
 use nicekv_gateway::GatewayConfig;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 use std::num::NonZero;
 
-/// The roles', and what each is for.
 const OF_ROLES: [(Template, RoleKind); 6] = [
     (Template::Metadata, RoleKind::Metadata),
     (Template::Node, RoleKind::Node),
@@ -21,38 +25,29 @@ const OF_ROLES: [(Template, RoleKind); 6] = [
     (Template::Gateway, RoleKind::Gateway),
 ];
 
-/// A field that a line assigns after `before`: `#` for a default, `# ` for an example.
-fn assigned<'a>(line: &'a str, before: &str) -> Option<&'a str> {
-    let field = line.strip_prefix(before)?.split_once(" = ")?.0;
-    let is_field = !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    is_field.then_some(field)
-}
-
-/// The file with its defaults, and its examples, too.
+/// The file with its defaults set, and with its examples, too.
 fn uncommented(text: &str, with_examples: bool) -> String {
     let uncomment = |line: &str| {
-        let is_section = |line: &str| line.strip_prefix("# [[").is_some();
-        if assigned(line, "#").is_some() {
-            line[1..].to_owned()
-        } else if with_examples && (assigned(line, "# ").is_some() || is_section(line)) {
-            line[2..].to_owned()
-        } else {
-            line.to_owned()
+        let is_key = |rest: &str| rest.split_once(" = ").is_some_and(|(key, _)| key.bytes().all(is_key_byte));
+        match (line.strip_prefix("# "), line.strip_prefix('#')) {
+            (Some(example), _) if with_examples && (is_key(example) || example.starts_with("[[")) => {
+                example.into()
+            }
+            (None, Some(default)) if is_key(default) => default.into(),
+            _ => line.to_owned(),
         }
     };
     text.lines().map(uncomment).collect::<Vec<_>>().join("\n")
 }
 
-/// What is in effect where a file says nothing.
+fn is_key_byte(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte == b'_'
+}
+
+/// The configuration with the values that are in effect where a file sets none.
 fn resolved(mut config: ClusterConfig) -> ClusterConfig {
     config.metadata.prefix = Some(config.metadata.prefix().to_owned());
     config.metadata.lease_ms = Some(config.metadata.lease_ms());
-    for switch in &mut config.switches {
-        switch.data_directory = Some(switch.data_directory());
-        if switch.router_mac.is_none() {
-            (switch.device, switch.address) = (Some(switch.device().into()), Some(switch.address()));
-        }
-    }
     let keyspace = config.client_keyspaces().unwrap()[0];
     let client = nicekv_client::Config::new(nicekv_proto::ClientId(1), keyspace);
     let gateway_config = GatewayConfig::new(client);
@@ -69,130 +64,71 @@ fn resolved(mut config: ClusterConfig) -> ClusterConfig {
 }
 
 #[test]
-fn each_is_a_configuration_of_its_role_and_its_defaults_are_those_in_effect() {
+fn templates_are_valid_and_show_the_defaults_in_effect() {
     for (template, role) in OF_ROLES {
         let read =
             |text: &str| parse_with(text, |_| {}).unwrap_or_else(|error| panic!("{template:?}{error}"));
-        let plain = read(template.text());
+        let plain = read(&template.text());
         assert_eq!(plain.role, Some(role));
-        let said = read(&uncommented(template.text(), false));
-        assert_eq!(resolved(plain), resolved(said), "{template:?}");
+        let set = read(&uncommented(&template.text(), false));
+        assert_eq!(resolved(plain), resolved(set), "{template:?}");
     }
+    parse_with(&Template::Cluster.text(), |_| {}).unwrap();
 }
 
 #[test]
-fn examples_are_fields_too_and_every_field_says_what_it_is() {
-    for (template, _) in OF_ROLES {
-        let text = uncommented(template.text(), true);
-        let parsed: Result<ClusterConfig, _> = toml::from_str(&text);
-        parsed.unwrap_or_else(|error| panic!("{template:?}: {error}"));
-        // Those that are the second of their kind say nothing new.
-        let mut seen = Vec::new();
-        for line in text.lines() {
-            if line.starts_with('[') {
-                seen.push(line.split(']').next().unwrap_or_default());
-            }
-            let is_again = seen.iter().filter(|section| Some(*section) == seen.last()).count() > 1;
-            let is_list = line.ends_with('[');
-            let says_nothing = assigned(line, "").is_some() && !line.contains("# ") && !is_list;
-            assert!(is_again || !says_nothing, "{template:?}: {line}");
-        }
+fn examples_in_templates_are_valid_values() {
+    for template in OF_ROLES.map(|(template, _)| template).into_iter().chain([Template::Cluster]) {
+        let text = uncommented(&template.text(), true);
+        decode(&text).unwrap_or_else(|errors| panic!("{template:?}: {errors:?}"));
+        assert!(
+            text.lines().filter(|line| line.starts_with('#')).all(|line| line.len() <= COLUMNS),
+            "{text}"
+        );
     }
 }
 
-/// The fields of a struct, as its decoder tells them.
-fn fields<T: DeserializeOwned>() -> Vec<String> {
+/// The fields of a struct, as its decoder lists them.
+fn fields<T: DeserializeOwned>() -> BTreeSet<String> {
     let error = toml::from_str::<T>("no-such-field = 1").err().expect("no struct has it").to_string();
-    let told = error.split_once("expected").expect("unknown fields are refused").1;
-    told.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    let listed = error.split_once("expected").expect("unknown fields are refused").1;
+    listed.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// A template, and what its role does not read.
-fn all<'a>(template: Template, unread: &[&[&'a str]]) -> (Template, Vec<&'a str>) {
-    (template, unread.concat())
-}
-
-#[test]
-fn every_field_that_a_role_reads_is_there() {
-    use Template::{Cluster, Edge, Gateway, Metadata, Node, Switch, UserSwitch};
-    let rings = &["partitioning", "replication", "write_set", "replicas", "partitions"][..];
-    let by_load = &["balancing", "partition_keys", "partition_bytes", "chunks"][..];
-    let of_cluster = &["replicas", "replication", "write_set", "partition_bits", "clients"][..];
-    let links = &["link_mbit_per_second"][..];
-    let others = &["metadata", "nodes", "gateways", "timing", "hot"][..];
-    let own = &[
-        "data_directory",
-        "coordinates",
-        "copy_mib_per_second",
-        "kernel_get_mib",
-        "linger_us",
-        "metrics",
-        "reserve_mib",
-        "value_mib_max",
-    ][..];
-    held::<ClusterConfig>(&[
-        all(Metadata, &[&["gateways"]]),
-        all(
-            Node,
-            &[
-                of_cluster,
-                links,
-                &["unicast_vring", "multicast_vring", "group_ring", "gateways", "keyspaces", "hot"],
-            ],
-        ),
-        all(Switch, &[of_cluster, links, others]),
-        all(Edge, &[of_cluster, links, others]),
-        all(UserSwitch, &[of_cluster, links, others]),
-        all(Gateway, &[links, &["group_ring", "clients", "nodes", "switches", "timing", "hot"]]),
-        all(Cluster, &[&["role"]]),
-    ]);
-    held::<MetadataSection>(&[all(Metadata, &[])]);
-    held::<InstanceSection>(&[all(Metadata, &[])]);
-    held::<NodeSection>(&[all(Node, &[]), all(Metadata, &[own])]);
-    let in_kernel = &["device", "address"][..];
-    held::<SwitchSection>(&[
-        all(Switch, &[in_kernel]),
-        all(Edge, &[in_kernel, &["hosts"]]),
-        all(UserSwitch, &[&["router_mac", "ports", "hosts"]]),
-    ]);
-    held::<PortSection>(&[all(Switch, &[]), all(Edge, &[&["trunk"]])]);
-    held::<HostSection>(&[all(Metadata, &[]), all(Cluster, &[])]);
-    held::<GatewaySection>(&[all(Gateway, &[])]);
-    held::<TimingSection>(&[all(Metadata, &[])]);
-    held::<HotSection>(&[all(Metadata, &[]), all(Cluster, &[])]);
-    let every = [Metadata, Node, Switch, Edge, UserSwitch, Gateway, Cluster];
-    held::<LogSection>(&every.map(|template| all(template, &[])));
-    let keyspaces = [Switch, Edge, UserSwitch].map(|template| all(template, &[rings, by_load]));
-    held::<KeyspaceSection>(
-        &[&keyspaces[..], &[all(Metadata, &[]), all(Gateway, &[&by_load[1..]])]].concat(),
-    );
-}
-
-/// Whether the templates have every field of the struct but some.
 #[track_caller]
-fn held<T: DeserializeOwned>(templates: &[(Template, Vec<&str>)]) {
-    let fields = fields::<T>();
-    assert!(!fields.is_empty());
-    for (template, unread) in templates {
-        let text = uncommented(template.text(), true);
-        for field in &fields {
-            let is_there = text.contains(&format!("{field} = ")) || text.contains(&format!("[{field}]"));
-            let is_read = !unread.contains(&field.as_str());
-            assert!(is_there || !is_read, "{template:?} lacks {field}");
-        }
-        let unknown: Vec<_> =
-            unread.iter().filter(|field| !fields.iter().any(|known| known == *field)).collect();
-        assert!(unknown.is_empty(), "{unknown:?} are no fields");
-    }
+fn is_described<T: DeserializeOwned>(section: &Section) {
+    let keys: BTreeSet<String> = section.keys.iter().map(|key| key.name.to_owned()).collect();
+    assert_eq!(keys, fields::<T>(), "{}", section.name);
 }
 
 #[test]
-fn what_is_wrong_is_told_with_the_line_of_its_field() {
+fn schema_has_every_field_of_the_structs() {
+    is_described::<MetadataSection>(&METADATA);
+    is_described::<InstanceSection>(&INSTANCES);
+    is_described::<NodeSection>(&NODES);
+    is_described::<SwitchSection>(&SWITCHES);
+    is_described::<PortSection>(&PORTS);
+    is_described::<HostSection>(&HOSTS);
+    is_described::<GatewaySection>(&GATEWAYS);
+    is_described::<KeyspaceSection>(&KEYSPACES);
+    is_described::<TimingSection>(&TIMING);
+    is_described::<HotSection>(&HOT);
+    is_described::<LogSection>(&LOG);
+    let sections = schema::SECTIONS.iter().map(|section| section.name).filter(|name| !name.is_empty());
+    let keys = TOP.keys.iter().map(|key| key.name).chain(sections).map(str::to_owned);
+    assert_eq!(keys.collect::<BTreeSet<_>>(), fields::<ClusterConfig>());
+}
+
+#[test]
+fn every_problem_has_the_line_of_its_key() {
     let text = Template::Metadata.text().replacen("\"10.20.1.2\"", "\"10.20.1.1\"", 1);
     let config: ClusterConfig = toml::from_str(&text).unwrap();
     let problems = check::problems(&config);
     let line = text.lines().position(|line| line == "address = \"10.20.1.1\"").unwrap() + 1;
+    let line = text.lines().skip(line).position(|line| line == "address = \"10.20.1.1\"").unwrap() + line + 1;
     assert_eq!(problems.len(), 1, "{problems:?}");
-    let told = problems[0].located(&text);
-    assert!(told.starts_with(&format!(":{line}: nodes[1].address: 10.20.1.1 is node-0's")), "{told}");
+    let located = problems[0].located(&text);
+    let expected =
+        "nodes[1].address: 10.20.1.1 is already used by node-0 (10.20.1.1); give node-1 (10.20.1.1) another";
+    assert_eq!(located, format!(":{line}: {expected}"));
 }

@@ -22,10 +22,10 @@ pub(crate) fn node_file(node: &Host) -> String {
         "node",
         &[
             ("node-0", node.name),
-            ("id = 0 ", &format!("id = {id} ")),
+            ("\nid = 0\n", &format!("\nid = {id}\n")),
             ("10.20.1.1", node.address),
             ("02:00:00:00:01:01", node.mac),
-            ("switch_port = 1 ", &format!("switch_port = {} ", node.port)),
+            ("\nswitch_port = 1\n", &format!("\nswitch_port = {}\n", node.port)),
             ("# instances = [{ name = \"metadata-1\", address = \"10.20.0.3\" }]", INSTANCES_FOR_NODES),
             ("# metrics", "metrics"),
         ],

@@ -132,7 +132,7 @@ impl Deployment {
         if role == "switch" {
             // The default, which is the same for everybody on this machine.
             let text = fs::read_to_string(self.file(host, role)).unwrap();
-            fs::write(self.file(host, role), text.replace("#data_directory", "data_directory")).unwrap();
+            fs::write(self.file(host, role), text.replace("# data_directory", "data_directory")).unwrap();
         }
     }
 

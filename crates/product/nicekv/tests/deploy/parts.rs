@@ -28,7 +28,7 @@ fn the_switch_needs_the_capabilities_of_its_unit_and_no_others() {
     let (before, rest) = text.split_once("ports = [\n").unwrap();
     let (_, after) = rest.split_once("\n]\n").unwrap();
     let ports = "ports = [{ number = 1, device = \"port-1\", hook = \"xdp\" }]\n";
-    let text = format!("{before}{ports}{after}").replace("#data_directory", "data_directory");
+    let text = format!("{before}{ports}{after}").replace("# data_directory", "data_directory");
     let data = directory.path().join("data");
     let text = text.replace("/var/lib/nicekv", data.to_str().unwrap());
     fs::write(directory.path().join("switch.toml"), text).unwrap();

@@ -145,19 +145,24 @@ fn a_gateway_without_a_network_says_what_it_waits_for() {
 }
 
 #[test]
-fn the_help_of_the_roles_shows_the_configuration() {
+fn help_of_a_role_shows_its_configuration() {
     let scratch = tempfile::tempdir().unwrap();
-    for role in ["node", "metadata", "switch", "gateway"] {
+    for (role, parts) in [
+        ("node", ["[[nodes]]", "linger_us", "#heartbeat_ms = 40", "milliseconds"]),
+        ("metadata", ["[metadata]", "data_directory", "#heartbeat_ms = 40", "milliseconds"]),
+        ("switch", ["[[switches]]", "router_mac", "ports = [", "data_directory"]),
+        ("gateway", ["[[gateways]]", "listen = ", "#large_mib_max = 256", "MiB"]),
+    ] {
         let (code, help, _) = outcome(nicekv(scratch.path(), &[role, "--help"]));
         assert_eq!(code, Some(0));
-        for part in ["[[nodes]]", "data_directory", "heartbeat_ms = 40", "milliseconds", "linger_us"] {
+        for part in parts {
             assert!(help.contains(part), "{role}: {part} in {help}");
         }
     }
 }
 
 #[test]
-fn a_configuration_that_is_wrong_names_its_line() {
+fn wrong_configuration_names_its_line() {
     let scratch = tempfile::tempdir().unwrap();
     fs::write(
         scratch.path().join("cluster.toml"),
