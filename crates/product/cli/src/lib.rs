@@ -1,8 +1,6 @@
-//! Shared by the project's command-line programs.
+//! Code that the project's command-line programs share: usage errors, and finding each other.
 //!
-//! `nicekv` runs and operates a cluster. `nicekv-lab`, `nicekv-bench` and `nicekv-sim` build clusters of network namespaces, measure and
-//! simulate: programs of their own, so that what ships holds nothing of them. `nicekv lab …` runs `nicekv-lab …`, and the lab runs
-//! `nicekv node …`: [`find`] tells where the others are.
+//! `nicekv lab …` runs the program `nicekv-lab`, and the lab runs `nicekv node …`; [`find`] locates them.
 
 pub mod lab;
 mod programs;

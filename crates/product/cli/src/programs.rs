@@ -1,4 +1,4 @@
-//! Where the other programs of the project are.
+//! Finding the other programs of the project.
 
 use std::env;
 use std::ffi::OsStr;
@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 /// A program that is neither beside this one nor in `PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Its name.
     pub program: &'static str,
-    /// The directory of this program, where it was looked for first.
+    /// The directory of this program, which was searched first.
     pub directory: PathBuf,
 }
 
@@ -22,27 +21,27 @@ impl fmt::Display for Missing {
         let Self { program, directory } = self;
         write!(
             formatter,
-            "there is no {program} in {} or in PATH; build it: {}",
+            "{program} is neither in {} nor in PATH; build it with `{}`",
             directory.display(),
             how_to_build(program)
         )
     }
 }
 
-/// The command that builds a program with the profile of this one.
+/// The command that builds a program with this one's profile.
 fn how_to_build(program: &str) -> String {
     let release = if cfg!(debug_assertions) { "" } else { " --release" };
     format!("cargo build{release} -p {program}")
 }
 
-/// A program of the project: the one beside this program, or else the first in `PATH`.
+/// Finds a program of the project: beside this program, or else in `PATH`.
 ///
 /// # Errors
-/// There is none; its message says how to build it.
+/// The program is missing; the message says how to build it.
 pub fn find(program: &'static str) -> Result<PathBuf, Missing> {
     let own = env::current_exe().unwrap_or_default();
     let directory = own.parent().unwrap_or(Path::new("."));
-    // Programs of tests are one directory deeper than those that users run.
+    // Test programs are one directory deeper.
     let directory = match directory.file_name() {
         Some(name) if name == "deps" => directory.parent().unwrap_or(directory),
         _ => directory,
@@ -65,7 +64,7 @@ mod tests {
     use std::fs::{self, Permissions};
 
     #[test]
-    fn the_program_beside_this_one_comes_before_those_in_path() {
+    fn program_beside_this_one_is_preferred_to_path() {
         let scratch = tempfile::tempdir().unwrap();
         let directories = ["beside", "first", "second"].map(|name| scratch.path().join(name));
         for directory in &directories {
@@ -75,7 +74,7 @@ mod tests {
         let [beside, first, second] = &directories;
         let path = env::join_paths([first, second]).unwrap();
         let found = || find_in("tool", beside, &path);
-        assert_eq!(found(), None, "a file that is not executable is not a program");
+        assert_eq!(found(), None, "files that are not executable are ignored");
         for directory in [second, first, beside] {
             fs::set_permissions(directory.join("tool"), Permissions::from_mode(0o755)).unwrap();
             assert_eq!(found(), Some(directory.join("tool")));
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_named_with_the_command_that_builds_it() {
+    fn missing_program_is_named_with_its_build_command() {
         let missing = find("nicekv-none").unwrap_err();
         let line = missing.to_string();
         assert!(line.contains("-p nicekv-none") && !line.contains("/deps "), "{line}");

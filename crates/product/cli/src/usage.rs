@@ -1,14 +1,14 @@
-//! Errors of usage: one line, as all errors are.
+//! Usage errors, in one line like all errors.
 
 use clap::Parser;
 use clap::error::ErrorKind;
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// The arguments of this process. If they ask for `--help` or `--version`, prints it and ends the process.
+/// Parses the arguments of this process; prints `--help` or `--version` and exits if they ask for it.
 ///
 /// # Errors
-/// One line that says what is wrong and where help is.
+/// One line with the mistake and the command that shows help.
 pub fn parse<Arguments: Parser>() -> Result<Arguments, String> {
     Arguments::try_parse().map_err(|error| {
         if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -19,11 +19,11 @@ pub fn parse<Arguments: Parser>() -> Result<Arguments, String> {
     })
 }
 
-/// The error in one line. `program`: how users call it.
+/// The error in one line. `program` is the name that users type.
 fn usage_error(error: &clap::Error, program: &str) -> String {
     let text = error.to_string();
     let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).map(str::to_owned);
-    // clap shows no usage where a value is refused: the first argument names the command.
+    // clap shows no usage for a refused value; then the first argument is the command.
     let usage = usage.unwrap_or_else(|| format!("{program} {}", std::env::args().nth(1).unwrap_or_default()));
     let words = usage.split(' ').skip(1);
     let command: String = words
@@ -37,13 +37,13 @@ fn usage_error(error: &clap::Error, program: &str) -> String {
     format!("{}; see `nicekv{command} --help`", message.trim_start_matches("error: "))
 }
 
-/// Prints why the program failed, on standard error; returns the exit code.
+/// Prints the failure on standard error and returns the exit code.
 pub fn fail(message: impl Display, exit_code: u8) -> ExitCode {
     eprintln!("nicekv: {}", one_line(&message.to_string()));
     exit_code.into()
 }
 
-/// A message as one line without control characters, whatever a library or a peer has put into it.
+/// The message as one line without control characters, which libraries or peers may have put into it.
 pub fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for character in message.chars() {

@@ -257,7 +257,7 @@ impl Findings {
             }
             match (switch.router_mac, switch.ports.is_empty()) {
                 (Some(_), true) => {
-                    self.add(place("ports"), "missing: a kernel switch (router_mac) needs its interfaces")
+                    self.add(place("ports"), "missing: a kernel switch (router_mac) needs its interfaces");
                 }
                 (None, false) => {
                     self.add(

@@ -398,7 +398,7 @@ pub(crate) static SECTIONS: [&Section; 9] =
 /// Every problem of a single key or value: unknown, missing, of the wrong type or out of bounds.
 pub(crate) fn problems(text: &str, document: &DeTable<'_>) -> Vec<Problem> {
     let mut checked = Checked { text, found: Vec::new() };
-    for (name, value) in document.iter() {
+    for (name, value) in document {
         let (name, span) = (name.get_ref().as_ref(), value.span());
         match SECTIONS.iter().find(|section| !section.name.is_empty() && section.name == name) {
             Some(section) => checked.section(section, name, value.get_ref()),
@@ -442,7 +442,7 @@ impl Checked<'_> {
     }
 
     fn table(&mut self, section: &Section, place: &str, table: &DeTable<'_>) {
-        for (name, value) in table.iter() {
+        for (name, value) in table {
             let name = name.get_ref().as_ref();
             let place = format!("{place}.{name}");
             match section.keys.iter().find(|key| key.name == name) {

@@ -82,6 +82,7 @@ const PORTS_HELP: &str = "its interfaces: `number` is the `switch_port` of the h
 const KEYSPACES_HELP: &str = "as in metadata.toml";
 
 impl Template {
+    #[allow(clippy::too_many_lines, reason = "a table of seven files")]
     fn shape(self) -> Shape {
         let plain = Shape {
             role: None,

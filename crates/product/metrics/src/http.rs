@@ -1,7 +1,7 @@
-//! The endpoint: HTTP/1.1 as far as a scraper needs it, on one thread.
+//! The endpoint: as much of HTTP/1.1 as a scraper needs, on one thread.
 //!
-//! Anyone may connect, so nobody may keep others out, or make roles work: connections are few and end in time, the oldest gives way to the
-//! next, a request is short, and a page is made at most a few times a second, for all who ask.
+//! Anyone may connect, so no client may block others or load the roles: the number and duration of connections, the length of requests and
+//! the rate of generated pages are bounded. A new connection displaces the oldest one.
 
 use crate::Page;
 use httparse::Status;
@@ -11,19 +11,19 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::rc::Rc;
 
-/// Most connections; the oldest gives way.
+/// Open connections; at the limit the oldest is closed.
 const CONNECTIONS_MAX: usize = 16;
-/// Connections accepted before others are served.
+/// Connections accepted in a row before open ones are served.
 const ACCEPTS_MAX: usize = 16;
-/// Longest request.
+/// Length of a request.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
-/// Most header lines of it.
+/// Header lines of a request.
 const HEADERS_MAX: usize = 64;
-/// For a request and its answer: a byte now and then does not prolong it.
+/// Duration of a request and its response, whatever the client sends.
 const EXCHANGE_MAX: Duration = Duration::from_secs(10);
-/// After a failure to accept, such as no descriptor being left.
+/// Pause after accept has failed, for example for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// For so long a page is new enough.
+/// How long a page is served again.
 const PAGE_LIFETIME: Duration = Duration::from_millis(200);
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -44,15 +44,15 @@ pub fn serve(listener: TcpListener, page: Page, stop: &Stop) -> io::Result<()> {
 struct Server {
     listener: TcpListener,
     page: Page,
-    /// The last one, and when it is too old.
+    /// The last page, and when it expires.
     made: Option<(Rc<[u8]>, u64)>,
-    /// The oldest first.
+    /// Oldest first.
     open: Vec<Connection>,
     accept_at_ns: u64,
 }
 
 impl Server {
-    /// Which connections are ready.
+    /// Waits; returns which connections are ready.
     fn sleep(&self, waker: &Waker) -> io::Result<Vec<bool>> {
         let accepts = now().boot_ns >= self.accept_at_ns;
         let mut descriptors = vec![readable(waker), interest(&self.listener, accepts, false)];
@@ -89,7 +89,7 @@ impl Server {
                     self.open.push(Connection::new(stream, now.after(EXCHANGE_MAX)));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // It was gone before it was accepted.
+                // The client has already gone.
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {
@@ -100,7 +100,7 @@ impl Server {
         }
     }
 
-    /// Whether the connection goes on.
+    /// Serves a connection; false if it has to be closed.
     fn serve(&mut self, now: Now, index: usize) -> bool {
         let is_sound = self.open[index].read().is_ok();
         if let Some(asked) = self.open[index].take_request() {
@@ -131,13 +131,13 @@ impl Server {
             return text.clone();
         }
         let text: Rc<[u8]> = self.page.text().into_bytes().into();
-        // It may have taken a while.
+        // Generating it may have taken a while.
         self.made = Some((text.clone(), nicekv_runtime::now().after(PAGE_LIFETIME)));
         text
     }
 }
 
-/// What a request is for.
+/// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Metrics { has_body: bool },
@@ -150,13 +150,13 @@ struct Answer {
     sent: usize,
 }
 
-/// One exchange: a request, its answer, and what the peer still sends until it closes.
+/// A request, its response, and whatever the client sends until it closes.
 struct Connection {
     stream: TcpStream,
     ends_ns: u64,
     request: Vec<u8>,
     answer: Option<Answer>,
-    /// The peer sends nothing more.
+    /// The client has closed its side.
     has_ended: bool,
 }
 
@@ -169,7 +169,7 @@ impl Connection {
         self.answer.as_ref().is_some_and(|answer| answer.sent < answer.head.len() + answer.body.len())
     }
 
-    /// Reads once. What comes after a request is thrown away.
+    /// Reads once; bytes after the request are discarded.
     fn read(&mut self) -> io::Result<()> {
         let mut buffer = [0; REQUEST_BYTES_MAX];
         match self.stream.read(&mut buffer) {
@@ -188,7 +188,7 @@ impl Connection {
         }
     }
 
-    /// What the request is for, if it is complete and not answered.
+    /// The request, if it is complete and has no response yet.
     fn take_request(&self) -> Option<Asked> {
         if self.answer.is_some() { None } else { asked(&self.request) }
     }
@@ -204,7 +204,7 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        // Closed when the peer closes: closing now, with something of its unread, would take the answer from it.
+        // Closing now, with unread input, would reset the connection and lose the response: the client closes first.
         self.stream.shutdown(Shutdown::Write)
     }
 }

@@ -44,7 +44,7 @@ impl Running {
 }
 
 #[test]
-fn a_scraper_gets_a_page_and_others_a_line() {
+fn metrics_path_is_served_and_others_are_refused() {
     let running = Running::start();
     let answer = running.scrape();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -69,7 +69,7 @@ fn a_scraper_gets_a_page_and_others_a_line() {
 }
 
 #[test]
-fn many_who_say_nothing_or_half_keep_nobody_out() {
+fn idle_and_partial_clients_do_not_block_others() {
     let running = Running::start();
     let mut silent: Vec<_> = (0..4 * CONNECTIONS_MAX).map(|_| running.connect()).collect();
     for (number, stream) in silent.iter_mut().enumerate() {
@@ -85,7 +85,7 @@ fn many_who_say_nothing_or_half_keep_nobody_out() {
 }
 
 #[test]
-fn pages_are_made_at_a_bounded_rate() {
+fn pages_are_generated_at_a_bounded_rate() {
     let running = Running::start();
     let pages = |answer: &str| -> u64 {
         let line = answer.lines().find_map(|line| line.strip_prefix("nicekv_metrics_pages_total "));

@@ -1,19 +1,22 @@
-//! Prometheus metrics of every role, and the endpoint where they are read.
+#![allow(missing_docs)] // No user links it; the help of each metric says what it is.
+//! Prometheus metrics of every role, and the HTTP endpoint that serves them.
 //!
 //! ```text
 //!   scraper ──HTTP──▶ [`serve`] (a thread of its own) ──asks──▶ node, switch, metadata service (inquiries)
-//!                        │                            ──reads─▶ gateway, storage target (numbers that their threads write)
-//!                        └─▶ page: samples by the [`catalogue`], kept for a moment
+//!                        │                            ──reads─▶ gateway, storage target (counters that their threads write)
+//!                        └─▶ page: samples by the [`catalogue`], cached briefly
 //! ```
 //!
-//! Roles do not know of metrics: they count what they count anyway, and say so when they are asked. Nobody is asked more often than a page is
-//! made, however many read it, and who does not answer is left out and counted as not answering.
+//! Roles know nothing of metrics: they count what they need and answer when they are asked. However many clients read the page, roles are
+//! asked once per generated page. A role that does not answer is left out and reported as not answering.
 
 pub mod catalogue;
+pub mod counters;
 mod http;
 mod page;
 mod process;
 mod roles;
+mod samples;
 mod targets;
 
 pub use http::serve;

@@ -1,8 +1,9 @@
-//! Samples, and the page that they make: OpenMetrics text, by `prometheus-client`.
+//! A page of metrics: OpenMetrics text, encoded by `prometheus-client`.
 
-use crate::catalogue::{ALL, Kind, Metric, Owner};
+use crate::catalogue::{ALL, Kind, Owner};
 use crate::process;
 use crate::roles::Source;
+use crate::samples::{Samples, Value};
 use nicekv_proto::Durations;
 use nicekv_proto::durations::bound_ns;
 use prometheus_client::collector::Collector;
@@ -15,48 +16,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// For the answers of all roles of a process.
+/// Timeout for the answers of all roles of the process.
 const GATHER_TIME: Duration = Duration::from_secs(2);
-
-/// What a metric says of one thing.
-#[derive(Debug)]
-enum Value {
-    Whole(u64),
-    Real(f64),
-    Histogram(Box<Durations>),
-}
-
-#[derive(Debug)]
-struct Sample {
-    metric: &'static Metric,
-    labels: Vec<(&'static str, String)>,
-    value: Value,
-}
-
-/// What all roles said.
-#[derive(Debug, Default)]
-pub(crate) struct Samples(Vec<Sample>);
-
-impl Samples {
-    fn push(&mut self, metric: &'static Metric, labels: &[&str], value: Value) {
-        assert_eq!(metric.labels.len(), labels.len(), "{} has these labels", metric.name);
-        let labels =
-            metric.labels.iter().copied().zip(labels.iter().map(|label| (*label).to_owned())).collect();
-        self.0.push(Sample { metric, labels, value });
-    }
-
-    pub(crate) fn set(&mut self, metric: &'static Metric, labels: &[&str], value: u64) {
-        self.push(metric, labels, Value::Whole(value));
-    }
-
-    pub(crate) fn set_real(&mut self, metric: &'static Metric, labels: &[&str], value: f64) {
-        self.push(metric, labels, Value::Real(value));
-    }
-
-    pub(crate) fn set_durations(&mut self, metric: &'static Metric, labels: &[&str], durations: &Durations) {
-        self.push(metric, labels, Value::Histogram(Box::new(*durations)));
-    }
-}
 
 /// The metrics of a process.
 #[derive(Debug)]
@@ -65,14 +26,14 @@ pub struct Page {
 }
 
 impl Page {
-    /// Of the process that these roles run in.
+    /// A page of these roles, and of their process.
     pub fn new(sources: Vec<Source>) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Roles { sources, pages: AtomicU64::new(0) }));
         Self { registry }
     }
 
-    /// As of now. Takes two seconds at most, if roles do not answer.
+    /// The page as of now; takes up to two seconds if roles do not answer.
     pub fn text(&self) -> String {
         let mut text = String::new();
         text::encode(&mut text, &self.registry).expect("a string takes everything");
@@ -133,7 +94,7 @@ impl Value {
         match (self, kind) {
             (Self::Whole(value), Kind::Counter) => ConstCounter::new(*value).encode(encoder),
             (Self::Real(value), Kind::Counter) => ConstCounter::new(*value).encode(encoder),
-            // All of ours are far below what a signed number holds.
+            // Values are far below the limit of i64.
             (Self::Whole(value), _) => ConstGauge::new(*value as i64).encode(encoder),
             (Self::Real(value), _) => ConstGauge::new(*value).encode(encoder),
             (Self::Histogram(durations), _) => encode_durations(durations, encoder),

@@ -1,7 +1,7 @@
-//! What the kernel knows of this process.
+//! Metrics of the process, from `/proc`.
 
 use crate::catalogue::{BUILD, CPU, DESCRIPTORS, RESIDENT, SCRAPES, STARTED};
-use crate::page::Samples;
+use crate::samples::Samples;
 use std::fs;
 
 pub(crate) fn gather(samples: &mut Samples, pages: u64) {
@@ -14,7 +14,7 @@ pub(crate) fn gather(samples: &mut Samples, pages: u64) {
     samples.set_real(&CPU, &[], stat.cpu_ticks as f64 / ticks_per_second);
     samples.set(&RESIDENT, &[], stat.resident_pages * rustix::param::page_size() as u64);
     if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-        // One of them is the directory's own.
+        // One of them is the open directory itself.
         samples.set(&DESCRIPTORS, &[], descriptors.count().saturating_sub(1) as u64);
     }
     if let Some(booted_s) = booted_s() {
@@ -32,7 +32,7 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Self> {
-        // The second field is the program's name, which may hold anything, also spaces and brackets; the next is the third.
+        // The second field is the program's name in brackets, which may itself contain spaces and brackets.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fields_are_found_behind_any_name() {
+    fn stat_fields_are_found_after_any_program_name() {
         let text =
             "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 50 60 7 8 20 0 9 0 1234 5678 90 18446744073709551615 1";
         let stat = Stat { cpu_ticks: 110, started_ticks: 1234, resident_pages: 90 };

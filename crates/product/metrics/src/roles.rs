@@ -1,34 +1,36 @@
-//! From what roles say of themselves to samples.
+//! Samples of each role.
 
 use crate::catalogue::*;
-use crate::page::Samples;
+use crate::counters::{GATEWAY_COUNTERS, NODE_COUNTERS};
+use crate::samples::{Samples, outcomes};
 use crate::targets::observe_target;
+use nicekv_fields::{balancing, health, hot, keyspace, table};
 use nicekv_gateway::{GatewayMonitor, GatewayObservation};
 use nicekv_kernel_gets::OUTCOMES;
 use nicekv_metadata::{NodeState, ReshapingPhase, Status};
-use nicekv_replica::{HotCounters, NodeStatus, Standing, ValueCounters};
+use nicekv_replica::{HotCounters, Standing, ValueCounters};
 use nicekv_runtime::chunks::TargetWatch;
 use nicekv_runtime::metadata::{MetadataInquirer, MetadataObservation};
 use nicekv_runtime::node::{NodeInquirer, NodeObservation};
-use nicekv_runtime::{DatagramCounters, SwitchInquirer, SwitchObservation};
+use nicekv_runtime::{SwitchInquirer, SwitchObservation};
 use nicekv_switch::Counter;
 use std::time::{Duration, Instant};
 
-/// A role of this process; clones are the same.
+/// A role of this process, which can be asked how it is.
 #[derive(Clone)]
 pub enum Source {
-    /// A storage node, by its name, and its storage target, if it is one.
+    /// A storage node by name, and its storage target.
     Node(String, NodeInquirer, TargetWatch),
-    /// A switch, or the agent of one, by its name.
+    /// A switch or switch agent by name.
     Switch(String, SwitchInquirer),
     /// The metadata service.
     Metadata(MetadataInquirer),
-    /// A gateway, by its name.
+    /// A gateway by name.
     Gateway(String, GatewayMonitor),
 }
 
 impl Source {
-    /// What it is, and its name.
+    /// The role and its name.
     pub fn name(&self) -> (&'static str, &str) {
         match self {
             Self::Node(name, ..) => ("node", name),
@@ -48,25 +50,25 @@ impl Source {
         }
     }
 
-    /// Asks the role, until `deadline`.
+    /// Asks the role and adds its samples; waits until `deadline`.
     pub(crate) fn gather(&self, samples: &mut Samples, deadline: Instant) {
         let left = || deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let is_answering = match self {
             Self::Node(name, node, target) => {
-                target.get().iter().for_each(|told| observe_target(samples, name, told));
-                let told = node.ask((), left());
-                told.iter().for_each(|told| observe_node(samples, name, told));
-                told.is_some()
+                target.get().iter().for_each(|observed| observe_target(samples, name, observed));
+                let observed = node.ask((), left());
+                observed.iter().for_each(|observed| observe_node(samples, name, observed));
+                observed.is_some()
             }
             Self::Switch(name, switch) => {
-                let told = switch.ask((), left()).flatten();
-                told.iter().for_each(|told| observe_switch(samples, name, told));
-                told.is_some()
+                let observed = switch.ask((), left()).flatten();
+                observed.iter().for_each(|observed| observe_switch(samples, name, observed));
+                observed.is_some()
             }
             Self::Metadata(metadata) => {
-                let told = metadata.ask((), left());
-                told.iter().for_each(|told| observe_metadata(samples, told));
-                told.is_some()
+                let observed = metadata.ask((), left());
+                observed.iter().for_each(|observed| observe_metadata(samples, observed));
+                observed.is_some()
             }
             Self::Gateway(name, gateway) => {
                 observe_gateway(samples, name, &gateway.observe());
@@ -78,8 +80,8 @@ impl Source {
     }
 }
 
-fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
-    let NodeObservation { status, datagrams, log, kernel } = told;
+fn observe_node(samples: &mut Samples, name: &str, observed: &NodeObservation) {
+    let NodeObservation { status, datagrams, log, kernel } = observed;
     samples.set(&NODE_TERM, &[name], status.term.0);
     for (standing, label) in [
         (Standing::Outside, "outside"),
@@ -100,28 +102,9 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
     let counters = &status.counters;
     samples.set(&NODE_DECIDED, &[name, "fast"], counters.decided - counters.decided_contended);
     samples.set(&NODE_DECIDED, &[name, "slow"], counters.decided_contended);
-    for (metric, value) in [
-        (&NODE_GETS, counters.gets),
-        (&NODE_FORWARDED, counters.gets_forwarded),
-        (&NODE_MALFORMED, counters.malformed),
-        (&NODE_OTHER_VERSION, counters.other_version),
-        (&NODE_REFUSED, counters.refused),
-        (&NODE_DROPPED, counters.dropped),
-        (&NODE_RESENT, counters.resent),
-        (&NODE_ASSEMBLED, counters.assembled),
-        (&NODE_NO_SPACE, counters.refused_for_space),
-        (&NODE_BARRED, counters.barred),
-        (&NODE_CORRUPT, counters.corrupt),
-        (&NODE_REPAIRED, counters.repaired),
-        (&NODE_DIFFERING, counters.differing),
-        (&NODE_FORGOTTEN, counters.forgotten),
-        (&NODE_SCRUBBED, counters.scrubbed),
-        (&NODE_SCRUBS, counters.scrubs),
-        (&NODE_DISCARDED, counters.discarded),
-    ] {
-        samples.set(metric, &[name], value);
+    for counter in NODE_COUNTERS {
+        samples.set(counter.metric, &[name], (counter.read)(counters));
     }
-    observe_messages_of_node(samples, name, status);
     observe_hot_of_node(samples, name, &status.hot);
     observe_values_of_node(samples, name, &status.values);
     samples.set_durations(&NODE_PUTS, &[name, "forced"], &status.puts.forced);
@@ -140,13 +123,6 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
     for (outcome, count) in outcomes(datagrams) {
         samples.set(&NODE_DATAGRAMS, &[name, outcome], count);
     }
-}
-
-fn observe_messages_of_node(samples: &mut Samples, name: &str, status: &NodeStatus) {
-    let counters = &status.counters;
-    samples.set(&NODE_PUBLISHED, &[name], counters.published);
-    samples.set(&NODE_MESSAGES_SENT, &[name], counters.messages_sent);
-    samples.set(&NODE_LISTENERS_REFUSED, &[name], counters.listeners_refused);
 }
 
 fn observe_values_of_node(samples: &mut Samples, name: &str, values: &ValueCounters) {
@@ -186,29 +162,29 @@ fn observe_hot_of_node(samples: &mut Samples, name: &str, hot: &HotCounters) {
     }
 }
 
-/// By the label `outcome`.
-pub(crate) fn outcomes(datagrams: &DatagramCounters) -> [(&'static str, u64); 4] {
-    let DatagramCounters { received, too_long, sent, lost } = *datagrams;
-    [("received", received), ("sent", sent), ("lost", lost), ("too_long", too_long)]
-}
-
-fn observe_switch(samples: &mut Samples, name: &str, told: &SwitchObservation) {
-    samples.set(&SWITCH_CONNECTED, &[name], told.is_connected.into());
-    samples.set(&SWITCH_TERM, &[name], told.term);
-    samples.set(&SWITCH_OTHER_VERSION, &[name], told.other_version.count);
-    samples.set(&SWITCH_GENERATION, &[name], told.generation.unwrap_or(0));
-    for table in &told.tables {
-        samples.set(&SWITCH_ENTRIES, &[name, &table.name], table.entries as u64);
-        samples.set(&SWITCH_CAPACITY, &[name, &table.name], table.capacity as u64);
-        samples.set(&SWITCH_HITS, &[name, &table.name], table.hits);
+fn observe_switch(samples: &mut Samples, name: &str, observed: &SwitchObservation) {
+    samples.set(&SWITCH_CONNECTED, &[name], observed.is_connected.into());
+    samples.set(&SWITCH_TERM, &[name], observed.term);
+    samples.set(&SWITCH_OTHER_VERSION, &[name], observed.other_version.count);
+    samples.set(&SWITCH_GENERATION, &[name], observed.generation.unwrap_or(0));
+    for row in &observed.tables {
+        for (metric, field) in [
+            (&SWITCH_ENTRIES, table::ENTRIES),
+            (&SWITCH_CAPACITY, table::CAPACITY),
+            (&SWITCH_HITS, table::HITS),
+        ] {
+            samples.set(metric, &[name, &row.name], (field.read)(row));
+        }
     }
-    for (counter, count) in told.counters.iter().filter(|(counter, _)| !matches!(counter, Counter::Hits(_))) {
+    for (counter, count) in
+        observed.counters.iter().filter(|(counter, _)| !matches!(counter, Counter::Hits(_)))
+    {
         samples.set(&SWITCH_PACKETS, &[name, counter.name()], count);
     }
 }
 
-fn observe_metadata(samples: &mut Samples, told: &MetadataObservation) {
-    let MetadataObservation { status, control_plane, other_version, persists, datagrams } = told;
+fn observe_metadata(samples: &mut Samples, observed: &MetadataObservation) {
+    let MetadataObservation { status, control_plane, other_version, persists, datagrams } = observed;
     samples.set(&METADATA_OTHER_VERSION, &[], *other_version);
     let silent_ms = control_plane.outage.as_ref().map_or(0, |(since_ms, _)| *since_ms);
     samples.set(&METADATA_LEADS, &[], status.is_some().into());
@@ -267,95 +243,84 @@ fn observe_cluster(samples: &mut Samples, status: &Status) {
 }
 
 fn observe_migrations(samples: &mut Samples, status: &Status) {
-    for told in &status.migrations {
-        let name = told.name.as_str();
-        for (step, count) in [("move", told.moves), ("split", told.splits), ("merge", told.merges)] {
-            samples.set(&METADATA_BALANCING_STEPS, &[name, step], count);
+    for observed in &status.migrations {
+        let name = observed.name.as_str();
+        for step in balancing::STEPS {
+            samples.set(&METADATA_BALANCING_STEPS, &[name, step.name], (step.read)(observed));
         }
-        if let Some((_, percent)) = told.hottest {
+        if let Some((_, percent)) = observed.hottest {
             samples.set(&METADATA_BALANCING_LOAD, &[name], percent);
         }
-        samples.set(&METADATA_HOT_KEYS, &[name], told.hot_keys.len() as u64);
+        samples.set(&METADATA_HOT_KEYS, &[name], (balancing::HOT_KEYS.read)(observed));
     }
 }
 
 fn observe_hot_keys(samples: &mut Samples, status: &Status) {
-    for told in status.hot.iter().flat_map(|hot| &hot.switches) {
-        let switch = told.switch.to_string();
-        for (metric, value) in [
-            (&METADATA_HOT_ENTRIES, told.entries as u64),
-            (&METADATA_HOT_COPIED, told.copied as u64),
-            (&METADATA_HOT_COPIES, told.copies as u64),
-            (&METADATA_HOT_VALUES, told.values as u64),
-            (&METADATA_HOT_THRESHOLD, told.threshold_per_second),
-            (&METADATA_HOT_IMBALANCE, told.imbalance_percent),
-            (&METADATA_HOT_SHARE, told.hot_percent()),
-            (&METADATA_HOT_ANSWERED, told.answered_percent()),
-            (&METADATA_HOT_CHANGES, told.changes),
-            (&METADATA_HOT_REFUSED, told.refused),
+    for observed in status.hot.iter().flat_map(|hot| &hot.switches) {
+        let switch = observed.switch.to_string();
+        for (metric, field) in [
+            (&METADATA_HOT_ENTRIES, hot::ENTRIES),
+            (&METADATA_HOT_COPIED, hot::COPIED),
+            (&METADATA_HOT_COPIES, hot::COPIES),
+            (&METADATA_HOT_VALUES, hot::VALUES),
+            (&METADATA_HOT_THRESHOLD, hot::THRESHOLD),
+            (&METADATA_HOT_IMBALANCE, hot::IMBALANCE),
+            (&METADATA_HOT_SHARE, hot::SHARE),
+            (&METADATA_HOT_ANSWERED, hot::ANSWERED),
+            (&METADATA_HOT_CHANGES, hot::CHANGES),
+            (&METADATA_HOT_REFUSED, hot::REFUSED),
         ] {
-            samples.set(metric, &[&switch], value);
+            samples.set(metric, &[&switch], (field.read)(observed));
         }
-        samples.set(&METADATA_HOT_FAILING, &[&switch], told.failure.is_some().into());
+        samples.set(&METADATA_HOT_FAILING, &[&switch], observed.failure.is_some().into());
     }
 }
 
 fn observe_keyspaces(samples: &mut Samples, status: &Status) {
-    for keyspace in &status.keyspaces {
-        let name = keyspace.name.as_str();
-        let health = &keyspace.health;
-        for (label, count) in [
-            ("whole", health.whole),
-            ("covered", health.covered),
-            ("reduced", health.reduced),
-            ("waiting", health.waiting),
-            ("unavailable", health.unavailable),
-            ("lost", health.lost),
-        ] {
-            samples.set(&METADATA_PARTITIONS, &[name, label], count as u64);
+    for row in &status.keyspaces {
+        let name = row.name.as_str();
+        for state in health::ALL {
+            samples.set(&METADATA_PARTITIONS, &[name, state.name], (state.read)(&row.health));
         }
-        samples.set(&METADATA_KEYS, &[name], keyspace.usage.keys);
-        samples.set(&METADATA_BYTES, &[name], keyspace.usage.bytes);
-        samples.set(&METADATA_GETS, &[name], keyspace.usage.gets_per_second);
-        samples.set(&METADATA_UPDATES, &[name], keyspace.usage.updates_per_second);
+        for (metric, field) in [
+            (&METADATA_KEYS, keyspace::KEYS),
+            (&METADATA_BYTES, keyspace::BYTES),
+            (&METADATA_GETS, keyspace::GETS),
+            (&METADATA_UPDATES, keyspace::UPDATES),
+        ] {
+            samples.set(metric, &[name], (field.read)(row));
+        }
     }
 }
 
-fn observe_gateway(samples: &mut Samples, name: &str, told: &GatewayObservation) {
+fn observe_gateway(samples: &mut Samples, name: &str, observed: &GatewayObservation) {
     for (metric, value) in [
-        (&GATEWAY_THREADS, told.threads as u64),
-        (&GATEWAY_CONNECTIONS, told.connections as u64),
-        (&GATEWAY_CONNECTIONS_MAX, told.connections_max as u64),
-        (&GATEWAY_ACCEPTED, told.connections_total),
-        (&GATEWAY_REFUSED, told.connections_refused),
-        (&GATEWAY_EVICTED, told.connections_evicted),
-        (&GATEWAY_STALLED, told.connections_stalled),
-        (&GATEWAY_PROTECTED, told.connections_denied),
-        (&GATEWAY_HANDSHAKES_OPEN, told.handshakes_open as u64),
-        (&GATEWAY_LARGE, told.large_bytes as u64),
-        (&GATEWAY_LARGE_MAX, told.large_bytes_max as u64),
-        (&GATEWAY_LARGE_WAITING, told.large_waiting as u64),
-        (&GATEWAY_MEMORY, told.memory_bytes as u64),
-        (&GATEWAY_MEMORY_MAX, told.memory_bytes_max as u64),
-        (&GATEWAY_COMMANDS, told.commands),
-        (&GATEWAY_REQUESTS, told.requests),
-        (&GATEWAY_IN_FLIGHT, told.requests_in_flight),
-        (&GATEWAY_RETRIES, told.retries),
-        (&GATEWAY_BUSY, told.busy),
-        (&GATEWAY_OTHER_VERSION, told.other_version),
+        (&GATEWAY_THREADS, observed.threads as u64),
+        (&GATEWAY_CONNECTIONS, observed.connections as u64),
+        (&GATEWAY_CONNECTIONS_MAX, observed.connections_max as u64),
+        (&GATEWAY_HANDSHAKES_OPEN, observed.handshakes_open as u64),
+        (&GATEWAY_LARGE, observed.large_bytes as u64),
+        (&GATEWAY_LARGE_MAX, observed.large_bytes_max as u64),
+        (&GATEWAY_LARGE_WAITING, observed.large_waiting as u64),
+        (&GATEWAY_MEMORY, observed.memory_bytes as u64),
+        (&GATEWAY_MEMORY_MAX, observed.memory_bytes_max as u64),
+        (&GATEWAY_IN_FLIGHT, observed.requests_in_flight),
     ] {
         samples.set(metric, &[name], value);
     }
-    for (reason, count) in &told.requests_failed {
+    for counter in GATEWAY_COUNTERS {
+        samples.set(counter.metric, &[name], (counter.read)(observed));
+    }
+    for (reason, count) in &observed.requests_failed {
         samples.set(&GATEWAY_FAILED, &[name, reason], *count);
     }
-    for (outcome, count) in &told.handshakes {
+    for (outcome, count) in &observed.handshakes {
         samples.set(&GATEWAY_HANDSHAKES, &[name, outcome], *count);
     }
-    for (reason, count) in &told.denied {
+    for (reason, count) in &observed.denied {
         samples.set(&GATEWAY_DENIED, &[name, reason], *count);
     }
-    for (command, took) in &told.latencies {
+    for (command, took) in &observed.latencies {
         samples.set_durations(&GATEWAY_LATENCY, &[name, command], took);
     }
 }

@@ -1,13 +1,12 @@
-//! From what a storage target says of itself to samples.
+//! Samples of a storage target.
 
 use crate::catalogue::*;
-use crate::page::Samples;
-use crate::roles::outcomes;
+use crate::samples::{Samples, outcomes};
 use nicekv_objects::{Progress, TargetCounters, TargetUsage};
 use nicekv_runtime::chunks::TargetObservation;
 
-pub(crate) fn observe_target(samples: &mut Samples, name: &str, told: &TargetObservation) {
-    let TargetObservation { progress, counters, in_use, datagrams } = told;
+pub(crate) fn observe_target(samples: &mut Samples, name: &str, observed: &TargetObservation) {
+    let TargetObservation { progress, counters, in_use, datagrams } = observed;
     observe_progress(samples, name, progress);
     observe_use(samples, name, in_use);
     observe_puts(samples, name, counters);
@@ -31,7 +30,7 @@ pub(crate) fn observe_target(samples: &mut Samples, name: &str, told: &TargetObs
 }
 
 fn observe_progress(samples: &mut Samples, name: &str, progress: &Progress) {
-    // Without a map there is nowhere to go.
+    // Without a map chunks cannot move.
     let is_moving = progress.version.0 > 0 && !progress.has_moved;
     for (metric, value) in [
         (&TARGET_CHUNKS, progress.chunks as u64),

@@ -1,4 +1,4 @@
-//! `docs/METRICS.md` lists what there is. With `NICEKV_METRICS=write` its list is written anew.
+//! `docs/METRICS.md` lists every metric. `NICEKV_METRICS=write` rewrites the list.
 
 use nicekv_metrics::catalogue::{ALL, Kind, Metric};
 use std::path::Path;
@@ -16,7 +16,7 @@ fn row(metric: &Metric) -> String {
 }
 
 #[test]
-fn the_list_of_metrics_is_what_there_is() {
+fn list_in_docs_matches_the_catalogue() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/METRICS.md");
     let text = std::fs::read_to_string(&path).unwrap();
     let (before, list) = text.split_once(HEADING).expect("the list is at the end");
@@ -27,13 +27,13 @@ fn the_list_of_metrics_is_what_there_is() {
     } else {
         assert!(
             list == expected,
-            "docs/METRICS.md is not of this catalogue: NICEKV_METRICS=write writes its list"
+            "docs/METRICS.md is out of date: run `NICEKV_METRICS=write cargo test -p nicekv-metrics`"
         );
     }
 }
 
 #[test]
-fn what_is_asked_first_can_be_asked() {
+fn queries_in_docs_name_existing_metrics() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/METRICS.md");
     let text = std::fs::read_to_string(path).unwrap();
     let before = text.split_once(HEADING).unwrap().0;
@@ -48,6 +48,6 @@ fn what_is_asked_first_can_be_asked() {
     let names: Vec<_> = before.split(|c| !is_part(c)).filter(|word| word.starts_with("nicekv_")).collect();
     assert!(names.len() > 10, "{names:?}");
     for name in names {
-        assert!(known(name), "{name} is no metric");
+        assert!(known(name), "{name} is not a metric");
     }
 }

@@ -1,4 +1,4 @@
-//! The storage target of a node: a thread beside it, which begins when there are groups of targets (Replicast §II), and has a socket and a directory of its own.
+//! The storage target of a node (Replicast §II): a thread with its own socket and directory, which starts once there are groups of targets.
 
 use crate::object_names;
 use nicekv_config::{ClusterConfig, NodeSection};
@@ -13,25 +13,25 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Between two questions whether there are groups.
+/// Interval between checks for groups.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Of a disk, before it has been measured.
+/// Assumed speed of a disk before it is measured.
 const DISK_BYTES_PER_SECOND: u64 = 300 << 20;
-/// Of benches, for all nodes of a lab: what their disks are to be taken to write in a second, as NODE=BYTES, separated by commas.
+/// Assumed disk speeds for benchmarks, as NODE=BYTES, comma-separated.
 const DISKS_VARIABLE: &str = "NICEKV_BENCH_DISKS";
-/// In a node's data directory.
+/// The directory inside the node's data directory.
 const DIRECTORY: &str = "chunks";
 
-/// What a target needs to begin.
+/// What a target needs to start.
 pub(crate) struct TargetSetup {
     name: String,
     node: u16,
     address: Ipv4Addr,
-    /// Where the metadata service answers.
+    /// TCP addresses of the metadata service.
     metadata: Vec<SocketAddrV4>,
-    /// Where it keeps chunks; none: in memory.
+    /// Directory of chunks; none: in memory.
     storage: Option<(PathBuf, LogIdentity)>,
-    /// Where others see how it is.
+    /// For metrics.
     watch: TargetWatch,
 }
 
@@ -61,7 +61,7 @@ impl TargetSetup {
         }
     }
 
-    /// Waits until the node is a target, and is one until the stop.
+    /// Waits until the node is in a group, then runs the target until the stop.
     pub(crate) fn run(self, stop: &Stop) -> Result<(), String> {
         self.begin(stop).map_err(|error| format!("{}'s chunks: {error}", self.name))
     }
@@ -102,7 +102,7 @@ impl TargetSetup {
         let config = TargetConfig {
             node: NodeId(self.node),
             process: random()?,
-            // Windows for multicast do for unicast, too: they are longer.
+            // Windows for multicast are longer, so they also fit unicast.
             reservation: windows(Delivery::Multicast, chunks.link_bits_per_second),
             disk_bytes_per_second: DISK_BYTES_PER_SECOND,
             secret,
@@ -111,15 +111,15 @@ impl TargetSetup {
         let (metadata, node, watch) = (self.metadata.clone(), self.node, self.watch.clone());
         let seen = watch.clone();
         let view = View::begin(&self.name, waker.clone(), move || report(&metadata, node, &seen.progress()))?;
-        let list = object_names::of_names(self.name.clone(), self.metadata.clone(), self.address);
+        let list = object_names::lister(self.name.clone(), self.metadata.clone(), self.address);
         let parts = TargetParts { store, endpoint, ring, view, waker, list, watch };
         Ok(ChunkTarget::new(&self.name, config, stop, parts)?.run(stop)?)
     }
 }
 
-/// What is said of a node's disk.
+/// The given speed of a node's disk.
 fn disk_of(disks: &str, node: &str) -> Result<Option<u64>, String> {
-    let refused = || format!("{DISKS_VARIABLE}={disks}: not NODE=BYTES,NODE=BYTES…");
+    let refused = || format!("{DISKS_VARIABLE}={disks}: must be NODE=BYTES,NODE=BYTES…");
     let mut found = None;
     for disk in disks.split(',') {
         let (name, bytes_per_second) = disk.split_once('=').ok_or_else(refused)?;
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bench_says_how_fast_disks_are() {
+    fn disk_speeds_are_parsed() {
         let disks = "node-0=2500000,node-1=25000000";
         let of = |node| disk_of(disks, node);
         assert_eq!(

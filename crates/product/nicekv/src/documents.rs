@@ -1,4 +1,4 @@
-//! What the documents tell people to type, checked against what the program takes: commands, flags and paths.
+//! Checks the commands, flags and paths in the documents against the program and the tree.
 
 use crate::Arguments;
 use clap::{Command, CommandFactory, Subcommand};
@@ -82,7 +82,7 @@ fn words(line: &str) -> Option<Vec<&str>> {
 }
 
 #[test]
-fn commands_to_be_typed_are_taken() {
+fn commands_in_shell_blocks_parse() {
     let mut count = 0;
     for (name, text) in documents() {
         for line in typed(&text) {
@@ -147,7 +147,7 @@ fn wrong_with(words: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn commands_in_sentences_have_the_flags_that_they_show() {
+fn commands_in_sentences_exist_with_their_flags() {
     let mut wrong = Vec::new();
     for (name, text) in documents() {
         for code in mentioned(&text, "nicekv ") {
@@ -165,7 +165,7 @@ fn commands_in_sentences_have_the_flags_that_they_show() {
 }
 
 #[test]
-fn files_that_the_documents_name_are_there() {
+fn named_files_exist() {
     let mut wrong = Vec::new();
     // The names of mutants are of the tree that they were found in; `.ci/mutants` compares them.
     for (name, text) in documents().filter(|(name, _)| name != "docs/MUTANTS.md") {
@@ -225,7 +225,7 @@ fn every_page_is_in_the_summary_of_the_book() {
 }
 
 #[test]
-fn units_that_the_documents_start_are_there() {
+fn named_systemd_units_exist() {
     let mut count = 0;
     for (name, text) in documents() {
         for rest in text.split("nicekv-").skip(1) {

@@ -1,4 +1,4 @@
-//! The RESP gateway of this process.
+//! The gateway for Redis clients in this process.
 
 use crate::logs::events::Event;
 use crate::logs::watch::emit;
@@ -26,7 +26,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A keyspace that was created can be selected this much later at the latest.
+/// Interval between checks for new keyspaces.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 const WATCH_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -37,43 +37,43 @@ fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
-/// What is said of a gateway on the command line, where it wins over the file.
+/// Flags of a gateway, which override the file.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct GatewayFlags {
-    /// Threads that serve Redis clients, each with connections of its own, 1 to 64 [default: as the file says, if there is one, or half as many as there are processors, 1 to 8]
+    /// Threads that serve Redis clients, 1 to 64 [default: from the file, or half of the processors, 1 to 8]
     #[arg(long, value_name = "N")]
     pub(crate) gateway_threads: Option<ThreadCount>,
-    /// MiB of large arguments and values, of more than 4 KiB, that all Redis connections together may hold: who needs more waits; one command or reply may have half of it [default: as the file says, if there is one, or 256, or twice the longest value]
+    /// MiB that large arguments and values (above 4 KiB) of all connections may hold; further ones wait; one command may hold half [default: from the file, or 256, or twice the longest value]
     #[arg(long, value_name = "MIB")]
     pub(crate) gateway_large_mib: Option<NonZero<usize>>,
-    /// Longest value that Redis clients may set, get, or make by adding to another, 1 to 512 MiB [default: as the file says, if there is one, or 64; the last one nodes say, too]
+    /// MiB of the longest value that Redis clients may set or get, 1 to 512 [default: from the file, or 64]
     #[arg(long, value_name = "MIB")]
     pub(crate) gateway_value_mib: Option<ValueLimit>,
-    /// File with the password of Redis clients (the default user's), on one line [default: as the file says, if there is one, or nobody needs a password]
+    /// File with the default user's password on one line [default: from the file, or no password]
     #[arg(long, value_name = "FILE", conflicts_with = "acl_file")]
     pub(crate) password_file: Option<PathBuf>,
-    /// File with the users of Redis clients, as lines of Redis' ACL files: user NAME on >PASSWORD ~PATTERN +@CATEGORY -COMMAND …; `ACL LOAD` reads it again [default: as the file says, if there is one]
+    /// File with users as lines of a Redis ACL file: user NAME on >PASSWORD ~PATTERN +@CATEGORY -COMMAND …; `ACL LOAD` reads it again [default: from the file]
     #[arg(long, value_name = "FILE")]
     pub(crate) acl_file: Option<PathBuf>,
-    /// Serve clients of other hosts though nobody needs a password
+    /// Serve clients of other hosts even without a password
     #[arg(long)]
     pub(crate) no_protected_mode: bool,
-    /// Where Redis clients connect with TLS; takes a certificate and a key [default: as the file says, if there is one, or nowhere]
+    /// Address for Redis clients with TLS; needs --tls-certificate and --tls-key [default: from the file, or none]
     #[arg(long, value_name = "ADDR:PORT", value_parser = address::parse)]
     pub(crate) tls_resp: Option<SocketAddr>,
-    /// Certificate that Redis clients are shown with TLS, and those between it and its authority, as PEM [default: as the file says, if there is one]
+    /// Certificate shown to clients, with its intermediates (PEM) [default: from the file]
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_certificate: Option<PathBuf>,
-    /// The private key of that certificate, as PEM [default: as the file says, if there is one]
+    /// Private key of that certificate (PEM) [default: from the file]
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Authority, as PEM, of certificates that Redis clients must show with TLS [default: as the file says, if there is one, or they need none]
+    /// Authority of the certificates that clients have to show (PEM) [default: from the file, or clients need none]
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
 }
 
 impl GatewayFlags {
-    /// What these say; the rest is as the file says.
+    /// The settings: flags, then the file.
     pub(crate) fn settings(&self, section: Option<&GatewaySection>) -> Result<Settings, Failure> {
         let of_file = |section: &GatewaySection| users(&section.password_file, &section.acl_file);
         let users = users(&self.password_file, &self.acl_file).or(section.and_then(of_file));
@@ -92,7 +92,7 @@ impl GatewayFlags {
 }
 
 impl GatewayFlags {
-    /// What TLS takes, with where it is.
+    /// The TLS address and files.
     fn tls(&self, section: Option<&GatewaySection>) -> Result<Option<(SocketAddr, TlsFiles)>, Failure> {
         let of_file =
             |field: fn(&GatewaySection) -> &Option<PathBuf>| section.and_then(|one| field(one).clone());
@@ -106,10 +106,10 @@ impl GatewayFlags {
             }
             (None, None, None, None) => Ok(None),
             (Some(_), ..) => {
-                Err(Failure::Environment("--tls-resp takes --tls-certificate and --tls-key".into()))
+                Err(Failure::Environment("--tls-resp needs --tls-certificate and --tls-key".into()))
             }
             (None, ..) => Err(Failure::Environment(
-                "--tls-certificate, --tls-key and --tls-ca are of --tls-resp ADDR:PORT".into(),
+                "--tls-certificate, --tls-key and --tls-ca need --tls-resp ADDR:PORT".into(),
             )),
         }
     }
@@ -120,7 +120,7 @@ fn users(password_file: &Option<PathBuf>, acl_file: &Option<PathBuf>) -> Option<
     acl_file.clone().map(UserSource::AclFile).or(of_password)
 }
 
-/// What the configuration says of a gateway; what it leaves open has a default.
+/// Settings of a gateway; absent ones have defaults.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     threads: Option<ThreadCount>,
@@ -133,13 +133,13 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Whether its files can be read: before anything is begun.
+    /// Checks that its files can be read.
     fn check(&self) -> Result<(), Failure> {
         let tls = self.tls.as_ref().map_or(Ok(()), |(_, files)| files.check());
         self.users.check().and(tls).map_err(Failure::Environment)
     }
 
-    /// Binds the addresses for Redis clients: one without TLS, which is `plain`, and one with it, as the settings say.
+    /// Binds the address without TLS, `plain`, and the one with TLS.
     pub(crate) fn bind(&self, plain: Option<SocketAddr>) -> Result<Listeners, Failure> {
         let tls = self.tls.as_ref().map(|(address, _)| bind(*address)).transpose()?;
         Ok(Listeners { plain: plain.map(bind).transpose()?, tls })
@@ -153,7 +153,7 @@ impl Settings {
         self.tls.is_some()
     }
 
-    /// What Redis clients need at this address, and whether those who do not have it can do nothing.
+    /// The login that clients need at this address, and whether clients without it are refused.
     pub(crate) fn access(&self, address: SocketAddr) -> (&'static str, bool) {
         match self.users {
             UserSource::PasswordFile(_) => ("password", true),
@@ -164,7 +164,7 @@ impl Settings {
         }
     }
 
-    /// How `redis-cli` logs in.
+    /// The flags with which `redis-cli` logs in.
     pub(crate) fn login(&self) -> &'static str {
         match self.users {
             UserSource::Open => "",
@@ -179,7 +179,7 @@ impl Settings {
         config.tls = self.tls.map(|(_, files)| files);
         if let Some(limit) = self.value_mib_max {
             config.client.value_bytes_max = limit.bytes();
-            // One command may have half of it.
+            // One command may hold half of it.
             config.large_bytes_max = config.large_bytes_max.max(2 * limit.bytes());
         }
         if let Some(mib) = self.memory_mib_max {
@@ -191,8 +191,8 @@ impl Settings {
     }
 }
 
-/// The threads of the gateway on `listeners`, whose clients are bound to `address`, and edges of this process's switch if there is one; SELECT
-/// goes to the keyspaces by their numbers, and of others it hears from these instances of the metadata service. `connections_max`: as many as the process has descriptors for.
+/// Prepares the threads of a gateway. Its native clients bind `address`, and use the edges of this process's switch if there is one. It
+/// starts with `keyspaces` and learns of others from the metadata `instances`. `connections_max` is what the descriptor limit allows.
 pub(crate) fn prepare(
     name: &str,
     listeners: Listeners,
@@ -228,15 +228,14 @@ pub(crate) fn prepare(
     Ok(Prepared { role: threads.into_iter().map(role).chain([watch]).collect(), source })
 }
 
-/// Looks whether keyspaces have been created or dropped, what they hold, and whether a metadata service answers. While none does, the
-/// gateway goes on with the keyspaces that it knows.
+/// Follows the keyspaces of the cluster. While no metadata instance answers, the gateway continues with the keyspaces that it knows.
 struct Watch {
     name: String,
     known: KnownKeyspaces,
     instances: Vec<SocketAddrV4>,
-    /// When one answered last, or else when this began, on the boot-time clock.
+    /// Time of the last answer, or of the start, on the boot-time clock.
     answered_ns: u64,
-    /// What is said while none answers: once.
+    /// Whether the silence has been logged.
     is_silent: bool,
 }
 
@@ -246,13 +245,13 @@ impl Watch {
     }
 
     fn look(&mut self, stop: &Stop) {
-        // A file may name no metadata service; then there is nothing to wait for.
+        // The file may name no metadata service.
         if self.instances.is_empty() {
             return;
         }
         match admin::ask(&self.instances, &AdminRequest::ClusterInfo, WATCH_TIMEOUT) {
             Ok(json) => self.on_answer(&json),
-            // Who stops this process stops the others, too.
+            // The whole cluster may be stopping.
             Err(_) if stop.is_stopped() => {}
             Err(none) => self.on_silence(&none),
         }
@@ -279,20 +278,20 @@ impl Watch {
     }
 }
 
-/// What a gateway cannot do without, if it is not there: a way to the vrings.
+/// A message if this host has no route to the virtual rings.
 pub(crate) fn missing_route(keyspaces: &[Keyspace]) -> Option<String> {
     let vrings = keyspaces.first()?.vrings;
     let ring = SocketAddrV4::new(vrings.unicast, vrings.port);
     let routed = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(ring));
     routed.err().map(|error| {
         format!(
-            "there is no way to {}/16, where requests go ({error}): clients wait until there is a route (docs/guide/operations.md, \"The network\")",
+            "no route to {}/16, the virtual ring of requests ({error}): clients wait until there is one (docs/guide/operations.md, \"The network\")",
             vrings.unicast
         )
     })
 }
 
-/// What INFO tells of a keyspace.
+/// The statistics of a keyspace for INFO.
 fn stored(keyspace: &KeyspaceInfo) -> Stored {
     let UsageStatus { keys, expiring, expiry_ms, .. } = keyspace.usage;
     Stored { keyspace: KeyspaceId(keyspace.id), keys, expiring, expiry_ms }

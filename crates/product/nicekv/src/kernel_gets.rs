@@ -1,4 +1,4 @@
-//! Whether a node's kernel answers gets: wherever the role may load programs, and someone would be answered.
+//! Answering gets of a node in the kernel, if the role may load eBPF programs and clients reach the node directly.
 
 use crate::logs::events::Event;
 use crate::logs::watch::emit;
@@ -8,22 +8,22 @@ use nicekv_kernel_gets::{ENTRY_WORDS, Program, Size, WAYS};
 use nicekv_switch_xdp::gets::RunningGets;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
-/// Partitions of a node of which gets are answered, at most.
+/// Partitions of a node whose gets the kernel answers.
 const GATES: u32 = 4096;
-/// Owners of hot keys, each under a serial, whose copies are shown, at most.
+/// Owners of hot keys whose copies the kernel may use.
 const LESSORS: u32 = 1024;
 
-/// What was begun, and how much room it has.
-pub(crate) type Begun = (Box<dyn Program + Send>, Size);
+/// A loaded program and its size.
+pub(crate) type Loaded = (Box<dyn Program + Send>, Size);
 
-/// Begins if it may; else the log says why not.
-pub(crate) fn begin(config: &ClusterConfig, section: &NodeSection) -> Option<Begun> {
+/// Loads the program if possible; otherwise logs why not.
+pub(crate) fn load(config: &ClusterConfig, section: &NodeSection) -> Option<Loaded> {
     let event = |answers: &str| Event::new(Level::Info, "kernel gets").with("answers", answers);
-    match try_begin(config, section) {
+    match try_load(config, section) {
         Ok((interface, begun)) => {
-            let told =
+            let loaded =
                 event("yes").with("interface", &interface[..]).with("entries", u64::from(begun.1.entries));
-            emit("node", &section.name, told);
+            emit("node", &section.name, loaded);
             Some(begun)
         }
         Err(why) => {
@@ -33,14 +33,14 @@ pub(crate) fn begin(config: &ClusterConfig, section: &NodeSection) -> Option<Beg
     }
 }
 
-fn try_begin(config: &ClusterConfig, section: &NodeSection) -> Result<(String, Begun), String> {
+fn try_load(config: &ClusterConfig, section: &NodeSection) -> Result<(String, Loaded), String> {
     let address = section.address;
-    let size = size_of(section.kernel_get_mib).ok_or("kernel_get_mib leaves no room")?;
+    let size = size_of(section.kernel_get_mib).ok_or("kernel_get_mib is too small")?;
     if address.is_loopback() {
-        return Err("the node is asked by way of the loopback interface".into());
+        return Err("clients reach the node through the loopback interface".into());
     }
     if config.hiding_switch().is_some() {
-        return Err("the switch hides who asks".into());
+        return Err("the switch replaces the addresses of clients".into());
     }
     let interface = interface_of(address)?;
     let program = RunningGets::begin(&interface, SocketAddrV4::new(address, config.port), size)
@@ -48,7 +48,7 @@ fn try_begin(config: &ClusterConfig, section: &NodeSection) -> Result<(String, B
     Ok((interface, (Box::new(program), size)))
 }
 
-/// What so many MiB have room for.
+/// The size that fits into this much memory.
 fn size_of(mebibytes: u32) -> Option<Size> {
     let entries = (u64::from(mebibytes) << 20) / (8 * ENTRY_WORDS as u64);
     let entries = 1 << u32::try_from(entries).ok()?.checked_ilog2()?;
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_a_power_of_two_within_the_memory() {
+    fn size_is_a_power_of_two_within_the_memory() {
         assert_eq!(size_of(0), None);
         let size = size_of(1).expect("room");
         assert_eq!(size.entries, 512);

@@ -1,13 +1,13 @@
-//! Logs: what happens to a role, an event a line on standard error, for people or as JSON; nothing per request.
+//! Logs: events of roles on standard error, one per line, for people or as JSON; none per request.
 //!
 //! ```text
 //!   2026-11-23T02:05:06.123Z INFO partition role=node name=node-0 partition=3 epoch=7 standing=consistent primary=2 leads=false
 //!   {"time":"2026-11-23T02:05:06.123Z","level":"info","event":"partition","role":"node","name":"node-0","partition":3,…}
 //! ```
 //!
-//! Roles do not write: a thread beside them asks each how it is, as metrics do, and says what has changed ([`watch`]). So nobody who serves
-//! clients waits for whoever reads, and what came and went between two looks is not told. Other crates say what they know through the `log`
-//! crate; libraries are not heard.
+//! Roles do not log themselves: a thread beside them observes each, as metrics do, and logs what has changed ([`watch`]). So no thread that
+//! serves clients waits for the reader of the log, and what came and went between two observations is not logged. Our other crates log
+//! through the `log` crate; events of third-party crates are dropped.
 
 pub(crate) mod events;
 pub(crate) mod watch;
@@ -21,23 +21,23 @@ use std::io::Write as _;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Targets that are ours begin with it.
+/// Log targets of our crates begin with this.
 const TARGET: &str = "nicekv";
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
 /// `--log-level`, `--log-format`
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct LogArguments {
-    /// Which events are written to standard error [default: as the file says, or info]
+    /// Least severe events that are logged to standard error [default: from the file, or info]
     #[arg(long, value_enum)]
     log_level: Option<LogLevel>,
-    /// How they are written [default: as the file says, or line]
+    /// Format of events [default: from the file, or line]
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
 }
 
 impl LogArguments {
-    /// What the command line says, or else the file.
+    /// The flags, or else the file.
     pub(crate) fn or(self, file: LogSection) -> LogSection {
         LogSection {
             level: self.log_level.unwrap_or(file.level),
@@ -46,7 +46,7 @@ impl LogArguments {
     }
 }
 
-/// From here on events are written.
+/// Starts logging.
 pub(crate) fn begin(LogSection { level, format }: LogSection) -> Result<(), Failure> {
     log::set_max_level(match level {
         LogLevel::Off => LevelFilter::Off,
@@ -59,12 +59,12 @@ pub(crate) fn begin(LogSection { level, format }: LogSection) -> Result<(), Fail
     log::set_boxed_logger(Box::new(Emitter(format))).map_err(Failure::environment)
 }
 
-/// Whether standard error is for programs, and standard output for nobody.
+/// Whether events are JSON; then standard output is not used.
 pub(crate) fn is_json() -> bool {
     FORMAT.get() == Some(&LogFormat::Json)
 }
 
-/// Says what ends the process, where that is an event.
+/// Logs the failure that ends the process if events are JSON; false if it still has to be printed.
 pub(crate) fn failed(failure: &Failure) -> bool {
     if is_json() {
         log::error!(reason = failure.to_string().as_str(); "failed");
@@ -84,7 +84,7 @@ impl Log for Emitter {
             return;
         }
         let line = line(self.0, SystemTime::now(), record);
-        // Nobody could be told that this fails.
+        // There is nowhere left to report a failure.
         _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 
@@ -93,7 +93,7 @@ impl Log for Emitter {
 
 fn line(format: LogFormat, at: SystemTime, record: &Record<'_>) -> String {
     let (time, event, mut fields) = (time(at), record.args().to_string(), Fields(format, String::new()));
-    record.key_values().visit(&mut fields).expect("it takes everything");
+    record.key_values().visit(&mut fields).expect("fields accept every value");
     let (level, fields) = (record.level().as_str(), fields.1);
     match format {
         LogFormat::Line => format!("{time} {level} {event}{fields}\n"),
@@ -112,7 +112,7 @@ fn needs_quotes(sign: char) -> bool {
     sign.is_whitespace() || sign.is_control() || sign == '"'
 }
 
-/// Everything but time, level and event.
+/// The fields after time, level and event, as text.
 struct Fields(LogFormat, String);
 
 impl<'kvs> VisitSource<'kvs> for Fields {
@@ -132,7 +132,7 @@ impl<'kvs> VisitSource<'kvs> for Fields {
     }
 }
 
-/// Of RFC 3339, in UTC, to the millisecond.
+/// RFC 3339, in UTC, with milliseconds.
 fn time(at: SystemTime) -> String {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
@@ -145,7 +145,7 @@ fn time(at: SystemTime) -> String {
     )
 }
 
-/// The date that is so many days after 1970-01-01: years that begin in March, in cycles of 400.
+/// The date a number of days after 1970-01-01, computed in years that start in March and cycles of 400 years.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (cycle, of_cycle) = (days / 146_097, days % 146_097);
@@ -163,7 +163,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn times_are_those_of_the_calendar() {
+    fn timestamps_follow_the_calendar() {
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400, "2000-02-29T00:00:00.000Z"),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_a_line_whatever_is_in_it() {
+    fn events_are_one_line_whatever_they_contain() {
         let fields = [
             ("partition", Value::from(3u64)),
             ("leads", Value::from(true)),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_not_heard() {
+    fn third_party_events_are_dropped() {
         let of = |target| Metadata::builder().target(target).level(log::Level::Error).build();
         assert!(Emitter(LogFormat::Line).enabled(&of("nicekv_gateway::requests")));
         assert!(!Emitter(LogFormat::Line).enabled(&of("ureq::unit")));

@@ -1,10 +1,10 @@
-//! Telling the service manager that a role is ready (`sd_notify`, systemd's `Type=notify`): one datagram.
+//! Notifies the service manager that a role is ready (`sd_notify`, systemd's `Type=notify`).
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Says so to whoever has started this process, if that wants to know.
+/// Notifies the service manager, if there is one.
 pub(crate) fn ready() -> io::Result<()> {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
     let address = match path.as_encoded_bytes() {

@@ -1,4 +1,4 @@
-//! What names of objects need, as a target lists it when they have adopted a round of garbage collection (P8).
+//! Lists the chunks that objects need, for a storage target, once a round of garbage collection is adopted (P8).
 
 use crate::logs::{events::Event, watch::emit};
 use futures_executor::block_on;
@@ -16,15 +16,15 @@ use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::new_client_id;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Parts of a keyspace that are asked for at a time.
+/// Pieces of a keyspace requested at a time.
 const PIECES_MAX: usize = 4;
 
-/// Asks the metadata service where names are, and them from `address`, for the node of this name.
-pub(crate) fn of_names(node: String, metadata: Vec<SocketAddrV4>, address: Ipv4Addr) -> ListNames {
-    let mut said = None;
+/// The lister of a node's target: finds object keyspaces at the metadata service and scans them from `address`.
+pub(crate) fn lister(node: String, metadata: Vec<SocketAddrV4>, address: Ipv4Addr) -> ListNames {
+    let mut logged = None;
     Box::new(move |round, needs| {
         let Some(info) = cluster(&metadata, &AdminRequest::ClusterInfo) else { return false };
-        // What comes into being later on has adopted a later round, or this one, from the beginning.
+        // Partitions that are created later start with this round or a later one.
         let is_adopted = |info: &ClusterInfo| {
             info.chunks.as_ref().is_some_and(|chunks| Round(chunks.round) == round && chunks.is_adopted)
         };
@@ -33,8 +33,8 @@ pub(crate) fn of_names(node: String, metadata: Vec<SocketAddrV4>, address: Ipv4A
             names.all(|keyspace| match list(keyspace, info.port, address, needs) {
                 Ok(is_whole) => is_whole,
                 Err(reason) => {
-                    // Again and again until it is mended: told once.
-                    if said.replace(round) != Some(round) {
+                    // Logged once for each round.
+                    if logged.replace(round) != Some(round) {
                         let event = Event::new(Level::Warn, "names-not-listed").with("round", round.0);
                         emit("node", &node, event.with("reason", reason.as_str()));
                     }
@@ -45,7 +45,7 @@ pub(crate) fn of_names(node: String, metadata: Vec<SocketAddrV4>, address: Ipv4A
     })
 }
 
-/// Hands over what a keyspace's names need. Whether somebody has wanted to know all of it.
+/// Passes the chunks of every object to `needs`; false if `needs` stops early.
 fn list(
     keyspace: &KeyspaceInfo,
     port: u16,
@@ -57,7 +57,7 @@ fn list(
     block_on(async {
         let mut scan = Scan::new(ScanWants::Values, None);
         while !scan.is_done() {
-            let pieces = client.scan(&mut scan, PIECES_MAX).await.map_err(told)?;
+            let pieces = client.scan(&mut scan, PIECES_MAX).await.map_err(in_words)?;
             for listed in pieces.listed {
                 if !needs(chunks_of(&client, listed).await?) {
                     return Ok(false);
@@ -68,20 +68,21 @@ fn list(
     })
 }
 
-/// What an object is made of. A manifest that is too long to be listed is got: what has become of it since needs what it needs now, or is newer than the round.
+/// The chunks of an object. A manifest too long for a listing is read by a get: if it changed meanwhile, the present one counts, or it is
+/// newer than the round.
 async fn chunks_of(client: &Client, Listed { key, value }: Listed) -> Result<Vec<ChunkId>, String> {
     let value = match value {
         Some(value) => Some(value),
-        None => client.get(&key).await.map_err(told)?.map(|value| value.bytes),
+        None => client.get(&key).await.map_err(in_words)?.map(|value| value.bytes),
     };
     match value.map(|value| Manifest::decode(&value)) {
         Some(Ok(manifest)) => Ok(manifest.chunks),
         None | Some(Err(ManifestError::NotOurs)) => Ok(Vec::new()),
-        // It may need something: nothing is deleted.
+        // It may reference chunks, so nothing may be deleted.
         Some(Err(error)) => Err(format!("{:?}: {error}", key.escape_ascii().to_string())),
     }
 }
 
-fn told(error: ClientError) -> String {
+fn in_words(error: ClientError) -> String {
     failed(error).to_string()
 }

@@ -1,4 +1,4 @@
-//! What nodes set aside on a disk, and whether the disk has it (docs/FAULTS.md row 9).
+//! Disk space that nodes set aside for a full disk (docs/FAULTS.md row 9).
 
 use nicekv_config::ReserveMib;
 use nicekv_operator::failure::Failure;
@@ -17,7 +17,7 @@ pub(crate) struct Reserves {
 }
 
 impl Reserves {
-    /// For `nodes` nodes on the disk of `place`, which exists.
+    /// For this many nodes on the disk of `place`, which must exist.
     pub(crate) fn of(place: &Path, nodes: usize, reserve: Option<ReserveMib>) -> Result<Self, Failure> {
         let options = match reserve {
             Some(reserve) => StorageOptions::with_reserve(reserve.bytes()),
@@ -33,16 +33,16 @@ impl Reserves {
         self.options
     }
 
-    /// What the nodes need to accept puts.
+    /// Free space that the nodes need to accept puts.
     fn needed_bytes(&self) -> u64 {
         let reserve_bytes = self.nodes as u64 * self.options.reserve_bytes;
         reserve_bytes + free_bytes_min(reserve_bytes)
     }
 
-    /// Why the nodes in these directories will refuse puts, for people; none if they will accept them.
+    /// A warning if the nodes in these directories will refuse puts.
     pub(crate) fn shortage(&self, directories: &[impl AsRef<Path>]) -> Result<Option<String>, Failure> {
         let free = RealFiles.available(&self.place).map_err(|error| unknown(&self.place, &error))?;
-        // The reserve of an earlier process is available to this one.
+        // The reserve files of an earlier process are reused.
         let reserved =
             |directory: &Path| std::fs::metadata(directory.join(RESERVE_FILE)).map_or(0, |it| it.len());
         let has: u64 = free + directories.iter().map(|directory| reserved(directory.as_ref())).sum::<u64>();
@@ -71,7 +71,7 @@ impl Reserves {
 }
 
 fn unknown(place: &Path, error: &std::io::Error) -> Failure {
-    Failure::Environment(format!("cannot tell how large the disk of {} is: {error}", place.display()))
+    Failure::Environment(format!("cannot determine the size of the disk of {}: {error}", place.display()))
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_has_too_little_is_named_with_what_it_has_and_needs() {
+    fn warning_names_free_and_needed_space() {
         let scratch = tempfile::tempdir().unwrap();
         let huge = RealFiles.available(scratch.path()).unwrap() / MIB + (1 << 20);
         let reserves = Reserves::of(scratch.path(), 3, Some(reserve(huge))).unwrap();
@@ -101,9 +101,9 @@ mod tests {
     }
 
     #[test]
-    fn a_small_disk_is_shared_and_a_large_one_is_not_spent() {
+    fn reserve_is_a_share_of_a_small_disk_and_bounded_on_a_large_one() {
         let reserve = |capacity, nodes| StorageOptions::on_disk(capacity, nodes).reserve_bytes / MIB;
         assert_eq!([reserve(1 << 40, 3), reserve(480 * MIB, 3), reserve(480 * MIB, 1)], [64, 20, 60]);
-        assert_eq!(reserve(50 * MIB, 3), 4, "what a node needs in any case");
+        assert_eq!(reserve(50 * MIB, 3), 4, "the minimum");
     }
 }

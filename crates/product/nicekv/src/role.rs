@@ -7,16 +7,16 @@ use nicekv_runtime::Stop;
 use std::io::Write;
 use std::thread::JoinHandle;
 
-/// A role that is ready to run until the stop; its error is one line.
+/// A prepared role, which runs until the stop; its error is one line.
 pub(crate) type Role = Box<dyn FnOnce(&Stop) -> Result<(), String> + Send>;
 
-/// A role, and where it may be asked how it is.
+/// A role, and the source of its metrics.
 pub(crate) struct Prepared<R = Role> {
     pub(crate) role: R,
     pub(crate) source: Source,
 }
 
-/// Runs `role` on a thread of its own; none if there is none. Then, as if it fails or panics, the process is stopped.
+/// Spawns a thread for a role. The process is stopped if the role fails or panics, or if the thread cannot be spawned.
 pub(crate) fn spawn(
     stop: &Stop,
     name: &str,
@@ -26,7 +26,7 @@ pub(crate) fn spawn(
     impl Drop for FailOnPanic {
         fn drop(&mut self) {
             if std::thread::panicking() {
-                self.0.fail(format!("{} has panicked", self.1));
+                self.0.fail(format!("{} panicked", self.1));
             }
         }
     }
@@ -38,19 +38,17 @@ pub(crate) fn spawn(
         }
     };
     let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-    let why = |error| {
-        format!("{name}: there is no thread for it, raise the limit of processes (ulimit -u): {error}")
-    };
+    let why = |error| format!("{name}: cannot spawn a thread: {error}; raise the process limit (ulimit -u)");
     spawned.map_err(|error| stop.fail(why(error))).ok()
 }
 
-/// Runs a role that was prepared on a thread of its own.
+/// Spawns a thread for a prepared role.
 pub(crate) fn spawn_role(stop: &Stop, name: &str, role: Role) -> Option<JoinHandle<()>> {
     let owned = stop.clone();
     spawn(stop, name, move || role(&owned))
 }
 
-/// One line for whoever has started this; that nobody listens is no failure.
+/// Prints a line on standard output, or logs it if events are JSON; a closed pipe is not an error.
 pub(crate) fn say(line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
     if logs::is_json() {
         log::info!(text = line.to_string().as_str(); "said");
@@ -63,11 +61,11 @@ pub(crate) fn say(line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Waits for the stop and the end of all roles.
+/// Waits for the stop and for all threads to end; fails if a role failed.
 pub(crate) fn ended(stop: &Stop, threads: impl IntoIterator<Item = JoinHandle<()>>) -> Result<(), Failure> {
     stop.wait().map_err(Failure::operation)?;
     for thread in threads {
-        // A panic was reported on its own thread, and is the stop's failure.
+        // The failure of a thread that panicked is in `stop`.
         let _ = thread.join();
     }
     stop.failure().map_or(Ok(()), |failure| Err(Failure::Operation(failure)))

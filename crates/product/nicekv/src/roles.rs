@@ -1,7 +1,7 @@
-//! One thread per role, whether the roles are in one process (`up`) or each in its own.
+//! The roles of a cluster, each on its own thread, whether all are in one process (`up`) or each in its own.
 //!
-//! A role is *prepared* first (sockets bound, locks taken, configuration checked: whatever can be refused is refused with one line)
-//! and then *spawned*. A role that fails stops the whole process.
+//! A role is first *prepared* (sockets bound, locks taken, configuration checked), which may fail with one line, and then *spawned*. A role
+//! that fails stops the whole process.
 
 use crate::chunk_target::TargetSetup;
 use crate::descriptors::Needs;
@@ -13,7 +13,7 @@ use crate::metrics::MetricsArguments;
 use crate::notify;
 use crate::reserves::Reserves;
 use crate::role::{Prepared, Role, ended, say, spawn, spawn_role};
-use crate::sockets::{self, Uses};
+use crate::sockets::{self, KnownSockets};
 use log::Level;
 use nicekv_config::address::bind_error;
 use nicekv_config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
@@ -40,13 +40,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// What runs the scripts of a node: this program once more.
+/// The program that runs the scripts of a node: this one.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 const SCRIPT_WORKER: &str = "script-worker";
-/// So many endpoints of etcd can be silent before the lease of who leads is over, and a beat be late.
+/// Timeouts of etcd endpoints that fit into a leader's lease.
 const ASKED_PER_LEASE: u32 = 5;
 
-/// Opens a data directory of the cluster, or creates it.
+/// Opens or creates a data directory of the cluster.
 pub(crate) fn open_directory(path: &Path, cluster: u128, owner: &str) -> Result<DataDirectory, Failure> {
     let files: Arc<dyn Files> = Arc::new(RealFiles);
     let expected = Expected {
@@ -58,7 +58,7 @@ pub(crate) fn open_directory(path: &Path, cluster: u128, owner: &str) -> Result<
     DataDirectory::open(&files, path, expected).map_err(Failure::environment)
 }
 
-/// The metadata service. `directory`: where its state is; in memory without one.
+/// Prepares the metadata service with its state in `directory`, or in memory.
 pub(crate) fn prepare_metadata(
     config: &ClusterConfig,
     directory: Option<DataDirectory>,
@@ -92,7 +92,7 @@ where
     Ok(Prepared { role: Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())), source })
 }
 
-/// A storage node, and its directory with what it sets aside there. Its log is read when the role runs.
+/// Prepares a storage node with its data in `directory`, or in memory. Its log is read when the role runs.
 pub(crate) fn prepare_node(
     config: &ClusterConfig,
     section: &NodeSection,
@@ -100,7 +100,7 @@ pub(crate) fn prepare_node(
     uplink: Uplink,
     listener: TcpListener,
 ) -> Result<Prepared, Failure> {
-    let kernel = kernel_gets::begin(config, section);
+    let kernel = kernel_gets::load(config, section);
     let replica = NodeConfig {
         node: NodeId(section.id),
         metadata: config.metadata_addresses(),
@@ -142,7 +142,7 @@ pub(crate) fn prepare_node(
         };
         let target = spawn_beside(stop, target);
         let ended = node.answering(inquiries).run(stop).map_err(|error| error.to_string());
-        // At the stop the directory is another one's when this role has ended. A failure is told first: the target ends with the process.
+        // At a stop the directory must stay locked until the target has ended, too. A failure is reported at once instead.
         if ended.is_ok() {
             let _ = target.map(JoinHandle::join);
         }
@@ -151,18 +151,18 @@ pub(crate) fn prepare_node(
     Ok(Prepared { role, source })
 }
 
-/// The storage target of a node, on a thread of its own.
+/// Spawns the storage target of a node.
 fn spawn_beside(stop: &Stop, target: TargetSetup) -> Option<JoinHandle<()>> {
     let running = stop.clone();
     spawn(stop, "target", move || target.run(&running))
 }
 
-/// Serves a node that has started this process for its scripts.
+/// Runs scripts for the node that started this process.
 pub(crate) fn run_script_worker() -> Result<(), Failure> {
     nicekv_scripts::serve().map_err(Failure::environment)
 }
 
-/// What the files say of whom to believe as etcd.
+/// TLS of the connection to etcd.
 fn etcd_tls(section: &MetadataSection) -> Result<Option<EtcdTls>, Failure> {
     let read = |path: &PathBuf| {
         let name = path.display().to_string();
@@ -183,7 +183,7 @@ fn etcd_tls(section: &MetadataSection) -> Result<Option<EtcdTls>, Failure> {
     EtcdTls::new(pem(&authority), client).map(Some).map_err(Failure::environment)
 }
 
-/// An instance of the metadata service that shares its state with others.
+/// Prepares a metadata instance that shares its state with others.
 fn prepare_shared(
     config: &ClusterConfig,
     name: &str,
@@ -200,7 +200,7 @@ fn prepare_shared(
         tls: etcd_tls(section)?,
     });
     match etcd.load() {
-        // What does not fit to it is refused here, and not when it comes to lead.
+        // A configuration that contradicts the state is refused now, not when the instance starts to lead.
         Ok(state) => {
             Metadata::new(core.clone(), state.as_deref(), now()).map_err(Failure::environment)?;
         }
@@ -226,7 +226,7 @@ pub(crate) fn run_metadata(
     let instance = named(&all, name, "instance of the metadata service", |instance| &instance.name)?;
     let InstanceSection { address, control, metrics: of_file, .. } = instance;
     Needs::of_process().metadata(config.switches.len()).check()?;
-    let listening = (Uses::of(name).instance(config, instance), config.metadata_controls());
+    let listening = (KnownSockets::of(name).instance(config, instance), config.metadata_controls());
     let address = SocketAddrV4::new(*address, config.port);
     let endpoint = UdpEndpoint::bind(address).map_err(bind_error("the metadata service", address))?;
     let listen =
@@ -257,7 +257,7 @@ pub(crate) fn run_node(config: &ClusterConfig, name: &str, metrics: MetricsArgum
         None => None,
     };
     let node = prepare_node(config, section, directory, endpoint.into(), listener)?;
-    let listening = (Uses::of(name).node(config, section), config.metadata_controls());
+    let listening = (KnownSockets::of(name).node(config, section), config.metadata_controls());
     run_alone(name, node, metrics.or(section.metrics), listening)
 }
 
@@ -272,7 +272,7 @@ pub(crate) fn run_switch(
     let (source, metrics) = (Source::Switch(name.to_owned(), link.inquirer()), metrics.or(section.metrics));
     let memory = Some(open_term(open_directory(&section.data_directory(), config.cluster()?, name)?)?);
     let vrings = config.vrings()?;
-    let listening = (Uses::of(name).switch(config, section), section.control.clone());
+    let listening = (KnownSockets::of(name).switch(config, section), section.control.clone());
     let Some(router_mac) = section.router_mac else {
         let device = section.device();
         let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, config.port);
@@ -300,7 +300,7 @@ pub(crate) fn run_switch(
     }
     let trunks = section.ports.iter().filter(|port| port.trunk.is_some());
     let cables = Cables::of(trunks.map(|port| (port.number, port.device.clone())));
-    let cables = cables.map_err(|error| Failure::Environment(format!("look at trunks: {error}")))?;
+    let cables = cables.map_err(|error| Failure::Environment(format!("cannot watch the trunks: {error}")))?;
     let link = link.seeing_by(Sights::at_ports(watched)).watching(cables);
     let mut agent = switch_agent(switch, memory);
     let role: Role =
@@ -308,7 +308,7 @@ pub(crate) fn run_switch(
     run_alone(name, Prepared { role, source }, metrics, listening)
 }
 
-/// The newest term that a switch has obeyed.
+/// Opens the file with the newest term that a switch has obeyed.
 pub(crate) fn open_term(directory: DataDirectory) -> Result<TermFile, Failure> {
     TermFile::open(Arc::new(RealFiles), directory).map_err(Failure::environment)
 }
@@ -325,12 +325,12 @@ pub(crate) fn run_gateway(
     let connections_max = Needs::of_process().gateway(settings.threads()).connections()?;
     let listeners = settings.bind(section.listen.map(Into::into))?;
     let keyspaces = config.client_keyspaces()?;
-    let uses = Uses::of(name).gateway(name, &listeners, &settings);
+    let sockets = KnownSockets::of(name).gateway(name, &listeners, &settings);
     if let Some(missing) = crate::gateway::missing_route(&keyspaces) {
         say(format_args!("{name}: {missing}"))?;
     }
     let known = (keyspaces, config.metadata_controls());
-    let listening = (uses, config.metadata_controls());
+    let listening = (sockets, config.metadata_controls());
     let gateway = crate::gateway::prepare(
         name,
         listeners,
@@ -342,10 +342,10 @@ pub(crate) fn run_gateway(
     run_threads(name, gateway, metrics.or(section.metrics), listening)
 }
 
-/// What its sockets are for, and where that is reported.
-type Listening = (Uses, Vec<SocketAddrV4>);
+/// The sockets of a process, and the metadata instances to report them to.
+type Listening = (KnownSockets, Vec<SocketAddrV4>);
 
-/// Runs one role in this process, until a signal.
+/// Runs one role until a signal.
 fn run_alone(
     name: &str,
     prepared: Prepared,
@@ -356,19 +356,19 @@ fn run_alone(
     run_threads(name, Prepared { role: vec![role], source }, metrics, listening)
 }
 
-/// The same with a role of several threads.
+/// Runs a role of several threads until a signal.
 fn run_threads(
     name: &str,
     prepared: Prepared<Vec<Role>>,
     metrics: MetricsArguments,
-    (uses, instances): Listening,
+    (sockets, instances): Listening,
 ) -> Result<(), Failure> {
     let Prepared { role: roles, source } = prepared;
     let kind = source.name().0;
     let watcher = watcher(vec![source.clone()]);
     let metrics = metrics.bind()?;
-    let uses = uses.metrics(name, metrics.address());
-    let (metrics, reporter) = (metrics.role(vec![source])?, sockets::reporter(uses, instances));
+    let sockets = sockets.metrics(name, metrics.address());
+    let (metrics, reporter) = (metrics.role(vec![source])?, sockets::reporter(sockets, instances));
     let stop = Stop::new();
     stop.on_signals().map_err(Failure::environment)?;
     let threads: Vec<_> = roles
@@ -380,7 +380,7 @@ fn run_threads(
     say(format_args!("running {name}"))?;
     emit(kind, name, Event::new(Level::Info, "started").with("version", env!("CARGO_PKG_VERSION")));
     notify::ready()
-        .map_err(|error| Failure::Environment(format!("cannot tell the service manager: {error}")))?;
+        .map_err(|error| Failure::Environment(format!("cannot notify the service manager: {error}")))?;
     ended(&stop, threads)?;
     emit(kind, name, Event::new(Level::Info, "stopped"));
     say(format_args!("stopped {name}"))

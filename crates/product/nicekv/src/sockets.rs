@@ -1,7 +1,6 @@
-//! The sockets on which this process receives, as the kernel lists them, reported to the metadata service for `nicekv status`: what is
-//! open to whom.
+//! Reports the sockets on which this process receives to the metadata service, for `nicekv status`.
 //!
-//! The list is the kernel's and not ours, so that no socket can be forgotten; what is known of the roles only says what each is for.
+//! The list comes from the kernel, so that no socket can be forgotten; the roles only say what each is for.
 
 use crate::gateway::Settings;
 use crate::role::Role;
@@ -16,32 +15,32 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::time::{Duration, Instant};
 
-/// Between two looks at the sockets.
+/// Interval between checks of the sockets.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
-/// What has not changed is reported again after this time: the metadata service forgets after 30 s, and its leader may be a new one.
+/// Unchanged sockets are reported again after this time: the metadata service forgets them after 30 s, and its leader may change.
 const REPORT_INTERVAL: Duration = Duration::from_secs(8);
 const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 const TCP: &str = "tcp";
 const UDP: &str = "udp";
-/// `/proc/net/tcp`: the state of a socket that listens.
+/// The state of a listening socket in `/proc/net/tcp`.
 const LISTENS: &str = "0A";
 const NO_LOGIN: &str = "no login";
 
-/// What the roles of a process know of its sockets. Where one role has several for the same use, each is here.
+/// The known sockets of a process, and what each is for.
 #[derive(Debug, Default)]
-pub(crate) struct Uses {
+pub(crate) struct KnownSockets {
     known: Vec<OpenSocket>,
-    /// Whose the others are: sockets from which it asks others.
-    asker: String,
+    /// The role of all other sockets, which send requests.
+    client: String,
 }
 
-impl Uses {
-    /// Of a process whose role `asker` asks others.
-    pub(crate) fn of(asker: &str) -> Self {
-        Self { known: Vec::new(), asker: asker.to_owned() }
+impl KnownSockets {
+    /// A process in which the role `client` sends requests.
+    pub(crate) fn of(client: &str) -> Self {
+        Self { known: Vec::new(), client: client.to_owned() }
     }
 
-    /// Of a process that has all roles of a cluster.
+    /// A process with all roles of a cluster.
     pub(crate) fn of_cluster(
         config: &ClusterConfig,
         gateway: &str,
@@ -89,7 +88,7 @@ impl Uses {
 
     pub(crate) fn switch(mut self, config: &ClusterConfig, section: &SwitchSection) -> Self {
         let SwitchSection { name, router_mac, metrics, .. } = section;
-        // One in the kernel has no sockets for requests.
+        // A kernel switch has no sockets for requests.
         if router_mac.is_none() {
             let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, config.port));
             let socket = self.add(name, UDP, any, "gets and puts to the vrings");
@@ -116,12 +115,12 @@ impl Uses {
         self
     }
 
-    /// What this one is for.
+    /// A socket with its purpose.
     fn describe(&self, protocol: &str, address: SocketAddr) -> OpenSocket {
         let found = self.known.iter().find(|known| (&*known.protocol, known.address) == (protocol, address));
         let purpose = if protocol == UDP { "replies to its own requests" } else { "unknown" };
         found.cloned().unwrap_or_else(|| OpenSocket {
-            role: self.asker.clone(),
+            role: self.client.clone(),
             protocol: protocol.to_owned(),
             address,
             device: None,
@@ -131,7 +130,7 @@ impl Uses {
         })
     }
 
-    /// All sockets of this process, by the kernel's list; where that cannot be read, those that are known.
+    /// All sockets of this process by the kernel's list, or the known ones if that cannot be read.
     fn sockets(&self) -> Vec<OpenSocket> {
         match own_sockets() {
             Ok(sockets) => {
@@ -142,17 +141,17 @@ impl Uses {
     }
 }
 
-/// The role that reports to the instances of the metadata service at these addresses.
-pub(crate) fn reporter(uses: Uses, instances: Vec<SocketAddrV4>) -> Role {
+/// The role that reports to these metadata instances.
+pub(crate) fn reporter(known: KnownSockets, instances: Vec<SocketAddrV4>) -> Role {
     let (mut reported, mut due) = (Vec::new(), Instant::now());
     Box::new(move |stop| {
         let look = || {
-            let sockets = uses.sockets();
+            let sockets = known.sockets();
             if instances.is_empty() || (sockets == reported && Instant::now() < due) {
                 return;
             }
-            let report = ListeningReport { process: uses.asker.clone(), sockets: sockets.clone() };
-            // While nobody leads there is nobody who wants to know.
+            let report = ListeningReport { process: known.client.clone(), sockets: sockets.clone() };
+            // Without a leader the report is repeated later.
             if admin::ask(&instances, &AdminRequest::Listening(report), REPORT_TIMEOUT).is_ok() {
                 (reported, due) = (sockets, Instant::now() + REPORT_INTERVAL);
             }
@@ -161,11 +160,11 @@ pub(crate) fn reporter(uses: Uses, instances: Vec<SocketAddrV4>) -> Role {
     })
 }
 
-/// Protocol and address of each socket of this process that listens (TCP) or is bound (UDP).
+/// Protocol and address of each listening TCP and each bound UDP socket of this process.
 fn own_sockets() -> std::io::Result<Vec<(&'static str, SocketAddr)>> {
     let mut found = Vec::new();
     for (file, protocol) in [("tcp", TCP), ("tcp6", TCP), ("udp", UDP), ("udp6", UDP)] {
-        // A kernel without IPv6 has no files for it.
+        // A kernel without IPv6 lacks two of the files.
         let Ok(text) = fs::read_to_string(format!("/proc/self/net/{file}")) else { continue };
         let lines = text.lines().skip(1).filter_map(parse);
         found.extend(
@@ -176,7 +175,7 @@ fn own_sockets() -> std::io::Result<Vec<(&'static str, SocketAddr)>> {
     }
     let mut own = BTreeSet::new();
     for entry in fs::read_dir("/proc/self/fd")? {
-        // One that was closed meanwhile is none.
+        // The descriptor may have been closed meanwhile.
         let Ok(target) = fs::read_link(entry?.path()) else { continue };
         let inode = target.to_str().and_then(|name| name.strip_prefix("socket:[")?.strip_suffix(']'));
         own.extend(inode.and_then(|inode| inode.parse::<u64>().ok()));
@@ -190,7 +189,7 @@ fn own_sockets() -> std::io::Result<Vec<(&'static str, SocketAddr)>> {
     Ok(sockets)
 }
 
-/// A line of `/proc/net/tcp` or its like.
+/// A line of `/proc/net/tcp` and similar files.
 struct Line<'a> {
     address: SocketAddr,
     state: &'a str,
@@ -201,7 +200,7 @@ fn parse(line: &str) -> Option<Line<'_>> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let (ip, port) = words.get(1)?.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    // Words of 32 bits as the machine has them.
+    // Addresses are 32-bit words in native byte order.
     let word = |at: usize| u32::from_str_radix(ip.get(at * 8..at * 8 + 8)?, 16).ok().map(u32::to_ne_bytes);
     let ip: IpAddr = match ip.len() {
         8 => Ipv4Addr::from(word(0)?).into(),
@@ -218,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_sockets_are_found_in_the_kernels_list() {
+    fn own_listening_sockets_are_listed() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = std::net::UdpSocket::bind("127.0.0.2:0").unwrap();
         let connected = std::net::TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
@@ -227,12 +226,12 @@ mod tests {
         assert!(sockets.contains(&(UDP, udp.local_addr().unwrap())), "{sockets:?}");
         assert!(
             !sockets.contains(&(TCP, connected.local_addr().unwrap())),
-            "it does not listen: {sockets:?}"
+            "connected sockets do not listen: {sockets:?}"
         );
     }
 
     #[test]
-    fn addresses_are_read_as_the_kernel_prints_them() {
+    fn addresses_of_proc_files_are_parsed() {
         let four = "   1: 01FF147F:C05E 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 28451 1 0";
         let line = parse(four).unwrap();
         let is_little = cfg!(target_endian = "little");

@@ -1,14 +1,14 @@
-//! `nicekv lab`, `nicekv bench` and `nicekv sim`: each becomes the program of that name, which is beside this one or in `PATH`.
+//! `nicekv lab`, `nicekv bench` and `nicekv sim` run the program of that name, which is beside this one or in `PATH`.
 
 use nicekv_operator::failure::Failure;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The arguments of another program, as they are.
+/// Arguments that are passed on.
 #[derive(clap::Args)]
 pub(crate) struct ToolArguments {
-    /// See `--help`
+    /// Arguments of the program; `--help` lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }

@@ -1,4 +1,4 @@
-//! `nicekv up`: a whole cluster in one process, on the loopback interface, without privilege.
+//! `nicekv up`: a whole cluster in one process, on the loopback interface, without privileges.
 //!
 //! ```text
 //!   native clients ────────────▶ 127.10.x.y, 127.11.x.y ─▶ switch ─▶ 127.20.0.N (node N)
@@ -7,8 +7,8 @@
 //!                                           └──────────────── 127.20.255.1 (metadata)
 //! ```
 //!
-//! All of 127.0.0.0/8 is local on Linux, so the vnode addresses are real addresses. Several clusters run side by side: their
-//! ports differ.
+//! All of 127.0.0.0/8 is local on Linux, so the addresses of the virtual rings are real addresses. Several clusters can run side by side
+//! on different ports.
 
 use crate::descriptors::Needs;
 use crate::gateway::{self, GatewayFlags, RespAddresses};
@@ -17,7 +17,7 @@ use crate::metrics::{self, MetricsArguments};
 use crate::reserves::Reserves;
 use crate::role::{Prepared, Role, ended, say, spawn, spawn_role};
 use crate::roles::{self, open_directory};
-use crate::sockets::{self, Uses};
+use crate::sockets::{self, KnownSockets};
 use clap::{Args, ValueEnum};
 use futures_executor::block_on;
 use nicekv_client::OperationError;
@@ -55,20 +55,19 @@ mod tests;
 use layout::Layout;
 
 const METADATA_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 20, 255, 1);
-/// Tries to find a port that is free for UDP and TCP.
+/// Attempts to find a port that is free for UDP and TCP.
 const PORT_TRIES_MAX: usize = 16;
-/// A cluster that is not ready by then has a reason, which is printed.
+/// Timeout for the cluster to become ready; then the reason is printed.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
-/// The stop is looked at this often while the cluster starts.
+/// Interval between readiness checks.
 const READY_ASK: Duration = Duration::from_millis(250);
 const PROBE_KEY: &[u8] = b"\0nicekv up: probe";
-/// Where Redis clients connect unless it is said.
+/// Default address for Redis clients.
 const RESP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6379);
 const SWITCH: &str = "switch";
 const GATEWAY: &str = "gateway";
-/// Patient: the nodes share a process, so none fails alone, and a busy machine must not look like a dead node. The lease stays short
-/// because a restart waits for it; that it also waits until every node has read its log costs nothing but that. Handoffs would be
-/// for nothing.
+/// Long timeouts: the nodes share a process, so none fails alone, and a busy machine must not look like a dead node. The lease stays short
+/// because a restart waits for it. Handoffs are off for the same reason: no node can be away alone.
 const TIMING: TimingSection = TimingSection {
     heartbeat_ms: 40,
     heartbeats_missed: 50,
@@ -87,35 +86,35 @@ const TIMING: TimingSection = TimingSection {
 /// `nicekv up`
 #[derive(Args)]
 pub(crate) struct UpArguments {
-    /// Storage nodes [default: those of the data directory, or 3]
+    /// Number of storage nodes [default: as in the data directory, or 3]
     ///
-    /// More than the data directory has: the others are added, and partitions move to them.
+    /// If the data directory has fewer, the others are added and partitions move to them.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
     nodes: Option<u8>,
-    /// Copies of each value; at most as many as nodes [default: as in the data directory, or 3]
+    /// Copies of each value (R), at most the number of nodes [default: as in the data directory, or 3]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
     replicas: Option<u8>,
-    /// How copies are kept in step [default: as in the data directory, or multicast]
+    /// Replication protocol [default: as in the data directory, or multicast]
     #[arg(long, value_enum)]
     replication: Option<Replication>,
-    /// Of a quorum: so many copies hold what is acknowledged (k); a get asks R - k + 1
+    /// Write quorum size (k) of --replication quorum: replicas that store a put before it is acknowledged; a get asks R - k + 1
     #[arg(long, value_name = "K")]
     write_set: Option<u8>,
-    /// Another keyspace beside the default one, such as sessions=replication=quorum,write-set=2, orders=range,chain or carts=replicas=2; may be repeated
+    /// Additional keyspace, such as sessions=replication=quorum,write-set=2, orders=range,chain or carts=replicas=2; may be repeated
     #[arg(long = "keyspace", value_name = "NAME=SPEC", long_help = keyspaces::spec_help())]
     keyspaces: Vec<String>,
     #[command(flatten)]
     hot: HotArguments,
-    /// Where the data are kept; created if it does not exist
+    /// Data directory; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = discovery::DATA_DIRECTORY)]
     data_dir: PathBuf,
-    /// What each node sets aside for the time when the disk is full, in MiB, at least 4 [default: 64, or less on a small disk]
+    /// MiB that each node sets aside so that deletes still work on a full disk, at least 4 [default: 64, or less on a small disk]
     #[arg(long, value_name = "N")]
     reserve_mib: Option<ReserveMib>,
-    /// Whether data survive the process
+    /// Storage engine
     #[arg(long, value_enum, default_value = "durable")]
     engine: Engine,
-    /// Where Redis clients connect without TLS [default: 127.0.0.1:6379, or nowhere if there is --tls-resp]
+    /// Address for Redis clients without TLS [default: 127.0.0.1:6379, or none with --tls-resp]
     #[arg(long, value_name = "ADDR:PORT", value_parser = address::parse)]
     resp: Option<SocketAddr>,
     #[command(flatten)]
@@ -124,16 +123,16 @@ pub(crate) struct UpArguments {
     metrics: MetricsArguments,
     #[command(flatten)]
     log: LogArguments,
-    /// UDP port of the virtual rings and nodes; 0 chooses a free one
+    /// UDP and TCP port of virtual rings, nodes and metadata; 0: a free one
     #[arg(long, default_value_t = 0)]
     port: u16,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Engine {
-    /// On disk: an acknowledged write survives a power loss
+    /// On disk: acknowledged writes survive a power loss
     Durable,
-    /// In memory: nothing survives
+    /// In memory: data are lost when the process ends
     Memory,
 }
 
@@ -141,7 +140,7 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     logs::begin(arguments.log.or(LogSection { level: LogLevel::Warn, ..LogSection::default() }))?;
     let stop = Stop::new();
     stop.on_signals().map_err(Failure::environment)?;
-    // Checked before anything is created.
+    // Check everything before anything is created.
     let layout = Layout::of(arguments)?;
     configuration(arguments, &layout, 1, 0)?.metadata_config()?;
     let settings = arguments.gateway.settings(None)?;
@@ -165,21 +164,21 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
         }
         Err(failure) => {
             stop.stop();
-            // What the roles say after that is no news.
+            // Further failures follow from this one.
             let _ = ended(&stop, threads);
             Err(failure)
         }
     }
 }
 
-/// The descriptors that all roles need.
+/// The file descriptors that all roles need.
 fn needs(arguments: &UpArguments, layout: &Layout, settings: &gateway::Settings) -> Result<Needs, Failure> {
     let keyspaces = configuration(arguments, layout, 1, 0)?.client_keyspaces()?.len();
     let others = Needs::of_process().metadata(1).switch().gateway(settings.threads()).clients(keyspaces);
     Ok(layout.numbers().fold(others, |needs, _| needs.node(arguments.engine == Engine::Durable)))
 }
 
-/// The configuration of a cluster on the loopback interface.
+/// The configuration of the cluster on the loopback interface.
 fn configuration(
     arguments: &UpArguments,
     layout: &Layout,
@@ -248,7 +247,7 @@ fn user_space_switch(control: SocketAddrV4) -> SwitchSection {
     }
 }
 
-/// The directory around those of the roles: one process has it. None for a cluster in memory.
+/// The data directory, locked by this process; none for a cluster in memory.
 struct Root {
     cluster: u128,
     directory: Option<DataDirectory>,
@@ -272,10 +271,10 @@ impl Root {
         Ok(Self { cluster: directory.cluster_id(), directory: Some(directory) })
     }
 
-    /// For people.
+    /// In words.
     fn describe(&self) -> String {
         match &self.directory {
-            None => "data in memory: they end with the process".into(),
+            None => "data in memory, lost when the process ends".into(),
             Some(directory) => {
                 let path = directory.path();
                 format!("data in {}", std::path::absolute(path).unwrap_or(path.into()).display())
@@ -288,7 +287,7 @@ impl Root {
         Some(std::fs::canonicalize(path).unwrap_or(path.into()))
     }
 
-    /// What the nodes set aside; none in memory.
+    /// Disk space that the nodes set aside; none in memory.
     fn reserves(&self, config: &ClusterConfig) -> Result<Option<Reserves>, Failure> {
         let Some(directory) = &self.directory else { return Ok(None) };
         let nodes = &config.nodes;
@@ -301,7 +300,7 @@ impl Root {
         Ok(Some(reserves))
     }
 
-    /// A role's own directory inside.
+    /// Opens a role's own directory inside.
     fn open_role(&self, name: &str) -> Result<Option<DataDirectory>, Failure> {
         let path = self.directory.as_ref().map(|directory| directory.path().join(name));
         path.map(|path| open_directory(&path, self.cluster, name)).transpose()
@@ -324,11 +323,11 @@ impl Sockets {
             match Self::try_bind(arguments, layout) {
                 Ok(sockets) => return Ok(sockets),
                 Err(failure) if arguments.port != 0 => return Err(failure),
-                // Free for UDP and not for TCP: the kernel chooses another one.
+                // The port was free for UDP but not for TCP: let the kernel choose another one.
                 Err(failure) => last = Some(failure),
             }
         }
-        Err(last.expect("there was a try"))
+        Err(last.expect("at least one attempt"))
     }
 
     fn try_bind(arguments: &UpArguments, layout: &Layout) -> Result<Self, Failure> {
@@ -351,10 +350,10 @@ impl Sockets {
     }
 }
 
-/// The roles behind the gateway: their threads, where it becomes an edge of their switch, and where they may be asked.
+/// The started roles: their threads, the switch's edges for the gateway, and the sources of metrics.
 type Started = (Vec<JoinHandle<()>>, Edges, Vec<Source>);
 
-/// Starts the roles behind the gateway, which is to be an edge of their switch.
+/// Starts all roles but the gateway.
 fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> Result<Started, Failure> {
     let link = AgentLink::new(SWITCH, &[sockets.metadata_address]);
     let source = Source::Switch(SWITCH.into(), link.inquirer());
@@ -365,7 +364,7 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
     let (endpoint, listener) = sockets.metadata;
     let metadata = root.open_role("metadata")?;
     let metadata_is_new = metadata.as_ref().is_some_and(DataDirectory::is_new);
-    // First, because it refuses what does not fit to the stored state, before a node's directory is made for it.
+    // First, because it refuses a configuration that contradicts the stored state, before any node's directory is created.
     let metadata = roles::prepare_metadata(config, metadata, endpoint, vec![listener])?;
     let switch: Role = Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string()));
     let mut prepared =
@@ -374,8 +373,11 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
     for (section, (endpoint, listener)) in config.nodes.iter().zip(sockets.nodes) {
         let directory = root.open_role(&section.name)?;
         if metadata_is_new && directory.as_ref().is_some_and(|directory| !directory.is_new()) {
-            // Nobody else knows which node holds the newest data.
-            let line = format!("{} has data, but the metadata are missing: restore them", section.name);
+            // Only the metadata say which node has the newest data.
+            let line = format!(
+                "{} has data, but the metadata are missing: restore the metadata directory",
+                section.name
+            );
             return Err(Failure::Environment(line));
         }
         let uplink = Uplink::on_edge(endpoint, &edges).map_err(Failure::environment)?;
@@ -387,7 +389,7 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
     let spawn = |(name, prepared): (String, Prepared)| {
         let (owned, root, role) = (stop.clone(), root.clone(), prepared.role);
         let thread = spawn(stop, &name, move || {
-            // The directory stays ours until the last role is done with it.
+            // The data directory stays locked until the last role has ended.
             let _root = root;
             role(&owned)
         });
@@ -397,21 +399,21 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
     Ok((threads.into_iter().flatten().collect(), edges, sources))
 }
 
-/// What is open to others: Redis clients, and whoever reads metrics.
+/// What serves others: the gateway and the metrics endpoint.
 struct Front<'a> {
     redis: Listeners,
     edges: &'a Edges,
-    /// And how many connections there may be.
+    /// Settings of the gateway, and its connection limit.
     settings: (gateway::Settings, usize),
     metrics: metrics::Endpoint,
-    /// Of the roles behind the gateway.
+    /// Metrics of the other roles.
     sources: Vec<Source>,
     layout: &'a Layout,
-    /// The data directory, if there is one.
+    /// The data directory, if any.
     place: Option<&'a Path>,
 }
 
-/// Waits until the cluster is ready, opens it to clients, and says so.
+/// Waits until the cluster is ready, starts the gateway, and prints the "ready" line.
 fn serve(
     config: &ClusterConfig,
     endpoint: SocketAddrV4,
@@ -419,35 +421,35 @@ fn serve(
     stop: &Stop,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
-    let uses = Uses::of_cluster(config, GATEWAY, &redis, &settings.0, metrics.address());
+    let sockets = KnownSockets::of_cluster(config, GATEWAY, &redis, &settings.0, metrics.address());
     let (resp, keyspaces) = (RespAddresses::of(&redis, settings.0.login())?, config.client_keyspaces()?);
     let known = (keyspaces.clone(), vec![endpoint]);
     let Prepared { role: gateway, source } =
         gateway::prepare(GATEWAY, redis, Ipv4Addr::LOCALHOST, Some(edges), known, settings)?;
     sources.push(source);
     threads.extend(spawn_role(stop, "log", logs::watch::watcher(sources.clone())));
-    // Before the cluster is ready: one that does not become so is what metrics are for.
+    // Metrics are served before the cluster is ready, to show why it is not.
     let metrics = metrics.role(sources)?;
     threads.extend(metrics.and_then(|role| spawn_role(stop, "metrics", role)));
-    threads.extend(spawn_role(stop, "listening", sockets::reporter(uses, vec![endpoint])));
+    threads.extend(spawn_role(stop, "listening", sockets::reporter(sockets, vec![endpoint])));
     wait_until_ready(endpoint, stop)?;
     let specs = config.checked_keyspaces()?;
-    let mut refuses = false;
+    let mut is_full = false;
     for keyspace in &keyspaces {
         let (client, _) = start_client(stop, Ipv4Addr::LOCALHOST, *keyspace).map_err(Failure::environment)?;
         let has_objects = specs.iter().any(|spec| spec.id == keyspace.id && spec.chunks.is_some());
         match block_on(probe(&client.with_keyspace(keyspace.id), has_objects)) {
-            // Gets and deletes go on, and deletes are what helps.
-            Err(NotProbed::Client(ClientError::Failed(OperationError::DiskFull))) => refuses = true,
+            // Gets and deletes still work, and deletes free space.
+            Err(NotProbed::Client(ClientError::Failed(OperationError::DiskFull))) => is_full = true,
             Err(NotProbed::Client(error)) => return Err(client::failed(error)),
             Err(NotProbed::Lost) => {
-                let line = "the probe write was acknowledged and not read back";
+                let line = "a probe write was acknowledged but could not be read back";
                 return Err(Failure::Operation(line.into()));
             }
             Ok(()) => {}
         }
     }
-    if refuses {
+    if is_full {
         say(format_args!("warning: puts are refused, {}", OperationError::DiskFull))?;
     }
     threads.extend(gateway.into_iter().filter_map(|role| spawn_role(stop, "gateway", role)));
@@ -458,7 +460,7 @@ fn serve(
     say(format_args!("ready {resp_words} endpoint={endpoint} nodes={nodes} replicas={replicas}"))?;
     layout.add_nodes(config, endpoint)?;
     let command = resp.redis_cli()?;
-    say(format_args!("connect with `{command}` or `nicekv put KEY VALUE`; Ctrl-C stops"))?;
+    say(format_args!("connect with `{command}` or `nicekv put KEY VALUE`; Ctrl-C stops the cluster"))?;
     Ok(announcement)
 }
 
@@ -466,7 +468,9 @@ fn wait_until_ready(endpoint: SocketAddrV4, stop: &Stop) -> Result<(), Failure> 
     let started = Instant::now();
     while admin::ask(&[endpoint], &AdminRequest::Ready, READY_ASK).is_err() {
         if stop.is_stopped() {
-            return Err(Failure::Environment(stop.failure().unwrap_or("stopped before it was ready".into())));
+            return Err(Failure::Environment(
+                stop.failure().unwrap_or("stopped before the cluster was ready".into()),
+            ));
         }
         let is_late = started.elapsed() > READY_TIMEOUT;
         let reason = match why_not_ready(endpoint, if is_late { READY_TIMEOUT } else { READY_ASK }) {
@@ -489,12 +493,12 @@ fn wait_until_ready(endpoint: SocketAddrV4, stop: &Stop) -> Result<(), Failure> 
 fn why_not_ready(endpoint: SocketAddrV4, timeout: Duration) -> Result<String, Failure> {
     let status = admin::ask(&[endpoint], &AdminRequest::Status, timeout).map_err(Failure::environment)?;
     let status: Status = serde_json::from_slice(&status).map_err(Failure::environment)?;
-    Ok(status.why_not_ready.unwrap_or("for no reason that the metadata service knows".into()))
+    Ok(status.why_not_ready.unwrap_or("the metadata service gives no reason".into()))
 }
 
 enum NotProbed {
     Client(ClientError),
-    /// An acknowledged write is not there.
+    /// An acknowledged write cannot be read back.
     Lost,
 }
 
@@ -504,10 +508,10 @@ impl From<ClientError> for NotProbed {
     }
 }
 
-/// A write is read back, and leaves nothing behind.
+/// Writes, reads and deletes a probe key.
 async fn probe(client: &Client, has_objects: bool) -> Result<(), NotProbed> {
     let version = if has_objects {
-        // It needs no chunks, so none of them can be too old.
+        // The probe has no chunks that could be too old.
         client.put_stamped(PROBE_KEY, b"probe", Round(u64::MAX), None).await
     } else {
         client.put(PROBE_KEY, b"probe", Expiry::Never).await.map(Some)

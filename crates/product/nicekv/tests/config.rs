@@ -119,8 +119,18 @@ fn problems_in_a_file_have_line_key_and_advice() {
         "replicas = 4",
         &[&replicas, "replicas: 4 replicas need as many nodes", "there are 3"],
     );
-    files.refused("node-1", "#linger_us", "lingers_us", &["nodes[0].lingers_us: unknown key; did you mean `linger_us`?"]);
-    files.refused("switch", "number = 1", "number = 2", &["ports[2].number", "two ports have the number 2; change one"]);
+    files.refused(
+        "node-1",
+        "#linger_us",
+        "lingers_us",
+        &["nodes[0].lingers_us: unknown key; did you mean `linger_us`?"],
+    );
+    files.refused(
+        "switch",
+        "number = 1",
+        "number = 2",
+        &["ports[2].number", "two ports have the number 2; change one"],
+    );
     files.refused("gateway", "127.0.0.1:6379", "6379", &[&at("gateway", "listen"), "localhost:7400"]);
     files.refused("node-2", "cluster_id", "# cluster_id", &["cluster_id: missing: "]);
     files.refused("metadata", "#lease_ms = 150", "lease_ms = 40", &["timing.lease_ms", "heartbeat_ms"]);
@@ -292,9 +302,17 @@ fn bind_conflicts_within_a_file_are_found() {
         lo.1,
         &["switches[0].device", "UDP port 7400 of every address of lo", "nicekv up"],
     );
-    let same_port = ["gateways[1].listen: 127.0.0.1:6379 is already used by gateway-0 (listen)", "give gateway-1 another"];
+    let same_port = [
+        "gateways[1].listen: 127.0.0.1:6379 is already used by gateway-0 (listen)",
+        "give gateway-1 another",
+    ];
     files.refused("cluster", "127.0.0.1:6380", "127.0.0.1:6379", &same_port);
-    files.refused("cluster", "127.0.0.1:6380", "0.0.0.0:9464", &["0.0.0.0:9464 is already used by node-0 (metrics)"]);
+    files.refused(
+        "cluster",
+        "127.0.0.1:6380",
+        "0.0.0.0:9464",
+        &["0.0.0.0:9464 is already used by node-0 (metrics)"],
+    );
     let every_network = ["metadata.control", "0.0.0.0 opens it to every network", "without a login"];
     files.refused(
         "cluster",
@@ -318,10 +336,18 @@ fn bind_conflicts_between_files_are_found() {
         assert!(text.contains(from), "{name} has no {from}");
         std::fs::write(files.path(name), text.replacen(from, to, 1)).unwrap();
     };
-    files.refused("gateway", "127.0.0.1:6379", "10.20.1.2:7400", &["10.20.1.2:7400 is already used by node-1 (address)"]);
+    files.refused(
+        "gateway",
+        "127.0.0.1:6379",
+        "10.20.1.2:7400",
+        &["10.20.1.2:7400 is already used by node-1 (address)"],
+    );
     // A node's host has a gateway, too, and both would serve their metrics at one port.
     edit("gateway", "# metrics = \"127.0.0.1:9464\"", "metrics = \"10.20.1.1:9464\"");
-    let told = ["nodes[0].metrics: 10.20.1.1:9464 is already used by gateway-0 (metrics) in ", "give node-0 another"];
+    let told = [
+        "nodes[0].metrics: 10.20.1.1:9464 is already used by gateway-0 (metrics) in ",
+        "give node-0 another",
+    ];
     files.refused("node-0", "# metrics", "metrics", &told);
     // On hosts of their own they may have the same loopback address.
     edit("gateway", "10.20.1.1:9464", "127.0.0.1:9464");

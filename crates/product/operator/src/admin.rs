@@ -1,4 +1,4 @@
-//! Requests to the metadata service, and the flags that commands which make them share.
+//! Requests to the metadata service, and flags that several commands share.
 
 use crate::discovery::EndpointArguments;
 use crate::failure::Failure;
@@ -9,30 +9,30 @@ use serde::de::DeserializeOwned;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-/// For an answer of the metadata service.
+/// Timeout for the metadata service.
 pub const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Between two tries to begin a change while another one is being written down.
+/// Pause between attempts to start a change while another one is being persisted.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
-/// Tries to begin a change.
+/// Attempts to start a change.
 const BUSY_TRIES_MAX: usize = 50;
 
-/// `nicekv node list`, `nicekv keyspace list`
+/// Flags of commands that list something.
 #[derive(clap::Args)]
 pub struct ListArguments {
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
     pub endpoint: EndpointArguments,
 }
 
-/// What commands that change keyspaces or partitions have in common.
+/// Flags of commands that change keyspaces or partitions.
 #[derive(clap::Args)]
 pub struct ChangeArguments {
-    /// Show what would follow, and change nothing
+    /// Show what would happen without changing anything
     #[arg(long)]
     pub dry_run: bool,
-    /// Do not wait until all of it is done
+    /// Return without waiting until the change is done
     #[arg(long)]
     pub no_wait: bool,
     #[command(flatten)]
@@ -43,12 +43,12 @@ pub fn ask(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<Vec<u8>,
     admin::ask(endpoint, request, ADMIN_TIMEOUT).map_err(|none| no_leader(&none))
 }
 
-/// The same, as what it is.
+/// The same, decoded.
 pub fn answer<T: DeserializeOwned>(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<T, Failure> {
     serde_json::from_slice(&ask(endpoint, request)?).map_err(Failure::environment)
 }
 
-/// What is refused changes nothing; while another change is being written down, it is asked again.
+/// Asks for a change; repeats the request while another change is being persisted.
 pub fn ask_for<P: DeserializeOwned>(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<P, Failure> {
     let busy = Refused::Busy.to_string();
     let asked = || answer::<Result<P, String>>(endpoint, request);
@@ -63,6 +63,6 @@ pub fn ask_for<P: DeserializeOwned>(endpoint: &[SocketAddrV4], request: &AdminRe
 
 pub fn no_leader(none: &NoLeader) -> Failure {
     Failure::Environment(format!(
-        "{none}; is it running, and is that what it printed after endpoint=? Without one that leads, gets stop when the nodes' leases end"
+        "{none}; check that it is running and that the endpoint is the one it printed after endpoint=. Without a leader, gets stop when the nodes' leases expire"
     ))
 }

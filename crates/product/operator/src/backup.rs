@@ -1,15 +1,15 @@
 //! `nicekv backup` and `nicekv restore`.
 //!
 //! ```text
-//!   backup ─ status ─▶ metadata service         each partition from the node that leads it, one after the other
+//!   backup ─ status ─▶ metadata service         each partition from its primary, one after the other
 //!          ─ Backup ─▶ node: Begin (epoch, decision) ─ Entries, Part … ─ End ─▶ .FILE.nicekv-new ─▶ FILE
-//!                                            names of objects: with their chunks, from targets
-//!   restore: the whole FILE is checked first, and keyspaces that are missing are created; then it is put key by key, as any client puts; of objects the chunks before the name
+//!                                            objects: with their chunks, from targets
+//!   restore: verify the whole FILE, create missing keyspaces, then put every key as a client does; the chunks of an object before its name
 //! ```
 //!
-//! Each partition is as it was at one decision: everything that was acknowledged before the backup was begun is in it, and of any two updates of a
-//! partition not the later one without the earlier. Partitions are of different moments. A partition of which no moment can be had, or that breaks off,
-//! is read again.
+//! Each partition is a consistent snapshot at one decision: it has every update that was acknowledged before the backup started, and no
+//! update without the earlier ones. Snapshots of different partitions are of different times. A partition whose snapshot fails is read
+//! again.
 
 mod chunks;
 mod error;
@@ -34,7 +34,7 @@ use nicekv_metadata::{ClusterInfo, KeyspaceInfo, Status};
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{now, remove_unfinished_on_signals};
 use objects::{Names, ObjectWriter};
-use partitions::write_patiently;
+use partitions::write_with_retries;
 use prepare::prepare;
 use restore::{Destinations, NotRestored, Restored, restore_all};
 use std::collections::BTreeMap;
@@ -52,9 +52,9 @@ impl StoredKeyspace {
 /// `nicekv backup`
 #[derive(clap::Args)]
 pub struct BackupArguments {
-    /// Where it goes; must not be there yet
+    /// File to write; must not exist
     file: PathBuf,
-    /// Of this keyspace only, by its name or number; may be repeated [default: all]
+    /// Only this keyspace, by name or number; may be repeated [default: all]
     #[arg(long = "keyspace", value_name = "NAME")]
     keyspaces: Vec<String>,
     #[command(flatten)]
@@ -64,17 +64,17 @@ pub struct BackupArguments {
 /// `nicekv restore`
 #[derive(clap::Args)]
 pub struct RestoreArguments {
-    /// What `nicekv backup` has written
+    /// File that `nicekv backup` wrote
     file: PathBuf,
-    /// Also into keyspaces that hold something: what both have is then as in the backup
+    /// Also restore into keyspaces with data; keys that both have are overwritten
     #[arg(long)]
     merge: bool,
-    /// Create this keyspace with other settings than it had, such as orders=replicas=2 or sessions=quorum,write-set=2; may be repeated
+    /// Create a keyspace with other settings than in the backup, such as orders=replicas=2 or sessions=quorum,write-set=2; may be repeated
     ///
-    /// What SPEC does not say is as in the backup. Keyspaces that exist already stay as they are.
+    /// Other settings are as in the backup. Existing keyspaces are not changed.
     #[arg(long = "keyspace", value_name = "NAME=SPEC")]
     keyspaces: Vec<String>,
-    /// Check the file and show what it has, and change nothing
+    /// Verify the file and show what it contains without changing anything
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
     let path = &arguments.file;
     if path.exists() {
         return Err(Failure::Environment(format!(
-            "{} is there already: nothing is written over",
+            "{} already exists and is not overwritten",
             path.display()
         )));
     }
@@ -108,7 +108,7 @@ pub fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
     print(format!("{} in {}\n", describe(partitions, &totals), path.display()).as_bytes())
 }
 
-/// Those that are named, or all. A quorum has no decisions at which it could be consistent.
+/// The named keyspaces, or all. Quorum keyspaces have no decisions, so no consistent snapshot.
 fn chosen<'a>(info: &'a ClusterInfo, names: &[String]) -> Result<Vec<&'a KeyspaceInfo>, Failure> {
     let chosen: Vec<&KeyspaceInfo> = match names {
         [] => info.keyspaces.iter().collect(),
@@ -116,14 +116,14 @@ fn chosen<'a>(info: &'a ClusterInfo, names: &[String]) -> Result<Vec<&'a Keyspac
     };
     match chosen.iter().find(|keyspace| keyspace.quorum.is_some()) {
         Some(quorum) => Err(Failure::Environment(format!(
-            "keyspace {} is a quorum keyspace, of which there is no backup yet: name others with --keyspace",
+            "keyspace {} is a quorum keyspace, which cannot be backed up; name other keyspaces with --keyspace",
             quorum.name
         ))),
         None => Ok(chosen),
     }
 }
 
-/// How much a backup has.
+/// The size of a backup, in words.
 fn describe(partitions: usize, totals: &Totals) -> String {
     let Totals { entries, bytes, chunks, chunk_bytes } = totals;
     let objects =
@@ -131,7 +131,7 @@ fn describe(partitions: usize, totals: &Totals) -> String {
     format!("{partitions} partitions, {entries} entries, {bytes} bytes{objects}")
 }
 
-/// Where objects of these keyspaces are, by their numbers.
+/// The object keyspaces among these, by number.
 fn sources(
     chosen: &[&KeyspaceInfo],
     info: &ClusterInfo,
@@ -141,7 +141,7 @@ fn sources(
     with_objects.map(|keyspace| Ok((keyspace.id, Objects::of(keyspace, info, endpoint.to_vec())?))).collect()
 }
 
-/// Every partition, one after the other; names of objects by a file beside `path`.
+/// Writes every partition; names of objects go through a file beside `path`.
 fn write_all(
     writer: &mut Writer,
     endpoint: &[SocketAddrV4],
@@ -154,10 +154,10 @@ fn write_all(
     let (mut objects, mut all, mut count) = (ObjectWriter::default(), Totals::default(), 0);
     for partition in partitions {
         let totals = match sources.get(&partition.keyspace) {
-            None => write_patiently(writer, endpoint, partition.id)?,
+            None => write_with_retries(writer, endpoint, partition.id)?,
             Some(source) => {
                 let mut beside = Names::create(path, header)?;
-                write_patiently(&mut beside, endpoint, partition.id)?;
+                write_with_retries(&mut beside, endpoint, partition.id)?;
                 objects.write(writer, &Names::of(beside)?, source)?
             }
         };
@@ -176,7 +176,7 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
         let names: Vec<_> = header.keyspaces.iter().map(|keyspace| keyspace.name.as_str()).collect();
         let (cluster, names) = (&header.cluster, names.join(", "));
         let all = describe(partitions, &totals);
-        let mut text = format!("good: cluster {cluster}, keyspaces {names}, {all}\n");
+        let mut text = format!("valid: cluster {cluster}, keyspaces {names}, {all}\n");
         for StoredKeyspace { name, settings, .. } in &header.keyspaces {
             text += &format!("keyspace {name}={settings}\n");
         }
@@ -193,7 +193,7 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
     })?;
     let mut line = format!("restored {keys} keys; {expired} values had expired");
     if totals.chunks > 0 {
-        line += &format!("; {} chunks were there already", destinations.known_chunks()?);
+        line += &format!("; {} chunks already existed", destinations.known_chunks()?);
     }
     print((line + "\n").as_bytes())
 }

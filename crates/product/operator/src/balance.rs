@@ -1,4 +1,4 @@
-//! What balancing by migration does, for people.
+//! `nicekv partition balance`: balancing by migration.
 
 use crate::admin::{ListArguments, answer};
 use crate::discovery::{self, Purpose};
@@ -7,7 +7,6 @@ use crate::output::print;
 use nicekv_metadata::{HotKeyStatus, MigrationStatus, Status};
 use nicekv_runtime::control_plane::AdminRequest;
 
-/// `nicekv partition balance`
 pub(crate) fn show(arguments: &ListArguments) -> Result<(), Failure> {
     let endpoint = discovery::find(&arguments.endpoint, Purpose::Read)?;
     let Status { migrations, .. } = answer(&endpoint, &AdminRequest::Status)?;
@@ -26,19 +25,19 @@ pub(crate) fn show(arguments: &ListArguments) -> Result<(), Failure> {
     print(text.as_bytes())
 }
 
-/// The keyspace's state, what would be done next, and keys that nothing helps.
+/// The state of balancing, the next step, and keys that moving cannot help.
 pub(crate) fn describe_migration(told: &MigrationStatus) -> impl Iterator<Item = String> {
     let MigrationStatus { name, hottest, hot_keys, waits_for, next, events, .. } = told;
     let hottest = match hottest {
-        Some((node, percent)) => format!("{node} has most to do, {percent} % of the mean"),
-        None => "nothing is known yet".into(),
+        Some((node, percent)) => format!("most loaded is {node} with {percent} % of the mean"),
+        None => "no load data yet".into(),
     };
     let waits_for = waits_for.as_ref().map_or_else(String::new, |what| format!("; waits for {what}"));
     let last = events.last().map(|(_, what)| what).map_or_else(String::new, |what| format!("; last: {what}"));
-    let next = next.iter().map(|what| format!("balancing {name} next, by what is counted so far: {what}"));
+    let next = next.iter().map(|what| format!("balancing {name}: next step by current counts: {what}"));
     let keys = hot_keys.iter().map(|HotKeyStatus { partition, value, percent }| {
-        format!("balancing {name} match value {value} of partition {partition} alone is asked {percent} % of the mean: moving does not help")
+        format!("balancing {name}: match value {value} of partition {partition} alone gets {percent} % of the mean load; moving cannot help")
     });
-    let first = format!("balancing {name} by migration: {hottest}{waits_for}{last}");
+    let first = format!("balancing {name}: {hottest}{waits_for}{last}");
     [first].into_iter().chain(next).chain(keys).collect::<Vec<_>>().into_iter()
 }

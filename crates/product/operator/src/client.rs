@@ -13,17 +13,17 @@ use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, new_client_id, start_client_as};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Where a client command goes.
+/// The keyspace and cluster of a command.
 #[derive(clap::Args)]
 pub struct TargetArguments {
-    /// The keyspace of the key, by its name or number
+    /// Keyspace, by name or number [default: 0]
     #[arg(long, value_name = "NAME", default_value = "0", hide_default_value = true)]
     pub keyspace: String,
     #[command(flatten)]
     pub endpoint: EndpointArguments,
 }
 
-/// What a client needs of a keyspace.
+/// A keyspace as native clients have to know it.
 pub fn known_to_clients(keyspace: &KeyspaceInfo, port: u16) -> Keyspace {
     Keyspace {
         id: KeyspaceId(keyspace.id),
@@ -36,12 +36,12 @@ pub fn known_to_clients(keyspace: &KeyspaceInfo, port: u16) -> Keyspace {
     }
 }
 
-/// A client of this keyspace.
+/// A client of a keyspace.
 pub fn client_for(known: &KeyspaceInfo, port: u16, id: ClientId) -> Result<Client, Failure> {
     client_at(Ipv4Addr::UNSPECIFIED, known, port, id)
 }
 
-/// The same, at an address of this host.
+/// A client that is bound to an address of this host.
 pub fn client_at(
     address: Ipv4Addr,
     known: &KeyspaceInfo,
@@ -53,7 +53,7 @@ pub fn client_at(
     Ok(client.with_keyspace(keyspace.id))
 }
 
-/// Too long a key is the caller's mistake, all else went wrong on the way.
+/// Exit code 2 for requests that are refused before they are sent, such as a key that is too long; 1 for all others.
 pub fn failed(error: ClientError) -> Failure {
     match error {
         ClientError::Refused(_) => Failure::environment(error),
@@ -74,7 +74,7 @@ pub fn with_client(
     with_checked_client(arguments, purpose, |_| Ok(()), operate)
 }
 
-/// The same in a keyspace that passes a check.
+/// The same, after a check of the keyspace.
 pub fn with_checked_client(
     arguments: &TargetArguments,
     purpose: Purpose,
@@ -90,15 +90,17 @@ pub fn with_checked_client(
     })
 }
 
-/// What the metadata service knows of why nobody has answered.
+/// Why a request was not answered, as far as the metadata service knows.
 fn why_no_answer(endpoint: &[SocketAddrV4]) -> String {
     let status = match admin::ask(endpoint, &AdminRequest::Status, ADMIN_TIMEOUT) {
         Ok(json) => serde_json::from_slice::<Status>(&json),
-        Err(none) => return format!("{none}: without one that leads, the nodes' leases end and gets stop"),
+        Err(none) => return format!("{none}; without a leader the nodes' leases expire and gets stop"),
     };
     let wrong = status.map(|status| problems(&status)).unwrap_or_default();
     match wrong.split_first() {
-        None => "`nicekv status` shows nothing wrong: is there a way from this host to the vrings?".into(),
+        None => {
+            "`nicekv status` shows no problem; check that this host has a route to the virtual rings".into()
+        }
         Some((worst, [])) => format!("WRONG: {worst}"),
         Some((worst, others)) => {
             format!("WRONG: {worst} (`nicekv status` shows {} more)", others.len())
@@ -106,12 +108,12 @@ fn why_no_answer(endpoint: &[SocketAddrV4]) -> String {
     }
 }
 
-/// A client of a keyspace, with an id that no client had before.
+/// A client of a keyspace, with a new id.
 pub fn client_of(arguments: &TargetArguments, id: ClientId, purpose: Purpose) -> Result<Client, Failure> {
     Ok(client_with_order(arguments, id, purpose)?.0)
 }
 
-/// The same, and how the keyspace's keys are partitioned.
+/// The same, and how keys are partitioned.
 pub fn client_with_order(
     arguments: &TargetArguments,
     id: ClientId,
@@ -125,7 +127,7 @@ pub fn client_with_order(
 struct Connected {
     client: Client,
     known: KeyspaceInfo,
-    /// Where the metadata service is.
+    /// Addresses of the metadata service.
     endpoint: Vec<SocketAddrV4>,
 }
 
@@ -141,6 +143,6 @@ pub fn keyspace<'a>(info: &'a ClusterInfo, name: &str) -> Result<&'a KeyspaceInf
     let found = by_name.or_else(|| name.parse().ok().and_then(|id| info.keyspace(id)));
     found.ok_or_else(|| {
         let names = info.keyspaces.iter().map(|keyspace| keyspace.name.as_str()).collect::<Vec<_>>();
-        Failure::Environment(format!("there is no keyspace {name:?}, only {}", names.join(", ")))
+        Failure::Environment(format!("there is no keyspace {name:?}; the keyspaces are {}", names.join(", ")))
     })
 }

@@ -1,6 +1,8 @@
-//! Finding a running cluster: `--endpoint` or `NICEKV_ENDPOINT`, the `up` of the data directory that is here, the running lab, the only running `up`, in this order.
-//! Where several run and none of these is meant, what changes anything is refused with a list of them, and what only reads says on standard error which one it reads.
-//! Announcements of other users are never looked at.
+//! Finding a running cluster, in this order: `--endpoint` or `NICEKV_ENDPOINT`, the `up` whose data directory is ./nicekv-data, the
+//! running lab, the only running `up`.
+//!
+//! If several run and the choice is ambiguous, commands that change something are refused with a list of them, and commands that only read
+//! say on standard error which cluster they read. Announcements of other users are ignored.
 
 use crate::failure::Failure;
 use crate::lab::Lab;
@@ -14,19 +16,19 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-/// Says where a cluster is, as `--endpoint` does.
+/// The environment variable that names a cluster.
 const ENDPOINT_VARIABLE: &str = "NICEKV_ENDPOINT";
 
-/// Where commands find a cluster.
+/// The cluster of a command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EndpointArguments {
-    /// TCP address of the metadata service, of any of its instances or of several with commas between them [default: NICEKV_ENDPOINT of the
-    /// environment, then the `up` of ./nicekv-data, then the running lab, then the only running `up`]
+    /// TCP addresses of metadata instances, comma-separated; one is enough [default: NICEKV_ENDPOINT, then the `up` of ./nicekv-data,
+    /// then the running lab, then the only running `up`]
     #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',', value_parser = address::parse_v4)]
     endpoint: Vec<SocketAddrV4>,
 }
 
-/// What a running `up` leaves for commands.
+/// The announcement of a running `up`.
 #[derive(Debug, Serialize, Deserialize)]
 struct UpState {
     pid: u32,
@@ -34,26 +36,25 @@ struct UpState {
     started_ns: u64,
     endpoint: SocketAddrV4,
     resp: std::net::SocketAddr,
-    /// Its data directory; none: it has its data in memory.
+    /// Its data directory; none: the data are in memory.
     data: Option<PathBuf>,
 }
 
-/// Where `up` has its data unless it is said.
+/// The default data directory of `up`.
 pub const DATA_DIRECTORY: &str = "./nicekv-data";
 const NONE: &str = "no cluster is running: start one with `nicekv up`, or name one with --endpoint ADDR:PORT";
 const CHOOSE: &str = "choose with --endpoint ADDR:PORT or NICEKV_ENDPOINT";
 
-/// What a command does with the cluster that it finds.
+/// What a command does with the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// It shows something.
     Read,
-    /// It writes, or administers: never to a cluster that is merely likely to be meant.
+    /// It writes or administers, so the cluster must be unambiguous.
     Change,
 }
 
-/// TCP addresses of instances of the metadata service. For the lab, the calling thread is moved into a client's network namespace: call it before any
-/// other thread is started.
+/// TCP addresses of the metadata instances. For the lab, moves the calling thread into a client's network namespace: call it before
+/// starting other threads.
 pub fn find(arguments: &EndpointArguments, purpose: Purpose) -> Result<Vec<SocketAddrV4>, Failure> {
     if !arguments.endpoint.is_empty() {
         return Ok(arguments.endpoint.clone());
@@ -66,7 +67,7 @@ pub fn find(arguments: &EndpointArguments, purpose: Purpose) -> Result<Vec<Socke
     let chosen =
         choose(&ups, local_directory().as_deref(), lab.is_some(), purpose).map_err(Failure::Environment)?;
     if let Some(notice) = chosen.notice {
-        // Some commands look twice.
+        // Some commands call this twice.
         static SHOWN: Once = Once::new();
         SHOWN.call_once(|| eprintln!("nicekv: {notice}"));
     }
@@ -78,7 +79,7 @@ pub fn find(arguments: &EndpointArguments, purpose: Purpose) -> Result<Vec<Socke
     Ok(lab.metadata)
 }
 
-/// The same for a command that is given a configuration file, where the metadata service is at `controls`: that is the cluster unless an endpoint is named.
+/// The same for a command with a configuration file, whose metadata service at `controls` is the default.
 pub fn find_configured(
     arguments: &EndpointArguments,
     controls: Vec<SocketAddrV4>,
@@ -86,27 +87,27 @@ pub fn find_configured(
     if !arguments.endpoint.is_empty() || controls.is_empty() {
         return find(arguments, Purpose::Change);
     }
-    // Files of the lab name addresses that only its hosts reach.
+    // Only hosts of the lab reach the addresses in its files.
     let lab = Lab::find().filter(|lab| lab.metadata.iter().any(|address| controls.contains(address)));
     lab.map_or(Ok(()), |lab| lab.enter_client())?;
     Ok(controls)
 }
 
-/// The data directory that `up` uses unless it is said, if there is one here.
+/// The default data directory, if it exists here.
 fn local_directory() -> Option<PathBuf> {
     fs::canonicalize(DATA_DIRECTORY).ok().filter(|path| path.is_dir())
 }
 
-/// Which cluster is meant.
+/// The chosen cluster.
 #[derive(Debug, PartialEq, Eq)]
 struct Chosen {
-    /// Its place in the list; `None`: it is the lab.
+    /// Index of the `up`; `None`: the lab.
     up: Option<usize>,
-    /// For people, where others could have been meant.
+    /// A notice if others could have been meant.
     notice: Option<String>,
 }
 
-/// The cluster of the data directory `here`, or the lab, or the only `up`. `ups`: the one that was started last at the end.
+/// Chooses the cluster of the data directory `here`, or the lab, or the only `up`. `ups`: the latest is last.
 fn choose(ups: &[UpState], here: Option<&Path>, has_lab: bool, purpose: Purpose) -> Result<Chosen, String> {
     let is_here = |up: &UpState| here.is_some() && up.data.as_deref() == here;
     if let Some(place) = ups.iter().rposition(is_here) {
@@ -117,11 +118,11 @@ fn choose(ups: &[UpState], here: Option<&Path>, has_lab: bool, purpose: Purpose)
         let lab = has_lab.then(|| "the lab (nicekv lab exec client-0 -- nicekv …)".to_owned());
         lab.into_iter().chain(ups).collect::<Vec<_>>().join("; ")
     };
-    let stopped = here.map(|path| format!("the cluster in {} does not run", path.display()));
+    let stopped = here.map(|path| format!("the cluster in {} is not running", path.display()));
     let choice = match (has_lab, ups) {
         (true, []) => return Ok(Chosen { up: None, notice: None }),
         (true, _) => {
-            let notice = format!("this is the lab; there are also {}: {CHOOSE}", others(ups));
+            let notice = format!("using the lab; also running: {}; {CHOOSE}", others(ups));
             return Ok(Chosen { up: None, notice: Some(notice) });
         }
         (false, []) => return Err(stopped.map_or(NONE.into(), |stopped| format!("{stopped}: {NONE}"))),
@@ -130,15 +131,15 @@ fn choose(ups: &[UpState], here: Option<&Path>, has_lab: bool, purpose: Purpose)
     };
     match (purpose, stopped) {
         (Purpose::Change, Some(stopped)) => {
-            Err(format!("{stopped}, and others do: {}: nothing was done, {CHOOSE}", list()))
+            Err(format!("{stopped}, but others are: {}; nothing was done, {CHOOSE}", list()))
         }
         (Purpose::Change, None) => {
-            Err(format!("several clusters are running: {}: nothing was done, {CHOOSE}", list()))
+            Err(format!("several clusters are running: {}; nothing was done, {CHOOSE}", list()))
         }
         (Purpose::Read, _) => {
-            let notice = format!("this is the cluster of {}: {CHOOSE}", ups[choice]);
+            let notice = format!("using {}; {CHOOSE}", ups[choice]);
             let rest = others(&ups[..choice]);
-            let notice = if choice == 0 { notice } else { format!("{notice}; there are also {rest}") };
+            let notice = if choice == 0 { notice } else { format!("{notice}; also running: {rest}") };
             Ok(Chosen { up: Some(choice), notice: Some(notice) })
         }
     }
@@ -153,12 +154,12 @@ impl fmt::Display for UpState {
     }
 }
 
-/// What else could have been meant.
+/// The other clusters, in words.
 fn others(ups: &[UpState]) -> String {
     ups.iter().rev().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Those that run, the one that was started last at the end.
+/// The running ones, the latest last.
 fn running_ups() -> Vec<UpState> {
     let Ok(entries) = state_directory(false).and_then(fs::read_dir) else { return Vec::new() };
     let mut running: Vec<UpState> = entries.flatten().filter_map(|entry| running_up(&entry.path())).collect();
@@ -166,11 +167,11 @@ fn running_ups() -> Vec<UpState> {
     running
 }
 
-/// The `up` of an announcement, which it has locked as long as it lives.
+/// Reads an announcement, which a live `up` keeps locked.
 fn running_up(path: &Path) -> Option<UpState> {
     let file = File::open(path).ok()?;
     match file.try_lock_shared() {
-        // It was killed and could not withdraw it.
+        // It was killed before it could remove the file.
         Ok(()) if path.extension().is_some_and(|extension| extension == "json") => {
             let _ = fs::remove_file(path);
             None
@@ -180,13 +181,13 @@ fn running_up(path: &Path) -> Option<UpState> {
     }
 }
 
-/// The announcement of a running `up`, withdrawn when it is dropped.
+/// The announcement of this process, removed on drop.
 pub struct Announcement {
     path: PathBuf,
     _locked: File,
 }
 
-/// Announces this process to commands.
+/// Announces this `up` to commands.
 pub fn announce(
     endpoint: SocketAddrV4,
     resp: std::net::SocketAddr,
@@ -214,7 +215,7 @@ impl Drop for Announcement {
     }
 }
 
-/// `$XDG_RUNTIME_DIR/nicekv` or `/tmp/nicekv-UID`, which must be ours: others must not send us elsewhere.
+/// `$XDG_RUNTIME_DIR/nicekv` or `/tmp/nicekv-UID`, which this user must own, or others could redirect our commands.
 fn state_directory(create: bool) -> std::io::Result<PathBuf> {
     let uid = rustix::process::getuid().as_raw();
     let path = match std::env::var_os("XDG_RUNTIME_DIR") {
@@ -226,7 +227,7 @@ fn state_directory(create: bool) -> std::io::Result<PathBuf> {
     }
     let metadata = fs::symlink_metadata(&path)?;
     if !metadata.is_dir() || metadata.uid() != uid {
-        return Err(std::io::Error::other(format!("{} is not ours", path.display())));
+        return Err(std::io::Error::other(format!("{} belongs to another user", path.display())));
     }
     Ok(path)
 }

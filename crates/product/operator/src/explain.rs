@@ -1,5 +1,5 @@
-//! `nicekv explain`: what becomes of a key, by what switches have installed and nodes say of themselves, beside what the metadata service
-//! believes. Where they differ is pointed out.
+//! `nicekv explain`: where requests for a key go, by the installed switch tables and the state of nodes, compared with what the metadata
+//! service believes.
 
 mod differences;
 #[cfg(test)]
@@ -21,30 +21,30 @@ use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-/// For the answer of a node.
+/// Timeout for a node.
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
-/// What differs is looked at once more: something may have been on its way.
+/// Pause before differences are checked again: an update may have been on its way.
 const SETTLE_TIME: Duration = Duration::from_millis(300);
 
 /// `nicekv explain`
 #[derive(clap::Args)]
 pub struct ExplainArguments {
-    /// At most 1024 bytes
+    /// Key, at most 1024 bytes
     key: String,
-    /// The keyspace of the key, by its name or number
+    /// Keyspace of the key, by name or number [default: 0]
     #[arg(long, value_name = "NAME", default_value = "0", hide_default_value = true)]
     keyspace: String,
-    /// Whose gets: the address of a client [default: all that tables tell apart]
+    /// Only show gets from this client address [default: every client network in the tables]
     #[arg(long, value_name = "ADDR")]
     from: Option<Ipv4Addr>,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     endpoint: EndpointArguments,
 }
 
-/// Everything that is known of a key's way.
+/// Where requests for a key go.
 #[derive(Serialize)]
 pub struct Explanation {
     key: String,
@@ -56,18 +56,18 @@ pub struct Explanation {
     /// Where gets and puts are sent to.
     pub unicast: SocketAddrV4,
     pub multicast: SocketAddrV4,
-    /// As the metadata service has it.
+    /// As the metadata service believes.
     term: u64,
     has_primary: bool,
     pub partition: PartitionStatus,
-    /// As each switch has it installed.
+    /// As installed in each switch.
     pub switches: Vec<SwitchAnswer>,
-    /// The members, and what each says of itself; none: it did not answer.
+    /// The members, with the state that each reports; none: it did not answer.
     nodes: Vec<(String, Option<NodeAnswer>)>,
     differences: Vec<String>,
 }
 
-/// The question.
+/// A key to explain.
 pub struct Asked<'a> {
     pub endpoint: &'a [SocketAddrV4],
     pub key: &'a str,
@@ -93,7 +93,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
 }
 
 impl Explanation {
-    /// What switches are asked of the key.
+    /// The lookup that switches are asked for.
     pub fn lookup(&self) -> Lookup {
         Lookup {
             unicast: self.unicast.ip().octets(),
@@ -106,7 +106,7 @@ impl Explanation {
 }
 
 impl Asked<'_> {
-    /// What is known of it, and the nodes of the cluster.
+    /// The explanation, and the nodes of the cluster.
     pub fn explain(&self) -> Result<(Explanation, Vec<NodeStatus>), Failure> {
         let info: ClusterInfo = self.ask(AdminRequest::ClusterInfo)?;
         let known = keyspace(&info, self.keyspace)?;
@@ -147,7 +147,7 @@ impl Asked<'_> {
     }
 }
 
-/// The members, all at once: those that are gone take their time.
+/// Asks the members in parallel, because those that are down take until the timeout.
 fn ask_nodes(status: &Status, partition: &PartitionStatus) -> Vec<(String, Option<NodeAnswer>)> {
     std::thread::scope(|scope| {
         let asking: Vec<_> = (partition.members.iter())
@@ -186,13 +186,13 @@ fn describe(told: &Explanation, nodes: &[NodeStatus], from: Option<Ipv4Addr>) ->
         lines.extend(describe_switch(switch, nodes, from));
     }
     match told.differences.as_slice() {
-        [] => lines.push("the metadata service, the switches and the nodes agree".into()),
+        [] => lines.push("metadata service, switches and nodes agree".into()),
         differences => lines.extend(differences.iter().map(|line| format!("DIFFERENT: {line}"))),
     }
     lines
 }
 
-/// What is believed of a member, and what it says itself.
+/// The role of a member as the metadata service believes, and the state that the member reports.
 fn describe_member(told: &Explanation, member: &MemberStatus, answer: Option<&NodeAnswer>) -> String {
     let is_primary = told.has_primary && member.node == told.partition.primary;
     let role = if let Some(role) = told.partition.chain_role(member.node) {
@@ -207,11 +207,11 @@ fn describe_member(told: &Explanation, member: &MemberStatus, answer: Option<&No
     let leaving = if member.leaving { ", leaving" } else { "" };
     let own = match answer {
         None => "does not answer".into(),
-        Some(NodeAnswer { partition: None, .. }) => "says that it has not heard of the partition".into(),
+        Some(NodeAnswer { partition: None, .. }) => "does not know the partition".into(),
         Some(NodeAnswer { partition: Some(own), .. }) => {
             let leads = if own.leads { ", leads" } else { "" };
             format!(
-                "says epoch {}, {}{leads}, decision {} logged, {} with all, {} open",
+                "reports epoch {}, {}{leads}, log at decision {}, released up to {}, {} open operations",
                 own.epoch, own.standing, own.logged, own.released, own.open_ops
             )
         }
@@ -219,16 +219,16 @@ fn describe_member(told: &Explanation, member: &MemberStatus, answer: Option<&No
     format!("  {}: {role}, {:?}{leaving}; {own}", member.name, member.standing)
 }
 
-/// Where gets of a hot key go besides.
+/// Where gets of a hot key also go.
 fn describe_hot_entry(entry: &HotEntry, name: impl Fn(HostId) -> String) -> String {
     let HotEntry { instance, owner_turns, holders, in_switch, .. } = entry;
     let holders = holders.iter().map(|host| name(*host)).collect::<Vec<_>>().join(", ");
     let by_switch =
-        if *in_switch { " answered by the switch while its copy is the newest, else" } else { "" };
+        if *in_switch { " answered by the switch while its copy is current, otherwise" } else { "" };
     let rest = match (in_switch, holders.is_empty()) {
-        (false, true) => " counts its requests, nobody has a copy".into(),
+        (false, true) => " counts requests, no copies".into(),
         (true, true) => format!(", gets{by_switch} as above"),
-        (_, false) => format!(", gets{by_switch} in turn: {owner_turns} as above, one each to {holders}"),
+        (_, false) => format!(", gets{by_switch} round-robin: {owner_turns} as above, one each to {holders}"),
     };
     format!("  hot: entry {instance:#x}{rest}")
 }
@@ -237,13 +237,13 @@ fn describe_switch(answer: &SwitchAnswer, nodes: &[NodeStatus], from: Option<Ipv
     let SwitchAnswer { switch, term, generation, found } = answer;
     let Some(found) = found else { return vec![format!("switch {switch}: does not answer")] };
     let Some(generation) = generation else {
-        return vec![format!("switch {switch}: has no tables, drops gets and puts")];
+        return vec![format!("switch {switch}: no tables, drops gets and puts")];
     };
     let name = |host: HostId| {
         let node = nodes.iter().find(|node| node.id == host.0);
         node.map_or(format!("host {}", host.0), |node| node.name.clone())
     };
-    let packets = |hits: Option<u64>| hits.map_or(String::new(), |hits| format!(" ({hits} packets so far)"));
+    let packets = |hits: Option<u64>| hits.map_or(String::new(), |hits| format!(" ({hits} packets)"));
     let entry =
         |table: &str, prefix: Prefix, to: String, hits| format!("{table} {prefix} to {to}{}", packets(hits));
     let mut lines = vec![format!("switch {switch}: generation {generation} of term {term}")];

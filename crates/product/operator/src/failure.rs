@@ -1,27 +1,24 @@
-//! How a command fails: one line, and an exit code.
+//! Failures of commands: one line and an exit code.
 
 use nicekv_config::ConfigError;
 use std::fmt;
 use std::process::ExitCode;
 
-/// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The check or operation failed: exit code 1.
+    /// The operation or check failed: exit code 1.
     Operation(String),
-    /// Nobody answered a request before its deadline: exit code 1.
+    /// A request timed out: exit code 1.
     NoAnswer(String),
     /// Usage or environment: exit code 2.
     Environment(String),
 }
 
 impl Failure {
-    /// Usage or environment, told by `error`.
     pub fn environment(error: impl fmt::Display) -> Self {
         Self::Environment(error.to_string())
     }
 
-    /// The operation failed, told by `error`.
     pub fn operation(error: impl fmt::Display) -> Self {
         Self::Operation(error.to_string())
     }

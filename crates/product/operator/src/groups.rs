@@ -1,4 +1,4 @@
-//! Groups of storage targets, as the metadata service tells of them.
+//! Groups of storage targets, from the metadata service.
 
 use nicekv_metadata::{ChunkInfo, ClusterInfo, TargetReport};
 use nicekv_objects::Progress;
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What there is to know, if the metadata service answers and there are groups.
+/// The groups, if the metadata service answers and there are any.
 pub fn ask(endpoint: &[SocketAddrV4]) -> Option<Known> {
     Known::of(&ask_for_groups(endpoint)?)
 }
 
-/// The same, by a target, which says how far it is.
+/// The same for a target, which reports its progress.
 pub fn report(endpoint: &[SocketAddrV4], node: u16, progress: &Progress) -> Option<Known> {
-    // What may be garbage is nothing to wait for, but for the next round.
+    // Chunks that may be garbage are not waited for: the next round decides.
     let Progress { version, has_moved, passes, lacking, unsettled, undecided: _, swept, chunks, bytes } =
         *progress;
     let report = TargetReport {
@@ -37,7 +37,7 @@ pub fn ask_for_groups(endpoint: &[SocketAddrV4]) -> Option<ChunkInfo> {
     cluster(endpoint, &AdminRequest::ClusterInfo)?.chunks
 }
 
-/// Where everything is, if the metadata service answers.
+/// The cluster, if the metadata service answers.
 pub fn cluster(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Option<ClusterInfo> {
     let json = admin::ask(endpoint, request, ASK_TIMEOUT).ok()?;
     serde_json::from_slice(&json).ok()

@@ -1,4 +1,4 @@
-//! The running lab, as `nicekv-lab` leaves it for commands to find: a file that names its metadata service and its hosts.
+//! The running lab, from the file that `nicekv-lab` leaves: its metadata service and its hosts.
 
 use crate::failure::Failure;
 use nicekv_cli::lab::{LabName, NAMESPACE_DIRECTORY};
@@ -9,25 +9,25 @@ use std::net::SocketAddrV4;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// What commands need of the lab's file.
+/// The part of the lab's file that commands need.
 #[derive(Deserialize)]
 pub(crate) struct Lab {
-    /// The network namespace of a host is named by this and the host's name.
+    /// The network namespace of a host is this plus the host's name.
     namespace_prefix: String,
-    /// TCP addresses of the metadata service's instances: only the lab's hosts reach them.
+    /// TCP addresses of the metadata instances, which only hosts of the lab reach.
     pub metadata: Vec<SocketAddrV4>,
     /// The names of the client hosts.
     clients: Vec<String>,
 }
 
 impl Lab {
-    /// The lab that the environment names, running or left behind.
+    /// The lab that the environment names, running or left over.
     pub(crate) fn find() -> Option<Self> {
         let name = LabName::from_environment().ok()?;
         serde_json::from_slice(&fs::read(name.state_file()).ok()?).ok()
     }
 
-    /// Moves the calling thread, and those that it starts, into the first client host.
+    /// Moves the calling thread, and threads that it starts later, into the first client host.
     pub(crate) fn enter_client(&self) -> Result<(), Failure> {
         if !rustix::process::geteuid().is_root() {
             return Err(Failure::Environment(

@@ -25,6 +25,8 @@ mod problems;
 mod progress;
 pub mod scan;
 pub mod status;
+mod table;
+mod tables;
 pub mod top;
 pub mod trace;
 pub mod values;

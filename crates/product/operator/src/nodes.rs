@@ -1,47 +1,49 @@
-//! `nicekv node list | add | drain | remove`: which nodes hold what (NICE §4.4, ring re-configuration).
+//! `nicekv node list | add | drain | remove` (NICE §4.4, ring re-configuration).
 //!
-//! A change is a wish that the metadata service writes down and carries out step by step; the command waits and tells how far it is, and may be ended:
-//! the change goes on.
+//! The metadata service persists the target of a node and moves replicas step by step. The command waits and shows the progress; if it is
+//! interrupted, the change continues.
 
 use crate::admin::{ListArguments, answer, ask_for};
 use crate::discovery::{self, EndpointArguments, Purpose};
 use crate::failure::Failure;
 use crate::output::print;
+use crate::tables;
 use nicekv_config::{self as config, RoleKind};
-use nicekv_metadata::{Change, NodeStatus, NodeWish, Plan, Status};
+use nicekv_metadata::{Change, Plan, Status};
 use nicekv_runtime::control_plane::AdminRequest;
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Between two looks at how far a change is.
+/// Interval between progress checks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// Cells of the bar that shows it.
+/// Width of the progress bar.
 const BAR: usize = 30;
 
 #[derive(clap::Subcommand)]
 pub enum NodeCommand {
-    /// Show the cluster's nodes, how much each holds, and what moves
+    /// List nodes: state, replicas, and replicas that still have to move
     List(ListArguments),
-    /// Let a node hold its share: one that was started for the first time, or one that was drained
+    /// Add a new node, or give a drained node its share again
     ///
-    /// Start it first (`nicekv node --config FILE --name NAME`, its entry with `spare = true`): what moves to it waits until it is there. Puts and gets go on.
+    /// Start it first (`nicekv node --config FILE --name NAME`, with `spare = true` in its entry): replicas move to it once it is up. Puts
+    /// and gets continue.
     Add(AddArguments),
-    /// Let a node hold nothing, and keep it in the cluster: before it is switched off for long, or to make place elsewhere
+    /// Move all data off a node but keep it in the cluster, for example before a long maintenance
     Drain(ChangeArguments),
-    /// Let a node hold nothing, and forget it then; it may be dead
+    /// Move all data off a node and remove it from the cluster; the node may be dead
     ///
-    /// Its number is never given again. A node that comes back later is a new one.
+    /// Its number is never reused. If it comes back later, it is a new node.
     Remove(ChangeArguments),
 }
 
 #[derive(clap::Args)]
 pub struct AddArguments {
-    /// The file with the node's entry
+    /// Configuration file with the node's entry
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The switch that it hangs at, where there are trunks between several [default: `switch` of its entry]
+    /// Switch that it is connected to, where trunks connect several [default: `switch` of its entry]
     #[arg(long, value_name = "NAME")]
     switch: Option<String>,
     #[command(flatten)]
@@ -50,12 +52,12 @@ pub struct AddArguments {
 
 #[derive(clap::Args)]
 pub struct ChangeArguments {
-    /// Which node
+    /// Name of the node
     name: String,
-    /// Show what would move, and change nothing
+    /// Show what would move without changing anything
     #[arg(long)]
     dry_run: bool,
-    /// Do not wait until all has moved
+    /// Return without waiting for the moves
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]
@@ -68,8 +70,9 @@ pub fn run(command: &NodeCommand) -> Result<(), Failure> {
         NodeCommand::Add(AddArguments { config, switch, change: arguments }) => {
             let config = config::read(config, RoleKind::Node)?;
             let section = config.nodes.iter().find(|node| node.name == arguments.name);
-            let section = section
-                .ok_or_else(|| Failure::Environment(format!("the file has no node {:?}", arguments.name)))?;
+            let section = section.ok_or_else(|| {
+                Failure::Environment(format!("the file has no node named {:?}", arguments.name))
+            })?;
             let endpoint = discovery::find_configured(&arguments.endpoint, config.metadata_controls())?;
             let change = Change::Add {
                 name: section.name.clone(),
@@ -95,13 +98,13 @@ pub fn run(command: &NodeCommand) -> Result<(), Failure> {
     }
 }
 
-/// The number of a switch.
+/// The number of a switch, by its name.
 fn home(name: &str, endpoint: &[SocketAddrV4]) -> Result<u16, Failure> {
     let status: Status = answer(endpoint, &AdminRequest::Status)?;
     let found = status.switches.iter().find(|switch| switch.name == name);
     found.map(|switch| switch.id).ok_or_else(|| {
         let names: Vec<_> = status.switches.iter().map(|switch| switch.name.as_str()).collect();
-        Failure::Environment(format!("there is no switch {name:?}, only {}", names.join(", ")))
+        Failure::Environment(format!("there is no switch {name:?}; the switches are {}", names.join(", ")))
     })
 }
 
@@ -111,32 +114,17 @@ fn list(arguments: &ListArguments) -> Result<(), Failure> {
     let mut text = if arguments.json {
         serde_json::to_string(&status.nodes).map_err(Failure::environment)?
     } else {
-        let mut lines: Vec<String> = status.nodes.iter().map(describe).collect();
-        if status.moves > 0 {
-            lines.push(format!("{} replicas are on their way", status.moves));
-        }
-        lines.join("\n")
+        let moving = match status.moves {
+            0 => String::new(),
+            moves => format!("{moves} replicas still have to move"),
+        };
+        (tables::nodes(&status).text() + &moving).trim_end().to_owned()
     };
     text.push('\n');
     print(text.as_bytes())
 }
 
-fn describe(node: &NodeStatus) -> String {
-    let NodeStatus { id, name, address, state, wish, members, share, missing, .. } = node;
-    let wish = match wish {
-        NodeWish::Holds => String::new(),
-        NodeWish::Drained if *members == 0 => " drained".into(),
-        NodeWish::Drained => " draining".into(),
-        NodeWish::Removed => " being removed".into(),
-    };
-    let missing =
-        if *missing > 0 { format!(", {missing} of these on their way to it") } else { String::new() };
-    format!(
-        "{name} number {id} {address} {state:?}{wish}: member of {members} partitions, is to hold {share}{missing}"
-    )
-}
-
-/// Shows what follows, does it, and waits for it.
+/// Prints the plan, carries it out and waits for it.
 fn carry_out(
     endpoint: &[SocketAddrV4],
     change: &Change,
@@ -145,7 +133,7 @@ fn carry_out(
 ) -> Result<(), Failure> {
     let plan: Plan = ask_for(endpoint, &AdminRequest::Plan(change.clone()))?;
     if let Some(number) = number.filter(|number| *number != plan.node) {
-        let line = format!("the file says id = {number}, but its number in this cluster is {}", plan.node);
+        let line = format!("the file has id = {number}, but this cluster assigned {} to the node", plan.node);
         return Err(Failure::Environment(line));
     }
     print(show(&plan).as_bytes())?;
@@ -158,7 +146,7 @@ fn carry_out(
 
 fn show(plan: &Plan) -> String {
     let moving: usize = plan.moves.iter().map(|(_, _, count)| count).sum();
-    let mut text = format!("{moving} of {} replicas are to move\n", plan.replicas);
+    let mut text = format!("{moving} of {} replicas will move\n", plan.replicas);
     for (from, to, count) in &plan.moves {
         text += &format!("  {count} from {from} to {to}\n");
     }
@@ -190,7 +178,7 @@ fn wait(endpoint: &[SocketAddrV4], change: &Change, name: &str) -> Result<(), Fa
     }
 }
 
-/// Why a node that is to be added will not take its share, if a switch keeps it from that.
+/// Why a switch prevents a node from being added.
 fn why_not_added(status: &Status, name: &str) -> Option<String> {
     let begin = format!("node {name} is ");
     if let Some(refused) = status.taken_back.iter().rfind(|line| line.starts_with(&begin)) {
@@ -201,18 +189,18 @@ fn why_not_added(status: &Status, name: &str) -> Option<String> {
         let switch = if switch.name.is_empty() { switch.id.to_string() } else { switch.name.clone() };
         let port = missing.port;
         Some(format!(
-            "switch {switch} has no port {port}, the `switch_port` of {name}: start it with that port, or `nicekv node remove {name}`"
+            "switch {switch} has no port {port}, the `switch_port` of {name}: restart it with that port, or run `nicekv node remove {name}`"
         ))
     })
 }
 
-/// Replicas that are to move, or to be let go, before a change is done.
+/// Replicas that still have to move or be dropped before the change is done.
 fn left(status: &Status, change: &Change, name: &str) -> usize {
     let node = status.nodes.iter().find(|node| node.name == name);
     match change {
         Change::Add { .. } => status.moves + leaving(status),
         Change::Drain { .. } => status.moves + node.map_or(0, |node| node.members),
-        // It is forgotten last.
+        // The node itself is removed last.
         Change::Remove { .. } => status.moves + node.map_or(0, |node| node.members.max(1)),
     }
 }

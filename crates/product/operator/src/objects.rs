@@ -1,7 +1,8 @@
-//! `nicekv object put | get | stat | list | delete | gc`: objects of any length, in chunks that lie at the storage targets that could take them soonest (Replicast).
+//! `nicekv object put | get | stat | list | delete | gc`: objects of any length, in chunks on the storage targets that could take them
+//! soonest (Replicast).
 //!
 //! ```text
-//!   put   file ─▶ chunk, chunk, … ─▶ targets, a few at a time ─▶ manifest ─▶ the name's value, if nobody was faster
+//!   put   file ─▶ chunk, chunk, … ─▶ targets, a few at a time ─▶ manifest ─▶ the name's value, unless another put was faster
 //!   get   the name's value ─▶ manifest ─▶ chunk, chunk, … ─▶ file, in order
 //! ```
 
@@ -29,45 +30,46 @@ use nicekv_proto::{ClientId, OpId};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Pieces of a listing that are asked for at a time.
+/// Pieces of a listing requested at a time.
 const PIECES_MAX: usize = 32;
 
 #[derive(clap::Subcommand)]
 pub enum ObjectCommand {
     /// Store an object, from a file or standard input
     ///
-    /// It is there when all of it is: until then its name has the object of before. Chunks that some object has already are not sent again.
+    /// The object appears once it is complete; until then the name keeps its previous object. Chunks that the cluster already has are not
+    /// sent again.
     Put(PutArguments),
-    /// Write an object, or a range of it, to a file or standard output
+    /// Write an object, or a byte range of it, to a file or standard output
     Get(GetArguments),
-    /// Show how long an object is, and its version
+    /// Show the size, chunks and version of an object, as JSON
     Stat(NameArguments),
-    /// List the names of objects, one a line
+    /// List the names of objects, one per line
     ///
-    /// Control characters and backslashes in a name are shown as in Rust's strings: \n, \u{1b}, \\; bytes that are no text as \xff.
+    /// Control characters and backslashes in names are escaped: \n, \u{1b}, \\; bytes that are not UTF-8 as \xff.
     List(ListObjectsArguments),
-    /// Remove the name of an object; exit code 1 if there is none
+    /// Delete an object; exit code 1 if there is none
     ///
-    /// Its chunks stay where they are until garbage is collected.
+    /// Its chunks remain until garbage is collected.
     Delete(NameArguments),
-    /// Collect garbage: delete chunks that no object needs
+    /// Show garbage collection, or run it now: delete chunks that no object references
     ///
-    /// That happens by itself, too, every hour unless the configuration says otherwise (`collect_interval_ms`).
+    /// It also runs every hour (`collect_interval_ms` of the configuration).
     Gc(GcArguments),
 }
 
 #[derive(clap::Args)]
 pub struct PutArguments {
-    /// 1 to 1024 bytes
+    /// Name, 1 to 1024 bytes
     #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     name: String,
-    /// What to store; - is standard input
+    /// File to store; - is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// Only if the name has this version (as `stat` shows it), or "none": if there is no such object
+    /// Only if the object has this version, as `stat` shows it; "none": only if it does not exist
     #[arg(long, value_name = "VERSION", value_parser = parse_version)]
     if_version: Option<OpId>,
-    /// KiB of a chunk, 1 to 4096
+    /// Chunk size in KiB, 1 to 4096
     #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=4096))]
     chunk_kib: u32,
     #[command(flatten)]
@@ -76,12 +78,12 @@ pub struct PutArguments {
 
 #[derive(clap::Args)]
 pub struct GetArguments {
-    /// Which object
+    /// Name of the object
     name: String,
-    /// Where to; - is standard output
+    /// File to write; - is standard output
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// Only bytes from A to B, B not included; either may be left out
+    /// Only bytes A to B, B excluded; either may be omitted
     #[arg(long, value_name = "A..B", value_parser = files::parse_range)]
     range: Option<Range>,
     #[command(flatten)]
@@ -90,7 +92,7 @@ pub struct GetArguments {
 
 #[derive(clap::Args)]
 pub struct NameArguments {
-    /// Which object
+    /// Name of the object
     name: String,
     #[command(flatten)]
     target: TargetArguments,
@@ -98,14 +100,14 @@ pub struct NameArguments {
 
 #[derive(clap::Args)]
 pub struct ListObjectsArguments {
-    /// Only names that begin so
+    /// Only names with this prefix
     #[arg(default_value = "")]
     prefix: String,
     #[command(flatten)]
     target: TargetArguments,
 }
 
-/// "none" is no version.
+/// Parses a version; "none" is [`OpId::NONE`].
 fn parse_version(text: &str) -> Result<OpId, String> {
     if text == "none" {
         return Ok(OpId::NONE);
@@ -115,7 +117,7 @@ fn parse_version(text: &str) -> Result<OpId, String> {
         let client = ClientId(u64::from_str_radix(client, 16).ok()?);
         Some(OpId { client, sequence: sequence.parse().ok()? })
     });
-    version.ok_or_else(|| "a version is as `nicekv object stat` shows it, or \"none\"".into())
+    version.ok_or_else(|| "must be a version as `nicekv object stat` shows it, or \"none\"".into())
 }
 
 pub fn run(command: &ObjectCommand) -> Result<(), Failure> {
@@ -138,7 +140,7 @@ fn put(arguments: &PutArguments) -> Result<(), Failure> {
     let version = objects.name((key, &value), stamp, arguments.if_version, confirm)?;
     let Some(version) = version else {
         return Err(Failure::Operation(format!(
-            "{:?} has another version: nothing was changed",
+            "{:?} has another version; nothing was changed",
             arguments.name
         )));
     };
@@ -154,7 +156,7 @@ fn get(arguments: &GetArguments) -> Result<(), Failure> {
     sink.finish()
 }
 
-/// The object of a name.
+/// The value and manifest of an object.
 async fn find(names: &Client, name: &str) -> Result<(Value, Manifest), Failure> {
     let value = names.get(name.as_bytes()).await.map_err(failed)?;
     let value = value.ok_or_else(|| Failure::Operation(format!("there is no object {name:?}")))?;
@@ -210,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_read_as_it_is_shown() {
+    fn versions_parse_as_they_print() {
         let version = OpId { client: ClientId(0xabc1), sequence: 12 };
         assert_eq!(parse_version(&version.to_string()), Ok(version));
         assert_eq!(parse_version("none"), Ok(OpId::NONE));

@@ -1,9 +1,9 @@
-//! Standard output, and text of others on a terminal: what they hold must neither break lines nor command the terminal.
+//! Standard output, and safe printing of keys and values: they must neither break lines nor control the terminal.
 
 use crate::failure::Failure;
 use std::io::Write;
 
-/// A reader that has seen enough is no failure.
+/// Writes to standard output; a closed pipe is not an error.
 pub fn print(bytes: &[u8]) -> Result<(), Failure> {
     match std::io::stdout().write_all(bytes) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::environment(error)),
@@ -11,8 +11,8 @@ pub fn print(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// The text as it is, where it is printable; control characters, other characters that are not to be seen, and backslashes as in Rust's strings, and bytes that
-/// are no text as `\xNN`. Two texts are never shown alike.
+/// Printable text as it is; control and invisible characters and backslashes are escaped as in Rust strings, bytes that are not UTF-8 as
+/// `\xNN`. Different inputs never print alike.
 pub fn printable(bytes: &[u8]) -> String {
     let mut shown = String::new();
     for part in bytes.utf8_chunks() {
@@ -32,7 +32,7 @@ mod tests {
     use super::printable;
 
     #[test]
-    fn only_what_is_not_printable_is_escaped() {
+    fn only_unprintable_characters_are_escaped() {
         for (bytes, expected) in [
             (b"plain name/1".as_slice(), "plain name/1"),
             ("Z\u{fc}rich \"1\"".as_bytes(), "Z\u{fc}rich \"1\""),

@@ -1,7 +1,7 @@
-//! `nicekv partition list | split | merge | cancel`: partitions of a running cluster (R17).
+//! `nicekv partition list | split | merge | balance | cancel` (R17).
 //!
-//! A change is a wish that the metadata service writes down, and carries out when the partitions are whole; the command waits and may be ended: the
-//! change goes on.
+//! The metadata service persists a split or merge and carries it out once the partitions are whole. The command waits; if it is
+//! interrupted, the change continues.
 
 use crate::admin::{ChangeArguments, ListArguments, answer, ask_for};
 use crate::client::keyspace;
@@ -21,26 +21,26 @@ use std::net::SocketAddrV4;
 
 #[derive(clap::Subcommand)]
 pub enum PartitionCommand {
-    /// Show partitions: their vnodes, or keys, how much they are asked, where they are, and what becomes of them
+    /// List partitions: key range, request rate, members, and splits or merges under way
     List(PartitionListArguments),
     /// Split a partition in two
     ///
-    /// Its members make both halves beside it while it serves; then both take its place at once. Nothing that was put is lost, and puts wait for a moment
-    /// only. Afterwards the second half may move to other nodes.
+    /// Its members build both halves while it serves; then both replace it at once. No data is lost, and puts wait only briefly. Afterwards
+    /// the second half may move to other nodes.
     Split(SplitArguments),
     /// Merge two adjacent partitions into one
     ///
-    /// First both come to the same nodes, if they are not there.
+    /// If they are on different nodes, one of them moves first.
     Merge(MergeArguments),
-    /// Show what balancing by migration has done, waits for and would do next, and keys that it cannot help
+    /// Show load balancing by migration: past and next steps, and keys too hot for any node
     Balance(ListArguments),
-    /// Give up a split, or a merge, that is not done
+    /// Cancel a split or merge that is not done
     Cancel(CancelArguments),
 }
 
 #[derive(clap::Args)]
 pub struct PartitionListArguments {
-    /// Only of this keyspace, by its name or number
+    /// Only partitions of this keyspace, by name or number
     #[arg(long, value_name = "NAME")]
     keyspace: Option<String>,
     #[command(flatten)]
@@ -50,18 +50,18 @@ pub struct PartitionListArguments {
 #[derive(clap::Args)]
 #[group(id = "which", required = true, multiple = false, args = ["partition", "key", "hottest"])]
 pub struct SplitArguments {
-    /// Its number, as `nicekv partition list` shows it
+    /// Number of the partition, as in `nicekv partition list`
     partition: Option<u32>,
-    /// The partition of this key; where keys are partitioned by range, the second half begins with it
+    /// The partition of this key; in a range-partitioned keyspace the second half starts with the key
     #[arg(long)]
     key: Option<String>,
-    /// The partition that is asked most of late
+    /// The partition with the most requests
     #[arg(long)]
     hottest: bool,
-    /// With --key and --hottest: the keyspace, by its name or number
+    /// Keyspace of --key or --hottest, by name or number
     #[arg(long, value_name = "NAME", default_value = "0", hide_default_value = true)]
     keyspace: String,
-    /// The first vnode of the second half, in hexadecimal [default: the middle]; where keys are partitioned by range, the first 16 bits of their values
+    /// First vnode of the second half, in hexadecimal; in a range-partitioned keyspace the first 16 bits of the key [default: the middle]
     #[arg(long, value_name = "VNODE", value_parser = vnode)]
     at: Option<u16>,
     #[command(flatten)]
@@ -70,9 +70,9 @@ pub struct SplitArguments {
 
 #[derive(clap::Args)]
 pub struct MergeArguments {
-    /// The one
+    /// Number of a partition
     one: u32,
-    /// The other one; the order does not matter
+    /// Number of an adjacent partition
     other: u32,
     #[command(flatten)]
     change: ChangeArguments,
@@ -80,7 +80,7 @@ pub struct MergeArguments {
 
 #[derive(clap::Args)]
 pub struct CancelArguments {
-    /// Its number
+    /// Number of the partition
     partition: u32,
     #[command(flatten)]
     endpoint: EndpointArguments,
@@ -107,12 +107,12 @@ pub fn run(command: &PartitionCommand) -> Result<(), Failure> {
             let endpoint = discovery::find(endpoint, Purpose::Change)?;
             let wanted = PartitionChange::Cancel { partition: *partition };
             let plan: PartitionPlan = ask_for(&endpoint, &AdminRequest::ChangePartitions(wanted))?;
-            print(format!("given up: {} as before\n", named(&plan.parents)).as_bytes())
+            print(format!("cancelled: {} unchanged\n", named(&plan.parents)).as_bytes())
         }
     }
 }
 
-/// A partition, for programs.
+/// A partition, as JSON.
 #[derive(Serialize)]
 struct Listed<'a> {
     id: u32,
@@ -122,17 +122,17 @@ struct Listed<'a> {
     /// Match values, 32 hexadecimal digits.
     first: &'a str,
     last: &'a str,
-    /// They are the keys' first 16 bytes, and no digests.
+    /// They are the first 16 bytes of keys, not hashes.
     by_range: bool,
-    /// Of its keyspace, in percent.
+    /// Share of the keyspace, in percent.
     share: f64,
     gets_per_second: Option<u64>,
-    /// As switches count them.
+    /// As counted by switches.
     reads_per_second: Option<u64>,
     updates_per_second: Option<u64>,
     epoch: u32,
     primary: u16,
-    /// Of a chain: who answers; then the members are in its order.
+    /// The tail of a chain, which answers; members are then in the order of the chain.
     tail: Option<u16>,
     members: &'a [MemberStatus],
     ready: bool,
@@ -157,12 +157,11 @@ fn list(arguments: &PartitionListArguments) -> Result<(), Failure> {
     print(text.as_bytes())
 }
 
-/// The match values of a partition.
 fn range(partition: &PartitionStatus) -> MatchRange {
     partition.range().unwrap_or(MatchRange::ALL)
 }
 
-/// Of a partition's range those borders that keys have, as keys: all of it from the first to before the last.
+/// A range of keys, from the first one to before the last one.
 fn shown_range(range: MatchRange) -> String {
     let key = |value: u128| {
         let bytes = value.to_be_bytes();
@@ -238,7 +237,7 @@ fn describe(listed: &Listed<'_>) -> String {
         (None, Some(gets)) => format!(", {gets} gets/s"),
         (None, None) => String::new(),
     };
-    let health = if listed.ready { "" } else { ", not whole" };
+    let health = if listed.ready { "" } else { ", degraded" };
     let under_way = listed.reshaping.map_or_else(String::new, |it| format!("; {}", how_far(it)));
     format!("partition {id} {keyspace} {owned}{asked}, epoch {epoch}: {members}{health}{under_way}")
 }
@@ -246,14 +245,14 @@ fn describe(listed: &Listed<'_>) -> String {
 fn how_far(reshaping: &ReshapingStatus) -> String {
     let phase = match reshaping.phase {
         ReshapingPhase::Waiting => "waits for",
-        ReshapingPhase::Forming => "forming,",
+        ReshapingPhase::Forming => "building the new partitions,",
         ReshapingPhase::Sealed => "sealed, waits for",
         ReshapingPhase::Succeeding => "taking over, waits for",
     };
     format!("{phase} {}", reshaping.waits_for)
 }
 
-/// Partitions that are split or merged, for people.
+/// A split or merge under way.
 pub fn describe_reshaping(reshaping: &ReshapingStatus) -> String {
     let children = match reshaping.children.is_empty() {
         true => String::new(),
@@ -269,7 +268,7 @@ fn named(partitions: &[u32]) -> String {
     format!("partition{several} {}", numbers.join(" and "))
 }
 
-/// The partition that is meant, and where it is to be split.
+/// The partition to split, and where.
 fn chosen(endpoint: &[SocketAddrV4], arguments: &SplitArguments) -> Result<PartitionChange, Failure> {
     let at = arguments.at;
     if let Some(partition) = arguments.partition {
@@ -286,7 +285,7 @@ fn chosen(endpoint: &[SocketAddrV4], arguments: &SplitArguments) -> Result<Parti
             counted.or(partition.gets_per_second).unwrap_or(0)
         };
         let hottest = of_keyspace().filter(|partition| load(partition) > 0).max_by_key(load);
-        let none = || Failure::Environment("of no partition it is known of late how much it is asked".into());
+        let none = || Failure::Environment("no recent load data for any partition".into());
         let partition = hottest.map(|partition| partition.id).ok_or_else(none)?;
         return Ok(PartitionChange::Split { partition, at });
     };
@@ -300,7 +299,7 @@ fn chosen(endpoint: &[SocketAddrV4], arguments: &SplitArguments) -> Result<Parti
     })
 }
 
-/// Shows what follows, does it, and waits for it.
+/// Prints the plan, carries it out and waits for it.
 fn carry_out(
     endpoint: &[SocketAddrV4],
     wanted: &PartitionChange,
@@ -354,13 +353,11 @@ fn progress(status: &Status, plan: &PartitionPlan) -> Progress {
     }
     match () {
         () if children.len() == plan.children.len() => Progress::Done(format!("done: {}", named(&children))),
-        () if of_keyspace().next().is_none() => {
-            Progress::Done("its keyspace has been dropped meanwhile".into())
-        }
+        () if of_keyspace().next().is_none() => Progress::Done("the keyspace was dropped meanwhile".into()),
         () if of_keyspace().any(|partition| plan.parents.contains(&partition.id)) => {
-            Progress::Done("it has been given up meanwhile".into())
+            Progress::Done("it was cancelled meanwhile".into())
         }
-        () => Progress::Done("done, and split or merged again since".into()),
+        () => Progress::Done("done, and split or merged again meanwhile".into()),
     }
 }
 
@@ -375,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_keys_is_shown_by_its_borders() {
+    fn key_ranges_are_shown_by_their_borders() {
         let shown = |first, last| shown_range(MatchRange::new(first, last).unwrap());
         let value = |key: &[u8]| match_digest(nicekv_proto::placement::KeyOrder::Range, key).match_value();
         assert_eq!(shown(0, u128::MAX), "the first key to the last key");
@@ -385,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_is_one_line() {
+    fn splits_and_merges_are_described_in_one_line() {
         let reshaping = |parents: &[u32], children: &[u32], phase, waits_for: &str| ReshapingStatus {
             keyspace: 0,
             parents: parents.into(),
@@ -393,17 +390,17 @@ mod tests {
             phase,
             waits_for: waits_for.into(),
         };
-        for (told, line) in [
+        for (status, line) in [
             (
                 reshaping(&[3], &[], ReshapingPhase::Waiting, "partition 3, n2 is not live"),
                 "splitting partition 3: waits for partition 3, n2 is not live",
             ),
             (
                 reshaping(&[3, 4], &[9], ReshapingPhase::Forming, "1 of 3"),
-                "merging partitions 3 and 4 into partition 9: forming, 1 of 3",
+                "merging partitions 3 and 4 into partition 9: building the new partitions, 1 of 3",
             ),
         ] {
-            assert_eq!(describe_reshaping(&told), line);
+            assert_eq!(describe_reshaping(&status), line);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `nicekv plan`: how many nodes and partitions a switch with such tables carries (NICE §4.6). Asks nobody.
+//! `nicekv plan`: how many nodes and partitions fit into a switch (NICE §4.6). Needs no cluster.
 
 use crate::failure::Failure;
 use crate::output::print;
@@ -9,13 +9,13 @@ use serde_json::json;
 /// `nicekv plan …`.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct PlanArguments {
-    /// Entries of all tables together, of a switch whose tables share their memory; then further limits are those that are given
+    /// Entries of all tables together, for a switch whose tables share memory; then only the other given limits apply
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     entries: Option<usize>,
-    /// Entries for the unicast ring [default: as the switch of this release]
+    /// Entries for the unicast ring [default: as in this release's switch]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     unicast_entries: Option<usize>,
-    /// Entries for divisions of the clients' addresses
+    /// Entries for client address divisions
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     division_entries: Option<usize>,
     /// Entries for the multicast ring
@@ -24,13 +24,13 @@ pub struct PlanArguments {
     /// Multicast groups
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     groups: Option<usize>,
-    /// Servers that the switch may know
+    /// Hosts
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     hosts: Option<usize>,
-    /// R: copies of each value
+    /// Copies of each value (R)
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = replicas)]
     replicas: usize,
-    /// Partitions for each node; about eight spread well, the paper has one
+    /// Partitions per node; about eight spread load well, the paper uses one
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
     partitions_per_node: usize,
     /// Print JSON
@@ -40,15 +40,14 @@ pub struct PlanArguments {
 
 fn at_least_one(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=1 << 30).contains(number));
-    number.ok_or_else(|| format!("a number from 1 to {} is wanted", 1 << 30))
+    number.ok_or_else(|| format!("must be a number from 1 to {}", 1 << 30))
 }
 
 fn replicas(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=MEMBERS_MAX).contains(number));
-    number.ok_or_else(|| format!("1 to {MEMBERS_MAX} are possible"))
+    number.ok_or_else(|| format!("must be a number from 1 to {MEMBERS_MAX}"))
 }
 
-/// Prints the plan.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let plans = [false, true].map(|is_balanced| (is_balanced, arguments.carried(is_balanced)));
     let text = match arguments.json {
@@ -85,12 +84,12 @@ impl PlanArguments {
 }
 
 fn describe(replicas: usize, plans: &[(bool, Carried)]) -> String {
-    let mut text = format!("with {replicas} replicas, a switch of these tables carries\n");
+    let mut text = format!("With {replicas} replicas, a switch with these tables supports\n");
     for (is_balanced, carried) in plans {
         let Carried { entries_per_partition, partitions, nodes, limit } = carried;
-        let how = if *is_balanced { "gets balanced (R + 1 entries)" } else { "gets to primaries alone" };
+        let how = if *is_balanced { "gets balanced (R + 1 entries)" } else { "primaries answer all gets" };
         text += &format!(
-            "  {how:30} {nodes:>8} nodes, {partitions:>8} partitions of {entries_per_partition} entries; then {limit} is full\n"
+            "  {how:30} {nodes:>8} nodes, {partitions:>8} partitions of {entries_per_partition} entries; limited by {limit}\n"
         );
     }
     let (_, most) = plans.iter().max_by_key(|(_, carried)| carried.partitions).expect("there are two");
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_of_the_papers_size_carries_what_the_paper_says() {
+    fn switch_of_the_papers_size_matches_the_paper() {
         let plan = plan("--entries 131072 --replicas 3 --partitions-per-node 1");
         let [alone, balanced] = [false, true].map(|is_balanced| plan.carried(is_balanced));
         assert_eq!((alone.nodes, balanced.nodes), (65_536, 32_768));
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_as_in_this_release() {
+    fn defaults_are_those_of_this_release() {
         let ours = plan("").carried(true);
         assert_eq!((ours.partitions, ours.limit), (1024, "groups"));
         assert_eq!(plan("--groups 4096 --hosts 65536").carried(true).partitions, 4096);

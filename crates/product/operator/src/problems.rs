@@ -1,4 +1,4 @@
-//! What is wrong with a cluster, the worst first: what `nicekv status` and `nicekv top` begin with.
+//! Problems of a cluster, worst first: the WRONG lines of `nicekv status` and `nicekv top`.
 
 use crate::open_sockets::exposed;
 use nicekv_metadata::{
@@ -7,15 +7,15 @@ use nicekv_metadata::{
 use nicekv_runtime::in_words;
 use std::time::Duration;
 
-/// A table with more of its entries in use is soon full.
+/// A table with more than this in use will soon be full.
 const FULL_PERCENT: u32 = 90;
 
-/// A line for each.
+/// One line for each problem.
 pub(crate) fn problems(status: &Status) -> Vec<String> {
     let mut lines = of_partitions(&status.health);
     if let Some((since_ms, why)) = &status.control_plane.outage {
         let since_s = since_ms.div_ceil(1000);
-        lines.push(format!("the store of the metadata service has been silent for {since_s} s: {why}"));
+        lines.push(format!("the metadata service's store has not answered for {since_s} s: {why}"));
     }
     lines.extend(of_strangers(&status.control_plane.strangers, &status.nodes));
     lines.extend(status.nodes.iter().flat_map(of_node));
@@ -29,12 +29,12 @@ pub(crate) fn problems(status: &Status) -> Vec<String> {
     let left_out = status.balancing.map_or(0, |balancing| balancing.left_out);
     if left_out > 0 {
         lines.push(format!(
-            "gets of {left_out} partitions are not balanced: table division has no room, their primaries answer alone"
+            "gets of {left_out} partitions are not balanced: the division table is full, so their primaries answer all gets"
         ));
     }
     let scarce = status.chunks.as_ref().map_or(0, |chunks| chunks.under_replicated);
     if scarce > 0 {
-        lines.push(format!("{scarce} chunks of objects have too few copies: others are being made"));
+        lines.push(format!("{scarce} chunks of objects have too few copies; they are being copied"));
     }
     if lines.is_empty() {
         lines.extend(status.why_not_ready.iter().map(|reason| format!("not ready: {reason}")));
@@ -45,10 +45,10 @@ pub(crate) fn problems(status: &Status) -> Vec<String> {
 fn of_partitions(health: &HealthCounts) -> Vec<String> {
     let HealthCounts { lost, unavailable, waiting, reduced, .. } = *health;
     let counts = [
-        (lost, "lost: every node that held all of it came back empty; restore a backup"),
-        (unavailable, "unavailable: no node that holds all of it is there; start its nodes"),
-        (waiting, "without puts: too few of its nodes are there; gets go on"),
-        (reduced, "with fewer than R copies: another failure could stop it"),
+        (lost, "lost: every node with all its data came back empty; restore a backup"),
+        (unavailable, "unavailable: no node with all its data is up; start its nodes"),
+        (waiting, "without puts: too few of its nodes are up; gets continue"),
+        (reduced, "with fewer than R copies: another failure could make it unavailable"),
     ];
     let line = |(count, what): (usize, &str)| {
         let partitions = if count == 1 { "partition is" } else { "partitions are" };
@@ -61,33 +61,35 @@ fn of_node(node: &NodeStatus) -> Vec<String> {
     let NodeStatus { name, address, .. } = node;
     let state = match node.state {
         NodeState::Live => None,
-        NodeState::Suspected => Some(format!("node {name} ({address}) is silent or does not hear")),
-        NodeState::Unknown => Some(format!("node {name} ({address}) has not been heard of yet")),
+        NodeState::Suspected => Some(format!(
+            "node {name} ({address}) is suspected: it does not send heartbeats or does not receive"
+        )),
+        NodeState::Unknown => Some(format!("node {name} ({address}) has never sent a heartbeat")),
     };
     let disk = match node.disk {
         DiskState::Enough => None,
         DiskState::Reserve => Some(format!(
-            "the disk of node {name} is full: puts are refused, gets and deletes go on; free space on the disk or delete keys"
+            "the disk of node {name} is full: puts are refused, gets and deletes continue; free space on the disk or delete keys"
         )),
         DiskState::Exhausted => Some(format!(
-            "the disk of node {name} is full to the last: puts and deletes are refused; free space on the disk"
+            "the disk of node {name} is completely full: puts and deletes are refused; free space on the disk"
         )),
     };
     let forgotten = (node.forgotten > 0).then(|| {
         format!(
-            "the storage of node {name} lacks what it had confirmed (an older directory, a lost log or a disk that lies): it copies {} partitions anew; look at its disk",
+            "node {name} lost data that it had confirmed (an older directory, a lost log or a faulty disk): it copies {} partitions again; check its disk",
             node.forgotten
         )
     });
     state.into_iter().chain(disk).chain(forgotten).collect()
 }
 
-/// Senders of other releases: nobody hears them, and they are silent otherwise. One line, however many there are: whoever can send a datagram can look like one.
+/// Senders of other releases, whose messages are dropped. One line for all: any sender of a datagram could pose as one.
 fn of_strangers(strangers: &[StrangerStatus], nodes: &[NodeStatus]) -> Option<String> {
     let name_of = |stranger: &StrangerStatus| {
         nodes.iter().find(|node| stranger.address == *node.address.ip()).map(|node| &node.name)
     };
-    // A node of the cluster matters most, then who was heard last.
+    // A node of the cluster matters most, then the most recent sender.
     let shown = strangers.iter().min_by_key(|stranger| (name_of(stranger).is_none(), stranger.ago_ms))?;
     let StrangerStatus { address, protocol, version, known, ago_ms, .. } = shown;
     let name = name_of(shown).map(|name| format!(" ({name})")).unwrap_or_default();
@@ -96,12 +98,12 @@ fn of_strangers(strangers: &[StrangerStatus], nodes: &[NodeStatus]) -> Option<St
         others => format!("; and {others} other senders or versions, see `nicekv status --json`"),
     };
     Some(format!(
-        "{address}{name} speaks version {version} of the {protocol} protocol, this cluster version {known}: it is not heard; last {} s ago{others}",
+        "{address}{name} sends version {version} of the {protocol} protocol, this cluster uses version {known}: its messages are dropped; last one {} s ago{others}",
         ago_ms / 1000
     ))
 }
 
-/// An instance of the metadata service that does not answer the one that leads.
+/// A metadata instance that does not answer the leader.
 fn of_peer(peer: &PeerStatus, status: &Status) -> Option<String> {
     let PeerStatus { name, addresses, silent } = peer;
     let (since_ms, why) = silent.as_ref()?;
@@ -109,7 +111,7 @@ fn of_peer(peer: &PeerStatus, status: &Status) -> Option<String> {
     let left = 1 + peers.iter().filter(|peer| peer.silent.is_none()).count();
     let address = addresses.first().map(|address| format!(" ({address})")).unwrap_or_default();
     Some(format!(
-        "metadata instance {name}{address} has not answered for {}: {why}; {left} of {} are left, without any gets and puts would stop: start it again, its log says why it ended",
+        "metadata instance {name}{address} has not answered for {}: {why}; {left} of {} instances are left, and without any the cluster stops: restart it, and see its log",
         in_words(Duration::from_millis(*since_ms)),
         1 + peers.len()
     ))
@@ -123,10 +125,10 @@ fn of_switch(switch: &SwitchStatus) -> Option<String> {
                 missing_ports.iter().map(|missing| format!("{} for {}", missing.port, missing.name));
             let missing = missing.collect::<Vec<_>>().join(", ");
             Some(format!(
-                "switch {id} does not have these ports: {missing}: nothing reaches these nodes; start the switch with the ports, or remove the nodes"
+                "switch {id} lacks ports {missing}: these nodes are unreachable; restart the switch with the ports, or remove the nodes"
             ))
         }
-        (false, _, _) => Some(format!("switch {id} is not connected: what it knows may be old")),
+        (false, _, _) => Some(format!("switch {id} is not connected: its tables may be out of date")),
         (true, Some(error), _) => Some(format!("switch {id} refused its tables: {error}")),
         (true, None, false) => Some(format!("switch {id} does not have the newest tables yet")),
         (true, None, true) => None,
@@ -155,12 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_wrong_with_a_cluster_that_is_well() {
+    fn healthy_cluster_has_no_problems() {
         assert_eq!(problems(&status(|_| ())), [""; 0]);
     }
 
     #[test]
-    fn each_problem_is_a_line_and_the_worst_is_first() {
+    fn each_problem_is_one_line_and_the_worst_is_first() {
         type Break = fn(&mut Value);
         let breaks: [(Break, &str); 12] = [
             (|status| status["health"]["lost"] = 1.into(), "1 partition is lost"),
@@ -169,7 +171,7 @@ mod tests {
             (|status| status["health"]["reduced"] = 2.into(), "fewer than R copies"),
             (
                 |status| status["nodes"][0]["state"] = "suspected".into(),
-                "node node-1 (127.20.0.1:7400) is silent",
+                "node node-1 (127.20.0.1:7400) is suspected",
             ),
             (|status| status["nodes"][0]["disk"] = "reserve".into(), "the disk of node node-1 is full"),
             (|status| status["switches"][0]["connected"] = false.into(), "switch 0 is not connected"),
@@ -192,7 +194,7 @@ mod tests {
                         "instances": [], "strangers": [{"address": "127.20.0.1", "protocol": "wire",
                         "version": 9, "known": 2, "count": 4, "ago_ms": 3100}]});
                 },
-                "127.20.0.1 (node-1) speaks version 9 of the wire protocol, this cluster version 2",
+                "127.20.0.1 (node-1) sends version 9 of the wire protocol, this cluster uses version 2",
             ),
         ];
         for (broken, part) in breaks {
@@ -200,7 +202,7 @@ mod tests {
             assert!(lines.len() == 1 && lines[0].contains(part), "{part}: {lines:?}");
         }
         let all = problems(&status(|status| {
-            // The last ones hide each other.
+            // The switch problems about tables hide each other.
             breaks
                 .into_iter()
                 .filter(|(_, part)| !part.contains("tables"))
@@ -209,11 +211,11 @@ mod tests {
         }));
         assert!(all.len() == 10 && all[0].contains("lost") && all[8].contains("division"), "{all:?}");
         let waiting = problems(&status(|status| status["why_not_ready"] = "an epoch".into()));
-        assert_eq!(waiting, ["not ready: an epoch"], "what has no other reason");
+        assert_eq!(waiting, ["not ready: an epoch"], "if there is no other problem");
     }
 
     #[test]
-    fn senders_of_other_releases_are_one_line_however_many_there_are() {
+    fn senders_of_other_releases_share_one_line() {
         let stranger = |address: &str, version: u32, ago_ms: u64| json!({"address": address, "protocol": "wire", "version": version, "known": 2, "count": 1, "ago_ms": ago_ms});
         let lines = problems(&status(|status| {
             let mut strangers: Vec<Value> = (0..16).map(|at| stranger("10.9.9.9", 100 + at, 50)).collect();
@@ -221,8 +223,8 @@ mod tests {
             status["control_plane"] = json!({"instance": "", "store": "file", "outage": null, "instances": [],
                 "strangers": strangers});
         }));
-        let expected = "127.20.0.1 (node-1) speaks version 3 of the wire protocol, this cluster version 2: it is not heard; \
-            last 9 s ago; and 16 other senders or versions, see `nicekv status --json`";
+        let expected = "127.20.0.1 (node-1) sends version 3 of the wire protocol, this cluster uses version 2: its messages are dropped; \
+            last one 9 s ago; and 16 other senders or versions, see `nicekv status --json`";
         assert_eq!(lines, [expected]);
     }
 }

@@ -9,10 +9,10 @@ use std::io::{IsTerminal, Write};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-/// Between two looks at how far a change is.
+/// Interval between progress checks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How far a change is.
+/// How far a change has come.
 pub(crate) enum Progress {
     Left(String),
     Done(String),

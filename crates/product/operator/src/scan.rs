@@ -1,7 +1,7 @@
-//! `nicekv scan`: what a keyspace holds, in pieces, each of one moment (C11).
+//! `nicekv scan`: the keys of a keyspace, in pieces that are each a consistent snapshot (C11).
 //!
-//! Where keys are partitioned by range, only match values from the first key's to the last key's are asked for, and a key is printed when nothing is left before
-//! it: pieces that come from further on are held until then.
+//! In a range-partitioned keyspace only the wanted interval is scanned, and a key is printed once no smaller key can follow: pieces from
+//! further on are held back until then.
 
 use crate::client::{TargetArguments, client_with_order, failed};
 use crate::discovery::Purpose;
@@ -16,27 +16,27 @@ use nicekv_proto::{KeyOrder, MatchRange};
 use nicekv_runtime::new_client_id;
 use std::collections::BTreeMap;
 
-/// Pieces that are asked for at a time.
+/// Pieces requested at a time.
 const PIECES_MAX: usize = 32;
-/// Bytes of keys and values that are held; above that only what comes next is asked for.
+/// Bytes of keys and values held back; above this only the next piece is requested.
 const HELD_BYTES_MAX: usize = 64 << 20;
-/// A piece has about so many keys: a limit wants no more of them than it takes.
+/// Keys in a typical piece, by which a limit decides how many pieces to request.
 const KEYS_OF_A_PIECE: u64 = 32;
 
 /// `nicekv scan`
 #[derive(clap::Args)]
 pub struct ScanArguments {
-    /// Only this key, and what comes after it in the order of bytes
+    /// First key, in byte order
     first: Option<String>,
-    /// Only up to this key, itself included
+    /// Last key, inclusive
     last: Option<String>,
-    /// Stop after so many keys
+    /// Stop after this many keys
     #[arg(long, value_name = "KEYS")]
     limit: Option<u64>,
-    /// Print values, too, behind a tab; of one that is too long for a datagram with its key (above 1,024 bytes) the key alone
+    /// Also print values, after a tab; values that do not fit into a datagram with their key (above 1,024 bytes) are left out
     #[arg(long, conflicts_with = "count")]
     values: bool,
-    /// Print only how many keys there are
+    /// Print only the number of keys
     #[arg(long, conflicts_with = "limit")]
     count: bool,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub fn run(arguments: &ScanArguments) -> Result<(), Failure> {
 
 impl ScanArguments {
     fn wants(&self) -> ScanWants {
-        // A count is that of whole pieces, whose keys are not told.
+        // Whole pieces are counted by the nodes, without their keys.
         match (self.values, self.count && self.last.is_none()) {
             (true, _) => ScanWants::Values,
             (false, true) => ScanWants::Count,
@@ -64,7 +64,7 @@ impl ScanArguments {
         }
     }
 
-    /// What is asked for at first.
+    /// The scan to start with.
     fn scan(&self, order: KeyOrder) -> Scan {
         let first = self.first.as_deref().unwrap_or_default().as_bytes();
         let last = self.last.as_deref().map(str::as_bytes);
@@ -84,14 +84,14 @@ impl ScanArguments {
     }
 }
 
-/// A scan under way.
+/// A scan in progress.
 struct Listing<'a> {
     arguments: &'a ScanArguments,
     order: KeyOrder,
     scan: Scan,
-    /// Keys that were printed, or counted.
+    /// Keys printed or counted so far.
     seen: u64,
-    /// Before these something is left.
+    /// Keys that smaller ones may still precede.
     held: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     held_bytes: usize,
 }
@@ -101,8 +101,8 @@ impl Listing<'_> {
         while !self.scan.is_done() && self.is_wanted() {
             let parts_max = self.parts_max();
             let pieces = client.scan(&mut self.scan, parts_max).await.map_err(|error| {
-                let told = failed(error);
-                Failure::Operation(format!("{told}: incomplete after {} keys", self.seen))
+                let failure = failed(error);
+                Failure::Operation(format!("{failure}: incomplete after {} keys", self.seen))
             })?;
             let last = self.arguments.last.as_deref();
             let listed = pieces.listed.into_iter().filter(|one| is_before_end(one, last));
@@ -123,7 +123,7 @@ impl Listing<'_> {
         self.arguments.limit.is_none_or(|limit| self.seen < limit)
     }
 
-    /// How many parts are asked for next. Of keys in order those from further on are of no use to a limit that is reached before them.
+    /// Pieces to request next; in key order, no more than a limit can use.
     fn parts_max(&self) -> usize {
         if self.order == KeyOrder::Hash {
             return PIECES_MAX;
@@ -135,14 +135,14 @@ impl Listing<'_> {
 
     fn hold(&mut self, Listed { key, value }: Listed) {
         let (key_bytes, value_bytes) = (key.len(), value.as_ref().map_or(0, Vec::len));
-        // Listed twice: by a piece from before a split, and by one from after it.
+        // A key may be listed twice, by pieces from before and after a split.
         match self.held.insert(key, value) {
             Some(old) => self.held_bytes = self.held_bytes + value_bytes - old.map_or(0, |old| old.len()),
             None => self.held_bytes += key_bytes + value_bytes,
         }
     }
 
-    /// Prints what nothing is left before.
+    /// Prints the keys that no smaller one can precede any more.
     fn print_held(&mut self) -> Result<(), Failure> {
         let mut next = Vec::new();
         while let Some(entry) = self.held.first_entry() {
@@ -171,7 +171,7 @@ fn is_before_end(listed: &Listed, last: Option<&str>) -> bool {
     last.is_none_or(|last| listed.key.as_slice() <= last.as_bytes())
 }
 
-/// A line, in which every key and value is printable.
+/// Appends a line with the key, and the value if there is one, made printable.
 fn append(Listed { key, value }: &Listed, out: &mut String) {
     out.push_str(&printable(key));
     if let Some(value) = value {
@@ -187,7 +187,7 @@ mod tests {
     use clap::{Args as _, FromArgMatches as _};
     use nicekv_client::Request;
 
-    /// First and last match value of what is asked for, and in how many pieces.
+    /// First and last match value of the request, and its number of pieces.
     fn asked(words: &[&str], order: KeyOrder) -> (u128, u128, u8) {
         let command = ScanArguments::augment_args(clap::Command::new("scan").no_binary_name(true));
         let matches = command.try_get_matches_from(words).unwrap();
@@ -197,18 +197,18 @@ mod tests {
     }
 
     #[test]
-    fn of_keys_in_order_only_the_interval_is_asked_for() {
+    fn only_the_interval_is_scanned_in_key_order() {
         let [b, d] = [b'b', b'd'].map(|letter| u128::from(letter) << 120);
         assert_eq!(asked(&["b", "d"], KeyOrder::Range), (b, d, 8));
         assert_eq!(asked(&["b"], KeyOrder::Range), (b, u128::MAX, 8));
         assert_eq!(asked(&["b", "--limit", "3"], KeyOrder::Range), (b, u128::MAX, 1));
         assert_eq!(asked(&[], KeyOrder::Range), (0, u128::MAX, 8));
-        // Hashes of what is in the interval are anywhere.
+        // Hashes of keys in the interval may be anywhere.
         assert_eq!(asked(&["b", "d", "--limit", "3"], KeyOrder::Hash), (0, u128::MAX, 8));
     }
 
     #[test]
-    fn keys_are_lines() {
+    fn each_key_is_one_line() {
         let mut out = String::new();
         append(&Listed { key: b"a\nb".to_vec(), value: Some(b"\xff".to_vec()) }, &mut out);
         append(&Listed { key: b"c".to_vec(), value: None }, &mut out);

@@ -1,14 +1,14 @@
-//! `nicekv trace`: one put or get of this command's own client, hop by hop, with times.
+//! `nicekv trace`: one put or get by this command's own client, hop by hop, with times.
 //!
 //! ```text
-//!   members, switches: watch this client ─▶ what do the switches count? ─▶ the op ─▶ what have members and switches seen, and counted?
+//!   members and switches watch this client ─▶ read switch counters ─▶ the operation ─▶ collect what members and switches saw, read counters
 //! ```
 //!
-//! What a switch can see of a datagram depends on where it is: one in user space sees it pass, one at tc sees it arrive, one at XDP nothing, and
-//! says so; what its entries have counted is known of all.
+//! What a switch sees of a datagram depends on its kind: one in user space sees it pass, one at tc sees it arrive, one at XDP nothing, and
+//! says so. The counters of its entries are known for all.
 //!
-//! Clocks of other hosts are compared by asking what time it is: half the way there and back is the error. Where that may explain the whole
-//! difference, the clocks are taken for one, as they are on one machine.
+//! Clocks of other hosts are compared by asking for the time; half the round trip is the error. If the error may explain the whole
+//! difference, the clocks count as one, as on a single machine.
 
 use crate::admin::answer;
 use crate::client::{TargetArguments, client_of, failed};
@@ -16,6 +16,7 @@ use crate::discovery::{self, Purpose};
 use crate::explain::{Asked, Explanation};
 use crate::failure::Failure;
 use crate::output::print;
+use crate::table::Table;
 use futures_executor::block_on;
 use nicekv_client::{Request, SubmitError};
 use nicekv_metadata::{NodeStatus, PartitionStatus};
@@ -27,28 +28,28 @@ use serde::Serialize;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-/// For the answer of a node.
+/// Timeout for a node.
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
-/// What follows the answer, such as decisions at the other members, comes within this.
+/// Time for what follows the reply, such as decisions at the other members.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
 /// `nicekv trace`
 #[derive(clap::Subcommand)]
 pub enum TraceCommand {
-    /// Store a value, and show how
+    /// Store a value and show each hop
     Put(TracePutArguments),
-    /// Read a value, and show how
+    /// Read a value and show each hop
     Get(TraceGetArguments),
 }
 
 /// `nicekv trace put`
 #[derive(clap::Args)]
 pub struct TracePutArguments {
-    /// At most 1024 bytes
+    /// Key, at most 1024 bytes
     key: String,
-    /// At most 1024 bytes, and 1280 with the key
+    /// Value, at most 1024 bytes, and 1280 with the key
     value: String,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -58,33 +59,33 @@ pub struct TracePutArguments {
 /// `nicekv trace get`
 #[derive(clap::Args)]
 pub struct TraceGetArguments {
-    /// At most 1024 bytes
+    /// Key, at most 1024 bytes
     key: String,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     target: TargetArguments,
 }
 
-/// A node's clock, as this host sees it.
+/// A node's clock, relative to ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct Clock {
-    /// Its time less ours; 0 if the error may be all of it.
+    /// Its time minus ours; 0 if the difference is within the error.
     ahead_ns: i64,
     error_ns: u64,
 }
 
-/// One line of what happened.
+/// One event of the trace.
 #[derive(Debug, PartialEq, Serialize)]
 struct Step {
-    /// Since the client began.
+    /// Time since the client sent the request.
     after_us: f64,
     place: String,
     what: String,
 }
 
-/// A request's way.
+/// A traced request.
 #[derive(Serialize)]
 struct Traced {
     op: &'static str,
@@ -93,19 +94,19 @@ struct Traced {
     client: String,
     partition: u32,
     epoch: u32,
-    /// What the entries of each switch counted meanwhile, those of others included.
+    /// Packets that matched the entries of each switch meanwhile, also those of other clients.
     switches: Vec<String>,
-    /// In the order of their times.
+    /// In order of time.
     steps: Vec<Step>,
-    /// Members that did not answer, and clocks that are not ours.
+    /// Members that did not answer, and clocks that differ.
     notes: Vec<String>,
 }
 
-/// A member of the partition that is watched.
+/// A member that watches the client.
 struct Watched {
     name: String,
     address: SocketAddrV4,
-    /// `None`: it does not answer.
+    /// `None`: it did not answer.
     clock: Option<Clock>,
 }
 
@@ -173,16 +174,16 @@ fn trace(key: &str, value: Option<&[u8]>, target: &TargetArguments) -> Result<Tr
     })
 }
 
-/// Switches that watch the client.
+/// The switches that watch the client.
 struct Sights<'a> {
     endpoint: &'a [SocketAddrV4],
     lookup: Lookup,
-    /// Of each that answers, by its name.
+    /// The clock of each switch that answered.
     clocks: Vec<(String, Clock)>,
 }
 
 impl<'a> Sights<'a> {
-    /// Asked for the first time, they begin.
+    /// The first lookup starts watching.
     fn begin(endpoint: &'a [SocketAddrV4], lookup: Lookup) -> Result<Self, Failure> {
         let asked_ns = now().boot_ns;
         let answers: Vec<SwitchAnswer> = answer(endpoint, &AdminRequest::Lookup(lookup))?;
@@ -194,7 +195,7 @@ impl<'a> Sights<'a> {
         Ok(Self { endpoint, lookup, clocks: answers.into_iter().filter_map(clock).collect() })
     }
 
-    /// Asked again, they tell; and what is to be said of them.
+    /// The second lookup returns what they saw; also returns notes.
     fn end(self, begun_ns: u64) -> Result<(Vec<Step>, Vec<String>), Failure> {
         let answers: Vec<SwitchAnswer> = answer(self.endpoint, &AdminRequest::Lookup(self.lookup))?;
         let (mut steps, mut notes) = (Vec::new(), Vec::new());
@@ -202,7 +203,7 @@ impl<'a> Sights<'a> {
             let sight = found.and_then(|found| found.sight);
             let clock = self.clocks.iter().find(|(name, _)| *name == switch).map(|(_, clock)| *clock);
             let (Some(sight), Some(clock)) = (sight, clock) else {
-                notes.push(format!("{switch} does not answer: what it saw is not known"));
+                notes.push(format!("{switch} does not answer: what it saw is unknown"));
                 continue;
             };
             steps.extend(sight.seen.into_iter().map(|seen| Step {
@@ -210,7 +211,7 @@ impl<'a> Sights<'a> {
                 place: switch.clone(),
                 what: seen.what,
             }));
-            notes.extend(sight.blind.map(|why| format!("{switch}: {why}; what it has counted is above")));
+            notes.extend(sight.blind.map(|why| format!("{switch}: {why}; its counters are above")));
             notes.extend(clock.describe(&switch));
         }
         Ok((steps, notes))
@@ -221,7 +222,7 @@ fn micros(at_ns: u64, begun_ns: u64) -> f64 {
     (i128::from(at_ns) - i128::from(begun_ns)) as f64 / 1e3
 }
 
-/// Every member watches the client from now on.
+/// Asks every member to watch the client.
 fn watch(partition: &PartitionStatus, nodes: &[NodeStatus], id: ClientId) -> Vec<Watched> {
     let address = |node| nodes.iter().find(|known| known.id == node).map(|known| known.address);
     let members = partition.members.iter().filter_map(|member| Some((member, address(member.node)?)));
@@ -239,7 +240,7 @@ fn ask_node(address: SocketAddrV4, request: &AdminRequest) -> Option<NodeTrace> 
     serde_json::from_slice(&json).ok()
 }
 
-/// What a member has seen, and what is to be said of it.
+/// The events that a member saw, and a note if its answer is incomplete.
 fn collect(
     member: &Watched,
     nodes: &[NodeStatus],
@@ -250,7 +251,7 @@ fn collect(
     let trace =
         member.clock.and_then(|clock| Some((clock, ask_node(member.address, &AdminRequest::Watched(id.0))?)));
     let Some((clock, trace)) = trace else {
-        return (Vec::new(), Some(format!("{name} does not answer: what it did is not known")));
+        return (Vec::new(), Some(format!("{name} does not answer: what it did is unknown")));
     };
     let who =
         |by| nodes.iter().find(|node| node.id == by).map_or(format!("node {by}"), |node| node.name.clone());
@@ -270,16 +271,16 @@ impl Clock {
         Self { ahead_ns: if is_ours { 0 } else { ahead_ns }, error_ns }
     }
 
-    /// If it is another one.
+    /// A note if the clock differs from ours.
     fn describe(self, name: &str) -> Option<String> {
         let error_us = self.error_ns as f64 / 1e3;
         (self.ahead_ns != 0).then(|| {
-            format!("the clock of {name} is another one: its times are right to {error_us:.0} us, in their order exactly")
+            format!("the clock of {name} differs: its times are accurate to {error_us:.0} us, their order is exact")
         })
     }
 }
 
-/// By which entries each switch sent it, and how many packets these have counted meanwhile.
+/// The entries by which each switch forwarded the request, and how many packets matched them meanwhile.
 fn counted(before: &Explanation, after: &Explanation, is_put: bool) -> Vec<String> {
     let hits = |answer: &SwitchAnswer| {
         let found = answer.found.as_ref()?;
@@ -300,12 +301,12 @@ fn counted(before: &Explanation, after: &Explanation, is_put: bool) -> Vec<Strin
         match (hits(answer), later.and_then(hits)) {
             (Some((entry, first)), Some((_, last))) => {
                 format!(
-                    "switch {}: {entry} has matched {} packets meanwhile",
+                    "switch {}: {entry} matched {} packets meanwhile",
                     answer.switch,
                     last.saturating_sub(first)
                 )
             }
-            _ => format!("switch {}: does not say what it has matched", answer.switch),
+            _ => format!("switch {}: does not report its counters", answer.switch),
         }
     };
     before.switches.iter().map(line).collect()
@@ -313,15 +314,13 @@ fn counted(before: &Explanation, after: &Explanation, is_put: bool) -> Vec<Strin
 
 fn describe(traced: &Traced) -> Vec<String> {
     let Traced { op, key, keyspace, client, partition, epoch, switches, steps, notes } = traced;
-    let width = steps.iter().map(|step| step.place.len()).max().unwrap_or_default();
     let mut lines = vec![format!(
         "{op} {key:?} of keyspace {keyspace} by client {client}: partition {partition}, epoch {epoch}"
     )];
     lines.extend(switches.iter().cloned());
-    lines.push("         us".into());
-    lines.extend(
-        steps.iter().map(|step| format!("{:11.1}  {:width$}  {}", step.after_us, step.place, step.what)),
-    );
+    let row = |step: &Step| vec![format!("{:.1}", step.after_us), step.place.clone(), step.what.clone()];
+    let table = Table::new("", &["us", "where", "event"], steps.iter().map(row).collect());
+    lines.extend(table.with_numbers(1).text().lines().map(str::to_owned));
     lines.extend(notes.iter().cloned());
     lines
 }
@@ -331,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_that_the_way_explains_is_none() {
+    fn clock_differences_within_the_error_are_ignored() {
         assert_eq!(Clock::between(1_000, 1_040, 1_100), Clock { ahead_ns: 0, error_ns: 50 });
         assert_eq!(Clock::between(1_000, 1_100, 1_100).ahead_ns, 0);
         let other = Clock::between(1_000, 901_050, 1_100);

@@ -12,16 +12,16 @@ use std::io::{IsTerminal, Read};
 /// `nicekv put`
 #[derive(clap::Args)]
 pub struct PutArguments {
-    /// At most 1024 bytes
+    /// Key, at most 1024 bytes
     key: String,
-    /// At most 512 MiB, in chains 56 KiB; a gateway hands out no more than its own limit [default: what comes on standard input]
+    /// Value, at most 512 MiB (56 KiB in chain keyspaces); gateways have limits of their own [default: read from standard input]
     value: Option<String>,
     #[command(flatten)]
     target: TargetArguments,
 }
 
 impl PutArguments {
-    /// Of what is too long one byte more than may be: the client says so.
+    /// The value; one byte more than the limit is read, so that the client can refuse it.
     fn value(&self) -> Result<Vec<u8>, Failure> {
         if let Some(value) = &self.value {
             return Ok(value.clone().into_bytes());
@@ -36,9 +36,9 @@ impl PutArguments {
 /// `nicekv get`
 #[derive(clap::Args)]
 pub struct GetArguments {
-    /// At most 1024 bytes
+    /// Key, at most 1024 bytes
     key: String,
-    /// No newline behind the value at a terminal either; elsewhere the value is written as it is
+    /// Print no newline after the value, even at a terminal
     #[arg(long)]
     raw: bool,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub struct GetArguments {
 /// `nicekv delete`
 #[derive(clap::Args)]
 pub struct DeleteArguments {
-    /// At most 1024 bytes
+    /// Key, at most 1024 bytes
     key: String,
     #[command(flatten)]
     target: TargetArguments,
@@ -77,7 +77,7 @@ pub fn get(arguments: &GetArguments) -> Result<(), Failure> {
 pub fn delete(arguments: &DeleteArguments) -> Result<(), Failure> {
     let refuse_objects = |known: &KeyspaceInfo| match known.chunks {
         Some(_) => Err(Failure::Environment(format!(
-            "the keys of keyspace {} are names of objects: `nicekv object delete` removes them",
+            "keyspace {} holds objects: use `nicekv object delete`",
             known.name
         ))),
         None => Ok(()),

@@ -1,8 +1,10 @@
-//! What has changed between two looks at a role: events.
+//! Events: what has changed between two observations of a role.
 
 use log::Level;
 use nicekv_gateway::GatewayObservation;
 use nicekv_metadata::{DiskState, Health, HotStatus, NodeState, PartitionStatus, Status, StrangerStatus};
+use nicekv_metrics::catalogue::{self, Metric};
+use nicekv_metrics::counters::{GATEWAY_COUNTERS, NODE_COUNTERS, OTHER_VERSION};
 use nicekv_proto::OpId;
 use nicekv_replica::{NodeStatus, PartitionStatus as NodePartition, Place, Standing};
 use nicekv_runtime::SwitchObservation;
@@ -36,7 +38,7 @@ impl From<&str> for Field {
     }
 }
 
-/// One line of the log, without who and when.
+/// An event without its role and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) level: Level,
@@ -55,13 +57,13 @@ impl Event {
     }
 }
 
-/// As JSON and the file of `status` write it.
+/// An enum value as in JSON.
 fn word(value: impl Serialize) -> String {
     let word = serde_json::to_value(value).ok();
     word.and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// How much a counter has grown, as an event if it has.
+/// An event with the growth of a counter, if it has grown.
 fn growth(level: Level, name: &'static str, before: u64, now: u64) -> Option<Event> {
     (now > before).then(|| Event::new(level, name).with("count", now - before))
 }
@@ -75,26 +77,35 @@ pub(crate) fn of_node(before: Option<&NodeStatus>, now: &NodeStatus) -> Vec<Even
         let earlier = before.and_then(|before| before.partition(partition.partition));
         events.extend(of_replica(earlier, partition));
     }
-    let (before, latest) = (before.map(|status| status.counters).unwrap_or_default(), &now.latest);
-    let mut grown = |level, name, before, now, place: Option<Place>| {
-        events.extend(growth(level, name, before, now).map(|event| at_place(event, place)));
-    };
-    let now = &now.counters;
-    grown(Level::Warn, "values-damaged", before.corrupt, now.corrupt, latest.corrupt);
-    grown(Level::Info, "values-repaired", before.repaired, now.repaired, latest.repaired);
-    grown(Level::Warn, "values-differing", before.differing, now.differing, latest.differing);
-    let refused = (before.refused_for_space, now.refused_for_space);
-    grown(Level::Warn, "puts-refused-disk-full", refused.0, refused.1, latest.refused_for_space);
-    grown(Level::Error, "op-ended", before.barred, now.barred, latest.barred);
-    let stranger = growth(Level::Warn, OTHER_VERSION, before.other_version, now.other_version);
-    let stranger = stranger
-        .map(|event| of_other_version(event, "wire", latest.stranger.map(|it| (it.from, it.version))));
-    events.extend(stranger);
+    let before = before.map(|status| status.counters).unwrap_or_default();
+    for counter in NODE_COUNTERS {
+        let Some((level, name)) = counter.event else { continue };
+        let event = growth(level, name, (counter.read)(&before), (counter.read)(&now.counters));
+        events.extend(event.map(|event| match name {
+            OTHER_VERSION => {
+                let sender = now.latest.stranger.map(|sender| (sender.from, sender.version));
+                of_other_version(event, "wire", sender)
+            }
+            _ => at_place(event, latest_place(now, counter.metric)),
+        }));
+    }
     events
 }
 
-/// Somebody of another release was heard.
-const OTHER_VERSION: &str = "other-version";
+/// Where a counter was last incremented.
+fn latest_place(now: &NodeStatus, metric: &Metric) -> Option<Place> {
+    let latest = &now.latest;
+    [
+        (&catalogue::NODE_CORRUPT, latest.corrupt),
+        (&catalogue::NODE_REPAIRED, latest.repaired),
+        (&catalogue::NODE_DIFFERING, latest.differing),
+        (&catalogue::NODE_NO_SPACE, latest.refused_for_space),
+        (&catalogue::NODE_BARRED, latest.barred),
+    ]
+    .into_iter()
+    .find(|(counted, _)| *counted == metric)?
+    .1
+}
 
 fn of_other_version(event: Event, protocol: &str, last: Option<(SocketAddrV4, u8)>) -> Event {
     let event = event.with("protocol", protocol);
@@ -102,19 +113,19 @@ fn of_other_version(event: Event, protocol: &str, last: Option<(SocketAddrV4, u8
     event.with("from", from.to_string().as_str()).with("version", u64::from(version))
 }
 
-/// Where the last of several things happened.
+/// Adds the place of the last of several occurrences.
 fn at_place(event: Event, place: Option<Place>) -> Event {
     let Some(Place { partition, epoch, op }) = place else { return event };
     let event = event.with("partition", u64::from(partition.0)).with("epoch", u64::from(epoch.0));
     if op == OpId::NONE { event } else { event.with("op", op_id(op).as_str()) }
 }
 
-/// As the client's half and the number of the op.
+/// An operation as CLIENT:SEQUENCE.
 fn op_id(op: OpId) -> String {
     format!("{:016x}:{}", op.client.0, op.sequence)
 }
 
-/// A partition at a node. That an epoch alone changes is for whoever looks closely.
+/// A partition at a node. A change of the epoch alone is a debug event.
 fn of_replica(before: Option<&NodePartition>, now: &NodePartition) -> Option<Event> {
     let stands = |status: &NodePartition| (status.standing, status.leads);
     let level = match before {
@@ -137,7 +148,7 @@ fn of_replica(before: Option<&NodePartition>, now: &NodePartition) -> Option<Eve
     Some(event.with("leads", now.leads).with("logged", now.logged))
 }
 
-/// What balancing by migration has done since, and keys that it names.
+/// New steps of balancing by migration, and newly found hot keys.
 fn of_migrations(before: &Status, now: &Status) -> Vec<Event> {
     let mut events = Vec::new();
     for told in &now.migrations {
@@ -187,7 +198,7 @@ pub(crate) fn of_metadata(before: Option<&MetadataObservation>, now: &MetadataOb
         let is_same = |known: &&StrangerStatus| {
             (known.address, &known.protocol, known.version) == (*address, protocol, *version)
         };
-        // Once for each: who goes on is in `status`.
+        // One event for each sender; `nicekv status` shows whether it continues.
         if before.is_none_or(|before| !before.control_plane.strangers.iter().any(|known| is_same(&known))) {
             let event = Event::new(Level::Warn, OTHER_VERSION).with("protocol", protocol.as_str());
             let event = event.with("from", address.to_string().as_str()).with("version", u64::from(*version));
@@ -197,7 +208,7 @@ pub(crate) fn of_metadata(before: Option<&MetadataObservation>, now: &MetadataOb
     events
 }
 
-/// That they are not spread is said once, and so is each other reason of a switch.
+/// Changes in the copying of hot keys; each reason of a failure is logged once.
 fn of_hot(before: Option<&HotStatus>, now: Option<&HotStatus>) -> Vec<Event> {
     let Some(now) = now else { return Vec::new() };
     let mut events = Vec::new();
@@ -220,7 +231,7 @@ fn of_hot(before: Option<&HotStatus>, now: Option<&HotStatus>) -> Vec<Event> {
     events
 }
 
-/// What a leader knows now and did not know before.
+/// Changes in the status of the cluster, as its leader reports it.
 fn of_status(before: &Status, now: &Status, events: &mut Vec<Event>) {
     let term = now.term;
     of_nodes(before, now, events);
@@ -322,7 +333,7 @@ pub(crate) fn of_gateway(before: Option<&GatewayObservation>, now: &GatewayObser
     for (reason, count) in &now.requests_failed {
         let failed =
             before.and_then(|before| before.requests_failed.iter().find(|(known, _)| known == reason));
-        // What a client should not have asked is its own affair.
+        // Requests that the keyspace does not support are the client's mistake.
         let level = if *reason == "refused" { Level::Debug } else { Level::Warn };
         let event = growth(level, "requests-failed", failed.map_or(0, |(_, count)| *count), *count);
         let last = now.recent_failures.iter().rev().find(|failed| failed.reason == *reason);
@@ -339,23 +350,19 @@ pub(crate) fn of_gateway(before: Option<&GatewayObservation>, now: &GatewayObser
         let event = Event::new(Level::Debug, "request-failed").with("op", op_id(failed.op).as_str());
         event.with("command", failed.command).with("reason", failed.reason)
     }));
-    let count = |of: fn(&GatewayObservation) -> u64| (before.map_or(0, of), of(now));
-    let (before_refused, refused) = count(|told| told.connections_refused);
-    events.extend(growth(Level::Warn, "connections-refused", before_refused, refused));
-    let (before_evicted, evicted) = count(|told| told.connections_evicted);
-    events.extend(growth(Level::Warn, "connections-evicted", before_evicted, evicted));
-    let (before_stalled, stalled) = count(|told| told.connections_stalled);
-    events.extend(growth(Level::Warn, "connections-stalled", before_stalled, stalled));
-    let (before_denied, denied) = count(|told| told.connections_denied);
-    events.extend(growth(Level::Warn, "connections-denied", before_denied, denied));
+    for counter in GATEWAY_COUNTERS {
+        let Some((level, name)) = counter.event else { continue };
+        let event = growth(level, name, before.map_or(0, counter.read), (counter.read)(now));
+        events.extend(event.map(|event| match name {
+            OTHER_VERSION => of_other_version(event, "wire", now.stranger),
+            _ => event,
+        }));
+    }
     for (reason, now_denied) in &now.denied {
         let earlier = before.and_then(|before| before.denied.iter().find(|(known, _)| known == reason));
         let event = growth(Level::Warn, "access-denied", earlier.map_or(0, |(_, count)| *count), *now_denied);
         events.extend(event.map(|event| event.with("reason", *reason)));
     }
-    let (before_other, other) = count(|told| told.other_version);
-    let stranger = growth(Level::Warn, OTHER_VERSION, before_other, other);
-    events.extend(stranger.map(|event| of_other_version(event, "wire", now.stranger)));
     events
 }
 
@@ -398,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_not_told_and_what_matters_less_at_a_lower_level() {
+    fn unchanged_state_is_not_logged_and_an_epoch_only_at_debug() {
         let first = node(2, replica(4, Standing::Consistent, false));
         assert_eq!(named(&of_node(None, &first)), [(Level::Info, "term"), (Level::Info, "partition")]);
         assert_eq!(of_node(Some(&first), &first), []);
@@ -413,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_told_by_what_they_have_grown() {
+    fn counters_are_logged_with_their_growth_and_place() {
         let first = node(2, replica(4, Standing::Consistent, false));
         let mut later = first.clone();
         later.counters.corrupt = 3;
@@ -432,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_of_another_release_is_named() {
+    fn senders_of_other_releases_are_named() {
         let first = node(2, replica(4, Standing::Consistent, false));
         let mut later = first.clone();
         later.counters.other_version = 2;
@@ -450,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_told_once() {
+    fn each_reason_is_logged_once() {
         let names = |before: Option<&HotStatus>, now: &HotStatus| -> Vec<&str> {
             of_hot(before, Some(now)).iter().map(|event| event.name).collect()
         };

@@ -1,4 +1,4 @@
-//! Looks at the roles of this process, again and again, and writes what has changed.
+//! A thread that observes the roles of this process and logs what has changed.
 
 use super::events::{Event, Field, of_gateway, of_metadata, of_node, of_switch};
 use log::kv::{ToValue, Value};
@@ -10,10 +10,10 @@ use nicekv_runtime::metadata::MetadataObservation;
 use nicekv_runtime::{Stop, SwitchObservation, Waker, now, readable, wait};
 use std::time::Duration;
 
-/// Between two looks.
+/// Interval between observations.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A role that does not answer for so long is stuck, or reads its log.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// A role that does not answer in time is stuck, or is reading its log.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 impl ToValue for Field {
     fn to_value(&self) -> Value<'_> {
@@ -25,7 +25,7 @@ impl ToValue for Field {
     }
 }
 
-/// Writes an event of a role.
+/// Logs an event of a role.
 pub(crate) fn emit(role: &str, name: &str, event: Event) {
     let who = [("role", Field::from(role)), ("name", Field::from(name))];
     let fields: Vec<_> = who.into_iter().chain(event.fields).collect();
@@ -40,7 +40,7 @@ pub(crate) fn emit(role: &str, name: &str, event: Event) {
     }
 }
 
-/// What a role said last.
+/// The last observation of a role.
 #[derive(Default)]
 enum Seen {
     #[default]
@@ -51,17 +51,16 @@ enum Seen {
     Gateway(GatewayObservation),
 }
 
-/// A role that is watched.
 struct Watched {
     source: Source,
     seen: Seen,
     is_silent: bool,
 }
 
-/// What a thread does until the stop.
+/// What the thread runs until the stop.
 type Watcher = Box<dyn FnOnce(&Stop) -> Result<(), String> + Send>;
 
-/// Does it for the roles of a process.
+/// The watcher of these roles.
 pub(crate) fn watcher(sources: Vec<Source>) -> Watcher {
     let watched = |source| Watched { source, seen: Seen::Nothing, is_silent: false };
     let mut watched: Vec<_> = sources.into_iter().map(watched).collect();
@@ -96,23 +95,23 @@ impl Watched {
         events.into_iter().for_each(|event| emit(role, &name, event));
     }
 
-    /// What the role says now, and what is new in it.
+    /// A new observation, and the events that follow from it.
     fn ask(&self) -> Option<(Seen, Vec<Event>)> {
         Some(match &self.source {
             Source::Node(_, node, _) => {
-                let told = node.ask((), PATIENCE)?.status;
+                let told = node.ask((), TIMEOUT)?.status;
                 let before = if let Seen::Node(before) = &self.seen { Some(&**before) } else { None };
                 let events = of_node(before, &told);
                 (Seen::Node(Box::new(told)), events)
             }
             Source::Switch(_, switch) => {
-                let told = switch.ask((), PATIENCE).flatten()?;
+                let told = switch.ask((), TIMEOUT).flatten()?;
                 let before = if let Seen::Switch(before) = &self.seen { Some(before) } else { None };
                 let events = of_switch(before, &told);
                 (Seen::Switch(told), events)
             }
             Source::Metadata(metadata) => {
-                let told = metadata.ask((), PATIENCE)?;
+                let told = metadata.ask((), TIMEOUT)?;
                 let before = if let Seen::Metadata(before) = &self.seen { Some(&**before) } else { None };
                 let events = of_metadata(before, &told);
                 (Seen::Metadata(Box::new(told)), events)

@@ -1,4 +1,5 @@
-//! Which nodes and keyspaces an `up` has: what its data directory says, and what the options add. An option that contradicts the directory is refused.
+//! The nodes and keyspaces of an `up`: those of its data directory, plus those that options add. Options that contradict the directory are
+//! refused.
 
 use super::{Engine, UpArguments};
 use crate::role::say;
@@ -15,23 +16,22 @@ use nicekv_runtime::metadata::peek;
 use std::net::SocketAddrV4;
 use std::path::Path;
 
-/// Unless it is said.
+/// Default number of nodes.
 const NODES: u8 = 3;
-/// Unless it is said.
+/// Default number of replicas.
 const REPLICAS: u8 = 3;
-/// Most nodes of one process.
+/// Nodes in one process.
 const NODES_MAX: usize = 64;
-/// Addresses of nodes end with their numbers.
+/// The last byte of a node's address is its number.
 const NUMBER_MAX: u16 = 254;
 
-/// See the module.
 pub(super) struct Layout {
-    /// Numbers of the nodes that the cluster has, or begins with.
+    /// Numbers of the nodes that the cluster has or starts with.
     nodes: Vec<u8>,
-    /// Numbers of those that are to be added to it.
+    /// Numbers of the nodes to add.
     pub(super) added: Vec<u8>,
     pub(super) default: KeyspaceSpec,
-    /// Those beside the default one.
+    /// All keyspaces but the default one.
     pub(super) keyspaces: Vec<KeyspaceSpec>,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn node_name(number: u8) -> String {
 }
 
 impl Layout {
-    /// What the options ask for, in the data directory as it is.
+    /// The layout that the options and the data directory ask for.
     pub(super) fn of(arguments: &UpArguments) -> Result<Self, Failure> {
         let directory = arguments.data_dir.join("metadata");
         let stored = match arguments.engine {
@@ -77,25 +77,26 @@ impl Layout {
         let place = Place(&arguments.data_dir);
         let number = |node: u16| {
             u8::try_from(node).ok().filter(|_| node <= NUMBER_MAX).ok_or_else(|| {
-                Failure::Environment(format!("no number up to {NUMBER_MAX} is left for a node of {place}"))
+                Failure::Environment(format!("no node number up to {NUMBER_MAX} is left in {place}"))
             })
         };
         let nodes = stored.nodes.iter().map(|node| number(node.id.0)).collect::<Result<Vec<_>, _>>()?;
         let asked: usize = arguments.nodes.map_or(stored.kept, usize::from);
         if asked < stored.kept {
-            let hint = "`nicekv node remove NAME` gives one up while the cluster runs";
+            let hint = "`nicekv node remove NAME` removes one while the cluster runs";
             let there = format!("{} nodes; {hint}", stored.kept);
             return Err(place.contradicts(&format!("--nodes {asked}"), &there));
         }
         let more = asked - stored.kept;
         if more > 0 && nodes.len() + more > NODES_MAX {
-            let line = format!("{place} has {} nodes, one process has {NODES_MAX} at most", nodes.len());
+            let line =
+                format!("{place} has {} nodes, and one process may have at most {NODES_MAX}", nodes.len());
             return Err(Failure::Environment(line));
         }
         let added = (stored.next_node..).take(more).map(number).collect::<Result<Vec<_>, _>>()?;
         let is_default = |spec: &&KeyspaceSpec| spec.id == KeyspaceId::DEFAULT;
         let Some(default) = stored.keyspaces.iter().find(is_default) else {
-            // Its first start did not come to an end.
+            // Its first start was interrupted.
             return Ok(Self { added, ..Self::new(arguments, nodes)? });
         };
         place.check_default(arguments, default)?;
@@ -121,12 +122,12 @@ impl Layout {
         Ok(Self { nodes, added, default: default.clone(), keyspaces })
     }
 
-    /// Of all nodes.
+    /// Numbers of all nodes.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u8> {
         self.nodes.iter().chain(&self.added).copied()
     }
 
-    /// Adds the nodes that the cluster does not have yet. What moves to them moves while the cluster serves.
+    /// Adds the new nodes; replicas move to them while the cluster serves.
     pub(super) fn add_nodes(&self, config: &ClusterConfig, endpoint: SocketAddrV4) -> Result<(), Failure> {
         for number in &self.added {
             let is_this = |node: &&nicekv_config::NodeSection| node.id == u16::from(*number);
@@ -142,14 +143,14 @@ impl Layout {
             let moving: usize = plan.moves.iter().map(|(_, _, count)| count).sum();
             let name = &section.name;
             say(format_args!(
-                "added {name}: {moving} replicas are to move, `nicekv node list` tells how far that is"
+                "added {name}: {moving} replicas will move; `nicekv node list` shows the progress"
             ))?;
         }
         Ok(())
     }
 }
 
-/// The data directory, for people.
+/// The data directory, in words.
 #[derive(Clone, Copy)]
 struct Place<'a>(&'a Path);
 
@@ -185,7 +186,7 @@ impl Place<'_> {
         }
     }
 
-    /// What is said of a keyspace that is there must be what it is.
+    /// Checks that an option agrees with an existing keyspace.
     fn check_keyspace(
         self,
         text: &str,
@@ -194,7 +195,7 @@ impl Place<'_> {
     ) -> Result<(), Failure> {
         let asked = KeyspaceSpec::parse(text, &KeyspaceDefaults { id: known.id, ..*defaults });
         let asked = asked.map_err(Failure::environment)?;
-        // Commands give keyspaces rings that are free, of whatever number.
+        // Keyspaces created by a command may have any free rings.
         let asked = match known.id >= CREATED_FIRST {
             true => KeyspaceSpec { unicast: known.unicast, multicast: known.multicast, ..asked },
             false => asked,

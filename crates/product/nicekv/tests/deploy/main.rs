@@ -350,7 +350,7 @@ fn check_files(deployment: &Deployment) {
         roles.into_iter().chain(nodes).map(|(host, role)| deployment.file(host, role)).collect();
     let files: Vec<&str> = files.iter().map(|path: &PathBuf| Path::to_str(path).unwrap()).collect();
     let told = deployment.told(&[&["config", "check"], &files[..]].concat());
-    assert_eq!(told.matches("good, of a ").count(), files.len(), "{told}");
+    assert_eq!(told.matches("valid, for a ").count(), files.len(), "{told}");
     assert_eq!(told.matches("note: ").count(), 2, "two nodes are to be added: {told}");
 }
 

@@ -76,13 +76,13 @@ fn what_was_backed_up_under_load_is_there_after_everything_was_lost() {
         before
     });
     let (code, _, error) = outcome(nicekv(scratch.path(), &["backup", "file", "--endpoint", &up.endpoint]));
-    assert!(code == Some(2) && error.contains("there already"), "{error}");
+    assert!(code == Some(2) && error.contains("already exists"), "{error}");
     up.kill();
     std::fs::remove_dir_all(scratch.path().join("data")).unwrap();
 
     // Another number of nodes and partitions.
     let up = Up::start(scratch.path(), &["--data-dir", "data", "--nodes", "1", "--replicas", "1"]);
-    assert!(command(scratch.path(), &["restore", "file", "--dry-run"]).starts_with("good: cluster "));
+    assert!(command(scratch.path(), &["restore", "file", "--dry-run"]).starts_with("valid: cluster "));
     let told = command(scratch.path(), &["restore", "file", "--endpoint", &up.endpoint]);
     assert!(told.starts_with("restored "), "{told}");
     let mut redis = up.redis();
@@ -177,11 +177,17 @@ fn a_file_that_is_no_good_and_a_cluster_that_is_not_empty_are_refused() {
     let mut damaged = whole.clone();
     damaged[whole.len() / 2] ^= 4;
     refused(&damaged, "damaged");
-    refused(&whole[..whole.len() - 1], "not the whole backup");
+    refused(&whole[..whole.len() - 1], "the file is truncated");
     let of_format = |format: &str| [format.as_bytes(), &whole[16..]].concat();
-    refused(&of_format("nicekv-backup 5\n"), "format 5, this program reads format 4");
-    refused(&of_format("nicekv-backup 3\n"), "format 3, this program reads format 4");
-    refused(b"color=blue", "no backup of nicekv");
+    refused(
+        &of_format("nicekv-backup 5\n"),
+        "backup format 5 is not supported (this release reads format 4)",
+    );
+    refused(
+        &of_format("nicekv-backup 3\n"),
+        "backup format 3 is not supported (this release reads format 4)",
+    );
+    refused(b"color=blue", "not a nicekv backup");
     one_line(nicekv(scratch.path(), &["restore", "nowhere", "--endpoint", &up.endpoint]), "nowhere");
     std::fs::write(&path, &whole).unwrap();
     // Its keys are counted within a second or two.
@@ -190,7 +196,7 @@ fn a_file_that_is_no_good_and_a_cluster_that_is_not_empty_are_refused() {
         assert!(Instant::now() < deadline, "the key is counted");
         std::thread::sleep(Duration::from_millis(50));
     }
-    refused(&whole, "holds 1 keys");
+    refused(&whole, "has 1 keys");
     assert_eq!(up.redis().call(&["SET", "color", "red"]), "+OK");
     command(scratch.path(), &["restore", "file", "--merge", "--endpoint", &up.endpoint]);
     assert_eq!(up.redis().call(&["GET", "color"]), "$blue");

@@ -221,3 +221,9 @@ impl Redis {
         }
     }
 }
+
+/// Whether a line of a table has these words in a row.
+pub(crate) fn has_row(text: &str, words: &str) -> bool {
+    let squeezed = |line: &str| format!(" {} ", line.split_whitespace().collect::<Vec<_>>().join(" "));
+    text.lines().any(|line| squeezed(line).contains(&format!(" {words} ")))
+}

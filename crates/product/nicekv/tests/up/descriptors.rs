@@ -12,7 +12,7 @@ fn a_limit_that_the_roles_alone_need_is_refused_with_the_number() {
     let (code, output, error) =
         outcome(limited(scratch.path(), 150, &["up", "--resp", "localhost:0", "--data-dir", "data"]));
     assert_eq!((code, output.as_str(), error.lines().count()), (Some(2), "", 1), "{error}");
-    assert!(error.contains("150 open files") && error.contains("needs "), "{error}");
+    assert!(error.contains("limit of open files is 150") && error.contains(" are needed"), "{error}");
     assert!(!scratch.path().join("data").exists(), "nothing was created");
 }
 

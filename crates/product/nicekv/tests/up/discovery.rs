@@ -63,6 +63,9 @@ fn the_data_directory_that_is_here_decides() {
     // The cluster of this place does not run: another one is not meant.
     assert_eq!(mine.interrupt(), Some(0));
     let (code, _, error) = run(scratch, &one, &["put", "color", "red"]);
-    assert!(code == Some(2) && error.contains("does not run") && error.contains(&theirs.endpoint), "{error}");
+    assert!(
+        code == Some(2) && error.contains("is not running") && error.contains(&theirs.endpoint),
+        "{error}"
+    );
     assert_eq!(run(scratch, &other, &["get", "color"]).1, "red");
 }

@@ -1,4 +1,4 @@
-//! What people are told, and what others may see.
+//! What `up` and the commands print, and that data are private.
 
 use crate::cluster::{Up, nicekv, outcome};
 use crate::refusals::refused;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 #[test]
-fn up_says_where_the_data_are_how_to_connect_and_when_it_has_stopped() {
+fn up_prints_data_directory_connection_and_stop() {
     let scratch = tempfile::tempdir().unwrap();
     let mut up = Up::start(scratch.path(), &["--data-dir", "data", "--nodes", "1", "--replicas", "1"]);
     let data = scratch.path().join("data");
@@ -23,7 +23,7 @@ fn up_says_where_the_data_are_how_to_connect_and_when_it_has_stopped() {
 }
 
 #[test]
-fn durable_data_are_not_hidden_behind_the_memory_engine() {
+fn memory_engine_refuses_a_directory_with_durable_data() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--data-dir", "data", "--nodes", "1", "--replicas", "1"]);
     assert_eq!(up.interrupt(), Some(0));
@@ -88,14 +88,17 @@ fn an_empty_endpoint_in_the_environment_is_none() {
         assert!(code == Some(2) && error.contains("no cluster is running"), "{endpoint:?}: {error}");
     }
     let (code, _, error) = get("nonsense");
-    assert!(code == Some(2) && error.contains("NICEKV_ENDPOINT: \"nonsense\" is not like"), "{error}");
+    assert!(
+        code == Some(2) && error.contains("NICEKV_ENDPOINT: \"nonsense\" is not an address such as"),
+        "{error}"
+    );
     let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "1", "--replicas", "1"]);
     let (code, _, error) = get(&up.endpoint);
     assert!(code == Some(1) && error.contains("has no value"), "{error}");
 }
 
 #[test]
-fn a_port_that_is_no_endpoint_is_named_for_what_it_is() {
+fn wrong_endpoints_are_recognised() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "1", "--replicas", "1"]);
     let port = up.endpoint.rsplit_once(':').unwrap().1;
@@ -114,8 +117,8 @@ fn a_port_that_is_no_endpoint_is_named_for_what_it_is() {
 }
 
 #[test]
-fn a_gateway_without_a_network_says_what_it_waits_for() {
-    let name = "a_gateway_without_a_network_says_what_it_waits_for";
+fn gateway_without_a_route_says_what_it_waits_for() {
+    let name = "gateway_without_a_route_says_what_it_waits_for";
     if !rustix::process::geteuid().is_root() {
         // Past the test harness, which swallows what the macros print.
         writeln!(std::io::stderr(), "NOT RUN (needs root): {name}").unwrap();
@@ -139,7 +142,7 @@ fn a_gateway_without_a_network_says_what_it_waits_for() {
     let event = logged.find(|line| line.as_ref().is_ok_and(|line| line.contains("metadata-silent")));
     process.kill().unwrap();
     process.wait().unwrap();
-    assert!(first.contains("gateway-0: there is no way to 10.10.0.0/16"), "{first}");
+    assert!(first.contains("gateway-0: no route to 10.10.0.0/16"), "{first}");
     let event = event.expect("it says what it waits for").unwrap();
     assert!(event.contains("waits for the metadata service") && event.contains("10.20.0.2:7400"), "{event}");
 }
@@ -178,7 +181,7 @@ fn wrong_configuration_names_its_line() {
 }
 
 #[test]
-fn status_is_a_summary_unless_partitions_are_asked_for() {
+fn status_lists_partitions_only_on_request() {
     let scratch = tempfile::tempdir().unwrap();
     let _up = Up::start(scratch.path(), &["--engine", "memory"]);
     let status = |arguments: &[&str]| {
@@ -187,17 +190,17 @@ fn status_is_a_summary_unless_partitions_are_asked_for() {
         text
     };
     let (summary, whole) = (status(&[]), status(&["--partitions"]));
-    let listed = |text: &str| text.lines().filter(|line| line.starts_with("partition ")).count();
+    let listed = |text: &str| text.lines().filter(|line| line.contains(" primary)")).count();
     assert_eq!((listed(&summary), listed(&whole)), (0, 32));
     assert!(
         summary.contains("32 of 32 partitions whole") && summary.contains("3 of 3 nodes live"),
         "{summary}"
     );
-    assert!(summary.lines().count() < 25, "{summary}");
+    assert!(summary.lines().count() < 50, "{summary}");
 }
 
 #[test]
-fn wrong_usage_is_told_in_one_line() {
+fn usage_errors_are_one_line() {
     let scratch = tempfile::tempdir().unwrap();
     for (arguments, parts) in [
         (&["up", "--nodes", "0"][..], &["--nodes", "1..=64", "nicekv up --help"][..]),

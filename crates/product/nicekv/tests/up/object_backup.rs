@@ -97,7 +97,7 @@ fn objects_are_backed_up_while_others_move_and_restored_while_garbage_is_collect
     up.kill();
     std::fs::remove_dir_all(here.join("data")).unwrap();
     for file in ["quiet", "file"] {
-        assert!(succeeds(here, &["restore", file, "--dry-run"]).starts_with("good: "));
+        assert!(succeeds(here, &["restore", file, "--dry-run"]).starts_with("valid: "));
     }
     assert_eq!(std::fs::read_dir(here).unwrap().filter(is_left_over).count(), 0);
 
@@ -142,7 +142,7 @@ fn a_backup_of_objects_that_is_no_good_changes_nothing() {
     succeeds(here, &["object", "delete", "name"]);
     let mut flipped = whole.clone();
     flipped[whole.len() / 2] ^= 1;
-    for (bytes, why) in [(&flipped[..], "damaged"), (&whole[..whole.len() / 2], "not the whole backup")] {
+    for (bytes, why) in [(&flipped[..], "damaged"), (&whole[..whole.len() / 2], "the file is truncated")] {
         std::fs::write(here.join("file"), bytes).unwrap();
         one_line(nicekv(here, &["restore", "file", "--merge"]), why);
         assert_eq!(succeeds(here, &["object", "list"]), "");
@@ -152,5 +152,5 @@ fn a_backup_of_objects_that_is_no_good_changes_nothing() {
     assert!(succeeds(here, &["object", "get", "name"]) == content);
     assert_eq!(up.interrupt(), Some(0));
     let _up = Up::start(here, &["--engine", "memory", "--keyspace", "objects=replicas=2"]);
-    one_line(nicekv(here, &["restore", "file"]), "which has none here");
+    one_line(nicekv(here, &["restore", "file"]), "holds objects in the backup but values in this cluster");
 }

@@ -46,7 +46,7 @@ fn an_object_comes_back_whole_in_parts_and_after_kill_minus_9() {
     let whole = content(9_000_000);
     let part = succeeds(here, &["object", "get", "of-9000000", "--range", "1048570..2097160"]);
     assert!(part == whole[1_048_570..2_097_160]);
-    refused(here, &["object", "get", "of-1", "--range", "0..2"], "not within the object, which has 1");
+    refused(here, &["object", "get", "of-1", "--range", "0..2"], "outside the object, which has 1 bytes");
     refused(here, &["object", "get", "nothing"], "there is no object \"nothing\"");
     let stat = succeeds(here, &["object", "stat", "of-1048577"]);
     assert!(stat.contains(r#""bytes":1048577,"chunks":2"#), "{stat}");

@@ -1,4 +1,4 @@
-//! What commands write: values byte for byte, names that command no terminal, and files that are whole or as they were.
+//! Output of commands: exact values, escaped names, and files that are complete or unchanged.
 
 use crate::cluster::{Up, nicekv, outcome};
 use crate::large::text;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const SMALL: [&str; 8] =
     ["--engine", "memory", "--nodes", "1", "--replicas", "1", "--keyspace", "objects=chunks=unicast"];
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn succeeds(scratch: &Path, words: &[&str]) -> Vec<u8> {
     let output = nicekv(scratch, words).output().unwrap();
@@ -25,7 +25,7 @@ fn put(scratch: &Path, words: &[&str], input: &[u8]) {
 }
 
 #[test]
-fn values_come_out_as_they_went_in() {
+fn values_are_printed_byte_for_byte() {
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
     let _up = Up::start(here, &SMALL);
@@ -51,7 +51,7 @@ fn values_come_out_as_they_went_in() {
 }
 
 #[test]
-fn names_of_strangers_break_no_lines_and_command_no_terminal() {
+fn names_neither_break_lines_nor_control_the_terminal() {
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
     let up = Up::start(here, &SMALL);
@@ -95,7 +95,7 @@ fn half_written(scratch: &Path, words: &[&str], beside: &str) -> Child {
     loop {
         let mut process = nicekv(scratch, words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIMEOUT {
             if scratch.join(beside).exists() {
                 kill_process(Pid::from_child(&process), Signal::STOP).unwrap();
                 break;
@@ -124,7 +124,7 @@ fn is_ended_by(signal: Signal, mut process: Child) -> bool {
 
 /// SCENARIO 42.
 #[test]
-fn a_command_that_is_ended_leaves_the_old_file_whole_and_the_next_one_free() {
+fn interrupted_commands_leave_old_files_intact() {
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
     let _up = Up::start(here, &SMALL);
@@ -155,7 +155,7 @@ fn a_command_that_is_ended_leaves_the_old_file_whole_and_the_next_one_free() {
     succeeds(here, &backup);
     assert_eq!(files(here), ["backup", "out"]);
     let (code, _, error) = outcome(nicekv(here, &backup));
-    assert!(code == Some(2) && error.contains("nothing is written over"), "{error}");
+    assert!(code == Some(2) && error.contains("already exists and is not overwritten"), "{error}");
     succeeds(here, &["restore", "--dry-run", "backup"]);
     // What fails leaves nothing either.
     let (code, _, _) = outcome(nicekv(here, &["object", "get", "no such name", "other"]));

@@ -32,7 +32,7 @@ fn peers_of_another_version_are_named_by_status_and_counted() {
 
     let deadline = Instant::now() + PATIENCE;
     // One line, however many there are, and all of them for programs.
-    let line = "WRONG: 127.0.0.1 speaks version ";
+    let line = "WRONG: 127.0.0.1 sends version ";
     loop {
         let (code, status, _) = outcome(nicekv(scratch.path(), &["status"]));
         let (_, json, _) = outcome(nicekv(scratch.path(), &["status", "--json"]));

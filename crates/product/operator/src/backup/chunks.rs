@@ -1,4 +1,4 @@
-//! Chunks of objects in a backup: which ones a name needs, and where they are in a file.
+//! Chunks of objects in a backup: which ones an object needs, and where they are in the file.
 
 use super::error::{BackupError, Damage};
 use nicekv_objects::{Manifest, ManifestError, chunk_id};
@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The chunks that an object is made of, and how long they are, each once. A value that is no manifest needs none.
+/// The distinct chunks of an object with their lengths; none for a value that is not a manifest.
 pub(super) fn needs(value: &[u8]) -> Result<Vec<(ChunkId, u32)>, ManifestError> {
     let manifest = match Manifest::decode(value) {
         Err(ManifestError::NotOurs) => return Ok(Vec::new()),
@@ -20,12 +20,12 @@ pub(super) fn needs(value: &[u8]) -> Result<Vec<(ChunkId, u32)>, ManifestError> 
     Ok(all.filter(|chunk| seen.insert(*chunk)).collect())
 }
 
-/// Where chunks are in a file.
+/// Positions of chunks in a file.
 #[derive(Default)]
 pub(super) struct ChunkIndex(HashMap<ChunkId, (u64, u32)>);
 
 impl ChunkIndex {
-    /// One is at this place, in so many bytes.
+    /// Adds a chunk at a position.
     pub(super) fn insert(&mut self, id: ChunkId, bytes: &[u8], place: u64) -> Result<(), Damage> {
         if chunk_id(bytes) != id {
             return Err(Damage::WrongChunk(id));
@@ -36,7 +36,7 @@ impl ChunkIndex {
         }
     }
 
-    /// An object needs nothing that has not come.
+    /// Checks that all chunks of an object have come before it.
     pub(super) fn check(&self, key: &[u8], value: &[u8]) -> Result<(), Damage> {
         let name = || key.escape_ascii().to_string();
         let needs =
@@ -50,7 +50,7 @@ impl ChunkIndex {
     }
 }
 
-/// Chunks of a file that was verified.
+/// The chunks of a verified file.
 pub(super) struct ChunkFile {
     file: File,
     index: ChunkIndex,
@@ -61,7 +61,7 @@ impl ChunkFile {
         Ok(Self { file: File::open(path)?, index })
     }
 
-    /// A chunk, which is what its id says also if the file has changed since.
+    /// Reads a chunk and verifies it again, because the file may have changed.
     pub(super) fn read(&self, id: ChunkId) -> Result<Arc<[u8]>, BackupError> {
         let (at, length) = *self.index.0.get(&id).expect("names were compared with the index");
         let mut bytes = vec![0; length as usize];
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_needs_each_chunk_once_and_what_is_none_needs_nothing() {
+    fn objects_need_each_chunk_once_and_other_values_none() {
         let zeros = [0; 10];
         let value = object(&[&zeros, b"0123456789", &zeros, b"end"], 10);
         let expected = [(chunk_id(&zeros), 10), (chunk_id(b"0123456789"), 10), (chunk_id(b"end"), 3)];
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_what_its_id_says_comes_once_and_before_who_needs_it() {
+    fn chunks_match_their_ids_come_once_and_before_their_objects() {
         let mut index = ChunkIndex::default();
         let (one, other) = (chunk_id(b"one"), chunk_id(b"other"));
         assert_eq!(index.insert(one, b"onf", 0), Err(Damage::WrongChunk(one)));
@@ -105,14 +105,14 @@ mod tests {
         assert_eq!(index.check(b"key", &object(&[b"one"], 3)), Ok(()));
         let missing = Damage::ChunkMissing { name: "key".into(), id: other };
         assert_eq!(index.check(b"key", &object(&[b"other"], 5)), Err(missing));
-        // Of this id, and of another length: no object has such a chunk.
+        // The same id with another length is a contradiction.
         let contradiction = Manifest { length: 4, chunk_bytes: 4, chunks: vec![one] }.encode();
         let missing = Damage::ChunkMissing { name: "key".into(), id: one };
         assert_eq!(index.check(b"key", &contradiction), Err(missing));
     }
 
     #[test]
-    fn what_has_changed_since_it_was_verified_is_noticed() {
+    fn changes_after_verification_are_detected() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("b");
         std::fs::write(&path, b"..one").unwrap();

@@ -1,33 +1,30 @@
-//! Why a backup is no good.
+//! Errors of backup files.
 
 use crate::failure::Failure;
 use nicekv_proto::chunk::ChunkId;
 use std::io;
 use thiserror::Error;
 
-/// Why a file cannot be written.
+/// The failure to write a backup.
 pub(super) fn unwritten(error: io::Error) -> Failure {
     Failure::Environment(format!("cannot write the backup: {error}"))
 }
 
-/// Why a file cannot be restored; one line, without its name.
+/// Why a file cannot be restored, in one line without the file's name.
 #[derive(Debug, Error)]
 pub(super) enum BackupError {
-    /// It cannot be read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is something else.
-    #[error("no backup of nicekv")]
+    #[error("not a nicekv backup")]
     NotOurs,
-    /// Of another release.
-    #[error("a backup of format {0}, this program reads format 4: take its release")]
+    #[error(
+        "backup format {0} is not supported (this release reads format 4): use the release that wrote it"
+    )]
     Format(String),
-    /// It is not what was written.
-    #[error("damaged at byte {at}: {why}; nothing was restored from here on")]
+    #[error("damaged at byte {at}: {why}; nothing after it was restored")]
     Damaged {
-        /// Behind the last good record, or where what is damaged begins.
+        /// After the last good record, or at the start of the damage.
         at: u64,
-        /// What is wrong.
         why: Damage,
     },
 }
@@ -35,42 +32,26 @@ pub(super) enum BackupError {
 /// What is wrong with a file.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(super) enum Damage {
-    /// It has no end.
-    #[error("it ends too early: not the whole backup")]
+    #[error("the file is truncated")]
     CutShort,
-    /// A bit has changed, or something is missing, doubled or elsewhere.
-    #[error("a checksum does not match")]
+    #[error("checksum mismatch")]
     Checksum,
-    /// Longer than any that is written.
-    #[error("a record that is too long")]
+    #[error("a record is too long")]
     TooLong,
-    /// Of no kind that is written.
-    #[error("a record of an unknown kind")]
+    #[error("a record of unknown kind")]
     UnknownKind,
-    /// Its first record says something else.
-    #[error("it does not say what it is")]
+    #[error("the header is missing")]
     NoHeader,
-    /// A record of a known kind has something else in it.
     #[error("{0}")]
     Content(String),
-    /// Not as they are written.
-    #[error("records in an order that no backup has")]
+    #[error("records are out of order")]
     Order,
-    /// Of none that the header names.
-    #[error("a partition of a keyspace that it has not")]
+    #[error("a partition belongs to a keyspace that the header does not name")]
     ForeignKeyspace,
-    /// What is called so is something else.
-    #[error("chunk {0} is not what its id says")]
+    #[error("the content of chunk {0} does not match its id")]
     WrongChunk(ChunkId),
-    /// Each is there once.
-    #[error("chunk {0} comes twice")]
+    #[error("chunk {0} appears twice")]
     ChunkTwice(ChunkId),
-    /// Chunks come before the names that need them.
-    #[error("object \"{name}\" needs chunk {id}, which is not there as it says")]
-    ChunkMissing {
-        /// Of the object.
-        name: String,
-        /// What it needs.
-        id: ChunkId,
-    },
+    #[error("object \"{name}\" needs chunk {id}, which is missing or has another length")]
+    ChunkMissing { name: String, id: ChunkId },
 }

@@ -1,15 +1,15 @@
-//! The file of a backup.
+//! The format of a backup file.
 //!
 //! ```text
 //!   nicekv-backup 4\n
 //!   kind (1 byte) │ length (4, big-endian) │ that many bytes │ CRC-32C (4) of everything up to here
-//!   H: JSON, of what it is │ P: JSON, a partition begins │ C: a chunk: id (32), bytes │ E: keyed entries │ V: a part of a large value │ Q: JSON, it ends │ … │ Z: JSON, the end
+//!   H: JSON, the header │ P: JSON, a partition starts │ C: a chunk: id (32), bytes │ E: keyed entries │ V: a part of a large value │ Q: JSON, it ends │ … │ Z: JSON, the end
 //! ```
 //!
-//! Parts of large values come in the order of the entries that speak of them, each value from its beginning to its end. Where keys are names of objects each chunk comes before the
-//! first name that needs it, and once in the file. Formats before 4 have no settings of keyspaces, and are refused.
+//! Parts of large values follow in the order of the entries that refer to them, each value from start to end. A chunk appears once, before
+//! the first object that needs it. Formats before 4 have no keyspace settings and are refused.
 //!
-//! Each checksum covers what is before it, too: nothing can be missing, doubled or in another order, and without the end it is not whole.
+//! Each checksum covers everything before it: no record can be missing, repeated or moved, and a file without its end is incomplete.
 
 use super::error::{BackupError, Damage};
 use nicekv_proto::chunk::{CHUNK_LENGTH_MAX, ChunkId};
@@ -21,70 +21,68 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 const MARK: &str = "nicekv-backup ";
-/// Of what is written and read.
+/// The only version that is written and read.
 const VERSION: &str = "4";
-/// Of the head of a part of a large value: client, sequence, offset.
+/// Head of a part of a large value: client, sequence, offset.
 const PART_HEAD_BYTES: usize = 20;
-/// Of a record beside what it holds: kind, length and checksum.
+/// Kind, length and checksum of a record.
 const FRAME_BYTES: u64 = 9;
 const CHECKSUM_BYTES: u64 = 4;
-/// Longest record of a kind: pages of nodes are much shorter.
+/// Payload limit of a kind; pages of nodes are much shorter.
 const fn record_bytes_max(kind: u8) -> usize {
     if kind == b'C' { size_of::<ChunkId>() + CHUNK_LENGTH_MAX as usize } else { 1 << 20 }
 }
 const LINE_BYTES_MAX: usize = 64;
 
-/// Of what it is.
+/// What the file contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     /// 32 hexadecimal digits.
     pub(super) cluster: String,
-    /// Of the program that wrote it.
+    /// Version of the program that wrote it.
     pub(super) program: String,
-    /// By the clock of the host where it was written, when it was begun.
+    /// Start of the backup, by the clock of the host that wrote it.
     pub(super) unix_ms: u64,
     pub(super) keyspaces: Vec<StoredKeyspace>,
-    /// Numbers of those whose keys are names of objects.
+    /// Numbers of the object keyspaces.
     #[serde(default)]
     pub(super) objects: Vec<u16>,
 }
 
-/// A keyspace that the file has values of.
+/// A keyspace in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoredKeyspace {
     /// Its number in the cluster that was backed up.
     pub(super) id: u16,
     pub(super) name: String,
-    /// As a new keyspace takes them.
+    /// As `nicekv keyspace create` takes them.
     pub(super) settings: String,
 }
 
-/// A partition begins: what follows is what it held when this decision was the last.
+/// A partition starts; it is a snapshot after this decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Begin {
     pub(super) keyspace: u16,
     pub(super) partition: u32,
     pub(super) epoch: u32,
     pub(super) index: u64,
-    /// Which node has told it.
+    /// The node that it was read from.
     pub(super) node: String,
 }
 
-/// How much there was, of a partition or of all.
+/// Size of a partition or of the whole backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Totals {
     pub(super) entries: u64,
-    /// Of entries and large values.
+    /// Bytes of entries and large values.
     pub(super) bytes: u64,
     #[serde(default)]
     pub(super) chunks: u64,
-    /// Of these.
     #[serde(default)]
     pub(super) chunk_bytes: u64,
 }
 
 impl Totals {
-    /// And these.
     pub(super) fn add(&mut self, other: &Self) {
         self.entries += other.entries;
         self.bytes += other.bytes;
@@ -93,7 +91,7 @@ impl Totals {
     }
 }
 
-/// What a file has.
+/// A record of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     Begin(Begin),
@@ -105,7 +103,6 @@ pub(super) enum Record {
     End(Totals),
 }
 
-/// Of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
     pub(super) id: ChunkId,
@@ -119,7 +116,7 @@ impl Chunk {
     }
 }
 
-/// Of a large value, from this offset on.
+/// Part of a large value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) name: OpId,
@@ -148,14 +145,14 @@ impl Part {
     }
 }
 
-/// A file that is being written, and where it can be gone back to. It is removed if it is not finished.
+/// A file being written; it can be rewound, and is removed unless it is finished.
 pub(super) struct Writer {
     file: BufWriter<File>,
     place: Place,
     new: NewFile,
 }
 
-/// After a record.
+/// A position after a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     offset: u64,
@@ -163,7 +160,7 @@ pub(super) struct Place {
 }
 
 impl Writer {
-    /// For a file that is not there. What it holds is as private as the data.
+    /// Creates a file that must not exist, readable by its owner only.
     pub(super) fn create(path: &Path, header: &Header) -> io::Result<Self> {
         if path.symlink_metadata().is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -184,7 +181,7 @@ impl Writer {
         self.place
     }
 
-    /// Forgets what was written since.
+    /// Discards what was written after `place`.
     pub(super) fn go_back(&mut self, place: Place) -> io::Result<()> {
         self.file.flush()?;
         self.file.get_ref().set_len(place.offset)?;
@@ -221,20 +218,20 @@ impl Writer {
         Ok(())
     }
 
-    /// It is whole, on the disk and in its place.
+    /// Completes the file: synced, under its final name.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.file.flush()?;
         self.new.finish_new()
     }
 
-    /// It is whole, and goes when it is dropped.
+    /// Completes a temporary file, which is removed on drop.
     pub(super) fn unfinished(mut self) -> io::Result<NewFile> {
         self.file.flush()?;
         Ok(self.new)
     }
 }
 
-/// A file that is being read.
+/// A file being read.
 pub(super) struct Reader {
     file: BufReader<File>,
     checksum: u32,
@@ -269,7 +266,7 @@ impl Reader {
             b'P' => Record::Begin(self.parsed(&payload)?),
             b'E' => Record::Entries(payload),
             b'V' => Record::Part(
-                Part::decode(&payload).ok_or_else(|| self.damaged(content("a part of no value")))?,
+                Part::decode(&payload).ok_or_else(|| self.damaged(content("a malformed part of a value")))?,
             ),
             b'C' => Record::Chunk(
                 Chunk::decode(&payload).ok_or_else(|| self.damaged(content("a chunk without an id")))?,
@@ -280,12 +277,12 @@ impl Reader {
         })
     }
 
-    /// Whether nothing follows.
+    /// Whether the end of the file is reached.
     pub(super) fn is_at_end(&mut self) -> Result<bool, BackupError> {
         Ok(io::BufRead::fill_buf(&mut self.file)?.is_empty())
     }
 
-    /// Where so many bytes begin that were the last of the record that was read last.
+    /// Position of the last `bytes` of the payload that was read last.
     pub(super) fn place_of_last(&self, bytes: usize) -> u64 {
         self.offset - CHECKSUM_BYTES - bytes as u64
     }

@@ -43,15 +43,15 @@ fn read(path: &Path) -> Result<Vec<Record>, BackupError> {
 }
 
 #[test]
-fn what_is_written_is_what_is_read() {
+fn written_records_are_read_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("b");
     assert_eq!(written(&path), read(&path).unwrap());
-    assert!(Writer::create(&path, &header()).is_err(), "nothing is written over");
+    assert!(Writer::create(&path, &header()).is_err(), "existing files are not overwritten");
 }
 
 #[test]
-fn every_byte_counts_and_none_may_be_missing() {
+fn every_changed_or_missing_byte_is_detected() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("b");
     written(&path);
@@ -75,20 +75,23 @@ fn every_byte_counts_and_none_may_be_missing() {
 }
 
 #[test]
-fn another_format_is_told_from_what_is_none() {
+fn other_formats_and_other_files_are_distinguished() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("b");
     std::fs::write(&path, "nicekv-backup 99\nwhatever").unwrap();
     let error = Reader::open(&path).err().unwrap();
     assert!(matches!(&error, BackupError::Format(format) if format == "99"));
-    assert!(error.to_string().contains("format 99, this program reads format 4"), "{error}");
+    assert!(
+        error.to_string().contains("backup format 99 is not supported (this release reads format 4)"),
+        "{error}"
+    );
     std::fs::write(&path, "PK\u{3}\u{4}").unwrap();
     let error = Reader::open(&path).err().unwrap();
-    assert!(matches!(error, BackupError::NotOurs) && error.to_string() == "no backup of nicekv");
+    assert!(matches!(error, BackupError::NotOurs) && error.to_string() == "not a nicekv backup");
 }
 
 #[test]
-fn the_longest_chunk_is_one_record_and_is_found_again_by_its_place() {
+fn longest_chunk_is_one_record_with_a_known_position() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("b");
     let mut writer = Writer::create(&path, &header()).unwrap();
@@ -105,7 +108,7 @@ fn the_longest_chunk_is_one_record_and_is_found_again_by_its_place() {
 }
 
 #[test]
-fn backups_without_settings_of_keyspaces_are_refused_by_their_format() {
+fn older_formats_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("b");
     for version in ["1", "2", "3"] {

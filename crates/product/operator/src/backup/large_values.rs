@@ -1,4 +1,4 @@
-//! Entries of a backup and their values. Of large values the entries come first, then the values in parts, in the order of the entries.
+//! Entries of a backup and their values. Large values follow their entries, in parts and in the order of the entries.
 
 use super::format::{Part, Record};
 use nicekv_proto::Form;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 type KeyedEntry<'a> = (&'a [u8], Entry<'a>);
 
-/// What a record of entries has.
+/// Decodes a record of entries.
 pub(super) fn keyed_entries(bytes: &[u8]) -> Result<Vec<KeyedEntry<'_>>, String> {
     let (mut reader, mut entries) = (Bytes::new(bytes), Vec::new());
     while !reader.is_empty() {
@@ -22,11 +22,11 @@ pub(super) fn keyed_entries(bytes: &[u8]) -> Result<Vec<KeyedEntry<'_>>, String>
     Ok(entries)
 }
 
-/// Entries whose values are still to come.
+/// Entries whose large values are still to come.
 #[derive(Default)]
 pub(super) struct LargeEntries {
     expected: VecDeque<Expected>,
-    /// Of the first one, as far as it has come.
+    /// State of the first one.
     checksum: Checksum,
     offset: u32,
     value: Vec<u8>,
@@ -39,18 +39,18 @@ struct Expected {
     expiry_ms: u64,
 }
 
-/// A key with all of its value.
+/// A key with its complete value.
 pub(super) struct Whole {
     pub(super) key: Vec<u8>,
     pub(super) version: OpId,
     pub(super) value: Vec<u8>,
-    /// [`Form::Plain`], or that of a hash.
+    /// [`Form::Plain`] or [`Form::Hash`].
     pub(super) form: Form,
     pub(super) expiry_ms: u64,
 }
 
 impl LargeEntries {
-    /// If this entry speaks of a large value, that is to come.
+    /// Expects the value of an entry if it is large.
     pub(super) fn expect(&mut self, key: &[u8], entry: &Entry<'_>) {
         if let Some(reference) = entry.large() {
             let Entry { version, expiry_ms, .. } = *entry;
@@ -62,7 +62,7 @@ impl LargeEntries {
         self.expected.is_empty()
     }
 
-    /// Keys of which all has come with this record, removed ones left out.
+    /// Keys whose value is complete with this record, without deleted ones.
     pub(super) fn whole(&mut self, record: &Record) -> Result<Vec<Whole>, String> {
         let bytes = match record {
             Record::Entries(bytes) => bytes,
@@ -79,12 +79,12 @@ impl LargeEntries {
         Ok(small)
     }
 
-    /// A part has come, and is not kept.
+    /// Checks the next part without keeping it.
     pub(super) fn check(&mut self, part: &Part) -> Result<(), String> {
         self.add(part).map(drop)
     }
 
-    /// A part has come; the value, if that was its end.
+    /// Takes the next part; returns the key with its value if that was the last part.
     pub(super) fn take(&mut self, part: &Part) -> Result<Option<Whole>, String> {
         self.value.extend_from_slice(&part.bytes);
         let whole = self.add(part)?.map(|Expected { key, version, expiry_ms, .. }| Whole {
@@ -99,12 +99,12 @@ impl LargeEntries {
 
     fn add(&mut self, part: &Part) -> Result<Option<Expected>, String> {
         let Some(Expected { key, reference, .. }) = self.expected.front() else {
-            return Err("a part of a value of which no entry speaks".into());
+            return Err("a part of a value that no entry refers to".into());
         };
         let left = reference.length - self.offset;
         let is_next = part.name == reference.name && part.offset == self.offset;
         if !is_next || part.bytes.is_empty() || part.bytes.len() as u64 > u64::from(left) {
-            return Err(format!("not the next part of the value of {}", key.escape_ascii()));
+            return Err(format!("unexpected part of the value of {}", key.escape_ascii()));
         }
         self.checksum.update(&part.bytes);
         self.offset += part.bytes.len() as u32;
@@ -112,7 +112,7 @@ impl LargeEntries {
             return Ok(None);
         }
         if self.checksum.finish() != reference.checksum {
-            return Err(format!("the value of {} is not what its entry says", key.escape_ascii()));
+            return Err(format!("the value of {} does not match its entry", key.escape_ascii()));
         }
         (self.checksum, self.offset) = (Checksum::new(), 0);
         Ok(self.expected.pop_front())
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_one_after_the_other() {
+    fn values_follow_in_order() {
         let mut large = expecting(&[2, 1]);
         assert!(large.take(&part(2, 0, &value(2)[..1_500])).unwrap().is_none());
         for (sequence, offset) in [(2, 1_500), (1, 0)] {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn small_values_are_whole_with_their_entry_and_removed_keys_are_none() {
+    fn small_values_are_complete_and_deleted_keys_are_skipped() {
         let mut bytes = Vec::new();
         for (key, value) in [(b"a", Some(&b"small"[..])), (b"b", None)] {
             let mut entry = Vec::new();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_next_part_of_the_right_value_is_refused() {
+    fn unexpected_parts_are_refused() {
         assert!(expecting(&[]).check(&part(1, 0, &value(1))).is_err());
         for wrong in [
             part(1, 0, &value(1)),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_comes_whole_and_says_what_it_is() {
+    fn hashes_are_complete_and_keep_their_form() {
         let (mut hash, mut entry, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
         nicekv_proto::hash::Field { name: b"color", value: b"blue" }.append(&mut hash);
         let (form, value) = (Form::Hash, Some(&hash[..]));

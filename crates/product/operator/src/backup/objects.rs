@@ -1,11 +1,11 @@
-//! Names of objects, with their chunks.
+//! Backing up objects with their chunks.
 //!
 //! ```text
-//!   a partition's names as of one moment ─▶ .FILE.names.nicekv-new ─▶ each name: its chunks that are not in the file yet ─▶ C … ─▶ E (V …)
-//!                                                              └ one is gone: has the name another object? that one; no name? nothing; else an error
+//!   snapshot of a partition's names ─▶ .FILE.names.nicekv-new ─▶ each name: chunks that are not in the file yet ─▶ C … ─▶ E (V …)
+//!                                                        └ a chunk is gone: take the name's present object; skip a deleted name; else fail
 //! ```
 //!
-//! Getting chunks takes its time, and a node does not wait with its moment: so names are in a file of their own first.
+//! Fetching chunks takes longer than a node keeps its snapshot, so the names are copied to a file first.
 
 use super::chunks::needs;
 use super::error::unwritten;
@@ -26,23 +26,23 @@ use std::collections::HashSet;
 use std::fmt::Display;
 use std::path::Path;
 
-/// A name is looked at so often, each time that its object was replaced, and collected, while it was read.
+/// Attempts for an object that is replaced and collected while it is read.
 const TRIES_MAX: usize = 5;
-/// Of a long manifest.
+/// Length of a part of a long manifest.
 const PART_BYTES: usize = 64 << 10;
 
-/// A value, and its version.
+/// A version and its value.
 type Versioned = (OpId, Vec<u8>);
 
-/// Takes a chunk.
+/// Consumes a chunk.
 pub(super) type Take<'a> = dyn FnMut(ChunkId, &[u8]) -> Result<(), Failure> + 'a;
 
-/// Where objects are.
+/// Where objects are read from.
 pub(super) trait Source {
-    /// What a name has now.
+    /// The present value of a name.
     fn now(&self, key: &[u8]) -> Result<Option<Versioned>, Failure>;
 
-    /// Gets chunks, in order.
+    /// Fetches chunks in order.
     fn fetch(&self, ids: &[ChunkId], take: &mut Take<'_>) -> Result<(), NotGot>;
 }
 
@@ -57,13 +57,13 @@ impl Source for Objects {
     }
 }
 
-/// The names of a partition, in a file that goes with this.
+/// The names of a partition, in a temporary file.
 pub(super) struct Names {
     file: NewFile,
 }
 
 impl Names {
-    /// To be filled with one partition, in a file beside the backup.
+    /// A writer for one partition, to a file beside the backup.
     pub(super) fn create(path: &Path, header: &Header) -> Result<Writer, Failure> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".names");
@@ -71,7 +71,7 @@ impl Names {
         file.and_then(|file| Writer::to(file, header)).map_err(unwritten)
     }
 
-    /// What one was filled with.
+    /// The names that were written.
     pub(super) fn of(writer: Writer) -> Result<Self, Failure> {
         Ok(Self { file: writer.unfinished().map_err(unwritten)? })
     }
@@ -85,15 +85,14 @@ impl Names {
     }
 }
 
-/// See the module.
 #[derive(Default)]
 pub(super) struct ObjectWriter {
-    /// Chunks that are in the file: 32 bytes for each.
+    /// Chunks that are already in the file.
     written: HashSet<ChunkId>,
 }
 
 impl ObjectWriter {
-    /// Writes a partition's names, with all that they need.
+    /// Writes the objects of a partition.
     pub(super) fn write(
         &mut self,
         writer: &mut Writer,
@@ -111,7 +110,7 @@ impl ObjectWriter {
                 }
                 _ => {
                     let whole = large.whole(&record).map_err(|why| names.failed(why))?;
-                    // A hash is no name.
+                    // A hash is not an object.
                     let named = whole.into_iter().filter(|whole| whole.form != Form::Hash);
                     for Whole { key, version, value, .. } in named {
                         totals.add(&self.write_object(writer, &key, (version, value), source)?);
@@ -121,7 +120,7 @@ impl ObjectWriter {
         }
     }
 
-    /// Writes an object as it was found, or as it is by now, if that one has gone meanwhile.
+    /// Writes an object as of the snapshot, or the present one if that is gone.
     fn write_object(
         &mut self,
         writer: &mut Writer,
@@ -141,7 +140,7 @@ impl ObjectWriter {
                     totals.add(&write_name(writer, key, &found)?);
                     return Ok(totals);
                 }
-                Err(NotGot::Taker(failure)) => return Err(failure),
+                Err(NotGot::Consumer(failure)) => return Err(failure),
                 Err(NotGot::Chunk(id, error)) => {
                     writer.go_back(place).map_err(unwritten)?;
                     match source.now(key)? {
@@ -152,7 +151,7 @@ impl ObjectWriter {
                 }
             }
         }
-        Err(named(&"it is replaced again and again while it is read"))
+        Err(named(&"it was replaced repeatedly while it was read"))
     }
 }
 
@@ -165,7 +164,7 @@ fn write_chunks(
     let ids: Vec<ChunkId> = chunks.iter().map(|(id, _)| *id).collect();
     source.fetch(&ids, &mut |id, bytes| {
         if lengths.next() != Some(bytes.len()) {
-            return Err(Failure::Operation(format!("chunk {id} is not as long as the manifest says")));
+            return Err(Failure::Operation(format!("chunk {id} differs in length from the manifest")));
         }
         totals.add(&Totals { chunks: 1, chunk_bytes: bytes.len() as u64, ..Totals::default() });
         writer.write(&Record::Chunk(Chunk { id, bytes: bytes.to_vec() })).map_err(unwritten)
@@ -180,7 +179,7 @@ fn write_name(writer: &mut Writer, key: &[u8], (version, value): &Versioned) -> 
     let reference = Reference { name: version, length: value.len() as u32, checksum };
     let stored = if is_large { reference.bytes() } else { value.clone() };
     let (mut entry, mut bytes) = (Vec::new(), Vec::new());
-    // Which decision wrote it matters to the members of its partition alone.
+    // The decision matters only to members of the partition.
     Entry { index: 0, version, expiry_ms: 0, form: Form::of_set(is_large), value: Some(&stored) }
         .append(&mut entry);
     put_keyed_entry(&mut bytes, key, &entry);

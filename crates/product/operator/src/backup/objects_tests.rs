@@ -61,7 +61,7 @@ impl Source for Fake {
             self.got.borrow_mut().push(*id);
             let found = self.chunks.get(id);
             let bytes = found.ok_or(NotGot::Chunk(*id, ChunkClientError::Get(GetError::NotFound)))?;
-            take(*id, bytes).map_err(NotGot::Taker)?;
+            take(*id, bytes).map_err(NotGot::Consumer)?;
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ fn of(pairs: &[(&str, &[u8])]) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 #[test]
-fn objects_are_written_whole_and_each_chunk_once() {
+fn objects_are_complete_and_each_chunk_is_written_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("b");
     let long: Vec<u8> = (0..20_000_u32).flat_map(u32::to_be_bytes).collect();
@@ -124,14 +124,14 @@ fn objects_are_written_whole_and_each_chunk_once() {
     assert_eq!(read(&path), of(&contents));
     assert_eq!((totals.entries, totals.chunks), (4, 3 + 8_000));
     assert_eq!(totals.chunk_bytes, 21 + long.len() as u64);
-    assert_eq!(fake.got.borrow().len(), 3 + 8_000, "nothing is got twice");
+    assert_eq!(fake.got.borrow().len(), 3 + 8_000, "no chunk is fetched twice");
     let verified = verify(&path).unwrap();
     assert_eq!((verified.totals, verified.partitions), (totals, 1));
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "what was beside it is gone");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "the temporary file is gone");
 }
 
 #[test]
-fn an_object_that_went_meanwhile_is_left_out_and_one_that_was_replaced_is_as_it_is_now() {
+fn deleted_objects_are_skipped_and_replaced_ones_are_current() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("b");
     let moment =
@@ -147,12 +147,12 @@ fn an_object_that_went_meanwhile_is_left_out_and_one_that_was_replaced_is_as_it_
 }
 
 #[test]
-fn a_chunk_that_is_lost_is_an_error_and_so_is_a_name_that_never_rests() {
+fn lost_chunks_and_ever_changing_objects_are_errors() {
     let directory = tempfile::tempdir().unwrap();
     let mut fake = Fake::with(&[("broken", b"0123456789lost")]);
     fake.collect(b"lost");
     let Err(Failure::Operation(why)) = written(&directory.path().join("a"), &fake, &fake) else {
-        panic!("it is not whole")
+        panic!("it is incomplete")
     };
     let id = chunk_id(b"lost").to_string();
     assert!(
@@ -161,21 +161,21 @@ fn a_chunk_that_is_lost_is_an_error_and_so_is_a_name_that_never_rests() {
     );
     fake.is_restless = true;
     let Err(Failure::Operation(why)) = written(&directory.path().join("b"), &fake, &fake) else {
-        panic!("it is not whole")
+        panic!("it is incomplete")
     };
-    assert!(why.contains("again and again"), "{why}");
+    assert!(why.contains("replaced repeatedly"), "{why}");
     let id = chunk_id(b"0123456789");
     fake.is_restless = false;
     fake.put("broken", 1, b"0123456789lost");
     fake.chunks.insert(id, b"short".to_vec());
     let Err(Failure::Operation(why)) = written(&directory.path().join("c"), &fake, &fake) else {
-        panic!("it is not whole")
+        panic!("it is incomplete")
     };
-    assert!(why.contains("not as long"), "{why}");
+    assert!(why.contains("differs in length"), "{why}");
 }
 
 #[test]
-fn every_bit_of_objects_counts_and_none_may_be_missing() {
+fn every_changed_or_missing_bit_of_objects_is_detected() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("b");
     let fake = Fake::with(&[("a", b"0123456789abc"), ("b", b"0123456789def")]);
@@ -205,7 +205,7 @@ fn judged(path: &Path, records: &[Record]) -> Option<Damage> {
 }
 
 #[test]
-fn what_no_backup_has_is_refused_though_its_checksums_are_right() {
+fn impossible_records_are_refused_despite_valid_checksums() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("b");
     let fake = Fake::with(&[("a", b"0123456789")]);

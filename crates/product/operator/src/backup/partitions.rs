@@ -1,4 +1,4 @@
-//! Partitions of a backup, as the nodes that lead them read them.
+//! Reading partitions from their primaries.
 
 use super::error::unwritten;
 use super::format::{Begin, Part, Record, Totals, Writer};
@@ -12,20 +12,20 @@ use nicekv_runtime::control_plane::{AdminRequest, BackupFrame};
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
-/// For a partition that can be read: nodes may come and go meanwhile.
-const PARTITION_PATIENCE: Duration = Duration::from_secs(60);
-/// Between two tries.
+/// Timeout for a partition; nodes may fail and recover meanwhile.
+const PARTITION_TIMEOUT: Duration = Duration::from_secs(60);
+/// Pause between attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
-/// For a node's next page.
+/// Timeout for the next page of a node.
 const NODE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Writes a partition as it was at one moment; again, if that breaks off.
-pub(super) fn write_patiently(
+/// Writes a consistent snapshot of a partition; repeats it if it breaks off.
+pub(super) fn write_with_retries(
     writer: &mut Writer,
     endpoint: &[SocketAddrV4],
     partition: u32,
 ) -> Result<Totals, Failure> {
-    let deadline = Instant::now() + PARTITION_PATIENCE;
+    let deadline = Instant::now() + PARTITION_TIMEOUT;
     loop {
         let place = writer.place();
         let why = match write_partition(writer, endpoint, partition)? {
@@ -40,7 +40,7 @@ pub(super) fn write_patiently(
     }
 }
 
-/// Reads a partition from the node that leads it; the inner error is why it has to be tried again.
+/// Reads a partition from its primary; the inner error is the reason to try again.
 fn write_partition(
     writer: &mut Writer,
     endpoint: &[SocketAddrV4],
@@ -48,10 +48,10 @@ fn write_partition(
 ) -> Result<Result<Totals, String>, Failure> {
     let status: Status = answer(endpoint, &AdminRequest::Status)?;
     let Some(partition) = status.partitions.iter().find(|partition| partition.id == id) else {
-        return Err(Failure::Operation(format!("partition {id} is gone")));
+        return Err(Failure::Operation(format!("partition {id} no longer exists")));
     };
     let Some(node) = status.nodes.iter().find(|node| node.id == partition.told_by()) else {
-        return Ok(Err("who leads it is no node any more".into()));
+        return Ok(Err("its primary is no longer a node".into()));
     };
     let (mut totals, mut refused, mut failure) = (Totals::default(), None, None);
     let mut large = LargeEntries::default();

@@ -1,4 +1,4 @@
-//! Before anything is restored: what would go wrong is named, all of it at once, and the keyspaces that are missing are created.
+//! Preparing a restore: all problems are reported at once, and missing keyspaces are created.
 
 use super::RestoreArguments;
 use super::format::{Header, StoredKeyspace};
@@ -10,11 +10,11 @@ use nicekv_runtime::control_plane::AdminRequest;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-/// Settings that make sense only with the value of another one.
+/// Settings that depend on another one.
 const DEPENDENT: [(&str, &str); 3] =
     [("replication", "write-set"), ("balancing", "partition-keys"), ("balancing", "partition-bytes")];
 
-/// Creates the keyspaces that are missing, and waits for them. Refused, before anything is changed, with all that is wrong.
+/// Creates the missing keyspaces and waits for them. Fails before anything is changed, with all problems.
 pub(super) fn prepare(
     header: &Header,
     endpoint: &[SocketAddrV4],
@@ -26,8 +26,7 @@ pub(super) fn prepare(
     let mut problems = Vec::new();
     let names = header.keyspaces.iter().map(|keyspace| keyspace.name.as_str());
     let unknown = changes.keys().filter(|name| !names.clone().any(|known| known == **name));
-    problems
-        .extend(unknown.map(|name| format!("--keyspace {name}: the backup has no keyspace of this name")));
+    problems.extend(unknown.map(|name| format!("--keyspace {name}: the backup has no such keyspace")));
     let mut texts = Vec::new();
     for keyspace in &header.keyspaces {
         let name = keyspace.name.as_str();
@@ -36,7 +35,7 @@ pub(super) fn prepare(
             Some(known) => {
                 problems.extend(of_existing(known, keyspace, header, (&status, arguments.merge)));
                 problems.extend(
-                    change.map(|_| format!("--keyspace {name}: it exists already, and stays as it is")),
+                    change.map(|_| format!("--keyspace {name}: it already exists and is not changed")),
                 );
             }
             None => {
@@ -56,29 +55,29 @@ pub(super) fn prepare(
         [] => texts.iter().try_for_each(|create| keyspaces::create_and_wait(endpoint, create)),
         [only] => Err(Failure::Environment(format!("nothing was restored: {only}"))),
         several => Err(Failure::Environment(format!(
-            "nothing was restored, there are {} problems: {}",
+            "nothing was restored; {} problems: {}",
             several.len(),
             several.join(" | ")
         ))),
     }
 }
 
-/// By the names of keyspaces, their other settings.
+/// Changed settings by keyspace.
 fn changes(options: &[String]) -> Result<BTreeMap<&str, &str>, Failure> {
     let mut changes = BTreeMap::new();
     for option in options {
         let Some((name, settings)) = option.split_once('=') else {
-            let line = format!("--keyspace {option}: say NAME=SPEC, such as {option}=replicas=2");
+            let line = format!("--keyspace {option}: must be NAME=SPEC, such as {option}=replicas=2");
             return Err(Failure::Environment(line));
         };
         if changes.insert(name, settings).is_some() {
-            return Err(Failure::Environment(format!("--keyspace {name} is said twice")));
+            return Err(Failure::Environment(format!("--keyspace {name} is given twice")));
         }
     }
     Ok(changes)
 }
 
-/// The name of a setting; of some the value is enough.
+/// The name of a setting, which may be given by its value alone.
 fn setting(text: &str) -> &str {
     match text {
         "multicast" | "chain" | "quorum" => "replication",
@@ -87,7 +86,7 @@ fn setting(text: &str) -> &str {
     }
 }
 
-/// Settings with those of `change` in place of what they had.
+/// Settings with those of `change` replaced.
 fn changed(settings: &str, change: &str) -> String {
     let new: Vec<_> = change.split(',').filter(|text| !text.is_empty()).collect();
     let is_new = |name: &str| new.iter().any(|text| setting(text) == name);
@@ -98,7 +97,7 @@ fn changed(settings: &str, change: &str) -> String {
     settings.split(',').filter(stays).chain(new.iter().copied()).collect::<Vec<_>>().join(",")
 }
 
-/// Why a keyspace cannot take what the backup has of it.
+/// Why an existing keyspace cannot be restored into.
 fn of_existing(
     known: &KeyspaceInfo,
     stored: &StoredKeyspace,
@@ -109,13 +108,13 @@ fn of_existing(
     let found = status.keyspaces.iter().find(|keyspace| keyspace.name == *name);
     let keys = found.map_or(0, |keyspace| keyspace.usage.keys);
     let full = (keys > 0 && !merge)
-        .then(|| format!("keyspace {name} holds {keys} keys: restore into a new cluster, or say --merge"));
+        .then(|| format!("keyspace {name} has {keys} keys: restore into a new cluster, or use --merge"));
     let kind = match (known.chunks.is_some(), header.objects.contains(&stored.id)) {
-        (true, false) => Some(format!(
-            "keyspace {name} has names of objects here, and the backup has no chunks of it: it is of another keyspace"
-        )),
+        (true, false) => {
+            Some(format!("keyspace {name} holds objects in this cluster but values in the backup"))
+        }
         (false, true) => Some(format!(
-            "the backup has objects of keyspace {name}, which has none here: make it with --chunks"
+            "keyspace {name} holds objects in the backup but values in this cluster: create it with --chunks"
         )),
         _ => None,
     };
@@ -127,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_a_keyspace_replaces_its_settings_and_what_depends_on_them() {
+    fn changed_settings_replace_old_ones_and_those_that_depend_on_them() {
         let quorum = "replication=quorum,write-set=2,replicas=3,partitioning=hash,partitions=8";
         assert_eq!(changed(quorum, ""), quorum);
         let fewer = "replication=quorum,write-set=2,partitioning=hash,partitions=8,replicas=2";

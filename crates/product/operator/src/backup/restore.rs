@@ -1,10 +1,10 @@
-//! Puts what a backup has, key by key, as any client puts; of objects the chunks before the name.
+//! Restoring a backup key by key, as a client; the chunks of an object come before its name.
 
 use super::chunks::{ChunkFile, needs};
 use super::error::{BackupError, Damage};
 use super::format::{Header, Reader, Record, StoredKeyspace};
 use super::large_values::{LargeEntries, Whole};
-use super::writers::{Giver, Put, Putters};
+use super::writers::{Put, Queue, Writers};
 use crate::client::{client_for, failed, keyspace};
 use crate::failure::Failure;
 use crate::objects::Objects;
@@ -18,24 +18,24 @@ use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::Duration;
 
-/// Puts of values under way.
+/// Values put in parallel.
 const PUTS_MAX: usize = 32;
-/// Objects under way; each has a chunk in memory beside those that are put.
+/// Objects put in parallel; each holds a chunk in memory beside those in flight.
 const OBJECTS_MAX: usize = 4;
-/// For each put.
+/// Timeout of a put.
 const PUT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where keys of a keyspace go.
+/// The destination of a keyspace.
 enum Destination {
     Values(Client),
     Objects(Objects),
 }
 
-/// Those of a backup, by the numbers of its keyspaces.
+/// Destinations by keyspace number in the backup.
 pub(super) struct Destinations(BTreeMap<u16, Destination>);
 
 impl Destinations {
-    /// In a cluster that has the keyspaces of the backup.
+    /// The destinations in a cluster that has all keyspaces of the backup.
     pub(super) fn find(
         header: &Header,
         info: &ClusterInfo,
@@ -59,7 +59,7 @@ impl Destinations {
         Ok(Self(found))
     }
 
-    /// Chunks that were there already, at as many targets as are wanted.
+    /// Chunks that already existed with enough copies.
     pub(super) fn known_chunks(&self) -> Result<u64, Failure> {
         let mut known = 0;
         for destination in self.0.values() {
@@ -83,7 +83,7 @@ impl Destinations {
                 block_on(put).map(drop).map_err(failed)
             }
             Some(Destination::Objects(objects)) => put_object(objects, key, value, chunks),
-            // Verified: it is one of the header's.
+            // Verification has checked that the header names it.
             None => Ok(()),
         }
     }
@@ -98,34 +98,34 @@ fn put_object(objects: &Objects, key: &[u8], value: &[u8], chunks: &ChunkFile) -
             next.transpose().map_err(Failure::environment)
         })
     };
-    // Without a version: as other keys, it has what the backup has, whatever it had before.
+    // Without a version: the backup overwrites what was there, as for other keys.
     objects.name((key, value), store()?, None, store).map(drop)
 }
 
-/// How many keys were put, and how many had expired.
+/// Numbers of restored and expired keys.
 #[derive(Default)]
 pub(super) struct Restored {
     pub(super) keys: u64,
     pub(super) expired: u64,
 }
 
-/// Puts all of a file that was verified.
+/// Restores a verified file.
 pub(super) fn restore_all(
     path: &Path,
     destinations: &Destinations,
     chunks: &ChunkFile,
 ) -> Result<Restored, NotRestored> {
-    let (values, value_puts) = Putters::new(PUTS_MAX);
-    let (objects, object_puts) = Putters::new(OBJECTS_MAX);
+    let (values, value_puts) = Writers::new(PUTS_MAX);
+    let (objects, object_puts) = Writers::new(OBJECTS_MAX);
     let read = std::thread::scope(|scope| {
-        for (putters, threads) in [(&values, PUTS_MAX), (&objects, OBJECTS_MAX)] {
+        for (writers, threads) in [(&values, PUTS_MAX), (&objects, OBJECTS_MAX)] {
             for _ in 0..threads {
-                scope.spawn(move || putters.run(|put| destinations.put(put, chunks)));
+                scope.spawn(move || writers.run(|put| destinations.put(put, chunks)));
             }
         }
-        // With what hands puts over putters end, too.
-        let (give_value, give_object) = (values.giver(value_puts), objects.giver(object_puts));
-        read_all(path, |has_objects| if has_objects { &give_object } else { &give_value })
+        // The threads end when the queues are dropped.
+        let (value_queue, object_queue) = (values.queue(value_puts), objects.queue(object_puts));
+        read_all(path, |has_objects| if has_objects { &object_queue } else { &value_queue })
     });
     let restored = read.map_err(NotRestored::File)?;
     match values.into_failure().or(objects.into_failure()) {
@@ -134,16 +134,16 @@ pub(super) fn restore_all(
     }
 }
 
-/// Why not all was restored.
+/// Why the restore failed.
 pub(super) enum NotRestored {
-    /// It cannot be read.
+    /// Reading the file failed.
     File(BackupError),
-    /// It cannot be put.
+    /// Putting a key failed.
     Put(Failure),
 }
 
-/// Hands every key over, to those who put what is of its kind.
-fn read_all<'a, 'b: 'a>(path: &Path, to: impl Fn(bool) -> &'a Giver<'b>) -> Result<Restored, BackupError> {
+/// Queues every key for the threads of its kind.
+fn read_all<'a, 'b: 'a>(path: &Path, to: impl Fn(bool) -> &'a Queue<'b>) -> Result<Restored, BackupError> {
     let (mut reader, mut restored, mut large) =
         (Reader::open(path)?, Restored::default(), LargeEntries::default());
     let (mut keyspace, now_ms) = (0, now().unix_ms);
@@ -161,8 +161,8 @@ fn read_all<'a, 'b: 'a>(path: &Path, to: impl Fn(bool) -> &'a Giver<'b>) -> Resu
                 continue;
             }
             let expiry = if expiry_ms == 0 { Expiry::Never } else { Expiry::At(expiry_ms) };
-            let give = to(reader.header.objects.contains(&keyspace));
-            if !give.give(Put { keyspace, key, value, form, expiry }) {
+            let queue = to(reader.header.objects.contains(&keyspace));
+            if !queue.push(Put { keyspace, key, value, form, expiry }) {
                 return Ok(restored);
             }
             restored.keys += 1;

@@ -1,4 +1,4 @@
-//! Reads all of a backup: nothing that is damaged is begun to be restored.
+//! Verification of a whole backup, before any of it is restored.
 
 use super::chunks::ChunkIndex;
 use super::error::{BackupError, Damage};
@@ -6,7 +6,7 @@ use super::format::{Begin, Chunk, Header, Reader, Record, Totals};
 use super::large_values::{LargeEntries, keyed_entries};
 use std::path::Path;
 
-/// A file that is good.
+/// A verified file.
 pub(super) struct Verified {
     pub(super) header: Header,
     pub(super) partitions: usize,
@@ -14,23 +14,23 @@ pub(super) struct Verified {
     pub(super) chunks: ChunkIndex,
 }
 
-/// What of it has come so far.
+/// State of the verification.
 #[derive(Default)]
 struct Seen {
     partitions: usize,
     all: Totals,
-    /// Of the partition that is open.
+    /// Totals of the open partition.
     one: Totals,
     open: Option<Open>,
     large: LargeEntries,
     chunks: ChunkIndex,
 }
 
-/// What a partition has.
+/// The kind of the open partition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Open {
     Values,
-    /// Names of objects, and chunks.
+    /// Objects and their chunks.
     Objects,
 }
 
@@ -66,7 +66,7 @@ impl Seen {
                     self.chunks.check(&whole.key, &whole.value)?;
                 }
             }
-            // These may be long, and nobody needs them here.
+            // Values may be large and are not needed here.
             (Record::Entries(entries), Some(Open::Values)) => {
                 let entries = keyed_entries(entries).map_err(Damage::Content)?;
                 entries.iter().for_each(|(key, entry)| self.large.expect(key, entry));
@@ -90,7 +90,7 @@ impl Seen {
     }
 }
 
-/// What totals say of a record.
+/// The totals of a record.
 fn counted(record: &Record) -> Result<Totals, String> {
     Ok(match record {
         Record::Entries(bytes) => Totals {

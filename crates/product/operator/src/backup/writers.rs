@@ -1,36 +1,34 @@
-//! Those who put what is restored, several keys at once, as long as their values do not take too much memory.
+//! Threads that put restored keys in parallel, with bounded memory.
 
 use crate::failure::Failure;
 use nicekv_proto::{Expiry, Form};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Most bytes of values that are handed over and not put; a single one may be longer.
+/// Bytes of values that are queued or being put; a single value may exceed it.
 const BYTES_MAX: usize = 64 << 20;
 
-/// One key.
+/// A key to put.
 pub(super) struct Put {
     pub(super) keyspace: u16,
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
-    /// What the value is.
     pub(super) form: Form,
     pub(super) expiry: Expiry,
 }
 
-/// See the module.
-pub(super) struct Putters {
+pub(super) struct Writers {
     receiver: Mutex<Receiver<Put>>,
-    /// What the first of them met that could not.
+    /// The first failure.
     failure: Mutex<Option<Failure>>,
-    /// Bytes of values that are handed over and not put.
+    /// Bytes of values that are queued or being put.
     bytes: Mutex<usize>,
-    is_less: Condvar,
+    is_freed: Condvar,
 }
 
-/// Who hands puts over to them. They end with it.
-pub(super) struct Giver<'a> {
-    putters: &'a Putters,
+/// Queues puts; the threads end when it is dropped.
+pub(super) struct Queue<'a> {
+    writers: &'a Writers,
     puts: SyncSender<Put>,
 }
 
@@ -38,15 +36,15 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Putters {
-    /// So many keys may wait for them.
+impl Writers {
+    /// With room for `waiting_max` queued keys.
     pub(super) fn new(waiting_max: usize) -> (Self, SyncSender<Put>) {
         let (puts, receiver) = sync_channel(waiting_max);
         let (receiver, failure) = (Mutex::new(receiver), Mutex::new(None));
-        (Self { receiver, failure, bytes: Mutex::new(0), is_less: Condvar::new() }, puts)
+        (Self { receiver, failure, bytes: Mutex::new(0), is_freed: Condvar::new() }, puts)
     }
 
-    /// Puts what is handed over, until nobody will hand over more. After a failure nothing is put any more.
+    /// Puts queued keys until the queue is dropped; after a failure the rest is discarded.
     pub(super) fn run(&self, act: impl Fn(&Put) -> Result<(), Failure>) {
         loop {
             let next = locked(&self.receiver).recv();
@@ -57,27 +55,26 @@ impl Putters {
                 locked(&self.failure).get_or_insert(failure);
             }
             *locked(&self.bytes) -= put.value.len();
-            self.is_less.notify_all();
+            self.is_freed.notify_all();
         }
     }
 
-    /// By whom puts are handed over.
-    pub(super) fn giver(&self, puts: SyncSender<Put>) -> Giver<'_> {
-        Giver { putters: self, puts }
+    pub(super) fn queue(&self, puts: SyncSender<Put>) -> Queue<'_> {
+        Queue { writers: self, puts }
     }
 
-    /// Why not all is put.
+    /// The first failure.
     pub(super) fn into_failure(self) -> Option<Failure> {
         self.failure.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Giver<'_> {
-    /// Hands a put over when there is room for it. False: one has failed, and there need be no more.
-    pub(super) fn give(&self, put: Put) -> bool {
-        let Putters { bytes, is_less, failure, .. } = self.putters;
+impl Queue<'_> {
+    /// Queues a put once there is room; false after a failure.
+    pub(super) fn push(&self, put: Put) -> bool {
+        let Writers { bytes, is_freed, failure, .. } = self.writers;
         let has_no_room = |bytes: &mut usize| *bytes > 0 && *bytes + put.value.len() > BYTES_MAX;
-        let waited = is_less.wait_while(locked(bytes), has_no_room);
+        let waited = is_freed.wait_while(locked(bytes), has_no_room);
         *waited.unwrap_or_else(PoisonError::into_inner) += put.value.len();
         locked(failure).is_none() && self.puts.send(put).is_ok()
     }
@@ -99,22 +96,22 @@ mod tests {
     }
 
     #[test]
-    fn all_is_put_in_bounded_memory_and_nothing_after_a_failure() {
+    fn memory_is_bounded_and_nothing_is_put_after_a_failure() {
         for fails_at in [None, Some(50)] {
-            let (putters, puts) = Putters::new(200);
+            let (writers, puts) = Writers::new(200);
             let (count, held_max) = (AtomicUsize::new(0), AtomicUsize::new(0));
             let act = |put: &Put| {
                 count.fetch_add(1, Ordering::Relaxed);
-                held_max.fetch_max(*locked(&putters.bytes), Ordering::Relaxed);
+                held_max.fetch_max(*locked(&writers.bytes), Ordering::Relaxed);
                 if Some(put.keyspace) == fails_at { Err(Failure::Operation("full".into())) } else { Ok(()) }
             };
             let given = std::thread::scope(|scope| {
-                scope.spawn(|| putters.run(act));
-                let giver = putters.giver(puts);
-                (0..100).filter(|number| giver.give(put(*number))).count()
+                scope.spawn(|| writers.run(act));
+                let queue = writers.queue(puts);
+                (0..100).filter(|number| queue.push(put(*number))).count()
             });
             assert!(held_max.into_inner() <= BYTES_MAX);
-            let (count, failure) = (count.into_inner(), putters.into_failure());
+            let (count, failure) = (count.into_inner(), writers.into_failure());
             match fails_at {
                 None => assert!(given == 100 && count == 100 && failure.is_none()),
                 Some(last) => assert!(count == usize::from(last) + 1 && failure.is_some(), "{count}"),

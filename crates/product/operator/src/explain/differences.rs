@@ -1,4 +1,4 @@
-//! Where switches and nodes are not as the metadata service believes.
+//! Differences between switches, nodes and what the metadata service believes.
 
 use super::Explanation;
 use nicekv_metadata::{MemberStanding, MemberStatus, MemberStatusState};
@@ -7,7 +7,7 @@ use nicekv_switch::HostId;
 use nicekv_switch::control::Found;
 use std::collections::BTreeSet;
 
-/// A line for each.
+/// One line for each difference.
 pub(super) fn find(told: &Explanation) -> Vec<String> {
     let mut lines = Vec::new();
     for switch in &told.switches {
@@ -27,7 +27,7 @@ pub(super) fn find(told: &Explanation) -> Vec<String> {
 
 fn of_switch(told: &Explanation, answer: &SwitchAnswer) -> Vec<String> {
     let Some(found) = &answer.found else {
-        return vec!["does not answer: what it has installed is not known".into()];
+        return vec!["does not answer: its tables are unknown".into()];
     };
     if answer.generation.is_none() {
         return vec!["has no tables: it drops gets and puts".into()];
@@ -43,7 +43,7 @@ fn of_switch(told: &Explanation, answer: &SwitchAnswer) -> Vec<String> {
     lines
 }
 
-/// Whether all that it does is to pass requests on by trunks: such entries stand for several partitions, and name anybody who is behind the same ones.
+/// Whether the switch only forwards to trunks: such entries cover several partitions and may name any host behind the same trunk.
 fn passes_on(found: &Found) -> bool {
     !found.hosts.is_empty() && found.hosts.iter().all(|host| host.is_remote)
 }
@@ -57,23 +57,23 @@ fn of_gets(told: &Explanation, found: &Found) -> Vec<String> {
     let serving = partition.members.iter().filter(serves);
     let serving: BTreeSet<u16> = serving.map(|member| member.node).collect();
     let Some((of_gets, host)) = found.gets() else {
-        // Nobody could answer them.
-        let is_meant = serving.is_empty();
-        return (!is_meant).then(|| "has no entry for gets: it drops them".into()).into_iter().collect();
+        // Without a serving member the entry is removed on purpose.
+        let is_intended = serving.is_empty();
+        return (!is_intended).then(|| "has no entry for gets: it drops them".into()).into_iter().collect();
     };
     let mut lines = Vec::new();
     if of_gets != partition.id {
-        lines.push(format!("takes gets for partition {of_gets}, not {}", partition.id));
+        lines.push(format!("routes gets to partition {of_gets}, not {}", partition.id));
     }
     let hosts = std::iter::once(host).chain(found.divisions.iter().map(|met| met.entry.host));
     let others: BTreeSet<u16> = hosts.map(|host| host.0).filter(|host| !serving.contains(host)).collect();
-    lines.extend(others.iter().map(|host| format!("sends gets to node {host}, which is not serving them")));
+    lines.extend(others.iter().map(|host| format!("sends gets to node {host}, which does not serve them")));
     lines
 }
 
 fn of_puts(told: &Explanation, found: &Found) -> Option<String> {
     let Some(group) = found.puts() else { return Some("has no entry for puts: it drops them".into()) };
-    // Who has just joined gets copies when all know of it (R7).
+    // A member that has just joined receives puts once all members know it (R7).
     let takes_puts = |member: &&MemberStatus| match told.partition.tail {
         Some(_) => member.node == told.partition.primary,
         None => member.standing != MemberStanding::Joining,
@@ -86,8 +86,8 @@ fn of_puts(told: &Explanation, found: &Found) -> Option<String> {
 
 fn of_node(told: &Explanation, member: &MemberStatus, answer: Option<&NodeAnswer>) -> Vec<String> {
     match answer {
-        None => vec!["does not answer: how it stands is not known".into()],
-        Some(NodeAnswer { partition: None, .. }) => vec!["has not heard of the partition".into()],
+        None => vec!["does not answer: its state is unknown".into()],
+        Some(NodeAnswer { partition: None, .. }) => vec!["does not know the partition".into()],
         Some(NodeAnswer { partition: Some(own), .. }) => of_member(told, member, own),
     }
 }
@@ -99,14 +99,14 @@ fn of_member(told: &Explanation, member: &MemberStatus, own: &NodePartition) -> 
     }
     let mut lines = Vec::new();
     if told.has_primary && own.primary != partition.primary {
-        lines.push(format!("takes node {} for the primary, not {}", own.primary, partition.primary));
+        lines.push(format!("believes node {} is the primary, not {}", own.primary, partition.primary));
     }
     if told.has_primary && member.node == partition.primary && !own.leads {
-        lines.push("is the primary and has not recovered: puts wait".into());
+        lines.push("is the primary but has not recovered: puts wait".into());
     }
     let is_complete = matches!(own.standing.as_str(), "consistent" | "handoff");
     if member.state == MemberStatusState::Consistent && !is_complete {
-        lines.push(format!("is to hold everything and says that it is {}", own.standing));
+        lines.push(format!("should have all data but reports that it is {}", own.standing));
     }
     lines
 }

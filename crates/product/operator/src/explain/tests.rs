@@ -84,16 +84,16 @@ fn own(told: &mut Explanation, node: usize) -> &mut NodePartition {
 }
 
 #[test]
-fn what_agrees_is_said_to_and_shown() {
+fn agreement_is_stated_and_every_hop_shown() {
     let told = healthy();
     assert_eq!(differences::find(&told), [""; 0]);
     let lines = describe(&told, &[], None);
     for part in [
         "vnode 0x0000",
-        "  node-1: primary, Serving; says epoch 4, consistent, leads, decision 12 logged",
-        "  get: unicast_vring 127.10.0.0/16 to host 1 (5 packets so far)",
+        "  node-1: primary, Serving; reports epoch 4, consistent, leads, log at decision 12",
+        "  get: unicast_vring 127.10.0.0/16 to host 1 (5 packets)",
         "       from division 10.20.2.0/24 to host 2",
-        "  put: multicast_vring 127.11.0.0/16 to host 1, host 2, host 3 (6 packets so far)",
+        "  put: multicast_vring 127.11.0.0/16 to host 1, host 2, host 3 (6 packets)",
         "agree",
     ] {
         assert!(lines.iter().any(|line| line.contains(part)), "{part}: {lines:#?}");
@@ -105,7 +105,7 @@ fn what_agrees_is_said_to_and_shown() {
 }
 
 #[test]
-fn a_hot_entry_is_told_with_its_holders() {
+fn hot_entries_name_the_holders_of_copies() {
     let mut told = healthy();
     let holders = vec![HostId(5), HostId(6)];
     let entry = HotEntry {
@@ -116,14 +116,14 @@ fn a_hot_entry_is_told_with_its_holders() {
         holders,
         in_switch: false,
     };
-    let by_switch = "gets answered by the switch while its copy is the newest, else";
-    let (turns, to) = ("in turn: 3 as above, one each to", "host 5, host 6");
+    let by_switch = "gets answered by the switch while its copy is current, otherwise";
+    let (turns, to) = ("round-robin: 3 as above, one each to", "host 5, host 6");
     let in_switch = HotEntry { in_switch: true, ..entry.clone() };
     for (entry, line) in [
         (entry.clone(), format!(", gets {turns} {to}")),
         (in_switch.clone(), format!(", {by_switch} {turns} {to}")),
         (HotEntry { holders: vec![], ..in_switch }, format!(", {by_switch} as above")),
-        (HotEntry { holders: vec![], ..entry }, " counts its requests, nobody has a copy".into()),
+        (HotEntry { holders: vec![], ..entry }, " counts requests, no copies".into()),
     ] {
         found(&mut told).hot = Some(entry);
         let lines = describe(&told, &[], None);
@@ -132,7 +132,7 @@ fn a_hot_entry_is_told_with_its_holders() {
 }
 
 #[test]
-fn every_difference_is_pointed_out_by_its_own_line() {
+fn every_difference_has_its_own_line() {
     type Break = fn(&mut Explanation);
     let breaks: [(Break, &str); 15] = [
         (|told| told.switches[0].found = None, "switch s: does not answer"),
@@ -142,7 +142,7 @@ fn every_difference_is_pointed_out_by_its_own_line() {
         (|told| found(told).multicast = None, "switch s: has no entry for puts"),
         (
             |told| found(told).unicast.as_mut().unwrap().entry.partition = 8,
-            "takes gets for partition 8, not 9",
+            "routes gets to partition 8, not 9",
         ),
         (|told| found(told).unicast.as_mut().unwrap().entry.host = HostId(4), "sends gets to node 4"),
         (|told| found(told).divisions[0].entry.host = HostId(5), "sends gets to node 5"),
@@ -151,13 +151,13 @@ fn every_difference_is_pointed_out_by_its_own_line() {
             "sends puts to nodes {1}, the members are {1, 2, 3}",
         ),
         (|told| told.nodes[1].1 = None, "node-2: does not answer"),
-        (|told| told.nodes[1].1.as_mut().unwrap().partition = None, "node-2: has not heard"),
+        (|told| told.nodes[1].1.as_mut().unwrap().partition = None, "node-2: does not know the partition"),
         (|told| own(told, 3).epoch = 3, "node-3: is in epoch 3, the partition in epoch 4"),
-        (|told| own(told, 3).primary = 2, "node-3: takes node 2 for the primary, not 1"),
+        (|told| own(told, 3).primary = 2, "node-3: believes node 2 is the primary, not 1"),
         (|told| own(told, 1).leads = false, "node-1: is the primary and has not recovered"),
         (
             |told| own(told, 2).standing = "joining".into(),
-            "node-2: is to hold everything and says that it is joining",
+            "node-2: should have all data but reports that it is joining",
         ),
     ];
     for (broken, part) in breaks {

@@ -1,4 +1,4 @@
-//! Files and pipes that objects come from and go to.
+//! Files and pipes that objects are read from and written to.
 
 use crate::failure::Failure;
 use nicekv_runtime::{NewFile, remove_unfinished_on_signals};
@@ -8,7 +8,7 @@ use std::path::Path;
 
 const STANDARD: &str = "-";
 
-/// What of an object is wanted.
+/// A byte range of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Range {
     first: Option<u64>,
@@ -20,15 +20,15 @@ pub(super) fn parse_range(text: &str) -> Result<Range, String> {
     let range = text
         .split_once("..")
         .and_then(|(first, end)| Some(Range { first: number(first).ok()?, end: number(end).ok()? }));
-    range.ok_or_else(|| "two numbers of bytes A..B, of which either may be left out".into())
+    range.ok_or_else(|| "must be A..B in bytes; either may be omitted".into())
 }
 
 impl Range {
-    /// Of an object of so many bytes; the first byte, and the one behind the last.
+    /// The first byte and the one after the last, in an object of this length.
     pub(super) fn within(self, length: u64) -> Result<(u64, u64), Failure> {
         let (first, end) = (self.first.unwrap_or(0), self.end.unwrap_or(length));
         if first > end || end > length {
-            let line = format!("bytes {first} to {end} are not within the object, which has {length}");
+            let line = format!("bytes {first} to {end} are outside the object, which has {length} bytes");
             return Err(Failure::Operation(line));
         }
         Ok((first, end))
@@ -44,7 +44,7 @@ pub(super) fn open_source(path: &Path) -> Result<Box<dyn Read>, Failure> {
     Ok(Box::new(file))
 }
 
-/// Where an object goes: a file is there when all of it is.
+/// The destination of an object; a file appears once it is complete.
 pub(super) struct Sink {
     to: Destination,
     name: String,
@@ -72,7 +72,7 @@ impl Sink {
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let written = match &mut self.to {
             Destination::Standard(to) => to.write_all(bytes),
-            // Chunks are long.
+            // Chunks are large: no buffer is needed.
             Destination::File(new) => new.file().write_all(bytes),
         };
         written.map_err(|error| Failure::Environment(format!("{}: {error}", self.name)))
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_within_the_object() {
+    fn ranges_are_bounded_by_the_object() {
         let within = |text: &str| parse_range(text).unwrap().within(10).ok();
         assert_eq!(
             [within("2..5"), within("..5"), within("2.."), within("..")],

@@ -1,6 +1,6 @@
-//! `nicekv object gc`: how garbage collection stands, and a round of it now.
+//! `nicekv object gc`: shows garbage collection, or runs it.
 
-use super::chunk_status::{removed, standing};
+use super::chunk_status::{describe_round, removed};
 use crate::admin::{answer, ask_for};
 use crate::discovery::{self, EndpointArguments, Purpose};
 use crate::failure::Failure;
@@ -15,12 +15,12 @@ const POLL: Duration = Duration::from_millis(100);
 /// `nicekv object gc`
 #[derive(clap::Args)]
 pub struct GcArguments {
-    /// Begin a round, and then another one, and wait until all targets that are there have done their part; without this, show how the last one stands
+    /// Run two rounds now and wait for all targets that are up; without this flag, show the last round
     ///
-    /// An object that is being put meanwhile, and takes longer than that, may have to be put again.
+    /// A put of an object that takes longer than both rounds may have to be repeated.
     #[arg(long)]
     now: bool,
-    /// Seconds to wait at most
+    /// Timeout in seconds
     #[arg(long, default_value_t = 60, value_name = "SECONDS", requires = "now")]
     timeout: u64,
     #[command(flatten)]
@@ -32,18 +32,18 @@ pub(super) fn run(arguments: &GcArguments) -> Result<(), Failure> {
     let endpoint = discovery::find(&arguments.endpoint, purpose)?;
     let before = chunks(&endpoint)?;
     if !arguments.now {
-        return print(standing(&before).as_bytes());
+        return print(describe_round(&before).as_bytes());
     }
-    // What was put in the round before the present one is not collected in it: its object may get its name yet.
+    // A round spares chunks of the round before, whose object may still get its name: hence two.
     let until = Instant::now() + Duration::from_secs(arguments.timeout);
     let between = collect(&endpoint, until, arguments.timeout)?;
     let after = collect(&endpoint, until, arguments.timeout)?;
-    // A report from before the first round may be older than the last put.
+    // Reports from before the first round may be older than the last put.
     let most = if between.held() > before.held() { &between } else { &before };
-    print(format!("{}{}", removed(most, &after), standing(&after)).as_bytes())
+    print(format!("{}{}", removed(most, &after), describe_round(&after)).as_bytes())
 }
 
-/// A round; how it stands when it is done.
+/// Runs one round; returns the status afterwards.
 fn collect(endpoint: &[SocketAddrV4], until: Instant, seconds: u64) -> Result<ChunksStatus, Failure> {
     let round: u64 = ask_for(endpoint, &AdminRequest::CollectChunks)?;
     loop {
@@ -56,10 +56,10 @@ fn collect(endpoint: &[SocketAddrV4], until: Instant, seconds: u64) -> Result<Ch
             let names: Vec<&str> = after.unswept().map(|target| target.name.as_str()).collect();
             let why = match after.is_adopted {
                 true => format!("pending at {}", names.join(", ")),
-                false => "not all partitions of names go by it".into(),
+                false => "not all partitions have adopted it".into(),
             };
             return Err(Failure::Operation(format!(
-                "round {round} goes on after {seconds} s, and nothing is lost by that: {why}"
+                "round {round} is not done after {seconds} s and continues in the background: {why}"
             )));
         }
     }
@@ -68,7 +68,7 @@ fn collect(endpoint: &[SocketAddrV4], until: Instant, seconds: u64) -> Result<Ch
 fn chunks(endpoint: &[SocketAddrV4]) -> Result<ChunksStatus, Failure> {
     let status: Status = answer(endpoint, &AdminRequest::Status)?;
     status.chunks.ok_or_else(|| {
-        let create = "`nicekv keyspace create objects --chunks multicast` makes one";
-        Failure::Environment(format!("no keyspace has names of objects; {create}"))
+        let create = "`nicekv keyspace create objects --chunks multicast` creates one";
+        Failure::Environment(format!("no keyspace holds objects; {create}"))
     })
 }

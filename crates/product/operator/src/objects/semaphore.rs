@@ -1,33 +1,32 @@
-//! Who may do something now, where so many may at once.
+//! A counting semaphore.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// See the module.
-pub(super) struct Turns {
+pub(super) struct Semaphore {
     left: Mutex<usize>,
-    is_more: Condvar,
+    is_freed: Condvar,
 }
 
-/// One of them, until it is dropped.
-pub(super) struct Turn<'a>(&'a Turns);
+/// A permit, returned on drop.
+pub(super) struct Permit<'a>(&'a Semaphore);
 
-impl Turns {
+impl Semaphore {
     pub(super) fn new(count: usize) -> Self {
-        Self { left: Mutex::new(count), is_more: Condvar::new() }
+        Self { left: Mutex::new(count), is_freed: Condvar::new() }
     }
 
-    /// A turn, if there is one now.
-    pub(super) fn try_take(&self) -> Option<Turn<'_>> {
+    /// A permit, if one is free.
+    pub(super) fn try_acquire(&self) -> Option<Permit<'_>> {
         let mut left = self.left();
         *left = left.checked_sub(1)?;
-        Some(Turn(self))
+        Some(Permit(self))
     }
 
-    /// Waits for one. Whoever has a turn must not, as all might.
-    pub(super) fn take(&self) -> Turn<'_> {
-        let left = self.is_more.wait_while(self.left(), |left| *left == 0);
+    /// Waits for a permit. A thread that holds one must not wait, because all others might do the same.
+    pub(super) fn acquire(&self) -> Permit<'_> {
+        let left = self.is_freed.wait_while(self.left(), |left| *left == 0);
         *left.unwrap_or_else(PoisonError::into_inner) -= 1;
-        Turn(self)
+        Permit(self)
     }
 
     fn left(&self) -> MutexGuard<'_, usize> {
@@ -35,10 +34,10 @@ impl Turns {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
         *self.0.left() += 1;
-        self.0.is_more.notify_one();
+        self.0.is_freed.notify_one();
     }
 }
 
@@ -48,19 +47,19 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn so_many_have_a_turn_and_the_others_wait() {
-        let turns = Turns::new(2);
-        let (first, second) = (turns.try_take(), turns.try_take());
-        assert!(first.is_some() && second.is_some() && turns.try_take().is_none());
+    fn at_most_count_permits_are_held_and_others_wait() {
+        let permits = Semaphore::new(2);
+        let (first, second) = (permits.try_acquire(), permits.try_acquire());
+        assert!(first.is_some() && second.is_some() && permits.try_acquire().is_none());
         drop(first);
-        assert!(turns.try_take().is_some(), "and that is free again at once");
+        assert!(permits.try_acquire().is_some(), "a dropped permit is free at once");
         drop(second);
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..6 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        let _turn = turns.take();
+                        let _permit = permits.acquire();
                         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                         std::thread::yield_now();
                         now.fetch_sub(1, Ordering::SeqCst);
@@ -69,6 +68,6 @@ mod tests {
             }
         });
         assert!((1..=2).contains(&most.into_inner()));
-        assert_eq!(*turns.left(), 2);
+        assert_eq!(*permits.left(), 2);
     }
 }

@@ -1,6 +1,6 @@
-//! Names of objects, and chunks on their way: a few at a time, so that memory is bounded, and the next one is negotiated while others are sent.
+//! Reading and writing objects: a few chunks are in flight at a time, which bounds memory and overlaps negotiation with sending.
 
-use super::semaphore::{Turn, Turns};
+use super::semaphore::{Permit, Semaphore};
 use crate::admin::answer;
 use crate::client::{TargetArguments, client_for, failed, keyspace};
 use crate::discovery::{self, Purpose};
@@ -25,36 +25,35 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Chunks that are under way at once: of what is put of all objects together, as they have their time and wait for each other; of what is got of each.
+/// Chunks in flight: for puts of all objects together, because their reservations wait for each other; for gets of each object.
 const UNDER_WAY_MAX: usize = 4;
-/// An object is confirmed so often, each time that it took longer than a round of garbage collection.
+/// Confirmations of an object whose put took longer than a round of garbage collection.
 const CONFIRMATIONS_MAX: u32 = 3;
 
-/// Why not all chunks came.
+/// Why chunks could not be fetched.
 #[derive(Debug)]
 pub enum NotGot {
-    /// This one is not to be had.
+    /// This chunk is not available.
     Chunk(ChunkId, ChunkClientError),
-    /// Who takes them has failed.
-    Taker(Failure),
+    /// The consumer of the chunks failed.
+    Consumer(Failure),
 }
 
 impl NotGot {
-    /// For who wants all of them.
     fn into_failure(self) -> Failure {
         match self {
             Self::Chunk(id, error) => Failure::Operation(format!("chunk {id}: {error}")),
-            Self::Taker(failure) => failure,
+            Self::Consumer(failure) => failure,
         }
     }
 }
 
-/// Names of objects, and their chunks.
+/// A keyspace of objects.
 pub struct Objects {
     names: Client,
     chunks: ChunkClient,
-    /// For chunks that are put.
-    turns: Turns,
+    /// Bounds the chunks that are being put.
+    permits: Semaphore,
 }
 
 impl Objects {
@@ -62,24 +61,24 @@ impl Objects {
         let endpoint = discovery::find(&arguments.endpoint, purpose)?;
         let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
         let known = match arguments.keyspace.as_str() {
-            // Unless another one is said, the first that has names of objects.
+            // The default is the first keyspace of objects.
             "0" => info.keyspaces.iter().find(|keyspace| keyspace.chunks.is_some()),
             name => Some(keyspace(&info, name)?),
         };
         match known {
             Some(known) => Self::of(known, &info, endpoint),
-            None => Err(no_names("no keyspace has names of objects".into())),
+            None => Err(no_objects("no keyspace holds objects".into())),
         }
     }
 
-    /// Those of a keyspace.
+    /// The objects of a keyspace.
     pub fn of(
         known: &KeyspaceInfo,
         info: &ClusterInfo,
         endpoint: Vec<SocketAddrV4>,
     ) -> Result<Self, Failure> {
         let (Some(delivery), Some(chunks)) = (&known.chunks, &info.chunks) else {
-            return Err(no_names(format!("keyspace {} has no names of objects", known.name)));
+            return Err(no_objects(format!("keyspace {} holds no objects", known.name)));
         };
         let delivery = if delivery == "unicast" { Delivery::Unicast } else { Delivery::Multicast };
         let id = new_client_id().map_err(Failure::environment)?;
@@ -94,10 +93,10 @@ impl Objects {
             start_chunk_client(&Stop::new(), Ipv4Addr::UNSPECIFIED, ring, config, move || ask(&endpoint))
                 .map_err(Failure::environment)?;
         let names = client_for(known, info.port, new_client_id().map_err(Failure::environment)?)?;
-        Ok(Self { names, chunks: client, turns: Turns::new(UNDER_WAY_MAX) })
+        Ok(Self { names, chunks: client, permits: Semaphore::new(UNDER_WAY_MAX) })
     }
 
-    /// The same, whose names have so much time.
+    /// With a timeout for operations on names.
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { names: self.names.with_timeout(timeout), ..self }
     }
@@ -106,18 +105,18 @@ impl Objects {
         &self.names
     }
 
-    /// What its initiator has counted.
+    /// Counters of its chunk transfers.
     pub fn counters(&self) -> Result<InitiatorCounters, Failure> {
         self.chunks.counters().map_err(Failure::operation)
     }
 
-    /// Puts what comes, in chunks of so many bytes; what it is made of then, and the lowest stamp of its chunks.
+    /// Stores the source in chunks of `chunk_bytes`; returns its manifest and the lowest stamp of its chunks.
     pub(super) fn put(&self, source: &mut dyn Read, chunk_bytes: u32) -> Result<(Manifest, Round), Failure> {
         let mut manifest = Manifest { length: 0, chunk_bytes, chunks: Vec::new() };
         let mut is_over = false;
         let stamp = self.store(|| {
             let bytes = if is_over { Arc::default() } else { read_chunk(source, chunk_bytes as usize)? };
-            // A pipe that has ended is not read again.
+            // A pipe is not read again after its end.
             is_over = bytes.len() < chunk_bytes as usize;
             if bytes.is_empty() {
                 return Ok(None);
@@ -130,35 +129,35 @@ impl Objects {
         Ok((manifest, stamp))
     }
 
-    /// Puts the chunks that come, until there are no more; the lowest of their stamps.
+    /// Stores chunks until `next` returns none; returns their lowest stamp.
     pub fn store(
         &self,
         mut next: impl FnMut() -> Result<Option<(ChunkId, Arc<[u8]>)>, Failure>,
     ) -> Result<Round, Failure> {
         let mut stamp = Round(u64::MAX);
         let mut under_way = VecDeque::new();
-        let mut finish = |(_turn, put): (Turn<'_>, Pending<Placed, PutError>)| {
+        let mut finish = |(_permit, put): (Permit<'_>, Pending<Placed, PutError>)| {
             stamp = stamp.min(put.wait().map_err(Failure::operation)?.stamp);
             Ok::<_, Failure>(())
         };
         while let Some((id, bytes)) = next()? {
-            let turn = loop {
-                if let Some(turn) = self.turns.try_take() {
-                    break turn;
+            let permit = loop {
+                if let Some(permit) = self.permits.try_acquire() {
+                    break permit;
                 }
                 match under_way.pop_front() {
                     Some(oldest) => finish(oldest)?,
-                    None => break self.turns.take(),
+                    None => break self.permits.acquire(),
                 }
             };
-            under_way.push_back((turn, self.chunks.put(id, bytes)));
+            under_way.push_back((permit, self.chunks.put(id, bytes)));
         }
         under_way.into_iter().try_for_each(finish)?;
         Ok(stamp)
     }
 
-    /// Gives an object, whose chunks have this stamp or later ones, its name, if `version` is none or the name's; none if that is another one. If garbage was collected meanwhile `confirm` is to put
-    /// its chunks once more, and to say their lowest stamp then (P9).
+    /// Sets a name to a manifest whose chunks have at least this stamp, if `version` is none or the current one; returns none if it is not.
+    /// If garbage was collected meanwhile, `confirm` stores the chunks again and returns their lowest stamp (P9).
     pub fn name(
         &self,
         (key, manifest): (&[u8], &[u8]),
@@ -169,7 +168,7 @@ impl Objects {
         let mut tries = CONFIRMATIONS_MAX;
         loop {
             match block_on(self.names.put_stamped(key, manifest, stamp, version)) {
-                // What of it is here is to stay.
+                // The chunks may have been collected.
                 Err(ClientError::Failed(OperationError::StaleStamp)) if tries > 0 => {
                     stamp = confirm()?;
                     tries -= 1;
@@ -179,7 +178,7 @@ impl Objects {
         }
     }
 
-    /// Confirms what was put before the round that names have adopted by now (P8): its lowest stamp then.
+    /// Stores the chunks of a manifest again, after names have adopted a later round (P8); returns their lowest stamp.
     pub(super) fn confirm(&self, manifest: &Manifest) -> Result<Round, Failure> {
         let mut stamp = Round(u64::MAX);
         self.fetch(manifest.chunks.iter().copied(), |id, bytes| {
@@ -191,7 +190,7 @@ impl Objects {
         Ok(stamp)
     }
 
-    /// Gets these chunks, in order.
+    /// Fetches chunks in order.
     pub fn fetch(
         &self,
         ids: impl IntoIterator<Item = ChunkId>,
@@ -207,11 +206,11 @@ impl Objects {
             }
             let Some((id, got)) = under_way.pop_front() else { return Ok(()) };
             let bytes = got.wait().map_err(|error| NotGot::Chunk(id, error))?;
-            take(id, &bytes).map_err(NotGot::Taker)?;
+            take(id, &bytes).map_err(NotGot::Consumer)?;
         }
     }
 
-    /// Gets bytes from the first on, up to the end, in order.
+    /// Reads the bytes from `first` to before `end`, in order.
     pub(super) fn get(
         &self,
         manifest: &Manifest,
@@ -223,7 +222,7 @@ impl Objects {
         let mut number = first / chunk_bytes;
         self.fetch(numbers.map(|number| manifest.chunks[number as usize]), |id, bytes| {
             if bytes.len() as u64 != u64::from(manifest.chunk_length(number as usize)) {
-                return Err(Failure::Operation(format!("chunk {id} is not as long as the manifest says")));
+                return Err(Failure::Operation(format!("chunk {id} differs in length from the manifest")));
             }
             let start = number * chunk_bytes;
             let from = first.saturating_sub(start) as usize;
@@ -235,9 +234,9 @@ impl Objects {
     }
 }
 
-/// What to do where there are none.
-fn no_names(why: String) -> Failure {
-    Failure::Environment(format!("{why}; `nicekv keyspace create objects --chunks multicast` makes one"))
+/// The failure without a keyspace of objects.
+fn no_objects(why: String) -> Failure {
+    Failure::Environment(format!("{why}; `nicekv keyspace create objects --chunks multicast` creates one"))
 }
 
 fn read_chunk(source: &mut dyn Read, length: usize) -> Result<Arc<[u8]>, Failure> {

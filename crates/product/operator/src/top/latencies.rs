@@ -1,8 +1,9 @@
-//! How long things took between two looks: stages of a put at each node, and, where there are pages of metrics, ops at gateways.
+//! Latencies between two looks: stages of puts at nodes, and requests at gateways whose metrics pages are given.
 //!
-//! All histograms have the same buckets ([`nicekv_proto::durations`]), two to a doubling: what is shown is the bound of the bucket, so it is right to a half.
+//! All histograms have the same buckets ([`nicekv_proto::durations`]), two per doubling. The upper bound of a bucket is shown, so values
+//! are up to 41 % too high.
 
-use super::sections::Section;
+use crate::table::Table;
 use nicekv_metadata::{NodeState, Status};
 use nicekv_proto::durations::{BOUNDS, bound_ns};
 use nicekv_runtime::admin;
@@ -10,35 +11,35 @@ use nicekv_runtime::control_plane::{AdminRequest, NodeDurations, NodeGets};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-/// For the answer of a node, or a page.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// Of a page of metrics.
+/// Timeout for a node or a page.
+const TIMEOUT: Duration = Duration::from_millis(500);
+/// Size of a metrics page.
 const PAGE_BYTES_MAX: u64 = 16 << 20;
-/// What is shown of pages: the metric, the label that says where, the label that says what, and what it is called.
+/// Metrics that are shown: name, the label with the place, the label with the kind, and how the kind is called.
 const SHOWN: [(&str, &str, &str, &str); 3] = [
     ("nicekv_gateway_request_duration_seconds", "gateway", "command", ""),
     ("nicekv_node_put_stage_duration_seconds", "node", "stage", "put "),
     ("nicekv_node_log_force_duration_seconds", "node", "", "log force"),
 ];
 
-/// How often something took how long, since its process began.
+/// Durations of one kind at one place, since the process started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Histogram {
     place: String,
     what: String,
-    /// By bucket; the last one has those above every bound.
+    /// By bucket; the last one counts durations above every bound.
     counts: Vec<u64>,
 }
 
-/// What nodes and pages say at one time.
+/// The counters of all nodes and pages at one time.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     pub(super) histograms: Vec<Histogram>,
-    /// Gets that nodes have answered, by their names.
+    /// Gets answered by each node.
     pub(super) gets: Vec<(String, NodeGets)>,
 }
 
-/// Asks all at once: who does not answer is not shown.
+/// Asks all nodes and pages in parallel; those that do not answer are left out.
 pub(super) fn gather(status: &Status, pages: &[SocketAddr]) -> Gathered {
     let nodes = status.nodes.iter().filter(|node| node.state == NodeState::Live);
     let told: Vec<Gathered> = std::thread::scope(|scope| {
@@ -52,7 +53,7 @@ pub(super) fn gather(status: &Status, pages: &[SocketAddr]) -> Gathered {
         gathered.histograms.extend(one.histograms);
         gathered.gets.extend(one.gets);
     }
-    // A node may be on a page, too.
+    // A node's page may be given as well.
     let mut known = Vec::new();
     gathered.histograms.retain(|histogram| {
         let name = (histogram.place.clone(), histogram.what.clone());
@@ -64,7 +65,7 @@ pub(super) fn gather(status: &Status, pages: &[SocketAddr]) -> Gathered {
 }
 
 fn of_node(name: &str, address: SocketAddrV4) -> Option<Gathered> {
-    let json = admin::ask(&[address], &AdminRequest::Durations, PATIENCE).ok()?;
+    let json = admin::ask(&[address], &AdminRequest::Durations, TIMEOUT).ok()?;
     let NodeDurations { stages, gets, .. } = serde_json::from_slice(&json).ok()?;
     let histogram = |(what, counts)| Histogram { place: name.into(), what, counts };
     let histograms = stages.into_iter().map(histogram).collect();
@@ -72,14 +73,14 @@ fn of_node(name: &str, address: SocketAddrV4) -> Option<Gathered> {
 }
 
 fn of_page(address: SocketAddr) -> Option<Gathered> {
-    let limits = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).proxy(None).build();
+    let limits = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).proxy(None).build();
     let agent: ureq::Agent = limits.into();
     let mut response = agent.get(format!("http://{address}/metrics")).call().ok()?;
     let page = response.body_mut().with_config().limit(PAGE_BYTES_MAX).read_to_string().ok()?;
     Some(Gathered { histograms: parse(&page), gets: Vec::new() })
 }
 
-/// The histograms of a page that are shown. Buckets there say how many took up to their bound, and come in its order.
+/// The shown histograms of a page, whose buckets are cumulative and in order.
 fn parse(page: &str) -> Vec<Histogram> {
     let mut found: Vec<Histogram> = Vec::new();
     for line in page.lines() {
@@ -109,25 +110,25 @@ fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
     values.filter(|(key, _)| *key == name).map(|(_, value)| value.trim_matches('"')).next()
 }
 
-/// What took how long since `before`; without one, since its process began.
-pub(super) fn section(before: &[Histogram], now: &[Histogram]) -> Section {
+/// Latencies since `before`; without an earlier histogram, since the process started.
+pub(super) fn table(before: &[Histogram], now: &[Histogram]) -> Table {
     let row = |histogram: &Histogram| {
         let is_same =
             |earlier: &&Histogram| (&earlier.place, &earlier.what) == (&histogram.place, &histogram.what);
         let earlier = before.iter().find(is_same).map_or(&[][..], |earlier| &earlier.counts);
         let earlier = earlier.iter().chain(std::iter::repeat(&0));
-        // One that has begun anew has counted less.
+        // A restarted process counts from zero.
         let counts: Vec<u64> =
             histogram.counts.iter().zip(earlier).map(|(now, then)| now.saturating_sub(*then)).collect();
         let count: u64 = counts.iter().sum();
         let shown = |quantile| quantile_ns(&counts, quantile).map_or_else(String::new, in_words);
         vec![histogram.place.clone(), histogram.what.clone(), count.to_string(), shown(50), shown(99)]
     };
-    let head = vec!["where", "what", "times", "p50", "p99"];
-    Section { title: "latencies since the last look".into(), head, rows: now.iter().map(row).collect() }
+    let head = ["where", "what", "count", "p50", "p99"];
+    Table::new("latencies since the previous look", &head, now.iter().map(row).collect())
 }
 
-/// The bound of the bucket with the quantile, in percent; `None`: nothing was counted.
+/// The upper bound of the bucket with the quantile; `None` if nothing was counted.
 fn quantile_ns(counts: &[u64], percent: u64) -> Option<u64> {
     let rank = (counts.iter().sum::<u64>() * percent).div_ceil(100);
     let mut below = 0;
@@ -160,17 +161,17 @@ mod tests {
     }
 
     #[test]
-    fn what_took_how_long_between_two_looks_is_shown_by_its_bucket() {
+    fn latencies_between_two_looks_are_bucket_bounds() {
         let before = [histogram(&[9_000_000_000; 500])];
         let took = [&[9_000_000_000; 500][..], &[100_000; 98], &[3_000_000; 2]].concat();
-        let shown = section(&before, &[histogram(&took)]);
+        let shown = table(&before, &[histogram(&took)]);
         assert_eq!(shown.rows, [["node-0", "put forced", "100", "131 us", "3.1 ms"]]);
-        assert_eq!(section(&[], &[histogram(&[])]).rows, [["node-0", "put forced", "0", "", ""]]);
-        assert_eq!(section(&[], &before).rows[0][3..], ["> 8 s", "> 8 s"]);
+        assert_eq!(table(&[], &[histogram(&[])]).rows, [["node-0", "put forced", "0", "", ""]]);
+        assert_eq!(table(&[], &before).rows[0][3..], ["> 8 s", "> 8 s"]);
     }
 
     #[test]
-    fn a_page_of_metrics_says_the_same() {
+    fn metrics_pages_are_parsed_into_histograms() {
         let expected = histogram(&[100_000, 100_000, 3_000_000]);
         let (mut page, mut sum) = ("# TYPE other histogram\nother_bucket{le=\"1\"} 3\n".to_owned(), 0);
         for (bucket, count) in expected.counts.iter().enumerate() {

@@ -1,23 +1,24 @@
 //! The live screen.
 
-use super::sections::{Section, Sections};
 use crate::failure::Failure;
+use crate::table::Table;
+use crate::tables::Screen;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Text};
-use ratatui::widgets::{Block, Borders, Paragraph, Row, Table};
+use ratatui::widgets::{self, Block, Borders, Paragraph, Row};
 use ratatui::{DefaultTerminal, Frame};
 use std::time::{Duration, Instant};
 
-/// Problems that are shown; the others are counted.
+/// Problems that are shown; further ones are counted.
 const PROBLEMS_MAX: usize = 6;
 
-/// Shows `shown`, and what `look` finds from then on, until `q`, Escape or Ctrl-C.
+/// Shows `shown` and then each result of `look`, until `q`, Escape or Ctrl-C.
 pub(super) fn run(
-    shown: Sections,
+    shown: Screen,
     interval: Duration,
-    look: impl FnMut() -> Result<Sections, Failure>,
+    look: impl FnMut() -> Result<Screen, Failure>,
 ) -> Result<(), Failure> {
     let mut terminal = ratatui::try_init().map_err(Failure::environment)?;
     let outcome = watch(&mut terminal, shown, interval, look);
@@ -27,26 +28,26 @@ pub(super) fn run(
 
 fn watch(
     terminal: &mut DefaultTerminal,
-    mut shown: Sections,
+    mut shown: Screen,
     interval: Duration,
-    mut look: impl FnMut() -> Result<Sections, Failure>,
+    mut look: impl FnMut() -> Result<Screen, Failure>,
 ) -> Result<(), Failure> {
     loop {
         let until = Instant::now() + interval;
         terminal.draw(|frame| draw(frame, &shown)).map_err(Failure::environment)?;
-        if has_ended(terminal, &shown, until)? {
+        if has_quit(terminal, &shown, until)? {
             return Ok(());
         }
         match look() {
             Ok(sections) => shown = sections,
-            // What was seen last stays, with the reason above it.
-            Err(failure) => shown.problems = vec![format!("{failure}; below is what was seen last")],
+            // The last screen stays, with the failure above it.
+            Err(failure) => shown.problems = vec![format!("{failure}; the last status is shown below")],
         }
     }
 }
 
-/// Whether the user ends it before `until`.
-fn has_ended(terminal: &mut DefaultTerminal, shown: &Sections, until: Instant) -> Result<bool, Failure> {
+/// Whether the user quits before `until`.
+fn has_quit(terminal: &mut DefaultTerminal, shown: &Screen, until: Instant) -> Result<bool, Failure> {
     while event::poll(until.saturating_duration_since(Instant::now())).map_err(Failure::environment)? {
         match event::read().map_err(Failure::environment)? {
             Event::Key(key) => {
@@ -66,13 +67,13 @@ fn has_ended(terminal: &mut DefaultTerminal, shown: &Sections, until: Instant) -
     Ok(false)
 }
 
-fn draw(frame: &mut Frame<'_>, shown: &Sections) {
+fn draw(frame: &mut Frame<'_>, shown: &Screen) {
     let problems = problem_lines(shown);
     let heights = [1, problems.len() as u16].into_iter().map(Constraint::Length);
-    // Title, head and rows; those at the end give way if there is no room.
+    // Title, heading and rows; the last tables are cut if there is no room.
     let tables = shown.tables.iter().map(|table| Constraint::Max(table.rows.len() as u16 + 2));
     let areas = Layout::vertical(heights.chain(tables).chain([Constraint::Min(0)])).split(frame.area());
-    let summary = Line::styled(format!("{}   (q: end)", shown.summary), Modifier::BOLD);
+    let summary = Line::styled(format!("{}   (q: quit)", shown.summary), Modifier::BOLD);
     frame.render_widget(summary, areas[0]);
     frame.render_widget(Paragraph::new(Text::from(problems)), areas[1]);
     for (table, area) in shown.tables.iter().zip(areas.iter().skip(2)) {
@@ -80,7 +81,7 @@ fn draw(frame: &mut Frame<'_>, shown: &Sections) {
     }
 }
 
-fn problem_lines(shown: &Sections) -> Vec<Line<'static>> {
+fn problem_lines(shown: &Screen) -> Vec<Line<'static>> {
     let red = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
     let mut lines: Vec<_> = (shown.problems.iter().take(PROBLEMS_MAX))
         .map(|problem| Line::styled(format!("WRONG: {problem}"), red))
@@ -91,10 +92,10 @@ fn problem_lines(shown: &Sections) -> Vec<Line<'static>> {
     lines
 }
 
-fn widget(table: &Section) -> Table<'static> {
+fn widget(table: &Table) -> widgets::Table<'static> {
     let widths = table.widths().into_iter().map(|width| Constraint::Length(width as u16));
     let rows = table.rows.iter().map(|row| Row::new(row.clone()));
-    Table::new(rows, widths.collect::<Vec<_>>())
+    widgets::Table::new(rows, widths.collect::<Vec<_>>())
         .header(Row::new(table.head.clone()).style(Modifier::UNDERLINED))
         .column_spacing(2)
         .block(Block::new().borders(Borders::TOP).title(table.title.clone()))
@@ -107,14 +108,10 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     #[test]
-    fn the_screen_shows_what_is_wrong_above_all_tables_whatever_its_size() {
+    fn problems_are_above_the_tables_on_any_size() {
         let row = |number: usize| vec![format!("node-{number}"), "Live".into()];
-        let table = |title: &str, rows| Section {
-            title: title.into(),
-            head: vec!["name", "state"],
-            rows: (0..rows).map(row).collect(),
-        };
-        let shown = Sections {
+        let table = |title: &str, rows| Table::new(title, &["name", "state"], (0..rows).map(row).collect());
+        let shown = Screen {
             summary: "NOT READY".into(),
             problems: (0..9).map(|number| format!("problem {number}")).collect(),
             tables: vec![table("nodes", 3), table("others", 40)],

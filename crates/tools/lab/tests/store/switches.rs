@@ -134,7 +134,10 @@ fn a_node_is_added_at_the_second_switch_and_stays_there_when_the_metadata_servic
                 lab.succeeds(&["start", "node-3"]);
                 let refused = add(&["--switch", "switch-7"]);
                 let told = text(&refused.stderr);
-                assert!(refused.status.code() == Some(2) && told.contains("only switch, switch-1"), "{told}");
+                assert!(
+                    refused.status.code() == Some(2) && told.contains("the switches are switch, switch-1"),
+                    "{told}"
+                );
                 assert!(add(&["--switch", "switch-1"]).status.success());
                 wait_for(&lab, is_ready);
                 let members = status(&lab)["nodes"][3]["members"].as_u64().unwrap();
