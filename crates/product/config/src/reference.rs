@@ -6,14 +6,13 @@ use std::fmt::Write as _;
 
 const ROLES: [RoleKind; 4] = [RoleKind::Metadata, RoleKind::Node, RoleKind::Switch, RoleKind::Gateway];
 const INTRODUCTION: &str = "\
-# Configuration reference
+# Configuration
 
-Every key, its type, its default and the roles that read it. `nicekv config print ROLE` prints a file
-to start from, `nicekv config check FILE…` checks files. This page is what `nicekv config reference`
-prints.
+Each role has a file of TOML. `nicekv config print ROLE` prints one with every key and its default,
+and `nicekv config check FILE…` checks files alone and against each other. One file for all roles
+works, too (`nicekv config print cluster`). Relative paths are relative to the working directory.
 
-Relative paths are relative to the working directory. Addresses are `ADDR:PORT`; a host name is
-looked up once. Keys marked * have to be the same in all files of a cluster.
+`nicekv config reference` prints this page. Keys marked * must be the same in all files of a cluster.
 ";
 
 /// Every section with a table of its keys.
@@ -48,7 +47,7 @@ fn row(key: &Key, text: &mut String) {
     let default = match key.default {
         Default::Required => "required".into(),
         Default::Value(value) => format!("`{value}`"),
-        Default::Absent(absent) => format!("none: {absent}"),
+        Default::Absent(absent) => absent.into(),
     };
     let readers: Vec<_> =
         ROLES.iter().filter(|role| key.roles.contains(role)).map(|role| role.name()).collect();
@@ -66,12 +65,12 @@ mod tests {
     /// With `NICEKV_CONFIGURATION=write` the page is written.
     #[test]
     fn reference_page_matches_the_schema() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/CONFIGURATION.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/configuration.md");
         if std::env::var_os("NICEKV_CONFIGURATION").is_some_and(|value| value == "write") {
             std::fs::write(&path, reference()).unwrap();
         }
         let page = std::fs::read_to_string(&path).unwrap();
         let advice = "run `NICEKV_CONFIGURATION=write cargo test -p nicekv-config`";
-        assert!(page == reference(), "docs/CONFIGURATION.md is out of date: {advice}");
+        assert!(page == reference(), "docs/reference/configuration.md is out of date: {advice}");
     }
 }

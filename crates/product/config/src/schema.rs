@@ -178,8 +178,8 @@ pub(crate) static METADATA: Section = Section {
     keys: &[
         key("address", IPV4, "\"10.20.0.2\"", "address of the first instance, as nodes reach it").of(&[Metadata, Node, Gateway]),
         key("mac", MAC, "\"02:00:00:00:00:02\"", "Ethernet address of its interface; a switch with ports accepts control messages from this address and port only")
-            .optional("allowed where no switch has ports").of(&[Metadata]),
-        key("switch_port", SWITCH_PORT, "0", "the switch port that leads to it").optional("allowed where no switch has ports").of(&[Metadata]),
+            .optional("required where switches have ports").of(&[Metadata]),
+        key("switch_port", SWITCH_PORT, "0", "the switch port that leads to it").optional("required where switches have ports").of(&[Metadata]),
         key("switch", NAME, "\"switch\"", SWITCH_OF).optional(SWITCH_OF_ABSENT).of(&[Metadata]),
         key("control", Kind::Texts(ADDRESS), "[\"10.20.0.2:7400\", \"10.30.0.1:7400\"]", "TCP addresses for switch agents and commands; there is no login: whoever reaches one may add and remove nodes")
             .optional("no agent or command can connect").of(&[Metadata]),
@@ -210,9 +210,9 @@ pub(crate) static INSTANCES: Section = Section {
         key("name", NAME, "\"metadata-1\"", "its name: nicekv metadata --name metadata-1"),
         key("address", IPV4, "\"10.20.0.3\"", "its address, as nodes reach it"),
         key("mac", MAC, "\"02:00:00:00:00:03\"", "Ethernet address of its interface")
-            .optional("allowed where no switch has ports"),
+            .optional("required where switches have ports"),
         key("switch_port", SWITCH_PORT, "8", "the switch port that leads to it")
-            .optional("allowed where no switch has ports"),
+            .optional("required where switches have ports"),
         key("switch", NAME, "\"switch\"", SWITCH_OF).optional(SWITCH_OF_ABSENT),
         key(
             "control",

@@ -277,6 +277,7 @@ impl Shape {
             None => key.help,
         };
         match key.default {
+            Default::Absent(absent) if absent.starts_with("required") => format!("{help}; {absent}"),
             Default::Absent(absent) if path != "role" => format!("{help}; default: {absent}"),
             _ => help.into(),
         }

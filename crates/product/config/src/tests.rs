@@ -194,6 +194,8 @@ fn errors_name_line_and_key() {
 /// The example with an etcd, and other lines in `[metadata]`.
 fn with_etcd(lines: &str) -> Result<ClusterConfig, String> {
     let text = EXAMPLE.replacen("\nstore = \"file\"", &format!("\n{lines}"), 1);
+    // Defaults that the lines may set.
+    let text = text.replacen("\nprefix = \"/nicekv\"", "", 1).replacen("\nlease_ms = 1000", "", 1);
     let directory = text.lines().find(|line| line.starts_with("data_directory")).unwrap().to_owned();
     parse(&text.replacen(&directory, "", 1))
 }

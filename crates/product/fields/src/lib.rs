@@ -1,4 +1,3 @@
-#![allow(missing_docs)] // The help of each field says what it is.
 //! The catalogue of what a cluster shows: each field once, with its name, unit, help, and how it is read from the status.
 //!
 //! `nicekv status`, `top` and the list commands print fields as columns; the metrics of the metadata service export them with the same

@@ -1,4 +1,3 @@
-#![allow(missing_docs)] // No user links it; the help of each metric says what it is.
 //! Prometheus metrics of every role, and the HTTP endpoint that serves them.
 //!
 //! ```text

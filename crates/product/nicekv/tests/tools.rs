@@ -17,7 +17,7 @@ fn nicekv(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_tool_gets_its_arguments_unchanged_and_its_exit_code_is_returned() {
+fn tools_get_arguments_unchanged_and_return_exit_codes() {
     let folder = tempfile::tempdir().unwrap();
     for tool in TOOLS {
         let program = folder.path().join(format!("nicekv-{tool}"));
@@ -37,7 +37,7 @@ fn a_tool_gets_its_arguments_unchanged_and_its_exit_code_is_returned() {
 }
 
 #[test]
-fn a_missing_tool_is_named_with_the_command_that_builds_it() {
+fn missing_tools_are_named_with_their_build_command() {
     let folder = tempfile::tempdir().unwrap();
     for tool in TOOLS {
         let output = nicekv(folder.path(), &[tool, "--help"]);

@@ -1,4 +1,3 @@
-#![allow(missing_docs)] // No user links it; `nicekv --help` says what each command does.
 //! The commands that operate a running cluster: data (`put`, `get`, `scan`, `object`, `backup`), what it looks like (`status`, `top`,
 //! `explain`, `trace`) and what is changed (`node`, `keyspace`, `partition`).
 //!

@@ -59,7 +59,7 @@ fn the_cluster_on_three_hosts_works_as_the_guide_says() {
     let cleaned = Command::new("bash").args(["-c", &clean]).status().unwrap();
     let (told, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && cleaned.success(), "{told}\n{error}");
-    assert_eq!(told.matches("good, of a ").count(), 7, "each file is good: {told}");
+    assert_eq!(told.matches("valid, for a ").count(), 7, "each file is valid: {told}");
     assert!(told.contains("\nhello\n"), "what one gateway stored the other one finds: {told}");
-    assert!(told.contains("is silent or does not hear"), "the lost host is named: {told}");
+    assert!(told.contains("is suspected: it does not send heartbeats"), "the lost host is named: {told}");
 }

@@ -46,8 +46,8 @@ const CLIENT: Host = host("gateway-0", "10.20.2.1", "02:00:00:00:02:01", 10);
 use nicekv_testkit::{needs, not_run};
 
 #[test]
-fn units_are_such_as_systemd_takes_and_few_may_do_anything() {
-    if !needs(&["systemd-analyze"], "units_are_such_as_systemd_takes_and_few_may_do_anything") {
+fn units_are_valid_and_restricted() {
+    if !needs(&["systemd-analyze"], "units_are_valid_and_restricted") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -262,8 +262,8 @@ fn metrics_of(host: &Host) -> String {
 }
 
 #[test]
-fn a_cluster_from_files_and_units_is_operated_under_load() {
-    let name = "a_cluster_from_files_and_units_is_operated_under_load";
+fn deployed_cluster_is_operated_under_load() {
+    let name = "deployed_cluster_is_operated_under_load";
     if !rustix::process::geteuid().is_root() {
         return not_run("root", name);
     }

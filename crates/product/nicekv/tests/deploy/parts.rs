@@ -11,8 +11,8 @@ use std::process::Command;
 
 /// At XDP, which is what it needs most for.
 #[test]
-fn the_switch_needs_the_capabilities_of_its_unit_and_no_others() {
-    let name = "the_switch_needs_the_capabilities_of_its_unit_and_no_others";
+fn switch_needs_exactly_the_capabilities_of_its_unit() {
+    let name = "switch_needs_exactly_the_capabilities_of_its_unit";
     if !rustix::process::geteuid().is_root() {
         return not_run("root", name);
     }
@@ -42,8 +42,8 @@ fn the_switch_needs_the_capabilities_of_its_unit_and_no_others() {
 
 /// Installed where nothing else is: its scripts run, and the binary, the units and the files are there.
 #[test]
-fn the_package_is_built_and_installed() {
-    let name = "the_package_is_built_and_installed";
+fn package_is_built_and_installed() {
+    let name = "package_is_built_and_installed";
     if !rustix::process::geteuid().is_root() {
         return not_run("root", name);
     }

@@ -65,7 +65,7 @@ fn shown_by_ps(up: &Up) -> String {
 }
 
 #[test]
-fn a_password_is_needed_and_found_in_a_file() {
+fn password_is_required_and_read_from_a_file() {
     let scratch = tempfile::tempdir().unwrap();
     fs::write(scratch.path().join("password"), "hunter2\n").unwrap();
     let mut up = up(scratch.path(), &["--password-file", "password"]);
@@ -83,7 +83,7 @@ fn a_password_is_needed_and_found_in_a_file() {
 }
 
 #[test]
-fn users_are_of_a_file_which_is_loaded_again() {
+fn users_are_read_from_a_file_that_can_be_reloaded() {
     let scratch = tempfile::tempdir().unwrap();
     let write = |text: &str| fs::write(scratch.path().join("users.acl"), text).unwrap();
     let users = "user default off\nuser admin on >root ~* +@all\nuser alice on >secret ~a:* +@read +set\n";
@@ -113,7 +113,7 @@ fn users_are_of_a_file_which_is_loaded_again() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_created() {
+fn invalid_access_options_are_refused_before_anything_is_created() {
     let scratch = tempfile::tempdir().unwrap();
     certificates(scratch.path(), &["gateway"]);
     for (name, text) in
@@ -126,8 +126,8 @@ fn what_cannot_be_is_refused_before_anything_is_created() {
         (&["--acl-file", "none.acl"], "none.acl"),
         (&["--password-file", "empty"], "empty: no password in it"),
         (&["--password-file", "password", "--acl-file", "users.acl"], "--acl-file"),
-        (&["--tls-resp", "127.0.0.1:0"], "--tls-resp takes --tls-certificate and --tls-key"),
-        (&["--tls-certificate", "gateway.pem"], "of --tls-resp"),
+        (&["--tls-resp", "127.0.0.1:0"], "--tls-resp needs --tls-certificate and --tls-key"),
+        (&["--tls-certificate", "gateway.pem"], "need --tls-resp"),
         (
             &["--tls-resp", "127.0.0.1:0", "--tls-certificate", "gateway.key", "--tls-key", "gateway.key"],
             "gateway.key: no certificate in it",
@@ -150,7 +150,7 @@ fn other_address() -> Option<String> {
 }
 
 #[test]
-fn strangers_are_refused_until_somebody_needs_a_password() {
+fn protected_mode_refuses_other_hosts_until_a_password_is_set() {
     let scratch = tempfile::tempdir().unwrap();
     let Some(address) = other_address() else {
         eprintln!("NOT RUN: this host has no address but those of loopback");
@@ -186,7 +186,7 @@ fn strangers_are_refused_until_somebody_needs_a_password() {
 }
 
 #[test]
-fn redis_tools_come_by_tls() {
+fn redis_tools_connect_with_tls() {
     let scratch = tempfile::tempdir().unwrap();
     certificates(scratch.path(), &["gateway", "client"]);
     let files = ["--tls-certificate", "gateway.pem", "--tls-key", "gateway.key"];

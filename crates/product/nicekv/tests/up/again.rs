@@ -30,7 +30,7 @@ fn keyspaces(status: &Value) -> Vec<(u64, String, String, u64)> {
 }
 
 #[test]
-fn up_uses_the_keyspaces_and_nodes_of_its_directory() {
+fn up_uses_keyspaces_and_nodes_of_its_directory() {
     let scratch = tempfile::tempdir().unwrap();
     let first = [
         "--data-dir",
@@ -81,7 +81,7 @@ fn up_uses_the_keyspaces_and_nodes_of_its_directory() {
 }
 
 #[test]
-fn up_with_more_nodes_than_its_directory_adds_them() {
+fn up_adds_nodes_beyond_those_of_its_directory() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
     assert_eq!(up.redis().call(&["SET", "color", "blue"]), "+OK");

@@ -48,7 +48,7 @@ fn number(reply: &str) -> u64 {
 }
 
 #[test]
-fn what_was_backed_up_under_load_is_there_after_everything_was_lost() {
+fn backup_under_load_restores_everything() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &[&["--data-dir", "data"], NODES].concat());
     let mut redis = up.redis();
@@ -105,7 +105,7 @@ fn what_was_backed_up_under_load_is_there_after_everything_was_lost() {
 
 /// Large ones are written over, and removed, while they are read.
 #[test]
-fn large_values_are_backed_up_under_load_and_restored_into_keyspaces_of_both_kinds() {
+fn large_values_are_backed_up_under_load_and_restored() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &[&["--data-dir", "data"], NODES].concat());
     let mut redis = up.redis();
@@ -163,7 +163,7 @@ fn damage_and_check(scratch: &Path) {
 }
 
 #[test]
-fn a_file_that_is_no_good_and_a_cluster_that_is_not_empty_are_refused() {
+fn damaged_backups_and_nonempty_clusters_are_refused() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "1", "--replicas", "1"]);
     assert_eq!(up.redis().call(&["SET", "color", "blue"]), "+OK");
@@ -234,7 +234,7 @@ fn settings(scratch: &Path, up: &Up) -> Vec<(String, serde_json::Value)> {
 }
 
 #[test]
-fn keyspaces_that_are_missing_are_created_as_they_were_and_all_problems_are_named_at_once() {
+fn restore_creates_missing_keyspaces_and_reports_all_problems() {
     const CREATED: [&[&str]; 4] = [
         &[
             "orders",

@@ -68,7 +68,7 @@ fn start(scratch: &Path, context: &str) -> Option<String> {
 }
 
 #[test]
-fn a_damaged_file_harms_nothing_or_is_named_with_what_to_do() {
+fn damaged_files_are_harmless_or_named_with_advice() {
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
     let up =

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_limit_that_the_roles_alone_need_is_refused_with_the_number() {
+fn too_low_descriptor_limit_is_refused_with_the_number() {
     let scratch = tempfile::tempdir().unwrap();
     let (code, output, error) =
         outcome(limited(scratch.path(), 150, &["up", "--resp", "localhost:0", "--data-dir", "data"]));
@@ -17,7 +17,7 @@ fn a_limit_that_the_roles_alone_need_is_refused_with_the_number() {
 }
 
 #[test]
-fn idle_connections_take_what_they_may_and_the_log_has_its_next_file() {
+fn idle_connections_leave_descriptors_for_the_log() {
     const FILES_MAX: u32 = 1_024;
     const VALUE_BYTES: usize = 50_000;
     /// More than a segment of the log.

@@ -15,7 +15,7 @@ fn run(scratch: &Path, place: &Path, arguments: &[&str]) -> (Option<i32>, String
 }
 
 #[test]
-fn the_data_directory_that_is_here_decides() {
+fn data_directory_here_decides_which_cluster_is_used() {
     let scratch = tempfile::tempdir().unwrap();
     let scratch = scratch.path();
     let place = |name: &str| {

@@ -4,7 +4,7 @@ use crate::cluster::{Up, nicekv, outcome};
 use std::collections::BTreeSet;
 
 #[test]
-fn a_key_is_explained_by_what_is_installed_and_what_nodes_say() {
+fn explain_compares_tables_nodes_and_metadata() {
     let scratch = tempfile::tempdir().unwrap();
     let arguments =
         ["--engine", "memory", "--nodes", "4", "--keyspace", "sessions=replication=quorum,write-set=2"];
@@ -62,7 +62,7 @@ fn a_key_is_explained_by_what_is_installed_and_what_nodes_say() {
 }
 
 #[test]
-fn a_put_and_a_get_are_followed_hop_by_hop() {
+fn trace_follows_a_put_and_a_get_hop_by_hop() {
     let scratch = tempfile::tempdir().unwrap();
     let quorum = ["--engine", "durable", "--keyspace", "sessions=replication=quorum,write-set=2"];
     let up = Up::start(scratch.path(), &quorum);

@@ -88,7 +88,7 @@ fn write_on(up: &Up, mut round: usize) -> usize {
 }
 
 #[test]
-fn older_directories_and_lost_logs_change_no_answer() {
+fn older_directories_and_lost_logs_do_not_change_answers() {
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
     let node = here.join("data/node-1");

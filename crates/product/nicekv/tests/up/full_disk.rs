@@ -152,11 +152,10 @@ fn deletes_make_room(mib: usize, parts: usize, least: usize) {
 }
 
 #[test]
-fn a_disk_that_is_too_small_for_the_reserves_is_named_at_the_start_and_a_smaller_reserve_helps() {
+fn disk_too_small_for_the_reserves_is_reported_at_start() {
     let scratch = tempfile::tempdir().unwrap();
     let Some(_disk) = SmallDisk::at(&scratch.path().join("disk"), 48) else {
-        let test =
-            "a_disk_that_is_too_small_for_the_reserves_is_named_at_the_start_and_a_smaller_reserve_helps";
+        let test = "disk_too_small_for_the_reserves_is_reported_at_start";
         nicekv_testkit::not_run("root", test);
         return;
     };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
-fn what_is_for_a_group_is_a_counted_miss() {
+fn datagrams_for_unknown_groups_are_counted_misses() {
     let scratch = tempfile::tempdir().unwrap();
     let memory = ["--engine", "memory", "--nodes", "1", "--replicas", "1", "--metrics", "localhost:0"];
     let up = Up::start(scratch.path(), &memory);

@@ -13,7 +13,7 @@ const KEYSPACES: [&str; 6] = [
 ];
 
 #[test]
-fn each_has_its_own_keys_and_its_own_way_to_keep_them() {
+fn keyspaces_have_separate_keys_and_replication() {
     let scratch = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
     let get = |keyspace: &str| run(&["get", "color", "--keyspace", keyspace]).1;
@@ -56,7 +56,7 @@ fn each_has_its_own_keys_and_its_own_way_to_keep_them() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_the_reason() {
+fn impossible_keyspaces_are_refused_with_the_reason() {
     let scratch = tempfile::tempdir().unwrap();
     for (spec, reason) in [
         ("a b", "a name consists of"),
@@ -75,7 +75,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
 }
 
 #[test]
-fn one_is_created_while_the_cluster_runs_and_dropped() {
+fn keyspace_is_created_and_dropped_at_runtime() {
     let scratch = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);

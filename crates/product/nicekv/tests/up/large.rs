@@ -24,7 +24,7 @@ fn get(redis: &mut Redis, key: &str) -> String {
 }
 
 #[test]
-fn a_large_value_is_what_was_put_and_survives_kill_minus_9() {
+fn large_values_survive_kill_minus_9() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
     let mut redis = up.redis();
@@ -46,7 +46,7 @@ fn a_large_value_is_what_was_put_and_survives_kill_minus_9() {
 }
 
 #[test]
-fn a_gateway_takes_values_as_long_as_it_is_told_to_and_commands_any() {
+fn gateway_value_limit_is_configurable() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--engine", "memory", "--gateway-value-mib", "65"]);
     let mut redis = up.redis();
@@ -69,7 +69,7 @@ fn a_gateway_takes_values_as_long_as_it_is_told_to_and_commands_any() {
 }
 
 #[test]
-fn commands_know_large_values() {
+fn commands_work_on_large_values() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--engine", "memory", "--keyspace", "by-chain=replication=chain"]);
     let mut redis = up.redis();
@@ -112,7 +112,7 @@ fn executed(redis: &mut Redis, commands: &[&[&str]]) -> String {
 }
 
 #[test]
-fn transactions_and_scripts_have_values_for_which_no_datagram_has_room() {
+fn transactions_and_scripts_use_values_larger_than_a_datagram() {
     let scratch = tempfile::tempdir().unwrap();
     let spec = "by-chain=replication=chain";
     let up = Up::start(scratch.path(), &["--data-dir", "data", "--keyspace", spec]);
@@ -168,7 +168,7 @@ fn transactions_and_scripts_have_values_for_which_no_datagram_has_room() {
 }
 
 #[test]
-fn exec_reads_large_values_as_they_were_when_it_was_done() {
+fn exec_reads_large_values_as_of_its_execution() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--engine", "memory"]);
     let mut redis = up.redis();
@@ -245,7 +245,7 @@ impl Grown {
 }
 
 #[test]
-fn what_is_appended_makes_values_large_and_larger_and_survives_kill_minus_9() {
+fn append_grows_large_values_that_survive_kill_minus_9() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
     let mut redis = up.redis();
@@ -279,7 +279,7 @@ fn what_is_appended_makes_values_large_and_larger_and_survives_kill_minus_9() {
 }
 
 #[test]
-fn a_quorum_keyspace_has_large_values_that_survive_kill_minus_9() {
+fn large_values_in_quorum_keyspaces_survive_kill_minus_9() {
     let scratch = tempfile::tempdir().unwrap();
     let arguments = ["--data-dir", "data", "--replication", "quorum", "--write-set", "2"];
     let up = Up::start(scratch.path(), &arguments);
@@ -320,7 +320,7 @@ fn place(segment: &[u8], value: &str) -> Option<usize> {
 }
 
 #[test]
-fn a_value_that_a_disk_has_damaged_is_fetched_though_nobody_reads_it() {
+fn scrub_repairs_damaged_values_that_nobody_reads() {
     let scratch = tempfile::tempdir().unwrap();
     let arguments = ["--data-dir", "data", "--nodes", "3", "--replicas", "3"];
     let up = Up::start(scratch.path(), &arguments);

@@ -124,7 +124,7 @@ fn concurrently(count: usize, act: impl Fn(usize) + Sync) {
 }
 
 #[test]
-fn more_large_values_than_there_is_room_for_are_put_and_got_one_after_the_other() {
+fn large_values_beyond_the_memory_budget_take_turns() {
     const CONNECTIONS: usize = 32;
     for threads in [1, 3] {
         let scratch = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ fn bulk(value: &str) -> String {
 }
 
 #[test]
-fn pipelines_and_commands_with_several_large_values_do_not_wait_for_each_other_for_ever() {
+fn commands_with_several_large_values_do_not_deadlock() {
     const CONNECTIONS: usize = 12;
     let scratch = tempfile::tempdir().unwrap();
     let (_up, gateway) = world(scratch.path(), 1);
@@ -196,7 +196,7 @@ fn pipelines_and_commands_with_several_large_values_do_not_wait_for_each_other_f
 }
 
 #[test]
-fn what_there_can_never_be_room_for_is_refused_and_the_connection_goes_on() {
+fn commands_larger_than_the_budget_are_refused_and_the_connection_continues() {
     let scratch = tempfile::tempdir().unwrap();
     let (up, gateway) = world(scratch.path(), 1);
     let mut redis = gateway.redis();

@@ -62,7 +62,7 @@ fn status_shows_every_socket_of_up_and_all_are_on_loopback() {
 }
 
 #[test]
-fn sockets_that_are_bound_later_are_shown_as_well() {
+fn sockets_bound_later_are_shown() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--engine", "memory"]);
     let before = status_with_all_sockets(scratch.path(), &up);

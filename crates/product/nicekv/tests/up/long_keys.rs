@@ -68,7 +68,7 @@ fn stay(redis: &mut Redis, lengths: &[usize]) {
 }
 
 #[test]
-fn long_keys_are_as_others_in_keyspaces_of_all_kinds_and_survive_kill_minus_9() {
+fn long_keys_work_in_all_kinds_of_keyspaces_and_survive_kill_minus_9() {
     let scratch = tempfile::tempdir().unwrap();
     let keyspaces: Vec<_> = KEYSPACES.iter().flat_map(|spec| ["--keyspace", spec]).collect();
     let arguments = [&["--data-dir", "data", "--nodes", "3", "--replicas", "3"], &keyspaces[..]].concat();
@@ -95,7 +95,7 @@ fn long_keys_are_as_others_in_keyspaces_of_all_kinds_and_survive_kill_minus_9() 
 }
 
 #[test]
-fn what_a_long_key_leaves_no_room_for_in_a_datagram_goes_along_chains_up_to_their_limit() {
+fn values_of_long_keys_in_chains_have_the_usual_limit() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--engine", "memory", "--keyspace", KEYSPACES[1]]);
     let mut chains = select(&up, 1);
@@ -119,7 +119,7 @@ fn what_a_long_key_leaves_no_room_for_in_a_datagram_goes_along_chains_up_to_thei
 }
 
 #[test]
-fn commands_and_scans_know_long_keys() {
+fn commands_and_scans_support_long_keys() {
     let scratch = tempfile::tempdir().unwrap();
     let arguments = ["--engine", "memory", "--keyspace", KEYSPACES[2]];
     let up = Up::start(scratch.path(), &arguments);

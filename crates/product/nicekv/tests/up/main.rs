@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_second_start_finds_what_the_first_has_acknowledged() {
+fn restart_finds_acknowledged_writes() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
     let mut redis = up.redis();
@@ -60,7 +60,7 @@ fn a_second_start_finds_what_the_first_has_acknowledged() {
 }
 
 #[test]
-fn several_gateway_threads_are_one_gateway_beside_as_many_nodes_as_there_may_be() {
+fn gateway_threads_share_one_gateway_with_64_nodes() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--engine", "memory", "--gateway-threads", "3", "--nodes", "64"]);
     let mut connections: Vec<_> = (0..7).map(|_| up.redis()).collect();
@@ -78,7 +78,7 @@ fn several_gateway_threads_are_one_gateway_beside_as_many_nodes_as_there_may_be(
 }
 
 #[test]
-fn every_acknowledged_write_survives_a_kill_in_the_middle_of_writes() {
+fn acknowledged_writes_survive_kill() {
     const WRITERS: usize = 4;
     const ROUNDS: usize = 3;
     let scratch = tempfile::tempdir().unwrap();
@@ -120,7 +120,7 @@ fn every_acknowledged_write_survives_a_kill_in_the_middle_of_writes() {
 }
 
 #[test]
-fn wiped_nodes_are_filled_again_from_the_one_that_is_left() {
+fn wiped_nodes_are_refilled_from_the_last_one() {
     const KEYS: u32 = 3_000;
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
@@ -145,7 +145,7 @@ fn wiped_nodes_are_filled_again_from_the_one_that_is_left() {
 }
 
 #[test]
-fn commands_find_the_running_cluster_and_say_how_it_went() {
+fn commands_find_the_running_cluster_and_report_the_outcome() {
     let scratch = tempfile::tempdir().unwrap();
     let (code, _, error) = outcome(nicekv(scratch.path(), &["get", "color"]));
     assert_eq!((code, error.lines().count()), (Some(2), 1), "{error}");
@@ -191,7 +191,7 @@ fn commands_find_the_running_cluster_and_say_how_it_went() {
 }
 
 #[test]
-fn clusters_run_side_by_side_and_do_not_see_each_other() {
+fn clusters_run_side_by_side() {
     let scratch = tempfile::tempdir().unwrap();
     let start = || Up::start(scratch.path(), &["--engine", "memory", "--nodes", "1", "--replicas", "1"]);
     let (one, other) = (start(), start());
@@ -211,7 +211,7 @@ fn clusters_run_side_by_side_and_do_not_see_each_other() {
 }
 
 #[test]
-fn fifty_connections_on_one_counter_lose_nothing() {
+fn fifty_connections_increment_one_counter_without_loss() {
     const CONNECTIONS: usize = 50;
     const INCREMENTS: usize = 40;
     let scratch = tempfile::tempdir().unwrap();
@@ -227,7 +227,7 @@ fn fifty_connections_on_one_counter_lose_nothing() {
 }
 
 #[test]
-fn garbage_at_every_port_stops_nobody() {
+fn garbage_at_every_port_is_ignored() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "2", "--replicas", "2"]);
     let port: u16 = up.endpoint.rsplit_once(':').unwrap().1.parse().unwrap();

@@ -76,7 +76,7 @@ fn localhost_is_an_address() {
 }
 
 #[test]
-fn an_empty_endpoint_in_the_environment_is_none() {
+fn empty_endpoint_variable_is_ignored() {
     let scratch = tempfile::tempdir().unwrap();
     let get = |endpoint: &str| {
         let mut command = nicekv(scratch.path(), &["get", "color"]);

@@ -122,7 +122,7 @@ fn targets_have_moved(page: &str) {
 }
 
 #[test]
-fn metrics_of_all_roles_are_those_that_are_listed_and_move_with_load() {
+fn metrics_match_the_list_and_move_with_load() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &ARGUMENTS);
     let line = up.said.iter().find(|line| line.starts_with("metrics at ")).expect("it says where").clone();
@@ -189,7 +189,7 @@ fn metrics_of_all_roles_are_those_that_are_listed_and_move_with_load() {
 }
 
 #[test]
-fn a_port_for_metrics_that_is_in_use_is_refused_before_anything_is_created() {
+fn metrics_port_in_use_is_refused_before_anything_is_created() {
     let scratch = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

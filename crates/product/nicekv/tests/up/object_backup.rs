@@ -82,7 +82,7 @@ fn while_objects_move(here: &Path, act: impl FnOnce() -> String) -> String {
 }
 
 #[test]
-fn objects_are_backed_up_while_others_move_and_restored_while_garbage_is_collected() {
+fn objects_are_backed_up_during_moves_and_restored_during_collection() {
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
     let up = Up::start(here, &["--data-dir", "data", "--keyspace", "objects=chunks=multicast"]);
@@ -106,7 +106,7 @@ fn objects_are_backed_up_while_others_move_and_restored_while_garbage_is_collect
     let told = succeeds(here, &["restore", "quiet"]);
     assert_eq!(number(&told, " keys; "), objects().len() as u64 + 1, "{told}");
     // Those that an object before it has put; where both were on their way together they were sent twice.
-    assert!(number(&told, " chunks were there already") <= NEEDED - CHUNKS, "{told}");
+    assert!(number(&told, " chunks already existed") <= NEEDED - CHUNKS, "{told}");
     all_come_back(here);
     assert_eq!(up.redis().call(&["GET", "color"]), "$blue");
     let told = succeeds(here, &["restore", "quiet", "--merge"]);
@@ -121,7 +121,7 @@ fn objects_are_backed_up_while_others_move_and_restored_while_garbage_is_collect
 
 /// Who is asked for a chunk may be late, on a busy machine, and then another one gets it, too.
 fn nearly_all_are_there(told: &str) {
-    assert!(number(told, " chunks were there already") * 10 >= NEEDED * 9, "{told}");
+    assert!(number(told, " chunks already existed") * 10 >= NEEDED * 9, "{told}");
 }
 
 fn is_left_over(entry: &std::io::Result<std::fs::DirEntry>) -> bool {
@@ -130,7 +130,7 @@ fn is_left_over(entry: &std::io::Result<std::fs::DirEntry>) -> bool {
 }
 
 #[test]
-fn a_backup_of_objects_that_is_no_good_changes_nothing() {
+fn damaged_object_backup_changes_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
     let up = Up::start(here, &["--engine", "memory", "--keyspace", "objects=chunks=multicast"]);

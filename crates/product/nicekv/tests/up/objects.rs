@@ -31,7 +31,7 @@ fn comes_back(scratch: &Path, name: &str, content: &str) {
 }
 
 #[test]
-fn an_object_comes_back_whole_in_parts_and_after_kill_minus_9() {
+fn objects_are_read_whole_in_parts_and_after_kill_minus_9() {
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
     let up = Up::start(here, &["--data-dir", "data"]);
@@ -61,7 +61,7 @@ fn an_object_comes_back_whole_in_parts_and_after_kill_minus_9() {
 }
 
 #[test]
-fn a_version_that_is_not_the_names_changes_nothing() {
+fn object_put_with_another_version_changes_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
     let _up = Up::start(here, &["--engine", "memory", "--keyspace", "things=chunks=unicast"]);
@@ -89,7 +89,7 @@ fn chunks(scratch: &Path, words: &[&str]) -> u64 {
 }
 
 #[test]
-fn garbage_goes_and_what_is_put_meanwhile_stays() {
+fn garbage_collection_spares_objects_being_put() {
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
     let _up = Up::start(here, &["--data-dir", "data"]);
@@ -123,7 +123,7 @@ fn garbage_goes_and_what_is_put_meanwhile_stays() {
 }
 
 #[test]
-fn names_of_objects_are_by_multicast() {
+fn object_keyspaces_need_multicast() {
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
     let _up = Up::start(here, &["--engine", "memory"]);

@@ -6,7 +6,7 @@ use crate::refusals::refused;
 const QUORUM: [&str; 6] = ["--data-dir", "data", "--replication", "quorum", "--write-set", "2"];
 
 #[test]
-fn what_needs_no_primary_works_and_the_rest_is_refused_by_name() {
+fn quorum_supports_only_commands_without_a_primary() {
     let scratch = tempfile::tempdir().unwrap();
     let up =
         Up::start(scratch.path(), &["--engine", "memory", "--replication", "quorum", "--write-set", "2"]);
@@ -42,7 +42,7 @@ fn what_needs_no_primary_works_and_the_rest_is_refused_by_name() {
 }
 
 #[test]
-fn acknowledged_puts_survive_restarts_and_a_lost_disk() {
+fn acknowledged_quorum_puts_survive_restarts_and_a_lost_disk() {
     const KEYS: u32 = 2_000;
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &QUORUM);
@@ -67,7 +67,7 @@ fn acknowledged_puts_survive_restarts_and_a_lost_disk() {
 }
 
 #[test]
-fn quorums_that_make_no_sense_are_refused() {
+fn impossible_quorums_are_refused() {
     let scratch = tempfile::tempdir().unwrap();
     let quorum =
         |write_set: &'static str| ["--engine", "memory", "--replication", "quorum", "--write-set", write_set];

@@ -11,7 +11,7 @@ fn ids(list: &str) -> Vec<u64> {
 }
 
 #[test]
-fn partitions_are_split_at_keys_and_merged_while_redis_goes_on() {
+fn range_partitions_split_and_merge_while_clients_continue() {
     let scratch = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
     let up = Up::start(scratch.path(), &["--keyspace", "orders=partitioning=range,partitions=2"]);
@@ -67,7 +67,7 @@ fn partitions_are_split_at_keys_and_merged_while_redis_goes_on() {
 }
 
 #[test]
-fn one_that_is_created_keeps_its_order() {
+fn created_range_keyspace_keeps_its_order() {
     let scratch = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
@@ -86,7 +86,7 @@ fn one_that_is_created_keeps_its_order() {
 }
 
 #[test]
-fn keys_are_listed_in_order_over_partitions_and_pieces() {
+fn scan_lists_keys_in_order_across_partitions() {
     const LETTER_KEYS: usize = 40;
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--keyspace", "orders=range,chain"]);

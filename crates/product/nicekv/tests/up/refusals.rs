@@ -35,7 +35,7 @@ fn row_34_a_directory_or_a_port_in_use() {
 }
 
 #[test]
-fn a_directory_of_somebody_else_is_left_as_it_is() {
+fn foreign_directories_are_not_touched() {
     let scratch = tempfile::tempdir().unwrap();
     let photos = scratch.path().join("photos");
     fs::create_dir(&photos).unwrap();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
-fn peers_of_another_version_are_named_by_status_and_counted() {
+fn peers_of_another_version_are_named_and_counted() {
     let scratch = tempfile::tempdir().unwrap();
     let arguments = ["--engine", "memory", "--metrics", "localhost:0"];
     let up = Up::start(scratch.path(), &arguments);

@@ -295,7 +295,7 @@ fn status_names_a_dead_instance_and_kill_metadata_means_the_leader() {
         let named = format!("WRONG: metadata instance {led} (10.20.0.");
         let line = lines.iter().find(|line| line.starts_with(&named));
         let line = line.unwrap_or_else(|| panic!("{named:?} is not in {lines:?}"));
-        assert!(line.contains("2 of 3 are left") && line.contains("start it again"), "{line}");
+        assert!(line.contains("2 of 3 instances are left") && line.contains("restart it"), "{line}");
         let said = text(&lab.succeeds(&["start", "metadata"]).stdout);
         assert_eq!(said, format!("{led}, which did not run\n"));
         wait_for(&lab, answers);

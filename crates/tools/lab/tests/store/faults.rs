@@ -130,7 +130,7 @@ fn errors_name_the_metadata_service_that_is_gone() {
         assert_eq!((native.status.code(), said.lines().count()), (Some(2), 1), "{native:?}");
         for part in [
             "no answer from a leading metadata service (10.20.0.2:7400: ",
-            "gets stop when the nodes' leases end",
+            "gets stop when the nodes' leases expire",
         ] {
             assert!(said.contains(part), "{part:?} is not in {said}");
         }

@@ -26,7 +26,7 @@ fn status_shows_every_socket_of_every_host_and_none_is_open_to_all_networks() {
         for socket in shown["control_plane"]["listening"].as_array().unwrap() {
             let (address, purpose) = (socket["address"].as_str().unwrap(), &socket["purpose"]);
             // A gateway asks from where the kernel chooses; only answers to its own requests mean anything there.
-            let is_open = address.starts_with("0.0.0.0") && purpose != "answers to what it asks";
+            let is_open = address.starts_with("0.0.0.0") && purpose != "replies to its own requests";
             assert!(!is_open && purpose != "unknown", "{socket}");
         }
     });
