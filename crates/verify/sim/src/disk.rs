@@ -1,7 +1,7 @@
 //! A node's disk: an authoritative log whose unforced tail may be lost, and an engine that falls back to its last sync.
 //!
 //! Requests are executed strictly in order. The engine on disk is never ahead of the log on disk, as in the real driver: a sync of the
-//! engine forces the log first.
+//! engine syncs the log first.
 //!
 //! A damaged entry is one whose first byte is not zero (entries begin with the index of a decision, which is never that large). The
 //! disk notices, as the real engine does by its checksums.
@@ -22,7 +22,7 @@ pub type Entries = BTreeMap<(PartitionId, Vec<u8>), Vec<u8>>;
 /// Something that the disk is busy with; to be finished in the order of its beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Busy {
-    /// The log is being forced through this record.
+    /// The log is being synced up to this record.
     Force {
         /// The record's number.
         through: u64,
@@ -33,7 +33,7 @@ pub enum Busy {
     Sync {
         /// What becomes durable.
         entries: Entries,
-        /// The log was forced through this record for it.
+        /// The log was synced up to this record for it.
         log_through: u64,
         /// And large values through this one.
         values: u64,
@@ -207,7 +207,7 @@ impl Disk {
         self.values.mend();
     }
 
-    /// The large value that the entry of a key speaks of.
+    /// The large value that the entry of a key refers to.
     pub fn large_value(&self, key: &(PartitionId, Vec<u8>)) -> Option<Reference> {
         self.entries.get(key).filter(|entry| !is_damaged(entry)).and_then(|entry| Entry::reference_of(entry))
     }
@@ -217,7 +217,7 @@ impl Disk {
         self.values.is_intact(reference)
     }
 
-    /// Whether an entry speaks of a large value that is not there, or not right.
+    /// Whether an entry refers to a large value that is missing or damaged.
     pub fn lacks_large(&self) -> bool {
         self.entries.keys().filter_map(|key| self.large_value(key)).any(|of| !self.has_large(&of))
     }
@@ -278,7 +278,7 @@ impl Disk {
         (page, corrupt, keys.next().is_some())
     }
 
-    /// Something that took time is done. Forces and syncs finish in the order of their beginning.
+    /// A request that took time is done. Syncs finish in the order in which they began.
     pub fn finish(&mut self, now: Now, core: &mut Replica, busy: Busy) {
         match busy {
             Busy::Force { through, values } => {
@@ -305,7 +305,7 @@ impl Disk {
         self.crash_keeping(kept);
     }
 
-    /// The process is gone, and the log after the record `kept`, which is none before the last forced one.
+    /// The process crashed, and the log lost all records after `kept`, which is at or after the last synced one.
     pub fn crash_keeping(&mut self, kept: u64) {
         assert!(self.forced <= kept && kept <= self.appended());
         self.log.truncate((kept + 1 - self.first) as usize);

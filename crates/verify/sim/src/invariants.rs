@@ -24,12 +24,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// What must never be seen, and was: the first of it.
+    /// The first violation.
     pub fn violation(&self) -> Option<&str> {
         self.violation.as_deref()
     }
 
-    /// Something else was seen.
+    /// Records another violation.
     pub fn violate(&mut self, what: String) {
         self.violation.get_or_insert(what);
     }
@@ -48,7 +48,7 @@ impl Watch {
                 self.leads(sender, watermark.partition, watermark.epoch);
             }
         }
-        // An op that is past remembering may come again, and is told so again: without effect (R10).
+        // An op that was evicted from the client table may arrive again, and gets the same answer without effect (R10).
         for decision in decisions.decisions.iter().filter(|decision| decision.status != Status::Expired) {
             self.decides(decision.partition, decision.origin, decision.index, decision.op);
         }
@@ -62,11 +62,11 @@ impl Watch {
         }
     }
 
-    /// The metadata service, in this state, sends tables to a switch.
+    /// The metadata service sends tables to a switch while it is in this state.
     pub fn tables_sent(&mut self, status: &Metadata, tables: &TableSet) {
         let asked = tables.unicast.iter().map(|entry| (entry.partition, entry.host.0));
         let asked = asked.chain(tables.division.iter().map(|entry| (entry.partition, entry.host.0)));
-        // An entry that only leads to another switch stands for several, and names anybody who is there.
+        // An entry that leads to another switch stands for several nodes, and names any of them.
         let is_here = |node: u16| tables.host(HostId(node)).is_some_and(|host| !host.is_remote);
         for (id, node) in asked.filter(|(_, node)| is_here(*node)) {
             let found = status.partitions.iter().find(|partition| partition.id == id);

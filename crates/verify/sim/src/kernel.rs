@@ -80,7 +80,7 @@ struct Program {
 }
 
 impl Program {
-    /// Each lookup goes on by at most so many words.
+    /// Maximum words by which a lookup continues.
     fn go_on(&mut self, steps_max: u64) {
         let readers = std::mem::take(&mut self.readers);
         for mut reader in readers {
@@ -159,7 +159,7 @@ impl Kernel {
         None
     }
 
-    /// The core has told something.
+    /// The core published a change.
     pub fn take(&mut self, core: &Replica, shift: Shift) {
         self.table.apply(&mut self.program, shift, |partition, key| core.named(partition, key));
     }
@@ -192,7 +192,7 @@ impl Kernel {
         core.count_copies_elsewhere(self.table.hits_of_copies(&self.program));
     }
 
-    /// The core has nothing to tell before its next datagram.
+    /// The core has published all changes before its next datagram.
     pub fn grant(&mut self, core: &mut Replica) {
         self.count(core);
         let is_member = |of: &CopyOf| core.partition_of(of.name.0, &of.name.1).is_some();

@@ -97,7 +97,7 @@ impl Shape {
         self.write_set.map_or(1, |write_set| self.replicas - usize::from(write_set) + 1)
     }
 
-    /// What the metadata service is told of it.
+    /// Its specification, for the metadata service.
     pub fn spec(&self, id: KeyspaceId) -> KeyspaceSpec {
         let (replicas, partitions, rings) = (self.replicas, 1 << self.partition_bits, RingsBase::Network);
         let mut spec = KeyspaceSpec::of(&KeyspaceDefaults { id, replicas, partitions, rings });
@@ -129,7 +129,7 @@ pub fn with_chains(mut shapes: Vec<Shape>, nodes: usize, seed: u64) -> Vec<Shape
     shapes
 }
 
-/// Has every keyspace with a primary be one of chains, among so many nodes.
+/// Turns every keyspace with a primary into one of chains, on this number of nodes.
 pub fn make_chains(shapes: &mut [Shape], nodes: usize, seed: u64) {
     let mut random = Random::new(seed ^ CHAINS);
     for shape in shapes.iter_mut().filter(|shape| !shape.is_quorum()) {
@@ -148,12 +148,12 @@ pub fn with_orders(mut shapes: Vec<Shape>, seed: u64) -> Vec<Shape> {
     shapes
 }
 
-/// What the metadata service is told of the keyspaces, which are numbered from 0.
+/// Specifications of the keyspaces, numbered from 0, for the metadata service.
 pub fn specs(shapes: &[Shape]) -> Vec<KeyspaceSpec> {
     shapes.iter().enumerate().map(|(id, shape)| shape.spec(KeyspaceId(id as u16))).collect()
 }
 
-/// What clients are told of them.
+/// The keyspaces as clients know them.
 pub fn known_to_clients(shapes: &[Shape]) -> Vec<Keyspace> {
     let keyspace = |(spec, shape): (KeyspaceSpec, &Shape)| Keyspace {
         id: spec.id,
@@ -194,7 +194,7 @@ impl Key {
         keys
     }
 
-    /// So many keys, of all keyspaces alike.
+    /// This number of keys, spread evenly over all keyspaces.
     pub fn of_all(keys: usize, keyspaces: &[Shape]) -> Vec<Self> {
         let share = keys.div_ceil(keyspaces.len());
         keyspaces.iter().zip(0..).flat_map(|(shape, number)| Self::of(number, shape.order, share)).collect()
@@ -216,7 +216,7 @@ impl Key {
         (0..count).map(key).collect()
     }
 
-    /// So many keys of a keyspace.
+    /// This number of keys of a keyspace.
     pub fn several(keyspace: u16, count: usize) -> Vec<Self> {
         (0..count).map(|key| Self { keyspace, name: format!("key-{key}").into_bytes() }).collect()
     }

@@ -4,7 +4,7 @@ use crate::faults::Faults;
 use nicekv_testkit::Random;
 use std::collections::BTreeSet;
 
-/// Something with an address.
+/// A host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Host {
     /// A storage node, by its index.
@@ -26,20 +26,20 @@ impl Host {
     }
 }
 
-/// How long things take when nothing goes wrong.
+/// Durations without faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Least time from host to host.
+    /// Minimum latency between hosts.
     pub latency_ns: u64,
-    /// Ordinary variation of it.
+    /// Maximum jitter.
     pub jitter_ns: u64,
     /// A node's socket is drained up to this later, so that batches form.
     pub drain_max_ns: u64,
-    /// Least time of a force.
+    /// Minimum time of a sync.
     pub disk_ns: u64,
-    /// A node needs so long for each datagram; meanwhile others wait in its socket.
+    /// Time that a node needs for each datagram; others wait in its socket meanwhile.
     pub service_ns: u64,
-    /// Datagrams that wait in a node's socket; more are lost.
+    /// Capacity of a node's socket in datagrams; more are lost.
     pub inbox_max: usize,
 }
 
@@ -53,7 +53,7 @@ impl Pace {
         service_ns: 0,
         inbox_max: 4096,
     };
-    /// Always the same: what happens next is decided by the faults alone.
+    /// Constant: only faults change the order of events.
     pub const FIXED: Self = Self {
         latency_ns: 20_000,
         jitter_ns: 0,
@@ -70,7 +70,7 @@ impl Pace {
 #[derive(Clone)]
 pub struct Network {
     pace: Pace,
-    /// Directions that carry nothing.
+    /// Directions that are cut.
     cut: BTreeSet<(Host, Host)>,
 }
 
@@ -80,7 +80,7 @@ impl Network {
         Self { pace, cut: BTreeSet::new() }
     }
 
-    /// Whether nothing gets from one to the other.
+    /// Whether datagrams in this direction are dropped.
     pub fn is_cut(&self, from: Host, to: Host) -> bool {
         !self.cut.is_empty() && self.cut.contains(&(from, to))
     }
@@ -95,7 +95,7 @@ impl Network {
         self.cut.insert((from, to));
     }
 
-    /// Mends everything.
+    /// Heals all cuts.
     pub fn heal(&mut self) {
         self.cut.clear();
     }
@@ -116,7 +116,7 @@ impl Network {
         self.reliable_delay(random) + held_ns
     }
 
-    /// The delay of something that does not get lost.
+    /// The delay of a message that is not lost.
     pub fn reliable_delay(&self, random: &mut Random) -> u64 {
         self.pace.latency_ns + random.below(self.pace.jitter_ns)
     }

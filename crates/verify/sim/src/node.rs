@@ -71,7 +71,7 @@ impl Clock {
     }
 }
 
-/// What a crash leaves of the part of the log that is not forced.
+/// What a crash leaves of the part of the log that is not synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kept {
     /// Any part of it.
@@ -101,11 +101,11 @@ pub struct Surroundings {
     pub heat: Duration,
     /// Between two reports of what is stored, likewise.
     pub usage: Duration,
-    /// How fast they discard what nobody needs.
+    /// How fast they discard unneeded data.
     pub discard_bytes_per_second: u64,
     /// The seed of the simulation, if their kernels answer gets.
     pub kernel_gets: Option<u64>,
-    /// Of a million ops so many end the process of each node that evaluates them.
+    /// Ops that crash every node which evaluates them, of a million.
     pub deadly: u64,
 }
 
@@ -148,7 +148,7 @@ pub struct Node {
     pub has_forgotten: bool,
     /// Counts processes.
     pub process: u64,
-    /// Under this id the process issues updates of its own.
+    /// The client id under which the process issues updates itself.
     pub internal_client: ClientId,
     /// What the socket holds.
     pub inbox: VecDeque<(SocketAddrV4, Vec<u8>)>,
@@ -355,7 +355,7 @@ impl Node {
                 self.shown.violation.get_or_insert_with(|| what.into());
             }
         }
-        // In this order, as in the driver: a read for a datagram comes before what is written because of a force, and its answer after.
+        // In this order, as in the driver: a read for a datagram comes before writes that follow a sync, and its answer after them.
         for busy in self.done.drain(..) {
             self.disk.finish(now, core, busy);
         }

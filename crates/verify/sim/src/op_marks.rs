@@ -27,7 +27,7 @@ impl Marks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process starts; of a million ops so many are deadly.
+    /// A process starts; `deadly` of a million ops crash it.
     pub(crate) fn begin_process(&self, deadly: u64) -> OpMarks {
         let state = &mut *self.state();
         state.deadly = deadly;

@@ -1,6 +1,7 @@
-//! How bugs are looked for that are planted on purpose: each must be found, else what finds nothing proves nothing.
+//! How planted bugs are hunted. Each must be found: a check that finds none of them proves nothing.
 //!
-//! What they are, and which rules they break, `crates/verify/mutants/plants` says, from where they are woven into a copy of the sources. A new one is a line here, too.
+//! The bugs, and the rules that they break, are in `crates/verify/mutants/plants`, from where they are woven into a copy of the sources. A
+//! new bug that the simulator is to find is also a line here.
 
 use crate::client::Workload;
 use crate::cluster::Scenario;
@@ -35,22 +36,22 @@ use nicekv_client::RetryPolicy;
 use nicekv_metadata::Timing;
 use nicekv_proto::{Duration, KeyOrder};
 
-/// A bug that is not found within so many seeds is not found.
+/// A hunt gives up after this number of seeds.
 pub const SEEDS_MAX: u64 = 2_000;
-/// More states than an exploration needs to find one.
+/// Upper bound of the states of an exploration.
 const STATES_MAX: usize = 3_000_000;
 
-/// A bug, and how it is looked for.
+/// A bug, and how it is hunted.
 pub struct Plant {
     /// On the command line.
     pub name: &'static str,
     hunt: Hunt,
 }
 
-/// How a bug is looked for.
+/// How a bug is hunted.
 #[derive(Clone, Copy)]
 enum Hunt {
-    /// Random runs, shaped so that it matters.
+    /// Random runs, shaped so that the bug shows.
     Seeds(fn(&mut Scenario)),
     /// A script.
     Script(&'static str),
@@ -69,7 +70,7 @@ pub struct Found {
     pub violation: String,
 }
 
-/// What a hunt came to.
+/// The result of a hunt.
 #[derive(Clone, Debug, Default)]
 pub struct Hunted {
     /// `None`: not found.

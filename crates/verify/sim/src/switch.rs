@@ -45,7 +45,7 @@ pub struct Switch {
 /// Where a datagram goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Forward {
-    /// To the address it says.
+    /// To its destination address.
     Plain,
     /// To these storage hosts, or by these trunks, instead.
     Hops(Vec<Hop>),

@@ -120,7 +120,7 @@ impl LargeValues {
         self.damaged.clear();
     }
 
-    /// The process is gone, and of what was not forced whatever does not stay.
+    /// The process crashed. Values that were not synced survive or not.
     pub(crate) fn crash(&mut self, mut stays: impl FnMut() -> bool) {
         self.parts.clear();
         self.condemned.clear();

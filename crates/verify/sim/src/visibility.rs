@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Key = (PartitionId, Box<[u8]>);
 
-/// What a get is to be answered.
+/// The answer to a get.
 type Shows = Option<(OpId, Vec<u8>)>;
 
 /// See the module.
@@ -23,25 +23,25 @@ pub struct Shown {
     entries: BTreeMap<Key, Option<Vec<u8>>>,
     /// Gets that arrived while their key was open, and what was open then, each time; `None`: once it was not.
     expected: BTreeMap<OpId, Option<Vec<Shows>>>,
-    /// How many answers were compared.
+    /// The number of answers that were checked.
     pub compared: u64,
-    /// What was wrong first.
+    /// The first violation.
     pub violation: Option<String>,
 }
 
 impl Shown {
-    /// A new process: nothing is known.
+    /// A new process: the cache is empty.
     pub fn begin(&mut self) {
         self.locked.clear();
         self.entries.clear();
         self.expected.clear();
     }
 
-    /// Takes what the core tells.
+    /// Applies a change that the core publishes.
     pub fn make(&mut self, Shift { partition, kind }: Shift) {
         let is_in_turn = match kind {
             ShiftKind::Locked(key) => self.locked.insert((partition, key)),
-            // It may be one that nobody had asked for when it was locked.
+            // The key may not have been cached when it was locked.
             ShiftKind::Unlocked(key) => {
                 self.locked.remove(&(partition, key));
                 true
@@ -66,7 +66,7 @@ impl Shown {
         }
     }
 
-    /// Somebody else than the core has changed an entry.
+    /// An entry was changed by something other than the core.
     pub fn forget(&mut self, partition: PartitionId, key: &[u8]) {
         self.entries.remove(&(partition, key.into()));
     }
@@ -82,7 +82,7 @@ impl Shown {
         if opcode == Some(Opcode::ReadChunks as u8)
             && let Ok((header, _)) = Datagram::decode(bytes)
         {
-            // Its own answer says nothing of the key.
+            // Its own answer contains nothing about the key.
             self.expected.insert(header.op, None);
             return;
         }

@@ -26,26 +26,26 @@ pub struct Workload {
     pub retry_min: Duration,
     /// Longest pause before the next call.
     pub pause_ns_max: u64,
-    /// A call is given up after so long.
+    /// Timeout of a call.
     pub timeout_ns: u64,
-    /// Of a million updates so many are sets of values that expire.
+    /// Sets of values that expire, of a million updates.
     pub expiring: u64,
-    /// Of a million sets that store for ever so many are of values that are too long for a datagram, where those may be.
+    /// Sets of values that are too long for a datagram, of a million sets without expiry, in keyspaces that allow them.
     pub large: u64,
     /// Of those that a datagram has no room for, values of up to so many bytes go as a whole in several, and longer ones are large.
     pub whole_bytes_max: usize,
-    /// Of a million updates where values may be large so many are appends.
+    /// Appends, of a million updates of keys that may have large values.
     pub appends: u64,
     /// Each client reads at most so many large values at a time, gets of one key that it calls in one turn share a request, and it calls several of them at once. 0: it reads all that it asks
     /// for, each by itself.
     pub reads_at_once: usize,
-    /// Of a million calls so many are gets, and a third of the others.
+    /// Gets, of a million calls; a third of the others are gets, too.
     pub gets: u64,
-    /// Of a million calls so many are transactions of the first keys that are together, if some are.
+    /// Transactions on the co-located keys, of a million calls, if there are such keys.
     pub transactions: u64,
-    /// Of a million updates so many are of fields of hashes.
+    /// Updates of hash fields, of a million updates.
     pub hashes: u64,
-    /// Of a million steps of transactions so many are scripts.
+    /// Scripts, of a million steps of transactions.
     pub scripts: u64,
     /// Of so many things that each client does besides, half are messages that it publishes, the others change to what it listens.
     pub messages: usize,

@@ -1,4 +1,4 @@
-//! What clients are told, in the words of the checker.
+//! Converts results of the client library into answers of the checker.
 
 use crate::checker::model::Answer;
 use nicekv_client::{Answer as Told, OperationError, Outcome};

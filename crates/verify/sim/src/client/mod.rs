@@ -189,10 +189,10 @@ impl Client {
         }
     }
 
-    /// Goes on under an id that nobody had.
+    /// Continues under a new client id.
     pub fn rename(&mut self, at_ns: u64) {
         self.renamed += 1;
-        // Its low byte tells the values of this client from those of others.
+        // Its low byte distinguishes the values of this client from those of others.
         let random = (self.renamed << 8) | (self.id().0 & 0xff);
         self.core.rename(ClientId::new(now(at_ns).unix_ms, random));
     }

@@ -59,7 +59,7 @@ impl Scanning {
         !self.open.is_empty() || !(self.has_failed || self.scan.is_done())
     }
 
-    /// Asks for what is left; `submit` tells the ticket's index.
+    /// Requests the rest; `submit` returns the index of the ticket.
     pub(crate) fn ask(&mut self, tick: &mut u64, mut submit: impl FnMut(KeyspaceId, Request<'_>) -> usize) {
         while let Some(part) = self.scan.unasked().filter(|_| self.open.len() < ASKED_MAX && !self.has_failed)
         {

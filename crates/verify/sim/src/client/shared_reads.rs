@@ -19,7 +19,7 @@ pub(crate) struct Sharing {
     /// Of this turn, by key.
     gets: BTreeMap<usize, Ticket>,
     reading: BTreeSet<Ticket>,
-    /// Those that wait to read so many bytes.
+    /// Reads that wait, with their lengths.
     waiting: VecDeque<(Ticket, usize)>,
     /// Calls that shared a request, and are to have one each.
     separated: VecDeque<usize>,
@@ -35,7 +35,7 @@ impl Sharing {
         if reads_at_once == 0 { usize::MAX } else { UNASKED_BYTES_MAX }
     }
 
-    /// How many more gets of a key are called together with one, of so many calls that are left.
+    /// The number of further gets of a key in the same turn, at most `calls_left`.
     pub(crate) fn also(&self, calls_left: usize, random: &mut Random) -> usize {
         if self.reads_at_once == 0 { 0 } else { (random.below(ALSO_MAX + 1) as usize).min(calls_left) }
     }

@@ -7,10 +7,10 @@ use nicekv_proto::chunk::Round;
 use nicekv_proto::{Condition, KeyspaceId, OpId};
 use std::collections::BTreeMap;
 
-/// Stamps are up to so many rounds old: half of them are too old.
+/// Maximum age of a stamp in rounds: half of them are too old.
 const AGES: u64 = 4;
 
-/// What a client knows of stamps.
+/// The stamps that a client knows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stamps {
     /// The newest round, and whether names have adopted it; none: keys are no names.
@@ -35,7 +35,7 @@ struct Listed {
 }
 
 impl Stamps {
-    /// The metadata service says so.
+    /// Learns the round from the metadata service.
     pub(crate) fn learn(&mut self, chunks: &ChunkInfo) {
         self.known = Some((Round(chunks.round), chunks.is_adopted));
     }
@@ -74,7 +74,7 @@ impl Stamps {
     }
 }
 
-/// Whatever a name has after it was listed in a round, and had not then, has a stamp that the round takes.
+/// A value that a name got after it was listed in a round has a stamp that the round accepts.
 pub(crate) fn judge(clients: &[Client]) -> Option<String> {
     let stamp_of = |value: &Vec<u8>| clients.iter().find_map(|client| client.stamps.put.get(value));
     let mut shown: BTreeMap<usize, Vec<(u64, &Vec<u8>)>> = BTreeMap::new();

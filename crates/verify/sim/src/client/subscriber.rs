@@ -26,12 +26,12 @@ pub(crate) struct Sent {
     pub(crate) message: Vec<u8>,
     pub(crate) begun: u64,
     pub(crate) begun_ns: u64,
-    /// When it was answered, or given up, and how many were told.
+    /// When it was answered or timed out, and the number of receivers.
     pub(crate) ended: Option<(u64, Option<i64>)>,
     pub(crate) ended_ns: u64,
 }
 
-/// What came, and who was told of it.
+/// A received message, and its subscribers.
 #[derive(Clone, Debug)]
 pub(crate) struct Heard {
     pub(crate) message: Message,
@@ -41,7 +41,7 @@ pub(crate) struct Heard {
     pub(crate) expected: Vec<(u64, Topic)>,
 }
 
-/// So many listen through this client from now on.
+/// A change of the number of subscribers of this client.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     pub(crate) name: Topic,

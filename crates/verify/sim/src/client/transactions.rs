@@ -1,4 +1,4 @@
-//! A client that has transactions of keys that are together, and what it was told of them.
+//! Transactions of a client on co-located keys, and their results.
 
 use crate::checker::model::{Action, Answer, Change, When};
 use crate::checker::program::Program;
@@ -48,11 +48,11 @@ pub(crate) struct Drawn<'a> {
     pub(crate) keys: usize,
     /// Versions that its client has seen.
     pub(crate) seen: &'a BTreeMap<usize, OpId>,
-    /// Of a million sets so many are of values that expire.
+    /// Sets of values that expire, of a million sets.
     pub(crate) expiring: u64,
-    /// And of a million updates so many of fields of hashes.
+    /// Updates of hash fields, of a million updates.
     pub(crate) hashes: u64,
-    /// Of a million steps so many are scripts.
+    /// Scripts, of a million steps.
     pub(crate) scripts: u64,
     pub(crate) at_ns: u64,
 }
@@ -145,7 +145,7 @@ fn request<'a>(key: &'a [u8], action: &'a Action) -> Request<'a> {
     }
 }
 
-/// What a transaction's answer says of each step that requires nothing.
+/// The results of the steps of a transaction, without those that only require a condition.
 fn taken(steps: &[Step], answer: &ToldAnswer<'_>) -> Vec<Answer> {
     let mut told = results(answer);
     let mut taken = Vec::new();

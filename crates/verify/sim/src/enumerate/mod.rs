@@ -7,7 +7,7 @@
 //!              └ crash ── point ── crash ── point ── crash ── … ── judged   triples
 //! ```
 //!
-//! Everything takes the same time always, so that a run is told by its faults. A *point* is an event of a node or of the metadata
+//! All durations are fixed, so that a run is determined by its faults. A *point* is an event of a node or of the metadata
 //! service that carries news: a datagram arrives (heartbeats, leases and probes are none), a frame of a copy, tables, a disk
 //! completion. At it, before it happens, its host is crashed for long (and loses what is not forced) or restarted at once, paused, or
 //! cut off inwards, outwards or both ways; each heals by itself after [`FAULT_NS`]. What a run has in common with others is run once: a
@@ -33,18 +33,18 @@ use std::fmt;
 const MILLISECOND_NS: u64 = 1_000_000;
 /// How long a fault lasts: longer than it takes to suspect a node and to remove it.
 pub const FAULT_NS: u64 = 250 * MILLISECOND_NS;
-/// A second fault comes at most so long after the first.
+/// Maximum time between the first and the second fault.
 pub const SECOND_NS: u64 = 600 * MILLISECOND_NS;
-/// A third crash comes at most so long after the second.
+/// Maximum time between the second and the third crash.
 pub const THIRD_NS: u64 = 200 * MILLISECOND_NS;
-/// A script is looked at for so long at least: until everybody knows that all hold its decisions.
+/// Minimum duration of a script: until all members know that all hold its decisions.
 const LOOKED_AT_NS: u64 = 30 * MILLISECOND_NS;
-/// A process that is restarted at once is down for so long.
+/// Downtime of a process that is restarted at once.
 const RESTART_NS: u64 = 10 * MILLISECOND_NS;
 /// When another metadata leader takes over from a paused one.
 const TAKEOVER_NS: u64 = 30 * MILLISECOND_NS;
 
-/// What befalls a host at a point.
+/// A kind of fault of a host at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Crash,
@@ -67,9 +67,9 @@ const KINDS: [(Kind, &str); 6] = [
 /// A fault at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedFault {
-    /// So many events have happened before.
+    /// The number of events before it.
     pub event: u64,
-    /// What befalls the host of the next one.
+    /// The fault of the host of the next event.
     pub kind: Kind,
 }
 

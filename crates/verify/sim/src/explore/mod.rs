@@ -1,7 +1,7 @@
 //! Every state of a tiny cluster: three replicas, one key, two clients with one call each.
 //!
 //! Time stands still and every timeout is zero. A [`World`] is a state; [`Step`]s lead from one to the next:
-//! a message arrives or is lost, a force ends, a client calls, a node dies, the metadata service changes the epoch, a node looks
+//! a message arrives or is lost, a sync ends, a client calls, a node dies, the metadata service changes the epoch, a node looks
 //! over its open ops. The bounds say how many of the rarer ones may happen. Depth first, each state once. Where nothing is under way
 //! any more, the cluster is brought to rest (nodes that are down are removed, everything is delivered), every member is read, and
 //! the history is judged. Invariants hold in every state.

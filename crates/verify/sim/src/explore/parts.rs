@@ -1,4 +1,4 @@
-//! The small worlds that are visited as a whole: scripts of two clients, and bounds on what befalls them.
+//! The small worlds that are explored completely: scripts of two clients, and bounds on the faults.
 
 use super::{Bounds, Call, op};
 use crate::checker::model::{Action, Change, When};
@@ -7,7 +7,7 @@ use crate::checker::model::{Action, Change, When};
 pub const SLOW_DISKS: Bounds = Bounds { slow_disks: true, ..Bounds::NONE };
 /// A datagram is lost.
 pub const LOSS: Bounds = Bounds { losses: 1, ..Bounds::NONE };
-/// A datagram is lost, and somebody looks for it.
+/// A datagram is lost, and the sender retries.
 pub const LOSS_AND_SWEEP: Bounds = Bounds { losses: 1, sweeps: 1, ..Bounds::NONE };
 /// A node dies and is removed.
 pub const FAILOVER: Bounds = Bounds { crashes: 1, removals: 1, ..Bounds::NONE };

@@ -1,4 +1,4 @@
-//! The end of a way: everything is healed and delivered, then every member is asked.
+//! The end of a run: all faults are healed, all messages delivered, then every member is read.
 
 use super::world::{KEY, NOW, World};
 use crate::checker::{self, Action, Answer};

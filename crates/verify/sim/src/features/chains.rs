@@ -20,7 +20,7 @@ pub(crate) fn chains_that_restart(scenario: &mut Scenario) {
     (scenario.faults.slow, scenario.faults.slow_factor) = (500_000, 20);
 }
 
-/// The same; nodes die, and so many messages are lost that clients ask again for what was done.
+/// The same; nodes crash, and enough messages are lost that clients retry completed ops.
 pub(crate) fn chains_losing_answers(scenario: &mut Scenario) {
     chains(scenario);
     scenario.faults =
@@ -55,7 +55,7 @@ pub(crate) fn chains_with_spares(scenario: &mut Scenario) {
     scenario.faults = Faults { crash: 1_000, downtime_max_ns: 1_500 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// The same; nodes pause, some so long that they are removed, and have a lease that outlasts that.
+/// The same; nodes pause, some until they are removed, with a lease that outlasts the removal.
 pub(crate) fn by_clients_of_paused_nodes(scenario: &mut Scenario) {
     by_clients(scenario);
     scenario.timing.lease = Duration::from_millis(500);

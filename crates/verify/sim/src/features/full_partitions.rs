@@ -58,7 +58,7 @@ fn fill(scenario: &mut Scenario, shape: Shape) {
     scenario.coordination = Coordination::Switch;
 }
 
-/// When all is healed no partition stays full (check V): what is wrong after so long.
+/// After all faults are healed no partition stays full (check V). Returns what is wrong after `wait_ns`.
 pub(crate) fn judge(cluster: &mut Cluster, wait_ns: u64, is_whole: fn(&Cluster) -> bool) -> Vec<String> {
     let end_ns = cluster.now_ns() + wait_ns;
     let is_as_asked = |cluster: &Cluster| full(cluster).is_empty() && is_whole(cluster);

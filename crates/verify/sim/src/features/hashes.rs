@@ -11,7 +11,7 @@ use nicekv_testkit::Random;
 const HASHES: u64 = 0x6861_7368_6573;
 /// Of a long value: messages that carry a few of them go in fragments.
 const LONG_BYTES: usize = 700;
-/// Names of fields are those of so many.
+/// Distinct names of fields.
 const NAMES: u64 = 4;
 
 /// In a sixth of the seeds some changes are of fields. All else is as it was drawn.

@@ -31,7 +31,7 @@ pub(crate) fn crowded(scenario: &mut Scenario) {
     (scenario.workload.calls, scenario.workload.window, scenario.workload.gets) = (400, 8, 600_000);
 }
 
-/// Nodes pause, and are removed while switches that nobody reaches still lead to them.
+/// Nodes pause, and are removed while unreachable switches still send gets to them.
 pub(crate) fn removed(scenario: &mut Scenario) {
     shared(scenario);
     scenario.edges = true;

@@ -19,7 +19,7 @@ const READS: u64 = 0x72_6561_6473;
 /// Bytes of the shortest and the longest, about: two chunks, and six.
 const BYTES: (u64, u64) = (1_100, 8_000);
 
-/// Of a million sets in this run so many are of large values.
+/// Sets of large values, of a million sets.
 pub(crate) fn drawn(seed: u64) -> u64 {
     let mut random = Random::new(seed ^ LARGE);
     if random.below(4) == 0 { 300_000 } else { 0 }
@@ -36,7 +36,7 @@ pub(crate) fn appends_drawn(seed: u64) -> u64 {
     if drawn(seed) == 0 { 0 } else { random.pick(&[0, 200_000, 500_000]) }
 }
 
-/// In a run with large values a client reads so many of them at a time; 0: all.
+/// Large values that a client reads at a time; 0: unlimited.
 pub(crate) fn reads_at_once_drawn(seed: u64) -> usize {
     if drawn(seed) == 0 { 0 } else { Random::new(seed ^ READS).pick(&[0, 1, 2]) }
 }
@@ -105,13 +105,13 @@ pub fn appended(scenario: &mut Scenario) {
     (scenario.workload.calls, scenario.workload.timeout_ns) = (100, 4_000 * MILLISECOND_NS);
 }
 
-/// Nobody ends, but disks damage what they hold.
+/// No crashes, but disks damage values.
 pub(crate) fn damaged(scenario: &mut Scenario) {
     killed(scenario);
     scenario.faults = Faults { corruption: 2_000, ..Faults::NONE };
 }
 
-/// Nobody ends, but chunks are damaged on their way.
+/// No crashes, but chunks are damaged in transit.
 pub(crate) fn garbled(scenario: &mut Scenario) {
     killed(scenario);
     scenario.faults = Faults { garbled: 20_000, ..Faults::NONE };

@@ -20,7 +20,7 @@ pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     scenario
 }
 
-/// Makes one of so many keys long.
+/// Makes every `of`-th key long.
 fn lengthen(scenario: &mut Scenario, of: usize) {
     let long = scenario.workload.keys.iter_mut().step_by(of);
     for (key, bytes) in long.zip(BYTES.iter().cycle()) {
@@ -28,7 +28,7 @@ fn lengthen(scenario: &mut Scenario, of: usize) {
     }
 }
 
-/// Of this shape alone, with so many keys, all of them long.
+/// A single keyspace of this shape with this number of keys, all long.
 pub fn of(scenario: &mut Scenario, shape: Shape, keys: usize) {
     scenario.keyspaces = vec![shape];
     scenario.workload.keys = Key::of(0, shape.order, keys);

@@ -20,7 +20,7 @@ const MESSAGES: u64 = 0x6d_6573_7361_6765;
 const ACTIONS: usize = 60;
 /// After this nodes have forgotten who has left without their notice, and what was late has come.
 const FORGOTTEN_NS: u64 = 4_000 * MILLISECOND_NS;
-/// Clients that wait so long are answered then.
+/// Timeout of clients.
 const PATIENCE_NS: u64 = 200 * MILLISECOND_NS;
 /// Then the network only repeats and delays.
 const REPEATING: Faults =
@@ -72,7 +72,7 @@ pub(crate) fn judge(cluster: &mut Cluster, progress_ns: u64) -> Vec<String> {
     violations
 }
 
-/// A message of the run, by what it says: no two say the same.
+/// The messages of the run by content, which is unique.
 type Messages<'a> = BTreeMap<&'a [u8], (usize, &'a Sent)>;
 
 fn judge_all(all: &[&Listening], since: u64, is_in_order: bool) -> Vec<String> {
@@ -214,7 +214,7 @@ fn known(listening: &Listening, channel: &[u8], begun: u64, ended: u64) -> (u32,
         let is_known = |one: &&Counted| one.known.is_some_and(|(known, _)| known <= begun);
         let last = counted.iter().rposition(is_known);
         let counts = || counted[last.unwrap_or(0)..].iter().map(|one| one.count);
-        // Nobody listens before the first.
+        // There is no subscriber before the first.
         least += counts().min().filter(|_| last.is_some()).unwrap_or(0);
         most += counts().max().unwrap_or(0);
     }

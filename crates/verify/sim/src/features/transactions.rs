@@ -45,7 +45,7 @@ fn transact(scenario: &mut Scenario, shape: Shape, keys: usize) {
     scenario.hot_interval_ns = 0;
 }
 
-/// So many keys of the first keyspace that are of one partition, however keys are partitioned.
+/// Co-located keys of the first keyspace: all in one partition, with either key order.
 fn keys_together(count: usize) -> Vec<Key> {
     let name = |number: usize| [TAG, number.to_string().as_bytes()].concat();
     (0..count).map(|number| Key { keyspace: 0, name: name(number) }).collect()
@@ -62,14 +62,14 @@ pub(crate) fn scripts(scenario: &mut Scenario) {
     script(scenario, 300_000);
 }
 
-/// Of a million steps so many are scripts. These read what others set, however long.
+/// Makes `steps` of a million steps scripts. They read values that others set, of any length.
 fn script(scenario: &mut Scenario, steps: u64) {
     scenario.workload.scripts = steps;
     scenario.workload.large = if steps > 0 { 300_000 } else { 0 };
     scenario.workload.whole_bytes_max = LONG_VALUE_BYTES_MAX;
 }
 
-/// Transactions at three members; nodes die and start again, with all that they have forced or nothing.
+/// Transactions at three members; nodes crash and restart, with all synced data or with none.
 pub(crate) fn with_restarts(scenario: &mut Scenario) {
     transactions(scenario);
     scenario.nodes = 3;

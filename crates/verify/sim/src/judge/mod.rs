@@ -26,18 +26,18 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// After all faults are healed something is answered within this, as long as there is something to do, and all replicas are there (check V).
 pub(crate) const PROGRESS_NS: u64 = 20 * SECOND_NS;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Empty if all is well.
+    /// Empty if there is none.
     pub violations: Vec<String>,
-    /// Histories with so many unknown outcomes at once that no verdict was reached.
+    /// Histories with too many concurrent unknown outcomes for a verdict.
     pub too_large: usize,
-    /// Calls judged.
+    /// Calls checked.
     pub calls: usize,
     /// Of these, with unknown outcome.
     pub unknown: usize,
-    /// How often what happened.
+    /// Counts of events and faults.
     pub tally: Tally,
 }
 

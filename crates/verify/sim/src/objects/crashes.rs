@@ -5,7 +5,7 @@ use super::world::{Event, Fault, MS, World};
 use nicekv_objects::{Initiator, InitiatorConfig, MaintenanceConfig, Target, TargetConfig, Timing};
 use nicekv_proto::ClientId;
 
-/// What is down comes back after so long, at most.
+/// Maximum downtime of a process.
 const DOWN_MS: u64 = 60;
 const CUT_MS: u64 = 40;
 
@@ -124,7 +124,7 @@ impl World {
         self.queue.at(at_ns + MS, Event::User { initiator });
     }
 
-    /// A copy on a disk is not what it was. It does not count as one from now on.
+    /// Damages a copy on a disk. It does not count as a copy any more.
     fn damage(&mut self, target: usize) {
         if !self.is_whole {
             // Another copy of the same chunk may be gone.
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// A copy of a disk is taken, or one that was taken is put back. What it lacks counts as a copy no more.
+    /// Takes a copy of a disk, or replaces a disk by the copy that was taken. Chunks that it lacks do not count as copies any more.
     fn keep_or_put_back(&mut self) {
         let Some((target, older)) = self.older.take() else {
             let target = self.random.below(self.targets.len() as u64) as usize;
@@ -160,7 +160,7 @@ impl World {
         self.report.older += 1;
     }
 
-    /// From now on nothing fails.
+    /// Ends all faults.
     pub(super) fn heal(&mut self) {
         self.is_healed = true;
         let faults = &mut self.shape.faults;
@@ -175,7 +175,7 @@ impl World {
     }
 }
 
-/// What a process of a target is told of looking after what it holds.
+/// Maintenance settings of a process of a target.
 fn tending_of(shape: &Shape, target: usize, life: u64) -> MaintenanceConfig {
     MaintenanceConfig {
         // No initiator has such a name.

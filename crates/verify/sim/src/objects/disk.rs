@@ -5,7 +5,7 @@ use nicekv_proto::chunk::ChunkId;
 use nicekv_proto::{NodeId, OpId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A force, beside the bytes.
+/// Time of a sync, in addition to that of the bytes.
 const FORCE_NS: u64 = 150_000;
 const READ_NS: u64 = 40_000;
 
@@ -17,15 +17,15 @@ struct Writing {
     has_room: bool,
 }
 
-/// What chunks are, and who holds them beside.
+/// Chunks, each with the other targets that hold it.
 pub(super) type Chunks = BTreeMap<ChunkId, (Vec<u8>, Vec<NodeId>)>;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
-    /// What is durable.
+    /// Durable chunks.
     pub(super) chunks: Chunks,
-    /// Of that, what reads find damaged.
+    /// Of these, the damaged ones.
     pub(super) damaged: BTreeSet<ChunkId>,
     writing: BTreeMap<OpId, Writing>,
     capacity: u64,
@@ -34,14 +34,14 @@ pub(super) struct Disk {
     read_until_ns: u64,
 }
 
-/// What is to happen on the disk, and when.
+/// A disk operation in progress.
 #[derive(Clone, Debug)]
 pub(super) enum Doing {
-    /// The force of a chunk ends.
+    /// The sync of a chunk ends.
     Force(OpId),
     /// A read ends.
     Read(StorageDone),
-    /// Something was deleted.
+    /// A chunk was deleted.
     Removed(ChunkId),
 }
 
@@ -77,7 +77,7 @@ impl Disk {
         self.writing.len()
     }
 
-    /// Carries out a request, or says when it will have been.
+    /// Executes a request, or returns when it will be done.
     pub(super) fn request(&mut self, now_ns: u64, request: Storage) -> Option<(u64, Doing)> {
         match request {
             Storage::Begin { op, id, bytes, holders } => {
@@ -115,7 +115,7 @@ impl Disk {
         }
     }
 
-    /// A force ends: what the chunk is, is looked at here.
+    /// A sync ends. The chunk is verified here.
     pub(super) fn force(&mut self, op: OpId) -> Option<StorageDone> {
         let Writing { id, bytes, holders, has_room } = self.writing.remove(&op)?;
         let end = if !has_room {

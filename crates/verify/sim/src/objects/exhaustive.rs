@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 const BYTES: &[u8] = b"the chunk that both objects are";
 const USERS: usize = 2;
-/// A user puts its object so often.
+/// Puts of each user.
 const PUTS_MAX: u8 = 2;
 const ROUND_FIRST: u64 = 1;
 const ROUND_LAST: u64 = 4;
@@ -22,7 +22,7 @@ const RESTARTS_MAX: u8 = 1;
 /// What a user is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum User {
-    /// It may put so often.
+    /// Remaining puts.
     Idle { puts: u8 },
     /// The chunk is there, with this stamp; the manifest is to be put.
     Has { stamp: Round, puts: u8 },

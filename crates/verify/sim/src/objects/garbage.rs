@@ -1,8 +1,8 @@
 //! Rounds of garbage collection, driven by the metadata service (P8).
 //!
 //! ```text
-//!   round g is persisted ──▶ targets are told ──▶ …
-//!                        ──▶ partitions of names adopt it, one after the other ──▶ all have: each target lists all names, page by page, and deletes what they do not need
+//!   round g is persisted ──▶ targets are notified ──▶ …
+//!                        ──▶ partitions of names adopt it, one after the other ──▶ when all have: each target lists all names, page by page, and deletes chunks without a name
 //! ```
 
 use super::names::PARTITIONS;

@@ -13,13 +13,13 @@ use nicekv_proto::chunk::MapVersion;
 use nicekv_proto::placement::GROUP_MEMBERS_MAX;
 use std::sync::Arc;
 
-/// How often the metadata service hears of all targets.
+/// Interval of progress reports of all targets.
 const HEARD_MS: u64 = 15;
-/// How often initiators ask for the map, whatever happens.
+/// Interval at which initiators poll the map.
 const ASKED_MS: u64 = 200;
-/// Until it has found out that a target is lost.
+/// Time until it notices that a target is lost.
 const FOUND_OUT_MS: u64 = 60;
-/// Targets of a world, those that are lost among them.
+/// Maximum targets of a world, including lost ones.
 const TARGETS_MAX: usize = 30;
 
 /// How groups change.
@@ -34,7 +34,7 @@ enum Change {
 }
 
 impl World {
-    /// What all targets say, if all are there and go by the newest map.
+    /// Progress reports of all targets, if all are up and use the newest map.
     fn heard(&self) -> Option<Vec<Progress>> {
         let version = self.map.version();
         let there = self.targets.iter().filter(|host| !host.is_gone);
@@ -50,7 +50,7 @@ impl World {
             return self.set_groups(self.map.layout().clone(), None);
         }
         let is_damaged = self.targets.iter().any(|host| !host.disk.damaged.is_empty());
-        // Who is lost is silent until it is removed.
+        // A lost target sends no reports until it is removed.
         let is_in_map = |host: &TargetHost| self.map.place_of(host.node).is_some();
         let is_missed = self.targets.iter().any(|host| host.is_gone && is_in_map(host));
         // It may have been counted until now.
@@ -76,14 +76,14 @@ impl World {
         let version = MapVersion(self.map.version().0 + 1);
         self.map = Arc::new(Map::of(version, layout, before).expect("slots have members"));
         self.tell_all();
-        // Initiators hear of it when a target tells them, and else when they ask.
+        // Initiators learn of it from targets, or when they poll.
         for initiator in 0..self.initiators.len() {
             let at_ns = self.queue.now_ns() + self.random.below(ASKED_MS * MS);
             self.queue.at(at_ns, Event::TellInitiator { initiator });
         }
     }
 
-    /// A target is lost, and all that it holds: one, as long as that is not there again.
+    /// Loses a target and its data. The next one is lost only after this data is restored.
     pub(super) fn lose_target(&mut self, target: usize) {
         let group = self.map.place_of(self.targets[target].node).map(|(group, _)| group);
         let has_others = group.is_some_and(|group| self.members(group).len() > self.members_min());
@@ -114,12 +114,12 @@ impl World {
         self.map.group(group).into_iter().flat_map(|group| group.members().map(|(_, node)| node)).collect()
     }
 
-    /// With fewer in a group one that is down would keep everybody from putting.
+    /// With fewer members in a group, a single crash would block all puts.
     fn members_min(&self) -> usize {
         self.shape.copies + 1
     }
 
-    /// Groups are others from now on, if they can be that way.
+    /// Changes the groups at random, if the change is possible.
     pub(super) fn change_map(&mut self) {
         let is_reshaping = self.map.before().is_some();
         let all = [Change::Places, Change::Join, Change::Member, Change::Slots, Change::Split, Change::Merge];

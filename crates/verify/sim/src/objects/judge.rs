@@ -10,7 +10,7 @@ use nicekv_proto::chunk::ChunkId;
 use std::collections::BTreeSet;
 
 impl World {
-    /// Targets that have a chunk durably, undamaged, and as what it is.
+    /// Targets with a durable, undamaged copy of a chunk.
     fn holders(&self, id: &ChunkId) -> impl Iterator<Item = NodeId> {
         let has = |disk: &Disk| {
             let found = disk.chunks.get(id).filter(|_| !disk.damaged.contains(id));
@@ -35,14 +35,14 @@ impl World {
         self.names.iter().flat_map(|(_, manifest)| manifest.chunks.iter().map(|(id, _)| *id)).collect()
     }
 
-    /// Targets say that enough of them hold whatever is held.
+    /// The targets report that all chunks have enough copies.
     pub(super) fn judge_whole(&mut self) {
         for id in self.live() {
             self.judge_copies(&id, "all targets say that nothing lacks copies");
         }
     }
 
-    /// After everything each chunk is where it belongs, and nowhere else.
+    /// At the end, each chunk is at the right targets, and at no others.
     fn judge_places(&mut self, id: &ChunkId) {
         let group = *self.map.group_of(id).1;
         let (inside, outside): (Vec<NodeId>, Vec<NodeId>) =
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// A manifest was taken.
+    /// A manifest was accepted.
     pub(super) fn judge_manifest(&mut self, name: u64, manifest: &Manifest) {
         for (id, _) in &manifest.chunks {
             self.judge_copies(id, &format!("the manifest of object {name} was taken"));
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// A chunk of an object was not read, which is wrong if the object was there all the while.
+    /// A read of a chunk failed. That is a violation if the object existed all the time.
     pub(super) fn judge_unread(
         &mut self,
         (name, version): (u64, u64),
@@ -87,12 +87,12 @@ impl World {
         }
     }
 
-    /// A target promises no more than it has.
+    /// A target reserves no more than it has.
     pub(super) fn judge_bounds(&mut self, target: usize) {
         let Some(core) = &self.targets[target].core else { return };
         let (memory, _, under_way) = core.promised();
         let bytes_max = self.shape.reservation.bytes_max;
-        // Those that are being written have given their promises back.
+        // Chunks that are being written have released their reservations.
         let most = 2 * self.shape.reservation.bids_max + self.targets[target].disk.open();
         if memory > bytes_max || under_way > most {
             self.judge.accuse(format!(
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Everything that is live is read.
+    /// Reads all live objects.
     pub(super) fn read_back(&mut self) {
         if let Some(initiator) = self.initiators.iter().position(|host| host.task.is_some()) {
             return self.judge.accuse(format!("the user of initiator {initiator} is not done"));
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// All is quiet.
+    /// Checks the end of the run.
     pub(super) fn judge_end(&mut self) {
         if self.initiators.iter().any(|host| host.task.is_some()) {
             self.judge.accuse("objects could not be read back in time".into());

@@ -18,7 +18,7 @@ pub(super) const PARTITIONS: u64 = 2;
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
-    /// Each with how many puts had taken effect before.
+    /// Each with the number of puts that took effect before it.
     manifests: BTreeMap<u64, (u64, Manifest)>,
     puts: u64,
     adopted: BTreeMap<u64, Round>,
@@ -29,7 +29,7 @@ pub(super) fn partition_of(name: u64) -> u64 {
 }
 
 impl Names {
-    /// Whether the manifest is taken: not if something of it may have been marked for deletion before it was known (P8).
+    /// Whether the manifest is accepted: not if one of its chunks may have been condemned before the manifest was known (P8).
     pub(super) fn put(&mut self, name: u64, manifest: Manifest) -> bool {
         let adopted = self.adopted.get(&partition_of(name)).copied().unwrap_or_default();
         if manifest.stamp.0.saturating_add(1) < adopted.0 {
@@ -44,7 +44,7 @@ impl Names {
         self.manifests.get(&name).map(|(_, manifest)| manifest)
     }
 
-    /// What this very manifest of the name is told from others by.
+    /// Distinguishes this manifest of the name from earlier and later ones.
     pub(super) fn version(&self, name: u64) -> Option<u64> {
         self.manifests.get(&name).map(|(version, _)| *version)
     }
@@ -53,7 +53,7 @@ impl Names {
         self.manifests.remove(&name);
     }
 
-    /// A partition adopts a round: from now on it refuses older stamps.
+    /// A partition adopts a round: it rejects older stamps from now on.
     pub(super) fn adopt(&mut self, partition: u64, round: Round) {
         let adopted = self.adopted.entry(partition).or_default();
         *adopted = (*adopted).max(round);
@@ -64,7 +64,7 @@ impl Names {
         (0..PARTITIONS).all(|partition| self.adopted.get(&partition).is_some_and(|adopted| *adopted >= round))
     }
 
-    /// Some of the names behind this one, with the chunks that they need.
+    /// A page of names after this one, with their chunks.
     pub(super) fn page(&self, after: Option<u64>, most: usize) -> Vec<(u64, Vec<ChunkId>)> {
         let first = after.map_or(0, |name| name + 1);
         let ids = |manifest: &Manifest| manifest.chunks.iter().map(|(id, _)| *id).collect();

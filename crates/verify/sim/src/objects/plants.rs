@@ -5,7 +5,7 @@ use super::run;
 use super::shape::{Shape, draw};
 use super::world::MS;
 
-/// A bug that is not found within so many seeds is not found.
+/// A hunt gives up after this number of seeds.
 pub const SEEDS_MAX: u64 = 500;
 
 /// A bug, and how it is looked for.

@@ -5,28 +5,28 @@ use nicekv_objects::{MaintenanceConfig, Timing};
 use nicekv_proto::ClientId;
 use nicekv_testkit::Random;
 
-/// How things fail, in millionths unless their names say otherwise.
+/// Rates of faults, in millionths unless their names say otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ObjectFaults {
-    /// Copies of datagrams that do not arrive.
+    /// Lost datagrams.
     pub loss: u64,
-    /// Those that arrive twice.
+    /// Duplicated datagrams.
     pub duplicate: u64,
-    /// Frames with another byte.
+    /// Frames with a damaged byte.
     pub garble: u64,
-    /// Datagrams that are late by up to two milliseconds.
+    /// Datagrams that are delayed by up to two milliseconds.
     pub late: u64,
-    /// A process of a target is killed every so many milliseconds, on average; 0: never.
+    /// Average interval at which a process of a target is killed; 0: never.
     pub crash_ms: u64,
-    /// The same, with all that its disk has not forced.
+    /// The same, and its disk loses what was not synced.
     pub power_ms: u64,
     /// An initiator is killed.
     pub initiator_ms: u64,
-    /// A target hears nothing for a while.
+    /// A target is cut off for a while.
     pub cut_ms: u64,
     /// A chunk on a disk is damaged.
     pub damage_ms: u64,
-    /// Groups change.
+    /// Changes of groups.
     pub map_ms: u64,
     /// A target is lost for good, with its disk.
     pub loss_ms: u64,
@@ -36,7 +36,7 @@ pub struct ObjectFaults {
     pub round_ms: u64,
     /// A disk that is ten times slower than others.
     pub has_slow_disk: bool,
-    /// Disks have room for so many bytes.
+    /// Capacity of a disk.
     pub disk_bytes: u64,
 }
 
@@ -51,29 +51,29 @@ pub struct Shape {
     pub initiators: usize,
     /// R.
     pub copies: usize,
-    /// Every other initiator puts so many copies more, as if R had been lowered and it did not know.
+    /// Additional copies that every other initiator puts, as if R had been lowered and it did not know yet.
     pub more_copies: usize,
     /// Windows.
     pub reservation: Config,
-    /// How long initiators wait.
+    /// Timeouts of initiators.
     pub timing: Timing,
     /// How targets look after what they hold.
     pub maintenance: MaintenanceConfig,
-    /// Objects that there may be.
+    /// Maximum objects.
     pub names: u64,
-    /// Contents of chunks that users choose among: few, so that they are put again.
+    /// Distinct contents of chunks: few, so that they are put again.
     pub contents: u64,
     /// How long users work.
     pub busy_ms: u64,
-    /// What fails meanwhile.
+    /// Faults.
     pub faults: ObjectFaults,
-    /// Within which targets begin to list names that have adopted a round.
+    /// Maximum delay until targets begin to list names that have adopted a round.
     pub listing_ms: u64,
 }
 
 const MILLION: u64 = 1_000_000;
 
-/// The world of a seed.
+/// Draws the world of a seed.
 pub fn draw(seed: u64) -> Shape {
     let mut random = Random::new(seed ^ 0x0b1e_c75e);
     let groups = random.between(1, 2) as usize;

@@ -7,13 +7,13 @@ use nicekv_proto::{HeaderLayout, Opcode};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 const TARGET_PORT: u16 = 7401;
-/// A copy is under way for so long, at least …
+/// Minimum latency …
 const DELAY_NS: u64 = 5_000;
-/// … and up to so much longer.
+/// … and maximum jitter.
 const JITTER_NS: u64 = 60_000;
 const LATE_NS: u64 = 2 * MS;
 
-/// A process that begins anew has another port.
+/// A restarted process has another port.
 fn port_of(life: u64) -> u16 {
     20_000 + (life % 20_000) as u16
 }
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// What a target's core says and wants.
+    /// Handles the output of a target's core.
     pub(super) fn drain_target(&mut self, target: usize) {
         let now_ns = self.queue.now_ns();
         loop {
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// What an initiator's core says, and what has become of what its user wanted.
+    /// Handles the output of an initiator's core, including results for its user.
     pub(super) fn drain_initiator(&mut self, initiator: usize) {
         let now_ns = self.queue.now_ns();
         while let Some(send) = self.initiators[initiator].core.poll_transmit(now_ns) {

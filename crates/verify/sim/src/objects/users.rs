@@ -7,9 +7,9 @@ use nicekv_objects::{Event as Told, GetError, Handle, PutError};
 use nicekv_proto::chunk::Round;
 use std::sync::Arc;
 
-/// Chunks of an object.
+/// Maximum chunks of an object.
 const PARTS_MAX: u64 = 4;
-/// An object is put again so often, when names refuse its stamp.
+/// Retries of a put whose stamp the names reject.
 const TRIES_MAX: u32 = 30;
 
 impl World {
@@ -77,7 +77,7 @@ impl World {
         self.drain_initiator(initiator);
     }
 
-    /// The manifest is on its way to its partition.
+    /// Sends the manifest to its partition.
     fn put_manifest(&mut self, initiator: usize) {
         let Some(Task::Put { number, name, parts, .. }) = &self.initiators[initiator].task else { return };
         let stamp = parts.iter().filter_map(|part| part.stamp).min();
@@ -88,7 +88,7 @@ impl World {
         self.queue.at(at_ns, Event::Name { initiator, task, name, manifest });
     }
 
-    /// It takes effect, or is refused.
+    /// The manifest is accepted or rejected.
     pub(super) fn on_name(&mut self, initiator: usize, task: u64, name: u64, manifest: Manifest) {
         let is_taken = self.names.put(name, manifest.clone());
         if is_taken {

@@ -15,23 +15,23 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 pub(super) const MS: u64 = 1_000_000;
-/// After the faults, for what is under way, and for targets to look at all that they hold.
+/// After the faults: time for running requests, and for a maintenance pass of all targets.
 const SETTLE_MS: u64 = 3_000;
-/// After which nothing is left that no object needs.
+/// Rounds after which no unneeded chunk is left.
 const ROUNDS: u64 = 3;
 /// For each of these rounds, and for reading everything.
 const ROUND_MS: u64 = 300;
-/// More events than a run has.
+/// Upper bound of the events of a run.
 const EVENTS_MAX: u64 = 20_000_000;
 
-/// Who has a core.
+/// A host with a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Party {
     Target(usize),
     Initiator(usize),
 }
 
-/// What faults there are.
+/// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Crash,
@@ -66,7 +66,7 @@ pub(super) enum Event {
     Start {
         target: usize,
     },
-    /// The metadata service tells a target what there is.
+    /// The metadata service notifies a target of the map and the round.
     Tell {
         target: usize,
         life: u64,
@@ -74,7 +74,7 @@ pub(super) enum Event {
     TellInitiator {
         initiator: usize,
     },
-    /// A user may begin something.
+    /// A user may begin a request.
     User {
         initiator: usize,
     },
@@ -98,14 +98,14 @@ pub(super) enum Event {
         after: Option<u64>,
     },
     Fault(Fault),
-    /// The metadata service looks how far targets are.
+    /// The metadata service collects progress reports of targets.
     Oversee,
-    /// It has found out that a target is lost for good.
+    /// It has noticed that a target is lost for good.
     Remove {
         target: usize,
     },
     Heal,
-    /// What none needs is collected.
+    /// A round of garbage collection begins after the faults.
     Collect,
     ReadBack,
 }
@@ -143,13 +143,13 @@ pub(super) struct World {
     pub(super) round: Round,
     pub(super) judge: Judge,
     pub(super) is_healed: bool,
-    /// As targets say, enough of them hold all that is held: one may be lost, or a copy be damaged.
+    /// The targets report that all chunks have enough copies: a target may be lost, or a copy damaged.
     pub(super) is_whole: bool,
     /// What was on a target's disk at an earlier time.
     pub(super) older: Option<(usize, Chunks)>,
     /// When a copy was damaged, or a target lost and not removed yet: by which map, and how many passes targets had made.
     pub(super) passed_before: Option<(MapVersion, Vec<u64>)>,
-    /// A copy was damaged since targets were heard; it may be gone by now.
+    /// A copy was damaged since the last progress reports; it may be dropped by now.
     pub(super) has_damaged: bool,
     pub(super) is_reading_back: bool,
     pub(super) report: ObjectReport,
@@ -222,7 +222,7 @@ impl World {
         self.report
     }
 
-    /// All that was to be read at the end was.
+    /// Everything was read back.
     fn is_over(&self) -> bool {
         self.is_reading_back && self.initiators.iter().all(|host| host.task.is_none())
     }
@@ -262,7 +262,7 @@ impl World {
 }
 
 impl TargetHost {
-    /// One that has not begun.
+    /// A target that has not started.
     pub(super) fn new(node: NodeId, disk: Disk) -> Self {
         Self { node, core: None, disk, life: 0, armed_ns: u64::MAX, cut_until_ns: 0, is_gone: false }
     }

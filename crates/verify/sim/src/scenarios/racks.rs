@@ -3,7 +3,7 @@
 //! ```text
 //!          head's rack             tail's rack, cut off; its switch has the old record
 //!   put ──▶ head ──▶ middle: the tail of the next epoch
-//!                                  client ──get──▶ ToR ──▶ old tail: has a lease, and has not heard of the put
+//!                                  client ──get──▶ ToR ──▶ old tail: has a lease, and has not received the put
 //! ```
 
 use super::common::{cut_both, set};
@@ -52,7 +52,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     },
 ];
 
-/// Nobody does anything but the script. Client n hangs where node n does.
+/// Only the script acts. Client n is attached to the switch of node n.
 fn one_key_in_racks(scenario: &mut Scenario) {
     (scenario.nodes, scenario.clients, scenario.trunks) = (4, 4, Trunks::TURBOKV);
     scenario.keyspaces = vec![Shape::chain(3, 0)];
@@ -70,7 +70,7 @@ struct CutOff {
     writer: usize,
 }
 
-/// The tail has a value, and hears of nothing any more; nor does its switch.
+/// The tail has a value, and is cut off with its switch.
 fn cut_off_with_tail(stage: &mut Stage) -> Option<CutOff> {
     set(stage, 0, "old");
     stage.run(50);

@@ -51,7 +51,7 @@ fn play(stage: &mut Stage) -> Played {
         return None;
     }
     stage.inject(Fault::Space { node, space });
-    // Until the metadata service has heard of it, and the others of its removal.
+    // Until the metadata service knows of it, and the other nodes of its removal.
     stage.run(200);
     if standing(stage, node) != Some(Standing::Consistent) {
         stays_outside(stage, node, "its disk became full while it copied");
@@ -65,7 +65,7 @@ fn play_chain(stage: &mut Stage) -> Played {
     let node = stage.secondary()?;
     let space = stage.random.pick(&[DiskSpace::Reserve, DiskSpace::Exhausted]);
     stage.inject(Fault::Space { node, space });
-    // The next entry that comes by tells the head.
+    // The next entry along the chain reports it to the head.
     stage.run(100);
     let before = (stage.answered(), refused(stage));
     stage.run(400);

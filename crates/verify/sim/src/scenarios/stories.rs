@@ -20,7 +20,7 @@ use nicekv_proto::Duration;
 const PRIMARY: Shape = Shape::multicast(3, 0);
 const CHAIN: Shape = Shape::chain(3, 0);
 
-/// A story.
+/// A script with a transcript.
 pub struct Story {
     /// Name of its file.
     pub name: &'static str,
@@ -241,7 +241,7 @@ pub const STORIES: &[Story] = &[
     },
 ];
 
-/// Plays a story on its cluster.
+/// Runs a story on its cluster.
 struct Teller {
     cluster: Cluster,
 }
@@ -250,7 +250,7 @@ impl Story {
     /// The transcript: what it shows, then the lines.
     ///
     /// # Panics
-    /// What the clients were told is not linearizable.
+    /// The history of the clients is not linearizable.
     pub fn tell(&self) -> String {
         let scenario = Scenario { keyspaces: vec![self.keyspace], ..quiet(self.nodes, 2, &[b"sky"]) };
         let mut cluster = Cluster::new(scenario, 1);

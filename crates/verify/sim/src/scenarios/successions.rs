@@ -16,7 +16,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         shape: |scenario| one_key(scenario, 1),
         play: |stage| {
             let (leaves, comes) = hand_over(stage)?;
-            // Nobody hears of the copy, and only who leaves hears of the put.
+            // No node learns of the copy, and only the leaving one receives the put.
             stage.inject(Fault::Cut { from: Host::Node(comes), to: Host::Metadata });
             stage.inject(Fault::Cut { from: Host::Node(leaves), to: Host::Node(comes) });
             put_to_one(stage, leaves);
@@ -86,7 +86,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     },
 ];
 
-/// Nobody does anything but the script.
+/// Only the script acts.
 fn one_key(scenario: &mut Scenario, write_set: u8) {
     (scenario.nodes, scenario.clients) = (4, 2);
     scenario.keyspaces = vec![Shape::quorum(3, write_set)];
@@ -120,7 +120,7 @@ fn cut_from_others(stage: &mut Stage, one: usize) {
     }
 }
 
-/// Only this node hears of the put.
+/// Only this node receives the put.
 fn put_to_one(stage: &mut Stage, one: usize) {
     // It asks all of them before.
     update(stage, "new");

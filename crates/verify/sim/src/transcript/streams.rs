@@ -24,7 +24,7 @@ impl Names {
         })
     }
 
-    /// What is said of large values.
+    /// Lines about large values.
     pub(super) fn large(&self, datagram: &Datagram<'_>) -> Option<String> {
         Some(match datagram {
             Datagram::Chunk(chunk) => format!("{} part {} of its value", self.op(chunk.op), chunk.number),

@@ -25,7 +25,7 @@ pub(in crate::explore) struct Machine {
     pub(in crate::explore) status: Option<PartitionStatus>,
 }
 
-/// A node that has not heard of the partition.
+/// A node that does not know the partition.
 const UNTOLD: PartitionStatus = PartitionStatus {
     partition: PartitionId(0),
     epoch: Epoch(0),
