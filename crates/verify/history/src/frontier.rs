@@ -15,7 +15,7 @@ pub(crate) struct Configuration {
     pub(crate) done: Vec<OpIndex>,
     /// Open-ended ops that have taken effect, ascending.
     pub(crate) spent: Vec<OpIndex>,
-    /// The last thing was an open-ended op, and nobody has seen what it left: to be overwritten now would be a waste.
+    /// The last op was open-ended, and its value has not been observed: overwriting it now would waste it.
     pub(crate) is_unseen: bool,
 }
 
@@ -41,8 +41,8 @@ fn is_within(few: &[OpIndex], many: &[OpIndex]) -> bool {
 /// Which open-ended ops have been spent, in each of several configurations.
 type Alternatives = Vec<Vec<OpIndex>>;
 
-/// Configurations of which none is *dominated*: with the same register and the same ops done, whoever has spent fewer open-ended ops
-/// can do all that the other can, since nobody waits for those.
+/// Configurations of which none is *dominated*: with the same register and the same ops done, the one that has spent fewer open-ended ops
+/// can do all that the other can, since no answer depends on those.
 #[derive(Default)]
 pub(crate) struct Frontier {
     list: Vec<Configuration>,

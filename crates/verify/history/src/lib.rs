@@ -6,7 +6,7 @@
 //! without an answer stays open-ended: it may take effect at any later time, or never.
 //!
 //! ```text
-//!   calls ─▶ timeline: sorted, narrowed, what nobody can tell apart made equal ─▶ search: event by event ─▶ Verdict
+//!   calls ─▶ timeline: sorted, narrowed, indistinguishable ops made equal ─▶ search: event by event ─▶ Verdict
 //!                                                                                  └─▶ frontier: what the register may hold now
 //! ```
 //!
@@ -30,7 +30,7 @@ pub use search::{CONFIGURATIONS_MAX, STEPS_MAX, Verdict, check};
 /// One operation of a client on the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
-    /// What was asked.
+    /// The operation.
     pub action: Action,
     /// When: any clock that orders all calls and answers of the history.
     pub called: u64,

@@ -20,7 +20,7 @@ pub enum Action {
         op: OpId,
         /// When it applies.
         condition: When,
-        /// Whether the answer carries the value from before (an applied increment or append tells the new one instead).
+        /// Whether the answer carries the previous value (that of an applied increment or append carries the new one).
         return_old: bool,
         /// What it does.
         change: Change,
@@ -90,18 +90,18 @@ impl Change {
         }
     }
 
-    /// Whether what it leaves depends on what there was. Where it is done, its client is told of what there is now.
+    /// Whether the new value depends on the previous one. The reply describes the new value.
     pub(crate) fn adds(&self) -> bool {
         matches!(self, Self::Increment(_) | Self::Append(_)) || self.is_of_fields()
     }
 }
 
-/// What a client was told.
+/// An answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Answer {
     /// How it ended.
     pub status: Status,
-    /// The version that the answer speaks of.
+    /// The version in the answer.
     pub version: OpId,
     /// Sum or length.
     pub integer: i64,
@@ -112,12 +112,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether it says that nothing was done, for a reason that is not the key's.
+    /// Whether it says that the op was not executed, for a reason other than the state of the key.
     pub fn is_refusal(&self) -> bool {
         matches!(self.status, Status::Busy | Status::DiskFull | Status::StaleStamp | Status::EndedByStore)
     }
 
-    /// What is told of a script that has this reply.
+    /// The answer to a script with this reply.
     pub fn of_script(reply: Vec<u8>) -> Self {
         Self {
             status: Status::Ok,
@@ -128,16 +128,16 @@ impl Answer {
         }
     }
 
-    /// The version of an answer that tells none, as Redis clients get it: any will do.
+    /// The version of an answer without one, as for Redis clients: it matches any.
     pub const VERSION_NOT_TOLD: OpId = OpId { client: ClientId(u64::MAX), sequence: u64::MAX };
 
-    /// Whether it says which version the key had, and that there was one.
+    /// Whether it contains the version of an existing key.
     pub(crate) fn tells_version(&self) -> bool {
         let is_of_key = matches!(self.status, Status::Ok | Status::NotFound | Status::ConditionFailed);
         is_of_key && self.version != OpId::NONE && self.version != Self::VERSION_NOT_TOLD
     }
 
-    /// Whether it is what the client must be told. The client library passes on no details of an error.
+    /// Whether it equals the expected answer. The client library drops the details of errors.
     pub(crate) fn agrees_with(&self, expected: &Self) -> bool {
         match self.status {
             Status::Ok | Status::NotFound | Status::ConditionFailed => {
@@ -176,14 +176,14 @@ impl Register {
         Some(Self::default())
     }
 
-    /// The state after `action`, if it is told `given`; without a given answer, if it changes anything.
+    /// The state after `action`, if the answer `given` is right; without a given answer, if it changes anything.
     pub(crate) fn after(&self, action: &Action, given: Option<&Answer>) -> Option<Self> {
         let (next, answer) = self.execute(action);
         let fits = given.map_or_else(|| next != *self, |given| given.agrees_with(&answer));
         fits.then_some(next)
     }
 
-    /// Whether `action`, which was told that it changes nothing, is told `given` here.
+    /// Whether `action`, whose answer says that it changed nothing, gets the answer `given` here.
     pub(crate) fn shows(&self, action: &Action, given: &Answer) -> bool {
         match (action, &self.present) {
             // Most calls are gets of another version: no need to copy the value to see that.
@@ -194,7 +194,7 @@ impl Register {
         }
     }
 
-    /// Executes `action`: the next state, and what the client is told.
+    /// Executes `action`: the next state, and the answer.
     pub(crate) fn execute(&self, action: &Action) -> (Self, Answer) {
         match action {
             Action::Get => (self.clone(), self.read()),
@@ -342,16 +342,16 @@ impl Register {
     }
 }
 
-/// What is known of the value before an op, from what it or somebody after it was told.
+/// What is known of the value before an op, from its own answer or from later ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// There was none, or it does not matter which, or it had a version that is told.
+    /// There was none, or it does not matter, or it had a version that an answer contains.
     Untold,
     /// It may have been any hash.
     Any,
     /// It was no longer.
     UpTo(usize),
-    /// It was this one, or none if ops on none are told the same.
+    /// It was this one, or none if ops on an absent key get the same answer.
     Exactly(Vec<u8>),
 }
 
@@ -368,13 +368,13 @@ impl Change {
     }
 }
 
-/// Whether answers tell this value or one that begins with it, or it may become one by being added to as a number.
+/// Whether an answer contains this value or one that begins with it, or an increment may turn it into such a value.
 fn may_be_told(value: &[u8], told: &[&[u8]]) -> bool {
     let place = told.partition_point(|whole| *whole < value);
     told.get(place).is_some_and(|whole| whole.starts_with(value)) || number(value).is_some()
 }
 
-/// Whether a value that ends with this may be told, or begin one that is, or be a number.
+/// Whether a value that ends with this may be in an answer, or begin one that is, or be a number.
 fn may_be_in_told(suffix: &[u8], told: &[&[u8]]) -> bool {
     let may_be_number = suffix.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
     may_be_number || told.iter().any(|whole| whole.windows(suffix.len()).any(|part| part == suffix))

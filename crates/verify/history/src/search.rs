@@ -8,7 +8,7 @@
 //!
 //! First only a few configurations are kept ([`LEVELS`]), those that did least: if they reach the end, there is an order. If they come
 //! to none, the search goes back a little and keeps more, then further back ([`Trail`]), and at last to where it first left some out.
-//! Only a search that left out none tells a violation.
+//! Only a complete search reports a violation.
 
 mod settle;
 mod trail;
@@ -36,7 +36,7 @@ const LEVELS: [Effort; 4] = [
 /// where the first configuration was left out.
 const RETRIES: [(Option<usize>, usize); 5] =
     [(Some(256), 1), (Some(2_048), 1), (Some(2_048), 2), (None, 2), (None, 3)];
-/// Less is enough again so many events after the one that was hard.
+/// After this number of events, fewer configurations are kept again.
 const RELIEF: usize = 64;
 
 /// The outcome of a check.
@@ -46,7 +46,7 @@ pub enum Verdict {
     Linearizable,
     /// There is none.
     Violation,
-    /// Not found out within [`CONFIGURATIONS_MAX`] and [`STEPS_MAX`]: too many calls at once whose effects cannot be told apart.
+    /// No verdict within [`CONFIGURATIONS_MAX`] and [`STEPS_MAX`]: too many concurrent calls with indistinguishable effects.
     TooLarge,
 }
 

@@ -1,11 +1,11 @@
 //! A history as the search wants it: its events in order of time, and as few differences as can matter.
 //!
-//! * A version that some answer tells was written before that answer: its op is *due* then, even if nobody was told its outcome.
-//! * A value that an answer tells with a version is what the op of that version has left ([`Op::left`]), and so what that has found is known.
+//! * A version in an answer was written before that answer: its op is *due* then, even if its own outcome is unknown.
+//! * A value that an answer contains with a version was written by the op of that version ([`Op::left`]), which shows what that op found.
 //! * What an op of unknown outcome sets or adds that is in no value that an answer tells is as good as anything else of its length, so that such ops are of one class.
 //! * A value with which none begins that an answer tells is as good as any other one of its length ([`Timeline::forget_untold`]).
-//! * A version that no answer tells and no condition asks for is nobody's business: all such are one ([`UNSEEN`]).
-//! * Open-ended ops that are then equal are a [`Class`]: which of them takes effect cannot be told.
+//! * Versions that appear in no answer and no condition are interchangeable: all become one ([`UNSEEN`]).
+//! * Open-ended ops that are then equal are a [`Class`]: which of them takes effect makes no difference.
 
 use crate::Call;
 use crate::model::{Action, Answer, Before, Change, Register, When, number};
@@ -16,7 +16,7 @@ use hashbrown::{HashMap, HashSet};
 use nicekv_proto::limits::LARGE_VALUE_BYTES_MAX;
 use nicekv_proto::{ClientId, OpId, Status};
 
-/// Stands for every version that nobody speaks of.
+/// Stands for every version that appears in no answer and no condition.
 const UNSEEN: OpId = OpId { client: ClientId(u64::MAX), sequence: u64::MAX - 1 };
 
 /// An index into [`Timeline::ops`].
@@ -25,7 +25,7 @@ pub(crate) type OpIndex = u32;
 /// How an op may take effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It was told that it changed nothing.
+    /// Its answer says that it changed nothing.
     Observer,
     /// It changes something, before it is due.
     Update,
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     Open(Class),
 }
 
-/// Open-ended ops that cannot be told apart: those that were called before take effect before.
+/// Indistinguishable open-ended ops: those that were called earlier take effect earlier.
 ///
 /// Classes that differ in when they apply only are a *family*. Where the one that applies always and another one could do the same, the
 /// other one does: whatever that one could do later, the first can do, too.
@@ -52,7 +52,7 @@ pub(crate) enum Applies {
 }
 
 impl Register {
-    /// Whether it holds a version that somebody speaks of.
+    /// Whether it holds a version that appears in an answer or a condition.
     pub(crate) fn is_named(&self) -> bool {
         !matches!(self.version(), UNSEEN | OpId::NONE)
     }
@@ -61,14 +61,14 @@ impl Register {
 /// A call.
 pub(crate) struct Op {
     pub(crate) action: Action,
-    /// `None` if nobody was told.
+    /// `None` if the outcome is unknown.
     pub(crate) answer: Option<Answer>,
     pub(crate) kind: Kind,
-    /// Whether what it leaves, and what it is told, is the same whatever was there before.
+    /// Whether its effect and its answer are independent of the previous value.
     pub(crate) is_blind: bool,
     /// What the value before it was.
     pub(crate) before: Before,
-    /// Its version, and the value that it has left under that, if somebody was told.
+    /// Its version, and the value that it wrote, if an answer contains that.
     pub(crate) left: Option<(OpId, Vec<u8>)>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) enum Event {
 pub(crate) struct Timeline<'a> {
     pub(crate) ops: Vec<Op>,
     pub(crate) events: Vec<Event>,
-    /// All values that answers tell, ascending, and a byte with which none of them begins, nor a number.
+    /// All values in answers, ascending, and a byte with which none of them begins, nor a number.
     told: Vec<&'a [u8]>,
     filler: Option<u8>,
     /// Something is subtracted.
@@ -119,16 +119,16 @@ impl Families {
 /// What the answers and conditions of a history say about versions.
 #[derive(Default)]
 struct Named {
-    /// The first answer that tells a version.
+    /// The first answer that contains a version.
     told_at: HashMap<OpId, u64, FixedState>,
     asked: HashSet<OpId, FixedState>,
-    /// The value that an answer tells with a version.
+    /// The value that an answer contains with a version.
     values: HashMap<OpId, Vec<u8>, FixedState>,
     /// Op ids that two calls have.
     twice: HashSet<OpId, FixedState>,
     /// Some puts leave no version.
     has_nameless: bool,
-    /// Some values may be hashes, of which no change tells what was before.
+    /// Some values may be hashes; answers to their updates do not contain the previous value.
     has_hashes: bool,
 }
 
@@ -140,7 +140,7 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// `None`: an answer tells of an op that was not yet called.
+    /// `None`: an answer contains the version of an op that had not been called yet.
     pub(crate) fn new(calls: &'a [Call]) -> Option<Self> {
         let named = Named::new(calls);
         let longest = longest(calls);
@@ -196,7 +196,7 @@ fn subtracts(call: &Call) -> bool {
     matches!(call.action, Action::Update { change: Change::Increment(by), .. } if by < 0)
 }
 
-/// All values that answers tell, ascending.
+/// All values in answers, ascending.
 fn told(calls: &[Call]) -> Vec<&[u8]> {
     let answers = calls.iter().filter_map(|call| call.answered.as_ref());
     let mut told: Vec<&[u8]> = answers.filter_map(|(_, answer)| answer.value.as_deref()).collect();
@@ -301,7 +301,7 @@ impl Named {
         named
     }
 
-    /// Makes actions equal that differ in nothing but what nobody was told.
+    /// Makes actions equal that differ only in what no answer contains.
     fn forget_answer(&self, action: &mut Action) {
         let Action::Update { condition, return_old, change, .. } = action else { return };
         *return_old &= self.has_hashes && !change.adds();
@@ -336,7 +336,7 @@ impl Named {
         Some((*op, value.clone()))
     }
 
-    /// The call with a version that nobody speaks of made [`UNSEEN`].
+    /// The call, with a version that appears nowhere else replaced by [`UNSEEN`].
     fn rename(&self, call: &Call) -> (Action, Option<Answer>) {
         let (mut action, mut answer) =
             (call.action.clone(), call.answered.as_ref().map(|(_, answer)| answer.clone()));

@@ -53,7 +53,7 @@ pub enum Step {
     },
 }
 
-/// What a client was told of a call.
+/// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// Something that it requires did not hold: nothing happened.
@@ -86,7 +86,7 @@ impl Together {
         self.answered.as_ref().map(|(at, _)| *at)
     }
 
-    /// Whether it was told that it changed nothing.
+    /// Whether its answer says that it changed nothing.
     fn is_observer(&self) -> bool {
         let answers = match &self.answered {
             None => return false,
@@ -102,7 +102,7 @@ impl Together {
         !steps.zip(answers).any(changes)
     }
 
-    /// What the keys are after it, if it is told here what it was told.
+    /// The keys after it, if its answer is right in this state.
     fn after(&self, keys: &[Register]) -> Option<Vec<Register>> {
         let mut next = keys.to_vec();
         let mut given = match &self.answered {
@@ -141,7 +141,7 @@ impl Together {
     }
 }
 
-/// Judges the calls on so many keys, which are absent at first.
+/// Checks the calls on this number of keys, which are absent at first.
 pub fn check_together(calls: &[Together], keys: usize) -> Verdict {
     check_within(calls, keys, CONFIGURATIONS_MAX)
 }

@@ -159,7 +159,7 @@ impl Cluster {
         }
     }
 
-    /// What was allocated since the last time that this was asked.
+    /// Allocations since the last call.
     pub(crate) fn take_allocations(&mut self) -> Allocations {
         std::mem::take(&mut self.allocations)
     }
@@ -270,7 +270,7 @@ impl Node {
         network.send(self.address, |bytes| self.core.poll_transmit(bytes));
     }
 
-    /// The log goes nowhere, and is forced at once.
+    /// The log is discarded, and its syncs end at once.
     fn run_storage(&mut self, now: Now) {
         let Self { core, engine, appended, found, .. } = self;
         while let Some(request) = core.poll_storage() {

@@ -5,7 +5,7 @@
 //!            ─▶ engine_turn    ─▶ parser_turn
 //! ```
 //!
-//! `valgrind --tool=callgrind` counts while `measured` runs, and says how many instructions each `…_turn` took, with all that it called.
+//! `valgrind --tool=callgrind` counts while `measured` runs, and reports the instructions of each `…_turn`, callees included.
 //! So these functions are not inlined, and their names are what the script looks for. Ids, seeds and the clock are constants: the counts are
 //! those of the last time unless the code has changed, or the compiler, or the C library.
 //!

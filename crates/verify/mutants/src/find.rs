@@ -1,6 +1,6 @@
 //! From a mutant's place in the source to the edit that makes it a branch.
 //!
-//! `cargo mutants` says which bytes it would replace. A branch needs more: an operator's operands, an arm's guard. So the file is parsed, and
+//! `cargo mutants` lists the bytes that it would replace. A branch needs more: an operator's operands, an arm's guard. So the file is parsed, and
 //! every expression that a mutant names by its bytes becomes an edit; several mutants of one expression share it.
 
 use crate::edits::{Edit, Edits, Piece};

@@ -67,7 +67,7 @@ pub(crate) struct Plants {
     ids: BTreeMap<String, u32>,
 }
 
-/// A planted bug, for whoever runs what finds it.
+/// A planted bug, for `.ci/plants`, which runs its finders.
 #[derive(Serialize)]
 pub(crate) struct Listed<'a> {
     name: &'a str,

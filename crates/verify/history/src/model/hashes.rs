@@ -9,7 +9,7 @@ use nicekv_proto::limits::HASH_BYTES_MAX;
 
 /// A change of fields that was done, or that there was nothing to do for.
 pub(crate) enum Changed {
-    /// The hash is this now, which has no bytes if no field is left, and the client is told the number.
+    /// The new hash (empty if no field is left), and the number in the reply.
     To(Vec<u8>, i64),
     /// It stays as it is.
     Not(Status),

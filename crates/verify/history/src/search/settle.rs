@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 
 /// When a search stops though there may be more to find.
 pub(crate) struct Effort {
-    /// As soon as so many configurations were found.
+    /// Stop after this number of configurations.
     pub(crate) width: usize,
-    /// After so many steps, if any was found.
+    /// Stop after this number of steps, if a configuration was found.
     pub(crate) steps: u64,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Settlement<'a> {
     /// Everything that may happen next.
     fn lead_on(&mut self, way: &Configuration) {
         let pending = &self.here.pending;
-        // The one that is asked for first.
+        // The one that is needed first.
         let is_left = |op: &OpIndex| way.done.binary_search(op).is_err();
         let (due, others): (Vec<_>, Vec<_>) =
             pending.updates.iter().filter(|op| is_left(op)).partition(|op| **op == self.due);
@@ -149,7 +149,7 @@ impl<'a> Settlement<'a> {
     }
 }
 
-/// Those of the observers that are told what the register holds have happened: earlier is better, since they change nothing.
+/// Observers whose answers match the register take effect now: earlier is better, since they change nothing.
 pub(crate) fn observe(timeline: &Timeline<'_>, observers: &[OpIndex], configuration: &mut Configuration) {
     for &index in observers {
         let op = &timeline.ops[index as usize];

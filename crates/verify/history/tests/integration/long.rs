@@ -1,4 +1,4 @@
-//! Histories of many calls on one key: judged in time and memory that do not grow with what lies behind, and without a deep stack.
+//! Long histories of one key: the time and memory of each step do not grow with the history, nor does the stack.
 
 #[allow(dead_code, reason = "others use the rest")]
 use crate::reference;
@@ -19,11 +19,11 @@ struct Shape {
     clients: usize,
     /// Calls of unknown outcome, of a million.
     unknown: u64,
-    /// Whether clients are told versions.
+    /// Whether answers contain versions.
     told: bool,
 }
 
-/// What a register that works tells clients that make one call after the other.
+/// Answers of a correct register to clients that make one call after the other.
 fn history(shape: &Shape, random: &mut Random) -> Vec<Call> {
     let mut free_at = vec![0; shape.clients];
     let mut timed: Vec<(u64, Call, u64)> = (1..=shape.calls)

@@ -18,7 +18,7 @@ const CALLS_MAX: u64 = 5;
 
 type Keys = [State; KEYS];
 
-/// All steps of a call, or none: the keys after it, and what is told.
+/// All steps of a call, or none: the keys after it, and the answer.
 fn execute(keys: &Keys, call: &Together) -> (Keys, Told) {
     let (mut after, mut answers) = (keys.clone(), Vec::new());
     for step in &call.steps {
@@ -129,7 +129,7 @@ fn draw_step(number: u64, random: &mut Random) -> Step {
     }
 }
 
-/// Calls of keys that work, at overlapping times; some clients never hear. Those of several steps are told no versions.
+/// Calls of correct keys, overlapping; some outcomes are unknown. Those of several steps get no versions.
 fn history(random: &mut Random) -> Vec<Together> {
     let (span, unknown) = (random.pick(&[4, 10, 30]), random.pick(&[0, 300_000]));
     let mut timed: Vec<(u64, Together, u64)> = (1..=random.between(1, CALLS_MAX))
@@ -161,7 +161,7 @@ fn history(random: &mut Random) -> Vec<Together> {
     timed.into_iter().map(|(_, call, _)| call).collect()
 }
 
-/// Tells somebody something else.
+/// Changes an answer.
 fn spoil(calls: &mut [Together], random: &mut Random) {
     let index = random.below(calls.len() as u64) as usize;
     let Some((_, told)) = &mut calls[index].answered else { return };

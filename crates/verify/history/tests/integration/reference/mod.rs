@@ -224,7 +224,7 @@ pub(crate) fn agrees(given: &Answer, told: &Answer) -> bool {
                 && (given.integer, &given.value, given.form) == (told.integer, &told.value, told.form))
 }
 
-/// Calls of a register that works, at overlapping times; some clients never hear.
+/// Calls of a correct register, overlapping; some outcomes are unknown.
 pub(crate) fn history(random: &mut Random) -> Vec<Call> {
     let calls = random.between(1, CALLS_MAX);
     let (span, unknown) = (random.pick(&[4, 10, 30]), random.pick(&[0, 200_000, 500_000]));
