@@ -1,47 +1,47 @@
-//! Parameters, and what they may be.
+//! Parameters and their bounds.
 
-use crate::holders::HOLDERS_MAX;
-
-/// Most hot keys, and so most slots of a HashPipe: what the kernel's maps have room for.
+/// Hot keys, and so slots of a HashPipe, at most: the kernel's maps have room for as many.
 pub const KEYS_MAX: u32 = 16_384;
-/// Most keys with a copy in the switch: what the kernel's maps have room for.
+/// Keys with a copy in the switch, at most: the kernel's maps have room for as many.
 pub const VALUES_MAX: u32 = 1024;
-/// Most stages of a HashPipe: a program's loop over them is unrolled.
+/// Stages of a HashPipe, at most: the program's loop over them is unrolled.
 pub const STAGES_MAX: u32 = 8;
-/// What shares are counted in.
+/// Holders of a key, at most: its valid registers are the bits of one word.
+pub const HOLDERS_MAX: u16 = 64;
+/// Shares are in millionths.
 pub const MILLION: u32 = 1_000_000;
 
 /// Parameters of detection and of the policy. Shares are in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// K: hot keys at most, and slots of the HashPipe in all its stages.
+    /// K: hot keys at most, and slots of the HashPipe over all stages.
     pub keys_max: u32,
     /// d: stages of the HashPipe.
     pub stages: u32,
-    /// α: what the period before the last one weighs in a prediction.
+    /// α: weight of the previous period in a prediction.
     pub history_ppm: u32,
-    /// Fewer requests for a key in a period are chance: it is not watched, and T is never below that.
+    /// A key with fewer requests in a period is not watched, and T is never below this: so few are chance.
     pub requests_min: u32,
-    /// T₀ of the mean load of a server.
+    /// T₀, as a share of the mean load of a server.
     pub threshold_start_ppm: u32,
-    /// T never falls below this.
+    /// Lower bound of T, as a share of the mean load of a server.
     pub threshold_min_ppm: u32,
-    /// γ: T is multiplied with this while load is uneven, and divided after it has been even for long.
+    /// γ: T is multiplied by this while load is uneven, and divided by it after load was even for long.
     pub threshold_factor_ppm: u32,
-    /// By how much of the mean the most loaded server may be above it.
+    /// How far the most loaded server may be above the mean, as a share of the mean.
     pub imbalance_max_ppm: u32,
-    /// Periods in which load must be even before T rises.
+    /// Periods of even load before T rises.
     pub calm_periods: u32,
-    /// By how much of its load a key must be beyond a border before its holders change, besides what is chance.
+    /// How far beyond a border a key's load must be before its holders change, as a share of the load; in addition to chance.
     pub slack_ppm: u32,
-    /// Keys of which the switch has a copy itself (H9), at most; 0: none.
+    /// Keys with a copy in the switch itself (H9), at most; 0: none.
     pub values_max: u32,
-    /// Servers that hold a key besides its owner, at most; 0: none, so that only the switch answers for owners, as NetCache does.
+    /// Servers that hold a key besides its owner, at most; 0: only the switch answers for owners, as in NetCache.
     pub holders_max: u32,
 }
 
 impl Default for Config {
-    /// The paper's K; α, γ, T₀ and the bound by `nicekv bench kvswitch-fig9`.
+    /// K is the paper's; α, γ, T₀ and the imbalance were chosen by `nicekv bench kvswitch-fig9`.
     fn default() -> Self {
         Self {
             keys_max: 10_000,
@@ -60,27 +60,30 @@ impl Default for Config {
     }
 }
 
-/// A parameter that cannot be.
+/// A parameter out of bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {value}, but must be from {least} to {most}")]
 pub struct ConfigError {
     /// The field's name.
     pub field: &'static str,
-    /// What it is.
+    /// Its value.
     pub value: u32,
-    /// The least that it may be.
+    /// Its lower bound.
     pub least: u32,
-    /// The most.
+    /// Its upper bound.
     pub most: u32,
 }
 
 impl Config {
-    /// The first parameter that cannot be.
+    /// Checks all parameters.
+    ///
+    /// # Errors
+    /// The first one that is out of bounds.
     pub fn check(&self) -> Result<(), ConfigError> {
         let below_all = MILLION - 1;
         let bounds = [
             ("keys_max", self.keys_max, 1, KEYS_MAX),
-            // A stage without a slot would keep nothing.
+            // Each stage has at least one slot.
             ("stages", self.stages, 1, STAGES_MAX.min(self.keys_max)),
             ("history_ppm", self.history_ppm, 0, below_all),
             ("requests_min", self.requests_min, 1, u32::MAX),
@@ -97,7 +100,7 @@ impl Config {
         wrong.map_or(Ok(()), |(field, value, least, most)| Err(ConfigError { field, value, least, most }))
     }
 
-    /// w: slots of each stage.
+    /// w: slots per stage.
     pub fn stage_slots(&self) -> u32 {
         self.keys_max / self.stages
     }
@@ -109,7 +112,7 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn parameter_out_of_bounds_is_named() {
         type Edit = fn(&mut Config);
         let edits: [(&str, Edit); 13] = [
             ("keys_max", |config| config.keys_max = 0),
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_at_most_the_keys() {
+    fn slots_of_all_stages_are_at_most_keys_max() {
         for (keys_max, stages) in [(1, 1), (10, 4), (10_000, 8), (KEYS_MAX, STAGES_MAX)] {
             let config = Config { keys_max, stages, ..Config::default() };
             config.check().unwrap();

@@ -1,15 +1,17 @@
-//! HashPipe (KVSwitch §4.2.5): which of the keys that are not hot yet are asked most, in a fixed number of slots.
+//! HashPipe (KVSwitch §4.2.5): which keys without an entry get the most requests, in a fixed number of slots.
 //!
 //! ```text
-//!   key ─▶ stage 0: always takes it ─▶ stage 1: keeps the larger ─▶ … ─▶ last stage: what is carried on is dropped
-//!                   who was there is carried on with its count ─▶
+//!   key ─▶ stage 0: always takes it ─▶ stage 1: keeps the larger count ─▶ … ─▶ last stage: the smaller count is dropped
+//!                   the evicted key moves on with its count ─▶
 //! ```
 //!
-//! A key that was carried on may come again, so that it has slots in several stages: their counts are added up on reading.
+//! A key that was evicted may come again and then has slots in several stages: a reading adds up their counts.
 //!
-//! *Reading* loses nothing. There are two banks; packets count in one, and a reader turns to the other, reads the first at leisure and empties it. What is counted meanwhile is
-//! in the other. In the kernel the bank's number is one word that each packet reads once. A packet may still hold the old number at the turn, so the reader waits for as long as
-//! programs run (an RCU grace period) before it reads. Processors have banks of their own there, which are added up as stages are. What falls out of the last stage is counted, so that all that came is accounted for.
+//! *Reading loses nothing.* There are two banks. Packets count in one; a reader switches to the other, then reads and clears
+//! the first. In the kernel the bank's number is one word that each packet reads once. A packet may still hold the old
+//! number after the switch, so the reader waits for an RCU grace period before it reads. In the kernel each CPU has banks of
+//! its own, which are added up like stages. Counts that are dropped at the last stage are counted, so that every request is
+//! accounted for.
 
 use crate::config::{Config, ConfigError};
 use crate::key::{HotKey, mix};
@@ -19,38 +21,41 @@ use alloc::vec::Vec;
 
 const BANKS: usize = 2;
 
-/// A place of a stage; empty while its count is 0.
+/// A slot of a stage; empty while its count is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// Whose count it is.
+    /// The key.
     pub key: HotKey,
-    /// Requests since it came in.
+    /// Requests since it entered the slot.
     pub count: u64,
 }
 
-/// What a period's reading has: keys by their counts, the most asked first, and how many requests fell out.
+/// The counts of a period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Each key once.
+    /// Each key once, the highest counts first.
     pub counts: Vec<(HotKey, u64)>,
-    /// Requests whose keys have lost their slots.
+    /// Requests whose keys lost their slots.
     pub dropped: u64,
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct HashPipe {
-    /// Bank by bank, and in each stage by stage.
+    /// By bank, then by stage.
     slots: Vec<Slot>,
     seeds: Vec<u64>,
     stage_slots: u32,
-    /// Packets count in this one.
+    /// The bank in which packets count.
     bank: usize,
     dropped: [u64; BANKS],
 }
 
 impl HashPipe {
-    /// An empty one. The seed makes its hash functions, and should be nobody's to guess.
+    /// An empty HashPipe. The hash functions derive from `seed`, which should be secret.
+    ///
+    /// # Errors
+    /// A parameter is out of bounds.
     pub fn new(config: &Config, seed: u64) -> Result<Self, ConfigError> {
         config.check()?;
         let stage_slots = config.stage_slots();
@@ -61,45 +66,45 @@ impl HashPipe {
 
     /// Counts a request for a key.
     pub fn count(&mut self, key: HotKey) {
-        let mut carried = Slot { key, count: 1 };
+        let mut evicted = Slot { key, count: 1 };
         for (stage, seed) in self.seeds.iter().enumerate() {
             let first = (self.bank * self.seeds.len() + stage) * self.stage_slots as usize;
-            let slot = &mut self.slots[first + carried.key.place(*seed, self.stage_slots) as usize];
+            let slot = &mut self.slots[first + evicted.key.place(*seed, self.stage_slots) as usize];
             if slot.count == 0 {
-                *slot = carried;
+                *slot = evicted;
                 return;
             }
-            if slot.key == carried.key {
-                slot.count += carried.count;
+            if slot.key == evicted.key {
+                slot.count += evicted.count;
                 return;
             }
-            // The first stage takes everybody, or a key would never get beyond a count of one.
-            if stage == 0 || slot.count < carried.count {
-                core::mem::swap(slot, &mut carried);
+            // The first stage always takes the key, or its count would never exceed one.
+            if stage == 0 || slot.count < evicted.count {
+                core::mem::swap(slot, &mut evicted);
             }
         }
-        self.dropped[self.bank] += carried.count;
+        self.dropped[self.bank] += evicted.count;
     }
 
-    /// What was counted since the last reading; counting goes on in the other bank.
+    /// The counts since the last reading. Counting continues in the other bank.
     pub fn read(&mut self) -> Reading {
         let read = self.bank;
         self.bank = (read + 1) % BANKS;
         let bank_slots = self.slots.len() / BANKS;
         let slots = &mut self.slots[read * bank_slots..][..bank_slots];
-        let counts = add_up(slots.iter().copied());
+        let counts = sum_by_key(slots.iter().copied());
         slots.fill(Slot::default());
         Reading { counts, dropped: core::mem::take(&mut self.dropped[read]) }
     }
 }
 
-/// The seeds of the stages' hash functions, made of one.
+/// The seeds of the stages' hash functions.
 pub fn stage_seeds(stages: u32, seed: u64) -> impl Iterator<Item = u64> {
     (1..=u64::from(stages)).map(move |stage| mix(seed ^ mix(stage)))
 }
 
-/// Keys with all that slots of stages, and of processors, have of them, the most asked first.
-pub fn add_up(slots: impl IntoIterator<Item = Slot>) -> Vec<(HotKey, u64)> {
+/// Adds up the slots of each key, over stages and CPUs; the highest counts first.
+pub fn sum_by_key(slots: impl IntoIterator<Item = Slot>) -> Vec<(HotKey, u64)> {
     let mut counts: BTreeMap<HotKey, u64> = BTreeMap::new();
     for slot in slots.into_iter().filter(|slot| slot.count > 0) {
         *counts.entry(slot.key).or_default() += slot.count;

@@ -1,8 +1,8 @@
-//! What a HashPipe keeps, and that it loses no count.
+//! What a HashPipe keeps, and that no count is lost.
 
 use super::*;
 use crate::key::tests::key;
-use crate::recall::found;
+use crate::recall::recall;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ fn zipf(ranks: usize, samples: usize, mut state: u64) -> impl Iterator<Item = u6
 }
 
 #[test]
-fn no_stage_and_no_key_are_refused() {
+fn zero_stages_and_zero_keys_are_refused() {
     for (keys_max, stages, field) in [(0, 1, "keys_max"), (1, 0, "stages"), (4, 5, "stages")] {
         let config = Config { keys_max, stages, ..Config::default() };
         assert_eq!(HashPipe::new(&config, 1).unwrap_err().field, field);
@@ -48,7 +48,7 @@ fn the_papers_figure() {
 }
 
 #[test]
-fn a_key_in_several_stages_is_added_up() {
+fn counts_of_a_key_in_several_stages_are_added_up() {
     let mut pipe = pipe(2, 2, 1);
     let [a, b] = [1, 2].map(key);
     // a is carried on by b, and comes again.
@@ -60,7 +60,7 @@ fn a_key_in_several_stages_is_added_up() {
 }
 
 #[test]
-fn all_are_counted_exactly_while_there_is_room() {
+fn counts_are_exact_while_there_is_room() {
     let mut pipe = pipe(4_000, 4, 9);
     for round in 1..=20 {
         (0..20).filter(|number| number % round == 0).for_each(|number| pipe.count(key(number)));
@@ -71,7 +71,7 @@ fn all_are_counted_exactly_while_there_is_room() {
 }
 
 #[test]
-fn most_of_the_top_of_a_skewed_trace_is_found() {
+fn most_top_keys_of_a_skewed_trace_are_found() {
     const TOP: usize = 100;
     let mut counts: BTreeMap<HotKey, u64> = BTreeMap::new();
     let mut pipes = [pipe(1_000, 4, 3), pipe(1_000, 1, 3)];
@@ -83,7 +83,7 @@ fn most_of_the_top_of_a_skewed_trace_is_found() {
     let [four, one] = pipes.map(|mut pipe| {
         let reading = pipe.read();
         let top: BTreeSet<HotKey> = reading.counts.iter().take(TOP).map(|(key, _)| *key).collect();
-        found(&exact, TOP, |key| top.contains(key))
+        recall(&exact, TOP, |key| top.contains(key))
     });
     assert!(four >= 90, "four stages found {four} of {TOP}");
     assert!(one < four - 20, "one stage keeps only what came last: {one}, four found {four}");

@@ -1,15 +1,13 @@
-//! How many servers hold a key, which, and which of them is asked next (KVSwitch §4.1.2, §4.2.2).
+//! How many servers hold a key, which ones, and which of them gets the next request (KVSwitch §4.1.2, §4.2.2).
 
+use crate::config::HOLDERS_MAX;
 use crate::predict::MicroQueries;
 use alloc::vec::Vec;
 
-/// Most holders of a key: its valid registers are the bits of one word.
-pub const HOLDERS_MAX: u16 = 64;
-
-/// The servers among which load is spread, by their places, and which of them may take copies now.
+/// The servers among which load is spread.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'a> {
-    /// Whether each server is there: as many as there are places.
+    /// For each place, whether its server may take copies now.
     pub available: &'a [bool],
 }
 
@@ -19,27 +17,27 @@ impl Ring<'_> {
         self.available.len() as u16
     }
 
-    /// Whether a server is there, and may take copies.
+    /// Whether a server may take copies now.
     pub fn is_available(&self, server: u16) -> bool {
         self.available.get(usize::from(server)).copied().unwrap_or(false)
     }
 
-    /// Holders that a key may have, its owner among them.
+    /// Holders that a key can have, including its owner.
     fn most(&self) -> u16 {
         let others = self.available.iter().filter(|available| **available).count();
         others.clamp(1, usize::from(HOLDERS_MAX)) as u16
     }
 }
 
-/// r: how many servers hold a key of this load: its owner alone while it is at most T, else ⌈L ÷ T⌉, at most all.
-pub fn copies(load: MicroQueries, threshold: MicroQueries, ring: &Ring<'_>) -> u16 {
+/// r: the number of holders of a key with load L: its owner alone while L ≤ T, else ⌈L ÷ T⌉, at most all servers.
+pub fn holder_count(load: MicroQueries, threshold: MicroQueries, ring: &Ring<'_>) -> u16 {
     let wanted = load.0.div_ceil(threshold.0.max(1));
     wanted.clamp(1, u64::from(ring.most())) as u16
 }
 
-/// The holders of a key: its owner, and from there each ⌊M ÷ r⌋-th server of the ring. For one that is not there stands the next one that is, and holds no copy yet.
-/// There are fewer than r if there are fewer servers.
-pub fn place(owner: u16, copies: u16, ring: &Ring<'_>) -> Vec<u16> {
+/// The holders of a key: its owner, then every ⌊M ÷ r⌋-th server of the ring. A server that is not available is replaced by
+/// the next one that is and holds no copy yet. There are fewer than r holders if there are fewer servers.
+pub fn place_holders(owner: u16, copies: u16, ring: &Ring<'_>) -> Vec<u16> {
     let servers = ring.servers();
     let mut holders = Vec::from([owner]);
     if servers == 0 {
@@ -59,10 +57,11 @@ pub fn place(owner: u16, copies: u16, ring: &Ring<'_>) -> Vec<u16> {
     holders
 }
 
-/// Which holder a get goes to: the valid ones in turn, by the key's round-robin register; none if none is valid, which means the owner.
+/// The holder that a get goes to: the valid ones in turn, by the key's round-robin register. `None` if none is valid: the get
+/// goes to the owner.
 ///
-/// A valid holder has its bit set. In the kernel: a loop over the word's bits.
-pub fn choose(turn: u32, valid: u64) -> Option<u16> {
+/// Bit `i` of `valid` is set if holder `i` is. In the kernel: a loop over the word's bits.
+pub fn choose_holder(turn: u32, valid: u64) -> Option<u16> {
     let valid_holders = valid.count_ones();
     if valid_holders == 0 {
         return None;
@@ -90,7 +89,7 @@ mod tests {
     fn the_papers_figure() {
         let ring = Ring { available: &[true; 8] };
         let placed = |owner: u16, copies| {
-            place(owner - 1, copies, &ring).into_iter().map(|server| server + 1).collect::<Vec<_>>()
+            place_holders(owner - 1, copies, &ring).into_iter().map(|server| server + 1).collect::<Vec<_>>()
         };
         assert_eq!(placed(1, 4), [1, 3, 5, 7]);
         assert_eq!(placed(4, 5), [4, 5, 6, 7, 8]);
@@ -98,32 +97,39 @@ mod tests {
     }
 
     #[test]
-    fn a_key_at_the_threshold_stays_where_it_is() {
+    fn key_at_the_threshold_is_not_copied() {
         let ring = Ring { available: &[true; 32] };
-        let copies = |load| copies(MicroQueries(load), MicroQueries(100), &ring);
-        assert_eq!([0, 100, 101, 200, 201, 3_100, u64::MAX].map(copies), [1, 1, 2, 2, 3, 31, 32]);
-        assert_eq!(super::copies(MicroQueries(5), MicroQueries(0), &ring), 5, "no load, no threshold");
+        let holder_count = |load| holder_count(MicroQueries(load), MicroQueries(100), &ring);
+        assert_eq!([0, 100, 101, 200, 201, 3_100, u64::MAX].map(holder_count), [1, 1, 2, 2, 3, 31, 32]);
+        assert_eq!(
+            super::holder_count(MicroQueries(5), MicroQueries(0), &ring),
+            5,
+            "a threshold of 0 counts as 1"
+        );
     }
 
     #[test]
-    fn turns_are_even_among_the_valid_and_nobody_else() {
+    fn turns_are_even_among_valid_holders() {
         let valid = 0b1010_0110;
         let mut counts = [0; 8];
-        (0..400).for_each(|turn| counts[usize::from(choose(turn, valid).unwrap())] += 1);
+        (0..400).for_each(|turn| counts[usize::from(choose_holder(turn, valid).unwrap())] += 1);
         assert_eq!(counts, [0, 100, 100, 0, 0, 100, 0, 100]);
-        assert_eq!((choose(7, 0), choose(64, u64::MAX), choose(u32::MAX, 1)), (None, Some(0), Some(0)));
+        assert_eq!(
+            (choose_holder(7, 0), choose_holder(64, u64::MAX), choose_holder(u32::MAX, 1)),
+            (None, Some(0), Some(0))
+        );
     }
 
     proptest! {
         #[test]
-        fn holders_are_distinct_and_there(
+        fn holders_are_distinct_and_available(
             available in prop::collection::vec(prop::bool::weighted(0.8), 1..100),
             owner in 0_u16..100,
             copies in 0_u16..200,
         ) {
             let ring = Ring { available: &available };
             let owner = owner % ring.servers();
-            let holders = place(owner, copies, &ring);
+            let holders = place_holders(owner, copies, &ring);
             let distinct: BTreeSet<_> = holders.iter().collect();
             prop_assert_eq!((holders[0], distinct.len()), (owner, holders.len()));
             prop_assert!(holders[1..].iter().all(|holder| available[usize::from(*holder)]));

@@ -1,8 +1,9 @@
-//! What names a key in the switch.
+//! How a switch identifies a key.
 
 use nicekv_proto::{KeyDigest, KeyspaceId};
 
-/// A key as the switch sees it: 18 bytes of the header. Entries of the hot table compare the full key besides, since nobody trusts a digest (G4).
+/// A key as the switch sees it: 18 bytes of the header. Entries of the hot table also compare the full key, since a digest
+/// can be forged (G4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HotKey {
     /// The key's keyspace.
@@ -12,8 +13,8 @@ pub struct HotKey {
 }
 
 impl HotKey {
-    /// A hash with a seed, in operations that a program in the kernel has: multiply, shift, exclusive or. Digests are hashes already, but match values
-    /// of ranges are chosen by clients, and each stage needs a function of its own.
+    /// A seeded hash of operations that kernel programs have: multiply, shift, exclusive or. Digests are hashes already, but
+    /// clients choose the match values of ranges, and each stage needs a hash function of its own.
     pub fn hash(&self, seed: u64) -> u64 {
         let value = self.digest.match_value();
         let (high, low) = ((value >> 64) as u64, value as u64);
@@ -21,13 +22,14 @@ impl HotKey {
         mix(mixed ^ (u64::from(self.keyspace.0) << 48))
     }
 
-    /// The same as a place below `places`, without a division.
+    /// The hash as a place below `places`, without a division.
     pub fn place(&self, seed: u64, places: u32) -> u32 {
         (((self.hash(seed) >> 32) * u64::from(places)) >> 32) as u32
     }
 }
 
-/// The last steps of SplitMix64 (Steele, Lea, Flood 2014): every bit depends on every bit, and nothing is lost.
+/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): a bijection in which every bit depends on every bit. The switch's
+/// program in the kernel computes the same.
 pub(crate) fn mix(value: u64) -> u64 {
     let mut mixed = value;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -61,7 +63,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn keyspaces_differ() {
+    fn equal_digests_of_two_keyspaces_hash_differently() {
         let other = HotKey { keyspace: KeyspaceId(2), ..key(7) };
         assert_ne!(key(7).hash(1), other.hash(1));
     }

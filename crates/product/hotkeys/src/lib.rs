@@ -1,35 +1,39 @@
 //! Which keys are hot, and which servers hold copies of them (KVSwitch §4).
 //!
 //! ```text
-//!   packet ─▶ hot key? ─ yes ─▶ counted in its entry ─▶ one of its holders, in turn ┐
-//!                      └ no ──▶ HashPipe ─────────────▶ its owner ──────────────────┴▶ counted for its server
-//!   end of a period:  entries' counts, HashPipe's keys ─▶ predicted loads ─┐
-//!                     servers' loads ─▶ threshold T ───────────────────────┴▶ plan: who holds what ─▶ changes of the table
+//!   packet ─▶ hot key? ─ yes ─▶ counted in its entry ─▶ its holders, round robin ┐
+//!                      └ no ──▶ HashPipe ─────────────▶ its owner ───────────────┴▶ counted for the server
+//!   per period:  counts of entries and HashPipe ─▶ predicted loads ─┐
+//!                loads of servers ─▶ threshold T ───────────────────┴▶ plan: holders ─▶ changes of the table
 //! ```
 //!
-//! What counts and chooses per packet ([`HashPipe`], [`choose`]) is the reference for programs in the kernel: arrays of a fixed size, loops with a bound, no division by what a
-//! packet says. What decides per period ([`plan`]) is a function of the table that is there and of what was counted; it counts in whole numbers, so that every leader decides alike.
-//! What makes copies safe to read (rules H1 to H9) is no part of this: here is only where load should go.
+//! Per packet, [`HashPipe`] counts and [`choose_holder`] picks a holder. They are the reference for the programs in the
+//! kernel: arrays of fixed size, bounded loops, no division by a value from a packet. Per period, [`plan`] decides: a pure
+//! function of the present table and the counts, in integers, so that every leader decides alike. What makes copies safe to
+//! read (rules H1 to H9) is elsewhere; this crate only says where load should go.
+//!
+//! Reading order: `key`, `hashpipe` (counting), `predict` and `threshold` (what is hot), `holders` (how many servers, which
+//! ones), `plan` (how the table changes). `loads` and `recall` measure the result.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
 
 mod config;
-mod counters;
 mod hashpipe;
 mod holders;
 mod key;
+mod loads;
 mod plan;
 mod predict;
 mod recall;
 mod threshold;
 
-pub use config::{Config, ConfigError, KEYS_MAX, MILLION, STAGES_MAX, VALUES_MAX};
-pub use counters::{Differences, imbalance};
-pub use hashpipe::{HashPipe, Reading, Slot, add_up, stage_seeds};
-pub use holders::{HOLDERS_MAX, Ring, choose, copies, place};
+pub use config::{Config, ConfigError, HOLDERS_MAX, KEYS_MAX, MILLION, STAGES_MAX, VALUES_MAX};
+pub use hashpipe::{HashPipe, Reading, Slot, stage_seeds, sum_by_key};
+pub use holders::{Ring, choose_holder, holder_count, place_holders};
 pub use key::HotKey;
-pub use plan::{Change, Entry, Kind, Plan, Report, State, plan};
+pub use loads::{CounterDeltas, imbalance};
+pub use plan::{Change, ChangeKind, Entry, PeriodReport, Plan, State, plan};
 pub use predict::{MicroQueries, predict};
-pub use recall::found;
+pub use recall::recall;
 pub use threshold::Threshold;

@@ -1,23 +1,25 @@
-//! What a period's reports change in the table of hot keys (KVSwitch §4.1).
+//! How the reports of a period change the table of hot keys (KVSwitch §4.1).
 //!
 //! ```text
 //!   entries' counts ┐                     ┌▶ the K highest ─▶ r = ⌈L ÷ T⌉ ─▶ holders on the ring ┐
-//!   HashPipe's keys ┴▶ predicted loads L ─┘                    T ▲      └──▶ who is in the switch ├▶ changes
-//!   servers' loads ─────────────────────────────▶ threshold ─────┘                  current table ┘
+//!   HashPipe's keys ┴▶ predicted loads L ─┘                    T ▲      └──▶ copies in the switch ├▶ changes
+//!   servers' loads ─────────────────────────────▶ threshold ─────┘                  present table ┘
 //! ```
 //!
-//! Every key among the K highest has an entry, which counts it exactly. The paper drops those at or below T, and then a key near T is counted by the HashPipe in every other period,
-//! which sees less of it than there was. An entry whose only holder is its owner redirects nothing, and needs no instance (H1).
+//! Each of the K highest keys has an entry, which counts it exactly. The paper drops entries at or below T; then the
+//! HashPipe, which misses some requests, counts a key near T in every other period. An entry whose only holder is the owner
+//! redirects nothing and needs no instance (H1).
 //!
-//! Of keys above T the highest have a copy in the switch besides (H9), which answers while nobody updates them. Loads of servers are what is left then, and T follows them; who
-//! holds a key is planned by all that it is asked, as holders answer while the copy in the switch is closed.
+//! The highest keys above T also have a copy in the switch (H9), which answers while nobody updates them. The loads of
+//! servers are what is left, and T follows these; but holders are planned by all requests for a key, since they answer while
+//! the copy in the switch is closed.
 //!
-//! *Nothing flaps.* A change of holders is a new instance, closed until copies have come (H1, H8), so it must be worth it. A key is copied as soon as it is above T. From there it
-//! takes a load that is beyond the border by a share of itself, and by two standard deviations of what chance does to a count. And who has an entry loses it
-//! only to a key that is ahead by as much.
+//! *No flapping.* A change of holders is a new instance, closed until copies have arrived (H1, H8), so it must be worth it. A
+//! key is copied as soon as its load is above T. After that its holders change only if its load is beyond a border by a
+//! share of itself and by two standard deviations of chance. An entry is lost only to a key that is ahead by as much.
 
-use crate::config::{Config, MILLION};
-use crate::holders::{HOLDERS_MAX, Ring, copies, place};
+use crate::config::{Config, HOLDERS_MAX, MILLION};
+use crate::holders::{Ring, holder_count, place_holders};
 use crate::key::HotKey;
 use crate::predict::{MicroQueries, predict};
 use crate::threshold::Threshold;
@@ -28,32 +30,32 @@ use core::cmp::{Ordering, Reverse};
 /// An entry of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Servers that hold the key, by their places on the ring: its owner first, and alone while the key is only counted.
+    /// Places on the ring of the servers that hold the key, the owner first; the owner alone while the key is only counted.
     pub holders: Vec<u16>,
-    /// Whether the switch has a copy, too (H9).
+    /// Whether the switch has a copy (H9).
     pub in_switch: bool,
 }
 
 impl Entry {
-    /// Whether some server besides the owner holds it.
+    /// Whether servers besides the owner hold the key.
     pub fn is_copied(&self) -> bool {
         self.holders.len() > 1
     }
 
-    /// Whether it does anything but count.
+    /// Whether it does more than count.
     pub fn spreads(&self) -> bool {
         self.is_copied() || self.in_switch
     }
 }
 
-/// What there is between two periods.
+/// The state between two periods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// The table of hot keys.
     pub table: BTreeMap<HotKey, Entry>,
     /// T.
     pub threshold: Threshold,
-    /// Counts of the last period: of keys that were reported, at most 2K.
+    /// Counts of the keys in the last report, at most 2K.
     previous: BTreeMap<HotKey, u64>,
 }
 
@@ -64,61 +66,61 @@ impl State {
     }
 }
 
-/// What the switch says of a period.
+/// What a switch reports for a period.
 #[derive(Clone, Copy, Debug)]
-pub struct Report<'a> {
-    /// Requests that left for each server, by its place on the ring.
+pub struct PeriodReport<'a> {
+    /// Requests sent to each server, by its place on the ring.
     pub loads: &'a [u64],
-    /// Requests for keys that have an entry.
+    /// Requests for keys with an entry.
     pub hot: &'a [(HotKey, u64)],
-    /// Requests for others ([`crate::Reading::counts`]).
+    /// Requests for other keys ([`crate::Reading::counts`]).
     pub candidates: &'a [(HotKey, u64)],
 }
 
-/// What is done to an entry.
+/// What happens to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// It is new, and only counts.
+pub enum ChangeKind {
+    /// It is new and only counts.
     Watched,
-    /// It redirects, or is answered, from now on.
+    /// It redirects, or is answered by the switch, from now on.
     Installed,
     /// It has more holders.
     Grown,
     /// It has fewer holders, but more than its owner.
     Shrunk,
-    /// It has as many other ones: its owner has changed, or a holder is away.
+    /// It has other holders, as many: its owner has changed, or a holder is unavailable.
     Moved,
-    /// Its holders are the same, but the switch is to have a copy, or none any more.
+    /// Its holders are the same, but the switch gets a copy, or loses it.
     Switched,
     /// It only counts from now on.
     Withdrawn,
-    /// It is gone.
+    /// It is removed.
     Removed,
 }
 
 /// A change of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Whose.
+    /// Key of the entry.
     pub key: HotKey,
-    /// What is done to it.
-    pub kind: Kind,
-    /// The holders from now on, the owner first; none if it is removed.
+    /// What happens to it.
+    pub kind: ChangeKind,
+    /// Its new holders, the owner first; empty if it is removed.
     pub holders: Vec<u16>,
-    /// Whether the switch has a copy from now on.
+    /// Whether the switch has a copy.
     pub in_switch: bool,
 }
 
-/// What comes of a period.
+/// The plan for the next period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What there is afterwards.
+    /// The new state.
     pub state: State,
-    /// How the table gets there, by keys.
+    /// How the table changes, by key.
     pub changes: Vec<Change>,
-    /// T, above which keys are copied.
+    /// T: keys with a higher load are copied.
     pub border: MicroQueries,
-    /// Reported keys that nobody owns: of a keyspace that is gone, or made up.
+    /// Reported keys without an owner: of a dropped keyspace, or forged.
     pub refused: u32,
 }
 
@@ -129,11 +131,11 @@ struct Candidate {
     load: MicroQueries,
 }
 
-/// The plan of a period. `owner` says which place of the ring a key belongs to, if any.
+/// Makes the plan. `owner` returns the place of a key's owner on the ring, if it has one.
 pub fn plan(
     config: &Config,
     state: &State,
-    report: &Report<'_>,
+    report: &PeriodReport<'_>,
     ring: &Ring<'_>,
     owner: impl Fn(&HotKey) -> Option<u16>,
 ) -> Plan {
@@ -159,13 +161,13 @@ pub fn plan(
     Plan { changes, border, refused, state: State { table, threshold, previous: counts } }
 }
 
-/// Counts of keys with an entry, which are all there though nobody asked for them, and of the K candidates that were asked most.
-fn counted(config: &Config, state: &State, report: &Report<'_>) -> BTreeMap<HotKey, u64> {
+/// Counts of all keys with an entry, and of the K candidates with the most requests.
+fn counted(config: &Config, state: &State, report: &PeriodReport<'_>) -> BTreeMap<HotKey, u64> {
     let mut counts: BTreeMap<HotKey, u64> = state.table.keys().map(|key| (*key, 0)).collect();
     let mut candidates: Vec<_> = report.candidates.to_vec();
     candidates.sort_unstable_by_key(|(key, count)| (Reverse(*count), *key));
     candidates.truncate(config.keys_max as usize);
-    // An entry that has gone may have counted until then, and one that is new was a candidate until then.
+    // A removed entry may still have counted, and a new one was a candidate before.
     let hot = report.hot.iter().filter(|(key, _)| state.table.contains_key(key));
     for (key, count) in hot.chain(&candidates) {
         let sum = counts.entry(*key).or_default();
@@ -174,11 +176,11 @@ fn counted(config: &Config, state: &State, report: &Report<'_>) -> BTreeMap<HotK
     counts
 }
 
-/// The K candidates of the highest loads; who has an entry is put ahead of who is higher by no more than chance.
+/// The K candidates with the highest loads. A key with an entry precedes one that is higher by no more than chance.
 fn highest(config: &Config, state: &State, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     let least = u64::from(config.requests_min) * u64::from(MILLION);
     candidates.retain(|candidate| {
-        // Who is in stays at half of what it takes to come in.
+        // To keep an entry takes half of what it takes to get one.
         let has_entry = state.table.contains_key(&candidate.key);
         candidate.load.0 >= if has_entry { least.div_ceil(2) } else { least }
     });
@@ -190,13 +192,14 @@ fn highest(config: &Config, state: &State, mut candidates: Vec<Candidate>) -> Ve
     candidates
 }
 
-/// A load as it is compared with others': who is there already is put ahead of who is higher by no more than chance.
+/// A load for comparison: an incumbent precedes a key that is higher by no more than chance.
 fn ahead(config: &Config, load: MicroQueries, is_there: bool) -> u64 {
     let ahead = if is_there { slack(config, load) } else { 0 };
     load.0.saturating_add(ahead)
 }
 
-/// Keys with a copy in the switch (H9): the highest of those above T. Where servers get no copies T means nothing, and they are the highest of all.
+/// Keys with a copy in the switch (H9): the highest above T. If servers get no copies T means nothing, and they are the
+/// highest of all.
 fn in_switch(
     config: &Config,
     state: &State,
@@ -214,7 +217,7 @@ fn in_switch(
     above.into_iter().take(config.values_max as usize).map(|(_, key)| key).collect()
 }
 
-/// Who holds a key from now on.
+/// The holders of a key for the next period.
 fn holders(
     config: &Config,
     old: Option<&Entry>,
@@ -224,35 +227,35 @@ fn holders(
 ) -> Vec<u16> {
     let Candidate { owner, load, .. } = *candidate;
     let most = config.holders_max.saturating_add(1).min(u32::from(HOLDERS_MAX)) as u16;
-    let copies = |load| copies(load, border, ring).min(most);
-    let wanted = copies(load);
-    let Some(old) = old.filter(|old| old.is_copied()) else { return place(owner, wanted, ring) };
+    let holder_count = |load| holder_count(load, border, ring).min(most);
+    let wanted = holder_count(load);
+    let Some(old) = old.filter(|old| old.is_copied()) else { return place_holders(owner, wanted, ring) };
     let slack = slack(config, load);
-    let [least, most] =
-        [load.0.saturating_sub(slack), load.0.saturating_add(slack)].map(|load| copies(MicroQueries(load)));
-    // As many as the key would have with less load are too few only if even then there were more, and the other way round.
+    let [least, most] = [load.0.saturating_sub(slack), load.0.saturating_add(slack)]
+        .map(|load| holder_count(MicroQueries(load)));
+    // The number of holders changes only if it is wrong for every load within the slack.
     let held = old.holders.len() as u16;
     let count = if (least..=most).contains(&held) { held } else { wanted };
     let stays = count == held && old.holders[0] == owner;
     match stays && old.holders[1..].iter().all(|holder| ring.is_available(*holder)) {
         true => old.holders.clone(),
-        false => place(owner, count, ring),
+        false => place_holders(owner, count, ring),
     }
 }
 
-/// What load may change by without consequence: a share of it, and two standard deviations of a count.
+/// How far a load may change without consequence: a share of it, and two standard deviations of a count.
 fn slack(config: &Config, load: MicroQueries) -> u64 {
     let micro = u64::from(MILLION);
-    // The square root of millionths has the root of a million in it.
+    // √(load in millionths) = √load · √1,000,000.
     let deviation = load.0.isqrt().saturating_mul(micro.isqrt());
     let share = u128::from(load.0) * u128::from(config.slack_ppm) / u128::from(micro);
     (share as u64).saturating_add(deviation.saturating_mul(2))
 }
 
-/// From one table to the other, by keys.
+/// The changes from one table to the other, by key.
 fn changes(old: &BTreeMap<HotKey, Entry>, new: &BTreeMap<HotKey, Entry>) -> Vec<Change> {
     let removed =
-        |key: &HotKey| Change { key: *key, kind: Kind::Removed, holders: Vec::new(), in_switch: false };
+        |key: &HotKey| Change { key: *key, kind: ChangeKind::Removed, holders: Vec::new(), in_switch: false };
     let mut changes: Vec<Change> = old.keys().filter(|key| !new.contains_key(key)).map(removed).collect();
     for (key, entry) in new {
         let Some(kind) = kind(old.get(key), entry) else { continue };
@@ -262,17 +265,19 @@ fn changes(old: &BTreeMap<HotKey, Entry>, new: &BTreeMap<HotKey, Entry>) -> Vec<
     changes
 }
 
-/// What is done to an entry that is to be there; `None`: nothing.
-fn kind(old: Option<&Entry>, new: &Entry) -> Option<Kind> {
-    let Some(old) = old else { return Some(if new.spreads() { Kind::Installed } else { Kind::Watched }) };
+/// What happens to an entry of the new table; `None`: nothing.
+fn kind(old: Option<&Entry>, new: &Entry) -> Option<ChangeKind> {
+    let Some(old) = old else {
+        return Some(if new.spreads() { ChangeKind::Installed } else { ChangeKind::Watched });
+    };
     Some(match (old.spreads(), new.spreads(), new.holders.len().cmp(&old.holders.len())) {
         _ if old == new => return None,
-        (false, true, _) => Kind::Installed,
-        (true, false, _) => Kind::Withdrawn,
-        (_, _, Ordering::Greater) => Kind::Grown,
-        (_, _, Ordering::Less) => Kind::Shrunk,
-        (_, _, Ordering::Equal) if old.holders == new.holders => Kind::Switched,
-        (_, _, Ordering::Equal) => Kind::Moved,
+        (false, true, _) => ChangeKind::Installed,
+        (true, false, _) => ChangeKind::Withdrawn,
+        (_, _, Ordering::Greater) => ChangeKind::Grown,
+        (_, _, Ordering::Less) => ChangeKind::Shrunk,
+        (_, _, Ordering::Equal) if old.holders == new.holders => ChangeKind::Switched,
+        (_, _, Ordering::Equal) => ChangeKind::Moved,
     })
 }
 

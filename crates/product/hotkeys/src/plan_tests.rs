@@ -1,4 +1,4 @@
-//! What entries go through from period to period.
+//! How entries change from period to period.
 
 use super::*;
 use crate::key::tests::key;
@@ -16,7 +16,7 @@ fn owner(key: &HotKey) -> Option<u16> {
     Some((key.digest.match_value() % u128::from(SERVERS)) as u16)
 }
 
-/// A rack whose servers have 10,000 requests each beside those for these keys, which the table spreads.
+/// A rack whose servers get 10,000 requests each, and those for the test's keys, which the table spreads.
 struct Rack {
     config: Config,
     state: State,
@@ -39,7 +39,7 @@ impl Rack {
             }
             (if entry.is_some() { &mut hot } else { &mut candidates }).push((key, *count));
         }
-        let report = Report { loads: &loads, hot: &hot, candidates: &candidates };
+        let report = PeriodReport { loads: &loads, hot: &hot, candidates: &candidates };
         let plan = plan(&self.config, &self.state, &report, &ALL, owner);
         assert_eq!(plan.refused, 0);
         self.state = plan.state;
@@ -51,35 +51,35 @@ impl Rack {
     }
 }
 
-fn kinds(changes: &[Change]) -> Vec<(HotKey, Kind)> {
+fn kinds(changes: &[Change]) -> Vec<(HotKey, ChangeKind)> {
     changes.iter().map(|change| (change.key, change.kind)).collect()
 }
 
 #[test]
-fn a_key_that_turns_hot_is_spread_after_two_periods_and_gone_after_three() {
+fn hot_key_is_spread_after_two_periods_and_removed_three_after_it_cools() {
     let mut rack = Rack::new(config());
     rack.period(&[]);
-    assert_eq!(kinds(&rack.period(&[(3, 50_000)])), [(key(3), Kind::Installed)]);
+    assert_eq!(kinds(&rack.period(&[(3, 50_000)])), [(key(3), ChangeKind::Installed)]);
     rack.period(&[(3, 50_000)]);
     assert_eq!(rack.holders(3), usize::from(SERVERS), "more than all servers have otherwise");
     let cold: Vec<Vec<Change>> = (0..3).map(|_| rack.period(&[])).collect();
     assert_eq!(rack.holders(3), 0);
-    assert_eq!(kinds(&cold.concat()).last(), Some(&(key(3), Kind::Removed)));
+    assert_eq!(kinds(&cold.concat()).last(), Some(&(key(3), ChangeKind::Removed)));
     assert_eq!(rack.state.previous.len(), 0, "and nothing of it is left");
 }
 
 #[test]
-fn a_key_at_its_owner_is_counted_and_not_copied() {
+fn key_below_the_threshold_is_counted_and_not_copied() {
     let mut rack = Rack::new(config());
     // T is a tenth of a mean of 10,000.
-    assert_eq!(kinds(&rack.period(&[(3, 100), (4, 9)])), [(key(3), Kind::Watched)]);
+    assert_eq!(kinds(&rack.period(&[(3, 100), (4, 9)])), [(key(3), ChangeKind::Watched)]);
     assert_eq!(rack.state.table[&key(3)].holders, [3]);
-    assert_eq!(kinds(&rack.period(&[(3, 3_000)])), [(key(3), Kind::Installed)]);
-    assert_eq!(kinds(&rack.period(&[(3, 9_000)])), [(key(3), Kind::Grown)]);
-    assert_eq!(kinds(&rack.period(&[(3, 100)])), [(key(3), Kind::Shrunk)]);
-    assert_eq!(kinds(&rack.period(&[(3, 100)])), [(key(3), Kind::Withdrawn)]);
+    assert_eq!(kinds(&rack.period(&[(3, 3_000)])), [(key(3), ChangeKind::Installed)]);
+    assert_eq!(kinds(&rack.period(&[(3, 9_000)])), [(key(3), ChangeKind::Grown)]);
+    assert_eq!(kinds(&rack.period(&[(3, 100)])), [(key(3), ChangeKind::Shrunk)]);
+    assert_eq!(kinds(&rack.period(&[(3, 100)])), [(key(3), ChangeKind::Withdrawn)]);
     assert_eq!(kinds(&rack.period(&[])), [], "a half of the hundred before");
-    assert_eq!(kinds(&rack.period(&[])), [(key(3), Kind::Removed)]);
+    assert_eq!(kinds(&rack.period(&[])), [(key(3), ChangeKind::Removed)]);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn chance_changes_no_holders() {
 }
 
 #[test]
-fn the_table_is_full_of_the_highest_and_challengers_must_be_ahead() {
+fn full_table_holds_the_highest_keys_and_challengers_must_be_clearly_higher() {
     let mut rack = Rack::new(Config { keys_max: 4, ..config() });
     let requests: Vec<(u64, u64)> = (1..=9).map(|number| (number, number * 100)).collect();
     for _ in 0..3 {
@@ -121,7 +121,7 @@ fn the_table_is_full_of_the_highest_and_challengers_must_be_ahead() {
 }
 
 #[test]
-fn holders_that_are_away_are_replaced_and_owners_followed() {
+fn unavailable_holders_are_replaced_and_new_owners_followed() {
     let mut rack = Rack::new(config());
     for _ in 0..6 {
         rack.period(&[(3, 3_000)]);
@@ -130,18 +130,21 @@ fn holders_that_are_away_are_replaced_and_owners_followed() {
     let away = entry.holders[1];
     let available: Vec<bool> = (0..SERVERS).map(|server| server != away).collect();
     let (ring, hot) = (Ring { available: &available }, [(key(3), 3_000)]);
-    let report = Report { loads: &[10_000; SERVERS as usize], hot: &hot, candidates: &[] };
+    let report = PeriodReport { loads: &[10_000; SERVERS as usize], hot: &hot, candidates: &[] };
     let plan_with = |ring: &Ring<'_>, owner: fn(&HotKey) -> Option<u16>| {
         plan(&rack.config, &rack.state, &report, ring, owner)
     };
     let replaced = plan_with(&ring, owner);
-    assert_eq!(kinds(&replaced.changes), [(key(3), Kind::Moved)]);
+    assert_eq!(kinds(&replaced.changes), [(key(3), ChangeKind::Moved)]);
     let holders = &replaced.changes[0].holders;
     assert!(!holders.contains(&away) && holders[0] == 3 && holders.len() == entry.holders.len());
     let followed = plan_with(&ALL, |_| Some(6));
-    assert_eq!((kinds(&followed.changes), followed.changes[0].holders[0]), (vec![(key(3), Kind::Moved)], 6));
+    assert_eq!(
+        (kinds(&followed.changes), followed.changes[0].holders[0]),
+        (vec![(key(3), ChangeKind::Moved)], 6)
+    );
     for nobodys in [plan_with(&ALL, |_| None), plan_with(&ALL, |_| Some(SERVERS))] {
-        assert_eq!((kinds(&nobodys.changes), nobodys.refused), (vec![(key(3), Kind::Removed)], 1));
+        assert_eq!((kinds(&nobodys.changes), nobodys.refused), (vec![(key(3), ChangeKind::Removed)], 1));
     }
 }
 
@@ -151,7 +154,7 @@ fn in_switch(rack: &Rack) -> Vec<HotKey> {
 }
 
 #[test]
-fn the_highest_above_t_are_in_the_switch_and_challengers_must_be_ahead() {
+fn switch_holds_the_highest_keys_above_t_and_challengers_must_be_clearly_higher() {
     let mut rack = Rack::new(Config { values_max: 2, ..config() });
     let requests = [(1, 9_000), (2, 8_000), (3, 7_000), (4, 100)];
     rack.period(&requests);
@@ -165,8 +168,8 @@ fn the_highest_above_t_are_in_the_switch_and_challengers_must_be_ahead() {
     let changes: Vec<Change> =
         (0..2).flat_map(|_| rack.period(&[(1, 9_000), (2, 8_000), (3, 10_000), (4, 100)])).collect();
     assert_eq!(in_switch(&rack), [1, 3].map(key));
-    let of_second: Vec<Kind> = changes.iter().filter(|it| it.key == key(2)).map(|it| it.kind).collect();
-    assert_eq!(of_second, [Kind::Switched]);
+    let of_second: Vec<ChangeKind> = changes.iter().filter(|it| it.key == key(2)).map(|it| it.kind).collect();
+    assert_eq!(of_second, [ChangeKind::Switched]);
     // Nobody but the first is above T, and places are left.
     for _ in 0..3 {
         rack.period(&[(1, 9_000), (2, 300), (3, 300), (4, 100)]);
@@ -175,10 +178,10 @@ fn the_highest_above_t_are_in_the_switch_and_challengers_must_be_ahead() {
 }
 
 #[test]
-fn at_t_no_copy_in_the_switch_flaps() {
+fn copy_in_the_switch_does_not_flap_at_t() {
     let mut rack = Rack::new(Config { values_max: 8, ..config() });
     // T is a tenth of a mean of about 10,400.
-    let kinds: Vec<Kind> = (0..20)
+    let kinds: Vec<ChangeKind> = (0..20)
         .flat_map(|period| rack.period(&[(3, 3_000), (4, 1_040 + 15 * (period % 3))]))
         .filter(|change| change.key == key(4))
         .map(|change| change.kind)
@@ -187,7 +190,7 @@ fn at_t_no_copy_in_the_switch_flaps() {
 }
 
 #[test]
-fn without_copies_at_servers_the_highest_are_in_the_switch_as_in_netcache() {
+fn without_server_copies_the_switch_holds_the_highest_keys_as_in_netcache() {
     let mut rack = Rack::new(Config { values_max: 3, holders_max: 0, ..config() });
     let kinds_of = |changes: &[Change]| kinds(changes);
     // All far below T, but for the first.
@@ -195,10 +198,10 @@ fn without_copies_at_servers_the_highest_are_in_the_switch_as_in_netcache() {
     assert_eq!(
         kinds_of(&rack.period(&requests)),
         [
-            (key(1), Kind::Installed),
-            (key(2), Kind::Installed),
-            (key(3), Kind::Installed),
-            (key(4), Kind::Watched)
+            (key(1), ChangeKind::Installed),
+            (key(2), ChangeKind::Installed),
+            (key(3), ChangeKind::Installed),
+            (key(4), ChangeKind::Watched)
         ]
     );
     for _ in 0..10 {
@@ -209,30 +212,30 @@ fn without_copies_at_servers_the_highest_are_in_the_switch_as_in_netcache() {
     // One turns cold, and another one takes its place.
     let changes: Vec<Change> = (0..4).flat_map(|_| rack.period(&[(1, 20_000), (3, 80), (4, 70)])).collect();
     assert_eq!((in_switch(&rack), rack.holders(2)), ([1, 3, 4].map(key).to_vec(), 0));
-    assert!(changes.iter().any(|change| (change.key, change.kind) == (key(4), Kind::Installed)));
+    assert!(changes.iter().any(|change| (change.key, change.kind) == (key(4), ChangeKind::Installed)));
 }
 
 #[test]
-fn no_more_servers_hold_a_key_than_may() {
+fn holders_are_bounded() {
     let mut rack = Rack::new(Config { holders_max: 2, ..config() });
     let changes: Vec<Change> =
         (0..10).flat_map(|period| rack.period(&[(3, 50_000 + 5_000 * (period % 2))])).collect();
-    assert_eq!((rack.holders(3), kinds(&changes)), (3, vec![(key(3), Kind::Installed)]));
+    assert_eq!((rack.holders(3), kinds(&changes)), (3, vec![(key(3), ChangeKind::Installed)]));
 }
 
 #[test]
-fn a_report_of_anything_is_bounded() {
+fn any_report_yields_a_bounded_table() {
     let config = config();
     let candidates: Vec<_> = (0..10_000).map(|number| (key(number), u64::MAX)).collect();
     let loads = [u64::MAX; SERVERS as usize];
     let mut state = State::new(&config);
     for _ in 0..3 {
-        let report = Report { loads: &loads, hot: &candidates, candidates: &candidates };
+        let report = PeriodReport { loads: &loads, hot: &candidates, candidates: &candidates };
         state = plan(&config, &state, &report, &ALL, owner).state;
         assert_eq!(state.table.len(), 100);
         assert!(state.previous.len() <= 200);
     }
-    let nothing = Report { loads: &[], hot: &[], candidates: &[] };
+    let nothing = PeriodReport { loads: &[], hot: &[], candidates: &[] };
     let nobody = Ring { available: &[] };
     assert_eq!(plan(&config, &state, &nothing, &nobody, owner).state.table.len(), 0);
 }
@@ -245,7 +248,7 @@ fn periods() -> impl Strategy<Value = Vec<Vec<(u64, u64)>>> {
 
 proptest! {
     #[test]
-    fn changes_lead_from_table_to_table_and_entries_are_sound(periods in periods(), keys_max in 4_u32..30, values_max in 0_u32..6, holders_max in 0_u32..9) {
+    fn changes_lead_from_table_to_table_and_entries_are_valid(periods in periods(), keys_max in 4_u32..30, values_max in 0_u32..6, holders_max in 0_u32..9) {
         let mut rack = Rack::new(Config { keys_max, values_max, holders_max, ..config() });
         let mut table: BTreeMap<HotKey, Entry> = BTreeMap::new();
         for requests in periods {
@@ -262,14 +265,14 @@ proptest! {
                 let spreads = |(holders, in_switch): (usize, bool)| holders > 1 || in_switch;
                 let both = spreads(before) && spreads(after);
                 let is_so = match kind {
-                    Kind::Watched => (before, after) == ((0, false), (1, false)),
-                    Kind::Installed => !spreads(before) && spreads(after),
-                    Kind::Grown => both && before.0 < after.0,
-                    Kind::Shrunk => both && before.0 > after.0,
-                    Kind::Switched => both && before.0 == after.0 && before.1 != after.1,
-                    Kind::Moved => false,
-                    Kind::Withdrawn => spreads(before) && after == (1, false),
-                    Kind::Removed => before.0 > 0 && after == (0, false),
+                    ChangeKind::Watched => (before, after) == ((0, false), (1, false)),
+                    ChangeKind::Installed => !spreads(before) && spreads(after),
+                    ChangeKind::Grown => both && before.0 < after.0,
+                    ChangeKind::Shrunk => both && before.0 > after.0,
+                    ChangeKind::Switched => both && before.0 == after.0 && before.1 != after.1,
+                    ChangeKind::Moved => false,
+                    ChangeKind::Withdrawn => spreads(before) && after == (1, false),
+                    ChangeKind::Removed => before.0 > 0 && after == (0, false),
                 };
                 prop_assert!(is_so, "{:?} from {:?} to {:?}", kind, before, after);
             }

@@ -1,11 +1,11 @@
-//! How many of the keys that are really asked most were found (KVSwitch §5.3).
+//! Recall: how many of the keys with the most requests were found (KVSwitch §5.3).
 
 use crate::key::HotKey;
 use alloc::vec::Vec;
 
-/// How many of the `top` keys with the highest exact counts were found. Keys that share the last place's count are as good as each other: as many of them count as
-/// there are places for.
-pub fn found(exact: &[(HotKey, u64)], top: usize, mut is_found: impl FnMut(&HotKey) -> bool) -> usize {
+/// How many of the `top` keys with the highest exact counts were found. Keys that tie for the last places are
+/// interchangeable: as many of them count as there are places.
+pub fn recall(exact: &[(HotKey, u64)], top: usize, mut is_found: impl FnMut(&HotKey) -> bool) -> usize {
     let mut counts: Vec<u64> = exact.iter().map(|(_, count)| *count).collect();
     counts.sort_unstable_by(|one, other| other.cmp(one));
     let Some(last) = top.min(counts.len()).checked_sub(1).map(|place| counts[place]) else { return 0 };
@@ -25,15 +25,15 @@ mod tests {
     use crate::key::tests::key;
 
     #[test]
-    fn who_shares_the_last_place_is_as_good_as_the_others() {
+    fn keys_that_tie_for_the_last_place_are_interchangeable() {
         let exact = [(key(1), 9), (key(2), 4), (key(3), 4), (key(4), 4), (key(5), 1)];
         let count = |top, numbers: &[u64]| {
-            found(&exact, top, |other| numbers.iter().any(|number| key(*number) == *other))
+            recall(&exact, top, |other| numbers.iter().any(|number| key(*number) == *other))
         };
         assert_eq!(count(2, &[1, 4]), 2);
         assert_eq!(count(2, &[2, 3, 4]), 1, "there is one place for the three");
         assert_eq!(count(2, &[1, 5]), 1);
         assert_eq!((count(9, &[1, 5, 7]), count(0, &[1])), (2, 0));
-        assert_eq!(found(&[], 3, |_| true), 0);
+        assert_eq!(recall(&[], 3, |_| true), 0);
     }
 }

@@ -1,32 +1,33 @@
-//! The threshold T (KVSwitch §4.1.3), and its way back up.
+//! The threshold T (KVSwitch §4.1.3): it falls while load is uneven, and rises again.
 //!
-//! The paper lowers T while the most loaded server is too far above the mean, and never raises it: after one burst everything stays copied for ever. Here load that was even for
-//! some periods raises T by one step. If that was too much, T falls again, and the next try comes after twice as long; a try that goes well halves the wait again.
+//! The paper lowers T while the most loaded server is too far above the mean, and never raises it, so that after one burst
+//! everything stays copied for ever. Here, even load for some periods raises T by one step. If that was too much, T falls
+//! again, and the next step comes after twice the wait; a step that goes well halves the wait.
 //!
-//! T is a share of the mean load of a server, so that it means the same in a quiet night. And what is chance is no imbalance: of n requests that are spread evenly, a server
-//! has √n more or less.
+//! T is a share of the mean load of a server, so that it fits a quiet night too. Chance is no imbalance: of requests that
+//! are spread evenly, n to a server on average, a server gets √n more or less.
 
 use crate::config::{Config, MILLION};
 use crate::predict::MicroQueries;
 
-/// A wait doubles so often at most.
+/// The wait doubles this often at most.
 const DOUBLINGS_MAX: u32 = 5;
-/// By so many standard deviations a server is above the mean by chance. Of 1,024 servers one is, at most.
+/// A server may be this many standard deviations above the mean by chance: one of 1,024 servers is.
 const CHANCE_DEVIATIONS: u64 = 3;
 
-/// T, and how long load has been even.
+/// T, and for how long load has been even.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threshold {
-    /// T of the mean load of a server, in millionths.
+    /// T as a share of the mean load of a server, in millionths.
     pub share_ppm: u32,
     even_periods: u32,
-    /// How often the wait is doubled.
+    /// Doublings of the wait.
     doublings: u32,
-    /// Whether T was raised by the last step.
+    /// The last step raised T.
     was_raised: bool,
 }
 
-/// What loads say.
+/// How loads are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     Uneven,
@@ -41,7 +42,7 @@ impl Threshold {
         Self { share_ppm: config.threshold_start_ppm, even_periods: 0, doublings: 0, was_raised: false }
     }
 
-    /// T of the next period, by the loads of this one.
+    /// T of the next period, from the loads of this one.
     #[must_use]
     pub fn next(self, config: &Config, loads: &[u64]) -> Self {
         let (share, factor) = (u64::from(self.share_ppm), u64::from(config.threshold_factor_ppm));
@@ -62,7 +63,7 @@ impl Threshold {
                 Self { even_periods: self.even_periods + 1, ..stays }
             }
             Load::Even => {
-                // At least a step, or a small share would stay for ever.
+                // At least by one millionth, or a small share would never rise.
                 let higher = (share * u64::from(MILLION) / factor).max(share + 1);
                 let share_ppm = higher.min(config.threshold_start_ppm.into()) as u32;
                 Self { share_ppm, was_raised: share_ppm > self.share_ppm, ..stays }
@@ -70,8 +71,8 @@ impl Threshold {
         }
     }
 
-    /// T itself, of servers with these loads. A holder takes about T requests of a key in a period: for fewer than those for which a key is watched no copy is worth making,
-    /// however uneven load is.
+    /// The load of T for servers with these loads. A holder gets about T requests of a key per period; a copy is not worth
+    /// making for fewer than a key is watched for, however uneven load is.
     pub(crate) fn of(self, config: &Config, loads: &[u64]) -> MicroQueries {
         let micro = total(loads).saturating_mul(self.share_ppm.into()) / loads.len().max(1) as u128;
         let least = u128::from(config.requests_min) * u128::from(MILLION);
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn it_falls_by_its_factor_down_to_its_floor() {
+    fn threshold_falls_by_its_factor_down_to_its_minimum() {
         let first = Threshold::new(&CONFIG);
         assert_eq!(
             [1, 2, 3].map(|periods| after(first, &UNEVEN, periods).share_ppm),
@@ -140,21 +141,17 @@ mod tests {
     }
 
     #[test]
-    fn after_a_burst_it_comes_back_and_no_further() {
+    fn threshold_recovers_after_a_burst() {
         let low = after(Threshold::new(&CONFIG), &UNEVEN, 100);
         assert_eq!(after(low, &EVEN, 2).share_ppm, low.share_ppm);
         assert_eq!(after(low, &EVEN, 3).share_ppm, 2 * low.share_ppm);
-        assert_eq!(
-            after(low, &FAIR, 1_000).share_ppm,
-            low.share_ppm,
-            "what is only fair would be too uneven then"
-        );
+        assert_eq!(after(low, &FAIR, 1_000).share_ppm, low.share_ppm, "a raise would make fair load uneven");
         assert_eq!(after(low, &EVEN, 1_000).share_ppm, CONFIG.threshold_start_ppm);
     }
 
-    /// Load that is even at one share and uneven at the next one above: tries become rare.
+    /// Load is even at one share and uneven at the next one above.
     #[test]
-    fn at_a_border_it_tries_less_and_less_often() {
+    fn failed_raises_become_rare() {
         let mut threshold = after(Threshold::new(&CONFIG), &UNEVEN, 3);
         let border = threshold.share_ppm;
         let mut tries = Vec::new();

@@ -1,4 +1,4 @@
-//! What an object is made of: the value of its name (P9).
+//! Manifests: the value of an object's name, which lists its chunks (P9).
 //!
 //! ```text
 //!   "NKOB" │ version u8, 3 zeros │ length u64 │ chunk bytes u32 │ number of chunks u32 │ id, id, …
@@ -12,33 +12,33 @@ const VERSION: u8 = 1;
 const FIXED_BYTES: usize = 24;
 const ID_BYTES: usize = 32;
 
-/// See the module. All chunks but the last one have the same length.
+/// The chunks of an object. All but the last one have the same length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// Bytes of the object.
+    /// Length of the object in bytes.
     pub length: u64,
-    /// Length of a chunk.
+    /// Length of each chunk but the last.
     pub chunk_bytes: u32,
-    /// In order.
+    /// The chunks, in order.
     pub chunks: Vec<ChunkId>,
 }
 
-/// What is no manifest.
+/// Why a value is no valid manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    /// It does not begin as one does.
-    #[error("the value is no manifest of an object")]
+    /// It has another magic number, or is too short.
+    #[error("the value is not the manifest of an object")]
     NotOurs,
-    /// Of another release.
-    #[error("the manifest has format {0}, this release reads {VERSION}")]
+    /// It has the format of another release.
+    #[error("manifest format {0} is not supported: this release reads format {VERSION}")]
     Version(u8),
-    /// Its numbers contradict each other, or its length.
-    #[error("the manifest contradicts itself: {0}")]
+    /// Its fields are inconsistent.
+    #[error("inconsistent manifest: {0}")]
     Contradiction(&'static str),
 }
 
 impl Manifest {
-    /// The value of the name.
+    /// Encodes it as the value of a name.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FIXED_BYTES + self.chunks.len() * ID_BYTES);
         out.extend_from_slice(&MAGIC);
@@ -50,16 +50,16 @@ impl Manifest {
         out
     }
 
-    /// How long a chunk is, by its number; nothing beyond the last one.
+    /// Length of a chunk, by its number; 0 beyond the last one.
     pub fn chunk_length(&self, number: usize) -> u32 {
         let left = self.length.saturating_sub(number as u64 * u64::from(self.chunk_bytes));
         left.min(self.chunk_bytes.into()) as u32
     }
 
-    /// Reads it, strictly.
+    /// Decodes a value, strictly.
     ///
     /// # Errors
-    /// If it is none.
+    /// It is no valid manifest.
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
         let (fixed, ids) = bytes.split_first_chunk::<FIXED_BYTES>().ok_or(ManifestError::NotOurs)?;
         if fixed[..4] != MAGIC {
@@ -68,8 +68,8 @@ impl Manifest {
         if fixed[4] != VERSION {
             return Err(ManifestError::Version(fixed[4]));
         }
-        let u64_at = |at: usize| u64::from_be_bytes(*fixed[at..].first_chunk().expect("it is longer"));
-        let u32_at = |at: usize| u32::from_be_bytes(*fixed[at..].first_chunk().expect("it is longer"));
+        let u64_at = |at: usize| u64::from_be_bytes(*fixed[at..].first_chunk().expect("24 bytes"));
+        let u32_at = |at: usize| u32::from_be_bytes(*fixed[at..].first_chunk().expect("24 bytes"));
         let (length, chunk_bytes, count) = (u64_at(8), u32_at(16), u32_at(20));
         let contradicts = |what| Err(ManifestError::Contradiction(what));
         if fixed[5..8] != [0; 3] {
@@ -96,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_what_it_was() {
+    fn manifest_round_trips() {
         for manifest in [manifest(0, 0), manifest(1, 1), manifest(1 << 20, 1), manifest((1 << 20) + 1, 2)] {
             assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
         }
     }
 
     #[test]
-    fn all_chunks_are_as_long_but_the_last_one() {
+    fn all_chunks_but_the_last_have_the_same_length() {
         let lengths = |length, chunks| {
             let manifest = manifest(length, chunks);
             [0, 1, 2].map(|number| manifest.chunk_length(number))
@@ -114,13 +114,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn invalid_manifests_are_refused() {
         let whole = manifest(3 << 20, 3).encode();
         assert_eq!(Manifest::decode(b"hello"), Err(ManifestError::NotOurs));
         for bit in 0..FIXED_BYTES * 8 {
             let mut changed = whole.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            // Another length of as many chunks, is another manifest.
+            // Another length with as many chunks is another manifest.
             if let Ok(other) = Manifest::decode(&changed) {
                 assert_ne!(other, manifest(3 << 20, 3));
                 assert_eq!(other.encode(), changed);

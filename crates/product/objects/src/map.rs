@@ -1,14 +1,16 @@
-//! Which chunk belongs to which group (P2), and to which one it belonged before while groups are being reshaped (P13).
+//! Which chunk belongs to which group (P2), and to which one it belonged before while groups are changed (P13).
 //!
 //! ```text
 //!   id ──first byte──▶ slot ──layout of version v──▶ group ──▶ up to twelve targets, each at a place of its own
 //!
-//!   version v      layout A                 all is where it belongs
-//!   version v+1    layout B, before it A    a slot moves if its group by A has targets that its group by B has not: they put what they hold there, and are asked by who finds nothing there
-//!   version v+2    layout B                 all of them have done so
+//!   version v      layout A              every chunk is where it belongs
+//!   version v+1    layout B, before: A   a slot moves if its group by A has targets that its group by B lacks: these put
+//!                                        what they hold to the group by B; readers that find nothing there ask them
+//!   version v+2    layout B              all of them are done
 //! ```
 //!
-//! A target keeps its place as long as it is in its group, so that a bit of a mask means the same target for as long as the version does. Growing a group by a member, or losing one, moves nothing.
+//! A target keeps its place as long as it is in its group, so that a bit of a mask always means the same target in one
+//! version. Adding a member to a group, or removing one, moves nothing.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,17 +19,17 @@ use nicekv_proto::chunk::{ChunkId, MapVersion};
 pub use nicekv_proto::placement::CHUNK_SLOTS as SLOTS;
 use nicekv_proto::placement::{GROUP_MEMBERS_MAX, GROUPS_MAX};
 
-/// The targets of a negotiating group, by their places.
+/// The targets of a group, by their places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Group {
     members: [Option<NodeId>; GROUP_MEMBERS_MAX],
 }
 
 impl Group {
-    /// These targets, at the places from 0 on.
+    /// A group of these targets, at the places from 0 on.
     ///
     /// # Errors
-    /// If there are none or too many, or one comes twice.
+    /// There are none or too many, or one occurs twice.
     pub fn new(nodes: &[NodeId]) -> Result<Self, MapError> {
         if nodes.len() > GROUP_MEMBERS_MAX {
             return Err(MapError::GroupSize { members: nodes.len() });
@@ -37,10 +39,10 @@ impl Group {
         Self::at_places(&places)
     }
 
-    /// The same, of which some places may be nobody's.
+    /// A group with these places, of which some may be free.
     ///
     /// # Errors
-    /// Likewise.
+    /// As for [`Self::new`].
     pub fn at_places(places: &[Option<NodeId>]) -> Result<Self, MapError> {
         let nodes: Vec<NodeId> = places.iter().copied().flatten().collect();
         if nodes.is_empty() || places.len() > GROUP_MEMBERS_MAX {
@@ -52,14 +54,14 @@ impl Group {
         nodes.iter().find(is_twice).map_or(Ok(group), |node| Err(MapError::Twice { node: *node }))
     }
 
-    /// The same, without a target. A group that has none is addressed by nobody.
+    /// The group without a target.
     #[must_use]
     pub fn without(mut self, node: NodeId) -> Self {
         self.members.iter_mut().filter(|member| **member == Some(node)).for_each(|member| *member = None);
         self
     }
 
-    /// The place of a target.
+    /// The place of a target, if it is a member.
     pub fn place_of(&self, node: NodeId) -> Option<u8> {
         self.members.iter().position(|member| *member == Some(node)).map(|place| place as u8)
     }
@@ -69,7 +71,7 @@ impl Group {
         self.members.get(usize::from(place)).copied().flatten()
     }
 
-    /// A bit for each place that is taken.
+    /// A mask of the places that are taken.
     pub fn mask(&self) -> u16 {
         self.members().fold(0, |mask, (place, _)| mask | 1 << place)
     }
@@ -80,7 +82,7 @@ impl Group {
     }
 }
 
-/// Groups of targets, and which of them has each slot.
+/// Groups of targets, and the group of each slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     groups: Vec<Group>,
@@ -92,48 +94,48 @@ pub struct Layout {
 pub struct Map {
     version: MapVersion,
     layout: Layout,
-    /// While slots move: where they were.
+    /// The former layout, while slots move.
     before: Option<Layout>,
     /// Group and place of each target.
     places: BTreeMap<NodeId, (u8, u8)>,
 }
 
-/// What is no map.
+/// Why a map is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
-    /// A group has no member, or more than there are bits for.
-    #[error("a group of {members} targets; it must have 1 to {GROUP_MEMBERS_MAX}")]
+    /// A group has no members, or too many.
+    #[error("group of {members} targets: it must have 1 to {GROUP_MEMBERS_MAX}")]
     GroupSize {
-        /// How many it has.
+        /// Its members.
         members: usize,
     },
-    /// A target is in a map twice.
+    /// A target is in the map twice.
     #[error("{node} is in two places")]
     Twice {
-        /// Which.
+        /// The target.
         node: NodeId,
     },
-    /// No groups, or too many.
-    #[error("{groups} groups; there must be 1 to {GROUPS_MAX}")]
+    /// There are no groups, or too many.
+    #[error("{groups} groups: there must be 1 to {GROUPS_MAX}")]
     Groups {
-        /// How many.
+        /// Their number.
         groups: usize,
     },
-    /// A slot leads to a group that is not there, or has no member.
-    #[error("slot {slot} is of group {group}, which has no members")]
+    /// A slot belongs to a group that does not exist, or has no members.
+    #[error("slot {slot} belongs to group {group}, which has no members")]
     Slot {
-        /// Which slot.
+        /// The slot.
         slot: u8,
-        /// Where it leads.
+        /// Its group.
         group: u8,
     },
 }
 
 impl Layout {
-    /// Each slot has the group that `slots` says. A group without members is one whose number is kept free.
+    /// `slots` gives the group of each slot. A group without members keeps its number free.
     ///
     /// # Errors
-    /// If there are no groups, or too many, or a target is in two of them, or a slot leads to none.
+    /// There are no groups or too many, a target is in two of them, or a slot has none.
     pub fn new(groups: Vec<Group>, slots: [u8; SLOTS]) -> Result<Self, MapError> {
         if groups.is_empty() || groups.len() > GROUPS_MAX {
             return Err(MapError::Groups { groups: groups.len() });
@@ -149,16 +151,16 @@ impl Layout {
         layout.slot_that(leads_nowhere).map_or(Ok(layout), Err)
     }
 
-    /// Slots are dealt out evenly.
+    /// Deals out slots evenly.
     ///
     /// # Errors
-    /// Likewise.
+    /// As for [`Self::new`].
     pub fn dealt(groups: Vec<Group>) -> Result<Self, MapError> {
         let count = groups.len().max(1);
         Self::new(groups, core::array::from_fn(|slot| (slot % count) as u8))
     }
 
-    /// The groups, by their numbers.
+    /// The groups, by number.
     pub fn groups(&self) -> &[Group] {
         &self.groups
     }
@@ -180,18 +182,18 @@ impl Layout {
 }
 
 impl Map {
-    /// Slots are dealt out evenly, and nothing moves.
+    /// A map with evenly dealt slots, of which none moves.
     ///
     /// # Errors
-    /// If there are no groups, or too many, or one has no member, or a target is in two of them.
+    /// There are no groups or too many, one has no members, or a target is in two of them.
     pub fn new(version: MapVersion, groups: Vec<Group>) -> Result<Self, MapError> {
         Self::of(version, Layout::dealt(groups)?, None)
     }
 
-    /// Groups and slots are as `layout` says; while they are being reshaped, `before` says how they were. Groups of that may have lost all their members.
+    /// A map with this layout; `before` is the former one while slots move, whose groups may have lost all members.
     ///
     /// # Errors
-    /// If a slot is of a group that has no members.
+    /// A slot belongs to a group without members.
     pub fn of(version: MapVersion, layout: Layout, before: Option<Layout>) -> Result<Self, MapError> {
         let is_empty = |group: &u8| layout.groups[usize::from(*group)].mask() == 0;
         if let Some(error) = layout.slot_that(is_empty) {
@@ -209,33 +211,33 @@ impl Map {
         self.version
     }
 
-    /// Groups and slots.
+    /// The layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// How they were, while they are being reshaped.
+    /// The former layout, while slots move.
     pub fn before(&self) -> Option<&Layout> {
         self.before.as_ref()
     }
 
-    /// The group of that number.
+    /// The group with a number.
     pub fn group(&self, number: u8) -> Option<&Group> {
         self.layout.groups.get(usize::from(number))
     }
 
-    /// The group of a chunk, with its number.
+    /// Number and group of a chunk.
     pub fn group_of(&self, id: &ChunkId) -> (u8, &Group) {
         self.layout.group_of(id)
     }
 
-    /// Group and place of a target; none if it is in no group, and so is none any more.
+    /// Group and place of a target; `None` if it was removed.
     pub fn place_of(&self, node: NodeId) -> Option<(u8, u8)> {
         self.places.get(&node).copied()
     }
 
-    /// Who was in the group of a chunk and is not in its present one: where each of them is *now*, as group and place, by which it is addressed. Who is in no group any more is gone, and
-    /// left out. The chunk's slot moves if there are any (P13).
+    /// Former members of a chunk's group that are not in its present one, by their *present* groups and places. Targets that
+    /// were removed are left out. The chunk's slot moves if there are any (P13).
     pub fn former(&self, id: &ChunkId) -> impl Iterator<Item = (u8, u8)> {
         let present = self.group_of(id).0;
         let before = self.before.as_ref().map(|before| before.group_of(id).1);
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_is_refused() {
+    fn invalid_maps_are_refused() {
         let group = |range| Group::new(&nodes(range)).unwrap();
         assert_eq!(Group::new(&[]), Err(MapError::GroupSize { members: 0 }));
         assert_eq!(Group::new(&nodes(0..13)), Err(MapError::GroupSize { members: 13 }));
@@ -282,7 +284,7 @@ mod tests {
         let empty = Layout::new(vec![group(0..4), group(4..6), Group::default()], slots).unwrap();
         assert_eq!(Map::of(MapVersion(1), empty.clone(), None), Err(error));
         let present = Layout::dealt(vec![group(0..4), group(4..6)]).unwrap();
-        assert!(Map::of(MapVersion(1), present, Some(empty)).is_ok(), "who was there is gone");
+        assert!(Map::of(MapVersion(1), present, Some(empty)).is_ok(), "former members may be gone");
     }
 
     const ID: ChunkId = ChunkId([5; 32]);
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_goes_to_another_group_has_former_members_where_they_are_now() {
+    fn former_members_of_a_moved_slot_are_at_their_present_places() {
         let before = layout(&[0..4, 4..8], 1);
         assert_eq!(former(before.clone(), layout(&[0..4, 4..8], 0)), [(1, 0), (1, 1), (1, 2), (1, 3)]);
         assert_eq!(former(before.clone(), layout(&[0..7, 7..9], 0)), [(1, 0)], "the others are members");
@@ -310,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_moves_where_groups_grow_lose_members_or_have_other_numbers() {
+    fn nothing_moves_when_groups_grow_shrink_or_are_renumbered() {
         let before = layout(&[0..4, 4..8], 1);
         assert_eq!(former(before.clone(), layout(&[0..4, 4..9], 1)), [], "grown");
         assert_eq!(former(before.clone(), layout(&[0..4, 5..8], 1)), [], "the lost one is gone");
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_has_no_place() {
+    fn removed_target_has_no_place() {
         let group = Group::new(&nodes(0..4)).unwrap().without(NodeId(1));
         assert_eq!((group.mask(), group.at(1), group.place_of(NodeId(3))), (0b1101, None, Some(3)));
         let map = Map::new(MapVersion(1), vec![group, Group::new(&nodes(7..9)).unwrap()]).unwrap();

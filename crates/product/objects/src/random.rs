@@ -1,4 +1,5 @@
-//! What is left to chance: xorshift from a seed.
+//! Random numbers: xorshift (Marsaglia 2003) from a seed. Seeds of simulations that found bugs depend on these very numbers, so
+//! this is not a library's generator.
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -9,7 +10,7 @@ impl Random {
         Self(seed | 1)
     }
 
-    /// Any 48 bits.
+    /// 48 random bits.
     pub(crate) fn bits(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,4 +1,4 @@
-//! For tests: what must be empty at the end is counted, and a chunk is put in one go.
+//! Helpers for tests and model checking: a fingerprint of a target's state, what is promised, and a put in one call.
 
 use crate::Target;
 use crate::transmit::Transmit;
@@ -10,28 +10,28 @@ use nicekv_proto::chunk::{
 use nicekv_proto::large::{Chunk, RECEIVERS_ALL};
 use nicekv_proto::{ClientId, Datagram, KeyDigest, KeyspaceId, OpId};
 
-/// What a target has said to a put.
+/// A target's answer to a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutReply {
-    /// It is there, with this stamp.
+    /// It holds the chunk, with this stamp.
     Stored(Round),
-    /// It has come, by this transfer, and the disk is to say that it is durable.
-    Coming(OpId),
+    /// All frames have arrived in this transfer; the disk must confirm that the chunk is durable.
+    Arrived(OpId),
 }
 
 impl Target {
-    /// All that garbage collection depends on: two targets that say the same here go on alike.
+    /// The state that garbage collection depends on: two targets with equal fingerprints behave alike.
     pub fn collection(&self) -> impl core::hash::Hash + use<> {
         let held: Vec<_> = self.held().map(|(id, held)| (*id, held.stamp, held.marked)).collect();
         (self.round(), held, self.swept())
     }
 
-    /// Bytes of memory and disk that are promised, and negotiations and transfers under way: nothing when nobody puts.
+    /// Promised bytes of memory and of disk, and the number of open bids and transfers: all 0 when nothing is being put.
     pub fn promised(&self) -> (u64, u64, usize) {
         (self.promised_memory(), self.promised_disk(), self.under_way())
     }
 
-    /// Puts a chunk of one frame, by the map of version 1 in which this is the only target: request, bid, accept, frame.
+    /// Puts a chunk of one frame, by a map of version 1 in which this is the only target: request, bid, accept, frame.
     pub fn put_at_once(&mut self, id: ChunkId, bytes: &[u8]) -> PutReply {
         let op = OpId { client: ClientId(1), sequence: 1 };
         let (version, from) = (MapVersion(1), SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9));
@@ -51,10 +51,10 @@ impl Target {
         Chunk { keyspace, op, digest, number: 0, mask, bytes }.encode(&mut out);
         self.handle_datagram(0, from, &out);
         while self.poll_transmit(0).is_some() {}
-        PutReply::Coming(op)
+        PutReply::Arrived(op)
     }
 
-    /// The stamp that it has told last.
+    /// The stamp in its last answer.
     pub fn last_stamp(&mut self) -> Round {
         match self.last_answer() {
             Answer::Stored { stamp, .. } => stamp,

@@ -1,27 +1,27 @@
-//! What is to be sent, and where.
+//! Datagrams to send.
 
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// To those of a group whose bits are set, by their places: the address says both, and the switch copies.
+    /// Members of a group. The address encodes group and mask, and the switch copies the datagram.
     Group {
-        /// Which group.
+        /// Number of the group.
         group: u8,
-        /// Whom of it.
+        /// Members, by place.
         mask: u16,
     },
-    /// To a host that has asked.
+    /// The host that sent a request.
     Host(SocketAddrV4),
 }
 
 /// A datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where it goes.
+    /// Its destination.
     pub to: Destination,
-    /// All of it.
+    /// The whole datagram.
     pub bytes: Vec<u8>,
 }

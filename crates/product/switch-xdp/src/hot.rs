@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray};
-use nicekv_hotkeys::{Config, HotKey, KEYS_MAX, Reading, STAGES_MAX, Slot, add_up, stage_seeds};
+use nicekv_hotkeys::{Config, HotKey, KEYS_MAX, Reading, STAGES_MAX, Slot, stage_seeds, sum_by_key};
 use nicekv_proto::{KeyDigest, KeyspaceId};
 use nicekv_switch::{
     BackendError, HOST_CAPACITY, HOT_HOLDERS_MAX, HOT_VALUES_MAX, Host, HostId, HostIndex, HostRole,
@@ -101,7 +101,7 @@ impl HotMaps {
             },
             count: slot.count,
         };
-        Ok(Reading { counts: add_up(found.iter().map(slot)), dropped: sum(&self.dropped, bank)? })
+        Ok(Reading { counts: sum_by_key(found.iter().map(slot)), dropped: sum(&self.dropped, bank)? })
     }
 
     fn empty_bank(&mut self, bank: u32, slots: u32) -> Result<(), MapError> {

@@ -18,7 +18,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use nicekv_hotkeys::{HotKey, MicroQueries, Report, Ring, State};
+use nicekv_hotkeys::{HotKey, MicroQueries, PeriodReport, Ring, State};
 use nicekv_proto::NodeId;
 use nicekv_switch::control::{ControlReply, ControlRequest};
 use nicekv_switch::{HOT_CAPACITY, HotConfig, HotReading};
@@ -336,7 +336,7 @@ impl Rack {
         let ring = Ring { available: &available };
         // Load that no copy can spread further is not a reason to copy other keys.
         let loads = self.loads_to_spread(&period, owners, &available, settings.holders_max());
-        let report = Report { loads: &loads, hot: &period.hot, candidates: &period.candidates };
+        let report = PeriodReport { loads: &loads, hot: &period.hot, candidates: &period.candidates };
         let plan = nicekv_hotkeys::plan(&settings.keys_to_plan(), &self.state, &report, &ring, owner);
         let wanted = plan.state.table.iter().filter_map(|(key, entry)| {
             let owned = owners.find(key)?;

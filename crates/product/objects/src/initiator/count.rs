@@ -1,26 +1,26 @@
-//! Who holds a chunk.
+//! A count: which members of its group hold a chunk.
 
+use super::interface::{Counted, Handle};
 use super::shared::Shared;
-use super::told::{Counted, Handle};
 use alloc::vec::Vec;
 use nicekv_proto::OpId;
 use nicekv_proto::chunk::{Answer, ChunkAccept, ChunkAnswer, ChunkId, Wanted};
 use nicekv_proto::placement::GROUP_MASK_ALL;
 
-/// See the module. It ends when all have answered, or the time for that is over; with a new map it ends at once, as what was said by the old one does not count.
+/// It ends when all have answered or after a timeout. A new map ends it at once, since answers by the old one do not count.
 #[derive(Clone, Debug)]
 pub(super) struct Count {
     handle: Handle,
     id: ChunkId,
     op: OpId,
     counted: Counted,
-    /// Somebody who was to confirm it has bid instead, and has to be told that nothing comes.
+    /// A target that was to confirm the chunk has bid instead. The bid must be cancelled.
     has_bids: bool,
     until_ns: u64,
 }
 
 impl Count {
-    /// Asks these members of the chunk's group.
+    /// Asks the members `of` the chunk's group.
     pub(super) fn new(
         now_ns: u64,
         handle: Handle,
@@ -59,7 +59,7 @@ impl Count {
         }
     }
 
-    /// By another map: what was said does not count, and places are others.
+    /// The map has changed: answers do not count, and places differ.
     pub(super) fn end_unknown(&mut self, shared: &mut Shared) {
         let Counted { held, lacking, silent, .. } = self.counted;
         self.counted = Counted { silent: held | lacking | silent, ..Counted::default() };

@@ -1,4 +1,4 @@
-//! How the frames of a chunk go: once to all that were chosen, or to one after the other (Replicast-M, Replicast-H).
+//! Sends the frames of a chunk: once to all chosen targets, or to one after the other (Replicast-M, Replicast-H).
 
 use super::shared::Shared;
 use crate::reservation::{Config, Delivery as How, Window};
@@ -9,30 +9,30 @@ use nicekv_proto::limits::CHUNK_BYTES;
 use nicekv_proto::{KeyDigest, KeyspaceId};
 use nicekv_transport::{CHUNKS_PER_SECOND_MAX, Event, Report, Sender, SenderConfig, Transmit};
 
-/// Frames that leave together, at most: as a train they cost hosts and switches little more than one does, and a link holds so many in a queue.
-const TRAIN_FRAMES: u32 = 16;
+/// Frames in a GSO batch: it costs hosts and switches little more than one frame, and fits into a link's queue.
+const BATCH_FRAMES: u32 = 16;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A rendezvous transfer: to whom, and when.
+/// A transfer to one or more targets in one window.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     window: Window,
     sender: Sender,
     frames: u32,
-    /// A second, as windows are made for them.
+    /// Rate for which windows are sized.
     frames_per_second: u32,
-    /// All before have left.
+    /// The first frame that has not left.
     next: u32,
     is_over: bool,
 }
 
 impl Delivery {
-    /// Those of a chunk that goes to these places, in these windows: one for all where they share it.
+    /// The deliveries of a chunk to these places, in these windows; by multicast a single one.
     pub(super) fn of(config: &Config, frames: u32, picks: &[(u8, Window)]) -> Vec<Self> {
         let new = |window: Window, mask: u16| {
             let per_second = config.data_bits_per_second / 8 / CHUNK_BYTES as u64;
             let chunks_per_second = per_second.min(CHUNKS_PER_SECOND_MAX.into()) as u32;
-            // Receivers have memory for all of it.
+            // Receivers have memory for the whole chunk.
             let transfer = SenderConfig { chunks: frames, first_flight: frames, chunks_per_second };
             let mut sender = Sender::new(window.left_ns, transfer);
             sender.set_members(window.left_ns, mask, mask.count_ones() as usize);
@@ -48,42 +48,42 @@ impl Delivery {
         }
     }
 
-    /// A target has said how it ended, or cannot take it.
-    pub(super) fn leave_out(&mut self, place: u8) {
+    /// A target has acknowledged, or cannot take the chunk.
+    pub(super) fn drop_target(&mut self, place: u8) {
         self.sender.drop_member(place);
     }
 
-    /// Whether the link is free of it, repairs apart.
+    /// Whether all frames have left, except for repairs.
     pub(super) fn has_left(&self) -> bool {
         self.next == self.frames || self.is_over
     }
 
-    /// A target lacks some. Nothing is sent faster than the window is made for.
-    pub(super) fn on_report(&mut self, now_ns: u64, place: u8, said: &TransferReport) {
+    /// A target reports what it misses. Nothing is sent faster than the window's rate.
+    pub(super) fn on_report(&mut self, now_ns: u64, place: u8, message: &TransferReport) {
         let report = Report {
-            prefix: said.prefix,
-            end: said.end,
-            limit: said.limit,
-            arrived: said.arrived,
-            asked: said.asked,
-            held_ns: said.held_ns,
-            chunks_per_second: match said.chunks_per_second {
+            prefix: message.prefix,
+            end: message.end,
+            limit: message.limit,
+            arrived: message.arrived,
+            asked: message.asked,
+            held_ns: message.held_ns,
+            chunks_per_second: match message.chunks_per_second {
                 0 => self.frames_per_second,
                 bound => bound.min(self.frames_per_second),
             },
-            missing: said.missing.iter().map(|hole| hole.start..hole.end).collect(),
+            missing: message.missing.iter().map(|hole| hole.start..hole.end).collect(),
         };
         self.sender.handle_report(now_ns, place, &report);
     }
 
-    /// When the last of the next train is due.
+    /// When the next batch is complete.
     pub(super) fn next_deadline(&self) -> u64 {
-        let others = (self.frames - self.next).min(TRAIN_FRAMES).saturating_sub(1);
-        let train_ns = SECOND_NS * u64::from(others) / u64::from(self.frames_per_second.max(1));
-        self.sender.next_deadline().max(self.window.left_ns).saturating_add(train_ns)
+        let others = (self.frames - self.next).min(BATCH_FRAMES).saturating_sub(1);
+        let batch_ns = SECOND_NS * u64::from(others) / u64::from(self.frames_per_second.max(1));
+        self.sender.next_deadline().max(self.window.left_ns).saturating_add(batch_ns)
     }
 
-    /// Sends what may leave now, if anything: a frame, or the accept once more, which asks what is there.
+    /// Sends what may leave now: a frame, or the accept again as a probe.
     pub(super) fn poll(
         &mut self,
         now_ns: u64,

@@ -1,15 +1,15 @@
-//! A chunk that is got: from a member of its group, or, while its slot moves, from a former one.
+//! A get: from a member of the chunk's group or, while its slot moves, from a former member.
 //!
 //! ```text
-//!   members asked ──one holds it──▶ read ──whole──▶ got
-//!        │ none of them delivers it      ▲
-//!        └─ the slot moves: former members asked, by where they are now
-//!                    │ all of them say that they do not hold it: not found      │ else: all again, later
+//!   members asked ──one holds it──▶ read ──id matches──▶ got
+//!        │ none delivers it           ▲
+//!        └─ the slot moves: former members asked, at their present places
+//!                    │ all answer that they do not hold it: not found      │ else: start over later
 //! ```
 
+use super::frame_requests::FrameRequests;
+use super::interface::{GetError, Handle};
 use super::shared::Shared;
-use super::told::{GetError, Handle};
-use super::windows::Windows;
 use crate::chunk_id;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -22,7 +22,7 @@ use nicekv_proto::{NodeId, OpId};
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     node: NodeId,
-    /// Its group, which is not the chunk's if it is a former member, and its place there.
+    /// Its group and place there. A former member is in another group than the chunk's.
     place: (u8, u8),
     has_answered: bool,
     lacks_it: bool,
@@ -37,11 +37,11 @@ struct Holder {
     wait_ns: u64,
 }
 
-/// One of them is read.
+/// A holder is being read.
 #[derive(Clone, Debug)]
 struct Reading {
     from: Holder,
-    windows: Windows,
+    frames: FrameRequests,
     bytes: Vec<u8>,
 }
 
@@ -50,16 +50,16 @@ struct Reading {
 pub(super) struct Get {
     handle: Handle,
     id: ChunkId,
-    /// The present attempt, and who was asked in it.
+    /// Op id of the present attempt, and the targets that were asked.
     op: OpId,
     asked: Vec<Asked>,
-    /// Whether former members were, as far as there are any.
+    /// Whether former members were asked, if there are any.
     is_former_asked: bool,
-    /// Those that hold it and were not read yet.
+    /// Holders that were not read yet.
     holders: Vec<Holder>,
     reading: Option<Reading>,
     attempts: u32,
-    /// When the next thing is to be done if nothing comes: a holder is chosen, or all are asked again.
+    /// When to choose a holder, or to start over, if nothing comes.
     until_ns: u64,
     is_waiting: bool,
     deadline_ns: u64,
@@ -84,7 +84,7 @@ impl Get {
         get
     }
 
-    /// Asks the group, by the present map.
+    /// Starts over by the present map: asks the group.
     pub(super) fn begin_anew(&mut self, now_ns: u64, shared: &mut Shared) {
         let Some((number, group)) = shared.group_of(&self.id) else { return };
         let asked =
@@ -97,7 +97,7 @@ impl Get {
         self.until_ns = now_ns.saturating_add(shared.config.timing.answers_ns);
     }
 
-    /// Asks those that were of the group before its slot began to move (P13). Whether there are any.
+    /// Asks former members of the group while the slot moves (P13); whether there are any.
     fn ask_former(&mut self, now_ns: u64, shared: &mut Shared) -> bool {
         self.is_former_asked = true;
         let Some(map) = shared.map.clone() else { return false };
@@ -117,7 +117,7 @@ impl Get {
             return;
         }
         let Some(asked) = self.asked.iter_mut().find(|asked| asked.node == answer.node) else {
-            shared.counters.strangers += 1;
+            shared.counters.unexpected += 1;
             return;
         };
         let is_first = !core::mem::replace(&mut asked.has_answered, true);
@@ -125,7 +125,8 @@ impl Get {
             Answer::Held { bytes, token, wait_ns } if is_first => {
                 self.holders.push(Holder { place: asked.place, bytes, token, wait_ns });
             }
-            // Who had it a moment ago may have given it up to others, who were asked before they had it (P12): that is no "not found".
+            // It held the chunk before. It may have dropped it in favour of targets that were asked before they had it (P12):
+            // that does not count as "not found".
             Answer::NotFound => {
                 asked.lacks_it |= is_first;
                 let place = asked.place;
@@ -139,20 +140,20 @@ impl Get {
         self.go_on(now_ns, shared);
     }
 
-    /// Reads the target that is free first, as soon as one is or all have answered.
+    /// Reads from the least busy holder, as soon as one is idle or all have answered.
     fn go_on(&mut self, now_ns: u64, shared: &mut Shared) {
         if self.reading.is_some() {
             return;
         }
-        let all_said = self.asked.iter().all(|asked| asked.has_answered);
+        let all_answered = self.asked.iter().all(|asked| asked.has_answered);
         let is_free = |holder: &Holder| holder.wait_ns == 0;
-        if all_said || now_ns >= self.until_ns || self.holders.iter().any(is_free) {
+        if all_answered || now_ns >= self.until_ns || self.holders.iter().any(is_free) {
             let best = self.holders.iter().enumerate().min_by_key(|(_, holder)| holder.wait_ns);
             if let Some((at, _)) = best {
                 return self.read(now_ns, at, shared);
             }
         }
-        let is_over = all_said || now_ns >= self.until_ns;
+        let is_over = all_answered || now_ns >= self.until_ns;
         if is_over && !self.is_former_asked && self.ask_former(now_ns, shared) {
             return;
         }
@@ -173,41 +174,41 @@ impl Get {
 
     fn read(&mut self, now_ns: u64, at: usize, shared: &mut Shared) {
         let from = self.holders.swap_remove(at);
-        let windows = Windows::new(frames_of(from.bytes), shared.config.timing.frames_ns);
-        self.reading = Some(Reading { from, windows, bytes: vec![0; from.bytes as usize] });
+        let frames = FrameRequests::new(frames_of(from.bytes), shared.config.timing.frames_ns);
+        self.reading = Some(Reading { from, frames, bytes: vec![0; from.bytes as usize] });
         self.ask_for_frames(now_ns, shared);
     }
 
     fn ask_for_frames(&mut self, now_ns: u64, shared: &mut Shared) {
         let Some(reading) = &mut self.reading else { return };
         let (op, version, id, token) = (self.op, shared.version(), self.id, reading.from.token);
-        while let Some((first, count)) = reading.windows.poll(now_ns) {
+        while let Some((first, count)) = reading.frames.poll(now_ns) {
             let read = ChunkRead { op, reply_to: None, version, id, token, first, count };
             let (group, place) = reading.from.place;
             shared.send_to((group, 1 << place), |out| read.encode(out));
         }
-        self.until_ns = reading.windows.next_deadline();
+        self.until_ns = reading.frames.next_deadline();
     }
 
     pub(super) fn on_frame(&mut self, now_ns: u64, frame: &Chunk<'_>, shared: &mut Shared) {
         let Some(reading) = self.reading.as_mut().filter(|_| frame.op == self.op) else { return };
         let placed = frame_of(reading.from.bytes, frame.number);
         let Some((start, _)) = placed.filter(|(_, length)| *length as usize == frame.bytes.len()) else {
-            shared.counters.strangers += 1;
+            shared.counters.unexpected += 1;
             return;
         };
-        if !reading.windows.take(now_ns, frame.number) {
+        if !reading.frames.take(now_ns, frame.number) {
             return;
         }
         reading.bytes[start as usize..][..frame.bytes.len()].copy_from_slice(frame.bytes);
-        if !reading.windows.is_complete() {
+        if !reading.frames.is_complete() {
             return self.ask_for_frames(now_ns, shared);
         }
         let bytes = core::mem::take(&mut reading.bytes);
         if chunk_id(&bytes) == self.id {
             return shared.end_get(self.handle, Ok(Arc::from(bytes)));
         }
-        // A stranger's frame, or damage there: the next one.
+        // A forged frame, or a damaged copy: try the next holder.
         shared.counters.wrong += 1;
         self.reading = None;
         self.go_on(now_ns, shared);
@@ -223,8 +224,8 @@ impl Get {
         if self.is_waiting {
             return self.begin_anew(now_ns, shared);
         }
-        let in_vain = self.reading.as_ref().is_some_and(|reading| reading.windows.is_in_vain(now_ns));
-        if in_vain {
+        let has_failed = self.reading.as_ref().is_some_and(|reading| reading.frames.has_failed(now_ns));
+        if has_failed {
             self.reading = None;
         }
         match self.reading {

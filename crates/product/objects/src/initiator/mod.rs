@@ -1,26 +1,33 @@
-//! An initiator: who puts chunks, and gets them.
+//! An initiator: puts chunks and gets them.
 //!
 //! ```text
-//!   put ─▶ asking ──bids──▶ sending ──R say "stored"──▶ placed       get ─▶ asking ──held──▶ reading ──whole──▶ got
-//!             ▲  none fit, or too few │ some do not say so                     ▲               │ silence, or not what it is
-//!             └────── waiting ◀───────┘                                        └── the next one that holds it ◀┘
+//!   put ─▶ requesting ──bids──▶ sending ──R answer "stored"──▶ placed
+//!             ▲  no common window │ some do not answer
+//!             └───── waiting ◀────┘
+//!
+//!   get ─▶ requesting ──held──▶ reading ──id matches──▶ got
+//!                                ▲   │ silence, or another id
+//!                                └───┘ next holder
 //! ```
 //!
-//! Each attempt of a put is a negotiation with an op id of its own; what was acknowledged in those before stays, as long as the map is the same (P2, P5).
+//! Each attempt of a put is a negotiation with an op id of its own. Acknowledgements of earlier attempts count as long as the
+//! map stays the same (P2, P5).
 //!
-//! While a chunk's slot moves who finds nothing at the members of its group asks the former ones (P13). Targets that look after what they hold have an initiator of their own, which counts, too:
-//! who holds a chunk is asked as a reader asks, which changes nothing, or as who puts asks, which has it confirmed.
+//! While a chunk's slot moves, a get that finds nothing in the chunk's group asks the former members (P13). Maintenance of a
+//! target has an initiator too, which also counts holders: by a reader's request, which changes nothing, or by a put's
+//! request, which confirms the chunk.
 //!
-//! * `put`: attempts; `choice`: which bids are taken; `delivery`: how frames go; `get`: who is read; `windows`: what is asked of it; `count`: who holds a chunk; `told`: what initiators are told, and tell.
+//! Reading order: `interface` (settings, results), `put` with `bid_choice` and `delivery`, `get` with `frame_requests`,
+//! `count`; `shared` is what all of them use.
 
-mod choice;
+mod bid_choice;
 mod count;
 mod delivery;
+mod frame_requests;
 mod get;
+mod interface;
 mod put;
 mod shared;
-mod told;
-mod windows;
 
 use crate::map::Map;
 use crate::reservation::ConfigError;
@@ -29,13 +36,13 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use count::Count;
 use get::Get;
+pub use interface::{
+    Counted, Event, GetError, Handle, InitiatorConfig, InitiatorCounters, Placed, PutError, Timing,
+};
 use nicekv_proto::chunk::{ChunkAnswer, ChunkId, Wanted};
 use nicekv_proto::{Datagram, OpId};
 use put::Put;
 use shared::Shared;
-pub use told::{
-    Counted, Event, GetError, Handle, InitiatorConfig, InitiatorCounters, Placed, PutError, Timing,
-};
 
 #[derive(Clone, Debug)]
 enum Job {
@@ -44,7 +51,10 @@ enum Job {
     Count(Count),
 }
 
-/// See the module.
+/// An initiator without I/O: its driver owns the socket and the clock.
+///
+/// Start work with [`Self::put`] and [`Self::get`]; pass datagrams to [`Self::handle_datagram`]; after each input send what
+/// [`Self::poll_transmit`] yields and take [`Self::poll_event`]; call [`Self::handle_deadline`] by [`Self::next_deadline`].
 #[derive(Clone, Debug)]
 pub struct Initiator {
     shared: Shared,
@@ -53,16 +63,17 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// One that has nothing to do.
+    /// An idle initiator.
     ///
     /// # Errors
-    /// If the parameters of windows cannot be.
+    /// A parameter of [`InitiatorConfig::reservation`] is out of bounds.
     pub fn new(config: InitiatorConfig, seed: u64) -> Result<Self, ConfigError> {
         config.reservation.check()?;
         Ok(Self { shared: Shared::new(config, seed), jobs: BTreeMap::new(), last: 0 })
     }
 
-    /// Groups are as this map says from now on; an older one changes nothing. Whatever is under way begins anew: what was acknowledged by another map does not count.
+    /// Sets the map; an older version changes nothing. Everything under way starts over, because acknowledgements by another
+    /// map do not count.
     pub fn set_map(&mut self, now_ns: u64, map: Arc<Map>) {
         if self.shared.map.as_ref().is_some_and(|known| known.version() >= map.version()) {
             return;
@@ -78,22 +89,23 @@ impl Initiator {
         self.end_jobs();
     }
 
-    /// So many targets are to hold what is put from now on.
+    /// Sets how many targets must hold a chunk that is put.
     pub(crate) fn set_copies(&mut self, copies: usize) {
         self.shared.config.copies = copies;
     }
 
-    /// The map that it goes by.
+    /// Its map.
     pub fn map(&self) -> Option<&Arc<Map>> {
         self.shared.map.as_ref()
     }
 
-    /// Puts a chunk, of which the caller has made the id. Without a map it waits for one.
+    /// Puts a chunk; `id` is [`chunk_id`](crate::chunk_id) of `bytes`. Without a map it waits for one.
     pub fn put(&mut self, now_ns: u64, id: ChunkId, bytes: Arc<[u8]>) -> Handle {
         self.put_beside(now_ns, id, bytes, None)
     }
 
-    /// The same, by a member of the chunk's group that holds it already, at this place: it counts as one of those who are to hold it, and is not asked.
+    /// As [`Self::put`], by a member of the chunk's group that holds it already, at place `own`. It counts as a holder and is
+    /// not asked.
     pub(crate) fn put_beside(
         &mut self,
         now_ns: u64,
@@ -116,12 +128,12 @@ impl Initiator {
         handle
     }
 
-    /// Asks these members of its group whether they hold a chunk. It changes nothing there.
+    /// Counts which of these members of a chunk's group hold it, without changing anything.
     pub(crate) fn count(&mut self, now_ns: u64, id: ChunkId, of: u16) -> Handle {
         self.begin_count(now_ns, id, Wanted::Get, of)
     }
 
-    /// Has these members, who are known to hold a chunk of so many bytes, confirm it.
+    /// Has these members, which are known to hold a chunk of `bytes`, confirm it.
     pub(crate) fn confirm(&mut self, now_ns: u64, id: ChunkId, bytes: u32, of: u16) -> Handle {
         self.begin_count(now_ns, id, Wanted::Put { bytes, earliest_ns: 0, except: !of }, of)
     }
@@ -134,7 +146,7 @@ impl Initiator {
         handle
     }
 
-    /// Nobody wants to know any more how what is under way ends.
+    /// Drops everything under way, without events.
     pub(crate) fn give_up(&mut self) {
         self.jobs.clear();
         self.shared.ops.clear();
@@ -147,21 +159,21 @@ impl Initiator {
         Handle(self.last)
     }
 
-    /// Puts, gets and counts under way.
+    /// Number of puts, gets and counts under way.
     pub fn under_way(&self) -> usize {
         self.jobs.len()
     }
 
-    /// A datagram has come.
+    /// A datagram arrived.
     pub fn handle_datagram(&mut self, now_ns: u64, bytes: &[u8]) {
         let Ok((header, datagram)) = Datagram::decode(bytes) else {
-            self.shared.counters.strangers += 1;
+            self.shared.counters.unexpected += 1;
             return;
         };
         self.handle(now_ns, header.op, &datagram);
     }
 
-    /// The same, decoded.
+    /// A datagram arrived, decoded.
     pub(crate) fn handle(&mut self, now_ns: u64, op: OpId, datagram: &Datagram<'_>) {
         let shared = &mut self.shared;
         let job = shared.ops.get(&op).and_then(|handle| self.jobs.get_mut(handle));
@@ -173,12 +185,12 @@ impl Initiator {
             }
             (Some(Job::Put(put)), Datagram::TransferReport(report)) => put.on_report(now_ns, report, shared),
             (Some(Job::Get(get)), Datagram::Chunk(frame)) => get.on_frame(now_ns, frame, shared),
-            _ => shared.counters.strangers += 1,
+            _ => shared.counters.unexpected += 1,
         }
         self.end_jobs();
     }
 
-    /// The time that was named has come.
+    /// The time of [`Self::next_deadline`] has come.
     pub fn handle_deadline(&mut self, now_ns: u64) {
         for job in self.jobs.values_mut() {
             match job {
@@ -217,17 +229,17 @@ impl Initiator {
         None
     }
 
-    /// What has happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.shared.events.pop_front()
     }
 
-    /// For operators.
+    /// Counts for operators.
     pub fn counters(&self) -> InitiatorCounters {
         self.shared.counters
     }
 
-    /// What has ended is forgotten, with the names of its negotiations.
+    /// Forgets jobs that have ended, and their op ids.
     fn end_jobs(&mut self) {
         while let Some(handle) = self.shared.ended.pop() {
             self.jobs.remove(&handle);
@@ -237,11 +249,11 @@ impl Initiator {
 }
 
 impl Job {
-    /// Former members of a group are asked by who reads, and by nobody else.
+    /// Only gets ask former members of a group.
     fn on_answer(&mut self, now_ns: u64, answer: &ChunkAnswer, shared: &mut Shared) {
         match self {
             Self::Get(get) => get.on_answer(now_ns, answer, shared),
-            _ if !shared.is_of_member(answer) => shared.counters.strangers += 1,
+            _ if !shared.is_of_member(answer) => shared.counters.unexpected += 1,
             Self::Put(put) => put.on_answer(now_ns, answer, shared),
             Self::Count(count) => count.on_answer(answer, shared),
         }

@@ -1,9 +1,9 @@
-//! A chunk that is put.
+//! A put.
 
-use super::choice::{Offered, Taken, Wanted as Choice, choose};
+use super::bid_choice::{Offered, Taken, Wanted as Choice, choose};
 use super::delivery::Delivery;
+use super::interface::{Handle, Placed, PutError};
 use super::shared::Shared;
-use super::told::{Handle, Placed, PutError};
 use crate::reservation::{COPIES_MAX, Offsets, Receipt, Window};
 use crate::transmit::Transmit;
 use alloc::collections::BTreeMap;
@@ -16,33 +16,33 @@ use nicekv_proto::large::TransferReport;
 use nicekv_proto::placement::GROUP_MASK_ALL;
 use nicekv_proto::{NodeId, OpId};
 
-/// After so many attempts in vain fewer targets at once than are wanted are better than none, and who is silent is not waited for.
+/// After this many failed attempts a put takes fewer targets at once than it needs, and does not wait for silent ones.
 const ATTEMPTS_FOR_ALL: u32 = 3;
 
-/// Answers to a request are awaited.
+/// A request was sent, and answers are awaited.
 #[derive(Clone, Debug)]
-struct Asking {
+struct Requesting {
     sent_ns: u64,
     until_ns: u64,
-    /// Who was asked, who has answered, and who of them has no room.
+    /// Targets that were asked, those that have answered, and those of them that have no room.
     asked: u16,
     answered: u16,
     full: u16,
     offers: Vec<Offered>,
-    /// After that somebody may be asked again who can promise nothing now.
+    /// When a target that can promise nothing now may be asked again.
     again_ns: u64,
 }
 
-/// Frames go, or acknowledgements are awaited.
+/// Frames are sent, or acknowledgements are awaited.
 #[derive(Clone, Debug)]
 struct Sending {
     accept: ChunkAccept,
     deliveries: Vec<Delivery>,
-    /// Who has not said how it ended.
+    /// Targets that have not acknowledged.
     awaited: u16,
-    /// Until then they may.
+    /// When the attempt ends.
     due_ns: u64,
-    /// Who held it before.
+    /// Number of holders before this attempt.
     holders: usize,
 }
 
@@ -51,9 +51,9 @@ enum Phase {
     Waiting {
         until_ns: u64,
     },
-    /// For the initiator's own link.
+    /// Waits for its turn on the initiator's link.
     Queued,
-    Asking(Asking),
+    Requesting(Requesting),
     Sending(Sending),
 }
 
@@ -63,18 +63,18 @@ pub(super) struct Put {
     handle: Handle,
     id: ChunkId,
     bytes: Arc<[u8]>,
-    /// Who has said that it holds the chunk, by its place, and with which stamp.
+    /// Targets that hold the chunk, by place, with their stamps.
     holders: BTreeMap<u8, (NodeId, Round)>,
-    /// Who has said that all of it is there, and until when it is waited for: others are not sent it meanwhile.
-    forcing: BTreeMap<u8, u64>,
+    /// Targets that have all frames, and until when they are awaited: no others are sent the chunk meanwhile.
+    syncing: BTreeMap<u8, u64>,
     phase: Phase,
-    /// The present attempt.
+    /// Op id of the present attempt.
     op: OpId,
     attempts: u32,
     has_sent: bool,
-    /// Somebody has said that it holds the chunk before it was sent to anybody.
+    /// A target held the chunk before it was sent.
     was_there: bool,
-    /// Somebody was silent, and what the others had promised was over when that was known: the next windows begin when it is.
+    /// A target was silent, and the windows of the others were over when that was known: the next ones must begin later.
     is_late: bool,
     deadline_ns: u64,
 }
@@ -94,7 +94,7 @@ impl Put {
             id,
             bytes,
             holders: own.into_iter().collect(),
-            forcing: BTreeMap::new(),
+            syncing: BTreeMap::new(),
             phase: Phase::Waiting { until_ns: u64::MAX },
             op: OpId::NONE,
             attempts: 0,
@@ -107,38 +107,38 @@ impl Put {
             let error = PutError::Length { bytes: put.bytes.len(), bytes_max: CHUNK_LENGTH_MAX };
             shared.end_put(handle, Err(error));
         } else {
-            put.ask(now_ns, shared);
+            put.request(now_ns, shared);
         }
         put
     }
 
-    /// By another map.
+    /// Starts over by a new map.
     pub(super) fn begin_anew(&mut self, now_ns: u64, shared: &mut Shared) {
         self.holders.clear();
-        self.forcing.clear();
+        self.syncing.clear();
         shared.end_turn(self.handle);
-        self.ask(now_ns, shared);
+        self.request(now_ns, shared);
     }
 
     fn length(&self) -> u32 {
         self.bytes.len() as u32
     }
 
-    /// Who holds it, or is about to.
+    /// Targets that hold the chunk, or are about to.
     fn held(&self) -> u16 {
-        self.holders.keys().chain(self.forcing.keys()).fold(0, |mask, place| mask | 1 << place)
+        self.holders.keys().chain(self.syncing.keys()).fold(0, |mask, place| mask | 1 << place)
     }
 
-    /// How many targets it is to be sent to beside those.
+    /// How many more targets it must be sent to.
     fn missing(&self, shared: &Shared) -> usize {
         shared.config.copies.saturating_sub(self.held().count_ones() as usize)
     }
 
-    /// Asks all that do not hold it; if enough do, or are about to, they are waited for.
-    fn ask(&mut self, now_ns: u64, shared: &mut Shared) {
+    /// Sends a request to all targets that do not hold the chunk. If enough are about to hold it, waits for these.
+    fn request(&mut self, now_ns: u64, shared: &mut Shared) {
         let Some((_, group)) = shared.group_of(&self.id) else { return };
-        self.forcing.retain(|_, until_ns| *until_ns > now_ns);
-        if let Some(until_ns) = self.forcing.values().min().filter(|_| self.missing(shared) == 0) {
+        self.syncing.retain(|_, until_ns| *until_ns > now_ns);
+        if let Some(until_ns) = self.syncing.values().min().filter(|_| self.missing(shared) == 0) {
             self.phase = Phase::Waiting { until_ns: *until_ns };
             return;
         }
@@ -150,11 +150,11 @@ impl Put {
         let asked = group.mask() & !except;
         let earliest_ns = if self.is_late { shared.config.timing.answers_ns } else { 0 };
         let wanted = Wanted::Put { bytes: self.length(), earliest_ns, except };
-        // All of the group hear of it, whoever holds the chunk already: a negotiation has one address, also where switches know no masks.
+        // The whole group gets the request, holders too: a negotiation has one address even if switches know no masks.
         self.op = shared.request(self.handle, self.id, wanted);
         let until_ns = now_ns.saturating_add(shared.config.timing.answers_ns);
         shared.take_turn(self.handle, until_ns);
-        self.phase = Phase::Asking(Asking {
+        self.phase = Phase::Requesting(Requesting {
             sent_ns: now_ns,
             until_ns,
             asked,
@@ -169,7 +169,7 @@ impl Put {
         shared.end_turn(self.handle);
         let pause_ns = shared.pause_ns(self.attempts);
         self.attempts += 1;
-        // What a target says is a hint: it may be wrong, or lost.
+        // The target's hint may be wrong.
         let most_ns = shared.config.timing.again_ns_max;
         let hint_ns = if again_ns == u64::MAX { 0 } else { again_ns.saturating_sub(now_ns).min(most_ns) };
         self.phase = Phase::Waiting { until_ns: now_ns.saturating_add(pause_ns.max(hint_ns)) };
@@ -177,12 +177,12 @@ impl Put {
 
     pub(super) fn on_answer(&mut self, now_ns: u64, answer: &ChunkAnswer, shared: &mut Shared) {
         if answer.id != self.id {
-            shared.counters.strangers += 1;
+            shared.counters.unexpected += 1;
             return;
         }
         let bit = 1 << answer.place;
-        // Also of an attempt before: it has ended there, one way or another.
-        self.forcing.remove(&answer.place);
+        // Even if it answers an earlier attempt, its transfer has ended.
+        self.syncing.remove(&answer.place);
         if let Answer::Stored { stamp, .. } = answer.answer {
             self.holders.insert(answer.place, (answer.node, stamp));
             self.was_there |= !self.has_sent;
@@ -194,23 +194,25 @@ impl Put {
             return;
         }
         match &mut self.phase {
-            Phase::Asking(asking) if asking.asked & bit != 0 && asking.answered & bit == 0 => {
-                asking.take(now_ns, answer);
-                if asking.answered == asking.asked {
+            Phase::Requesting(requesting)
+                if requesting.asked & bit != 0 && requesting.answered & bit == 0 =>
+            {
+                requesting.take(now_ns, answer);
+                if requesting.answered == requesting.asked {
                     self.decide(now_ns, shared);
                 }
             }
             Phase::Sending(sending) if sending.awaited & bit != 0 => {
-                // Whatever it says: it is not sent more.
+                // Whatever the answer, no more frames go there.
                 sending.awaited &= !bit;
-                sending.deliveries.iter_mut().for_each(|delivery| delivery.leave_out(answer.place));
+                sending.deliveries.iter_mut().for_each(|delivery| delivery.drop_target(answer.place));
                 let has_more = self.holders.len() > sending.holders;
                 shared.counters.lapsed += u64::from(answer.answer == Answer::Lapsed);
                 match sending.awaited {
-                    // One after the other: that was not in vain.
+                    // Some have stored it: continue with the others at once.
                     0 if has_more => {
                         shared.end_turn(self.handle);
-                        self.ask(now_ns, shared);
+                        self.request(now_ns, shared);
                     }
                     0 => self.wait(now_ns, u64::MAX, shared),
                     _ => {}
@@ -220,9 +222,9 @@ impl Put {
         }
     }
 
-    /// Enough hold it. Who has bid in vain is told.
+    /// Enough targets hold it. Cancels open bids.
     fn end(&mut self, shared: &mut Shared) {
-        if let Phase::Asking(_) = self.phase {
+        if let Phase::Requesting(_) = self.phase {
             self.accept(Vec::new(), shared);
         }
         shared.counters.known += u64::from(!self.has_sent);
@@ -243,15 +245,15 @@ impl Put {
         accept
     }
 
-    /// By the bids that there are.
+    /// Decides by the bids that came.
     fn decide(&mut self, now_ns: u64, shared: &mut Shared) {
-        let Phase::Asking(asking) = &mut self.phase else { return };
-        let (again_ns, is_silent) = (asking.again_ns, asking.answered != asking.asked);
-        let offers = core::mem::take(&mut asking.offers);
-        if asking.full == asking.asked {
+        let Phase::Requesting(requesting) = &mut self.phase else { return };
+        let (again_ns, is_silent) = (requesting.again_ns, requesting.answered != requesting.asked);
+        let offers = core::mem::take(&mut requesting.offers);
+        if requesting.full == requesting.asked {
             return shared.end_put(self.handle, Err(PutError::NoSpace));
         }
-        // It was there before: who holds it, too, and was late to say so, is asked again before others are sent it.
+        // The chunk existed before: ask silent targets again, which may hold it, before it is sent to others.
         if is_silent && self.was_there && self.attempts < ATTEMPTS_FOR_ALL {
             self.accept(Vec::new(), shared);
             return self.wait(now_ns, again_ns, shared);
@@ -276,11 +278,11 @@ impl Put {
         self.phase = Phase::Sending(Sending { accept, deliveries, awaited, due_ns, holders });
     }
 
-    /// Which bids are taken, and what of them.
+    /// Chooses bids, and a window in each.
     fn choose(&self, now_ns: u64, offered: &[Offered], shared: &mut Shared) -> Vec<Taken> {
         let most = self.missing(shared).min(offered.len()).min(COPIES_MAX);
-        let is_patient = self.attempts < ATTEMPTS_FOR_ALL;
-        let wanted = Choice { bytes: self.length(), least: if is_patient { most } else { 1 }, most };
+        let must_have_all = self.attempts < ATTEMPTS_FOR_ALL;
+        let wanted = Choice { bytes: self.length(), least: if must_have_all { most } else { 1 }, most };
         choose(now_ns, wanted, offered, shared)
     }
 
@@ -291,10 +293,10 @@ impl Put {
                 sending.deliveries.iter_mut().for_each(|delivery| delivery.on_report(now_ns, place, report));
                 let is_there = report.prefix == frames_of(self.bytes.len() as u32);
                 if is_there && sending.awaited >> place & 1 == 1 {
-                    self.forcing.insert(place, now_ns.saturating_add(shared.config.timing.disk_ns));
+                    self.syncing.insert(place, now_ns.saturating_add(shared.config.timing.disk_ns));
                 }
             }
-            _ => shared.counters.strangers += 1,
+            _ => shared.counters.unexpected += 1,
         }
     }
 
@@ -303,9 +305,9 @@ impl Put {
             return shared.end_put(self.handle, Err(PutError::Unknown));
         }
         match &self.phase {
-            Phase::Waiting { until_ns } if now_ns >= *until_ns => self.ask(now_ns, shared),
-            Phase::Queued => self.ask(now_ns, shared),
-            Phase::Asking(asking) if now_ns >= asking.until_ns => self.decide(now_ns, shared),
+            Phase::Waiting { until_ns } if now_ns >= *until_ns => self.request(now_ns, shared),
+            Phase::Queued => self.request(now_ns, shared),
+            Phase::Requesting(requesting) if now_ns >= requesting.until_ns => self.decide(now_ns, shared),
             Phase::Sending(sending) if now_ns >= sending.due_ns => {
                 shared.counters.overdue += 1;
                 self.wait(now_ns, u64::MAX, shared);
@@ -318,7 +320,7 @@ impl Put {
         let next_ns = match &self.phase {
             Phase::Waiting { until_ns } => *until_ns,
             Phase::Queued => shared.turn_ns(self.handle),
-            Phase::Asking(asking) => asking.until_ns,
+            Phase::Requesting(requesting) => requesting.until_ns,
             Phase::Sending(sending) => {
                 let deliveries = sending.deliveries.iter().map(Delivery::next_deadline);
                 deliveries.min().unwrap_or(u64::MAX).min(sending.due_ns)
@@ -342,8 +344,8 @@ impl Put {
     }
 }
 
-impl Asking {
-    /// One has answered.
+impl Requesting {
+    /// Notes an answer.
     fn take(&mut self, now_ns: u64, answer: &ChunkAnswer) {
         self.answered |= 1 << answer.place;
         match answer.answer {

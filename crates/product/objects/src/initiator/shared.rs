@@ -1,6 +1,8 @@
-//! What all puts and gets of an initiator share.
+//! What all jobs of an initiator share: map, messages, events, and the turn on its link.
 
-use super::told::{Counted, Event, GetError, Handle, InitiatorConfig, InitiatorCounters, Placed, PutError};
+use super::interface::{
+    Counted, Event, GetError, Handle, InitiatorConfig, InitiatorCounters, Placed, PutError,
+};
 use crate::map::{Group, Map};
 use crate::random::Random;
 use crate::transmit::{Destination, Transmit};
@@ -16,7 +18,7 @@ use nicekv_proto::placement::GROUP_MASK_ALL;
 pub(super) struct Shared {
     pub(super) config: InitiatorConfig,
     pub(super) map: Option<Arc<Map>>,
-    /// Negotiations, those of earlier attempts among them.
+    /// The job of each op id, those of earlier attempts included.
     pub(super) ops: BTreeMap<OpId, Handle>,
     pub(super) sends: VecDeque<Transmit>,
     pub(super) events: VecDeque<Event>,
@@ -27,11 +29,12 @@ pub(super) struct Shared {
     turn: Option<Turn>,
 }
 
-/// An initiator's own link is one, too: one put at a time negotiates, and has its frames leave. The next one negotiates when they have left.
+/// One put at a time uses the initiator's own link: it negotiates and sends its frames. The next one negotiates when they have
+/// left.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     handle: Handle,
-    /// It ends then at the latest.
+    /// When it ends at the latest.
     until_ns: u64,
 }
 
@@ -66,17 +69,17 @@ impl Shared {
         self.turn.filter(|turn| turn.handle != handle).map_or(0, |turn| turn.until_ns)
     }
 
-    /// It is this one's turn until then.
+    /// Gives a put the turn.
     pub(super) fn take_turn(&mut self, handle: Handle, until_ns: u64) {
         self.turn = Some(Turn { handle, until_ns });
     }
 
-    /// It is not any more, if it was.
+    /// Ends a put's turn, if it has it.
     pub(super) fn end_turn(&mut self, handle: Handle) {
         self.turn = self.turn.filter(|turn| turn.handle != handle);
     }
 
-    /// Begins a negotiation with a chunk's group.
+    /// Sends a request to a chunk's group; returns its op id.
     pub(super) fn request(&mut self, handle: Handle, id: ChunkId, wanted: Wanted) -> OpId {
         self.sequence += 1;
         let op = OpId { client: self.config.client, sequence: self.sequence };
@@ -86,27 +89,28 @@ impl Shared {
         op
     }
 
-    /// Asks others, too.
+    /// Sends the request to others too.
     pub(super) fn request_of(&mut self, to: (u8, u16), op: OpId, id: ChunkId, wanted: Wanted) {
         self.counters.requests += 1;
         let request = ChunkRequest { op, reply_to: None, version: self.version(), id, wanted };
         self.send_to(to, |out| request.encode(out));
     }
 
-    /// Sends to those of a chunk's group whose bits are set.
+    /// Sends to members of a chunk's group.
     pub(super) fn send(&mut self, id: &ChunkId, mask: u16, encode: impl FnOnce(&mut Vec<u8>)) {
         let Some((group, _)) = self.group_of(id) else { return };
         self.send_to((group, mask), encode);
     }
 
-    /// The same, of any group.
+    /// Sends to members of any group.
     pub(super) fn send_to(&mut self, (group, mask): (u8, u16), encode: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::new();
         encode(&mut bytes);
         self.sends.push_back(Transmit { to: Destination::Group { group, mask }, bytes });
     }
 
-    /// An answer, if it is of a target that is at its place of the map. Who goes by a newer one is told of, and who goes by any other does not count (P2).
+    /// Checks an answer: the target must be at its place in the map. A newer map is reported; answers by any other map do not
+    /// count (P2).
     pub(super) fn check(&mut self, answer: &ChunkAnswer) -> Option<ChunkAnswer> {
         let known = self.version();
         if answer.version > known && self.events.iter().all(|event| !matches!(event, Event::NewerMap(_))) {
@@ -114,13 +118,13 @@ impl Shared {
         }
         let place = self.map.as_ref().and_then(|map| map.place_of(answer.node));
         if place.is_none_or(|(_, place)| place != answer.place) {
-            self.counters.strangers += 1;
+            self.counters.unexpected += 1;
             return None;
         }
         (answer.version == known).then_some(*answer)
     }
 
-    /// Whether who says this is of the chunk's group, and no former member.
+    /// Whether the sender is a member of the chunk's group, not a former one.
     pub(super) fn is_of_member(&self, answer: &ChunkAnswer) -> bool {
         self.group_of(&answer.id).is_some_and(|(_, group)| group.at(answer.place) == Some(answer.node))
     }
@@ -149,7 +153,7 @@ impl Shared {
         self.events.push_back(Event::Counted(handle, counted));
     }
 
-    /// How long to wait before an attempt, after so many in vain: longer each time, and never as long as others.
+    /// Pause before the next attempt: exponential, with jitter.
     pub(super) fn pause_ns(&mut self, attempts: u32) -> u64 {
         let timing = self.config.timing;
         let pause_ns = (timing.again_ns_min << attempts.min(16)).min(timing.again_ns_max);

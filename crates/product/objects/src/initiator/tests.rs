@@ -93,7 +93,7 @@ fn events(initiator: &mut Initiator) -> Vec<Event> {
 }
 
 #[test]
-fn a_chunk_goes_once_to_three_in_the_window_that_they_have_in_common() {
+fn multicast_put_sends_once_to_three_in_their_common_window() {
     let (mut initiator, bytes) = (multicast(), content(5_000));
     let id = chunk_id(&bytes);
     let handle = initiator.put(0, id, bytes);
@@ -120,7 +120,7 @@ fn a_chunk_goes_once_to_three_in_the_window_that_they_have_in_common() {
 }
 
 #[test]
-fn by_unicast_each_gets_it_in_a_window_of_its_own() {
+fn unicast_put_uses_one_window_per_target() {
     let (mut initiator, bytes) = (initiator(Config::UNICAST), content(5_000));
     let id = chunk_id(&bytes);
     initiator.put(0, id, bytes);
@@ -141,7 +141,7 @@ fn by_unicast_each_gets_it_in_a_window_of_its_own() {
 }
 
 #[test]
-fn who_has_bid_is_enough_when_the_time_is_over_and_the_others_are_asked_again() {
+fn put_decides_by_the_bids_that_came_in_time_and_asks_the_others_again() {
     let (mut initiator, bytes) = (multicast(), content(3_000));
     let id = chunk_id(&bytes);
     initiator.put(0, id, bytes);
@@ -165,7 +165,7 @@ fn who_has_bid_is_enough_when_the_time_is_over_and_the_others_are_asked_again() 
 }
 
 #[test]
-fn what_is_there_costs_no_frame() {
+fn put_of_an_existing_chunk_sends_no_frame() {
     let (mut initiator, bytes) = (multicast(), content(3_000));
     let id = chunk_id(&bytes);
     initiator.put(0, id, bytes);
@@ -178,7 +178,7 @@ fn what_is_there_costs_no_frame() {
 
 /// A put of what is there already sent a chunk in fourteen once more, as the third holder was late to say so.
 #[test]
-fn of_what_is_there_who_is_late_is_asked_again_before_others_are_sent_it() {
+fn late_holders_are_asked_again_before_the_chunk_is_sent_to_others() {
     let (mut initiator, bytes) = (multicast(), content(3_000));
     let id = chunk_id(&bytes);
     initiator.put(0, id, bytes);
@@ -204,7 +204,7 @@ fn of_what_is_there_who_is_late_is_asked_again_before_others_are_sent_it() {
 }
 
 #[test]
-fn what_was_acknowledged_by_another_map_does_not_count() {
+fn acknowledgements_by_another_map_do_not_count() {
     let (mut initiator, bytes) = (multicast(), content(3_000));
     let id = chunk_id(&bytes);
     initiator.put(0, id, bytes);
@@ -222,7 +222,7 @@ fn what_was_acknowledged_by_another_map_does_not_count() {
 }
 
 #[test]
-fn strangers_are_not_heard() {
+fn unexpected_messages_are_ignored() {
     let (mut initiator, bytes) = (multicast(), content(3_000));
     let id = chunk_id(&bytes);
     initiator.put(0, id, bytes);
@@ -233,11 +233,11 @@ fn strangers_are_not_heard() {
     tell(&mut initiator, 1, (OpId { sequence: op.sequence + 1, ..op }, id), 0, stored(9));
     tell(&mut initiator, 1, (op, ChunkId([1; 32])), 0, stored(9));
     initiator.handle_datagram(1, b"no datagram");
-    assert_eq!((initiator.counters().strangers, events(&mut initiator).len()), (6, 0));
+    assert_eq!((initiator.counters().unexpected, events(&mut initiator).len()), (6, 0));
 }
 
 #[test]
-fn a_full_group_is_told_of_and_what_cannot_be_put_is_refused() {
+fn full_group_and_invalid_length_are_errors() {
     let (mut initiator, bytes) = (multicast(), content(3_000));
     let id = chunk_id(&bytes);
     initiator.put(0, id, bytes);
@@ -256,7 +256,7 @@ fn a_full_group_is_told_of_and_what_cannot_be_put_is_refused() {
 }
 
 #[test]
-fn nobody_answers_and_the_end_is_unknown() {
+fn without_answers_the_outcome_is_unknown() {
     let mut initiator = multicast();
     initiator.put(0, ChunkId([1; 32]), content(10));
     initiator.get(0, ChunkId([2; 32]));
@@ -280,7 +280,7 @@ fn nobody_answers_and_the_end_is_unknown() {
 }
 
 #[test]
-fn a_reader_goes_on_to_the_next_one_that_holds_it() {
+fn get_tries_the_next_holder() {
     let (mut initiator, bytes) = (multicast(), content(3_000));
     let id = chunk_id(&bytes);
     initiator.get(0, id);
@@ -310,7 +310,7 @@ fn a_reader_goes_on_to_the_next_one_that_holds_it() {
 }
 
 #[test]
-fn not_found_is_what_all_say() {
+fn not_found_takes_the_answer_of_all_members() {
     let mut initiator = multicast();
     let id = ChunkId([3; 32]);
     initiator.get(0, id);
@@ -322,7 +322,7 @@ fn not_found_is_what_all_say() {
 }
 
 #[test]
-fn who_was_silent_does_not_spoil_the_windows_of_the_others() {
+fn silent_target_does_not_waste_the_windows_of_the_others() {
     let (mut initiator, bytes) = (multicast(), content(3_000));
     let id = chunk_id(&bytes);
     initiator.put(0, id, bytes);
@@ -361,7 +361,7 @@ fn asked(initiator: &mut Initiator, now_ns: u64) -> Vec<(u8, u16)> {
 }
 
 #[test]
-fn who_finds_nothing_while_a_slot_moves_asks_the_former_members_before_it_says_so() {
+fn get_asks_former_members_while_the_slot_moves() {
     let mut initiator = moving();
     let (id, op) = (ChunkId([3; 32]), OpId { client: ClientId(4), sequence: 1 });
     initiator.get(0, id);
@@ -383,7 +383,7 @@ fn who_finds_nothing_while_a_slot_moves_asks_the_former_members_before_it_says_s
 }
 
 #[test]
-fn who_has_given_it_up_meanwhile_does_not_make_it_not_found() {
+fn holder_that_dropped_the_chunk_meanwhile_does_not_count_as_not_found() {
     let mut initiator = multicast();
     let id = ChunkId([3; 32]);
     initiator.get(0, id);
@@ -400,7 +400,7 @@ fn who_has_given_it_up_meanwhile_does_not_make_it_not_found() {
 }
 
 #[test]
-fn a_count_says_who_holds_who_lacks_and_who_is_silent_and_what_was_confirmed() {
+fn count_reports_holders_others_silent_members_and_stamps() {
     let mut initiator = multicast();
     let id = ChunkId([3; 32]);
     initiator.count(0, id, 0b0111);

@@ -1,68 +1,68 @@
-//! What is asked of a target, and what it answers.
+//! Requests to a target's book, and bids.
 
 use crate::reservation::config::{Config, Widths};
 use crate::reservation::window::Offsets;
 
-/// Of one book, never given twice. A process that begins anew must not take the ids of the one before for its own.
+/// Identifies a bid of one book; never reused. A restarted process must begin with other ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BidId(pub u64);
 
-/// What an initiator wants to put.
+/// A request for a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The chunk's length.
+    /// Length of the chunk in bytes.
     pub bytes: u32,
-    /// When the initiator can begin, from the receipt on: 0 if it can at once.
+    /// When the initiator can begin, from the receipt on; 0: at once.
     pub earliest_ns: u64,
-    /// What the target's disk has to do.
+    /// The queue of the target's disk.
     pub backlog: Backlog,
-    /// Drawn by the target: whether a bid is longer where that is left to chance.
+    /// A random number of the target: decides whether an idle target bids a longer window.
     pub random: u64,
 }
 
 /// A disk's queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Until all that is queued is written.
+    /// Time until everything queued is written.
     pub queued_ns: u64,
-    /// How long this chunk would take to write.
+    /// Time to write this chunk.
     pub write_ns: u64,
 }
 
-/// A window that is promised, until it is accepted, cancelled or lapses.
+/// A promised window, until it is accepted, cancelled or expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bid {
-    /// Which accept and cancel must name.
+    /// Its id, for accept and cancel.
     pub id: BidId,
     /// When data may be sent.
     pub window: Offsets,
-    /// How long after its window the chunk is durable, at most, as far as the target knows: before that, a missing ack is no failure.
+    /// Estimated time from the end of the window until the chunk is durable. A missing acknowledgement is no failure before.
     pub disk_ns: u64,
 }
 
-/// Why there is no bid.
+/// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The book's windows are all promised.
+    /// All windows of the book are promised.
     #[error("{bids_max} windows are promised already")]
     Full {
-        /// The bound.
+        /// The limit.
         bids_max: usize,
     },
-    /// There is no memory for the chunk beside those that are promised some.
-    #[error("{bytes} bytes and what is promised are more than {bytes_max}")]
+    /// There is no memory for the chunk.
+    #[error("{bytes} bytes and those already promised exceed the limit of {bytes_max} bytes")]
     Memory {
-        /// The chunk's length.
+        /// Length of the chunk.
         bytes: u32,
-        /// The bound.
+        /// The limit.
         bytes_max: u64,
     },
-    /// The window would begin later than anything is promised.
-    #[error("there is no time before {after_ns} ns from now, and none is promised beyond {horizon_ns}")]
+    /// The window would begin beyond the horizon.
+    #[error("no window before {after_ns} ns from now; none is promised beyond {horizon_ns} ns")]
     TooLate {
-        /// From now until the window could begin.
+        /// Time until the window could begin.
         after_ns: u64,
-        /// The bound.
+        /// The limit.
         horizon_ns: u64,
     },
 }
@@ -70,31 +70,31 @@ pub enum Refused {
 /// Why a bid cannot be accepted, cancelled or finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BidError {
-    /// No bid has had this id yet.
+    /// There was no bid with this id.
     #[error("bid {} was never made", .0.0)]
     NeverMade(BidId),
-    /// It was cancelled, has lapsed, or its chunk has come.
+    /// It was cancelled, has expired, or its chunk has arrived.
     #[error("bid {} is over", .0.0)]
     Over(BidId),
-    /// It was accepted before: once is all, and it cannot be cancelled any more.
+    /// It was accepted before, which is final.
     #[error("bid {} is accepted already", .0.0)]
     Accepted(BidId),
-    /// It was not accepted, so no chunk can have come in it.
+    /// It was not accepted, so its chunk cannot have arrived.
     #[error("bid {} is not accepted", .0.0)]
     Tentative(BidId),
-    /// What is to be accepted is not within what was promised.
+    /// The chosen window is not within the bid.
     #[error("{chosen:?} is not within bid {}", .id.0)]
     Outside {
         /// The bid.
         id: BidId,
-        /// What was chosen.
+        /// The chosen window.
         chosen: Offsets,
     },
 }
 
 impl Config {
-    /// By how much the disk delays a bid: not at all while its queue is short, or is written by the time that the chunk is there; until its queue has room then; and until it is
-    /// empty if there is more than should be.
+    /// By how much the disk delays a bid: not at all if its queue is short, or is written before the chunk arrives; until there
+    /// is room in the queue if it is just full; until the queue is empty if it is longer.
     pub fn disk_delay_ns(&self, bytes: u32, backlog: Backlog) -> u64 {
         let Backlog { queued_ns, write_ns } = backlog;
         let Widths { chunk_ns, .. } = self.widths(bytes);
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_queue_delays() {
+    fn long_disk_queue_delays_the_bid() {
         let delay = |bytes: u32, queued_ns: u64, write_ns: u64| {
             Config::MULTICAST.disk_delay_ns(bytes, Backlog { queued_ns, write_ns })
         };

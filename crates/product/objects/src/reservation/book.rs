@@ -1,4 +1,4 @@
-//! A target's book: windows in the order of time, none of which overlap.
+//! A target's book: promised windows, in the order of time, without overlap.
 //!
 //! ```text
 //!                     bid                 accept
@@ -8,10 +8,11 @@
 //!                  └──multicast──▶ cancelled ──no longer of use──▶ (free time)
 //! ```
 //!
-//! *Multicast.* Bids are one behind the other, so that those of several targets are alike and have much in common. A window that is cancelled is kept, grows together with its
-//! like and into what an accepted neighbour leaves, and is promised again as a whole; what is last in the book, or would be too short by now, is dropped.
+//! *Multicast.* Bids follow each other, so that those of several targets are similar and have much in common. A cancelled
+//! window is kept, merges with cancelled neighbours and with what accepted neighbours leave, and is promised again as a
+//! whole. It is dropped if it is the last in the book or has become too short.
 //!
-//! *Unicast.* A bid is in the first gap at or after the time that the initiator can, and leaves nothing behind when it is cancelled.
+//! *Unicast.* A bid takes the first gap at or after the time when the initiator is free. A cancelled bid leaves nothing.
 
 use crate::reservation::bid::{Bid, BidError, BidId, Refused, Request};
 use crate::reservation::config::{Config, ConfigError, Delivery, Widths};
@@ -22,17 +23,17 @@ use alloc::vec::Vec;
 #[derive(Clone, Debug)]
 pub struct Book {
     config: Config,
-    /// By their left ends, and so by their right ones.
+    /// Ordered by start, and so by end.
     slots: Vec<Slot>,
     next: BidId,
-    /// Of all chunks that have a bid.
+    /// Bytes of all chunks with a bid.
     bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     window: Window,
-    /// None: it was cancelled.
+    /// `None`: it was cancelled.
     held: Option<Held>,
 }
 
@@ -49,7 +50,7 @@ impl Slot {
         self.held.is_some_and(|held| !held.is_accepted)
     }
 
-    /// When it lapses.
+    /// When it expires.
     fn lapse_ns(&self, config: &Config) -> Option<u64> {
         let held = self.held?;
         let (from_ns, after_ns) = if held.is_accepted {
@@ -62,13 +63,19 @@ impl Slot {
 }
 
 impl Book {
-    /// An empty one, whose bids are numbered from `first` on.
+    /// An empty book, whose bids are numbered from `first`.
+    ///
+    /// # Errors
+    /// A parameter is out of bounds.
     pub fn new(config: Config, first: BidId) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self { config, slots: Vec::new(), next: first, bytes: 0 })
     }
 
-    /// Promises a window for a request that has just been received, as early as can be.
+    /// Promises the earliest possible window for a request that was just received.
+    ///
+    /// # Errors
+    /// There is no time, memory or place in the book.
     pub fn bid(&mut self, now_ns: u64, request: &Request) -> Result<Bid, Refused> {
         self.lapse(now_ns);
         let widths = self.config.widths(request.bytes);
@@ -88,7 +95,7 @@ impl Book {
         let held = Held { id, bytes: request.bytes, received_ns: now_ns, is_accepted: false };
         let slot = &mut self.slots[at];
         slot.held = Some(held);
-        // What is over cannot be told, nor used.
+        // The past part cannot be expressed, nor used.
         slot.window.left_ns = slot.window.left_ns.max(now_ns);
         let window =
             Receipt::at(now_ns).offsets(slot.window).expect("a window that is promised ends after now");
@@ -96,7 +103,10 @@ impl Book {
         Ok(Bid { id, window, disk_ns })
     }
 
-    /// The initiator has chosen this target, and when. What it does not use of the bid is free.
+    /// The initiator has chosen this target and a part of the window. The rest is free.
+    ///
+    /// # Errors
+    /// The bid is not open, or the chosen window is not within it.
     pub fn accept(&mut self, now_ns: u64, id: BidId, chosen: Offsets) -> Result<(), BidError> {
         let at = self.find_tentative(now_ns, id)?;
         let Slot { window, held: Some(held) } = &mut self.slots[at] else { return Err(BidError::Over(id)) };
@@ -109,14 +119,20 @@ impl Book {
         Ok(())
     }
 
-    /// The initiator has chosen others.
+    /// The initiator has chosen other targets.
+    ///
+    /// # Errors
+    /// The bid is not open.
     pub fn cancel(&mut self, now_ns: u64, id: BidId) -> Result<(), BidError> {
         let at = self.find_tentative(now_ns, id)?;
         self.release(at);
         Ok(())
     }
 
-    /// All of the chunk has come: its time and memory are free.
+    /// The whole chunk has arrived: its time and memory are free.
+    ///
+    /// # Errors
+    /// The bid is not accepted.
     pub fn finish(&mut self, id: BidId) -> Result<(), BidError> {
         let at = self.find(id)?;
         let held = self.slots[at].held.ok_or(BidError::Over(id))?;
@@ -128,7 +144,7 @@ impl Book {
         Ok(())
     }
 
-    /// Frees what nobody has spoken for in time. Returns how many bids that were.
+    /// Frees bids that have expired; returns their number.
     pub fn lapse(&mut self, now_ns: u64) -> usize {
         let mut lapsed = 0;
         while let Some(at) = self
@@ -142,22 +158,22 @@ impl Book {
         lapsed
     }
 
-    /// Whether a bid is neither cancelled nor over.
+    /// Whether a bid is open or accepted.
     pub fn has(&self, id: BidId) -> bool {
         self.slots.iter().any(|slot| slot.held.is_some_and(|held| held.id == id))
     }
 
-    /// When the next bid lapses, if nothing else comes.
+    /// When the next bid expires.
     pub fn next_lapse_ns(&self) -> Option<u64> {
         self.slots.iter().filter_map(|slot| slot.lapse_ns(&self.config)).min()
     }
 
-    /// Bids that are neither accepted nor cancelled.
+    /// Open bids.
     pub fn tentative(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_tentative()).count()
     }
 
-    /// Windows that are accepted, in the order of time.
+    /// Accepted windows, in the order of time.
     pub fn accepted(&self) -> impl Iterator<Item = (BidId, Window)> {
         self.slots.iter().filter_map(|slot| {
             let held = slot.held.filter(|held| held.is_accepted)?;
@@ -165,12 +181,12 @@ impl Book {
         })
     }
 
-    /// All windows, cancelled ones among them, in the order of time.
+    /// All windows, including cancelled ones, in the order of time.
     pub fn windows(&self) -> impl Iterator<Item = Window> {
         self.slots.iter().map(|slot| slot.window)
     }
 
-    /// Bytes of memory that are promised.
+    /// Promised bytes of memory.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -194,7 +210,7 @@ impl Book {
         self.find(id)
     }
 
-    /// Where a window is that was cancelled and may be promised as it is: the latest one. An earlier one than one that is over would be over, too.
+    /// Index of the latest cancelled window that can be promised again. A window before one that is over is over too.
     fn reusable(&self, now_ns: u64, widths: &Widths, delay_ns: u64) -> Option<usize> {
         if delay_ns > 0 || self.slots.len() > self.config.reuse_windows_max {
             return None;
@@ -208,7 +224,7 @@ impl Book {
         (slot.window.right_ns >= left_ns + widths.window_ns).then_some(at)
     }
 
-    /// Adds a window in free time. Returns where it is.
+    /// Adds a window in free time; returns its index.
     fn add(
         &mut self,
         now_ns: u64,
@@ -231,7 +247,7 @@ impl Book {
         }
         let is_idle = self.slots.is_empty() && delay_ns < widths.chunk_ns;
         if self.slots.len() >= bids_max {
-            // Nobody has been promised what was cancelled.
+            // A cancelled window is promised to no initiator.
             let cancelled = self.slots.iter().rposition(|slot| slot.held.is_none());
             self.slots.remove(cancelled.ok_or(Refused::Full { bids_max })?);
         }
@@ -259,7 +275,7 @@ impl Book {
         left_ns
     }
 
-    /// What a bid holds is free, and its window too, unless it is kept as cancelled.
+    /// Frees the resources of a bid, and its window unless it is kept as cancelled.
     fn release(&mut self, at: usize) {
         let Some(held) = self.slots[at].held.take() else { return };
         self.bytes -= u64::from(held.bytes);
@@ -276,7 +292,7 @@ impl Book {
         }
     }
 
-    /// Cancelled neighbours get what an accepted window has left beside them, unless it is next to nothing.
+    /// Gives the time beside an accepted window to cancelled neighbours, unless it is very short.
     fn give_to_neighbours(&mut self, at: usize) {
         let (control_ns, window) = (self.config.control_ns(), self.slots[at].window);
         let next = self.slots.get_mut(at + 1).filter(|next| next.held.is_none());
@@ -290,7 +306,7 @@ impl Book {
         }
     }
 
-    /// Cancelled windows behind which there is nothing, and those of which too little is left for a bid.
+    /// Drops cancelled windows that are last, or have too little time left for a bid.
     fn drop_spent(&mut self, now_ns: u64, window_ns: u64) {
         while self.slots.last().is_some_and(|slot| slot.held.is_none()) {
             self.slots.pop();

@@ -28,7 +28,7 @@ fn used(config: &Config, bid: &Bid) -> Offsets {
 }
 
 #[test]
-fn multicast_bids_are_one_behind_the_other() {
+fn multicast_bids_follow_each_other() {
     let config = Config::MULTICAST;
     let (mut book, widths) = (book(config), config.widths(BYTES));
     let first = book.bid(1_000, &ANYTIME).unwrap();
@@ -46,7 +46,7 @@ fn multicast_bids_are_one_behind_the_other() {
 }
 
 #[test]
-fn a_full_disk_delays_and_keeps_an_idle_bid_short() {
+fn long_disk_queue_delays_the_bid_and_keeps_it_short() {
     let config = Config::MULTICAST;
     let backlog = Backlog { queued_ns: 3 * WRITE_NS, write_ns: WRITE_NS };
     let bid = book(config).bid(0, &Request { backlog, ..ANYTIME }).unwrap();
@@ -56,7 +56,7 @@ fn a_full_disk_delays_and_keeps_an_idle_bid_short() {
 }
 
 #[test]
-fn what_is_cancelled_between_others_is_promised_again() {
+fn cancelled_window_between_others_is_promised_again() {
     let config = Config::MULTICAST;
     let mut book = book(config);
     let bids = [0; 3].map(|now| book.bid(now, &ANYTIME).unwrap());
@@ -75,7 +75,7 @@ fn what_is_cancelled_between_others_is_promised_again() {
 }
 
 #[test]
-fn cancelled_neighbours_become_one_and_grow_into_what_is_trimmed() {
+fn cancelled_neighbours_merge_and_grow_into_trimmed_time() {
     let config = Config::MULTICAST;
     let mut book = book(config);
     let bids = [0; 5].map(|now| book.bid(now, &ANYTIME).unwrap());
@@ -91,7 +91,7 @@ fn cancelled_neighbours_become_one_and_grow_into_what_is_trimmed() {
 }
 
 #[test]
-fn a_cancelled_window_that_is_too_short_by_now_is_dropped() {
+fn cancelled_window_that_has_become_too_short_is_dropped() {
     let config = Config::MULTICAST;
     let mut book = book(config);
     let first = book.bid(0, &ANYTIME).unwrap();
@@ -127,7 +127,7 @@ fn unicast_bids_fill_gaps_and_leave_none() {
 }
 
 #[test]
-fn half_of_idle_bids_are_longer_where_chance_decides() {
+fn half_of_idle_bids_are_longer_by_chance() {
     let width = |random| {
         let bid = book(Config::UNICAST).bid(0, &Request { random, ..ANYTIME }).unwrap();
         bid.window.right_ns - bid.window.left_ns
@@ -137,7 +137,7 @@ fn half_of_idle_bids_are_longer_where_chance_decides() {
 }
 
 #[test]
-fn bounds_are_refusals() {
+fn bounds_are_errors() {
     let mut few = book(Config { bids_max: 2, ..Config::MULTICAST });
     let first = few.bid(0, &ANYTIME).unwrap();
     few.bid(0, &ANYTIME).unwrap();
@@ -170,7 +170,7 @@ fn bounds_are_refusals() {
 }
 
 #[test]
-fn what_cannot_be_accepted_is_told_apart() {
+fn invalid_accepts_have_different_errors() {
     let config = Config::MULTICAST;
     let mut book = book(config);
     assert_eq!(
@@ -204,7 +204,7 @@ fn what_cannot_be_accepted_is_told_apart() {
 }
 
 #[test]
-fn an_accepted_bid_lapses_after_its_window() {
+fn accepted_bid_expires_after_its_window() {
     let config = Config::UNICAST;
     let mut book = book(config);
     let bid = book.bid(0, &ANYTIME).unwrap();
@@ -414,7 +414,7 @@ proptest! {
 
     /// Whatever initiators ask, accept, cancel and forget: no time is promised twice, bounds hold, what is over stays over, and what was never made is told as such.
     #[test]
-    fn any_walk_keeps_the_book(steps in steps(), is_multicast in any::<bool>(), reuse_windows_max in 0_usize..8) {
+    fn book_stays_consistent_under_any_operations(steps in steps(), is_multicast in any::<bool>(), reuse_windows_max in 0_usize..8) {
         let config = if is_multicast { Config::MULTICAST } else { Config::UNICAST };
         let bytes_max = 4 << 20;
         let tentative_ns = 2_000_000;

@@ -1,74 +1,74 @@
-//! Parameters, and what they may be. Defaults are the paper's, and of its simulator where the paper is silent.
+//! Parameters and their bounds. Defaults are the paper's, or those of its simulator.
 
-/// Most windows of a book.
+/// Windows of a book, at most.
 pub const BIDS_MAX: usize = 4_096;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Of a whole in parts.
 const PERCENT: u64 = 100;
 
 /// How a chunk goes to its targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// Once, to all of them in one window that they have in common (Replicast-M).
+    /// Once, to all of them in their common window (Replicast-M).
     Multicast,
-    /// To one after the other, each in a window of its own (Replicast-H).
+    /// To one after the other, each in its own window (Replicast-H).
     Unicast,
 }
 
-/// Parameters of targets and initiators, who must have the same.
+/// Parameters of targets and initiators, which must have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How chunks go.
+    /// How chunks are sent.
     pub delivery: Delivery,
-    /// What a link carries of data, within windows.
+    /// Rate of a link for data, within windows.
     pub data_bits_per_second: u64,
-    /// What it carries of control messages beside that, at any time.
+    /// Rate of a link for control messages, at any time, in addition to data.
     pub control_bits_per_second: u64,
-    /// A control message.
+    /// Length of a control message.
     pub control_bytes: u32,
-    /// A frame of data.
+    /// Length of a data frame.
     pub frame_bytes: u32,
-    /// From one host to another, for what takes no time to send.
+    /// One-way delay between two hosts, without the time to send.
     pub trip_ns: u64,
-    /// A bid, of the time that chunk and trip take. For multicast more, so that several have enough in common.
+    /// Length of a bid, as a percentage of the time for chunk and trip. More for multicast, so that several targets have
+    /// enough in common.
     pub window_percent: u32,
-    /// What a bid is longer beside that, where initiators know the receipt only within a round trip, of which they can make no use. None where all have one clock, as in the
-    /// paper's simulator.
+    /// Addition to a bid: the round trip by which an initiator's knowledge of the receipt is uncertain. 0 if all have one clock,
+    /// as in the paper's simulator.
     pub margin_ns: u64,
-    /// Multicast: of a bid that is longer than chunk and frame by more than so many frames …
+    /// Multicast: if a bid is longer than the chunk and one frame by more than this many frames …
     pub slack_frames: u32,
-    /// … one of so many of these frames is used beside the chunk; else one frame.
+    /// … one part in this many of these frames is used in addition to the chunk; else one frame.
     pub slack_divisor: u32,
-    /// A target that has nothing to do bids for longer, by so much of the time that the chunk takes …
+    /// An idle target bids a longer window, by this percentage of the time for the chunk …
     pub idle_percent: u32,
-    /// … in one of so many cases.
+    /// … in one of this many cases.
     pub idle_one_in: u32,
-    /// Multicast: windows that were cancelled are promised again while there are no more than so many in the book.
+    /// Multicast: cancelled windows are promised again while the book has at most this many windows.
     pub reuse_windows_max: usize,
-    /// A disk with so many bytes to write, …
+    /// A disk with this many bytes to write, …
     pub disk_queue_bytes: u64,
-    /// … but no fewer than so many chunks, delays bids.
+    /// … and at least this many chunks, delays bids.
     pub disk_queue_chunks_min: u64,
-    /// Windows of a book.
+    /// Windows of a book, at most.
     pub bids_max: usize,
-    /// Bytes of all chunks that are promised memory.
+    /// Bytes of memory that are promised, at most.
     pub bytes_max: u64,
-    /// No window begins later than this after its request.
+    /// Latest start of a window, from its request.
     pub horizon_ns: u64,
-    /// A bid that is neither accepted nor cancelled lapses after this.
+    /// An open bid expires after this time.
     pub tentative_ns: u64,
-    /// One that is accepted, this long after its window.
+    /// An accepted bid expires this long after its window.
     pub grace_ns: u64,
-    /// Multicast: whether the latest of all bids may be chosen, which the paper's simulator does not try.
+    /// Multicast: whether the latest bid may be chosen; the paper's simulator does not try it.
     pub is_last_tried: bool,
-    /// Bids whose windows begin within about so long of each other are alike, so that targets with little to do share what there is, however far away they are. 1: none are, as in
-    /// the paper's simulator.
+    /// Bids that start within about this time of each other are equivalent, so that idle targets share the load whatever their
+    /// distance. 1: none are, as in the paper's simulator.
     pub alike_ns: u64,
 }
 
 impl Config {
-    /// Replicast-M: links of 10 Gbit/s, of which 1 % are headers and what is left is data to 90 %.
+    /// Replicast-M: links of 10 Gbit/s; 1 % is headers, and 90 % of the rest is for data.
     pub const MULTICAST: Self = Self {
         delivery: Delivery::Multicast,
         data_bits_per_second: 8_910_000_000,
@@ -93,38 +93,41 @@ impl Config {
         is_last_tried: false,
         alike_ns: 1,
     };
-    /// Replicast-H, likewise.
+    /// Replicast-H on the same links.
     pub const UNICAST: Self =
         Self { delivery: Delivery::Unicast, window_percent: 110, idle_one_in: 2, ..Self::MULTICAST };
 }
 
-/// A parameter that cannot be.
+/// A parameter out of bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {value}, but must be from {least} to {most}")]
 pub struct ConfigError {
     /// The field's name.
     pub field: &'static str,
-    /// What it is.
+    /// Its value.
     pub value: u64,
-    /// The least that it may be.
+    /// Its lower bound.
     pub least: u64,
-    /// The most.
+    /// Its upper bound.
     pub most: u64,
 }
 
-/// What the times of a chunk are.
+/// The times of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Widths {
-    /// All its frames, one behind the other.
+    /// Time to send all its frames.
     pub chunk_ns: u64,
-    /// What a bid is, at least.
+    /// Length of a bid, at least.
     pub window_ns: u64,
-    /// What of it is used.
+    /// The part of it that is used.
     pub used_ns: u64,
 }
 
 impl Config {
-    /// The first parameter that cannot be.
+    /// Checks all parameters.
+    ///
+    /// # Errors
+    /// The first one that is out of bounds.
     pub fn check(&self) -> Result<(), ConfigError> {
         let rate_max = 10_000 * SECOND_NS;
         let bounds = [
@@ -149,32 +152,32 @@ impl Config {
         wrong.map_or(Ok(()), |(field, value, least, most)| Err(ConfigError { field, value, least, most }))
     }
 
-    /// A control message on the link.
+    /// Time to send a control message.
     pub fn control_ns(&self) -> u64 {
         time_ns(self.control_bytes, self.control_bits_per_second)
     }
 
-    /// A full frame on the link.
+    /// Time to send a full frame.
     pub fn frame_ns(&self) -> u64 {
         self.data_ns(self.frame_bytes)
     }
 
-    /// So many bytes on the link.
+    /// Time to send `bytes` of data.
     pub fn data_ns(&self, bytes: u32) -> u64 {
         time_ns(bytes, self.data_bits_per_second)
     }
 
-    /// From sending a control message until it is received.
+    /// Time from sending a control message until it is received.
     pub fn hop_ns(&self) -> u64 {
         self.control_ns() + self.trip_ns
     }
 
-    /// From the receipt of a request until its initiator may have begun to send data: the bid has reached it, and the accept has left.
+    /// Least time from the receipt of a request to the first data: the bid arrives and the accept leaves.
     pub fn earliest_ns(&self) -> u64 {
         self.hop_ns() + self.control_ns()
     }
 
-    /// The times of a chunk of so many bytes.
+    /// The times of a chunk of `bytes`.
     pub fn widths(&self, bytes: u32) -> Widths {
         let (chunk_ns, frame_ns) = (self.data_ns(bytes), self.frame_ns());
         let least_ns = chunk_ns + frame_ns;
@@ -203,7 +206,7 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn the_times_are_those_of_the_papers_simulator() {
+    fn times_equal_those_of_the_papers_simulator() {
         let config = Config::MULTICAST;
         assert_eq!((config.control_ns(), config.frame_ns(), config.earliest_ns()), (2_424, 8_080, 5_848));
         let of = |config: Config, kib: u32| {
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_no_receipt_has_as_much_in_a_wider_window() {
+    fn margin_widens_the_bid_and_not_the_used_part() {
         let margin_ns = 2 * Config::UNICAST.hop_ns();
         let [here, apart] =
             [0, margin_ns].map(|margin_ns| Config { margin_ns, ..Config::UNICAST }.widths(16 << 10));
@@ -225,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_is_enough_and_within() {
+    fn used_part_is_long_enough_and_within_the_bid() {
         for config in [Config::MULTICAST, Config::UNICAST] {
             for bytes in (0..4_000_000).step_by(1_001) {
                 let Widths { chunk_ns, window_ns, used_ns } = config.widths(bytes);
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn parameter_out_of_bounds_is_named() {
         type Edit = fn(&mut Config);
         let edits: [(&str, Edit); 8] = [
             ("data_bits_per_second", |config| config.data_bits_per_second = 0),

@@ -1,24 +1,24 @@
-//! Unicast: windows of several targets, one behind the other.
+//! Unicast: windows of several targets, one after the other.
 
 use crate::reservation::config::Config;
-use crate::reservation::offer::{COPIES_MAX, Offer, sort};
+use crate::reservation::offers::{COPIES_MAX, Offer, sort_offers};
 use crate::reservation::window::Window;
 
-/// How many offers behind the earliest one are looked at for a target that has nothing to do.
-const IDLE_LOOKED_AT: usize = 2;
-/// Between two windows of a sequence: so many control messages, or a frame.
+/// Offers after the earliest one that are searched for an idle target.
+const IDLE_SEARCHED: usize = 2;
+/// Largest gap between two windows of a sequence: the time of this many control messages, or of a frame.
 const GAP_CONTROLS: u64 = 3;
 
-/// A target, and when it gets the chunk.
+/// A target that gets the chunk, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pick {
-    /// The offer, by its place in the order of offers.
+    /// Index of the offer, in sorted order.
     pub at: usize,
-    /// Within that offer.
+    /// The window, within the offer.
     pub window: Window,
 }
 
-/// A sequence in the order of time.
+/// Picks in the order of time.
 #[derive(Clone, Copy, Debug)]
 pub struct Picks {
     picks: [Pick; COPIES_MAX],
@@ -49,12 +49,13 @@ impl Picks {
     }
 }
 
-/// The earliest offer, and those that follow it without a gap, up to so many. If nothing follows, a target that has nothing to do is preferred to one that is hardly earlier, and
-/// gets all that it offers, so that it bids late to others. Empty if no offer is long enough. Nothing begins before an accept that leaves now.
+/// Picks the earliest offer and those that follow it without a gap, at most `copies`. If none follows, an idle target is
+/// preferred to one that is hardly earlier, and gets all that it offers, so that it bids later windows to others. Empty if no
+/// offer is long enough. No window begins before an accept that leaves now.
 ///
-/// Puts the offers in order.
+/// Sorts the offers.
 pub fn sequence(config: &Config, now_ns: u64, bytes: u32, copies: usize, offers: &mut [Offer]) -> Picks {
-    sort(config, offers);
+    sort_offers(config, offers);
     let (used_ns, copies) = (config.widths(bytes).used_ns, copies.min(COPIES_MAX));
     let gap_ns = config.frame_ns().max(GAP_CONTROLS * config.control_ns());
     let mut picks = Picks::NONE;
@@ -78,7 +79,7 @@ pub fn sequence(config: &Config, now_ns: u64, bytes: u32, copies: usize, offers:
         until_ns = from_ns.saturating_add(gap_ns);
     }
     if let [alone] = *picks
-        && offers.len() > IDLE_LOOKED_AT
+        && offers.len() > IDLE_SEARCHED
     {
         picks.picks[0] = prefer_idle(config.frame_ns(), accepted_ns, alone, offers);
     }
@@ -86,7 +87,7 @@ pub fn sequence(config: &Config, now_ns: u64, bytes: u32, copies: usize, offers:
 }
 
 fn prefer_idle(frame_ns: u64, accepted_ns: u64, alone: Pick, offers: &[Offer]) -> Pick {
-    let others = offers.iter().enumerate().skip(alone.at + 1).take(IDLE_LOOKED_AT);
+    let others = offers.iter().enumerate().skip(alone.at + 1).take(IDLE_SEARCHED);
     others.fold(alone, |best, (at, Offer { window, .. })| {
         let window = Window { left_ns: window.left_ns.max(accepted_ns), ..*window };
         let is_soon = window.left_ns < best.window.left_ns + frame_ns;
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_with_nothing_to_do_is_preferred_and_gets_all_that_it_offers() {
+    fn idle_target_is_preferred_and_gets_all_that_it_offers() {
         let (used, frame) = (CONFIG.widths(BYTES).used_ns, CONFIG.frame_ns());
         let (window, idle) = (used + CONFIG.trip_ns, used + frame + 1);
         let soon = 10_000 + frame - 1;
@@ -147,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn picks_are_within_their_offers_and_behind_each_other(
+        fn picks_are_within_their_offers_and_follow_each_other(
             windows in prop::collection::vec((0_u64..400_000, 100_000_u64..500_000), 0..10),
             copies in 0_usize..10,
             now in 0_u64..500_000,

@@ -1,41 +1,41 @@
-//! Windows of time, by a clock or as offsets.
+//! Windows of time: by a clock, or as offsets from the receipt of a request.
 
-/// From when the first bit may be sent until when the last one must have been, by the clock of whoever has it.
+/// A time window for sending data, by its owner's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The first bit, at the earliest.
+    /// When the first bit may be sent.
     pub left_ns: u64,
-    /// The last bit, at the latest.
+    /// When the last bit must have been sent.
     pub right_ns: u64,
 }
 
 impl Window {
-    /// How long it is.
+    /// Its length.
     pub fn width_ns(&self) -> u64 {
         self.right_ns.saturating_sub(self.left_ns)
     }
 
-    /// Whether all of the other one is in this one.
+    /// Whether another window is within this one, and not empty.
     pub fn contains(&self, other: &Self) -> bool {
         self.left_ns <= other.left_ns && other.left_ns < other.right_ns && other.right_ns <= self.right_ns
     }
 
-    /// Whether they have no time in common.
+    /// Whether two windows do not overlap.
     pub fn is_apart_from(&self, other: &Self) -> bool {
         self.right_ns <= other.left_ns || other.right_ns <= self.left_ns
     }
 }
 
-/// A window as it travels: from the receipt of the request by the target.
+/// A window in a message: offsets from the time when the target received the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets {
-    /// The first bit, at the earliest.
+    /// When the first bit may be sent.
     pub left_ns: u64,
-    /// The last bit, at the latest.
+    /// When the last bit must have been sent.
     pub right_ns: u64,
 }
 
-/// When a target has received a request, as far as is known by one's own clock.
+/// When a target received a request, by one's own clock, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     earliest_ns: u64,
@@ -43,24 +43,25 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// Known: the target's own, or of two with one clock.
+    /// A known time: for the target itself, or where both have one clock.
     pub fn at(now_ns: u64) -> Self {
         Self { earliest_ns: now_ns, latest_ns: now_ns }
     }
 
-    /// Some time between the request was sent and its bid arrived: all that an initiator knows.
+    /// Some time between the departure of the request and the arrival of the bid: all that an initiator knows.
     pub fn between(sent_ns: u64, answered_ns: u64) -> Self {
         Self { earliest_ns: sent_ns, latest_ns: answered_ns.max(sent_ns) }
     }
 
-    /// What is surely within the offsets, whenever the receipt was: narrower than they are by a round trip. None if that is nothing.
+    /// The window that is within the offsets for every possible receipt: shorter by a round trip. `None` if it is empty.
     pub fn window(self, offsets: Offsets) -> Option<Window> {
         let left_ns = self.latest_ns.checked_add(offsets.left_ns)?;
         let right_ns = self.earliest_ns.checked_add(offsets.right_ns)?;
         (left_ns < right_ns).then_some(Window { left_ns, right_ns })
     }
 
-    /// Offsets that surely have the window within them, for the target: within the offsets that the window was found in. None if it may begin before the receipt.
+    /// Offsets that contain the window for every possible receipt. They are within the offsets in which the window was found.
+    /// `None` if it may begin before the receipt.
     pub fn offsets(self, window: Window) -> Option<Offsets> {
         let left_ns = window.left_ns.checked_sub(self.latest_ns)?;
         let right_ns = window.right_ns.checked_sub(self.earliest_ns)?;
@@ -74,17 +75,17 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn windows_touch_without_overlap() {
+    fn adjacent_windows_do_not_overlap() {
         let window = |left_ns, right_ns| Window { left_ns, right_ns };
         assert!(window(1, 5).is_apart_from(&window(5, 9)) && window(5, 9).is_apart_from(&window(1, 5)));
         assert!(!window(1, 6).is_apart_from(&window(5, 9)));
         assert!(window(1, 6).contains(&window(1, 6)) && window(1, 6).contains(&window(2, 5)));
-        assert!(!window(1, 6).contains(&window(3, 3)), "nothing can be sent in it");
+        assert!(!window(1, 6).contains(&window(3, 3)), "an empty window");
         assert!(!window(1, 6).contains(&window(0, 6)) && !window(1, 6).contains(&window(1, 7)));
     }
 
     #[test]
-    fn what_cannot_be_is_none() {
+    fn impossible_windows_are_none() {
         let receipt = Receipt::between(100, 110);
         assert_eq!(receipt.window(Offsets { left_ns: 5, right_ns: 15 }), None, "a round trip is longer");
         assert_eq!(receipt.window(Offsets { left_ns: u64::MAX, right_ns: u64::MAX }), None);
@@ -93,9 +94,10 @@ mod tests {
     }
 
     proptest! {
-        /// Two clocks that differ by anything: what the initiator finds in a bid is in it by the target's clock, and so is what it then tells.
+        /// Whatever the difference of two clocks: the window that the initiator derives is within the bid by the target's
+        /// clock, and so are the offsets that it sends.
         #[test]
-        fn an_initiator_stays_within_what_was_promised(
+        fn initiator_stays_within_the_promise(
             (sent, there, back) in (0_u64..1_000, 0_u64..1_000, 0_u64..1_000),
             (left, width) in (0_u64..5_000, 1_u64..5_000),
             (cut_left, cut_right) in (0_u64..2_500, 0_u64..2_500),

@@ -9,7 +9,7 @@ use nicekv_proto::limits::CHUNK_BYTES;
 use nicekv_proto::{ClientId, KeyDigest, KeyspaceId};
 use std::vec;
 
-mod counts;
+mod counters;
 mod maps;
 
 const MS: u64 = 1_000_000;
@@ -124,7 +124,7 @@ fn stored(target: &mut Target, now_ns: u64, sequence: u64, bytes: &[u8]) {
 }
 
 #[test]
-fn a_chunk_is_bid_for_comes_and_is_told_when_it_is_durable() {
+fn chunk_is_bid_for_transferred_and_acknowledged_when_durable() {
     let (mut target, bytes) = (target(), content(1, 3_000));
     let id = chunk_id(&bytes);
     let bid = chosen(target.put(0, 1, &bytes));
@@ -150,11 +150,11 @@ fn a_chunk_is_bid_for_comes_and_is_told_when_it_is_durable() {
     // It is there: no transfer, and a new stamp.
     target.set_round(Round(5));
     assert_eq!(target.put(2 * MS, 3, &bytes), Some(Answer::Stored { stamp: Round(5), process: 3 }));
-    assert_eq!(target.held[&id].stamp, Round(5));
+    assert_eq!(target.holdings.held[&id].stamp, Round(5));
 }
 
 #[test]
-fn nothing_is_answered_before_map_and_round_are_known() {
+fn target_is_silent_before_it_has_a_map_and_a_round() {
     let mut target = unready();
     assert_eq!(target.request(0, 1, ChunkId([1; 32]), Wanted::Get), None);
     let group = Group::new(&[NodeId(3), ME]).unwrap();
@@ -165,7 +165,7 @@ fn nothing_is_answered_before_map_and_round_are_known() {
 }
 
 #[test]
-fn who_goes_by_another_map_is_told_and_who_is_excepted_hears_nothing() {
+fn other_map_version_is_answered_and_excepted_target_is_silent() {
     let (mut target, bytes) = (target(), content(1, 100));
     let id = chunk_id(&bytes);
     for version in [MapVersion(6), MapVersion(8)] {
@@ -180,7 +180,7 @@ fn who_goes_by_another_map_is_told_and_who_is_excepted_hears_nothing() {
 }
 
 #[test]
-fn an_accept_of_a_bid_that_was_never_made_or_by_another_is_refused() {
+fn accept_of_an_unknown_bid_or_by_another_initiator_is_refused() {
     let (mut target, bytes) = (target(), content(1, 5_000));
     let id = chunk_id(&bytes);
     let never = vec![Chosen { place: PLACE, bid: 99, left_ns: 0, right_ns: 9_000_000 }];
@@ -206,7 +206,7 @@ fn an_accept_of_a_bid_that_was_never_made_or_by_another_is_refused() {
 }
 
 #[test]
-fn frames_that_cannot_be_are_counted_and_nothing_is_kept() {
+fn invalid_frames_are_counted_and_dropped() {
     let (mut target, bytes) = (target(), content(1, 2_000));
     let bid = chosen(target.put(0, 1, &bytes));
     target.frame(0, 1, 0, &bytes[..CHUNK_BYTES]);
@@ -221,7 +221,7 @@ fn frames_that_cannot_be_are_counted_and_nothing_is_kept() {
 }
 
 #[test]
-fn bytes_that_are_not_the_id_are_told_of_and_not_held() {
+fn chunk_that_does_not_match_its_id_is_refused() {
     let (mut target, bytes) = (target(), content(1, 2_000));
     for (sequence, end, told) in [(1, End::Wrong, Answer::Wrong), (2, End::NoRoom, Answer::NoSpace)] {
         let bid = chosen(target.put(0, sequence, &bytes));
@@ -229,13 +229,13 @@ fn bytes_that_are_not_the_id_are_told_of_and_not_held() {
         target.frame(0, sequence, 0, &bytes[..CHUNK_BYTES]);
         target.frame(0, sequence, 1, &bytes[CHUNK_BYTES..]);
         assert_eq!(target.finish(MS, sequence, end).1, Some(told));
-        assert_eq!((target.held.len(), target.arriving.len(), target.under_way()), (0, 0, 0));
+        assert_eq!((target.holdings.held.len(), target.arriving.len(), target.under_way()), (0, 0, 0));
         assert_eq!((target.promised_memory(), target.promised_disk()), (0, 0));
     }
 }
 
 #[test]
-fn requests_that_nobody_accepts_are_bounded_and_lapse() {
+fn unaccepted_bids_are_bounded_and_expire() {
     let mut target = target();
     let bytes_max = target.config.reservation.bytes_max;
     let mut refused = 0;
@@ -258,7 +258,7 @@ fn requests_that_nobody_accepts_are_bounded_and_lapse() {
 }
 
 #[test]
-fn a_transfer_that_does_not_come_lapses() {
+fn transfer_without_frames_expires() {
     let (mut target, bytes) = (target(), content(1, 2_000));
     let bid = chosen(target.put(0, 1, &bytes));
     target.accept(0, 1, chunk_id(&bytes), bid);
@@ -274,7 +274,7 @@ fn a_transfer_that_does_not_come_lapses() {
 }
 
 #[test]
-fn what_is_missing_is_reported_and_what_is_asked_for() {
+fn missing_frames_and_probes_are_reported() {
     let (mut target, bytes) = (target(), content(1, 5 * CHUNK_BYTES));
     let bid = chosen(target.put(0, 1, &bytes));
     target.accept(0, 1, chunk_id(&bytes), bid.clone());
@@ -297,7 +297,7 @@ fn what_is_missing_is_reported_and_what_is_asked_for() {
 }
 
 #[test]
-fn a_disk_without_room_is_told_of() {
+fn full_disk_is_answered() {
     let mut target = target();
     target.set_free(3 << 20);
     let wanted = Wanted::Put { bytes: 1 << 20, earliest_ns: 0, except: 0 };
@@ -310,7 +310,7 @@ fn a_disk_without_room_is_told_of() {
 }
 
 #[test]
-fn reads_need_the_token_of_their_address_and_draw_no_more_without() {
+fn reads_need_the_token_of_their_address() {
     let (mut target, bytes) = (target(), content(3, 200_000));
     let id = chunk_id(&bytes);
     stored(&mut target, 0, 1, &bytes);
@@ -353,7 +353,7 @@ fn reads_need_the_token_of_their_address_and_draw_no_more_without() {
 }
 
 #[test]
-fn what_is_damaged_is_not_held_any_more() {
+fn damaged_chunk_is_dropped() {
     let (mut target, bytes) = (target(), content(3, 1_000));
     let id = chunk_id(&bytes);
     stored(&mut target, 0, 1, &bytes);
@@ -363,11 +363,11 @@ fn what_is_damaged_is_not_held_any_more() {
     target.handle_storage(0, StorageDone::Read { bytes: None });
     assert_eq!(target.answered(), Some(Answer::NotFound));
     let asked: Vec<_> = core::iter::from_fn(|| target.poll_storage()).collect();
-    assert_eq!((asked.last(), target.held.len()), (Some(&Storage::Remove { id }), 0));
+    assert_eq!((asked.last(), target.holdings.held.len()), (Some(&Storage::Remove { id }), 0));
 }
 
 #[test]
-fn garbage_goes_when_all_names_are_listed_and_no_sooner() {
+fn garbage_is_deleted_only_after_all_names_are_listed() {
     let mut target = target();
     let contents: Vec<Vec<u8>> = (1..=4).map(|seed| content(seed, 500)).collect();
     (0..).zip(&contents).for_each(|(at, bytes)| stored(&mut target, at * 10 * MS, at, bytes));
@@ -375,16 +375,16 @@ fn garbage_goes_when_all_names_are_listed_and_no_sooner() {
     assert!(!target.mark(Round(3), &[marked]), "nobody has told of that round");
     target.set_round(Round(3));
     while !target.sweep(Round(3)) {}
-    assert_eq!(target.held.len(), 4, "their objects may get names yet");
+    assert_eq!(target.holdings.held.len(), 4, "their objects may get names yet");
     target.set_round(Round(4));
     target.put(50 * MS, 20, &contents[2]);
     assert!(target.mark(Round(4), &[marked]) && target.mark(Round(4), &[marked, kept]));
     assert!(!target.mark(Round(3), &[old]), "of a round that is over");
-    assert_eq!((target.held.len(), target.swept()), (4, Round(3)), "names are still listed");
-    assert!(target.sweep(Round(3)) && target.held.len() == 4, "that round is over");
+    assert_eq!((target.holdings.held.len(), target.swept()), (4, Round(3)), "names are still listed");
+    assert!(target.sweep(Round(3)) && target.holdings.held.len() == 4, "that round is over");
     while !target.sweep(Round(4)) {}
-    assert_eq!(target.held.keys().filter(|id| [marked, confirmed, kept].contains(id)).count(), 3);
-    assert!(!target.held.contains_key(&old));
+    assert_eq!(target.holdings.held.keys().filter(|id| [marked, confirmed, kept].contains(id)).count(), 3);
+    assert!(!target.holdings.held.contains_key(&old));
     let progress = target.progress();
     assert_eq!((progress.swept, progress.chunks, progress.bytes), (Round(4), 3, 3 * 500));
     assert_eq!((target.counters.collected, target.swept()), (1, Round(4)));
@@ -392,11 +392,11 @@ fn garbage_goes_when_all_names_are_listed_and_no_sooner() {
         target.set_round(Round(round));
         while !target.sweep(Round(round)) {}
     }
-    assert!(target.held.is_empty(), "nobody needs anything");
+    assert!(target.holdings.held.is_empty(), "nobody needs anything");
 }
 
 #[test]
-fn what_the_disk_does_not_have_yet_is_memory() {
+fn chunks_waiting_for_the_disk_count_as_memory() {
     let (mut target, bytes) = (target(), content(7, 4_000));
     let bid = chosen(target.put(0, 1, &bytes));
     target.accept(0, 1, chunk_id(&bytes), bid);

@@ -1,18 +1,22 @@
-//! A chunk that comes.
+//! A chunk on its way to this target: its frames, reports of what is missing, and its end on the disk.
 
+use super::Target;
+use super::interface::{End, Held, Storage};
 use crate::reservation::BidId;
+use crate::transmit::{Destination, Transmit};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_proto::NodeId;
-use nicekv_proto::chunk::{CHUNK_LENGTH_MAX, ChunkId, frames_of};
-use nicekv_transport::{Receiver, Report, WINDOW_MAX};
+use nicekv_proto::chunk::{Answer, CHUNK_LENGTH_MAX, ChunkId, Round, frame_of, frames_of};
+use nicekv_proto::large::{Chunk, Hole, TransferReport};
+use nicekv_proto::{Epoch, NodeId, OpId, PartitionId, Status};
+use nicekv_transport::{Received, Receiver, Report, WINDOW_MAX};
 
-/// Memory for all of a chunk is promised, so a receiver takes all frames in any order.
+/// Memory for the whole chunk is promised, so the receiver takes its frames in any order.
 const _: () = assert!(frames_of(CHUNK_LENGTH_MAX) <= WINDOW_MAX);
 
-/// A question may overtake frames that left before it, as copies for several hosts take longer within a switch than what is for one; what it finds missing counts as lost. So it is put to
-/// the receiver a little later.
-const OVERTAKEN_NS: u64 = 1_000_000;
+/// A probe may overtake frames that left before it: a switch takes longer to copy a frame for several hosts. What a probe
+/// finds missing counts as lost, so it reaches the receiver with this delay.
+const PROBE_DELAY_NS: u64 = 1_000_000;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -23,13 +27,13 @@ pub(super) struct Transfer {
     pub(super) initiator: SocketAddrV4,
     pub(super) holders: Vec<NodeId>,
     pub(super) receiver: Receiver,
-    /// Questions that were answered.
-    told: u32,
-    /// When the last question is put to the receiver.
-    question_ns: u64,
-    /// When it is to be durable, as far as is known.
+    /// Probes that were answered.
+    answered_probes: u32,
+    /// When the pending probe reaches the receiver; `u64::MAX`: none is pending.
+    probe_ns: u64,
+    /// Estimated time when it is durable.
     until_ns: u64,
-    /// All is here, and the disk has to say whether it is right.
+    /// The chunk is complete, and the disk verifies it.
     pub(super) is_ending: bool,
 }
 
@@ -42,34 +46,147 @@ impl Transfer {
         (until_ns, seed): (u64, u64),
     ) -> Self {
         let receiver = Receiver::new(now_ns, frames_of(bytes), WINDOW_MAX, seed);
-        let (told, question_ns, is_ending) = (0, u64::MAX, false);
-        Self { id, bytes, bid, initiator, holders, receiver, told, question_ns, until_ns, is_ending }
+        let (answered_probes, probe_ns, is_ending) = (0, u64::MAX, false);
+        Self { id, bytes, bid, initiator, holders, receiver, answered_probes, probe_ns, until_ns, is_ending }
     }
 
-    /// Until it is durable, as far as is known.
+    /// Estimated time until it is durable.
     pub(super) fn left_ns(&self, now_ns: u64) -> u64 {
         self.until_ns.saturating_sub(now_ns)
     }
 
-    /// The initiator asks what is here.
-    pub(super) fn ask(&mut self, now_ns: u64) {
-        self.question_ns = self.question_ns.min(now_ns.saturating_add(OVERTAKEN_NS));
+    /// The initiator has sent a probe.
+    pub(super) fn on_probe(&mut self, now_ns: u64) {
+        self.probe_ns = self.probe_ns.min(now_ns.saturating_add(PROBE_DELAY_NS));
     }
 
-    /// When something is to be said, or may be.
+    /// When to call [`Self::poll_report`].
     pub(super) fn next_report_ns(&self) -> u64 {
-        if self.is_ending { u64::MAX } else { self.receiver.next_deadline().min(self.question_ns) }
+        if self.is_ending { u64::MAX } else { self.receiver.next_deadline().min(self.probe_ns) }
     }
 
-    /// What is to be said: who has all so far, and was not asked, says nothing. One answer at the end is enough (Replicast §III-G).
+    /// The next report. A target that misses nothing and was not probed does not report: one answer at the end is enough
+    /// (Replicast §III-G).
     pub(super) fn poll_report(&mut self, now_ns: u64) -> Option<Report> {
-        if self.question_ns <= now_ns {
-            self.question_ns = u64::MAX;
+        if self.probe_ns <= now_ns {
+            self.probe_ns = u64::MAX;
             self.receiver.handle_probe(now_ns);
         }
         let report = self.receiver.poll_report(now_ns)?;
-        let is_news = !report.missing.is_empty() || report.asked != self.told || self.receiver.is_complete();
-        self.told = report.asked;
+        let is_news =
+            !report.missing.is_empty() || report.asked != self.answered_probes || self.receiver.is_complete();
+        self.answered_probes = report.asked;
         is_news.then_some(report)
+    }
+}
+
+impl Target {
+    pub(super) fn on_frame(&mut self, now_ns: u64, frame: &Chunk<'_>) {
+        let transfer = self.transfers.get_mut(&frame.op).filter(|transfer| !transfer.is_ending);
+        let Some(transfer) = transfer else {
+            // Its transfer has expired or is complete.
+            self.counters.frames_refused += 1;
+            return;
+        };
+        let placed = frame_of(transfer.bytes, frame.number);
+        let Some((offset, _)) = placed.filter(|(_, length)| *length as usize == frame.bytes.len()) else {
+            self.counters.frames_refused += 1;
+            return;
+        };
+        self.counters.frames += 1;
+        match transfer.receiver.handle_chunk(now_ns, frame.number) {
+            Received::New => {
+                let bytes = frame.bytes.to_vec();
+                self.holdings.storage.push_back(Storage::Write { op: frame.op, offset, bytes });
+            }
+            Received::Duplicate => self.counters.frames_known += 1,
+            // Not for the window, which is as long as the chunk.
+            Received::Refused(_) => self.counters.frames_refused += 1,
+        }
+        if transfer.receiver.is_complete() {
+            transfer.is_ending = true;
+            // The link is free, and its memory counts as the disk's.
+            let was_promised = self.book.finish(transfer.bid);
+            debug_assert!(was_promised.is_ok(), "{was_promised:?}");
+            self.disk.queued(now_ns, transfer.bytes);
+            self.holdings.storage.push_back(Storage::Finish { op: frame.op });
+        }
+        self.report(now_ns);
+    }
+
+    /// Sends the reports that are due.
+    pub(super) fn report(&mut self, now_ns: u64) {
+        for (op, transfer) in &mut self.transfers {
+            if transfer.next_report_ns() > now_ns && !transfer.is_ending {
+                continue;
+            }
+            let Some(report) = transfer.poll_report(now_ns) else { continue };
+            self.counters.frames_missing +=
+                report.missing.iter().map(|hole| u64::from(hole.end - hole.start)).sum::<u64>();
+            let mut bytes = Vec::new();
+            encoded(*op, self.config.node, &report).encode(&mut bytes);
+            self.sends.push_back(Transmit { to: Destination::Host(transfer.initiator), bytes });
+        }
+    }
+
+    /// The disk has verified a chunk, or failed to store it.
+    pub(super) fn on_finished(&mut self, now_ns: u64, op: OpId, end: End) {
+        let Some(transfer) = self.transfers.get(&op) else { return };
+        let (id, bytes) = (transfer.id, transfer.bytes);
+        self.disk.finished(now_ns, bytes);
+        match end {
+            // The groups have changed, and the chunk belongs to another one.
+            End::Whole if self.own_place(&id).is_none() => {
+                self.holdings.storage.push_back(Storage::Remove { id });
+            }
+            End::Whole => {
+                self.counters.stored += 1;
+                self.disk.used(bytes);
+                let (stamp, marked) = (self.stamp(), Round(0));
+                let holders = transfer.holders.clone();
+                self.holdings.insert(id, Held { bytes, stamp, marked, holders });
+                let stored = self.stored();
+                self.answer_transfer(op, stored);
+            }
+            End::Wrong => {
+                self.counters.wrong += 1;
+                self.answer_transfer(op, Answer::Wrong);
+            }
+            End::NoRoom => {
+                self.counters.disk_full += 1;
+                self.answer_transfer(op, Answer::NoSpace);
+            }
+        }
+        self.disk.release(bytes);
+        self.transfers.remove(&op);
+        self.arriving.remove(&id);
+    }
+
+    /// Sends an answer to the initiator of a transfer.
+    fn answer_transfer(&mut self, op: OpId, answer: Answer) {
+        let Some(Transfer { id, initiator, .. }) = self.transfers.get(&op) else { return };
+        let (id, to) = (*id, *initiator);
+        let place = self.own_place(&id);
+        // A target that left the group answers too; the version of the map says that it does not count.
+        self.answer(to, op, place.unwrap_or(u8::MAX), id, answer);
+    }
+}
+
+fn encoded(op: OpId, sender: NodeId, report: &Report) -> TransferReport {
+    TransferReport {
+        op,
+        partition: PartitionId(0),
+        epoch: Epoch(0),
+        sender,
+        status: Status::Ok,
+        members: Vec::new(),
+        prefix: report.prefix,
+        end: report.end,
+        limit: report.limit,
+        arrived: report.arrived,
+        asked: report.asked,
+        chunks_per_second: report.chunks_per_second,
+        held_ns: report.held_ns,
+        missing: report.missing.iter().map(|hole| Hole { start: hole.start, end: hole.end }).collect(),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::popularity::key;
 use super::rack::Balancer;
-use nicekv_hotkeys::{Config, HotKey, found, predict};
+use nicekv_hotkeys::{Config, HotKey, predict, recall};
 use std::cmp::Reverse;
 
 /// Ranks whose requests are counted exactly. What is beyond is asked less than twice in a period at Zipf 0.99, and ten times less than the hottest 10,000 in all that is measured: it is
@@ -70,7 +70,7 @@ impl Accuracies {
         ranks[..top].iter().for_each(|rank| exactly[*rank] = true);
         let part = |expected: &[bool]| {
             let is_expected = |key: &HotKey| expected[key.digest.match_value() as usize];
-            found(&exact, top, is_expected) as f64 / top as f64
+            recall(&exact, top, is_expected) as f64 / top as f64
         };
         let mut counts = now.clone();
         counts.sort_unstable_by(|one, other| other.cmp(one));

@@ -13,7 +13,7 @@ use super::rack::{Balancer, Period, Request, Setup, System};
 use crate::error::{BenchError, Result};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use nicekv_hotkeys::{Change, HotKey, Plan, Report, Ring as Servers, State, plan};
+use nicekv_hotkeys::{Change, HotKey, PeriodReport, Plan, Ring as Servers, State, plan};
 use nicekv_proto::hot::{HotConfirm, Stamp};
 use nicekv_proto::route::leave_room_for_stamp;
 use nicekv_proto::{ClientId, Condition, Get, HeaderLayout, KeyDigest, KeyspaceId, OpId, Operation, Update};
@@ -222,7 +222,7 @@ impl Balancer for KernelRack {
             (HotKey { keyspace: KeyspaceId(of.keyspace), digest: KeyDigest(of.digest) }, of.count)
         };
         let candidates: Vec<(HotKey, u64)> = reading.candidates.iter().map(candidate).collect();
-        let report = Report { loads: &period.loads, hot: &hot, candidates: &candidates };
+        let report = PeriodReport { loads: &period.loads, hot: &hot, candidates: &candidates };
         let servers = Servers { available: &self.available };
         let Plan { state, changes, .. } =
             plan(&self.setup.config, &self.state, &report, &servers, |key| Some(owner(key)));

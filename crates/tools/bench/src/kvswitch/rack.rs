@@ -12,7 +12,9 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use nicekv_hotkeys::{Change, Config, HashPipe, HotKey, Plan, Report, Ring, State, choose, plan};
+use nicekv_hotkeys::{
+    Change, Config, HashPipe, HotKey, PeriodReport, Plan, Ring, State, choose_holder, plan,
+};
 use std::convert::Infallible;
 
 /// Who balances.
@@ -198,7 +200,7 @@ impl Rack {
         // The owner is always valid, the others together.
         let valid = if is_open { u64::MAX >> (64 - entry.holders.len()) } else { 1 };
         entry.turn = entry.turn.wrapping_add(1);
-        choose(entry.turn, valid).map(|holder| entry.holders[usize::from(holder)])
+        choose_holder(entry.turn, valid).map(|holder| entry.holders[usize::from(holder)])
     }
 
     /// Ends a period; `owner` says where a key is at home.
@@ -221,7 +223,7 @@ impl Rack {
         let hot: Vec<(HotKey, u64)> =
             self.live.iter_mut().map(|(key, entry)| (*key, std::mem::take(&mut entry.count))).collect();
         let candidates = self.pipe.read().counts;
-        let report = Report { loads: &period.loads, hot: &hot, candidates: &candidates };
+        let report = PeriodReport { loads: &period.loads, hot: &hot, candidates: &candidates };
         let ring = Ring { available: &self.available };
         let Plan { state, changes, .. } =
             plan(&self.setup.config, &self.state, &report, &ring, |key| Some(owner(key)));

@@ -198,7 +198,7 @@ impl State {
     fn put(&mut self) -> Round {
         match self.target.put_at_once(chunk_id(BYTES), BYTES) {
             PutReply::Stored(stamp) => stamp,
-            PutReply::Coming(op) => {
+            PutReply::Arrived(op) => {
                 while self.target.poll_storage().is_some() {}
                 self.is_durable = true;
                 let end = nicekv_objects::End::Whole;

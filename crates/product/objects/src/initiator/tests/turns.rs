@@ -7,7 +7,7 @@ fn request_count(sent: &[Sent]) -> usize {
 }
 
 #[test]
-fn one_put_at_a_time_has_the_link_of_its_host() {
+fn one_put_at_a_time_uses_the_link() {
     let (mut initiator, bytes) = (multicast(), content(5_000));
     let id = chunk_id(&bytes);
     initiator.put(0, id, bytes);
@@ -28,7 +28,7 @@ fn one_put_at_a_time_has_the_link_of_its_host() {
 }
 
 #[test]
-fn a_turn_ends_with_a_negotiation_that_has_come_to_nothing() {
+fn failed_negotiation_ends_the_turn() {
     let mut initiator = multicast();
     for seed in [1, 2] {
         initiator.put(0, ChunkId([seed; 32]), content(10));
@@ -57,7 +57,7 @@ fn chosen_of(bids: [(u64, u64, u64); 4]) -> u16 {
 }
 
 #[test]
-fn those_are_chosen_with_whom_it_is_durable_first() {
+fn bids_are_chosen_by_earliest_durability() {
     assert_eq!(chosen_of([(1, 900, 400), (1, 900, 1), (1, 900, 1), (1, 900, 1)]), 0b1110);
     assert_eq!(
         chosen_of([(1, 900, 400), (1, 900, 1), (1, 900, 1), (300, 900, 1)]),
@@ -77,7 +77,7 @@ fn those_are_chosen_with_whom_it_is_durable_first() {
 }
 
 #[test]
-fn who_is_sent_one_copy_after_the_other_pauses_for_none_that_was_stored() {
+fn unicast_put_continues_at_once_after_each_stored_copy() {
     let (mut initiator, bytes) = (initiator(Config::UNICAST), content(5_000));
     let id = chunk_id(&bytes);
     initiator.put(0, id, bytes);

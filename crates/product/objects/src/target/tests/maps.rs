@@ -18,7 +18,7 @@ fn asked(target: &mut Target) -> Vec<Storage> {
 }
 
 #[test]
-fn what_was_promised_by_the_map_of_before_is_free() {
+fn new_map_frees_promises_by_the_old_one() {
     let (mut target, bytes) = (target(), content(1, 2_000));
     let id = chunk_id(&bytes);
     let bid = chosen(target.put(0, 1, &bytes));
@@ -35,7 +35,7 @@ fn what_was_promised_by_the_map_of_before_is_free() {
 }
 
 #[test]
-fn who_is_of_the_group_still_takes_what_was_begun_and_says_so_by_the_new_map() {
+fn member_by_both_maps_completes_a_transfer_and_answers_by_the_new_one() {
     let (mut target, bytes) = (target(), content(1, 1_000));
     let bid = chosen(target.put(0, 1, &bytes));
     target.accept(0, 1, chunk_id(&bytes), bid);
@@ -45,11 +45,11 @@ fn who_is_of_the_group_still_takes_what_was_begun_and_says_so_by_the_new_map() {
     let said = core::iter::from_fn(|| target.poll_transmit(30)).last().unwrap();
     let Ok((_, Datagram::ChunkAnswer(answer))) = Datagram::decode(&said.bytes) else { panic!("{said:?}") };
     assert_eq!((answer.version, answer.place), (MapVersion(VERSION.0 + 1), 2));
-    assert!(matches!(answer.answer, Answer::Stored { .. }) && target.held.len() == 1);
+    assert!(matches!(answer.answer, Answer::Stored { .. }) && target.holdings.held.len() == 1);
 }
 
 #[test]
-fn what_comes_to_its_end_at_one_that_is_of_the_group_no_more_is_nobodys() {
+fn transfer_that_ends_at_a_former_member_is_not_kept() {
     let (mut target, bytes) = (target(), content(1, 1_000));
     let id = chunk_id(&bytes);
     let bid = chosen(target.put(0, 1, &bytes));
@@ -58,13 +58,13 @@ fn what_comes_to_its_end_at_one_that_is_of_the_group_no_more_is_nobodys() {
     // All of it is with the disk already.
     target.set_map(10, next_map(0, None));
     target.handle_storage(30, StorageDone::Finished { op: op(1), end: End::Whole });
-    assert_eq!((target.held.len(), target.under_way(), target.promised_disk()), (0, 0, 0));
+    assert_eq!((target.holdings.held.len(), target.under_way(), target.promised_disk()), (0, 0, 0));
     assert_eq!(asked(&mut target).last(), Some(&Storage::Remove { id }));
     assert_eq!(target.answered(), None, "it is not said to be stored");
 }
 
 #[test]
-fn a_former_member_is_read_by_its_present_place_while_the_slot_moves() {
+fn former_member_is_read_under_its_present_place_while_the_slot_moves() {
     let (mut target, bytes) = (target(), content(1, 1_000));
     let id = chunk_id(&bytes);
     stored(&mut target, 0, 1, &bytes);
@@ -91,8 +91,8 @@ fn a_former_member_is_read_by_its_present_place_while_the_slot_moves() {
     target.set_round(Round(3));
     assert!(target.mark(Round(3), &[id]));
     while !target.sweep(Round(3)) {}
-    assert_eq!((target.held.len(), target.counters.collected), (1, 0));
+    assert_eq!((target.holdings.held.len(), target.counters.collected), (1, 0));
     target.set_round(Round(4));
     while !target.sweep(Round(4)) {}
-    assert_eq!((target.held.len(), target.counters.collected), (0, 1));
+    assert_eq!((target.holdings.held.len(), target.counters.collected), (0, 1));
 }

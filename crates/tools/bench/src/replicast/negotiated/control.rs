@@ -206,7 +206,7 @@ impl World<'_> {
         let initiator = self.initiator(asking.chunk.who);
         if initiator.copies() < REPLICAS {
             let windows: Vec<Window> = chosen.iter().map(|(_, window)| *window).collect();
-            let at_ns = nicekv_objects::reservation::ask_again(
+            let at_ns = nicekv_objects::reservation::next_request_ns(
                 &config,
                 now_ns,
                 initiator.earliest_before_ns,

@@ -1,43 +1,28 @@
-//! Which chunk is looked at next.
+//! Which chunk is checked next.
 //!
 //! ```text
-//!   pass ──▶ all that is held, in the order of ids ──▶ a pause ──▶ the next pass
-//!             │ not as it should be
+//!   pass ──▶ all chunks, in the order of ids ──▶ pause ──▶ next pass
+//!             │ a finding
 //!             ▼
-//!   open ──when it is due──▶ looked at once more ──▶ … ──▶ settled
+//!   open ──when due──▶ checked again ──▶ … ──▶ settled
 //! ```
 //!
-//! What is open and due comes first. A new map begins a new pass, with what it makes urgent as open and due.
+//! Open chunks that are due come first. A new map begins a new pass, and makes urgent chunks open and due.
 //!
-//! The first pass, and those that begin by their time, read all chunks, open ones included. One that a further map begins does not, unless it is time: after a loss targets have enough to do.
+//! The first pass, and those that begin by time, also read all chunks, open ones included. A pass that a later map begins
+//! does not, unless it is time: after a loss targets have enough to do.
 
-use super::super::told::Held;
+use super::finding::Finding;
+use crate::target::interface::Held;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound;
 use nicekv_proto::chunk::ChunkId;
 
-/// What is known of a chunk that is not known to be as it should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
-    /// Who was to hold it is gone; it was not looked at since.
-    Unseen,
-    /// This target is not of its group (any more).
-    Away,
-    /// Somebody who may hold it is silent.
-    Unsure,
-    /// Too few hold it, but it may be garbage: the next round of collection decides.
-    Undecided,
-    /// Too few hold it; whether this target is to put it again, as the first of them.
-    Lacking { is_first: bool },
-    /// As many as are wanted hold it, and all of these are before this target.
-    Surplus,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Open {
     finding: Finding,
-    /// So often in a row.
-    looks: u32,
+    /// Times in a row that it was found.
+    times: u32,
     due_ns: u64,
 }
 
@@ -46,21 +31,21 @@ struct Open {
 pub(super) struct Agenda {
     pass_ns: u64,
     begun_ns: u64,
-    /// Where the pass goes on; none: it is over, or waits for the last ones to be looked at.
+    /// Where the pass continues; `None`: it is over, or its last chunks are being checked.
     next: Option<Bound<ChunkId>>,
     is_ending: bool,
-    /// Whether the pass reads chunks.
+    /// Whether this pass reads chunks.
     reads: bool,
-    /// When the last pass that does has begun.
+    /// When the last reading pass began.
     reads_since_ns: Option<u64>,
-    /// Since the map is this one.
+    /// Passes since the map changed.
     passes: u64,
     open: BTreeMap<ChunkId, Open>,
     due: BTreeSet<(u64, ChunkId)>,
 }
 
 impl Agenda {
-    /// Passes begin so far from each other, at least.
+    /// `pass_ns`: least time between the starts of two passes.
     pub(super) fn new(pass_ns: u64) -> Self {
         Self {
             pass_ns,
@@ -75,9 +60,9 @@ impl Agenda {
         }
     }
 
-    /// All is to be looked at anew, and this first.
+    /// Starts a new pass, with these chunks first.
     pub(super) fn begin_anew(&mut self, now_ns: u64, first: impl Iterator<Item = (ChunkId, Finding)>) {
-        // One that is broken off is made up for.
+        // An interrupted reading pass is made up for.
         let is_broken_off = self.reads && (self.next.is_some() || self.is_ending);
         self.reads = is_broken_off;
         if self.reads_since_ns.is_none_or(|since_ns| since_ns.saturating_add(self.pass_ns) <= now_ns) {
@@ -92,7 +77,7 @@ impl Agenda {
         });
     }
 
-    /// What is looked at now, and whether that is a part of the pass.
+    /// The chunk to check now, and whether it is part of the pass.
     pub(super) fn next(&mut self, now_ns: u64, held: &BTreeMap<ChunkId, Held>) -> Option<(ChunkId, bool)> {
         if self.due.first().is_some_and(|(due_ns, _)| *due_ns <= now_ns) {
             return self.due.pop_first().map(|(_, id)| (id, false));
@@ -103,7 +88,8 @@ impl Agenda {
         }
         let from = self.next?;
         let mut ids = held.range((from, Bound::Unbounded)).map(|(id, _)| *id);
-        // What is open is looked at when it is due, and read by the pass: it may stay open for long, and be damaged meanwhile.
+        // Open chunks are checked when they are due. A reading pass reads them too: they may stay open for long, and be
+        // damaged meanwhile.
         let id = ids.find(|id| self.reads || !self.open.contains_key(id));
         self.next = id.map(Bound::Excluded);
         self.is_ending = id.is_none();
@@ -114,12 +100,12 @@ impl Agenda {
         (self.reads, self.reads_since_ns) = (true, Some(now_ns));
     }
 
-    /// Whether chunks of the pass are read.
+    /// Whether this pass reads chunks.
     pub(super) fn reads(&self) -> bool {
         self.reads
     }
 
-    /// When there is something to look at.
+    /// When the next chunk is to be checked.
     pub(super) fn next_ns(&self) -> u64 {
         let of_pass = match self.next {
             Some(_) => 0,
@@ -133,7 +119,7 @@ impl Agenda {
         self.begun_ns.saturating_add(self.pass_ns)
     }
 
-    /// Nothing of the pass is being looked at: if it has come to its end, it is over.
+    /// No chunk of the pass is being checked: the pass is over if it has reached its end.
     pub(super) fn end_pass(&mut self) {
         self.passes += u64::from(core::mem::take(&mut self.is_ending));
     }
@@ -142,19 +128,19 @@ impl Agenda {
         self.passes
     }
 
-    /// A chunk is not as it should be, or that is not known, and is looked at again then. Returns how often in a row that was found.
+    /// Notes a finding: the chunk is checked again at `due_ns`. Returns how many times in a row it was found.
     pub(super) fn note(&mut self, id: &ChunkId, finding: Finding, due_ns: u64) -> u32 {
         let known = self.open.get(id).copied();
         if let Some(known) = known {
             self.due.remove(&(known.due_ns, *id));
         }
-        let looks = known.filter(|known| known.finding == finding).map_or(0, |known| known.looks) + 1;
-        self.open.insert(*id, Open { finding, looks, due_ns });
+        let times = known.filter(|known| known.finding == finding).map_or(0, |known| known.times) + 1;
+        self.open.insert(*id, Open { finding, times, due_ns });
         self.due.insert((due_ns, *id));
-        looks
+        times
     }
 
-    /// A chunk could not be looked at, and is then.
+    /// A chunk could not be checked when it was due: it is checked at `due_ns` instead.
     pub(super) fn postpone(&mut self, id: &ChunkId, due_ns: u64) {
         let Some(open) = self.open.get_mut(id) else {
             self.note(id, Finding::Unseen, due_ns);
@@ -165,7 +151,7 @@ impl Agenda {
         self.due.insert((due_ns, *id));
     }
 
-    /// It is as it should be, or not held any more.
+    /// The chunk is as it should be, or no longer held.
     pub(super) fn settle(&mut self, id: &ChunkId) {
         if let Some(known) = self.open.remove(id) {
             self.due.remove(&(known.due_ns, *id));
@@ -176,7 +162,7 @@ impl Agenda {
         self.open.get(id).map(|open| open.finding)
     }
 
-    /// What is known of all that is open.
+    /// The findings of all open chunks.
     pub(super) fn findings(&self) -> impl Iterator<Item = Finding> {
         self.open.values().map(|open| open.finding)
     }
@@ -199,12 +185,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_goes_through_all_in_order_and_the_next_one_begins_later() {
+    fn pass_visits_all_chunks_in_order_and_the_next_begins_later() {
         let (mut agenda, held) = (Agenda::new(100), held(&[7, 3, 9]));
         agenda.begin_anew(10, [].into_iter());
         let all: Vec<_> = core::iter::from_fn(|| agenda.next(10, &held)).collect();
         assert_eq!(all, [(id(3), true), (id(7), true), (id(9), true)]);
-        assert_eq!((agenda.next_ns(), agenda.passes()), (u64::MAX, 0), "they are being looked at");
+        assert_eq!((agenda.next_ns(), agenda.passes()), (u64::MAX, 0), "they are being checked");
         agenda.end_pass();
         assert_eq!((agenda.next_ns(), agenda.passes()), (110, 1));
         assert_eq!((agenda.next(109, &held), agenda.next(110, &held)), (None, Some((id(3), true))));
@@ -213,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_reads_when_it_is_time_and_not_because_groups_are_others() {
+    fn pass_reads_by_time_and_not_because_of_a_new_map() {
         let (mut agenda, held) = (Agenda::new(100), held(&[7, 3]));
         let all = |agenda: &mut Agenda, now_ns| {
             while agenda.next(now_ns, &held).is_some() {}
@@ -235,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_comes_when_it_is_due_and_not_with_the_pass() {
+    fn open_chunks_come_when_due_and_not_with_the_pass() {
         let (mut agenda, held) = (Agenda::new(100), held(&[1, 2, 3]));
         agenda.begin_anew(0, [(id(2), Finding::Unseen)].into_iter());
         assert_eq!(agenda.next(0, &held), Some((id(2), false)));
@@ -252,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_that_reads_does_not_skip_open_chunks() {
+    fn reading_pass_does_not_skip_open_chunks() {
         let (mut agenda, held) = (Agenda::new(100), held(&[1, 2, 3]));
         agenda.begin_anew(0, [].into_iter());
         agenda.note(&id(2), Finding::Undecided, 1_000);

@@ -1,8 +1,7 @@
-//! Bids, and what becomes of them.
+//! Negotiations: requests, bids, and what becomes of bids.
 
 use super::Target;
-use super::state::Negotiation;
-use super::told::Storage;
+use super::interface::Storage;
 use super::transfer::Transfer;
 use crate::reservation::{Bid, BidId, Offsets, Refused, Request};
 use alloc::vec::Vec;
@@ -10,7 +9,19 @@ use core::net::SocketAddrV4;
 use nicekv_proto::chunk::{Answer, Chosen, ChunkAccept, ChunkId, ChunkRequest, Wanted};
 use nicekv_proto::{NodeId, OpId};
 
-/// Who is told that there is nothing now asks again after this, at the earliest.
+/// A bid that is neither accepted nor cancelled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Negotiation {
+    pub(super) bid: Bid,
+    pub(super) id: ChunkId,
+    pub(super) bytes: u32,
+    /// Places that hold the chunk already.
+    pub(super) except: u16,
+    pub(super) initiator: SocketAddrV4,
+    pub(super) received_ns: u64,
+}
+
+/// The least time after which a refused initiator should request again.
 const AGAIN_NS: u64 = 1_000_000;
 
 impl Target {
@@ -46,7 +57,7 @@ impl Target {
             return Some(self.stored());
         }
         if let Some(known) = self.negotiations.get(&request.op) {
-            // A copy of a request: the window is where it was, and the first copy was sent no later.
+            // A duplicate request: the window stays, since the first copy was sent no later.
             let is_same = known.id == request.id && known.initiator == initiator;
             return is_same.then(|| bid_of(&known.bid));
         }
@@ -61,7 +72,7 @@ impl Target {
             self.counters.no_space += 1;
             return Some(Answer::NoSpace);
         }
-        // What has come is the disk's, and in memory until that has it.
+        // Complete chunks are in memory until the disk has them.
         if self.promised_memory() + u64::from(bytes) > self.config.reservation.bytes_max {
             self.counters.not_now += 1;
             return Some(Answer::NotNow(self.disk.half_queue_ns().max(AGAIN_NS)));
@@ -84,15 +95,15 @@ impl Target {
         }
     }
 
-    /// A chunk that is held has the round's stamp from now on (P7). False if it is not held.
+    /// Gives a chunk the stamp of the present round (P7). False if it is not held.
     fn confirm(&mut self, id: &ChunkId) -> bool {
-        let round = self.round.unwrap_or_default();
-        let Some(held) = self.held.get_mut(id) else { return false };
+        let round = self.stamp();
+        let Some(held) = self.holdings.held.get_mut(id) else { return false };
         held.stamp = held.stamp.max(round);
         true
     }
 
-    /// An initiator has chosen. What it accepts comes in the window; who is not named has its time back.
+    /// An initiator has chosen. If it chose this target the chunk comes in the window; else the time is free again.
     pub(super) fn on_accept(&mut self, now_ns: u64, from: SocketAddrV4, accept: &ChunkAccept) {
         let to = accept.reply_to.unwrap_or(from);
         let own = self.own_place(&accept.id);
@@ -100,7 +111,7 @@ impl Target {
         let chosen = accept.chosen.iter().find(|chosen| chosen.place == place);
         if let Some(transfer) = self.transfers.get_mut(&accept.op) {
             if chosen.is_some() {
-                transfer.ask(now_ns);
+                transfer.on_probe(now_ns);
                 self.report(now_ns);
             }
             return;
@@ -129,11 +140,11 @@ impl Target {
     fn cancel(&mut self, now_ns: u64, known: &Negotiation) {
         self.counters.cancelled += 1;
         self.disk.release(known.bytes);
-        // It may lapse at this very time.
+        // It may expire at this very time.
         let _ = self.book.cancel(now_ns, known.bid.id);
     }
 
-    /// A bid is accepted: a transfer begins, unless the chunk is here, or is coming, by now.
+    /// A bid is accepted: a transfer begins, unless the chunk is here or arriving by now.
     fn take(
         &mut self,
         now_ns: u64,
@@ -170,10 +181,10 @@ impl Target {
         self.counters.transfers += 1;
         self.transfers.insert(accept.op, transfer);
         self.arriving.insert(id, accept.op);
-        self.storage.push_back(Storage::Begin { op: accept.op, id, bytes, holders });
+        self.holdings.storage.push_back(Storage::Begin { op: accept.op, id, bytes, holders });
     }
 
-    /// Who is to hold a chunk when it has been put: whom the accept names, and who held it before.
+    /// The rendezvous set of a chunk: the targets that the accept names, and those that held it before.
     fn holders(&self, accept: &ChunkAccept, except: u16) -> Vec<NodeId> {
         let group = self.map.as_ref().map(|map| map.group_of(&accept.id).1);
         let mask = accept
@@ -184,8 +195,8 @@ impl Target {
         members.filter(|(place, _)| mask >> place & 1 == 1).map(|(_, node)| node).collect()
     }
 
-    /// Groups are others. Who negotiates goes by the map of before, and begins anew by this one; what comes to a target that is of the chunk's group no more would be nobody's, as it was not acknowledged by the map of
-    /// before and is not going to be by this one (P2, P13).
+    /// The map has changed. Initiators start their negotiations over by the new map. A transfer of a chunk that belongs to
+    /// another group now is abandoned: it was not acknowledged by the old map, and will not be by the new one (P2, P13).
     pub(super) fn give_up_for_map(&mut self, now_ns: u64) {
         let negotiations = core::mem::take(&mut self.negotiations);
         negotiations.values().for_each(|known| self.cancel(now_ns, known));
@@ -196,21 +207,21 @@ impl Target {
         for op in over {
             let Some(transfer) = self.transfers.remove(&op) else { continue };
             self.counters.given_up += 1;
-            // It may have lapsed at this very time.
+            // It may have expired at this very time.
             let _ = self.book.finish(transfer.bid);
             self.disk.release(transfer.bytes);
             self.arriving.remove(&transfer.id);
-            self.storage.push_back(Storage::Abandon { op });
+            self.holdings.storage.push_back(Storage::Abandon { op });
         }
     }
 
-    /// What nobody has spoken for in time is free again.
+    /// Frees bids and transfers that have expired.
     pub(super) fn lapse(&mut self, now_ns: u64) {
         if self.book.lapse(now_ns) == 0 {
             return;
         }
         let (book, counters) = (&self.book, &mut self.counters);
-        let (disk, storage) = (&mut self.disk, &mut self.storage);
+        let (disk, storage) = (&mut self.disk, &mut self.holdings.storage);
         self.negotiations.retain(|_, known| {
             let is_over = !book.has(known.bid.id);
             counters.lapsed += u64::from(is_over);
@@ -242,7 +253,7 @@ fn bid_of(bid: &Bid) -> Answer {
     }
 }
 
-/// When to ask again who was refused: what is promised lapses soon, or the disk's queue has to become shorter.
+/// When a refused initiator should request again: promises expire soon, or the disk's queue must become shorter.
 fn again_ns(refused: Refused) -> u64 {
     match refused {
         Refused::Full { .. } | Refused::Memory { .. } => AGAIN_NS,

@@ -1,4 +1,4 @@
-//! How fast chunks are looked at: beside what others want of disk and network it is to be little.
+//! The pace of maintenance: a small share of disk and network.
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -7,7 +7,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub(super) struct Pace {
     chunk_ns: u64,
     bytes_per_second: u64,
-    /// When the next chunk may be looked at.
+    /// When the next chunk may be checked.
     next_ns: u64,
 }
 
@@ -21,7 +21,7 @@ impl Pace {
         self.next_ns
     }
 
-    /// A chunk is looked at, for which so many bytes are read or sent.
+    /// A chunk is checked, for which `bytes` are read or sent.
     pub(super) fn charge(&mut self, now_ns: u64, bytes: u64) {
         let bytes_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.bytes_per_second);
         self.next_ns = self.next_ns.max(now_ns).saturating_add(self.chunk_ns.max(bytes_ns as u64));
@@ -33,13 +33,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_and_bytes_are_bounded_whichever_is_more() {
+    fn pace_is_bounded_by_chunks_and_by_bytes() {
         let mut pace = Pace::new(100, 1_000_000);
         pace.charge(5, 10);
         assert_eq!(pace.next_ns(), 5 + 10_000_000);
         pace.charge(5, 50_000);
         assert_eq!(pace.next_ns(), 5 + 60_000_000);
-        // What was not used is not saved up.
+        // Idle time is not saved up.
         pace.charge(SECOND_NS, 0);
         assert_eq!(pace.next_ns(), SECOND_NS + 10_000_000);
     }

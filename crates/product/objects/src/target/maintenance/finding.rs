@@ -1,30 +1,46 @@
-//! What is to be done, by who holds a chunk (P11, P12).
+//! What is wrong with a chunk, by its holders (P11, P12).
 
-use super::agenda::Finding;
 use crate::map::Group;
 use nicekv_proto::NodeId;
 use nicekv_proto::chunk::ChunkId;
 use nicekv_proto::placement::rendezvous_rank;
 
-/// Bits of the members of a group whose rank is better than that of one of them.
+/// A chunk is not as it should be, or may not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// A holder was removed; the chunk was not checked since.
+    Unseen,
+    /// This target is not in its group (any more).
+    Away,
+    /// A target that may hold it is silent.
+    Unsure,
+    /// It has too few holders, but may be garbage: the next round of collection decides.
+    Undecided,
+    /// It has too few holders; whether this target is the first of them, and so puts it again.
+    Lacking { is_first: bool },
+    /// It has enough holders that are before this target.
+    Surplus,
+}
+
+/// The members of a group that rank before `own`, as a mask.
 pub(super) fn better(group: &Group, id: &ChunkId, own: NodeId) -> u16 {
     let rank = |node| rendezvous_rank(&id.0, node);
     let better = group.members().filter(|(_, node)| rank(*node) < rank(own));
     better.fold(0, |mask, (place, _)| mask | 1 << place)
 }
 
-/// Members of a group, of a member's view: bits of places.
+/// The holders of a chunk from the view of one member, as masks of places.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holders {
-    /// Who holds the chunk, the member itself among them.
+    /// Members that hold the chunk, including this one.
     pub(super) held: u16,
-    /// Who may.
+    /// Silent members, which may hold it.
     pub(super) silent: u16,
-    /// Who is before the member.
+    /// Members that rank before this one.
     pub(super) better: u16,
 }
 
-/// What a member finds; none: all is well.
+/// The finding of a member; `None`: nothing to do.
 pub(super) fn finding(copies: usize, holders: Holders) -> Option<Finding> {
     let Holders { held, silent, better } = holders;
     let count = |mask: u16| mask.count_ones() as usize;
@@ -43,21 +59,25 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn the_first_of_too_few_puts_again_and_the_last_of_too_many_drops() {
+    fn first_of_too_few_puts_again_and_last_of_too_many_drops() {
         let own = 0b1000;
         let of = |held: u16, silent, better| finding(2, Holders { held: held | own, silent, better });
         assert_eq!(of(0b0001, 0, 0b0111), None);
-        assert_eq!(of(0, 0, 0b0111), Some(Finding::Lacking { is_first: true }), "others do not hold it");
+        assert_eq!(
+            of(0, 0, 0b0111),
+            Some(Finding::Lacking { is_first: true }),
+            "no member before it holds the chunk"
+        );
         assert_eq!(of(0, 0b0010, 0b0111), Some(Finding::Unsure));
         assert_eq!(of(0b0011, 0, 0b0111), Some(Finding::Surplus));
-        assert_eq!(of(0b0011, 0, 0b0101), None, "one of them is behind");
+        assert_eq!(of(0b0011, 0, 0b0101), None, "one of them ranks behind");
         let of_three = |held: u16, better| finding(3, Holders { held: held | own, silent: 0, better });
         assert_eq!(of_three(0b0001, 0b0001), Some(Finding::Lacking { is_first: false }));
         assert_eq!(of_three(0b0001, 0b0010), Some(Finding::Lacking { is_first: true }));
     }
 
     #[test]
-    fn members_agree_on_their_order() {
+    fn members_agree_on_their_ranks() {
         let nodes: Vec<NodeId> = (3..9).map(NodeId).collect();
         let (group, id) = (Group::new(&nodes).unwrap(), ChunkId([5; 32]));
         let mut counts: Vec<u32> = nodes.iter().map(|node| better(&group, &id, *node).count_ones()).collect();

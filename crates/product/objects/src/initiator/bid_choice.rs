@@ -1,6 +1,8 @@
-//! Which bids are taken: those by which a chunk is durable first (Replicast §I-A), which is when its window is over and the slowest of the chosen disks has it.
+//! Chooses the bids by which a chunk is durable first (Replicast §I-A): when its window is over and the slowest of the chosen
+//! disks has written it.
 //!
-//! Disks that need no longer than the chunk does on the link count as equally fast. Which of them are chosen is chance, so that they fill alike.
+//! Disks that need less time than the chunk takes on the link count as equally fast. Chance decides among them, so that they
+//! fill evenly.
 
 use super::shared::Shared;
 use crate::reservation::{
@@ -8,7 +10,7 @@ use crate::reservation::{
 };
 use alloc::vec::Vec;
 
-/// A bid, with what is known of when its target received the request.
+/// A bid, with the estimated time when its target received the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offered {
     pub(super) place: u8,
@@ -18,10 +20,10 @@ pub(super) struct Offered {
     pub(super) disk_ns: u64,
 }
 
-/// A bid that is taken, and what of it.
+/// A chosen bid, and the window within it.
 pub(super) type Taken = (Offered, Window);
 
-/// How many targets are to get a chunk.
+/// How many targets must and may get a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) bytes: u32,
@@ -29,7 +31,7 @@ pub(super) struct Wanted {
     pub(super) most: usize,
 }
 
-/// As many bids as are wanted, if possible; of several choices of as many, the one after which all is durable first.
+/// Chooses as many bids as are wanted, if possible; of several such choices, the one that is durable first.
 pub(super) fn choose(now_ns: u64, wanted: Wanted, offered: &[Offered], shared: &mut Shared) -> Vec<Taken> {
     let config = shared.config.reservation;
     let of = |(at, of): (usize, &Offered)| Offer {

@@ -1,30 +1,30 @@
-//! Multicast: one window that several targets have in common.
+//! Multicast: the window that several targets have in common.
 
 use crate::reservation::config::Config;
-use crate::reservation::offer::{Offer, sort};
+use crate::reservation::offers::{Offer, sort_offers};
 use crate::reservation::window::Window;
 
-/// Who gets the chunk, and when.
+/// The targets that get a chunk, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Common {
-    /// The chosen are as many offers as were wanted, from this one on.
+pub struct CommonWindow {
+    /// Index of the first chosen offer; the chosen ones follow each other.
     pub first: usize,
-    /// When it is sent to them.
+    /// When the chunk is sent.
     pub window: Window,
 }
 
-/// The earliest window for a chunk of so many bytes that so many offers which follow each other have in common. None if none do: then all of them are to be cancelled, and others
-/// asked for.
+/// The earliest window for a chunk of `bytes` that `copies` consecutive offers have in common. `None` if there is none: then
+/// all bids must be cancelled and new ones requested.
 ///
-/// Puts the offers in order.
+/// Sorts the offers.
 pub fn common_window(
     config: &Config,
     now_ns: u64,
     bytes: u32,
     copies: usize,
     offers: &mut [Offer],
-) -> Option<Common> {
-    sort(config, offers);
+) -> Option<CommonWindow> {
+    sort_offers(config, offers);
     let used_ns = config.widths(bytes).used_ns;
     let accepted_ns = now_ns + config.control_ns();
     let together = offers.windows(copies.max(1));
@@ -34,7 +34,7 @@ pub fn common_window(
         let right_ns = chosen.iter().map(|offer| offer.window.right_ns).fold(u64::MAX, u64::min);
         let used_right_ns = left_ns.checked_add(used_ns)?;
         let window = Window { left_ns, right_ns: used_right_ns };
-        (used_right_ns <= right_ns).then_some(Common { first, window })
+        (used_right_ns <= right_ns).then_some(CommonWindow { first, window })
     };
     together.take(tried).enumerate().find_map(common)
 }
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_three_that_have_enough_in_common() {
+    fn earliest_three_offers_with_enough_in_common_are_chosen() {
         let used = Config::MULTICAST.widths(BYTES).used_ns;
         let mut bids = offers(&[
             (400_000, 400_000 + used + 10),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_begins_before_the_accept_has_left() {
+    fn window_begins_after_the_accept_has_left() {
         let (config, used) = (Config::MULTICAST, Config::MULTICAST.widths(BYTES).used_ns);
         let mut bids = offers(&[(0, used + config.control_ns() + 7); 4]);
         let common = common_window(&config, 7, BYTES, 3, &mut bids).unwrap();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_offer_counts_where_it_may() {
+    fn last_offer_is_tried_only_if_configured() {
         let mut three = offers(&[(9_000, 900_000); 3]);
         let all = Config { is_last_tried: true, ..Config::MULTICAST };
         assert_eq!(common_window(&Config::MULTICAST, 0, BYTES, 3, &mut three), None);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_chosen_of_equal_bids_is_chance() {
+    fn chance_decides_among_equal_bids() {
         let mut chosen = [0; 9];
         for seed in 0..900_u64 {
             let mut bids = offers(&[(9_000, 900_000); 9]);
@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_chosen_is_within_every_chosen_offer(
+        fn chosen_window_is_within_every_chosen_offer(
             windows in prop::collection::vec((0_u64..400_000, 100_000_u64..300_000), 0..10),
             now in 0_u64..200_000,
             copies in 1_usize..4,
@@ -121,7 +121,7 @@ mod tests {
             let config = Config { is_last_tried: true, ..Config::MULTICAST };
             let used = config.widths(BYTES).used_ns;
             match common_window(&config, now, BYTES, copies, &mut bids) {
-                Some(Common { first, window }) => {
+                Some(CommonWindow { first, window }) => {
                     prop_assert_eq!(window.width_ns(), used);
                     prop_assert!(window.left_ns >= now + config.control_ns());
                     prop_assert!(bids[first..][..copies].iter().all(|offer| offer.window.contains(&window)));

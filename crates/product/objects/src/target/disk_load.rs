@@ -1,45 +1,47 @@
-//! What a target's disk has to do, and how long that takes.
+//! The load of a target's disk: what is promised and queued, and how long that takes.
 
 use crate::reservation::Backlog;
 
-/// What was measured before loses one of so many parts with each chunk.
+/// With each chunk the earlier measurements lose one part in this many.
 const SMOOTHING: u64 = 4;
-/// What is known before anything was measured counts as so many parts of a second.
+/// The assumed rate counts as a measurement of one part of a second in this many.
 const KNOWN_PARTS: u64 = 8;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Of what was measured one part is forgotten whenever nothing was written for so long: who was slow once would get no chunk any more, and so never be measured again.
+/// After this idle time one part of the measurements is forgotten. A disk that was slow once would otherwise get no more
+/// chunks, and never be measured again.
 const FORGET_NS: u64 = 2 * SECOND_NS;
-/// So many times are enough to forget nearly all.
+/// This many times forget nearly everything.
 const FORGET_MAX: u64 = 32;
-/// What a chunk takes on the disk beside its bytes, at most: its header and what lies between it and the next one.
+/// Space that a chunk takes in addition to its bytes, at most: its header, and alignment.
 const OVERHEAD_BYTES: u64 = 16 << 10;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Disk {
-    /// May be written, beside what is promised.
+pub(super) struct DiskLoad {
+    /// Free bytes, including those that are promised.
     pub(super) free_bytes: u64,
-    /// To chunks that have a bid, or come.
+    /// Promised to bids and transfers.
     pub(super) promised_bytes: u64,
-    /// Of chunks that have come and are not forced.
+    /// Bytes of complete chunks that are not durable yet.
     queued_bytes: u64,
-    /// When the disk began with what is at the front of the queue.
+    /// When the disk began with the front of its queue.
     busy_since_ns: u64,
-    /// What was written of late, and how long that took: sums, as several chunks that are forced together are told of at once, the first after all of the time, the others after none.
+    /// Recent bytes written, and the time for that. Sums, because chunks that are synced together complete at once: the first
+    /// after the whole time, the others after none.
     written_bytes: u64,
     written_ns: u64,
-    /// When that was measured, or a part of it forgotten.
+    /// When these were last measured, or partly forgotten.
     measured_ns: u64,
-    /// What is known before anything is measured.
+    /// The assumed rate, as bytes.
     known_bytes: u64,
 }
 
-/// What a chunk of so many bytes takes.
+/// Space that a chunk of `bytes` takes.
 fn on_disk(bytes: u32) -> u64 {
     u64::from(bytes) + OVERHEAD_BYTES
 }
 
-impl Disk {
+impl DiskLoad {
     pub(super) fn new(bytes_per_second: u64) -> Self {
         let known_bytes = (bytes_per_second / KNOWN_PARTS).max(1);
         Self {
@@ -58,22 +60,22 @@ impl Disk {
         self.promised_bytes + on_disk(bytes) <= self.free_bytes
     }
 
-    /// A chunk of so many bytes may come.
+    /// Reserves space for a chunk.
     pub(super) fn promise(&mut self, bytes: u32) {
         self.promised_bytes += on_disk(bytes);
     }
 
-    /// It does not, or has come.
+    /// Releases the reservation: the chunk is stored, or will not come.
     pub(super) fn release(&mut self, bytes: u32) {
         self.promised_bytes = self.promised_bytes.saturating_sub(on_disk(bytes));
     }
 
-    /// It has come: what is free is told anew from time to time; until then it is less by this.
+    /// A chunk is stored: less is free, until the free space is measured again.
     pub(super) fn used(&mut self, bytes: u32) {
         self.free_bytes = self.free_bytes.saturating_sub(on_disk(bytes));
     }
 
-    /// What a chunk of so many bytes would find.
+    /// The queue that a chunk of `bytes` would find.
     pub(super) fn backlog(&mut self, now_ns: u64, bytes: u32) -> Backlog {
         self.forget(now_ns);
         Backlog { queued_ns: self.time_ns(self.queued_bytes), write_ns: self.time_ns(bytes.into()) }
@@ -83,17 +85,17 @@ impl Disk {
         (u128::from(bytes) * u128::from(self.written_ns) / u128::from(self.written_bytes)) as u64
     }
 
-    /// Bytes of chunks that have come and are not forced: they are in memory still.
+    /// Bytes of complete chunks that are not durable yet, and so still in memory.
     pub(super) fn queued_bytes(&self) -> u64 {
         self.queued_bytes
     }
 
-    /// How long until half of them are forced, as far as is known.
+    /// Estimated time until half of these are durable.
     pub(super) fn half_queue_ns(&self) -> u64 {
         self.time_ns(self.queued_bytes / 2)
     }
 
-    /// A chunk has come.
+    /// A chunk is complete and waits for the disk.
     pub(super) fn queued(&mut self, now_ns: u64, bytes: u32) {
         if self.queued_bytes == 0 {
             self.busy_since_ns = now_ns;
@@ -101,7 +103,7 @@ impl Disk {
         self.queued_bytes += u64::from(bytes);
     }
 
-    /// One is forced, or is not going to be.
+    /// The disk is done with a chunk.
     pub(super) fn finished(&mut self, now_ns: u64, bytes: u32) {
         self.queued_bytes -= u64::from(bytes);
         let took_ns = now_ns.saturating_sub(self.busy_since_ns);
@@ -116,7 +118,7 @@ impl Disk {
         self.written_ns = kept(self.written_ns).saturating_add(took_ns);
     }
 
-    /// What was measured long ago counts less than what was known before.
+    /// Moves old measurements toward the assumed rate.
     fn forget(&mut self, now_ns: u64) {
         let idle_ns = now_ns.saturating_sub(self.measured_ns);
         if self.queued_bytes > 0 || idle_ns < FORGET_NS {
@@ -136,8 +138,8 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn the_backlog_is_what_is_queued_at_the_speed_that_was_measured() {
-        let mut disk = Disk::new(100 << 20);
+    fn backlog_is_the_queue_at_the_measured_rate() {
+        let mut disk = DiskLoad::new(100 << 20);
         disk.free_bytes = 10 << 20;
         assert_eq!(disk.backlog(0, 1 << 20), Backlog { queued_ns: 0, write_ns: 10 * MS });
         for at in 0..40 {
@@ -152,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_are_forced_together_are_as_fast_as_one_after_the_other() {
-        let mut disk = Disk::new(300 << 20);
+    fn chunks_synced_together_measure_the_same_rate() {
+        let mut disk = DiskLoad::new(300 << 20);
         for at in 0..20 {
             (0..3).for_each(|_| disk.queued(at * 1_000 * MS, 1 << 20));
             (0..3).for_each(|_| disk.finished(at * 1_000 * MS + 300 * MS, 1 << 20));
@@ -163,8 +165,8 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_does_not_make_it_infinitely_fast() {
-        let mut disk = Disk::new(1_000);
+    fn burst_does_not_make_the_rate_infinite() {
+        let mut disk = DiskLoad::new(1_000);
         disk.queued(0, 100);
         disk.queued(0, 100);
         disk.finished(5, 100);
@@ -172,18 +174,18 @@ mod tests {
         assert!(disk.backlog(5, 1_000).write_ns > SECOND_NS / 8);
     }
 
-    /// One slow force made a target so slow that it got nothing any more, and so stayed slow.
+    /// A regression: after one slow sync a target got no more chunks, and so stayed slow.
     #[test]
-    fn a_disk_that_was_slow_long_ago_is_tried_again() {
-        let mut disk = Disk::new(100 << 20);
+    fn disk_that_was_slow_long_ago_is_tried_again() {
+        let mut disk = DiskLoad::new(100 << 20);
         disk.queued(0, 1 << 20);
         disk.finished(2_000 * MS, 1 << 20);
         let mut write_ms = |at_ms: u64| disk.backlog(at_ms * MS, 1 << 20).write_ns / MS;
         let slow = write_ms(3_900);
         assert!(slow > 150, "{slow}");
-        let told = [6_000, 10_000, 18_000, 34_000, 10_000_000].map(&mut write_ms);
-        assert!(told.is_sorted_by(|one, next| one > next) && told[0] < slow, "{told:?}");
-        assert!((10..=11).contains(&told[4]), "{told:?}");
+        let later = [6_000, 10_000, 18_000, 34_000, 10_000_000].map(&mut write_ms);
+        assert!(later.is_sorted_by(|one, next| one > next) && later[0] < slow, "{later:?}");
+        assert!((10..=11).contains(&later[4]), "{later:?}");
         disk.queued(10_000_000 * MS, 1 << 20);
         disk.finished(10_000_500 * MS, 1 << 20);
         assert!(disk.backlog(10_000_600 * MS, 1 << 20).write_ns > 40 * MS, "and is measured again");

@@ -1,4 +1,4 @@
-//! What an initiator is told when it begins, and what it tells.
+//! The interface of an initiator: its settings and results.
 
 use crate::reservation::Config;
 use alloc::sync::Arc;
@@ -6,44 +6,44 @@ use alloc::vec::Vec;
 use nicekv_proto::chunk::{MapVersion, Round};
 use nicekv_proto::{ClientId, NodeId};
 
-/// A put, a get or a count.
+/// Identifies a put, get or count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u64);
 
-/// How an initiator is.
+/// Settings of an initiator.
 #[derive(Clone, Copy, Debug)]
 pub struct InitiatorConfig {
-    /// Its name, which no other one has.
+    /// Its client id, which no other initiator has.
     pub client: ClientId,
-    /// How many targets are to hold a chunk.
+    /// How many targets must hold a chunk.
     pub copies: usize,
-    /// Windows; the same as the targets'.
+    /// Parameters of reservations; must equal those of the targets.
     pub reservation: Config,
-    /// How long it waits.
+    /// Its timeouts.
     pub timing: Timing,
 }
 
-/// How long an initiator waits, in nanoseconds.
+/// Timeouts of an initiator, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// For answers, before it decides by those that it has (P5).
+    /// For answers to a request, before it decides by those that came (P5).
     pub answers_ns: u64,
-    /// For acknowledgements, beyond what bids say of the disk.
+    /// For acknowledgements, in addition to the time that bids give for the disk.
     pub acks_ns: u64,
-    /// For a target that has all of a chunk, and is to force it.
+    /// For a target that has all frames, to make the chunk durable.
     pub disk_ns: u64,
-    /// For frames that a target was asked for.
+    /// For requested frames.
     pub frames_ns: u64,
-    /// Before it asks again, at first: doubled each time …
+    /// First pause before a new attempt; doubled each time …
     pub again_ns_min: u64,
     /// … up to this.
     pub again_ns_max: u64,
-    /// For all of it.
+    /// For a whole put or get.
     pub deadline_ns: u64,
 }
 
 impl Timing {
-    /// On a network of a data centre.
+    /// Timeouts for a data-centre network.
     pub const DEFAULT: Self = Self {
         answers_ns: 3_000_000,
         acks_ns: 100_000_000,
@@ -55,63 +55,63 @@ impl Timing {
     };
 }
 
-/// A chunk is held, durably, by as many targets as were wanted.
+/// A chunk was put: enough targets hold it durably.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// The map by which all of them said so.
+    /// Version of the map by which they all answered.
     pub version: MapVersion,
     /// The lowest of their stamps (P7, P9).
     pub stamp: Round,
-    /// Who they are.
+    /// The targets.
     pub holders: Vec<NodeId>,
 }
 
-/// Who of its group holds a chunk, as far as they have said so in time: bits of places.
+/// Which members of a chunk's group hold it, as masks of places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Who was asked and holds it.
+    /// Members that hold it.
     pub held: u16,
-    /// Who does not.
+    /// Members that do not.
     pub lacking: u16,
-    /// Who has said nothing, or goes by another map.
+    /// Members that did not answer in time, or use another map.
     pub silent: u16,
-    /// With which stamps those have confirmed it who were asked to.
+    /// Place and stamp of each member that has confirmed it.
     pub stamps: Vec<(u8, Round)>,
 }
 
-/// Why a chunk was not put.
+/// Why a put failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PutError {
-    /// Not enough targets said in time that they hold it. Some may; what nobody names is collected.
-    #[error("not enough targets have acknowledged the chunk in time; whether it is stored is unknown")]
+    /// Too few targets acknowledged the chunk in time. Some may hold it; without a name it will be collected.
+    #[error("too few targets acknowledged the chunk in time; whether it is stored is unknown")]
     Unknown,
     /// No target of the group has room (P15).
     #[error(
         "no target of the chunk's group has room for it; add nodes, or delete objects and collect garbage (`nicekv object gc --now`)"
     )]
     NoSpace,
-    /// It has no bytes, or too many.
-    #[error("a chunk of {bytes} bytes; it must have 1 to {bytes_max}")]
+    /// The chunk is empty or too long.
+    #[error("chunk of {bytes} bytes: it must have 1 to {bytes_max} bytes")]
     Length {
-        /// How many it has.
+        /// Its length.
         bytes: usize,
-        /// The bound.
+        /// The limit.
         bytes_max: u32,
     },
 }
 
-/// Why a chunk was not got.
+/// Why a get failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GetError {
-    /// All targets of its group, and while its slot moves all former ones, have said that they do not hold it.
+    /// All members of its group, and while its slot moves all former members, answered that they do not hold it.
     #[error("no target of the chunk's group holds it")]
     NotFound,
-    /// Those that may hold it have not answered, or not with what it is.
-    #[error("the targets that may hold the chunk did not deliver it in time; try again")]
+    /// Targets that may hold it did not answer, or sent a damaged chunk.
+    #[error("targets that may hold the chunk did not deliver it in time; try again")]
     Unavailable,
 }
 
-/// What has happened.
+/// Something has ended.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A put has ended.
@@ -120,32 +120,33 @@ pub enum Event {
     Got(Handle, Result<Arc<[u8]>, GetError>),
     /// A count has ended.
     Counted(Handle, Counted),
-    /// A target goes by a newer map: [`Initiator::set_map`] is to be called.
+    /// A target uses a newer map: call [`Initiator::set_map`](super::Initiator::set_map).
     NewerMap(MapVersion),
 }
 
-/// For operators.
+/// Counts for operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct InitiatorCounters {
     pub requests: u64,
     pub accepts: u64,
-    /// Negotiations in which no bids fit each other.
+    /// Negotiations whose bids had no common window.
     pub no_common_window: u64,
-    /// Bids that were accepted too late.
+    /// Bids that had expired when they were accepted.
     pub lapsed: u64,
-    /// Negotiations after which not all have acknowledged in time.
+    /// Negotiations without all acknowledgements in time.
     pub overdue: u64,
     pub frames: u64,
     pub repairs: u64,
     pub probes: u64,
-    /// Chunks that were there already, at as many targets as were wanted: no frame was sent.
+    /// Puts of chunks that enough targets held already: no frame was sent.
     pub known: u64,
     pub puts: u64,
     pub puts_failed: u64,
     pub gets: u64,
     pub gets_failed: u64,
-    /// What was read is not what its id says.
+    /// Chunks read that did not match their ids.
     pub wrong: u64,
-    pub strangers: u64,
+    /// Messages that match no job, or come from a target that is not in the map.
+    pub unexpected: u64,
 }

@@ -1,14 +1,14 @@
-//! Unicast: when an initiator asks again that has found fewer windows than it needs.
+//! Unicast: when to request more windows if there were fewer than needed.
 
 use crate::reservation::config::Config;
 use crate::reservation::window::Window;
 
-/// When to ask the remaining targets, for windows from the end of the last pick on. `asked_ns` is what was asked for before these picks, if that was not the chunk's first
-/// request.
+/// When to request windows of the remaining targets, from the end of the last pick on. `asked_ns` is the earliest time in
+/// the request before these picks, unless that was the chunk's first one.
 ///
-/// In time for the answers: before these picks, if they have left room for it; between the first two; or just before the last one ends. None if there is no pick: nothing was
-/// offered, so nothing is waited for.
-pub fn ask_again(config: &Config, now_ns: u64, asked_ns: Option<u64>, picks: &[Window]) -> Option<u64> {
+/// The request leaves in time for its answers: before the picks if there is room; between the first two; or just before the
+/// last one ends. `None` without picks: then there is nothing to wait for.
+pub fn next_request_ns(config: &Config, now_ns: u64, asked_ns: Option<u64>, picks: &[Window]) -> Option<u64> {
     let control_ns = config.control_ns();
     let (first, last) = (picks.first()?, picks.last()?);
     let is_before =
@@ -27,12 +27,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_asks_in_the_first_pause_that_there_is() {
+    fn request_leaves_in_the_first_gap() {
         let config = Config::UNICAST;
         let control = config.control_ns();
         let pick = |left_ns, right_ns| Window { left_ns, right_ns };
         let picks = [pick(100_000, 200_000), pick(201_000, 300_000)];
-        let ask = |asked, picks: &[Window]| ask_again(&config, 50_000, asked, picks);
+        let ask = |asked, picks: &[Window]| next_request_ns(&config, 50_000, asked, picks);
         assert_eq!(ask(None, &[]), None);
         assert_eq!(ask(None, &picks), Some(300_000 - 2 * control));
         assert_eq!(ask(None, &picks[..1]), Some(200_000 - 2 * control));

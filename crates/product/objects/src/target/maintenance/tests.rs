@@ -1,15 +1,15 @@
-//! A few targets that are wired to each other: what is sent arrives at once, and disks take no time.
+//! A few targets wired to each other: datagrams arrive at once, and disks take no time.
 
 use super::*;
-use crate::map::{Group, Layout, Map};
+use crate::Target;
+use crate::map::Layout;
 use crate::target::{End, Storage, StorageDone, TargetConfig};
-use crate::transmit::{Destination, Transmit};
-use alloc::collections::{BTreeMap, BTreeSet};
+use crate::transmit::Destination;
 use alloc::vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
-use nicekv_proto::chunk::{MapVersion, Round};
+use nicekv_proto::ClientId;
+use nicekv_proto::chunk::MapVersion;
 use nicekv_proto::placement::rendezvous_rank;
-use nicekv_proto::{ClientId, NodeId};
 
 const MS: u64 = 1_000_000;
 const COPIES: usize = 2;
@@ -212,7 +212,7 @@ fn at_first(skipped: usize, copies: usize) -> (Cluster, ChunkId, Vec<NodeId>) {
 }
 
 #[test]
-fn where_all_is_well_nothing_is_done_but_looked_at() {
+fn healthy_chunks_are_only_counted() {
     let (mut cluster, id, order) = at_first(0, 2);
     cluster.run(950);
     let mut holders = cluster.holders(&id);
@@ -225,7 +225,7 @@ fn where_all_is_well_nothing_is_done_but_looked_at() {
 }
 
 #[test]
-fn what_a_removed_target_held_is_put_again_by_the_first_of_the_others() {
+fn first_remaining_holder_puts_again_what_a_removed_target_held() {
     let (mut cluster, id, order) = at_first(0, 2);
     cluster.run(1);
     let lost = order[0];
@@ -240,12 +240,14 @@ fn what_a_removed_target_held_is_put_again_by_the_first_of_the_others() {
     assert_eq!((cluster.holders(&id).len(), cluster.lacking()), (COPIES, 0));
     let first = &cluster.targets[&order[1]];
     assert_eq!(first.counters.put_again, 1);
-    assert!(first.held[&id].holders.len() == COPIES && !first.held[&id].holders.contains(&lost));
+    assert!(
+        first.holdings.held[&id].holders.len() == COPIES && !first.holdings.held[&id].holders.contains(&lost)
+    );
     assert_eq!(cluster.sum(|target| target.counters.put_again), 1);
 }
 
 #[test]
-fn who_is_silent_is_waited_for_and_a_copy_too_many_goes_when_it_is_back() {
+fn silent_target_is_waited_for_and_a_surplus_copy_is_dropped_on_its_return() {
     let (mut cluster, id, order) = at_first(0, 2);
     cluster.silent.insert(order[0]);
     cluster.run(450);
@@ -263,7 +265,7 @@ fn who_is_silent_is_waited_for_and_a_copy_too_many_goes_when_it_is_back() {
 }
 
 #[test]
-fn a_damaged_copy_is_found_and_made_again() {
+fn damaged_copy_is_found_and_replaced() {
     let (mut cluster, id, order) = at_first(0, 2);
     cluster.disks.get_mut(&order[0]).unwrap().damaged.insert(id);
     // Another is what it is no more, though the disk does not notice.
@@ -279,22 +281,22 @@ fn a_damaged_copy_is_found_and_made_again() {
 }
 
 #[test]
-fn a_copy_is_not_dropped_for_those_whose_stamps_are_older() {
+fn copy_is_kept_while_the_other_stamps_are_older() {
     let (mut cluster, id, order) = at_first(0, 3);
     // The third one knows of a newer round, and somebody has had the chunk confirmed there.
     let third = cluster.targets.get_mut(&order[2]).unwrap();
     third.set_round(Round(6));
-    third.held.get_mut(&id).unwrap().stamp = Round(6);
+    third.holdings.held.get_mut(&id).unwrap().stamp = Round(6);
     cluster.run(1_000);
     assert_eq!((cluster.holders(&id).len(), cluster.sum(|target| target.counters.surplus)), (3, 0));
     cluster.targets.values_mut().for_each(|target| target.set_round(Round(6)));
     cluster.run(1_000);
     assert_eq!((cluster.holders(&id).len(), cluster.targets[&order[2]].counters.surplus), (2, 1));
-    assert_eq!(cluster.targets[&order[0]].held[&id].stamp, Round(6), "it was confirmed");
+    assert_eq!(cluster.targets[&order[0]].holdings.held[&id].stamp, Round(6), "it was confirmed");
 }
 
 #[test]
-fn what_garbage_collection_has_not_decided_about_is_not_put_again() {
+fn undecided_chunk_is_not_put_again() {
     let (mut cluster, id, order) = at_first(0, 1);
     for target in cluster.targets.values_mut() {
         target.set_round(Round(6));
@@ -302,7 +304,7 @@ fn what_garbage_collection_has_not_decided_about_is_not_put_again() {
     cluster.run(1_000);
     assert_eq!((cluster.holders(&id).len(), cluster.lacking()), (1, 1));
     let holder = cluster.targets.get_mut(&order[0]).unwrap();
-    holder.held.get_mut(&id).unwrap().stamp = Round(5);
+    holder.holdings.held.get_mut(&id).unwrap().stamp = Round(5);
     while !holder.sweep(Round(6)) {}
     cluster.run(1_000);
     let said = cluster.targets[&order[0]].progress();
@@ -324,7 +326,7 @@ fn what_garbage_collection_has_not_decided_about_is_not_put_again() {
 }
 
 #[test]
-fn chunks_of_a_slot_that_moves_are_put_to_its_new_group_and_kept_until_it_has_moved() {
+fn chunks_of_a_moving_slot_are_put_to_the_new_group_and_kept_until_it_has_moved() {
     let (mut cluster, id, order) = at_first(0, 2);
     let (before, now) = (layout(&FIRST_GROUP, 0), layout(&FIRST_GROUP, 1));
     SECOND_GROUP.iter().for_each(|node| {
@@ -352,7 +354,7 @@ fn chunks_of_a_slot_that_moves_are_put_to_its_new_group_and_kept_until_it_has_mo
 }
 
 #[test]
-fn a_pace_bounds_how_much_is_looked_at() {
+fn pace_bounds_checks() {
     let bytes = content(7);
     let id = chunk_id_of(&bytes);
     let mut config = config(NodeId(0));

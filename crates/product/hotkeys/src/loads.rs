@@ -2,14 +2,14 @@
 
 use alloc::vec::Vec;
 
-/// What was counted since the last reading, of counters that only grow (KVSwitch §4.2.6 resets them, and loses what comes while it reads).
+/// Differences between readings of counters that only grow. (KVSwitch §4.2.6 resets them, and loses what comes meanwhile.)
 #[derive(Clone, Debug, Default)]
-pub struct Differences {
+pub struct CounterDeltas {
     last: Vec<u64>,
 }
 
-impl Differences {
-    /// What each counter grew by. A counter below its last reading belongs to a switch that has restarted, and has counted all that it shows since.
+impl CounterDeltas {
+    /// The growth of each counter since the last reading. A counter below its last reading was reset by a restart.
     pub fn read(&mut self, counters: &[u64]) -> Vec<u64> {
         self.last.resize(counters.len(), 0);
         let grown = |(now, last): (&u64, &u64)| now.checked_sub(*last).unwrap_or(*now);
@@ -19,7 +19,8 @@ impl Differences {
     }
 }
 
-/// λ: the mean distance of servers' loads from their mean, as part of it (KVSwitch's equation 2). From 0 to 2 − 2/M; 0 without servers or load.
+/// λ: the mean deviation of servers' loads from their mean, as a share of it (KVSwitch's equation 2). From 0 to 2 − 2/M; 0
+/// without servers or load.
 pub fn imbalance(loads: &[u64]) -> f64 {
     let total: u64 = loads.iter().sum();
     if total == 0 {
@@ -35,13 +36,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_add_up_over_restarts() {
-        let mut differences = Differences::default();
+    fn deltas_add_up_over_restarts() {
+        let mut differences = CounterDeltas::default();
         assert_eq!(differences.read(&[5, 0]), [5, 0]);
         assert_eq!(differences.read(&[5, 3]), [0, 3]);
         // Restarted, and counted 2 and 7 since.
         assert_eq!(differences.read(&[2, 7]), [2, 4]);
-        assert_eq!(differences.read(&[2, 7, 1]), [0, 0, 1], "a server more");
+        assert_eq!(differences.read(&[2, 7, 1]), [0, 0, 1], "one more server");
         assert_eq!(differences.read(&[3]), [1]);
     }
 

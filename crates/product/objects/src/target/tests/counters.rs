@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn every_bid_is_counted_when_it_is_made_and_at_its_one_end() {
+fn every_bid_is_counted_once_when_made_and_once_when_ended() {
     let mut target = target();
     let contents: Vec<Vec<u8>> = (1..=5).map(|seed| content(seed, 2_000)).collect();
     stored(&mut target, 0, 1, &contents[0]);
@@ -31,7 +31,7 @@ fn every_bid_is_counted_when_it_is_made_and_at_its_one_end() {
 }
 
 #[test]
-fn why_there_was_no_bid_is_counted() {
+fn refused_requests_are_counted_by_reason() {
     let mut target = target();
     target.set_free(1 << 20);
     let wanted = |bytes| Wanted::Put { bytes, earliest_ns: 0, except: 0 };
@@ -44,7 +44,7 @@ fn why_there_was_no_bid_is_counted() {
 }
 
 #[test]
-fn frames_that_come_twice_or_are_asked_for_again_are_counted() {
+fn duplicate_and_missing_frames_are_counted() {
     let (mut target, bytes) = (target(), content(1, 5 * CHUNK_BYTES));
     let bid = chosen(target.put(0, 1, &bytes));
     target.accept(0, 1, chunk_id(&bytes), bid);
@@ -57,13 +57,13 @@ fn frames_that_come_twice_or_are_asked_for_again_are_counted() {
 }
 
 #[test]
-fn a_round_is_known_then_listed_then_swept() {
+fn round_is_announced_then_listed_then_swept() {
     let mut target = target();
     (0..5_000_u32).for_each(|number| {
         let mut id = ChunkId([7; 32]);
         id.0[..4].copy_from_slice(&number.to_be_bytes());
         let held = Held { bytes: 1, stamp: Round(2), marked: Round(0), holders: vec![] };
-        target.held.insert(id, held);
+        target.holdings.held.insert(id, held);
     });
     let of = |target: &Target| (target.usage().round, target.usage().listed, target.usage().swept);
     assert_eq!(of(&target), (Round(2), Round(0), Round(0)));

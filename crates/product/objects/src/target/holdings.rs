@@ -1,0 +1,78 @@
+//! The chunks that a target holds, and what its disk is asked to do with them.
+
+use super::interface::{Held, Storage};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_proto::chunk::ChunkId;
+use nicekv_proto::{NodeId, OpId};
+
+/// Reads that wait for the disk. More are dropped; initiators request them again.
+const READS_MAX: usize = 256;
+
+/// The purpose of a read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reading {
+    /// An initiator has requested frames.
+    Frames { to: SocketAddrV4, op: OpId, place: u8, id: ChunkId, first: u32 },
+    /// Maintenance reads a whole chunk.
+    Whole { id: ChunkId },
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Holdings {
+    pub(super) held: BTreeMap<ChunkId, Held>,
+    /// Bytes of all chunks.
+    pub(super) bytes: u64,
+    /// Reads under way; the disk answers them in order.
+    readings: VecDeque<Reading>,
+    /// What the disk is to do next.
+    pub(super) storage: VecDeque<Storage>,
+}
+
+impl Holdings {
+    /// The chunks on the disk when the target starts: id, length and rendezvous set. Their stamps are not known.
+    pub(super) fn new(on_disk: impl IntoIterator<Item = (ChunkId, u32, Vec<NodeId>)>) -> Self {
+        let (stamp, marked) = Default::default();
+        let chunk = |(id, bytes, holders)| (id, Held { bytes, stamp, marked, holders });
+        let held: BTreeMap<ChunkId, Held> = on_disk.into_iter().map(chunk).collect();
+        let bytes = held.values().map(|held| u64::from(held.bytes)).sum();
+        Self { held, bytes, readings: VecDeque::new(), storage: VecDeque::new() }
+    }
+
+    /// A chunk has become durable.
+    pub(super) fn insert(&mut self, id: ChunkId, held: Held) {
+        self.bytes += u64::from(held.bytes);
+        self.held.insert(id, held);
+    }
+
+    /// Deletes a chunk; false if it is not held.
+    pub(super) fn remove(&mut self, id: &ChunkId) -> bool {
+        let Some(held) = self.held.remove(id) else { return false };
+        self.bytes -= u64::from(held.bytes);
+        self.storage.push_back(Storage::Remove { id: *id });
+        true
+    }
+
+    /// Whether one more read may wait for the disk.
+    pub(super) fn may_read(&self) -> bool {
+        self.readings.len() < READS_MAX
+    }
+
+    /// Reads under way.
+    pub(super) fn reads(&self) -> usize {
+        self.readings.len()
+    }
+
+    /// Reads a part of a chunk.
+    pub(super) fn read(&mut self, reading: Reading, id: ChunkId, offset: u32, bytes: u32) {
+        self.readings.push_back(reading);
+        self.storage.push_back(Storage::Read { id, offset, bytes });
+    }
+
+    /// The disk has answered a read: its purpose.
+    pub(super) fn end_reading(&mut self) -> Reading {
+        self.readings.pop_front().expect("reads are answered once, in order")
+    }
+}
