@@ -25,7 +25,7 @@ fn update(bytes: &[u8]) -> Update<'_> {
 }
 
 #[test]
-fn a_get_goes_to_the_unicast_ring_and_its_reply_completes_it() {
+fn get_goes_to_the_unicast_ring_and_is_completed_by_its_reply() {
     let mut world = World::new();
     let ticket = world.get("color");
     let mut out = Vec::new();
@@ -44,7 +44,7 @@ fn a_get_goes_to_the_unicast_ring_and_its_reply_completes_it() {
 }
 
 #[test]
-fn a_directed_get_is_as_long_as_it_says_though_replies_were_long() {
+fn directed_get_is_not_padded() {
     let mut world = World::with(|config| {
         (config.coordination, config.nodes) = (Coordination::Client, vec![REPLICA]);
         config.keyspaces[0].replication = Replication::Chain;
@@ -76,7 +76,7 @@ fn a_directed_get_is_as_long_as_it_says_though_replies_were_long() {
 }
 
 #[test]
-fn an_update_goes_to_the_multicast_ring_and_is_retried_byte_for_byte() {
+fn update_goes_to_the_multicast_ring_and_is_retried_unchanged() {
     let mut world = World::new();
     world.put("color", "blue");
     let mut first = Vec::new();
@@ -96,7 +96,7 @@ fn an_update_goes_to_the_multicast_ring_and_is_retried_byte_for_byte() {
 }
 
 #[test]
-fn without_an_answer_a_put_is_unknown_and_a_get_has_timed_out() {
+fn unanswered_put_is_unknown_and_unanswered_get_times_out() {
     let mut world = World::new();
     let (put, get) = (world.put("a", "1"), world.get("b"));
     let started = world.now.boot_ns;
@@ -113,7 +113,7 @@ fn without_an_answer_a_put_is_unknown_and_a_get_has_timed_out() {
 }
 
 #[test]
-fn a_late_or_repeated_reply_is_ignored() {
+fn late_or_duplicate_reply_is_ignored() {
     let mut world = World::new();
     world.put("a", "1");
     let op = world.sent_ops()[0];
@@ -132,7 +132,7 @@ fn a_late_or_repeated_reply_is_ignored() {
 }
 
 #[test]
-fn the_watermark_is_the_oldest_op_that_may_still_be_retried() {
+fn watermark_is_the_oldest_op_that_may_still_be_retried() {
     let mut world = World::new();
     world.put("a", "1");
     world.put("b", "1");
@@ -147,7 +147,7 @@ fn the_watermark_is_the_oldest_op_that_may_still_be_retried() {
 }
 
 #[test]
-fn busy_is_tried_again_as_a_new_op_until_the_deadline() {
+fn busy_request_is_tried_again_as_a_new_op_until_its_deadline() {
     let mut world = World::new();
     world.put("a", "1");
     let mut ops = world.sent_ops();
@@ -200,7 +200,7 @@ fn statuses_become_answers_or_typed_errors() {
 }
 
 #[test]
-fn limits_are_refused_by_name_and_nothing_is_sent() {
+fn requests_beyond_limits_are_refused_and_not_sent() {
     let mut world = World::with(|config| (config.in_flight_max, config.value_bytes_max) = (2, 1024));
     let mut refused =
         |request| world.client.submit(world.now, KeyspaceId::DEFAULT, request, u64::MAX).unwrap_err();
@@ -233,7 +233,7 @@ fn limits_are_refused_by_name_and_nothing_is_sent() {
 
 /// Replicas that slow down are not sent everything twice for ever.
 #[test]
-fn the_timeout_follows_slow_replicas() {
+fn timeout_follows_slow_replicas() {
     let mut world = World::new();
     let mut answer_after = |delay: u64| {
         let before = world.client.counters().retries;
@@ -296,7 +296,7 @@ fn every_op_completes_once_over_a_lossy_network() {
 }
 
 #[test]
-fn a_forgotten_client_goes_on_under_another_id_and_ops_in_flight_keep_theirs() {
+fn expired_client_continues_under_another_id_and_ops_in_flight_keep_theirs() {
     let mut world = World::new();
     world.put("a", "1");
     world.put("b", "1");

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 const NEAR_AND_FAR: [&str; 2] = ["color", "shape"];
 
 #[test]
-fn what_is_beyond_the_window_waits_for_its_turn() {
+fn requests_beyond_the_window_wait() {
     let mut world = World::new();
     for _ in 0..1_000 {
         world.get("color");
@@ -28,7 +28,7 @@ fn what_is_beyond_the_window_waits_for_its_turn() {
 }
 
 #[test]
-fn a_part_of_the_ring_that_is_silent_holds_nobody_else_up() {
+fn silent_destination_does_not_delay_others() {
     let mut world = World::new();
     let [live, dead] = NEAR_AND_FAR;
     for _ in 0..500 {
@@ -62,7 +62,7 @@ fn a_part_of_the_ring_that_is_silent_holds_nobody_else_up() {
 }
 
 #[test]
-fn who_has_had_no_turn_in_time_is_refused_and_nothing_was_sent() {
+fn request_that_waits_too_long_is_refused_and_not_sent() {
     let mut world = World::new();
     for _ in 0..1_000 {
         world.put("color", "blue");
@@ -87,7 +87,7 @@ fn who_has_had_no_turn_in_time_is_refused_and_nothing_was_sent() {
 
 /// Replicas whose disks stall answer nobody, and then all of what they were asked before.
 #[test]
-fn while_nobody_is_answered_only_some_ask_again_but_all_do_in_the_end() {
+fn during_an_outage_few_requests_are_retried_and_all_in_the_end() {
     const MS: u64 = 1_000_000;
     let mut world = World::new();
     let answer_all = |world: &mut World, ops: Vec<OpId>| {
@@ -186,7 +186,7 @@ impl SlowLink {
 }
 
 #[test]
-fn a_link_that_was_full_once_is_not_kept_full_by_those_who_ask_again() {
+fn retries_do_not_keep_a_full_link_full() {
     let mut load = SlowLink { world: World::new(), queue: VecDeque::new(), keys: 0, answered: 0 };
     (0..256).for_each(|_| load.ask());
     load.ask_nodes();

@@ -80,7 +80,7 @@ fn sent(client: &mut ClientCore) -> Vec<(KeyDigest, Vec<String>)> {
 }
 
 #[test]
-fn requests_for_one_partition_share_datagrams_and_others_do_not() {
+fn requests_for_one_partition_share_datagrams() {
     let mut client = client(Some(1));
     for (key, _) in &keys() {
         submit(&mut client, Request::Get { key: key.as_bytes() });
@@ -101,7 +101,7 @@ fn requests_for_one_partition_share_datagrams_and_others_do_not() {
 }
 
 #[test]
-fn gets_and_updates_do_not_share_and_a_lone_request_is_as_it_was() {
+fn gets_and_updates_do_not_share_and_a_lone_request_is_unchanged() {
     let mut client = client(Some(0));
     submit(&mut client, Request::Get { key: b"a" });
     let operation = Operation::Set { value: &[7; 1024], expiry: Expiry::Never };
@@ -115,7 +115,7 @@ fn gets_and_updates_do_not_share_and_a_lone_request_is_as_it_was() {
 }
 
 #[test]
-fn unless_told_each_request_is_a_datagram_and_a_retry_is_one_in_any_case() {
+fn without_partition_bits_nothing_is_batched_and_retries_never_are() {
     for (bits, first) in [(None, 40), (Some(0), 2)] {
         let mut client = client(bits);
         for (key, _) in &keys() {
@@ -133,7 +133,7 @@ fn unless_told_each_request_is_a_datagram_and_a_retry_is_one_in_any_case() {
 }
 
 #[test]
-fn replies_are_found_in_a_bundle_and_nonsense_in_it_is_counted() {
+fn bundled_replies_are_taken_and_malformed_ones_counted() {
     let mut client = client(Some(0));
     let ops: Vec<OpId> = (0..3)
         .map(|_| {
@@ -168,7 +168,7 @@ fn replies_are_found_in_a_bundle_and_nonsense_in_it_is_counted() {
 }
 
 #[test]
-fn gets_of_all_parts_that_one_node_has_answered_share_datagrams_for_a_while() {
+fn gets_of_partitions_that_one_node_answers_share_datagrams_for_a_while() {
     let mut client = client(Some(2));
     assert_eq!(get_one_of_each_part(NOW, &mut client), [[0], [1], [2], [3]], "nothing is known yet");
     answer(NOW, &mut client, [1, 2, 3], NODE);
@@ -190,7 +190,7 @@ fn gets_of_all_parts_that_one_node_has_answered_share_datagrams_for_a_while() {
 }
 
 #[test]
-fn parts_whose_company_was_not_answered_are_alone_for_longer() {
+fn partitions_of_an_unanswered_batch_stay_apart() {
     let mut client = client(Some(2));
     get_one_of_each_part(NOW, &mut client);
     answer(NOW, &mut client, [1, 2, 3, 4], NODE);

@@ -82,7 +82,7 @@ fn calls_become_updates_and_answers_come_back() {
 }
 
 #[test]
-fn more_callers_than_the_window_all_get_answers() {
+fn more_callers_than_the_window_holds_all_get_answers() {
     let (client, thread) = start(|update| Reply { integer: 1, ..Reply::bare(update.op, Status::Ok) });
     let callers: Vec<_> = (0..32)
         .map(|_| {
@@ -99,7 +99,7 @@ fn more_callers_than_the_window_all_get_answers() {
 }
 
 #[test]
-fn a_stopped_client_says_so() {
+fn stopped_client_is_reported() {
     let (client, commands) = channel(Arc::new(|| ()));
     drop(commands);
     assert_eq!(block_on(client.get(b"k")), Err(ClientError::Stopped));

@@ -115,7 +115,7 @@ fn version(counter: u64) -> Timestamp {
 }
 
 #[test]
-fn a_put_asks_r_minus_k_plus_1_and_stores_at_k_under_one_timestamp() {
+fn put_queries_r_minus_k_plus_1_and_stores_at_k_under_one_timestamp() {
     let mut world = World::new(5, 3);
     world.put("blue");
     let op = world.op(1);
@@ -139,7 +139,7 @@ fn a_put_asks_r_minus_k_plus_1_and_stores_at_k_under_one_timestamp() {
 }
 
 #[test]
-fn answers_of_one_epoch_are_counted() {
+fn only_answers_of_one_epoch_are_counted() {
     let mut world = World::new(3, 2);
     world.put("blue");
     let op = world.op(1);
@@ -170,7 +170,7 @@ fn storing() -> (World, OpId, Timestamp) {
 }
 
 #[test]
-fn a_put_that_a_newer_epoch_cuts_off_is_stored_again_only_where_a_replica_shows_that_nothing_newer_was_forgotten()
+fn put_interrupted_by_a_new_epoch_is_stored_again_only_if_no_newer_deletion_can_be_forgotten()
  {
     let unknown = Some(Err(OperationError::OutcomeUnknown));
     // Holds what was before, and has forgotten nothing as new.
@@ -205,7 +205,7 @@ fn a_put_that_a_newer_epoch_cuts_off_is_stored_again_only_where_a_replica_shows_
 }
 
 #[test]
-fn a_put_is_newer_than_what_was_forgotten() {
+fn put_is_newer_than_every_floor() {
     let mut world = World::new(3, 2);
     world.put("blue");
     let op = world.op(1);
@@ -216,7 +216,7 @@ fn a_put_is_newer_than_what_was_forgotten() {
 }
 
 #[test]
-fn a_get_that_a_newer_epoch_cuts_off_forgets_what_it_has_read() {
+fn get_interrupted_by_a_new_epoch_forgets_what_it_has_read() {
     let mut world = World::new(3, 2);
     world.submit(Request::Get { key: b"color" }).unwrap();
     let op = world.op(1);
@@ -231,7 +231,7 @@ fn a_get_that_a_newer_epoch_cuts_off_forgets_what_it_has_read() {
 }
 
 #[test]
-fn a_get_writes_back_what_fewer_than_k_hold() {
+fn get_writes_back_a_version_that_fewer_than_k_hold() {
     let mut world = World::new(3, 2);
     let get = Request::Get { key: b"color" };
     // Both hold it: one round.
@@ -263,7 +263,7 @@ fn a_get_writes_back_what_fewer_than_k_hold() {
 }
 
 #[test]
-fn a_get_waits_for_the_slow_ones_no_longer_than_a_retry() {
+fn get_waits_for_slow_replicas_no_longer_than_a_timeout() {
     let mut world = World::new(3, 3);
     world.submit(Request::Get { key: b"color" }).unwrap();
     let op = world.op(1);
@@ -275,7 +275,7 @@ fn a_get_waits_for_the_slow_ones_no_longer_than_a_retry() {
 }
 
 #[test]
-fn a_put_that_was_never_sent_to_be_stored_has_not_happened() {
+fn put_without_a_store_has_not_happened() {
     let mut world = World::new(3, 2);
     world.put("blue");
     let op = world.op(1);
@@ -297,7 +297,7 @@ fn a_put_that_was_never_sent_to_be_stored_has_not_happened() {
 }
 
 #[test]
-fn replicas_of_another_keyspace_end_the_request() {
+fn unknown_keyspace_ends_the_request() {
     let mut world = World::new(3, 2);
     world.put("blue");
     let mut out = Vec::new();
@@ -307,7 +307,7 @@ fn replicas_of_another_keyspace_end_the_request() {
 }
 
 #[test]
-fn what_needs_a_primary_is_refused_by_name() {
+fn requests_that_need_a_primary_are_refused() {
     let mut world = World::new(3, 2);
     let set = |expiry| Operation::Set { value: b"blue", expiry };
     let update = |operation| Request::update(b"color", operation);
@@ -335,7 +335,7 @@ fn what_needs_a_primary_is_refused_by_name() {
 
 /// What it would have to write back would have no room in a message, or would be told as small values are not.
 #[test]
-fn an_answer_that_the_key_cannot_have_counts_for_nothing() {
+fn answer_with_an_impossible_value_is_ignored() {
     let small_max = small_value_bytes_max(KEY_BYTES_MAX);
     let mut world = World::new(3, 2);
     world.submit(Request::Get { key: &[b'k'; KEY_BYTES_MAX] }).unwrap();

@@ -28,7 +28,7 @@ fn check(world: &mut World, value: &[u8]) {
 }
 
 #[test]
-fn a_get_has_the_whole_value() {
+fn get_returns_the_whole_value() {
     for length in [1_025, CHUNK_BYTES, CHUNK_BYTES + 1, LENGTH] {
         let mut world = World::new(CALM, 1);
         let value = value_of(length, 1);
@@ -44,7 +44,7 @@ fn a_get_has_the_whole_value() {
 }
 
 #[test]
-fn whatever_is_lost_repeated_or_overtaken_is_got_in_the_end() {
+fn get_completes_despite_loss_duplication_and_reordering() {
     for seed in 0..8 {
         let (mut world, value) = reading(ROUGH, seed);
         world.get();
@@ -56,7 +56,7 @@ fn whatever_is_lost_repeated_or_overtaken_is_got_in_the_end() {
 }
 
 #[test]
-fn a_token_that_is_not_right_any_more_is_replaced() {
+fn outdated_token_is_replaced() {
     let (mut world, value) = reading(CALM, 2);
     world.get();
     world.run_until(|world| world.client.counters().chunks_received > 1_000);
@@ -68,7 +68,7 @@ fn a_token_that_is_not_right_any_more_is_replaced() {
 }
 
 #[test]
-fn a_value_that_is_replaced_meanwhile_is_got_anew_under_another_op_id() {
+fn get_of_a_value_that_is_replaced_meanwhile_starts_over_under_another_op_id() {
     for (is_large, is_there) in [(true, true), (false, true), (false, false)] {
         let (mut world, _) = reading(CALM, 3);
         let ticket = world.get();
@@ -91,7 +91,7 @@ fn a_value_that_is_replaced_meanwhile_is_got_anew_under_another_op_id() {
 }
 
 #[test]
-fn a_checksum_that_is_wrong_is_no_answer() {
+fn wrong_checksum_is_no_answer() {
     let (mut world, value) = reading(CALM, 4);
     world.wrong = 1;
     world.get();
@@ -105,7 +105,7 @@ fn a_checksum_that_is_wrong_is_no_answer() {
 }
 
 #[test]
-fn chunks_that_nobody_has_asked_for_are_ignored() {
+fn unrequested_chunks_are_ignored() {
     let (mut world, value) = reading(CALM, 5);
     world.get();
     world.run_until(|world| world.client.counters().chunks_received > 1_000);
@@ -132,7 +132,7 @@ fn chunks_that_nobody_has_asked_for_are_ignored() {
 }
 
 #[test]
-fn a_length_that_no_chunk_follows_ends_with_the_deadline() {
+fn get_without_chunks_ends_at_its_deadline() {
     let mut world = World::with(CALM, 6, |config| config.value_bytes_max = LARGE_BYTES_MAX as usize);
     world.primary.0 = 4;
     world.get();
@@ -148,7 +148,7 @@ fn a_length_that_no_chunk_follows_ends_with_the_deadline() {
 }
 
 #[test]
-fn a_value_that_is_longer_than_the_limit_is_not_read() {
+fn value_beyond_the_limit_is_not_read() {
     let mut world = World::with(CALM, 7, |config| config.value_bytes_max = 100_000);
     world.store(1, value_of(100_001, 7));
     world.get();
@@ -159,7 +159,7 @@ fn a_value_that_is_longer_than_the_limit_is_not_read() {
 }
 
 #[test]
-fn the_length_is_known_without_a_chunk() {
+fn length_is_known_without_chunks() {
     let (mut world, _) = reading(CALM, 8);
     let length = Request::Length { key: KEY };
     world.submit(length, 100);
@@ -178,7 +178,7 @@ fn the_length_is_known_without_a_chunk() {
 }
 
 #[test]
-fn a_value_that_is_named_is_read_if_it_is_still_that_one() {
+fn referenced_value_is_read_if_the_key_still_has_it() {
     let (mut world, value) = reading(CALM, 9);
     let reference = world.reference().expect("it was stored");
     let named = Request::Named { key: KEY, reference };
@@ -208,7 +208,7 @@ fn delete(world: &mut World) {
 }
 
 #[test]
-fn the_value_from_before_an_update_is_read_and_the_update_is_not_sent_again_for_it() {
+fn previous_value_is_read_without_sending_the_update_again() {
     for wrong in [0, 1] {
         let (mut world, value) = reading(Weather { loss: 10, ..CALM }, 9);
         world.weather.loss = 0;
@@ -224,7 +224,7 @@ fn the_value_from_before_an_update_is_read_and_the_update_is_not_sent_again_for_
 }
 
 #[test]
-fn the_value_from_before_may_be_gone_and_whether_the_update_has_taken_effect_is_known() {
+fn lost_previous_value_does_not_hide_that_the_update_took_effect() {
     let cases = [
         (Condition::Always, OperationError::OldValueGone),
         // It was refused, so that nothing was stored.
@@ -245,7 +245,7 @@ fn the_value_from_before_may_be_gone_and_whether_the_update_has_taken_effect_is_
 }
 
 #[test]
-fn a_get_that_is_given_up_has_timed_out_and_asks_no_more() {
+fn get_past_its_deadline_times_out_and_requests_no_more_chunks() {
     let (mut world, _) = reading(CALM, 11);
     world.submit(Request::Get { key: KEY }, 1);
     world.run_until(|world| world.client.counters().chunks_received > 100);

@@ -2,5 +2,5 @@
 
 mod gets;
 mod puts;
-mod wanted;
+mod pending_reads;
 mod world;

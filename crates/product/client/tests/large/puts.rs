@@ -31,7 +31,7 @@ fn is_idle(world: &World) -> bool {
 }
 
 #[test]
-fn without_loss_each_chunk_leaves_once_and_nothing_is_sent_again() {
+fn without_loss_each_chunk_is_sent_once() {
     let mut world = World::new(CALM, 1);
     let value = value_of(LENGTH, 1);
     world.put(&value);
@@ -48,7 +48,7 @@ fn without_loss_each_chunk_leaves_once_and_nothing_is_sent_again() {
 }
 
 #[test]
-fn whatever_is_lost_repeated_or_overtaken_all_have_it_in_the_end() {
+fn put_completes_despite_loss_duplication_and_reordering() {
     for seed in 0..8 {
         let mut world = World::new(ROUGH, seed);
         let value = value_of(LENGTH, seed);
@@ -63,7 +63,7 @@ fn whatever_is_lost_repeated_or_overtaken_all_have_it_in_the_end() {
 }
 
 #[test]
-fn several_share_the_way() {
+fn several_puts_run_at_once() {
     let mut world = World::new(Weather { loss: 20, ..CALM }, 2);
     let values: Vec<Vec<u8>> = (0..8).map(|number| value_of(400_000 + number, number as u64)).collect();
     let tickets: Vec<usize> = values.iter().map(|value| world.put(value)).collect();
@@ -77,7 +77,7 @@ fn several_share_the_way() {
 }
 
 #[test]
-fn one_who_comes_late_is_sent_all_of_it() {
+fn late_member_is_sent_the_whole_value() {
     let mut world = World::new(Weather { loss: 10, ..CALM }, 3);
     let value = value_of(LENGTH, 3);
     world.replicas[2].is_down = true;
@@ -90,7 +90,7 @@ fn one_who_comes_late_is_sent_all_of_it() {
 }
 
 #[test]
-fn another_primary_with_other_members_gets_what_they_lack() {
+fn new_members_are_sent_what_they_miss() {
     for (members, primary) in [([2, 1, 3], 2), ([0, 1, 4], 1), ([3, 4, 2], 4)] {
         let mut world = World::new(Weather { loss: 10, ..CALM }, 5);
         let value = value_of(LENGTH, 5);
@@ -107,7 +107,7 @@ fn another_primary_with_other_members_gets_what_they_lack() {
 }
 
 #[test]
-fn what_is_refused_for_now_is_put_again_under_another_name() {
+fn busy_put_starts_over_under_another_op_id() {
     let mut world = World::new(CALM, 6);
     let value = value_of(LENGTH, 6);
     let began_ns = world.now.boot_ns;
@@ -122,7 +122,7 @@ fn what_is_refused_for_now_is_put_again_under_another_name() {
 }
 
 #[test]
-fn a_refusal_that_is_decided_ends_it() {
+fn decided_refusal_ends_the_put() {
     let ends = [
         (Status::DiskFull, OperationError::DiskFull),
         (Status::ValueTooLong, OperationError::ResultTooLong { limit: LONG_VALUE_BYTES_MAX }),
@@ -137,7 +137,7 @@ fn a_refusal_that_is_decided_ends_it() {
 }
 
 #[test]
-fn a_primary_that_takes_nothing_has_decided_nothing() {
+fn refusing_primary_has_decided_nothing() {
     for status in [Status::DiskFull, Status::Busy] {
         let mut world = World::new(CALM, 7);
         world.replicas[0].status = Some(status);
@@ -158,7 +158,7 @@ fn a_primary_that_takes_nothing_has_decided_nothing() {
 }
 
 #[test]
-fn others_are_not_kept_waiting_by_a_secondary_that_takes_nothing() {
+fn refusing_secondary_does_not_delay_the_others() {
     let mut world = World::new(CALM, 8);
     world.replicas[1].status = Some(Status::DiskFull);
     let value = value_of(LENGTH, 8);
@@ -175,7 +175,7 @@ fn others_are_not_kept_waiting_by_a_secondary_that_takes_nothing() {
 }
 
 #[test]
-fn strangers_change_nothing_and_are_counted() {
+fn reports_of_unknown_senders_are_counted_and_ignored() {
     let mut world = World::new(CALM, 9);
     let value = value_of(LENGTH, 9);
     world.put(&value);
@@ -202,7 +202,7 @@ fn strangers_change_nothing_and_are_counted() {
 }
 
 #[test]
-fn lengths_from_one_more_than_a_datagram_has_room_for_to_the_limit() {
+fn values_of_all_large_lengths_are_put() {
     let limit = 100_000;
     for (length, is_large) in [(1_024, false), (1_025, true), (CHUNK_BYTES + 1, true), (limit, true)] {
         let mut world = World::with(CALM, 10, |config| config.value_bytes_max = limit);
@@ -230,7 +230,7 @@ fn is_named(key: &[u8], operation: Operation<'_>) -> bool {
 }
 
 #[test]
-fn what_a_long_key_leaves_no_room_for_is_large() {
+fn value_that_does_not_fit_beside_a_long_key_is_large() {
     for (key_bytes, small_max) in [(256, 1_024), (257, 1_023), (700, 580), (KEY_BYTES_MAX, 256)] {
         let (key, value) = (vec![b'k'; key_bytes], value_of(small_max + 1, 10));
         for (value, is_large) in [(&value[1..], false), (&value[..], true)] {
@@ -246,7 +246,7 @@ fn what_a_long_key_leaves_no_room_for_is_large() {
 }
 
 #[test]
-fn what_one_message_has_room_for_is_not_large() {
+fn value_that_fits_into_one_message_is_not_large() {
     for replication in [Replication::Multicast, Replication::Quorum(Quorum::new(3, 2).unwrap())] {
         let is_long = |message_value_bytes_max: usize, bytes: usize| {
             let mut world = World::with(CALM, 11, |config| {
@@ -274,7 +274,7 @@ fn what_one_message_has_room_for_is_not_large() {
 }
 
 #[test]
-fn a_long_value_of_a_hot_key_is_a_message_that_its_receivers_understand() {
+fn long_value_of_a_hot_key_is_decodable() {
     for bytes in [1_024, 1_025, 1_300, 1_400, 5_000, LONG_VALUE_BYTES_MAX] {
         let mut world = World::with(CALM, 11, |config| {
             config.message_value_bytes_max = LONG_VALUE_BYTES_MAX;
@@ -302,7 +302,7 @@ fn a_long_value_of_a_hot_key_is_a_message_that_its_receivers_understand() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_at_once() {
+fn value_beyond_the_limit_is_refused_at_once() {
     let limit = 100_000;
     let submit = |keyspace: Replication, operation| {
         let mut world = World::with(CALM, 11, |config| {
@@ -335,7 +335,7 @@ fn what_is_too_long_is_refused_at_once() {
 }
 
 #[test]
-fn small_requests_leave_between_chunks() {
+fn small_requests_are_sent_between_chunks() {
     let mut world = World::new(CALM, 12);
     world.small = Some(b"blue".to_vec());
     world.put(&value_of(LENGTH, 12));
@@ -360,7 +360,7 @@ fn small_requests_leave_between_chunks() {
 }
 
 #[test]
-fn a_put_that_is_given_up_is_unknown_and_nothing_is_sent_any_more() {
+fn put_past_its_deadline_is_unknown_and_sends_nothing_more() {
     let mut world = World::new(CALM, 13);
     // Without it nothing is decided.
     world.replicas[2].is_down = true;
@@ -374,7 +374,7 @@ fn a_put_that_is_given_up_is_unknown_and_nothing_is_sent_any_more() {
 }
 
 #[test]
-fn when_nobody_answers_the_update_is_sent_until_somebody_does() {
+fn unanswered_update_is_sent_until_a_replica_answers() {
     let mut world = World::new(CALM, 14);
     world.replicas.iter_mut().for_each(|replica| replica.is_down = true);
     let value = value_of(LENGTH, 14);
@@ -390,7 +390,7 @@ fn when_nobody_answers_the_update_is_sent_until_somebody_does() {
 }
 
 #[test]
-fn a_reply_that_is_lost_is_asked_for_by_the_update_alone() {
+fn lost_reply_is_recovered_by_the_update_alone() {
     let mut world = World::new(CALM, 15);
     let value = value_of(LENGTH, 15);
     world.put(&value);
@@ -406,7 +406,7 @@ fn a_reply_that_is_lost_is_asked_for_by_the_update_alone() {
 }
 
 #[test]
-fn an_answer_to_a_put_of_long_ago_is_none_to_another() {
+fn answer_to_an_earlier_put_does_not_answer_a_later_one() {
     let mut world = World::new(CALM, 16);
     let value = value_of(10_000, 16);
     world.put(&value);

@@ -38,7 +38,7 @@ fn wait_long(world: &mut World) {
 }
 
 #[test]
-fn a_value_of_as_many_bytes_as_are_read_unasked_does_not_wait() {
+fn value_up_to_the_automatic_limit_does_not_wait() {
     let mut world = world(1);
     world.store(2, value_of(UNASKED, 1));
     world.get();
@@ -47,7 +47,7 @@ fn a_value_of_as_many_bytes_as_are_read_unasked_does_not_wait() {
 }
 
 #[test]
-fn a_longer_one_waits_without_a_deadline_and_is_read_when_it_may() {
+fn longer_value_waits_without_a_deadline_until_allowed() {
     for is_set_aside in [false, true] {
         let mut world = world(2);
         world.get();
@@ -66,7 +66,7 @@ fn a_longer_one_waits_without_a_deadline_and_is_read_when_it_may() {
 }
 
 #[test]
-fn what_was_set_aside_does_not_hold_up_others_and_asks_again_if_it_is_longer_by_then() {
+fn suspended_read_delays_no_others_and_waits_again_if_the_value_has_grown() {
     let mut world = world(3);
     world.get();
     let (ticket, bytes) = wanted(&mut world);
@@ -82,7 +82,7 @@ fn what_was_set_aside_does_not_hold_up_others_and_asks_again_if_it_is_longer_by_
 }
 
 #[test]
-fn the_deadline_goes_on_where_it_has_stopped() {
+fn deadline_resumes_when_a_read_is_allowed() {
     let mut world = world(4);
     world.submit(Request::Get { key: KEY }, 500);
     let (ticket, bytes) = wanted(&mut world);
@@ -97,7 +97,7 @@ fn the_deadline_goes_on_where_it_has_stopped() {
 }
 
 #[test]
-fn who_is_given_up_says_why() {
+fn cancelled_read_reports_why() {
     let old_value = Request::Update {
         key: KEY,
         condition: Condition::Always,
@@ -122,7 +122,7 @@ fn who_is_given_up_says_why() {
 }
 
 #[test]
-fn the_value_from_before_is_read_when_it_may_and_the_update_is_not_sent_again() {
+fn previous_value_is_read_when_allowed_and_the_update_is_not_sent_again() {
     let mut world = world(6);
     let operation = Operation::Set { value: b"blue", expiry: Expiry::Never };
     let (key, condition) = (KEY, Condition::Always);
@@ -137,7 +137,7 @@ fn the_value_from_before_is_read_when_it_may_and_the_update_is_not_sent_again() 
 }
 
 #[test]
-fn a_shared_value_is_kept_where_it_is_and_let_go_of_at_the_end() {
+fn shared_value_is_not_copied_and_released_at_the_end() {
     let value = Arc::new(value_of(LENGTH, 8));
     let other = value_of(LENGTH, 8);
     for (sent, is_shared) in [(&value[..], true), (&other, false), (&value[1..], false)] {
@@ -159,7 +159,7 @@ fn a_shared_value_is_kept_where_it_is_and_let_go_of_at_the_end() {
 }
 
 #[test]
-fn a_value_that_was_read_is_taken_without_a_copy_once() {
+fn read_value_is_taken_once_without_a_copy() {
     let mut world = world(9);
     world.get();
     let (ticket, bytes) = wanted(&mut world);
