@@ -99,7 +99,7 @@ pub enum OperationError {
         /// [`LONG_VALUE_BYTES_MAX`](nicekv_proto::limits::LONG_VALUE_BYTES_MAX), or [`Config::value_bytes_max`](crate::Config::value_bytes_max).
         limit: usize,
     },
-    /// The message was not delivered: a channel with so many subscribers takes shorter messages only.
+    /// The message was not delivered: it is too long for a channel with this many subscribers.
     #[error(
         "not delivered: the channel has too many subscribers for a message of this length; send a shorter one"
     )]

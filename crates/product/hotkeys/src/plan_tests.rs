@@ -170,7 +170,7 @@ fn switch_holds_the_highest_keys_above_t_and_challengers_must_be_clearly_higher(
     assert_eq!(in_switch(&rack), [1, 3].map(key));
     let of_second: Vec<ChangeKind> = changes.iter().filter(|it| it.key == key(2)).map(|it| it.kind).collect();
     assert_eq!(of_second, [ChangeKind::Switched]);
-    // Nobody but the first is above T, and places are left.
+    // Only the first is above T, although there is room for more.
     for _ in 0..3 {
         rack.period(&[(1, 9_000), (2, 300), (3, 300), (4, 100)]);
     }

@@ -9,7 +9,7 @@ const MS: u64 = 1_000_000;
 /// A second of simulated time is enough for all that is sent here.
 const END_NS: u64 = 60_000 * MS;
 
-/// What the network does, in thousandths, and how long it takes.
+/// Loss and duplication, in thousandths, and delays.
 #[derive(Clone, Copy, Debug)]
 struct Weather {
     loss: u64,
@@ -46,7 +46,7 @@ struct World {
     count: u64,
     flight: BinaryHeap<Reverse<(u64, u64, usize, Carried)>>,
     events: Vec<(u64, Event)>,
-    /// Who was far behind when enough had everything.
+    /// Slow members when the required ones were complete.
     behind: Vec<(u8, u32)>,
     queue_ns: u64,
     /// Chunks per second on the sender's link, and when it is free again.
@@ -402,7 +402,7 @@ proptest! {
     fn all_receivers_are_complete_in_the_end_whatever_the_network_does(
         chunks in 0_u32..3_000,
         receivers in 1_usize..6,
-        // Of more some eight questions in a row would be in vain now and then, which is taken for silence.
+        // With higher loss eight probes in a row would sometimes stay unanswered, which ends the transfer.
         loss in 0_u64..150,
         duplicate in 0_u64..300,
         jitter_ns in 0_u64..2 * MS,

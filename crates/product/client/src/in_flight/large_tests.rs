@@ -40,7 +40,7 @@ impl World {
         self.submit(Request::update(b"color", Operation::Set { value: &[7; LENGTH], expiry: Expiry::Never }))
     }
 
-    /// A get, answered by the name of a value, and a token.
+    /// A get, answered by a reference and a token.
     fn read(&mut self) -> OpId {
         let op = self.submit(Request::Get { key: b"color" });
         let checksum = nicekv_transport::checksum(&[7; LENGTH]);
@@ -66,7 +66,7 @@ impl World {
         self.client.handle_datagram(self.now, REPLICA, &out);
     }
 
-    /// Of the only member.
+    /// A report of the only member.
     fn report(&mut self, op: OpId, prefix: u32) {
         self.report_of(op, 3, &[3], prefix);
     }
@@ -94,7 +94,7 @@ impl World {
         }));
     }
 
-    /// What is asked for is answered until all has come.
+    /// Answers requests for chunks until all have arrived.
     fn serve(&mut self, op: OpId) {
         loop {
             let sent = self.sent();
@@ -126,7 +126,7 @@ impl World {
         self.client.poll_event().expect("it is finished").result.map(|answer| answer.outcome)
     }
 
-    /// No memory is kept for large values, and nothing is to be done for one.
+    /// No memory is kept for large values, and none is scheduled.
     fn is_clean(&mut self) -> bool {
         assert!(self.client.poll_event().is_none());
         let InFlight { slots, large, .. } = self.in_flight();
@@ -180,10 +180,10 @@ fn get_frees_its_value_with_the_next_call() {
 fn large_put_takes_no_window_room_and_is_no_round_trip_sample() {
     let mut world = World::new();
     let ops: Vec<OpId> = (0..128).map(|_| world.put()).collect();
-    assert_eq!(world.client.counters().waited, 64, "as many are in the window");
+    assert_eq!(world.client.counters().waited, 64, "the window holds 64");
     world.sent();
     ops[..64].iter().for_each(|op| world.report(*op, 10));
-    assert_eq!(world.in_flight().flow.queued(), 0, "those who waited have their turn");
+    assert_eq!(world.in_flight().flow.queued(), 0, "waiting requests were admitted");
     world.sent();
     let timeout_ns = |world: &World| world.in_flight().flow.timeout_ns(0, 0);
     let before_ns = timeout_ns(&world);
@@ -194,12 +194,12 @@ fn large_put_takes_no_window_room_and_is_no_round_trip_sample() {
     }
     ops.iter().for_each(|op| world.report(*op, CHUNKS));
     assert!(!world.in_flight().slots[0].buffers.is_sending());
-    // Nor does it say anything that replicas take their time to store it.
+    // The time that replicas take to store it is no sample either.
     world.advance(500 * MS);
     assert_eq!(world.client.counters().retries, 128);
     ops.iter().for_each(|op| world.tell(&Datagram::Reply(Reply::bare(*op, Status::Ok))));
     assert_eq!((world.end(), timeout_ns(&world)), (Ok(Outcome::Done), before_ns));
-    assert_eq!(world.in_flight().flow.smoothed_ns(1), 0, "nothing is measured");
+    assert_eq!(world.in_flight().flow.smoothed_ns(1), 0, "no sample was taken");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn update_is_repeated_only_to_ask_for_reports_while_chunks_are_under_way() {
         assert!(sent.iter().all(is_chunk), "it makes progress");
     }
     assert_eq!(world.client.counters().retries, 0);
-    // Then nobody says anything any more: it is asked for, and after that sent as ever.
+    // Then no replica answers: the update is repeated to ask for reports, and after that retried as usual.
     let mut updates = 0;
     while world.in_flight().slots[0].buffers.is_sending() {
         world.advance(MS);
@@ -226,7 +226,7 @@ fn update_is_repeated_only_to_ask_for_reports_while_chunks_are_under_way() {
     assert!((3..12).contains(&updates), "{updates}");
     world.advance(300 * MS);
     assert_eq!(world.client.counters().retries, 1);
-    // One report is enough to go on from where it stands.
+    // One report is enough to resume the transfer.
     world.report(op, 200);
     let numbers = |world: &mut World| {
         let chunks = world.sent().into_iter();
@@ -247,11 +247,11 @@ fn early_reports_count_once_the_primary_names_the_members() {
     world.sent();
     world.report_of(op, 4, &[], CHUNKS);
     world.report_of(op, 5, &[], CHUNKS);
-    assert!(world.in_flight().slots[0].buffers.is_sending(), "nobody knows who that is");
+    assert!(world.in_flight().slots[0].buffers.is_sending(), "the sender is unknown");
     world.report_of(op, 3, &[3, 4], CHUNKS);
-    assert!(!world.in_flight().slots[0].buffers.is_sending(), "both have everything");
+    assert!(!world.in_flight().slots[0].buffers.is_sending(), "both members have everything");
     world.report_of(op, 4, &[], CHUNKS);
-    assert!(!world.in_flight().slots[0].buffers.is_sending(), "that is known");
+    assert!(!world.in_flight().slots[0].buffers.is_sending(), "a repeated report");
 }
 
 #[test]
@@ -288,11 +288,11 @@ fn read_op_is_finished_and_its_token_is_no_reply_length() {
     world.serve(op);
     assert_eq!(world.end(), Ok(Outcome::Done));
     world.submit(Request::Get { key: b"color" });
-    assert!(world.sent()[0].len() < 100, "no reply was long");
+    assert!(world.sent()[0].len() < 100, "gets are not padded");
     let op = world.put();
     let sent = world.sent();
     let Ok((_, Datagram::Update(update))) = Datagram::decode(&sent[0]) else { panic!() };
-    assert_eq!(update.watermark + 1, op.sequence, "of the get alone nothing is known");
+    assert_eq!(update.watermark + 1, op.sequence, "the get is finished");
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn update_of_a_large_value_is_not_batched() {
     assert_eq!(opcodes[..3], [Opcode::Update, Opcode::Bundle, Opcode::Chunk]);
 }
 
-/// Of a keyspace in which one of three replicas is enough.
+/// A quorum keyspace in which one of three replicas is enough.
 fn any_of_three() -> World {
     let mut config = Config { extra_ns_per_byte: 0, ..Config::new(ClientId(5), Vrings::on_loopback(7400)) };
     config.keyspaces[0].replication = Replication::Quorum(Quorum::new(3, 1).unwrap());
@@ -317,7 +317,7 @@ fn any_of_three() -> World {
 }
 
 impl World {
-    /// All replicas hold nothing of the key.
+    /// All replicas answer with this version.
     fn answer(&mut self, op: OpId, timestamp: Timestamp, content: Content<'_>) {
         for node in [3, 4, 5].map(NodeId) {
             let held = QuorumHeld { op, node, epoch: Epoch(4), timestamp, floor: 0, content };
@@ -325,7 +325,7 @@ impl World {
         }
     }
 
-    /// A put whose value one replica takes, while the two others have taken a few chunks; the masks of its first chunks.
+    /// A put whose value one replica takes while the two others have taken few chunks. Returns the masks of its first chunks.
     fn put_to_one(&mut self) -> Vec<u16> {
         let op = self.put();
         let sent = self.sent();
@@ -355,7 +355,7 @@ fn quorum_put_sends_its_chunks_with_the_query_and_once() {
     };
     let announced = Reference::checked(query.announced.expect("it names the value"));
     assert_eq!((announced.name, announced.length as usize, sent.len()), (op, LENGTH, 1 + 64));
-    // Reports let more of it go before the question is answered, and the store changes nothing of that.
+    // Reports release more chunks before the query is answered, and the store does not change that.
     world.now.boot_ns += MS;
     world.report_of(op, 3, &[3, 4, 5], 64);
     world.answer(op, Timestamp::NEVER, Content::Absent);
@@ -373,7 +373,7 @@ fn slow_replicas_are_left_out_of_quorum_puts_for_a_while() {
     assert_eq!(world.put_to_one(), [all; 64]);
     assert_eq!(world.put_to_one(), [fast; 64]);
     world.advance(1_999 * MS);
-    assert_eq!(world.put_to_one(), [fast; 64], "who was left out has shown nothing");
+    assert_eq!(world.put_to_one(), [fast; 64], "a replica that is left out proves nothing");
     world.advance(MS);
     assert_eq!(world.put_to_one(), [all; 64], "they are tried again");
     assert!(world.is_clean());
@@ -410,7 +410,7 @@ fn suspended_quorum_get_gives_up_its_op_and_is_sent_again() {
     let large = reference.bytes();
     let timestamp = Timestamp::NEVER.next(reference.name).unwrap();
     world.answer(first, timestamp, Content::Large(&large));
-    let (ticket, bytes) = world.client.poll_pending_read().expect("it is longer than what is read unasked");
+    let (ticket, bytes) = world.client.poll_pending_read().expect("it exceeds the automatic limit");
     assert_eq!((bytes, world.client.next_deadline()), (5_000, None));
     world.client.suspend_read(ticket);
     assert_eq!(world.in_flight().find(first), None, "its op is over");

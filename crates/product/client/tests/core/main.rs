@@ -254,7 +254,7 @@ fn timeout_follows_slow_replicas() {
     assert_eq!(retries[5..].iter().sum::<u64>(), 0, "{retries:?}");
 }
 
-/// Thousands of ops over a network that loses and repeats: each completes exactly once, with its own answer.
+/// Thousands of ops over a network that loses and duplicates: each completes exactly once, with its own answer.
 #[test]
 fn every_op_completes_once_over_a_lossy_network() {
     let mut world = World::with(|config| config.in_flight_max = 64);
@@ -373,7 +373,7 @@ fn one_client_serves_keyspaces_of_different_protocols_at_once() {
     assert_eq!(world.client.in_flight(), 2);
 }
 
-/// What one keyspace's replicas take says nothing of another's.
+/// Round-trip times of one keyspace do not affect another.
 #[test]
 fn round_trips_are_measured_by_keyspace() {
     let other = KeyspaceId(7);

@@ -85,7 +85,7 @@ fn request_that_waits_too_long_is_refused_and_not_sent() {
     }
 }
 
-/// Replicas whose disks stall answer nobody, and then all of what they were asked before.
+/// Replicas whose disks stall answer nothing, and then everything at once.
 #[test]
 fn during_an_outage_few_requests_are_retried_and_all_in_the_end() {
     const MS: u64 = 1_000_000;
@@ -145,7 +145,7 @@ impl SlowLink {
         self.keys += 1;
     }
 
-    /// What was asked is answered, or waits for the link.
+    /// Answers a request, or queues the answer on the link.
     fn ask_nodes(&mut self) {
         loop {
             let sent = self.world.sent();
@@ -171,7 +171,7 @@ impl SlowLink {
         }
     }
 
-    /// For so many milliseconds; whether the link lets anything out.
+    /// Lets time pass; `is_open`: the link transmits.
     fn pass(&mut self, milliseconds: u64, is_open: bool) {
         for _ in 0..milliseconds {
             self.world.now.boot_ns += 1_000_000;

@@ -1,4 +1,4 @@
-//! What shares a datagram, and what does not.
+//! Which requests share a datagram.
 
 use nicekv_client::{ClientCore, Config, Keyspace, OPERATION_TIMEOUT, Request};
 use nicekv_proto::bundle::{Bundle, append_bundled};

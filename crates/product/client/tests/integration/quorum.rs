@@ -21,7 +21,7 @@ const OTHER: OpId = OpId { client: ClientId(77), sequence: 3 };
 struct World {
     client: ClientCore,
     now: Now,
-    /// Of the last store.
+    /// Epoch of the last store.
     epoch: u32,
 }
 
@@ -55,7 +55,7 @@ impl World {
         self.submit(Request::update(b"color", operation)).unwrap();
     }
 
-    /// What is sent now; always to the multicast ring.
+    /// Datagrams sent now; always to the multicast ring.
     fn sent(&mut self) -> Vec<Sent> {
         let (mut all, mut out) = (Vec::new(), Vec::new());
         while let Some(to) = self.client.poll_transmit(&mut out) {
@@ -170,8 +170,7 @@ fn storing() -> (World, OpId, Timestamp) {
 }
 
 #[test]
-fn put_interrupted_by_a_new_epoch_is_stored_again_only_if_no_newer_deletion_can_be_forgotten()
- {
+fn put_interrupted_by_a_new_epoch_is_stored_again_only_if_no_newer_deletion_can_be_forgotten() {
     let unknown = Some(Err(OperationError::OutcomeUnknown));
     // Holds what was before, and has forgotten nothing as new.
     let (mut world, op, timestamp) = storing();
@@ -194,7 +193,7 @@ fn put_interrupted_by_a_new_epoch_is_stored_again_only_if_no_newer_deletion_can_
     assert_eq!((world.sent(), world.result()), (vec![], None), "another may know");
     world.retry();
     assert_eq!(world.result(), unknown);
-    // Nobody knows.
+    // No replica shows that it may be stored again.
     let (mut world, _, _) = storing();
     (1..4).for_each(|node| world.held_above(8, op, node, 5, Timestamp::NEVER, Content::Absent));
     assert_eq!(world.result(), unknown);
@@ -333,7 +332,7 @@ fn requests_that_need_a_primary_are_refused() {
     assert_eq!(world.sent(), [], "nothing was sent");
 }
 
-/// What it would have to write back would have no room in a message, or would be told as small values are not.
+/// A value that would not fit into a message if it were written back.
 #[test]
 fn answer_with_an_impossible_value_is_ignored() {
     let small_max = small_value_bytes_max(KEY_BYTES_MAX);

@@ -100,7 +100,7 @@ fn new_members_are_sent_what_they_miss() {
         world.members = members.map(NodeId).to_vec();
         let op = check(&mut world, &value, &members.map(usize::from));
         assert_eq!(world.sent.iter().filter(|(_, sent)| *sent != op).count(), 0, "it is the same op");
-        // Who was new gets all of it, who was not is sent no more than was under way.
+        // A new member gets everything; an old one gets only what was under way.
         let sent = world.sent_count(Opcode::Chunk);
         assert!(sent < CHUNKS * 26 / 10, "{members:?}: {sent} of {CHUNKS}");
     }
@@ -189,7 +189,7 @@ fn reports_of_unknown_senders_are_counted_and_ignored() {
         said(&world, 1, &Report { missing: vec![0..10, 10..20], ..whole.clone() }),
         TransferReport { epoch: Epoch(3), ..said(&world, 1, &whole) },
         TransferReport { epoch: Epoch(3), status: Status::DiskFull, ..said(&world, 0, &whole) },
-        // Who is no member is no primary of a newer epoch, either.
+        // A sender that is no member cannot be the primary of a newer epoch either.
         TransferReport { sender: NodeId(4), epoch: Epoch(9), ..said(&world, 0, &whole) },
     ];
     lies.iter().for_each(|lie| world.tell(&Datagram::TransferReport(lie.clone())));

@@ -14,12 +14,12 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const KEY: &[u8] = b"color";
-/// What ReadChunks must say.
+/// The token that replicas expect.
 pub(crate) const TOKEN: u64 = 77;
-/// Nothing here takes so long.
+/// No test takes longer.
 const END_NS: u64 = 60_000 * MS;
 
-/// What the network does, in thousandths, and how long it takes.
+/// Loss and duplication, in thousandths, and delays.
 #[derive(Clone, Copy)]
 pub(crate) struct Weather {
     pub(crate) loss: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// What it was sent under this op id, as far as it is whole.
+    /// The value that it received under this op id, if complete.
     pub(crate) fn whole(&self, op: OpId) -> Option<&[u8]> {
         let transfer = self.transfers.get(&op).filter(|transfer| transfer.receiver.is_complete())?;
         Some(&transfer.value)
@@ -84,7 +84,7 @@ pub(crate) struct World {
     pub(crate) members: Vec<NodeId>,
     pub(crate) primary: NodeId,
     pub(crate) weather: Weather,
-    /// What the primary says to ops, in their order, before it takes one.
+    /// The primary's answers to the next ops, in order, before it takes one.
     pub(crate) refusals: Vec<Status>,
     /// Large values by name, and what the key's value is.
     pub(crate) values: BTreeMap<OpId, Vec<u8>>,
@@ -100,7 +100,7 @@ pub(crate) struct World {
     random: u64,
     count: u64,
     flight: BinaryHeap<Reverse<Carried>>,
-    /// What the client has sent.
+    /// Datagrams that the client has sent.
     pub(crate) sent: Vec<(Opcode, OpId)>,
     /// How often it has sent chunks, however many in a row.
     pub(crate) trains: usize,
@@ -119,7 +119,7 @@ impl World {
 
     pub(crate) fn with(weather: Weather, seed: u64, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::new(ClientId::new(1_700_000_000_000, 5), Vrings::on_loopback(7400));
-        // What has no room in a datagram is large.
+        // Every value longer than a datagram is large.
         config.message_value_bytes_max = 0;
         config.extra_ns_per_byte = 0;
         change(&mut config);
@@ -195,7 +195,7 @@ impl World {
         self.carry(To::Client, &out);
     }
 
-    /// What the client has to send goes on its way.
+    /// Takes the client's datagrams into the network.
     pub(crate) fn transmit(&mut self) {
         let (mut out, before) = (Vec::new(), self.sent.len());
         while let Some(to) = self.client.poll_transmit(&mut out) {
@@ -262,7 +262,7 @@ impl World {
         transfer.receiver.handle_probe(now_ns);
     }
 
-    /// Of an update that wants the value from before.
+    /// Answers an update that returns the previous value.
     fn answer_small(&mut self, update: &Update<'_>) {
         let reference = self.reference().filter(|_| update.return_old).map(|reference| reference.bytes());
         let (value, form) = (reference.as_deref(), Form::of_set(reference.is_some()));
@@ -347,7 +347,7 @@ impl World {
         }
     }
 
-    /// What replicas have to say; an op that all members have is decided.
+    /// Sends reports; decides an op that all members have.
     fn reports(&mut self) {
         let now_ns = self.now.boot_ns;
         for node in 0..self.replicas.len() {

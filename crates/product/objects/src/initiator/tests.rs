@@ -38,7 +38,7 @@ fn content(length: usize) -> Arc<[u8]> {
     (0..length).map(|at| (at / 3) as u8).collect()
 }
 
-/// What was sent.
+/// A datagram that was sent.
 #[derive(Debug)]
 enum Sent {
     Request(OpId, ChunkRequest),
@@ -194,7 +194,7 @@ fn late_holders_are_asked_again_before_the_chunk_is_sent_to_others() {
         now_ns = initiator.next_deadline();
         initiator.handle_deadline(now_ns);
     }
-    // Who is silent for ever is not waited for any longer.
+    // A silent target is not waited for again.
     let op = requested(&mut initiator, now_ns);
     tell(&mut initiator, now_ns + 1, (op, id), 2, WIDE);
     now_ns += Timing::DEFAULT.answers_ns;

@@ -1,4 +1,4 @@
-//! What a book promises, and that it never promises the same time twice.
+//! The promises of a book; it never promises the same time twice.
 
 use super::*;
 use crate::reservation::bid::Backlog;
@@ -221,7 +221,7 @@ fn accepted_bid_expires_after_its_window() {
 enum Step {
     Wait(u64),
     Bid(Request),
-    /// Of all bids that there ever were, and of one that there will be: cut on both sides, in thousandths.
+    /// Accepts one of all past bids, or one that was never made; the window is cut on both sides, in thousandths.
     Accept(prop::sample::Index, u64, u64),
     Cancel(prop::sample::Index),
     Finish(prop::sample::Index),
@@ -258,7 +258,7 @@ enum Is {
     Over,
 }
 
-/// What an initiator knows of its bid.
+/// A bid as its initiator knows it.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     id: BidId,
@@ -412,7 +412,8 @@ impl Walk {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
-    /// Whatever initiators ask, accept, cancel and forget: no time is promised twice, bounds hold, what is over stays over, and what was never made is told as such.
+    /// Whatever initiators request, accept, cancel and forget: no time is promised twice, bounds hold, ended bids stay ended,
+    /// and bids that were never made are reported as such.
     #[test]
     fn book_stays_consistent_under_any_operations(steps in steps(), is_multicast in any::<bool>(), reuse_windows_max in 0_usize..8) {
         let config = if is_multicast { Config::MULTICAST } else { Config::UNICAST };

@@ -126,7 +126,7 @@ mod tests {
                     prop_assert!(window.left_ns >= now + config.control_ns());
                     prop_assert!(bids[first..][..copies].iter().all(|offer| offer.window.contains(&window)));
                 }
-                // Then no window at all is in so many neighbours.
+                // Then no window is common to that many consecutive offers.
                 None => for chosen in bids.windows(copies) {
                     let left = chosen.iter().map(|offer| offer.window.left_ns).max().unwrap();
                     let right = chosen.iter().map(|offer| offer.window.right_ns).min().unwrap();

@@ -40,7 +40,7 @@ fn failed_negotiation_ends_the_turn() {
     assert_eq!(request_count(&sent(&mut initiator, over_ns)), 1, "the other's, while the first one pauses");
 }
 
-/// Who is chosen of four that bid for these windows, in milliseconds, with disks that take so many; an empty one is no bid.
+/// The targets chosen among four bids: window and disk time in milliseconds. An empty window is no bid.
 fn chosen_of(bids: [(u64, u64, u64); 4]) -> u16 {
     let (mut initiator, bytes) = (multicast(), content(5_000));
     let id = chunk_id(&bytes);

@@ -130,7 +130,7 @@ impl Cluster {
         true
     }
 
-    /// Who has a chunk on its disk, as what it is.
+    /// Targets with an undamaged copy on disk.
     fn holders(&self, id: &ChunkId) -> Vec<NodeId> {
         let has = |disk: &Disk| {
             let whole = disk.chunks.get(id).filter(|_| !disk.damaged.contains(id));
@@ -370,7 +370,7 @@ fn pace_bounds_checks() {
         while let Some(request) = target.poll_storage() {
             let Storage::Read { bytes, .. } = request else { continue };
             reads += 1;
-            // What is damaged is done with at once.
+            // A damaged copy is handled at once.
             target.handle_storage(ms * MS, StorageDone::Read { bytes: (bytes == 3_000).then(|| content(7)) });
         }
     }

@@ -10,7 +10,7 @@ fn every_bid_is_counted_once_when_made_and_once_when_ended() {
     let bid = chosen(target.put(10 * MS, 3, &contents[1]));
     target.accept(10 * MS, 3, chunk_id(&contents[1]), bid);
     target.put(10 * MS, 4, &contents[1]);
-    // Others are chosen; nobody is; a copy of a request has the same bid.
+    // Other targets are chosen; no target is; a duplicate request gets the same bid.
     target.put(10 * MS, 5, &contents[2]);
     target.accept(10 * MS, 5, chunk_id(&contents[2]), vec![]);
     target.put(10 * MS, 6, &contents[3]);

@@ -1,4 +1,4 @@
-//! What becomes of what was begun by the map of before (P2, P13).
+//! Negotiations and transfers that a new map interrupts (P2, P13).
 
 use super::*;
 use crate::map::Layout;
