@@ -48,19 +48,19 @@ fn value_up_to_the_automatic_limit_does_not_wait() {
 
 #[test]
 fn longer_value_waits_without_a_deadline_until_allowed() {
-    for is_set_aside in [false, true] {
+    for is_suspended in [false, true] {
         let mut world = world(2);
         world.get();
         let (ticket, bytes) = wanted(&mut world);
         assert_eq!((bytes, world.sent_count(Opcode::ReadChunks)), (LENGTH, 0));
-        if is_set_aside {
+        if is_suspended {
             world.client.suspend_read(ticket);
         }
         wait_long(&mut world);
         world.client.allow_read(world.now, ticket, bytes);
         world.transmit();
         check(&mut world, LENGTH, 2);
-        assert_eq!(world.sent_count(Opcode::Get), if is_set_aside { 2 } else { 1 });
+        assert_eq!(world.sent_count(Opcode::Get), if is_suspended { 2 } else { 1 });
         assert_eq!(world.client.poll_pending_read(), None);
     }
 }
