@@ -15,7 +15,7 @@
 //! [`ClientCore`] is a state machine without socket, clock, thread or random source. Its driver passes input and the time to
 //! `handle_*` and [`submit`](ClientCore::submit), and takes output from `poll_*`; the documentation of [`ClientCore`] lists
 //! its duties. The feature `facade` adds the cloneable asynchronous handle `facade::Client`, whose requests reach the
-//! driver's thread through a queue. `nicekv_runtime::Client` is that handle with a thread and a socket of its own.
+//! driver's thread through a queue; `nicekv_runtime::start_client` makes one, with a thread and a socket.
 //!
 //! # Example
 //!
