@@ -284,7 +284,7 @@ fn status_names_a_dead_instance_and_kill_metadata_means_the_leader() {
         lab.succeeds(&["start", &first]);
         wait_for(&lab, |status| leader(status) == led && answers(status));
         let said = text(&lab.succeeds(&["kill", "metadata"]).stdout);
-        assert_eq!(said, format!("{led}, which leads\n"));
+        assert_eq!(said, format!("{led} (the leader)\n"));
         assert_eq!(lab.state_of(&led), "ended");
         wait_for_other(&lab, &led);
         wait_for(&lab, |status| {
@@ -297,7 +297,7 @@ fn status_names_a_dead_instance_and_kill_metadata_means_the_leader() {
         let line = line.unwrap_or_else(|| panic!("{named:?} is not in {lines:?}"));
         assert!(line.contains("2 of 3 instances are left") && line.contains("restart it"), "{line}");
         let said = text(&lab.succeeds(&["start", "metadata"]).stdout);
-        assert_eq!(said, format!("{led}, which did not run\n"));
+        assert_eq!(said, format!("{led} (not running)\n"));
         wait_for(&lab, answers);
         lab.down();
     });
